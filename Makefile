@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+# cellgate: `make help` lists what can be done here.
+#
+# Everything is found by wildcard: a new spoa/lib/x.c is built, a new tests/unit/test_x.c is run.
+# Files named main*.c hold a main() and become a program; all others of their folder become a library.
+
+CC        ?= cc
+PREFIX    ?= /usr/local
+DESTDIR   ?=
+VERSION   := 0.1.0
+
+# Variants live in folders of their own: make SAN=address,undefined, make SAN=thread, make COV=1, make FUZZ=1.
+comma   := ,
+VARIANT := $(if $(FUZZ),-fuzz)$(if $(SAN),-san-$(subst $(comma),-,$(SAN)))$(if $(COV),-cov)
+B       := build$(VARIANT:-%=/%)
+
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2 -Werror
+HARD := -fstack-protector-strong -fPIE $(if $(SAN)$(FUZZ)$(COV),,-D_FORTIFY_SOURCE=2)
+OPT  := $(if $(COV),-O0 --coverage,-O2) -g
+ifneq ($(FUZZ),)
+CC   := clang
+OPT  += -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
+endif
+ifneq ($(SAN),)
+OPT  += -fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
+endif
+
+PKGS     := openssl libcjson
+# -isystem: uthash and libev are other people's headers, our warnings are not for them
+CPPFLAGS += -D_GNU_SOURCE -DCELLGATE_VERSION='"$(VERSION)"' -I. -isystem /usr/include
+CFLAGS   += -std=c11 $(OPT) $(HARD) $(WARN) -pthread -MMD -MP
+LDFLAGS  += -pie -Wl,-z,relro,-z,now -pthread $(filter -fsanitize% --coverage,$(OPT))
+LDLIBS   += -lev -lcjson -lcrypto -lm
+
+# ---- what is built of what ----
+obj       = $(patsubst %.c,$(B)/obj/%.o,$(1))
+rooms     = $(filter-out $(1)/main%.c,$(wildcard $(1)/*.c))
+LIB      := $(B)/libcellgate.a
+AGENT    := $(B)/libagent.a
+RELAY    := $(B)/librelay.a
+WORKER   := $(B)/libworker.a
+PROGRAMS := $(patsubst spoa/agent/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa/agent/main.c)) \
+            $(patsubst spoa/relay/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/main.c)) \
+            $(patsubst spoa/ctl/main.c,$(B)/bin/cellgate,$(wildcard spoa/ctl/main.c)) \
+            $(patsubst examples/worker/main_%.c,$(B)/bin/cell-%,$(wildcard examples/worker/main_*.c))
+UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
+FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
+
+.PHONY: all help run test check bench install clean unit e2e fuzz lint format deps docs
+.SECONDARY:
+all: $(PROGRAMS)
+
+$(B)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+
+$(LIB):    $(call obj,$(call rooms,spoa/lib))
+$(AGENT):  $(call obj,$(call rooms,spoa/agent))
+$(RELAY):  $(call obj,$(call rooms,spoa/relay))
+$(WORKER): $(call obj,$(call rooms,examples/worker))
+$(B)/%.a:
+	@mkdir -p $(@D); rm -f $@
+	$(AR) rcs $@ $^
+
+link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+$(B)/bin/cellgate-agent: $(B)/obj/spoa/agent/main.o $(AGENT) $(LIB)
+	$(link)
+$(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/main.o $(RELAY) $(LIB)
+	$(link)
+$(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call rooms,spoa/ctl)) $(AGENT) $(LIB)
+	$(link)
+$(B)/bin/cell-%: $(B)/obj/examples/worker/main_%.o $(WORKER) $(LIB)
+	$(link)
+
+# ---- tests ----
+# Unit tests may make any allocation fail: malloc and friends are wrapped (tests/unit/support.h).
+WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
+$(B)/tests/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/unit/support.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -o $@ $^ $(WRAP) $(LDFLAGS) -lcmocka $(LDLIBS)
+$(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(LDLIBS)
+$(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
+	$(link)
+
+-include $(shell find $(B)/obj -name '*.d' 2>/dev/null)

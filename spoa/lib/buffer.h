@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * buffer: a bounded first-in first-out of bytes. Memory is taken when bytes are there and given back when the last
+ * one is consumed, so an idle connection costs none. Not for use by two threads.
+ */
+#ifndef CELLGATE_LIB_BUFFER_H
+#define CELLGATE_LIB_BUFFER_H
+
+#include "spoa/lib/slice.h"
+
+struct buffer {
+    uint8_t *memory;
+    size_t start, end; /* the bytes held are memory[start, end) */
+    size_t size;       /* of memory */
+    size_t limit;      /* more than this is never held */
+};
+
+static inline struct buffer buffer_with_limit(size_t limit)
+{
+    return (struct buffer){NULL, 0, 0, 0, limit};
+}
+
+static inline struct slice buffer_slice(const struct buffer *b)
+{
+    return slice_of(b->memory ? b->memory + b->start : NULL, b->end - b->start);
+}
+
+static inline size_t buffer_len(const struct buffer *b)
+{
+    return b->end - b->start;
+}
+
+/* Appends all of s or nothing: false when the limit would be passed or memory is short. */
+bool buffer_put(struct buffer *b, struct slice s) __attribute__((warn_unused_result));
+/* At least `want` writable bytes behind those held, for a read(2) or an encoder; NULL when over the limit or out of
+ * memory. *room is what may be written. What was written is then added with buffer_commit. */
+uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room) __attribute__((warn_unused_result));
+void buffer_commit(struct buffer *b, size_t len);
+/* Drops the first len bytes; len must not be more than is held. */
+void buffer_consume(struct buffer *b, size_t len);
+void buffer_free(struct buffer *b);
+
+#endif
