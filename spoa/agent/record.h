@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record: where a sandbox is (directory.md). A `struct record` is a view for the time of one decision: its slices point
+ * into the store it was looked up in, or into the JSON text it was read from.
+ */
+#ifndef CELLGATE_AGENT_RECORD_H
+#define CELLGATE_AGENT_RECORD_H
+
+#include "spoa/agent/request.h"
+#include "spoa/lib/fail.h"
+
+enum record_state { RECORD_RUNNING, RECORD_MIGRATING, RECORD_WAKING, RECORD_SUSPENDED, RECORD_STOPPED };
+
+/* An http://, https:// or http+unix:/ address of a worker, taken apart. */
+struct worker {
+    enum { WORKER_NONE, WORKER_HTTP, WORKER_HTTPS, WORKER_UNIX } kind;
+    struct slice host;   /* name or literal without brackets; the path for WORKER_UNIX */
+    uint16_t port;       /* 0: the sandbox has an address of its own, the request's port is used */
+    struct address addr; /* family 0 until the name has been resolved */
+};
+
+struct record {
+    enum record_state state;
+    int64_t epoch; /* 0: the record has none */
+    struct slice org;
+    struct worker worker;
+    int64_t not_before;         /* Unix seconds, 0: none; tokens issued before are revoked */
+    struct slice access_sha256; /* 64 lower-case hex digits, or absent */
+    struct slice ports;         /* packed, read with record_port */
+    struct slice headers;       /* packed, read with record_header */
+};
+
+enum lookup {
+    LOOKUP_FOUND,
+    LOOKUP_ABSENT,      /* the directory says that there is none */
+    LOOKUP_UNAVAILABLE, /* the directory cannot say */
+    LOOKUP_PENDING      /* not in the cache: asked for, comes later */
+};
+
+/* The address of one sandbox port where it differs from the worker's; false: it does not. */
+bool record_port(const struct record *record, uint16_t port, struct worker *worker);
+/* The next header to add towards the worker: start with *cursor = 0; false at the end. */
+bool record_header(const struct record *record, size_t *cursor, struct slice *name, struct slice *value);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * log: one logfmt line per event on a file descriptor, written by a thread of its own from a bounded queue, so that a
+ * full disk or a blocked pipe never stalls a loop; lines that did not fit are counted. May be used by any thread.
+ *
+ *     log_write(log, LOG_INFO, "tunnel opened", LOG_SLICE("route", route), LOG_U64("bytes", n));
+ *     -> ts=2026-11-20T23:25:16.123Z level=info msg="tunnel opened" route=pty bytes=17
+ *
+ * Values are quoted and escaped where logfmt needs it; control bytes and bytes over 0x7e never reach the line raw.
+ * Redaction: what looks like a credential (a JWS compact, "Bearer ...", a query string, "v1." tokens,
+ * "cellgate.bearer.") is replaced by "[redacted]" in every value, whoever wrote it.
+ */
+#ifndef CELLGATE_LIB_LOG_H
+#define CELLGATE_LIB_LOG_H
+
+#include "spoa/lib/slice.h"
+
+struct log;
+
+enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
+
+struct log_field {
+    const char *key;
+    enum { LOG_FIELD_SLICE, LOG_FIELD_INT, LOG_FIELD_UINT, LOG_FIELD_SECONDS } type;
+    struct slice text;
+    int64_t i;
+    uint64_t u;
+    double seconds;
+};
+
+#define LOG_SLICE(key_, value_)   ((struct log_field){.key = (key_), .type = LOG_FIELD_SLICE, .text = (value_)})
+#define LOG_TEXT(key_, value_)    LOG_SLICE(key_, slice_text(value_))
+#define LOG_I64(key_, value_)     ((struct log_field){.key = (key_), .type = LOG_FIELD_INT, .i = (value_)})
+#define LOG_U64(key_, value_)     ((struct log_field){.key = (key_), .type = LOG_FIELD_UINT, .u = (value_)})
+#define LOG_SECONDS(key_, value_) ((struct log_field){.key = (key_), .type = LOG_FIELD_SECONDS, .seconds = (value_)})
+
+/* Lines below `level` are not written. NULL when out of memory or the thread cannot start. */
+struct log *log_new(int fd, enum log_level level);
+/* Writes what is queued (for at most a second) and ends the thread. */
+void log_free(struct log *log);
+uint64_t log_dropped(const struct log *log);
+
+void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
+                size_t count);
+/* log may be NULL: then nothing is written (unit tests, sans-I/O cores without a log). */
+#define log_write(log, level, message, ...)                                                                       \
+    log_fields((log), (level), (message), (const struct log_field[]){{.key = NULL}, __VA_ARGS__} + 1,             \
+               sizeof((const struct log_field[]){{.key = NULL}, __VA_ARGS__}) / sizeof(struct log_field) - 1)
+
+#endif
