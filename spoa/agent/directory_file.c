@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/directory_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/agent/record_json.h"
+
+#define LOOK_EVERY_MS 100
+#define FILE_MAX      ((off_t)2 << 30)
+#define RECORD_DEPTH  4
+#define RECORD_LIMITS ((struct json_limits){.bytes = 256 * 1024, .depth = RECORD_DEPTH})
+
+/* ---- reading one file ---- */
+
+struct loading {
+    const char *path;
+    struct slice text;
+    const struct records *before;
+    struct directory_load *load;
+    uint8_t scratch[128 * 1024]; /* ports and headers of one record */
+};
+
+/* Turns ":LINE:COLUMN: what" of a value within the file into "path:LINE:COLUMN: what" of the file. */
+static bool fail_at(const struct loading *l, struct slice value, const struct fail *inner, struct fail *why)
+{
+    unsigned line = 1, column = 1;
+    int skipped = 0;
+    if (sscanf(inner->text, ":%u:%u: %n", &line, &column, &skipped) < 2)
+        skipped = 0;
+    unsigned lines = 0;
+    const uint8_t *start_of_line = l->text.at;
+    for (const uint8_t *p = l->text.at; p < value.at; p++)
+        if (*p == '\n') {
+            lines++;
+            start_of_line = p + 1;
+        }
+    if (line == 1)
+        column += (unsigned)(value.at - start_of_line);
+    return fail(why, "%s:%u:%u: %s", l->path, lines + line, column, inner->text + skipped);
+}
+
+static bool load_record(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct loading *l = context;
+    struct fail inner;
+    struct record record, old;
+    struct json *doc = json_parse(value, "", 0, RECORD_LIMITS, &inner);
+    if (!doc)
+        return fail_at(l, value, &inner, why);
+    struct writer scratch = writer_of(l->scratch, sizeof l->scratch);
+    bool good = record_from_json(doc, json_root(doc), &scratch, &record, &inner);
+    const struct record *kept = &record;
+    if (good && l->before && record.epoch && records_get(l->before, key, &old) == LOOKUP_FOUND &&
+        record.epoch < old.epoch) {
+        kept = &old;
+        l->load->epochs_behind++;
+    }
+    good = good && records_add(l->load->records, key, kept, &inner);
+    json_free(doc);
+    return good || fail_at(l, value, &inner, why);
+}
+
+static bool load_other(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct loading *l = context;
+    struct fail inner = {":1:1: not_before is a time in Unix seconds"};
+    uint64_t seconds;
+    if (!slice_is(key, "not_before"))
+        fail(&inner, ":1:1: beside sandboxes only not_before may stand here");
+    else if (slice_u64(value, (uint64_t)1 << 53, &seconds)) {
+        l->load->not_before = (int64_t)seconds;
+        return true;
+    }
+    return fail_at(l, value, &inner, why);
+}
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it again. */
+static bool read_whole(const char *path, struct slice *text, struct fail *why)
+{
+    struct stat before, after;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail(why, "%s: %s", path, strerror(errno));
+    uint8_t *memory = NULL;
+    bool good = fstat(fd, &before) == 0 && S_ISREG(before.st_mode) && before.st_size <= FILE_MAX;
+    if (!good) {
+        fail(why, "%s: not a file, or over %lld bytes", path, (long long)FILE_MAX);
+    } else if (!(memory = malloc((size_t)before.st_size + 1))) {
+        good = fail(why, "%s: out of memory", path);
+    } else {
+        size_t len = 0, size = (size_t)before.st_size;
+        ssize_t n;
+        while (len < size && (n = read(fd, memory + len, size - len)) > 0)
+            len += (size_t)n;
+        if (len != size || fstat(fd, &after) != 0 || !same_file(&before, &after))
+            good = fail(why, "%s: changed while it was read", path);
+        *text = slice_of(memory, len);
+    }
+    close(fd);
+    if (!good)
+        free(memory);
+    return good;
+}
+
+static double now_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
+                         struct fail *why)
+{
+    double start = now_seconds();
+    struct loading *l = calloc(1, sizeof *l);
+    *load = (struct directory_load){.records = records_new(before ? records_count(before) : 0)};
+    bool good = l && load->records;
+    if (!good)
+        fail(why, "%s: out of memory", path);
+    if (good && (good = read_whole(path, &l->text, why))) {
+        l->path = path;
+        l->before = before;
+        l->load = load;
+        const struct json_stream stream = {load_record, load_other, l};
+        good = json_stream_object(l->text, path, "sandboxes", 0, RECORD_DEPTH + 2, &stream, why);
+        free((void *)(uintptr_t)l->text.at);
+    }
+    free(l);
+    if (!good) {
+        records_release(load->records);
+        load->records = NULL;
+    }
+    load->seconds = now_seconds() - start;
+    return good;
+}
+
+/* ---- watching it ---- */
+
+struct directory_file {
+    char *path;
+    struct directory_events events;
+    int inotify, stop;
+    pthread_t thread;
+    struct records *records; /* the last good ones; of the thread */
+    struct stat seen;        /* what the file looked like when it was last read */
+};
+
+static void load(struct directory_file *d)
+{
+    struct directory_load load;
+    struct fail why;
+    /* looked at before it is read: a change in between is then seen by the next look */
+    if (stat(d->path, &d->seen) != 0)
+        memset(&d->seen, 0, sizeof d->seen);
+    if (!directory_file_load(d->path, d->records, &load, &why)) {
+        d->events.failed(d->events.context, why.text);
+        return;
+    }
+    records_release(d->records);
+    d->records = load.records;
+    d->events.loaded(d->events.context, &load);
+}
+
+static void watch_folder(struct directory_file *d)
+{
+    char copy[PATH_MAX];
+    snprintf(copy, sizeof copy, "%s", d->path);
+    /* may fail while the folder is being replaced: the look every 100 ms tries again */
+    (void)inotify_add_watch(d->inotify, dirname(copy), IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR);
+}
+
+/* Whether something happened to the file's own name since the last call. */
+static bool read_events(struct directory_file *d)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;
+    bool ours = false;
+    ssize_t n;
+    while ((n = read(d->inotify, events, sizeof events)) > 0)
+        for (char *p = events; p < events + n;) {
+            const struct inotify_event *e = (const struct inotify_event *)(void *)p;
+            ours = ours || (e->len && (e->mask & ~(unsigned)IN_CREATE) && strcmp(e->name, name) == 0);
+            p += sizeof *e + e->len;
+        }
+    return ours;
+}
+
+static bool looks_different(const struct directory_file *d)
+{
+    struct stat now;
+    if (stat(d->path, &now) != 0)
+        memset(&now, 0, sizeof now);
+    return !same_file(&now, &d->seen);
+}
+
+static void *run(void *context)
+{
+    struct directory_file *d = context;
+    struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->inotify, .events = POLLIN}};
+    watch_folder(d);
+    load(d);
+    while (poll(fds, 2, LOOK_EVERY_MS) >= 0 || errno == EINTR) {
+        if (fds[0].revents)
+            break;
+        bool told = read_events(d);
+        if (told || looks_different(d)) {
+            watch_folder(d);
+            load(d);
+        }
+    }
+    return NULL;
+}
+
+struct directory_file *directory_file_start(const char *path, const struct directory_events *events,
+                                            struct fail *why)
+{
+    struct directory_file *d = calloc(1, sizeof *d);
+    if (!d || !(d->path = strdup(path))) {
+        free(d);
+        fail(why, "out of memory");
+        return NULL;
+    }
+    d->events = *events;
+    d->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    d->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = d->inotify < 0 || d->stop < 0 ? errno : pthread_create(&d->thread, NULL, run, d);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error == 0)
+        return d;
+    fail(why, "%s: cannot watch it: %s", path, strerror(error));
+    if (d->inotify >= 0)
+        close(d->inotify);
+    if (d->stop >= 0)
+        close(d->stop);
+    free(d->path);
+    free(d);
+    return NULL;
+}
+
+void directory_file_stop(struct directory_file *d)
+{
+    if (!d)
+        return;
+    (void)!write(d->stop, &(uint64_t){1}, sizeof(uint64_t));
+    pthread_join(d->thread, NULL);
+    records_release(d->records);
+    close(d->inotify);
+    close(d->stop);
+    free(d->path);
+    free(d);
+}

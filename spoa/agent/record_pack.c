@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/record_pack.h"
+
+static size_t address_size(uint8_t family)
+{
+    return family == 4 ? 4 : family == 6 ? 16 : 0;
+}
+
+void record_pack_text(struct writer *w, struct slice text)
+{
+    if (text.len > UINT16_MAX)
+        w->full = true;
+    writer_be(w, text.len, 2);
+    writer_put(w, text);
+}
+
+struct slice record_unpack_text(struct reader *r)
+{
+    return reader_take(r, reader_be(r, 2));
+}
+
+void record_pack_worker(struct writer *w, const struct worker *worker)
+{
+    writer_u8(w, (uint8_t)worker->kind);
+    writer_be(w, worker->port, 2);
+    writer_u8(w, worker->addr.family);
+    writer_put(w, slice_of(worker->addr.bytes, address_size(worker->addr.family)));
+    record_pack_text(w, worker->host);
+}
+
+void record_unpack_worker(struct reader *r, struct worker *worker)
+{
+    *worker = (struct worker){0};
+    worker->kind = reader_u8(r);
+    worker->port = (uint16_t)reader_be(r, 2);
+    worker->addr.family = reader_u8(r);
+    struct slice bytes = reader_take(r, address_size(worker->addr.family));
+    if (bytes.len)
+        memcpy(worker->addr.bytes, bytes.at, bytes.len);
+    worker->host = record_unpack_text(r);
+}
+
+void record_pack_port(struct writer *w, uint16_t port, const struct worker *worker)
+{
+    writer_be(w, port, 2);
+    record_pack_worker(w, worker);
+}
+
+void record_pack_header(struct writer *w, struct slice name, struct slice value)
+{
+    record_pack_text(w, name);
+    record_pack_text(w, value);
+}
+
+bool record_port(const struct record *record, uint16_t port, struct worker *worker)
+{
+    struct reader r = reader_of(record->ports);
+    while (r.rest.len && !r.failed) {
+        uint16_t candidate = (uint16_t)reader_be(&r, 2);
+        record_unpack_worker(&r, worker);
+        if (candidate == port && !r.failed)
+            return true;
+    }
+    return false;
+}
+
+bool record_header(const struct record *record, size_t *cursor, struct slice *name, struct slice *value)
+{
+    struct reader r = reader_of(slice_from(record->headers, *cursor));
+    if (r.rest.len == 0)
+        return false;
+    *name = record_unpack_text(&r);
+    *value = record_unpack_text(&r);
+    *cursor = record->headers.len - r.rest.len;
+    return !r.failed;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record_pack: how the ports and headers of a record lie in memory; read with record_port and record_header.
+ *   ports:   { u16 port, worker }*        headers: { u16 length, name, u16 length, value }*
+ *   worker:  u8 kind, u16 port, u8 family, 0, 4 or 16 bytes of address, u16 length, host
+ * Integers are big-endian.
+ */
+#ifndef CELLGATE_AGENT_RECORD_PACK_H
+#define CELLGATE_AGENT_RECORD_PACK_H
+
+#include "spoa/agent/record.h"
+#include "spoa/lib/reader.h"
+#include "spoa/lib/writer.h"
+
+void record_pack_text(struct writer *w, struct slice text); /* at most 65535 bytes, else w->full */
+struct slice record_unpack_text(struct reader *r);
+void record_pack_worker(struct writer *w, const struct worker *worker);
+void record_unpack_worker(struct reader *r, struct worker *worker);
+void record_pack_port(struct writer *w, uint16_t port, const struct worker *worker);
+void record_pack_header(struct writer *w, struct slice name, struct slice value);
+
+#endif
