@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * grant: what a good token lets its bearer do. A view: its slices point into the memory of the token cache
+ * that gave it, and live until that cache is asked again.
+ */
+#ifndef CELLGATE_AGENT_GRANT_H
+#define CELLGATE_AGENT_GRANT_H
+
+#include "spoa/lib/slice.h"
+#include "spoa/lib/writer.h"
+
+/* X(NAME, bit, word in a token's `need` and in a route's `need`) */
+#define NEEDS(X)         \
+    X(PTY, 1, "pty")     \
+    X(EXEC, 2, "exec")   \
+    X(AGENT, 4, "agent") \
+    X(HTTP, 8, "http")   \
+    X(MUX, 16, "mux")    \
+    X(EGRESS, 32, "egress")
+
+enum need {
+#define X(name, bit, word) NEED_##name = bit,
+    NEEDS(X)
+#undef X
+        NEED_ALL = 63
+};
+
+struct grant {
+    struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */
+    unsigned needs;                           /* of enum need */
+    struct slice ports;                       /* packed; absent: every port */
+    int64_t iat;                              /* Unix seconds; -1: the token does not say */
+    int64_t exp;                              /* Unix seconds, as in the token */
+    int64_t leeway;                           /* seconds; the token is good while now < exp + leeway */
+    bool bind;                                /* a tunnel ends when the token does */
+};
+
+/* The bit of a word; 0: no such word. */
+unsigned need_of(struct slice word);
+/* The words of a mask with commas between them, into w. */
+void need_text(unsigned needs, struct writer *w);
+
+void grant_put_port(struct writer *packed, uint16_t port);
+/* The i-th port of a packed list; false behind the last. */
+bool grant_port(const struct grant *grant, size_t i, uint16_t *port);
+/* port 0: the request names none, which every grant allows. */
+bool grant_allows_port(const struct grant *grant, uint16_t port);
+
+#endif

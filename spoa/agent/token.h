@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * token: who may do what. The `tokens` array of the configuration becomes one immutable `struct tokens`,
+ * shared by all threads; a credential is given to the first kind that recognises it, and that kind's word is
+ * final.
+ *
+ * A new kind is a file with a `const struct token_kind` (see token_kind.h) and a line in the table of
+ * token.c.
+ */
+#ifndef CELLGATE_AGENT_TOKEN_H
+#define CELLGATE_AGENT_TOKEN_H
+
+#include "spoa/agent/grant.h"
+#include "spoa/agent/token_cache.h"
+#include "spoa/agent/verdict.h"
+
+struct tokens;
+
+/* A credential is at most this long; a longer one is invalid before anything looks at it. */
+#define TOKEN_LIMIT 8192
+
+/*
+ * Whether the credential is good, and for what. REFUSAL_NONE fills *grant, whose slices live until the cache
+ * is asked again. Otherwise token_missing (credential absent), token_invalid, token_expired, wrong_cell, or
+ * agent_unavailable when out of memory. *reason is always set: a static sentence for people, without anything
+ * of the token's.
+ */
+enum refusal token_check(const struct tokens *tokens, struct slice credential, int64_t now,
+                         struct token_cache *cache, struct grant *grant, const char **reason);
+
+/* What the request wants to reach. */
+struct token_target {
+    struct slice sandbox;
+    unsigned need; /* of enum need, one or more bits */
+    uint16_t port; /* 0: none is named */
+};
+/* Before the sandbox is looked up: wrong_sandbox or not_granted. */
+enum refusal token_admits(const struct grant *grant, const struct token_target *target, const char **reason);
+/* With the record: sandbox_not_found where it is not the token's organisation's, token_revoked where the
+ * token was issued before not_before (the later of the record's and the directory's; 0: none). */
+enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
+                                 const char **reason);
+/* For tunnels that are open: whether a token issued at iat (-1: it did not say) is refused by not_before. */
+bool token_revoked(int64_t iat, int64_t not_before);
+
+#endif
