@@ -39,6 +39,8 @@ enum lookup {
 
 /* The address of one sandbox port where it differs from the worker's; false: it does not. */
 bool record_port(const struct record *record, uint16_t port, struct worker *worker);
+/* The next of these addresses: start with *cursor = 0; false at the end. */
+bool record_port_next(const struct record *record, size_t *cursor, uint16_t *port, struct worker *worker);
 /* The next header to add towards the worker: start with *cursor = 0; false at the end. */
 bool record_header(const struct record *record, size_t *cursor, struct slice *name, struct slice *value);
 

@@ -52,15 +52,24 @@ void record_pack_header(struct writer *w, struct slice name, struct slice value)
     record_pack_text(w, value);
 }
 
+bool record_port_next(const struct record *record, size_t *cursor, uint16_t *port, struct worker *worker)
+{
+    struct reader r = reader_of(slice_from(record->ports, *cursor));
+    if (r.rest.len == 0)
+        return false;
+    *port = (uint16_t)reader_be(&r, 2);
+    record_unpack_worker(&r, worker);
+    *cursor = record->ports.len - r.rest.len;
+    return !r.failed;
+}
+
 bool record_port(const struct record *record, uint16_t port, struct worker *worker)
 {
-    struct reader r = reader_of(record->ports);
-    while (r.rest.len && !r.failed) {
-        uint16_t candidate = (uint16_t)reader_be(&r, 2);
-        record_unpack_worker(&r, worker);
-        if (candidate == port && !r.failed)
+    size_t cursor = 0;
+    uint16_t candidate;
+    while (record_port_next(record, &cursor, &candidate, worker))
+        if (candidate == port)
             return true;
-    }
     return false;
 }
 
