@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * keeper_protocol: what cell-worker and cell-sandboxd say to each other on a Unix socket. Version 1.
+ *
+ *     message = length:32 type:8 fields        big-endian; length counts type and fields, 1 to
+ * KEEPER_MESSAGE_MAX text    = length:16 bytes                no NUL in it list    = length:32 bytes strings,
+ * each with a NUL behind it bytes   = all that is left of the message
+ *
+ * A connection is one conversation, and its end is the end of what it was for: the keeper notices at once
+ * when a worker dies, and back-pressure is the socket's. The worker begins with HELLO and goes on without
+ * waiting for an answer. Requests are answered in their order: CREATE, ATTACH and QUERY by SESSION, LIST by
+ * one SESSION each and DONE, RESIZE, SIGNAL and DELETE by DONE; each may be answered by ERROR instead. A
+ * session is named by its scope (who may see it, for instance "sb-1/pty") and its id.
+ *
+ * After ATTACH the connection is a reader of that session: SESSION says which bytes follow (`first`) and
+ * where live output begins (`end`), then OUTPUT, each with the offset of its first byte, then EXIT, or
+ * DETACHED when the keeper ends it before. INPUT goes to the session that is attached. When the session takes
+ * no more of it, the keeper stops reading the connection.
+ */
+#ifndef CELLGATE_WORKER_KEEPER_PROTOCOL_H
+#define CELLGATE_WORKER_KEEPER_PROTOCOL_H
+
+#include "spoa/lib/slice.h"
+#include "spoa/lib/writer.h"
+
+#define KEEPER_VERSION     1
+#define KEEPER_LENGTH_SIZE 4
+#define KEEPER_MESSAGE_MAX 65536 /* bytes behind the length */
+#define KEEPER_DATA_MAX    32768 /* bytes of payload in INPUT and OUTPUT */
+#define KEEPER_NAME_MAX    96    /* bytes of a scope, of an id */
+#define KEEPER_LIST_MAX    16384 /* bytes of a list */
+#define KEEPER_PATH_MAX    4096
+#define KEEPER_TEXT_MAX    512
+
+enum keeper_type {
+    KEEPER_HELLO = 1, /* version */
+    KEEPER_CREATE,    /* scope id kind flags cols rows ring stall_ms linger_ms timeout_ms cwd argv env */
+    KEEPER_ATTACH,    /* scope id since flags kind */
+    KEEPER_INPUT,     /* bytes */
+    KEEPER_RESIZE,    /* scope id cols rows */
+    KEEPER_SIGNAL,    /* scope id signal: to the process groups of the session */
+    KEEPER_QUERY,     /* scope id */
+    KEEPER_LIST,      /* scope: all sessions of it, or all there are if it is empty */
+    KEEPER_DELETE,    /* scope id: hangs it up, and kills what remains */
+
+    KEEPER_DONE = 64,
+    KEEPER_ERROR,    /* code text */
+    KEEPER_SESSION,  /* scope id kind state pid cols rows readers first end input exit_code */
+    KEEPER_OUTPUT,   /* stream since bytes */
+    KEEPER_EXIT,     /* exit_code: 0-255, 128 + n after signal n; it follows the last OUTPUT */
+    KEEPER_DETACHED, /* code */
+};
+
+enum keeper_kind {
+    KEEPER_TERMINAL = 1,
+    KEEPER_PIPES = 2,
+};
+
+enum keeper_state {
+    KEEPER_NEW = 1, /* starts at the first ATTACH */
+    KEEPER_RUNNING,
+    KEEPER_ENDED,
+};
+
+enum keeper_flags {
+    KEEPER_START_LATER = 1, /* CREATE: as KEEPER_NEW says */
+    KEEPER_EXCLUSIVE = 2,   /* ATTACH: refused while another reads */
+    KEEPER_TAKEOVER = 4,    /* ATTACH: the others are detached */
+    KEEPER_UNREAD = 8,      /* ATTACH: from where the last reader stopped; `since` is not looked at */
+};
+
+enum keeper_stream {
+    KEEPER_STDOUT = 0, /* all that a terminal shows */
+    KEEPER_STDERR = 1,
+};
+
+enum keeper_code {
+    KEEPER_BAD_REQUEST = 1,
+    KEEPER_WRONG_VERSION,
+    KEEPER_UNKNOWN_SESSION,
+    KEEPER_ID_TAKEN,
+    KEEPER_ALREADY_ATTACHED,
+    KEEPER_TOO_MANY,
+    KEEPER_START_FAILED,
+    KEEPER_INPUT_CLOSED, /* INPUT was dropped: the process has closed its end */
+    KEEPER_OUT_OF_MEMORY,
+    /* reasons of DETACHED */
+    KEEPER_TAKEN_OVER = 32,
+    KEEPER_TOO_SLOW, /* took nothing for stall_ms while the ring was full */
+    KEEPER_DELETED,
+};
+
+#define KEEPER_FOREVER UINT32_MAX
+
+/* One message; a type uses the fields that are named with it above, all others are 0. */
+struct keeper_message {
+    enum keeper_type type;
+    struct slice scope, id, cwd, text, argv, env, bytes;
+    uint64_t since;      /* offset of output */
+    uint64_t first, end; /* offsets: of what is held, or, after ATTACH, of what will be sent */
+    uint64_t input;      /* bytes the session has taken */
+    uint32_t ring;       /* bytes of output that are held; 0: 1 MiB */
+    uint32_t stall_ms;   /* so long a reader that takes nothing may hold a full ring's session back */
+    uint32_t linger_ms;  /* so long it lives when its last reader has left */
+    uint32_t timeout_ms; /* so long it may run; 0 or KEEPER_FOREVER: no bound */
+    uint32_t pid;        /* of the leader; 0: not started */
+    uint32_t exit_code;  /* once it has ended */
+    uint16_t cols, rows;
+    uint8_t version, kind, flags, state, stream, signal, code, readers;
+};
+
+enum keeper_result {
+    KEEPER_MORE,
+    KEEPER_READ,
+    KEEPER_BAD,
+};
+
+/* Appends one message; w is full if it does not fit or passes a bound. */
+void keeper_put(struct writer *w, const struct keeper_message *m);
+/* Takes one message off *in; its slices point into it. After KEEPER_BAD the conversation is to be ended. */
+enum keeper_result keeper_read(struct slice *in, struct keeper_message *m);
+
+/* The strings of a list in an array that ends with NULL, in one block that the caller frees; their bytes are
+ * in the list. NULL when out of memory. */
+char **keeper_strings(struct slice list);
+/* Appends a string to a list under construction. */
+void keeper_put_string(struct writer *list, struct slice string);
+/* Whether s may be a scope or an id: letters, digits, "-_./", 1 to KEEPER_NAME_MAX bytes. */
+bool keeper_is_name(struct slice s);
+
+#endif

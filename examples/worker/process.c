@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { IN, OUT, ERR };
+
+static const char *const kept_names[] = {"PATH", "HOME",   "USER", "LOGNAME", "SHELL",
+                                         "LANG", "LC_ALL", "TZ",   "TMPDIR"};
+
+/* The keeper's own environment may hold what a sandbox must not see, so only a few names pass. */
+static void set_environment(const struct process_plan *plan)
+{
+    const char *kept[sizeof kept_names / sizeof *kept_names];
+    for (size_t i = 0; i < sizeof kept_names / sizeof *kept_names; i++)
+        kept[i] = getenv(kept_names[i]);
+    clearenv();
+    for (size_t i = 0; i < sizeof kept_names / sizeof *kept_names; i++)
+        if (kept[i])
+            setenv(kept_names[i], kept[i], 1);
+    if (plan->terminal)
+        setenv("TERM", "xterm-256color", 1);
+    for (char *const *env = plan->env; env && *env; env++)
+        putenv(*env);
+}
+
+static void reset_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    for (int n = 1; n < NSIG; n++)
+        signal(n, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* In the child: becomes the program, or reports errno on `report` and ends. */
+static void become(const struct process_plan *plan, int report)
+{
+    reset_signals();
+    close_range(ERR + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+    set_environment(plan);
+    if (!plan->cwd || !*plan->cwd || chdir(plan->cwd) == 0)
+        execvp(plan->argv[0], plan->argv);
+    int error = errno;
+    ssize_t ignored = write(report, &error, sizeof error);
+    (void)ignored;
+    _exit(127);
+}
+
+/* On a terminal 0, 1 and 2 are it already. */
+static void become_piped(const struct process_plan *plan, int report, int ends[3])
+{
+    setsid();
+    for (int n = IN; n <= ERR; n++)
+        if (dup2(ends[n], n) < 0)
+            _exit(127);
+    become(plan, report);
+}
+
+static void close_all(int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static bool unblock(int fd)
+{
+    return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+}
+
+/* Whether exec took place: then the report's write end closed without a word. */
+static bool was_started(int report, pid_t pid, const struct process_plan *plan, struct fail *why)
+{
+    int error = 0;
+    ssize_t got;
+    do
+        got = read(report, &error, sizeof error);
+    while (got < 0 && errno == EINTR);
+    if (got == 0)
+        return true;
+    waitpid(pid, NULL, 0);
+    errno = error;
+    return fail(why, "cannot start %.64s: %m", plan->argv[0]);
+}
+
+static bool start_terminal(const struct process_plan *plan, int report[2], struct process *p,
+                           struct fail *why)
+{
+    struct winsize size = {.ws_col = plan->cols, .ws_row = plan->rows};
+    int master = -1;
+    p->pid = forkpty(&master, NULL, NULL, &size);
+    if (p->pid < 0)
+        return fail(why, "no terminal: %m");
+    if (p->pid == 0)
+        become(plan, report[1]);
+    p->in = p->out = master;
+    p->err = -1;
+    unblock(master);
+    return true;
+}
+
+static bool start_piped(const struct process_plan *plan, int report[2], struct process *p, struct fail *why)
+{
+    int pipes[3][2] = {{-1, -1}, {-1, -1}, {-1, -1}};
+    for (int n = IN; n <= ERR; n++)
+        if (pipe2(pipes[n], O_CLOEXEC) < 0) {
+            close_all(&pipes[0][0], 6);
+            return fail(why, "no pipe: %m");
+        }
+    p->pid = fork();
+    if (p->pid == 0)
+        become_piped(plan, report[1], (int[]){pipes[IN][0], pipes[OUT][1], pipes[ERR][1]});
+    close_all((int[]){pipes[IN][0], pipes[OUT][1], pipes[ERR][1]}, 3);
+    p->in = pipes[IN][1];
+    p->out = pipes[OUT][0];
+    p->err = pipes[ERR][0];
+    if (p->pid < 0) {
+        close_all((int[]){p->in, p->out, p->err}, 3);
+        return fail(why, "cannot fork: %m");
+    }
+    unblock(p->in);
+    unblock(p->out);
+    unblock(p->err);
+    return true;
+}
+
+bool process_start(const struct process_plan *plan, struct process *p, struct fail *why)
+{
+    int report[2];
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return fail(why, "no pipe: %m");
+    bool forked = (plan->terminal ? start_terminal : start_piped)(plan, report, p, why);
+    close(report[1]);
+    bool started = forked && was_started(report[0], p->pid, plan, why);
+    close(report[0]);
+    if (forked && !started)
+        close_all((int[]){p->in, plan->terminal ? -1 : p->out, p->err}, 3);
+    return started;
+}
+
+void process_signal(pid_t leader, int terminal, int number)
+{
+    pid_t foreground = terminal >= 0 ? tcgetpgrp(terminal) : -1;
+    if (foreground > 1 && foreground != leader)
+        kill(-foreground, number);
+    kill(-leader, number);
+}
+
+void process_resize(int terminal, uint16_t cols, uint16_t rows)
+{
+    struct winsize size = {.ws_col = cols, .ws_row = rows};
+    ioctl(terminal, TIOCSWINSZ, &size);
+}
+
+uint32_t process_exit_code(int status)
+{
+    return WIFSIGNALED(status) ? 128u + (uint32_t)WTERMSIG(status) : (uint32_t)WEXITSTATUS(status);
+}
