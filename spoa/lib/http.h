@@ -70,6 +70,12 @@ size_t http_count(const struct http_head *head, const char *name);
 /* Whether one of the comma-separated lists of that name holds the token (any case; RFC 9110 section 5.6.1).
  */
 bool http_has_token(const struct http_head *head, const char *name, const char *token);
+/* Bytes that no line of a head holds; a tab is none of them. */
+static inline bool http_is_control(uint8_t c)
+{
+    return (c < 0x20 && c != '\t') || c == 0x7f;
+}
+
 /* Whether every byte may stand in a token (methods, field names, subprotocols), and there is one at least. */
 bool http_is_token(struct slice s);
 
