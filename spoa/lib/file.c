@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/lib/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Reads until the end of the file or until the memory is full; -1 on an error. */
+static ssize_t read_all(int fd, uint8_t *memory, size_t size)
+{
+    size_t len = 0;
+    while (len < size) {
+        ssize_t got = read(fd, memory + len, size - len);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        len += (size_t)got;
+    }
+    return (ssize_t)len;
+}
+
+/* Room for what the file is said to hold and one byte more, by which growth is seen; what is no regular file
+ * (a pipe) gets the whole limit. */
+static size_t room_for(const struct stat *st, size_t limit)
+{
+    if (!S_ISREG(st->st_mode))
+        return limit + 1;
+    size_t size = (size_t)st->st_size;
+    return (size < limit ? size : limit) + 1;
+}
+
+static bool read_open(int fd, const char *path, size_t limit, struct slice *content, struct fail *why)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return fail(why, "%s: %s", path, strerror(errno));
+    size_t room = room_for(&st, limit);
+    uint8_t *memory = malloc(room + 1);
+    if (!memory)
+        return fail(why, "%s: out of memory", path);
+    ssize_t len = read_all(fd, memory, room);
+    if (len < 0)
+        fail(why, "%s: %s", path, strerror(errno));
+    else if ((size_t)len > limit)
+        fail(why, "%s: longer than %zu bytes", path, limit);
+    else if ((size_t)len == room)
+        fail(why, "%s: grew while it was read", path);
+    if (len < 0 || (size_t)len >= room) {
+        free(memory);
+        return false;
+    }
+    memory[len] = '\0';
+    *content = slice_of(memory, (size_t)len);
+    return true;
+}
+
+bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why)
+{
+    *content = (struct slice){NULL, 0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return fail(why, "%s: %s", path, strerror(errno));
+    bool good = read_open(fd, path, limit, content, why);
+    close(fd);
+    return good;
+}
+
+void file_free(struct slice content)
+{
+    void *memory = (void *)(uintptr_t)content.at;
+    if (memory)
+        explicit_bzero(memory, content.len);
+    free(memory);
+}
