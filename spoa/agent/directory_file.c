@@ -93,7 +93,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it again. */
+/* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it
+ * again. */
 static bool read_whole(const char *path, struct slice *text, struct fail *why)
 {
     struct stat before, after;

@@ -235,7 +235,8 @@ static void *run(void *context)
     return NULL;
 }
 
-struct names *names_start(void (*changed)(void *context, struct name_table *table), void *context, struct fail *why)
+struct names *names_start(void (*changed)(void *context, struct name_table *table), void *context,
+                          struct fail *why)
 {
     struct names *n = calloc(1, sizeof *n);
     if (!n) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * names: the addresses of workers that records name instead of giving a literal. A thread of its own asks the system's
- * resolver (which may block for many seconds), again every 30 s, and publishes an immutable, reference-counted table
- * whenever something changed. A name that cannot be resolved any more keeps its last address: whether a worker answers
- * there is found out by dialling it.
+ * names: the addresses of workers that records name instead of giving a literal. A thread of its own asks the
+ * system's resolver (which may block for many seconds), again every 30 s, and publishes an immutable,
+ * reference-counted table whenever something changed. A name that cannot be resolved any more keeps its last
+ * address: whether a worker answers there is found out by dialling it.
  */
 #ifndef CELLGATE_AGENT_NAMES_H
 #define CELLGATE_AGENT_NAMES_H
@@ -18,8 +18,10 @@ void name_table_release(struct name_table *table); /* NULL is fine */
 bool name_table_find(const struct name_table *table, struct slice name, struct address *addr);
 
 struct names;
-/* `changed` is called by the resolver's thread; it retains what it keeps. NULL and *why when there is no thread. */
-struct names *names_start(void (*changed)(void *context, struct name_table *table), void *context, struct fail *why);
+/* `changed` is called by the resolver's thread; it retains what it keeps. NULL and *why when there is no
+ * thread. */
+struct names *names_start(void (*changed)(void *context, struct name_table *table), void *context,
+                          struct fail *why);
 /* Replaces the set of names to resolve by those of the records; any thread. False when out of memory. */
 bool names_want(struct names *names, const struct records *records);
 /* Ends the thread. A look-up that hangs is waited for at most as long as the resolver's own patience. */

@@ -107,8 +107,9 @@ static bool is_token(struct slice name)
 /* Headers that HAProxy, the relay or the protocol itself own: a record must not set them. */
 static bool is_reserved(struct slice name)
 {
-    static const char *const reserved[] = {"host",    "connection", "upgrade",          "content-length", "te",
-                                           "trailer", "keep-alive", "transfer-encoding", "cookie",        "expect"};
+    static const char *const reserved[] = {"host",   "connection", "upgrade",    "content-length",
+                                           "te",     "trailer",    "keep-alive", "transfer-encoding",
+                                           "cookie", "expect"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
         if (slice_equal_nocase(name, slice_text(reserved[i])))
             return true;
@@ -157,12 +158,13 @@ static const struct {
     const char *key;
     bool (*read)(struct reading *r, const json_node *node);
 } members[] = {
-    {"state", read_state},           {"worker", read_worker}, {"epoch", read_epoch},     {"org", read_org},
-    {"not_before", read_not_before}, {"ports", read_ports},   {"headers", read_headers}, {"access", read_access},
+    {"state", read_state},     {"worker", read_worker},         {"epoch", read_epoch},
+    {"org", read_org},         {"not_before", read_not_before}, {"ports", read_ports},
+    {"headers", read_headers}, {"access", read_access},
 };
 
-bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch, struct record *record,
-                      struct fail *why)
+bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
+                      struct record *record, struct fail *why)
 {
     struct reading r = {doc, scratch, record, why};
     *record = (struct record){.state = RECORD_RUNNING};

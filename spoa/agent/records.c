@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records lie packed one behind another in chunks; the table of slots is open addressing with linear probing. A slot is
- * 8 bytes: half of the key's hash, and where the record lies. Eight slots share a cache line, so a probe that runs on
- * is nearly free, and comparing the 32 hash bits first means that a foreign record is hardly ever touched.
+ * Records lie packed one behind another in chunks; the table of slots is open addressing with linear probing.
+ * A slot is 8 bytes: half of the key's hash, and where the record lies. Eight slots share a cache line, so a
+ * probe that runs on is nearly free, and comparing the 32 hash bits first means that a foreign record is
+ * hardly ever touched.
  */
 #include "spoa/agent/records.h"
 
@@ -220,7 +221,8 @@ enum lookup records_get(const struct records *r, struct slice key, struct record
     return LOOKUP_FOUND;
 }
 
-enum lookup records_find(const struct records *r, struct slice space, struct slice sandbox, struct record *record)
+enum lookup records_find(const struct records *r, struct slice space, struct slice sandbox,
+                         struct record *record)
 {
     if (!slice_present(space))
         return records_get(r, sandbox, record);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * records: an immutable table of sandbox records, built once and then read by any number of threads without a lock.
- * A record takes about 60 bytes beside its own text, whatever the table's size; a look-up costs one keyed hash and one
- * or two cache misses. Tables are reference-counted: the last records_release gives the memory back.
+ * records: an immutable table of sandbox records, built once and then read by any number of threads without a
+ * lock. A record takes about 60 bytes beside its own text, whatever the table's size; a look-up costs one
+ * keyed hash and one or two cache misses. Tables are reference-counted: the last records_release gives the
+ * memory back.
  *
- * A record's key is the sandbox id, or "namespace/id" where a request names a namespace; a request for namespace
- * "default" finds a plain id too.
+ * A record's key is the sandbox id, or "namespace/id" where a request names a namespace; a request for
+ * namespace "default" finds a plain id too.
  */
 #ifndef CELLGATE_AGENT_RECORDS_H
 #define CELLGATE_AGENT_RECORDS_H
@@ -19,8 +20,8 @@ struct records;
 
 /* `expected` is a hint for the number of records. NULL when out of memory. */
 struct records *records_new(size_t expected);
-/* Copies `record` under `key`. False with *why: the key is there already, it is empty, over 255 bytes or holds
- * control bytes, a text is too long, or out of memory. */
+/* Copies `record` under `key`. False with *why: the key is there already, it is empty, over 255 bytes or
+ * holds control bytes, a text is too long, or out of memory. */
 bool records_add(struct records *records, struct slice key, const struct record *record, struct fail *why);
 
 /* ---- reading: any thread that holds a reference ---- */

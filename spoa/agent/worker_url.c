@@ -24,7 +24,8 @@ static bool label_valid(struct slice label)
         return false;
     for (size_t i = 0; i < label.len; i++) {
         uint8_t c = label.at[i];
-        bool fine = (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' || c == '_';
+        bool fine =
+            (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' || c == '_';
         if (!fine)
             return false;
     }

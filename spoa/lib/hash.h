@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hash: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"), keyed with a secret of the process, so
- * that nobody outside can choose keys that collide. For hash tables, not for authentication.
+ * hash: SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF"), keyed with a secret of the
+ * process, so that nobody outside can choose keys that collide. For hash tables, not for authentication.
  */
 #ifndef CELLGATE_LIB_HASH_H
 #define CELLGATE_LIB_HASH_H
