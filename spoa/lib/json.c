@@ -358,10 +358,8 @@ bool json_stream_object(struct slice text, const char *name, const char *key, in
     struct json_scan scan = json_scan_of(text, flags, depth);
     struct streaming s = {.stream = stream, .name = name, .key = key, .why = why};
     bool good = stream_document(&scan, &s);
-    if (!good) {
-        struct fail inner = *why;
-        fail_at(text, scan.what_at, name, why, s.refused ? inner.text : scan.what);
-    }
+    if (!good && !s.refused)
+        fail_at(text, scan.what_at, name, why, scan.what);
     free(s.scratch);
     json_scan_free(&scan);
     return good;

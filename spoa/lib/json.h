@@ -74,8 +74,8 @@ __attribute__((format(printf, 4, 5))) bool json_fail_key(const struct json *doc,
  * is root's member `key`, in order, with the member's unescaped key and the unparsed text of its value
  * (already checked; space and comments may follow in it). Other members of the root are refused unless
  * `other` takes them. Duplicate keys within the big object are NOT found here: `each` sees them and refuses.
- * Stops with false as soon as a callback returns false; its text then gets the position of the value put in
- * front. A root without the member is refused.
+ * Stops with false as soon as a callback returns false, which fills *why whole, position included. A root
+ * without the member is refused.
  */
 struct json_stream {
     bool (*each)(void *context, struct slice key, struct slice value, struct fail *why);
