@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/agent/directory_file.h"
+#include "spoa/agent/record_json.h"
+
+struct folder {
+    char path[64], file[96], other[96];
+};
+
+static int setup(void **state)
+{
+    struct folder *f = calloc(1, sizeof *f);
+    strcpy(f->path, "/tmp/cellgate-test-XXXXXX");
+    assert_non_null(mkdtemp(f->path));
+    snprintf(f->file, sizeof f->file, "%s/sandboxes.json", f->path);
+    snprintf(f->other, sizeof f->other, "%s/new", f->path);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct folder *f = *state;
+    unlink(f->file);
+    unlink(f->other);
+    rmdir(f->path);
+    free(f);
+    return 0;
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void replace(const struct folder *f, const char *text)
+{
+    put(f->other, text);
+    assert_int_equal(rename(f->other, f->file), 0);
+}
+
+static const char good[] = "{\"not_before\": 17,\n"
+                           " \"sandboxes\": {\n"
+                           "  \"sb-1\": {\"worker\": \"http://127.0.0.1:9001\", \"epoch\": 3, \"org\": \"o\",\n"
+                           "    \"ports\": {\"8080\": \"http://10.0.0.5:49001\"}, \"x-region\": [1],\n"
+                           "    \"headers\": {\"Authorization\": \"Bearer secret\"}},\n"
+                           "  \"sb-2\": {\"state\": \"stopped\"}\n"
+                           " }\n"
+                           "}\n";
+
+static void a_good_file_is_loaded(void **state)
+{
+    struct folder *f = *state;
+    struct directory_load load;
+    struct record record;
+    struct worker worker;
+    struct fail why = {""};
+    put(f->file, good);
+    if (!directory_file_load(f->file, NULL, &load, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(records_count(load.records), 2);
+    assert_int_equal(load.not_before, 17);
+    assert_int_equal(records_get(load.records, slice_text("sb-1"), &record), LOOKUP_FOUND);
+    assert_int_equal(record.state, RECORD_RUNNING);
+    assert_int_equal(record.epoch, 3);
+    assert_true(slice_is(record.org, "o"));
+    assert_true(record_port(&record, 8080, &worker));
+    assert_int_equal(worker.port, 49001);
+    assert_int_equal(records_get(load.records, slice_text("sb-2"), &record), LOOKUP_FOUND);
+    assert_int_equal(record.state, RECORD_STOPPED);
+    records_release(load.records);
+}
+
+static void a_bad_file_is_refused_with_its_position(void **state)
+{
+    static const struct {
+        const char *text, *where;
+    } cases[] = {
+        {"", ":1:1"},
+        {"{}", ""},
+        {"[]", ":1:1"},
+        {"{\"sandboxes\": []}", ":1:"},
+        {"{\"sandboxes\": {}} x", ":1:19"},
+        {"{\"sandboxes\":\n {\"sb-1\":\n  {\"worker\": \"http://127.0.0.1:9001\",\n   \"epoch\": 0}}}", ":4:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://127.0.0.1:9001\", \"epoch\": 1.5}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://127.0.0.1\", \"epoch\": \"1\"}}}", ":1:"},
+        {"{\"sandboxes\": {\n\"a\": {\"worker\": \"http://h:1\"},\n\"a\": {\"worker\": \"http://h:1\"}}}", ":3:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"nowhere\"}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {}}}", ":1:24: a running sandbox needs a worker"},
+        {"{\"sandboxes\": {\"sb-1\": {\"state\": \"asleep\"}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"stat\": \"stopped\", \"worker\": \"http://h:1\"}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"ports\": {\"08\": \"http://h:1\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"ports\": {\"0\": \"http://h:1\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"a b\": \"\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"Host\": \"x\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"a\": \"x\\r\\ny: z\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"access\": {\"token_sha256\": \"00\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb 1\": {\"worker\": \"http://h:1\"}}}", ":1:"},
+        {"{\"not_before\": -1, \"sandboxes\": {}}", ":1:"},
+        {"{\"workers\": {}, \"sandboxes\": {}}", ":1:"},
+    };
+    struct folder *f = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct directory_load load;
+        struct fail why = {""};
+        char start[128];
+        put(f->file, cases[i].text);
+        if (directory_file_load(f->file, NULL, &load, &why))
+            fail_msg("accepted: %s", cases[i].text);
+        snprintf(start, sizeof start, "%s%s", f->file, cases[i].where);
+        if (strncmp(why.text, start, strlen(start)) != 0)
+            fail_msg("%s: said %s", cases[i].text, why.text);
+        assert_null(strstr(why.text, "secret"));
+    }
+}
+
+static void a_file_cut_anywhere_is_refused(void **state)
+{
+    struct folder *f = *state;
+    char text[sizeof good];
+    for (size_t len = 0; len < sizeof good - 3; len++) {
+        struct directory_load load;
+        struct fail why;
+        memcpy(text, good, len);
+        text[len] = '\0';
+        put(f->file, text);
+        assert_false(directory_file_load(f->file, NULL, &load, &why));
+    }
+}
+
+static void an_epoch_that_goes_back_keeps_the_older_record(void **state)
+{
+    struct folder *f = *state;
+    struct directory_load first, second;
+    struct record record;
+    struct fail why;
+    put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 5},"
+                 " \"b\": {\"worker\": \"http://127.0.0.1:2\", \"epoch\": 5}}}");
+    assert_true(directory_file_load(f->file, NULL, &first, &why));
+    put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:3\", \"epoch\": 4},"
+                 " \"b\": {\"worker\": \"http://127.0.0.1:4\", \"epoch\": 6}}}");
+    assert_true(directory_file_load(f->file, first.records, &second, &why));
+    records_release(first.records);
+    assert_int_equal(second.epochs_behind, 1);
+    records_get(second.records, slice_text("a"), &record);
+    assert_int_equal(record.worker.port, 1);
+    assert_int_equal(record.epoch, 5);
+    records_get(second.records, slice_text("b"), &record);
+    assert_int_equal(record.worker.port, 4);
+    records_release(second.records);
+}
+
+static void without_memory_a_load_is_refused(void **state)
+{
+    struct folder *f = *state;
+    put(f->file, good);
+    for (unsigned n = 1;; n++) {
+        struct directory_load load;
+        struct fail why;
+        alloc_fail_at(n);
+        bool loaded = directory_file_load(f->file, NULL, &load, &why);
+        unsigned asked = alloc_count();
+        alloc_fail_at(0);
+        if (loaded) {
+            assert_true(asked < n);
+            records_release(load.records);
+            break;
+        }
+        assert_null(load.records);
+    }
+}
+
+/* ---- the watching thread ---- */
+
+struct seen {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    unsigned loads, failures;
+    int64_t epoch; /* of sandbox "a" in the newest table */
+};
+
+static void on_loaded(void *context, const struct directory_load *load)
+{
+    struct seen *seen = context;
+    struct record record;
+    pthread_mutex_lock(&seen->lock);
+    seen->loads++;
+    if (records_get(load->records, slice_text("a"), &record) == LOOKUP_FOUND)
+        seen->epoch = record.epoch;
+    pthread_cond_signal(&seen->news);
+    pthread_mutex_unlock(&seen->lock);
+}
+
+static void on_failed(void *context, const char *why)
+{
+    struct seen *seen = context;
+    assert_non_null(why);
+    pthread_mutex_lock(&seen->lock);
+    seen->failures++;
+    pthread_cond_signal(&seen->news);
+    pthread_mutex_unlock(&seen->lock);
+}
+
+/* Waits until sandbox "a" has that epoch and at least so many loads failed; false after five seconds. */
+static bool await(struct seen *seen, int64_t epoch, unsigned failures)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 5;
+    int error = 0;
+    pthread_mutex_lock(&seen->lock);
+    while ((seen->epoch != epoch || seen->failures < failures) && error == 0)
+        error = pthread_cond_timedwait(&seen->news, &seen->lock, &until);
+    pthread_mutex_unlock(&seen->lock);
+    return error == 0;
+}
+
+static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state)
+{
+    struct folder *f = *state;
+    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+    const struct directory_events events = {on_loaded, on_failed, &seen};
+    struct fail why;
+    struct directory_file *directory = directory_file_start(f->file, &events, &why);
+    assert_non_null(directory);
+    assert_true(await(&seen, 0, 1)); /* there is no file yet */
+    replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
+    assert_true(await(&seen, 1, 1));
+    put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");
+    assert_true(await(&seen, 2, 1));
+    unsigned failures = seen.failures;
+    replace(f, "{\"sandboxes\": {\"a\": ");
+    assert_true(await(&seen, 2, failures + 1));
+    replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 3}}}");
+    assert_true(await(&seen, 3, failures + 1));
+    failures = seen.failures;
+    unlink(f->file);
+    assert_true(await(&seen, 3, failures + 1));
+    replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 4}}}");
+    assert_true(await(&seen, 4, failures + 1));
+    directory_file_stop(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_good_file_is_loaded, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_bad_file_is_refused_with_its_position, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_epoch_that_goes_back_keeps_the_older_record, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_memory_a_load_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(replaced_rewritten_removed_and_broken_files_are_noticed, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
