@@ -85,4 +85,55 @@ $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
 	$(link)
 
+unit: $(UNIT)
+fuzz: $(FUZZERS)
+
+# ---- what people type ----
+help:
+	@echo 'make            build build/bin/{cellgate-agent,cellgate,cell-worker,cell-sandboxd}'
+	@echo 'make run        a cell on this machine: HAProxy, agent, two workers, a terminal in the browser'
+	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
+	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
+	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, other HAProxy versions'
+	@echo 'make bench      the benchmarks, each beside what it is compared with'
+	@echo 'make install    into DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
+	@echo 'make format     clang-format over all C'
+	@echo 'make clean      remove build/'
+	@echo 'variants        SAN=address,undefined  SAN=thread  COV=1  FUZZ=1, each in a folder of its own below build/'
+
+run:
+	@.ci/install build run
+	@$(MAKE) --no-print-directory -s all
+	@examples/quickstart/run
+
+test:
+	@.ci/install build run test
+	@$(MAKE) --no-print-directory -s -j2 all unit
+	@BUILD=$(B) tests/run
+
+check:
+	@.ci/install build run test check
+	@tests/check
+
+bench: $(BENCHES) all
+	@.ci/install build run
+	@BUILD=$(B) tests/bench/run
+
+format:
+	git ls-files '*.[ch]' | xargs clang-format -i
+
+clean:
+	rm -rf build
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
+	    $(DESTDIR)$(PREFIX)/share/doc/cellgate $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
+	install -m 644 docs/*.md docs/LICENSE $(DESTDIR)$(PREFIX)/share/doc/cellgate
+	install -m 644 haproxy/haproxy.cfg haproxy/spoe.conf haproxy/workers.lst $(DESTDIR)/etc/cellgate
+	install -m 644 haproxy/errors/* $(DESTDIR)/etc/cellgate/errors
+	install -m 644 examples/systemd/*.service $(DESTDIR)$(PREFIX)/lib/systemd/system
+
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
