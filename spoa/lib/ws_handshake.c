@@ -12,14 +12,12 @@ void ws_handshake_key(char key[WS_KEY_SIZE], const uint8_t nonce[16])
     EVP_EncodeBlock((unsigned char *)key, nonce, NONCE_LEN);
 }
 
-/* 22 characters of the alphabet and "==". Those of the last one that stand for no byte must be zero, so that
- * there is one form only of each key. */
+/* Encoded again it must be the same: the decoder forgives blanks, padding and bits that stand for no byte. */
 bool ws_handshake_key_valid(struct slice key)
 {
     unsigned char decoded[18], again[WS_KEY_SIZE];
 
-    if (key.len != KEY_LEN || key.at[21] == '=' ||
-        EVP_DecodeBlock(decoded, key.at, KEY_LEN) != (int)sizeof(decoded))
+    if (key.len != KEY_LEN || EVP_DecodeBlock(decoded, key.at, KEY_LEN) != (int)sizeof(decoded))
         return false;
     EVP_EncodeBlock(again, decoded, NONCE_LEN);
     return slice_equal(key, slice_of(again, KEY_LEN));
