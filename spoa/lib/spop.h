@@ -18,14 +18,17 @@
 #define SPOP_SIZE_LEAST   256   /* a peer that agrees to less is refused */
 
 enum spop_type {
-    SPOP_UNSET = 0, /* a further fragment; we never agree to fragmentation */
-    SPOP_HAPROXY_HELLO = 1,
-    SPOP_HAPROXY_DISCONNECT = 2,
-    SPOP_NOTIFY = 3,
-    SPOP_AGENT_HELLO = 101,
-    SPOP_AGENT_DISCONNECT = 102,
-    SPOP_ACK = 103
+    SPOP_TYPE_UNSET = 0, /* a further fragment; we never agree to fragmentation */
+    SPOP_TYPE_HAPROXY_HELLO = 1,
+    SPOP_TYPE_HAPROXY_DISCONNECT = 2,
+    SPOP_TYPE_NOTIFY = 3,
+    SPOP_TYPE_AGENT_HELLO = 101,
+    SPOP_TYPE_AGENT_DISCONNECT = 102,
+    SPOP_TYPE_ACK = 103
 };
+
+/* Frames of other types are skipped, as the protocol wants. */
+bool spop_type_known(uint8_t type);
 
 #define SPOP_FIN   1u
 #define SPOP_ABORT 2u
@@ -100,8 +103,8 @@ bool spop_message_next(struct reader *payload, struct spop_message *message);
  * returned. The name may be empty. */
 bool spop_arg_next(struct spop_args *args, struct slice *name, struct spop_value *value);
 
-/* Writing: begin a frame of SPOP_NOTIFY, then for each message begin and at most 255 arguments, then end the
- * frame. Returns the message's position, which spop_arg_write takes to count the argument. */
+/* Writing: begin a frame of SPOP_TYPE_NOTIFY, then for each message begin and at most 255 arguments, then end
+ * the frame. Returns the message's position, which spop_arg_write takes to count the argument. */
 size_t spop_message_begin(struct writer *w, struct slice name);
 void spop_arg_write(struct writer *w, size_t message, struct slice name, struct spop_value value);
 
