@@ -25,8 +25,9 @@ enum { METRIC_LABELS = 3, METRIC_BOUNDS = 24 };
 enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
-    const char *name;          /* NULL: no more labels */
-    const char *const *values; /* NULL-terminated; a text, not a number, which is its index */
+    const char *name; /* NULL: no more labels */
+    const char *const
+        *values; /* NULL-terminated; "" is not written: a place kept for a name that comes later */
 };
 
 struct metric {
@@ -48,7 +49,8 @@ void metrics_free(struct metrics *metrics); /* with all shards */
 /* Any thread; lives as long as metrics. NULL when out of memory. */
 struct metrics_shard *metrics_shard(struct metrics *metrics);
 
-/* `values`: one index per label of the family. A shard may be NULL: nothing is counted (unit tests). */
+/* `values`: one index per label of the family; one that is too high counts as the last. A shard may be NULL:
+ * nothing is counted (unit tests). */
 #define METRIC_INDEX(...) ((const unsigned[METRIC_LABELS]){__VA_ARGS__})
 #define METRIC_PLAIN      METRIC_INDEX(0)
 

@@ -20,19 +20,30 @@
 #include "spoa/lib/fail.h"
 #include "spoa/lib/json.h"
 
-enum option_type {                  /*  type of the field       written as */
-                   OPTION_BOOL,     /*  bool                    true */
-                   OPTION_INT,      /*  int64_t, min to max     17 */
-                   OPTION_DURATION, /*  int64_t milliseconds    "250ms" "30s" "10m" "1h" "1d" */
-                   OPTION_SIZE,     /*  int64_t bytes           "512B" "64KiB" "1MiB" "2GiB" */
-                   OPTION_ENUM,     /*  int, index into names   "one of them" */
-                   OPTION_TEXT,     /*  char *                  "text"; max: its length in bytes, 0: any */
-                   OPTION_PATH,     /*  char *                  "file"; relative to the folder of the
-                                       configuration file */
-                   OPTION_ADDRESS, /*  struct net_address      "unix@/run/x.sock" "127.0.0.1:80" "[::1]:80" */
-                   OPTION_TEXTS,   /*  struct option_texts     ["a", "b"]; max: how many, 0: any */
-                   OPTION_NODE, /*  const json_node *       whatever a module reads itself; lives as long as
-                                   the document */
+/*
+ * type      field                  in the file
+ * BOOL      bool                   true
+ * INT       int64_t                17
+ * DURATION  int64_t, milliseconds  "250ms" "30s" "10m" "1h" "1d"
+ * SIZE      int64_t, bytes         "512B" "64KiB" "1MiB" "2GiB"
+ * ENUM      int, index into names  "one of them"
+ * TEXT      char *                 "any text"
+ * PATH      char *                 "keys/k1", relative to the folder of the configuration file
+ * ADDRESS   struct net_address     "unix@/run/x.sock" "127.0.0.1:80" "[::1]:80"
+ * TEXTS     struct option_texts    ["a", "b"]
+ * NODE      const json_node *      whatever a module reads itself; lives as long as the document
+ */
+enum option_type {
+    OPTION_BOOL,
+    OPTION_INT,
+    OPTION_DURATION,
+    OPTION_SIZE,
+    OPTION_ENUM,
+    OPTION_TEXT,
+    OPTION_PATH,
+    OPTION_ADDRESS,
+    OPTION_TEXTS,
+    OPTION_NODE,
 };
 
 struct option_texts {
@@ -49,13 +60,14 @@ enum { OPTION_SECOND = 1000, OPTION_MINUTE = 60 * OPTION_SECOND, OPTION_HOUR = 6
 struct option {
     const char *key;
     enum option_type type;
-    size_t offset;            /* of the field in the struct that is filled */
-    const char *fallback;     /* the default as `-o` would say it; NULL: the key is required */
-    const char *help;         /* one line, begins in lower case, no full stop */
-    int64_t min, max;         /* in the field's unit, both included */
+    size_t offset;        /* of the field in the struct that is filled */
+    const char *fallback; /* the default as `-o` would say it; NULL: the key is required */
+    const char *help;     /* one line, begins in lower case, no full stop */
+    /* Both included, in the field's unit. Texts: bytes, lists: how many; with max 0 any are allowed. */
+    int64_t min, max;
     const char *const *names; /* OPTION_ENUM: NULL-terminated, the number is the index */
-    const char *(*check)(
-        struct slice value); /* of a text, path or each of the texts: NULL or what is wrong */
+    /* Of a text, of each of the texts: NULL, or what it must be ("a DNS name"). */
+    const char *(*check)(struct slice value);
 };
 
 /* Fills *out (zeroed by the caller) from an object. base_dir: for relative paths, NULL leaves them. On
@@ -74,6 +86,10 @@ bool options_duration(struct slice text, int64_t *milliseconds);
 bool options_size(struct slice text, int64_t *bytes);
 
 /* ---- the table, for people ---- */
+struct option_value { /* "a duration from 1s to 1h" */
+    char text[256];
+};
+struct option_value options_value(const struct option *option);
 void options_help(FILE *to, const struct option *table, size_t count); /* for -h */
 void options_markdown(FILE *to, const struct option *table,
                       size_t count); /* a table of docs/configuration.md */
