@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/* Two properties of the frame codec. Any bytes: a decoder tells the same, however they arrive. Any frames:
+ * what the encoder writes, whole or re-cut as a relay does, the decoder reads as the same messages. First
+ * byte: which property, the role, and how the rest is cut. */
+#include <stdlib.h>
+
+#include "spoa/lib/reader.h"
+#include "spoa/lib/writer.h"
+#include "spoa/lib/ws.h"
+
+#define CHECK(condition)  \
+    do {                  \
+        if (!(condition)) \
+            abort();      \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What was told, in a form that does not depend on the pieces: bytes of payload and marks between frames. */
+struct log {
+    struct writer w;
+    struct ws_decoder decoder;
+    enum ws_event last;
+    bool messages_only; /* leave out where a message's frames begin and end */
+};
+
+static void log_event(struct log *log, enum ws_event event, const struct ws_piece *piece)
+{
+    const struct ws_frame *f = &log->decoder.frame;
+    if (event == WS_HEAD && !log->messages_only)
+        writer_printf(&log->w, "<%u%u %llu>", f->opcode, f->fin, (unsigned long long)f->length);
+    if (event == WS_HEAD && log->messages_only && f->opcode != WS_CONTINUATION)
+        writer_printf(&log->w, "<%u>", f->opcode);
+    for (size_t i = 0; event == WS_PIECE && i < piece->bytes.len; i++)
+        writer_u8(&log->w, piece->bytes.at[i] ^ f->mask[(piece->offset + i) % 4]);
+    if (event == WS_PIECE && piece->last && f->fin)
+        writer_text(&log->w, "|");
+    if (event == WS_CONTROL) {
+        writer_printf(&log->w, "{%u}", f->opcode);
+        writer_put(&log->w, ws_control_payload(&log->decoder));
+    }
+    if (event == WS_BAD)
+        writer_printf(&log->w, "bad %u %s", log->decoder.close_code, log->decoder.why);
+}
+
+static void decode(struct log *log, struct slice all, size_t step)
+{
+    size_t begin = 0, end = 0;
+
+    while (end < all.len && log->last != WS_BAD) {
+        struct ws_piece piece;
+        end = all.len - end < step ? all.len : end + step;
+        struct slice in = slice_sub(all, begin, end - begin);
+        while ((log->last = ws_decode(&log->decoder, &in, &piece)) != WS_MORE && log->last != WS_BAD)
+            log_event(log, log->last, &piece);
+        begin = end - in.len;
+    }
+    log_event(log, log->last, NULL);
+}
+
+static struct slice story(struct slice all, enum ws_sender sender, size_t whole, size_t step,
+                          bool messages_only, uint8_t *memory, size_t size)
+{
+    struct log log = {writer_of(memory, size), ws_decoder_of(sender, whole), WS_MORE, messages_only};
+    decode(&log, all, step);
+    CHECK(!log.w.full);
+    return writer_slice(&log.w);
+}
+
+static void any_bytes(struct slice all, enum ws_sender sender, size_t step)
+{
+    size_t size = all.len * 40 + 256; /* of a story: at most a head of 30 characters for every two bytes */
+    uint8_t *a = malloc(size), *b = malloc(size);
+    CHECK(a && b);
+    CHECK(slice_equal(story(all, sender, 0, step, false, a, size),
+                      story(all, sender, 0, all.len, false, b, size)));
+    free(a);
+    free(b);
+}
+
+/* Reads frames to write off the input and writes them, each re-cut into fragments of at most `cut` bytes. */
+static struct slice write_frames(struct slice plan, enum ws_sender sender, uint64_t cut, struct writer *w)
+{
+    struct reader r = reader_of(plan);
+    bool in_message = false;
+
+    while (r.rest.len > 6) {
+        uint8_t kind = reader_u8(&r), head[WS_CONTROL_FRAME_MAX];
+        struct slice mask = reader_take(&r, 4), payload = reader_take(&r, reader_u8(&r) % (r.rest.len + 1));
+        bool masked = sender == WS_CLIENT;
+        if (kind & 1) {
+            writer_put(w, slice_of(head, ws_encode_control(head, kind & 2 ? WS_PING : WS_PONG, payload,
+                                                           masked ? mask.at : NULL)));
+            continue;
+        }
+        struct ws_frame frame = {.fin = kind & 2, .masked = masked, .length = payload.len};
+        frame.opcode = in_message ? WS_CONTINUATION : kind & 4 ? WS_TEXT : WS_BINARY;
+        in_message = !frame.fin;
+        if (masked)
+            memcpy(frame.mask, mask.at, 4);
+        uint8_t *masked_bytes = malloc(payload.len + 1);
+        CHECK(masked_bytes);
+        ws_mask(masked_bytes, payload.at, payload.len, frame.mask, 0);
+        for (uint64_t at = 0; at == 0 || at < frame.length; at += cut) {
+            uint64_t len = frame.length - at < cut ? frame.length - at : cut;
+            struct ws_frame part = ws_fragment(&frame, at, len);
+            writer_put(w, slice_of(head, ws_encode_head(head, &part)));
+            writer_put(w, slice_of(masked_bytes + at, (size_t)len));
+        }
+        free(masked_bytes);
+    }
+    CHECK(!w->full);
+    return writer_slice(w);
+}
+
+static void any_frames(struct slice plan, enum ws_sender sender, size_t step)
+{
+    size_t size = plan.len * 40 + 1024;
+    uint8_t *memory[4];
+    for (size_t i = 0; i < 4; i++)
+        CHECK(memory[i] = malloc(size));
+    struct writer whole = writer_of(memory[0], size), cut = writer_of(memory[1], size);
+    struct slice a =
+        story(write_frames(plan, sender, UINT64_MAX / 2, &whole), sender, 16384, step, true, memory[2], size);
+    struct slice b =
+        story(write_frames(plan, sender, step, &cut), sender, 0, step + 1, true, memory[3], size);
+    CHECK(slice_equal(a, b));
+    for (size_t i = 0; i < 4; i++)
+        free(memory[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 2)
+        return 0;
+    struct slice rest = slice_of(data + 1, size - 1);
+    enum ws_sender sender = data[0] & 2 ? WS_CLIENT : WS_SERVER;
+    size_t step = 1 + (data[0] >> 2);
+    if (data[0] & 1)
+        any_frames(rest, sender, step);
+    else
+        any_bytes(rest, sender, step);
+    return 0;
+}
