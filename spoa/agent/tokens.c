@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/tokens.h"
+
+#include <openssl/rand.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct tokens {
+    uint64_t generation;
+    struct option_texts files, warnings;
+    size_t count;
+    struct token_entry entry[];
+};
+
+static bool add_text(struct option_texts *texts, const char *text)
+{
+    char **more = reallocarray(texts->at, texts->count + 1, sizeof(*more));
+    if (!more)
+        return false;
+    texts->at = more;
+    more[texts->count] = strdup(text);
+    if (!more[texts->count])
+        return false;
+    texts->count++;
+    return true;
+}
+
+static void free_texts(struct option_texts *texts)
+{
+    for (size_t i = 0; i < texts->count; i++)
+        free(texts->at[i]);
+    free(texts->at);
+}
+
+bool token_load_file(const struct token_load *load, const char *path, struct fail *why)
+{
+    return add_text(load->files, path) || fail(why, "out of memory");
+}
+
+bool token_load_warn(const struct token_load *load, struct fail *why, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    return add_text(load->warnings, text) || fail(why, "out of memory");
+}
+
+static const struct token_kind *kind_named(const json_node *node)
+{
+    struct slice name;
+    if (!json_text(json_member(node, "kind"), &name))
+        return NULL;
+    for (size_t i = 0; token_kind_at(i); i++)
+        if (slice_is(name, token_kind_at(i)->name))
+            return token_kind_at(i);
+    return NULL;
+}
+
+static bool load_entry(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                       struct fail *why)
+{
+    if (!json_is_object(node))
+        return json_fail(load->doc, node, why, "an entry of tokens must be an object");
+    entry->kind = kind_named(node);
+    if (!entry->kind)
+        return json_fail(load->doc, node, why, "tokens: kind is missing or none that is known");
+    return entry->kind->load(load, node, entry, why);
+}
+
+static bool load_all(struct tokens *tokens, const struct token_load *load, const json_node *array,
+                     struct fail *why)
+{
+    if (RAND_bytes((unsigned char *)&tokens->generation, sizeof(tokens->generation)) != 1)
+        return fail(why, "no randomness");
+    for (const json_node *node = array ? json_first(array) : NULL; node; node = json_next(node)) {
+        if (!load_entry(load, node, &tokens->entry[tokens->count], why))
+            return false;
+        tokens->count++;
+    }
+    return true;
+}
+
+struct tokens *tokens_load(const struct json *doc, const json_node *array, const char *base_dir,
+                           const char *cell, enum tokens_use use, struct fail *why)
+{
+    size_t count = array ? json_count(array) : 0;
+    if (array && !json_is_array(array)) {
+        json_fail(doc, array, why, "tokens must be an array");
+        return NULL;
+    }
+    if (count > TOKENS_MOST) {
+        json_fail(doc, array, why, "at most %d tokens", TOKENS_MOST);
+        return NULL;
+    }
+    struct tokens *tokens = calloc(1, sizeof(*tokens) + count * sizeof(struct token_entry));
+    if (!tokens) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    struct token_load load = {.doc = doc,
+                              .base_dir = base_dir,
+                              .cell = cell,
+                              .minting = use == TOKENS_MINT,
+                              .files = &tokens->files,
+                              .warnings = &tokens->warnings};
+    if (load_all(tokens, &load, array, why))
+        return tokens;
+    tokens_free(tokens);
+    return NULL;
+}
+
+void tokens_free(struct tokens *tokens)
+{
+    if (!tokens)
+        return;
+    for (size_t i = 0; i < tokens->count; i++)
+        tokens->entry[i].kind->release(tokens->entry[i].state);
+    free_texts(&tokens->files);
+    free_texts(&tokens->warnings);
+    free(tokens);
+}
+
+uint64_t tokens_generation(const struct tokens *tokens)
+{
+    return tokens->generation;
+}
+
+const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *count)
+{
+    *count = tokens->count;
+    return tokens->entry;
+}
+
+const struct option_texts *tokens_files(const struct tokens *tokens)
+{
+    return &tokens->files;
+}
+
+const struct option_texts *tokens_warnings(const struct tokens *tokens)
+{
+    return &tokens->warnings;
+}
+
+bool tokens_mint(const struct tokens *tokens, struct slice kid, const struct grant *grant, struct writer *w,
+                 struct fail *why)
+{
+    fail(why, slice_present(kid) ? "no entry of tokens has this kid" : "no entry of tokens can make a token");
+    for (size_t i = 0; i < tokens->count; i++) {
+        const struct token_entry *entry = &tokens->entry[i];
+        if (slice_present(kid) && !(slice_present(entry->kid) && slice_equal(kid, entry->kid)))
+            continue;
+        if (entry->kind->mint && entry->kind->mint(entry, grant, w, why))
+            return true;
+    }
+    return false;
+}
