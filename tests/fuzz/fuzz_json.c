@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* Whatever the scan accepts, cJSON reads to its end and every node has a position; both ways in agree. */
+#include <cjson/cJSON.h>
+#include <stdlib.h>
+
+#include "spoa/lib/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void visit(const struct json *doc, const json_node *node)
+{
+    struct fail why;
+    struct slice text;
+    int64_t value;
+    json_fail(doc, node, &why, "x");
+    json_int(doc, node, INT64_MIN, INT64_MAX, &value);
+    if (json_text(node, &text) && memchr(text.at, 0, text.len))
+        abort();
+    for (const json_node *child = json_first(node); child; child = json_next(child))
+        visit(doc, child);
+}
+
+static bool each(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct fail inner;
+    (void)context, (void)key, (void)why;
+    if (!json_check(value, "value", JSON_COMMENTS, (struct json_limits){SIZE_MAX, 20}, &inner))
+        abort();
+    return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct slice text = slice_of(data, size);
+    struct json_limits limits = {1 << 20, 20};
+    struct fail why;
+    for (int flags = 0; flags <= JSON_COMMENTS; flags++) {
+        bool good = json_check(text, "fuzz", flags, limits, &why);
+        struct json *doc = json_parse(text, "fuzz", flags, limits, &why);
+        if (good != (doc != NULL))
+            abort();
+        if (doc)
+            visit(doc, json_root(doc));
+        json_free(doc);
+        if (good && !flags) {
+            cJSON *tree = cJSON_ParseWithLength((const char *)data, size);
+            if (!tree)
+                abort();
+            cJSON_Delete(tree);
+        }
+    }
+    struct json_stream stream = {each, each, NULL};
+    json_stream_object(text, "fuzz", "sandboxes", JSON_COMMENTS, 20, &stream, &why);
+    return 0;
+}
