@@ -9,8 +9,9 @@
 
 #include "examples/worker/ring.h"
 
-#define CHUNKS_MAX 65536u /* of them are remembered; a process that writes single bytes gets a shorter ring \
-                           */
+#define CHUNKS_MAX                                                                           \
+    65536u /* of them are remembered; a process that writes single bytes gets a shorter ring \
+            */
 
 struct chunks {
     struct ring bytes;

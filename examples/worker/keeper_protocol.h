@@ -87,7 +87,6 @@ enum keeper_code {
     /* reasons of DETACHED */
     KEEPER_TAKEN_OVER = 32,
     KEEPER_TOO_SLOW, /* took nothing for stall_ms while the ring was full */
-    KEEPER_DELETED,
 };
 
 #define KEEPER_FOREVER UINT32_MAX

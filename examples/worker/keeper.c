@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/keeper.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "spoa/lib/net.h"
+
+#define CHECK_EVERY 1.0 /* seconds */
+#define STOP_TICK   0.5
+#define STOP_TICKS  8
+
+struct kept { /* a session in the table */
+    struct running *running;
+    bool over;
+};
+
+struct keeper {
+    struct loop *loop;
+    struct keeper_options options;
+    int listener; /* -1: stopped */
+    struct loop_io accept;
+    struct kept *sessions;
+    struct keeper_conn **conns;
+    unsigned session_count, conn_count;
+    uint64_t memory;
+    struct loop_timer check, stop;
+    struct loop_task sweep; /* frees what has ended, at the end of the turn */
+    struct keeper_conn **gone;
+    unsigned gone_count;
+    bool stopping, freeing;
+    unsigned stop_ticks;
+};
+
+/* ---- what has ended ---- */
+
+static void free_session(struct keeper *k, unsigned i)
+{
+    k->memory -= running_session(k->sessions[i].running)->plan.ring;
+    running_free(k->sessions[i].running);
+    for (k->session_count--; i < k->session_count; i++)
+        k->sessions[i] = k->sessions[i + 1];
+}
+
+static void sweep(void *context)
+{
+    struct keeper *k = context;
+    while (k->gone_count)
+        keeper_conn_free(k->gone[--k->gone_count]);
+    for (unsigned i = k->session_count; i-- > 0;)
+        if (k->sessions[i].over)
+            free_session(k, i);
+    if (k->stopping && k->session_count == 0)
+        loop_stop(k->loop);
+}
+
+static void session_over(void *owner, struct running *r)
+{
+    struct keeper *k = owner;
+    for (unsigned i = 0; i < k->session_count; i++)
+        if (k->sessions[i].running == r)
+            k->sessions[i].over = true;
+    if (!k->freeing)
+        loop_defer(k->loop, &k->sweep);
+}
+
+static void conn_gone(struct keeper *k, struct keeper_conn *c)
+{
+    unsigned i = 0;
+    while (k->conns[i] != c)
+        i++;
+    k->conns[i] = k->conns[--k->conn_count];
+    k->gone[k->gone_count++] = c;
+    loop_defer(k->loop, &k->sweep);
+}
+
+/* ---- sessions ---- */
+
+struct loop *keeper_loop(struct keeper *k)
+{
+    return k->loop;
+}
+
+struct running *keeper_find(struct keeper *k, struct slice scope, struct slice id)
+{
+    for (unsigned i = 0; i < k->session_count; i++) {
+        struct running *r = k->sessions[i].running;
+        if (!running_is_forgotten(r) && session_is(running_session(r), scope, id))
+            return r;
+    }
+    return NULL;
+}
+
+struct running *keeper_next(struct keeper *k, struct running *r, struct slice scope)
+{
+    unsigned i = 0;
+    while (r && k->sessions[i++].running != r)
+        ;
+    for (; i < k->session_count; i++) {
+        struct running *next = k->sessions[i].running;
+        struct slice of = running_session(next)->plan.scope;
+        if (!running_is_forgotten(next) && (!scope.len || slice_equal(of, scope)))
+            return next;
+    }
+    return NULL;
+}
+
+/* When the table is full, the oldest session that has ended and that nobody reads makes room. */
+static void make_room(struct keeper *k)
+{
+    for (unsigned i = 0; i < k->session_count && k->session_count == k->options.sessions; i++) {
+        const struct session *s = running_session(k->sessions[i].running);
+        if (s->state == SESSION_ENDED && s->readers == 0)
+            free_session(k, i);
+    }
+}
+
+static bool choose_id(struct keeper *k, struct slice scope, char id[9])
+{
+    for (int tries = 0; tries < 8; tries++) {
+        uint32_t number;
+        if (getrandom(&number, sizeof number, 0) != sizeof number)
+            return false;
+        snprintf(id, 9, "%08x", number);
+        if (!keeper_find(k, scope, slice_text(id)))
+            return true;
+    }
+    return false;
+}
+
+static struct running *refuse(enum keeper_code *code, enum keeper_code is, struct fail *why, const char *text)
+{
+    *code = is;
+    fail(why, "%s", text);
+    return NULL;
+}
+
+struct running *keeper_create(struct keeper *k, const struct keeper_message *create, enum keeper_code *code,
+                              struct fail *why)
+{
+    char chosen[9];
+    uint32_t ring = create->ring ? create->ring : SESSION_RING;
+    make_room(k);
+    if (k->stopping || k->session_count == k->options.sessions || ring > k->options.memory - k->memory)
+        return refuse(code, KEEPER_TOO_MANY, why, "no room for another session");
+    if (!create->id.len && !choose_id(k, create->scope, chosen))
+        return refuse(code, KEEPER_OUT_OF_MEMORY, why, "no random numbers");
+    struct slice id = create->id.len ? create->id : slice_text(chosen);
+    if (keeper_find(k, create->scope, id))
+        return refuse(code, KEEPER_ID_TAKEN, why, "there is a session of that id");
+    struct running *r = running_new(k->loop, create, id, session_over, k);
+    if (!r)
+        return refuse(code, KEEPER_BAD_REQUEST, why, "not a session that can be created");
+    if (!(create->flags & KEEPER_START_LATER) && !running_start(r, 0, why)) {
+        running_free(r);
+        *code = KEEPER_START_FAILED;
+        return NULL;
+    }
+    k->sessions[k->session_count++] = (struct kept){r, false};
+    k->memory += ring;
+    return r;
+}
+
+/* ---- processes ---- */
+
+static struct running *running_of(struct keeper *k, pid_t pid)
+{
+    for (unsigned i = 0; i < k->session_count; i++) {
+        const struct session *s = running_session(k->sessions[i].running);
+        if (s->state == SESSION_RUNNING && s->pid == (uint32_t)pid)
+            return k->sessions[i].running;
+    }
+    return NULL;
+}
+
+void keeper_reap(struct keeper *k)
+{
+    siginfo_t info;
+    for (;;) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
+            return;
+        struct running *r = running_of(k, info.si_pid);
+        int status = 0;
+        if (r)
+            running_died(r);
+        if (waitpid(info.si_pid, &status, 0) == info.si_pid && r)
+            running_exited(r, status);
+    }
+}
+
+/* ---- the socket ---- */
+
+static void accept_ready(void *owner, int events)
+{
+    struct keeper *k = owner;
+    (void)events;
+    int fd = net_accept(k->listener);
+    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        loop_io_want(&k->accept, 0); /* out of descriptors: again at the next check */
+    if (fd < 0)
+        return;
+    struct keeper_conn *c = NULL;
+    if (k->conn_count + k->gone_count < k->options.connections)
+        c = keeper_conn_new(k, fd, conn_gone);
+    else
+        close(fd);
+    if (c)
+        k->conns[k->conn_count++] = c;
+}
+
+static void check_due(void *owner)
+{
+    struct keeper *k = owner;
+    for (unsigned i = k->conn_count; i-- > 0;)
+        keeper_conn_check(k->conns[i]);
+    if (!k->stopping)
+        loop_io_want(&k->accept, LOOP_READ);
+    loop_timer_set(&k->check, CHECK_EVERY);
+}
+
+static bool listen_at(struct keeper *k, struct fail *why)
+{
+    struct net_address address;
+    char text[sizeof address.path.sun_path + 8];
+    if (snprintf(text, sizeof text, "unix@%s", k->options.path) >= (int)sizeof text)
+        return fail(why, "%s: too long for a socket", k->options.path);
+    if (!net_parse(slice_text(text), &address, why))
+        return false;
+    k->listener = net_listen(&address, 0600, why);
+    if (k->listener < 0)
+        return false;
+    loop_io_open(&k->accept, k->loop, k->listener, accept_ready, k);
+    loop_io_want(&k->accept, LOOP_READ);
+    return true;
+}
+
+static void close_listener(struct keeper *k)
+{
+    if (k->listener < 0)
+        return;
+    loop_io_want(&k->accept, 0);
+    net_unlisten(k->listener);
+    k->listener = -1;
+}
+
+static bool any_alive(const struct keeper *k)
+{
+    for (unsigned i = 0; i < k->session_count; i++) {
+        enum session_state state = running_session(k->sessions[i].running)->state;
+        if (state == SESSION_RUNNING || state == SESSION_DRAINING)
+            return true;
+    }
+    return false;
+}
+
+/* What has ended may still have a reader that is being told so: it has had half a second at least. */
+static void stop_due(void *owner)
+{
+    struct keeper *k = owner;
+    if (++k->stop_ticks == STOP_TICKS || !any_alive(k))
+        loop_stop(k->loop);
+    else
+        loop_timer_set(&k->stop, STOP_TICK);
+}
+
+void keeper_stop(struct keeper *k)
+{
+    if (k->stopping)
+        return loop_stop(k->loop);
+    k->stopping = true;
+    close_listener(k);
+    for (unsigned i = 0; i < k->session_count; i++)
+        running_forget(k->sessions[i].running);
+    loop_timer_set(&k->stop, STOP_TICK);
+    loop_defer(k->loop, &k->sweep);
+}
+
+static bool take_memory(struct keeper *k)
+{
+    k->sessions = calloc(k->options.sessions, sizeof *k->sessions);
+    k->conns = calloc(k->options.connections, sizeof *k->conns);
+    k->gone = calloc(k->options.connections, sizeof *k->gone);
+    return k->sessions && k->conns && k->gone;
+}
+
+struct keeper *keeper_new(struct loop *loop, const struct keeper_options *options, struct fail *why)
+{
+    struct keeper *k = calloc(1, sizeof *k);
+    if (!k) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    k->loop = loop;
+    k->options = *options;
+    k->listener = -1;
+    k->sweep = (struct loop_task){.run = sweep, .context = k};
+    loop_timer_open(&k->check, loop, check_due, k);
+    loop_timer_open(&k->stop, loop, stop_due, k);
+    loop_timer_set(&k->check, CHECK_EVERY);
+    if (!(take_memory(k) || fail(why, "out of memory")) || !listen_at(k, why)) {
+        keeper_free(k);
+        return NULL;
+    }
+    return k;
+}
+
+void keeper_free(struct keeper *k)
+{
+    if (!k)
+        return;
+    k->freeing = true;
+    close_listener(k);
+    while (k->conn_count)
+        keeper_conn_free(k->conns[--k->conn_count]);
+    while (k->gone_count)
+        keeper_conn_free(k->gone[--k->gone_count]);
+    while (k->session_count)
+        free_session(k, k->session_count - 1);
+    loop_timer_close(&k->check);
+    loop_timer_close(&k->stop);
+    free(k->sessions);
+    free(k->conns);
+    free(k->gone);
+    free(k);
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/* A conversation with a worker. Its output is encoded only when what was encoded before has left the process.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "examples/worker/keeper.h"
+
+#define IN_LIMIT  (KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX)
+#define OUT_LIMIT (256 * 1024) /* a LIST of all sessions */
+#define OUT_FULL  KEEPER_DATA_MAX
+#define SIGNALS   31
+
+struct keeper_conn {
+    struct running_reader reader; /* first: its callbacks know the connection by it */
+    struct keeper *keeper;
+    struct loop_io io;
+    struct buffer in, out;
+    bool greeted, closed;
+    void (*gone)(struct keeper *k, struct keeper_conn *c);
+};
+
+static void close_conn(struct keeper_conn *c)
+{
+    if (c->closed)
+        return;
+    c->closed = true;
+    running_detach(&c->reader);
+    loop_io_close(&c->io);
+    c->gone(c->keeper, c);
+}
+
+static void put(struct keeper_conn *c, const struct keeper_message *m)
+{
+    size_t room = 0;
+    uint8_t *at = buffer_room(&c->out, KEEPER_LENGTH_SIZE + KEEPER_DATA_MAX + 64, &room);
+    struct writer w = writer_of(at, at ? room : 0);
+    if (at)
+        keeper_put(&w, m);
+    if (!at || w.full)
+        close_conn(c);
+    else
+        buffer_commit(&c->out, w.len);
+}
+
+static void put_error(struct keeper_conn *c, enum keeper_code code, const char *text)
+{
+    put(c, &(struct keeper_message){.type = KEEPER_ERROR, .code = (uint8_t)code, .text = slice_text(text)});
+}
+
+static void put_session(struct keeper_conn *c, struct running *r)
+{
+    struct keeper_message m = session_describe(running_session(r));
+    put(c, &m);
+}
+
+/* ---- requests ---- */
+
+static void create(struct keeper_conn *c, const struct keeper_message *m)
+{
+    enum keeper_code code;
+    struct fail why;
+    struct running *r = keeper_create(c->keeper, m, &code, &why);
+    if (!r)
+        put_error(c, code, why.text);
+    else
+        put_session(c, r);
+}
+
+static uint64_t place_to_read(const struct session *s, const struct keeper_message *m)
+{
+    if (!(m->flags & KEEPER_UNREAD))
+        return session_clamp(s, m->since);
+    return s->readers ? session_end(s) : session_clamp(s, s->unread);
+}
+
+static void attach(struct keeper_conn *c, const struct keeper_message *m, struct running *r)
+{
+    struct fail why;
+    const struct session *s = running_session(r);
+    if (c->reader.running)
+        return put_error(c, KEEPER_BAD_REQUEST, "this connection is a reader already");
+    if ((m->flags & KEEPER_EXCLUSIVE) && !(m->flags & KEEPER_TAKEOVER) && s->readers)
+        return put_error(c, KEEPER_ALREADY_ATTACHED, "the session has a reader");
+    if (!running_start(r, m->kind, &why))
+        return put_error(c, KEEPER_START_FAILED, why.text);
+    if (m->flags & KEEPER_TAKEOVER)
+        running_drop_readers(r, KEEPER_TAKEN_OVER);
+    uint64_t since = place_to_read(s, m);
+    running_attach(r, &c->reader, since);
+    struct keeper_message answer = session_describe(s);
+    answer.first = since;
+    put(c, &answer);
+}
+
+static void list(struct keeper_conn *c, const struct keeper_message *m)
+{
+    for (struct running *r = NULL; !c->closed && (r = keeper_next(c->keeper, r, m->scope));)
+        put_session(c, r);
+    put(c, &(struct keeper_message){.type = KEEPER_DONE});
+}
+
+static void input(struct keeper_conn *c, const struct keeper_message *m)
+{
+    if (!c->reader.running)
+        put_error(c, KEEPER_BAD_REQUEST, "input before a session is attached");
+    else if (!running_input(c->reader.running, m->bytes))
+        put_error(c, KEEPER_INPUT_CLOSED, "the process reads no more input");
+}
+
+static void on_session(struct keeper_conn *c, const struct keeper_message *m)
+{
+    struct running *r = keeper_find(c->keeper, m->scope, m->id);
+    if (!r)
+        return put_error(c, KEEPER_UNKNOWN_SESSION, "no such session");
+    if (m->type == KEEPER_ATTACH)
+        return attach(c, m, r);
+    if (m->type == KEEPER_QUERY)
+        return put_session(c, r);
+    if (m->type == KEEPER_RESIZE) {
+        if (!m->cols || !m->rows)
+            return put_error(c, KEEPER_BAD_REQUEST, "a terminal has at least one column and one row");
+        running_resize(r, m->cols, m->rows);
+    } else if (m->type == KEEPER_SIGNAL) {
+        if (m->signal == 0 || m->signal > SIGNALS)
+            return put_error(c, KEEPER_BAD_REQUEST, "no such signal");
+        running_signal(r, m->signal);
+    } else {
+        running_forget(r);
+    }
+    put(c, &(struct keeper_message){.type = KEEPER_DONE});
+}
+
+static void greet(struct keeper_conn *c, const struct keeper_message *m)
+{
+    c->greeted = m->type == KEEPER_HELLO && m->version == KEEPER_VERSION;
+    if (!c->greeted)
+        put_error(c, KEEPER_WRONG_VERSION, "this keeper speaks version 1");
+}
+
+static void handle(struct keeper_conn *c, const struct keeper_message *m)
+{
+    if (!c->greeted)
+        return greet(c, m);
+    switch (m->type) {
+    case KEEPER_CREATE:
+        return create(c, m);
+    case KEEPER_INPUT:
+        return input(c, m);
+    case KEEPER_LIST:
+        return list(c, m);
+    case KEEPER_ATTACH:
+    case KEEPER_RESIZE:
+    case KEEPER_SIGNAL:
+    case KEEPER_QUERY:
+    case KEEPER_DELETE:
+        return on_session(c, m);
+    default:
+        put_error(c, KEEPER_BAD_REQUEST, "unexpected message");
+    }
+}
+
+/* ---- the socket ---- */
+
+/* Whether the next message may be handled: its answer, or the input in it, must find room. */
+static bool may_handle(const struct keeper_conn *c)
+{
+    return !c->closed && buffer_len(&c->out) < OUT_FULL &&
+           (!c->reader.running || running_wants_input(c->reader.running));
+}
+
+static void handle_all(struct keeper_conn *c)
+{
+    while (may_handle(c)) {
+        struct slice in = buffer_slice(&c->in);
+        size_t before = in.len;
+        struct keeper_message m;
+        enum keeper_result result = keeper_read(&in, &m);
+        if (result == KEEPER_BAD)
+            close_conn(c);
+        if (result != KEEPER_READ)
+            return;
+        handle(c, &m);
+        if (c->closed)
+            return;
+        buffer_consume(&c->in, before - in.len);
+    }
+}
+
+/* Whether anything was added. */
+static bool fill(struct keeper_conn *c)
+{
+    struct keeper_message m;
+    bool added = false;
+    while (!c->closed && c->reader.running && buffer_len(&c->out) < OUT_FULL &&
+           running_next(&c->reader, &m)) {
+        put(c, &m);
+        added = true;
+    }
+    return added;
+}
+
+/* False when the socket takes no more. */
+static bool flush(struct keeper_conn *c)
+{
+    struct slice s = buffer_slice(&c->out);
+    if (!s.len)
+        return true;
+    ssize_t put_len = write(loop_io_fd(&c->io), s.at, s.len);
+    if (put_len > 0)
+        buffer_consume(&c->out, (size_t)put_len);
+    else if (errno != EAGAIN && errno != EINTR)
+        close_conn(c);
+    if (c->closed || buffer_len(&c->out))
+        return false;
+    if (c->reader.running)
+        running_taken(&c->reader);
+    return true;
+}
+
+/* One step: what came is handled, what there is is sent. It waits to write until there was nothing to send.
+ */
+static void go_on(struct keeper_conn *c)
+{
+    handle_all(c);
+    bool added = !c->closed && !buffer_len(&c->out) && fill(c);
+    bool flushed = !c->closed && flush(c);
+    if (!c->closed)
+        loop_io_want(&c->io, (may_handle(c) ? LOOP_READ : 0) | (flushed && !added ? 0 : LOOP_WRITE));
+}
+
+void keeper_conn_check(struct keeper_conn *c)
+{
+    struct pollfd fd = {.fd = c->closed ? -1 : loop_io_fd(&c->io), .events = POLLRDHUP};
+    if (!c->closed && !may_handle(c) && poll(&fd, 1, 0) == 1)
+        close_conn(c);
+}
+
+static void receive(struct keeper_conn *c)
+{
+    size_t room = 0;
+    uint8_t *at = may_handle(c) ? buffer_room(&c->in, 1, &room) : NULL;
+    if (!at)
+        return;
+    ssize_t got = read(loop_io_fd(&c->io), at, room);
+    if (got > 0)
+        buffer_commit(&c->in, (size_t)got);
+    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+        close_conn(c);
+}
+
+static void ready(void *owner, int events)
+{
+    struct keeper_conn *c = owner;
+    if (events & LOOP_READ)
+        receive(c);
+    if (!c->closed)
+        go_on(c);
+}
+
+static void wake(struct running_reader *reader)
+{
+    struct keeper_conn *c = (struct keeper_conn *)reader;
+    if (!c->closed)
+        loop_io_want(&c->io, LOOP_WRITE | (may_handle(c) ? LOOP_READ : 0));
+}
+
+static void drop(struct running_reader *reader, enum keeper_code code)
+{
+    struct keeper_conn *c = (struct keeper_conn *)reader;
+    put(c, &(struct keeper_message){.type = KEEPER_DETACHED, .code = (uint8_t)code});
+    wake(reader);
+}
+
+struct keeper_conn *keeper_conn_new(struct keeper *k, int fd,
+                                    void (*gone)(struct keeper *k, struct keeper_conn *c))
+{
+    struct keeper_conn *c = calloc(1, sizeof *c);
+    if (!c) {
+        close(fd);
+        return NULL;
+    }
+    c->reader.wake = wake;
+    c->reader.drop = drop;
+    c->keeper = k;
+    c->gone = gone;
+    c->in = buffer_with_limit(IN_LIMIT);
+    c->out = buffer_with_limit(OUT_LIMIT);
+    loop_io_open(&c->io, keeper_loop(k), fd, ready, c);
+    loop_io_want(&c->io, LOOP_READ);
+    return c;
+}
+
+void keeper_conn_free(struct keeper_conn *c)
+{
+    running_detach(&c->reader);
+    loop_io_close(&c->io);
+    buffer_free(&c->in);
+    buffer_free(&c->out);
+    free(c);
+}

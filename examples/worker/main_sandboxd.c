@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "examples/worker/keeper.h"
+#include "examples/worker/signals.h"
+
+#define SESSIONS     256
+#define SESSIONS_MAX 512
+#define CONNECTIONS  1024
+#define MEMORY_MIB   512
+
+static const char help[] =
+    "usage: cell-sandboxd --listen PATH [--sessions N] [--memory MIB]\n"
+    "\n"
+    "Keeps the terminals and processes of a sandbox host alive, whatever happens to the cell-workers in "
+    "front of it.\n"
+    "It runs commands for whoever can open its socket: PATH is created with mode 0600, for the same user "
+    "only.\n"
+    "\n"
+    "  --listen PATH    Unix socket for cell-worker; removed at the end\n"
+    "  --sessions N     at most so many sessions, those that have ended included (256, at most 512)\n"
+    "  --memory MIB     at most so much memory for their output (512)\n"
+    "  --help           this text\n"
+    "  --version        the version\n"
+    "\n"
+    "Prints 'listening PATH' when it is ready. SIGTERM and SIGINT hang up all sessions, kill what is left "
+    "after a\n"
+    "second, and end it; a second one ends it now. Exit status: 0, 1 (cannot start), 2 (wrong arguments).\n";
+
+enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
+
+static bool number_of(const char *text, uint64_t max, const char *option, uint64_t *value)
+{
+    if (slice_u64(slice_text(text), max, value) && *value > 0)
+        return true;
+    fprintf(stderr, "cell-sandboxd: %s: a number from 1 to %llu, not '%s'\n", option, (unsigned long long)max,
+            text);
+    return false;
+}
+
+static int read_arguments(int argc, char **argv, struct keeper_options *options)
+{
+    static const struct option names[] = {
+        {"listen", required_argument, NULL, 'l'}, {"sessions", required_argument, NULL, 's'},
+        {"memory", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+    uint64_t sessions = SESSIONS, memory = MEMORY_MIB;
+    for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
+        if (c == 'l')
+            options->path = optarg;
+        else if (c == 'h' || c == 'V')
+            return fputs(c == 'h' ? help : "cell-sandboxd " CELLGATE_VERSION "\n", stdout), SHOWN;
+        else if ((c != 's' || !number_of(optarg, SESSIONS_MAX, "--sessions", &sessions)) &&
+                 (c != 'm' || !number_of(optarg, 1 << 20, "--memory", &memory)))
+            return WRONG;
+    }
+    if (optind != argc || !options->path) {
+        fputs("cell-sandboxd: --listen PATH is needed, and nothing else (see --help)\n", stderr);
+        return WRONG;
+    }
+    options->sessions = (unsigned)sessions;
+    options->memory = memory << 20;
+    options->connections = CONNECTIONS;
+    return OK;
+}
+
+static void on_signal(void *owner, int number)
+{
+    if (number == SIGCHLD)
+        keeper_reap(owner);
+    else
+        keeper_stop(owner);
+}
+
+/* So that no descriptor of a child's is ever below 3. */
+static void fill_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    close(fd);
+}
+
+static bool run(struct loop *loop, const struct keeper_options *options, struct fail *why)
+{
+    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, 0};
+    struct signals signals = {0};
+    struct keeper *k = keeper_new(loop, options, why);
+    if (!k || !signals_open(&signals, loop, numbers, on_signal, k, why)) {
+        keeper_free(k);
+        return false;
+    }
+    printf("listening %s\n", options->path);
+    fflush(stdout);
+    loop_run(loop);
+    signals_close(&signals);
+    keeper_free(k);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct keeper_options options = {0};
+    struct fail why;
+    int status = read_arguments(argc, argv, &options);
+    if (status != OK)
+        return status == SHOWN ? OK : status;
+    fill_standard_descriptors();
+    struct loop *loop = loop_new(&why);
+    bool ran = loop && run(loop, &options, &why);
+    if (!ran)
+        fprintf(stderr, "cell-sandboxd: %s\n", why.text);
+    loop_free(loop);
+    return ran ? OK : FAILED;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/running.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
+#define READS_PER_TURN 16   /* so that one busy session does not starve the others */
+#define INPUT_LIMIT    (4 * (size_t)KEEPER_DATA_MAX)
+#define LAST_WORDS \
+    0.5 /* seconds in which others may write what belongs to the output of a process that ended */
+#define TO_KILL    1.0 /* seconds from SIGHUP to SIGKILL */
+#define KEEP_ENDED 600.0
+
+enum { IN, OUT, ERR, ENDS }; /* of a terminal OUT is both */
+
+struct running {
+    struct session session;
+    struct loop *loop;
+    struct loop_io ends[ENDS];
+    bool open[ENDS];
+    bool held; /* not read: the ring is full of what the slowest reader has not taken */
+    bool forgotten, over_told;
+    struct buffer input;
+    struct running_reader *readers;
+    struct loop_timer stall, kill, drain, limit, linger;
+    void (*over)(void *owner, struct running *r);
+    void *owner;
+};
+
+static bool is_terminal(const struct running *r)
+{
+    return r->session.plan.kind == KEEPER_TERMINAL;
+}
+
+static bool is_alive(const struct running *r)
+{
+    return r->session.state == SESSION_RUNNING;
+}
+
+static int terminal_of(const struct running *r)
+{
+    return is_terminal(r) && r->open[OUT] ? loop_io_fd(&r->ends[OUT]) : -1;
+}
+
+static unsigned input_end(const struct running *r)
+{
+    return is_terminal(r) ? OUT : IN;
+}
+
+static void wake_readers(struct running *r)
+{
+    for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
+        next = reader->next;
+        reader->wake(reader);
+    }
+}
+
+/* The place of the reader that is furthest behind; the end if there is none. */
+static uint64_t slowest(const struct running *r)
+{
+    uint64_t at = session_end(&r->session);
+    for (const struct running_reader *reader = r->readers; reader; reader = reader->next)
+        at = reader->at < at ? reader->at : at;
+    return at;
+}
+
+/* ---- descriptors ---- */
+
+static void want(struct running *r)
+{
+    for (unsigned n = IN; n < ENDS; n++) {
+        int events = n == IN || r->held ? 0 : LOOP_READ;
+        if (n == input_end(r) && buffer_len(&r->input))
+            events |= LOOP_WRITE;
+        if (r->open[n])
+            loop_io_want(&r->ends[n], events);
+    }
+}
+
+static void close_end(struct running *r, unsigned n)
+{
+    if (!r->open[n])
+        return;
+    loop_io_close(&r->ends[n]);
+    r->open[n] = false;
+    if (n == input_end(r))
+        buffer_free(&r->input);
+}
+
+static void set_held(struct running *r, bool held)
+{
+    if (held == r->held)
+        return;
+    r->held = held;
+    if (!held)
+        loop_timer_stop(&r->stall);
+    else if (r->session.plan.stall_ms != KEEPER_FOREVER)
+        loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
+    want(r);
+}
+
+static void finish(struct running *r);
+
+static bool outputs_open(const struct running *r)
+{
+    return r->open[OUT] || r->open[ERR];
+}
+
+enum taken { TAKEN, NOTHING, NO_ROOM, AT_END };
+
+static enum taken read_once(struct running *r, unsigned n)
+{
+    uint8_t bytes[READ_SIZE];
+    size_t room = session_room(&r->session, slowest(r));
+    if (room == 0)
+        return NO_ROOM;
+    ssize_t got = read(loop_io_fd(&r->ends[n]), bytes, room < sizeof bytes ? room : sizeof bytes);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return NOTHING;
+    if (got <= 0) /* a terminal says EIO when its other side is closed */
+        return AT_END;
+    session_output(&r->session, n == ERR ? KEEPER_STDERR : KEEPER_STDOUT, slice_of(bytes, (size_t)got));
+    return TAKEN;
+}
+
+static void read_end(struct running *r, unsigned n, unsigned reads)
+{
+    enum taken taken = TAKEN;
+    while (reads-- && taken == TAKEN)
+        taken = read_once(r, n);
+    if (taken == AT_END)
+        close_end(r, n);
+    set_held(r, taken == NO_ROOM);
+    if (!outputs_open(r) && r->session.state == SESSION_DRAINING)
+        finish(r);
+    else
+        wake_readers(r);
+}
+
+static void write_input(struct running *r)
+{
+    struct slice s = buffer_slice(&r->input);
+    ssize_t put = s.len ? write(loop_io_fd(&r->ends[input_end(r)]), s.at, s.len) : 0;
+    if (put > 0) {
+        r->session.input += (uint64_t)put;
+        buffer_consume(&r->input, (size_t)put);
+    } else if (put < 0 && errno != EAGAIN && errno != EINTR) {
+        buffer_free(&r->input);
+        if (!is_terminal(r))
+            close_end(r, IN);
+    }
+    want(r);
+    wake_readers(r);
+}
+
+static void ready(struct running *r, unsigned n, int events)
+{
+    if (events & LOOP_WRITE)
+        write_input(r);
+    if ((events & LOOP_READ) && n != IN && r->open[n])
+        read_end(r, n, READS_PER_TURN);
+}
+
+static void in_ready(void *owner, int events)
+{
+    ready(owner, IN, events);
+}
+
+static void out_ready(void *owner, int events)
+{
+    ready(owner, OUT, events);
+}
+
+static void err_ready(void *owner, int events)
+{
+    ready(owner, ERR, events);
+}
+
+/* ---- the end ---- */
+
+static void tell_over(struct running *r)
+{
+    if (r->over_told)
+        return;
+    r->over_told = true;
+    r->over(r->owner, r);
+}
+
+static bool has_ended(const struct running *r)
+{
+    return r->session.state == SESSION_ENDED || r->session.state == SESSION_NEW;
+}
+
+/* Nobody reads: how long it goes on to run, or to be remembered. */
+static void linger(struct running *r)
+{
+    uint32_t linger_ms = r->session.plan.linger_ms;
+    if (r->forgotten && has_ended(r))
+        tell_over(r);
+    else if (r->session.state == SESSION_ENDED)
+        loop_timer_set(&r->linger, linger_ms ? KEEP_ENDED : 0);
+    else if (linger_ms != KEEPER_FOREVER)
+        loop_timer_set(&r->linger, linger_ms / 1e3);
+}
+
+static void finish(struct running *r)
+{
+    for (unsigned n = IN; n < ENDS; n++)
+        close_end(r, n);
+    loop_timer_stop(&r->drain);
+    loop_timer_stop(&r->limit);
+    loop_timer_stop(&r->kill);
+    set_held(r, false);
+    session_drained(&r->session);
+    wake_readers(r);
+    if (!r->readers)
+        linger(r);
+}
+
+/* All that the process itself wrote can be read by now; others that hold its output open get no more time. */
+static void drain_due(void *owner)
+{
+    struct running *r = owner;
+    for (unsigned n = OUT; n < ENDS && r->session.state == SESSION_DRAINING; n++)
+        if (r->open[n])
+            read_end(r, n, 1024);
+    if (r->session.state != SESSION_DRAINING)
+        return;
+    if (r->held)
+        loop_timer_set(&r->drain, LAST_WORDS);
+    else
+        finish(r);
+}
+
+void running_died(struct running *r)
+{
+    if (loop_timer_active(&r->kill) || r->forgotten)
+        process_signal((pid_t)r->session.pid, -1, SIGKILL);
+}
+
+void running_exited(struct running *r, int status)
+{
+    session_exited(&r->session, process_exit_code(status));
+    close_end(r, IN);
+    if (!outputs_open(r))
+        finish(r);
+    else
+        loop_timer_set(&r->drain, LAST_WORDS);
+}
+
+void running_signal(struct running *r, int number)
+{
+    if (is_alive(r))
+        process_signal((pid_t)r->session.pid, terminal_of(r), number);
+}
+
+void running_hang_up(struct running *r)
+{
+    if (!is_alive(r) || loop_timer_active(&r->kill))
+        return;
+    running_signal(r, SIGHUP);
+    running_signal(r, SIGCONT);
+    loop_timer_set(&r->kill, TO_KILL);
+}
+
+static void kill_due(void *owner)
+{
+    running_signal(owner, SIGKILL);
+}
+
+static void limit_due(void *owner)
+{
+    running_hang_up(owner);
+}
+
+void running_forget(struct running *r)
+{
+    r->forgotten = true;
+    running_hang_up(r);
+    if (has_ended(r) && !r->readers)
+        tell_over(r);
+}
+
+bool running_is_forgotten(const struct running *r)
+{
+    return r->forgotten;
+}
+
+static void linger_due(void *owner)
+{
+    struct running *r = owner;
+    if (is_alive(r))
+        running_hang_up(r);
+    else
+        running_forget(r);
+}
+
+/* ---- readers ---- */
+
+static void stall_due(void *owner)
+{
+    struct running *r = owner;
+    uint64_t now = loop_clock(), bound = (uint64_t)r->session.plan.stall_ms * 1000;
+    for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
+        next = reader->next;
+        if (now - reader->moved >= bound && session_room(&r->session, reader->at) == 0) {
+            running_detach(reader);
+            reader->drop(reader, KEEPER_TOO_SLOW);
+        }
+    }
+    if (r->held)
+        loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
+}
+
+static void release_hold(struct running *r)
+{
+    if (r->held && session_room(&r->session, slowest(r)) > 0)
+        set_held(r, false);
+}
+
+void running_attach(struct running *r, struct running_reader *reader, uint64_t since)
+{
+    reader->running = r;
+    reader->at = reader->taken = session_clamp(&r->session, since);
+    reader->moved = loop_clock();
+    reader->told_end = false;
+    reader->next = r->readers;
+    r->readers = reader;
+    r->session.readers++;
+    loop_timer_stop(&r->linger);
+}
+
+void running_detach(struct running_reader *reader)
+{
+    struct running *r = reader->running;
+    if (!r)
+        return;
+    struct running_reader **link = &r->readers;
+    while (*link != reader)
+        link = &(*link)->next;
+    *link = reader->next;
+    reader->running = NULL;
+    r->session.readers--;
+    if (reader->taken > r->session.unread)
+        r->session.unread = reader->taken;
+    release_hold(r);
+    if (!r->readers)
+        linger(r);
+}
+
+void running_drop_readers(struct running *r, enum keeper_code code)
+{
+    while (r->readers) {
+        struct running_reader *reader = r->readers;
+        running_detach(reader);
+        reader->drop(reader, code);
+    }
+}
+
+bool running_next(struct running_reader *reader, struct keeper_message *m)
+{
+    struct running *r = reader->running;
+    enum keeper_stream stream;
+    reader->at = session_clamp(&r->session, reader->at); /* memory was short: a gap that `since` shows */
+    struct slice bytes = session_at(&r->session, reader->at, &stream);
+    if (bytes.len) {
+        bytes = slice_sub(bytes, 0, KEEPER_DATA_MAX);
+        *m = (struct keeper_message){
+            .type = KEEPER_OUTPUT, .stream = (uint8_t)stream, .since = reader->at, .bytes = bytes};
+        reader->at += bytes.len;
+        reader->moved = loop_clock();
+        release_hold(r);
+        return true;
+    }
+    if (r->session.state != SESSION_ENDED || reader->told_end)
+        return false;
+    reader->told_end = true;
+    *m = (struct keeper_message){.type = KEEPER_EXIT, .exit_code = r->session.exit_code};
+    return true;
+}
+
+void running_taken(struct running_reader *reader)
+{
+    reader->taken = reader->at;
+    reader->moved = loop_clock();
+}
+
+/* ---- input and size ---- */
+
+bool running_wants_input(const struct running *r)
+{
+    return buffer_len(&r->input) <= INPUT_LIMIT - KEEPER_DATA_MAX;
+}
+
+bool running_input(struct running *r, struct slice bytes)
+{
+    if (!r->open[input_end(r)] || !is_alive(r) || !buffer_put(&r->input, bytes))
+        return false;
+    want(r);
+    return true;
+}
+
+void running_resize(struct running *r, uint16_t cols, uint16_t rows)
+{
+    r->session.plan.cols = cols;
+    r->session.plan.rows = rows;
+    if (terminal_of(r) >= 0)
+        process_resize(terminal_of(r), cols, rows);
+}
+
+/* ---- life ---- */
+
+static bool start_process(struct running *r, struct process *process, struct fail *why)
+{
+    const struct keeper_message *plan = &r->session.plan;
+    char **argv = keeper_strings(plan->argv), **env = keeper_strings(plan->env);
+    char *cwd = slice_dup(plan->cwd);
+    struct process_plan of = {plan->kind == KEEPER_TERMINAL, plan->cols, plan->rows, cwd, argv, env};
+    bool started = argv && env && cwd ? process_start(&of, process, why) : fail(why, "out of memory");
+    free(argv);
+    free(env);
+    free(cwd);
+    return started;
+}
+
+static void open_end(struct running *r, unsigned n, int fd, void (*on)(void *, int))
+{
+    if (fd < 0)
+        return;
+    loop_io_open(&r->ends[n], r->loop, fd, on, r);
+    r->open[n] = true;
+}
+
+bool running_start(struct running *r, uint8_t kind, struct fail *why)
+{
+    if (r->session.state != SESSION_NEW)
+        return true;
+    if (kind == KEEPER_TERMINAL || kind == KEEPER_PIPES)
+        r->session.plan.kind = kind;
+    struct process process;
+    if (!start_process(r, &process, why))
+        return false;
+    session_started(&r->session, (uint32_t)process.pid);
+    open_end(r, OUT, process.out, out_ready);
+    if (!is_terminal(r)) {
+        open_end(r, IN, process.in, in_ready);
+        open_end(r, ERR, process.err, err_ready);
+    }
+    uint32_t timeout_ms = r->session.plan.timeout_ms;
+    if (timeout_ms && timeout_ms != KEEPER_FOREVER)
+        loop_timer_set(&r->limit, timeout_ms / 1e3);
+    want(r);
+    return true;
+}
+
+struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
+                            void (*over)(void *owner, struct running *r), void *owner)
+{
+    struct running *r = calloc(1, sizeof *r);
+    if (!r || !session_init(&r->session, create, id)) {
+        free(r);
+        return NULL;
+    }
+    r->loop = loop;
+    r->over = over;
+    r->owner = owner;
+    r->input = buffer_with_limit(INPUT_LIMIT);
+    loop_timer_open(&r->stall, loop, stall_due, r);
+    loop_timer_open(&r->kill, loop, kill_due, r);
+    loop_timer_open(&r->drain, loop, drain_due, r);
+    loop_timer_open(&r->limit, loop, limit_due, r);
+    loop_timer_open(&r->linger, loop, linger_due, r);
+    return r;
+}
+
+void running_free(struct running *r)
+{
+    r->over_told = true;
+    running_drop_readers(r, KEEPER_UNKNOWN_SESSION);
+    running_signal(r, SIGKILL);
+    for (unsigned n = IN; n < ENDS; n++)
+        close_end(r, n);
+    loop_timer_close(&r->stall);
+    loop_timer_close(&r->kill);
+    loop_timer_close(&r->drain);
+    loop_timer_close(&r->limit);
+    loop_timer_close(&r->linger);
+    session_clear(&r->session);
+    free(r);
+}
+
+const struct session *running_session(const struct running *r)
+{
+    return &r->session;
+}

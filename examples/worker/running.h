@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * running: a session with its process: the descriptors, the input that waits for it, its readers and its
+ * times.
+ *
+ * Readers are members of whoever reads; each has a place in the output. While there are readers, output that
+ * the slowest has not taken is not pushed out of the ring: the process is not read, for at most stall_ms;
+ * then the reader is dropped. Without readers the process is always read.
+ */
+#ifndef CELLGATE_WORKER_RUNNING_H
+#define CELLGATE_WORKER_RUNNING_H
+
+#include "examples/worker/process.h"
+#include "examples/worker/session.h"
+#include "spoa/lib/buffer.h"
+#include "spoa/lib/loop.h"
+
+struct running;
+
+struct running_reader {
+    void (*wake)(struct running_reader *reader); /* there is output, the end, or room for input */
+    void (*drop)(struct running_reader *reader, enum keeper_code code); /* it was detached */
+
+    /* private */
+    struct running *running; /* NULL: not attached */
+    struct running_reader *next;
+    uint64_t at, taken; /* given to it; known to have left this process */
+    uint64_t moved;     /* clock of its last step */
+    bool told_end;
+};
+
+/* `over` is called once, when the session has ended and is to be forgotten; the owner then frees it. */
+struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
+                            void (*over)(void *owner, struct running *r), void *owner);
+void running_free(
+    struct running *r); /* detaches readers; a process that still runs is killed, not waited for */
+const struct session *running_session(const struct running *r);
+
+/* kind 0: as it was created. */
+bool running_start(struct running *r, uint8_t kind, struct fail *why);
+/* SIGHUP, and after a second SIGKILL. */
+void running_hang_up(struct running *r);
+void running_forget(
+    struct running *r); /* hangs it up if it runs; it is over when it has ended and nobody reads */
+bool running_is_forgotten(const struct running *r);
+/* Before the process is waited for (waitid with WNOWAIT): its group still has its number. */
+void running_died(struct running *r);
+void running_exited(struct running *r, int status);
+void running_signal(struct running *r, int signal);
+void running_resize(struct running *r, uint16_t cols, uint16_t rows);
+
+/* Whether one more INPUT may be given; wake is called when there is room again. */
+bool running_wants_input(const struct running *r);
+bool running_input(struct running *r, struct slice bytes); /* false: nobody will read it */
+
+void running_attach(struct running *r, struct running_reader *reader, uint64_t since);
+void running_detach(struct running_reader *reader);
+void running_drop_readers(struct running *r, enum keeper_code code);
+/* The next OUTPUT, or EXIT after the last; false when there is none yet. Valid until the loop's next step. */
+bool running_next(struct running_reader *reader, struct keeper_message *m);
+/* All that running_next gave has been sent. */
+void running_taken(struct running_reader *reader);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* signals: as events of a loop (signalfd), so that a handler may do whatever any other callback may. */
+#ifndef CELLGATE_WORKER_SIGNALS_H
+#define CELLGATE_WORKER_SIGNALS_H
+
+#include "spoa/lib/loop.h"
+
+struct signals {
+    struct loop_io io;
+    void (*on)(void *owner, int number);
+    void *owner;
+};
+
+/* Blocks the signals of `numbers` (0 ends the list) for this process, ignores SIGPIPE, and tells of them. */
+bool signals_open(struct signals *s, struct loop *loop, const int *numbers,
+                  void (*on)(void *owner, int number), void *owner, struct fail *why);
+void signals_close(struct signals *s);
+
+#endif
