@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * route: the table that says what to do with which request: the configuration's `routes`, or the built-in set
+ * (route_defaults.c). First match wins. Built once, then read by any number of threads; everything in a route
+ * belongs to its table.
+ *
+ * The keys are those of route_options(); docs/routing.md explains them. Beyond plain patterns (pattern.h) a
+ * path may begin with an optional part "[/v1]", a host may hold "<FORM>", which stands for every domain
+ * listed for that form in `domains`, and path, host and the values of headers may be arrays: alternatives,
+ * the first that matches counts.
+ */
+#ifndef CELLGATE_AGENT_ROUTE_H
+#define CELLGATE_AGENT_ROUTE_H
+
+#include "spoa/agent/pattern.h"
+#include "spoa/agent/request.h"
+#include "spoa/agent/template.h"
+#include "spoa/lib/json.h"
+#include "spoa/lib/options.h"
+
+enum route_upgrade { ROUTE_ANY, ROUTE_UPGRADE, ROUTE_PLAIN };
+enum route_via { ROUTE_DIRECT, ROUTE_RELAY };
+enum route_resume { ROUTE_RESUME_NONE, ROUTE_RESUME_SCROLLBACK, ROUTE_RESUME_SINCE, ROUTE_RESUME_CELL };
+enum route_end { ROUTE_END_CLOSE, ROUTE_END_EXIT_FRAME, ROUTE_END_EXIT_JSON };
+enum route_refuse { ROUTE_REFUSE_HTTP, ROUTE_REFUSE_CLOSE };
+enum route_keep { ROUTE_BY_FORM, ROUTE_STRIP, ROUTE_KEEP }; /* by form: kept where `host` is a pattern */
+
+struct route_header { /* to set towards the worker */
+    struct slice name, value;
+};
+
+struct route {
+    char *name;
+    enum route_upgrade upgrade;
+    int via;                   /* enum route_via */
+    struct template *template; /* NULL: the worker gets the path unchanged */
+    unsigned need;             /* of enum need; 0: no token */
+    bool keep_host, keep_cookies, keep_auth;
+    bool cookie;                       /* a token may come as cookie, and a query token is turned into one */
+    struct option_texts origins, cors; /* exact origins, or "*"; no `origins`: the request's own host */
+    int64_t timeout;                   /* milliseconds; 0: HAProxy's */
+    struct option_texts strip;         /* relay only */
+    struct route_header *set;
+    size_t set_count;
+    /* for the relay (relay.md); durations in milliseconds, sizes in bytes, 0: the relay's own */
+    int resume, end, refuse; /* enum route_resume, route_end, route_refuse */
+    bool stream, overlap;
+    int64_t hold, idle, max_age, max_message;
+};
+
+/* The keys of a route, for documentation. */
+const struct option *route_options(size_t *count);
+
+struct routes;
+
+/* nodes: the array `routes`, NULL for the built-in set; domains: the object `domains` or NULL; both of doc.
+ * NULL and *why with the position. */
+struct routes *routes_new(const struct json *doc, const json_node *nodes, const json_node *domains,
+                          struct fail *why);
+void routes_free(struct routes *routes); /* NULL is fine */
+
+size_t routes_count(const struct routes *routes);
+const struct route *routes_at(const struct routes *routes, size_t i);
+const struct route *routes_find(const struct routes *routes, struct slice name); /* NULL: none */
+
+/* Why a route is not the one: X(NAME, text) */
+#define ROUTE_MISSES(X)                                \
+    X(OFF, "its form of host has no domain")           \
+    X(UPGRADE, "it is for WebSocket upgrades only")    \
+    X(PLAIN, "it is not for WebSocket upgrades")       \
+    X(PATH, "the path does not match")                 \
+    X(HOST, "the host does not match")                 \
+    X(HEADER, "a header is missing or does not match") \
+    X(PORT, "the port is not one that it serves")
+
+enum route_miss {
+    ROUTE_MATCHES,
+#define X(name, text) ROUTE_MISS_##name,
+    ROUTE_MISSES(X)
+#undef X
+};
+const char *route_miss_text(enum route_miss miss);
+
+struct route_match {
+    const struct route *route;
+    struct captures captures;
+    bool climbs; /* a dot segment leaves the captured part: to be refused */
+};
+
+/* Told about every route that is looked at. */
+struct route_watcher {
+    void (*looked)(void *context, const struct route *route, enum route_miss miss);
+    void *context;
+};
+
+/* The first route for the request. host: in lower case, without port, absent if there is none. Captures point
+ * into the request, host and the table. watcher may be NULL. */
+bool route_match(const struct routes *routes, const struct request *request, bool upgrade, struct slice host,
+                 struct route_match *match, const struct route_watcher *watcher);
+
+/* JSON text of the built-in set. */
+extern const char route_defaults[];
+
+#endif

@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: MIT */
+/* route_build: from the configuration's JSON to the table. Everything that could go wrong later is refused
+ * here. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/agent/grant.h"
+#include "spoa/agent/route_table.h"
+#include "spoa/agent/worker_url.h"
+
+/* The headers that routes can look at: those that HAProxy sends (request.h). */
+static const struct {
+    const char *name;
+    size_t offset;
+} routing_headers[] = {
+    {"X-Sandbox-ID", offsetof(struct request, sandbox_id)},
+    {"X-Sandbox-Namespace", offsetof(struct request, sandbox_namespace)},
+    {"X-Sandbox-Port", offsetof(struct request, sandbox_port)},
+    {"X-Sandbox-UID", offsetof(struct request, sandbox_uid)},
+    {"X-Sandbox-Pod-IP", offsetof(struct request, sandbox_pod_ip)},
+    {"OpenSandbox-Ingress-To", offsetof(struct request, ingress_to)},
+    {"OPEN-SANDBOX-INGRESS", offsetof(struct request, ingress)},
+};
+
+/* What haproxy.cfg can set by name. */
+static const char *const direct_set[] = {"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", NULL};
+
+/* What the building of one route needs at hand. */
+struct build {
+    const struct json *doc;
+    const json_node *domains;
+    struct route_entry *entry;
+    struct capture_names names;
+    unsigned captured; /* by the keys before this one */
+};
+
+/* ---- alternatives ---- */
+
+static bool patterns_add(struct build *b, struct patterns *patterns, enum pattern_kind kind,
+                         struct slice text, struct fail *why)
+{
+    struct pattern **more = realloc(patterns->at, (patterns->count + 1) * sizeof *more);
+    if (!more)
+        return fail(why, "out of memory");
+    patterns->at = more;
+    struct pattern *pattern = pattern_new(kind, text, &b->names, why);
+    if (!pattern)
+        return false;
+    patterns->at[patterns->count++] = pattern;
+    if (pattern_captures(pattern) & b->captured)
+        return fail(why, "'%.*s' captures what another key of the route captures", SLICE_PRINTF(text));
+    return true;
+}
+
+/* Adds a, middle and c put together. */
+static bool patterns_add_joined(struct build *b, struct patterns *patterns, enum pattern_kind kind,
+                                struct slice a, struct slice middle, struct slice c, struct fail *why)
+{
+    char text[1024];
+    struct writer w = writer_of(text, sizeof text);
+    writer_put(&w, a);
+    writer_put(&w, middle);
+    writer_put(&w, c);
+    return w.full ? fail(why, "a pattern is too long")
+                  : patterns_add(b, patterns, kind, writer_slice(&w), why);
+}
+
+/* "[/v1]/a": "/a" and "/v1/a". */
+static bool path_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
+{
+    if (!slice_starts(text, "["))
+        return patterns_add(b, patterns, PATTERN_PATH, text, why);
+    size_t end = slice_find(text, ']');
+    if (end == text.len)
+        return fail(why, "'[' without ']'");
+    struct slice none = {NULL, 0}, tail = slice_from(text, end + 1);
+    return patterns_add(b, patterns, PATTERN_PATH, tail, why) &&
+           patterns_add_joined(b, patterns, PATTERN_PATH, none, slice_sub(text, 1, end - 1), tail, why);
+}
+
+static const char *const forms[] = {"opencomputer", "opensandbox", "sandbox-sdk", "daytona", "e2b", NULL};
+
+/* "{port}-{sandbox}.<e2b>": one pattern for each domain of the form. A form without any is checked all the
+ * same. */
+static bool host_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
+{
+    size_t open = slice_find(text, '<'), close = slice_find(text, '>');
+    if (open == text.len)
+        return patterns_add(b, patterns, PATTERN_HOST, text, why);
+    if (close == text.len || close < open)
+        return fail(why, "'<' without '>'");
+    struct slice form = slice_sub(text, open + 1, close - open - 1);
+    struct slice before = slice_sub(text, 0, open), behind = slice_from(text, close + 1);
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(form));
+    const json_node *list = json_member(b->domains, name);
+    if (!text_among(form, forms))
+        return fail(why, "'<%s>' is no form of host that has domains", name);
+    for (const json_node *domain = json_first(list); domain; domain = json_next(domain)) {
+        struct slice value = {NULL, 0};
+        json_text(domain, &value);
+        if (!patterns_add_joined(b, patterns, PATTERN_HOST, before, value, behind, why))
+            return false;
+    }
+    if (json_first(list))
+        return true;
+    b->entry->off = true;
+    return patterns_add_joined(b, patterns, PATTERN_HOST, before, SLICE_LITERAL("invalid"), behind, why);
+}
+
+static bool value_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
+{
+    return patterns_add(b, patterns, PATTERN_VALUE, text, why);
+}
+
+typedef bool add_function(struct build *b, struct patterns *patterns, struct slice text, struct fail *why);
+
+static bool alternative_read(struct build *b, const json_node *node, add_function *add,
+                             struct patterns *patterns, struct fail *why)
+{
+    struct slice text;
+    struct fail what;
+    if (!json_text(node, &text))
+        return json_fail(b->doc, node, why, "a pattern is a string");
+    return add(b, patterns, text, &what) || json_fail(b->doc, node, why, "%s", what.text);
+}
+
+/* A string or an array of them. The captures of all alternatives are then taken for the keys that follow. */
+static bool patterns_read(struct build *b, const json_node *node, add_function *add,
+                          struct patterns *patterns, struct fail *why)
+{
+    if (!node)
+        return true;
+    if (json_is_array(node) && !json_first(node))
+        return json_fail(b->doc, node, why, "an empty array matches nothing");
+    if (!json_is_array(node) && !alternative_read(b, node, add, patterns, why))
+        return false;
+    if (json_is_array(node))
+        for (const json_node *item = json_first(node); item; item = json_next(item))
+            if (!alternative_read(b, item, add, patterns, why))
+                return false;
+    for (size_t i = 0; i < patterns->count; i++)
+        b->captured |= pattern_captures(patterns->at[i]);
+    return true;
+}
+
+static void patterns_free(struct patterns *patterns)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        pattern_free(patterns->at[i]);
+    free(patterns->at);
+}
+
+/* ---- the keys that are nodes or texts of a form of their own ---- */
+
+static bool read_header_rule(struct build *b, const json_node *member, struct fail *why)
+{
+    struct slice name = slice_text(json_key(member));
+    struct route_entry *entry = b->entry;
+    if (entry->header_count == ROUTE_HEADERS_MAX)
+        return json_fail(b->doc, member, why, "more than %d headers", ROUTE_HEADERS_MAX);
+    for (size_t i = 0; i < sizeof routing_headers / sizeof *routing_headers; i++)
+        if (slice_equal_nocase(name, slice_text(routing_headers[i].name))) {
+            struct route_header_rule *rule = &entry->headers[entry->header_count++];
+            rule->offset = routing_headers[i].offset;
+            return patterns_read(b, member, value_add, &rule->patterns, why);
+        }
+    return json_fail(b->doc, member, why, "'%s' is not among the headers that HAProxy sends",
+                     json_key(member));
+}
+
+static bool read_headers(struct build *b, struct fail *why)
+{
+    const json_node *node = b->entry->headers_node;
+    if (node && !json_is_object(node))
+        return json_fail(b->doc, node, why, "headers is an object of names and patterns");
+    for (const json_node *member = json_first(node); member; member = json_next(member))
+        if (!read_header_rule(b, member, why))
+            return false;
+    return true;
+}
+
+static bool is_header_value(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (value.at[i] < ' ' || value.at[i] > '~')
+            return false;
+    return true;
+}
+
+static bool read_set_header(struct build *b, const json_node *member, struct fail *why)
+{
+    struct route *route = &b->entry->route;
+    struct slice name = slice_text(json_key(member)), value;
+    if (!header_name_valid(name) || !json_text(member, &value) || !is_header_value(value))
+        return json_fail(b->doc, member, why, "not the name and value of a header");
+    if (route->via == ROUTE_DIRECT && !text_among(name, direct_set))
+        return json_fail(b->doc, member, why, "on a direct route HAProxy can set %s and %s only",
+                         direct_set[0], direct_set[1]);
+    struct route_header *header = &route->set[route->set_count++];
+    header->name.at = (const uint8_t *)slice_dup(name);
+    header->name.len = name.len;
+    header->value.at = (const uint8_t *)slice_dup(value);
+    header->value.len = value.len;
+    return (header->name.at && header->value.at) || fail(why, "out of memory");
+}
+
+static bool read_set(struct build *b, struct fail *why)
+{
+    const json_node *node = b->entry->set_node;
+    if (!node)
+        return true;
+    if (!json_is_object(node))
+        return json_fail(b->doc, node, why, "set is an object of names and values");
+    if (!(b->entry->route.set = calloc(json_count(node) + 1, sizeof *b->entry->route.set)))
+        return fail(why, "out of memory");
+    for (const json_node *member = json_first(node); member; member = json_next(member))
+        if (!read_set_header(b, member, why))
+            return false;
+    return true;
+}
+
+static bool read_upgrade(struct build *b, struct fail *why)
+{
+    bool only = false;
+    if (!b->entry->upgrade_node)
+        return true;
+    if (!json_bool(b->entry->upgrade_node, &only))
+        return json_fail(b->doc, b->entry->upgrade_node, why, "upgrade is true or false");
+    b->entry->route.upgrade = only ? ROUTE_UPGRADE : ROUTE_PLAIN;
+    return true;
+}
+
+static bool read_range(struct slice text, struct port_range *range)
+{
+    uint64_t from, to;
+    size_t hyphen = slice_find(text, '-');
+    if (!slice_u64(slice_sub(text, 0, hyphen), 65535, &from))
+        return false;
+    to = from;
+    if (hyphen < text.len && !slice_u64(slice_from(text, hyphen + 1), 65535, &to))
+        return false;
+    *range = (struct port_range){(uint16_t)from, (uint16_t)to};
+    return from >= 1 && from <= to;
+}
+
+static bool read_ports(struct route_entry *entry, struct fail *why)
+{
+    struct slice rest = slice_text(entry->ports), part;
+    while (slice_split(&rest, ',', &part)) {
+        if (entry->range_count == ROUTE_RANGES_MAX)
+            return fail(why, "ports: more than %d ranges", ROUTE_RANGES_MAX);
+        if (!read_range(slice_trim(part), &entry->ranges[entry->range_count++]))
+            return fail(why, "ports: '%.*s' is no port or range of ports", SLICE_PRINTF(part));
+    }
+    return true;
+}
+
+static bool read_need(struct route_entry *entry, struct fail *why)
+{
+    struct slice need = slice_text(entry->need);
+    if (slice_is(need, "none"))
+        return true;
+    entry->route.need = need_of(need);
+    return entry->route.need != 0 || fail(why, "need: '%s' is nothing that a token grants", entry->need);
+}
+
+static bool read_to(struct build *b, struct fail *why)
+{
+    struct fail what;
+    if (!b->entry->to)
+        return true;
+    b->entry->route.template = template_new(slice_text(b->entry->to), &b->names, &what);
+    return b->entry->route.template || fail(why, "to: %s", what.text);
+}
+
+/* ---- the whole ---- */
+
+static void entry_settle(struct route_entry *entry)
+{
+    bool form = entry->host.count > 0;
+    entry->route.keep_host =
+        entry->host_header == ROUTE_KEEP || (entry->host_header == ROUTE_BY_FORM && form);
+    entry->route.keep_cookies = entry->cookies == ROUTE_KEEP || (entry->cookies == ROUTE_BY_FORM && form);
+    entry->route.keep_auth = entry->auth == 1;
+    entry->path_node = entry->host_node = entry->headers_node = entry->set_node = entry->upgrade_node = NULL;
+}
+
+static bool entry_build(struct build *b, const json_node *node, struct fail *why)
+{
+    struct route_entry *entry = b->entry;
+    struct fail what;
+    size_t count;
+    const struct option *keys = route_options(&count);
+    if (!json_is_object(node))
+        return json_fail(b->doc, node, why, "a route is an object");
+    if (!options_read(b->doc, node, keys, count, NULL, entry, why) ||
+        !patterns_read(b, entry->path_node, path_add, &entry->path, why) ||
+        !patterns_read(b, entry->host_node, host_add, &entry->host, why) || !read_headers(b, why) ||
+        !read_upgrade(b, why) || !read_set(b, why))
+        return false;
+    if (!read_ports(entry, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
+        !route_check(entry, &what))
+        return json_fail(b->doc, node, why, "route '%s': %s", entry->route.name, what.text);
+    entry_settle(entry);
+    return true;
+}
+
+static bool routes_build(struct routes *routes, const struct json *doc, const json_node *nodes,
+                         const json_node *domains, struct fail *why)
+{
+    if (!json_is_array(nodes))
+        return json_fail(doc, nodes, why, "routes is an array");
+    if (!(routes->at = calloc(json_count(nodes) + 1, sizeof *routes->at)))
+        return fail(why, "out of memory");
+    for (const json_node *node = json_first(nodes); node; node = json_next(node)) {
+        struct build b = {.doc = doc, .domains = domains, .entry = &routes->at[routes->count++]};
+        capture_names_init(&b.names);
+        if (!entry_build(&b, node, why))
+            return false;
+    }
+    struct fail what;
+    return routes_check(routes, &what) || json_fail(doc, nodes, why, "%s", what.text);
+}
+
+static bool domain_is_new(const json_node *domains, const json_node *domain, struct slice name)
+{
+    for (const json_node *list = json_first(domains); list; list = json_next(list))
+        for (const json_node *other = json_first(list); other; other = json_next(other)) {
+            struct slice text;
+            if (other == domain)
+                return true;
+            if (json_text(other, &text) && slice_equal_nocase(text, name))
+                return false;
+        }
+    return true;
+}
+
+static bool domains_check(const struct json *doc, const json_node *domains, struct fail *why)
+{
+    if (domains && !json_is_object(domains))
+        return json_fail(doc, domains, why, "domains is an object of forms and their domains");
+    for (const json_node *list = json_first(domains); list; list = json_next(list)) {
+        if (!text_among(slice_text(json_key(list)), forms))
+            return json_fail(doc, list, why,
+                             "'%s' is none of opencomputer, opensandbox, sandbox-sdk, daytona, e2b",
+                             json_key(list));
+        if (!json_is_array(list))
+            return json_fail(doc, list, why, "the domains of a form are an array");
+        for (const json_node *domain = json_first(list); domain; domain = json_next(domain)) {
+            struct slice name;
+            if (!json_text(domain, &name) || !hostname_valid(name))
+                return json_fail(doc, domain, why, "not the name of a domain");
+            if (!domain_is_new(domains, domain, name))
+                return json_fail(doc, domain, why, "'%.*s' stands twice: a domain belongs to one form",
+                                 SLICE_PRINTF(name));
+        }
+    }
+    return true;
+}
+
+struct routes *routes_new(const struct json *doc, const json_node *nodes, const json_node *domains,
+                          struct fail *why)
+{
+    struct json *built_in = NULL;
+    struct routes *routes = calloc(1, sizeof *routes);
+    if (!routes) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    bool good = domains_check(doc, domains, why);
+    if (good && !nodes) {
+        struct json_limits limits = {64 * 1024, 8};
+        good = (built_in = json_parse(slice_text(route_defaults), "built-in routes", 0, limits, why));
+        doc = built_in;
+        nodes = good ? json_root(built_in) : NULL;
+    }
+    good = good && routes_build(routes, doc, nodes, domains, why);
+    json_free(built_in);
+    if (good)
+        return routes;
+    routes_free(routes);
+    return NULL;
+}
+
+static void entry_free(struct route_entry *entry)
+{
+    size_t count;
+    const struct option *keys = route_options(&count);
+    patterns_free(&entry->path);
+    patterns_free(&entry->host);
+    for (size_t i = 0; i < entry->header_count; i++)
+        patterns_free(&entry->headers[i].patterns);
+    template_free(entry->route.template);
+    for (size_t i = 0; i < entry->route.set_count; i++) {
+        free((void *)(uintptr_t)entry->route.set[i].name.at);
+        free((void *)(uintptr_t)entry->route.set[i].value.at);
+    }
+    free(entry->route.set);
+    options_free(keys, count, entry);
+}
+
+void routes_free(struct routes *routes)
+{
+    if (!routes)
+        return;
+    for (size_t i = 0; i < routes->count; i++)
+        entry_free(&routes->at[i]);
+    free(routes->at);
+    free(routes);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* route_check: what must hold between the keys of a route, and between routes. */
+#include "spoa/agent/route_table.h"
+
+/* What haproxy.cfg removes in any case. */
+static const char *const direct_strip[] = {"Authorization",
+                                           "Cookie",
+                                           "Forwarded",
+                                           "X-Forwarded-For",
+                                           "X-Forwarded-Host",
+                                           "X-Forwarded-Proto",
+                                           "X-Sandbox-ID",
+                                           "X-Sandbox-Namespace",
+                                           "X-Sandbox-Port",
+                                           "X-Sandbox-UID",
+                                           "X-Sandbox-Pod-IP",
+                                           "OPEN-SANDBOX-API-KEY",
+                                           "OPEN-SANDBOX-INGRESS",
+                                           "OpenSandbox-Ingress-To",
+                                           "OpenSandbox-Secure-Access",
+                                           "X-OC-Preview-Token",
+                                           "X-Daytona-Preview-Token",
+                                           "Proxy-Authorization",
+                                           NULL};
+
+static bool captures_always(const struct patterns *patterns, enum capture capture)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (!(pattern_captures(patterns->at[i]) & 1u << capture))
+            return false;
+    return patterns->count > 0;
+}
+
+static bool check_sandbox(const struct route_entry *entry, struct fail *why)
+{
+    if (captures_always(&entry->path, CAPTURE_SANDBOX) || captures_always(&entry->host, CAPTURE_SANDBOX))
+        return true;
+    for (size_t i = 0; i < entry->header_count; i++)
+        if (captures_always(&entry->headers[i].patterns, CAPTURE_SANDBOX))
+            return true;
+    return fail(why, "nothing captures {sandbox} in every case");
+}
+
+static bool check_direct(const struct route *route, struct fail *why)
+{
+    if (route->resume || route->end || route->stream || route->overlap || route->hold || route->idle ||
+        route->max_age || route->max_message)
+        return fail(
+            why, "resume, end, stream, overlap, hold, idle, max_age and max_message need \"via\": \"relay\"");
+    for (size_t i = 0; i < route->strip.count; i++)
+        if (!text_among(slice_text(route->strip.at[i]), direct_strip))
+            return fail(why, "strip: on a direct route HAProxy cannot remove '%s'", route->strip.at[i]);
+    return true;
+}
+
+static bool has_star(const struct option_texts *origins)
+{
+    for (size_t i = 0; i < origins->count; i++)
+        if (strcmp(origins->at[i], "*") == 0)
+            return true;
+    return false;
+}
+
+/* A cookie is sent with every request to its host, so all of that host must be this one sandbox: tokens.md.
+ */
+static bool check_cookie(const struct route_entry *entry, struct fail *why)
+{
+    if (!captures_always(&entry->host, CAPTURE_SANDBOX) || entry->path.count || entry->header_count)
+        return fail(why, "cookie: only where host captures {sandbox}, without path and headers");
+    if (entry->route.upgrade == ROUTE_UPGRADE)
+        return fail(why, "cookie: only where plain requests are served too");
+    if (has_star(&entry->route.origins) || has_star(&entry->route.cors))
+        return fail(why, "cookie: not together with the origin '*'");
+    return true;
+}
+
+bool route_check(const struct route_entry *entry, struct fail *why)
+{
+    const struct route *route = &entry->route;
+    if (!check_sandbox(entry, why))
+        return false;
+    if (route->via == ROUTE_RELAY && route->upgrade != ROUTE_UPGRADE)
+        return fail(why, "the relay takes upgrades only: say \"upgrade\": true");
+    if (route->via == ROUTE_DIRECT && !check_direct(route, why))
+        return false;
+    if (route->refuse == ROUTE_REFUSE_CLOSE && route->upgrade == ROUTE_PLAIN)
+        return fail(why, "refuse: only an upgrade can be closed");
+    return !route->cookie || check_cookie(entry, why);
+}
+
+/* Pages of sandboxes that path forms serve on any host would share the cookie's origin if they came first. */
+bool routes_check(const struct routes *routes, struct fail *why)
+{
+    const char *path_form = NULL;
+    for (size_t i = 0; i < routes->count; i++) {
+        const struct route_entry *entry = &routes->at[i];
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(routes->at[j].route.name, entry->route.name) == 0)
+                return fail(why, "two routes have the name '%s'", entry->route.name);
+        if (!entry->host.count && entry->path.count && entry->route.upgrade != ROUTE_UPGRADE)
+            path_form = entry->route.name;
+        if (entry->route.cookie && path_form)
+            return fail(why,
+                        "route '%s' has a cookie and must stand before '%s', which serves pages on any host",
+                        entry->route.name, path_form);
+    }
+    return true;
+}

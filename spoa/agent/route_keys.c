@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/* route_keys: the keys of a route. */
+#include "spoa/agent/authority.h"
+#include "spoa/agent/route_table.h"
+
+static const char *const via_names[] = {"direct", "relay", NULL};
+static const char *const resume_names[] = {"none", "scrollback", "since", "cell", NULL};
+static const char *const end_names[] = {"close", "exit-frame", "exit-json", NULL};
+static const char *const refuse_names[] = {"http", "close", NULL};
+/* in the order of enum route_keep; the empty word is that of a key that is left out and cannot be written */
+static const char *const host_names[] = {"form", "worker", "keep", NULL};
+static const char *const keep_names[] = {"form", "strip", "keep", NULL};
+static const char *const auth_names[] = {"strip", "keep", NULL};
+
+static const char *check_name(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (!((value.at[i] | 0x20) >= 'a' && (value.at[i] | 0x20) <= 'z') &&
+            !(value.at[i] >= '0' && value.at[i] <= '9') && value.at[i] != '-' && value.at[i] != '_' &&
+            value.at[i] != '.')
+            return "letters, digits, '-', '_' and '.'";
+    return NULL;
+}
+
+static const char *check_origin(struct slice value)
+{
+    struct authority authority;
+    bool known = slice_starts(value, "http://") || slice_starts(value, "https://");
+    if (slice_is(value, "*"))
+        return NULL;
+    size_t scheme = slice_find(value, ':') + 3;
+    return known && authority_parse(slice_from(value, scheme), &authority)
+               ? NULL
+               : "an origin like https://app.example.com, or *";
+}
+
+bool header_name_valid(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!((name.at[i] | 0x20) >= 'a' && (name.at[i] | 0x20) <= 'z') &&
+            !(name.at[i] >= '0' && name.at[i] <= '9') &&
+            !(name.at[i] && strchr("!#$%&'*+-.^_`|~", name.at[i])))
+            return false;
+    return name.len > 0;
+}
+
+static const char *check_header(struct slice value)
+{
+    return header_name_valid(value) ? NULL : "the name of a header";
+}
+
+#define FIELD(name) offsetof(struct route_entry, name)
+static const struct option keys[] = {
+    {"name", OPTION_TEXT, FIELD(route.name), NULL, .help = "for logs, metrics and `cellgate explain`",
+     .min = 1, .max = 64, .check = check_name},
+    {"path", OPTION_NODE, FIELD(path_node), OPTION_NONE, .help = "pattern of the path, or an array of them"},
+    {"host", OPTION_NODE, FIELD(host_node), OPTION_NONE, .help = "pattern of the host, or an array of them"},
+    {"headers", OPTION_NODE, FIELD(headers_node), OPTION_NONE,
+     .help = "patterns of routing headers' values, by name"},
+    {"ports", OPTION_TEXT, FIELD(ports), OPTION_NONE,
+     .help = "ports that the route serves, \"80,8000-8999\"; absent: all", .min = 1, .max = 128},
+    {"upgrade", OPTION_NODE, FIELD(upgrade_node), OPTION_NONE,
+     .help = "true: only WebSocket upgrades, false: only plain requests; absent: both"},
+    {"via", OPTION_ENUM, FIELD(route.via), "direct",
+     .help = "from HAProxy to the worker, or through the relay", .names = via_names},
+    {"to", OPTION_TEXT, FIELD(to), OPTION_NONE, .help = "path that the worker gets; absent: unchanged",
+     .min = 1, .max = 1024},
+    {"need", OPTION_TEXT, FIELD(need), "http", .help = "what the token must grant; none: no token is needed",
+     .min = 1, .max = 16},
+    {"host_header", OPTION_ENUM, FIELD(host_header), "form",
+     .help = "Host towards the worker: worker, keep, or form: kept where host is a pattern",
+     .names = host_names},
+    {"cookies", OPTION_ENUM, FIELD(cookies), "form",
+     .help = "the application's cookies: strip, keep, or form: kept where host is a pattern",
+     .names = keep_names},
+    {"auth", OPTION_ENUM, FIELD(auth), "strip", .help = "an Authorization that was not our credential",
+     .names = auth_names},
+    {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie"},
+    {"origins", OPTION_TEXTS, FIELD(route.origins), OPTION_NONE,
+     .help = "origins that may open a WebSocket; absent: the request's own host", .max = 64,
+     .check = check_origin},
+    {"cors", OPTION_TEXTS, FIELD(route.cors), OPTION_NONE,
+     .help = "origins whose preflights are answered here", .max = 64, .check = check_origin},
+    {"timeout", OPTION_DURATION, FIELD(route.timeout), OPTION_NONE, .help = "`timeout tunnel` of HAProxy",
+     .min = 1, .max = 30 * OPTION_DAY},
+    {"strip", OPTION_TEXTS, FIELD(route.strip), OPTION_NONE,
+     .help = "further headers that the worker does not get", .max = 32, .check = check_header},
+    {"set", OPTION_NODE, FIELD(set_node), OPTION_NONE, .help = "headers to set towards the worker"},
+    {"refuse", OPTION_ENUM, FIELD(route.refuse), "http",
+     .help = "how an upgrade is refused: http, or close: accepted and closed with a code",
+     .names = refuse_names},
+    {"resume", OPTION_ENUM, FIELD(route.resume), "none", .help = "how a tunnel goes on after a redial",
+     .names = resume_names},
+    {"end", OPTION_ENUM, FIELD(route.end), "close", .help = "how the end of a session is recognised",
+     .names = end_names},
+    {"stream", OPTION_BOOL, FIELD(route.stream), "false",
+     .help = "messages are pieces of a stream and may be cut"},
+    {"overlap", OPTION_BOOL, FIELD(route.overlap), "false",
+     .help = "the new worker is dialled while the old one serves"},
+    {"hold", OPTION_DURATION, FIELD(route.hold), OPTION_NONE,
+     .help = "how long an upgrade waits for a sandbox that wakes", .min = 1, .max = OPTION_HOUR},
+    {"idle", OPTION_DURATION, FIELD(route.idle), OPTION_NONE,
+     .help = "a tunnel without data for that long is closed", .min = 1, .max = 30 * OPTION_DAY},
+    {"max_age", OPTION_DURATION, FIELD(route.max_age), OPTION_NONE, .help = "a tunnel that old is closed",
+     .min = 1, .max = 365 * OPTION_DAY},
+    {"max_message", OPTION_SIZE, FIELD(route.max_message), OPTION_NONE,
+     .help = "a larger message closes the tunnel", .min = 1, .max = 1 << 30},
+};
+#undef FIELD
+enum { KEYS = sizeof keys / sizeof *keys };
+
+const struct option *route_options(size_t *count)
+{
+    *count = KEYS;
+    return keys;
+}
+
+bool text_among(struct slice name, const char *const *list)
+{
+    for (; *list; list++)
+        if (slice_equal_nocase(name, slice_text(*list)))
+            return true;
+    return false;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* route_table: the inside of struct routes, for route.c, which matches, and for route_build.c, route_keys.c
+ * and route_check.c, which build. */
+#ifndef CELLGATE_AGENT_ROUTE_TABLE_H
+#define CELLGATE_AGENT_ROUTE_TABLE_H
+
+#include "spoa/agent/route.h"
+
+/* Alternatives: the first that matches counts. */
+struct patterns {
+    struct pattern **at;
+    size_t count;
+};
+
+struct route_header_rule {
+    size_t offset; /* of the header's value in struct request */
+    struct patterns patterns;
+};
+
+struct port_range {
+    uint16_t from, to;
+};
+
+enum { ROUTE_HEADERS_MAX = 8, ROUTE_RANGES_MAX = 8 };
+
+struct route_entry {
+    struct route route;
+    struct patterns path, host; /* without alternatives: anything goes */
+    struct route_header_rule headers[ROUTE_HEADERS_MAX];
+    size_t header_count;
+    struct port_range ranges[ROUTE_RANGES_MAX];
+    size_t range_count; /* 0: any port */
+    bool off;           /* the host's form has no domain */
+    /* what the table of keys fills and the rest is made of; nodes are gone once the table is built */
+    char *to, *need, *ports;
+    int host_header, cookies, auth; /* enum route_keep */
+    const json_node *path_node, *host_node, *headers_node, *set_node, *upgrade_node;
+};
+
+struct routes {
+    struct route_entry *at;
+    size_t count;
+};
+
+bool header_name_valid(struct slice name);
+/* Whether name equals one of a NULL-terminated list, in any case. */
+bool text_among(struct slice name, const char *const *list);
+/* One route, and the order of all; *why without a position. */
+bool route_check(const struct route_entry *entry, struct fail *why);
+bool routes_check(const struct routes *routes, struct fail *why);
+
+#endif
