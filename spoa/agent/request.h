@@ -10,12 +10,8 @@
 #ifndef CELLGATE_AGENT_REQUEST_H
 #define CELLGATE_AGENT_REQUEST_H
 
+#include "spoa/lib/address.h"
 #include "spoa/lib/slice.h"
-
-struct address { /* IPv4: family 4, first 4 bytes; IPv6: family 6; 0: none */
-    uint8_t family;
-    uint8_t bytes[16];
-};
 
 /*  X(kind, field, SPOE argument name, HAProxy sample expression)
  *  kinds: TEXT struct slice (absent = the header is not there), COUNT int64_t, BOOL bool, ADDRESS struct address */
