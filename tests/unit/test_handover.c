@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include "spoa/lib/handover.h"
+
+static struct handover full(void)
+{
+    struct handover h = handover_none();
+    h.route = SLICE_LITERAL("pty");
+    h.sandbox = SLICE_LITERAL("sb;1=%\r\n \"\x80");
+    h.session = SLICE_LITERAL("");
+    h.port = 8080;
+    h.epoch = INT64_MAX;
+    h.exp = 0;
+    h.addr = (struct address){4, {127, 0, 0, 1}};
+    h.addr_port = 65535;
+    h.tls = true;
+    h.resume = HANDOVER_RESUME_CELL;
+    h.end = HANDOVER_END_EXIT_JSON;
+    h.keepalive = HANDOVER_KEEPALIVE_EMPTY_FRAME;
+    h.refuse = 404;
+    h.error = SLICE_LITERAL("sandbox_not_found");
+    return h;
+}
+
+static bool decode(struct handover *h, struct slice text, uint8_t *memory, size_t size)
+{
+    struct writer w = writer_of(memory, size);
+    struct fail why;
+    return handover_decode(h, text, &w, &why);
+}
+
+static void what_is_encoded_is_decoded(void **state)
+{
+    struct handover h = full(), back;
+    uint8_t line[1024], memory[1024];
+    struct writer w = writer_of(line, sizeof line);
+
+    (void)state;
+    handover_encode(&h, &w);
+    assert_false(w.full);
+    for (size_t i = 0; i < w.len; i++)
+        assert_true(line[i] > ' ' && line[i] < 0x7f && line[i] != '"');
+    struct slice text = guarded(writer_slice(&w));
+    assert_true(decode(&back, text, memory, text.len));
+#define SAME_TEXT(field)    assert_true(slice_equal(h.field, back.field) && !h.field.at == !back.field.at);
+#define SAME_INT(field)     assert_true(h.field == back.field);
+#define SAME_BOOL(field)    assert_true(h.field == back.field);
+#define SAME_NAME(field)    assert_true(h.field == back.field);
+#define SAME_ADDRESS(field) assert_memory_equal(&h.field, &back.field, sizeof h.field);
+#define X(kind, field, key) SAME_##kind(field)
+    HANDOVER_FIELDS(X)
+#undef X
+    guarded_free(text);
+}
+
+static void an_ipv6_address_survives(void **state)
+{
+    struct handover h = handover_none(), back;
+    uint8_t line[256], memory[256];
+    struct writer w = writer_of(line, sizeof line);
+
+    (void)state;
+    h.addr = (struct address){6, {0xfd, [15] = 7}};
+    handover_encode(&h, &w);
+    assert_true(decode(&back, writer_slice(&w), memory, sizeof memory));
+    assert_memory_equal(&h.addr, &back.addr, sizeof h.addr);
+}
+
+static void a_line_that_does_not_fit_is_told(void **state)
+{
+    struct handover h = full();
+    uint8_t line[1024];
+    struct writer whole = writer_of(line, sizeof line);
+
+    (void)state;
+    handover_encode(&h, &whole);
+    for (size_t size = 0; size < whole.len; size++) {
+        struct writer w = writer_of(line, size);
+        handover_encode(&h, &w);
+        assert_true(w.full);
+    }
+}
+
+static void keys_of_a_newer_agent_are_skipped(void **state)
+{
+    struct handover h;
+    uint8_t memory[64];
+
+    (void)state;
+    assert_true(decode(&h, SLICE_LITERAL("route=a;shiny=%zz;port=7"), memory, sizeof memory));
+    assert_int_equal(h.port, 7);
+    assert_int_equal(h.iat, -1);
+    assert_false(slice_present(h.sandbox));
+}
+
+static void bad_lines_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "route",
+        "route=a;;port=1",
+        "route=%4",
+        "route=%zz",
+        "route=%aF",
+        "route=a b",
+        "port=",
+        "port=-1",
+        "port=1x",
+        "tls=0",
+        "tls=true",
+        "addr=1.2.3",
+        "addr=%3A",
+        "resume=maybe",
+        "epoch=1;epoch=1",
+        "route=a;route=a",
+        "addr=1.2.3.4.5.6.7.8.9.10.11.12.13.14.15.16.17.18.19.20",
+        "port=9223372036854775808",
+        ";",
+    };
+    struct handover h;
+    uint8_t memory[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (decode(&h, slice_text(bad[i]), memory, sizeof memory))
+            fail_msg("accepted: %s", bad[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_encoded_is_decoded),
+        cmocka_unit_test(an_ipv6_address_survives),
+        cmocka_unit_test(a_line_that_does_not_fit_is_told),
+        cmocka_unit_test(keys_of_a_newer_agent_are_skipped),
+        cmocka_unit_test(bad_lines_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
