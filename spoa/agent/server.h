@@ -100,7 +100,8 @@ static inline uint64_t server_counter(const uint64_t *counter)
  */
 struct server *server_new(struct loop *loop, int listener, const struct server_options *options,
                           const struct server_handler *handler);
-/* Closes every connection at once, without DISCONNECT; tickets become void. NULL is fine. */
+/* Closes every connection at once, without DISCONNECT; tickets become void. Memory goes back at the end of
+ * the loop's turn, or with loop_free. NULL is fine. */
 void server_free(struct server *server);
 const struct server_counters *server_counters(const struct server *server);
 
