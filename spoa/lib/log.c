@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/lib/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/lib/redact.h"
+#include "spoa/lib/writer.h"
+
+enum {
+    LINE_MAX_BYTES = 4096, /* with its line feed; also what a ready pipe takes without blocking */
+    VALUE_MAX = 1024,
+    QUEUE_BYTES = 256 << 10,
+    LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
+};
+
+struct log {
+    int fd;
+    enum log_level level;
+    pthread_t thread;
+    pthread_mutex_t
+        lock; /* of all below but dropped; held for a copy of one line, never over a system call */
+    pthread_cond_t wake;
+    uint8_t *queue, *writing; /* of QUEUE_BYTES each; writing is the thread's own */
+    size_t queued;
+    bool stopping;
+    int64_t deadline; /* once stopping, milliseconds of the monotonic clock */
+    _Atomic uint64_t dropped;
+};
+
+/* ---- lines ---- */
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+static void put_time(struct writer *w)
+{
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    writer_printf(w, "ts=%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday,
+                  tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000);
+}
+
+static bool is_bare(uint8_t c)
+{
+    return c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\';
+}
+
+static bool needs_quotes(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (!is_bare(value.at[i]))
+            return true;
+    return value.len == 0;
+}
+
+static void put_escaped(struct writer *w, struct slice text)
+{
+    static const char controls[] = "\n\r\t", letters[] = "nrt";
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i];
+        const char *control = c ? strchr(controls, c) : NULL;
+        if (control)
+            writer_printf(w, "\\%c", letters[control - controls]);
+        else if (c < ' ' || c > 0x7e)
+            writer_printf(w, "\\x%02x", c);
+        else if (c == '"' || c == '\\')
+            writer_printf(w, "\\%c", c);
+        else
+            writer_u8(w, c);
+    }
+}
+
+static void put_value(struct writer *w, struct slice value)
+{
+    const char *quote = needs_quotes(value) ? "\"" : "", *cut = value.len > VALUE_MAX ? "..." : "";
+    struct slice rest = slice_sub(value, 0, VALUE_MAX), plain;
+    writer_text(w, quote);
+    do {
+        bool secret = redact_split(&rest, &plain);
+        put_escaped(w, plain);
+        if (secret)
+            writer_text(w, "[redacted]");
+    } while (rest.len);
+    writer_text(w, cut);
+    writer_text(w, quote);
+}
+
+static void put_field(struct writer *w, const struct log_field *field)
+{
+    writer_printf(w, " %s=", field->key);
+    switch (field->type) {
+    case LOG_FIELD_SLICE:
+        put_value(w, field->text);
+        break;
+    case LOG_FIELD_INT:
+        writer_printf(w, "%" PRId64, field->i);
+        break;
+    case LOG_FIELD_UINT:
+        writer_printf(w, "%" PRIu64, field->u);
+        break;
+    case LOG_FIELD_SECONDS:
+        writer_printf(w, "%.6f", field->seconds);
+        break;
+    }
+}
+
+/* A field that does not fit is left out, with all behind it, and the line says so. */
+static size_t format_line(uint8_t line[LINE_MAX_BYTES], enum log_level level, const char *message,
+                          const struct log_field *fields, size_t count)
+{
+    static const char cut[] = " cut=true";
+    struct writer w = writer_of(line, LINE_MAX_BYTES - sizeof cut);
+    put_time(&w);
+    writer_printf(&w, " level=%s msg=", level_names[level]);
+    put_value(&w, slice_text(message));
+    for (size_t i = 0; i < count && !w.full; i++) {
+        size_t before = w.len;
+        put_field(&w, &fields[i]);
+        if (w.full)
+            w.len = before;
+    }
+    bool full = w.full;
+    w.full = false;
+    w.size = LINE_MAX_BYTES;
+    if (full)
+        writer_text(&w, cut);
+    writer_u8(&w, '\n');
+    return w.len;
+}
+
+void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
+                size_t count)
+{
+    if (!log || level < log->level)
+        return;
+    uint8_t line[LINE_MAX_BYTES];
+    size_t len = format_line(line, level, message, fields, count);
+    pthread_mutex_lock(&log->lock);
+    bool fits = len <= QUEUE_BYTES - log->queued;
+    if (fits) {
+        memcpy(log->queue + log->queued, line, len);
+        log->queued += len;
+        pthread_cond_signal(&log->wake);
+    }
+    pthread_mutex_unlock(&log->lock);
+    if (!fits)
+        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
+}
+
+/* ---- the thread ---- */
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool out_of_time(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    bool over = log->stopping && now_ms() >= log->deadline;
+    pthread_mutex_unlock(&log->lock);
+    return over;
+}
+
+/* Writes without blocking on a pipe, a socket or a terminal that is ready. */
+static ssize_t write_some(int fd, struct slice text)
+{
+    size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
+    ssize_t sent = send(fd, text.at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 && errno == ENOTSOCK ? write(fd, text.at, len) : sent;
+}
+
+static void write_all(struct log *log, struct slice text)
+{
+    while (text.len && !out_of_time(log)) {
+        struct pollfd ready = {.fd = log->fd, .events = POLLOUT};
+        if (poll(&ready, 1, 100) <= 0)
+            continue;
+        ssize_t n = write_some(log->fd, text);
+        if (n > 0)
+            text = slice_from(text, (size_t)n);
+        else if (n < 0 && errno != EINTR && errno != EAGAIN)
+            break;
+    }
+    uint64_t lost = 0;
+    for (size_t i = 0; i < text.len; i++)
+        lost += text.at[i] == '\n';
+    atomic_fetch_add_explicit(&log->dropped, lost, memory_order_relaxed);
+}
+
+/* Waits for lines and takes them all; false when the log ends and there are none left. */
+static bool take(struct log *log, struct slice *text)
+{
+    pthread_mutex_lock(&log->lock);
+    while (!log->queued && !log->stopping)
+        pthread_cond_wait(&log->wake, &log->lock);
+    uint8_t *filled = log->queue;
+    log->queue = log->writing;
+    log->writing = filled;
+    *text = slice_of(filled, log->queued);
+    log->queued = 0;
+    pthread_mutex_unlock(&log->lock);
+    return text->len > 0;
+}
+
+static void *run(void *context)
+{
+    struct log *log = context;
+    struct slice text;
+    while (take(log, &text))
+        write_all(log, text);
+    return NULL;
+}
+
+/* All signals stay with the threads that handle them; a broken pipe gives EPIPE. */
+static bool start(struct log *log)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&log->thread, NULL, run, log) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static void discard(struct log *log)
+{
+    free(log->queue);
+    free(log->writing);
+    free(log);
+}
+
+struct log *log_new(int fd, enum log_level level)
+{
+    struct log *log = calloc(1, sizeof *log);
+    if (!log)
+        return NULL;
+    log->fd = fd;
+    log->level = level;
+    log->queue = malloc(QUEUE_BYTES);
+    log->writing = malloc(QUEUE_BYTES);
+    pthread_mutex_init(&log->lock, NULL);
+    pthread_cond_init(&log->wake, NULL);
+    if (log->queue && log->writing && start(log))
+        return log;
+    discard(log);
+    return NULL;
+}
+
+void log_free(struct log *log)
+{
+    if (!log)
+        return;
+    pthread_mutex_lock(&log->lock);
+    log->stopping = true;
+    log->deadline = now_ms() + LAST_WORDS_MS;
+    pthread_cond_signal(&log->wake);
+    pthread_mutex_unlock(&log->lock);
+    pthread_join(log->thread, NULL);
+    pthread_cond_destroy(&log->wake);
+    pthread_mutex_destroy(&log->lock);
+    discard(log);
+}
+
+uint64_t log_dropped(const struct log *log)
+{
+    return log ? atomic_load_explicit(&log->dropped, memory_order_relaxed) : 0;
+}
