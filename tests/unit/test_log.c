@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/lib/log.h"
+#include "spoa/lib/redact.h"
+
+static int ends[2];
+static struct log *the_log;
+
+static int open_pipe(void **state)
+{
+    (void)state;
+    if (pipe(ends) < 0)
+        return -1;
+    fcntl(ends[0], F_SETPIPE_SZ, 1 << 20);
+    the_log = log_new(ends[1], LOG_INFO);
+    return the_log ? 0 : -1;
+}
+
+static int close_pipe(void **state)
+{
+    (void)state;
+    log_free(the_log);
+    close(ends[0]);
+    close(ends[1]);
+    return 0;
+}
+
+/* Ends the log, so that all is written, and gives what was, without the 27 characters of the time. */
+static const char *written(void)
+{
+    static char text[1 << 20];
+    log_free(the_log);
+    the_log = NULL;
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    ssize_t len = read(ends[0], text, sizeof text - 1);
+    text[len > 0 ? len : 0] = '\0';
+    return len > 27 ? text + 27 : text;
+}
+
+static void a_line_has_time_level_message_and_fields(void **state)
+{
+    (void)state;
+    log_write(the_log, LOG_WARN, "tunnel opened", LOG_TEXT("route", "pty"), LOG_I64("n", -5),
+              LOG_U64("b", UINT64_MAX), LOG_SECONDS("gap", 0.25), LOG_SLICE("none", slice_of(NULL, 0)));
+    const char *line = written();
+    assert_string_equal(
+        line, " level=warn msg=\"tunnel opened\" route=pty n=-5 b=18446744073709551615 gap=0.250000 "
+              "none=\"\"\n");
+    int year, month, day, hour, minute, second, millisecond;
+    assert_int_equal(sscanf(line - 27, "ts=%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &year, &month, &day, &hour, &minute,
+                            &second, &millisecond),
+                     7);
+}
+
+static void values_are_quoted_and_escaped(void **state)
+{
+    (void)state;
+    log_write(the_log, LOG_INFO, "m", LOG_TEXT("a", "x y"), LOG_TEXT("b", "\"\\="), LOG_TEXT("c", "1\n2\r\t"),
+              LOG_SLICE("d", slice_of("\0\x7f\xc3\xa9\x1b", 5)), LOG_TEXT("e", "plain/1.2:3"));
+    assert_string_equal(written(), " level=info msg=m a=\"x y\" b=\"\\\"\\\\=\" c=\"1\\n2\\r\\t\" "
+                                   "d=\"\\x00\\x7f\\xc3\\xa9\\x1b\" e=plain/1.2:3\n");
+}
+
+static void lines_below_the_level_are_not_written(void **state)
+{
+    (void)state;
+    log_write(the_log, LOG_DEBUG, "quiet");
+    log_write(the_log, LOG_ERROR, "loud");
+    assert_string_equal(written(), " level=error msg=loud\n");
+}
+
+static void no_log_is_fine(void **state)
+{
+    (void)state;
+    log_write(NULL, LOG_ERROR, "nobody hears this", LOG_I64("n", 1));
+    assert_int_equal(log_dropped(NULL), 0);
+    log_free(NULL);
+}
+
+static void a_long_line_is_cut_and_says_so(void **state)
+{
+    (void)state;
+    static char big[3000];
+    memset(big, 'x', sizeof big - 1);
+    log_write(the_log, LOG_INFO, "m", LOG_TEXT("a", big), LOG_TEXT("b", big), LOG_TEXT("c", big),
+              LOG_TEXT("d", big), LOG_I64("e", 1));
+    const char *line = written();
+    size_t len = strlen(line);
+    assert_true(len < 4096);
+    assert_non_null(strstr(line, "x... b=x"));
+    assert_null(strstr(line, " d="));
+    assert_string_equal(line + len - 10, " cut=true\n");
+}
+
+static int open_blocked(void **state)
+{
+    (void)state;
+    char junk[4096] = {0};
+    if (pipe2(ends, O_NONBLOCK) < 0)
+        return -1;
+    while (write(ends[1], junk, sizeof junk) > 0)
+        ;
+    the_log = log_new(ends[1], LOG_INFO);
+    return the_log ? 0 : -1;
+}
+
+static void a_blocked_pipe_costs_lines_not_time(void **state)
+{
+    (void)state;
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (int i = 0; i < 20000; i++)
+        log_write(the_log, LOG_INFO, "nobody reads this line", LOG_I64("n", i));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - start.tv_sec < 2);
+    assert_true(log_dropped(the_log) > 5000);
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    log_free(the_log);
+    the_log = NULL;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    assert_true(end.tv_sec - start.tv_sec <= 3);
+}
+
+static void a_closed_reader_is_survived(void **state)
+{
+    (void)state;
+    close(ends[0]);
+    log_write(the_log, LOG_INFO, "into the void");
+    for (int i = 0; i < 1000 && log_dropped(the_log) == 0; i++)
+        usleep(1000);
+    assert_int_equal(log_dropped(the_log), 1);
+    ends[0] = -1;
+}
+
+static void *write_many(void *context)
+{
+    (void)context;
+    for (int i = 0; i < 500; i++)
+        log_write(the_log, LOG_INFO, "many", LOG_TEXT("x", "0123456789"));
+    return NULL;
+}
+
+static void threads_do_not_mix_their_lines(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, write_many, NULL);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(log_dropped(the_log), 0);
+    size_t lines = 0;
+    for (const char *at = written() - 27, *end; (end = strchr(at, '\n')); at = end + 1, lines++)
+        assert_int_equal(strncmp(at + 27, " level=info msg=many x=0123456789\n", 34), 0);
+    assert_int_equal(lines, 2000);
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    for (unsigned n = 1; n <= 3; n++) {
+        alloc_fail_at(n);
+        assert_null(log_new(2, LOG_INFO));
+        alloc_fail_at(0);
+    }
+}
+
+/* ---- redaction ---- */
+
+#define JWS "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ1LTEifQ.c2lnbmF0dXJlLW9mLTMyLWJ5dGVz"
+
+static void planted_secrets_are_redacted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value, *shown;
+    } cases[] = {
+        {JWS, "[redacted]"},
+        {"token " JWS " refused", "token [redacted] refused"},
+        {"\"" JWS "\"", "\"[redacted]\""},
+        {"x=" JWS ",y", "x=[redacted],y"},
+        {"eyAiYWxnIjoiSFMyNTYifQ.e30.c2ln", "[redacted]"},
+        {"ewogImFsZyI6IkhTMjU2In0.e30.c2ln", "[redacted]"},
+        {"Bearer abc", "Bearer [redacted]"},
+        {"authorization: bearer s3cr3t; x", "authorization: bearer [redacted]; x"},
+        {"BEARER x.y.z", "BEARER [redacted]"},
+        {"Basic dXNlcjpwYXNz", "Basic [redacted]"},
+        {"GET /a?cellgate_token=x&b=1 HTTP/1.1", "GET /a?[redacted] HTTP/1.1"},
+        {"http://h/p?q", "http://h/p?[redacted]"},
+        {"a=1&cellgate_token=abc&b=2", "a=1&cellgate_token[redacted]&b=2"},
+        {"cellgate, cellgate.bearer.abc.def, x", "cellgate, cellgate.bearer.[redacted], x"},
+        {"__Host-cellgate=abc; theme=dark", "__Host-cellgate[redacted]; theme=dark"},
+        {"v1.AbCdEfGhIjKlMnOpQrSt.uvwxyz", "[redacted]"},
+        {"Bearer a Bearer b", "Bearer [redacted] Bearer [redacted]"},
+        {"Bearer " JWS "?x", "Bearer [redacted]"},
+        /* and what is none */
+        {"", ""},
+        {"eyJ is short", "eyJ is short"},
+        {"version v1.2.3", "version v1.2.3"},
+        {"is it so? yes", "is it so? yes"},
+        {"why?", "why?"},
+        {"bearer", "bearer"},
+        {"Bearer ", "Bearer "},
+        {"every worker keeps going", "every worker keeps going"},
+        {"http://127.0.0.1:9001/a/b.c", "http://127.0.0.1:9001/a/b.c"},
+        {"cellgate_relay_tunnels", "cellgate_relay_tunnels"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char shown[512] = "";
+        struct slice text = guarded(slice_text(cases[i].value)), rest = text, plain;
+        do {
+            bool secret = redact_split(&rest, &plain);
+            strncat(shown, (const char *)plain.at, plain.len);
+            strcat(shown, secret ? "[redacted]" : "");
+        } while (rest.len);
+        assert_string_equal(shown, cases[i].shown);
+        guarded_free(text);
+    }
+}
+
+static void no_field_and_no_message_shows_a_secret(void **state)
+{
+    (void)state;
+    log_write(the_log, LOG_INFO, "refused Bearer s3cr3t-1", LOG_TEXT("a", JWS),
+              LOG_TEXT("b", "x \n?s3cr3t-2 z"));
+    assert_string_equal(
+        written(), " level=info msg=\"refused Bearer [redacted]\" a=[redacted] b=\"x \\n?[redacted] z\"\n");
+}
+
+int main(void)
+{
+#define WITH_PIPE(test) cmocka_unit_test_setup_teardown(test, open_pipe, close_pipe)
+    const struct CMUnitTest tests[] = {
+        WITH_PIPE(a_line_has_time_level_message_and_fields),
+        WITH_PIPE(values_are_quoted_and_escaped),
+        WITH_PIPE(lines_below_the_level_are_not_written),
+        cmocka_unit_test(no_log_is_fine),
+        WITH_PIPE(a_long_line_is_cut_and_says_so),
+        cmocka_unit_test_setup_teardown(a_blocked_pipe_costs_lines_not_time, open_blocked, close_pipe),
+        WITH_PIPE(a_closed_reader_is_survived),
+        WITH_PIPE(threads_do_not_mix_their_lines),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(planted_secrets_are_redacted),
+        WITH_PIPE(no_field_and_no_message_shows_a_secret),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
