@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ctl: the subcommands of `cellgate`. Each takes its own arguments (argv[0] is its name), writes to standard
+ * output and error, and returns the exit code.
+ */
+#ifndef CELLGATE_CTL_CTL_H
+#define CELLGATE_CTL_CTL_H
+
+int ctl_attach(int argc, char **argv);
+
+#endif
