@@ -30,7 +30,7 @@ PKGS     := openssl libcjson
 CPPFLAGS += -D_GNU_SOURCE -DCELLGATE_VERSION='"$(VERSION)"' -I. -isystem /usr/include
 CFLAGS   += -std=c11 $(OPT) $(HARD) $(WARN) -pthread -MMD -MP
 LDFLAGS  += -pie -Wl,-z,relro,-z,now -pthread $(filter -fsanitize% --coverage,$(OPT))
-LDLIBS   += -lev -lcjson -lcrypto -lm
+LDLIBS   += -lev -lcjson -lssl -lcrypto -lm
 
 # ---- what is built of what ----
 obj       = $(patsubst %.c,$(B)/obj/%.o,$(1))
