@@ -3,10 +3,9 @@
 
 const struct refusal_info *refusal_info(enum refusal refusal)
 {
-    static const struct refusal_info infos[] = {
-        {"", 0, false, 0, ""},
+    static const struct refusal_info infos[] = {{"", 0, false, 0, ""},
 #define X(name, status, retryable, after, sentence) {#name, status, retryable, after, sentence},
-        REFUSALS(X)
+                                                REFUSALS(X)
 #undef X
     };
     return &infos[refusal];
@@ -20,4 +19,28 @@ const char *verdict_kind_text(enum verdict_kind kind)
                                         [VERDICT_REDIRECT] = "redirect",
                                         [VERDICT_PREFLIGHT] = "preflight"};
     return texts[kind];
+}
+
+void verdict_clear(struct verdict *verdict)
+{
+    *verdict = (struct verdict){.kind = VERDICT_DENY};
+#define CLEAR_TEXT(field)
+#define CLEAR_BOOL(field)
+#define CLEAR_ADDRESS(field)
+#define CLEAR_INT(field)     verdict->field = -1;
+#define X(kind, field, name) CLEAR_##kind(field)
+    VERDICT_VARIABLES(X)
+#undef X
+}
+
+void verdict_deny(struct verdict *verdict, enum refusal refusal)
+{
+    const struct refusal_info *info = refusal_info(refusal);
+    verdict->kind = VERDICT_DENY;
+    verdict->refusal = refusal;
+    verdict->status = info->status;
+    verdict->error = slice_text(info->code);
+    verdict->message = slice_text(info->sentence);
+    verdict->retryable = info->retryable;
+    verdict->retry_after = info->retry_after ? info->retry_after : -1;
 }

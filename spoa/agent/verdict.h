@@ -66,6 +66,11 @@ struct verdict {
 #undef X
 };
 
+/* With nothing set. */
+void verdict_clear(struct verdict *verdict);
+/* Makes it a refusal; what else is set stays. */
+void verdict_deny(struct verdict *verdict, enum refusal refusal);
+
 /* "direct", "relay", "deny", "redirect", "preflight" */
 const char *verdict_kind_text(enum verdict_kind kind);
 

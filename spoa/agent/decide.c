@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/decide.h"
+
+#include "spoa/agent/decide_steps.h"
+#include "spoa/agent/path.h"
+#include "spoa/agent/upgrade.h"
+
+/* Longer names are no names: they become keys of a directory, and a DNS name has no more. */
+enum { NAME_MOST = 253 };
+
+void decide_tell(const struct decision *d, const char *step, const char *text, struct slice detail)
+{
+    if (d->view->trace)
+        d->view->trace->step(d->view->trace->context, step, text, detail);
+}
+
+static const struct slice nothing;
+
+bool decide_deny(struct decision *d, enum refusal refusal, const char *step, const char *why)
+{
+    struct verdict *v = d->verdict;
+    decide_tell(d, step, why, nothing);
+    verdict_deny(v, refusal);
+    if (d->route && d->upgrade && d->route->refuse == ROUTE_REFUSE_CLOSE) {
+        v->kind = VERDICT_RELAY;
+        v->path = d->request->path;
+    }
+    return false;
+}
+
+/* ---- what the request itself says ---- */
+
+static bool printable(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] <= ' ' || text.at[i] >= 0x7f || text.at[i] == '#')
+            return false;
+    return true;
+}
+
+/* A request on HTTP/1.0 may do without Host; whatever Host there is must be one. */
+static const char *host_defect(struct decision *d)
+{
+    const struct request *r = d->request;
+    if (r->hosts > 1)
+        return "there are several Host headers";
+    if (r->hosts == 0 || !slice_present(r->host))
+        return slice_is(r->version, "1.0") ? NULL : "Host is missing";
+    return authority_parse(r->host, &d->authority) ? NULL : "Host is malformed";
+}
+
+static bool version_known(struct slice version)
+{
+    return slice_is(version, "1.1") || slice_is(version, "2.0") || slice_is(version, "1.0") ||
+           slice_is(version, "3.0");
+}
+
+static bool check_request(struct decision *d)
+{
+    const struct request *r = d->request;
+    const char *why = host_defect(d);
+    if (slice_is(r->method, "CONNECT") || slice_is(r->method, "TRACE") || r->method.len == 0)
+        return decide_deny(d, REFUSAL_method_not_allowed, "request", "this method is served nowhere");
+    if (!version_known(r->version))
+        why = "the version of HTTP is not known";
+    else if (!path_valid(r->path))
+        why = "the path is malformed";
+    else if (!printable(r->query))
+        why = "the query is malformed";
+    else if (r->origins > 1)
+        why = "there are several Origin headers";
+    return !why || decide_deny(d, REFUSAL_bad_request, "request", why);
+}
+
+static bool check_upgrade(struct decision *d)
+{
+    const char *why;
+    d->upgrade = d->verdict->upgrade = upgrade_claimed(d->request);
+    enum refusal refusal =
+        d->upgrade ? upgrade_judge(d->request, &why) : upgrade_connection(d->request, &why);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "upgrade", why);
+    decide_tell(d, "upgrade", d->upgrade ? "a WebSocket upgrade as it should be" : "a plain request",
+                nothing);
+    return true;
+}
+
+/* The host's name in lower case and without its last dot; copied only where that changes something. */
+static struct slice host_name(struct decision *d)
+{
+    struct slice host = d->authority.host;
+    bool upper = false;
+    if (host.len && host.at[host.len - 1] == '.')
+        host.len--;
+    for (size_t i = 0; i < host.len; i++)
+        upper = upper || (host.at[i] >= 'A' && host.at[i] <= 'Z');
+    if (!upper)
+        return host;
+    struct slice copy = slice_of(d->scratch->at + d->scratch->len, host.len);
+    for (size_t i = 0; i < host.len; i++)
+        writer_u8(d->scratch,
+                  (uint8_t)(host.at[i] >= 'A' && host.at[i] <= 'Z' ? host.at[i] | 0x20 : host.at[i]));
+    return d->scratch->full ? nothing : copy;
+}
+
+static bool find_route(struct decision *d)
+{
+    const struct decide_trace *trace = d->view->trace;
+    d->host = host_name(d);
+    if (!route_match(d->view->routes, d->request, d->upgrade, d->host, &d->match,
+                     trace ? &trace->routes : NULL))
+        return decide_deny(d, REFUSAL_no_route, "route", "no route matches");
+    d->verdict->route = slice_text(d->match.route->name);
+    d->route = d->match.route;
+    if (d->match.climbs)
+        return decide_deny(d, REFUSAL_bad_request, "route", "a dot segment climbs above the captured part");
+    return true;
+}
+
+/* ---- what the captures say ---- */
+
+/* A capture with unreserved characters decoded. */
+static struct slice capture_text(struct decision *d, enum capture capture)
+{
+    struct slice raw = d->match.captures.value[capture];
+    if (slice_find(raw, '%') == raw.len)
+        return raw;
+    size_t start = d->scratch->len;
+    path_decode(raw, d->scratch);
+    return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
+}
+
+/* Names become keys of the directory, parts of URLs and of DNS names there. */
+static bool name_valid(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        uint8_t c = name.at[i], letter = c | 0x20;
+        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') && c != '-' && c != '.' &&
+            c != '_' && c != '~')
+            return false;
+    }
+    return name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") && !slice_is(name, "..");
+}
+
+static bool read_captures(struct decision *d)
+{
+    struct verdict *v = d->verdict;
+    struct slice port = capture_text(d, CAPTURE_PORT);
+    uint64_t number = 0;
+    d->sandbox = capture_text(d, CAPTURE_SANDBOX);
+    d->space = capture_text(d, CAPTURE_NAMESPACE);
+    if (!name_valid(d->sandbox))
+        return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be the name of a sandbox");
+    if (slice_present(d->space) && !name_valid(d->space))
+        return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be a namespace");
+    if (slice_present(port) && (!slice_u64(port, 65535, &number) || port.at[0] == '0'))
+        return decide_deny(d, REFUSAL_bad_request, "route", "this is no port");
+    d->port = (uint16_t)number;
+    v->sandbox = d->sandbox;
+    v->space = d->space;
+    v->session = capture_text(d, CAPTURE_SESSION);
+    v->port = d->port ? d->port : -1;
+    return true;
+}
+
+/* ---- who asks ---- */
+
+static bool origin_listed(const struct option_texts *list, struct slice origin)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (slice_is(origin, list->at[i]) || strcmp(list->at[i], "*") == 0)
+            return true;
+    return false;
+}
+
+static bool answer_preflight(struct decision *d)
+{
+    const struct request *r = d->request;
+    if (d->route->cors.count == 0 || !slice_present(r->origin))
+        return true;
+    bool listed = origin_listed(&d->route->cors, r->origin);
+    if (listed)
+        d->verdict->cors_origin = r->origin;
+    if (!slice_is(r->method, "OPTIONS") || !slice_present(r->cors_method))
+        return true;
+    if (!listed)
+        return decide_deny(d, REFUSAL_origin_refused, "cors", "this origin is not in the route's `cors`");
+    decide_tell(d, "cors", "a preflight from an origin in the route's `cors`", r->origin);
+    d->verdict->kind = VERDICT_PREFLIGHT;
+    return false;
+}
+
+/* A token for a sandbox of a namespace names both, so that it is not one for its namesake elsewhere. */
+static struct slice token_sandbox(struct decision *d)
+{
+    if (!slice_present(d->space) || slice_is(d->space, "default"))
+        return d->sandbox;
+    size_t start = d->scratch->len;
+    writer_put(d->scratch, d->space);
+    writer_u8(d->scratch, '/');
+    writer_put(d->scratch, d->sandbox);
+    return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
+}
+
+static bool check_token(struct decision *d)
+{
+    const char *why = "";
+    enum refusal refusal = carrier_find(d->request, d->route->cookie, d->scratch, &d->carried);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "token",
+                           "it is not clear which token is meant, or its carrier is too large");
+    if (d->view->open || d->route->need == 0) {
+        decide_tell(d, "token", d->view->open ? "none is needed: the cell is open" : "the route needs none",
+                    nothing);
+        return true;
+    }
+    decide_tell(d, "token", "carried by", slice_text(carrier_text(d->carried.carrier)));
+    refusal = token_check(d->view->tokens, d->carried.token, d->view->now, d->view->cache, &d->grant, &why);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "token", why);
+    d->granted = true;
+    d->verdict->org = d->grant.org;
+    struct token_target target = {token_sandbox(d), d->route->need, d->port};
+    refusal = token_admits(&d->grant, &target, &why);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "token", why);
+    decide_tell(d, "token", "it is valid and grants this", nothing);
+    return true;
+}
+
+static bool is_safe(struct slice method)
+{
+    return slice_is(method, "GET") || slice_is(method, "HEAD") || slice_is(method, "OPTIONS");
+}
+
+/* Browsers send Origin with every WebSocket. A cookie they send by themselves, so there it has to be present.
+ */
+static bool check_origin(struct decision *d)
+{
+    const struct request *r = d->request;
+    bool by_cookie = d->granted && d->carried.carrier == CARRIER_COOKIE;
+    if (!d->upgrade && !(by_cookie && !is_safe(r->method)))
+        return true;
+    if (!slice_present(r->origin) && !by_cookie)
+        return true;
+    bool good = d->route->origins.count ? origin_listed(&d->route->origins, r->origin)
+                                        : authority_of_origin(r->origin, &d->authority);
+    if (!good)
+        return decide_deny(d, REFUSAL_origin_refused, "origin",
+                           d->route->origins.count ? "it is not in the route's `origins`"
+                                                   : "it is not the request's own host");
+    decide_tell(d, "origin", "allowed", r->origin);
+    return true;
+}
+
+/* Whether a value can stand in a cookie as it is (RFC 6265 section 4.1.1). */
+static bool cookie_valid(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (value.at[i] <= ' ' || value.at[i] >= 0x7f || strchr("\",;\\", value.at[i]))
+            return false;
+    return value.len > 0;
+}
+
+static struct slice text_from(const struct writer *w, size_t start)
+{
+    return slice_of(w->at + start, w->len - start);
+}
+
+/* The same address without the token. "//x" alone would be another host's to a browser (and "/\x"), "/.//x"
+ * is not. */
+static void write_location(struct decision *d)
+{
+    struct slice path = d->request->path;
+    size_t start = d->scratch->len;
+    if (path.len > 1 && (path.at[1] == '/' || path.at[1] == '\\'))
+        writer_text(d->scratch, "/.");
+    writer_put(d->scratch, path);
+    if (slice_present(d->carried.query)) {
+        writer_u8(d->scratch, '?');
+        writer_put(d->scratch, d->carried.query);
+    }
+    d->verdict->location = text_from(d->scratch, start);
+}
+
+static bool turn_into_cookie(struct decision *d)
+{
+    if (!d->granted || !d->route->cookie || d->upgrade || d->carried.carrier != CARRIER_QUERY ||
+        !slice_is(d->request->method, "GET") || !cookie_valid(d->carried.token))
+        return true;
+    write_location(d);
+    size_t start = d->scratch->len;
+    writer_text(d->scratch, "__Host-cellgate=");
+    writer_put(d->scratch, d->carried.token);
+    writer_printf(d->scratch, "; Path=/; Max-Age=%lld; Secure; HttpOnly; SameSite=Lax",
+                  (long long)(d->grant.exp - d->view->now));
+    d->verdict->set_cookie = text_from(d->scratch, start);
+    d->verdict->kind = VERDICT_REDIRECT;
+    decide_tell(d, "cookie", "the token of the query becomes a cookie", nothing);
+    return false;
+}
+
+/* ---- the sandbox ---- */
+
+bool decide_without_address(struct decision *d, const char *why)
+{
+    decide_tell(d, "worker", why, nothing);
+    d->verdict->kind = VERDICT_RELAY;
+    return true;
+}
+
+/* The directory cannot say (yet). The relay can wait for it, unless only the record's org could tell whether
+ * the token is good here. */
+static bool without_record(struct decision *d, enum lookup lookup)
+{
+    bool named = !d->granted || (slice_present(d->grant.sandbox) && !slice_is(d->grant.sandbox, "*"));
+    d->pending = lookup == LOOKUP_PENDING;
+    if (d->granted && token_revoked(d->grant.iat, d->view->not_before))
+        return decide_deny(d, REFUSAL_token_revoked, "token",
+                           "it was issued before the directory's `not_before`");
+    if (d->pending && named && d->route->via == ROUTE_RELAY)
+        return decide_without_address(d, "the directory has not answered yet: the relay waits for it");
+    return decide_deny(d, REFUSAL_directory_unavailable, "record", "the directory cannot say");
+}
+
+static bool find_record(struct decision *d)
+{
+    const char *why = "";
+    enum lookup lookup = d->view->find(d->view->directory, d->space, d->sandbox, &d->record);
+    if (lookup == LOOKUP_ABSENT)
+        return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
+    if (lookup != LOOKUP_FOUND)
+        return without_record(d, lookup);
+    d->found = true;
+    if (!d->granted)
+        return true;
+    int64_t own = d->record.not_before, all = d->view->not_before;
+    enum refusal refusal = token_admits_record(&d->grant, d->record.org, own > all ? own : all, &why);
+    return refusal == REFUSAL_NONE || decide_deny(d, refusal, "record", why);
+}
+
+static bool relay_waits(struct decision *d, enum refusal otherwise, const char *why)
+{
+    return d->route->via == ROUTE_RELAY ? decide_without_address(d, why)
+                                        : decide_deny(d, otherwise, "record", why);
+}
+
+static bool check_state(struct decision *d)
+{
+    if (!d->found)
+        return true;
+    if (!slice_present(d->verdict->org) || d->verdict->org.len == 0)
+        d->verdict->org = d->record.org;
+    d->verdict->epoch = d->record.epoch;
+    switch (d->record.state) {
+    case RECORD_STOPPED:
+        return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");
+    case RECORD_SUSPENDED:
+        return decide_deny(d, REFUSAL_sandbox_waking, "record",
+                           "the sandbox is suspended and nobody here can wake it");
+    case RECORD_WAKING:
+        return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is waking up");
+    case RECORD_MIGRATING:
+        if (d->record.worker.kind == WORKER_NONE)
+            return relay_waits(d, REFUSAL_sandbox_migrating, "the sandbox is between two workers");
+        break;
+    case RECORD_RUNNING:
+        break;
+    }
+    decide_tell(d, "record", "found, and a worker serves it", nothing);
+    return true;
+}
+
+bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
+            struct verdict *verdict)
+{
+    static decide_step *const steps[] = {check_request,    check_upgrade, find_route,    read_captures,
+                                         answer_preflight, check_token,   check_origin,  turn_into_cookie,
+                                         find_record,      check_state,   decide_worker, decide_path,
+                                         decide_headers};
+    struct decision d;
+    d.view = view;
+    d.request = request;
+    d.scratch = scratch;
+    d.verdict = verdict;
+    d.route = NULL;
+    d.upgrade = d.pending = d.granted = d.found = false;
+    d.authority = (struct authority){.port = 0};
+    verdict_clear(verdict);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (!steps[i](&d))
+            break;
+    if (scratch->full) {
+        verdict_clear(verdict);
+        d.route = NULL;
+        verdict->upgrade = d.upgrade;
+        decide_deny(&d, REFUSAL_request_too_large, "request", "its texts are too large");
+    }
+    return !d.pending;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * decide: one request in, one verdict out. Pure but for the look-ups it is given: no clock, no allocation, no
+ * lock.
+ *
+ * The order is part of the contract: what the request itself says (400, 405, 426, 404 no_route), then who
+ * asks (401, 403), and only then whether the sandbox exists. Without a valid token nobody learns anything
+ * about a sandbox, and with one a foreign sandbox is the same 404 as one that is not there.
+ *
+ * A refusal of an upgrade on a route with `refuse: close` is a VERDICT_RELAY that has `refusal`, status and
+ * error set: the relay accepts the upgrade and closes with the code.
+ */
+#ifndef CELLGATE_AGENT_DECIDE_H
+#define CELLGATE_AGENT_DECIDE_H
+
+#include "spoa/agent/record.h"
+#include "spoa/agent/route.h"
+#include "spoa/agent/token.h"
+
+/* What all computed texts of one decision need at most: path, query, protocols, Location with a cookie of a
+ * token. */
+#define DECIDE_SCRATCH (64 * 1024)
+
+/* For people (`cellgate explain`): told of every step. Never given a credential. */
+struct decide_trace {
+    /* step: "request", "upgrade", "route", "token", ...; text: static; detail: what it is about, may be
+     * absent */
+    void (*step)(void *context, const char *step, const char *text, struct slice detail);
+    struct route_watcher routes;
+    void *context;
+};
+
+/* What a decision reads beside the request. All of it is borrowed. */
+struct decide_view {
+    const struct routes *routes;
+    const struct tokens *tokens;
+    bool open; /* no token is needed anywhere */
+    struct token_cache *cache;
+    int64_t not_before; /* the directory's, 0: none */
+    int64_t now;        /* Unix seconds */
+    /* Whether a worker may be there (worker_networks). */
+    bool (*allowed)(const void *networks, const struct address *addr);
+    const void *networks;
+    /* space may be absent. A suspended sandbox whose directory can wake it is reported as RECORD_WAKING. */
+    enum lookup (*find)(void *directory, struct slice space, struct slice sandbox, struct record *record);
+    /* The address of a worker's name; false: not known (yet). May be NULL. */
+    bool (*resolve)(void *directory, struct slice host, struct address *addr);
+    void *directory;
+    const struct decide_trace *trace; /* NULL costs nothing */
+};
+
+/*
+ * Fills *verdict, whose texts point into the request, the view, the record, the token cache and scratch.
+ * False: the record has been asked for and is not there yet; *verdict is what to answer if it does not come
+ * in time.
+ */
+bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
+            struct verdict *verdict);
+
+#endif
