@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 bool fail(struct fail *why, const char *format, ...)
 {
@@ -11,4 +12,11 @@ bool fail(struct fail *why, const char *format, ...)
     vsnprintf(why->text, sizeof why->text, format, args);
     va_end(args);
     return false;
+}
+
+bool fail_of_memory(const struct fail *why)
+{
+    static const char ending[] = "out of memory";
+    size_t len = strlen(why->text);
+    return len >= sizeof(ending) - 1 && strcmp(why->text + len - (sizeof(ending) - 1), ending) == 0;
 }
