@@ -109,11 +109,23 @@ static EVP_PKEY *curve_key(const struct jwk *jwk)
     return pkey;
 }
 
+/* The public half follows from d, and must be x. */
+static EVP_PKEY *edwards_private(const struct jwk *jwk)
+{
+    uint8_t x[COORDINATE];
+    size_t length = sizeof(x);
+    EVP_PKEY *pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, jwk->d, sizeof(jwk->d));
+    if (pkey && EVP_PKEY_get_raw_public_key(pkey, x, &length) && memcmp(x, jwk->point + 1, COORDINATE) == 0)
+        return pkey;
+    EVP_PKEY_free(pkey);
+    return NULL;
+}
+
 static EVP_PKEY *edwards_key(const struct jwk *jwk)
 {
-    if (jwk->part == KEY_PUBLIC)
-        return EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, jwk->point + 1, COORDINATE);
-    return EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, jwk->d, sizeof(jwk->d));
+    return jwk->part == KEY_PRIVATE
+               ? edwards_private(jwk)
+               : EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, jwk->point + 1, COORDINATE);
 }
 
 EVP_PKEY *jwk_load(struct slice text, enum key_algorithm algorithm, enum key_part part, const char *name,

@@ -52,13 +52,13 @@ static enum jws_result parse_header(struct slice part, struct jws *jws, const ch
     static const struct json_limits limits = {.bytes = JWS_PART, .depth = HEADER_DEPTH};
     uint8_t memory[JWS_PART];
     struct writer w = writer_of(memory, sizeof(memory));
-    struct fail unused;
+    struct fail why;
     if (!base64url_decode(part, &w))
         return bad(reason, "the header is not base64url");
-    jws->header = json_parse(writer_slice(&w), "header", 0, limits, &unused);
+    jws->header = json_parse(writer_slice(&w), "header", 0, limits, &why);
     if (jws->header)
         return JWS_GOOD;
-    if (json_check(writer_slice(&w), "header", 0, limits, &unused))
+    if (fail_of_memory(&why))
         return JWS_MEMORY;
     return bad(reason, "the header is not JSON within limits");
 }

@@ -210,11 +210,11 @@ enum refusal jwt_claims_read(const struct jwt_rules *rules, struct slice payload
                              struct writer *text, struct grant *grant, const char **reason)
 {
     static const struct json_limits limits = {.bytes = JWS_PART, .depth = DEPTH};
-    struct fail unused;
+    struct fail why;
     *grant = (struct grant){.leeway = rules->leeway, .bind = rules->bind};
     struct reading r = {.rules = rules, .now = now, .text = text, .grant = grant, .reason = reason};
-    struct json *doc = json_parse(payload, "payload", 0, limits, &unused);
-    if (!doc && json_check(payload, "payload", 0, limits, &unused))
+    struct json *doc = json_parse(payload, "payload", 0, limits, &why);
+    if (!doc && fail_of_memory(&why))
         return refuse(&r, REFUSAL_agent_unavailable, "out of memory");
     if (!doc)
         return invalid(&r, "the payload is not JSON within limits");
