@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include "spoa/agent/carrier.h"
+
+#define ABSENT "\1" /* in the tables: no such value */
+
+struct found {
+    enum refusal refusal;
+    struct carried carried;
+    uint8_t memory[512];
+};
+
+static struct slice value_of(const char *text)
+{
+    return text && strcmp(text, ABSENT) != 0 ? slice_text(text) : (struct slice){NULL, 0};
+}
+
+static bool same(struct slice s, const char *text)
+{
+    struct slice wanted = value_of(text);
+    return slice_present(s) == slice_present(wanted) && slice_equal(s, wanted);
+}
+
+static void find(const struct request *request, bool cookie_route, struct found *found)
+{
+    struct writer scratch = writer_of(found->memory, sizeof(found->memory));
+    found->refusal = carrier_find(request, cookie_route, &scratch, &found->carried);
+}
+
+static void authorization_carries_what_follows_bearer(void **state)
+{
+    static const struct {
+        const char *header, *token;
+    } cases[] = {
+        {"Bearer abc", "abc"},  {"bearer abc", "abc"},
+        {"BEARER abc", "abc"},  {"Bearer   abc ", "abc"},
+        {"Bearer", ""},         {"Bearer ", ""},
+        {"Bearer a b", "a b"},  {"Bearer a, Bearer b", "a, Bearer b"},
+        {"Bearer\tabc", "abc"}, {"Bearerabc", ABSENT},
+        {"Beare", ABSENT},      {"Basic abc", ABSENT},
+        {"", ABSENT},           {"Token Bearer abc", ABSENT},
+        {" Bearer abc", "abc"}, {"Bearer=abc", ABSENT},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct request request = {.authorization = guarded(slice_text(cases[i].header)), .authorizations = 1};
+        struct found f;
+        find(&request, true, &f);
+        if (f.refusal != REFUSAL_NONE || !same(f.carried.token, cases[i].token))
+            fail_msg("\"%s\"", cases[i].header);
+        assert_int_equal(f.carried.carrier,
+                         slice_present(f.carried.token) ? CARRIER_AUTHORIZATION : CARRIER_NONE);
+        guarded_free(request.authorization);
+    }
+    (void)state;
+}
+
+static void subprotocols_lose_the_token_and_cellgate(void **state)
+{
+    static const struct {
+        const char *header, *token;
+        bool edit, select;
+        const char *rest;
+    } cases[] = {
+        {"cellgate.bearer.abc", "abc", true, false, ABSENT},
+        {"cellgate, cellgate.bearer.abc", "abc", true, true, ABSENT},
+        {"cellgate.bearer.abc,cellgate,chat", "abc", true, true, "chat"},
+        {"chat, cellgate.bearer.abc ,superchat", "abc", true, false, "chat,superchat"},
+        {"cellgate", ABSENT, true, true, ABSENT},
+        {"cellgate,a,b,c,d,e,f,g,h", ABSENT, true, true, "a,b,c,d,e,f,g,h"},
+        {"chat, superchat", ABSENT, false, false, ABSENT},
+        {"", ABSENT, false, false, ABSENT},
+        {",,", ABSENT, false, false, ABSENT},
+        {",cellgate.bearer.abc,", "abc", true, false, ABSENT},
+        {"cellgate.bearer.", "", true, false, ABSENT},
+        {"cellgate.bearer", ABSENT, false, false, ABSENT},
+        {"Cellgate.bearer.abc", ABSENT, false, false, ABSENT},
+        {"cellgate.bearer.a.b-c_d", "a.b-c_d", true, false, ABSENT},
+        {"xcellgate.bearer.abc, Cellgate", ABSENT, false, false, ABSENT},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct request request = {.ws_protocol = guarded(slice_text(cases[i].header)), .ws_protocols = 1};
+        struct found f;
+        find(&request, false, &f);
+        const struct carried *c = &f.carried;
+        if (f.refusal != REFUSAL_NONE || !same(c->token, cases[i].token) ||
+            !same(c->protocol, cases[i].rest) || c->protocol_edit != cases[i].edit ||
+            c->select_cellgate != cases[i].select)
+            fail_msg("\"%s\"", cases[i].header);
+        assert_int_equal(c->carrier, slice_present(c->token) ? CARRIER_SUBPROTOCOL : CARRIER_NONE);
+        guarded_free(request.ws_protocol);
+    }
+    (void)state;
+}
+
+static void the_query_loses_the_token_and_nothing_else(void **state)
+{
+    static const struct {
+        const char *query, *token, *rest;
+    } cases[] = {
+        {"cellgate_token=abc", "abc", ABSENT},
+        {"cellgate_token=abc&cols=80", "abc", "cols=80"},
+        {"cols=80&cellgate_token=abc", "abc", "cols=80"},
+        {"cols=80&cellgate_token=abc&rows=24", "abc", "cols=80&rows=24"},
+        {"a=%2f+%zz&&b;c=d&cellgate_token=abc&", "abc", "a=%2f+%zz&&b;c=d&"},
+        {"&cellgate_token=abc", "abc", ABSENT},
+        {"&&cellgate_token=abc", "abc", "&"},
+        {"cellgate_token=", "", ABSENT},
+        {"cellgate_token", "", ABSENT},
+        {"cellgate_token=a=b", "a=b", ABSENT},
+        {"cellgate_token=a%2Eb%2ec", "a.b.c", ABSENT},
+        {"cellgate_token=a+b", "a+b", ABSENT},
+        {"cellgate_token=a%2", "a%2", ABSENT},
+        {"cellgate_token=%", "%", ABSENT},
+        {"cellgate_token=a%zzb", "a%zzb", ABSENT},
+        {"cellgate%5Ftoken=abc&x=1", "abc", "x=1"},
+        {"%63%65llgate_token=abc", "abc", ABSENT},
+        {"cellgate_tokens=abc", ABSENT, "cellgate_tokens=abc"},
+        {"cellgate_toke=abc", ABSENT, "cellgate_toke=abc"},
+        {"cellgate_tokex=abc", ABSENT, "cellgate_tokex=abc"},
+        {"Cellgate_token=abc", ABSENT, "Cellgate_token=abc"},
+        {"x=cellgate_token=abc", ABSENT, "x=cellgate_token=abc"},
+        {"cellgate%255Ftoken=abc", ABSENT, "cellgate%255Ftoken=abc"},
+        {"", ABSENT, ABSENT},
+        {"&", ABSENT, "&"},
+        {"a=1&&b=2&", ABSENT, "a=1&&b=2&"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct request request = {.query = guarded(slice_text(cases[i].query))};
+        struct found f;
+        find(&request, false, &f);
+        if (f.refusal != REFUSAL_NONE || !same(f.carried.token, cases[i].token) ||
+            !same(f.carried.query, cases[i].rest))
+            fail_msg("\"%s\": token \"%.*s\", rest \"%.*s\"", cases[i].query, SLICE_PRINTF(f.carried.token),
+                     SLICE_PRINTF(f.carried.query));
+        assert_int_equal(f.carried.carrier, slice_present(f.carried.token) ? CARRIER_QUERY : CARRIER_NONE);
+        guarded_free(request.query);
+    }
+    (void)state;
+}
+
+static void the_first_carrier_decides_and_all_are_emptied(void **state)
+{
+    struct request request = {.authorization = SLICE_LITERAL("Bearer one"),
+                              .authorizations = 1,
+                              .ws_protocol = SLICE_LITERAL("chat,cellgate.bearer.two"),
+                              .ws_protocols = 1,
+                              .query = SLICE_LITERAL("cellgate_token=three&x=1"),
+                              .cookie = SLICE_LITERAL("four")};
+    static const char *const tokens[] = {"one", "two", "three", "four"};
+    struct found f;
+    for (size_t i = 0; i < 4; i++) {
+        find(&request, true, &f);
+        assert_int_equal(f.refusal, REFUSAL_NONE);
+        assert_int_equal(f.carried.carrier, CARRIER_AUTHORIZATION + i);
+        assert_true(slice_is(f.carried.token, tokens[i]));
+        assert_true(i > 2 || slice_is(f.carried.query, "x=1"));
+        assert_true(i > 1 || slice_is(f.carried.protocol, "chat"));
+        request.authorization = i == 0 ? (struct slice){NULL, 0} : request.authorization;
+        request.ws_protocol = i == 1 ? (struct slice){NULL, 0} : request.ws_protocol;
+        request.query = i == 2 ? (struct slice){NULL, 0} : request.query;
+    }
+    find(&request, false, &f);
+    assert_int_equal(f.carried.carrier, CARRIER_NONE);
+    assert_false(slice_present(f.carried.token));
+    (void)state;
+}
+
+static void an_empty_first_carrier_is_not_passed_over(void **state)
+{
+    struct request request = {.authorization = SLICE_LITERAL("Bearer"),
+                              .authorizations = 1,
+                              .query = SLICE_LITERAL("cellgate_token=three")};
+    struct found f;
+    find(&request, false, &f);
+    assert_int_equal(f.carried.carrier, CARRIER_AUTHORIZATION);
+    assert_true(slice_present(f.carried.token) && f.carried.token.len == 0);
+    (void)state;
+}
+
+static void a_foreign_scheme_is_passed_over(void **state)
+{
+    struct request request = {.authorization = SLICE_LITERAL("Basic YTpi"),
+                              .authorizations = 1,
+                              .query = SLICE_LITERAL("cellgate_token=three")};
+    struct found f;
+    find(&request, false, &f);
+    assert_int_equal(f.carried.carrier, CARRIER_QUERY);
+    (void)state;
+}
+
+static void two_credentials_in_one_carrier_are_a_bad_request(void **state)
+{
+    const struct request bad[] = {
+        {.authorization = SLICE_LITERAL("Bearer one"), .authorizations = 2},
+        {.authorization = SLICE_LITERAL("Basic one"), .authorizations = 2},
+        {.ws_protocol = SLICE_LITERAL("chat"), .ws_protocols = 2},
+        {.ws_protocol = SLICE_LITERAL("cellgate.bearer.a,cellgate.bearer.b"), .ws_protocols = 1},
+        {.ws_protocol = SLICE_LITERAL("cellgate.bearer.a,cellgate.bearer.a"), .ws_protocols = 1},
+        {.query = SLICE_LITERAL("cellgate_token=a&cellgate_token=b")},
+        {.query = SLICE_LITERAL("cellgate_token&x=1&cellgate%5ftoken=b")},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct found f;
+        find(&bad[i], true, &f);
+        assert_int_equal(f.refusal, REFUSAL_bad_request);
+    }
+    (void)state;
+}
+
+static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
+{
+    const struct request request = {.ws_protocol = SLICE_LITERAL("cellgate,a,b,c,d,cellgate.bearer.x"),
+                                    .ws_protocols = 1,
+                                    .query = SLICE_LITERAL("a=1&cellgate_token=%41%42&b=2&c")};
+    size_t enough = request.ws_protocol.len + request.query.len, least = enough;
+    for (size_t size = 0; size <= enough; size++) {
+        uint8_t memory[128];
+        struct writer scratch = writer_of(memory, size);
+        struct carried c;
+        enum refusal refusal = carrier_find(&request, false, &scratch, &c);
+        assert_true(refusal == REFUSAL_NONE || refusal == REFUSAL_request_too_large);
+        if (refusal == REFUSAL_NONE && size < least)
+            least = size;
+        assert_true(refusal != REFUSAL_NONE || slice_is(c.query, "a=1&b=2&c"));
+    }
+    assert_true(least <= enough);
+    struct request nothing = {
+        .query = SLICE_LITERAL("a=1"), .ws_protocol = SLICE_LITERAL("chat"), .ws_protocols = 1};
+    struct writer exact = writer_of((uint8_t[7]){0}, 7);
+    struct carried c;
+    assert_int_equal(carrier_find(&nothing, false, &exact, &c), REFUSAL_NONE);
+    (void)state;
+}
+
+static void carriers_have_names(void **state)
+{
+    assert_string_equal(carrier_text(CARRIER_NONE), "none");
+    assert_string_equal(carrier_text(CARRIER_COOKIE), "cookie");
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(authorization_carries_what_follows_bearer),
+        cmocka_unit_test(subprotocols_lose_the_token_and_cellgate),
+        cmocka_unit_test(the_query_loses_the_token_and_nothing_else),
+        cmocka_unit_test(the_first_carrier_decides_and_all_are_emptied),
+        cmocka_unit_test(an_empty_first_carrier_is_not_passed_over),
+        cmocka_unit_test(a_foreign_scheme_is_passed_over),
+        cmocka_unit_test(two_credentials_in_one_carrier_are_a_bad_request),
+        cmocka_unit_test(the_lengths_of_query_and_protocol_are_enough_scratch),
+        cmocka_unit_test(carriers_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
