@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/lib/spop_value.h"
 
-/* SPOE.txt section 3.1: the first byte holds values below 240, or 4 bits of what comes; further bytes are
- * added, not or-ed, 7 bits each, and their high bit tells that another one follows. */
-#define VARINT_ONE_BYTE 240
-#define VARINT_MORE     128
+#define VARINT_MORE 128
 
-static uint64_t varint_long(struct reader *r)
+uint64_t spop_varint_read_long(struct reader *r)
 {
     struct slice in = r->rest;
-    uint64_t value = in.at[0];
+    uint64_t value = !r->failed && in.len ? in.at[0] : 0;
     unsigned shift = 4;
-    for (size_t i = 1; i < in.len && shift < 64; i++, shift += 7) {
+    for (size_t i = 1; !r->failed && i < in.len && shift < 64; i++, shift += 7) {
         uint64_t byte = in.at[i];
         if (byte > UINT64_MAX >> shift || __builtin_add_overflow(value, byte << shift, &value))
             break;
@@ -24,37 +21,19 @@ static uint64_t varint_long(struct reader *r)
     return 0;
 }
 
-uint64_t spop_varint_read(struct reader *r)
-{
-    if (r->failed || r->rest.len == 0) {
-        r->failed = true;
-        return 0;
-    }
-    if (r->rest.at[0] >= VARINT_ONE_BYTE)
-        return varint_long(r);
-    uint8_t value = r->rest.at[0];
-    r->rest = slice_of(r->rest.at + 1, r->rest.len - 1);
-    return value;
-}
-
 void spop_varint_write(struct writer *w, uint64_t value)
 {
-    if (value < VARINT_ONE_BYTE) {
+    if (value < SPOP_VARINT_ONE_BYTE) {
         writer_u8(w, (uint8_t)value);
         return;
     }
-    writer_u8(w, (uint8_t)(value | VARINT_ONE_BYTE));
-    value = (value - VARINT_ONE_BYTE) >> 4;
+    writer_u8(w, (uint8_t)(value | SPOP_VARINT_ONE_BYTE));
+    value = (value - SPOP_VARINT_ONE_BYTE) >> 4;
     while (value >= VARINT_MORE) {
         writer_u8(w, (uint8_t)(value | VARINT_MORE));
         value = (value - VARINT_MORE) >> 7;
     }
     writer_u8(w, (uint8_t)value);
-}
-
-struct slice spop_text_read(struct reader *r)
-{
-    return reader_take(r, spop_varint_read(r));
 }
 
 void spop_text_write(struct writer *w, struct slice text)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include "spoa/agent/server.h"
@@ -42,9 +43,14 @@ static void print_counters(const struct server_counters *counters)
 #define X(field, help) printf("%-16s %llu\n", #field, (unsigned long long)counters->field);
     SERVER_COUNTERS(X)
 #undef X
-    if (counters->acks)
-        printf("%-16s %.3f\n", "calls per ACK",
-               (double)(counters->reads + counters->writes) / (double)counters->acks);
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    double seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                     (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+    double acks = (double)counters->acks;
+    printf("%-16s %.3f (recv and send)\n", "calls per ACK",
+           (double)(counters->reads + counters->writes) / acks);
+    printf("%-16s %.0f\n", "ACKs per CPU second", acks / seconds);
 }
 
 int main(int argc, char **argv)
