@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/* cidr: networks as people write them, "10.0.0.0/8", "fc00::/7", a single address without "/". */
+#ifndef CELLGATE_LIB_CIDR_H
+#define CELLGATE_LIB_CIDR_H
+
+#include "spoa/lib/address.h"
+#include "spoa/lib/slice.h"
+
+struct cidr {
+    struct address network;
+    uint8_t bits;
+};
+
+/* False for anything else, bits set behind the prefix ("10.0.0.1/8") included: that is mostly a slip. */
+bool cidr_parse(struct slice text, struct cidr *cidr);
+/* An IPv4 address in IPv6 clothes (::ffff:10.0.0.1) counts as the IPv4 address that it reaches. */
+bool cidr_contains(const struct cidr *cidr, const struct address *address);
+bool cidr_any_contains(const struct cidr *cidrs, size_t count, const struct address *address);
+
+#endif

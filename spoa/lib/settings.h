@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * settings: the configuration file, which agent, relay and the operator's command share. Each reads it whole
+ * and is told about every error in it; what belongs to a module (directory, tokens, routes, domains) is kept
+ * as a node that the module reads itself. Times are in milliseconds, sizes in bytes.
+ */
+#ifndef CELLGATE_LIB_SETTINGS_H
+#define CELLGATE_LIB_SETTINGS_H
+
+#include "spoa/lib/cidr.h"
+#include "spoa/lib/json.h"
+#include "spoa/lib/net.h"
+#include "spoa/lib/options.h"
+
+#define SETTINGS_PATH "/etc/cellgate/cellgate.json"
+
+enum { SETTINGS_BACKOFF_MAX = 16, SETTINGS_THREADS_MAX = 64 };
+
+struct settings_agent {
+    struct net_address listen, relay_listen, admin, control;
+    bool trust_tcp;
+    int64_t threads; /* never 0: the processors were counted */
+    int64_t lookup;  /* what a look-up that the cache cannot answer may take */
+    int64_t drain;
+};
+
+struct settings_relay {
+    struct net_address listen, agent, admin, control, worker_tls;
+    int64_t threads; /* never 0 */
+    int64_t connect_budget, dial_timeout, hold, settle;
+    int64_t redial_budget, migration_budget, flap_limit, flap_window;
+    struct option_texts redial_backoff_texts;
+    int64_t redial_backoff[SETTINGS_BACKOFF_MAX];
+    size_t redial_backoff_count; /* never 0; the last repeats */
+    int64_t keepalive, dead_after, stall;
+    int64_t idle, max_age; /* 0: never */
+    int64_t buffer, memory, max_message, head_size, head_time;
+    int64_t max_tunnels;                                  /* 0: as many as there are file descriptors for */
+    int64_t max_tunnels_per_sandbox, max_tunnels_per_org; /* 0: no limit */
+    int64_t drain;
+};
+
+struct settings {
+    struct json *doc; /* the nodes live in it */
+    char *path;
+    char *base_dir; /* the folder of the file, for relative paths */
+    char *cell;
+    bool open;     /* an empty list of tokens is meant so */
+    int log_level; /* enum log_level */
+    const json_node *directory, *tokens, *routes,
+        *domains; /* directory is an object, the others may be NULL */
+    struct option_texts worker_networks;
+    struct cidr *networks; /* the same, parsed */
+    size_t networks_count;
+    struct settings_agent agent;
+    struct settings_relay relay;
+};
+
+/* Reads and checks the file; `overrides` are texts "key=value" of -o. NULL and *why ("FILE:LINE:COLUMN:
+ * what"). Reads files: not for a loop's thread. */
+struct settings *settings_load(const char *path, const char *const *overrides, size_t count,
+                               struct fail *why);
+void settings_free(struct settings *settings); /* NULL is fine */
+
+/* May a worker be reached at this address? */
+bool settings_worker_allowed(const struct settings *settings, const struct address *address);
+
+/* The table of keys, for -h, manual and documentation. */
+const struct option *settings_options(size_t *count);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* The one list of the configuration's keys. docs/configuration.md is made from it. */
+#include "spoa/lib/settings.h"
+
+#define AT(member)    offsetof(struct settings, member)
+#define SECONDS(n)    ((int64_t)(n)*OPTION_SECOND)
+#define MINUTES(n)    ((int64_t)(n)*OPTION_MINUTE)
+#define HOURS(n)      ((int64_t)(n)*OPTION_HOUR)
+#define KIB(n)        ((int64_t)(n) << 10)
+#define MIB(n)        ((int64_t)(n) << 20)
+#define GIB(n)        ((int64_t)(n) << 30)
+#define RANGE(lo, hi) .min = (lo), .max = (hi)
+#define ANY           RANGE(0, 0)
+
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+
+static const char *check_network(struct slice text)
+{
+    struct cidr cidr;
+    return cidr_parse(text, &cidr)
+               ? NULL
+               : "a list of networks such as \"10.0.0.0/8\", without bits behind the prefix";
+}
+
+static const char *check_backoff(struct slice text)
+{
+    int64_t ms;
+    return options_duration(text, &ms) && ms > 0 && ms <= MINUTES(10) ? NULL
+                                                                      : "a list of durations from 1ms to 10m";
+}
+
+/* What may stand in a token's claim, a metric's label and a header without quoting. */
+static const char *check_cell(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i];
+        bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                    c == '_' || c == '.';
+        if (!good)
+            return "a name of letters, digits, '-', '_' and '.'";
+    }
+    return NULL;
+}
+
+static const struct option keys[] = {
+    {"cell", OPTION_TEXT, AT(cell), "cell",
+     "name of this cell, which tokens are made out to; give each cell its own", RANGE(1, 128),
+     .check = check_cell},
+    {"directory", OPTION_NODE, AT(directory), NULL, "where sandboxes are looked up", ANY},
+    {"tokens", OPTION_NODE, AT(tokens), OPTION_NONE,
+     "the kinds of credentials that are accepted; may only be empty or left out with open", ANY},
+    {"open", OPTION_BOOL, AT(open), "false", "with an empty list of tokens: let everybody in", ANY},
+    {"routes", OPTION_NODE, AT(routes), OPTION_NONE,
+     "what to do with which request; left out: the default routes", ANY},
+    {"domains", OPTION_NODE, AT(domains), OPTION_NONE, "domains of the host forms; a form without one is off",
+     ANY},
+    {"worker_networks", OPTION_TEXTS, AT(worker_networks),
+     "[\"127.0.0.0/8\", \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"::1/128\", \"fc00::/7\"]",
+     "networks in which workers may be", RANGE(1, 64), .check = check_network},
+    {"log_level", OPTION_ENUM, AT(log_level), "info", "events below this level are not logged", ANY,
+     .names = log_levels},
+
+    {"agent.listen", OPTION_ADDRESS, AT(agent.listen), "unix@/run/cellgate/agent.sock", "where HAProxy asks",
+     ANY},
+    {"agent.trust_tcp", OPTION_BOOL, AT(agent.trust_tcp), "false",
+     "agent.listen may be a TCP address: everybody who reaches it is believed to be HAProxy", ANY},
+    {"agent.relay_listen", OPTION_ADDRESS, AT(agent.relay_listen), "unix@/run/cellgate/agent-relay.sock",
+     "where the relay asks; a Unix socket", ANY},
+    {"agent.admin", OPTION_ADDRESS, AT(agent.admin), "127.0.0.1:9101",
+     "metrics, health and views over HTTP; loopback or a Unix socket", ANY},
+    {"agent.control", OPTION_ADDRESS, AT(agent.control), "unix@/run/cellgate/agent.control.sock",
+     "commands of the operator; a Unix socket", ANY},
+    {"agent.threads", OPTION_INT, AT(agent.threads), "0", "threads that decide; 0: one for each processor",
+     RANGE(0, SETTINGS_THREADS_MAX)},
+    {"agent.lookup", OPTION_DURATION, AT(agent.lookup), "200ms",
+     "how long a decision waits for a look-up that the cache cannot answer", RANGE(1, SECONDS(30))},
+    {"agent.drain", OPTION_DURATION, AT(agent.drain), "5s",
+     "how long requests that came before SIGTERM may take to be answered", RANGE(0, HOURS(1))},
+
+    {"relay.listen", OPTION_ADDRESS, AT(relay.listen), "unix@/run/cellgate/relay.sock",
+     "where HAProxy hands over upgrades; a Unix socket", ANY},
+    {"relay.agent", OPTION_ADDRESS, AT(relay.agent), "unix@/run/cellgate/agent-relay.sock",
+     "the agent's relay_listen; a Unix socket", ANY},
+    {"relay.worker_tls", OPTION_ADDRESS, AT(relay.worker_tls), "unix@/run/cellgate/worker-tls.sock",
+     "HAProxy's listener that speaks TLS to https workers; a Unix socket", ANY},
+    {"relay.admin", OPTION_ADDRESS, AT(relay.admin), "127.0.0.1:9102",
+     "metrics, health and views over HTTP; loopback or a Unix socket", ANY},
+    {"relay.control", OPTION_ADDRESS, AT(relay.control), "unix@/run/cellgate/relay.control.sock",
+     "commands of the operator; a Unix socket", ANY},
+    {"relay.threads", OPTION_INT, AT(relay.threads), "0",
+     "threads that carry tunnels; 0: one for each processor", RANGE(0, SETTINGS_THREADS_MAX)},
+
+    {"relay.connect_budget", OPTION_DURATION, AT(relay.connect_budget), "5s",
+     "how long the first dial of a tunnel is retried", RANGE(0, MINUTES(10))},
+    {"relay.dial_timeout", OPTION_DURATION, AT(relay.dial_timeout), "10s",
+     "what one dial may take, connect and handshake together", RANGE(10, MINUTES(10))},
+    {"relay.hold", OPTION_DURATION, AT(relay.hold), "30s",
+     "how long a client waits at the opening for a sandbox that wakes up or moves", RANGE(0, HOURS(1))},
+    {"relay.settle", OPTION_DURATION, AT(relay.settle), "500ms",
+     "after a worker's close: how long to wait for the news that the sandbox has moved",
+     RANGE(0, MINUTES(1))},
+    {"relay.redial_backoff", OPTION_TEXTS, AT(relay.redial_backoff_texts),
+     "[\"100ms\", \"250ms\", \"500ms\", \"1s\", \"2s\", \"4s\"]",
+     "pauses between redials, each 20 % more or less; the last repeats", RANGE(1, SETTINGS_BACKOFF_MAX),
+     .check = check_backoff},
+    {"relay.redial_budget", OPTION_DURATION, AT(relay.redial_budget), "30s",
+     "how long a lost worker is redialled", RANGE(0, HOURS(24))},
+    {"relay.migration_budget", OPTION_DURATION, AT(relay.migration_budget), "10m",
+     "how long a sandbox may be without a worker while it moves", RANGE(0, HOURS(24))},
+    {"relay.flap_limit", OPTION_INT, AT(relay.flap_limit), "3",
+     "how many short-lived connections to workers may be lost within flap_window", RANGE(1, 1000)},
+    {"relay.flap_window", OPTION_DURATION, AT(relay.flap_window), "60s", "see flap_limit",
+     RANGE(SECONDS(1), HOURS(24))},
+
+    {"relay.keepalive", OPTION_DURATION, AT(relay.keepalive), "25s", "silence on a leg before it is pinged",
+     RANGE(50, HOURS(1))},
+    {"relay.dead_after", OPTION_DURATION, AT(relay.dead_after), "60s",
+     "silence after a ping before a leg counts as dead", RANGE(50, HOURS(1))},
+    {"relay.stall", OPTION_DURATION, AT(relay.stall), "5m",
+     "how long a client may take nothing of what waits for it", RANGE(100, HOURS(24))},
+    {"relay.idle", OPTION_DURATION, AT(relay.idle), "0s",
+     "a tunnel without payload ends after this; 0s: never", RANGE(0, HOURS(24 * 30))},
+    {"relay.max_age", OPTION_DURATION, AT(relay.max_age), "0s", "a tunnel ends at this age; 0s: never",
+     RANGE(0, HOURS(24 * 365))},
+
+    {"relay.buffer", OPTION_SIZE, AT(relay.buffer), "256KiB", "data held for one direction of a tunnel",
+     RANGE(KIB(16), MIB(64))},
+    {"relay.memory", OPTION_SIZE, AT(relay.memory), "256MiB", "data held for all tunnels together",
+     RANGE(MIB(1), GIB(1024))},
+    {"relay.max_message", OPTION_SIZE, AT(relay.max_message), "64MiB", "a longer message ends its tunnel",
+     RANGE(KIB(1), GIB(1024))},
+    {"relay.head_size", OPTION_SIZE, AT(relay.head_size), "16KiB", "an HTTP head, of client or worker",
+     RANGE(KIB(1), KIB(16))},
+    {"relay.head_time", OPTION_DURATION, AT(relay.head_time), "10s",
+     "a client's HTTP head has to be there in this time", RANGE(100, MINUTES(5))},
+    {"relay.max_tunnels", OPTION_INT, AT(relay.max_tunnels), "0",
+     "tunnels at a time; 0: as many as there are file descriptors for", RANGE(0, 10000000)},
+    {"relay.max_tunnels_per_sandbox", OPTION_INT, AT(relay.max_tunnels_per_sandbox), "0",
+     "tunnels at a time to one sandbox; 0: no limit", RANGE(0, 10000000)},
+    {"relay.max_tunnels_per_org", OPTION_INT, AT(relay.max_tunnels_per_org), "0",
+     "tunnels at a time of one organisation; 0: no limit", RANGE(0, 10000000)},
+    {"relay.drain", OPTION_DURATION, AT(relay.drain), "30s",
+     "over how long a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
+};
+
+const struct option *settings_options(size_t *count)
+{
+    *count = sizeof keys / sizeof *keys;
+    return keys;
+}
