@@ -26,12 +26,12 @@ struct jwt_state {
 
 static const char *check_kid(struct slice value)
 {
-    return value.len && jws_plain(value) ? NULL : "must be printable ASCII without quotes and backslashes";
+    return value.len && jws_plain(value) ? NULL : "printable ASCII without quotes and backslashes";
 }
 
 static const char *check_filled(struct slice value)
 {
-    return value.len ? NULL : "must not be empty";
+    return value.len ? NULL : "something";
 }
 
 static const char *const algorithms[] = {"HS256", "ES256", "EdDSA",

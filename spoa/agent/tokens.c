@@ -147,13 +147,18 @@ const struct option_texts *tokens_warnings(const struct tokens *tokens)
 bool tokens_mint(const struct tokens *tokens, struct slice kid, const struct grant *grant, struct writer *w,
                  struct fail *why)
 {
+    struct fail later; /* the first entry's reason is the one to tell */
+    bool tried = false;
     fail(why, slice_present(kid) ? "no entry of tokens has this kid" : "no entry of tokens can make a token");
     for (size_t i = 0; i < tokens->count; i++) {
         const struct token_entry *entry = &tokens->entry[i];
         if (slice_present(kid) && !(slice_present(entry->kid) && slice_equal(kid, entry->kid)))
             continue;
-        if (entry->kind->mint && entry->kind->mint(entry, grant, w, why))
+        if (!entry->kind->mint)
+            continue;
+        if (entry->kind->mint(entry, grant, w, tried ? &later : why))
             return true;
+        tried = true;
     }
     return false;
 }

@@ -7,5 +7,6 @@
 #define CELLGATE_CTL_CTL_H
 
 int ctl_attach(int argc, char **argv);
+int ctl_token(int argc, char **argv);
 
 #endif

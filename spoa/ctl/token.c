@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/* `cellgate token`: makes a capability token, or says what one grants. */
+#include <openssl/rand.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/agent/token.h"
+#include "spoa/agent/tokens.h"
+#include "spoa/ctl/ctl.h"
+#include "spoa/lib/settings.h"
+
+#define EXIT_REFUSED 1
+#define EXIT_USAGE   2
+#define PORTS_MOST   64
+#define PROGRAM      "cellgate token"
+
+static const char usage[] =
+    "Usage: cellgate token [--config FILE] --sandbox ID [--need WORDS] [--port NUMBERS] [--org ID]\n"
+    "                      [--ttl TIME] [--kid KID]\n"
+    "       cellgate token [--config FILE] --inspect TOKEN [--sandbox ID [--need WORDS] [--port NUMBER]] "
+    "[--org ID]\n"
+    "Makes a capability token with a key of the configuration, or says what a token grants, until when,\n"
+    "and why it would be refused (there, if they are named).\n"
+    "\n"
+    "  --config FILE   default " SETTINGS_PATH "\n"
+    "  --sandbox ID    the sandbox; '*' with --org: any of the organisation\n"
+    "  --need WORDS    of pty, exec, agent, http, mux, egress, with commas between; default all\n"
+    "  --port NUMBERS  the sandbox's ports, with commas between; default all\n"
+    "  --org ID        the organisation, which must be that of the sandbox's record\n"
+    "  --ttl TIME      how long it is good, as 90s or 10m; default 120s, at most the key's max_ttl\n"
+    "  --kid KID       the entry of `tokens`; default the first that can make tokens\n"
+    "  --inspect TOKEN '-' reads it from standard input: arguments can be seen with ps\n"
+    "\n"
+    "Exit code: 0 made, or good; 1 could not be made, or would be refused; 2 wrong usage.\n";
+
+struct arguments {
+    const char *config, *sandbox, *need, *port, *org, *ttl, *kid, *inspect;
+};
+
+/* What the arguments mean. */
+struct wanted {
+    struct grant grant; /* its ports point into `ports` */
+    struct token_target target;
+    int64_t ttl; /* seconds */
+    uint8_t ports[2 * PORTS_MOST];
+};
+
+/* ---- the arguments ---- */
+
+/* "--name value" or "--name=value"; takes what it used off argv. (getopt_long's struct option is taken here.)
+ */
+static bool take_argument(char ***argv, const char *name, const char **value)
+{
+    const char *word = **argv;
+    size_t len = strlen(name);
+    if (strncmp(word, name, len) != 0)
+        return false;
+    if (word[len] == '=') {
+        *value = word + len + 1;
+        *argv += 1;
+        return true;
+    }
+    if (word[len] != '\0' || !(*argv)[1])
+        return false;
+    *value = (*argv)[1];
+    *argv += 2;
+    return true;
+}
+
+static bool take_any(char ***argv, struct arguments *a)
+{
+    return take_argument(argv, "--config", &a->config) || take_argument(argv, "--sandbox", &a->sandbox) ||
+           take_argument(argv, "--need", &a->need) || take_argument(argv, "--port", &a->port) ||
+           take_argument(argv, "--org", &a->org) || take_argument(argv, "--ttl", &a->ttl) ||
+           take_argument(argv, "--kid", &a->kid) || take_argument(argv, "--inspect", &a->inspect);
+}
+
+static bool read_needs(const char *text, struct wanted *wanted, struct fail *why)
+{
+    struct slice rest = slice_text(text), word;
+    wanted->grant.needs = text ? 0 : NEED_ALL;
+    while (slice_split(&rest, ',', &word)) {
+        if (!need_of(word))
+            return fail(why, "--need: \"%.*s\" is none of pty, exec, agent, http, mux, egress",
+                        SLICE_PRINTF(word));
+        wanted->grant.needs |= need_of(word);
+    }
+    wanted->target.need = text ? wanted->grant.needs : 0;
+    return true;
+}
+
+static bool read_ports(const char *text, struct wanted *wanted, struct fail *why)
+{
+    struct slice rest = slice_text(text), word;
+    struct writer packed = writer_of(wanted->ports, sizeof(wanted->ports));
+    uint64_t port;
+    while (slice_split(&rest, ',', &word)) {
+        if (!slice_u64(word, 65535, &port) || port == 0)
+            return fail(why, "--port: \"%.*s\" is not a port", SLICE_PRINTF(word));
+        grant_put_port(&packed, (uint16_t)port);
+        wanted->target.port = (uint16_t)port;
+    }
+    if (text)
+        wanted->grant.ports = writer_slice(&packed);
+    return !packed.full || fail(why, "--port: at most %d ports", PORTS_MOST);
+}
+
+static bool understand(const struct arguments *a, struct wanted *wanted, struct fail *why)
+{
+    int64_t milliseconds;
+    if (!options_duration(slice_text(a->ttl ? a->ttl : "120s"), &milliseconds) ||
+        milliseconds < OPTION_SECOND)
+        return fail(why, "--ttl: a time of at least a second, as 90s or 10m");
+    wanted->ttl = milliseconds / OPTION_SECOND;
+    wanted->grant.sandbox = wanted->target.sandbox = slice_text(a->sandbox);
+    wanted->grant.org = slice_text(a->org);
+    if (!a->inspect && !a->sandbox)
+        return fail(why, "--sandbox is missing");
+    if (a->sandbox && strcmp(a->sandbox, "*") == 0 && !a->org)
+        return fail(why, "any sandbox is possible only with --org");
+    return read_needs(a->need, wanted, why) && read_ports(a->port, wanted, why);
+}
+
+/* ---- making one ---- */
+
+static bool make(const struct tokens *tokens, const struct arguments *a, struct grant *grant, int64_t now,
+                 struct token_cache *cache, struct writer *token, struct fail *why)
+{
+    uint8_t random[8];
+    char id[17];
+    struct grant unused;
+    const char *reason;
+    if (RAND_bytes(random, sizeof(random)) != 1)
+        return fail(why, "no randomness");
+    for (size_t i = 0; i < sizeof(random); i++)
+        snprintf(id + 2 * i, 3, "%02x", random[i]);
+    grant->jti = slice_text(id);
+    if (!tokens_mint(tokens, slice_text(a->kid), grant, token, why))
+        return false;
+    /* Another entry may have the same kid and refuse what this one signs. */
+    if (token_check(tokens, writer_slice(token), now, cache, &unused, &reason) != REFUSAL_NONE)
+        return fail(why, "the token would be refused: %s", reason);
+    return true;
+}
+
+static int make_and_print(const struct tokens *tokens, const struct arguments *a, struct wanted *wanted,
+                          struct token_cache *cache)
+{
+    char memory[TOKEN_LIMIT];
+    struct writer token = writer_of(memory, sizeof(memory));
+    struct fail why;
+    int64_t now = time(NULL);
+    wanted->grant.iat = now;
+    wanted->grant.exp = now + wanted->ttl;
+    if (!make(tokens, a, &wanted->grant, now, cache, &token, &why)) {
+        fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+        return EXIT_REFUSED;
+    }
+    return printf("%.*s\n", SLICE_PRINTF(writer_slice(&token))) > 0 && fflush(stdout) == 0 ? 0 : EXIT_REFUSED;
+}
+
+/* ---- inspecting one ---- */
+
+static void print_text(const char *name, struct slice value)
+{
+    if (slice_present(value))
+        printf("%-9s %.*s\n", name, SLICE_PRINTF(value));
+}
+
+static void print_time(const char *name, int64_t seconds, int64_t now)
+{
+    char text[64] = "beyond the calendar";
+    struct tm tm;
+    time_t t = (time_t)seconds;
+    if (seconds < 0)
+        return;
+    if (gmtime_r(&t, &tm))
+        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    long long away = (long long)(seconds - now);
+    printf("%-9s %s (%lld s %s)\n", name, text, away < 0 ? -away : away, away < 0 ? "ago" : "from now");
+}
+
+static void print_grant(const struct grant *g, int64_t now)
+{
+    char memory[64];
+    struct writer needs = writer_of(memory, sizeof(memory));
+    uint16_t port;
+    need_text(g->needs, &needs);
+    print_text("kid", g->kid);
+    print_text("sub", g->sub);
+    print_text("org", g->org);
+    print_text("jti", g->jti);
+    print_text("sandbox", slice_present(g->sandbox) ? g->sandbox : SLICE_LITERAL("any of org"));
+    print_text("need", g->needs ? writer_slice(&needs) : SLICE_LITERAL("nothing"));
+    printf("%-9s", "ports");
+    for (size_t i = 0; grant_port(g, i, &port); i++)
+        printf(" %u", port);
+    puts(!slice_present(g->ports) ? " all" : g->ports.len ? "" : " none");
+    print_time("issued", g->iat, now);
+    print_time("expires", g->exp, now);
+    if (g->bind)
+        print_text("bind", SLICE_LITERAL("a tunnel ends when the token expires"));
+}
+
+/* At most a byte more than a token may have, so that a longer one is seen to be. */
+static struct slice read_token(const char *argument, uint8_t memory[TOKEN_LIMIT + 1])
+{
+    if (strcmp(argument, "-") != 0)
+        return slice_text(argument);
+    size_t len = fread(memory, 1, TOKEN_LIMIT + 1, stdin);
+    while (len && (memory[len - 1] == '\n' || memory[len - 1] == '\r'))
+        len--;
+    return slice_of(memory, len);
+}
+
+static int inspect(const struct tokens *tokens, const struct arguments *a, const struct wanted *wanted,
+                   struct token_cache *cache)
+{
+    uint8_t memory[TOKEN_LIMIT + 1];
+    struct grant grant;
+    const char *reason;
+    int64_t now = time(NULL);
+    enum refusal refusal = token_check(tokens, read_token(a->inspect, memory), now, cache, &grant, &reason);
+    if (refusal == REFUSAL_NONE || refusal == REFUSAL_token_expired || refusal == REFUSAL_wrong_cell)
+        print_grant(&grant, now);
+    if (refusal == REFUSAL_NONE && a->sandbox)
+        refusal = token_admits(&grant, &wanted->target, &reason);
+    if (refusal == REFUSAL_NONE && a->org)
+        refusal = token_admits_record(&grant, slice_text(a->org), 0, &reason);
+    if (refusal == REFUSAL_NONE) {
+        print_text("verdict", SLICE_LITERAL("good"));
+        return 0;
+    }
+    printf("%-9s refused with %s: %s\n", "verdict", refusal_info(refusal)->code, reason);
+    return EXIT_REFUSED;
+}
+
+/* ---- all of it ---- */
+
+static int with_settings(const struct arguments *a, struct wanted *wanted, const struct settings *settings)
+{
+    struct fail why;
+    struct token_cache *cache = token_cache_new(1);
+    struct tokens *tokens = tokens_load(settings->doc, settings->tokens, settings->base_dir, settings->cell,
+                                        a->inspect ? TOKENS_CHECK : TOKENS_MINT, &why);
+    int code = EXIT_REFUSED;
+    if (!tokens)
+        fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+    else if (!cache)
+        fprintf(stderr, "%s: out of memory\n", PROGRAM);
+    else
+        code = a->inspect ? inspect(tokens, a, wanted, cache) : make_and_print(tokens, a, wanted, cache);
+    tokens_free(tokens);
+    token_cache_free(cache);
+    return code;
+}
+
+static int run(const struct arguments *a)
+{
+    struct wanted wanted = {.ttl = 0};
+    struct fail why;
+    if (!understand(a, &wanted, &why)) {
+        fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+        return EXIT_USAGE;
+    }
+    struct settings *settings = settings_load(a->config, NULL, 0, &why);
+    if (!settings) {
+        fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+        return EXIT_REFUSED;
+    }
+    int code = with_settings(a, &wanted, settings);
+    settings_free(settings);
+    return code;
+}
+
+int ctl_token(int argc, char **argv)
+{
+    struct arguments arguments = {.config = SETTINGS_PATH};
+    char **word = argv + (argc > 0);
+    while (*word) {
+        bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
+        if (!help && take_any(&word, &arguments))
+            continue;
+        if (!help)
+            /* Not quoted: it may be a token. */
+            fprintf(stderr, "%s: argument %d is not understood\n", PROGRAM, (int)(word - argv));
+        fputs(usage, help ? stdout : stderr);
+        return help ? 0 : EXIT_USAGE;
+    }
+    return run(&arguments);
+}
