@@ -20,14 +20,14 @@
 
 #include "spoa/lib/buffer.h"
 
-enum { METRIC_LABELS = 3, METRIC_BOUNDS = 24 };
+enum { METRIC_LABELS = 3 };
 
 enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
     const char *name; /* NULL: no more labels */
-    const char *const
-        *values; /* NULL-terminated; "" is not written: a place kept for a name that comes later */
+    /* NULL-terminated; "" is not written: a place kept for a name that comes later. */
+    const char *const *values;
 };
 
 struct metric {

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+
+#include "spoa/lib/metrics.h"
+
+enum { PLAIN, OPEN, PAIRS, TIMES, FAMILIES };
+
+static const char *const routes[] = {"pty", "a\"b\\c\nd", "", NULL};
+static const char *const reasons[] = {"idle", "other", NULL};
+static const double bounds[] = {0.001, 0.5, 10, 0};
+
+static const struct metric families[FAMILIES] = {
+    [PLAIN] = {"x_total", "One \"line\",\nwith \\ in it.", METRIC_COUNTER, {{NULL, NULL}}, NULL},
+    [OPEN] = {"x_open", "Open.", METRIC_GAUGE, {{"route", routes}}, NULL},
+    [PAIRS] = {"x_pairs_total", "Pairs.", METRIC_COUNTER, {{"reason", reasons}, {"route", routes}}, NULL},
+    [TIMES] = {"x_seconds", "Times.", METRIC_HISTOGRAM, {{"reason", reasons}}, bounds},
+};
+
+static struct metrics *metrics;
+
+static int make(void **state)
+{
+    (void)state;
+    metrics = metrics_new(families, FAMILIES);
+    return metrics ? 0 : -1;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    metrics_free(metrics);
+    return 0;
+}
+
+static void the_exposition_has_each_family_once_and_all_series(void **state)
+{
+    (void)state;
+    struct metrics_shard *one = metrics_shard(metrics), *other = metrics_shard(metrics);
+    metrics_add(one, PLAIN, METRIC_PLAIN, 40);
+    metrics_add(other, PLAIN, METRIC_PLAIN, 2);
+    metrics_add(one, OPEN, METRIC_INDEX(1), 3);
+    metrics_add(other, OPEN, METRIC_INDEX(1), -1);
+    metrics_set(one, OPEN, METRIC_INDEX(0), 9);
+    metrics_add(one, PAIRS, METRIC_INDEX(1, 0), 5);
+    metrics_observe(one, TIMES, METRIC_INDEX(1), 0.001);
+    metrics_observe(other, TIMES, METRIC_INDEX(1), 0.25);
+    metrics_observe(one, TIMES, METRIC_INDEX(1), 11);
+    struct buffer out = buffer_with_limit(65536);
+    assert_true(metrics_write(metrics, &out));
+    assert_true(buffer_put(&out, SLICE_LITERAL("\0")));
+    assert_string_equal(buffer_slice(&out).at, "# HELP x_total One \"line\",\\nwith \\\\ in it.\n"
+                                               "# TYPE x_total counter\n"
+                                               "x_total 42\n"
+                                               "# HELP x_open Open.\n"
+                                               "# TYPE x_open gauge\n"
+                                               "x_open{route=\"pty\"} 9\n"
+                                               "x_open{route=\"a\\\"b\\\\c\\nd\"} 2\n"
+                                               "# HELP x_pairs_total Pairs.\n"
+                                               "# TYPE x_pairs_total counter\n"
+                                               "x_pairs_total{reason=\"idle\",route=\"pty\"} 0\n"
+                                               "x_pairs_total{reason=\"idle\",route=\"a\\\"b\\\\c\\nd\"} 0\n"
+                                               "x_pairs_total{reason=\"other\",route=\"pty\"} 5\n"
+                                               "x_pairs_total{reason=\"other\",route=\"a\\\"b\\\\c\\nd\"} 0\n"
+                                               "# HELP x_seconds Times.\n"
+                                               "# TYPE x_seconds histogram\n"
+                                               "x_seconds_bucket{reason=\"idle\",le=\"0.001\"} 0\n"
+                                               "x_seconds_bucket{reason=\"idle\",le=\"0.5\"} 0\n"
+                                               "x_seconds_bucket{reason=\"idle\",le=\"10\"} 0\n"
+                                               "x_seconds_bucket{reason=\"idle\",le=\"+Inf\"} 0\n"
+                                               "x_seconds_count{reason=\"idle\"} 0\n"
+                                               "x_seconds_sum{reason=\"idle\"} 0.000000000\n"
+                                               "x_seconds_bucket{reason=\"other\",le=\"0.001\"} 1\n"
+                                               "x_seconds_bucket{reason=\"other\",le=\"0.5\"} 2\n"
+                                               "x_seconds_bucket{reason=\"other\",le=\"10\"} 2\n"
+                                               "x_seconds_bucket{reason=\"other\",le=\"+Inf\"} 3\n"
+                                               "x_seconds_count{reason=\"other\"} 3\n"
+                                               "x_seconds_sum{reason=\"other\"} 11.251000000\n");
+    buffer_free(&out);
+}
+
+static void a_value_is_the_sum_over_all_threads(void **state)
+{
+    (void)state;
+    struct metrics_shard *one = metrics_shard(metrics), *other = metrics_shard(metrics);
+    metrics_add(one, PAIRS, METRIC_INDEX(0, 1), 7);
+    metrics_add(other, PAIRS, METRIC_INDEX(0, 1), 8);
+    metrics_observe(other, TIMES, METRIC_INDEX(0), 1);
+    metrics_observe(one, TIMES, METRIC_INDEX(0), 1);
+    assert_int_equal(metrics_value(metrics, PAIRS, METRIC_INDEX(0, 1)), 15);
+    assert_int_equal(metrics_value(metrics, PAIRS, METRIC_INDEX(1, 1)), 0);
+    assert_int_equal(metrics_value(metrics, TIMES, METRIC_INDEX(0)), 2);
+}
+
+static void an_index_that_is_too_high_counts_as_the_last(void **state)
+{
+    (void)state;
+    struct metrics_shard *shard = metrics_shard(metrics);
+    metrics_add(shard, PAIRS, METRIC_INDEX(77, 1), 1);
+    assert_int_equal(metrics_value(metrics, PAIRS, METRIC_INDEX(1, 1)), 1);
+}
+
+static void no_shard_counts_nothing(void **state)
+{
+    (void)state;
+    metrics_add(NULL, PLAIN, METRIC_PLAIN, 1);
+    metrics_set(NULL, OPEN, METRIC_PLAIN, 1);
+    metrics_observe(NULL, TIMES, METRIC_PLAIN, 1);
+    assert_int_equal(metrics_value(metrics, PLAIN, METRIC_PLAIN), 0);
+}
+
+static void an_exposition_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    struct buffer small = buffer_with_limit(100);
+    assert_false(metrics_write(metrics, &small));
+    buffer_free(&small);
+}
+
+static void *count(void *context)
+{
+    struct metrics_shard *shard = context;
+    for (int i = 0; i < 20000; i++) {
+        metrics_add(shard, PLAIN, METRIC_PLAIN, 1);
+        metrics_observe(shard, TIMES, METRIC_PLAIN, 0.1);
+    }
+    return NULL;
+}
+
+static void threads_count_while_they_are_scraped(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, count, metrics_shard(metrics));
+    for (int i = 0; i < 20; i++) {
+        struct buffer out = buffer_with_limit(65536);
+        assert_true(metrics_write(metrics, &out));
+        buffer_free(&out);
+    }
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(metrics_value(metrics, PLAIN, METRIC_PLAIN), 60000);
+    assert_int_equal(metrics_value(metrics, TIMES, METRIC_PLAIN), 60000);
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    (void)state;
+    for (unsigned n = 1; n <= 2; n++) {
+        alloc_fail_at(n);
+        assert_null(metrics_new(families, FAMILIES));
+    }
+    alloc_fail_at(1);
+    assert_null(metrics_shard(metrics));
+    alloc_fail_at(0);
+    metrics_free(NULL);
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, make, drop)
+    const struct CMUnitTest tests[] = {
+        TEST(the_exposition_has_each_family_once_and_all_series),
+        TEST(a_value_is_the_sum_over_all_threads),
+        TEST(an_index_that_is_too_high_counts_as_the_last),
+        TEST(no_shard_counts_nothing),
+        TEST(an_exposition_that_does_not_fit_is_refused),
+        TEST(threads_count_while_they_are_scraped),
+        TEST(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
