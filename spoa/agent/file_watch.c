@@ -58,7 +58,8 @@ static void on_settled(void *owner)
     w->changed(w->context);
 }
 
-struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context, struct fail *why)
+struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context,
+                                  struct fail *why)
 {
     struct file_watch *w = calloc(1, sizeof *w);
     int fd = w ? inotify_init1(IN_NONBLOCK | IN_CLOEXEC) : -1;

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/agent.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/agent/agent_metrics.h"
+#include "spoa/agent/decider.h"
+#include "spoa/agent/directory_file.h"
+#include "spoa/agent/file_watch.h"
+
+enum { TOKEN_CACHE_ENTRIES = 16384 };
+
+struct agent {
+    struct agent_options options;
+    struct metrics *metrics;
+    struct metrics_shard *shard; /* of the main thread */
+    struct file_watch *keys;
+    int listener;
+    struct decider **deciders;
+    size_t decider_count;
+    size_t drained; /* deciders that are; atomic */
+    bool draining;
+    struct loop_task all_drained, first_load;
+
+    struct directory_file *directory;
+    struct metrics_shard *directory_shard; /* of the directory's thread */
+    struct names *names;
+
+    pthread_mutex_t lock;      /* guards what follows; never held while a decision waits */
+    struct snapshot *snapshot; /* the one in force */
+    bool directory_seen;       /* it was read once, well or badly */
+    int64_t loaded_at;         /* Unix seconds; 0: never */
+    char directory_error[256]; /* of the last load; empty when it was good */
+};
+
+/* ---- snapshots: any thread ---- */
+
+/* Called with the lock held: puts a snapshot of these parts in force. */
+static bool use(struct agent *a, const struct snapshot *parts)
+{
+    struct snapshot *fresh = snapshot_new(parts);
+    if (!fresh)
+        return false;
+    snapshot_release(a->snapshot);
+    a->snapshot = fresh;
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_use(a->deciders[i], fresh);
+    return true;
+}
+
+static void seen(struct agent *a)
+{
+    if (!a->directory_seen)
+        loop_post(a->options.loop, &a->first_load);
+    a->directory_seen = true;
+}
+
+static void on_directory_loaded(void *context, const struct directory_load *load)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    struct snapshot parts = *a->snapshot;
+    parts.records = load->records;
+    parts.not_before = load->not_before;
+    bool good = use(a, &parts);
+    if (good) {
+        a->loaded_at = time(NULL);
+        a->directory_error[0] = '\0';
+    }
+    seen(a);
+    pthread_mutex_unlock(&a->lock);
+    good = good && names_want(a->names, load->records);
+    metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    metrics_add(a->directory_shard, AGENT_DIRECTORY_BEHIND, METRIC_PLAIN, (int64_t)load->epochs_behind);
+    metrics_set(a->directory_shard, AGENT_DIRECTORY_RECORDS, METRIC_PLAIN,
+                (int64_t)records_count(load->records));
+    metrics_set(a->directory_shard, AGENT_DIRECTORY_BYTES, METRIC_PLAIN,
+                (int64_t)records_bytes(load->records));
+    metrics_set(a->directory_shard, AGENT_DIRECTORY_LOADED_AT, METRIC_PLAIN, (int64_t)time(NULL));
+    log_write(a->options.log, good ? LOG_INFO : LOG_ERROR,
+              good ? "directory loaded" : "directory not loaded: out of memory",
+              LOG_U64("records", records_count(load->records)),
+              LOG_U64("bytes", records_bytes(load->records)), LOG_U64("epochs_behind", load->epochs_behind),
+              LOG_SECONDS("seconds", load->seconds));
+}
+
+static void on_directory_failed(void *context, const char *why)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    snprintf(a->directory_error, sizeof a->directory_error, "%s", why);
+    seen(a);
+    pthread_mutex_unlock(&a->lock);
+    metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(AGENT_BAD), 1);
+    log_write(a->options.log, LOG_ERROR, "directory not loaded, the last good version stays in force",
+              LOG_TEXT("why", why));
+}
+
+static void on_names(void *context, struct name_table *table)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    struct snapshot parts = *a->snapshot;
+    parts.names = table;
+    bool good = use(a, &parts);
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
+        log_write(a->options.log, LOG_ERROR, "new addresses not taken over: out of memory");
+}
+
+/* ---- reload ---- */
+
+static void log_warnings(struct agent *a, const struct policy *policy)
+{
+    const struct option_texts *warnings = tokens_warnings(policy->tokens);
+    for (size_t i = 0; i < warnings->count; i++)
+        log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));
+}
+
+static bool watch_keys(struct agent *a, const struct policy *policy)
+{
+    const struct option_texts *files = tokens_files(policy->tokens);
+    for (size_t i = 0; i < files->count; i++)
+        if (!file_watch_add(a->keys, files->at[i]))
+            return false;
+    return true;
+}
+
+static bool start_directory(struct agent *a, const struct policy *policy, struct fail *why)
+{
+    const struct directory_events events = {on_directory_loaded, on_directory_failed, a};
+    struct directory_file *fresh = directory_file_start(policy->directory.path, &events, why);
+    if (!fresh)
+        return false;
+    directory_file_stop(a->directory);
+    a->directory = fresh;
+    return true;
+}
+
+/* Takes over the reference of policy, which is NULL if it could not be loaded. */
+static void take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
+{
+    struct policy *old = a->snapshot->policy;
+    bool good = policy != NULL;
+    if (good && strcmp(policy->directory.path, old->directory.path) != 0)
+        good = start_directory(a, policy, why);
+    if (good && !watch_keys(a, policy))
+        good = fail(why, "out of memory");
+    if (good) {
+        pthread_mutex_lock(&a->lock);
+        struct snapshot parts = *a->snapshot;
+        parts.policy = policy;
+        good = use(a, &parts) || fail(why, "out of memory");
+        pthread_mutex_unlock(&a->lock);
+    }
+    metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    if (good) {
+        log_write(a->options.log, LOG_INFO, "reloaded", LOG_TEXT("what", what));
+        log_warnings(a, policy);
+    } else {
+        log_write(a->options.log, LOG_ERROR, "not reloaded, what was in force stays", LOG_TEXT("what", what),
+                  LOG_TEXT("why", why->text));
+    }
+    policy_release(policy);
+}
+
+static void on_key_changed(void *context)
+{
+    struct agent *a = context;
+    struct fail why;
+    take_over(a, policy_reload_tokens(a->snapshot->policy, &why), "keys", &why);
+}
+
+void agent_reload(struct agent *a)
+{
+    const struct agent_options *o = &a->options;
+    struct fail why;
+    take_over(a, policy_load(o->config, o->overrides, o->override_count, &why), "configuration", &why);
+}
+
+/* ---- its life ---- */
+
+static void on_all_drained(void *context)
+{
+    struct agent *a = context;
+    a->options.drained(a->options.context);
+}
+
+static void on_first_load(void *context)
+{
+    struct agent *a = context;
+    a->options.started(a->options.context);
+}
+
+static void on_decider_drained(void *context)
+{
+    struct agent *a = context;
+    if (__atomic_add_fetch(&a->drained, 1, __ATOMIC_ACQ_REL) == a->decider_count)
+        loop_post(a->options.loop, &a->all_drained);
+}
+
+void agent_drain(struct agent *a)
+{
+    double grace = (double)a->snapshot->policy->settings->agent.drain / 1000;
+    a->draining = true;
+    net_unlisten(a->listener);
+    a->listener = -1;
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_drain(a->deciders[i], grace);
+}
+
+void agent_stop(struct agent *a)
+{
+    if (!a)
+        return;
+    directory_file_stop(a->directory);
+    names_stop(a->names);
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_stop(a->deciders[i]);
+    if (a->listener >= 0)
+        net_unlisten(a->listener);
+    file_watch_free(a->keys);
+    snapshot_release(a->snapshot);
+    metrics_free(a->metrics);
+    pthread_mutex_destroy(&a->lock);
+    free(a->deciders);
+    free(a);
+}
+
+static bool start_deciders(struct agent *a, struct fail *why)
+{
+    size_t threads = (size_t)a->snapshot->policy->settings->agent.threads;
+    a->deciders = calloc(threads, sizeof(struct decider *));
+    if (!a->deciders)
+        return fail(why, "out of memory");
+    for (size_t i = 0; i < threads; i++) {
+        const struct decider_options options = {.listener = a->listener,
+                                                .token_cache = TOKEN_CACHE_ENTRIES,
+                                                .shard = metrics_shard(a->metrics),
+                                                .log = a->options.log,
+                                                .drained = on_decider_drained,
+                                                .context = a};
+        a->deciders[i] = decider_start(&options, a->snapshot, why);
+        if (!a->deciders[i])
+            return false;
+        a->decider_count++;
+    }
+    return true;
+}
+
+static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
+{
+    const struct snapshot parts = {.policy = policy};
+    a->metrics = metrics_new(agent_metrics, AGENT_METRICS);
+    a->shard = a->metrics ? metrics_shard(a->metrics) : NULL;
+    a->directory_shard = a->metrics ? metrics_shard(a->metrics) : NULL;
+    a->snapshot = snapshot_new(&parts);
+    if (!a->directory_shard || !a->snapshot)
+        return fail(why, "out of memory");
+    a->listener = net_listen(&policy->settings->agent.listen, 0660, why);
+    a->keys = a->listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a, why);
+    if (!a->keys || !watch_keys(a, policy) || !start_deciders(a, why))
+        return false;
+    a->names = names_start(on_names, a, why);
+    return a->names && start_directory(a, policy, why);
+}
+
+struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
+{
+    struct agent *a = calloc(1, sizeof *a);
+    bool good = a != NULL;
+    if (good) {
+        a->options = *options;
+        a->listener = -1;
+        a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
+        a->first_load = (struct loop_task){.run = on_first_load, .context = a};
+        pthread_mutex_init(&a->lock, NULL);
+        fail(why, "out of memory");
+        good = start_parts(a, policy, why);
+    }
+    if (good)
+        log_warnings(a, policy);
+    policy_release(policy);
+    if (good)
+        return a;
+    agent_stop(a);
+    return NULL;
+}
+
+/* ---- views ---- */
+
+bool agent_ready(const struct agent *a, const char **why)
+{
+    struct agent *locked = (struct agent *)(uintptr_t)a;
+    pthread_mutex_lock(&locked->lock);
+    bool loaded = a->snapshot->records != NULL;
+    pthread_mutex_unlock(&locked->lock);
+    *why = a->draining ? "draining" : loaded ? "ready" : "the directory is not loaded";
+    return loaded && !a->draining;
+}
+
+static struct server_counters count(const struct agent *a)
+{
+    struct server_counters sum = {0};
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_count(a->deciders[i], &sum);
+    return sum;
+}
+
+static bool put(struct buffer *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static bool put(struct buffer *to, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    return n > 0 && (size_t)n < sizeof line && buffer_put(to, slice_of(line, (size_t)n));
+}
+
+bool agent_write_metrics(struct agent *a, struct buffer *to)
+{
+    struct server_counters sum = count(a);
+    metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
+    bool good = metrics_write(a->metrics, to);
+#define X(field, help)                                                           \
+    good = good && put(to,                                                       \
+                       "# HELP cellgate_agent_spop_" #field " SPOP: " help ".\n" \
+                       "# TYPE cellgate_agent_spop_" #field " untyped\n"         \
+                       "cellgate_agent_spop_" #field " %llu\n",                  \
+                       (unsigned long long)sum.field);
+    SERVER_COUNTERS(X)
+#undef X
+    return good;
+}
+
+bool agent_write_status(struct agent *a, struct buffer *to)
+{
+    struct server_counters sum = count(a);
+    const char *ready;
+    agent_ready(a, &ready);
+    pthread_mutex_lock(&a->lock);
+    const struct records *records = a->snapshot->records;
+    bool good =
+        put(to,
+            "{\"version\":\"%s\",\"cell\":\"%s\",\"state\":\"%s\",\"threads\":%zu,\"connections\":%llu,"
+            "\"decisions\":%llu,\"records\":%zu,\"records_bytes\":%zu,\"directory_loaded_at\":%lld,"
+            "\"directory_good\":%s}\n",
+            CELLGATE_VERSION, a->snapshot->policy->settings->cell, ready, a->decider_count,
+            (unsigned long long)sum.connections, (unsigned long long)sum.acks,
+            records ? records_count(records) : 0, records ? records_bytes(records) : 0,
+            (long long)a->loaded_at, a->directory_error[0] ? "false" : "true");
+    pthread_mutex_unlock(&a->lock);
+    return good;
+}
+
+void agent_log_status(struct agent *a)
+{
+    struct server_counters sum = count(a);
+    const char *ready;
+    agent_ready(a, &ready);
+    log_write(a->options.log, LOG_INFO, "status", LOG_TEXT("state", ready),
+              LOG_U64("connections", sum.connections), LOG_U64("acks", sum.acks),
+              LOG_TEXT("directory_error", a->directory_error));
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* agent_metrics: the agent's metric families. docs/operations.md explains them. */
+#ifndef CELLGATE_AGENT_AGENT_METRICS_H
+#define CELLGATE_AGENT_AGENT_METRICS_H
+
+#include "spoa/agent/verdict.h"
+#include "spoa/lib/metrics.h"
+
+enum agent_metric {
+    AGENT_DECISIONS,           /* verdict, error */
+    AGENT_DECISION_SECONDS,    /* histogram */
+    AGENT_TOKEN_CACHE,         /* outcome: hit, miss */
+    AGENT_DIRECTORY_RECORDS,   /* gauge */
+    AGENT_DIRECTORY_BYTES,     /* gauge */
+    AGENT_DIRECTORY_LOADS,     /* outcome: good, bad */
+    AGENT_DIRECTORY_LOADED_AT, /* gauge: Unix seconds */
+    AGENT_DIRECTORY_BEHIND,    /* records whose epoch went back */
+    AGENT_RELOADS,             /* outcome: good, bad */
+    AGENT_LOG_DROPPED,
+    AGENT_METRICS
+};
+
+enum agent_outcome { AGENT_GOOD, AGENT_BAD };
+
+extern const struct metric agent_metrics[AGENT_METRICS];
+
+void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * decider: one thread of the agent: a loop with the SPOP server for HAProxy. It decides by its snapshot,
+ * which others replace from outside between two turns of the loop.
+ */
+#ifndef CELLGATE_AGENT_DECIDER_H
+#define CELLGATE_AGENT_DECIDER_H
+
+#include "spoa/agent/server.h"
+#include "spoa/agent/snapshot.h"
+#include "spoa/lib/log.h"
+#include "spoa/lib/metrics.h"
+
+struct decider;
+
+struct decider_options {
+    int listener;       /* borrowed; shared by all deciders */
+    size_t token_cache; /* entries */
+    struct metrics_shard *shard;
+    struct log *log;
+    void (*drained)(void *context); /* called on the decider's thread */
+    void *context;
+};
+
+/* Takes a reference of its own to snapshot. Starts the thread. NULL and *why when that cannot be done. */
+struct decider *decider_start(const struct decider_options *options, struct snapshot *snapshot,
+                              struct fail *why);
+/* Any thread: from its next turn on the decider decides by this snapshot, of which it takes a reference. */
+void decider_use(struct decider *decider, struct snapshot *snapshot);
+/* Any thread, once: no new connections; those that are there end when they have their answers, or after
+ * `grace` seconds. */
+void decider_drain(struct decider *decider, double grace);
+/* Ends the thread and closes what is still open. */
+void decider_stop(struct decider *decider);
+/* Any thread: adds this decider's SPOP counters to *sum. */
+void decider_count(const struct decider *decider, struct server_counters *sum);
+
+#endif

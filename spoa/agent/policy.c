@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/policy.h"
+
+#include <stdlib.h>
+
+#include "spoa/agent/directory_options.h"
+
+static bool load_tokens(struct policy *p, struct fail *why)
+{
+    const struct settings *s = p->settings;
+    p->tokens = tokens_load(s->doc, s->tokens, s->base_dir, s->cell, TOKENS_CHECK, why);
+    return p->tokens;
+}
+
+static bool load_parts(struct policy *p, struct fail *why)
+{
+    const struct settings *s = p->settings;
+    return directory_options_read(s, &p->directory, why) &&
+           (p->routes = routes_new(s->doc, s->routes, s->domains, why)) && load_tokens(p, why);
+}
+
+struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
+                           struct fail *why)
+{
+    struct policy *p = calloc(1, sizeof *p);
+    if (!p) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    p->references = 1;
+    p->settings = settings_load(path, overrides, override_count, why);
+    if (p->settings && load_parts(p, why))
+        return p;
+    policy_release(p);
+    return NULL;
+}
+
+struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
+{
+    struct policy *p = calloc(1, sizeof *p);
+    if (!p) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    *p = *old;
+    p->references = 1;
+    p->base = policy_retain(old->base ? old->base : old);
+    if (load_tokens(p, why))
+        return p;
+    policy_release(p);
+    return NULL;
+}
+
+struct policy *policy_retain(struct policy *p)
+{
+    __atomic_fetch_add(&p->references, 1, __ATOMIC_RELAXED);
+    return p;
+}
+
+void policy_release(struct policy *p)
+{
+    if (!p || __atomic_sub_fetch(&p->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    tokens_free(p->tokens);
+    policy_release(p->base);
+    if (!p->base) {
+        routes_free(p->routes);
+        directory_options_free(&p->directory);
+        settings_free(p->settings);
+    }
+    free(p);
+}
