@@ -138,7 +138,7 @@ static bool capture_add(struct pattern *p, struct part *part, const struct brace
 static bool literal_valid(const struct pattern *p, struct slice literal)
 {
     for (size_t i = 0; i < literal.len; i++)
-        if (literal.at[i] <= ' ' || literal.at[i] >= 0x7f || strchr("[]}%", literal.at[i]) ||
+        if (literal.at[i] <= ' ' || literal.at[i] >= 0x7f || strchr("[]}%<>", literal.at[i]) ||
             (p->kind != PATTERN_VALUE && strchr("?#\\", literal.at[i])))
             return false;
     return true;

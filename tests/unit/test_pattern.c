@@ -107,7 +107,7 @@ static const struct row rows[] = {
     /* hosts */
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-1-p80.x.io", "sandbox=sb-1 port=80"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-p1-p80.x.io", "sandbox=sb-p1 port=80"},
-    {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-pp80.x.io", "sandbox=sb-p port=80"},
+    {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-pp80.x.io", "miss"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "-p80.x.io", "miss"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-p.x.io", "miss"},
     {PATTERN_HOST, "{sandbox}-p{port}.x.io", "sb-p8a.x.io", "miss"},
