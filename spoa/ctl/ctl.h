@@ -7,6 +7,8 @@
 #define CELLGATE_CTL_CTL_H
 
 int ctl_attach(int argc, char **argv);
+int ctl_explain(int argc, char **argv);
+int ctl_options(int argc, char **argv);
 int ctl_token(int argc, char **argv);
 
 #endif

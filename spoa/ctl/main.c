@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* cellgate: the operator's command. Each subcommand is a file of its own. */
+#include <stdio.h>
+#include <string.h>
+
+#include "spoa/ctl/ctl.h"
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} commands[] = {
+    {"token", ctl_token, "make a capability token, or say what one grants"},
+    {"explain", ctl_explain, "say what the agent would decide about a request, and why"},
+    {"attach", ctl_attach, "a terminal in a sandbox"},
+    {"options", ctl_options, "every key of the configuration, for documentation"},
+};
+
+static void usage(FILE *to)
+{
+    fprintf(to, "usage: cellgate COMMAND [ARGUMENT]...\n\n");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+    fprintf(to, "\n`cellgate COMMAND --help` says more. -V prints the version.\n");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc >= 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
+        usage(stdout);
+        return 0;
+    }
+    if (argc >= 2 && (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
+        printf("cellgate %s\n", CELLGATE_VERSION);
+        return 0;
+    }
+    for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    if (argc >= 2)
+        fprintf(stderr, "cellgate: there is no command %s\n\n", argv[1]);
+    usage(stderr);
+    return 2;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* cellgate options: the tables that the configuration is read by, as text, Markdown or manual page. */
+#include <stdio.h>
+#include <string.h>
+
+#include "spoa/agent/directory_options.h"
+#include "spoa/agent/route.h"
+#include "spoa/agent/token_kind.h"
+#include "spoa/agent/tokens.h"
+#include "spoa/ctl/ctl.h"
+#include "spoa/lib/settings.h"
+
+enum form { TEXT, MARKDOWN, MANUAL };
+
+static void table(enum form form, const char *title, const struct option *options, size_t count)
+{
+    static const char *const headings[] = {"%s\n\n", "## %s\n\n", ".SS %s\n"};
+    static void (*const writers[])(FILE *, const struct option *, size_t) = {options_help, options_markdown,
+                                                                             options_manual};
+    printf(headings[form], title);
+    writers[form](stdout, options, count);
+    if (form != MANUAL)
+        putchar('\n');
+}
+
+static void all_tables(enum form form)
+{
+    size_t count;
+    const struct option *options = settings_options(&count);
+    table(form, "The configuration", options, count);
+    options = directory_options_table(&count);
+    table(form, "The directory", options, count);
+    options = route_options(&count);
+    table(form, "A route", options, count);
+    for (size_t i = 0; token_kind_at(i); i++) {
+        char title[64];
+        snprintf(title, sizeof title, "A token entry of kind %s", token_kind_at(i)->name);
+        table(form, title, token_kind_at(i)->options, token_kind_at(i)->options_count);
+    }
+}
+
+int ctl_options(int argc, char **argv)
+{
+    const char *how = argc == 2 ? argv[1] : "";
+    enum form form = strcmp(how, "--markdown") == 0 ? MARKDOWN : strcmp(how, "--manual") == 0 ? MANUAL : TEXT;
+    if (argc > 2 || (argc == 2 && form == TEXT)) {
+        bool help = strcmp(how, "--help") == 0 || strcmp(how, "-h") == 0;
+        fprintf(help ? stdout : stderr,
+                "usage: cellgate options [--markdown|--manual]\n"
+                "Prints every key of the configuration: its type, its default, what it does.\n");
+        return help ? 0 : 2;
+    }
+    all_tables(form);
+    return 0;
+}
