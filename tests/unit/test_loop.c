@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spoa/lib/loop.h"
+
+static struct loop *loop;
+
+static int start(void **state)
+{
+    (void)state;
+    struct fail why;
+    loop = loop_new(&why);
+    return loop ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    loop_free(loop);
+    return 0;
+}
+
+struct counted {
+    struct loop_task task;
+    unsigned runs, again;
+};
+
+static void count(void *context)
+{
+    struct counted *c = context;
+    c->runs++;
+    if (c->again-- > 0)
+        loop_defer(loop, &c->task);
+    else
+        c->again = 0;
+}
+
+static void deferred_tasks_run_at_the_end_of_the_turn_once(void **state)
+{
+    (void)state;
+    struct counted c = {.task = {.run = count, .context = &c}};
+    loop_defer(loop, &c.task);
+    loop_defer(loop, &c.task);
+    assert_int_equal(c.runs, 0);
+    loop_turn(loop, false);
+    assert_int_equal(c.runs, 1);
+    loop_turn(loop, false);
+    assert_int_equal(c.runs, 1);
+}
+
+static void a_task_that_defers_itself_does_not_hold_up_the_loop_nor_sleep(void **state)
+{
+    (void)state;
+    struct counted c = {.task = {.run = count, .context = &c}, .again = 3};
+    loop_defer(loop, &c.task);
+    for (unsigned i = 0; i < 10 && c.runs < 4; i++)
+        loop_turn(loop, true); /* would wait for ever if nothing woke it */
+    assert_int_equal(c.runs, 4);
+}
+
+static void free_task(void *context)
+{
+    free(context);
+}
+
+static void a_task_may_free_itself(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct loop_task *task = calloc(1, sizeof *task);
+        *task = (struct loop_task){.run = free_task, .context = task};
+        loop_defer(loop, task);
+    }
+    loop_turn(loop, false); /* valgrind and the address sanitizer look on */
+}
+
+#define POSTS 20000u
+
+struct posted {
+    struct loop_task task;
+    unsigned *next, number;
+};
+
+static void in_order(void *context)
+{
+    struct posted *p = context;
+    assert_int_equal(*p->next, p->number);
+    if (++*p->next == POSTS)
+        loop_stop(loop);
+}
+
+static void *post_all(void *context)
+{
+    struct posted *posts = context;
+    for (unsigned i = 0; i < POSTS; i++)
+        loop_post(loop, &posts[i].task);
+    return NULL;
+}
+
+static void tasks_of_another_thread_run_here_in_order(void **state)
+{
+    (void)state;
+    struct posted *posts = calloc(POSTS, sizeof *posts);
+    unsigned next = 0;
+    pthread_t thread;
+    for (unsigned i = 0; i < POSTS; i++)
+        posts[i] = (struct posted){{.run = in_order, .context = &posts[i]}, &next, i};
+    assert_int_equal(pthread_create(&thread, NULL, post_all, posts), 0);
+    loop_run(loop);
+    pthread_join(thread, NULL);
+    assert_int_equal(next, POSTS);
+    free(posts);
+}
+
+static void *post_again_and_again(void *context)
+{
+    for (unsigned i = 0; i < POSTS; i++)
+        loop_post(loop, context);
+    return NULL;
+}
+
+static void only_count(void *context)
+{
+    (*(unsigned *)context)++;
+}
+
+static void a_task_may_be_posted_again_while_it_runs(void **state)
+{
+    (void)state;
+    unsigned runs = 0;
+    struct loop_task task = {.run = only_count, .context = &runs};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, post_again_and_again, &task), 0);
+    for (unsigned i = 0; i < 1000; i++)
+        loop_turn(loop, false);
+    pthread_join(thread, NULL);
+    loop_turn(loop, false);
+    assert_in_range(runs, 1, POSTS);
+}
+
+static void tasks_left_at_the_end_are_run_by_loop_free(void **state)
+{
+    (void)state;
+    struct fail why;
+    struct loop *own = loop_new(&why);
+    unsigned runs = 0;
+    struct loop_task a = {.run = only_count, .context = &runs}, b = a;
+    loop_defer(own, &a);
+    loop_post(own, &b);
+    loop_free(own);
+    assert_int_equal(runs, 2);
+    loop_free(NULL);
+}
+
+/* ---- descriptors ---- */
+struct ends {
+    struct loop_io io[2];
+    int fds[2];
+    unsigned ready;
+    int events;
+};
+
+static void close_both(void *owner, int events)
+{
+    struct ends *e = owner;
+    e->ready++;
+    e->events = events;
+    loop_io_close(&e->io[0]);
+    loop_io_close(&e->io[1]);
+}
+
+static void a_closed_descriptor_gets_no_event_that_was_already_seen(void **state)
+{
+    (void)state;
+    struct ends e = {.ready = 0};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, e.fds), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(write(e.fds[i], "x", 1), 1);
+        loop_io_open(&e.io[i], loop, e.fds[i], close_both, &e);
+    }
+    for (int i = 0; i < 2; i++)
+        loop_io_want(&e.io[i], LOOP_READ);
+    loop_turn(loop, false);
+    assert_int_equal(e.ready, 1); /* both were readable in one turn */
+    assert_int_equal(e.events, LOOP_READ);
+    assert_int_equal(loop_io_fd(&e.io[0]), -1);
+    loop_io_want(&e.io[0], LOOP_READ | LOOP_WRITE); /* of a closed one: nothing */
+    loop_io_close(&e.io[0]);
+    loop_turn(loop, false);
+    assert_int_equal(e.ready, 1);
+}
+
+static void note(void *owner, int events)
+{
+    *(int *)owner |= events;
+}
+
+static void only_what_is_wanted_is_told(void **state)
+{
+    (void)state;
+    int fds[2], seen = 0;
+    struct loop_io io;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1);
+    loop_io_open(&io, loop, fds[0], note, &seen);
+    loop_turn(loop, false);
+    assert_int_equal(seen, 0);
+    loop_io_want(&io, LOOP_WRITE);
+    loop_turn(loop, false);
+    assert_int_equal(seen, LOOP_WRITE);
+    seen = 0;
+    loop_io_want(&io, LOOP_READ | LOOP_WRITE);
+    loop_turn(loop, false);
+    assert_int_equal(seen, LOOP_READ | LOOP_WRITE);
+    seen = 0;
+    loop_io_want(&io, 0);
+    loop_turn(loop, false);
+    assert_int_equal(seen, 0);
+    loop_io_close(&io);
+    close(fds[1]);
+}
+
+/* ---- times ---- */
+static void stop_loop(void *owner)
+{
+    (void)owner;
+    loop_stop(loop);
+}
+
+static void a_timer_fires_once_and_not_too_early(void **state)
+{
+    (void)state;
+    struct loop_timer timer;
+    loop_timer_open(&timer, loop, stop_loop, NULL);
+    usleep(30000); /* libev's idea of now is old */
+    uint64_t from = loop_clock();
+    loop_timer_set(&timer, 5);
+    loop_timer_set(&timer, 0.02);
+    assert_true(loop_timer_active(&timer));
+    loop_run(loop);
+    assert_in_range(loop_clock() - from, 19000, 2000000);
+    assert_false(loop_timer_active(&timer));
+    loop_timer_close(&timer);
+    loop_timer_set(&timer, 0); /* closed: nothing */
+    assert_false(loop_timer_active(&timer));
+}
+
+static void the_environment_does_not_choose_the_back_end(void **state)
+{
+    (void)state;
+    struct fail why;
+    setenv("LIBEV_FLAGS", "2", 1); /* poll */
+    struct loop *own = loop_new(&why);
+    unsetenv("LIBEV_FLAGS");
+    assert_non_null(own);
+    loop_free(own);
+    alloc_fail_at(1);
+    assert_null(loop_new(&why));
+    alloc_fail_at(0);
+    assert_non_null(strstr(why.text, "epoll"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deferred_tasks_run_at_the_end_of_the_turn_once),
+        cmocka_unit_test(a_task_that_defers_itself_does_not_hold_up_the_loop_nor_sleep),
+        cmocka_unit_test(a_task_may_free_itself),
+        cmocka_unit_test(tasks_of_another_thread_run_here_in_order),
+        cmocka_unit_test(a_task_may_be_posted_again_while_it_runs),
+        cmocka_unit_test(tasks_left_at_the_end_are_run_by_loop_free),
+        cmocka_unit_test(a_closed_descriptor_gets_no_event_that_was_already_seen),
+        cmocka_unit_test(only_what_is_wanted_is_told),
+        cmocka_unit_test(a_timer_fires_once_and_not_too_early),
+        cmocka_unit_test(the_environment_does_not_choose_the_back_end),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

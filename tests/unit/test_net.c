@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "spoa/lib/net.h"
+
+static char folder[] = "/tmp/test_net.XXXXXX", path[64], text[NET_TEXT];
+static struct fail why;
+
+static int start(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s/socket", mkdtemp(folder));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static struct net_address address_of(const char *written)
+{
+    struct net_address address;
+    if (!net_parse(slice_text(written), &address, &why))
+        fail_msg("%s: %s", written, why.text);
+    return address;
+}
+
+static struct net_address unix_address(void)
+{
+    char written[80];
+    snprintf(written, sizeof written, "unix@%s", path);
+    return address_of(written);
+}
+
+static void addresses_come_back_as_they_were_written(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"unix@/run/cellgate/agent.sock",
+                                       "unix@x",
+                                       "127.0.0.1:9101",
+                                       "0.0.0.0:0",
+                                       "[::1]:80",
+                                       "[2001:db8::1]:65535"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct net_address address = address_of(good[i]);
+        assert_string_equal(net_text(&address, text), good[i]);
+        assert_int_equal(net_is_unix(&address), i < 2);
+    }
+}
+
+static void what_is_no_address_is_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      ":",
+                                      ":80",
+                                      "127.0.0.1",
+                                      "127.0.0.1:",
+                                      "127.0.0.1:65536",
+                                      "127.0.0.1:-1",
+                                      "127.0.0.1: 80",
+                                      "127.1:80",
+                                      "localhost:80",
+                                      "::1:80",
+                                      "[::1]",
+                                      "[::1:80",
+                                      "[127.0.0.1]:80",
+                                      "[]:80",
+                                      "[:80",
+                                      "unix@",
+                                      "/run/x.sock",
+                                      "1.2.3.4.5:80",
+                                      "1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb:80"};
+    struct net_address address;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct slice s = guarded(slice_text(bad[i]));
+        why.text[0] = '\0';
+        assert_false(net_parse(s, &address, &why));
+        assert_true(strlen(why.text) > 10);
+        guarded_free(s);
+    }
+    assert_false(net_parse(SLICE_LITERAL("unix@/a\0b"), &address, &why));
+    assert_false(net_parse(SLICE_LITERAL("127.0.0.1\0:80"), &address, &why));
+}
+
+static void paths_as_long_as_the_system_allows_are_taken(void **state)
+{
+    (void)state;
+    struct net_address address;
+    char written[5 + 108 + 1] = "unix@";
+    memset(written + 5, 'p', 108);
+    assert_true(net_parse(slice_of(written, 5 + 107), &address, &why));
+    assert_int_equal(strlen(net_text(&address, text)), 112);
+    assert_false(net_parse(slice_of(written, 5 + 108), &address, &why));
+}
+
+static int accepted(int listener)
+{
+    struct pollfd p = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 2000), 1);
+    int fd = net_accept(listener);
+    assert_true(fd >= 0);
+    assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    return fd;
+}
+
+static void assert_no_delay(int fd)
+{
+    int on = 0;
+    socklen_t len = sizeof on;
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &len), 0);
+    assert_int_equal(on, 1);
+}
+
+static void tcp_connects_on_a_free_port(const char *written)
+{
+    struct net_address address = address_of(written), bound;
+    int listener = net_listen(&address, 0, &why);
+    assert_true(listener >= 0);
+    assert_true(net_local(listener, &bound));
+    assert_string_not_equal(net_text(&bound, text), written);
+    int client = net_connect(&bound, &why), server = accepted(listener);
+    assert_int_equal(net_connected(client), 0);
+    assert_no_delay(client);
+    assert_no_delay(server);
+    struct net_peer peer;
+    assert_false(net_peer(server, &peer));
+    /* the same port again: refused, with the address in the reason */
+    assert_int_equal(net_listen(&bound, 0, &why), -1);
+    assert_non_null(strstr(why.text, text));
+    assert_non_null(strstr(why.text, strerror(EADDRINUSE)));
+    close(client);
+    close(server);
+    net_unlisten(listener);
+    client = net_connect(&bound, &why); /* nobody is there any more: now or a moment later */
+    if (client >= 0) {
+        struct pollfd p = {.fd = client, .events = POLLOUT};
+        assert_int_equal(poll(&p, 1, 2000), 1);
+        assert_int_equal(net_connected(client), ECONNREFUSED);
+        close(client);
+    } else {
+        assert_non_null(strstr(why.text, text));
+    }
+}
+
+static void tcp_listens_and_connects(void **state)
+{
+    (void)state;
+    tcp_connects_on_a_free_port("127.0.0.1:0");
+    tcp_connects_on_a_free_port("[::1]:0");
+}
+
+static void a_unix_socket_has_its_mode_and_tells_its_peer(void **state)
+{
+    (void)state;
+    struct net_address address = unix_address();
+    mode_t old = umask(0077);
+    int listener = net_listen(&address, 0660, &why);
+    umask(old);
+    struct stat there;
+    assert_true(listener >= 0);
+    assert_int_equal(stat(path, &there), 0);
+    assert_int_equal(there.st_mode & 0777, 0660);
+    int client = net_connect(&address, &why), server = accepted(listener);
+    struct net_peer peer;
+    assert_true(net_peer(server, &peer));
+    assert_int_equal(peer.pid, getpid());
+    assert_int_equal(peer.uid, getuid());
+    assert_int_equal(peer.gid, getgid());
+    close(client);
+    close(server);
+    net_unlisten(listener);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+static void only_a_socket_that_nobody_listens_on_is_replaced(void **state)
+{
+    (void)state;
+    struct net_address address = unix_address();
+    int first = net_listen(&address, 0600, &why);
+    assert_true(first >= 0);
+    assert_int_equal(net_listen(&address, 0600, &why), -1);
+    assert_non_null(strstr(why.text, path));
+    assert_non_null(strstr(why.text, "another process"));
+    close(first); /* as a process that was killed leaves it */
+    assert_int_equal(access(path, F_OK), 0);
+    int second = net_listen(&address, 0600, &why);
+    assert_true(second >= 0);
+    net_unlisten(second);
+
+    int file = open(path, O_CREAT | O_WRONLY, 0600);
+    assert_int_equal(write(file, "precious", 8), 8);
+    close(file);
+    assert_int_equal(net_listen(&address, 0600, &why), -1);
+    assert_non_null(strstr(why.text, "no socket"));
+    assert_int_equal(access(path, F_OK), 0);
+    unlink(path);
+    assert_int_equal(symlink("/nowhere", path), 0);
+    assert_int_equal(net_listen(&address, 0600, &why), -1);
+    unlink(path);
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+    (void)state;
+    struct net_address address = address_of("unix@/nowhere/at/all.sock");
+    assert_int_equal(net_listen(&address, 0600, &why), -1);
+    assert_non_null(strstr(why.text, "unix@/nowhere/at/all.sock"));
+    assert_non_null(strstr(why.text, strerror(ENOENT)));
+    assert_int_equal(net_connect(&address, &why), -1);
+    assert_non_null(strstr(why.text, "unix@/nowhere/at/all.sock"));
+}
+
+static void the_backlog_takes_a_burst(void **state)
+{
+    (void)state;
+    struct net_address address = unix_address();
+    int listener = net_listen(&address, 0600, &why), clients[200];
+    for (int i = 0; i < 200; i++)
+        assert_true((clients[i] = net_connect(&address, &why)) >= 0);
+    for (int i = 0; i < 200; i++)
+        close(clients[i]);
+    net_unlisten(listener);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_come_back_as_they_were_written),
+        cmocka_unit_test(what_is_no_address_is_refused_with_a_reason),
+        cmocka_unit_test(paths_as_long_as_the_system_allows_are_taken),
+        cmocka_unit_test(tcp_listens_and_connects),
+        cmocka_unit_test(a_unix_socket_has_its_mode_and_tells_its_peer),
+        cmocka_unit_test(only_a_socket_that_nobody_listens_on_is_replaced),
+        cmocka_unit_test(a_folder_that_is_not_there_is_named),
+        cmocka_unit_test(the_backlog_takes_a_burst),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
