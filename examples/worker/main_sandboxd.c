@@ -16,14 +16,14 @@
 #define MEMORY_MIB   512
 
 static const char help[] =
-    "usage: cell-sandboxd --listen PATH [--sessions N] [--memory MIB]\n"
+    "usage: cell-sandboxd --socket PATH [--sessions N] [--memory MIB]\n"
     "\n"
     "Keeps the terminals and processes of a sandbox host alive, whatever happens to the cell-workers in "
     "front of it.\n"
     "It runs commands for whoever can open its socket: PATH is created with mode 0600, for the same user "
     "only.\n"
     "\n"
-    "  --listen PATH    Unix socket for cell-worker; removed at the end\n"
+    "  --socket PATH    Unix socket for cell-worker; removed at the end\n"
     "  --sessions N     at most so many sessions, those that have ended included (256, at most 512)\n"
     "  --memory MIB     at most so much memory for their output (512)\n"
     "  --help           this text\n"
@@ -47,7 +47,7 @@ static bool number_of(const char *text, uint64_t max, const char *option, uint64
 static int read_arguments(int argc, char **argv, struct keeper_options *options)
 {
     static const struct option names[] = {
-        {"listen", required_argument, NULL, 'l'}, {"sessions", required_argument, NULL, 's'},
+        {"socket", required_argument, NULL, 'l'}, {"sessions", required_argument, NULL, 's'},
         {"memory", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
     uint64_t sessions = SESSIONS, memory = MEMORY_MIB;
@@ -61,7 +61,7 @@ static int read_arguments(int argc, char **argv, struct keeper_options *options)
             return WRONG;
     }
     if (optind != argc || !options->path) {
-        fputs("cell-sandboxd: --listen PATH is needed, and nothing else (see --help)\n", stderr);
+        fputs("cell-sandboxd: --socket PATH is needed, and nothing else (see --help)\n", stderr);
         return WRONG;
     }
     options->sessions = (unsigned)sessions;

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/bridge.h"
+
+#include <stdio.h>
+
+#include "examples/worker/front.h"
+
+#define DEPTH 3
+
+/* ---- from the keeper ---- */
+
+static void on_session(struct bridge *b, const struct keeper_message *m)
+{
+    if (b->answers) {
+        b->answers--;
+        return;
+    }
+    b->waiting = false;
+    b->replay_end = m->end;
+    b->replaying = m->first < m->end;
+    b->dialect->attached(b, m);
+}
+
+static void on_error(struct bridge *b, const struct keeper_message *m)
+{
+    char text[KEEPER_TEXT_MAX + 1];
+    snprintf(text, sizeof text, "%.*s", SLICE_PRINTF(m->text));
+    if (b->waiting) {
+        b->waiting = false;
+        b->dialect->refused(b, (enum keeper_code)m->code, text);
+    } else if (b->dialect->error && ws_conn_is_open(&b->ws)) {
+        b->dialect->error(b, (enum keeper_code)m->code, text);
+    }
+}
+
+static void on_message(void *user, const struct keeper_message *m)
+{
+    struct bridge *b = user;
+    if (m->type == KEEPER_SESSION)
+        on_session(b, m);
+    else if (m->type == KEEPER_ERROR)
+        on_error(b, m);
+    else if (!ws_conn_is_open(&b->ws))
+        return;
+    else if (m->type == KEEPER_OUTPUT)
+        b->dialect->output(b, m);
+    else if (m->type == KEEPER_EXIT)
+        b->dialect->ended(b, m);
+    else if (m->type == KEEPER_DETACHED)
+        b->dialect->detached(b, (enum keeper_code)m->code);
+    if (ws_conn_is_full(&b->ws))
+        link_pause(&b->link, true);
+}
+
+static void on_link_room(void *user)
+{
+    struct bridge *b = user;
+    if (ws_conn_is_open(&b->ws))
+        ws_conn_pause(&b->ws, false);
+}
+
+static void on_lost(void *user)
+{
+    struct bridge *b = user;
+    if (b->waiting)
+        b->dialect->refused(b, KEEPER_OUT_OF_MEMORY, "the session keeper is not there");
+    else
+        ws_conn_end(&b->ws, 1011, "session keeper lost");
+    b->waiting = false;
+}
+
+/* ---- from the client ---- */
+
+static void on_data(struct ws_conn *w, const struct ws_data *data)
+{
+    struct bridge *b = (struct bridge *)w;
+    b->dialect->data(b, data);
+    if (w->open && link_is_full(&b->link))
+        ws_conn_pause(w, true);
+}
+
+static void on_room(struct ws_conn *w)
+{
+    link_pause(&((struct bridge *)w)->link, false);
+}
+
+static void on_left(struct ws_conn *w)
+{
+    link_close(&((struct bridge *)w)->link);
+}
+
+static void on_end(struct exchange *x)
+{
+    struct bridge *b = (struct bridge *)x;
+    struct front *front = http_front(x->conn);
+    if (!ws_conn_check(x))
+        return;
+    b->waiting = true;
+    if (!link_open(&b->link, front_loop(front), front_options(front)->keeper))
+        return on_lost(b);
+    b->dialect->ask(b);
+}
+
+static void on_close(struct exchange *x)
+{
+    struct bridge *b = (struct bridge *)x;
+    b->waiting = false;
+    ws_conn_close(&b->ws);
+    link_close(&b->link);
+    buffer_free(&b->text);
+}
+
+struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, const char *scope,
+                          struct slice id)
+{
+    struct bridge *b = exchange_new(sizeof *b, h);
+    if (!b)
+        return NULL;
+    b->ws.x.end = on_end;
+    b->ws.x.close = on_close;
+    b->ws.data = on_data;
+    b->ws.room = on_room;
+    b->ws.left = on_left;
+    b->link.message = on_message;
+    b->link.room = on_link_room;
+    b->link.lost = on_lost;
+    b->link.user = b;
+    b->dialect = dialect;
+    b->text = buffer_with_limit(BRIDGE_TEXT_MAX);
+    snprintf(b->scope, sizeof b->scope, "%s", scope);
+    snprintf(b->id, sizeof b->id, "%.*s", SLICE_PRINTF(id));
+    return b;
+}
+
+/* ---- for dialects ---- */
+
+void bridge_accept(struct bridge *b)
+{
+    ws_conn_open(&b->ws, (struct slice){NULL, 0});
+}
+
+void bridge_send_output(struct bridge *b, int tag, struct slice bytes, size_t max)
+{
+    uint8_t byte = (uint8_t)tag;
+    while (bytes.len) {
+        struct slice part = slice_sub(bytes, 0, max);
+        ws_conn_send(&b->ws, WS_BINARY, slice_of(&byte, tag < 0 ? 0 : 1), part);
+        bytes = slice_from(bytes, part.len);
+    }
+}
+
+void bridge_send_text(struct bridge *b, const char *text)
+{
+    ws_conn_send(&b->ws, WS_TEXT, slice_text(text), (struct slice){NULL, 0});
+}
+
+struct slice bridge_untag(struct bridge *b, const struct ws_data *data)
+{
+    if (data->first)
+        b->tag = BRIDGE_NO_TAG;
+    if (b->tag != BRIDGE_NO_TAG || !data->bytes.len)
+        return data->bytes;
+    b->tag = data->bytes.at[0];
+    return slice_from(data->bytes, 1);
+}
+
+void bridge_input(struct bridge *b, struct slice bytes)
+{
+    link_put_input(&b->link, bytes);
+}
+
+void bridge_resize(struct bridge *b, uint16_t cols, uint16_t rows)
+{
+    link_put(&b->link, &(struct keeper_message){.type = KEEPER_RESIZE,
+                                                .scope = slice_text(b->scope),
+                                                .id = slice_text(b->id),
+                                                .cols = cols,
+                                                .rows = rows});
+}
+
+struct json *bridge_collect(struct bridge *b, const struct ws_data *data, bool *bad)
+{
+    struct fail why;
+    *bad = false;
+    if (data->first) {
+        buffer_free(&b->text);
+        b->text_too_long = false;
+    }
+    if (!buffer_put(&b->text, data->bytes))
+        b->text_too_long = true;
+    if (!data->last)
+        return NULL;
+    struct json_limits limits = {BRIDGE_TEXT_MAX, DEPTH};
+    struct json *doc =
+        b->text_too_long ? NULL : json_parse(buffer_slice(&b->text), "message", 0, limits, &why);
+    buffer_free(&b->text);
+    *bad = !doc;
+    return doc;
+}
+
+bool bridge_read_resize(struct bridge *b, const struct json *doc)
+{
+    int64_t cols, rows;
+    const json_node *root = json_root(doc);
+    if (!json_int(doc, json_member(root, "cols"), 1, UINT16_MAX, &cols) ||
+        !json_int(doc, json_member(root, "rows"), 1, UINT16_MAX, &rows))
+        return false;
+    bridge_resize(b, (uint16_t)cols, (uint16_t)rows);
+    return true;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * bridge: a client's WebSocket and a session of the keeper's, joined. What is said on the WebSocket is the
+ * dialect's. A client that leaves ends the attachment at once; a client that is slow stops the keeper's
+ * output, a process that does not read stops the client's input.
+ */
+#ifndef CELLGATE_WORKER_BRIDGE_H
+#define CELLGATE_WORKER_BRIDGE_H
+
+#include "examples/worker/link.h"
+#include "examples/worker/ws_conn.h"
+#include "spoa/lib/json.h"
+
+#define BRIDGE_TEXT_MAX 65536 /* bytes of a text message that is collected */
+
+struct bridge;
+
+struct dialect {
+    void (*ask)(struct bridge *b); /* puts the ATTACH on the link; the handshake is good */
+    /* The answer to ATTACH: calls bridge_accept, or refuses over HTTP. */
+    void (*attached)(struct bridge *b, const struct keeper_message *m);
+    void (*output)(struct bridge *b, const struct keeper_message *m);
+    void (*ended)(struct bridge *b, const struct keeper_message *m);
+    void (*detached)(struct bridge *b, enum keeper_code code);
+    void (*refused)(struct bridge *b, enum keeper_code code, const char *text); /* no ATTACH: over HTTP */
+    void (*error)(struct bridge *b, enum keeper_code code, const char *text);   /* later; may be NULL */
+    void (*data)(struct bridge *b, const struct ws_data *data);
+};
+
+struct bridge {
+    struct ws_conn ws;
+    const struct dialect *dialect;
+    struct link link;
+    struct buffer text; /* of a text message so far */
+    char scope[KEEPER_NAME_MAX + 1], id[KEEPER_NAME_MAX + 1];
+    uint64_t replay_end; /* offset at which live output begins */
+    unsigned answers;    /* SESSION messages to pass over before the one to ATTACH */
+    int tag;             /* first byte of the message that is being read; BRIDGE_NO_TAG before it came */
+    const char *mode;    /* for dialects that name it */
+    bool replaying, text_too_long, waiting;
+};
+
+#define BRIDGE_NO_TAG (-1)
+
+/* NULL when out of memory. */
+struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, const char *scope,
+                          struct slice id);
+/* Sends the 101. */
+void bridge_accept(struct bridge *b);
+/* Output as frames of `tag` (none if negative) and at most `max` bytes each. */
+void bridge_send_output(struct bridge *b, int tag, struct slice bytes, size_t max);
+void bridge_send_text(struct bridge *b, const char *text);
+/* Takes the first byte of a message off its pieces, as b->tag. */
+struct slice bridge_untag(struct bridge *b, const struct ws_data *data);
+void bridge_input(struct bridge *b, struct slice bytes);
+void bridge_resize(struct bridge *b, uint16_t cols, uint16_t rows);
+/* Takes a piece of a text message; once it is complete its document, that the caller frees; *bad when it is
+ * none. */
+struct json *bridge_collect(struct bridge *b, const struct ws_data *data, bool *bad);
+/* Reads {"cols":,"rows":} of a resize message and resizes; false when they are not there. */
+bool bridge_read_resize(struct bridge *b, const struct json *doc);
+
+#endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/call.h"
+
+#include <stdio.h>
+
+#include "examples/worker/front.h"
+
+#define DEPTH 4
+
+unsigned call_status(enum keeper_code code)
+{
+    switch (code) {
+    case KEEPER_BAD_REQUEST:
+    case KEEPER_START_FAILED:
+        return 400;
+    case KEEPER_UNKNOWN_SESSION:
+        return 404;
+    case KEEPER_ALREADY_ATTACHED:
+    case KEEPER_ID_TAKEN:
+        return 409;
+    default:
+        return 503;
+    }
+}
+
+void call_fail(struct call *c, enum keeper_code code, const char *text)
+{
+    if (c->answered)
+        return;
+    c->answered = true;
+    c->plan->refuse(&c->x, code, text);
+}
+
+void call_done(struct call *c, unsigned status, struct slice body)
+{
+    c->answered = true;
+    http_answer(&c->x, status, body.len ? "application/json" : NULL, NULL, body);
+}
+
+bool call_number(struct call *c, const json_node *body, const char *key, int64_t min, int64_t max,
+                 int64_t *value)
+{
+    const json_node *node = json_member(body, key);
+    if (!node || json_is_null(node) || json_int(c->json, node, min, max, value))
+        return true;
+    call_fail(c, KEEPER_BAD_REQUEST, "a number in the body is none, or out of range");
+    return false;
+}
+
+bool call_text(struct call *c, const json_node *body, const char *key, struct slice *value)
+{
+    const json_node *node = json_member(body, key);
+    if (!node || json_is_null(node) || json_text(node, value))
+        return true;
+    call_fail(c, KEEPER_BAD_REQUEST, "a text in the body is none");
+    return false;
+}
+
+static void on_message(void *user, const struct keeper_message *m)
+{
+    struct call *c = user;
+    char text[KEEPER_TEXT_MAX + 1];
+    if (c->answered)
+        return;
+    if (m->type == KEEPER_ERROR) {
+        snprintf(text, sizeof text, "%.*s", SLICE_PRINTF(m->text));
+        call_fail(c, (enum keeper_code)m->code, text);
+    } else {
+        c->plan->answer(c, m);
+    }
+}
+
+static void on_lost(void *user)
+{
+    call_fail(user, KEEPER_OUT_OF_MEMORY, "the session keeper is not there");
+}
+
+static void on_body(struct exchange *x, struct slice piece)
+{
+    struct call *c = (struct call *)x;
+    if (!buffer_put(&c->body, piece))
+        c->too_large = true;
+}
+
+/* Whether the body is one that can be read; *root is NULL when there is none. */
+static bool read_body(struct call *c, const json_node **root)
+{
+    struct fail why;
+    struct slice text = buffer_slice(&c->body);
+    if (text.len == 0)
+        return true;
+    c->json = json_parse(text, "body", 0, (struct json_limits){CALL_BODY_MAX, DEPTH}, &why);
+    *root = c->json ? json_root(c->json) : NULL;
+    return json_is_object(*root);
+}
+
+static void on_end(struct exchange *x)
+{
+    struct call *c = (struct call *)x;
+    struct front *front = http_front(x->conn);
+    const json_node *root = NULL;
+    if (c->too_large)
+        return http_refuse(x, 413, "the body is too large");
+    if (!read_body(c, &root))
+        return call_fail(c, KEEPER_BAD_REQUEST, "the body is not a JSON object");
+    if (!link_open(&c->link, front_loop(front), front_options(front)->keeper))
+        return on_lost(c);
+    c->plan->ask(c, root);
+}
+
+static void on_close(struct exchange *x)
+{
+    struct call *c = (struct call *)x;
+    c->answered = true;
+    link_close(&c->link);
+    buffer_free(&c->body);
+    json_free(c->json);
+}
+
+struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
+                          struct slice id)
+{
+    struct call *c = exchange_new(sizeof *c, h);
+    if (!c)
+        return NULL;
+    c->x.body = on_body;
+    c->x.end = on_end;
+    c->x.close = on_close;
+    c->plan = plan;
+    c->body = buffer_with_limit(CALL_BODY_MAX);
+    c->link.message = on_message;
+    c->link.lost = on_lost;
+    c->link.user = c;
+    snprintf(c->scope, sizeof c->scope, "%s", scope);
+    snprintf(c->id, sizeof c->id, "%.*s", SLICE_PRINTF(id));
+    return &c->x;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * call: an HTTP request with a small body that becomes one request to the keeper, whose answer becomes the
+ * response.
+ */
+#ifndef CELLGATE_WORKER_CALL_H
+#define CELLGATE_WORKER_CALL_H
+
+#include "examples/worker/http_conn.h"
+#include "examples/worker/link.h"
+#include "spoa/lib/json.h"
+
+#define CALL_BODY_MAX 65536
+
+struct call;
+
+/* How a protocol says no. */
+typedef void (*call_refuse)(struct exchange *x, enum keeper_code code, const char *text);
+
+struct call_plan {
+    /* Puts one message on the link, or refuses. body is NULL when there was none. */
+    void (*ask)(struct call *c, const json_node *body);
+    void (*answer)(struct call *c, const struct keeper_message *m); /* SESSION or DONE */
+    call_refuse refuse;
+};
+
+struct call {
+    struct exchange x;
+    const struct call_plan *plan;
+    struct link link;
+    struct buffer body;
+    struct json *json;
+    char scope[KEEPER_NAME_MAX + 1], id[KEEPER_NAME_MAX + 1];
+    bool too_large, answered;
+};
+
+/* NULL when out of memory. */
+struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
+                          struct slice id);
+/* A member of the body; false when it is there and of another type or out of range, and then the call is
+ * refused. */
+bool call_number(struct call *c, const json_node *body, const char *key, int64_t min, int64_t max,
+                 int64_t *value);
+bool call_text(struct call *c, const json_node *body, const char *key, struct slice *value);
+/* Refuses once. */
+void call_fail(struct call *c, enum keeper_code code, const char *text);
+void call_done(struct call *c, unsigned status, struct slice body);
+/* The status that fits a refusal of the keeper. */
+unsigned call_status(enum keeper_code code);
+
+#endif

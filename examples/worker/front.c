@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/front.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "examples/worker/serve.h"
+
+#define CONNECTIONS_MAX 8192
+#define TICK            1.0 /* seconds */
+
+/* What is served. '*' in a path stands for one part of it; an empty method for any. */
+static const struct route {
+    const char *method, *path;
+    serve_maker make;
+} routes[] = {
+    {"POST", "/sandboxes/*/pty", serve_opencomputer_pty_create},
+    {"GET", "/sandboxes/*/pty/*", serve_opencomputer_pty},
+    {"DELETE", "/sandboxes/*/pty/*", serve_opencomputer_pty_delete},
+    {"POST", "/sandboxes/*/pty/*/resize", serve_opencomputer_pty_resize},
+    {"POST", "/sandboxes/*/exec", serve_opencomputer_exec_create},
+    {"GET", "/sandboxes/*/exec/*", serve_opencomputer_exec},
+    {"POST", "/sandboxes/*/exec/*/kill", serve_opencomputer_exec_kill},
+    {"POST", "/pty", serve_opensandbox_create},
+    {"GET", "/pty/*", serve_opensandbox_query},
+    {"DELETE", "/pty/*", serve_opensandbox_delete},
+    {"GET", "/pty/*/ws", serve_opensandbox_ws},
+    {"GET", "/terminal", serve_terminal},
+    {"GET", "/ws-echo", serve_ws_echo},
+    {"", "/echo", serve_echo},
+    {"GET", "/bytes", serve_bytes},
+    {"HEAD", "/bytes", serve_bytes},
+    {"GET", "/events", serve_events},
+    {"PUT", "/upload", serve_upload},
+    {"POST", "/upload", serve_upload},
+    {"GET", "/headers", serve_headers},
+    {"GET", "/health", serve_health},
+    {"GET", "/healthz", serve_health},
+    {"GET", "/readyz", serve_ready},
+    {"HEAD", "/health", serve_health},
+    {"HEAD", "/healthz", serve_health},
+    {"HEAD", "/readyz", serve_ready},
+    {"GET", "/ui/*", serve_ui},
+    {"HEAD", "/ui/*", serve_ui},
+};
+
+struct front {
+    struct loop *loop;
+    const struct front_options *options;
+    int listener;
+    struct loop_io accept;
+    struct http_conn *conns;
+    unsigned count;
+    struct loop_timer tick, bound;
+    bool draining;
+};
+
+/* ---- routing ---- */
+
+static bool matches(const char *pattern, struct slice path, struct slice parts[SERVE_PARTS])
+{
+    struct slice rest = slice_text(pattern), want, part;
+    size_t count = 0;
+    while (slice_split(&rest, '/', &want)) {
+        if (!slice_split(&path, '/', &part))
+            return false;
+        if (!slice_is(want, "*")) {
+            if (!slice_equal(want, part))
+                return false;
+        } else if (part.len == 0 || count == SERVE_PARTS) {
+            return false;
+        } else {
+            parts[count++] = part;
+        }
+    }
+    return !slice_present(path);
+}
+
+struct exchange *front_route(struct front *f, struct http_conn *h)
+{
+    struct exchange *asked = exchange_new(sizeof *asked, h); /* for method and path only */
+    struct slice parts[SERVE_PARTS] = {{NULL, 0}};
+    serve_maker make = serve_not_found;
+    (void)f;
+    if (!asked)
+        return NULL;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        if (!matches(routes[i].path, asked->path, parts))
+            continue;
+        make = serve_wrong_method;
+        if (!*routes[i].method || slice_is(asked->head->method, routes[i].method)) {
+            make = routes[i].make;
+            break;
+        }
+    }
+    free(asked);
+    return make(h, parts);
+}
+
+/* ---- for what is served ---- */
+
+const struct front_options *front_options(const struct front *f)
+{
+    return f->options;
+}
+
+struct loop *front_loop(struct front *f)
+{
+    return f->loop;
+}
+
+const char *front_name(const struct front *f)
+{
+    return f->options->name;
+}
+
+bool front_is_draining(const struct front *f)
+{
+    return f->draining;
+}
+
+uint16_t front_port(const struct front *f)
+{
+    struct net_address address;
+    if (!net_local(f->listener, &address))
+        return 0;
+    return ntohs(address.any.sa_family == AF_INET6 ? address.ip6.sin6_port : address.ip4.sin_port);
+}
+
+/* ---- connections ---- */
+
+struct http_conn **front_list(struct front *f)
+{
+    return &f->conns;
+}
+
+void front_gone(struct front *f)
+{
+    f->count--;
+    if (f->draining && f->count == 0)
+        loop_stop(f->loop);
+}
+
+static void accept_ready(void *owner, int events)
+{
+    struct front *f = owner;
+    (void)events;
+    int fd = f->count < CONNECTIONS_MAX ? net_accept(f->listener) : -1;
+    if (fd < 0) {
+        bool later =
+            f->count == CONNECTIONS_MAX || (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED);
+        if (later)
+            loop_io_want(&f->accept, 0); /* until the next tick */
+        return;
+    }
+    if (http_conn_new(f, f->loop, fd))
+        f->count++;
+    else
+        close(fd);
+}
+
+static void tick_due(void *owner)
+{
+    struct front *f = owner;
+    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+        client_check(http_client(h));
+    loop_io_want(&f->accept, LOOP_READ);
+    loop_timer_set(&f->tick, TICK);
+}
+
+/* ---- life ---- */
+
+static void bound_due(void *owner)
+{
+    loop_stop(((struct front *)owner)->loop);
+}
+
+void front_stop(struct front *f)
+{
+    if (f->draining || f->count == 0)
+        return loop_stop(f->loop);
+    f->draining = true;
+    loop_timer_set(&f->bound, f->options->drain);
+    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+        http_conn_leave(h);
+}
+
+struct front *front_new(struct loop *loop, const struct front_options *options, struct fail *why)
+{
+    struct front *f = calloc(1, sizeof *f);
+    int listener = f ? net_listen(&options->listen, 0, why) : -1;
+    if (listener < 0) {
+        if (!f)
+            fail(why, "out of memory");
+        free(f);
+        return NULL;
+    }
+    f->loop = loop;
+    f->options = options;
+    f->listener = listener;
+    loop_io_open(&f->accept, loop, listener, accept_ready, f);
+    loop_io_want(&f->accept, LOOP_READ);
+    loop_timer_open(&f->tick, loop, tick_due, f);
+    loop_timer_open(&f->bound, loop, bound_due, f);
+    loop_timer_set(&f->tick, TICK);
+    return f;
+}
+
+void front_free(struct front *f)
+{
+    if (!f)
+        return;
+    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+        client_abort(http_client(h));
+    loop_turn(f->loop, false); /* they free themselves at its end */
+    loop_io_close(&f->accept);
+    loop_timer_close(&f->tick);
+    loop_timer_close(&f->bound);
+    free(f);
+}

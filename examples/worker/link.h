@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * link: the worker's end of a conversation with the keeper (keeper_protocol.h), for one request or one
+ * client.
+ */
+#ifndef CELLGATE_WORKER_LINK_H
+#define CELLGATE_WORKER_LINK_H
+
+#include "examples/worker/keeper_protocol.h"
+#include "spoa/lib/buffer.h"
+#include "spoa/lib/loop.h"
+
+struct link {
+    /* set by the user; room may be NULL. `message` may close the link. `lost`: the keeper has ended the
+     * conversation. */
+    void (*message)(void *user, const struct keeper_message *m);
+    void (*room)(void *user); /* what was put has been sent */
+    void (*lost)(void *user);
+    void *user;
+
+    /* private */
+    struct loop_io io;
+    struct buffer in, out;
+    bool paused, delivering;
+};
+
+/* Connects and says HELLO; false when the keeper is not there. A zeroed or closed link may be closed. */
+bool link_open(struct link *l, struct loop *loop, const char *path);
+void link_close(struct link *l);
+bool link_is_open(const struct link *l);
+/* On a closed link, or when memory is short, the message is lost and the link with it. */
+void link_put(struct link *l, const struct keeper_message *m);
+/* INPUT in as many messages as it takes. */
+void link_put_input(struct link *l, struct slice bytes);
+bool link_is_full(const struct link *l);      /* stop putting INPUT until `room` */
+void link_pause(struct link *l, bool paused); /* no messages until it is over */
+
+#endif

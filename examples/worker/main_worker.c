@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "examples/worker/front.h"
+#include "examples/worker/signals.h"
+#include "spoa/lib/file.h"
+
+#define TOKEN_MAX 4096
+
+static const char help[] =
+    "usage: cell-worker --listen ADDRESS --sandboxd PATH [options]\n"
+    "\n"
+    "A sandbox host's front: terminals, commands and plain pages over HTTP/1.1 and WebSockets, in the ways "
+    "of\n"
+    "OpenComputer, OpenSandbox and a plain browser terminal. The processes are kept by cell-sandboxd.\n"
+    "\n"
+    "IT RUNS COMMANDS FOR WHOEVER REACHES ITS PORT. Keep it on loopback, or in a network where only the "
+    "cell's\n"
+    "HAProxy and cellgate-relay can reach it.\n"
+    "\n"
+    "  --listen ADDRESS    for instance 127.0.0.1:9001; port 0 takes a free one\n"
+    "  --sandboxd PATH     socket of cell-sandboxd\n"
+    "  --allow-remote      listen on an address that is not loopback\n"
+    "  --name NAME         in the Server field and in /echo (worker)\n"
+    "  --ui DIR            folder that is served under /ui/\n"
+    "  --token-file FILE   /pty wants what is in FILE as X-EXECD-ACCESS-TOKEN\n"
+    "  --drain SECONDS     time for what is open when it is stopped (5)\n"
+    "  --help, --version\n"
+    "\n"
+    "Prints 'listening ADDRESS' when it is ready. SIGTERM and SIGINT: /readyz says 503, WebSockets are "
+    "closed 1001,\n"
+    "requests are finished; a second one ends it now. Sessions live on in cell-sandboxd. Exit status: 0, 1 "
+    "(cannot\n"
+    "start), 2 (wrong arguments).\n";
+
+static const char warning[] = "cell-worker: this runs commands for whoever reaches the port\n";
+
+enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
+
+struct arguments {
+    struct front_options options;
+    const char *listen, *token_file;
+    bool allow_remote;
+};
+
+static bool is_loopback(const struct net_address *address)
+{
+    if (address->any.sa_family == AF_INET)
+        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
+    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->ip6.sin6_addr);
+}
+
+static int wrong(const char *text, const char *what)
+{
+    fprintf(stderr, "cell-worker: %s%s (see --help)\n", text, what);
+    return WRONG;
+}
+
+static int judge(struct arguments *a)
+{
+    struct fail why;
+    struct slice name = slice_text(a->options.name);
+    if (!a->listen || !a->options.keeper)
+        return wrong("--listen and --sandboxd are needed", "");
+    if (!net_parse(slice_text(a->listen), &a->options.listen, &why))
+        return wrong(why.text, "");
+    if (net_is_unix(&a->options.listen))
+        return wrong("--listen wants an IP address and a port, not ", a->listen);
+    if (!a->allow_remote && !is_loopback(&a->options.listen))
+        return wrong("without --allow-remote only a loopback address is listened on, not ", a->listen);
+    if (name.len > 64 || !http_is_token(name))
+        return wrong("--name: letters, digits and -_. only, not ", a->options.name);
+    return OK;
+}
+
+static int read_arguments(int argc, char **argv, struct arguments *a)
+{
+    static const struct option names[] = {
+        {"listen", required_argument, NULL, 'l'},     {"sandboxd", required_argument, NULL, 's'},
+        {"name", required_argument, NULL, 'n'},       {"ui", required_argument, NULL, 'u'},
+        {"token-file", required_argument, NULL, 't'}, {"drain", required_argument, NULL, 'd'},
+        {"allow-remote", no_argument, NULL, 'r'},     {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},          {NULL, 0, NULL, 0}};
+    uint64_t drain = 5;
+    for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
+        switch (c) {
+        case 'l':
+            a->listen = optarg;
+            break;
+        case 's':
+            a->options.keeper = optarg;
+            break;
+        case 'n':
+            a->options.name = optarg;
+            break;
+        case 'u':
+            a->options.ui = optarg;
+            break;
+        case 't':
+            a->token_file = optarg;
+            break;
+        case 'r':
+            a->allow_remote = true;
+            break;
+        case 'h':
+            fputs(help, stdout);
+            return SHOWN;
+        case 'V':
+            puts("cell-worker " CELLGATE_VERSION);
+            return SHOWN;
+        case 'd':
+            if (!slice_u64(slice_text(optarg), 3600, &drain))
+                return wrong("--drain: seconds up to 3600, not ", optarg);
+            break;
+        default:
+            return WRONG;
+        }
+    }
+    a->options.drain = (double)drain;
+    return optind == argc ? judge(a) : wrong("what is this: ", argv[optind]);
+}
+
+/* Without the line's end. The caller frees it. */
+static bool read_token(const char *path, char **token, struct fail *why)
+{
+    struct slice content;
+    if (!path)
+        return true;
+    if (!file_read(path, TOKEN_MAX, &content, why))
+        return false;
+    size_t len = slice_find(content, '\n');
+    *token = len ? slice_dup(slice_sub(content, 0, len)) : NULL;
+    file_free(content);
+    return *token || fail(why, "%s: no token in it", path);
+}
+
+static void on_signal(void *owner, int number)
+{
+    (void)number;
+    front_stop(owner);
+}
+
+static bool run(struct loop *loop, const struct arguments *a, struct fail *why)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, 0};
+    struct signals signals = {0};
+    char text[NET_TEXT];
+    struct front *f = front_new(loop, &a->options, why);
+    if (!f || !signals_open(&signals, loop, numbers, on_signal, f, why)) {
+        front_free(f);
+        return false;
+    }
+    struct net_address bound = a->options.listen;
+    if (bound.any.sa_family == AF_INET6)
+        bound.ip6.sin6_port = htons(front_port(f));
+    else
+        bound.ip4.sin_port = htons(front_port(f));
+    fputs(warning, stderr);
+    printf("listening %s\n", net_text(&bound, text));
+    fflush(stdout);
+    loop_run(loop);
+    signals_close(&signals);
+    front_free(f);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.options = {.name = "worker"}};
+    struct fail why;
+    char *token = NULL;
+    int status = read_arguments(argc, argv, &a);
+    if (status != OK)
+        return status == SHOWN ? OK : status;
+    bool ready = read_token(a.token_file, &token, &why);
+    a.options.token = token;
+    struct loop *loop = ready ? loop_new(&why) : NULL;
+    bool ran = loop && run(loop, &a, &why);
+    if (!ran)
+        fprintf(stderr, "cell-worker: %s\n", why.text);
+    loop_free(loop);
+    free(token);
+    return ran ? OK : FAILED;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/* Small answers: what the worker saw of a request, and whether it is well. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "examples/worker/digest.h"
+#include "examples/worker/front.h"
+#include "examples/worker/json_text.h"
+#include "examples/worker/serve.h"
+
+static struct exchange *make(struct http_conn *h, void (*end)(struct exchange *x))
+{
+    struct exchange *x = exchange_new(sizeof *x, h);
+    if (x)
+        x->end = end;
+    return x;
+}
+
+/* ---- /echo: the request line, the fields in their order, length and hash of the body ---- */
+
+struct echo {
+    struct exchange x;
+    struct digest digest;
+};
+
+static void echo_body(struct exchange *x, struct slice piece)
+{
+    digest_add(&((struct echo *)x)->digest, piece);
+}
+
+static void put_echo_json(struct writer *w, struct exchange *x, uint64_t length, const char *hash)
+{
+    const struct http_head *head = x->head;
+    writer_text(w, "{\"worker\":");
+    json_text_put(w, slice_text(front_name(http_front(x->conn))));
+    writer_text(w, ",\"method\":");
+    json_text_put_bytes(w, head->method);
+    writer_text(w, ",\"target\":");
+    json_text_put_bytes(w, head->target);
+    writer_printf(w, ",\"version\":\"HTTP/1.%u\",\"headers\":[", head->minor);
+    for (size_t i = 0; i < head->count; i++) {
+        writer_text(w, i ? ",[" : "[");
+        json_text_put_bytes(w, head->fields[i].name);
+        writer_text(w, ",");
+        json_text_put_bytes(w, head->fields[i].value);
+        writer_text(w, "]");
+    }
+    writer_printf(w, "],\"body_length\":%llu,\"body_sha256\":\"%s\"}\n", (unsigned long long)length, hash);
+}
+
+static void put_echo_text(struct writer *w, struct exchange *x, uint64_t length, const char *hash)
+{
+    const struct http_head *head = x->head;
+    writer_put(w, head->method);
+    writer_text(w, " ");
+    writer_put(w, head->target);
+    writer_printf(w, " HTTP/1.%u\n", head->minor);
+    for (size_t i = 0; i < head->count; i++) {
+        writer_put(w, head->fields[i].name);
+        writer_text(w, ": ");
+        writer_put(w, head->fields[i].value);
+        writer_text(w, "\n");
+    }
+    writer_printf(w, "\n%llu %s\n", (unsigned long long)length, hash);
+}
+
+static void echo_end(struct exchange *x)
+{
+    struct echo *e = (struct echo *)x;
+    char hash[DIGEST_TEXT];
+    size_t size = 4096 + 8 * x->head->len;
+    char *memory = malloc(size);
+    struct writer w = writer_of(memory, memory ? size : 0);
+    bool text = slice_is(http_parameter(x, "format"), "text");
+    if (!memory || !digest_text(&e->digest, hash)) {
+        http_refuse(x, 500, "out of memory");
+    } else {
+        (text ? put_echo_text : put_echo_json)(&w, x, e->digest.length, hash);
+        http_answer(x, 200, text ? "text/plain" : "application/json", NULL, writer_slice(&w));
+    }
+    free(memory);
+}
+
+static void echo_close(struct exchange *x)
+{
+    digest_free(&((struct echo *)x)->digest);
+}
+
+struct exchange *serve_echo(struct http_conn *h, const struct slice *parts)
+{
+    struct echo *e = exchange_new(sizeof *e, h);
+    (void)parts;
+    if (!e)
+        return NULL;
+    digest_begin(&e->digest);
+    e->x.body = echo_body;
+    e->x.end = echo_end;
+    e->x.close = echo_close;
+    return &e->x;
+}
+
+/* ---- /headers: fields that come twice ---- */
+
+static void headers_end(struct exchange *x)
+{
+    http_answer(x, 200, "text/plain",
+                "Set-Cookie: one=1; Path=/\r\n"
+                "Set-Cookie: two=2; Path=/; HttpOnly\r\n"
+                "X-Repeated: first\r\n"
+                "X-Repeated: second\r\n"
+                "X-Empty:\r\n",
+                SLICE_LITERAL("see the header fields\n"));
+}
+
+struct exchange *serve_headers(struct http_conn *h, const struct slice *parts)
+{
+    (void)parts;
+    return make(h, headers_end);
+}
+
+/* ---- health ---- */
+
+static void health_end(struct exchange *x)
+{
+    http_answer(x, 200, "application/json", NULL, SLICE_LITERAL("{\"status\":\"ok\"}"));
+}
+
+struct exchange *serve_health(struct http_conn *h, const struct slice *parts)
+{
+    (void)parts;
+    return make(h, health_end);
+}
+
+static void ready_end(struct exchange *x)
+{
+    if (front_is_draining(http_front(x->conn)))
+        http_answer(x, 503, "application/json", NULL, SLICE_LITERAL("{\"status\":\"draining\"}"));
+    else
+        http_answer(x, 200, "application/json", NULL, SLICE_LITERAL("{\"status\":\"ready\"}"));
+}
+
+struct exchange *serve_ready(struct http_conn *h, const struct slice *parts)
+{
+    (void)parts;
+    return make(h, ready_end);
+}
+
+/* ---- what is not here ---- */
+
+static void not_found_end(struct exchange *x)
+{
+    http_refuse(x, 404, "not found");
+}
+
+struct exchange *serve_not_found(struct http_conn *h, const struct slice *parts)
+{
+    (void)parts;
+    return make(h, not_found_end);
+}
+
+static void wrong_method_end(struct exchange *x)
+{
+    http_refuse(x, 405, "method not allowed");
+}
+
+struct exchange *serve_wrong_method(struct http_conn *h, const struct slice *parts)
+{
+    (void)parts;
+    return make(h, wrong_method_end);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve: everything that the front serves, one maker of an exchange each (front.c has the table). `parts` are
+ * the parts of the path that the table leaves open. NULL when out of memory.
+ */
+#ifndef CELLGATE_WORKER_SERVE_H
+#define CELLGATE_WORKER_SERVE_H
+
+#include "examples/worker/http_conn.h"
+
+#define SERVE_PARTS 3
+
+typedef struct exchange *(*serve_maker)(struct http_conn *h, const struct slice *parts);
+
+/* opencomputer.c: the worker's routes of OpenComputer */
+struct exchange *serve_opencomputer_pty_create(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opencomputer_pty_resize(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opencomputer_pty_delete(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opencomputer_pty(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opencomputer_exec_create(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opencomputer_exec_kill(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opencomputer_exec(struct http_conn *h, const struct slice *parts);
+
+/* opensandbox.c: the terminals of OpenSandbox's execd */
+struct exchange *serve_opensandbox_create(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_query(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_delete(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_ws(struct http_conn *h, const struct slice *parts);
+
+struct exchange *serve_terminal(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_ws_echo(struct http_conn *h, const struct slice *parts);
+
+/* pages.c, streams.c, ui.c: plain HTTP */
+struct exchange *serve_echo(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_headers(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_health(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_ready(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_not_found(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_wrong_method(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_bytes(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_events(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_upload(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_ui(struct http_conn *h, const struct slice *parts);
+
+#endif

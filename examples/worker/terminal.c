@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A terminal of its own for each WebSocket: binary messages are its bytes, text messages are JSON:
+ * {"type":"resize"} from the client, {"type":"exit"} to it. When the client leaves, the terminal is hung up.
+ * When it is slow, the terminal waits.
+ */
+#include <stdio.h>
+#include <sys/random.h>
+
+#include "examples/worker/bridge.h"
+#include "examples/worker/call.h"
+#include "examples/worker/serve.h"
+
+#define SCOPE       "terminal"
+#define FRAME_MAX   32768
+#define COMMAND_MAX 4096
+
+static int hex_digit(uint8_t c)
+{
+    const char *digits = "0123456789abcdef", *at = memchr(digits, c >= 'A' ? c | 0x20 : c, 16);
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Undoes percent-encoding, and '+' for a space; false when it is wrong or does not fit. */
+static bool decode(struct slice text, struct writer *w)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        int value = text.at[i] == '+' ? ' ' : text.at[i];
+        if (value == '%') {
+            int high = text.len - i > 2 ? hex_digit(text.at[i + 1]) : -1;
+            int low = text.len - i > 2 ? hex_digit(text.at[i + 2]) : -1;
+            value = high < 0 || low < 0 ? 0 : high * 16 + low;
+            i += 2;
+        }
+        if (value == 0)
+            return false;
+        writer_u8(w, (uint8_t)value);
+    }
+    return !w->full;
+}
+
+/* The command is split at spaces; there is no shell in between. */
+static bool put_command(const struct exchange *x, struct writer *argv)
+{
+    char memory[COMMAND_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct slice text = http_parameter(x, "command"), part;
+    if (!decode(text.len ? text : SLICE_LITERAL("/bin/bash"), &w))
+        return false;
+    struct slice rest = writer_slice(&w);
+    while (slice_split(&rest, ' ', &part))
+        if (part.len)
+            keeper_put_string(argv, part);
+    return !argv->full && argv->len > 1;
+}
+
+static void ask(struct bridge *b)
+{
+    uint8_t memory[COMMAND_MAX + 2];
+    struct writer argv = writer_of(memory, sizeof memory);
+    uint64_t cols, rows;
+    uint32_t number = 0;
+    if (!http_number(&b->ws.x, "cols", 80, UINT16_MAX, &cols) ||
+        !http_number(&b->ws.x, "rows", 24, UINT16_MAX, &rows) || !put_command(&b->ws.x, &argv) ||
+        getrandom(&number, sizeof number, 0) != sizeof number) {
+        b->waiting = false;
+        return http_refuse(&b->ws.x, 400, "cols, rows or command is wrong");
+    }
+    snprintf(b->id, sizeof b->id, "%08x", number);
+    struct keeper_message m = {.type = KEEPER_CREATE,
+                               .scope = slice_text(b->scope),
+                               .id = slice_text(b->id),
+                               .kind = KEEPER_TERMINAL,
+                               .flags = KEEPER_START_LATER,
+                               .cols = (uint16_t)cols,
+                               .rows = (uint16_t)rows,
+                               .stall_ms = KEEPER_FOREVER,
+                               .linger_ms = 0,
+                               .argv = writer_slice(&argv)};
+    b->answers = 1;
+    link_put(&b->link, &m);
+    m.type = KEEPER_ATTACH;
+    m.flags = KEEPER_EXCLUSIVE;
+    link_put(&b->link, &m);
+}
+
+static void refused(struct bridge *b, enum keeper_code code, const char *text)
+{
+    (void)text;
+    http_refuse(&b->ws.x, call_status(code), "the terminal cannot be started");
+}
+
+static void attached(struct bridge *b, const struct keeper_message *m)
+{
+    (void)m;
+    bridge_accept(b);
+}
+
+static void output(struct bridge *b, const struct keeper_message *m)
+{
+    bridge_send_output(b, -1, m->bytes, FRAME_MAX);
+}
+
+static void ended(struct bridge *b, const struct keeper_message *m)
+{
+    char text[64];
+    snprintf(text, sizeof text, "{\"type\":\"exit\",\"exit_code\":%u}", m->exit_code);
+    bridge_send_text(b, text);
+    ws_conn_end(&b->ws, 1000, "process exited");
+}
+
+static void detached(struct bridge *b, enum keeper_code code)
+{
+    (void)code;
+    ws_conn_end(&b->ws, 4001, "taken over");
+}
+
+static void data(struct bridge *b, const struct ws_data *piece)
+{
+    bool bad;
+    if (piece->opcode == WS_BINARY)
+        return bridge_input(b, piece->bytes);
+    struct json *doc = bridge_collect(b, piece, &bad);
+    struct slice type = {NULL, 0};
+    if (doc)
+        json_text(json_member(json_root(doc), "type"), &type);
+    if (bad || (doc && !(slice_is(type, "resize") && bridge_read_resize(b, doc))))
+        bridge_send_text(b, "{\"type\":\"error\",\"error\":\"not a message that is known here\"}");
+    json_free(doc);
+}
+
+struct exchange *serve_terminal(struct http_conn *h, const struct slice *parts)
+{
+    static const struct dialect dialect = {ask, attached, output, ended, detached, refused, NULL, data};
+    (void)parts;
+    struct bridge *b = bridge_new(h, &dialect, SCOPE, SLICE_LITERAL(""));
+    return b ? &b->ws.x : NULL;
+}

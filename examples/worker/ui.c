@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* /ui/NAME: files of one folder, by plain names only: nothing of them is interpreted as a path. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "examples/worker/front.h"
+#include "examples/worker/serve.h"
+
+#define NAME_LENGTH 100
+
+struct file {
+    struct exchange x;
+    char name[NAME_LENGTH + 1];
+    int fd;
+};
+
+static bool is_plain(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!strchr("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_.", name.at[i]))
+            return false;
+    return name.len > 0 && name.len <= NAME_LENGTH && name.at[0] != '.';
+}
+
+static const char *type_of(const char *name)
+{
+    static const struct {
+        const char *suffix, *type;
+    } types[] = {{".html", "text/html; charset=utf-8"},
+                 {".js", "text/javascript; charset=utf-8"},
+                 {".css", "text/css; charset=utf-8"},
+                 {".map", "application/json"},
+                 {".json", "application/json"},
+                 {".png", "image/png"},
+                 {".svg", "image/svg+xml"}};
+    const char *suffix = strrchr(name, '.');
+    for (size_t i = 0; suffix && i < sizeof types / sizeof *types; i++)
+        if (strcmp(suffix, types[i].suffix) == 0)
+            return types[i].type;
+    return "application/octet-stream";
+}
+
+static int open_file(const char *folder, const char *name, uint64_t *size)
+{
+    struct stat status;
+    int dir = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int fd = dir < 0 ? -1 : openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (dir >= 0)
+        close(dir);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))) {
+        close(fd);
+        fd = -1;
+    }
+    *size = fd < 0 ? 0 : (uint64_t)status.st_size;
+    return fd;
+}
+
+static void send_more(struct exchange *x)
+{
+    struct file *f = (struct file *)x;
+    uint8_t piece[16384];
+    ssize_t got = 1;
+    while (got > 0 && !http_is_full(x)) {
+        got = read(f->fd, piece, sizeof piece);
+        if (got > 0)
+            http_piece(x, slice_of(piece, (size_t)got));
+    }
+    if (got <= 0)
+        http_end(x);
+}
+
+static void on_end(struct exchange *x)
+{
+    struct file *f = (struct file *)x;
+    const char *folder = front_options(http_front(x->conn))->ui;
+    uint64_t size;
+    f->fd = folder && f->name[0] ? open_file(folder, f->name, &size) : -1;
+    if (f->fd < 0)
+        return http_refuse(x, 404, "not found");
+    http_begin(x, 200, type_of(f->name), "X-Content-Type-Options: nosniff\r\nCache-Control: no-cache\r\n",
+               size);
+    send_more(x);
+}
+
+static void on_close(struct exchange *x)
+{
+    struct file *f = (struct file *)x;
+    if (f->fd >= 0)
+        close(f->fd);
+}
+
+struct exchange *serve_ui(struct http_conn *h, const struct slice *parts)
+{
+    struct file *f = exchange_new(sizeof *f, h);
+    if (!f)
+        return NULL;
+    f->fd = -1;
+    if (is_plain(parts[0]))
+        snprintf(f->name, sizeof f->name, "%.*s", SLICE_PRINTF(parts[0]));
+    f->x.end = on_end;
+    f->x.room = send_more;
+    f->x.close = on_close;
+    return &f->x;
+}
