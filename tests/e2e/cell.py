@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+"""A whole cell for a test: configuration, keys and directory in a folder of its own, HAProxy, agent and relay by
+examples/quickstart/up, all on free ports. Processes are ended by their id."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = (ROOT / os.environ.get("BUILD", "build") / "bin").resolve()
+SECRET = b"a secret of the tests, 32 bytes or more"
+
+
+def b64(data):
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def token(cell="test", secret=SECRET, ttl=300, header=None, **claims):
+    """An HS256 token; a claim that is None is left out."""
+    now = int(time.time())
+    body = {"aud": cell, "iat": now, "exp": now + ttl} | claims
+    parts = [{"alg": "HS256", "typ": "JWT"} | (header or {}), {k: v for k, v in body.items() if v is not None}]
+    signed = ".".join(b64(json.dumps(p).encode()) for p in parts)
+    return signed + "." + b64(hmac.new(secret, signed.encode(), hashlib.sha256).digest())
+
+
+def until(check, seconds=5.0, what="it did not happen"):
+    """Polls until check() gives something true, which is returned."""
+    end = time.monotonic() + seconds
+    while not (result := check()):
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+    return result
+
+
+def end(process, seconds=10):
+    """SIGTERM, and SIGKILL if that is not enough."""
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Cell:
+    """`config` is merged into the default configuration, key by key; `sandboxes` is the directory's content;
+    `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...)."""
+
+    def __init__(self, folder, sandboxes=None, config=None, haproxy=None, environment=None):
+        self.folder = Path(folder)
+        self.haproxy = haproxy or os.environ.get("HAPROXY", "haproxy")
+        self.environment = environment or {}
+        self.sandboxes = {}
+        self.processes = []
+        (self.folder / "k1.secret").write_bytes(SECRET)
+        self.set_sandboxes(**(sandboxes or {}))
+        self.config = {
+            "cell": "test",
+            "directory": {"kind": "file", "path": "sandboxes.json"},
+            "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}],
+        } | (config or {})
+        self.config_file = self.folder / "cellgate.json"
+        self.config_file.write_text(json.dumps(self.config))
+        self.run_dir = self.folder / "run"
+        self.up = None
+        self.ports = {}
+
+    def set_sandboxes(self, **records):
+        """Adds records (None removes one). Replaced whole, as an editor would."""
+        self.sandboxes |= records
+        kept = {name: record for name, record in self.sandboxes.items() if record is not None}
+        part = self.folder / "sandboxes.json.part"
+        part.write_text(json.dumps({"sandboxes": kept}))
+        part.rename(self.folder / "sandboxes.json")
+
+    def start(self):
+        command = [ROOT / "examples/quickstart/up", "--config", self.config_file, "--run-dir", self.run_dir]
+        command += ["--http-port", "0", "--https-port", "0", "--haproxy", self.haproxy]
+        environment = os.environ | {"CELLGATE_BIN": str(BIN)} | self.environment
+        with open(self.folder / "up.log", "wb") as log:
+            self.up = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        os.set_blocking(self.up.stdout.fileno(), False)
+        text, deadline = "", time.monotonic() + 60
+        while "ready\n" not in text:
+            select.select([self.up.stdout], [], [], 0.2)
+            text += self.up.stdout.read() or ""
+            if self.up.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"the cell does not stand up\n{text}\n{self.logs()}")
+        for line in text.splitlines():
+            name, _, address = line.partition(" ")
+            if address:
+                self.ports[name] = int(address.rpartition(":")[2])
+        return self
+
+    def stop(self):
+        for process in reversed(self.processes):
+            end(process)
+        if self.up and self.up.poll() is None:
+            # The second signal says that nobody waits for the tunnels.
+            self.up.send_signal(signal.SIGTERM)
+            time.sleep(0.1)
+            end(self.up)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+    @property
+    def http(self):
+        return self.ports["http"]
+
+    @property
+    def https(self):
+        return self.ports["https"]
+
+    def token(self, sandbox="sb-1", **claims):
+        return token(self.config["cell"], sandbox=sandbox, **claims)
+
+    def bearer(self, sandbox="sb-1", **claims):
+        return ("Authorization", "Bearer " + self.token(sandbox, **claims))
+
+    def pid(self, name):
+        """Of haproxy, agent or relay: the one that runs now."""
+        return int((self.run_dir / f"{name}.pid").read_text())
+
+    def kill(self, name, number=signal.SIGKILL):
+        os.kill(self.pid(name), number)
+
+    def admin(self, path, name="agent"):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name + '-admin']}{path}", timeout=5) as answer:
+            return answer.read().decode()
+
+    def spawn(self, name, *command):
+        """A process of this cell, ended with it; its output is in NAME.log."""
+        with open(self.folder / f"{name}.log", "wb") as log:
+            process = subprocess.Popen([str(c) for c in command], stdout=log, stderr=subprocess.STDOUT)
+        self.processes.append(process)
+        return process
+
+    def listening(self, name):
+        """The address after `listening` in the log of a worker or a sandboxd that was spawned."""
+        log = self.folder / f"{name}.log"
+
+        def line():
+            return next((x.split()[1] for x in log.read_text().splitlines(True) if x.startswith("listening ") and x.endswith("\n")), None)
+
+        return until(line, 10, f"{name} does not listen")
+
+    def sandboxd(self, name="sandboxd"):
+        socket = self.folder / f"{name}.sock"
+        self.spawn(name, BIN / "cell-sandboxd", "--socket", socket)
+        self.listening(name)
+        return socket
+
+    def worker(self, sandboxd, name="worker", *arguments):
+        """The address of a cell-worker on the sessions of that sandboxd."""
+        self.spawn(name, BIN / "cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", sandboxd, "--name", name, *arguments)
+        return self.listening(name)
+
+    def access_log(self):
+        return (self.run_dir / "haproxy.log").read_text(errors="replace")
+
+    def logs(self):
+        """The end of each log, for the report of a test that failed."""
+        parts = []
+        for log in sorted([*self.folder.glob("*.log"), *self.run_dir.glob("*.log")]):
+            lines = log.read_text(errors="replace").splitlines()[-40:]
+            parts += [f"---- {log.name}", *lines]
+        return "\n".join(parts)
