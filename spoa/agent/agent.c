@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/agent.h"
 
+#include <inttypes.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,6 +12,7 @@
 #include "spoa/agent/decider.h"
 #include "spoa/agent/directory_file.h"
 #include "spoa/agent/file_watch.h"
+#include "spoa/lib/json_write.h"
 
 enum { TOKEN_CACHE_ENTRIES = 16384 };
 
@@ -312,28 +313,17 @@ static struct server_counters count(const struct agent *a)
     return sum;
 }
 
-static bool put(struct buffer *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static bool put(struct buffer *to, const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    return n > 0 && (size_t)n < sizeof line && buffer_put(to, slice_of(line, (size_t)n));
-}
-
 bool agent_write_metrics(struct agent *a, struct buffer *to)
 {
     struct server_counters sum = count(a);
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
     bool good = metrics_write(a->metrics, to);
-#define X(field, help)                                                           \
-    good = good && put(to,                                                       \
-                       "# HELP cellgate_agent_spop_" #field " SPOP: " help ".\n" \
-                       "# TYPE cellgate_agent_spop_" #field " untyped\n"         \
-                       "cellgate_agent_spop_" #field " %llu\n",                  \
-                       (unsigned long long)sum.field);
+#define X(field, help)                                                                  \
+    good = good && json_write(to,                                                       \
+                              "# HELP cellgate_agent_spop_" #field " SPOP: " help ".\n" \
+                              "# TYPE cellgate_agent_spop_" #field " untyped\n"         \
+                              "cellgate_agent_spop_" #field " %" PRIu64 "\n",           \
+                              sum.field);
     SERVER_COUNTERS(X)
 #undef X
     return good;
@@ -346,15 +336,16 @@ bool agent_write_status(struct agent *a, struct buffer *to)
     agent_ready(a, &ready);
     pthread_mutex_lock(&a->lock);
     const struct records *records = a->snapshot->records;
-    bool good =
-        put(to,
-            "{\"version\":\"%s\",\"cell\":\"%s\",\"state\":\"%s\",\"threads\":%zu,\"connections\":%llu,"
-            "\"decisions\":%llu,\"records\":%zu,\"records_bytes\":%zu,\"directory_loaded_at\":%lld,"
-            "\"directory_good\":%s}\n",
-            CELLGATE_VERSION, a->snapshot->policy->settings->cell, ready, a->decider_count,
-            (unsigned long long)sum.connections, (unsigned long long)sum.acks,
-            records ? records_count(records) : 0, records ? records_bytes(records) : 0,
-            (long long)a->loaded_at, a->directory_error[0] ? "false" : "true");
+    bool good = json_write(to, "{\"version\":\"%s\",\"state\":\"%s\",\"cell\":", CELLGATE_VERSION, ready) &&
+                json_write_text(to, slice_text(a->snapshot->policy->settings->cell)) &&
+                json_write(to, ",\"threads\":%zu,\"connections\":%" PRIu64 ",\"decisions\":%" PRIu64,
+                           a->decider_count, sum.connections, sum.acks) &&
+                json_write(to,
+                           ",\"records\":%zu,\"records_bytes\":%zu,\"directory_loaded_at\":%" PRId64
+                           ",\"directory_error\":",
+                           records ? records_count(records) : 0, records ? records_bytes(records) : 0,
+                           a->loaded_at) &&
+                json_write_text(to, slice_text(a->directory_error)) && json_write(to, "}\n");
     pthread_mutex_unlock(&a->lock);
     return good;
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/* cellgate-agent: command line, signals, admin listener. What it does for HAProxy starts in agent.c. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/agent/agent.h"
+#include "spoa/agent/directory_file.h"
+#include "spoa/lib/admin.h"
+#include "spoa/lib/daemon.h"
+#include "spoa/lib/notify.h"
+
+static const struct daemon_program program = {
+    .name = "cellgate-agent",
+    .summary = "Decides for HAProxy, over SPOP, where each request goes and whether it may.",
+    .section = "agent",
+};
+
+enum { PAGES = 4 };
+
+struct process {
+    struct loop *loop;
+    struct log *log;
+    struct agent *agent;
+    struct admin *admin;
+    struct admin_page pages[PAGES];
+    struct daemon_signals *signals;
+};
+
+/* ---- admin listener ---- */
+
+static bool page_metrics(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)query;
+    answer->type = ADMIN_PROMETHEUS;
+    return agent_write_metrics(((struct process *)context)->agent, &answer->body);
+}
+
+static bool page_status(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)query;
+    answer->type = ADMIN_JSON;
+    return agent_write_status(((struct process *)context)->agent, &answer->body);
+}
+
+static bool page_health(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context, (void)query;
+    return buffer_put(&answer->body, SLICE_LITERAL("ok\n"));
+}
+
+static bool page_ready(void *context, struct slice query, struct admin_answer *answer)
+{
+    const char *why;
+    (void)query;
+    answer->status = agent_ready(((struct process *)context)->agent, &why) ? 200 : 503;
+    return buffer_put(&answer->body, slice_text(why)) && buffer_put(&answer->body, SLICE_LITERAL("\n"));
+}
+
+/* ---- events of the process ---- */
+
+static void on_started(void *context)
+{
+    const char *why;
+    struct process *p = context;
+    agent_ready(p->agent, &why);
+    (void)notify_ready(why);
+}
+
+static void on_reload(void *context)
+{
+    struct process *p = context;
+    (void)notify_reloading();
+    agent_reload(p->agent);
+    (void)notify_ready("reloaded");
+}
+
+static void on_drain(void *context)
+{
+    struct process *p = context;
+    log_write(p->log, LOG_INFO, "draining");
+    (void)notify_stopping("draining");
+    agent_drain(p->agent);
+}
+
+static void on_stop(void *context)
+{
+    loop_stop(((struct process *)context)->loop);
+}
+
+static void on_summary(void *context)
+{
+    agent_log_status(((struct process *)context)->agent);
+}
+
+/* ---- the process ---- */
+
+static bool open_admin(struct process *p, const struct settings *settings, struct fail *why)
+{
+    const struct admin_page pages[PAGES] = {{"/metrics", page_metrics, p},
+                                            {"/healthz", page_health, p},
+                                            {"/readyz", page_ready, p},
+                                            {"/status", page_status, p}};
+    memcpy(p->pages, pages, sizeof pages);
+    int listener = net_listen(&settings->agent.admin, 0600, why);
+    if (listener < 0)
+        return false;
+    p->admin = admin_new(p->loop, listener, p->pages, PAGES);
+    return p->admin || fail(why, "out of memory");
+}
+
+static bool start(struct process *p, const struct daemon_arguments *arguments, struct policy *policy,
+                  struct fail *why)
+{
+    const struct daemon_handler signals = {on_reload, on_drain, on_stop, on_summary, p};
+    const struct agent_options options = {.loop = p->loop,
+                                          .log = p->log,
+                                          .config = arguments->path,
+                                          .overrides = arguments->overrides,
+                                          .override_count = arguments->overrides_count,
+                                          .started = on_started,
+                                          .drained = on_stop,
+                                          .context = p};
+    p->signals = daemon_signals_open(p->loop, &signals, why);
+    if (!p->signals || !open_admin(p, policy->settings, why)) {
+        policy_release(policy);
+        return false;
+    }
+    p->agent = agent_start(&options, policy, why);
+    return p->agent != NULL;
+}
+
+static void finish(struct process *p)
+{
+    admin_free(p->admin);
+    agent_stop(p->agent);
+    daemon_signals_close(p->signals);
+    loop_free(p->loop);
+    log_free(p->log);
+}
+
+/* -t: the configuration, and the directory's file if it is there already. */
+static int check(const struct policy *policy)
+{
+    struct directory_load load;
+    struct fail why;
+    if (access(policy->directory.path, F_OK) != 0) {
+        fprintf(stderr, "%s: not there yet; the configuration is valid\n", policy->directory.path);
+        return DAEMON_OK;
+    }
+    if (!directory_file_load(policy->directory.path, NULL, &load, &why)) {
+        fprintf(stderr, "%s\n", why.text);
+        return DAEMON_FAILED;
+    }
+    fprintf(stderr, "the configuration is valid, the directory has %zu sandboxes\n",
+            records_count(load.records));
+    records_release(load.records);
+    return DAEMON_OK;
+}
+
+int main(int argc, char **argv)
+{
+    struct daemon_arguments arguments;
+    struct process process = {0};
+    struct fail why;
+    uint64_t files;
+    int code;
+    if (!daemon_arguments(&program, argc, argv, &arguments, stdout, stderr, &code))
+        return code;
+    struct policy *policy = policy_load(arguments.path, arguments.overrides, arguments.overrides_count, &why);
+    if (!policy) {
+        fprintf(stderr, "%s\n", why.text);
+        return DAEMON_FAILED;
+    }
+    if (arguments.check) {
+        code = check(policy);
+        policy_release(policy);
+        return code;
+    }
+    daemon_signals_block();
+    process.log = log_new(STDERR_FILENO, policy->settings->log_level);
+    process.loop = loop_new(&why);
+    bool good = process.log && process.loop && daemon_raise_files(&files, &why);
+    if (!good)
+        policy_release(policy);
+    if (good && start(&process, &arguments, policy, &why))
+        loop_run(process.loop);
+    else
+        log_write(process.log, LOG_ERROR, "cannot start", LOG_TEXT("why", why.text));
+    code = process.agent ? DAEMON_OK : DAEMON_FAILED;
+    finish(&process);
+    return code;
+}
