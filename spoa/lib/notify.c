@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/lib/notify.h"
+
+#include <stddef.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool send_to(const char *name, const char *text)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    size_t len = strlen(name);
+    if (len >= sizeof address.sun_path)
+        return false;
+    memcpy(address.sun_path, name, len);
+    if (name[0] == '@') /* in the abstract name space */
+        address.sun_path[0] = '\0';
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return false;
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    ssize_t sent = sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
+    close(fd);
+    return sent == (ssize_t)strlen(text);
+}
+
+static bool notify(const char *state, const char *status)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    char text[512];
+    if (!name || !*name)
+        return true;
+    snprintf(text, sizeof text, "%s%s%s", state, status ? "STATUS=" : "", status ? status : "");
+    return send_to(name, text);
+}
+
+bool notify_ready(const char *status)
+{
+    return notify("READY=1\n", status);
+}
+
+bool notify_reloading(void)
+{
+    struct timespec now;
+    char state[80];
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRId64 "\n",
+             (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000);
+    return notify(state, NULL);
+}
+
+bool notify_stopping(const char *status)
+{
+    return notify("STOPPING=1\n", status);
+}
+
+bool notify_status(const char *status)
+{
+    return notify("", status);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * notify: tells the service manager how the daemon is (sd_notify(3): datagrams to $NOTIFY_SOCKET). Without
+ * such a manager nothing happens. Never blocks.
+ */
+#ifndef CELLGATE_LIB_NOTIFY_H
+#define CELLGATE_LIB_NOTIFY_H
+
+#include <stdbool.h>
+
+/* Each false when there is a manager and it could not be told. status: one line for people, may be NULL. */
+bool notify_ready(const char *status);
+bool notify_reloading(void); /* to be followed by notify_ready */
+bool notify_stopping(const char *status);
+bool notify_status(const char *status);
+
+#endif
