@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/lib/json_string.h"
 
-/* The length of the well-formed character (Unicode 15, table 3-7) at the front of s, or 0. */
-static size_t utf8_len(struct slice s)
+size_t json_string_utf8(struct slice s)
 {
     uint8_t lead = s.at[0], low = 0x80, high = 0xBF;
     size_t len = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
@@ -82,8 +81,7 @@ static bool is_plain(uint8_t c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* How many characters at the front need no look, eight at a time. */
-static size_t plain_len(struct slice s)
+size_t json_string_plain(struct slice s)
 {
     const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
     size_t len = 0;
@@ -104,7 +102,7 @@ static size_t plain_len(struct slice s)
 const char *json_string_check(struct slice s, size_t *len)
 {
     for (*len = 0;;) {
-        *len += plain_len(slice_from(s, *len));
+        *len += json_string_plain(slice_from(s, *len));
         struct slice rest = slice_from(s, *len);
         if (rest.len == 0)
             return "the document ends inside a string";
@@ -116,7 +114,7 @@ const char *json_string_check(struct slice s, size_t *len)
             wrong = check_escape(rest, &step);
         else if (rest.at[0] < 0x20)
             wrong = "a control character in a string";
-        else if ((step = utf8_len(rest)) == 0)
+        else if ((step = json_string_utf8(rest)) == 0)
             wrong = "invalid UTF-8";
         if (wrong)
             return wrong;

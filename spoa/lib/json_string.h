@@ -13,6 +13,13 @@
  * surrogates. */
 const char *json_string_check(struct slice s, size_t *len);
 
+/* How many bytes at the front need neither a look nor an escape: ASCII but controls, quotes and backslashes.
+ */
+size_t json_string_plain(struct slice s);
+/* The length of the well-formed character (Unicode 15, table 3-7) at the front of s, which begins with a byte
+ * from 0x80 on; 0 if there is none. */
+size_t json_string_utf8(struct slice s);
+
 /* ---- for raw text that passed the check ---- */
 /* Writes at most raw.len bytes and gives their number. */
 size_t json_string_unescape(struct slice raw, uint8_t *out);
