@@ -14,10 +14,10 @@ enum form { TEXT, MARKDOWN, MANUAL };
 
 static void table(enum form form, const char *title, const struct option *options, size_t count)
 {
-    static const char *const headings[] = {"%s\n\n", "## %s\n\n", ".SS %s\n"};
+    static const char *const headings[] = {"", "## ", ".SS "};
     static void (*const writers[])(FILE *, const struct option *, size_t) = {options_help, options_markdown,
                                                                              options_manual};
-    printf(headings[form], title);
+    printf("%s%s\n%s", headings[form], title, form == MANUAL ? "" : "\n");
     writers[form](stdout, options, count);
     if (form != MANUAL)
         putchar('\n');
