@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// A terminal in a browser. Binary messages are bytes of the terminal; text messages are JSON: {"type":"resize","cols":..,
+// "rows":..} to the sandbox, {"type":"exit","exit_code":..} and {"type":"error","message":..} from it.
+
+import { FitAddon } from "./addon-fit.js";
+import { addressOf, keepPlace, readPlace } from "./place.js";
+import { explain, isAboutToken, isPassing } from "./words.js";
+import { Terminal } from "./xterm.js";
+
+const FIRST_WAIT_MS = 500;
+const LONGEST_WAIT_MS = 15000;
+const ATTEMPTS = 10; // until a person is asked; counted anew after a connection that lasted
+const LASTED_MS = 10000;
+const MESSAGE_MAX = 16384; // bytes of input sent at once
+// out of the alternate screen, modes as at the start: the program that set them is gone
+const RESET_MODES = "\x1b[?1047l\x1b[!p\x1b[?1000;1002;1003;1006;2004l\x1b[0m";
+
+const byId = (id) => document.getElementById(id);
+const encoder = new TextEncoder();
+
+let place = readPlace();
+let socket = null;
+let exit = null; // the remote's exit code, once it said one
+let failures = 0;
+let timer = 0; // of the next attempt
+
+// ---- the screen ----
+
+const terminal = new Terminal({
+  cursorBlink: true,
+  fontFamily: 'ui-monospace, "JetBrains Mono", "DejaVu Sans Mono", Menlo, Consolas, monospace',
+  fontSize: 14,
+  scrollback: 10000,
+  theme: { background: "#0e1116", foreground: "#d7dde5", cursor: "#3b82f6", selectionBackground: "#264f78" },
+});
+const fit = new FitAddon();
+terminal.loadAddon(fit);
+terminal.open(byId("terminal"));
+
+function showState(state, text) {
+  document.body.dataset.state = state;
+  byId("state").textContent = text;
+}
+
+function showNotice({ title, detail, done }, askToken) {
+  byId("notice-title").textContent = title;
+  byId("notice-detail").textContent = detail;
+  byId("notice").dataset.kind = done ? "done" : "failed";
+  byId("token-label").hidden = !askToken;
+  byId("notice").hidden = false;
+  fit.fit();
+}
+
+function hideNotice() {
+  byId("notice").hidden = true;
+  fit.fit();
+}
+
+function showSize() {
+  byId("size").textContent = `${terminal.cols}×${terminal.rows}`;
+}
+
+// ---- output: one piece at a time, as xterm.js drops what is given faster than it can draw ----
+
+const pieces = [];
+let drawing = false;
+
+function drawNext() {
+  const piece = pieces.shift();
+  drawing = piece !== undefined;
+  if (drawing) terminal.write(piece, drawNext);
+}
+
+function draw(piece) {
+  pieces.push(piece);
+  if (!drawing) drawNext();
+}
+
+// ---- the connection ----
+
+function isOpen() {
+  return socket?.readyState === WebSocket.OPEN;
+}
+
+function sendBytes(bytes) {
+  for (let at = 0; isOpen() && at < bytes.length; at += MESSAGE_MAX) socket.send(bytes.subarray(at, at + MESSAGE_MAX));
+}
+
+function sendSize() {
+  if (isOpen()) socket.send(JSON.stringify({ type: "resize", cols: terminal.cols, rows: terminal.rows }));
+}
+
+function takeControl(text) {
+  let control;
+  try {
+    control = JSON.parse(text);
+  } catch {
+    return; // not a control message: nothing to show
+  }
+  if (control?.type === "exit" && Number.isInteger(control.exit_code)) exit = control.exit_code;
+  if (control?.type === "error") draw(`\r\n\x1b[31m${String(control.message).replace(/[^ -~]/g, "?")}\x1b[0m\r\n`);
+}
+
+function end(closed) {
+  const askToken = isAboutToken(closed.code) || !closed.opened;
+  showState("ended", closed.exit === null ? `Disconnected (${closed.code})` : `Exit code ${closed.exit}`);
+  showNotice(explain(closed), askToken);
+}
+
+/** Waits longer each time, with jitter so that many pages do not come back at the same moment. */
+function retry() {
+  const wait = Math.min(FIRST_WAIT_MS * 2 ** failures, LONGEST_WAIT_MS) * (0.8 + 0.4 * Math.random());
+  const due = Date.now() + wait;
+  failures += 1;
+  (function countDown() {
+    const left = due - Date.now();
+    if (left <= 0) {
+      connect();
+      return;
+    }
+    showState("waiting", `Reconnecting in ${Math.ceil(left / 1000)} s (attempt ${failures} of ${ATTEMPTS})`);
+    timer = setTimeout(countDown, Math.min(left, 250));
+  })();
+}
+
+function closed(event, openedAt) {
+  const opened = openedAt !== 0;
+  if (opened && Date.now() - openedAt > LASTED_MS) failures = 0;
+  if (exit === null && isPassing(event.code) && failures < ATTEMPTS) retry();
+  else end({ code: event.code, reason: event.reason, exit, opened });
+}
+
+function createSocket() {
+  // a browser can set no header: the token goes as a subprotocol that is never selected
+  const protocols = place.token ? ["cellgate", `cellgate.bearer.${place.token}`] : ["cellgate"];
+  return new WebSocket(addressOf(place, terminal.cols, terminal.rows), protocols);
+}
+
+function listen(current) {
+  let openedAt = 0;
+  // what an older connection still says is of no interest
+  const ifCurrent = (act) => (event) => current === socket && act(event);
+  current.binaryType = "arraybuffer";
+  current.onopen = ifCurrent(() => {
+    openedAt = Date.now();
+    showState("open", "Connected");
+    sendSize();
+    terminal.focus();
+  });
+  current.onmessage = ifCurrent(({ data }) => (typeof data === "string" ? takeControl(data) : draw(new Uint8Array(data))));
+  current.onclose = ifCurrent((event) => {
+    draw(RESET_MODES);
+    closed(event, openedAt);
+  });
+}
+
+function connect() {
+  clearTimeout(timer);
+  const old = socket;
+  exit = null;
+  hideNotice();
+  showState("connecting", failures ? `Connecting (attempt ${failures} of ${ATTEMPTS})` : "Connecting");
+  try {
+    socket = createSocket();
+  } catch {
+    socket = null;
+    showState("ended", "Disconnected");
+    showNotice({ title: "The address or the token is malformed.", detail: "Open this page with a fresh link." }, true);
+  }
+  old?.close(1000);
+  if (socket) listen(socket);
+}
+
+function connectNow() {
+  if (socket) draw("\r\n\x1b[2m── new session ──\x1b[0m\r\n");
+  failures = 0;
+  connect();
+}
+
+// ---- what a person does ----
+
+terminal.onData((text) => sendBytes(encoder.encode(text)));
+terminal.onBinary((text) => sendBytes(Uint8Array.from(text, (c) => c.charCodeAt(0))));
+terminal.onTitleChange((title) => (document.title = title || place.sandbox));
+terminal.onResize(() => {
+  showSize();
+  sendSize();
+});
+new ResizeObserver(() => requestAnimationFrame(() => fit.fit())).observe(byId("terminal"));
+
+byId("reconnect").addEventListener("click", connectNow);
+byId("again").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const token = byId("token").value.trim();
+  byId("token").value = "";
+  if (token) place.token = token;
+  keepPlace(place);
+  connectNow();
+});
+byId("reader").addEventListener("click", () => {
+  terminal.options.screenReaderMode = !terminal.options.screenReaderMode;
+  byId("reader").setAttribute("aria-pressed", String(terminal.options.screenReaderMode));
+  terminal.focus();
+});
+addEventListener("hashchange", () => {
+  place = readPlace();
+  connectNow();
+});
+addEventListener("online", () => document.body.dataset.state === "waiting" && connect());
+
+byId("sandbox").textContent = document.title = place.sandbox || "Terminal";
+fit.fit();
+showSize();
+connect();
