@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "spoa/lib/admin.h"
+#include "spoa/lib/control.h"
+#include "spoa/lib/exchange.h"
+#include "spoa/lib/json_write.h"
+#include "spoa/lib/net.h"
+
+/* ---- pages ---- */
+
+static bool make_metrics(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context;
+    answer->type = ADMIN_PROMETHEUS;
+    return buffer_put(&answer->body, SLICE_LITERAL("up 1\n")) && buffer_put(&answer->body, query);
+}
+
+static bool make_ready(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context, (void)query;
+    answer->status = 503;
+    return buffer_put(&answer->body, SLICE_LITERAL("draining\n"));
+}
+
+static bool make_nothing(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context, (void)query;
+    return !buffer_put(&answer->body, SLICE_LITERAL("half a page"));
+}
+
+static bool make_big(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context, (void)query;
+    static char block[1 << 20];
+    memset(block, 'x', sizeof block);
+    for (int i = 0; i < 8; i++)
+        if (!buffer_put(&answer->body, slice_of(block, sizeof block)))
+            return false;
+    return true;
+}
+
+static const struct admin_page pages[] = {
+    {"/metrics", make_metrics, NULL},
+    {"/readyz", make_ready, NULL},
+    {"/broken", make_nothing, NULL},
+    {"/big", make_big, NULL},
+};
+enum { PAGES = sizeof pages / sizeof *pages };
+
+/* ---- one answer ---- */
+
+static char *respond(const char *request)
+{
+    struct buffer answer = buffer_with_limit(1 << 20);
+    struct slice bytes = guarded(slice_text(request));
+    char *text = NULL;
+    if (admin_respond(pages, PAGES, bytes, &answer))
+        text = slice_dup(buffer_slice(&answer));
+    buffer_free(&answer);
+    guarded_free(bytes);
+    return text;
+}
+
+static void pages_are_served(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request, *start, *end;
+    } cases[] = {
+        {"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9101\r\n\r\n",
+         "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: 5\r\n",
+         "\r\n\r\nup 1\n"},
+        {"GET /metrics?a=b HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 OK\r\n", "\r\n\r\nup 1\na=b"},
+        {"HEAD /metrics HTTP/1.1\r\nHost: [::1]:9\r\n\r\n", "HTTP/1.1 200 OK\r\n",
+         "Connection: close\r\n\r\n"},
+        {"GET /readyz HTTP/1.1\r\nHost: LOCALHOST:1\r\n\r\n", "HTTP/1.1 503 Service Unavailable\r\n",
+         "\r\n\r\ndraining\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = respond(cases[i].request);
+        assert_non_null(text);
+        assert_int_equal(strncmp(text, cases[i].start, strlen(cases[i].start)), 0);
+        assert_string_equal(text + strlen(text) - strlen(cases[i].end), cases[i].end);
+        free(text);
+    }
+}
+
+static void anything_else_is_refused_as_json(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request, *status, *code;
+    } cases[] = {
+        {"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n", "405",
+         "method_not_allowed"},
+        {"DELETE /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "405", "method_not_allowed"},
+        {"get /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "405", "method_not_allowed"},
+        {"GET /metric HTTP/1.1\r\nHost: localhost\r\n\r\n", "404", "not_found"},
+        {"GET /metrics/ HTTP/1.1\r\nHost: localhost\r\n\r\n", "404", "not_found"},
+        {"GET /%6detrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "404", "not_found"},
+        {"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421", "bad_request"},
+        {"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", "421", "bad_request"},
+        {"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1/8\r\n\r\n", "4", "bad_request"},
+        {"GET /broken HTTP/1.1\r\nHost: localhost\r\n\r\n", "500", "internal"},
+        {"nonsense\r\n\r\n", "400", "bad_request"},
+        {"GET /metrics HTTP/1.1\r\n\r\n", "400", "bad_request"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *text = respond(cases[i].request), expected[64];
+        assert_non_null(text);
+        assert_int_equal(strncmp(text + 9, cases[i].status, strlen(cases[i].status)), 0);
+        snprintf(expected, sizeof expected, "\r\n\r\n{\"error\":\"%s\",", cases[i].code);
+        assert_non_null(strstr(text, expected));
+        assert_null(strstr(text, "half a page"));
+        free(text);
+    }
+}
+
+static void an_unfinished_request_is_waited_for(void **state)
+{
+    (void)state;
+    const char *request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (size_t len = 0; len < strlen(request); len++) {
+        char part[64] = "";
+        memcpy(part, request, len);
+        assert_null(respond(part));
+    }
+}
+
+/* ---- commands ---- */
+
+static bool run_echo(void *context, const struct json *doc, const json_node *request, struct buffer *members,
+                     struct fail *why)
+{
+    (void)context;
+    struct slice text;
+    if (!json_text(json_member(request, "text"), &text))
+        return json_fail(doc, json_member(request, "text"), why, "text must be a text");
+    return buffer_put(members, SLICE_LITERAL(",\"echo\":")) && json_write_text(members, text);
+}
+
+static bool run_refuse(void *context, const struct json *doc, const json_node *request,
+                       struct buffer *members, struct fail *why)
+{
+    (void)context, (void)doc, (void)request, (void)members;
+    return fail(why, "there is no \"t-1\"");
+}
+
+static const struct control_command commands[] = {{"echo", run_echo, NULL}, {"refuse", run_refuse, NULL}};
+
+static void commands_are_answered(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request, *answer;
+    } cases[] = {
+        {"{\"command\":\"echo\",\"text\":\"a\\u0001\\\"\xc3\xa9\"}\n",
+         "{\"ok\":true,\"echo\":\"a\\u0001\\\"\xc3\xa9\"}\n"},
+        {"{\"command\":\"echo\",\"text\":1}\n",
+         "{\"ok\":false,\"error\":\"request:1:26: text must be a text\"}\n"},
+        {"{\"command\":\"refuse\"}\nignored", "{\"ok\":false,\"error\":\"there is no \\\"t-1\\\"\"}\n"},
+        {"{\"command\":\"nothing\"}\n", "{\"ok\":false,\"error\":\"unknown command\"}\n"},
+        {"{\"command\":1}\n",
+         "{\"ok\":false,\"error\":\"the request must be an object with a \\\"command\\\"\"}\n"},
+        {"[]\n", "{\"ok\":false,\"error\":\"the request must be an object with a \\\"command\\\"\"}\n"},
+        {"\n", "{\"ok\":false,\"error\":\"request:1:1: the document ends too early\"}\n"},
+        {"{\"command\":\"echo\",\"command\":\"refuse\"}\n",
+         "{\"ok\":false,\"error\":\"request:1:19: duplicate key\"}\n"},
+        {"", NULL},
+        {"{\"command\":\"echo\"}", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer answer = buffer_with_limit(4096);
+        struct slice bytes = guarded(slice_text(cases[i].request));
+        assert_int_equal(control_respond(commands, 2, bytes, &answer), cases[i].answer != NULL);
+        if (cases[i].answer)
+            assert_true(slice_is(buffer_slice(&answer), cases[i].answer));
+        buffer_free(&answer);
+        guarded_free(bytes);
+    }
+}
+
+static void any_bytes_become_valid_json(void **state)
+{
+    (void)state;
+    struct fail why;
+    for (int a = 0; a < 256; a++)
+        for (int b = 0; b < 256; b++) {
+            struct buffer out = buffer_with_limit(256);
+            struct slice text = guarded(slice_of((const uint8_t[]){(uint8_t)a, (uint8_t)b}, 2));
+            if (a || b)
+                assert_true(json_write_text(&out, text));
+            if (a && b)
+                assert_true(json_check(buffer_slice(&out), "n", 0, (struct json_limits){256, 1}, &why));
+            buffer_free(&out);
+            guarded_free(text);
+        }
+}
+
+/* ---- over sockets, with the loop on a thread of its own ---- */
+
+static struct {
+    char folder[40];
+    struct net_address admin, control;
+    struct loop *loop;
+    struct admin *pages;
+    struct control *commands;
+    pthread_t thread;
+    struct loop_task stop;
+} server;
+
+static void stop_loop(void *context)
+{
+    loop_stop(context);
+}
+
+static void *run_loop(void *context)
+{
+    loop_run(context);
+    return NULL;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    struct fail why;
+    char text[80];
+    strcpy(server.folder, "/tmp/cellgate-admin-XXXXXX");
+    if (!mkdtemp(server.folder) || !(server.loop = loop_new(&why)))
+        return -1;
+    net_parse(SLICE_LITERAL("127.0.0.1:0"), &server.admin, &why);
+    snprintf(text, sizeof text, "unix@%s/c", server.folder);
+    net_parse(slice_text(text), &server.control, &why);
+    int admin = net_listen(&server.admin, 0, &why), control = net_listen(&server.control, 0600, &why);
+    if (admin < 0 || control < 0)
+        return -1;
+    net_local(admin, &server.admin);
+    server.pages = admin_new(server.loop, admin, pages, PAGES);
+    server.commands = control_new(server.loop, control, commands, 2);
+    return pthread_create(&server.thread, NULL, run_loop, server.loop);
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    server.stop = (struct loop_task){.run = stop_loop, .context = server.loop};
+    loop_post(server.loop, &server.stop);
+    pthread_join(server.thread, NULL);
+    admin_free(server.pages);
+    control_free(server.commands);
+    loop_free(server.loop);
+    return rmdir(server.folder); /* fails if the socket is still there */
+}
+
+static int dial(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, &server.admin.any, server.admin.len), 0);
+    return fd;
+}
+
+static size_t read_to_end(int fd, char *text, size_t size)
+{
+    size_t total = 0;
+    for (ssize_t n; (n = recv(fd, text, size, 0)) > 0;)
+        total += (size_t)n;
+    close(fd);
+    return total;
+}
+
+static void send_text(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+static void a_request_in_pieces_is_answered_and_closed(void **state)
+{
+    (void)state;
+    char text[1024] = "";
+    int fd = dial();
+    send_text(fd, "GET /metrics HT");
+    usleep(20000);
+    send_text(fd, "TP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_true(read_to_end(fd, text, sizeof text) > 100);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
+}
+
+static void a_large_page_arrives_whole(void **state)
+{
+    (void)state;
+    static char text[65536];
+    int fd = dial();
+    send_text(fd, "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    usleep(50000);
+    assert_true(read_to_end(fd, text, sizeof text) > 8 << 20);
+}
+
+static void a_head_without_end_is_refused(void **state)
+{
+    (void)state;
+    static char junk[9000], text[1024];
+    memset(junk, 'a', sizeof junk);
+    int fd = dial();
+    send_text(fd, "GET /");
+    send(fd, junk, sizeof junk, MSG_NOSIGNAL);
+    read_to_end(fd, text, sizeof text);
+    assert_int_equal(strncmp(text, "HTTP/1.1 431 ", 13), 0);
+}
+
+static void idle_connections_do_not_keep_others_out_for_long(void **state)
+{
+    (void)state;
+    static char text[1024];
+    int fds[EXCHANGE_CONNECTIONS];
+    for (int i = 0; i < EXCHANGE_CONNECTIONS; i++)
+        fds[i] = dial();
+    int late = dial();
+    send_text(late, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    close(fds[0]);
+    assert_true(read_to_end(late, text, sizeof text) > 0);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
+    for (int i = 1; i < EXCHANGE_CONNECTIONS; i++)
+        close(fds[i]);
+}
+
+static void a_slow_request_is_ended(void **state)
+{
+    (void)state;
+    static char text[1024];
+    int fd = dial();
+    send_text(fd, "GET /metrics HTTP/1.1\r\n");
+    uint64_t before = loop_clock();
+    read_to_end(fd, text, sizeof text);
+    assert_int_equal(strncmp(text, "HTTP/1.1 408 ", 13), 0);
+    assert_in_range(loop_clock() - before, 4000000, 8000000);
+}
+
+static void control_is_private_and_answers(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct fail why;
+    struct buffer answer = buffer_with_limit(4096);
+    assert_int_equal(stat(server.control.path.sun_path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_true(control_ask(&server.control, SLICE_LITERAL("{\"command\":\"echo\",\"text\":\"x\"}"), 5,
+                            &answer, &why));
+    assert_true(slice_is(buffer_slice(&answer), "{\"ok\":true,\"echo\":\"x\"}"));
+    buffer_free(&answer);
+}
+
+static void asking_nobody_is_an_error_that_names_the_socket(void **state)
+{
+    (void)state;
+    struct fail why;
+    struct net_address nowhere;
+    struct buffer answer = buffer_with_limit(4096);
+    net_parse(SLICE_LITERAL("unix@/nowhere/x.sock"), &nowhere, &why);
+    assert_false(control_ask(&nowhere, SLICE_LITERAL("{}"), 1, &answer, &why));
+    assert_non_null(strstr(why.text, "/nowhere/x.sock"));
+}
+
+int main(void)
+{
+#define SERVED(test) cmocka_unit_test_setup_teardown(test, start, stop)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_are_served),
+        cmocka_unit_test(anything_else_is_refused_as_json),
+        cmocka_unit_test(an_unfinished_request_is_waited_for),
+        cmocka_unit_test(commands_are_answered),
+        cmocka_unit_test(any_bytes_become_valid_json),
+        SERVED(a_request_in_pieces_is_answered_and_closed),
+        SERVED(a_large_page_arrives_whole),
+        SERVED(a_head_without_end_is_refused),
+        SERVED(idle_connections_do_not_keep_others_out_for_long),
+        SERVED(a_slow_request_is_ended),
+        SERVED(control_is_private_and_answers),
+        SERVED(asking_nobody_is_an_error_that_names_the_socket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
