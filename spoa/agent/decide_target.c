@@ -1,77 +1,59 @@
 /* SPDX-License-Identifier: MIT */
 /* decide_target: the end of a decision: which worker, and what it gets. */
 #include "spoa/agent/decide_steps.h"
+#include "spoa/agent/destination.h"
 
 static struct slice text_from(const struct writer *w, size_t start)
 {
     return slice_of(w->at + start, w->len - start);
 }
 
-static struct worker choose_worker(const struct decision *d)
-{
-    struct worker worker;
-    if (d->port && record_port(&d->record, d->port, &worker))
-        return worker;
-    return d->record.worker;
-}
-
-/* HOST[:PORT] for the worker's Host header, without the port that is the scheme's own. */
-static void write_host(struct decision *d, const struct worker *worker, uint16_t port)
+static void set_host(struct decision *d, const struct destination *to)
 {
     size_t start = d->scratch->len;
-    bool literal6 = slice_find(worker->host, ':') < worker->host.len;
-    writer_text(d->scratch, literal6 ? "[" : "");
-    writer_put(d->scratch, worker->host);
-    writer_text(d->scratch, literal6 ? "]" : "");
-    if (port != (worker->kind == WORKER_HTTPS ? 443 : 80))
-        writer_printf(d->scratch, ":%u", port);
-    d->verdict->host = text_from(d->scratch, start);
+    destination_host(to, d->scratch);
+    if (!d->route->keep_host)
+        d->verdict->host = text_from(d->scratch, start);
 }
 
 static bool unix_worker(struct decision *d)
 {
     if (d->route->via == ROUTE_DIRECT)
         return decide_deny(d, REFUSAL_worker_unreachable, "worker", "HAProxy cannot reach a Unix socket");
-    if (!d->route->keep_host)
-        d->verdict->host = SLICE_LITERAL("localhost");
     return decide_without_address(d, "on a Unix socket, which the relay asks for");
 }
 
-static bool resolve(struct decision *d, struct worker *worker)
+static bool no_worker(struct decision *d, enum destination_result result)
 {
-    if (worker->addr.family)
-        return true;
-    return d->view->resolve && d->view->resolve(d->view->directory, worker->host, &worker->addr);
+    static const enum refusal refusals[] = {[DESTINATION_NO_WORKER] = REFUSAL_directory_unavailable,
+                                            [DESTINATION_NO_PORT] = REFUSAL_bad_request,
+                                            [DESTINATION_UNRESOLVED] = REFUSAL_directory_unavailable,
+                                            [DESTINATION_FOREIGN] = REFUSAL_worker_unreachable};
+    if (result == DESTINATION_UNRESOLVED && d->route->via == ROUTE_RELAY)
+        return decide_without_address(d, "its name is not resolved yet: the relay waits");
+    return decide_deny(d, refusals[result], "worker", destination_text(result));
 }
 
 bool decide_worker(struct decision *d)
 {
     struct verdict *v = d->verdict;
+    struct destination to;
     if (v->kind == VERDICT_RELAY) /* the relay waits for a worker */
         return true;
-    struct worker worker = choose_worker(d);
-    uint16_t port = worker.port ? worker.port : d->port;
-    if (worker.kind == WORKER_UNIX)
+    enum destination_result result = destination_choose(d->view, &d->record, d->port, &to);
+    if (result == DESTINATION_FOUND || result == DESTINATION_UNRESOLVED)
+        set_host(d, &to);
+    if (result != DESTINATION_FOUND)
+        return no_worker(d, result);
+    if (to.worker.kind == WORKER_UNIX)
         return unix_worker(d);
-    if (worker.kind == WORKER_NONE)
-        return decide_deny(d, REFUSAL_directory_unavailable, "worker", "the record names no worker");
-    if (!port)
-        return decide_deny(d, REFUSAL_bad_request, "worker", "neither request nor record names a port");
-    if (!d->route->keep_host)
-        write_host(d, &worker, port);
-    if (!resolve(d, &worker) && d->route->via == ROUTE_RELAY)
-        return decide_without_address(d, "its name is not resolved yet: the relay waits");
-    if (!worker.addr.family)
-        return decide_deny(d, REFUSAL_directory_unavailable, "worker", "its name is not resolved yet");
-    if (!d->view->allowed(d->view->networks, &worker.addr))
-        return decide_deny(d, REFUSAL_worker_unreachable, "worker", "it is outside of `worker_networks`");
     v->kind = d->route->via == ROUTE_RELAY ? VERDICT_RELAY : VERDICT_DIRECT;
-    v->addr = worker.addr;
-    v->addr_port = port;
-    v->tls = worker.kind == WORKER_HTTPS;
+    v->addr = to.worker.addr;
+    v->addr_port = to.port;
+    v->tls = to.worker.kind == WORKER_HTTPS;
     if (v->tls)
-        v->sni = worker.host;
-    decide_tell(d, "worker", v->tls ? "with TLS" : "without TLS", worker.host);
+        v->sni = to.worker.host;
+    decide_tell(d, "worker", v->tls ? "with TLS" : "without TLS", to.worker.host);
     return true;
 }
 
