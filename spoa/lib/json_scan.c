@@ -197,9 +197,11 @@ static int by_key(const void *one, const void *other)
 /* Looks at the keys from `first` on, which are those of the object that just ended, and drops them. */
 static bool refuse_duplicates(struct json_scan *scan, size_t first)
 {
-    struct slice *keys = scan->keys + first;
     size_t count = scan->keys_len - first;
     scan->keys_len = first;
+    if (count < 2)
+        return true;
+    struct slice *keys = scan->keys + first;
     if (count > 8) /* fewer are compared each with each */
         qsort(keys, count, sizeof *keys, by_key);
     size_t reach = count > 8 ? 1 : count;
