@@ -3,7 +3,7 @@
  * token_cache: grants of tokens that were verified a moment ago, so that a signature is checked once. One per
  * thread, no locks. A token is remembered as SHA-256 over a secret of this cache and the token, never in
  * clear, and until it expires. The number of entries is fixed; the least recently used of four gives way. A
- * look-up allocates nothing.
+ * look-up allocates nothing but what OpenSSL takes and gives back for one hash.
  *
  * It also holds the memory that a check in progress writes its strings to, hence the rule for all grants:
  * they are good until the cache is asked again.

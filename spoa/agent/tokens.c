@@ -148,6 +148,7 @@ bool tokens_mint(const struct tokens *tokens, struct slice kid, const struct gra
                  struct fail *why)
 {
     struct fail later; /* the first entry's reason is the one to tell */
+    struct writer before = *w;
     bool tried = false;
     fail(why, slice_present(kid) ? "no entry of tokens has this kid" : "no entry of tokens can make a token");
     for (size_t i = 0; i < tokens->count; i++) {
@@ -158,6 +159,7 @@ bool tokens_mint(const struct tokens *tokens, struct slice kid, const struct gra
             continue;
         if (entry->kind->mint(entry, grant, w, tried ? &later : why))
             return true;
+        *w = before;
         tried = true;
     }
     return false;
