@@ -12,10 +12,16 @@ static bool is_alnum(uint8_t c)
     return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z');
 }
 
+/* RFC 9110 section 5.6.2. */
 static bool is_tchar(uint8_t c)
 {
-    static const char marks[] = "!#$%&'*+-.^_`|~";
-    return is_alnum(c) || memchr(marks, c, sizeof(marks) - 1);
+    static const bool tchar[256] = {
+        ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['!'] = true,  ['#'] = true,
+        ['$'] = true,         ['%'] = true,         ['&'] = true,         ['\''] = true, ['*'] = true,
+        ['+'] = true,         ['-'] = true,         ['.'] = true,         ['^'] = true,  ['_'] = true,
+        ['`'] = true,         ['|'] = true,         ['~'] = true,
+    };
+    return tchar[c];
 }
 
 bool http_is_token(struct slice s)
@@ -48,11 +54,21 @@ static enum http_result scan_byte(struct http_reader *r, const uint8_t *at, size
     return HTTP_MORE;
 }
 
+/* Past the bytes from i on that need no look at their neighbours. */
+static size_t skip_plain(const uint8_t *at, size_t i, size_t end)
+{
+    bool after_cr = i > 0 && at[i - 1] == '\r';
+
+    while (!after_cr && i < end && at[i] >= 0x20 && at[i] != 0x7f)
+        i++;
+    return i;
+}
+
 static enum http_result scan(struct http_reader *r, struct slice bytes)
 {
     size_t end = bytes.len < r->head_max ? bytes.len : r->head_max;
 
-    while (r->scanned < end) {
+    while ((r->scanned = skip_plain(bytes.at, r->scanned, end)) < end) {
         enum http_result result = scan_byte(r, bytes.at, r->scanned);
         if (result == HTTP_BAD)
             return result;
