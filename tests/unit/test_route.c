@@ -387,7 +387,7 @@ static void refuses_what_is_not_in_order(void **state)
         {"{\"domains\":[]}", "domains is an object"},
         {"{\"domains\":{\"x\":[]}}", "'x' is none of"},
         {"{\"domains\":{\"e2b\":\"a\"}}", "are an array"},
-        {"{\"domains\":{\"e2b\":[\"a b\"]}}", "t:1:21: not the name of a domain"},
+        {"{\"domains\":{\"e2b\":[\"a b\"]}}", "t:1:20: not the name of a domain"},
         {"{\"domains\":{\"e2b\":[\"a.b\"],\"daytona\":[\"A.b\"]}}", "stands twice"},
     };
     (void)state;
