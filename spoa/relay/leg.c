@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/leg.h"
+
+#include "spoa/lib/reader.h"
+#include "spoa/lib/writer.h"
+
+static const char own_ping[] = "cellgate";
+
+struct leg leg_of(enum ws_sender sender, size_t limit, uint64_t now)
+{
+    return (struct leg){
+        .in = ws_decoder_of(sender, LEG_FRAME_WHOLE),
+        .partial = buffer_with_limit(LEG_FRAME_WHOLE),
+        .out = outbox_with_limit(limit),
+        .heard = now,
+        .progress = now,
+    };
+}
+
+void leg_free(struct leg *leg)
+{
+    buffer_free(&leg->partial);
+    outbox_free(&leg->out);
+}
+
+void leg_renew(struct leg *leg, uint64_t now)
+{
+    struct leg fresh = leg_of(leg->in.sender, leg->out.frames.limit, now);
+
+    fresh.out = leg->out;
+    fresh.bytes_in = leg->bytes_in;
+    fresh.bytes_out = leg->bytes_out;
+    fresh.message_out = leg->message_out;
+    buffer_free(&leg->partial);
+    *leg = fresh;
+}
+
+/* ---- towards the peer ---- */
+static bool hold(struct leg *leg, const struct leg_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        if (!outbox_put(&leg->out, batch->runs[i]))
+            return false;
+    return true;
+}
+
+static size_t batch_len(const struct leg_batch *batch)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        len += batch->runs[i].len;
+    return len;
+}
+
+bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
+{
+    size_t len = batch_len(batch), taken = 0;
+    bool held = true;
+
+    if (len == 0)
+        return true;
+    if (outbox_empty(&leg->out)) {
+        taken = send ? send(context, batch->runs, batch->count) : 0;
+        leg->bytes_out += taken;
+        leg->progress = now;
+        leg->out.message = taken == len ? leg->message_out : batch->message;
+    }
+    if (taken < len) {
+        held = hold(leg, batch);
+        outbox_sent(&leg->out, held ? taken : 0);
+    }
+    batch->count = 0;
+    batch->message = leg->message_out;
+    return held;
+}
+
+void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)
+{
+    struct slice unsent = outbox_unsent(&leg->out);
+    size_t taken = unsent.len ? send(context, &unsent, 1) : 0;
+
+    if (taken == 0)
+        return;
+    leg->bytes_out += taken;
+    leg->progress = now;
+    outbox_sent(&leg->out, taken);
+}
+
+/* ---- silence ---- */
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings)
+{
+    if (!outbox_empty(&leg->out) && settings->stall)
+        return leg->progress + settings->stall;
+    if (!leg->reading)
+        return UINT64_MAX;
+    if (!leg->pinged)
+        return leg->heard + settings->keepalive;
+    return later(leg->pinged, leg->progress) + settings->dead_after;
+}
+
+enum leg_health leg_check(const struct leg *leg, const struct leg_settings *settings, uint64_t now)
+{
+    if (now < leg_due(leg, settings))
+        return LEG_FINE;
+    if (!outbox_empty(&leg->out) && settings->stall)
+        return LEG_STALLED;
+    return leg->pinged ? LEG_DEAD : LEG_QUIET;
+}
+
+void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t now)
+{
+    struct writer w = writer_of(payload, LEG_PING_LEN);
+
+    leg->pinged = now;
+    writer_text(&w, own_ping);
+    writer_be(&w, ++leg->pings, 4);
+}
+
+bool leg_own_pong(const struct leg *leg, struct slice payload)
+{
+    if (payload.len != LEG_PING_LEN || !slice_starts(payload, own_ping))
+        return false;
+    struct reader r = reader_of(slice_from(payload, sizeof own_ping - 1));
+    uint32_t number = reader_u32(&r);
+    return number > 0 && number <= leg->pings;
+}
+
+void leg_read(struct leg *leg, bool on, uint64_t now)
+{
+    if (on && !leg->reading) {
+        leg->heard = now;
+        if (leg->pinged)
+            leg->pinged = now;
+    }
+    leg->reading = on;
+}

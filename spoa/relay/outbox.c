@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/outbox.h"
+
+#include "spoa/lib/reader.h"
+#include "spoa/lib/ws.h"
+
+struct outbox outbox_with_limit(size_t limit)
+{
+    return (struct outbox){.frames = buffer_with_limit(limit)};
+}
+
+void outbox_free(struct outbox *outbox)
+{
+    buffer_free(&outbox->frames);
+    outbox->sent = 0;
+}
+
+bool outbox_put(struct outbox *outbox, struct slice frames)
+{
+    return buffer_put(&outbox->frames, frames);
+}
+
+struct slice outbox_unsent(const struct outbox *outbox)
+{
+    return slice_from(buffer_slice(&outbox->frames), outbox->sent);
+}
+
+/* Bytes of the frame that begins here, its head included; more than there are when its head is not whole. */
+static size_t frame_len(struct slice at)
+{
+    struct reader r = reader_of(at);
+
+    reader_u8(&r);
+    uint8_t second = reader_u8(&r);
+    uint64_t length = second & 0x7f;
+    if (length >= 126)
+        length = reader_be(&r, length == 126 ? 2 : 8);
+    if (second & 0x80)
+        reader_take(&r, 4);
+    return r.failed ? SIZE_MAX : at.len - r.rest.len + (size_t)length;
+}
+
+static void note_message(struct outbox *outbox, uint8_t start)
+{
+    if (ws_is_control(start & 0x0f))
+        return;
+    if (start & 0x0f)
+        outbox->message = start & 0x0f;
+    if (start & 0x80)
+        outbox->message = 0;
+}
+
+void outbox_sent(struct outbox *outbox, size_t len)
+{
+    struct slice rest = buffer_slice(&outbox->frames);
+    size_t consumed = 0, frame;
+
+    outbox->sent += len;
+    while (rest.len && (frame = frame_len(rest)) <= outbox->sent) {
+        note_message(outbox, rest.at[0]);
+        outbox->sent -= frame;
+        consumed += frame;
+        rest = slice_from(rest, frame);
+    }
+    buffer_consume(&outbox->frames, consumed);
+}
+
+/* In place: what is kept moves to the front of what is held. */
+bool outbox_salvage(struct outbox *outbox)
+{
+    struct slice rest = buffer_slice(&outbox->frames);
+    uint8_t *to = outbox->frames.memory + outbox->frames.start;
+    size_t kept = 0;
+
+    while (rest.len) {
+        size_t frame = frame_len(rest);
+        uint8_t start = rest.at[0];
+        if (!ws_is_control(start & 0x0f)) {
+            if (!kept && !(start & 0x0f))
+                start |= outbox->message;
+            memmove(to + kept, rest.at, frame);
+            to[kept] = start;
+            kept += frame;
+        }
+        rest = slice_from(rest, frame);
+    }
+    outbox->sent = 0;
+    outbox->message = 0;
+    outbox->frames.end = outbox->frames.start + kept;
+    buffer_consume(&outbox->frames, 0);
+    return kept > 0;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/redial.h"
+
+#include <stddef.h>
+
+#define MILLISECOND UINT64_C(1000)
+#define SECOND      (1000 * MILLISECOND)
+
+static const uint64_t backoff[] = {100, 250, 500, 1000, 2000, 4000}; /* milliseconds */
+
+void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
+{
+    redial->attempts = 0;
+    redial->waiting = 0;
+    redial->give_up = now + budget;
+}
+
+bool redial_next(struct redial *redial, uint32_t random, uint64_t now, uint64_t *at)
+{
+    size_t last = sizeof backoff / sizeof backoff[0] - 1, step = redial->attempts;
+
+    *at = now;
+    if (redial->attempts++ == 0)
+        return true;
+    step = step - 1 < last ? step - 1 : last;
+    /* 80 % to 120 % */
+    *at += backoff[step] * MILLISECOND * (800 + random % 401) / 1000;
+    return *at <= redial->give_up;
+}
+
+void redial_wait(struct redial *redial, uint64_t now)
+{
+    if (!redial->waiting)
+        redial->waiting = now;
+}
+
+void redial_resume(struct redial *redial, uint64_t now)
+{
+    if (redial->waiting)
+        redial->give_up += now - redial->waiting;
+    redial->waiting = 0;
+}
+
+/* Puts now into a ring of `size` and tells whether the one that is `limit` places older lies within the
+ * window. */
+static bool too_many(uint64_t *ring, unsigned size, unsigned *count, unsigned limit, uint64_t window,
+                     uint64_t now)
+{
+    bool many = *count >= limit && now - ring[(*count - limit) % size] < window;
+
+    ring[*count % size] = now;
+    ++*count;
+    return many;
+}
+
+bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now)
+{
+    if (lived >= 10 * SECOND)
+        return false;
+    return too_many(redial->loss_at, REDIAL_LOSSES_MAX, &redial->losses, settings->flap_limit,
+                    settings->flap_window, now);
+}
+
+bool redial_changed(struct redial *redial, uint64_t now)
+{
+    return too_many(redial->change_at, REDIAL_CHANGES_MAX, &redial->changes, REDIAL_CHANGES_MAX, 60 * SECOND,
+                    now);
+}

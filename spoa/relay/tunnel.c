@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel_parts.h"
+
+#include <stdlib.h>
+
+#define MILLISECOND UINT64_C(1000)
+#define SLACK       (2 * LEG_PAUSE) /* heads of fragments, and what one read can bring beyond the limit */
+#define READ_LEAST  4096
+
+/* ---- life ---- */
+static uint64_t limit_of(int64_t milliseconds)
+{
+    return milliseconds > 0 ? (uint64_t)milliseconds * MILLISECOND : 0;
+}
+
+static struct target handover_target(const struct handover *h)
+{
+    return (struct target){
+        .addr = h->addr,
+        .port = (uint16_t)(h->addr_port > 0 ? h->addr_port : 0),
+        .tls = h->tls,
+        .unix_path = h->unix_path,
+        .sni = h->sni,
+        .host = h->host,
+    };
+}
+
+static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
+{
+    const struct handover *h = o->handover;
+    size_t limit = o->settings->buffer + SLACK;
+
+    *t = (struct tunnel){
+        .actions = o->actions,
+        .port = o->port,
+        .settings = o->settings,
+        .adapter = adapter_find((enum handover_resume)h->resume),
+        .client_there = true,
+        .limits = {limit_of(h->hold), limit_of(h->idle), limit_of(h->max_age),
+                   h->max_message > 0 ? (uint64_t)h->max_message : 0},
+        .end = (enum handover_end)h->end,
+        .stream = h->stream,
+        .overlap = h->overlap,
+        .empty_frame = h->keepalive == HANDOVER_KEEPALIVE_EMPTY_FRAME,
+        .epoch = h->epoch,
+        .opened = now,
+        .used = now,
+        .pings = pings_none(),
+        .goodbye = buffer_with_limit(WS_CONTROL_MAX),
+    };
+    t->legs[CLIENT] = leg_of(WS_CLIENT, limit, now);
+    t->legs[WORKER] = leg_of(WS_SERVER, limit, now);
+}
+
+bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
+{
+    struct target target = handover_target(o->handover);
+
+    set_up(t, o, now);
+    if (t->adapter->state_len && !(t->adapter_state = calloc(1, t->adapter->state_len)))
+        return false;
+    if (!target_set(&t->target, &target)) {
+        free(t->adapter_state);
+        return false;
+    }
+    if (o->handover->refuse >= 400) {
+        t->actions->accept(t->port);
+        tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);
+        return true;
+    }
+    t->must_ask =
+        !target_known(&target) || o->handover->secrets || (target.tls && !slice_present(target.sni));
+    tunnel_seek_begin(t, t->settings->connect_budget, now);
+    return true;
+}
+
+void tunnel_free(struct tunnel *t)
+{
+    if (t->adapter->end && t->adapter_state)
+        t->adapter->end(t->adapter_state);
+    free(t->adapter_state);
+    leg_free(&t->legs[CLIENT]);
+    leg_free(&t->legs[WORKER]);
+    target_free(&t->target);
+    target_free(&t->next);
+    pings_free(&t->pings);
+    buffer_free(&t->goodbye);
+}
+
+const struct target *tunnel_target(const struct tunnel *t)
+{
+    return target_known(&t->next) ? &t->next : &t->target;
+}
+
+/* ---- its end ---- */
+static void ended(struct tunnel *t)
+{
+    if (t->state == TUNNEL_ENDED)
+        return;
+    t->state = TUNNEL_ENDED;
+    t->actions->ended(t->port);
+}
+
+void tunnel_refuse(struct tunnel *t, enum refusal refusal)
+{
+    tunnel_seek_stop(t);
+    t->client_there = false;
+    t->actions->refuse(t->port, refusal);
+    ended(t);
+}
+
+static struct outbox take_outbox(struct leg *leg)
+{
+    struct outbox taken = leg->out;
+    leg->out = outbox_with_limit(taken.frames.limit);
+    return taken;
+}
+
+void tunnel_leave_client(struct tunnel *t, uint64_t now)
+{
+    struct leg *leg = &t->legs[CLIENT];
+
+    tunnel_leave_worker(t, 1001, slice_text(""), false, now);
+    if (t->client_there) {
+        struct outbox rest = take_outbox(leg);
+        t->client_there = false;
+        t->actions->part(t->port, CLIENT, &rest);
+    }
+    ended(t);
+}
+
+void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now)
+{
+    struct leg *leg = &t->legs[WORKER];
+    struct outbox held = outbox_with_limit(leg->out.frames.limit);
+
+    if (!t->worker_there)
+        return;
+    if (keep)
+        held = take_outbox(leg);
+    /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
+    bool cut = held.sent > 0;
+    if (!cut)
+        tunnel_send_close(t, WORKER, code, text, now);
+    struct outbox rest = take_outbox(leg);
+    t->worker_there = false;
+    if (cut)
+        t->actions->drop(t->port, WORKER);
+    else
+        t->actions->part(t->port, WORKER, &rest);
+    leg->out = held;
+    leg_renew(leg, now);
+}
+
+static void close_client(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    if (t->client_there && (code == CLOSE_NONE || !tunnel_send_close(t, CLIENT, code, text, now))) {
+        t->client_there = false;
+        t->actions->drop(t->port, CLIENT);
+    }
+    if (!t->client_there) {
+        ended(t);
+    } else if (t->legs[CLIENT].close_in) {
+        tunnel_leave_client(t, now);
+    }
+}
+
+/* The client's Close goes to the worker, and the worker's answer to the client. */
+static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    t->goodbye_code = code;
+    buffer_free(&t->goodbye);
+    return t->worker_there && buffer_put(&t->goodbye, text) && tunnel_send_close(t, WORKER, code, text, now);
+}
+
+void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
+{
+    const struct close_reason_info *info = close_reason_info(reason);
+    struct slice said = slice_text(info->text);
+
+    if (t->state >= TUNNEL_CLOSING)
+        return;
+    tunnel_seek_stop(t);
+    t->state = TUNNEL_CLOSING;
+    t->reason = reason;
+    t->close_at = now + t->settings->close_timeout;
+    if (reason == CLOSE_client_closed && hand_on_close(t, code, text, now))
+        return;
+    bool passed = info->client_code == CLOSE_PASSED;
+    unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
+    tunnel_leave_worker(t, worker_code, passed ? text : said, false, now);
+    close_client(t, passed ? code : info->client_code, passed ? text : said, now);
+}
+
+void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now)
+{
+    if (t->state == TUNNEL_OPENING)
+        tunnel_refuse(t, REFUSAL_draining);
+    else
+        tunnel_close(t, reason, 0, slice_text(""), now);
+    tunnel_reading(t, now);
+}
+
+/* Nobody has answered our Close, or the worker that of the client. */
+static void close_overdue(struct tunnel *t, uint64_t now)
+{
+    if (t->client_there && t->reason == CLOSE_client_closed)
+        tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
+    tunnel_leave_client(t, now);
+}
+
+/* ---- losing a side ---- */
+static void client_lost(struct tunnel *t, uint64_t now)
+{
+    t->client_there = false;
+    t->actions->drop(t->port, CLIENT);
+    if (t->state == TUNNEL_CLOSING) {
+        tunnel_leave_worker(t, 1001, slice_text(""), false, now);
+        ended(t);
+    } else {
+        tunnel_close(t, CLOSE_client_lost, 0, slice_text(""), now);
+    }
+}
+
+void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now)
+{
+    if (t->state == TUNNEL_ENDED)
+        return;
+    if (side == CLIENT && t->client_there)
+        client_lost(t, now);
+    else if (side == WORKER && t->worker_there)
+        tunnel_worker_lost(t, how, now);
+    tunnel_reading(t, now);
+}
+
+/* ---- reading ---- */
+
+/* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
+static bool may_read_for(const struct tunnel *t, enum side from)
+{
+    const struct leg *peer = &t->legs[other(from)];
+    bool there = from == CLIENT ? t->worker_there : t->client_there;
+
+    if (outbox_empty(&peer->out))
+        return true;
+    if (there)
+        return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE;
+    return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && t->actions->may_hold(t->port);
+}
+
+void tunnel_reading(struct tunnel *t, uint64_t now)
+{
+    bool closing = t->state == TUNNEL_CLOSING;
+
+    if (t->state == TUNNEL_ENDED)
+        return;
+    leg_read(&t->legs[CLIENT], t->client_there && (closing || may_read_for(t, CLIENT)), now);
+    leg_read(&t->legs[WORKER], t->worker_there && may_read_for(t, WORKER), now);
+}
+
+size_t tunnel_room(const struct tunnel *t, enum side from)
+{
+    size_t held = outbox_len(&t->legs[other(from)].out), most = t->settings->buffer;
+    bool there = from == CLIENT ? t->worker_there : t->client_there;
+
+    if (there || t->state == TUNNEL_CLOSING)
+        return LEG_PAUSE;
+    return held + READ_LEAST <= most ? most - held : READ_LEAST;
+}
+
+/* ---- times ---- */
+static struct leg_settings leg_settings(const struct tunnel *t, enum side side)
+{
+    return (struct leg_settings){
+        .keepalive = t->settings->keepalive,
+        .dead_after = t->settings->dead_after,
+        .stall = side == CLIENT ? t->settings->stall : 0,
+        .empty_frame = side == CLIENT && t->empty_frame,
+    };
+}
+
+static void check_leg(struct tunnel *t, enum side side, uint64_t now)
+{
+    struct leg_settings settings = leg_settings(t, side);
+
+    if (t->state == TUNNEL_CLOSING || (side == WORKER && !t->worker_there))
+        return;
+    switch (leg_check(&t->legs[side], &settings, now)) {
+    case LEG_FINE:
+        break;
+    case LEG_QUIET:
+        tunnel_keep_alive(t, side, now);
+        break;
+    case LEG_STALLED:
+        tunnel_close(t, CLOSE_client_too_slow, 0, slice_text(""), now);
+        break;
+    case LEG_DEAD:
+        if (side == CLIENT)
+            tunnel_close(t, CLOSE_client_silent, 0, slice_text(""), now);
+        else
+            tunnel_lost(t, WORKER, LOSS_silent, now);
+        break;
+    }
+}
+
+static bool is_open(const struct tunnel *t)
+{
+    return t->state == TUNNEL_SERVING || t->state == TUNNEL_SETTLING || t->state == TUNNEL_REDIALLING;
+}
+
+static uint64_t after(uint64_t since, uint64_t limit)
+{
+    return limit ? since + limit : UINT64_MAX;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void check_limits(struct tunnel *t, uint64_t now)
+{
+    if (now >= after(t->opened, t->limits.max_age))
+        tunnel_close(t, CLOSE_max_age, 0, slice_text(""), now);
+    else if (now >= after(t->used, t->limits.idle))
+        tunnel_close(t, CLOSE_idle, 0, slice_text(""), now);
+}
+
+void tunnel_tick(struct tunnel *t, uint64_t now)
+{
+    if (t->state == TUNNEL_CLOSING && now >= t->close_at)
+        close_overdue(t, now);
+    if (t->state == TUNNEL_SETTLING && now >= t->close_at)
+        tunnel_settled(t, now);
+    if (is_open(t))
+        check_limits(t, now);
+    if (is_open(t))
+        check_leg(t, CLIENT, now);
+    if (is_open(t))
+        check_leg(t, WORKER, now);
+    if (t->state < TUNNEL_CLOSING)
+        tunnel_seek_tick(t, now);
+    tunnel_reading(t, now);
+}
+
+uint64_t tunnel_due(const struct tunnel *t)
+{
+    struct leg_settings client = leg_settings(t, CLIENT), worker = leg_settings(t, WORKER);
+    uint64_t due = UINT64_MAX;
+
+    if (t->state == TUNNEL_ENDED)
+        return due;
+    if (t->state == TUNNEL_CLOSING)
+        return t->close_at;
+    if (t->state == TUNNEL_SETTLING)
+        due = t->close_at;
+    due = least(due, tunnel_seek_due(t));
+    if (!is_open(t))
+        return due;
+    due = least(due, least(after(t->opened, t->limits.max_age), after(t->used, t->limits.idle)));
+    due = least(due, leg_due(&t->legs[CLIENT], &client));
+    return t->worker_there ? least(due, leg_due(&t->legs[WORKER], &worker)) : due;
+}

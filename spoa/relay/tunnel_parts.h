@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the tunnel machine share and nobody else uses: tunnel.c (life and times), tunnel_pass.c
+ * (frames), tunnel_seek.c (losing and finding workers).
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_PARTS_H
+#define CELLGATE_RELAY_TUNNEL_PARTS_H
+
+#include "spoa/relay/tunnel.h"
+
+static inline enum side other(enum side side)
+{
+    return side == CLIENT ? WORKER : CLIENT;
+}
+
+/* ---- tunnel.c ---- */
+/* Ends it; code and text are those that are passed on, for reasons that pass them. */
+void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now);
+/* The worker's leg is left with a Close. keep: what is held for it is for the next one; else it is still
+ * sent. */
+void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now);
+/* Nothing more is to be done with the client's leg. */
+void tunnel_leave_client(struct tunnel *t, uint64_t now);
+void tunnel_reading(struct tunnel *t, uint64_t now);
+/* In TUNNEL_OPENING. */
+void tunnel_refuse(struct tunnel *t, enum refusal refusal);
+
+/* ---- tunnel_pass.c ---- */
+bool tunnel_send_control(struct tunnel *t, enum side to, enum ws_opcode opcode, struct slice payload,
+                         uint64_t now);
+bool tunnel_send_close(struct tunnel *t, enum side to, unsigned code, struct slice text, uint64_t now);
+void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now);
+/* Ends a message towards the client that the worker has left open; false: that is not possible. */
+bool tunnel_mend_message(struct tunnel *t, uint64_t now);
+
+/* ---- tunnel_seek.c ---- */
+void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now);
+void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now);
+void tunnel_settled(struct tunnel *t, uint64_t now);
+void tunnel_seek_begin(struct tunnel *t, uint64_t budget, uint64_t now);
+void tunnel_seek_tick(struct tunnel *t, uint64_t now);
+uint64_t tunnel_seek_due(const struct tunnel *t);
+void tunnel_seek_stop(struct tunnel *t);
+void tunnel_watch(struct tunnel *t, uint64_t now);
+
+#endif

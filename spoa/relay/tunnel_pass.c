@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel_parts.h"
+
+#include "spoa/relay/end.h"
+
+/* ---- to one side ---- */
+struct outlet {
+    struct tunnel *t;
+    enum side to;
+};
+
+static size_t outlet_send(void *context, const struct slice *runs, size_t count)
+{
+    const struct outlet *outlet = context;
+    return outlet->t->actions->send(outlet->t->port, outlet->to, runs, count);
+}
+
+static bool is_there(const struct tunnel *t, enum side side)
+{
+    return side == CLIENT ? t->client_there : t->worker_there;
+}
+
+static bool flush(struct tunnel *t, enum side to, struct leg_batch *batch, uint64_t now)
+{
+    struct outlet outlet = {t, to};
+    return leg_flush(&t->legs[to], batch, is_there(t, to) ? outlet_send : NULL, &outlet, now);
+}
+
+static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint64_t now)
+{
+    struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = t->legs[to].message_out};
+    return flush(t, to, &batch, now);
+}
+
+/* A mask for a frame of the relay's own; NULL towards the client. */
+static const uint8_t *own_mask(struct tunnel *t, enum side to, uint8_t mask[4])
+{
+    uint32_t random = to == WORKER ? t->actions->random(t->port) : 0;
+    memcpy(mask, &random, 4);
+    return to == WORKER ? mask : NULL;
+}
+
+bool tunnel_send_control(struct tunnel *t, enum side to, enum ws_opcode opcode, struct slice payload,
+                         uint64_t now)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4];
+
+    if (t->legs[to].close_out)
+        return true;
+    size_t len = ws_encode_control(frame, opcode, payload, own_mask(t, to, mask));
+    return send_bytes(t, to, slice_of(frame, len), now);
+}
+
+bool tunnel_send_close(struct tunnel *t, enum side to, unsigned code, struct slice text, uint64_t now)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4];
+
+    if (t->legs[to].close_out || !is_there(t, to))
+        return true;
+    t->legs[to].close_out = true;
+    size_t len = ws_encode_close(frame, code, text, own_mask(t, to, mask));
+    return send_bytes(t, to, slice_of(frame, len), now);
+}
+
+void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now)
+{
+    static const uint8_t empty_binary[] = {0x80 | WS_BINARY, 0};
+    uint8_t payload[LEG_PING_LEN];
+    struct leg *leg = &t->legs[to];
+
+    /* between the fragments of a message there is no place for another one */
+    bool empty = to == CLIENT && t->empty_frame && !leg->message_out;
+    if (empty)
+        leg->heard = now;
+    else
+        leg_ping_payload(leg, payload, now);
+    if (!(empty ? send_bytes(t, to, slice_of(empty_binary, sizeof empty_binary), now)
+                : tunnel_send_control(t, to, WS_PING, slice_of(payload, sizeof payload), now)))
+        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+}
+
+bool tunnel_mend_message(struct tunnel *t, uint64_t now)
+{
+    static const uint8_t empty_end[] = {0x80 | WS_CONTINUATION, 0};
+    struct leg *client = &t->legs[CLIENT];
+
+    if (!client->message_out || t->adapter->exact)
+        return true;
+    if (!t->stream)
+        return false;
+    struct leg_batch batch = {{slice_of(empty_end, sizeof empty_end)}, 1, client->message_out};
+    client->message_out = 0;
+    return flush(t, CLIENT, &batch, now);
+}
+
+/* ---- from one side to the other ---- */
+
+/* One tunnel_read. What goes to the other side is collected as runs of the memory it came in: a frame that
+ * passes unchanged is written to the very place it lies at, so that neighbours become one run. */
+struct pass {
+    struct tunnel *t;
+    enum side from;
+    struct leg *leg, *peer;
+    struct leg_batch batch; /* for peer */
+    uint64_t now;
+};
+
+/* The functions below say whether the pass goes on; when it does not, the tunnel or this leg has come to an
+ * end. */
+static bool no_memory(struct pass *p)
+{
+    p->batch.count = 0;
+    tunnel_close(p->t, CLOSE_no_memory, 0, slice_text(""), p->now);
+    return false;
+}
+
+static bool pass_flush(struct pass *p)
+{
+    return flush(p->t, other(p->from), &p->batch, p->now) || no_memory(p);
+}
+
+static bool pass_run(struct pass *p, struct slice run)
+{
+    struct leg_batch *batch = &p->batch;
+    struct slice *last = batch->count ? &batch->runs[batch->count - 1] : NULL;
+
+    if (last && last->at + last->len == run.at) {
+        last->len += run.len;
+        return true;
+    }
+    if (batch->count == LEG_RUNS && !pass_flush(p))
+        return false;
+    batch->runs[batch->count++] = run;
+    return true;
+}
+
+/* Sends payload as a frame whose head is written in front of it, over what was its own head or is not passed
+ * on. */
+static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, bool fin)
+{
+    uint8_t head[WS_HEAD_MAX];
+    struct ws_frame part = ws_fragment(&p->leg->in.frame, offset, payload.len);
+
+    part.opcode = p->peer->message_out ? WS_CONTINUATION : (enum ws_opcode)p->leg->message_in;
+    part.fin = fin;
+    size_t len = ws_encode_head(head, &part);
+    uint8_t *at = (uint8_t *)payload.at - len;
+    memcpy(at, head, len);
+    p->peer->message_out = fin ? 0 : p->leg->message_in;
+    return pass_run(p, slice_of(at, len + payload.len));
+}
+
+static void look_for_end(struct pass *p, const struct adapter_piece *piece)
+{
+    if (p->from == WORKER && piece->first && piece->last && end_said(p->t->end, piece->opcode, piece->bytes))
+        p->t->end_said = true;
+}
+
+/* Whether the adapter lets the piece pass, and without how many of its first bytes. */
+static bool adapt(struct pass *p, const struct adapter_piece *piece, size_t *skip)
+{
+    const struct adapter *adapter = p->t->adapter;
+
+    *skip = 0;
+    if (p->from == WORKER)
+        return !adapter->from_worker || adapter->from_worker(p->t->adapter_state, piece, skip);
+    if (adapter->from_client)
+        adapter->from_client(p->t->adapter_state, piece);
+    return true;
+}
+
+static bool on_piece(struct pass *p, const struct ws_piece *in)
+{
+    const struct ws_frame *frame = &p->leg->in.frame;
+    struct adapter_piece piece = {
+        .opcode = (enum ws_opcode)p->leg->message_in,
+        .first = frame->opcode != WS_CONTINUATION && in->offset == 0,
+        .last = frame->fin && in->last,
+        .mask = frame->masked ? frame->mask : NULL,
+        .offset = in->offset,
+        .bytes = in->bytes,
+    };
+    size_t skip;
+
+    p->t->used = p->now;
+    if (p->t->state == TUNNEL_CLOSING && p->from == CLIENT)
+        return true;
+    look_for_end(p, &piece);
+    bool passes = adapt(p, &piece, &skip);
+    if (!passes && !(piece.last && p->peer->message_out))
+        return true;
+    if (!passes)
+        skip = piece.bytes.len;
+    return pass_payload(p, slice_from(piece.bytes, skip), in->offset + skip, piece.last);
+}
+
+static bool on_head(struct pass *p)
+{
+    const struct ws_frame *frame = &p->leg->in.frame;
+    uint64_t most = p->t->limits.max_message;
+
+    if (frame->opcode != WS_CONTINUATION) {
+        p->leg->message_in = (uint8_t)frame->opcode;
+        p->leg->message_len = 0;
+    }
+    p->leg->message_len += frame->length;
+    if (!most || p->leg->message_len <= most)
+        return true;
+    tunnel_close(p->t, CLOSE_message_too_big, 0, slice_text(""), p->now);
+    return false;
+}
+
+static bool pass_control(struct pass *p, struct slice payload)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    const struct ws_frame *in = &p->leg->in.frame;
+    size_t len = ws_encode_control(frame, in->opcode, payload, in->masked ? in->mask : NULL);
+
+    return pass_flush(p) && (send_bytes(p->t, other(p->from), slice_of(frame, len), p->now) || no_memory(p));
+}
+
+static bool on_ping(struct pass *p, struct slice payload)
+{
+    struct tunnel *t = p->t;
+
+    if (!is_there(t, other(p->from)) || p->peer->close_out)
+        return tunnel_send_control(t, p->from, WS_PONG, payload, p->now) || no_memory(p);
+    if (p->from == CLIENT)
+        pings_put(&t->pings, payload);
+    return pass_control(p, payload);
+}
+
+static bool on_pong(struct pass *p, struct slice payload)
+{
+    if (leg_own_pong(p->leg, payload))
+        return true;
+    if (p->from == WORKER)
+        pings_answered(&p->t->pings, payload);
+    return !is_there(p->t, other(p->from)) || p->peer->close_out || pass_control(p, payload);
+}
+
+/* The client's Close goes to the worker, whose answer it then gets; without a worker the relay answers. */
+static bool on_client_close(struct pass *p, unsigned code, struct slice text)
+{
+    struct tunnel *t = p->t;
+
+    if (t->state == TUNNEL_CLOSING)
+        tunnel_leave_client(t, p->now);
+    else
+        tunnel_close(t, CLOSE_client_closed, code, text, p->now);
+    return false;
+}
+
+static bool on_control(struct pass *p)
+{
+    struct ws_decoder *in = &p->leg->in;
+
+    if (in->frame.opcode == WS_PING)
+        return on_ping(p, ws_control_payload(in));
+    if (in->frame.opcode == WS_PONG)
+        return on_pong(p, ws_control_payload(in));
+    p->leg->close_in = true;
+    if (!pass_flush(p))
+        return false;
+    if (p->from == CLIENT)
+        return on_client_close(p, in->close_code, ws_close_reason(in));
+    tunnel_worker_closed(p->t, in->close_code, ws_close_reason(in), p->now);
+    return false;
+}
+
+static bool on_bad(struct pass *p)
+{
+    if (pass_flush(p))
+        tunnel_close(p->t, p->from == CLIENT ? CLOSE_client_protocol : CLOSE_worker_protocol, 0,
+                     slice_text(""), p->now);
+    return false;
+}
+
+static bool pass_event(struct pass *p, enum ws_event event, const struct ws_piece *piece)
+{
+    switch (event) {
+    case WS_HEAD:
+        return on_head(p);
+    case WS_PIECE:
+        return on_piece(p, piece);
+    case WS_CONTROL:
+        return on_control(p);
+    default:
+        return on_bad(p);
+    }
+}
+
+static void keep_partial(struct pass *p, struct slice rest)
+{
+    p->leg->bytes_in -= rest.len;
+    if (!buffer_put(&p->leg->partial, rest))
+        no_memory(p);
+}
+
+void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
+{
+    struct pass p = {.t = t, .from = from, .leg = &t->legs[from], .peer = &t->legs[other(from)], .now = now};
+    struct ws_piece piece;
+    enum ws_event event;
+    bool on = true;
+
+    if (t->state == TUNNEL_ENDED || !is_there(t, from))
+        return;
+    p.batch.message = p.peer->message_out;
+    p.leg->bytes_in += bytes.len;
+    p.leg->heard = now;
+    p.leg->pinged = 0;
+    while (on && (event = ws_decode(&p.leg->in, &bytes, &piece)) != WS_MORE)
+        on = pass_event(&p, event, &piece);
+    if (on && pass_flush(&p) && bytes.len)
+        keep_partial(&p, bytes);
+    tunnel_reading(t, now);
+}
+
+void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
+{
+    struct outlet outlet = {t, to};
+
+    if (!is_there(t, to))
+        return;
+    leg_writable(&t->legs[to], outlet_send, &outlet, now);
+    tunnel_reading(t, now);
+}

@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel_parts.h"
+
+#define SECOND       UINT64_C(1000000)
+#define ABSENT_RETRY (3 * SECOND) /* a worker may hear of a session later than the directory does */
+#define WATCH_PAUSE  SECOND       /* before a watch that told nothing new is repeated */
+#define CLOSE_TAKEN  4001
+
+const char *const loss_names[] = {
+#define X(name) #name,
+    LOSSES(X)
+#undef X
+        NULL};
+
+/* ---- attempts ---- */
+static void give_up(struct tunnel *t, uint64_t now)
+{
+    tunnel_seek_stop(t);
+    if (t->state == TUNNEL_OPENING)
+        tunnel_refuse(t, t->problem ? t->problem : REFUSAL_worker_unreachable);
+    else if (t->state == TUNNEL_REDIALLING)
+        tunnel_close(t, CLOSE_unrecoverable, 0, slice_text(""), now);
+}
+
+static void dial(struct tunnel *t, const struct target *target, uint64_t now)
+{
+    const struct target *known = tunnel_target(t);
+
+    if (target_known(known) && !target_same(known, target)) {
+        t->changed_at = now;
+        t->retried_absent = false;
+        if (redial_changed(&t->redial, now)) {
+            tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
+            return;
+        }
+    }
+    if (!target_set(&t->next, target)) {
+        t->problem = REFUSAL_worker_unreachable;
+        give_up(t, now);
+        return;
+    }
+    t->seek = SEEK_DIALLING;
+    t->actions->dial(t->port, &t->next);
+}
+
+static void ask(struct tunnel *t)
+{
+    t->seek = SEEK_ASKING;
+    t->actions->ask(t->port);
+}
+
+static void seek_again(struct tunnel *t, uint64_t now)
+{
+    if (!redial_next(&t->redial, t->actions->random(t->port), now, &t->seek_at))
+        give_up(t, now);
+    else if (t->seek_at > now)
+        t->seek = SEEK_PAUSING;
+    else if (t->state == TUNNEL_OPENING && !t->must_ask)
+        dial(t, &t->target, now);
+    else
+        ask(t);
+}
+
+void tunnel_seek_begin(struct tunnel *t, uint64_t budget, uint64_t now)
+{
+    redial_begin(&t->redial, budget, now);
+    seek_again(t, now);
+}
+
+void tunnel_seek_stop(struct tunnel *t)
+{
+    if (t->seek == SEEK_DIALLING)
+        t->actions->hang_up(t->port);
+    t->seek = SEEK_NOTHING;
+}
+
+/* ---- losing the worker ---- */
+static void answer_pings(struct tunnel *t, uint64_t now)
+{
+    uint8_t payload[WS_CONTROL_MAX];
+    size_t len;
+
+    while (t->client_there && pings_take(&t->pings, payload, &len))
+        if (!tunnel_send_control(t, CLIENT, WS_PONG, slice_of(payload, len), now))
+            return;
+}
+
+/* What is held for the worker that was left is now for the next one. */
+static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
+{
+    struct leg *leg = &t->legs[WORKER];
+
+    t->loss = loss;
+    t->lost_at = now;
+    if (!outbox_salvage(&leg->out))
+        leg->message_out = 0;
+    if (t->adapter->lost)
+        t->adapter->lost(t->adapter_state);
+    answer_pings(t, now);
+}
+
+static void redial(struct tunnel *t, uint64_t now)
+{
+    uint64_t lived = t->lost_at - t->worker_since;
+
+    t->state = TUNNEL_REDIALLING;
+    if (!tunnel_mend_message(t, now))
+        tunnel_close(t, CLOSE_message_cut, 0, slice_text(""), now);
+    else if (t->loss != LOSS_moved && redial_lost(&t->redial, &t->settings->redial, lived, now))
+        tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
+    else if (t->seek != SEEK_NOTHING)
+        t->redial.give_up = now + t->settings->redial.budget;
+    else
+        redial_begin(&t->redial, t->settings->redial.budget, now);
+}
+
+static void redial_now(struct tunnel *t, uint64_t now)
+{
+    redial(t, now);
+    if (t->state == TUNNEL_REDIALLING && t->seek == SEEK_NOTHING)
+        seek_again(t, now);
+}
+
+static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    t->state = TUNNEL_SETTLING;
+    t->close_at = now + t->settings->settle;
+    t->goodbye_code = code;
+    buffer_free(&t->goodbye);
+    if (!buffer_put(&t->goodbye, text))
+        t->goodbye_code = WS_NO_CODE;
+    ask(t);
+    tunnel_watch(t, now);
+}
+
+void tunnel_settled(struct tunnel *t, uint64_t now)
+{
+    tunnel_close(t, CLOSE_session_ended, t->goodbye_code, buffer_slice(&t->goodbye), now);
+}
+
+enum judgement { JUDGED_END, JUDGED_LOSS, JUDGED_SETTLE };
+
+/* The table "Losing the upstream" of relay.md. */
+static enum judgement judge(const struct tunnel *t, unsigned code, enum close_reason *reason)
+{
+    *reason = CLOSE_session_ended;
+    if (t->seek != SEEK_NOTHING)
+        return JUDGED_LOSS; /* its replacement is being dialled: whatever it says means that it was replaced
+                             */
+    if (t->end_said) {
+        *reason = CLOSE_exec_completed;
+        return JUDGED_END;
+    }
+    switch (code) {
+    case CLOSE_TAKEN:
+        *reason = CLOSE_taken_over;
+        return JUDGED_END;
+    case 1001:
+    case 1011:
+    case 1012:
+    case 1013:
+    case 1014:
+        return JUDGED_LOSS;
+    case 1000:
+    case WS_NO_CODE:
+        /* a worker that says a session's end says it before it closes; this one closes to hand the session
+         * over */
+        return t->end == HANDOVER_END_CLOSE ? JUDGED_SETTLE : JUDGED_LOSS;
+    default:
+        break;
+    }
+    if (code >= 3000)
+        return JUDGED_SETTLE;
+    *reason = CLOSE_data_refused;
+    return JUDGED_END;
+}
+
+static void end_by_worker(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text,
+                          uint64_t now)
+{
+    if (reason == CLOSE_exec_completed && text.len == 0) {
+        code = 1000;
+        text = slice_text(close_reason_info(reason)->text);
+    }
+    tunnel_close(t, reason, code, text, now);
+}
+
+void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    enum close_reason reason;
+
+    if (t->state == TUNNEL_CLOSING) {
+        tunnel_send_close(t, CLIENT, code, text, now);
+        tunnel_leave_client(t, now);
+        return;
+    }
+    enum judgement judgement = judge(t, code, &reason);
+    if (judgement == JUDGED_END) {
+        end_by_worker(t, reason, code, text, now);
+        return;
+    }
+    tunnel_leave_worker(t, code, slice_text(""), true, now);
+    worker_gone(t, LOSS_closed, now);
+    if (judgement == JUDGED_SETTLE)
+        settle(t, code, text, now);
+    else
+        redial_now(t, now);
+}
+
+void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
+{
+    t->worker_there = false;
+    t->actions->drop(t->port, WORKER);
+    leg_renew(&t->legs[WORKER], now);
+    if (t->state == TUNNEL_CLOSING) {
+        if (t->reason == CLOSE_client_closed)
+            tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
+        tunnel_leave_client(t, now);
+    } else if (t->end_said && t->seek == SEEK_NOTHING) {
+        end_by_worker(t, CLOSE_exec_completed, 1000, slice_text(""), now);
+    } else {
+        worker_gone(t, how, now);
+        redial_now(t, now);
+    }
+}
+
+/* ---- what the agent says ---- */
+
+/* The sandbox, or the right to reach it, is gone. */
+static bool is_final(const struct answer *answer, enum close_reason *reason, enum refusal *refusal)
+{
+    if (answer->refused != REFUSAL_NONE) {
+        *reason = answer->refused == REFUSAL_token_expired ? CLOSE_token_expired : CLOSE_token_revoked;
+        *refusal = answer->refused;
+    } else if (answer->state == ANSWER_STOPPED) {
+        *reason = CLOSE_sandbox_stopped;
+        *refusal = REFUSAL_sandbox_stopped;
+    } else if (answer->state == ANSWER_ABSENT) {
+        *reason = CLOSE_sandbox_not_found;
+        *refusal = REFUSAL_sandbox_not_found;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void wait_for_worker(struct tunnel *t, uint64_t now)
+{
+    t->problem = t->answer == ANSWER_MIGRATING ? REFUSAL_sandbox_migrating : REFUSAL_sandbox_waking;
+    t->seek = SEEK_WAITING;
+    redial_wait(&t->redial, now);
+    tunnel_watch(t, now);
+}
+
+/* An answer for somebody who looks for a worker. */
+static void use_answer(struct tunnel *t, const struct answer *answer, uint64_t now)
+{
+    if (answer->state == ANSWER_UNAVAILABLE) {
+        t->problem = answer->agent_lost ? REFUSAL_agent_unavailable : REFUSAL_directory_unavailable;
+        seek_again(t, now);
+    } else if (!target_known(&answer->target)) {
+        wait_for_worker(t, now);
+    } else {
+        redial_resume(&t->redial, now);
+        dial(t, &answer->target, now);
+    }
+}
+
+static void move(struct tunnel *t, const struct answer *answer, uint64_t now)
+{
+    if (!t->adapter->overlap && !t->overlap) {
+        tunnel_leave_worker(t, 1000, SLICE_LITERAL("moved"), true, now);
+        worker_gone(t, LOSS_moved, now);
+        redial(t, now);
+    } else {
+        redial_begin(&t->redial, t->settings->redial.budget, now);
+    }
+    if (t->state >= TUNNEL_CLOSING)
+        return;
+    t->redial.attempts = 1;
+    dial(t, &answer->target, now);
+}
+
+static void settle_by(struct tunnel *t, const struct answer *answer, uint64_t now)
+{
+    bool moved = target_known(&answer->target) && !target_same(&t->target, &answer->target);
+
+    t->seek = SEEK_NOTHING;
+    if (answer->state == ANSWER_UNAVAILABLE || (answer->state == ANSWER_RUNNING && !moved))
+        return; /* there is time left to be told of a change */
+    if (moved)
+        t->loss = LOSS_moved;
+    redial(t, now);
+    if (t->state == TUNNEL_REDIALLING) {
+        t->redial.attempts = 1;
+        use_answer(t, answer, now);
+    }
+}
+
+/* Whether an answer that came unasked matters to somebody who looks for a worker. */
+static bool is_news(const struct tunnel *t, const struct answer *answer)
+{
+    if (!target_known(&answer->target))
+        return false;
+    return t->seek == SEEK_WAITING ||
+           (t->seek != SEEK_ASKING && !target_same(tunnel_target(t), &answer->target));
+}
+
+static void use_news(struct tunnel *t, const struct answer *answer, uint64_t now)
+{
+    if (!is_news(t, answer))
+        return;
+    if (t->seek == SEEK_NOTHING) {
+        if (t->state == TUNNEL_SERVING)
+            move(t, answer, now);
+        return;
+    }
+    tunnel_seek_stop(t);
+    use_answer(t, answer, now);
+}
+
+void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now)
+{
+    enum close_reason reason;
+    enum refusal refusal;
+    bool told = answer->state != ANSWER_UNAVAILABLE && answer->epoch != t->epoch;
+
+    if (t->state >= TUNNEL_CLOSING || (!watch && t->seek != SEEK_ASKING))
+        return;
+    if (watch) {
+        t->watching = false;
+        t->watch_at = told ? now : now + WATCH_PAUSE;
+    }
+    if (answer->state != ANSWER_UNAVAILABLE) {
+        t->epoch = answer->epoch;
+        t->answer = answer->state;
+    }
+    t->must_ask = true; /* whatever is dialled from now on */
+    if (is_final(answer, &reason, &refusal) && t->state == TUNNEL_OPENING)
+        tunnel_refuse(t, refusal);
+    else if (is_final(answer, &reason, &refusal))
+        tunnel_close(t, reason, 0, slice_text(""), now);
+    else if (t->state == TUNNEL_SETTLING)
+        settle_by(t, answer, now);
+    else if (watch)
+        use_news(t, answer, now);
+    else
+        use_answer(t, answer, now);
+    if (t->state < TUNNEL_CLOSING && now >= t->watch_at && (watch || t->watching))
+        tunnel_watch(t, now);
+    tunnel_reading(t, now);
+}
+
+void tunnel_watch(struct tunnel *t, uint64_t now)
+{
+    if (t->watching || now < t->watch_at)
+        return;
+    t->watching = true;
+    t->actions->watch(t->port);
+}
+
+/* ---- what the worker says to the dial ---- */
+static void note_resumed(struct tunnel *t, uint64_t now)
+{
+    uint64_t gap = now - t->lost_at;
+
+    t->redials++;
+    if (gap > t->longest_gap)
+        t->longest_gap = gap;
+    t->actions->resumed(t->port, t->loss, gap);
+}
+
+/* The old worker still serves: it is left in favour of the one that was dialled. */
+static bool swap(struct tunnel *t, uint64_t now)
+{
+    if (!tunnel_mend_message(t, now)) {
+        t->seek = SEEK_DIALLING; /* so that what was dialled is closed */
+        tunnel_close(t, CLOSE_message_cut, 0, slice_text(""), now);
+        return false;
+    }
+    tunnel_leave_worker(t, 1000, SLICE_LITERAL("moved"), true, now);
+    worker_gone(t, LOSS_moved, now);
+    return true;
+}
+
+static void connected(struct tunnel *t, uint64_t now)
+{
+    enum tunnel_state before = t->state;
+
+    t->seek = SEEK_NOTHING;
+    if (before == TUNNEL_SERVING && !swap(t, now))
+        return;
+    target_free(&t->target);
+    t->target = t->next;
+    t->next = (struct target){0};
+    t->retried_absent = false;
+    t->state = TUNNEL_SERVING;
+    t->worker_there = true;
+    t->worker_since = now;
+    leg_renew(&t->legs[WORKER], now);
+    t->actions->adopt(t->port);
+    if (before == TUNNEL_OPENING)
+        t->actions->accept(t->port);
+    else
+        note_resumed(t, now);
+    t->must_ask = true;
+    tunnel_watch(t, now);
+    tunnel_writable(t, WORKER, now);
+}
+
+static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, uint64_t now)
+{
+    switch (outcome) {
+    case DIAL_STATUS:
+        tunnel_refuse(t, REFUSAL_NONE);
+        break;
+    case DIAL_UNREACHABLE:
+        t->problem = REFUSAL_worker_unreachable;
+        t->must_ask = true;
+        seek_again(t, now);
+        break;
+    case DIAL_TIMEOUT:
+        tunnel_refuse(t, REFUSAL_worker_timeout);
+        break;
+    default:
+        tunnel_refuse(t, REFUSAL_worker_unreachable);
+    }
+}
+
+/* What this worker says of the session is final. While the old worker serves, that one decides. */
+static void refused_by_worker(struct tunnel *t, enum close_reason reason, uint64_t now)
+{
+    t->seek = SEEK_NOTHING;
+    if (t->state == TUNNEL_REDIALLING)
+        tunnel_close(t, reason, 0, slice_text(""), now);
+}
+
+static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now)
+{
+    bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
+
+    if (absent && !t->retried_absent && t->changed_at && now - t->changed_at < ABSENT_RETRY) {
+        t->retried_absent = true;
+        seek_again(t, now);
+    } else if (absent) {
+        refused_by_worker(t, CLOSE_session_not_found, now);
+    } else if (outcome == DIAL_STATUS && (status == 401 || status == 403)) {
+        refused_by_worker(t, CLOSE_worker_refused, now);
+    } else {
+        seek_again(t, now);
+    }
+}
+
+void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now)
+{
+    if (t->state >= TUNNEL_CLOSING || t->seek != SEEK_DIALLING)
+        return;
+    if (outcome != DIAL_OPEN)
+        t->seek = SEEK_NOTHING; /* there is nothing to hang up */
+    if (outcome == DIAL_OPEN)
+        connected(t, now);
+    else if (t->state == TUNNEL_OPENING)
+        first_dial_failed(t, outcome, now);
+    else
+        redial_failed(t, outcome, status, now);
+    tunnel_reading(t, now);
+}
+
+/* ---- times ---- */
+static uint64_t wait_until(const struct tunnel *t)
+{
+    return t->redial.waiting + (t->state == TUNNEL_OPENING ? t->limits.hold : t->settings->migration_budget);
+}
+
+static bool wants_watch(const struct tunnel *t)
+{
+    return !t->watching && (t->state != TUNNEL_OPENING || t->seek == SEEK_WAITING);
+}
+
+void tunnel_seek_tick(struct tunnel *t, uint64_t now)
+{
+    if (t->seek == SEEK_PAUSING && now >= t->seek_at)
+        ask(t);
+    else if (t->seek == SEEK_WAITING && now >= wait_until(t))
+        give_up(t, now);
+    if (t->state < TUNNEL_CLOSING && wants_watch(t))
+        tunnel_watch(t, now);
+}
+
+uint64_t tunnel_seek_due(const struct tunnel *t)
+{
+    uint64_t due = t->seek == SEEK_PAUSING   ? t->seek_at
+                   : t->seek == SEEK_WAITING ? wait_until(t)
+                                             : UINT64_MAX;
+    return wants_watch(t) && t->watch_at < due ? t->watch_at : due;
+}
