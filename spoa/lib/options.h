@@ -68,6 +68,7 @@ struct option {
     const char *const *names; /* OPTION_ENUM: NULL-terminated, the number is the index */
     /* Of a text, of each of the texts: NULL, or what it must be ("a DNS name"). */
     const char *(*check)(struct slice value);
+    const char *form; /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
 };
 
 /* Fills *out (zeroed by the caller) from an object. base_dir: for relative paths, NULL leaves them. On

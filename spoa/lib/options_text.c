@@ -10,12 +10,12 @@ struct unit {
     const char *name;
 };
 
-/* In the largest unit that divides it. */
+/* In the largest unit that divides it; nothing needs none. */
 static void print_number(FILE *to, int64_t value, const struct unit *units)
 {
-    while (value % units->factor != 0 || (value == 0 && units->factor != 1))
+    while (value % units->factor != 0)
         units++;
-    fprintf(to, "%" PRId64 "%s", value / units->factor, units->name);
+    fprintf(to, "%" PRId64 "%s", value / units->factor, value ? units->name : "");
 }
 
 static void print_range(FILE *to, const struct option *option, const char *what, const struct unit *units)
@@ -81,7 +81,7 @@ static void print_value(FILE *to, const struct option *option)
         print_length(to, option, "a list", "texts");
         break;
     case OPTION_NODE:
-        fprintf(to, "see its own section");
+        fprintf(to, "%s", option->form ? option->form : "see its own section");
         break;
     }
 }

@@ -39,7 +39,7 @@ static const struct option table[] = {
     {"path", OPTION_PATH, AT(path), "/etc/x", "a -path\\", .max = 0},
     {"listen", OPTION_ADDRESS, AT(listen), "127.0.0.1:80", "an address", .max = 0},
     {"list", OPTION_TEXTS, AT(list), "[\"a\", \"b\"]", "texts", .max = 3, .check = lower_case},
-    {"node", OPTION_NODE, AT(node), OPTION_NONE, "anything", .max = 0},
+    {"node", OPTION_NODE, AT(node), OPTION_NONE, "anything", .max = 0, .form = "a thing"},
 };
 enum { COUNT = sizeof table / sizeof *table };
 
@@ -295,6 +295,7 @@ static void the_table_is_written_for_people(void **state)
     fclose(to);
     assert_non_null(strstr(text, "| `colour` | \"red\" or \"green\" | `green` | a \\| colour |\n"));
     assert_non_null(strstr(text, "| `nothing` | a text | none | may be left out |\n"));
+    assert_non_null(strstr(text, "| `node` | a thing | none | anything |\n"));
     assert_non_null(strstr(text, "| `sub.wait` | a duration from 100ms to 1d | `30s` | a time |\n"));
     assert_non_null(
         strstr(text, "  must\n      has to be there (an integer from 0 to 9; default: required)\n"));
