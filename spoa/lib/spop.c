@@ -86,11 +86,8 @@ bool spop_message_next(struct reader *payload, struct spop_message *message)
     message->name = spop_text_read(payload);
     message->args.left = reader_u8(payload);
     message->args.reader = *payload;
-    for (unsigned i = 0; i < message->args.left && !payload->failed; i++) {
-        struct spop_value value;
-        (void)spop_text_read(payload);
-        (void)spop_value_read(payload, &value);
-    }
+    for (unsigned i = 0; i < message->args.left && !payload->failed; i++)
+        spop_item_skip(payload);
     return !payload->failed;
 }
 
@@ -99,8 +96,7 @@ bool spop_arg_next(struct spop_args *args, struct slice *name, struct spop_value
     if (args->left == 0)
         return false;
     args->left--;
-    *name = spop_text_read(&args->reader);
-    return spop_value_read(&args->reader, value);
+    return spop_item_read(&args->reader, name, value);
 }
 
 /* Where the count of arguments is: behind the name. It starts at 0 and is raised with each argument. */
@@ -114,8 +110,7 @@ size_t spop_message_begin(struct writer *w, struct slice name)
 
 void spop_arg_write(struct writer *w, size_t message, struct slice name, struct spop_value value)
 {
-    spop_text_write(w, name);
-    spop_value_write(w, value);
+    spop_item_write(w, name, value);
     if (!w->full && w->at[message] == UINT8_MAX)
         w->full = true;
     if (!w->full)

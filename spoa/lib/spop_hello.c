@@ -23,21 +23,15 @@ static bool list_read(struct slice payload, struct list *list)
     *list = (struct list){.version = spop_null()};
     struct reader r = reader_of(payload);
     while (!r.failed && r.rest.len) {
-        struct slice name = spop_text_read(&r);
+        struct slice name;
         struct spop_value value;
-        if (!spop_value_read(&r, &value))
+        if (!spop_item_read(&r, &name, &value))
             break;
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             if (slice_is(name, known[i].name))
                 *known[i].value = value;
     }
     return !r.failed;
-}
-
-static void item_write(struct writer *w, const char *name, struct spop_value value)
-{
-    spop_text_write(w, slice_text(name));
-    spop_value_write(w, value);
 }
 
 static struct spop_value number(size_t value)
@@ -93,14 +87,14 @@ enum spop_status spop_offer_read(struct slice payload, struct spop_offer *offer)
 void spop_offer_write(struct writer *w, const struct spop_offer *offer)
 {
     size_t begin = spop_frame_begin(w, SPOP_TYPE_HAPROXY_HELLO, 0, 0);
-    item_write(w, "supported-versions", spop_text(SLICE_LITERAL(VERSION)));
-    item_write(w, "max-frame-size", number(offer->frame_size));
-    item_write(w, "capabilities",
-               spop_text(offer->pipelining ? SLICE_LITERAL("pipelining") : SLICE_LITERAL("")));
+    spop_item_write(w, SLICE_LITERAL("supported-versions"), spop_text(SLICE_LITERAL(VERSION)));
+    spop_item_write(w, SLICE_LITERAL("max-frame-size"), number(offer->frame_size));
+    spop_item_write(w, SLICE_LITERAL("capabilities"),
+                    spop_text(offer->pipelining ? SLICE_LITERAL("pipelining") : SLICE_LITERAL("")));
     if (offer->healthcheck)
-        item_write(w, "healthcheck", spop_bool(true));
+        spop_item_write(w, SLICE_LITERAL("healthcheck"), spop_bool(true));
     if (slice_present(offer->engine_id))
-        item_write(w, "engine-id", spop_text(offer->engine_id));
+        spop_item_write(w, SLICE_LITERAL("engine-id"), spop_text(offer->engine_id));
     if (!spop_frame_end(w, begin, SPOP_FRAME_USUAL))
         w->full = true;
 }
@@ -128,10 +122,10 @@ enum spop_status spop_agreement_read(struct slice payload, size_t offered, struc
 void spop_agreement_write(struct writer *w, const struct spop_agreement *agreement)
 {
     size_t begin = spop_frame_begin(w, SPOP_TYPE_AGENT_HELLO, 0, 0);
-    item_write(w, "version", spop_text(SLICE_LITERAL(VERSION)));
-    item_write(w, "max-frame-size", number(agreement->frame_size));
-    item_write(w, "capabilities",
-               spop_text(agreement->pipelining ? SLICE_LITERAL("pipelining") : SLICE_LITERAL("")));
+    spop_item_write(w, SLICE_LITERAL("version"), spop_text(SLICE_LITERAL(VERSION)));
+    spop_item_write(w, SLICE_LITERAL("max-frame-size"), number(agreement->frame_size));
+    spop_item_write(w, SLICE_LITERAL("capabilities"),
+                    spop_text(agreement->pipelining ? SLICE_LITERAL("pipelining") : SLICE_LITERAL("")));
     if (!spop_frame_end(w, begin, SPOP_FRAME_USUAL))
         w->full = true;
 }
@@ -140,8 +134,8 @@ void spop_agreement_write(struct writer *w, const struct spop_agreement *agreeme
 void spop_disconnect_write(struct writer *w, enum spop_type type, enum spop_status status)
 {
     size_t begin = spop_frame_begin(w, type, 0, 0);
-    item_write(w, "status-code", number(status));
-    item_write(w, "message", spop_text(slice_text(spop_status_text(status))));
+    spop_item_write(w, SLICE_LITERAL("status-code"), number(status));
+    spop_item_write(w, SLICE_LITERAL("message"), spop_text(slice_text(spop_status_text(status))));
     if (!spop_frame_end(w, begin, SPOP_FRAME_USUAL))
         w->full = true;
 }

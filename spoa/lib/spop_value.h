@@ -29,36 +29,23 @@ struct spop_value {
     struct slice bytes; /* SPOP_TEXT, SPOP_BINARY; 4 or 16 bytes of an address */
 };
 
-/* SPOE.txt section 3.1: the first byte holds values below 240, or 4 bits of what comes; further bytes are
- * added, not or-ed, 7 bits each, and their high bit tells that another one follows. */
-#define SPOP_VARINT_ONE_BYTE 240
-
-uint64_t spop_varint_read_long(struct reader *r);
-
-/* At most 10 bytes and 64 bits: anything longer fails the reader. Inline, because a NOTIFY has a hundred of
- * them, nearly all of one byte. */
-static inline uint64_t spop_varint_read(struct reader *r)
-{
-    if (r->failed || r->rest.len == 0 || r->rest.at[0] >= SPOP_VARINT_ONE_BYTE)
-        return spop_varint_read_long(r);
-    uint8_t value = r->rest.at[0];
-    r->rest = slice_of(r->rest.at + 1, r->rest.len - 1);
-    return value;
-}
-
+/* At most 10 bytes and 64 bits: anything longer fails the reader. */
+uint64_t spop_varint_read(struct reader *r);
 void spop_varint_write(struct writer *w, uint64_t value);
 
 /* A name or text: varint length and bytes. */
-static inline struct slice spop_text_read(struct reader *r)
-{
-    return reader_take(r, spop_varint_read(r));
-}
-
+struct slice spop_text_read(struct reader *r);
 void spop_text_write(struct writer *w, struct slice text);
 
 /* False, and the reader failed, on an unknown type or a short value. */
 bool spop_value_read(struct reader *r, struct spop_value *value);
 void spop_value_write(struct writer *w, struct spop_value value);
+
+/* A name and a value, as in a NOTIFY or a hello. */
+bool spop_item_read(struct reader *r, struct slice *name, struct spop_value *value);
+void spop_item_write(struct writer *w, struct slice name, struct spop_value value);
+/* Steps over one, as reading it would: all of a NOTIFY is checked before any of it is handled. */
+bool spop_item_skip(struct reader *r);
 
 /* Whether value is an integer of any width that is not negative, and which one. */
 bool spop_value_unsigned(struct spop_value value, uint64_t *number);
