@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `cellgate explain`: the decision that the agent would make about a request, and why. It asks no agent: it
+ * reads the configuration and, for a directory of kind `file`, the records, and runs the same code. No
+ * credential is printed, and values of the query neither.
+ */
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "spoa/agent/directory_file.h"
+#include "spoa/agent/request_text.h"
+#include "spoa/agent/snapshot.h"
+#include "spoa/ctl/ctl.h"
+
+#define PROGRAM      "cellgate explain"
+#define EXIT_REFUSED 1
+#define EXIT_USAGE   2
+
+static const char usage[] =
+    "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
+    "Says what the agent would decide about a request, and why: each route before the one that matches, the\n"
+    "token, the record, the worker, and what the worker gets. Credentials are not printed.\n"
+    "\n"
+    "  --config FILE  default " SETTINGS_PATH "\n"
+    "  -H LINE        a header of the request; may be repeated\n"
+    "  --upgrade      add the headers of a WebSocket upgrade\n"
+    "  --json         one JSON object instead of text\n"
+    "\n"
+    "Exit code: 0 admitted, 1 refused or not to be decided, 2 wrong usage.\n";
+
+enum { LINES_MAX = 64 };
+
+struct arguments {
+    const char *config, *request;
+    struct header_line lines[LINES_MAX];
+    size_t count;
+    bool json, upgrade;
+};
+
+/* ---- printing ---- */
+
+struct report {
+    bool json;
+    size_t members; /* printed in the object or array that is open */
+};
+
+static void print_quoted(struct slice text)
+{
+    putchar('"');
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i];
+        if (c < ' ' || c >= 0x7f || c == '"' || c == '\\')
+            printf("\\u%04x", c);
+        else
+            putchar(c);
+    }
+    putchar('"');
+}
+
+static void print_plain(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        putchar(text.at[i] < ' ' || text.at[i] >= 0x7f ? '?' : text.at[i]);
+}
+
+static void report_text(struct report *r, const char *name, struct slice value)
+{
+    if (!slice_present(value))
+        return;
+    if (r->json) {
+        printf("%s", r->members++ ? ", " : "");
+        print_quoted(slice_text(name));
+        printf(": ");
+        print_quoted(value);
+    } else {
+        printf("  %-16s", name);
+        print_plain(value);
+        putchar('\n');
+    }
+}
+
+static void report_number(struct report *r, const char *name, int64_t value)
+{
+    if (value < 0)
+        return;
+    if (r->json)
+        printf("%s\"%s\": %lld", r->members++ ? ", " : "", name, (long long)value);
+    else
+        printf("  %-16s%lld\n", name, (long long)value);
+}
+
+static void report_truth(struct report *r, const char *name, bool value)
+{
+    if (!value)
+        return;
+    if (r->json)
+        printf("%s\"%s\": true", r->members++ ? ", " : "", name);
+    else
+        printf("  %-16syes\n", name);
+}
+
+static void on_step(void *context, const char *step, const char *text, struct slice detail)
+{
+    struct report *r = context;
+    if (r->json) {
+        printf("%s{\"step\": \"%s\", \"text\": ", r->members++ ? ", " : "", step);
+        print_quoted(slice_text(text));
+        if (slice_present(detail)) {
+            printf(", \"detail\": ");
+            print_quoted(detail);
+        }
+        putchar('}');
+        return;
+    }
+    printf("%-9s %s", step, text);
+    if (slice_present(detail)) {
+        printf(": ");
+        print_plain(detail);
+    }
+    putchar('\n');
+}
+
+static void on_route(void *context, const struct route *route, enum route_miss miss)
+{
+    char text[160];
+    if (miss == ROUTE_MATCHES)
+        on_step(context, "route", "this one matches", slice_text(route->name));
+    snprintf(text, sizeof text, "not %s: %s", route->name, route_miss_text(miss));
+    if (miss != ROUTE_MATCHES)
+        on_step(context, "route", text, (struct slice){NULL, 0});
+}
+
+/* ---- the verdict ---- */
+
+static void report_address(struct report *r, const struct verdict *v)
+{
+    char text[INET6_ADDRSTRLEN];
+    if (v->addr.family &&
+        inet_ntop(v->addr.family == 4 ? AF_INET : AF_INET6, v->addr.bytes, text, sizeof text))
+        report_text(r, "worker", slice_text(text));
+    report_number(r, "worker_port", v->addr_port);
+    report_truth(r, "worker_tls", v->tls);
+    report_text(r, "worker_name", v->sni);
+}
+
+/* Names without their values, which may be keys: "a=…&b". */
+static void report_query(struct report *r, struct slice query)
+{
+    char memory[512];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct slice part;
+    if (!slice_present(query))
+        return;
+    while (slice_split(&query, '&', &part)) {
+        size_t equals = slice_find(part, '=');
+        writer_text(&w, w.len ? "&" : "");
+        writer_put(&w, slice_sub(part, 0, equals));
+        writer_text(&w, equals < part.len ? "=..." : "");
+    }
+    report_text(r, "query", w.full ? SLICE_LITERAL("(long)") : writer_slice(&w));
+}
+
+static void report_set(struct report *r, const char *name, struct slice value)
+{
+    if (slice_present(value))
+        report_text(r, name, SLICE_LITERAL("(set, not shown)"));
+}
+
+static void report_verdict(struct report *r, const struct verdict *v)
+{
+    report_text(r, "verdict", slice_text(verdict_kind_text(v->kind)));
+    report_number(r, "status", v->status);
+    report_text(r, "error", v->error);
+    report_text(r, "message", v->message);
+    report_truth(r, "retryable", v->retryable);
+    report_text(r, "route", v->route);
+    report_text(r, "sandbox", v->sandbox);
+    report_text(r, "namespace", v->space);
+    report_number(r, "port", v->port);
+    report_text(r, "session", v->session);
+    report_text(r, "org", v->org);
+    report_number(r, "epoch", v->epoch);
+    report_address(r, v);
+    report_text(r, "path", v->path);
+    report_query(r, v->query);
+    report_text(r, "host", v->host);
+    report_set(r, "authorization", v->auth);
+    report_set(r, "execd_token", v->execd);
+    report_set(r, "egress_auth", v->egress);
+    report_truth(r, "keeps_cookies", v->cookies);
+    if (v->protocol_edit)
+        report_text(r, "subprotocols", slice_present(v->protocol) ? v->protocol : SLICE_LITERAL("(removed)"));
+    report_truth(r, "selects_cellgate", v->select_cellgate);
+    report_set(r, "set_cookie", v->set_cookie);
+    report_text(r, "cors_origin", v->cors_origin);
+    report_number(r, "timeout_ms", v->timeout);
+}
+
+/* Whether haproxy.cfg removes the header on its way to the worker. */
+static bool is_stripped(struct slice name, const struct verdict *v)
+{
+    static const char *const names[] = {"authorization",
+                                        "proxy-authorization",
+                                        "open-sandbox-api-key",
+                                        "open-sandbox-ingress",
+                                        "opensandbox-ingress-to",
+                                        "opensandbox-secure-access",
+                                        "x-oc-preview-token",
+                                        "x-daytona-preview-token",
+                                        "x-sandbox-id",
+                                        "x-sandbox-namespace",
+                                        "x-sandbox-port",
+                                        "x-sandbox-uid",
+                                        "x-sandbox-pod-ip",
+                                        "forwarded",
+                                        "keep-alive",
+                                        "te"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (slice_equal_nocase(name, slice_text(names[i])))
+            return true;
+    if (slice_equal_nocase(name, SLICE_LITERAL("cookie")))
+        return !v->cookies;
+    return slice_equal_nocase(slice_sub(name, 0, 7), SLICE_LITERAL("x-cell-")) ||
+           slice_equal_nocase(slice_sub(name, 0, 12), SLICE_LITERAL("x-forwarded-"));
+}
+
+static void report_stripped(struct report *r, const struct arguments *a, const struct verdict *v)
+{
+    char memory[1024];
+    struct writer w = writer_of(memory, sizeof memory);
+    for (size_t i = 0; i < a->count; i++)
+        if (is_stripped(a->lines[i].name, v)) {
+            writer_text(&w, w.len ? ", " : "");
+            writer_put(&w, a->lines[i].name);
+        }
+    if (w.len)
+        report_text(r, "removed", writer_slice(&w));
+}
+
+/* ---- deciding ---- */
+
+/* The resolver of the system; the agent does this on a thread of its own. */
+static bool resolve(void *directory, struct slice host, struct address *addr)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char *name = slice_dup(host);
+    (void)directory;
+    if (!name || getaddrinfo(name, NULL, &hints, &found) != 0)
+        found = NULL;
+    free(name);
+    *addr = (struct address){.family = 0};
+    if (found && found->ai_family == AF_INET) {
+        addr->family = 4;
+        memcpy(addr->bytes, &((const struct sockaddr_in *)(const void *)found->ai_addr)->sin_addr, 4);
+    } else if (found && found->ai_family == AF_INET6) {
+        addr->family = 6;
+        memcpy(addr->bytes, &((const struct sockaddr_in6 *)(const void *)found->ai_addr)->sin6_addr, 16);
+    }
+    if (found)
+        freeaddrinfo(found);
+    return addr->family != 0;
+}
+
+static void print_json_or_text(const struct arguments *a, const struct decide_view *view,
+                               const struct request *request, struct writer *scratch, struct verdict *verdict)
+{
+    struct report report = {.json = a->json};
+    struct decide_trace trace = {.step = on_step, .context = &report, .routes = {on_route, &report}};
+    struct decide_view traced = *view;
+    traced.trace = &trace;
+    if (a->json)
+        printf("{\"steps\": [");
+    decide(&traced, request, scratch, verdict);
+    report.members = 0;
+    printf("%s", a->json ? "], \"verdict\": {" : "\n");
+    report_verdict(&report, verdict);
+    if (verdict->kind == VERDICT_DIRECT || verdict->kind == VERDICT_RELAY)
+        report_stripped(&report, a, verdict);
+    printf("%s", a->json ? "}}\n" : "");
+}
+
+static int decide_and_print(const struct arguments *a, const struct snapshot *snapshot,
+                            const struct request *request)
+{
+    struct verdict verdict;
+    uint8_t *memory = malloc(DECIDE_SCRATCH);
+    struct token_cache *cache = token_cache_new(4);
+    int code = EXIT_REFUSED;
+    if (memory && cache) {
+        struct writer scratch = writer_of(memory, DECIDE_SCRATCH);
+        struct decide_view view = snapshot_view(snapshot, cache, time(NULL));
+        view.resolve = resolve;
+        print_json_or_text(a, &view, request, &scratch, &verdict);
+        code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
+    } else {
+        fprintf(stderr, "%s: out of memory\n", PROGRAM);
+    }
+    token_cache_free(cache);
+    free(memory);
+    return code;
+}
+
+static int with_policy(const struct arguments *a, struct policy *policy, const struct request *request)
+{
+    struct fail why;
+    struct directory_load load = {.records = NULL};
+    if (!directory_file_load(policy->directory.path, NULL, &load, &why))
+        fprintf(stderr, "%s: the directory cannot be read: %s\n", PROGRAM, why.text);
+    struct snapshot parts = {.policy = policy, .records = load.records, .not_before = load.not_before};
+    struct snapshot *snapshot = snapshot_new(&parts);
+    int code = EXIT_REFUSED;
+    if (snapshot)
+        code = decide_and_print(a, snapshot, request);
+    else
+        fprintf(stderr, "%s: out of memory\n", PROGRAM);
+    snapshot_release(snapshot);
+    records_release(load.records);
+    return code;
+}
+
+static int run(const struct arguments *a)
+{
+    struct fail why;
+    struct request request;
+    if (!request_from_text(slice_text(a->request), a->lines, a->count, &request, &why)) {
+        fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+        return EXIT_USAGE;
+    }
+    struct policy *policy = policy_load(a->config, NULL, 0, &why);
+    if (!policy) {
+        fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+        return EXIT_REFUSED;
+    }
+    int code = with_policy(a, policy, &request);
+    policy_release(policy);
+    return code;
+}
+
+/* ---- the arguments ---- */
+
+static bool add_line(struct arguments *a, const char *text)
+{
+    return a->count < LINES_MAX && header_line_parse(slice_text(text), &a->lines[a->count++]);
+}
+
+static bool add_upgrade(struct arguments *a)
+{
+    return add_line(a, "Upgrade: websocket") && add_line(a, "Connection: Upgrade") &&
+           add_line(a, "Sec-WebSocket-Version: 13") &&
+           add_line(a, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==");
+}
+
+/* Takes one argument, or two, off *word. */
+static bool take(char ***word, struct arguments *a)
+{
+    const char *text = *(*word)++;
+    if (strcmp(text, "--json") == 0)
+        return a->json = true;
+    if (strcmp(text, "--upgrade") == 0)
+        return a->upgrade = true;
+    if (strncmp(text, "--config=", 9) == 0)
+        return (a->config = text + 9);
+    if (strcmp(text, "--config") == 0)
+        return **word && (a->config = *(*word)++);
+    if (strcmp(text, "-H") == 0)
+        return **word && add_line(a, *(*word)++);
+    if (text[0] == '-' || a->request)
+        return false;
+    return (a->request = text);
+}
+
+int ctl_explain(int argc, char **argv)
+{
+    struct arguments a = {.config = SETTINGS_PATH};
+    char **word = argv + (argc > 0);
+    while (*word) {
+        bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
+        size_t at = (size_t)(word - argv);
+        if (!help && take(&word, &a))
+            continue;
+        if (!help) /* not quoted: it may hold a token */
+            fprintf(stderr, "%s: argument %zu is not understood\n", PROGRAM, at);
+        fputs(usage, help ? stdout : stderr);
+        return help ? 0 : EXIT_USAGE;
+    }
+    if (!a.request || (a.upgrade && !add_upgrade(&a))) {
+        fprintf(stderr, "%s: there is no request\n%s", PROGRAM, usage);
+        return EXIT_USAGE;
+    }
+    return run(&a);
+}
