@@ -21,7 +21,7 @@ struct agent {
     struct metrics *metrics;
     struct metrics_shard *shard; /* of the main thread */
     struct file_watch *keys;
-    int listener;
+    int listener, relay_listener;
     struct decider **deciders;
     size_t decider_count;
     size_t drained; /* deciders that are; atomic */
@@ -205,12 +205,20 @@ static void on_decider_drained(void *context)
         loop_post(a->options.loop, &a->all_drained);
 }
 
+static void close_listeners(struct agent *a)
+{
+    if (a->listener >= 0)
+        net_unlisten(a->listener);
+    if (a->relay_listener >= 0)
+        net_unlisten(a->relay_listener);
+    a->listener = a->relay_listener = -1;
+}
+
 void agent_drain(struct agent *a)
 {
     double grace = (double)a->snapshot->policy->settings->agent.drain / 1000;
     a->draining = true;
-    net_unlisten(a->listener);
-    a->listener = -1;
+    close_listeners(a);
     for (size_t i = 0; i < a->decider_count; i++)
         decider_drain(a->deciders[i], grace);
 }
@@ -223,8 +231,7 @@ void agent_stop(struct agent *a)
     names_stop(a->names);
     for (size_t i = 0; i < a->decider_count; i++)
         decider_stop(a->deciders[i]);
-    if (a->listener >= 0)
-        net_unlisten(a->listener);
+    close_listeners(a);
     file_watch_free(a->keys);
     snapshot_release(a->snapshot);
     metrics_free(a->metrics);
@@ -241,6 +248,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
         return fail(why, "out of memory");
     for (size_t i = 0; i < threads; i++) {
         const struct decider_options options = {.listener = a->listener,
+                                                .relay_listener = a->relay_listener,
                                                 .token_cache = TOKEN_CACHE_ENTRIES,
                                                 .shard = metrics_shard(a->metrics),
                                                 .log = a->options.log,
@@ -264,7 +272,8 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     if (!a->directory_shard || !a->snapshot)
         return fail(why, "out of memory");
     a->listener = net_listen(&policy->settings->agent.listen, 0660, why);
-    a->keys = a->listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a, why);
+    a->relay_listener = a->listener < 0 ? -1 : net_listen(&policy->settings->agent.relay_listen, 0660, why);
+    a->keys = a->relay_listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a, why);
     if (!a->keys || !watch_keys(a, policy) || !start_deciders(a, why))
         return false;
     a->names = names_start(on_names, a, why);
@@ -277,7 +286,7 @@ struct agent *agent_start(const struct agent_options *options, struct policy *po
     bool good = a != NULL;
     if (good) {
         a->options = *options;
-        a->listener = -1;
+        a->listener = a->relay_listener = -1;
         a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
         a->first_load = (struct loop_task){.run = on_first_load, .context = a};
         pthread_mutex_init(&a->lock, NULL);

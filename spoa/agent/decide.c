@@ -351,7 +351,7 @@ static bool check_state(struct decision *d)
         return true;
     if (!slice_present(d->verdict->org) || d->verdict->org.len == 0)
         d->verdict->org = d->record.org;
-    d->verdict->epoch = d->record.epoch;
+    d->verdict->epoch = record_epoch(&d->record);
     switch (d->record.state) {
     case RECORD_STOPPED:
         return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");
@@ -390,6 +390,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (!steps[i](&d))
             break;
+    if (verdict->kind == VERDICT_RELAY)
+        decide_handover(&d);
     if (scratch->full) {
         verdict_clear(verdict);
         d.route = NULL;

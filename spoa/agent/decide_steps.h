@@ -35,6 +35,8 @@ bool decide_deny(struct decision *d, enum refusal refusal, const char *step, con
 /* To the relay, which asks for the address itself and waits for it. */
 bool decide_without_address(struct decision *d, const char *why);
 
+/* decide_handover.c: what the relay has to know, of a verdict that is VERDICT_RELAY. */
+void decide_handover(struct decision *d);
 /* decide_target.c: what the worker gets. */
 decide_step decide_worker, decide_path, decide_headers;
 

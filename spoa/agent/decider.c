@@ -5,14 +5,18 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "spoa/agent/agent_metrics.h"
 #include "spoa/agent/answer.h"
+#include "spoa/agent/watches.h"
+#include "spoa/lib/net.h"
 
 struct decider {
     struct decider_options options;
     struct loop *loop;
-    struct server *server;
+    struct server *server, *relay_server;
+    struct watches *watches;
     struct token_cache *cache;
     uint8_t *scratch;
     pthread_t thread;
@@ -63,6 +67,63 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     return SERVER_NOW;
 }
 
+/* ---- relays ---- */
+
+static void look_up(struct decider *d, const struct resolve_question *question, struct writer *scratch,
+                    struct resolve_answer *answer)
+{
+    *scratch = writer_of(d->scratch, DECIDE_SCRATCH);
+    struct decide_view view = snapshot_view(d->snapshot, d->cache, time(NULL));
+    resolve(&view, question, scratch, answer);
+}
+
+static bool is_news(void *context, const struct resolve_question *question)
+{
+    struct resolve_answer answer;
+    struct writer scratch;
+    look_up(context, question, &scratch, &answer);
+    return resolve_is_news(question, &answer);
+}
+
+static void answer_watch(void *context, const struct server_ticket *ticket,
+                         const struct resolve_question *question)
+{
+    struct decider *d = context;
+    struct spop_actions actions;
+    struct resolve_answer answer;
+    struct writer scratch;
+    look_up(d, question, &scratch, &answer);
+    if (!server_answer_begin(d->relay_server, ticket, &actions))
+        return;
+    resolve_write(&answer, &actions);
+    server_answer_end(d->relay_server, ticket, &actions);
+}
+
+static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
+                                          struct spop_actions *actions, const struct server_ticket *ticket)
+{
+    struct decider *d = context;
+    struct resolve_question question;
+    struct resolve_answer answer;
+    struct writer scratch;
+    bool watch = slice_is(name, "cell-watch");
+    if ((!watch && !slice_is(name, "cell-resolve")) || !resolve_from_args(args, &question))
+        return SERVER_NOW; /* the fallback: unavailable */
+    look_up(d, &question, &scratch, &answer);
+    if (watch && !resolve_is_news(&question, &answer) && watches_add(d->watches, ticket, &question))
+        return SERVER_LATER;
+    resolve_write(&answer, actions);
+    return SERVER_NOW;
+}
+
+/* Who may ask for records' secrets: root, and who runs as our user or in our group. */
+static bool admit_relay(void *context, int fd)
+{
+    struct net_peer peer;
+    (void)context;
+    return net_peer(fd, &peer) && (peer.uid == 0 || peer.uid == geteuid() || peer.gid == getegid());
+}
+
 /* ---- what others ask of the thread ---- */
 
 static void take_next(void *context)
@@ -73,6 +134,7 @@ static void take_next(void *context)
         return;
     snapshot_release(d->snapshot);
     d->snapshot = next;
+    watches_look(d->watches, is_news);
 }
 
 void decider_use(struct decider *d, struct snapshot *snapshot)
@@ -85,6 +147,8 @@ static void drain_now(void *context)
 {
     struct decider *d = context;
     server_drain(d->server, d->grace, d->options.drained, d->options.context);
+    server_drain(d->relay_server, 0, NULL,
+                 NULL); /* their watches would last a minute; they ask again elsewhere */
 }
 
 void decider_drain(struct decider *d, double grace)
@@ -97,14 +161,15 @@ static void stop_now(void *context)
 {
     struct decider *d = context;
     server_free(d->server);
-    d->server = NULL;
+    server_free(d->relay_server);
+    d->server = d->relay_server = NULL;
     loop_stop(d->loop);
 }
 
 void decider_count(const struct decider *d, struct server_counters *sum)
 {
-    const struct server_counters *own = server_counters(d->server);
-#define X(field, help) sum->field += server_counter(&own->field);
+    const struct server_counters *own = server_counters(d->server), *relay = server_counters(d->relay_server);
+#define X(field, help) sum->field += server_counter(&own->field) + server_counter(&relay->field);
     SERVER_COUNTERS(X)
 #undef X
 }
@@ -121,6 +186,8 @@ static void *run(void *context)
 static void destroy(struct decider *d)
 {
     server_free(d->server);
+    server_free(d->relay_server);
+    watches_free(d->watches);
     loop_free(d->loop);
     token_cache_free(d->cache);
     snapshot_release(d->snapshot);
@@ -133,15 +200,22 @@ static bool prepare(struct decider *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
     const struct server_handler handler = {.message = on_message, .context = d};
+    const struct server_handler relay_handler = {
+        .message = on_relay_message, .admit = admit_relay, .context = d};
     d->take = (struct loop_task){.run = take_next, .context = d};
     d->drain = (struct loop_task){.run = drain_now, .context = d};
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
     d->cache = token_cache_new(d->options.token_cache);
     d->scratch = malloc(DECIDE_SCRATCH);
-    if (d->loop && d->cache && d->scratch)
-        d->server = server_new(d->loop, d->options.listener, &options, &handler);
-    return d->server || fail(why, "out of memory or of descriptors");
+    const struct watches_options watching = {.loop = d->loop, .answer = answer_watch, .context = d};
+    if (!d->loop || !d->cache || !d->scratch || !(d->watches = watches_new(&watching)))
+        return fail(why, "out of memory or of descriptors");
+    d->server = server_new(d->loop, d->options.listener, &options, &handler);
+    options.fallback_name = "state";
+    options.fallback_value = "unavailable";
+    d->relay_server = server_new(d->loop, d->options.relay_listener, &options, &relay_handler);
+    return (d->server && d->relay_server) || fail(why, "out of memory or of descriptors");
 }
 
 struct decider *decider_start(const struct decider_options *options, struct snapshot *snapshot,

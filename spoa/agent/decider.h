@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * decider: one thread of the agent: a loop with the SPOP server for HAProxy. It decides by its snapshot,
- * which others replace from outside between two turns of the loop.
+ * decider: one thread of the agent: a loop with the SPOP servers for HAProxy (decisions) and for relays
+ * (resolves, watches). It answers by its snapshot, which others replace from outside between two turns of
+ * the loop.
  */
 #ifndef CELLGATE_AGENT_DECIDER_H
 #define CELLGATE_AGENT_DECIDER_H
@@ -14,8 +15,8 @@
 struct decider;
 
 struct decider_options {
-    int listener;       /* borrowed; shared by all deciders */
-    size_t token_cache; /* entries */
+    int listener, relay_listener; /* borrowed; shared by all deciders */
+    size_t token_cache;           /* entries */
     struct metrics_shard *shard;
     struct log *log;
     void (*drained)(void *context); /* called on the decider's thread */

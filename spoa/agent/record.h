@@ -37,6 +37,8 @@ enum lookup {
     LOOKUP_PENDING      /* not in the cache: asked for, comes later */
 };
 
+/* The record's epoch or, where it has none, a hash of state and addresses: the same in every agent, always above 0. */
+int64_t record_epoch(const struct record *record);
 /* The address of one sandbox port where it differs from the worker's; false: it does not. */
 bool record_port(const struct record *record, uint16_t port, struct worker *worker);
 /* The next of these addresses: start with *cursor = 0; false at the end. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/record_pack.h"
 
+#include "spoa/lib/hash.h"
+
 static size_t address_size(uint8_t family)
 {
     return family == 4 ? 4 : family == 6 ? 16 : 0;
@@ -82,4 +84,17 @@ bool record_header(const struct record *record, size_t *cursor, struct slice *na
     *value = record_unpack_text(&r);
     *cursor = record->headers.len - r.rest.len;
     return !r.failed;
+}
+
+int64_t record_epoch(const struct record *record)
+{
+    static const struct hash_secret known = {0, 0}; /* every agent gets the same hash */
+    uint8_t memory[512];
+    struct writer w = writer_of(memory, sizeof memory);
+    if (record->epoch)
+        return record->epoch;
+    writer_u8(&w, (uint8_t)record->state);
+    record_pack_worker(&w, &record->worker);
+    uint64_t hash = hash_keyed(&known, writer_slice(&w)) ^ hash_keyed(&known, record->ports);
+    return (int64_t)(hash >> 1 | 1);
 }

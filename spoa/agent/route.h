@@ -20,8 +20,6 @@
 
 enum route_upgrade { ROUTE_ANY, ROUTE_UPGRADE, ROUTE_PLAIN };
 enum route_via { ROUTE_DIRECT, ROUTE_RELAY };
-enum route_resume { ROUTE_RESUME_NONE, ROUTE_RESUME_SCROLLBACK, ROUTE_RESUME_SINCE, ROUTE_RESUME_CELL };
-enum route_end { ROUTE_END_CLOSE, ROUTE_END_EXIT_FRAME, ROUTE_END_EXIT_JSON };
 enum route_refuse { ROUTE_REFUSE_HTTP, ROUTE_REFUSE_CLOSE };
 enum route_keep { ROUTE_BY_FORM, ROUTE_STRIP, ROUTE_KEEP }; /* by form: kept where `host` is a pattern */
 
@@ -43,7 +41,8 @@ struct route {
     struct route_header *set;
     size_t set_count;
     /* for the relay (relay.md); durations in milliseconds, sizes in bytes, 0: the relay's own */
-    int resume, end, refuse; /* enum route_resume, route_end, route_refuse */
+    int resume, end, keepalive; /* enum handover_resume, handover_end, handover_keepalive */
+    int refuse;                 /* enum route_refuse */
     bool stream, overlap;
     int64_t hold, idle, max_age, max_message;
 };

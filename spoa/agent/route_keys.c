@@ -2,10 +2,9 @@
 /* route_keys: the keys of a route. */
 #include "spoa/agent/authority.h"
 #include "spoa/agent/route_table.h"
+#include "spoa/lib/handover.h"
 
 static const char *const via_names[] = {"direct", "relay", NULL};
-static const char *const resume_names[] = {"none", "scrollback", "since", "cell", NULL};
-static const char *const end_names[] = {"close", "exit-frame", "exit-json", NULL};
 static const char *const refuse_names[] = {"http", "close", NULL};
 /* in the order of enum route_keep; the empty word is that of a key that is left out and cannot be written */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};
@@ -90,9 +89,12 @@ static const struct option keys[] = {
      .help = "how an upgrade is refused: http, or close: accepted and closed with a code",
      .names = refuse_names},
     {"resume", OPTION_ENUM, FIELD(route.resume), "none", .help = "how a tunnel goes on after a redial",
-     .names = resume_names},
+     .names = handover_resume_names},
     {"end", OPTION_ENUM, FIELD(route.end), "close", .help = "how the end of a session is recognised",
-     .names = end_names},
+     .names = handover_end_names},
+    {"keepalive", OPTION_ENUM, FIELD(route.keepalive), "ping",
+     .help = "what an idle tunnel is kept alive with: a Ping, or an empty binary frame",
+     .names = handover_keepalive_names},
     {"stream", OPTION_BOOL, FIELD(route.stream), "false",
      .help = "messages are pieces of a stream and may be cut"},
     {"overlap", OPTION_BOOL, FIELD(route.overlap), "false",

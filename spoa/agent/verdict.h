@@ -51,7 +51,8 @@ enum verdict_kind {
     X(TEXT, cors_origin, "cors_origin") /* preflight, and on answers to that origin */                            \
     X(INT, timeout, "timeout")          /* milliseconds, `timeout tunnel` */                                      \
     X(BOOL, upgrade, "upgrade")         /* the request claimed an upgrade: a refusal closes the connection */     \
-    X(INT, epoch, "epoch")
+    X(INT, epoch, "epoch") \
+    X(TEXT, handover, "handover") /* relay: for its header (spoa/lib/handover.h) */
 
 #define VERDICT_TYPE_TEXT    struct slice
 #define VERDICT_TYPE_INT     int64_t

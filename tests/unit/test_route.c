@@ -6,6 +6,7 @@
 #include "spoa/agent/grant.h"
 #include "spoa/agent/request_text.h"
 #include "spoa/agent/route.h"
+#include "spoa/lib/handover.h"
 
 static const char domains_text[] =
     "{\"opencomputer\":[\"oc.io\",\"OC2.io\"],\"opensandbox\":[\"os.io\"],"
@@ -313,8 +314,8 @@ static void every_key_is_read(void **state)
     assert_int_equal(r->set_count, 1);
     assert_true(slice_is(r->set[0].name, "X-A") && slice_is(r->set[0].value, "b c"));
     assert_int_equal(r->refuse, ROUTE_REFUSE_CLOSE);
-    assert_int_equal(r->resume, ROUTE_RESUME_CELL);
-    assert_int_equal(r->end, ROUTE_END_EXIT_JSON);
+    assert_int_equal(r->resume, HANDOVER_RESUME_CELL);
+    assert_int_equal(r->end, HANDOVER_END_EXIT_JSON);
     assert_int_equal(r->hold, 5000);
     assert_int_equal(r->idle, 600000);
     assert_int_equal(r->max_age, 86400000);

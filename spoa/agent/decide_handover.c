@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* decide_handover: what the relay has to know about a tunnel: the end of a decision that sends it there. */
+#include "spoa/agent/decide_steps.h"
+#include "spoa/lib/handover.h"
+
+static int64_t if_set(int64_t value)
+{
+    return value ? value : -1;
+}
+
+static void set_route(struct handover *h, const struct route *route)
+{
+    h->resume = (unsigned)route->resume;
+    h->end = (unsigned)route->end;
+    h->keepalive = (unsigned)route->keepalive;
+    h->stream = route->stream;
+    h->overlap = route->overlap;
+    h->hold = if_set(route->hold);
+    h->idle = if_set(route->idle);
+    h->max_age = if_set(route->max_age);
+    h->max_message = if_set(route->max_message);
+}
+
+static void set_grant(struct handover *h, const struct grant *grant)
+{
+    h->sub = grant->sub;
+    h->jti = grant->jti;
+    h->kid = grant->kid;
+    h->iat = grant->iat;
+    if (grant->bind)
+        h->exp = grant->exp + grant->leeway;
+}
+
+void decide_handover(struct decision *d)
+{
+    struct verdict *v = d->verdict;
+    struct handover h = handover_none();
+    h.route = v->route;
+    h.sandbox = v->sandbox;
+    h.space = v->space;
+    h.port = v->port;
+    h.session = v->session;
+    h.org = v->org;
+    h.epoch = v->epoch;
+    h.addr = v->addr;
+    h.addr_port = v->addr_port;
+    h.tls = v->tls;
+    h.sni = v->sni;
+    h.host = v->host;
+    h.secrets = (d->found && d->record.headers.len > 0) || d->route->set_count > 0;
+    h.select_cellgate = v->select_cellgate;
+    set_route(&h, d->route);
+    if (d->granted)
+        set_grant(&h, &d->grant);
+    if (v->refusal != REFUSAL_NONE) {
+        h.refuse = v->status;
+        h.error = v->error;
+    }
+    size_t start = d->scratch->len;
+    /* the encoder puts a separator before every key but the first of its writer */
+    struct writer line = writer_of(d->scratch->at + start, d->scratch->size - start);
+    handover_encode(&h, &line);
+    d->scratch->full = d->scratch->full || line.full;
+    d->scratch->len += line.len;
+    v->handover = slice_of(line.at, line.len);
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/resolve.h"
+
+#include "spoa/agent/destination.h"
+#include "spoa/agent/record_json.h"
+#include "spoa/agent/record_pack.h"
+
+/* ---- the question ---- */
+
+static bool read_TEXT(struct spop_value value, struct slice *text)
+{
+    *text = value.bytes;
+    return value.kind == SPOP_TEXT || value.kind == SPOP_BINARY;
+}
+
+static bool read_INT(struct spop_value value, int64_t *number)
+{
+    *number = value.number;
+    return value.kind >= SPOP_INT32 && value.kind <= SPOP_UINT64;
+}
+
+bool resolve_from_args(struct spop_args args, struct resolve_question *question)
+{
+    struct slice name;
+    struct spop_value value;
+    *question = (struct resolve_question){.port = -1, .iat = -1, .exp = -1, .epoch = -1};
+    while (spop_arg_next(&args, &name, &value)) {
+        if (value.kind == SPOP_NULL)
+            continue;
+#define X(kind, field, text)                                           \
+    if (slice_is(name, text) && !read_##kind(value, &question->field)) \
+        return false;
+        RESOLVE_ARGUMENTS(X)
+#undef X
+    }
+    return slice_present(question->route) && slice_present(question->sandbox) && question->port <= 65535;
+}
+
+/* ---- the answer ---- */
+
+static void choose(const struct decide_view *view, const struct resolve_question *q,
+                   const struct record *record, struct writer *scratch, struct resolve_answer *a)
+{
+    struct destination to;
+    const struct route *route = routes_find(view->routes, q->route);
+    uint16_t port = q->port > 0 ? (uint16_t)q->port : 0;
+    if (destination_choose(view, record, port, &to) != DESTINATION_FOUND)
+        return;
+    a->reachable = true;
+    a->worker = to.worker;
+    a->port = to.port;
+    if (route && route->keep_host)
+        return;
+    size_t start = scratch->len;
+    destination_host(&to, scratch);
+    a->host = slice_of(scratch->at + start, scratch->len - start);
+}
+
+/* The route's headers, then the record's. */
+static struct slice all_headers(const struct route *route, const struct record *record, struct writer *scratch)
+{
+    if (!route || route->set_count == 0)
+        return record->headers;
+    size_t start = scratch->len;
+    for (size_t i = 0; i < route->set_count; i++)
+        record_pack_header(scratch, route->set[i].name, route->set[i].value);
+    writer_put(scratch, record->headers);
+    return slice_of(scratch->at + start, scratch->len - start);
+}
+
+static enum refusal still_admitted(const struct decide_view *view, const struct resolve_question *q,
+                                   const struct record *record)
+{
+    int64_t own = record->not_before, all = view->not_before;
+    if (slice_present(q->kid) || q->iat >= 0 || q->exp >= 0) /* the tunnel was opened by a token */
+        if (token_revoked(q->iat, own > all ? own : all))
+            return REFUSAL_token_revoked;
+    return REFUSAL_NONE;
+}
+
+void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,
+             struct resolve_answer *a)
+{
+    struct record record;
+    enum lookup lookup = view->find(view->directory, q->space, q->sandbox, &record);
+    *a = (struct resolve_answer){.state = lookup == LOOKUP_ABSENT ? RESOLVE_ABSENT : RESOLVE_UNAVAILABLE};
+    if (lookup != LOOKUP_FOUND)
+        return;
+    /* it may have got another owner since the tunnel was opened */
+    if (slice_present(q->org) && slice_present(record.org) && !slice_equal(q->org, record.org)) {
+        a->state = RESOLVE_ABSENT;
+        return;
+    }
+    a->state = (int)record.state;
+    a->epoch = record_epoch(&record);
+    a->headers = all_headers(routes_find(view->routes, q->route), &record, scratch);
+    a->refused = still_admitted(view, q, &record);
+    if (record.state != RECORD_STOPPED && record.state != RECORD_SUSPENDED)
+        choose(view, q, &record, scratch, a);
+}
+
+bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer)
+{
+    if (answer->state == RESOLVE_UNAVAILABLE)
+        return false;
+    return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT ||
+           answer->epoch != question->epoch;
+}
+
+/* ---- on the wire ---- */
+
+static void set(struct spop_actions *actions, const char *name, struct spop_value value)
+{
+    spop_set_var(actions, SPOP_TRANSACTION, slice_text(name), value);
+}
+
+static void set_text(struct spop_actions *actions, const char *name, struct slice text)
+{
+    if (slice_present(text))
+        set(actions, name, spop_text(text));
+}
+
+static void write_worker(const struct resolve_answer *a, struct spop_actions *actions)
+{
+    const struct worker *worker = &a->worker;
+    set_text(actions, "host", a->host);
+    if (worker->kind == WORKER_UNIX) {
+        set_text(actions, "unix", worker->host);
+        return;
+    }
+    set(actions, "addr", spop_address(slice_of(worker->addr.bytes, worker->addr.family == 4 ? 4 : 16)));
+    set(actions, "addr_port", spop_int(a->port));
+    set(actions, "tls", spop_bool(worker->kind == WORKER_HTTPS));
+    if (worker->kind == WORKER_HTTPS)
+        set_text(actions, "sni", worker->host);
+}
+
+void resolve_write(const struct resolve_answer *a, struct spop_actions *actions)
+{
+    if (a->reachable)
+        write_worker(a, actions);
+    if (a->headers.len)
+        set(actions, "headers", spop_binary(a->headers));
+    if (a->refused != REFUSAL_NONE)
+        set_text(actions, "refused", slice_text(refusal_info(a->refused)->code));
+    set(actions, "epoch", spop_int(a->epoch));
+    const char *state = a->state == RESOLVE_ABSENT        ? "absent"
+                        : a->state == RESOLVE_UNAVAILABLE ? "unavailable"
+                                                          : record_state_text((enum record_state)a->state);
+    set_text(actions, "state", slice_text(state));
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * resolve: the relay's question where a sandbox is now and whether a tunnel may still go there (SPOE messages
+ * `cell-resolve` and `cell-watch`), and its answer. Pure; the waiting of a watch is in watches.c.
+ *
+ * The tables below are the one list of arguments and variables.
+ */
+#ifndef CELLGATE_AGENT_RESOLVE_H
+#define CELLGATE_AGENT_RESOLVE_H
+
+#include "spoa/agent/decide.h"
+#include "spoa/lib/spop.h"
+
+/*  X(kind, field, argument); an INT that is absent is -1 */
+#define RESOLVE_ARGUMENTS(X)                                       \
+    X(TEXT, route, "route")                                        \
+    X(TEXT, sandbox, "sandbox")                                    \
+    X(TEXT, space, "namespace")                                    \
+    X(INT, port, "port") /* of the sandbox, as it was asked for */ \
+    X(TEXT, org, "org")  /* of the token */                        \
+    X(TEXT, kid, "kid")                                            \
+    X(INT, iat, "iat")                                             \
+    X(INT, exp, "exp")                                             \
+    X(INT, epoch, "epoch") /* a watch: the one it knows */
+
+struct resolve_question {
+#define RESOLVE_TYPE_TEXT    struct slice
+#define RESOLVE_TYPE_INT     int64_t
+#define X(kind, field, name) RESOLVE_TYPE_##kind field;
+    RESOLVE_ARGUMENTS(X)
+#undef X
+};
+
+/* `absent`: the directory says that there is none; `unavailable`: it cannot say. Both stand behind the
+ * record's. */
+enum resolve_state { RESOLVE_ABSENT = RECORD_STOPPED + 1, RESOLVE_UNAVAILABLE };
+
+struct resolve_answer {
+    int state; /* enum record_state or enum resolve_state */
+    int64_t epoch;
+    bool reachable; /* worker, port and host are set */
+    struct worker worker;
+    uint16_t port;
+    struct slice host;    /* Host towards the worker; absent: keep the client's */
+    struct slice headers; /* of the record, packed as in record_pack.h */
+    enum refusal refused; /* token_revoked, token_expired; REFUSAL_NONE */
+};
+
+/* Slices point into the frame. False: the arguments are not a question of a relay's. */
+bool resolve_from_args(struct spop_args args, struct resolve_question *question);
+/* Texts of *answer point into the record, the policy and scratch. */
+void resolve(const struct decide_view *view, const struct resolve_question *question, struct writer *scratch,
+             struct resolve_answer *answer);
+/* Whether a watch that knows question->epoch has something to learn from the answer. What is in doubt is no
+ * news. */
+bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer);
+void resolve_write(const struct resolve_answer *answer, struct spop_actions *actions);
+
+#endif
