@@ -62,7 +62,7 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
     if (outbox_empty(&leg->out)) {
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
-        leg->progress = now;
+        leg->progress = now; /* if something is held from now on */
         leg->out.message = taken == len ? leg->message_out : batch->message;
     }
     if (taken < len) {
@@ -100,7 +100,8 @@ uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings)
         return UINT64_MAX;
     if (!leg->pinged)
         return leg->heard + settings->keepalive;
-    return later(leg->pinged, leg->progress) + settings->dead_after;
+    /* a Ping behind what is held has not even been sent */
+    return (outbox_empty(&leg->out) ? leg->pinged : later(leg->pinged, leg->progress)) + settings->dead_after;
 }
 
 enum leg_health leg_check(const struct leg *leg, const struct leg_settings *settings, uint64_t now)

@@ -66,11 +66,13 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
     if (o->handover->refuse >= 400) {
         t->actions->accept(t->port);
         tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);
+        tunnel_reading(t, now);
         return true;
     }
     t->must_ask =
         !target_known(&target) || o->handover->secrets || (target.tls && !slice_present(target.sni));
     tunnel_seek_begin(t, t->settings->connect_budget, now);
+    tunnel_reading(t, now);
     return true;
 }
 

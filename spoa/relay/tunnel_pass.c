@@ -114,6 +114,13 @@ static bool no_memory(struct pass *p)
     return false;
 }
 
+/* What else comes from this side is not understood any more: its Close is not waited for. */
+static void fail_leg(struct pass *p, enum close_reason reason)
+{
+    p->leg->close_in = true;
+    tunnel_close(p->t, reason, 0, slice_text(""), p->now);
+}
+
 static bool pass_flush(struct pass *p)
 {
     return flush(p->t, other(p->from), &p->batch, p->now) || no_memory(p);
@@ -206,7 +213,7 @@ static bool on_head(struct pass *p)
     p->leg->message_len += frame->length;
     if (!most || p->leg->message_len <= most)
         return true;
-    tunnel_close(p->t, CLOSE_message_too_big, 0, slice_text(""), p->now);
+    fail_leg(p, CLOSE_message_too_big);
     return false;
 }
 
@@ -251,28 +258,40 @@ static bool on_client_close(struct pass *p, unsigned code, struct slice text)
     return false;
 }
 
-static bool on_control(struct pass *p)
+/* The leg, and the decoder with it, may be renewed on the way. */
+static bool on_close(struct pass *p, unsigned code, struct slice text)
 {
-    struct ws_decoder *in = &p->leg->in;
+    uint8_t copy[WS_CONTROL_MAX];
 
-    if (in->frame.opcode == WS_PING)
-        return on_ping(p, ws_control_payload(in));
-    if (in->frame.opcode == WS_PONG)
-        return on_pong(p, ws_control_payload(in));
+    memcpy(copy, text.at, text.len);
+    text.at = copy;
     p->leg->close_in = true;
     if (!pass_flush(p))
         return false;
     if (p->from == CLIENT)
-        return on_client_close(p, in->close_code, ws_close_reason(in));
-    tunnel_worker_closed(p->t, in->close_code, ws_close_reason(in), p->now);
+        return on_client_close(p, code, text);
+    tunnel_worker_closed(p->t, code, text, p->now);
     return false;
+}
+
+static bool on_control(struct pass *p)
+{
+    struct ws_decoder *in = &p->leg->in;
+
+    switch (in->frame.opcode) {
+    case WS_PING:
+        return on_ping(p, ws_control_payload(in));
+    case WS_PONG:
+        return on_pong(p, ws_control_payload(in));
+    default:
+        return on_close(p, in->close_code, ws_close_reason(in));
+    }
 }
 
 static bool on_bad(struct pass *p)
 {
     if (pass_flush(p))
-        tunnel_close(p->t, p->from == CLIENT ? CLOSE_client_protocol : CLOSE_worker_protocol, 0,
-                     slice_text(""), p->now);
+        fail_leg(p, p->from == CLIENT ? CLOSE_client_protocol : CLOSE_worker_protocol);
     return false;
 }
 

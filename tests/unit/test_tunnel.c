@@ -1,0 +1,1277 @@
+/* SPDX-License-Identifier: MIT */
+/* Each row of the tables of relay.md, played with a clock of the test's own. */
+#include "tests/unit/support.h"
+
+#include "tests/unit/tunnel_world.h"
+
+static struct world w;
+
+#define TEXT(text_)             (0x80 | WS_TEXT)
+#define assert_said(side, text) assert_string_equal(w.ears[side].said, text)
+
+static void forget(void)
+{
+    w.ears[CLIENT].said[0] = w.ears[WORKER].said[0] = '\0';
+}
+
+static void serving_as(const struct handover *h)
+{
+    assert_true(world_open(&w, h));
+    assert_int_equal(w.dials, 1);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.accepts, 1);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+}
+
+static void serving(void)
+{
+    struct handover h = world_handover();
+    serving_as(&h);
+}
+
+static void serving_until(enum handover_end end)
+{
+    struct handover h = world_handover();
+    h.end = end;
+    serving_as(&h);
+}
+
+/* The agent answers with this worker, and it can be reached. */
+static void resumes(uint16_t port)
+{
+    assert_true(w.asking);
+    world_answers(&w, ANSWER_RUNNING, port, w.t.epoch);
+    assert_true(w.dialling);
+    assert_int_equal(w.dialled_port, port);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+}
+
+static void ended_with(enum close_reason reason, const char *client)
+{
+    assert_int_equal(w.t.reason, reason);
+    assert_said(CLIENT, client);
+    assert_false(w.t.worker_there);
+    if (w.t.state == TUNNEL_CLOSING)
+        world_closes(&w, CLIENT, 1000, "");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.ends, 1);
+    assert_false(w.dialling || w.open);
+    assert_false(w.ears[CLIENT].broken || w.ears[WORKER].broken);
+    world_close(&w);
+}
+
+/* ---- opening ---- */
+static void the_worker_is_dialled_before_the_client_is_accepted(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    assert_int_equal(w.dials, 1);
+    assert_int_equal(w.asks, 0);
+    assert_int_equal(w.accepts, 0);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.accepts, 1);
+    assert_true(w.watching);
+    tunnel_end(&w.t, CLOSE_kicked, w.now);
+    ended_with(CLOSE_kicked, "C1008:closed by the operator");
+}
+
+static void refused_with(enum refusal refusal)
+{
+    assert_int_equal(w.refusals, 1);
+    assert_int_equal(w.refusal, refusal);
+    assert_int_equal(w.accepts, 0);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.ends, 1);
+    world_close(&w);
+}
+
+static void a_refusal_of_the_worker_is_passed_on(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    world_dialled(&w, DIAL_STATUS, 404);
+    refused_with(REFUSAL_NONE);
+}
+
+static void a_first_dial_without_an_answer_is_a_timeout(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    world_dialled(&w, DIAL_TIMEOUT, 0);
+    refused_with(REFUSAL_worker_timeout);
+}
+
+static void a_first_dial_with_a_wrong_answer_is_refused(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    world_dialled(&w, DIAL_INVALID, 0);
+    refused_with(REFUSAL_worker_unreachable);
+}
+
+static void a_first_dial_is_repeated_within_the_connect_budget(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
+        assert_true(i < 10);
+        world_dialled(&w, DIAL_UNREACHABLE, 0);
+        world_pass(&w, 5 * SEC);
+        if (w.asking)
+            world_answers(&w, ANSWER_RUNNING, 1, 1);
+    }
+    assert_in_range(w.now, 1005 * SEC, 1040 * SEC);
+    refused_with(REFUSAL_worker_unreachable);
+}
+
+static void a_first_dial_succeeds_at_a_fresh_address(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    world_dialled(&w, DIAL_UNREACHABLE, 0);
+    world_pass(&w, 120 * MS);
+    resumes(2);
+    assert_int_equal(w.accepts, 1);
+    assert_int_equal(w.resumes, 0);
+    world_close(&w);
+}
+
+static void a_record_with_secrets_is_asked_for_first(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.secrets = true;
+    world_open(&w, &h);
+    assert_int_equal(w.dials, 0);
+    resumes(1);
+    world_close(&w);
+}
+
+static void a_waking_sandbox_is_waited_for(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.addr.family = 0;
+    world_open(&w, &h);
+    world_answers(&w, ANSWER_WAKING, 0, 1);
+    assert_true(w.watching);
+    world_pass(&w, 4900 * MS);
+    world_tells(&w, ANSWER_RUNNING, 7, 2);
+    assert_int_equal(w.dialled_port, 7);
+    world_dialled(&w, DIAL_UNREACHABLE, 0);
+    world_pass(&w, 200 * MS);
+    resumes(7); /* the wait did not cost the budget of the dial */
+    world_close(&w);
+}
+
+static void a_sandbox_that_does_not_wake_within_hold_is_refused(void **state)
+{
+    static const struct {
+        enum answer_state state;
+        enum refusal refusal;
+    } rows[] = {{ANSWER_WAKING, REFUSAL_sandbox_waking},
+                {ANSWER_SUSPENDED, REFUSAL_sandbox_waking},
+                {ANSWER_MIGRATING, REFUSAL_sandbox_migrating}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct handover h = world_handover();
+        h.addr.family = 0;
+        world_open(&w, &h);
+        world_answers(&w, rows[i].state, 0, 1);
+        world_pass(&w, 4999 * MS);
+        assert_int_equal(w.t.state, TUNNEL_OPENING);
+        world_pass(&w, 2 * MS);
+        refused_with(rows[i].refusal);
+    }
+}
+
+static void an_answer_that_is_final_refuses(void **state)
+{
+    static const struct {
+        enum answer_state state;
+        enum refusal refused, refusal;
+    } rows[] = {{ANSWER_STOPPED, REFUSAL_NONE, REFUSAL_sandbox_stopped},
+                {ANSWER_ABSENT, REFUSAL_NONE, REFUSAL_sandbox_not_found},
+                {ANSWER_RUNNING, REFUSAL_token_revoked, REFUSAL_token_revoked},
+                {ANSWER_RUNNING, REFUSAL_token_expired, REFUSAL_token_expired}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct handover h = world_handover();
+        struct answer answer = world_answer(rows[i].state, 1, 1);
+        h.secrets = true;
+        answer.refused = rows[i].refused;
+        world_open(&w, &h);
+        tunnel_answered(&w.t, &answer, false, w.now);
+        refused_with(rows[i].refusal);
+    }
+}
+
+static void a_refusal_is_told_by_a_close(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.refuse = 404;
+    h.error = SLICE_LITERAL("sandbox_not_found");
+    world_open(&w, &h);
+    assert_int_equal(w.accepts, 1);
+    assert_int_equal(w.dials, 0);
+    ended_with(CLOSE_refused, "C4404:sandbox_not_found");
+}
+
+static void a_client_that_leaves_while_it_is_opened_ends_the_dial(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    assert_int_equal(w.hang_ups, 1);
+    ended_with(CLOSE_client_lost, "");
+}
+
+/* ---- passing ---- */
+static void everything_passes_unchanged(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x81, "hello");
+    world_says(&w, CLIENT, 0x02, "a");
+    world_says(&w, CLIENT, 0x89, "ping");
+    world_says(&w, CLIENT, 0x00, "");
+    world_says(&w, CLIENT, 0x80, "z");
+    world_says(&w, WORKER, 0x8a, "ping");
+    world_says(&w, WORKER, 0x82, "out");
+    world_says(&w, WORKER, 0x81, "");
+    world_says(&w, WORKER, 0x89, "");
+    assert_said(WORKER, "Thello ba PINGping + .z");
+    assert_said(CLIENT, "PONGping Bout T PING");
+    assert_int_equal(w.t.legs[CLIENT].bytes_in, w.t.legs[WORKER].bytes_out);
+    assert_int_equal(w.t.legs[WORKER].bytes_in, w.t.legs[CLIENT].bytes_out);
+    world_close(&w);
+}
+
+/* A conversation from one side as bytes, for splitting. */
+static struct slice conversation(enum side from, uint8_t *to, size_t size)
+{
+    static uint8_t big[40000];
+    static const struct {
+        unsigned start;
+        size_t len;
+    } frames[] = {{0x81, 5},   {0x02, 130}, {0x89, 4},     {0x00, 0}, {0x80, 17000},
+                  {0x82, 200}, {0x8a, 3},   {0x82, 40000}, {0x81, 0}};
+    struct writer out = writer_of(to, size);
+    for (size_t i = 0; i < sizeof big; i++)
+        big[i] = (uint8_t)(i * 7 + i / 251);
+    for (size_t i = 0; i < sizeof frames / sizeof frames[0]; i++)
+        out.len += world_frame(out.at + out.len, from, frames[i].start, slice_of(big, frames[i].len)).len;
+    return writer_slice(&out);
+}
+
+/* What the peer gets, with fragments joined: opcodes, ends and payload. */
+static void join(struct ear *ear, struct buffer *joined)
+{
+    static uint8_t plain[1 << 17];
+    struct slice in = buffer_slice(&ear->bytes);
+    struct ws_decoder d = ws_decoder_of(ear->in.sender, 0);
+    struct ws_piece piece;
+    for (enum ws_event event; (event = ws_decode(&d, &in, &piece)) != WS_MORE;) {
+        assert_int_not_equal(event, WS_BAD);
+        struct slice payload = event == WS_CONTROL ? ws_control_payload(&d) : slice_of(NULL, 0);
+        if (event == WS_PIECE) {
+            ws_mask(plain, piece.bytes.at, piece.bytes.len, d.frame.mask, piece.offset);
+            payload = slice_of(plain, piece.bytes.len);
+        }
+        uint8_t start = (uint8_t)d.frame.opcode;
+        if (event == WS_CONTROL || (event == WS_HEAD && start))
+            assert_true(buffer_put(joined, slice_of(&start, 1)));
+        assert_true(buffer_put(joined, payload));
+        if (event == WS_PIECE && piece.last && d.frame.fin)
+            assert_true(buffer_put(joined, SLICE_LITERAL("\xff")));
+    }
+    assert_int_equal(in.len, 0);
+}
+
+static size_t deaf_send(void *port, enum side to, const struct slice *runs, size_t count)
+{
+    struct world *world = port;
+    size_t taken = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct slice part = slice_sub(runs[i], 0, world->ears[to].room);
+        assert_true(buffer_put(&world->ears[to].bytes, part));
+        taken += part.len;
+    }
+    return taken;
+}
+
+static struct buffer passed_with(enum side from, struct slice first, struct slice second, size_t step,
+                                 size_t room)
+{
+    struct tunnel_actions deaf = world_actions;
+    struct buffer joined = buffer_with_limit(1 << 20);
+    enum side to = from == CLIENT ? WORKER : CLIENT;
+    serving();
+    deaf.send = deaf_send;
+    w.t.actions = &deaf;
+    w.ears[to].room = room;
+    assert_true(world_bytes(&w, from, first, step));
+    while (!w.t.legs[from].reading || !outbox_empty(&w.t.legs[to].out))
+        tunnel_writable(&w.t, to, w.now);
+    assert_true(world_bytes(&w, from, second, step));
+    while (!outbox_empty(&w.t.legs[to].out))
+        tunnel_writable(&w.t, to, w.now);
+    join(&w.ears[to], &joined);
+    world_close(&w);
+    return joined;
+}
+
+static void assert_joined(struct buffer *want, struct buffer got)
+{
+    assert_true(slice_equal(buffer_slice(want), buffer_slice(&got)));
+    buffer_free(&got);
+}
+
+static void a_conversation_passes_however_it_is_split(void **state)
+{
+    static uint8_t bytes[70000];
+    (void)state;
+    for (int side = CLIENT; side <= WORKER; side++) {
+        struct slice all = conversation((enum side)side, bytes, sizeof bytes);
+        struct buffer want = passed_with((enum side)side, all, slice_of(NULL, 0), SIZE_MAX, SIZE_MAX);
+        assert_in_range(buffer_len(&want), 57000, 58000);
+        for (size_t at = 0; at <= all.len; at += at < 400 || at > all.len - 400 ? 1 : 997)
+            assert_joined(&want, passed_with((enum side)side, slice_sub(all, 0, at), slice_from(all, at),
+                                             SIZE_MAX, SIZE_MAX));
+        static const size_t steps[] = {1, 2, 3, 5, 7, 16, 127, 4096, 16384, 16398};
+        for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+            assert_joined(&want, passed_with((enum side)side, all, slice_of(NULL, 0), steps[i], SIZE_MAX));
+            if (steps[i] > 2)
+                assert_joined(&want,
+                              passed_with((enum side)side, all, slice_of(NULL, 0), SIZE_MAX, steps[i]));
+        }
+        buffer_free(&want);
+    }
+}
+
+static void a_long_frame_is_never_half_sent(void **state)
+{
+    static uint8_t frame[100000], payload[60000];
+    (void)state;
+    serving();
+    struct slice bytes = world_frame(frame, CLIENT, 0x82, slice_of(payload, sizeof payload));
+    world_bytes(&w, CLIENT, slice_sub(bytes, 0, 20000), SIZE_MAX);
+    assert_int_equal(buffer_len(&w.ears[WORKER].bytes),
+                     0); /* the ear has decoded all of it: whole fragments */
+    assert_int_equal(w.ears[WORKER].said[0], 'b');
+    world_pass(&w, 26 * SEC); /* and a Ping can be written in between */
+    assert_non_null(strstr(w.ears[WORKER].said, "PINGown"));
+    world_close(&w);
+}
+
+static void protocol_errors_end_the_tunnel(void **state)
+{
+    (void)state;
+    serving();
+    world_bytes(&w, CLIENT, SLICE_LITERAL("\x81\x01x"), 1);
+    assert_said(WORKER, "C1001:protocol error");
+    ended_with(CLOSE_client_protocol, "C1002:protocol error");
+    serving();
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), 1);
+    assert_said(WORKER, "C1002:worker protocol error");
+    ended_with(CLOSE_worker_protocol, "C1011:worker protocol error");
+}
+
+static void a_message_that_is_too_big_ends_the_tunnel(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.max_message = 10;
+    serving_as(&h);
+    world_says(&w, CLIENT, 0x82, "0123456789");
+    world_says(&w, CLIENT, 0x02, "012345");
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_says(&w, CLIENT, 0x80, "67890");
+    ended_with(CLOSE_message_too_big, "C1009:message too big");
+}
+
+static void the_clients_close_goes_end_to_end(void **state)
+{
+    (void)state;
+    serving();
+    world_closes(&w, CLIENT, 3001, "bye");
+    assert_said(WORKER, "C3001:bye");
+    assert_said(CLIENT, "");
+    world_says(&w, WORKER, 0x82, "last words");
+    world_closes(&w, WORKER, 3001, "ciao");
+    assert_said(WORKER, "C3001:bye");
+    ended_with(CLOSE_client_closed, "Blast words C3001:ciao");
+}
+
+static void a_worker_that_does_not_answer_a_close_is_left(void **state)
+{
+    (void)state;
+    serving();
+    world_closes(&w, CLIENT, WS_NO_CODE, "");
+    world_pass(&w, 5 * SEC);
+    ended_with(CLOSE_client_closed, "C1005:");
+    serving();
+    world_closes(&w, CLIENT, 1000, "x");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    ended_with(CLOSE_client_closed, "C1000:x");
+}
+
+static void a_client_that_does_not_answer_a_close_is_left(void **state)
+{
+    (void)state;
+    serving();
+    world_closes(&w, WORKER, 1003, "why");
+    assert_said(WORKER, "C1003:why");
+    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    world_says(&w, CLIENT, 0x89, "not answered");
+    world_pass(&w, 5 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    ended_with(CLOSE_data_refused, "C1003:why");
+}
+
+static void a_client_that_is_lost_leaves_the_worker_a_close(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, CLIENT, LOSS_reset, w.now);
+    assert_said(WORKER, "C1001:client lost");
+    ended_with(CLOSE_client_lost, "");
+}
+
+/* ---- losing the upstream: the rows of the table ---- */
+static void an_exit_frame_then_a_close_is_the_end(void **state)
+{
+    (void)state;
+    serving_until(HANDOVER_END_EXIT_FRAME);
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x82\x05\x03\0\0\0\x07"), 1);
+    world_closes(&w, WORKER, 1000, "");
+    ended_with(CLOSE_exec_completed, "B\x03 C1000:exec completed");
+    serving_until(HANDOVER_END_EXIT_FRAME);
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x82\x05\x03\0\0\0\x07"), SIZE_MAX);
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    ended_with(CLOSE_exec_completed, "B\x03 C1000:exec completed");
+}
+
+static void an_exit_message_passes_the_workers_own_close(void **state)
+{
+    (void)state;
+    serving_until(HANDOVER_END_EXIT_JSON);
+    world_says(&w, WORKER, 0x81, "{\"type\":\"exit\",\"exit_code\":0}");
+    forget();
+    world_closes(&w, WORKER, 1000, "process exited");
+    ended_with(CLOSE_exec_completed, "C1000:process exited");
+}
+
+static void a_close_without_an_exit_is_a_release_where_exits_are_said(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        serving_until(i & 1 ? HANDOVER_END_EXIT_FRAME : HANDOVER_END_EXIT_JSON);
+        world_says(&w, WORKER, 0x82, "\x03hi"); /* nearly one */
+        world_closes(&w, WORKER, i & 2 ? 1000 : WS_NO_CODE, "");
+        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        forget();
+        resumes(1);
+        assert_said(CLIENT, "");
+        assert_int_equal(w.resumes, 1);
+        world_close(&w);
+    }
+}
+
+static void a_close_that_settles_without_a_change_is_the_end(void **state)
+{
+    static const unsigned codes[] = {1000, WS_NO_CODE, 3000, 4999};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        char want[32];
+        serving();
+        world_closes(&w, WORKER, codes[i], codes[i] == WS_NO_CODE ? "" : "bye");
+        assert_int_equal(w.t.state, TUNNEL_SETTLING);
+        assert_true(w.asking && w.watching);
+        world_answers(&w, ANSWER_RUNNING, 1, 1);
+        world_pass(&w, 499 * MS);
+        assert_int_equal(w.t.state, TUNNEL_SETTLING);
+        world_pass(&w, 1 * MS);
+        snprintf(want, sizeof want, "C%u:%s", codes[i], codes[i] == WS_NO_CODE ? "" : "bye");
+        ended_with(CLOSE_session_ended, want);
+    }
+}
+
+static void a_close_that_settles_with_a_change_is_a_loss(void **state)
+{
+    (void)state;
+    serving();
+    world_closes(&w, WORKER, 1000, "");
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.dialled_port, 2);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_close(&w);
+
+    serving(); /* told by the watch, later */
+    world_closes(&w, WORKER, 4000, "x");
+    world_answers(&w, ANSWER_RUNNING, 1, 1);
+    world_pass(&w, 400 * MS);
+    world_tells(&w, ANSWER_MIGRATING, 0, 2);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    world_tells(&w, ANSWER_RUNNING, 3, 3);
+    assert_int_equal(w.dialled_port, 3);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_said(CLIENT, "");
+    world_close(&w);
+}
+
+static void a_take_over_is_final(void **state)
+{
+    (void)state;
+    serving();
+    world_closes(&w, WORKER, 4001, "taken over");
+    ended_with(CLOSE_taken_over, "C4001:taken over");
+}
+
+static void losses_are_redialled(void **state)
+{
+    static const unsigned codes[] = {1001, 1011, 1012, 1013, 1014, 0, 1};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        serving();
+        if (codes[i] > 1)
+            world_closes(&w, WORKER, codes[i], "");
+        else
+            tunnel_lost(&w.t, WORKER, codes[i] ? LOSS_eof : LOSS_reset, w.now);
+        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        assert_true(w.asking);
+        w.now += 70 * MS;
+        resumes(1);
+        assert_int_equal(w.gap, 70 * MS);
+        assert_said(CLIENT, "");
+        world_says(&w, CLIENT, 0x82, "on");
+        assert_said(WORKER, "Bon");
+        world_close(&w);
+    }
+}
+
+static void a_worker_that_blames_the_data_ends_the_tunnel(void **state)
+{
+    static const unsigned codes[] = {1002, 1003, 1007, 1008, 1009, 1010};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        char want[32];
+        serving();
+        world_closes(&w, WORKER, codes[i], "no");
+        snprintf(want, sizeof want, "C%u:no", codes[i]);
+        ended_with(CLOSE_data_refused, want);
+    }
+}
+
+static void what_a_redial_is_refused_with_decides(void **state)
+{
+    static const struct {
+        unsigned status;
+        enum close_reason reason;
+        const char *client;
+    } rows[] = {{404, CLOSE_session_not_found, "C1000:session not found"},
+                {410, CLOSE_session_not_found, "C1000:session not found"},
+                {401, CLOSE_worker_refused, "C1011:worker refused"},
+                {403, CLOSE_worker_refused, "C1011:worker refused"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        serving();
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_answers(&w, ANSWER_RUNNING, 1, 1);
+        world_dialled(&w, DIAL_STATUS, rows[i].status);
+        ended_with(rows[i].reason, rows[i].client);
+    }
+}
+
+static void other_refusals_are_tried_again(void **state)
+{
+    static const unsigned statuses[] = {409, 500, 502, 503, 301, 200};
+    (void)state;
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
+        serving();
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_answers(&w, ANSWER_RUNNING, 1, 1);
+        world_dialled(&w, DIAL_STATUS, statuses[i]);
+        world_pass(&w, 121 * MS);
+        resumes(1);
+        world_close(&w);
+    }
+}
+
+static void an_absent_session_is_asked_for_once_more_after_a_move(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    world_dialled(&w, DIAL_STATUS, 404);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    world_pass(&w, 121 * MS);
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    world_dialled(&w, DIAL_STATUS, 404);
+    ended_with(CLOSE_session_not_found, "C1000:session not found");
+}
+
+static void the_watch_ends_a_tunnel_at_once(void **state)
+{
+    (void)state;
+    serving();
+    world_tells(&w, ANSWER_STOPPED, 0, 2);
+    assert_said(WORKER, "C1001:sandbox stopped");
+    ended_with(CLOSE_sandbox_stopped, "C1000:sandbox stopped");
+    serving();
+    world_tells(&w, ANSWER_ABSENT, 0, 2);
+    ended_with(CLOSE_sandbox_not_found, "C1000:sandbox not found");
+    serving();
+    struct answer answer = world_answer(ANSWER_RUNNING, 1, 2);
+    answer.refused = REFUSAL_token_revoked;
+    tunnel_answered(&w.t, &answer, true, w.now);
+    ended_with(CLOSE_token_revoked, "C4401:token_revoked");
+}
+
+static void a_plain_terminal_leaves_the_old_worker_first(void **state)
+{
+    (void)state;
+    serving();
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_said(WORKER, "C1000:moved");
+    assert_int_equal(w.parted[WORKER], 1);
+    assert_int_equal(w.dialled_port, 2);
+    assert_true(w.watching);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.loss, LOSS_moved);
+    assert_said(CLIENT, "");
+    world_close(&w);
+}
+
+static void with_overlap_the_old_worker_serves_until_the_new_one_is_there(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    serving_as(&h);
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.dialled_port, 2);
+    world_says(&w, CLIENT, 0x82, "in");
+    world_says(&w, WORKER, 0x82, "out");
+    assert_said(WORKER, "Bin");
+    assert_said(CLIENT, "Bout");
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.parted[WORKER], 1);
+    assert_int_equal(w.gap, 0);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_says(&w, CLIENT, 0x82, "new");
+    assert_said(WORKER, "Bnew");
+    world_close(&w);
+}
+
+static void what_the_old_worker_says_while_it_is_replaced_is_not_judged(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    serving_as(&h);
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    world_closes(&w, WORKER, 4001, "taken over");
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_true(w.dialling);
+    assert_int_equal(w.asks, 0);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_said(CLIENT, "");
+    world_close(&w);
+}
+
+static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    serving_as(&h);
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    for (unsigned i = 0; w.t.seek != SEEK_NOTHING; i++) {
+        assert_true(i < 20);
+        world_dialled(&w, DIAL_UNREACHABLE, 0);
+        world_says(&w, WORKER, 0x8a, "alive");
+        world_pass(&w, 5 * SEC);
+        if (w.asking)
+            world_answers(&w, ANSWER_RUNNING, 2, 2);
+    }
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_close(&w);
+}
+
+static void a_message_cut_on_a_terminal_is_ended(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.stream = true;
+    serving_as(&h);
+    world_says(&w, WORKER, 0x02, "half");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    assert_said(CLIENT, "bhalf .");
+    resumes(1);
+    world_says(&w, WORKER, 0x82, "new");
+    assert_said(CLIENT, "bhalf . Bnew");
+    assert_false(w.ears[CLIENT].broken);
+    world_close(&w);
+}
+
+static void a_message_cut_elsewhere_ends_the_tunnel(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, WORKER, 0x02, "half");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    ended_with(CLOSE_message_cut, "bhalf C1012:message cut");
+}
+
+static void a_frame_that_was_not_passed_yet_cuts_no_message(void **state)
+{
+    (void)state;
+    serving();
+    world_bytes(&w, WORKER,
+                SLICE_LITERAL("\x82\x05"
+                              "abc"),
+                SIZE_MAX);
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    resumes(1);
+    world_says(&w, WORKER, 0x81, "x");
+    assert_said(CLIENT, "Tx");
+    world_close(&w);
+}
+
+/* ---- redials ---- */
+static void redials_wait_longer_each_time_and_give_up(void **state)
+{
+    static const uint64_t waits[] = {0, 100, 250, 500, 1000, 2000, 4000, 4000, 4000};
+    uint64_t last = 0;
+    unsigned dials = 1;
+    (void)state;
+    serving();
+    w.settings.keepalive = 3600 * SEC;
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    last = w.now;
+    while (w.t.state == TUNNEL_REDIALLING) {
+        if (dials <= sizeof waits / sizeof waits[0])
+            assert_in_range((w.now - last) / MS, waits[dials - 1] * 8 / 10, waits[dials - 1] * 12 / 10);
+        last = w.now;
+        world_answers(&w, ANSWER_RUNNING, 1, 1);
+        assert_int_equal(w.dials, ++dials);
+        world_dialled(&w, DIAL_UNREACHABLE, 0);
+        while (w.t.state == TUNNEL_REDIALLING && !w.asking)
+            world_pass(&w, 10 * MS);
+    }
+    assert_in_range(w.now - 1000 * SEC, 20 * SEC, 30 * SEC);
+    ended_with(CLOSE_unrecoverable, "C1011:upstream unrecoverable");
+}
+
+static void an_agent_that_cannot_say_is_as_a_lost_dial(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_UNAVAILABLE, 0, 0);
+    assert_false(w.dialling);
+    world_pass(&w, 121 * MS);
+    resumes(1);
+    world_close(&w);
+}
+
+static void a_migration_stops_the_clock_of_attempts(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_MIGRATING, 0, 2);
+    for (unsigned i = 0; i < 590; i += 10) {
+        world_pass(&w, 10 * SEC);
+        world_says(&w, CLIENT, 0x8a, "alive");
+    }
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    world_tells(&w, ANSWER_RUNNING, 2, 3);
+    world_dialled(&w, DIAL_UNREACHABLE, 0);
+    world_pass(&w, 121 * MS);
+    resumes(2);
+    world_close(&w);
+}
+
+static void a_migration_that_does_not_end_is_given_up(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_MIGRATING, 0, 2);
+    for (unsigned i = 0; i < 600 && w.t.state == TUNNEL_REDIALLING; i += 10) {
+        world_says(&w, CLIENT, 0x8a, "alive");
+        world_pass(&w, 10 * SEC);
+    }
+    assert_int_equal(w.now, 1600 * SEC);
+    assert_int_equal(w.t.reason, CLOSE_unrecoverable);
+    world_close(&w);
+}
+
+static void a_migrating_sandbox_with_a_worker_is_dialled(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_MIGRATING, 1, 2);
+    assert_true(w.dialling);
+    world_dialled(&w, DIAL_UNREACHABLE, 0);
+    world_tells(&w, ANSWER_RUNNING, 2, 3); /* and goes where the watch says */
+    assert_int_equal(w.dialled_port, 2);
+    world_close(&w);
+}
+
+static void a_change_while_dialling_redirects_the_dial(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_RUNNING, 1, 1);
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.hang_ups, 1);
+    assert_int_equal(w.dialled_port, 2);
+    world_close(&w);
+}
+
+static void a_worker_that_is_lost_too_often_ends_the_tunnel(void **state)
+{
+    (void)state;
+    serving();
+    for (unsigned i = 0; i < 3; i++) {
+        world_pass(&w, 5 * SEC);
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        resumes(1);
+    }
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    ended_with(CLOSE_flapping, "C1011:upstream flapping");
+}
+
+static void losses_of_workers_that_lived_do_not_flap(void **state)
+{
+    (void)state;
+    serving();
+    for (unsigned i = 0; i < 8; i++) {
+        world_pass(&w, 10 * SEC);
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        resumes(1);
+    }
+    assert_int_equal(w.t.redials, 8);
+    world_close(&w);
+}
+
+static void four_migrations_in_a_minute_do_not_flap_but_eleven_do(void **state)
+{
+    (void)state;
+    serving();
+    for (unsigned i = 0; i < 10; i++) {
+        world_pass(&w, 5 * SEC);
+        world_tells(&w, ANSWER_RUNNING, (uint16_t)(2 + i), 2 + i);
+        world_dialled(&w, DIAL_OPEN, 101);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+    }
+    world_tells(&w, ANSWER_RUNNING, 99, 99);
+    assert_int_equal(w.t.reason, CLOSE_flapping);
+    world_close(&w);
+}
+
+/* ---- while there is no upstream ---- */
+static void pings_are_answered_while_there_is_no_worker(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x89, "answered");
+    world_says(&w, CLIENT, 0x89, "open1");
+    world_says(&w, CLIENT, 0x89, "open2");
+    world_says(&w, WORKER, 0x8a, "answered");
+    forget();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_says(&w, CLIENT, 0x89, "during");
+    assert_said(CLIENT, "PONGopen1 PONGopen2 PONGduring");
+    resumes(1);
+    assert_said(WORKER, "");
+    world_close(&w);
+}
+
+static void a_paste_of_a_mebibyte_is_held_and_delivered(void **state)
+{
+    static uint8_t paste[1 << 20], frame[sizeof paste + 14], got[sizeof paste];
+    struct slice bytes;
+    size_t given = 0, room;
+    (void)state;
+    for (size_t i = 0; i < sizeof paste; i++)
+        paste[i] = (uint8_t)(i * 31 + i / 253);
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    bytes = world_frame(frame, CLIENT, 0x82, slice_of(paste, sizeof paste));
+    while (w.t.legs[CLIENT].reading) {
+        room = tunnel_room(&w.t, CLIENT);
+        room = room < 65536 ? room : 65536;
+        world_bytes(&w, CLIENT, slice_sub(bytes, given, room), SIZE_MAX);
+        given += room;
+    }
+    assert_in_range(outbox_len(&w.t.legs[WORKER].out), 250 << 10, 260 << 10);
+    struct tunnel_actions deaf = world_actions;
+    deaf.send = deaf_send;
+    w.t.actions = &deaf;
+    resumes(1);
+    assert_true(world_bytes(&w, CLIENT, slice_from(bytes, given), 65536));
+
+    struct slice in = buffer_slice(&w.ears[WORKER].bytes);
+    struct ws_decoder d = ws_decoder_of(WS_CLIENT, 0);
+    struct ws_piece piece;
+    size_t len = 0;
+    for (enum ws_event event; (event = ws_decode(&d, &in, &piece)) != WS_MORE;) {
+        assert_int_not_equal(event, WS_BAD);
+        if (event != WS_PIECE)
+            continue;
+        ws_mask(got + len, piece.bytes.at, piece.bytes.len, d.frame.mask, piece.offset);
+        len += piece.bytes.len;
+    }
+    assert_int_equal(len, sizeof paste);
+    assert_memory_equal(got, paste, sizeof paste);
+    world_close(&w);
+}
+
+static void held_data_is_not_read_beyond_the_memory_of_the_process(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    w.full = true;
+    assert_true(world_says(&w, CLIENT, 0x82, "first"));
+    assert_false(w.t.legs[CLIENT].reading);
+    resumes(1);
+    assert_true(w.t.legs[CLIENT].reading);
+    assert_said(WORKER, "Bfirst");
+    world_close(&w);
+}
+
+static void a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x01, "one");
+    w.ears[WORKER].room = 4;
+    world_says(&w, CLIENT, 0x00, "two");
+    world_says(&w, CLIENT, 0x89, "ping");
+    world_says(&w, CLIENT, 0x80, "three");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    forget();
+    resumes(1);
+    assert_said(WORKER, "ttwo .three");
+    world_close(&w);
+}
+
+static void a_message_goes_on_with_the_next_worker(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x01, "one");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    resumes(1);
+    forget();
+    world_says(&w, CLIENT, 0x00, "two");
+    world_says(&w, CLIENT, 0x80, "three");
+    assert_said(WORKER, "ttwo .three");
+    world_close(&w);
+}
+
+static void a_worker_that_is_left_in_the_middle_of_a_frame_is_cut_off(void **state)
+{
+    (void)state;
+    serving();
+    w.ears[WORKER].room = 3;
+    world_says(&w, CLIENT, 0x82, "abcdef");
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.dropped[WORKER], 1);
+    assert_int_equal(w.parted[WORKER], 0);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_said(WORKER, "Babcdef");
+    world_close(&w);
+}
+
+static void a_client_that_closes_during_a_redial_is_answered(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_answers(&w, ANSWER_RUNNING, 1, 1);
+    world_closes(&w, CLIENT, 1000, "bye");
+    assert_int_equal(w.hang_ups, 1);
+    ended_with(CLOSE_client_closed, "C1000:bye");
+}
+
+/* ---- flow ---- */
+static void a_slow_client_stops_its_worker(void **state)
+{
+    static uint8_t frame[20000], payload[16000];
+    (void)state;
+    serving();
+    w.ears[CLIENT].room = 10;
+    for (unsigned i = 0; w.t.legs[WORKER].reading; i++) {
+        assert_true(i < 10);
+        world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)),
+                    SIZE_MAX);
+    }
+    assert_in_range(outbox_len(&w.t.legs[CLIENT].out), LEG_PAUSE, 2 * LEG_PAUSE);
+    assert_true(w.t.legs[CLIENT].reading);
+    world_pass(&w, 299 * SEC); /* neither is judged by its silence */
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    w.ears[CLIENT].room = 1 << 20;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    assert_true(w.t.legs[WORKER].reading);
+    world_close(&w);
+}
+
+static void a_client_without_progress_is_too_slow(void **state)
+{
+    (void)state;
+    serving();
+    w.ears[CLIENT].room = 0;
+    world_says(&w, WORKER, 0x82, "x");
+    for (unsigned i = 0; i < 300 && w.t.state == TUNNEL_SERVING; i += 10) {
+        world_says(&w, WORKER, 0x8a, "alive");
+        world_pass(&w, 10 * SEC);
+    }
+    assert_int_equal(w.t.reason, CLOSE_client_too_slow);
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    assert_non_null(strstr(w.ears[CLIENT].said, "C1013:too slow"));
+    world_close(&w);
+}
+
+/* ---- keepalive ---- */
+static void silence_is_met_with_a_ping_and_its_pong_is_swallowed(void **state)
+{
+    (void)state;
+    serving();
+    world_pass(&w, 24999 * MS);
+    assert_said(CLIENT, "");
+    world_pass(&w, 1 * MS);
+    assert_said(CLIENT, "PINGown");
+    assert_said(WORKER, "PINGown");
+    forget();
+    world_bytes(&w, CLIENT, SLICE_LITERAL("\x8a\x8c\0\0\0\0cellgate\0\0\0\1"), SIZE_MAX);
+    world_bytes(&w, WORKER,
+                SLICE_LITERAL("\x8a\x0c"
+                              "cellgate\0\0\0\1"),
+                SIZE_MAX);
+    assert_said(CLIENT, "");
+    assert_said(WORKER, "");
+    world_bytes(&w, WORKER,
+                SLICE_LITERAL("\x8a\x0c"
+                              "cellgate\0\0\0\2"),
+                SIZE_MAX); /* never asked */
+    assert_said(CLIENT, "PONGown");
+    world_pass(&w, 25 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_close(&w);
+}
+
+static void a_silent_worker_is_redialled(void **state)
+{
+    (void)state;
+    serving();
+    for (unsigned i = 0; i < 17; i++) {
+        world_pass(&w, 5 * SEC - (i == 16 ? MS : 0));
+        world_says(&w, CLIENT, 0x8a, "alive");
+    }
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_pass(&w, MS);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.loss, LOSS_silent);
+    world_close(&w);
+}
+
+static void a_silent_client_is_torn_down(void **state)
+{
+    (void)state;
+    serving();
+    for (unsigned i = 0; i < 17; i++) {
+        world_pass(&w, 5 * SEC);
+        world_says(&w, WORKER, 0x8a, "alive");
+    }
+    assert_int_equal(w.t.reason, CLOSE_client_silent);
+    assert_int_equal(w.dropped[CLIENT], 1);
+    world_close(&w);
+}
+
+static void an_empty_frame_keeps_the_clients_of_others_alive(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.keepalive = HANDOVER_KEEPALIVE_EMPTY_FRAME;
+    serving_as(&h);
+    for (unsigned i = 0; i < 4; i++) {
+        world_pass(&w, 25 * SEC);
+        world_says(&w, WORKER, 0x8a, "");
+    }
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_said(CLIENT, "B PONG B PONG B PONG B PONG");
+    forget();
+    world_says(&w, WORKER, 0x02, "half");
+    world_pass(&w, 25 * SEC);
+    assert_said(CLIENT, "bhalf PINGown");
+    world_close(&w);
+}
+
+/* ---- bounds ---- */
+static void keepalive_does_not_count_as_use(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.idle = 60000;
+    serving_as(&h);
+    for (unsigned i = 0; i < 6; i++) {
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_pass(&w, 10 * SEC);
+        world_says(&w, CLIENT, 0x89, "");
+        world_says(&w, WORKER, 0x8a, "");
+    }
+    assert_int_equal(w.t.reason, CLOSE_idle);
+    assert_non_null(strstr(w.ears[CLIENT].said, "C1001:idle"));
+    world_close(&w);
+}
+
+static void a_tunnel_ends_at_its_greatest_age(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.max_age = 20000;
+    serving_as(&h);
+    world_pass(&w, 20 * SEC);
+    ended_with(CLOSE_max_age, "C1001:max age");
+}
+
+static void a_drain_closes_with_service_restart(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_end(&w.t, CLOSE_restarting, w.now);
+    ended_with(CLOSE_restarting, "C1012:relay restarting");
+}
+
+static void a_watch_that_tells_nothing_is_repeated_after_a_pause(void **state)
+{
+    (void)state;
+    serving();
+    world_tells(&w, ANSWER_RUNNING, 1, 1);
+    assert_false(w.watching);
+    world_pass(&w, SEC);
+    assert_true(w.watching);
+    world_tells(&w, ANSWER_RUNNING, 1, 2); /* news, though none for this tunnel */
+    assert_true(w.watching);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_close(&w);
+}
+
+static void a_tunnel_without_memory_ends(void **state)
+{
+    (void)state;
+    for (unsigned n = 1; n < 12; n++) {
+        struct handover h = world_handover();
+        h.end = HANDOVER_END_EXIT_JSON;
+        alloc_fail_at(n);
+        bool opened = world_open(&w, &h);
+        if (!opened) {
+            alloc_fail_at(0);
+            continue;
+        }
+        world_dialled(&w, w.dialling ? DIAL_OPEN : DIAL_UNREACHABLE, 101);
+        alloc_fail_at(0);
+        if (w.t.state == TUNNEL_SERVING) {
+            w.ears[CLIENT].room = w.ears[WORKER].room = 2;
+            alloc_fail_at(n);
+            tunnel_read(&w.t, WORKER, slice_of((uint8_t[20]){[14] = 0x82, 3, 1, 2, 3} + 14, 5), w.now);
+            alloc_fail_at(0);
+        }
+        world_close(&w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_worker_is_dialled_before_the_client_is_accepted),
+        cmocka_unit_test(a_refusal_of_the_worker_is_passed_on),
+        cmocka_unit_test(a_first_dial_without_an_answer_is_a_timeout),
+        cmocka_unit_test(a_first_dial_with_a_wrong_answer_is_refused),
+        cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
+        cmocka_unit_test(a_first_dial_succeeds_at_a_fresh_address),
+        cmocka_unit_test(a_record_with_secrets_is_asked_for_first),
+        cmocka_unit_test(a_waking_sandbox_is_waited_for),
+        cmocka_unit_test(a_sandbox_that_does_not_wake_within_hold_is_refused),
+        cmocka_unit_test(an_answer_that_is_final_refuses),
+        cmocka_unit_test(a_refusal_is_told_by_a_close),
+        cmocka_unit_test(a_client_that_leaves_while_it_is_opened_ends_the_dial),
+        cmocka_unit_test(everything_passes_unchanged),
+        cmocka_unit_test(a_conversation_passes_however_it_is_split),
+        cmocka_unit_test(a_long_frame_is_never_half_sent),
+        cmocka_unit_test(protocol_errors_end_the_tunnel),
+        cmocka_unit_test(a_message_that_is_too_big_ends_the_tunnel),
+        cmocka_unit_test(the_clients_close_goes_end_to_end),
+        cmocka_unit_test(a_worker_that_does_not_answer_a_close_is_left),
+        cmocka_unit_test(a_client_that_does_not_answer_a_close_is_left),
+        cmocka_unit_test(a_client_that_is_lost_leaves_the_worker_a_close),
+        cmocka_unit_test(an_exit_frame_then_a_close_is_the_end),
+        cmocka_unit_test(an_exit_message_passes_the_workers_own_close),
+        cmocka_unit_test(a_close_without_an_exit_is_a_release_where_exits_are_said),
+        cmocka_unit_test(a_close_that_settles_without_a_change_is_the_end),
+        cmocka_unit_test(a_close_that_settles_with_a_change_is_a_loss),
+        cmocka_unit_test(a_take_over_is_final),
+        cmocka_unit_test(losses_are_redialled),
+        cmocka_unit_test(a_worker_that_blames_the_data_ends_the_tunnel),
+        cmocka_unit_test(what_a_redial_is_refused_with_decides),
+        cmocka_unit_test(other_refusals_are_tried_again),
+        cmocka_unit_test(an_absent_session_is_asked_for_once_more_after_a_move),
+        cmocka_unit_test(the_watch_ends_a_tunnel_at_once),
+        cmocka_unit_test(a_plain_terminal_leaves_the_old_worker_first),
+        cmocka_unit_test(with_overlap_the_old_worker_serves_until_the_new_one_is_there),
+        cmocka_unit_test(what_the_old_worker_says_while_it_is_replaced_is_not_judged),
+        cmocka_unit_test(a_replacement_that_cannot_be_reached_leaves_the_old_worker),
+        cmocka_unit_test(a_message_cut_on_a_terminal_is_ended),
+        cmocka_unit_test(a_message_cut_elsewhere_ends_the_tunnel),
+        cmocka_unit_test(a_frame_that_was_not_passed_yet_cuts_no_message),
+        cmocka_unit_test(redials_wait_longer_each_time_and_give_up),
+        cmocka_unit_test(an_agent_that_cannot_say_is_as_a_lost_dial),
+        cmocka_unit_test(a_migration_stops_the_clock_of_attempts),
+        cmocka_unit_test(a_migration_that_does_not_end_is_given_up),
+        cmocka_unit_test(a_migrating_sandbox_with_a_worker_is_dialled),
+        cmocka_unit_test(a_change_while_dialling_redirects_the_dial),
+        cmocka_unit_test(a_worker_that_is_lost_too_often_ends_the_tunnel),
+        cmocka_unit_test(losses_of_workers_that_lived_do_not_flap),
+        cmocka_unit_test(four_migrations_in_a_minute_do_not_flap_but_eleven_do),
+        cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
+        cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
+        cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
+        cmocka_unit_test(a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole),
+        cmocka_unit_test(a_message_goes_on_with_the_next_worker),
+        cmocka_unit_test(a_worker_that_is_left_in_the_middle_of_a_frame_is_cut_off),
+        cmocka_unit_test(a_client_that_closes_during_a_redial_is_answered),
+        cmocka_unit_test(a_slow_client_stops_its_worker),
+        cmocka_unit_test(a_client_without_progress_is_too_slow),
+        cmocka_unit_test(silence_is_met_with_a_ping_and_its_pong_is_swallowed),
+        cmocka_unit_test(a_silent_worker_is_redialled),
+        cmocka_unit_test(a_silent_client_is_torn_down),
+        cmocka_unit_test(an_empty_frame_keeps_the_clients_of_others_alive),
+        cmocka_unit_test(keepalive_does_not_count_as_use),
+        cmocka_unit_test(a_tunnel_ends_at_its_greatest_age),
+        cmocka_unit_test(a_drain_closes_with_service_restart),
+        cmocka_unit_test(a_watch_that_tells_nothing_is_repeated_after_a_pause),
+        cmocka_unit_test(a_tunnel_without_memory_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

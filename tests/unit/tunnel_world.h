@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tunnel_world: a client, workers, an agent and a clock for one tunnel, for its unit tests and its fuzzer.
+ * What the tunnel sends is decoded, checked against RFC 6455 and written down as text, one word per frame:
+ *   T<text> B<bytes>   whole message         t<text> b<bytes>   first fragment       +<bytes> .<bytes> next,
+ * last one PING<payload> PONG<payload>              C<code>:<reason>
+ */
+#ifndef CELLGATE_TESTS_TUNNEL_WORLD_H
+#define CELLGATE_TESTS_TUNNEL_WORLD_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/relay/tunnel.h"
+
+#define MS  UINT64_C(1000)
+#define SEC (1000 * MS)
+
+struct ear { /* one peer, who hears what the tunnel sends it */
+    struct ws_decoder in;
+    struct buffer bytes;
+    size_t room; /* what its socket takes */
+    bool broken; /* what came was not right */
+    char said[4096];
+};
+
+struct world {
+    struct tunnel t;
+    struct tunnel_settings settings;
+    uint64_t now;
+    struct ear ears[2]; /* the client, the worker that is there */
+    unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
+    bool dialling, open, asking, watching, full;
+    uint16_t dialled_port;
+    enum refusal refusal;
+    enum loss loss;
+    uint64_t gap;
+    uint32_t seed;
+};
+
+static inline void ear_renew(struct ear *ear, enum ws_sender sender)
+{
+    buffer_free(&ear->bytes);
+    *ear = (struct ear){
+        .in = ws_decoder_of(sender, LEG_FRAME_WHOLE), .bytes = buffer_with_limit(64 << 20), .room = SIZE_MAX};
+}
+
+static inline void ear_say(struct ear *ear, const char *word, struct slice payload)
+{
+    size_t len = strlen(ear->said), shown = payload.len < 40 ? payload.len : 40;
+    if (len + shown + 32 > sizeof ear->said)
+        return;
+    snprintf(ear->said + len, sizeof ear->said - len, "%s%s%.*s", len ? " " : "", word, (int)shown,
+             payload.at ? (const char *)payload.at : "");
+}
+
+static inline const char *frame_word(const struct ws_frame *frame, const struct ws_piece *piece)
+{
+    bool first = frame->opcode != WS_CONTINUATION && piece->offset == 0, last = frame->fin && piece->last;
+    if (first)
+        return frame->opcode == WS_TEXT ? (last ? "T" : "t") : (last ? "B" : "b");
+    return last ? "." : "+";
+}
+
+static inline void ear_control(struct ear *ear)
+{
+    char word[32];
+    struct slice payload = ws_control_payload(&ear->in);
+    if (ear->in.frame.opcode == WS_CLOSE) {
+        snprintf(word, sizeof word, "C%u:", ear->in.close_code);
+        ear_say(ear, word, ws_close_reason(&ear->in));
+        return;
+    }
+    bool own = payload.len == LEG_PING_LEN && slice_starts(payload, "cellgate");
+    ear_say(ear, ear->in.frame.opcode == WS_PING ? "PING" : "PONG", own ? SLICE_LITERAL("own") : payload);
+}
+
+static inline void ear_hear(struct ear *ear)
+{
+    static uint8_t plain[1 << 20];
+    struct slice in = buffer_slice(&ear->bytes);
+    size_t before = in.len;
+    struct ws_piece piece;
+    enum ws_event event;
+    while ((event = ws_decode(&ear->in, &in, &piece)) != WS_MORE && event != WS_BAD) {
+        if (event == WS_CONTROL)
+            ear_control(ear);
+        if (event == WS_PIECE) {
+            size_t len = piece.bytes.len < sizeof plain ? piece.bytes.len : sizeof plain;
+            ws_mask(plain, piece.bytes.at, len, ear->in.frame.mask, piece.offset);
+            ear_say(ear, frame_word(&ear->in.frame, &piece), slice_of(plain, len));
+        }
+    }
+    ear->broken = ear->broken || event == WS_BAD;
+    buffer_consume(&ear->bytes, before - in.len);
+}
+
+/* ---- the actions ---- */
+static inline size_t world_send(void *port, enum side to, const struct slice *runs, size_t count)
+{
+    struct world *w = port;
+    struct ear *ear = &w->ears[to];
+    size_t taken = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct slice part = slice_sub(runs[i], 0, ear->room);
+        if (!buffer_put(&ear->bytes, part))
+            abort();
+        ear->room -= ear->room == SIZE_MAX ? 0 : part.len;
+        taken += part.len;
+    }
+    ear_hear(ear);
+    return taken;
+}
+
+static inline void world_dial(void *port, const struct target *target)
+{
+    struct world *w = port;
+    w->dials++;
+    w->dialling = true;
+    w->dialled_port = target->port;
+}
+
+static inline void world_hang_up(void *port)
+{
+    struct world *w = port;
+    if (!w->dialling && !w->open)
+        abort();
+    w->hang_ups++;
+    w->dialling = w->open = false;
+}
+
+static inline void world_adopt(void *port)
+{
+    struct world *w = port;
+    if (!w->open)
+        abort();
+    w->open = false;
+    w->adopts++;
+    ear_renew(&w->ears[WORKER], WS_CLIENT);
+}
+
+static inline void world_part(void *port, enum side side, struct outbox *rest)
+{
+    struct world *w = port;
+    size_t room = w->ears[side].room;
+    struct slice unsent = outbox_unsent(rest);
+    w->ears[side].room = SIZE_MAX;
+    world_send(port, side, &unsent, 1);
+    w->ears[side].room = room;
+    outbox_free(rest);
+    w->parted[side]++;
+    /* a leg that is left in good order is left between two frames */
+    if (buffer_len(&w->ears[side].bytes))
+        w->ears[side].broken = true;
+}
+
+static inline void world_drop(void *port, enum side side)
+{
+    ((struct world *)port)->dropped[side]++;
+}
+
+static inline void world_ask(void *port)
+{
+    struct world *w = port;
+    w->asks++;
+    w->asking = true;
+}
+
+static inline void world_watch(void *port)
+{
+    struct world *w = port;
+    if (w->watching)
+        abort();
+    w->watches++;
+    w->watching = true;
+}
+
+static inline void world_accept(void *port)
+{
+    ((struct world *)port)->accepts++;
+}
+
+static inline void world_refuse(void *port, enum refusal refusal)
+{
+    struct world *w = port;
+    w->refusals++;
+    w->refusal = refusal;
+}
+
+static inline void world_resumed(void *port, enum loss loss, uint64_t gap)
+{
+    struct world *w = port;
+    w->resumes++;
+    w->loss = loss;
+    w->gap = gap;
+}
+
+static inline bool world_may_hold(void *port)
+{
+    return !((struct world *)port)->full;
+}
+
+static inline uint32_t world_random(void *port)
+{
+    struct world *w = port;
+    return w->seed = w->seed * 1664525 + 1013904223;
+}
+
+static inline void world_ended(void *port)
+{
+    ((struct world *)port)->ends++;
+}
+
+static const struct tunnel_actions world_actions = {
+    world_send,  world_dial,   world_hang_up, world_adopt,   world_part,     world_drop,   world_ask,
+    world_watch, world_accept, world_refuse,  world_resumed, world_may_hold, world_random, world_ended,
+};
+
+static inline struct handover world_handover(void)
+{
+    struct handover h = handover_none();
+    h.addr = (struct address){4, {127, 0, 0, 1}};
+    h.addr_port = 1;
+    h.epoch = 1;
+    h.hold = 5000;
+    return h;
+}
+
+static inline bool world_open(struct world *w, const struct handover *h)
+{
+    *w = (struct world){
+        .now = 1000 * SEC,
+        .settings = {.keepalive = 25 * SEC,
+                     .dead_after = 60 * SEC,
+                     .stall = 300 * SEC,
+                     .settle = 500 * MS,
+                     .close_timeout = 5 * SEC,
+                     .connect_budget = 5 * SEC,
+                     .migration_budget = 600 * SEC,
+                     .buffer = 256 << 10,
+                     .redial = {.budget = 30 * SEC, .flap_window = 60 * SEC, .flap_limit = 3}},
+    };
+    ear_renew(&w->ears[CLIENT], WS_SERVER);
+    ear_renew(&w->ears[WORKER], WS_CLIENT);
+    struct tunnel_opening opening = {&world_actions, w, &w->settings, h};
+    return tunnel_open(&w->t, &opening, w->now);
+}
+
+static inline void world_close(struct world *w)
+{
+    tunnel_free(&w->t);
+    buffer_free(&w->ears[CLIENT].bytes);
+    buffer_free(&w->ears[WORKER].bytes);
+}
+
+/* ---- what happens ---- */
+
+/* Bytes from one side, in reads of at most `step`. Memory is as a port gives it: writable, with room in
+ * front, and not a byte behind. False: the side was not read. */
+static inline bool world_bytes(struct world *w, enum side from, struct slice bytes, size_t step)
+{
+    while (bytes.len && w->t.state != TUNNEL_ENDED) {
+        struct leg *leg = &w->t.legs[from];
+        struct slice part = slice_sub(bytes, 0, step), partial = buffer_slice(&leg->partial);
+        if (!leg->reading)
+            return false;
+        uint8_t *memory = malloc(WS_HEAD_MAX + partial.len + part.len), *at = memory + WS_HEAD_MAX;
+        if (partial.len)
+            memcpy(at, partial.at, partial.len);
+        memcpy(at + partial.len, part.at, part.len);
+        size_t len = partial.len + part.len;
+        buffer_consume(&leg->partial, partial.len);
+        bytes = slice_from(bytes, part.len);
+        tunnel_read(&w->t, from, slice_of(at, len), w->now);
+        free(memory);
+    }
+    return true;
+}
+
+static inline struct slice world_frame(uint8_t *to, enum side from, unsigned start, struct slice payload)
+{
+    static const uint8_t mask[4] = {0x11, 0x22, 0x33, 0x44};
+    struct ws_frame frame = {
+        .opcode = start & 0x0f, .fin = start & 0x80, .masked = from == CLIENT, .length = payload.len};
+    memcpy(frame.mask, frame.masked ? mask : (const uint8_t[4]){0}, 4);
+    size_t head = ws_encode_head(to, &frame);
+    if (payload.len)
+        ws_mask(to + head, payload.at, payload.len, frame.mask, 0);
+    return slice_of(to, head + payload.len);
+}
+
+/* start: the frame's first byte, 0x82 is a whole binary message. */
+static inline bool world_says(struct world *w, enum side from, unsigned start, const char *text)
+{
+    uint8_t frame[512];
+    return world_bytes(w, from, world_frame(frame, from, start, slice_text(text)), SIZE_MAX);
+}
+
+static inline void world_closes(struct world *w, enum side from, unsigned code, const char *reason)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4] = {1, 2, 3, 4};
+    size_t len = ws_encode_close(frame, code, slice_text(reason), from == CLIENT ? mask : NULL);
+    world_bytes(w, from, slice_of(frame, len), SIZE_MAX);
+}
+
+static inline void world_dialled(struct world *w, enum dial_outcome outcome, unsigned status)
+{
+    w->dialling = false;
+    w->open = outcome == DIAL_OPEN;
+    tunnel_dialled(&w->t, outcome, status, w->now);
+}
+
+/* port 0: no worker. */
+static inline struct answer world_answer(enum answer_state state, uint16_t port, int64_t epoch)
+{
+    struct answer answer = {.state = state, .epoch = epoch};
+    if (port)
+        answer.target = (struct target){.addr = {4, {127, 0, 0, 1}}, .port = port};
+    return answer;
+}
+
+static inline void world_answers(struct world *w, enum answer_state state, uint16_t port, int64_t epoch)
+{
+    struct answer answer = world_answer(state, port, epoch);
+    w->asking = false;
+    tunnel_answered(&w->t, &answer, false, w->now);
+}
+
+static inline void world_tells(struct world *w, enum answer_state state, uint16_t port, int64_t epoch)
+{
+    struct answer answer = world_answer(state, port, epoch);
+    w->watching = false;
+    tunnel_answered(&w->t, &answer, true, w->now);
+}
+
+/* Time passes; everything that is due on the way happens. */
+static inline void world_pass(struct world *w, uint64_t time)
+{
+    uint64_t until = w->now + time;
+    for (uint64_t due; (due = tunnel_due(&w->t)) <= until;) {
+        if (due > w->now)
+            w->now = due;
+        tunnel_tick(&w->t, w->now);
+        if (tunnel_due(&w->t) <= w->now)
+            abort(); /* a tick has to do what is due */
+    }
+    w->now = until;
+}
+
+#endif
