@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <unistd.h>
+
+#include "spoa/agent/record_pack.h"
+#include "spoa/agent/records.h"
+#include "spoa/agent/watches.h"
+#include "spoa/agent/worker_url.h"
+
+struct world {
+    struct records *records;
+    struct json *doc;
+    struct routes *routes;
+    struct decide_view view;
+    uint8_t memory[4096];
+    struct writer scratch;
+};
+
+static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
+{
+    struct world *w = directory;
+    return w->records ? records_find(w->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
+}
+
+static bool allowed(const void *networks, const struct address *addr)
+{
+    (void)networks;
+    return addr->bytes[0] == 10;
+}
+
+static void put(struct world *w, const char *id, const char *url, enum record_state state, int64_t epoch,
+                const char *org, int64_t not_before)
+{
+    struct record record = {.state = state, .epoch = epoch, .org = slice_text(org), .not_before = not_before};
+    uint8_t memory[64];
+    struct writer headers = writer_of(memory, sizeof memory);
+    struct fail why;
+    assert_true(worker_url_parse(slice_text(url), &record.worker, &why));
+    record_pack_header(&headers, slice_text("Authorization"), slice_text("Bearer r"));
+    record.headers = writer_slice(&headers);
+    assert_true(records_add(w->records, slice_text(id), &record, &why));
+}
+
+static int setup(void **state)
+{
+    static const char routes[] =
+        "[{\"name\":\"pty\",\"path\":\"/{sandbox}/{rest...}\",\"upgrade\":true,\"via\":\"relay\",\"set\":{\"X-A\":\"1\"}},"
+        "{\"name\":\"kept\",\"path\":\"/k/{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"host_header\":\"keep\"}]";
+    struct world *w = test_calloc(1, sizeof *w);
+    struct fail why;
+    w->doc = json_parse(slice_text(routes), "routes", 0, (struct json_limits){4096, 8}, &why);
+    w->routes = routes_new(w->doc, json_root(w->doc), NULL, &why);
+    if (!w->routes)
+        fail_msg("%s", why.text);
+    w->records = records_new(8);
+    put(w, "run", "http://10.0.0.1:9001", RECORD_RUNNING, 7, "org", 0);
+    put(w, "tls", "https://10.0.0.2", RECORD_MIGRATING, 8, NULL, 0);
+    put(w, "stop", "http://10.0.0.3:1", RECORD_STOPPED, 9, NULL, 0);
+    put(w, "far", "http://11.0.0.3:1", RECORD_RUNNING, 9, NULL, 0);
+    put(w, "revoked", "http://10.0.0.4:1", RECORD_RUNNING, 9, NULL, 2000);
+    put(w, "hashed", "http://10.0.0.5:1", RECORD_RUNNING, 0, NULL, 0);
+    put(w, "unix", "http+unix:/run/w.sock", RECORD_RUNNING, 1, NULL, 0);
+    w->view = (struct decide_view){.routes = w->routes, .allowed = allowed, .find = find, .directory = w};
+    w->scratch = writer_of(w->memory, sizeof w->memory);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    records_release(w->records);
+    routes_free(w->routes);
+    json_free(w->doc);
+    test_free(w);
+    return 0;
+}
+
+static struct resolve_question ask(const char *sandbox)
+{
+    return (struct resolve_question){.route = slice_text("pty"),
+                                     .sandbox = slice_text(sandbox),
+                                     .port = 8080,
+                                     .iat = -1,
+                                     .exp = -1,
+                                     .epoch = -1};
+}
+
+static struct resolve_answer answer(struct world *w, const struct resolve_question *question)
+{
+    struct resolve_answer a;
+    resolve(&w->view, question, &w->scratch, &a);
+    return a;
+}
+
+static void a_running_sandbox_has_a_worker_a_host_and_headers(void **state)
+{
+    struct world *w = *state;
+    struct resolve_question q = ask("run");
+    struct resolve_answer a = answer(w, &q);
+    assert_int_equal(a.state, RECORD_RUNNING);
+    assert_int_equal(a.epoch, 7);
+    assert_true(a.reachable);
+    assert_int_equal(a.port, 9001);
+    assert_true(slice_is(a.host, "10.0.0.1:9001"));
+    struct record headers = {.headers = a.headers};
+    struct slice name, value;
+    size_t cursor = 0;
+    assert_true(record_header(&headers, &cursor, &name, &value) && slice_is(name, "X-A"));
+    assert_true(record_header(&headers, &cursor, &name, &value) && slice_is(value, "Bearer r"));
+    assert_false(record_header(&headers, &cursor, &name, &value));
+}
+
+static void a_route_that_keeps_the_host_gets_none(void **state)
+{
+    struct resolve_question q = ask("run");
+    q.route = slice_text("kept");
+    assert_false(slice_present(answer(*state, &q).host));
+}
+
+static void states_without_a_worker_to_dial(void **state)
+{
+    static const struct {
+        const char *sandbox;
+        int state;
+        bool reachable;
+    } cases[] = {{"tls", RECORD_MIGRATING, true},
+                 {"stop", RECORD_STOPPED, false},
+                 {"none", RESOLVE_ABSENT, false},
+                 {"far", RECORD_RUNNING, false},
+                 {"unix", RECORD_RUNNING, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct resolve_question q = ask(cases[i].sandbox);
+        struct resolve_answer a = answer(*state, &q);
+        assert_int_equal(a.state, cases[i].state);
+        assert_int_equal(a.reachable, cases[i].reachable);
+    }
+}
+
+static void a_sandbox_of_another_organisation_is_absent(void **state)
+{
+    struct resolve_question q = ask("run");
+    q.org = slice_text("other");
+    assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
+    q.org = slice_text("org");
+    assert_int_equal(answer(*state, &q).state, RECORD_RUNNING);
+}
+
+static void a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not(void **state)
+{
+    struct world *w = *state;
+    struct resolve_question q = ask("revoked");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    q.iat = 1999;
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    q.iat = 2000;
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    w->view.not_before = 2001;
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    q.iat = -1;
+    q.kid = slice_text("k1"); /* a token that does not say when it was issued */
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+}
+
+static void without_an_epoch_a_hash_stands_in_and_changes_with_the_address(void **state)
+{
+    struct world *w = *state;
+    struct resolve_question q = ask("hashed");
+    int64_t epoch = answer(w, &q).epoch;
+    assert_true(epoch > 0);
+    records_release(w->records);
+    w->records = records_new(1);
+    put(w, "hashed", "http://10.0.0.5:1", RECORD_RUNNING, 0, NULL, 0);
+    assert_int_equal(answer(w, &q).epoch, epoch);
+    records_release(w->records);
+    w->records = records_new(1);
+    put(w, "hashed", "http://10.0.0.6:1", RECORD_RUNNING, 0, NULL, 0);
+    assert_int_not_equal(answer(w, &q).epoch, epoch);
+}
+
+static void doubt_is_no_news(void **state)
+{
+    struct world *w = *state;
+    struct resolve_question q = ask("run");
+    struct resolve_answer a = answer(w, &q);
+    assert_true(resolve_is_news(&q, &a)); /* it knows no epoch yet */
+    q.epoch = 7;
+    assert_false(resolve_is_news(&q, &a));
+    records_release(w->records);
+    w->records = NULL;
+    a = answer(w, &q);
+    assert_int_equal(a.state, RESOLVE_UNAVAILABLE);
+    assert_false(resolve_is_news(&q, &a));
+}
+
+/* ---- watches ---- */
+
+struct answered {
+    unsigned count;
+    uint64_t last_stream;
+    const char *news_for;
+};
+
+static void on_answer(void *context, const struct server_ticket *ticket,
+                      const struct resolve_question *question)
+{
+    struct answered *answered = context;
+    assert_true(slice_present(question->sandbox));
+    answered->count++;
+    answered->last_stream = ticket->stream_id;
+}
+
+static bool news(void *context, const struct resolve_question *question)
+{
+    return slice_is(question->sandbox, ((struct answered *)context)->news_for);
+}
+
+static void a_watch_is_answered_when_there_is_news_for_it_and_keeps_copies(void **state)
+{
+    (void)state;
+    struct fail why;
+    struct loop *loop = loop_new(&why);
+    struct answered answered = {.news_for = "b"};
+    const struct watches_options options = {loop, on_answer, &answered};
+    struct watches *watches = watches_new(&options);
+    char name[2] = "a";
+    for (uint64_t i = 0; i < 3; i++) {
+        struct resolve_question q = ask(name);
+        struct server_ticket ticket = {.stream_id = i};
+        assert_true(watches_add(watches, &ticket, &q));
+        name[0]++;
+    }
+    watches_look(watches, news);
+    assert_int_equal(answered.count, 1);
+    assert_int_equal(answered.last_stream, 1);
+    assert_int_equal(watches_count(watches), 2);
+    answered.news_for = "c";
+    watches_look(watches, news);
+    watches_look(watches, news);
+    assert_int_equal(answered.count, 2);
+    assert_int_equal(watches_count(watches), 1);
+    watches_free(watches);
+    loop_free(loop);
+}
+
+static void without_memory_a_watch_is_not_kept(void **state)
+{
+    (void)state;
+    struct fail why;
+    struct loop *loop = loop_new(&why);
+    struct answered answered = {0};
+    const struct watches_options options = {loop, on_answer, &answered};
+    struct watches *watches = watches_new(&options);
+    struct resolve_question q = ask("a");
+    struct server_ticket ticket = {0};
+    alloc_fail_at(1);
+    assert_false(watches_add(watches, &ticket, &q));
+    alloc_fail_at(0);
+    assert_int_equal(watches_count(watches), 0);
+    watches_free(watches);
+    loop_free(loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_running_sandbox_has_a_worker_a_host_and_headers, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_route_that_keeps_the_host_gets_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(states_without_a_worker_to_dial, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sandbox_of_another_organisation_is_absent, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(doubt_is_no_news, setup, teardown),
+        cmocka_unit_test(a_watch_is_answered_when_there_is_news_for_it_and_keeps_copies),
+        cmocka_unit_test(without_memory_a_watch_is_not_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
