@@ -42,6 +42,8 @@ static const struct route {
     {"HEAD", "/health", serve_health},
     {"HEAD", "/healthz", serve_health},
     {"HEAD", "/readyz", serve_ready},
+    {"GET", "/ui/", serve_ui},
+    {"HEAD", "/ui/", serve_ui},
     {"GET", "/ui/*", serve_ui},
     {"HEAD", "/ui/*", serve_ui},
 };

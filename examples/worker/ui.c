@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* /ui/NAME: files of one folder, by plain names only: nothing of them is interpreted as a path. */
+/* /ui/NAME: files of one folder, by plain names only: nothing of them is interpreted as a path. /ui/ is its
+ * index. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -94,11 +95,12 @@ static void on_close(struct exchange *x)
 struct exchange *serve_ui(struct http_conn *h, const struct slice *parts)
 {
     struct file *f = exchange_new(sizeof *f, h);
+    struct slice name = slice_present(parts[0]) ? parts[0] : SLICE_LITERAL("index.html");
     if (!f)
         return NULL;
     f->fd = -1;
-    if (is_plain(parts[0]))
-        snprintf(f->name, sizeof f->name, "%.*s", SLICE_PRINTF(parts[0]));
+    if (is_plain(name))
+        snprintf(f->name, sizeof f->name, "%.*s", SLICE_PRINTF(name));
     f->x.end = on_end;
     f->x.room = send_more;
     f->x.close = on_close;
