@@ -2,7 +2,6 @@
 #include "spoa/lib/json.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -108,43 +107,41 @@ static bool build(struct json *doc, const char *plain, size_t places, struct fai
     return true;
 }
 
-/* Fills doc, of which the caller frees whatever is there. `plain` is the text that cJSON gets. */
-static bool parse(struct json *doc, char *plain, int flags, struct json_limits limits, struct fail *why)
+/* `blank` is a copy of the text to read without comments, or NULL: there can be none. */
+static bool parse(struct json *doc, char *blank, int flags, struct json_limits limits, struct fail *why)
 {
     struct json_scan scan = json_scan_of(doc->text, flags, limits.depth);
     scan.record = true;
-    scan.blank = flags & JSON_COMMENTS ? plain : NULL;
-    bool good = check(&scan, doc->name, limits, why) && build(doc, plain, scan.places_len, why);
+    scan.blank = blank;
+    bool good = check(&scan, doc->name, limits, why) &&
+                build(doc, blank ? blank : (const char *)doc->text.at, scan.places_len, why);
     doc->places = scan.places;
     scan.places = NULL;
     json_scan_free(&scan);
     return good;
 }
 
+static bool take_copies(struct json *doc, struct slice text, const char *name)
+{
+    doc->text = slice_of(slice_dup(text), text.len);
+    doc->name = strdup(name);
+    return slice_present(doc->text) && doc->name;
+}
+
 struct json *json_parse(struct slice text, const char *name, int flags, struct json_limits limits,
                         struct fail *why)
 {
+    bool comments = flags & JSON_COMMENTS, good = false;
     struct json *doc = calloc(1, sizeof *doc);
-    char *copy = slice_dup(text), *plain = flags & JSON_COMMENTS ? slice_dup(text) : copy;
-    char *name_copy = strdup(name);
-    bool good = false;
-    if (!doc || !copy || !plain || !name_copy) {
+    char *blank = comments ? slice_dup(text) : NULL;
+    if (doc && take_copies(doc, text, name) && (blank || !comments))
+        good = parse(doc, blank, flags, limits, why);
+    else
         fail(why, "%s: out of memory", name);
-    } else {
-        *doc = (struct json){.text = slice_of(copy, text.len), .name = name_copy};
-        good = parse(doc, plain, flags, limits, why);
-    }
-    if (plain != copy)
-        free(plain);
+    free(blank);
     if (good)
         return doc;
-    if (doc && doc->name) {
-        json_free(doc);
-    } else {
-        free(doc);
-        free(copy);
-        free(name_copy);
-    }
+    json_free(doc);
     return NULL;
 }
 
@@ -283,9 +280,9 @@ bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_
 
 struct streaming {
     const struct json_stream *stream;
-    const char *name, *key;
+    const char *key;
     struct fail *why;
-    bool found, refused; /* refused: by a callback, which has filled why */
+    bool found, refused; /* refused: by a callback, which has filled *why */
     uint8_t *scratch;    /* for a key with escapes */
     size_t scratch_size;
 };
@@ -356,7 +353,7 @@ bool json_stream_object(struct slice text, const char *name, const char *key, in
                         const struct json_stream *stream, struct fail *why)
 {
     struct json_scan scan = json_scan_of(text, flags, depth);
-    struct streaming s = {.stream = stream, .name = name, .key = key, .why = why};
+    struct streaming s = {.stream = stream, .key = key, .why = why};
     bool good = stream_document(&scan, &s);
     if (!good && !s.refused)
         fail_at(text, scan.what_at, name, why, scan.what);
