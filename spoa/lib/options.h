@@ -68,7 +68,8 @@ struct option {
     const char *const *names; /* OPTION_ENUM: NULL-terminated, the number is the index */
     /* Of a text, of each of the texts: NULL, or what it must be ("a DNS name"). */
     const char *(*check)(struct slice value);
-    const char *form; /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
+    const char *form;    /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
+    const char *example; /* JSON text for the sample file, where there is no default */
 };
 
 /* Fills *out (zeroed by the caller) from an object. base_dir: for relative paths, NULL leaves them. On
@@ -95,5 +96,8 @@ void options_help(FILE *to, const struct option *table, size_t count); /* for -h
 void options_markdown(FILE *to, const struct option *table,
                       size_t count); /* a table of docs/configuration.md */
 void options_manual(FILE *to, const struct option *table, size_t count); /* roff, a .TP for each key */
+/* A whole document with each key at its default, or its example, and its help as a comment. Keys must be in
+ * the order of their sections, of which there is one level. */
+void options_sample(FILE *to, const struct option *table, size_t count);
 
 #endif

@@ -81,7 +81,7 @@ static void print_value(FILE *to, const struct option *option)
         print_length(to, option, "a list", "texts");
         break;
     case OPTION_NODE:
-        fprintf(to, "%s", option->form ? option->form : "see its own section");
+        fprintf(to, "%s", option->form ? option->form : "a value of its own form");
         break;
     }
 }
@@ -162,4 +162,60 @@ void options_manual(FILE *to, const struct option *table, size_t count)
         print_roff(to, default_text(&table[i]));
         fprintf(to, ".\n");
     }
+}
+
+/* ---- the sample ---- */
+
+static const char *sample_text(const struct option *option)
+{
+    return option->example ? option->example : option->fallback ? option->fallback : OPTION_NONE;
+}
+
+static bool is_bare(const struct option *option)
+{
+    return option->example || option->type == OPTION_BOOL || option->type == OPTION_INT ||
+           option->type == OPTION_TEXTS || option->type == OPTION_NODE;
+}
+
+static size_t section_len(const char *key)
+{
+    const char *dot = strchr(key, '.');
+    return dot ? (size_t)(dot - key) : 0;
+}
+
+static bool same_section(const char *a, const char *b)
+{
+    return slice_equal(slice_of(a, section_len(a)), slice_of(b, section_len(b)));
+}
+
+/* What stands between two keys: the end of a line, of a section, the start of one. */
+static void print_seam(FILE *to, const char *before, const char *key)
+{
+    if (before && same_section(before, key)) {
+        fprintf(to, ",\n");
+        return;
+    }
+    if (before)
+        fprintf(to, section_len(before) ? "\n  },\n" : ",\n");
+    if (section_len(key))
+        fprintf(to, "  \"%.*s\": {\n", (int)section_len(key), key);
+}
+
+void options_sample(FILE *to, const struct option *table, size_t count)
+{
+    const char *before = NULL;
+    fprintf(to, "{\n");
+    for (size_t i = 0; i < count; i++) {
+        const char *key = table[i].key, *value = sample_text(&table[i]);
+        size_t section = section_len(key);
+        int indent = section ? 4 : 2;
+        if (!*value)
+            continue;
+        print_seam(to, before, key);
+        fprintf(to, "%*s// %s\n", indent, "", table[i].help);
+        fprintf(to, is_bare(&table[i]) ? "%*s\"%s\": %s" : "%*s\"%s\": \"%s\"", indent, "",
+                key + section + (section != 0), value);
+        before = key;
+    }
+    fprintf(to, before && section_len(before) ? "\n  }\n}\n" : "\n}\n");
 }

@@ -238,6 +238,34 @@ static void every_key_is_unique_and_explained(void **state)
     }
 }
 
+static void the_sample_says_what_is_so_without_it(void **state)
+{
+    (void)state;
+    size_t count;
+    const struct option *table = settings_options(&count);
+    FILE *to = fopen(path, "w");
+    options_sample(to, table, count);
+    fclose(to);
+    struct settings *sample = settings_load(path, NULL, 0, &why);
+    if (!sample)
+        fail_msg("%s", why.text);
+    struct settings *plain = load(SMALLEST);
+    for (size_t i = 0; i < count; i++) {
+        bool text = table[i].type == OPTION_TEXT, number = table[i].type == OPTION_INT;
+        const char *a = (const char *)sample + table[i].offset, *b = (const char *)plain + table[i].offset;
+        number = number || table[i].type == OPTION_DURATION || table[i].type == OPTION_SIZE;
+        if (text)
+            assert_string_equal(*(char *const *)(const void *)a, *(char *const *)(const void *)b);
+        if (number)
+            assert_memory_equal(a, b, sizeof(int64_t));
+    }
+    assert_memory_equal(&sample->relay.agent, &plain->relay.agent, sizeof plain->relay.agent);
+    assert_int_equal(json_count(sample->tokens), 1);
+    assert_int_equal(sample->networks_count, plain->networks_count);
+    settings_free(sample);
+    settings_free(plain);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +277,7 @@ int main(void)
         cmocka_unit_test(overrides_win_and_are_checked_like_the_file),
         cmocka_unit_test(the_folder_of_the_file_is_the_base),
         cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(the_sample_says_what_is_so_without_it),
         cmocka_unit_test(every_key_is_unique_and_explained),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
