@@ -25,7 +25,7 @@ static const char usage[] =
     "\n"
     "After a line's end ~. leaves (the session goes on), ~? helps. The exit code is the remote's,\n"
     "or 255 when the session could not be opened or was lost. When standard input is not a\n"
-    "terminal, its end is sent as Ctrl-D.\n";
+    "terminal, its end is typed as Ctrl-D, and again while the other side is quiet.\n";
 
 struct options {
     const char *url, *token_file;

@@ -20,6 +20,7 @@
 #define MESSAGE_MAX    4096         /* of a control message; a longer one is not for us */
 #define QUIET_MS       25000        /* of silence: ask whether the other side is there */
 #define DEAD_MS        75000        /* of silence: it is not */
+#define PROD_MS        1000         /* of silence behind the end of the input: Ctrl-D again */
 #define LEAVE_MS       2000         /* for the other side's Close after ours, and for the last bytes to it */
 #define SCREEN_AT_ONCE 4096         /* poll promises no more to a pipe (PIPE_BUF) */
 
@@ -43,7 +44,7 @@ struct session {
     bool keyboard_open;
     uint8_t last_typed;
     bool wire_broken;
-    int64_t heard, asked, deadline; /* in milliseconds */
+    int64_t heard, asked, prodded, deadline; /* in milliseconds */
 };
 
 static int64_t now_ms(void)
@@ -249,13 +250,26 @@ static void take_typed(struct session *s, struct slice typed)
     }
 }
 
-/* What a terminal's user would type: Ctrl-D, and before it one that passes on an unfinished line. */
+/* What a terminal's user would do: finish the line, then Ctrl-D. */
 static void end_input(struct session *s)
 {
     bool at_line_start = s->last_typed == 0 || s->last_typed == '\n' || s->last_typed == '\r';
 
     s->keyboard_open = false;
-    send_frame(s, WS_BINARY, slice_text(at_line_start ? "\x04" : "\x04\x04"));
+    s->prodded = now_ms();
+    send_frame(s, WS_BINARY, slice_text(at_line_start ? "\x04" : "\n\x04"));
+}
+
+/* A Ctrl-D is lost when the remote terminal changes its mode between its arrival and its being read, as
+ * shells do around each command: it is typed again whenever the other side has been quiet. */
+static void prod(struct session *s, int64_t now)
+{
+    int64_t quiet_since = s->prodded > s->heard ? s->prodded : s->heard;
+
+    if (s->phase != RUNNING || s->keyboard_open || now - quiet_since < PROD_MS)
+        return;
+    s->prodded = now;
+    send_frame(s, WS_BINARY, slice_text("\x04"));
 }
 
 static bool reads_keyboard(const struct session *s)
@@ -348,29 +362,33 @@ static bool is_over(const struct session *s)
            (s->wire_broken || late || buffer_len(&s->to_wire) == 0);
 }
 
-/* Asks after the other side when it has been silent; how long to sleep at most. A side that we have stopped
- * reading is not judged. */
-static int keep_alive(struct session *s)
+/* Asks after the other side when it has been silent. One that we have stopped reading is not judged. */
+static void keep_alive(struct session *s, int64_t now)
 {
-    int64_t now = now_ms();
-
-    if (s->phase != RUNNING)
-        return s->deadline > now ? (int)(s->deadline - now) : -1;
-    if (!reads_wire(s))
-        return QUIET_MS;
+    if (s->phase != RUNNING || !reads_wire(s))
+        return;
     if (now - s->heard >= DEAD_MS)
         end_with(s, "the other side does not answer");
     if (now - s->asked >= QUIET_MS) {
         send_frame(s, WS_PING, slice_text(""));
         s->asked = now;
     }
-    return (int)(s->asked + QUIET_MS - now);
+}
+
+/* How long to sleep at most; -1 until something happens. */
+static int sleep_ms(const struct session *s, int64_t now)
+{
+    if (s->phase != RUNNING)
+        return s->deadline > now ? (int)(s->deadline - now) : -1;
+    return s->keyboard_open ? QUIET_MS : PROD_MS;
 }
 
 static void turn(struct session *s, int signals)
 {
     enum { KEYBOARD, WIRE, SCREEN, SIGNALS, COUNT };
-    int sleep_ms = keep_alive(s);
+    int64_t now = now_ms();
+    keep_alive(s, now);
+    prod(s, now);
     short wire = attach_wire_events(s->wire, reads_wire(s), buffer_len(&s->to_wire) > 0);
     struct pollfd fds[COUNT] = {
         [KEYBOARD] = {.fd = reads_keyboard(s) ? STDIN_FILENO : -1, .events = POLLIN},
@@ -379,7 +397,7 @@ static void turn(struct session *s, int signals)
         [SIGNALS] = {.fd = signals, .events = POLLIN},
     };
 
-    if (poll(fds, COUNT, sleep_ms) < 0)
+    if (poll(fds, COUNT, sleep_ms(s, now)) < 0)
         return;
     if (fds[SIGNALS].revents)
         read_signals(s, signals);

@@ -338,7 +338,7 @@ def test_a_pipe_works_and_no_size_is_sent(serve):
     assert shell.sizes == []
 
 
-@pytest.mark.parametrize("typed, sent", [(b"", b"\x04"), (b"ls\n", b"ls\n\x04"), (b"cat", b"cat\x04\x04")])
+@pytest.mark.parametrize("typed, sent", [(b"", b"\x04"), (b"ls\n", b"ls\n\x04"), (b"cat", b"cat\n\x04")])
 def test_the_end_of_a_pipe_is_control_d(serve, typed, sent):
     got = []
 
@@ -351,6 +351,20 @@ def test_the_end_of_a_pipe_is_control_d(serve, typed, sent):
 
     assert attach(serve(handler).url, input=typed).returncode == 0
     assert b"".join(got) == sent
+
+
+def test_control_d_is_repeated_until_the_session_ends(serve):
+    got = []
+
+    async def handler(websocket):
+        async for message in websocket:
+            got.append(message)
+            if b"".join(got).count(b"\x04") == 2:
+                await websocket.send(exit_message(6))
+                await websocket.close(1000, "")
+
+    assert attach(serve(handler).url, input=b"ls\n").returncode == 6
+    assert b"".join(got) == b"ls\n\x04\x04"
 
 
 def test_a_megabyte_in_and_out_is_unchanged(serve):
