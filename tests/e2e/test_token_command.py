@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""`cellgate token`: makes tokens that others verify, and says of any token what the agent would."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "data"))
+import make_bad_tokens  # noqa: E402
+
+CELLGATE = os.environ.get("CELLGATE") or str(pathlib.Path(__file__).parents[2] / "build/bin/cellgate")
+WAIT = 20  # seconds: an upper bound, never slept through
+SECRET = b"0123456789abcdef0123456789abcdef"
+# RFC 7515 appendix A.3 and RFC 8037 appendix A.1
+EC_PRIVATE = {**make_bad_tokens.EC_JWK, "d": "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI"}
+ED_PRIVATE = {**make_bad_tokens.ED_JWK, "d": "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"}
+
+
+def decode(part):
+    return json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Runs `cellgate token` with a configuration of its own."""
+
+    class Command:
+        path = tmp_path
+
+        def configure(self, tokens, files):
+            for name, content in files.items():
+                (tmp_path / name).write_bytes(content)
+            config = {"cell": "cell-a", "directory": {"kind": "file", "path": "s.json"}, "tokens": tokens}
+            (tmp_path / "cellgate.json").write_text(json.dumps(config))
+
+        def run(self, *arguments, stdin=""):
+            return subprocess.run(
+                [CELLGATE, "token", "--config", str(tmp_path / "cellgate.json"), *arguments],
+                input=stdin, capture_output=True, text=True, timeout=WAIT, check=False)
+
+        def make(self, *arguments):
+            made = self.run(*arguments)
+            assert made.returncode == 0, made.stderr
+            assert made.stderr == ""
+            return made.stdout.strip()
+
+    command = Command()
+    command.configure(
+        [
+            {"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k1.secret"},
+            {"kind": "jwt", "alg": "ES256", "kid": "es", "public_key_file": "ec.jwk",
+             "private_key_file": "ec-private.jwk"},
+            {"kind": "jwt", "alg": "EdDSA", "kid": "ed", "public_key_file": "ed.jwk",
+             "private_key_file": "ed-private.jwk"},
+            {"kind": "jwt", "alg": "EdDSA", "kid": "public", "public_key_file": "ed.jwk"},
+        ],
+        {
+            "k1.secret": SECRET,
+            "ec.jwk": json.dumps(make_bad_tokens.EC_JWK).encode(),
+            "ec-private.jwk": json.dumps(EC_PRIVATE).encode(),
+            "ed.jwk": json.dumps(make_bad_tokens.ED_JWK).encode(),
+            "ed-private.jwk": json.dumps(ED_PRIVATE).encode(),
+        })
+    return command
+
+
+def test_a_token_is_what_the_contract_says_and_python_verifies_it(command):
+    before = int(time.time())
+    token = command.make("--sandbox", "sb-1", "--need", "pty,exec", "--port=8080", "--org", "org-1", "--ttl", "90s")
+    header, payload, signature = token.split(".")
+    assert decode(header) == {"alg": "HS256", "typ": "JWT", "kid": "k1"}
+    claims = decode(payload)
+    assert before <= claims["iat"] <= time.time()
+    assert claims.pop("exp") - claims.pop("iat") == 90
+    assert len(claims.pop("jti")) == 16
+    assert claims == {"aud": "cell-a", "org": "org-1", "sandbox": "sb-1", "need": ["pty", "exec"], "ports": [8080]}
+    mac = hmac.new(SECRET, f"{header}.{payload}".encode(), hashlib.sha256).digest()
+    assert base64.urlsafe_b64encode(mac).rstrip(b"=").decode() == signature
+
+
+@pytest.mark.parametrize("kid", ["k1", "es", "ed"])
+def test_every_algorithm_is_made_and_admitted(command, kid):
+    token = command.make("--sandbox", "sb-1", "--kid", kid)
+    assert decode(token.split(".")[0])["kid"] == kid
+    told = command.run("--inspect", "-", "--sandbox", "sb-1", "--need", "pty", stdin=token + "\n")
+    assert told.returncode == 0
+    assert "verdict   good\n" in told.stdout
+    assert f"kid       {kid}\n" in told.stdout
+
+
+def test_inspect_says_what_and_until_when(command):
+    token = command.make("--sandbox", "*", "--org", "org-1", "--need", "http", "--port", "80,81", "--ttl", "10m")
+    told = command.run("--inspect", token)
+    for line in ("org       org-1", "sandbox   *", "need      http", "ports     80 81", "verdict   good"):
+        assert line + "\n" in told.stdout
+    assert "expires   20" in told.stdout
+
+
+@pytest.mark.parametrize("arguments, code", [
+    (["--sandbox", "sb-2"], "wrong_sandbox"),
+    (["--sandbox", "sb-1", "--need", "exec"], "not_granted"),
+    (["--sandbox", "sb-1", "--port", "81"], "not_granted"),
+    (["--org", "org-2"], "sandbox_not_found"),
+])
+def test_inspect_says_why_not_there(command, arguments, code):
+    token = command.make("--sandbox", "sb-1", "--need", "pty", "--port", "80", "--org", "org-1")
+    told = command.run("--inspect", token, *arguments)
+    assert told.returncode == 1
+    assert f"refused with {code}: " in told.stdout
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+    ([], 2, "--sandbox"),
+    (["--sandbox"], 2, "Usage"),
+    (["--sandbox", "*"], 2, "--org"),
+    (["--sandbox", "sb-1", "--need", "pty,teleport"], 2, "teleport"),
+    (["--sandbox", "sb-1", "--port", "65536"], 2, "65536"),
+    (["--sandbox", "sb-1", "--port", "0"], 2, "port"),
+    (["--sandbox", "sb-1", "--ttl", "0s"], 2, "--ttl"),
+    (["--sandbox", "sb-1", "--ttl", "2h"], 1, "max_ttl"),
+    (["--sandbox", "sb-1", "--kid", "k9"], 1, "kid"),
+    (["--sandbox", "sb-1", "--kid", "public"], 1, "private_key_file"),
+    (["--sandbox", 'sb","org":"x'], 1, "printable"),
+])
+def test_what_cannot_be_made_is_said(command, arguments, code, words):
+    made = command.run(*arguments)
+    assert made.returncode == code
+    assert made.stdout == ""
+    assert words in made.stderr
+
+
+def test_help_and_an_argument_that_is_not_echoed(command):
+    assert "Usage" in command.run("--help").stdout
+    assert command.run("--help").returncode == 0
+    wrong = command.run("eyJhbGciOiJIUzI1NiJ9.e30.AAAA")
+    assert wrong.returncode == 2
+    assert "eyJ" not in wrong.stderr
+
+
+def test_a_key_that_does_not_fit_is_named_and_not_shown(command):
+    (command.path / "k1.secret").write_bytes(b"short-and-secret")
+    made = command.run("--sandbox", "sb-1")
+    assert made.returncode == 1
+    assert "k1.secret" in made.stderr and "short-and-secret" not in made.stderr
+    (command.path / "k1.secret").unlink()
+    assert "k1.secret" in command.run("--sandbox", "sb-1").stderr
+
+
+def test_private_keys_are_not_read_to_inspect(command):
+    token = command.make("--sandbox", "sb-1", "--kid", "ed")
+    (command.path / "ed-private.jwk").unlink()
+    assert command.run("--inspect", token).returncode == 0
+    assert "ed-private.jwk" in command.run("--sandbox", "sb-1").stderr
+
+
+def told_of(command, now, name):
+    """What --inspect says of one token of the table made for this second."""
+    table = make_bad_tokens.table(now)
+    case = next(case for case in table["cases"] if case["name"] == name)
+    arguments = ["--sandbox", table["sandbox"], "--need", table["need"]]
+    if "port" in case:
+        arguments += ["--port", str(case["port"])]
+    if case.get("org"):
+        arguments += ["--org", case["org"]]
+    return case["refusal"], command.run("--inspect", case["token"], *arguments)
+
+
+def answer_as_expected(command, name):
+    refusal, told = told_of(command, int(time.time()), name)
+    expected = f"refused with {refusal}: " if refusal else "verdict   good\n"
+    return expected in told.stdout and told.returncode == (1 if refusal else 0), refusal, told
+
+
+def in_reach(case):
+    """Of records the command knows only the organisation that it is told."""
+    return "not_before" not in case and (case["refusal"] != "sandbox_not_found" or case.get("org"))
+
+
+def test_inspect_agrees_with_the_table_of_bad_tokens(command):
+    table = make_bad_tokens.table()
+    command.configure(table["tokens"], {name: bytes.fromhex(content) for name, content in table["files"].items()})
+    cases = [case for case in table["cases"] if in_reach(case)]
+    assert len(cases) > 150
+    for case in cases:
+        for _ in range(10):  # some differ from a good one by a second, which may pass meanwhile
+            good, refusal, told = answer_as_expected(command, case["name"])
+            if good:
+                break
+        assert good, f"{case['name']}: expected {refusal!r}, got {told.stdout}{told.stderr}"
