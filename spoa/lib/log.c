@@ -63,20 +63,29 @@ static bool needs_quotes(struct slice value)
     return value.len == 0;
 }
 
-static void put_escaped(struct writer *w, struct slice text)
+static void put_special(struct writer *w, uint8_t c)
 {
     static const char controls[] = "\n\r\t", letters[] = "nrt";
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.at[i];
-        const char *control = c ? strchr(controls, c) : NULL;
-        if (control)
-            writer_printf(w, "\\%c", letters[control - controls]);
-        else if (c < ' ' || c > 0x7e)
-            writer_printf(w, "\\x%02x", c);
-        else if (c == '"' || c == '\\')
-            writer_printf(w, "\\%c", c);
-        else
-            writer_u8(w, c);
+    const char *control = c ? strchr(controls, c) : NULL;
+    if (control)
+        writer_printf(w, "\\%c", letters[control - controls]);
+    else if (c == '"' || c == '\\')
+        writer_printf(w, "\\%c", c);
+    else
+        writer_printf(w, "\\x%02x", c);
+}
+
+static void put_escaped(struct writer *w, struct slice text)
+{
+    while (text.len) {
+        size_t plain = 0;
+        while (plain < text.len &&
+               (is_bare(text.at[plain]) || text.at[plain] == ' ' || text.at[plain] == '='))
+            plain++;
+        writer_put(w, slice_sub(text, 0, plain));
+        if (plain < text.len)
+            put_special(w, text.at[plain++]);
+        text = slice_from(text, plain);
     }
 }
 
@@ -149,8 +158,9 @@ void log_fields(struct log *log, enum log_level level, const char *message, cons
     bool fits = len <= QUEUE_BYTES - log->queued;
     if (fits) {
         memcpy(log->queue + log->queued, line, len);
+        if (log->queued == 0)
+            pthread_cond_signal(&log->wake);
         log->queued += len;
-        pthread_cond_signal(&log->wake);
     }
     pthread_mutex_unlock(&log->lock);
     if (!fits)
