@@ -19,9 +19,10 @@ import threading
 import time
 
 import pytest
+from cell import BIN
 from terminal_server import TerminalServer
 
-CELLGATE = os.environ.get("CELLGATE") or str(pathlib.Path(__file__).parents[2] / "build/bin/cellgate")
+CELLGATE = os.environ.get("CELLGATE") or str(BIN / "cellgate")
 WAIT = 20  # seconds: an upper bound, never slept through
 
 
@@ -368,7 +369,7 @@ def test_control_d_is_repeated_until_the_session_ends(serve):
 
 
 def test_a_megabyte_in_and_out_is_unchanged(serve):
-    data = os.urandom(1 << 20).replace(b"\x04", b"\x05")
+    data = os.urandom(1 << 20).replace(b"\x04", b"\x05") + b"\n"
 
     async def handler(websocket):
         async for message in websocket:
