@@ -39,8 +39,9 @@ struct server_handler {
 };
 
 struct server_options {
-    size_t connections;   /* at most this many; more wait in the backlog */
-    size_t output;        /* bytes of unsent answers at which a connection is no longer read */
+    size_t connections; /* at most this many; more wait in the backlog */
+    size_t output;      /* bytes of unsent answers at which a connection is no longer read; answers of tickets
+                         * may be more: at 16 times this, the connection is closed */
     double hello_timeout; /* seconds from accept to HELLO, and for a health check to go away */
     double frame_timeout; /* seconds from a frame's first byte to its last */
     double write_timeout; /* seconds without any progress of unsent answers */
@@ -113,9 +114,10 @@ bool server_answer_begin(struct server *server, const struct server_ticket *tick
 void server_answer_end(struct server *server, const struct server_ticket *ticket,
                        struct spop_actions *actions);
 
-/* Stops accepting. A connection without open tickets handles what it has received, gets DISCONNECT 0 and is
- * closed once that is written; the others as soon as their tickets are answered, or after `grace` seconds.
- * `drained` is called once when none is left, at the earliest at the end of this turn. */
+/* Stops accepting (the caller closes the listener itself: it is still there for new connections). A
+ * connection without open tickets handles what it has received, gets DISCONNECT 0 and is closed once that is
+ * written; the others as soon as their tickets are answered, or after `grace` seconds. `drained` is called
+ * once when none is left, at the earliest at the end of this turn. */
 void server_drain(struct server *server, double grace, void (*drained)(void *context), void *context);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -17,7 +18,7 @@
 #define TICKETS    64
 
 static char folder[] = "/tmp/test_server.XXXXXX";
-static struct net_address address;
+static struct net_address unix_address, address;
 static struct loop *loop;
 static struct server *server;
 static struct server_options options;
@@ -58,7 +59,9 @@ static bool admit(void *context, int fd)
 {
     (void)context;
     struct net_peer peer;
-    return net_peer(fd, &peer) && peer.uid == getuid() && !handled.refuse_peers;
+    if (handled.refuse_peers)
+        return false;
+    return !net_is_unix(&address) || (net_peer(fd, &peer) && peer.uid == getuid());
 }
 
 static struct server *new_server(void)
@@ -77,10 +80,19 @@ static void begin(void)
     assert_non_null(server);
 }
 
+static void begin_tcp(void)
+{
+    struct fail why;
+    assert_true(net_parse(SLICE_LITERAL("127.0.0.1:0"), &address, &why));
+    begin();
+    assert_true(net_local(listener, &address));
+}
+
 static int setup(void **state)
 {
     (void)state;
     options = SERVER_OPTIONS_DEFAULT;
+    address = unix_address;
     return 0;
 }
 
@@ -449,11 +461,12 @@ static void good_answers_go_out_before_a_bad_frame_ends_it(void **state)
 static void a_disconnect_arrives_although_the_peer_goes_on_talking(void **state)
 {
     (void)state;
-    begin();
+    begin_tcp();
     int fd = dial();
-    say(fd, slice_of(filler, 60000));
-    turns(3);
-    say(fd, slice_of(filler, 60000));
+    for (int i = 0; i < 5; i++) {
+        say(fd, slice_of(filler, 60000));
+        turns(3);
+    }
     assert_told_and_closed(fd, SPOP_STATUS_INVALID);
 }
 
@@ -568,6 +581,104 @@ static void peers_that_may_not_connect_are_refused(void **state)
     assert_true(ended);
     assert_int_equal(COUNTER(refused_peers), 1);
     close(fd);
+}
+
+static void resets_and_half_closes_over_tcp_are_normal(void **state)
+{
+    (void)state;
+    begin_tcp();
+    bool ended;
+    int reset = dial_and_greet(16380), half = dial_and_greet(16380), good = dial_and_greet(16380);
+    notify(reset, 1, "later", spop_null());
+    turns(3);
+    notify(half, 2, "later", spop_null());
+    turns(5);
+    assert_int_equal(COUNTER(waiting), 2);
+    const struct linger now = {.l_onoff = 1};
+    assert_int_equal(setsockopt(reset, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+    close(reset);
+    shutdown(half, SHUT_WR);
+    turns(5);
+    assert_int_equal(COUNTER(connections), 2);
+    assert_int_equal(COUNTER(resets), 1);
+    struct spop_actions actions;
+    assert_false(server_answer_begin(server, &handled.tickets[0], &actions));
+    assert_true(server_answer_begin(server, &handled.tickets[1], &actions));
+    spop_set_var(&actions, SPOP_TRANSACTION, SLICE_LITERAL("v"), spop_text(SLICE_LITERAL("late")));
+    server_answer_end(server, &handled.tickets[1], &actions);
+    struct slice bytes = hear(half, 2, &ended);
+    assert_true(ended);
+    assert_ack(&bytes, 2, "v", "late");
+    assert_echoes(good);
+    close(half);
+    close(good);
+}
+
+/* ---- threads ---- */
+struct thread {
+    pthread_t id;
+    struct loop *loop;
+    struct server *server;
+    struct loop_task stop;
+};
+
+static void stop_thread(void *context)
+{
+    loop_stop(((struct thread *)context)->loop);
+}
+
+static enum server_reply echo_only(void *context, struct slice name, struct spop_args args,
+                                   struct spop_actions *actions, const struct server_ticket *ticket)
+{
+    (void)context, (void)name, (void)ticket;
+    struct slice arg;
+    struct spop_value value = spop_null();
+    spop_arg_next(&args, &arg, &value);
+    spop_set_var(actions, SPOP_TRANSACTION, SLICE_LITERAL("v"), value);
+    return SERVER_NOW;
+}
+
+static void *run_thread(void *context)
+{
+    struct thread *thread = context;
+    loop_run(thread->loop);
+    return NULL;
+}
+
+static void threads_share_a_listener_and_counters_are_read_meanwhile(void **state)
+{
+    (void)state;
+    begin();
+    struct thread threads[3];
+    const struct server_handler handler = {.message = echo_only};
+    struct fail why;
+    uint64_t accepted = 0, acks = 0;
+    int fds[60];
+    for (size_t i = 0; i < 3; i++) {
+        threads[i].loop = loop_new(&why);
+        threads[i].server = server_new(threads[i].loop, listener, &options, &handler);
+        threads[i].stop = (struct loop_task){.run = stop_thread, .context = &threads[i]};
+        assert_int_equal(pthread_create(&threads[i].id, NULL, run_thread, &threads[i]), 0);
+    }
+    for (size_t i = 0; i < 60; i++) { /* the server of this thread takes its part when it gets a turn */
+        fds[i] = dial_and_greet(16380);
+        assert_echoes(fds[i]);
+        accepted = acks = 0;
+        for (size_t t = 0; t < 3; t++) {
+            accepted += counter(&server_counters(threads[t].server)->accepted);
+            acks += counter(&server_counters(threads[t].server)->acks);
+        }
+    }
+    assert_in_range(accepted + COUNTER(accepted), 60, 60);
+    assert_in_range(acks, 0, 60);
+    for (size_t i = 0; i < 60; i++)
+        close(fds[i]);
+    for (size_t i = 0; i < 3; i++) {
+        loop_post(threads[i].loop, &threads[i].stop);
+        pthread_join(threads[i].id, NULL);
+        server_free(threads[i].server);
+        loop_free(threads[i].loop);
+    }
 }
 
 /* ---- bounds ---- */
@@ -887,7 +998,7 @@ int main(void)
     struct fail why;
     char written[96];
     snprintf(written, sizeof written, "unix@%s/socket", mkdtemp(folder));
-    if (!net_parse(slice_text(written), &address, &why))
+    if (!net_parse(slice_text(written), &unix_address, &why))
         return 1;
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -907,6 +1018,8 @@ int main(void)
         TEST(slow_peers_time_out_and_others_do_not_notice),
         TEST(an_idle_peer_is_sent_away_only_if_that_is_wanted),
         TEST(peers_that_may_not_connect_are_refused),
+        TEST(resets_and_half_closes_over_tcp_are_normal),
+        TEST(threads_share_a_listener_and_counters_are_read_meanwhile),
         TEST(a_peer_that_does_not_read_is_not_read_until_it_does),
         TEST(a_peer_that_never_reads_is_closed),
         TEST(connections_over_the_limit_wait_in_the_backlog),
