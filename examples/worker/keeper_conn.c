@@ -220,13 +220,14 @@ static bool flush(struct keeper_conn *c)
     return true;
 }
 
-/* One step: what came is handled, what there is is sent. It waits to write until there was nothing to send.
- */
+/* One step: what came is handled, what there is is sent. It waits to write until there was nothing to send. */
 static void go_on(struct keeper_conn *c)
 {
     handle_all(c);
-    bool added = !c->closed && !buffer_len(&c->out) && fill(c);
     bool flushed = !c->closed && flush(c);
+    bool added = flushed && fill(c);
+    if (added && !c->closed)
+        flush(c);
     if (!c->closed)
         loop_io_want(&c->io, (may_handle(c) ? LOOP_READ : 0) | (flushed && !added ? 0 : LOOP_WRITE));
 }

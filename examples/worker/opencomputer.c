@@ -94,17 +94,19 @@ struct exchange *serve_opencomputer_pty_create(struct http_conn *h, const struct
 
 /* ---- POST .../exec ---- */
 
-static void put_arguments(struct call *c, const json_node *body, struct writer *argv)
+/* False when the call has been refused. */
+static bool put_arguments(struct call *c, const json_node *body, struct writer *argv)
 {
     struct slice text = {NULL, 0};
     if (!call_text(c, body, "cmd", &text))
-        return;
+        return false;
     keeper_put_string(argv, text);
     for (const json_node *arg = json_first(json_member(body, "args")); arg; arg = json_next(arg)) {
         if (!json_text(arg, &text))
             argv->full = true;
         keeper_put_string(argv, text);
     }
+    return true;
 }
 
 static void put_environment(const json_node *body, struct writer *env)
@@ -129,9 +131,9 @@ static void ask_exec(struct call *c, const json_node *body)
     struct writer argv = writer_of(memory[0], KEEPER_LIST_MAX), env = writer_of(memory[1], KEEPER_LIST_MAX);
     int64_t timeout = 0, linger = 0, longest = UINT32_MAX / 1000 - 1;
     struct slice cwd = SLICE_LITERAL("");
-    put_arguments(c, body, &argv);
     put_environment(body, &env);
-    if (!call_text(c, body, "cwd", &cwd) || !call_number(c, body, "timeout", 0, longest, &timeout) ||
+    if (!put_arguments(c, body, &argv) || !call_text(c, body, "cwd", &cwd) ||
+        !call_number(c, body, "timeout", 0, longest, &timeout) ||
         !call_number(c, body, "maxRunAfterDisconnect", 0, longest, &linger))
         return;
     if (argv.len < 2 || argv.full || env.full || cwd.len > KEEPER_PATH_MAX)

@@ -1,0 +1,1018 @@
+# SPDX-License-Identifier: MIT
+"""cell-worker and cell-sandboxd themselves, without a cell in front of them: each protocol byte for byte, and what
+happens to sessions when clients and workers go."""
+
+import hashlib
+import http.client
+import json
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cell import BIN, until
+from client import connect
+from client import exchange as raw_exchange
+from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Ws
+
+RING = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def host():
+    host = Host()
+    yield host
+    host.close()
+
+
+@pytest.fixture(scope="module")
+def worker(host, tmp_path_factory):
+    ui = tmp_path_factory.mktemp("ui")
+    (ui / "index.html").write_text("<p>hello")
+    (ui / "app.js").write_text("1")
+    (ui / "big.map").write_bytes(b"m" * 1_000_000)
+    (ui / ".hidden").write_text("no")
+    (ui / "link").symlink_to("/etc/passwd")
+    (ui / "folder").mkdir()
+    return host.worker("--ui", ui, "--name", "worker-a")
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def number_after(marker, data):
+    return int(re.search(marker.encode() + rb"(\d+)", data)[1])
+
+
+def pid_of(ws, tag=b""):
+    """Of the shell behind a terminal, that echoes what is typed."""
+    ws.send(BINARY, tag + b"echo pid=$$.\n")
+    return int(ws.find(rb"pid=(\d+)\.\r", tags=(1,) if tag else None)[1])
+
+
+def pattern(size):
+    return (bytes(range(251)) * (size // 251 + 1))[:size]
+
+
+# ---- OpenComputer: terminals ----
+
+
+def pty(worker, sandbox="sb-0123abcd", **body):
+    status, answer = worker.call("POST", f"/sandboxes/{sandbox}/pty", {"shell": "/bin/sh", **body})
+    assert status == 201 and answer["sandboxID"] == sandbox and re.fullmatch("[0-9a-f]{8}", answer["sessionID"])
+    return f"/sandboxes/{sandbox}/pty/{answer['sessionID']}"
+
+
+def test_pty_is_raw_bytes_both_ways_and_ends_1000_without_a_reason(worker):
+    with worker.open(pty(worker, cols=100, rows=30)) as ws:
+        ws.send(BINARY, b"stty size; echo $TERM\n")
+        ws.until(b"30 100\r\nxterm-256color\r\n")
+        ws.send(TEXT, "echo té".encode() + b"xt\n")
+        ws.until("\ntéxt\r\n".encode())
+        ws.send(BINARY, b"exit 5\n")
+        messages, close = ws.rest()
+        assert close == (1000, "") and {op for op, _ in messages} <= {BINARY}
+        assert ws.frame() is None
+
+
+def test_pty_output_frames_have_at_most_4096_bytes(worker):
+    with worker.open(pty(worker)) as ws:
+        ws.send(BINARY, b"seq 1 20000; exit\n")
+        messages, _ = ws.rest()
+        assert max(len(m) for _, m in messages) <= 4096
+        assert b"".join(m for _, m in messages).count(b"\n") > 20000
+
+
+def test_pty_input_may_come_in_fragments_with_pings_between(worker):
+    with worker.open(pty(worker)) as ws:
+        ws.show_control = True
+        ws.send(BINARY, b"echo fr", fin=False)
+        ws.send(PING, b"now")
+        ws.send(CONTINUATION, b"", fin=False)
+        ws.send(CONTINUATION, b"agment\n")
+        seen, pong = b"", None
+        while b"\nfragment\r\n" not in seen or not pong:
+            opcode, payload = ws.message()
+            pong = payload if opcode == PONG else pong
+            seen += payload if opcode == BINARY else b""
+        assert pong == b"now"
+
+
+def test_pty_next_client_goes_on_where_the_last_one_stopped(worker):
+    path = pty(worker)
+    with worker.open(path) as ws:
+        ws.send(BINARY, b"echo $((100+1)); read x; echo got-$x\n")
+        ws.until(b"101\r\n")
+    with worker.open(path) as ws:
+        ws.send(BINARY, b"line\n")
+        seen = ws.until(b"got-line\r\n")
+        assert b"101" not in seen, "nothing is repeated"
+
+
+def test_pty_output_of_the_time_without_a_client_is_not_lost(worker, tmp_path):
+    path, go = pty(worker), tmp_path / "go"
+    with worker.open(path) as ws:
+        ws.send(BINARY, f"echo ready$((1+1)); until [ -e {go} ]; do sleep 0.01; done; seq -s, 1 500; echo done > {go}.2\n".encode())
+        ws.until(b"ready2\r\n")
+    go.touch()
+    until(lambda: (tmp_path / "go.2").exists() and (tmp_path / "go.2").read_text())
+    with worker.open(path) as ws:
+        assert b"1,2,3," in ws.until(b",499,500")
+
+
+def test_pty_resize_works_and_signals_the_program(worker):
+    path = pty(worker)
+    with worker.open(path) as ws:
+        ws.send(BINARY, b"trap 'echo winch $(stty size)' WINCH; echo set$((1+1))\n")
+        ws.until(b"set2\r\n")
+        assert worker.call("POST", path + "/resize", {"cols": 120, "rows": 40})[0] == 200
+        ws.send(BINARY, b"\n")
+        ws.until(b"winch 40 120")
+
+
+def test_pty_delete_kills_the_shell_and_its_group(worker):
+    path = pty(worker)
+    with worker.open(path) as ws:
+        ws.send(BINARY, b"trap '' HUP TERM; echo shell=$$; sleep 1000 & echo child=$!; echo all$((1+1))\n")
+        seen = ws.until(b"all2\r\n")
+        shell_pid, child = number_after("shell=", seen), number_after("child=", seen)
+        assert alive(shell_pid) and alive(child)
+        assert worker.call("DELETE", path) == (204, None)
+        assert worker.call("DELETE", path)[0] == 404
+        assert ws.rest()[1] == (1000, "")
+    until(lambda: not alive(shell_pid))
+
+
+def test_pty_client_that_leaves_leaves_the_shell_running(worker):
+    path = pty(worker)
+    with worker.open(path) as ws:
+        pid = pid_of(ws)
+    with worker.open(path) as ws:
+        assert pid_of(ws) == pid
+
+
+def test_two_terminals_of_a_sandbox_do_not_see_each_other(worker):
+    with worker.open(pty(worker)) as one, worker.open(pty(worker)) as two:
+        one.send(BINARY, b"echo one$((1+1))\n")
+        two.send(BINARY, b"echo two$((1+1))\n")
+        assert b"two2" not in one.until(b"one2\r\n")
+        assert b"one2" not in two.until(b"two2\r\n")
+
+
+@pytest.mark.parametrize(
+    "method,path",
+    [
+        ("DELETE", "/sandboxes/sb-1/pty/00000000"),
+        ("POST", "/sandboxes/sb-1/pty/00000000/resize"),
+        ("POST", "/sandboxes/sb-1/exec/00000000/kill"),
+    ],
+)
+def test_unknown_session_is_404_json(worker, method, path):
+    assert worker.call(method, path, {"cols": 80, "rows": 24}) == (404, {"error": "session not found"})
+
+
+@pytest.mark.parametrize("kind", ["pty", "exec"])
+def test_unknown_session_is_404_before_the_upgrade(worker, kind):
+    with pytest.raises(Ws.Refused) as refused:
+        worker.open(f"/sandboxes/sb-1/{kind}/0badcafe")
+    assert refused.value.status == 404 and json.loads(refused.value.body) == {"error": "session not found"}
+
+
+def test_session_is_known_only_in_its_sandbox_and_by_its_kind(worker):
+    path = pty(worker)
+    for other in (path.replace("sb-0123abcd", "sb-other"), path.replace("/pty/", "/exec/")):
+        with pytest.raises(Ws.Refused) as refused:
+            worker.open(other)
+        assert refused.value.status == 404
+
+
+@pytest.mark.parametrize("body", [{"cols": 0}, {"rows": 70000}, {"cols": "80"}, {"shell": 5}, {"shell": "/no/such/shell"}, ["a"]])
+def test_bad_request_for_a_terminal_is_400(worker, body):
+    status, answer = worker.call("POST", "/sandboxes/sb-1/pty", body)
+    assert status == 400 and answer["error"]
+
+
+# ---- OpenComputer: commands ----
+
+
+def execute(worker, *command, sandbox="sb-0123abcd", **more):
+    body = {"cmd": command[0], "args": list(command[1:]), **more}
+    status, answer = worker.call("POST", f"/sandboxes/{sandbox}/exec", body)
+    assert status == 201, answer
+    assert set(answer) == {"sessionID", "sandboxID", "command", "args", "running", "startedAt"}
+    assert (answer["command"], answer["args"], answer["running"]) == (command[0], list(command[1:]), True)
+    return f"/sandboxes/{sandbox}/exec/{answer['sessionID']}"
+
+
+def streams(messages):
+    """What came on 01 and 02, and the positions of 03 and 04 among the frames."""
+    assert {op for op, _ in messages} <= {BINARY}
+    frames = [m for _, m in messages]
+    out = {tag: b"".join(f[1:] for f in frames if f[0] == tag) for tag in (1, 2)}
+    return out[1], out[2], [f for f in frames if f[0] == 3], [i for i, f in enumerate(frames) if f == b"\x04"]
+
+
+def test_exec_tags_its_streams_and_says_the_exit_code(worker):
+    path = execute(worker, "sh", "-c", 'echo out; echo err >&2; echo "$A|$PWD"; exit 7', envs={"A": "ä=b"}, cwd="/tmp")
+    with worker.open(path) as ws:
+        messages, close = ws.rest()
+        out, err, exits, replayed = streams(messages)
+        assert out == "out\nä=b|/tmp\n".encode() and err == b"err\n"
+        assert exits == [b"\x03" + struct.pack(">i", 7)] and messages[-1][1] == exits[0]
+        assert len(replayed) == 1 and close == (1000, "")
+
+
+def test_exec_takes_stdin_after_00_and_ignores_all_else(worker):
+    with worker.open(execute(worker, "sh", "-c", "read a; echo got-$a; read b; echo and-$b")) as ws:
+        assert ws.message() == (BINARY, b"\x04")
+        ws.send(BINARY, b"")
+        ws.send(BINARY, b"\x05nonsense\n")
+        ws.send(TEXT, b"\x00text\n")
+        ws.send(BINARY, b"\x00one\n")
+        assert ws.message() == (BINARY, b"\x01got-one\n")
+        ws.send(BINARY, b"", fin=False)
+        ws.send(CONTINUATION, b"\x00t", fin=False)
+        ws.send(CONTINUATION, b"wo\n")
+        assert ws.message() == (BINARY, b"\x01and-two\n")
+        assert ws.message() == (BINARY, b"\x03\0\0\0\0")
+
+
+def test_exec_replays_all_on_each_attach_then_goes_on(worker):
+    path = execute(worker, "sh", "-c", "echo 1; echo 2 >&2; read x; echo 3")
+    with worker.open(path) as first:
+        seen = b""
+        while b"\x011\n" not in seen or b"\x022\n" not in seen:
+            seen += first.message()[1]
+        with worker.open(path) as second:
+            assert [second.message()[1] for _ in range(3)] in ([b"\x011\n", b"\x022\n", b"\x04"], [b"\x022\n", b"\x011\n", b"\x04"])
+            second.send(BINARY, b"\x00\n")
+            assert streams(second.rest()[0])[:3] == (b"3\n", b"", [b"\x03\0\0\0\0"])
+        assert streams(first.rest()[0])[2] == [b"\x03\0\0\0\0"]
+    with worker.open(path) as third:
+        out, err, exits, replayed = streams(third.rest()[0])
+        assert (out, err, exits, replayed) == (b"1\n3\n", b"2\n", [b"\x03\0\0\0\0"], [3])
+
+
+def test_exec_loses_no_tail(worker):
+    with worker.open(execute(worker, "sh", "-c", "read x; seq 1 200000; exit 3")) as ws:
+        ws.send(BINARY, b"\x00\n")
+        out, _, exits, _ = streams(ws.rest()[0])
+        assert out == b"".join(b"%d\n" % i for i in range(1, 200001))
+        assert exits == [b"\x03\0\0\0\x03"]
+
+
+def test_exec_ring_drops_its_oldest_whole_chunks(worker, tmp_path):
+    done = tmp_path / "done"
+    path = execute(worker, "sh", "-c", f"for i in $(seq 400); do printf '%4096s' $i; done; touch {done}; read x")
+    until(done.exists)
+    with worker.open(path) as ws:
+        seen = b""
+        while (message := ws.message()[1]) != b"\x04":
+            assert message[0] == 1 and len(message) <= 4097
+            seen += message[1:]
+        assert RING - 8192 <= len(seen) <= RING and seen == b"".join(b"%4096d" % i for i in range(1, 401))[-len(seen) :]
+
+
+def test_exec_background_child_does_not_delay_the_exit(worker):
+    started = time.monotonic()
+    with worker.open(execute(worker, "sh", "-c", "sleep 30 & echo pid=$!; exit 4")) as ws:
+        out, _, exits, _ = streams(ws.rest()[0])
+    os.kill(number_after("pid=", out), signal.SIGKILL)
+    assert exits == [b"\x03\0\0\0\x04"] and time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("number,code", [(9, 137), (15, 143), (2, 130)])
+def test_exec_kill_sends_the_signal_to_the_group(worker, number, code):
+    path = execute(worker, "sh", "-c", "echo pid=$$; sleep 100; echo never")
+    with worker.open(path) as ws:
+        pid = number_after("pid=", b"".join(ws.message()[1] for _ in range(2)))
+        assert worker.call("POST", path + "/kill", {"signal": number}) == (204, None)
+        assert streams(ws.rest()[0])[2] == [b"\x03" + struct.pack(">i", code)]
+    until(lambda: not alive(pid))
+
+
+def test_exec_kill_without_a_body_is_signal_9(worker):
+    path = execute(worker, "sleep", "100")
+    assert worker.call("POST", path + "/kill") == (204, None)
+    with worker.open(path) as ws:
+        assert streams(ws.rest()[0])[2] == [b"\x03\0\0\0\x89"]
+
+
+def test_exec_ends_at_its_timeout(worker):
+    with worker.open(execute(worker, "sleep", "100", timeout=1)) as ws:
+        assert streams(ws.rest()[0])[2] == [b"\x03" + struct.pack(">i", 128 + signal.SIGHUP)]
+
+
+def test_exec_ends_some_time_after_its_client_left(worker):
+    with worker.open(execute(worker, "sh", "-c", "echo pid=$$; sleep 100", maxRunAfterDisconnect=1)) as ws:
+        pid = number_after("pid=", b"".join(ws.message()[1] for _ in range(2)))
+        assert alive(pid)
+    until(lambda: not alive(pid))
+
+
+def test_exec_of_a_program_that_is_not_there_is_400(worker):
+    status, answer = worker.call("POST", "/sandboxes/sb-1/exec", {"cmd": "/no/such/program"})
+    assert status == 400 and "No such file" in answer["error"]
+
+
+@pytest.mark.parametrize("body", [None, {}, {"cmd": 1}, {"cmd": "ls", "args": [1]}, {"cmd": "ls", "envs": {"a=b": "c"}}, {"cmd": "ls", "timeout": -1}])
+def test_bad_request_for_a_command_is_400(worker, body):
+    assert worker.call("POST", "/sandboxes/sb-1/exec", body)[0] == 400
+
+
+# ---- OpenSandbox ----
+
+
+def shell(worker, **body):
+    status, answer = worker.call("POST", "/pty", body or None)
+    assert status == 201 and list(answer) == ["session_id"]
+    return answer["session_id"]
+
+
+def connected(ws, session, mode="pty"):
+    assert json.loads(ws.message()[1]) == {"type": "connected", "session_id": session, "mode": mode}
+
+
+def live(ws, marker):
+    """Payloads of live frames, joined, up to the marker."""
+    return ws.until(marker, tags=(1,))
+
+
+def attach(worker, session, query="", mode="pty"):
+    ws = worker.open(f"/pty/{session}/ws{query}")
+    connected(ws, session, mode)
+    return ws
+
+
+def test_opensandbox_shell_starts_at_the_first_connection(worker):
+    session = shell(worker)
+    assert worker.call("GET", f"/pty/{session}") == (200, {"session_id": session, "running": False, "output_offset": 0})
+    with attach(worker, session) as ws:
+        ws.send(BINARY, b"\x00echo a$((1+1))\n")
+        live(ws, b"a2\r\n")
+        status, answer = worker.call("GET", f"/pty/{session}")
+        assert answer["running"] is True and answer["output_offset"] > 0
+
+
+def test_opensandbox_frames_are_those_of_its_clients(worker):
+    session = shell(worker, command="stty -echo; echo on; read x; echo got:$x", cwd="/tmp")
+    with attach(worker, session) as ws:
+        live(ws, b"on\r\n")
+        ws.send(BINARY, bytes.fromhex("00 6c 73 0a"))
+        messages, close = ws.rest()
+        assert messages == [(BINARY, b"\x01got:ls\r\n"), (TEXT, b'{"type":"exit","exit_code":0}')]
+        assert close == (1000, "process exited")
+        offset = len(b"on\r\ngot:ls\r\n")
+    assert worker.call("GET", f"/pty/{session}")[1] == {"session_id": session, "running": False, "output_offset": offset}
+    with worker.open(f"/pty/{session}/ws?since=4") as ws:
+        assert ws.message() == (BINARY, bytes.fromhex("03 00 00 00 00 00 00 00 04") + b"got:ls\r\n")
+        connected(ws, session)
+        assert ws.rest() == ([(TEXT, b'{"type":"exit","exit_code":0}')], (1000, "process exited"))
+
+
+def test_opensandbox_text_messages(worker):
+    session = shell(worker)
+    with attach(worker, session) as ws:
+        ws.say(type="ping")
+        ws.say(type="resize", cols=120, rows=40)
+        ws.say(type="stdin", data="stty size; echo é\n")
+        seen, pong = b"", False
+        while "é\r\n".encode() not in seen.split(b"stty size; echo")[-1][6:] or b"40 120" not in seen:
+            opcode, payload = ws.message()
+            if opcode == TEXT:
+                pong = json.loads(payload) == {"type": "pong"}
+            else:
+                seen += payload[1:]
+        assert pong
+
+
+@pytest.mark.parametrize("message", [b"no json", b"[]", b'{"type":"nonsense"}', b'{"type":"signal","signal":"SIGSEGV"}', b'{"type":"resize","cols":0,"rows":1}', b"{" + b" " * 70000 + b"}"], ids=range(6))
+def test_opensandbox_invalid_text_is_answered(worker, message):
+    with attach(worker, shell(worker, command="sleep 100")) as ws:
+        ws.send(TEXT, message)
+        answer = json.loads(ws.message()[1])
+        assert (answer["type"], answer["code"]) == ("error", "INVALID_FRAME") and answer["error"]
+
+
+def test_opensandbox_invalid_binary_is_answered(worker):
+    with attach(worker, shell(worker, command="sleep 100")) as ws:
+        for payload in (b"", b"\x01x"):
+            ws.send(BINARY, payload)
+            assert json.loads(ws.message()[1])["code"] == "INVALID_FRAME"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL", "SIGQUIT", "SIGHUP"])
+def test_opensandbox_signals(worker, name):
+    session = shell(worker, command="echo on; exec sleep 100")
+    with attach(worker, session) as ws:
+        live(ws, b"on\r\n")
+        ws.say(type="signal", signal=name)
+        messages, close = ws.rest()
+        assert json.loads(messages[-1][1]) == {"type": "exit", "exit_code": 128 + getattr(signal, name)}
+        assert close == (1000, "process exited")
+
+
+def test_opensandbox_pipes_have_two_streams(worker):
+    session = shell(worker, command="read x; echo out$x; echo err$x >&2; [ -t 0 ] || exit 9")
+    with attach(worker, session, "?pty=0", "pipe") as ws:
+        ws.send(BINARY, b"\x001\n")
+        messages, close = ws.rest()
+        assert sorted(messages[:2]) == [(BINARY, b"\x01out1\n"), (BINARY, b"\x02err1\n")]
+        assert messages[2:] == [(TEXT, b'{"type":"exit","exit_code":9}')]
+    with worker.open(f"/pty/{session}/ws?pty=0") as ws:
+        opcode, replay = ws.message()
+        assert replay[:9] == b"\x03" + bytes(8) and sorted(replay[9:].split()) == [b"err1", b"out1"]
+        connected(ws, session, "pipe")
+
+
+def test_opensandbox_replay_since_an_offset_then_live(worker):
+    session = shell(worker, command="stty -echo; printf 0123456789; read x; printf live; read y")
+    with attach(worker, session) as ws:
+        live(ws, b"0123456789")
+    with worker.open(f"/pty/{session}/ws?since=7") as ws:
+        assert ws.message() == (BINARY, b"\x03" + struct.pack(">Q", 7) + b"789")
+        connected(ws, session)
+        ws.send(BINARY, b"\x00\n")
+        live(ws, b"live")
+    with attach(worker, session, "?since=14") as ws:
+        pass
+    with attach(worker, session, "?since=99999") as ws:
+        ws.send(BINARY, b"\x00\n")
+        assert ws.rest()[1] == (1000, "process exited")
+
+
+def test_opensandbox_ring_wraps_and_clamps(worker, tmp_path):
+    done = tmp_path / "done"
+    session = shell(worker, command=f"seq 1 300000; touch {done}; read x")
+    worker.open(f"/pty/{session}/ws").drop()
+    until(lambda: done.exists() and worker.call("GET", f"/pty/{session}")[1]["output_offset"] == 2_288_895)
+    whole = b"".join(b"%d\r\n" % i for i in range(1, 300001))
+    with worker.open(f"/pty/{session}/ws?since=5") as ws:
+        opcode, replay = ws.message()
+        offset = struct.unpack(">Q", replay[1:9])[0]
+        assert replay[0] == 3 and len(replay) == 1_048_585 and offset == len(whole) - RING
+        assert replay[9:] == whole[offset:]
+        connected(ws, session)
+
+
+def test_opensandbox_second_client_is_refused_409(worker):
+    session = shell(worker)
+    with attach(worker, session):
+        with pytest.raises(Ws.Refused) as refused:
+            worker.open(f"/pty/{session}/ws")
+        assert refused.value.status == 409 and json.loads(refused.value.body)["code"] == "ALREADY_CONNECTED"
+    until(lambda: attach_or_none(worker, session))
+
+
+def attach_or_none(worker, session):
+    try:
+        worker.open(f"/pty/{session}/ws").drop()
+        return True
+    except Ws.Refused as refused:
+        assert refused.status == 409
+        return False
+
+
+def test_opensandbox_takeover_by_another_worker_keeps_the_shell(host, worker):
+    other, session = host.worker(), shell(worker)
+    with attach(worker, session) as old:
+        pid = pid_of(old, b"\x00")
+        live(old, b"# ") if os.geteuid() == 0 else live(old, b"$ ")
+        offset = worker.call("GET", f"/pty/{session}")[1]["output_offset"]
+        with attach(other, session, f"?since={offset}&takeover=1") as new:
+            assert old.rest() == ([], (4001, "TAKEN_OVER"))
+            assert pid_of(new, b"\x00") == pid
+    other.close()
+
+
+def test_opensandbox_takeover_with_a_bad_handshake_evicts_nobody(worker):
+    session = shell(worker)
+    with attach(worker, session) as ws:
+        answer, closed = raw_exchange(worker.port, f"GET /pty/{session}/ws?takeover=1 HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 400 ") and closed
+        ws.say(type="ping")
+        while ws.message() != (TEXT, b'{"type":"pong"}'):
+            pass
+
+
+def test_opensandbox_six_takeovers_at_once_leave_one_client(worker):
+    session = shell(worker)
+    sockets = [worker.open(f"/pty/{session}/ws?takeover=1") for _ in range(6)]
+    for ws in sockets[:-1]:
+        assert ws.rest()[1] == (4001, "TAKEN_OVER")
+    sockets[-1].send(BINARY, b"\x00echo still$((1+1))\n")
+    while b"still2\r\n" not in sockets[-1].message()[1]:
+        pass
+    sockets[-1].drop()
+
+
+def test_opensandbox_delete_kills_the_group(worker):
+    session = shell(worker, command="trap '' HUP; echo pid=$$.; sleep 100; sleep 100")
+    with attach(worker, session) as ws:
+        pid = number_after("pid=", live(ws, b".\r\n"))
+        assert worker.call("DELETE", f"/pty/{session}")[0] == 200
+        assert worker.call("GET", f"/pty/{session}")[0] == 404
+        messages, close = ws.rest()
+        assert json.loads(messages[-1][1]) == {"type": "exit", "exit_code": 137} and close == (1000, "process exited")
+    assert not alive(pid)
+
+
+@pytest.mark.parametrize("method,path", [("GET", "/pty/nope"), ("DELETE", "/pty/nope")])
+def test_opensandbox_unknown_session_is_404(worker, method, path):
+    status, answer = worker.call(method, path)
+    assert status == 404 and answer["code"] == "CONTEXT_NOT_FOUND"
+
+
+def test_opensandbox_unknown_session_is_404_before_the_upgrade(worker):
+    with pytest.raises(Ws.Refused) as refused:
+        worker.open("/pty/nope/ws")
+    assert refused.value.status == 404 and json.loads(refused.value.body)["code"] == "CONTEXT_NOT_FOUND"
+
+
+def test_opensandbox_folder_that_is_not_there_is_start_failed(worker):
+    with worker.open(f"/pty/{shell(worker, cwd='/no/such/folder')}/ws") as ws:
+        messages, close = ws.rest()
+        assert json.loads(messages[0][1])["code"] == "START_FAILED" and close[0] == 1011
+
+
+def test_opensandbox_input_nobody_reads_is_stdin_write_failed(worker):
+    with attach(worker, shell(worker, command="exec 0<&-; echo closed; sleep 100"), "?pty=0", "pipe") as ws:
+        live(ws, b"closed\n")
+        while True:
+            ws.send(BINARY, b"\x00x")
+            if select.select([ws.http.sock], [], [], 0.02)[0]:
+                break
+        assert json.loads(ws.message()[1])["code"] == "STDIN_WRITE_FAILED"
+
+
+def test_opensandbox_token(host, tmp_path):
+    (tmp_path / "token").write_text("let me in\n")
+    guarded = host.worker("--token-file", tmp_path / "token")
+    good = [("X-EXECD-ACCESS-TOKEN", "let me in")]
+    for headers in ([], [("X-EXECD-ACCESS-TOKEN", "let me out")]):
+        assert guarded.call("POST", "/pty", {}, headers)[0] == 401
+    session = guarded.call("POST", "/pty", {}, good)[1]["session_id"]
+    with pytest.raises(Ws.Refused) as refused:
+        guarded.open(f"/pty/{session}/ws")
+    assert refused.value.status == 401
+    with guarded.open(f"/pty/{session}/ws", good) as ws:
+        connected(ws, session)
+    guarded.close()
+
+
+def test_a_slow_client_is_let_go_and_the_shell_goes_on(host, worker, tmp_path):
+    """While nobody takes the output it is held back for ten seconds, then the session goes on without that client."""
+    done = tmp_path / "done"
+    session = shell(worker, command=f"head -c 12000000 /dev/zero | tr '\\0' z; touch {done}; read x")
+    ws = worker.open(f"/pty/{session}/ws")
+    until(done.exists, 20)
+    assert worker.call("GET", f"/pty/{session}")[1]["output_offset"] == 12_000_000
+    seen = 0
+    while (frame := ws.frame()) is not None and frame[0] != CLOSE:
+        seen += len(frame[2])
+    assert frame is not None and frame[2][:2] == struct.pack(">H", 1013) and seen < 12_000_000
+
+
+# ---- /terminal ----
+
+
+def test_terminal_is_bytes_and_json(worker):
+    with worker.open("/terminal?cols=90&rows=25&command=bash%20--norc+-i") as ws:
+        ws.send(BINARY, b"stty size; tty; echo $-\n")
+        ws.until(b"25 90\r\n/dev/pts/")
+        ws.say(type="resize", cols=120, rows=40)
+        ws.send(BINARY, b"stty size\n")
+        ws.until(b"40 120\r\n")
+        ws.send(BINARY, b"exit 42\n")
+        messages, close = ws.rest()
+        assert messages[-1] == (TEXT, b'{"type":"exit","exit_code":42}') and close == (1000, "process exited")
+
+
+def test_terminal_passes_every_byte(worker):
+    blob = bytes(range(256)) * 400
+    with worker.open("/terminal?command=sh") as ws:
+        ws.send(BINARY, b"stty raw -echo; echo go$((1+1)); head -c %d | sha256sum; exit\n" % len(blob))
+        ws.until(b"go2")
+        ws.send(BINARY, blob)
+        ws.until(hashlib.sha256(blob).hexdigest().encode())
+
+
+@pytest.mark.parametrize("leave", [Ws.drop, Ws.reset, lambda ws: ws.send(CLOSE, struct.pack(">H", 1000))])
+def test_terminal_is_hung_up_when_its_client_leaves(worker, tmp_path, leave):
+    ws = worker.open("/terminal")
+    ws.send(BINARY, f"trap 'echo hup > {tmp_path}/hup; exit' HUP\n".encode())
+    pid = pid_of(ws)
+    leave(ws)
+    until(lambda: not alive(pid))
+    assert (tmp_path / "hup").read_text() == "hup\n"
+    ws.drop()
+
+
+def test_terminal_loses_no_tail(worker):
+    with worker.open("/terminal") as ws:
+        ws.send(BINARY, b"stty -echo -onlcr; echo go; read x; echo; seq 1 200000; exit 3\n")
+        ws.until(b"go\n")
+        ws.send(BINARY, b"\n")
+        messages, close = ws.rest()
+        out = b"".join(m for op, m in messages if op == BINARY)
+        assert b"\n" + b"".join(b"%d\n" % i for i in range(1, 200001)) in out
+        assert messages[-1] == (TEXT, b'{"type":"exit","exit_code":3}') and close == (1000, "process exited")
+
+
+def test_terminal_waits_for_a_slow_client(worker):
+    """Nothing is dropped however slow the client is: the terminal is not read meanwhile."""
+    with worker.open("/terminal?command=seq+1+1500000", timeout=30) as ws:
+        time.sleep(1.0)
+        out = b"".join(m for op, m in ws.rest()[0] if op == BINARY)
+    assert hashlib.sha256(out).digest() == hashlib.sha256(b"".join(b"%d\r\n" % i for i in range(1, 1500001))).digest()
+
+
+@pytest.mark.parametrize("query", ["cols=x", "rows=99999", "command=%zz", "command=%00", "command=/no/such/program", "command=%20"])
+def test_terminal_that_cannot_be_is_400(worker, query):
+    with pytest.raises(Ws.Refused) as refused:
+        worker.open("/terminal?" + query)
+    assert refused.value.status == 400
+
+
+def test_terminal_text_that_is_no_message_is_answered(worker):
+    with worker.open("/terminal?command=sleep+100") as ws:
+        ws.send(TEXT, b"hello")
+        assert json.loads(ws.message()[1])["type"] == "error"
+
+
+def test_terminal_answers_pings_while_its_input_is_blocked(worker):
+    with worker.open("/terminal?command=sleep+100") as ws:
+        ws.show_control = True
+        ws.send(PING, b"1")
+        assert ws.message() == (PONG, b"1")
+
+
+# ---- keeper and workers ----
+
+
+def test_killed_worker_loses_nothing_in_the_keeper(host, worker, tmp_path):
+    doomed, go = host.worker(), tmp_path / "go"
+    path, session = pty(doomed), shell(doomed)
+    with doomed.open(path) as ws, attach(doomed, session) as sandbox_ws:
+        pid, shell_pid = pid_of(ws), pid_of(sandbox_ws, b"\x00")
+        ws.send(BINARY, f"echo set$((1+1)); until [ -e {go} ]; do sleep 0.01; done; echo after$((1+1))\n".encode())
+        ws.until(b"set2\r\n")
+        doomed.process.kill()
+        doomed.process.wait()
+    go.touch()
+    with worker.open(path) as ws:
+        ws.until(b"after2\r\n")
+        assert pid_of(ws) == pid
+    until(lambda: worker.call("GET", f"/pty/{session}")[1]["running"])
+    with worker.open(f"/pty/{session}/ws?takeover=1") as ws:
+        assert b"pid=%d." % shell_pid in ws.message()[1]
+
+
+def test_killed_worker_hangs_up_its_terminals(host):
+    doomed = host.worker()
+    with doomed.open("/terminal") as ws:
+        pid = pid_of(ws)
+        doomed.process.kill()
+        doomed.process.wait()
+    until(lambda: not alive(pid))
+
+
+def test_no_zombies_are_left(host, worker):
+    for _ in range(20):
+        execute(worker, "true")
+    with worker.open(execute(worker, "sh", "-c", "(sleep 0.1 &) ; exit 0")) as ws:
+        ws.rest()
+
+    def zombies():
+        children = Path(f"/proc/{host.keeper.pid}/task/{host.keeper.pid}/children").read_text().split()
+        return [c for c in children if not alive(c) and Path(f"/proc/{c}").exists()]
+
+    until(lambda: not zombies())
+
+
+def test_keeper_that_is_gone_is_503(worker, host):
+    lonely = Host()
+    front = lonely.worker()
+    with front.open("/terminal") as ws:
+        lonely.keeper.kill()
+        lonely.keeper.wait()
+        assert ws.rest()[1] == (1011, "session keeper lost")
+    assert front.call("POST", "/pty")[0] == 503
+    assert front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "ls"})[0] == 503
+    with pytest.raises(Ws.Refused) as refused:
+        front.open("/terminal")
+    assert refused.value.status == 503
+    lonely.close()
+
+
+def test_keeper_that_is_stopped_ends_its_sessions_and_removes_its_socket():
+    host = Host()
+    front = host.worker()
+    with front.open(pty(front)) as ws, front.open("/terminal") as stubborn:
+        pid = pid_of(ws)
+        stubborn.send(BINARY, b"trap '' HUP TERM; echo set$((1+1))\n")
+        stubborn.until(b"set2\r\n")
+        host.keeper.terminate()
+        assert ws.rest()[1] == (1000, "")
+        assert stubborn.rest()[0][-1] == (TEXT, b'{"type":"exit","exit_code":137}')
+    assert host.keeper.wait(10) == 0 and not alive(pid) and not os.path.exists(host.socket)
+    host.close()
+
+
+def test_keeper_refuses_more_sessions_than_it_may_have():
+    host = Host("--sessions", "3")
+    front = host.worker()
+    paths = [execute(front, "sleep", "100") for _ in range(3)]
+    assert front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "ls"})[0] == 503
+    front.call("POST", paths[1] + "/kill", {"signal": 9})
+    with front.open(paths[1]) as ws:
+        ws.rest()
+    until(lambda: front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "sleep", "args": ["100"]})[0] == 201)
+    host.close()
+
+
+def test_keeper_socket_is_for_its_user_only_and_taken_once():
+    host = Host()
+    assert os.stat(host.socket).st_mode & 0o777 == 0o600
+    second = subprocess.run([BIN / "cell-sandboxd", "--socket", host.socket], capture_output=True, text=True, timeout=10)
+    assert second.returncode == 1 and host.socket in second.stderr
+    host.keeper.kill()
+    host.keeper.wait()
+    third = subprocess.Popen([BIN / "cell-sandboxd", "--socket", host.socket], stdout=subprocess.PIPE, text=True)
+    assert third.stdout.readline() == f"listening {host.socket}\n", "what a killed one left is replaced"
+    third.terminate()
+    assert third.wait(10) == 0
+    third.stdout.close()
+    host.close()
+
+
+@pytest.mark.parametrize("junk", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\x07", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\1\x63"])
+def test_keeper_ends_a_conversation_it_does_not_understand(host, worker, junk):
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(5)
+        sock.connect(host.socket)
+        sock.sendall(junk)
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(4096):
+            pass
+    assert worker.call("POST", "/pty")[0] == 201
+
+
+# ---- plain HTTP ----
+
+
+def plain(worker, method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
+    connection.request(method, path, body, headers or {})
+    response = connection.getresponse()
+    content = response.read()
+    connection.close()
+    return response, content
+
+
+def test_echo_shows_the_request_as_it_came(worker):
+    head = "PATCH /echo?a=1&a=%2F HTTP/1.1\r\nHost: x.example\r\nX-Two: 1\r\nx-two:  2 \r\nX-Latin: \xe9\"\r\nContent-Length: 3\r\nConnection: close\r\n\r\n"
+    answer, _ = raw_exchange(worker.port, head.encode("latin-1") + b"abc")
+    document = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert document == {
+        "worker": "worker-a",
+        "method": "PATCH",
+        "target": "/echo?a=1&a=%2F",
+        "version": "HTTP/1.1",
+        "headers": [["Host", "x.example"], ["X-Two", "1"], ["x-two", "2"], ["X-Latin", '\xe9"'], ["Content-Length", "3"], ["Connection", "close"]],
+        "body_length": 3,
+        "body_sha256": hashlib.sha256(b"abc").hexdigest(),
+    }
+    answer, _ = raw_exchange(worker.port, b"GET /echo?format=text HTTP/1.0\r\nHost: a\r\n\r\n")
+    assert answer.partition(b"\r\n\r\n")[2].startswith(b"GET /echo?format=text HTTP/1.0\nHost: a\n\n0 ")
+
+
+@pytest.mark.parametrize("chunked", ["", "&chunked=1"])
+def test_bytes_are_a_hundred_mebibytes(worker, chunked):
+    response, body = plain(worker, "GET", f"/bytes?n={100 << 20}{chunked}")
+    assert (response.getheader("Transfer-Encoding") == "chunked") == bool(chunked)
+    assert len(body) == 100 << 20 and body == pattern(100 << 20)
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_upload_of_a_hundred_mebibytes(worker, method, chunked):
+    data = pattern(100 << 20)
+    body = (data[i : i + 99_999] for i in range(0, len(data), 99_999)) if chunked else data
+    response, answer = plain(worker, method, "/upload", body)
+    assert json.loads(answer) == {"length": 100 << 20, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def test_upload_with_expect_gets_a_100_first(worker):
+    with connect(worker.port) as sock:
+        sock.sendall(b"PUT /upload HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert sock.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sock.sendall(b"ok")
+        assert sock.recv(4096).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_body_nobody_reads_is_not_held_in_memory(worker):
+    """The server stops producing when the client does not read."""
+
+    def resident():
+        return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{worker.process.pid}/status").read_text())[1])
+
+    before = resident()
+    with connect(worker.port) as sock:
+        sock.sendall(b"GET /bytes?n=1000000000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+        sock.recv(1000)
+        time.sleep(0.3)
+        assert resident() - before < 16384
+
+
+def test_events_come_one_by_one(worker):
+    with connect(worker.port) as sock:
+        sock.sendall(b"GET /events?n=4&interval=100ms HTTP/1.1\r\nHost: a\r\n\r\n")
+        times, seen = [], b""
+        while b"0\r\n\r\n" not in seen:
+            seen += sock.recv(4096)
+            while len(times) < seen.count(b"data: "):
+                times.append(time.monotonic())
+    assert b"Content-Type: text/event-stream\r\n" in seen and seen.count(b'data: {"n":4}\n\n') == 1
+    assert times[3] - times[0] > 0.25
+
+
+def test_repeated_headers(worker):
+    response, _ = plain(worker, "GET", "/headers")
+    assert response.headers.get_all("Set-Cookie") == ["one=1; Path=/", "two=2; Path=/; HttpOnly"]
+    assert response.headers.get_all("X-Repeated") == ["first", "second"] and response.getheader("X-Empty") == ""
+
+
+def test_requests_in_a_row_are_answered_in_order(worker):
+    request = b"GET /echo?i=%d HTTP/1.1\r\nHost: a\r\n\r\n"
+    data = b"".join(request % i for i in range(50)) + b"POST /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n" + b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+    answer, closed = raw_exchange(worker.port, data)
+    assert closed and [int(x) for x in re.findall(rb'"/echo\?i=(\d+)"', answer)] == list(range(50))
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == 52 and answer.endswith(b'{"status":"ok"}')
+
+
+def test_head_has_no_body(worker):
+    answer, _ = raw_exchange(worker.port, b"HEAD /bytes?n=5 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert b"Content-Length: 5\r\n" in answer and answer.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "name,type_,content",
+    [("index.html", "text/html; charset=utf-8", b"<p>hello"), ("app.js", "text/javascript; charset=utf-8", b"1"), ("big.map", "application/json", b"m" * 1_000_000)],
+)
+def test_ui_serves_files(worker, name, type_, content):
+    response, body = plain(worker, "GET", f"/ui/{name}")
+    assert (response.status, response.getheader("Content-Type"), body) == (200, type_, content)
+
+
+@pytest.mark.parametrize("name", ["nope", "", ".hidden", "..", "../x", "%2e%2e", "link", "folder", "a/b", "x" * 300, "index.html%00"])
+def test_ui_serves_nothing_else(worker, name):
+    assert plain(worker, "GET", f"/ui/{name}")[0].status == 404
+
+
+@pytest.mark.parametrize("method,path,status", [("GET", "/nope", 404), ("PUT", "/health", 405), ("GET", "/terminal", 426), ("GET", "/bytes?n=x", 400), ("GET", "/events?n=0", 400), ("GET", "/echo/", 404)])
+def test_what_is_not_served(worker, method, path, status):
+    assert plain(worker, method, path)[0].status == status
+
+
+@pytest.mark.parametrize(
+    "data,status",
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 17000 + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\nHost: a\n\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"POST /pty HTTP/1.1\r\nHost: a\r\nContent-Length: 70000\r\n\r\n" + b" " * 70000, 413),
+    ],
+)
+def test_bad_requests_are_refused_and_the_connection_closed(worker, data, status):
+    answer, closed = raw_exchange(worker.port, data)
+    assert answer.startswith(b"HTTP/1.1 %d " % status) and closed
+
+
+# ---- /ws-echo ----
+
+
+def test_ws_echo_returns_frames_as_they_came(worker):
+    with worker.open("/ws-echo") as ws:
+        ws.show_control = True
+        ws.send(TEXT, b"a")
+        ws.send(BINARY, b"", fin=False)
+        ws.send(PING, b"mid")
+        ws.send(CONTINUATION, b"bc", fin=False)
+        ws.send(CONTINUATION, b"")
+        got = [ws.frame() for _ in range(5)]
+        assert got == [(TEXT, True, b"a"), (BINARY, False, b""), (PONG, True, b"mid"), (CONTINUATION, False, b"bc"), (CONTINUATION, True, b"")]
+        ws.send(CLOSE, struct.pack(">H", 3456) + b"bye")
+        assert ws.frame() == (CLOSE, True, struct.pack(">H", 3456)) and ws.frame() is None
+
+
+def test_ws_echo_takes_16_mebibytes_and_no_more(worker):
+    blob = pattern(16 << 20)
+    with worker.open("/ws-echo", timeout=30) as ws:
+        sender = threading.Thread(target=ws.send, args=(BINARY, blob))
+        sender.start()
+        assert ws.frame() == (BINARY, True, blob)
+        sender.join()
+        ws.http.sock.sendall(bytes([0x82, 0x80 | 127]) + struct.pack(">Q", (16 << 20) + 1) + bytes(4))
+        assert ws.rest() == ([], (1009, "message too big"))
+
+
+def test_ws_echo_selects_the_first_protocol_when_asked(worker):
+    offered = [("Sec-WebSocket-Protocol", "one, two")]
+    with worker.open("/ws-echo?protocol=", offered) as ws:
+        assert ws.response.all("Sec-WebSocket-Protocol") == ["one"]
+    with worker.open("/ws-echo", offered) as ws:
+        assert ws.response.all("Sec-WebSocket-Protocol") == []
+
+
+@pytest.mark.parametrize("bad", [b"\x82\x01x", b"\xc2\x80\0\0\0\0", b"\x83\x80\0\0\0\0", b"\x80\x80\0\0\0\0", b"\x09\x80\0\0\0\0"])
+def test_ws_protocol_errors_are_closed_1002(worker, bad):
+    with worker.open("/ws-echo") as ws:
+        ws.http.sock.sendall(bad)
+        assert ws.rest()[1][0] == 1002
+
+
+def test_frames_in_the_same_packet_as_the_upgrade_are_not_lost(worker):
+    head = f"GET /ws-echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode()
+    answer, closed = raw_exchange(worker.port, head + b"\x82\x82\0\0\0\0hi" + b"\x88\x80\0\0\0\0")
+    assert closed and answer.endswith(b"\r\n\r\n\x82\x02hi\x88\x00")
+
+
+# ---- stopping, starting ----
+
+
+def test_worker_that_is_stopped_drains(host):
+    front = host.worker("--drain", "20")
+    path = pty(front)
+    ws, slow = front.open(path), connect(front.port)
+    ws.send(BINARY, b"echo up$((1+1))\n")
+    ws.until(b"up2\r\n")
+    slow.sendall(b"GET /bytes?n=50000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+    got = len(slow.recv(1000))
+    front.process.terminate()
+    messages, close = ws.rest()
+    assert close == (1001, "worker is stopping")
+    assert front.call("GET", "/readyz") == (503, {"status": "draining"})
+    assert front.call("GET", "/health")[0] == 200
+    with pytest.raises(Ws.Refused) as refused:
+        front.open("/ws-echo")
+    assert refused.value.status == 503
+    while data := slow.recv(1 << 20):
+        got += len(data)
+    assert got > 50_000_000, "what was begun is finished"
+    assert front.process.wait(10) == 0
+    successor = host.worker()
+    with successor.open(path) as ws:
+        ws.send(BINARY, b"echo on$((1+1))\n")
+        ws.until(b"on2\r\n")
+    slow.close()
+
+
+def test_second_signal_ends_a_worker_now(host):
+    front = host.worker("--drain", "60")
+    slow = connect(front.port)
+    slow.sendall(b"GET /bytes?n=5000000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+    slow.recv(100)
+    ws = front.open("/ws-echo")
+    front.process.terminate()
+    assert ws.rest()[1] == (1001, "worker is stopping")
+    front.process.terminate()
+    assert front.process.wait(5) == 0
+    slow.close()
+
+
+def run(program, *arguments):
+    return subprocess.run([BIN / program, *arguments], capture_output=True, text=True, timeout=10)
+
+
+def test_address_that_is_not_loopback_needs_a_flag():
+    refused = run("cell-worker", "--listen", "0.0.0.0:0", "--sandboxd", "/nowhere")
+    assert refused.returncode == 2 and "--allow-remote" in refused.stderr and "0.0.0.0:0" in refused.stderr
+
+
+def test_port_that_is_taken_is_named(worker):
+    refused = run("cell-worker", "--listen", f"127.0.0.1:{worker.port}", "--sandboxd", "/nowhere")
+    assert refused.returncode == 1 and f"127.0.0.1:{worker.port}" in refused.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("--listen", "127.0.0.1:0"), ("--nonsense",), ("--listen", "nowhere", "--sandboxd", "x"), ("--listen", "127.0.0.1:0", "--sandboxd", "x", "y")])
+def test_wrong_arguments_exit_2(arguments):
+    refused = run("cell-worker", *arguments)
+    assert refused.returncode == 2 and refused.stderr
+
+
+@pytest.mark.parametrize("program", ["cell-worker", "cell-sandboxd"])
+def test_help_warns(program):
+    shown = run(program, "--help")
+    assert shown.returncode == 0 and "runs commands" in shown.stdout.lower() and "usage: " in shown.stdout
