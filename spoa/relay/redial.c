@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/redial.h"
 
-#include <stddef.h>
-
-#define MILLISECOND UINT64_C(1000)
-#define SECOND      (1000 * MILLISECOND)
-
-static const uint64_t backoff[] = {100, 250, 500, 1000, 2000, 4000}; /* milliseconds */
+#define SECOND UINT64_C(1000000)
 
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
 {
@@ -15,16 +10,18 @@ void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
     redial->give_up = now + budget;
 }
 
-bool redial_next(struct redial *redial, uint32_t random, uint64_t now, uint64_t *at)
+bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
+                 uint64_t *at)
 {
-    size_t last = sizeof backoff / sizeof backoff[0] - 1, step = redial->attempts;
+    unsigned step = redial->attempts++;
 
     *at = now;
-    if (redial->attempts++ == 0)
+    if (step == 0)
         return true;
-    step = step - 1 < last ? step - 1 : last;
+    if (step > settings->backoff_count)
+        step = settings->backoff_count;
     /* 80 % to 120 % */
-    *at += backoff[step] * MILLISECOND * (800 + random % 401) / 1000;
+    *at += settings->backoff[step - 1] * (800 + random % 401) / 1000;
     return *at <= redial->give_up;
 }
 

@@ -8,9 +8,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { REDIAL_LOSSES_MAX = 8, REDIAL_CHANGES_MAX = 10 };
+enum { REDIAL_LOSSES_MAX = 8, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 
 struct redial_settings {
+    uint64_t
+        backoff[REDIAL_BACKOFF_MAX]; /* in front of the second attempt, the third ...; the last repeats */
+    unsigned backoff_count;          /* never 0 */
     uint64_t budget;      /* of one search for a worker, waiting for a worker to exist not counted */
     uint64_t wait_budget; /* for a worker to exist */
     uint64_t flap_window;
@@ -28,9 +31,10 @@ struct redial {
 
 /* A search begins. */
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
-/* When the next attempt is due: at once for the first, then 100, 250, 500, 1000, 2000, 4000 ms, give or take
- * a fifth (random: any 32 bits). False: the budget does not last until then. */
-bool redial_next(struct redial *redial, uint32_t random, uint64_t now, uint64_t *at);
+/* When the next attempt is due: at once for the first, then after the backoff, give or take a fifth (random:
+ * any 32 bits). False: the budget does not last until then. */
+bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
+                 uint64_t *at);
 /* There is no worker to dial: the budget stands still. */
 void redial_wait(struct redial *redial, uint64_t now);
 /* There is one again. */

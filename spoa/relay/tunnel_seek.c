@@ -51,7 +51,7 @@ static void ask(struct tunnel *t)
 
 static void seek_again(struct tunnel *t, uint64_t now)
 {
-    if (!redial_next(&t->redial, t->actions->random(t->port), now, &t->seek_at))
+    if (!redial_next(&t->redial, &t->settings->redial, t->actions->random(t->port), now, &t->seek_at))
         give_up(t, now);
     else if (t->seek_at > now)
         t->seek = SEEK_PAUSING;

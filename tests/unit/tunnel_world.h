@@ -238,7 +238,11 @@ static inline bool world_open(struct world *w, const struct handover *h)
                      .connect_budget = 5 * SEC,
                      .migration_budget = 600 * SEC,
                      .buffer = 256 << 10,
-                     .redial = {.budget = 30 * SEC, .flap_window = 60 * SEC, .flap_limit = 3}},
+                     .redial = {.backoff = {100 * MS, 250 * MS, 500 * MS, 1 * SEC, 2 * SEC, 4 * SEC},
+                                .backoff_count = 6,
+                                .budget = 30 * SEC,
+                                .flap_window = 60 * SEC,
+                                .flap_limit = 3}},
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random lives of a tunnel: each two bytes of the input are an event and its argument. Whatever happens, what
+ * the peers get is valid RFC 6455, memory is bounded, sockets are accounted for and nothing happens after the
+ * end.
+ */
+#include "tests/unit/tunnel_world.h"
+
+static void check_line(bool holds, int line)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "broken in line %d\n", line);
+    abort();
+}
+#define check(holds) check_line(holds, __LINE__)
+
+static void check_world(const struct world *w)
+{
+    const struct tunnel *t = &w->t;
+    bool ended = t->state == TUNNEL_ENDED;
+
+    check(!w->ears[CLIENT].broken && !w->ears[WORKER].broken);
+    check(w->ends == (ended ? 1 : 0));
+    check(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_SERVING || w->accepts == 1));
+    check(w->adopts - w->parted[WORKER] - w->dropped[WORKER] == (t->worker_there ? 1 : 0));
+    check(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->client_there ? 0 : 1));
+    check(!ended || (!t->client_there && !t->worker_there && !w->dialling && !w->open));
+    check((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
+    for (int side = 0; side < 2; side++)
+        check(outbox_len(&t->legs[side].out) <= t->settings->buffer + 2 * LEG_PAUSE);
+}
+
+static void says(struct world *w, enum side from, uint8_t argument)
+{
+    static const unsigned starts[] = {0x81, 0x82, 0x02, 0x00, 0x80, 0x89, 0x8a, 0x83};
+    static const size_t lens[] = {0, 1, 5, 125, 126, 17000, 70000, 300};
+    static uint8_t frame[70100], payload[70000];
+    unsigned start = starts[argument & 7];
+    size_t len = lens[argument >> 3 & 7];
+    if (start >= 0x88 && len > 125)
+        len = 125;
+    memset(payload, argument, len);
+    if (from == WORKER && argument & 0x80)
+        payload[0] = 3; /* an exit, if it is 5 long */
+    struct slice bytes = world_frame(frame, from, start, slice_of(payload, len));
+    if (argument & 0x40)
+        bytes = slice_sub(bytes, 0, bytes.len / 2 + 1); /* what comes next is nonsense then */
+    if (from == WORKER ? w->t.worker_there : w->t.client_there && w->accepts)
+        world_bytes(w, from, bytes, argument & 0x80 ? 1000 : SIZE_MAX);
+}
+
+static void closes(struct world *w, enum side from, uint8_t argument)
+{
+    static const unsigned codes[] = {1000, 1001, 1002, 1005, 1011, 1012, 3000, 4001};
+    if (from == WORKER ? w->t.worker_there : w->t.client_there && w->accepts)
+        world_closes(w, from, codes[argument & 7], argument & 8 ? "reason" : "");
+}
+
+static void told(struct world *w, bool watch, uint8_t argument)
+{
+    enum answer_state state = (enum answer_state)(argument % 7);
+    uint16_t port = state <= ANSWER_SUSPENDED ? argument >> 3 & 3 : 0;
+    struct answer answer = world_answer(state, port, argument >> 5);
+    if (argument == 0xff)
+        answer.refused = REFUSAL_token_expired;
+    *(watch ? &w->watching : &w->asking) = false;
+    tunnel_answered(&w->t, &answer, watch, w->now);
+}
+
+static void event(struct world *w, uint8_t what, uint8_t argument)
+{
+    static const size_t rooms[] = {0, 1, 100, 70000, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    enum side side = what & 0x80 ? WORKER : CLIENT;
+
+    switch (what % 11) {
+    case 0:
+    case 1:
+        says(w, side, argument);
+        break;
+    case 2:
+        closes(w, side, argument);
+        break;
+    case 3:
+        tunnel_lost(&w->t, side, argument & 1 ? LOSS_eof : LOSS_reset, w->now);
+        break;
+    case 4:
+    case 5:
+        if (w->dialling)
+            world_dialled(w, argument < 128 ? DIAL_OPEN : (enum dial_outcome)(argument % 6),
+                          argument & 1 ? 404 : 503);
+        break;
+    case 6:
+        if (w->asking)
+            told(w, false, argument);
+        break;
+    case 7:
+        if (w->watching)
+            told(w, true, argument);
+        break;
+    case 8:
+        world_pass(w, (uint64_t)argument * argument * 10 * MS);
+        break;
+    case 9:
+        w->ears[side].room = rooms[argument & 7];
+        tunnel_writable(&w->t, side, w->now);
+        break;
+    default:
+        w->full = argument & 1;
+        if (argument > 250)
+            tunnel_end(&w->t, CLOSE_restarting, w->now);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct handover h = world_handover();
+    static struct world w;
+
+    if (size < 2 || size > 4000)
+        return 0;
+    h.end = data[0] % 3;
+    h.stream = data[0] & 4;
+    h.overlap = data[0] & 8;
+    h.secrets = data[0] & 16;
+    h.keepalive = data[0] & 32 ? HANDOVER_KEEPALIVE_EMPTY_FRAME : HANDOVER_KEEPALIVE_PING;
+    h.max_message = data[0] & 64 ? 20000 : -1;
+    h.idle = data[0] & 128 ? 100000 : -1;
+    if (!world_open(&w, &h))
+        return 0;
+    for (size_t i = 1; i + 1 < size && w.t.state != TUNNEL_ENDED; i += 2) {
+        event(&w, data[i], data[i + 1]);
+        check_world(&w);
+    }
+    world_close(&w);
+    return 0;
+}
