@@ -13,7 +13,7 @@ const ATTEMPTS = 10; // until a person is asked; counted anew after a connection
 const LASTED_MS = 10000;
 const MESSAGE_MAX = 16384; // bytes of input sent at once
 // out of the alternate screen, modes as at the start: the program that set them is gone
-const RESET_MODES = "\x1b[?1047l\x1b[!p\x1b[?1000;1002;1003;1006;2004l\x1b[0m";
+const RESET_MODES = "\x1b[?1047l\x1b[!p\x1b[?1000;1002;1003;1004;1006;2004l\x1b[0m";
 
 const byId = (id) => document.getElementById(id);
 const encoder = new TextEncoder();
@@ -103,8 +103,10 @@ function takeControl(text) {
 
 function end(closed) {
   const askToken = isAboutToken(closed.code) || !closed.opened;
-  showState("ended", closed.exit === null ? `Disconnected (${closed.code})` : `Exit code ${closed.exit}`);
-  showNotice(explain(closed), askToken);
+  const words = explain(closed);
+  const state = closed.exit === null ? `Disconnected (${closed.code})` : `Exit code ${closed.exit}`;
+  showState(words.done ? "done" : "failed", state);
+  showNotice(words, askToken);
 }
 
 /** Waits longer each time, with jitter so that many pages do not come back at the same moment. */
@@ -164,7 +166,7 @@ function connect() {
     socket = createSocket();
   } catch {
     socket = null;
-    showState("ended", "Disconnected");
+    showState("failed", "Disconnected");
     showNotice({ title: "The address or the token is malformed.", detail: "Open this page with a fresh link." }, true);
   }
   old?.close(1000);
