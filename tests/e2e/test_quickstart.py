@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""What `make run` starts, used as its reader would: the printed URL in a browser, the printed command in a terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from browser import Browser
+from cell import BIN, ROOT, until
+
+ROWS = ".xterm-rows"
+PROMPT = re.compile(rb"[$#]")  # a user's, or root's
+
+
+def processes_below(folder):
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            line = (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
+        except OSError:
+            continue
+        if str(folder) in line:
+            found.append(line)
+    return found
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("q") / "run"
+    environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder)}
+    process = subprocess.Popen([ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE)
+    text, deadline = "", time.monotonic() + 120
+    while "Ctrl-C" not in text:
+        assert process.poll() is None and time.monotonic() < deadline, text
+        if select.select([process.stdout], [], [], 0.5)[0]:
+            text += os.read(process.stdout.fileno(), 4096).decode()
+    yield folder, text
+    process.send_signal(signal.SIGINT)
+    process.wait(20)
+    assert until(lambda: not processes_below(folder), 5, "something was left running")
+
+
+def test_the_printed_url_opens_a_terminal_that_counts_to_42(quickstart):
+    _, text = quickstart
+    url = re.search(r"http://\S+#\S+", text)[0]
+    with Browser() as browser:
+        browser.open(url)
+        browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
+        browser.type("echo $((6*7))\n")
+        browser.expect(ROWS, "42")
+
+
+def test_the_same_page_works_on_tls(quickstart):
+    _, text = quickstart
+    secure = re.search(r"https://\S+", text)[0] + "#" + re.search(r"http://\S+#(\S+)", text)[1]
+    with Browser("--ignore-certificate-errors") as browser:
+        browser.open(secure)
+        browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
+        browser.type("echo tls-$((6*7))\n")
+        browser.expect(ROWS, "tls-42")
+
+
+def test_the_printed_command_attaches_a_terminal(quickstart):
+    _, text = quickstart
+    command = re.search(r"\S+cellgate attach .*", text)[0].split()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(command[0], command)
+    seen = b""
+
+    def read_until(mark):
+        nonlocal seen
+        deadline = time.monotonic() + 10
+        while not re.search(mark, seen):
+            assert time.monotonic() < deadline, seen
+            if select.select([terminal], [], [], 0.2)[0]:
+                seen += os.read(terminal, 4096)
+
+    read_until(PROMPT)
+    os.write(terminal, b"echo $((6*7)); exit 5\r")
+    read_until(b"42")
+    _, status = os.waitpid(child, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 5
+
+
+def test_the_printed_move_takes_effect(quickstart):
+    folder, text = quickstart
+    before = (folder / "sandboxes.json").read_text()
+    subprocess.run(re.search(r"sed -i .*", text)[0], shell=True, check=True)
+    after = (folder / "sandboxes.json").read_text()
+    assert before != after
+    assert re.search(r"127.0.0.1:(\d+)", before)[1] != re.search(r"127.0.0.1:(\d+)", after)[1]
+    test_the_printed_command_attaches_a_terminal(quickstart)
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        environment = {k: v for k, v in os.environ.items() if k != "RUN_DIR"} | {"HTTP_PORT": port, "HTTPS_PORT": "0"}
+        done = subprocess.run([ROOT / "examples/quickstart/run"], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert f"port {port} is taken" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["cellgate-agent", "cellgate", "cell-worker", "cell-sandboxd"])
+def test_every_program_explains_itself(name):
+    flag = "-h" if name == "cellgate-agent" else "--help"
+    done = subprocess.run([BIN / name, flag], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 0 and "usage" in done.stdout.lower(), done
+    wrong = subprocess.run([BIN / name, "--no-such-flag"], capture_output=True, text=True, timeout=10)
+    assert wrong.returncode == 2 and wrong.stderr, wrong
