@@ -144,7 +144,7 @@ static bool start_directory(struct agent *a, const struct policy *policy, struct
 }
 
 /* Takes over the reference of policy, which is NULL if it could not be loaded. */
-static void take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
+static bool take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
 {
     struct policy *old = a->snapshot->policy;
     bool good = policy != NULL;
@@ -168,20 +168,20 @@ static void take_over(struct agent *a, struct policy *policy, const char *what, 
                   LOG_TEXT("why", why->text));
     }
     policy_release(policy);
+    return good;
 }
 
 static void on_key_changed(void *context)
 {
     struct agent *a = context;
     struct fail why;
-    take_over(a, policy_reload_tokens(a->snapshot->policy, &why), "keys", &why);
+    (void)take_over(a, policy_reload_tokens(a->snapshot->policy, &why), "keys", &why);
 }
 
-void agent_reload(struct agent *a)
+bool agent_reload(struct agent *a, struct fail *why)
 {
     const struct agent_options *o = &a->options;
-    struct fail why;
-    take_over(a, policy_load(o->config, o->overrides, o->override_count, &why), "configuration", &why);
+    return take_over(a, policy_load(o->config, o->overrides, o->override_count, why), "configuration", why);
 }
 
 /* ---- its life ---- */
@@ -217,6 +217,8 @@ static void close_listeners(struct agent *a)
 void agent_drain(struct agent *a)
 {
     double grace = (double)a->snapshot->policy->settings->agent.drain / 1000;
+    if (a->draining)
+        return;
     a->draining = true;
     close_listeners(a);
     for (size_t i = 0; i < a->decider_count; i++)

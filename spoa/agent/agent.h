@@ -30,10 +30,10 @@ struct agent_options {
 struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why);
 /* Reads configuration and keys again. When something is not in order the old ones stay in force, and it is
  * logged. */
-void agent_reload(struct agent *agent);
+bool agent_reload(struct agent *agent, struct fail *why);
 /* No new connections; readiness ends; those that are there get their answers, for at most the configured
  * time. */
-void agent_drain(struct agent *agent);
+void agent_drain(struct agent *agent); /* a second call does nothing */
 void agent_stop(struct agent *agent);
 
 /* ---- views ---- */

@@ -129,7 +129,7 @@ static bool split_query(struct slice query, struct writer *scratch, struct carri
         *token = decoded(value, scratch);
         query = without;
     }
-    if (query.len)
+    if (query.len || !slice_present(value)) /* an empty query that was sent stays one */
         carried->query = query;
     return true;
 }

@@ -7,6 +7,7 @@
 #include "spoa/agent/agent.h"
 #include "spoa/agent/directory_file.h"
 #include "spoa/lib/admin.h"
+#include "spoa/lib/control.h"
 #include "spoa/lib/daemon.h"
 #include "spoa/lib/notify.h"
 
@@ -16,7 +17,7 @@ static const struct daemon_program program = {
     .section = "agent",
 };
 
-enum { PAGES = 4 };
+enum { PAGES = 4, COMMANDS = 2 };
 
 struct process {
     struct loop *loop;
@@ -24,6 +25,8 @@ struct process {
     struct agent *agent;
     struct admin *admin;
     struct admin_page pages[PAGES];
+    struct control *control;
+    struct control_command commands[COMMANDS];
     struct daemon_signals *signals;
 };
 
@@ -71,7 +74,8 @@ static void on_reload(void *context)
 {
     struct process *p = context;
     (void)notify_reloading();
-    agent_reload(p->agent);
+    struct fail why;
+    (void)agent_reload(p->agent, &why); /* it logs what is wrong */
     (void)notify_ready("reloaded");
 }
 
@@ -93,6 +97,24 @@ static void on_summary(void *context)
     agent_log_status(((struct process *)context)->agent);
 }
 
+/* ---- the operator's commands ---- */
+
+static bool command_reload(void *context, const struct json *doc, const json_node *request,
+                           struct buffer *members, struct fail *why)
+{
+    (void)doc, (void)request, (void)members;
+    struct process *p = context;
+    return agent_reload(p->agent, why);
+}
+
+static bool command_drain(void *context, const struct json *doc, const json_node *request,
+                          struct buffer *members, struct fail *why)
+{
+    (void)doc, (void)request, (void)members, (void)why;
+    on_drain(context);
+    return true;
+}
+
 /* ---- the process ---- */
 
 static bool open_admin(struct process *p, const struct settings *settings, struct fail *why)
@@ -109,6 +131,18 @@ static bool open_admin(struct process *p, const struct settings *settings, struc
     return p->admin || fail(why, "out of memory");
 }
 
+static bool open_control(struct process *p, const struct settings *settings, struct fail *why)
+{
+    const struct control_command commands[COMMANDS] = {{"reload", command_reload, p},
+                                                       {"drain", command_drain, p}};
+    memcpy(p->commands, commands, sizeof commands);
+    int listener = net_listen(&settings->agent.control, 0600, why);
+    if (listener < 0)
+        return false;
+    p->control = control_new(p->loop, listener, p->commands, COMMANDS);
+    return p->control || fail(why, "out of memory");
+}
+
 static bool start(struct process *p, const struct daemon_arguments *arguments, struct policy *policy,
                   struct fail *why)
 {
@@ -122,7 +156,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments, s
                                           .drained = on_stop,
                                           .context = p};
     p->signals = daemon_signals_open(p->loop, &signals, why);
-    if (!p->signals || !open_admin(p, policy->settings, why)) {
+    if (!p->signals || !open_admin(p, policy->settings, why) || !open_control(p, policy->settings, why)) {
         policy_release(policy);
         return false;
     }
@@ -133,6 +167,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments, s
 static void finish(struct process *p)
 {
     admin_free(p->admin);
+    control_free(p->control);
     agent_stop(p->agent);
     daemon_signals_close(p->signals);
     loop_free(p->loop);
