@@ -189,13 +189,20 @@ int loop_io_fd(const struct loop_io *io)
     return io->loop ? io->watcher.fd : -1;
 }
 
-void loop_io_close(struct loop_io *io)
+int loop_io_release(struct loop_io *io)
 {
     if (!io->loop)
-        return;
+        return -1;
     ev_io_stop(io->loop->ev, &io->watcher);
     io->loop = NULL;
-    close(io->watcher.fd);
+    return io->watcher.fd;
+}
+
+void loop_io_close(struct loop_io *io)
+{
+    int fd = loop_io_release(io);
+    if (fd >= 0)
+        close(fd);
 }
 
 /* ---- times ---- */

@@ -63,6 +63,8 @@ void loop_io_want(struct loop_io *io, int events);
 int loop_io_fd(const struct loop_io *io);
 /* Stops waiting; the descriptor is closed too. A closed or zeroed loop_io is fine. */
 void loop_io_close(struct loop_io *io);
+/* Stops waiting and gives the descriptor, which stays open, to the caller; -1 if closed. */
+int loop_io_release(struct loop_io *io);
 
 /* ---- times ---- */
 struct loop_timer {
