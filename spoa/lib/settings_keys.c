@@ -113,7 +113,7 @@ static const struct option keys[] = {
     {"relay.migration_budget", OPTION_DURATION, AT(relay.migration_budget), "10m",
      "how long a sandbox may be without a worker while it moves", RANGE(0, HOURS(24))},
     {"relay.flap_limit", OPTION_INT, AT(relay.flap_limit), "3",
-     "how many short-lived connections to workers may be lost within flap_window", RANGE(1, 1000)},
+     "how many short-lived connections to workers may be lost within flap_window", RANGE(1, 8)},
     {"relay.flap_window", OPTION_DURATION, AT(relay.flap_window), "60s", "see flap_limit",
      RANGE(SECONDS(1), HOURS(24))},
 
