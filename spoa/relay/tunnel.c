@@ -8,9 +8,20 @@
 #define READ_LEAST  4096
 
 /* ---- life ---- */
-static uint64_t limit_of(int64_t milliseconds)
+/* What the route says, else what the relay does. */
+static uint64_t limit_of(int64_t said, uint64_t unit, uint64_t fallback)
 {
-    return milliseconds > 0 ? (uint64_t)milliseconds * MILLISECOND : 0;
+    return said >= 0 ? (uint64_t)said * unit : fallback;
+}
+
+static struct tunnel_limits limits_of(const struct handover *h, const struct tunnel_limits *fallback)
+{
+    return (struct tunnel_limits){
+        .hold = limit_of(h->hold, MILLISECOND, fallback->hold),
+        .idle = limit_of(h->idle, MILLISECOND, fallback->idle),
+        .max_age = limit_of(h->max_age, MILLISECOND, fallback->max_age),
+        .max_message = limit_of(h->max_message, 1, fallback->max_message),
+    };
 }
 
 static struct target handover_target(const struct handover *h)
@@ -36,8 +47,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .settings = o->settings,
         .adapter = adapter_find((enum handover_resume)h->resume),
         .client_there = true,
-        .limits = {limit_of(h->hold), limit_of(h->idle), limit_of(h->max_age),
-                   h->max_message > 0 ? (uint64_t)h->max_message : 0},
+        .limits = limits_of(h, &o->settings->limits),
         .end = (enum handover_end)h->end,
         .stream = h->stream,
         .overlap = h->overlap,

@@ -91,14 +91,15 @@ struct tunnel_actions {
     void (*ended)(void *port);
 };
 
+struct tunnel_limits { /* of its route; 0: none */
+    uint64_t hold, idle, max_age, max_message;
+};
+
 struct tunnel_settings {
+    struct tunnel_limits limits; /* where the handover has none */
     uint64_t keepalive, dead_after, stall, settle, close_timeout, connect_budget, migration_budget;
     size_t buffer; /* bytes held for one leg */
     struct redial_settings redial;
-};
-
-struct tunnel_limits { /* of its route; 0: none */
-    uint64_t hold, idle, max_age, max_message;
 };
 
 struct tunnel {
