@@ -405,23 +405,29 @@ static void end_now(struct connection *c, enum spop_status status)
     settle(c);
 }
 
+static bool due(const struct connection *c, enum deadline which)
+{
+    return c->due[which] && c->due[which] <= loop_clock();
+}
+
 static void on_due(void *owner)
 {
     struct connection *c = owner;
-    uint64_t now = loop_clock();
-    bool due[DEADLINES];
-    for (int i = 0; i < DEADLINES; i++)
-        due[i] = c->due[i] && c->due[i] <= now;
     c->timer_due = UINT64_MAX;
-    if (due[DEADLINE_LINGER])
+    /* the peer is not to blame when it was this thread that had no time: what has arrived counts */
+    if (c->state == CONNECTION_OPEN && !stopped(c))
+        receive(c);
+    if (c->state == CONNECTION_CLOSED)
+        return;
+    if (due(c, DEADLINE_LINGER))
         connection_close(c);
-    else if (due[DEADLINE_WRITE])
+    else if (due(c, DEADLINE_WRITE))
         close_failed(c, SPOP_STATUS_TIMEOUT);
-    else if (due[DEADLINE_HELLO] || due[DEADLINE_FRAME])
+    else if (due(c, DEADLINE_HELLO) || due(c, DEADLINE_FRAME))
         end_now(c, c->health_check ? SPOP_STATUS_NORMAL : SPOP_STATUS_TIMEOUT);
-    else if (due[DEADLINE_IDLE] && c->waiting == 0)
+    else if (due(c, DEADLINE_IDLE) && c->waiting == 0)
         end_now(c, SPOP_STATUS_NORMAL);
-    else if (due[DEADLINE_IDLE])
+    else if (due(c, DEADLINE_IDLE))
         deadline_set(c, DEADLINE_IDLE, c->server->options.idle_timeout);
     settle(c);
 }
