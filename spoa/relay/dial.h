@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dial: one attempt to reach a worker: connect, upgrade, judge the answer. It exists only while it is under
+ * way; the tunnel that asked for it owns it.
+ */
+#ifndef CELLGATE_RELAY_DIAL_H
+#define CELLGATE_RELAY_DIAL_H
+
+#include "spoa/lib/loop.h"
+#include "spoa/lib/net.h"
+#include "spoa/relay/tunnel.h"
+#include "spoa/relay/upgrade.h"
+
+struct dial;
+
+struct dial_options {
+    struct loop *loop;
+    const struct net_address *worker_tls; /* HAProxy's listener for https workers */
+    uint64_t timeout;                     /* microseconds, all in all */
+    uint64_t user_timeout;                /* of TCP (tcp(7)), microseconds */
+    size_t head_max;
+    struct upgrade *upgrade;    /* borrowed */
+    const struct target *to;    /* borrowed for the call */
+    struct slice query, fields; /* of the adapter; borrowed for the call */
+    bool first;                 /* of its tunnel: a refusal's body is wanted, too */
+    /* Once, not before dial_new has returned. The dial may be freed by it. */
+    void (*done)(void *owner, enum dial_outcome outcome);
+    void *owner;
+};
+
+/* NULL when out of memory. */
+struct dial *dial_new(const struct dial_options *options);
+void dial_free(struct dial *dial); /* NULL is fine; closes what was not taken */
+
+/* ---- after done ---- */
+unsigned dial_status(const struct dial *dial);
+const struct http_head *dial_head(const struct dial *dial); /* NULL: there was none */
+struct slice dial_body(const struct dial *dial);            /* of a refusal, up to 64 KiB of it */
+const char *dial_why(const struct dial *dial);              /* for the log */
+/* The socket of a DIAL_OPEN, now the caller's, and what the worker has already sent behind its 101. */
+int dial_take(struct dial *dial, struct slice *rest);
+
+#endif

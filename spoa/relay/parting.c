@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/parting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PARTING_SECONDS 2.0
+#define READ_AWAY       (1 << 20) /* bytes: a peer that sends more is not waiting for our Close */
+
+struct parting {
+    struct partings *all;
+    struct parting *next, **link;
+    struct loop_io io;
+    struct loop_timer timer;
+    struct loop_task gone;
+    struct outbox rest;
+    size_t read;
+};
+
+static void release(void *context)
+{
+    free(context);
+}
+
+static void end(struct parting *p)
+{
+    if (!p->io.loop)
+        return;
+    struct loop *loop = p->io.loop;
+    loop_io_close(&p->io);
+    loop_timer_close(&p->timer);
+    outbox_free(&p->rest);
+    *p->link = p->next;
+    if (p->next)
+        p->next->link = p->link;
+    p->all->count--;
+    p->gone = (struct loop_task){.run = release, .context = p};
+    loop_defer(loop, &p->gone);
+}
+
+static void on_time(void *owner)
+{
+    end(owner);
+}
+
+/* False: the peer is gone. */
+static bool send_rest(struct parting *p)
+{
+    while (!outbox_empty(&p->rest)) {
+        struct slice unsent = outbox_unsent(&p->rest);
+        ssize_t sent = send(loop_io_fd(&p->io), unsent.at, unsent.len, MSG_NOSIGNAL);
+        if (sent < 0)
+            return errno == EAGAIN || errno == EINTR;
+        outbox_sent(&p->rest, (size_t)sent);
+    }
+    shutdown(loop_io_fd(&p->io), SHUT_WR);
+    return true;
+}
+
+static bool read_away(struct parting *p)
+{
+    uint8_t scratch[16384];
+    ssize_t got = recv(loop_io_fd(&p->io), scratch, sizeof scratch, 0);
+
+    if (got < 0)
+        return errno == EAGAIN || errno == EINTR;
+    p->read += (size_t)got;
+    return got > 0 && p->read < READ_AWAY;
+}
+
+static void on_ready(void *owner, int events)
+{
+    struct parting *p = owner;
+    bool alive = true;
+
+    if (events & LOOP_WRITE)
+        alive = send_rest(p);
+    if (alive && (events & LOOP_READ))
+        alive = read_away(p);
+    if (!alive)
+        end(p);
+    else
+        loop_io_want(&p->io, outbox_empty(&p->rest) ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+}
+
+void parting_begin(struct partings *partings, int fd, struct outbox *rest)
+{
+    struct parting *p = calloc(1, sizeof *p);
+
+    if (!p) {
+        outbox_free(rest);
+        close(fd);
+        return;
+    }
+    *p = (struct parting){.all = partings, .next = partings->first, .link = &partings->first, .rest = *rest};
+    if (p->next)
+        p->next->link = &p->next;
+    partings->first = p;
+    partings->count++;
+    loop_io_open(&p->io, partings->loop, fd, on_ready, p);
+    loop_timer_open(&p->timer, partings->loop, on_time, p);
+    loop_timer_set(&p->timer, PARTING_SECONDS);
+    on_ready(p, LOOP_WRITE);
+}
+
+void partings_end(struct partings *partings)
+{
+    while (partings->first)
+        end(partings->first);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/upgrade.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PROTOCOL_CELLGATE SLICE_LITERAL("cellgate")
+
+/* ---- fields ---- */
+
+/* What concerns one connection only, or is written anew for the other side. */
+static bool is_passed(struct slice name)
+{
+    static const char *const own[] = {"connection",
+                                      "content-length",
+                                      "host",
+                                      "http2-settings",
+                                      "keep-alive",
+                                      "proxy-authenticate",
+                                      "proxy-authorization",
+                                      "proxy-connection",
+                                      "te",
+                                      "trailer",
+                                      "transfer-encoding",
+                                      "upgrade",
+                                      NULL};
+
+    for (size_t i = 0; own[i]; i++)
+        if (slice_equal_nocase(name, slice_text(own[i])))
+            return false;
+    return !slice_equal_nocase(slice_sub(name, 0, 7), SLICE_LITERAL("x-cell-")) &&
+           !slice_equal_nocase(slice_sub(name, 0, 14), SLICE_LITERAL("sec-websocket-"));
+}
+
+static void put_field(struct writer *w, struct slice name, struct slice value)
+{
+    writer_put(w, name);
+    writer_text(w, ": ");
+    writer_put(w, value);
+    writer_text(w, "\r\n");
+}
+
+static void put_passed(const struct http_head *head, struct writer *w)
+{
+    for (size_t i = 0; i < head->count; i++)
+        if (is_passed(head->fields[i].name))
+            put_field(w, head->fields[i].name, head->fields[i].value);
+}
+
+/* ---- the client's request ---- */
+static enum refusal refusal_of(unsigned status)
+{
+    return status == 405   ? REFUSAL_method_not_allowed
+           : status == 426 ? REFUSAL_upgrade_version
+                           : REFUSAL_bad_request;
+}
+
+static struct slice keep(struct writer *w, struct slice text)
+{
+    size_t start = w->len;
+    writer_put(w, text);
+    return slice_present(text) ? slice_of(w->at + start, text.len) : text;
+}
+
+/* All lines of the name as one list. */
+static struct slice keep_protocols(struct writer *w, const struct http_head *head)
+{
+    size_t start = w->len;
+
+    for (size_t i = 0; i < head->count; i++) {
+        if (!slice_equal_nocase(head->fields[i].name, SLICE_LITERAL("sec-websocket-protocol")))
+            continue;
+        if (w->len > start)
+            writer_text(w, ", ");
+        writer_put(w, head->fields[i].value);
+    }
+    return w->len > start ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
+}
+
+static struct slice keep_fields(struct writer *w, const struct http_head *head)
+{
+    size_t start = w->len;
+
+    for (size_t i = 0; i < head->count; i++) {
+        const struct http_field *field = &head->fields[i];
+        if (!is_passed(field->name))
+            continue;
+        writer_be(w, field->name.len, 2);
+        writer_put(w, field->name);
+        writer_be(w, field->value.len, 2);
+        writer_put(w, field->value);
+    }
+    return slice_of(w->at + start, w->len - start);
+}
+
+static bool fill(struct upgrade *u, const struct http_head *head, struct slice key, struct writer *w,
+                 struct fail *why)
+{
+    if (http_count(head, HANDOVER_HEADER) != 1)
+        return fail(why, "no " HANDOVER_HEADER ", or several");
+    if (!handover_decode(&u->handover, http_get(head, HANDOVER_HEADER), w, why))
+        return false;
+    if (!slice_present(u->handover.route) || !slice_present(u->handover.sandbox))
+        return fail(why, HANDOVER_HEADER " has no route or no sandbox");
+    u->target = keep(w, head->target);
+    u->host = keep(w, http_get(head, "Host"));
+    u->key = keep(w, key);
+    u->protocols = keep_protocols(w, head);
+    u->fields = keep_fields(w, head);
+    return !w->full || fail(why, "head is too large");
+}
+
+struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why)
+{
+    struct slice key;
+    /* what is kept is never longer than the head: of each line its separators and its end are left out */
+    size_t size = head->len + 4 * HTTP_FIELDS_MAX;
+
+    unsigned status = ws_handshake_check_request(head, &key, why);
+    *refusal = refusal_of(status);
+    if (status)
+        return NULL;
+    struct upgrade *u = calloc(1, sizeof *u + size);
+    if (!u) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    struct writer w = writer_of(u->memory, size);
+    if (!fill(u, head, key, &w, why)) {
+        free(u);
+        return NULL;
+    }
+    /* an idle tunnel keeps this for days; the slices point into it, so it can only shrink in place */
+    return u;
+}
+
+/* ---- to a worker ---- */
+static bool has_field(struct slice fields, struct slice wanted)
+{
+    struct slice name, value;
+
+    while (target_header(&fields, &name, &value))
+        if (slice_equal_nocase(name, wanted))
+            return true;
+    return false;
+}
+
+static struct slice with_query(struct slice target, struct slice query, struct writer *w)
+{
+    if (!query.len)
+        return target;
+    writer_put(w, target);
+    writer_u8(w, slice_find(target, '?') == target.len ? '?' : '&');
+    writer_put(w, query);
+    return writer_slice(w);
+}
+
+void upgrade_request(const struct upgrade *u, const struct target *to, struct slice key, struct slice query,
+                     struct slice fields, struct writer *w)
+{
+    uint8_t memory[HTTP_HEAD_MAX];
+    struct writer target = writer_of(memory, sizeof memory);
+    struct slice rest = u->fields, name, value;
+
+    ws_handshake_put_request(w, with_query(u->target, query, &target),
+                             slice_present(to->host) ? to->host : u->host, key, u->protocols);
+    while (target_header(&rest, &name, &value))
+        if (!has_field(to->headers, name))
+            put_field(w, name, value);
+    for (rest = to->headers; target_header(&rest, &name, &value);)
+        put_field(w, name, value);
+    writer_put(w, fields);
+    writer_text(w, "\r\n");
+    w->full = w->full || target.full;
+}
+
+bool upgrade_check(struct upgrade *u, const struct http_head *answer, struct slice key, bool first,
+                   struct fail *why)
+{
+    struct slice selected, part, offered = u->protocols;
+
+    if (!ws_handshake_check_answer(answer, key, u->protocols, &selected, why))
+        return false;
+    if (!first)
+        return slice_equal(selected, u->selected) ||
+               fail(why, "another subprotocol than the worker before selected");
+    /* the one in our own memory, which outlives the answer */
+    while (slice_present(selected) && slice_split(&offered, ',', &part))
+        if (slice_equal(slice_trim(part), selected))
+            u->selected = slice_trim(part);
+    return true;
+}
+
+/* ---- to the client ---- */
+bool upgrade_accept(const struct upgrade *u, const struct http_head *answer, struct writer *w)
+{
+    struct slice selected = u->selected;
+
+    if (!slice_present(selected) && u->handover.select_cellgate)
+        selected = PROTOCOL_CELLGATE;
+    if (!ws_handshake_put_answer(w, u->key, selected))
+        return false;
+    if (answer)
+        put_passed(answer, w);
+    writer_text(w, "\r\n");
+    return !w->full;
+}
+
+void upgrade_pass_refusal(const struct http_head *answer, struct slice body, struct writer *w)
+{
+    writer_printf(w, "HTTP/1.1 %u ", answer->status);
+    writer_put(w, answer->reason);
+    writer_text(w, "\r\n");
+    put_passed(answer, w);
+    if (answer->status != 204 && answer->status != 304)
+        writer_printf(w, "Content-Length: %zu\r\n", body.len);
+    writer_text(w, "Connection: close\r\n\r\n");
+    writer_put(w, body);
+}
+
+void upgrade_refuse(enum refusal refusal, struct writer *w)
+{
+    const struct refusal_info *info = refusal_info(refusal);
+    char body[512];
+    int len = snprintf(body, sizeof body, "{\"error\":\"%s\",\"message\":\"%s\",\"retryable\":%s}",
+                       info->code, info->sentence, info->retryable ? "true" : "false");
+
+    writer_printf(w,
+                  "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+                  "Cache-Control: no-store\r\nConnection: close\r\n",
+                  info->status, info->code, len);
+    if (info->status == 401)
+        writer_text(w, "WWW-Authenticate: Bearer\r\n");
+    if (info->status == 405)
+        writer_text(w, "Allow: GET\r\n");
+    if (info->status == 426)
+        writer_text(w, "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
+    if (info->retryable)
+        writer_printf(w, "Retry-After: %d\r\n", info->retry_after);
+    writer_text(w, "\r\n");
+    writer_put(w, slice_of(body, (size_t)len));
+}

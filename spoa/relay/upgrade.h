@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * upgrade: a client's upgrade as HAProxy hands it over, kept for the life of its tunnel because every redial
+ * repeats it. Pure: heads are read from and written to memory of the caller's.
+ */
+#ifndef CELLGATE_RELAY_UPGRADE_H
+#define CELLGATE_RELAY_UPGRADE_H
+
+#include "spoa/lib/handover.h"
+#include "spoa/lib/ws_handshake.h"
+#include "spoa/relay/adapter.h"
+#include "spoa/relay/target.h"
+
+#define UPGRADE_HEAD_MAX (HTTP_HEAD_MAX + 16384) /* a head of ours: the client's and the record's fields */
+
+struct upgrade {
+    struct handover handover;
+    struct slice target; /* path and query towards the worker */
+    struct slice host;
+    struct slice key;
+    struct slice protocols; /* offered, comma-separated; absent: none */
+    struct slice fields;    /* the others: {u16be length, name, u16be length, value}* */
+    struct slice selected;  /* the subprotocol that the first worker selected; absent: none yet, or none */
+    uint8_t memory[];
+};
+
+/* Judges the request. NULL: *refusal says why (REFUSAL_bad_request also when out of memory), *why in words.
+ */
+struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why);
+/* free() frees it. */
+
+/* The request to a worker. fields: more of them, each line with its end; w->full when it does not fit. */
+void upgrade_request(const struct upgrade *upgrade, const struct target *to, struct slice key,
+                     struct slice query, struct slice fields, struct writer *w);
+/* Whether a worker's 101 is one (RFC 6455 section 4.1), and for a further worker the same subprotocol. */
+bool upgrade_check(struct upgrade *upgrade, const struct http_head *answer, struct slice key, bool first,
+                   struct fail *why);
+/* The 101 to the client, with what else the worker's head says (NULL: there was no worker). */
+bool upgrade_accept(const struct upgrade *upgrade, const struct http_head *answer, struct writer *w);
+/* A worker's refusal for the client: status, fields that concern it, body. */
+void upgrade_pass_refusal(const struct http_head *answer, struct slice body, struct writer *w);
+/* A refusal of the relay's own. */
+void upgrade_refuse(enum refusal refusal, struct writer *w);
+
+#endif
