@@ -30,8 +30,9 @@ static const char help[] =
     "  --version        the version\n"
     "\n"
     "Prints 'listening PATH' when it is ready. SIGTERM and SIGINT hang up all sessions, kill what is left "
-    "after a\n"
-    "second, and end it; a second one ends it now. Exit status: 0, 1 (cannot start), 2 (wrong arguments).\n";
+    "after\n"
+    "two seconds, and end it; a second one ends it now. Exit status: 0, 1 (cannot start), 2 (wrong "
+    "arguments).\n";
 
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 

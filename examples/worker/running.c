@@ -11,7 +11,7 @@
 #define INPUT_LIMIT    (4 * (size_t)KEEPER_DATA_MAX)
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
-#define TO_KILL    1.0 /* seconds from SIGHUP to SIGKILL */
+#define TO_KILL    2.0 /* seconds from SIGHUP to SIGKILL */
 #define KEEP_ENDED 600.0
 
 enum { IN, OUT, ERR, ENDS }; /* of a terminal OUT is both */

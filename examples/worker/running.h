@@ -38,7 +38,7 @@ const struct session *running_session(const struct running *r);
 
 /* kind 0: as it was created. */
 bool running_start(struct running *r, uint8_t kind, struct fail *why);
-/* SIGHUP, and after a second SIGKILL. */
+/* SIGHUP, and after two seconds SIGKILL. */
 void running_hang_up(struct running *r);
 void running_forget(
     struct running *r); /* hangs it up if it runs; it is over when it has ended and nobody reads */
