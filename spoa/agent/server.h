@@ -23,7 +23,8 @@ struct server_ticket {
 
 enum server_reply {
     SERVER_NOW,  /* what was written to `actions` is the answer */
-    SERVER_LATER /* the ticket was copied; actions are dropped, server_answer_begin/end give the whole answer
+    SERVER_LATER /* the ticket was copied and will be answered; actions are dropped, server_answer_begin/end
+                  * give the whole answer
                   */
 };
 

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define LINGER_SECONDS 1.0
 /* Answers of tickets may pass the mark at which reading stops, up to this many times. */
@@ -96,7 +97,6 @@ static void linger(struct connection *c)
         return;
     }
     deadline_set(c, DEADLINE_LINGER, LINGER_SECONDS);
-    loop_io_want(&c->io, LOOP_READ);
 }
 
 /* ---- writing ---- */
@@ -436,10 +436,8 @@ static void on_due(void *owner)
 struct connection *connection_new(struct server *server, uint32_t slot, int fd)
 {
     struct connection *c = calloc(1, sizeof *c);
-    struct loop_io io = {.loop = NULL};
     if (!c) {
-        loop_io_open(&io, server->loop, fd, on_io, NULL);
-        loop_io_close(&io);
+        close(fd);
         return NULL;
     }
     c->server = server;
@@ -457,6 +455,10 @@ struct connection *connection_new(struct server *server, uint32_t slot, int fd)
 
 void connection_drain(struct connection *c, bool now)
 {
+    if (c->state == CONNECTION_ENDING && now) { /* half-closed: only its tickets kept it */
+        end(c);
+        settle(c);
+    }
     if (c->state != CONNECTION_OPEN || (c->waiting && !now))
         return;
     /* NOTIFYs that have arrived already are answered: HAProxy fails what it has sent and gets no ACK for */

@@ -188,18 +188,23 @@ void net_unlisten(int fd)
 }
 
 /* ---- connections ---- */
-/* Fails on a Unix socket, which never waits anyway. */
-static void send_at_once(int fd)
+/* Sends at once, and finds out within two minutes that a silent peer's host is gone. A Unix socket knows none
+ * of this and needs none. */
+static void tune(int fd)
 {
-    int on = 1;
+    const int on = 1, idle = 60, interval = 15, probes = 4;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
 int net_accept(int listener)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
-        send_at_once(fd);
+        tune(fd);
     return fd;
 }
 
@@ -208,7 +213,7 @@ int net_connect(const struct net_address *address, struct fail *why)
     int fd = socket_of(address);
     if (fd < 0)
         return give_up(fd, "connect to", address, why);
-    send_at_once(fd);
+    tune(fd);
     if (connect(fd, &address->any, address->len) != 0 && errno != EINPROGRESS)
         return give_up(fd, "connect to", address, why);
     return fd;

@@ -43,9 +43,10 @@ void net_unlisten(int fd);
 /* The address a socket is bound to. */
 bool net_local(int fd, struct net_address *address);
 
-/* The next connection, with TCP_NODELAY; -1 with errno as accept4 leaves it. */
+/* The next connection, with TCP_NODELAY and keepalive; -1 with errno as accept4 leaves it. */
 int net_accept(int listener);
-/* Starts a connection, with TCP_NODELAY: once the descriptor is writable, net_connected tells how it went. */
+/* Starts a connection, tuned as net_accept does: once the descriptor is writable, net_connected tells how it
+ * went. */
 int net_connect(const struct net_address *address, struct fail *why);
 /* 0, or the errno that the connection failed with. */
 int net_connected(int fd);

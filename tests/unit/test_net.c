@@ -117,11 +117,13 @@ static int accepted(int listener)
     return fd;
 }
 
-static void assert_no_delay(int fd)
+static void assert_tuned(int fd)
 {
     int on = 0;
     socklen_t len = sizeof on;
     assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &len), 0);
+    assert_int_equal(on, 1);
+    assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &len), 0);
     assert_int_equal(on, 1);
 }
 
@@ -134,8 +136,8 @@ static void tcp_connects_on_a_free_port(const char *written)
     assert_string_not_equal(net_text(&bound, text), written);
     int client = net_connect(&bound, &why), server = accepted(listener);
     assert_int_equal(net_connected(client), 0);
-    assert_no_delay(client);
-    assert_no_delay(server);
+    assert_tuned(client);
+    assert_tuned(server);
     struct net_peer peer;
     assert_false(net_peer(server, &peer));
     /* the same port again: refused, with the address in the reason */

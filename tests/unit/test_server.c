@@ -974,16 +974,23 @@ static void draining_does_not_wait_longer_than_its_grace(void **state)
 {
     (void)state;
     begin();
-    int fd = dial_and_greet(16380);
-    bool drained = false;
+    int fd = dial_and_greet(16380), half = dial_and_greet(16380);
+    bool drained = false, ended;
     struct spop_actions actions;
     notify(fd, 1, "later", spop_null());
-    turns(3);
+    notify(half, 1, "later", spop_null());
+    shutdown(half, SHUT_WR);
+    turns(5);
+    assert_int_equal(COUNTER(waiting), 2);
     server_drain(server, 0.03, set_true, &drained);
+    assert_int_equal(hear(half, 1, &ended).len, 0);
+    assert_true(ended);
+    close(half);
     assert_told_and_closed(fd, SPOP_STATUS_NORMAL);
     turns(3);
     assert_true(drained);
-    assert_false(server_answer_begin(server, &handled.tickets[0], &actions));
+    for (size_t i = 0; i < 2; i++)
+        assert_false(server_answer_begin(server, &handled.tickets[i], &actions));
 }
 
 static void draining_nothing_is_over_at_once(void **state)
