@@ -106,7 +106,8 @@ def put_good(t):
     t.good("typ in lower case", t.claims(), {"alg": "HS256", "typ": "jwt", "kid": "k1"})
     t.good("no typ", t.claims(), {"alg": "HS256", "kid": "k1"})
     t.good("blanks in the JSON", json.dumps(t.claims(), indent=2))
-    t.good("audience in an array", t.claims(aud=["other", CELL]))
+    t.good("audience last in an array", t.claims(aud=["other", CELL]))
+    t.good("audience first in an array", t.claims(aud=[CELL, "other"]))
     t.good("cell instead of aud", t.claims(aud=None, cell=CELL))
     t.good("any sandbox of an organisation", t.claims(sandbox="*", org="org-1"), org="org-1")
     t.good("no sandbox, an organisation", t.claims(sandbox=None, org="org-1"), org="org-1")
@@ -316,7 +317,9 @@ def put_claims(t):
         t.bad(name, "token_invalid", claims)
     k2 = {"alg": "HS256", "kid": "k2"}
     theirs = t.claims(iss="https://issuer.example", aud="https://cellgate.example", iat=t.now, exp=t.now + 60)
-    t.bad("iss missing where one is wanted", "token_invalid", {**theirs, "iss": None}, k2, SECRETS["k2"])
+    t.bad("iss missing where one is wanted", "token_invalid",
+          {key: value for key, value in theirs.items() if key != "iss"}, k2, SECRETS["k2"])
+    t.bad("iss null where one is wanted", "token_invalid", {**theirs, "iss": None}, k2, SECRETS["k2"])
     t.bad("iss another", "token_invalid", {**theirs, "iss": "https://issuer.example/"}, k2, SECRETS["k2"])
     t.bad("aud missing where one is configured", "token_invalid",
           {key: value for key, value in {**theirs, "cell": CELL}.items() if key != "aud"}, k2, SECRETS["k2"])

@@ -154,6 +154,18 @@ def test_a_key_that_does_not_fit_is_named_and_not_shown(command):
     assert "k1.secret" in command.run("--sandbox", "sb-1").stderr
 
 
+def test_a_private_key_of_another_pair_makes_nothing(command):
+    other = {  # RFC 8032 section 7.1, test 2
+        "kty": "OKP", "crv": "Ed25519",
+        "x": make_bad_tokens.encode(bytes.fromhex("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c")),
+        "d": make_bad_tokens.encode(bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")),
+    }
+    (command.path / "ed-private.jwk").write_text(json.dumps(other))
+    made = command.run("--sandbox", "sb-1", "--kid", "ed")
+    assert made.returncode == 1 and made.stdout == ""
+    assert "ed-private.jwk" in made.stderr and other["d"] not in made.stderr
+
+
 def test_private_keys_are_not_read_to_inspect(command):
     token = command.make("--sandbox", "sb-1", "--kid", "ed")
     (command.path / "ed-private.jwk").unlink()

@@ -133,6 +133,24 @@ static void rfc8037_signature_is_made_again(void **state)
     (void)state;
 }
 
+static void a_signature_has_its_length_and_no_other(void **state)
+{
+    struct key *keys[] = {hmac_key(), pair(EC_PRIVATE, KEY_ES256, KEY_PRIVATE),
+                          pair(ED_PRIVATE, KEY_EDDSA, KEY_PRIVATE)};
+    for (size_t i = 0; i < 3; i++) {
+        uint8_t memory[KEY_SIGNATURE + 1] = {0};
+        struct writer w = writer_of(memory, sizeof(memory));
+        assert_true(key_sign(keys[i], SLICE_LITERAL("data"), &w));
+        for (size_t len = 0; len <= sizeof(memory); len++) {
+            struct slice g = guarded(slice_of(memory, len));
+            assert_int_equal(key_verify(keys[i], SLICE_LITERAL("data"), g), len == w.len);
+            guarded_free(g);
+        }
+        key_free(keys[i]);
+    }
+    (void)state;
+}
+
 static void a_writer_that_is_too_small_gets_no_token(void **state)
 {
     struct key *key = hmac_key();
@@ -259,7 +277,7 @@ static void pem_files_are_read_and_unsuitable_ones_refused(void **state)
                  {"EC", "secp256k1", {false, false}}, {"ED25519", NULL, {false, true}},
                  {"ED448", NULL, {false, false}},     {"X25519", NULL, {false, false}}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-        char public[2000], private[2000], locked[2000];
+        char public[2000], private[2000], locked[2000], both[4000];
         EVP_PKEY *pkey =
             kinds[i].group ? EVP_EC_gen(kinds[i].group) : EVP_PKEY_Q_keygen(NULL, NULL, kinds[i].type);
         assert_non_null(pkey);
@@ -267,11 +285,13 @@ static void pem_files_are_read_and_unsuitable_ones_refused(void **state)
         write_pem(pkey, true, NULL, private, sizeof(private));
         write_pem(pkey, true, EVP_aes_128_cbc(), locked, sizeof(locked));
         EVP_PKEY_free(pkey);
+        snprintf(both, sizeof(both), "%s%s", public, private);
         for (enum key_algorithm a = KEY_ES256; a <= KEY_EDDSA; a++) {
             struct key *verifies = pair(public, a, KEY_PUBLIC), *signs = pair(private, a, KEY_PRIVATE);
             assert_int_equal(verifies != NULL, kinds[i].fits[a - KEY_ES256]);
             assert_int_equal(signs != NULL, kinds[i].fits[a - KEY_ES256]);
             assert_null(pair(private, a, KEY_PUBLIC));
+            assert_null(pair(both, a, KEY_PUBLIC));
             assert_null(pair(public, a, KEY_PRIVATE));
             assert_null(pair(locked, a, KEY_PRIVATE));
             assert_true(!verifies || key_matches(verifies, signs));
@@ -325,6 +345,7 @@ int main(void)
         cmocka_unit_test(every_changed_character_of_a_vector_is_refused),
         cmocka_unit_test(what_is_signed_verifies_with_the_public_part_only_of_its_pair),
         cmocka_unit_test(rfc8037_signature_is_made_again),
+        cmocka_unit_test(a_signature_has_its_length_and_no_other),
         cmocka_unit_test(a_writer_that_is_too_small_gets_no_token),
         cmocka_unit_test(secrets_are_bytes_with_a_length),
         cmocka_unit_test(unsuitable_jwks_are_refused),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "spoa/agent/jws.h"
+#include "spoa/agent/jwt_claims.h"
 #include "spoa/agent/token.h"
 #include "spoa/agent/tokens.h"
 #include "spoa/lib/base64url.h"
@@ -445,6 +446,42 @@ static void ports_and_needs_are_all_or_those_named(void **state)
     (void)state;
 }
 
+static void a_grant_of_nobody_and_nothing_admits_to_nothing(void **state)
+{
+    struct grant nothing = {.needs = NEED_ALL, .iat = 1}, all = {.sandbox = SLICE_LITERAL("*"), .iat = 1};
+    struct slice absent = {NULL, 0};
+    const char *reason;
+    assert_int_equal(token_admits_record(&nothing, absent, 0, &reason), REFUSAL_sandbox_not_found);
+    assert_int_equal(token_admits_record(&all, absent, 0, &reason), REFUSAL_sandbox_not_found);
+    assert_int_equal(token_admits_record(&all, SLICE_LITERAL(""), 0, &reason), REFUSAL_sandbox_not_found);
+    (void)state;
+}
+
+static enum refusal expiring(const char *exp)
+{
+    struct jwt_rules rules = {.cell = "cell-a", .max_ttl = INT64_MAX / 2};
+    char payload[128], text[128];
+    struct writer w = writer_of(text, sizeof(text));
+    struct grant g;
+    const char *reason;
+    for (enum jwt_claim i = 0; i < JWT_CLAIM_COUNT; i++)
+        rules.name[i] = jwt_claim_name(i);
+    snprintf(payload, sizeof(payload), "{\"aud\":\"cell-a\",\"sandbox\":\"sb-1\",\"exp\":%s}", exp);
+    return jwt_claims_read(&rules, slice_text(payload), 2000000000, &w, &g, &reason);
+}
+
+static void times_are_exact_up_to_2_to_the_53(void **state)
+{
+    assert_int_equal(expiring("9007199254740992"), REFUSAL_NONE);
+    assert_int_equal(expiring("9007199254740993"), REFUSAL_token_invalid);
+    assert_int_equal(expiring("2147483648"), REFUSAL_NONE);
+    assert_int_equal(expiring("4294967297"), REFUSAL_NONE);
+    assert_int_equal(expiring("2000000001"), REFUSAL_NONE);
+    assert_int_equal(expiring("2000000000"), REFUSAL_token_expired);
+    assert_int_equal(expiring("0"), REFUSAL_token_expired);
+    (void)state;
+}
+
 static void needs_are_words(void **state)
 {
     char memory[64];
@@ -474,6 +511,8 @@ int main(void)
         cmocka_unit_test(what_is_minted_is_admitted_as_it_was_meant),
         cmocka_unit_test(what_cannot_be_minted_is_said),
         cmocka_unit_test(ports_and_needs_are_all_or_those_named),
+        cmocka_unit_test(a_grant_of_nobody_and_nothing_admits_to_nothing),
+        cmocka_unit_test(times_are_exact_up_to_2_to_the_53),
         cmocka_unit_test(needs_are_words),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
