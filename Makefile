@@ -126,10 +126,11 @@ clean:
 	rm -rf build
 
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man8 \
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
 	    $(DESTDIR)$(PREFIX)/share/doc/cellgate $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	docs/man/make-configuration $(B)/bin/cellgate >$(DESTDIR)$(PREFIX)/share/man/man5/cellgate.json.5
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 644 docs/*.md docs/LICENSE $(DESTDIR)$(PREFIX)/share/doc/cellgate
 	install -m 644 haproxy/haproxy.cfg haproxy/spoe.conf haproxy/workers.lst $(DESTDIR)/etc/cellgate
