@@ -68,8 +68,10 @@ void attach_printable(char *to, size_t size, struct slice text)
 {
     size_t len = text.len < size - 1 ? text.len : size - 1;
 
-    for (size_t i = 0; i < len; i++)
-        to[i] = text.at[i] >= 0x20 && text.at[i] < 0x7f ? (char)text.at[i] : '?';
+    for (size_t i = 0; i < len; i++) {
+        bool plain = text.at[i] >= 0x20 && text.at[i] < 0x7f;
+        to[i] = (char)(plain ? text.at[i] : '?');
+    }
     to[len] = '\0';
 }
 

@@ -111,8 +111,9 @@ static bool refused(struct attach_wire *wire, struct buffer *input, const struct
         length = 0;
     else if (head->has_length && head->length < length)
         length = (size_t)head->length;
-    while (buffer_len(input) - begin < length && receive_some(wire, input))
-        continue;
+    bool more = true;
+    while (more && buffer_len(input) - begin < length)
+        more = receive_some(wire, input);
     return explain_refusal(status, slice_sub(buffer_slice(input), begin, length), why);
 }
 

@@ -15,14 +15,14 @@
 #include "spoa/lib/ws.h"
 
 #define READ_SIZE      4096
-#define SCREEN_HELD    (256 * 1024) /* more is not read from the wire while the screen is slow */
-#define WIRE_HELD      (64 * 1024)  /* more is not read from the keyboard while the wire is slow */
-#define MESSAGE_MAX    4096         /* of a control message; a longer one is not for us */
-#define QUIET_MS       25000        /* of silence: ask whether the other side is there */
-#define DEAD_MS        75000        /* of silence: it is not */
-#define PROD_MS        1000         /* of silence behind the end of the input: Ctrl-D again */
-#define LEAVE_MS       2000         /* for the other side's Close after ours, and for the last bytes to it */
-#define SCREEN_AT_ONCE 4096         /* poll promises no more to a pipe (PIPE_BUF) */
+#define SCREEN_HELD    ((size_t)256 * 1024) /* more is not read from the wire while the screen is slow */
+#define WIRE_HELD      ((size_t)64 * 1024)  /* more is not read from the keyboard while the wire is slow */
+#define MESSAGE_MAX    4096                 /* of a control message; a longer one is not for us */
+#define QUIET_MS       25000                /* of silence: ask whether the other side is there */
+#define DEAD_MS        75000                /* of silence: it is not */
+#define PROD_MS        1000                 /* of silence behind the end of the input: Ctrl-D again */
+#define LEAVE_MS       2000 /* for the other side's Close after ours, and for the last bytes to it */
+#define SCREEN_AT_ONCE 4096 /* poll promises no more to a pipe (PIPE_BUF) */
 
 enum phase {
     RUNNING,

@@ -32,7 +32,8 @@ static bool take_authority(struct attach_url *url, struct slice authority, struc
         return fail(why, "the URL must not hold a user name or password");
     if (host.len == 0 || host.len >= sizeof(url->host) || (bracket && end == authority.len))
         return fail(why, "the URL's host is malformed");
-    if (rest.len > 0 && (rest.at[0] != ':' || !slice_u64(slice_from(rest, 1), 65535, &port) || port == 0))
+    if (rest.len > 0 &&
+        (!slice_starts(rest, ":") || !slice_u64(slice_from(rest, 1), 65535, &port) || port == 0))
         return fail(why, "the URL's port is not a number from 1 to 65535");
     snprintf(url->host, sizeof(url->host), "%.*s", SLICE_PRINTF(host));
     snprintf(url->port, sizeof(url->port), "%u", (unsigned)port);

@@ -26,7 +26,7 @@ static bool is_tchar(uint8_t c)
 
 bool http_is_token(struct slice s)
 {
-    for (size_t i = 0; i < s.len; i++)
+    for (size_t i = 0; slice_present(s) && i < s.len; i++)
         if (!is_tchar(s.at[i]))
             return false;
     return s.len > 0;
@@ -259,10 +259,8 @@ static struct slice target_authority(const struct http_head *head)
         rest = slice_from(rest, 8);
     else
         return (struct slice){NULL, 0};
-    size_t len = 0;
-    while (len < rest.len && rest.at[len] != '/' && rest.at[len] != '?')
-        len++;
-    return slice_sub(rest, 0, len);
+    size_t slash = slice_find(rest, '/'), question = slice_find(rest, '?');
+    return slice_sub(rest, 0, slash < question ? slash : question);
 }
 
 static enum http_result check_host(struct http_reader *r, const struct http_head *head)
@@ -279,7 +277,7 @@ static enum http_result check_host(struct http_reader *r, const struct http_head
     if (slice_present(authority)) {
         if (!is_host(authority) || (hosts == 1 && !slice_equal_nocase(authority, host)))
             return refuse(r, "request target and Host differ");
-    } else if (head->target.at[0] != '/' &&
+    } else if (!slice_starts(head->target, "/") &&
                !(slice_is(head->method, "OPTIONS") && slice_is(head->target, "*"))) {
         return refuse(r, "request target is malformed");
     }

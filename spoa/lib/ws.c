@@ -87,8 +87,8 @@ static enum ws_event parse_head(struct ws_decoder *d)
         (struct ws_frame){.opcode = d->head[0] & 0x0f, .fin = d->head[0] & 0x80, .masked = d->head[1] & 0x80};
     if (!take_length(&r, d->head[1] & 0x7f, &frame->length))
         return refuse(d, "length is not in its shortest form or too large");
-    if (frame->masked)
-        memcpy(frame->mask, reader_take(&r, 4).at, 4);
+    for (unsigned i = 0; frame->masked && i < 4; i++)
+        frame->mask[i] = reader_u8(&r);
 
     d->head_len = 0;
     d->offset = 0;
