@@ -284,8 +284,8 @@ static void check_refused(enum http_side side, const struct slice *rows, size_t 
 
     for (size_t i = 0; i < count; i++) {
         struct slice given;
-        if (read_all(side, rows[i], &head) != HTTP_BAD ||
-            read_stepwise(side, rows[i], 1, &given, &head) != HTTP_BAD)
+        enum http_result stepwise = read_stepwise(side, rows[i], 1, &given, &head);
+        if (stepwise != HTTP_BAD || read_all(side, rows[i], &head) != HTTP_BAD)
             fail_msg("row %zu was not refused: %.*s", i, SLICE_PRINTF(rows[i]));
         guarded_free(given);
     }
