@@ -54,7 +54,7 @@ static inline struct slice slice_sub(struct slice s, size_t from, size_t len)
         from = s.len;
     if (len > s.len - from)
         len = s.len - from;
-    return slice_of(s.at ? s.at + from : NULL, len);
+    return s.at ? slice_of(s.at + from, len) : (struct slice){NULL, 0};
 }
 
 static inline struct slice slice_from(struct slice s, size_t from)
