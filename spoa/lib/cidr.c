@@ -6,7 +6,7 @@
 static bool parse_address(struct slice text, struct address *address)
 {
     char copy[INET6_ADDRSTRLEN];
-    if (text.len >= sizeof copy || slice_find(text, '\0') != text.len)
+    if (text.len == 0 || text.len >= sizeof copy || slice_find(text, '\0') != text.len)
         return false;
     memcpy(copy, text.at, text.len);
     copy[text.len] = '\0';
@@ -39,7 +39,7 @@ static bool is_network(const struct cidr *cidr)
 bool cidr_parse(struct slice text, struct cidr *cidr)
 {
     size_t slash = slice_find(text, '/');
-    if (slash == 0 || !parse_address(slice_sub(text, 0, slash), &cidr->network))
+    if (!parse_address(slice_sub(text, 0, slash), &cidr->network))
         return false;
     uint64_t bits = address_bits(&cidr->network);
     if (slash < text.len && !slice_u64(slice_from(text, slash + 1), bits, &bits))

@@ -129,11 +129,10 @@ static void read_request(struct connection *c)
     }
     if (c->state == CLOSING)
         return;
-    if (!buffer_put(&c->in, slice_of(bytes, (size_t)n)))
-        refuse(c, EXCHANGE_TOO_LARGE);
-    else if (p->request(p->context, buffer_slice(&c->in), &c->out))
+    bool fits = buffer_put(&c->in, slice_of(bytes, (size_t)n));
+    if (fits && p->request(p->context, buffer_slice(&c->in), &c->out))
         start_answer(c);
-    else if (buffer_len(&c->in) >= p->request_max)
+    else if (!fits || buffer_len(&c->in) >= p->request_max)
         refuse(c, EXCHANGE_TOO_LARGE);
 }
 

@@ -72,7 +72,7 @@ bool file_read(const char *path, size_t limit, struct slice *content, struct fai
 
 void file_free(struct slice content)
 {
-    void *memory = (void *)(uintptr_t)content.at;
+    void *memory = (void *)content.at;
     if (memory)
         explicit_bzero(memory, content.len);
     free(memory);

@@ -160,7 +160,7 @@ void json_free(struct json *doc)
     if (!doc)
         return;
     cJSON_Delete(doc->root);
-    free((void *)(uintptr_t)doc->text.at);
+    free((void *)doc->text.at);
     free(doc->name);
     free(doc->places);
     free(doc);
@@ -257,12 +257,13 @@ bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_
     if (!json_is_number(node))
         return false;
     struct slice digits = slice_from(doc->text, doc->places[node->valueint].value);
-    bool negative = digits.at[0] == '-';
+    bool negative = slice_starts(digits, "-");
     digits = slice_from(digits, negative);
     size_t len = 0;
     while (len < digits.len && digits.at[len] >= '0' && digits.at[len] <= '9')
         len++;
-    if (len < digits.len && strchr(".eE", digits.at[len]) && digits.at[len])
+    struct slice rest = slice_from(digits, len);
+    if (slice_starts(rest, ".") || slice_starts(rest, "e") || slice_starts(rest, "E"))
         return false;
     uint64_t magnitude;
     if (!slice_u64(slice_sub(digits, 0, len), (uint64_t)INT64_MAX + negative, &magnitude))

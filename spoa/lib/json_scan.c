@@ -215,7 +215,7 @@ static bool refuse_duplicates(struct json_scan *scan, size_t first)
 static bool scan_members(struct json_scan *scan, bool keep, json_scan_member *member, void *context)
 {
     do {
-        struct slice key;
+        struct slice key = {NULL, 0};
         if (!skip_space(scan) || !scan_string(scan, &key) || (keep && !keep_key(scan, key)) ||
             !skip_space(scan) || !expect(scan, ':', "':' is expected") || !member(scan, key, context))
             return false;

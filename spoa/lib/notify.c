@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/lib/notify.h"
 
-#include <stddef.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>

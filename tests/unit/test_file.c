@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/lib/file.h"
+
+static char path[] = "/tmp/cellgate-file-XXXXXX";
+static int fd;
+static struct fail why;
+static struct slice content;
+
+static int make(void **state)
+{
+    (void)state;
+    fd = mkstemp(path);
+    return fd < 0 || write(fd, "a\0b", 3) != 3;
+}
+
+static int drop(void **state)
+{
+    (void)state;
+    close(fd);
+    return unlink(path);
+}
+
+static void a_file_is_read_whole_with_a_nul_behind_it(void **state)
+{
+    (void)state;
+    assert_true(file_read(path, 3, &content, &why));
+    assert_int_equal(content.len, 3);
+    assert_memory_equal(content.at, "a\0b\0", 4);
+    file_free(content);
+}
+
+static void a_file_over_the_limit_is_refused(void **state)
+{
+    (void)state;
+    char expected[80];
+    assert_false(file_read(path, 2, &content, &why));
+    snprintf(expected, sizeof expected, "%s: longer than 2 bytes", path);
+    assert_string_equal(why.text, expected);
+    assert_false(slice_present(content));
+    file_free(content);
+}
+
+static void an_empty_file_is_present_and_empty(void **state)
+{
+    (void)state;
+    assert_true(file_read("/dev/null", 10, &content, &why));
+    assert_true(slice_present(content));
+    assert_int_equal(content.len, 0);
+    file_free(content);
+}
+
+static void a_pipe_is_read_to_its_end(void **state)
+{
+    (void)state;
+    int ends[2];
+    char name[40];
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "piped", 5), 5);
+    close(ends[1]);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[0]);
+    assert_true(file_read(name, 100, &content, &why));
+    assert_true(slice_is(content, "piped"));
+    file_free(content);
+    close(ends[0]);
+}
+
+static void what_cannot_be_read_is_named(void **state)
+{
+    (void)state;
+    assert_false(file_read("/nowhere/at/all", 10, &content, &why));
+    assert_string_equal(why.text, "/nowhere/at/all: No such file or directory");
+    assert_false(file_read("/", 10, &content, &why));
+    assert_string_equal(why.text, "/: Is a directory");
+    alloc_fail_at(1);
+    assert_false(file_read(path, 10, &content, &why));
+    alloc_fail_at(0);
+    assert_non_null(strstr(why.text, "out of memory"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_is_read_whole_with_a_nul_behind_it),
+        cmocka_unit_test(a_file_over_the_limit_is_refused),
+        cmocka_unit_test(an_empty_file_is_present_and_empty),
+        cmocka_unit_test(a_pipe_is_read_to_its_end),
+        cmocka_unit_test(what_cannot_be_read_is_named),
+    };
+    return cmocka_run_group_tests(tests, make, drop);
+}
