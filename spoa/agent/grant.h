@@ -26,6 +26,7 @@ enum need {
 };
 
 struct grant {
+    const char *kind; /* which checked it, also if it refused; NULL: none recognised it */
     struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */
     unsigned needs;                           /* of enum need */
     struct slice ports;                       /* packed; absent: every port */

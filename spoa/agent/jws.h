@@ -24,7 +24,7 @@ struct jws {
     struct json *header;
 };
 
-/* Whether text has the outward form: three parts of base64url's characters. */
+/* Whether text has the outward form: three parts with dots between them. */
 bool jws_recognises(struct slice text);
 
 /* Takes a token apart; text must outlive jws. On JWS_GOOD the caller calls jws_close; otherwise *reason says

@@ -41,6 +41,7 @@ enum refusal token_check(const struct tokens *tokens, struct slice credential, i
                          struct token_cache *cache, struct grant *grant, const char **reason)
 {
     *reason = "good";
+    *grant = (struct grant){.kind = NULL};
     if (!slice_present(credential))
         return refuse(REFUSAL_token_missing, reason, "there is none");
     if (credential.len > TOKEN_LIMIT)
@@ -53,6 +54,7 @@ enum refusal token_check(const struct tokens *tokens, struct slice credential, i
     if (!kind)
         return refuse(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured");
     enum refusal refusal = kind->check(&check, grant, reason);
+    grant->kind = kind->name;
     if (refusal == REFUSAL_NONE)
         token_cache_put(cache, grant);
     return refusal;

@@ -23,7 +23,8 @@ struct tokens;
  * Whether the credential is good, and for what. REFUSAL_NONE fills *grant, whose slices live until the cache
  * is asked again. Otherwise token_missing (credential absent), token_invalid, token_expired, wrong_cell, or
  * agent_unavailable when out of memory; with token_expired and wrong_cell *grant is what it would have been,
- * for people. *reason is always set: a static sentence without anything of the token's.
+ * for people; grant->kind is always right. *reason is always set: a static sentence without anything of the
+ * token's.
  */
 enum refusal token_check(const struct tokens *tokens, struct slice credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason);

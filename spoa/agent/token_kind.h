@@ -50,7 +50,7 @@ struct token_kind {
     void (*release)(void *state);
     /* Whether a credential has this kind's outward form. From then on no other kind sees it. */
     bool (*recognises)(struct slice credential);
-    /* As token_check. *reason is set unless it is good. */
+    /* As token_check, but for grant->kind. *reason is set unless it is good. */
     enum refusal (*check)(const struct token_check *check, struct grant *grant, const char **reason);
     /* Appends a token that grants this (from iat until exp). NULL: the kind's tokens are not made here. */
     bool (*mint)(const struct token_entry *entry, const struct grant *grant, struct writer *w,

@@ -188,6 +188,7 @@ static void print_grant(const struct grant *g, int64_t now)
     struct writer needs = writer_of(memory, sizeof(memory));
     uint16_t port;
     need_text(g->needs, &needs);
+    print_text("kind", slice_text(g->kind));
     print_text("kid", g->kid);
     print_text("sub", g->sub);
     print_text("org", g->org);

@@ -162,6 +162,7 @@ static void a_grant_says_what_the_token_said(void **state)
         check_good(t, "everything", &g);
         assert_true(slice_is(g.sub, "user-7") && slice_is(g.org, "org-1") && slice_is(g.sandbox, "sb-1"));
         assert_true(slice_is(g.jti, "j") && slice_is(g.kid, "k1"));
+        assert_string_equal(g.kind, "jwt");
         assert_int_equal(g.needs, NEED_PTY | NEED_EXEC);
         assert_true(grant_port(&g, 0, &port) && port == 80 && grant_port(&g, 1, &port) && port == 8080);
         assert_false(grant_port(&g, 2, &port));
@@ -210,8 +211,10 @@ static void a_token_with_a_nul_or_none_at_all(void **state)
     assert_int_equal(token_check(t->tokens, slice_of(longer, good.len + 1), t->now, t->cache, &g, &reason),
                      REFUSAL_token_invalid);
     free(longer);
+    assert_string_equal(g.kind, "jwt");
     assert_int_equal(token_check(t->tokens, (struct slice){NULL, 0}, t->now, t->cache, &g, &reason),
                      REFUSAL_token_missing);
+    assert_null(g.kind);
 }
 
 static void every_cut_and_every_flipped_bit_is_refused(void **state)
