@@ -4,6 +4,16 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+void writer_decimal(struct writer *w, uint64_t v)
+{
+    uint8_t digits[20];
+    size_t i = sizeof digits;
+    do
+        digits[--i] = (uint8_t)('0' + v % 10);
+    while (v /= 10);
+    writer_put(w, slice_of(digits + i, sizeof digits - i));
+}
+
 void writer_printf(struct writer *w, const char *format, ...)
 {
     if (w->full)

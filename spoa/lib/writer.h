@@ -52,6 +52,8 @@ static inline void writer_text(struct writer *w, const char *text)
     writer_put(w, slice_text(text));
 }
 
+void writer_decimal(struct writer *w, uint64_t v);
+
 __attribute__((format(printf, 2, 3))) void writer_printf(struct writer *w, const char *format, ...);
 
 #endif
