@@ -30,15 +30,6 @@ enum destination_result destination_choose(const struct decide_view *view, const
     return view->allowed(view->networks, &worker->addr) ? DESTINATION_FOUND : DESTINATION_FOREIGN;
 }
 
-static void write_port(struct writer *w, uint16_t port)
-{
-    uint8_t digits[5], *at = digits + sizeof digits;
-    for (unsigned rest = port; rest; rest /= 10)
-        *--at = (uint8_t)('0' + rest % 10);
-    writer_u8(w, ':');
-    writer_put(w, slice_of(at, (size_t)(digits + sizeof digits - at)));
-}
-
 void destination_host(const struct destination *d, struct writer *w)
 {
     const struct worker *worker = &d->worker;
@@ -50,6 +41,8 @@ void destination_host(const struct destination *d, struct writer *w)
     writer_text(w, literal6 ? "[" : "");
     writer_put(w, worker->host);
     writer_text(w, literal6 ? "]" : "");
-    if (d->port != (worker->kind == WORKER_HTTPS ? 443 : 80))
-        write_port(w, d->port);
+    if (d->port != (worker->kind == WORKER_HTTPS ? 443 : 80)) {
+        writer_u8(w, ':');
+        writer_decimal(w, d->port);
+    }
 }

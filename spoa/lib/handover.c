@@ -36,6 +36,14 @@ static void put_key(struct writer *w, const char *key)
     writer_u8(w, '=');
 }
 
+static void put_encoded(struct writer *w, uint8_t c)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    writer_u8(w, '%');
+    writer_u8(w, (uint8_t)digits[c >> 4]);
+    writer_u8(w, (uint8_t)digits[c & 15]);
+}
+
 static void put_text(struct writer *w, const char *key, struct slice value)
 {
     if (!slice_present(value))
@@ -45,7 +53,7 @@ static void put_text(struct writer *w, const char *key, struct slice value)
         if (is_plain(value.at[i]))
             writer_u8(w, value.at[i]);
         else
-            writer_printf(w, "%%%02X", value.at[i]);
+            put_encoded(w, value.at[i]);
     }
 }
 
@@ -54,7 +62,7 @@ static void put_int(struct writer *w, const char *key, int64_t value)
     if (value < 0)
         return;
     put_key(w, key);
-    writer_printf(w, "%lld", (long long)value);
+    writer_decimal(w, (uint64_t)value);
 }
 
 static void put_bool(struct writer *w, const char *key, bool value)
