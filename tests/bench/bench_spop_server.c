@@ -2,7 +2,9 @@
 /*
  * The agent's SPOP server with a handler that decides nothing: what the server itself costs.
  *
- *     bench_spop_server unix@/tmp/x.sock        until SIGINT or SIGTERM; then prints its counters
+ *     bench_spop_server unix@/tmp/x.sock
+ *
+ * On SIGINT or SIGTERM it drains, prints its counters and ends.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -21,21 +23,35 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     return SERVER_NOW;
 }
 
+struct bench {
+    struct loop *loop;
+    struct server *server;
+    struct loop_io signals;
+};
+
+static void on_drained(void *context)
+{
+    loop_stop(((struct bench *)context)->loop);
+}
+
 static void on_signal(void *owner, int events)
 {
     (void)events;
-    loop_stop(owner);
+    struct bench *bench = owner;
+    loop_io_close(&bench->signals);
+    server_drain(bench->server, 1, on_drained, bench);
 }
 
-static void stop_on_signals(struct loop_io *io, struct loop *loop)
+static void drain_on_signals(struct bench *bench)
 {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    loop_io_open(io, loop, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), on_signal, loop);
-    loop_io_want(io, LOOP_READ);
+    loop_io_open(&bench->signals, bench->loop, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), on_signal,
+                 bench);
+    loop_io_want(&bench->signals, LOOP_READ);
 }
 
 static void print_counters(const struct server_counters *counters)
@@ -57,24 +73,22 @@ int main(int argc, char **argv)
 {
     struct fail why = {"usage: bench_spop_server ADDRESS"};
     struct net_address address;
-    struct loop *loop = NULL;
+    struct bench bench = {.loop = NULL};
     int listener = -1;
     if (argc != 2 || !net_parse(slice_text(argv[1]), &address, &why) ||
-        (listener = net_listen(&address, 0600, &why)) < 0 || !(loop = loop_new(&why))) {
+        (listener = net_listen(&address, 0600, &why)) < 0 || !(bench.loop = loop_new(&why))) {
         fprintf(stderr, "%s\n", why.text);
         return EXIT_FAILURE;
     }
-    struct loop_io signals;
-    stop_on_signals(&signals, loop);
-    struct server_handler handler = {.message = on_message};
-    struct server *server = server_new(loop, listener, &SERVER_OPTIONS_DEFAULT, &handler);
-    if (!server)
+    const struct server_handler handler = {.message = on_message};
+    bench.server = server_new(bench.loop, listener, &SERVER_OPTIONS_DEFAULT, &handler);
+    if (!bench.server)
         return EXIT_FAILURE;
-    loop_run(loop);
-    print_counters(server_counters(server));
-    server_free(server);
-    loop_io_close(&signals);
-    loop_free(loop);
+    drain_on_signals(&bench);
+    loop_run(bench.loop);
+    print_counters(server_counters(bench.server));
+    server_free(bench.server);
+    loop_free(bench.loop);
     net_unlisten(listener);
     return EXIT_SUCCESS;
 }
