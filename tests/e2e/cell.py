@@ -26,7 +26,7 @@ def b64(data):
 def token(cell="test", secret=SECRET, ttl=300, header=None, **claims):
     """An HS256 token; a claim that is None is left out."""
     now = int(time.time())
-    body = {"aud": cell, "iat": now, "exp": now + ttl} | claims
+    body = {"aud": cell, "iat": min(now, now + ttl - 60), "exp": now + ttl} | claims
     parts = [{"alg": "HS256", "typ": "JWT"} | (header or {}), {k: v for k, v in body.items() if v is not None}]
     signed = ".".join(b64(json.dumps(p).encode()) for p in parts)
     return signed + "." + b64(hmac.new(secret, signed.encode(), hashlib.sha256).digest())
@@ -88,12 +88,11 @@ class Cell:
         command += ["--http-port", "0", "--https-port", "0", "--haproxy", self.haproxy]
         environment = os.environ | {"CELLGATE_BIN": str(BIN)} | self.environment
         with open(self.folder / "up.log", "wb") as log:
-            self.up = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-        os.set_blocking(self.up.stdout.fileno(), False)
+            self.up = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
         text, deadline = "", time.monotonic() + 60
         while "ready\n" not in text:
-            select.select([self.up.stdout], [], [], 0.2)
-            text += self.up.stdout.read() or ""
+            if select.select([self.up.stdout], [], [], 0.2)[0]:
+                text += os.read(self.up.stdout.fileno(), 4096).decode()
             if self.up.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise AssertionError(f"the cell does not stand up\n{text}\n{self.logs()}")

@@ -169,8 +169,10 @@ class Http2:
             self._pump()
         return self.data.pop(0) if self.data else b""
 
+    def _rest(self):
+        return b"".join(iter(self.read, b""))
+
     def read_exactly(self, size):
-        data = b""
         parts, have = [], 0
         while have < size:
             data = self.read()
@@ -195,8 +197,7 @@ class Http2:
         if body:
             self.send(body, end=True)
         response = self._response()
-        while data := self.read():
-            response.body += data
+        response.body = self._rest()
         return response
 
     def upgrade(self, target, headers=(), host="cell.test"):
@@ -206,8 +207,7 @@ class Http2:
         self._open(pseudo, [("sec-websocket-version", "13"), *headers], end=False)
         response = self._response()
         if response.status != 200:
-            while data := self.read():
-                response.body += data
+            response.body = self._rest()
         return response
 
 

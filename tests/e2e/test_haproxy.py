@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: MIT
+"""Direct routes: what passes HAProxy passes byte for byte, both ways, over HTTP/1.1, TLS and HTTP/2."""
+
+import hashlib
+import os
+import threading
+import time
+
+import pytest
+from client import KEY, Http1, Http2, frame
+from origin import GUID, accept_of, switch
+
+CONFIG = {
+    "routes": [
+        {"name": "cookies", "path": "/cookies/{sandbox}/{rest...}", "to": "/{rest}", "cookies": "keep", "need": "http"},
+        {"name": "auth", "path": "/auth/{sandbox}/{rest...}", "to": "/{rest}", "auth": "keep", "need": "none"},
+        {"name": "keep", "path": "/keep/{sandbox}/{rest...}", "to": "/{rest}", "host_header": "keep", "need": "none"},
+        {"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"},
+    ]
+}
+SIZES = [0, 1, 125, 126, 65535, 65536, 16 << 20]
+
+
+@pytest.fixture(scope="module")
+def origin(origins):
+    return origins()
+
+
+@pytest.fixture(scope="module")
+def cell(cells, origin):
+    return cells(sandboxes={"sb-1": {"worker": origin.url, "headers": {"X-EXECD-ACCESS-TOKEN": "of the record"}}, "sb-2": {"worker": origin.url}}, config=CONFIG)
+
+
+@pytest.fixture(params=["http", "https", "h2"])
+def client(request, cell):
+    make = {"http": lambda: Http1(cell.http, timeout=30), "https": lambda: Http1(cell.https, tls=True, timeout=30), "h2": lambda: Http2(cell.https, timeout=30)}
+    with make[request.param]() as connection:
+        connection.kind = request.param
+        yield connection
+
+
+def through(client, origin, target, headers=(), **more):
+    """What the worker got of a plain request."""
+    response = client.request("GET", target, headers, **more)
+    assert response.status == 200, response.body
+    return origin.requests[-1]
+
+
+# ---- requests ----
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/a%2Fb%2fc",
+        "/a/../b/./c",
+        "/a//b///",
+        "/%41%7E~%00",
+        "/a;b=c,d@e:f!$&'()*+",
+        "/?",
+        "/?a=b&a=c&&=&x",
+        "/?q=%20+%zz?/?",
+        "/x?cellgate=1&to=http://other/?a=b",
+        "/" + "p" * 3000 + "?" + "q" * 3000,
+    ],
+)
+def test_target_is_kept_byte_for_byte(client, origin, target):
+    assert through(client, origin, "/s/sb-2" + target).target == target
+
+
+def test_absolute_form_becomes_origin_form(cell, origin):
+    with Http1(cell.http) as client:
+        assert through(client, origin, "http://cell.test/s/sb-2/a?b").line == "GET /a?b HTTP/1.1"
+        assert origin.requests[-1].get("host") == f"127.0.0.1:{origin.port}"
+
+
+def test_repeated_headers_stay_repeated_and_in_order(client, origin):
+    sent = [("X-One", "1"), ("X-Two", "a, b"), ("X-One", "2"), ("X-Two", "c"), ("X-One", "")]
+    got = through(client, origin, "/s/sb-2/", sent)
+    assert got.all("x-one") == ["1", "2", ""] and got.all("x-two") == ["a, b", "c"]
+
+
+def test_response_headers_and_status_pass(client, origin):
+    def answer(connection, request):
+        connection.send(b"HTTP/1.1 418 Teapot\r\nSet-Cookie: a=1\r\nX: 1\r\nSet-Cookie: b=2\r\nX: 2\r\nContent-Length: 2\r\n\r\nno")
+
+    origin.answer, kept = answer, origin.answer
+    try:
+        response = client.request("GET", "/s/sb-2/")
+    finally:
+        origin.answer = kept
+    assert (response.status, response.body) == (418, b"no")
+    assert response.all("set-cookie") == ["a=1", "b=2"] and response.all("x") == ["1", "2"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND"])
+def test_methods_pass(client, origin, method):
+    assert client.request(method, "/s/sb-2/m").status == 200
+    assert origin.requests[-1].method == method
+
+
+def test_what_a_worker_does_not_see(client, cell, origin):
+    secret = [
+        ("Authorization", "Bearer not-for-the-worker"),
+        ("Cookie", "a=1; __Host-cellgate=not-for-the-worker"),
+        ("X-Cell-Route", "forged"),
+        ("X_Cell_Route", "forged"),
+        ("x-cell_org", "forged"),
+        ("OPEN-SANDBOX-API-KEY", "not-for-the-worker"),
+        ("OPEN_SANDBOX_API_KEY", "not-for-the-worker"),
+        ("X_Sandbox_ID", "forged"),
+        ("X-Sandbox_Port", "forged"),
+        ("OpenSandbox_Secure_Access", "not-for-the-worker"),
+        ("X_EXECD_ACCESS_TOKEN", "forged"),
+        ("X-Forwarded-For", "6.6.6.6"),
+        ("X-Forwarded-Host", "forged"),
+        ("X_Forwarded_Proto", "forged"),
+        ("Forwarded", "for=6.6.6.6"),
+        ("Proxy-Authorization", "Basic not-for-the-worker"),
+    ]
+    if client.kind != "h2":
+        secret += [("Keep-Alive", "timeout=5"), ("TE", "trailers"), ("Connection", "keep-alive, TE"), ("Proxy-Connection", "keep-alive")]
+    kept = [("X-EXECD-ACCESS-TOKEN", "of the client"), ("traceparent", "00-1"), ("X-Request-ID", "mine"), ("X-Sandbox", "application")]
+    got = through(client, origin, "/s/sb-2/", secret + kept)
+    text = got.head.decode("latin-1").lower()
+    assert "not-for-the-worker" not in text and "forged" not in text and "6.6.6.6" not in text
+    assert not {"keep-alive", "te", "proxy-connection", "cookie", "authorization", "forwarded"} & set(got.names)
+    for name, value in kept:
+        assert got.all(name) == [value]
+    assert got.all("x-forwarded-for") == ["127.0.0.1"]
+    assert got.all("x-forwarded-host") == ["cell.test"]
+    assert got.all("x-forwarded-proto") == ["http" if client.kind == "http" else "https"]
+
+
+def test_what_the_record_sets_replaces_the_clients(client, origin):
+    got = through(client, origin, "/s/sb-1/", [("X-EXECD-ACCESS-TOKEN", "of the client")])
+    assert got.all("x-execd-access-token") == ["of the record"]
+
+
+def test_an_id_is_made_where_there_is_none(client, origin):
+    assert len(through(client, origin, "/s/sb-2/").get("x-request-id")) == 36
+
+
+def test_host_is_the_workers_or_kept(client, origin):
+    assert through(client, origin, "/s/sb-2/").all("host") == [f"127.0.0.1:{origin.port}"]
+    assert through(client, origin, "/keep/sb-2/").all("host") == ["cell.test"]
+
+
+def test_an_applications_own_authorization_is_kept_where_the_route_says_so(client, origin):
+    assert through(client, origin, "/auth/sb-2/", [("Authorization", "Basic YTpi")]).all("authorization") == ["Basic YTpi"]
+
+
+def test_cookies_are_kept_but_ours(client, cell, origin):
+    ours = "__Host-cellgate=" + cell.token("sb-2")
+    for cookies, left in [
+        (f"a=1; {ours}; b=2", "a=1; b=2"),
+        (f"{ours}; b=2", "b=2"),
+        (f"a=1; {ours}", "a=1;"),
+        (ours, None),
+        ("a=1; b=2", "a=1; b=2"),
+    ]:
+        got = through(client, origin, "/cookies/sb-2/", [cell.bearer("sb-2"), ("Cookie", cookies)])
+        assert (got.get("cookie") or "").strip() == (left or ""), cookies
+
+
+# ---- bodies ----
+
+
+def test_100_mib_both_ways(client, origin):
+    body = os.urandom(1 << 20) * 100
+    response = client.request("POST", "/s/sb-2/upload", body=body)
+    assert response.status == 200
+    assert hashlib.sha256(response.body).digest() == hashlib.sha256(body).digest()
+
+
+def test_chunked_both_ways(cell, origin):
+    def answer(connection, request):
+        body = connection.read_body(request)
+        connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n" + body + b"\r\n0\r\n\r\n")
+
+    origin.answer, kept = answer, origin.answer
+    try:
+        with Http1(cell.http) as client:
+            client.send(b"POST /s/sb-2/ HTTP/1.1\r\nHost: cell.test\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n")
+            assert client.response().body == b"hello"
+    finally:
+        origin.answer = kept
+
+
+def test_events_pass_one_by_one(client, origin):
+    """Each event arrives while the worker waits for the test to have seen it."""
+    seen = threading.Semaphore(0)
+
+    def answer(connection, request):
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for n in range(5):
+            connection.send(b"data: %d\n\n" % n)
+            if not seen.acquire(timeout=5):
+                return True
+        return True
+
+    origin.answer, kept = answer, origin.answer
+    try:
+        if client.kind == "h2":
+            client._open([(":method", "GET"), (":scheme", "https"), (":authority", "cell.test"), (":path", "/s/sb-2/")], [], end=True)
+            read = client.read
+        else:
+            client.send(b"GET /s/sb-2/ HTTP/1.1\r\nHost: cell.test\r\n\r\n")
+            assert client.response_head().status == 200
+            read = client.read
+        got = b""
+        for n in range(5):
+            while b"data: %d\n\n" % n not in got:
+                data = read()
+                assert data
+                got += data
+            seen.release()
+    finally:
+        origin.answer = kept
+
+
+# ---- WebSockets ----
+
+
+def tunnel(client, target="/s/sb-2/ws", headers=()):
+    response = client.upgrade(target, headers)
+    assert response.status == (200 if client.kind == "h2" else 101)
+    if client.kind != "h2":
+        assert response.all("sec-websocket-accept") == [accept_of(KEY.encode()).decode()]
+    return response
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("opcode", [1, 2])
+def test_frames_pass_both_ways(client, origin, opcode, size):
+    """The origin gives back the bytes as they came: what returns is what was sent, through HAProxy twice."""
+    tunnel(client)
+    sent = frame(opcode, (b"abcdefgh" * (size // 8 + 1))[:size], mask=b"\x01\x02\x03\x04")
+    got = b""
+    for start in range(0, len(sent), 1 << 18):
+        part = sent[start : start + (1 << 18)]
+        client.send(part)
+        got += client.read_exactly(len(part))
+    assert got == sent
+
+
+def test_fragments_controls_and_closes_pass_unchanged(client, origin):
+    """Also what breaks RFC 6455: on a direct route, that is between client and worker."""
+    tunnel(client)
+    mask = b"\x09\x08\x07\x06"
+    sent = b"".join(
+        [
+            frame(1, b"frag", fin=False, mask=mask),
+            frame(9, b"ping between", mask=mask),
+            frame(0, b"", fin=False, mask=mask),
+            frame(10, b"", mask=mask),
+            frame(0, b"ment", mask=mask),
+            frame(2, b"rsv", bits=0x40, mask=mask),
+            frame(2, b"unmasked"),
+            frame(15, b"?", mask=mask),
+            *[frame(8, code.to_bytes(2, "big") + b"reason", mask=mask) for code in (1000, 1001, 1012, 3000, 4001, 4999, 5)],
+            frame(8, b"", mask=mask),
+        ]
+    )
+    client.send(sent)
+    assert client.read_exactly(len(sent)) == sent
+
+
+def test_bytes_behind_the_heads_are_not_lost(cell, origin):
+    def answer(connection, request):
+        switch(connection, request, b"\r\n"[:0])
+        connection.send(frame(1, b"at once"))
+        connection.send(connection.read_exactly(11))
+        return True
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        with Http1(cell.http) as client:
+            early = frame(1, b"early", mask=b"abcd")
+            client.send(
+                b"GET /s/sb-2/ws HTTP/1.1\r\nHost: cell.test\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + KEY.encode() + b"\r\n\r\n" + early
+            )
+            assert client.response_head().status == 101
+            assert client.read_exactly(9 + 11) == frame(1, b"at once") + early
+    finally:
+        origin.upgrade = kept
+
+
+def test_subprotocol_and_extensions_pass(client, origin):
+    def answer(connection, request):
+        switch(connection, request, b"Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Extensions: permessage-deflate\r\n")
+        return True
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        response = tunnel(client, headers=[("Sec-WebSocket-Protocol", "chat, talk"), ("Sec-WebSocket-Extensions", "permessage-deflate; a=1")])
+    finally:
+        origin.upgrade = kept
+    assert response.all("sec-websocket-protocol") == ["chat"] and response.all("sec-websocket-extensions") == ["permessage-deflate"]
+    assert origin.requests[-1].all("sec-websocket-protocol") == ["chat, talk"]
+    assert origin.requests[-1].all("sec-websocket-extensions") == ["permessage-deflate; a=1"]
+
+
+def test_a_token_as_subprotocol_is_not_the_workers_and_cellgate_is_selected(client, cell, origin):
+    offer = f"cellgate, cellgate.bearer.{cell.token('sb-2')}"
+    response = tunnel(client, "/cookies/sb-2/ws", [("Sec-WebSocket-Protocol", offer)])
+    assert response.all("sec-websocket-protocol") == ["cellgate"]
+    assert b"bearer" not in origin.requests[-1].head
+
+
+def test_the_end_passes_both_ways(client, origin):
+    ended = threading.Event()
+
+    def answer(connection, request):
+        switch(connection, request)
+        while connection.read():
+            pass
+        ended.set()
+        return True
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        tunnel(client)
+        client.sock.close()
+        assert ended.wait(5)
+    finally:
+        origin.upgrade = kept
+
+
+def test_a_worker_that_ends_ends_the_tunnel(client, origin):
+    def answer(connection, request):
+        switch(connection, request)
+        connection.send(frame(8, b"\x03\xe8"))
+        return True
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        tunnel(client)
+        assert client.read_exactly(4) == frame(8, b"\x03\xe8")
+        assert client.read() == b""
+    finally:
+        origin.upgrade = kept
+
+
+def test_a_worker_that_refuses_is_passed_on_and_the_connection_closed(cell, origin):
+    def answer(connection, request):
+        connection.send(b"HTTP/1.1 409 Conflict\r\nContent-Length: 4\r\n\r\nbusy")
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        with Http1(cell.http) as client:
+            response = client.upgrade("/s/sb-2/ws")
+            assert (response.status, response.body) == (409, b"busy")
+            assert client.read() == b""
+    finally:
+        origin.upgrade = kept
+
+
+def test_a_101_that_is_not_for_a_websocket_is_no_tunnel(cell, origin):
+    def answer(connection, request):
+        connection.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept_of(KEY.encode()) + b"\r\n\r\n")
+        return True
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        with Http1(cell.http) as client:
+            assert client.upgrade("/s/sb-2/ws").status == 502
+    finally:
+        origin.upgrade = kept
+
+
+def test_requests_share_no_connection_to_a_worker(cell, origin):
+    before = origin.connections
+    with Http1(cell.http) as client:
+        for _ in range(3):
+            assert client.request("GET", "/s/sb-2/").status == 200
+    assert origin.connections == before + 3
+
+
+# ---- the access log ----
+
+
+def test_the_access_log_has_the_decision_and_no_secret(cell, origin):
+    token = cell.token("sb-2")
+    with Http1(cell.http) as client:
+        client.request("GET", f"/cookies/sb-2/path-secret?cellgate_token={token}&query-secret", [("Cookie", "cookie-secret=1")])
+        client.request("GET", "/cookies/sb-2/path-secret", [("Authorization", "Bearer auth-secret")])
+    end = time.monotonic() + 5
+    while "error=token_invalid" not in (text := cell.access_log()) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert "route=cookies sandbox=sb-2" in text and f"worker=127.0.0.1:{origin.port}" in text
+    assert "secret" not in text and token not in text

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""What is written in several places says the same in each: arguments, variables and refusals."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from cell import ROOT
+
+
+def table(path, name):
+    """The rows of an X-macro."""
+    text = (ROOT / path).read_text()
+    body = re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*\n)", text)[1]
+    return re.findall(r"X\((.*?)\)\s*(?:/\*.*?\*/)?\s*\\?$", body, re.M)
+
+
+def spoe(keyword):
+    lines = re.findall(rf"^\s+{keyword} (.*)$", (ROOT / "haproxy/spoe.conf").read_text(), re.M)
+    return " ".join(lines).split()
+
+
+def test_spoe_arguments_are_those_of_the_agent():
+    rows = [re.findall(r'"([^"]*)"', row) for row in table("spoa/agent/request.h", "REQUEST_ARGUMENTS")]
+    assert len(rows) > 30
+    assert spoe("args") == [f"{name}={sample}" for name, sample in rows]
+
+
+def test_spoe_variables_are_those_of_the_agent():
+    names = [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/verdict.h", "VERDICT_VARIABLES")]
+    assert len(names) > 20
+    assert spoe("register-var-names") == ["verdict", *names]
+    # HAProxy reads beyond the end of a longer name.
+    assert all(len(f"txn.cell.{name}") <= 63 for name in names)
+
+
+def test_every_status_of_a_refusal_has_its_rule():
+    text = (ROOT / "haproxy/haproxy.cfg").read_text()
+    statuses = {row.split(",")[1].strip() for row in table("spoa/lib/refusal.h", "REFUSALS")}
+    assert statuses <= set(re.search(r"acl known-status .* -m int (.*)", text)[1].split())
+    for status in statuses:
+        assert f"http-request return status {status} content-type application/json" in text
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "haproxy/errors").iterdir()), ids=lambda path: path.stem)
+def test_error_files_are_whole_answers(path):
+    head, _, body = path.read_bytes().partition(b"\r\n\r\n")
+    assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
+    error = json.loads(body)
+    status = int(head.split(b" ")[1])
+    known = {row.split(",")[0]: row for row in table("spoa/lib/refusal.h", "REFUSALS")}
+    if error["error"] in known:
+        assert known[error["error"]].split(",")[1].strip() == str(status)
+        assert error["message"] == re.search(r'"(.*)"', known[error["error"]])[1]
+        assert error["retryable"] == ("true" in known[error["error"]]) == (b"Retry-After: 1" in head)
+
+
+def test_the_configuration_is_valid_without_a_warning(tmp_path, pytestconfig):
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x"]
+        + ["-keyout", tmp_path / "k.pem", "-out", tmp_path / "c.pem"],
+        check=True,
+        capture_output=True,
+    )
+    (tmp_path / "cert.pem").write_text((tmp_path / "k.pem").read_text() + (tmp_path / "c.pem").read_text())
+    environment = {"CELLGATE_DIR": str(ROOT / "haproxy"), "CELLGATE_CERT": str(tmp_path / "cert.pem"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    command = [*pytestconfig.getoption("--haproxy").split(), "-c", "-f", ROOT / "haproxy/haproxy.cfg"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr and "ALERT" not in done.stderr
