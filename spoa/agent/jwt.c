@@ -60,7 +60,7 @@ static const struct option options[] = {
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
     {"bind", OPTION_BOOL, FIELD(bind), "false", .help = "a tunnel ends when its token expires"},
     {"claims", OPTION_NODE, FIELD(claims), OPTION_NONE,
-     .help = "other names of claims, as {\"org\":\"org_id\"}"},
+     .help = "other names of claims, as {\"org\":\"org_id\"}", .form = "an object of texts"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
