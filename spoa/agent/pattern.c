@@ -22,6 +22,7 @@ struct pattern {
     bool has_rest;
     uint8_t rest;
     struct slice fallback; /* of {name?default}; absent: none */
+    struct slice tail;     /* of a host: what stands behind the last capture, looked at first */
     unsigned captures;
     size_t parts, pieces;
     struct part part[PARTS_MAX];
@@ -219,6 +220,14 @@ static bool pattern_compile(struct pattern *p, struct capture_names *names, stru
     }
 }
 
+static struct slice literal_tail(struct slice text)
+{
+    size_t start = text.len;
+    while (start && text.at[start - 1] != '}')
+        start--;
+    return slice_from(text, start);
+}
+
 /* Dots of a header's pattern, but for those of "{name...}", separate parts. */
 static uint8_t value_separator(struct slice text)
 {
@@ -249,6 +258,8 @@ struct pattern *pattern_new(enum pattern_kind kind, struct slice text, struct ca
         pattern_free(p);
         return NULL;
     }
+    if (kind == PATTERN_HOST)
+        p->tail = literal_tail(slice_of(p->text, p->len));
     return p;
 }
 
@@ -391,7 +402,7 @@ enum pattern_result pattern_match(const struct pattern *p, struct slice input, s
 {
     if (slice_present(p->fallback) && input.len == 0)
         input = p->fallback;
-    if (!slice_present(input))
+    if (!slice_present(input) || !slice_equal(slice_from(input, input.len - p->tail.len), p->tail))
         return PATTERN_MISS;
     if (p->kind == PATTERN_PATH) {
         if (input.len == 0 || input.at[0] != '/')
