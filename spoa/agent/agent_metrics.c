@@ -11,6 +11,10 @@ static const char *const errors[] = {[REFUSAL_NONE] = "none",
 #undef X
                                          NULL};
 
+/* the places of kinds that are not built yet are kept, so that series do not move */
+static const char *const kinds[] = {"none",     "jwt", "agent-sandbox", "opensandbox-route", "static",
+                                    "file-url", NULL};
+
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
 static const char *const cache[] = {"hit", "miss", NULL};
 
@@ -23,6 +27,10 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                                 .help = "Time from a question's decoding to its answer's encoding.",
                                 .type = METRIC_HISTOGRAM,
                                 .bounds = metrics_seconds},
+    [AGENT_TOKENS] = {.name = "cellgate_agent_tokens_total",
+                      .help = "Credentials that were checked, by kind and outcome.",
+                      .type = METRIC_COUNTER,
+                      .labels = {{"kind", kinds}, {"outcome", errors}}},
     [AGENT_TOKEN_CACHE] = {.name = "cellgate_agent_token_cache_total",
                            .help = "Tokens found in the cache of verified tokens, and not.",
                            .type = METRIC_COUNTER,
@@ -51,6 +59,14 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                            .help = "Log lines that could not be written in time.",
                            .type = METRIC_GAUGE},
 };
+
+void agent_metrics_token(void *shard, const char *kind, enum refusal refusal)
+{
+    unsigned i = 0;
+    while (kind && kinds[i] && strcmp(kinds[i], kind) != 0)
+        i++;
+    metrics_add(shard, AGENT_TOKENS, METRIC_INDEX(kinds[i] ? i : 0, refusal), 1);
+}
 
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds)
 {

@@ -9,6 +9,7 @@
 enum agent_metric {
     AGENT_DECISIONS,           /* verdict, error */
     AGENT_DECISION_SECONDS,    /* histogram */
+    AGENT_TOKENS,              /* kind, outcome */
     AGENT_TOKEN_CACHE,         /* outcome: hit, miss */
     AGENT_DIRECTORY_RECORDS,   /* gauge */
     AGENT_DIRECTORY_BYTES,     /* gauge */
@@ -24,6 +25,8 @@ enum agent_outcome { AGENT_GOOD, AGENT_BAD };
 
 extern const struct metric agent_metrics[AGENT_METRICS];
 
+/* As decide_view.token_checked; shard is a struct metrics_shard. */
+void agent_metrics_token(void *shard, const char *kind, enum refusal refusal);
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds);
 
 #endif

@@ -216,6 +216,8 @@ static bool check_token(struct decision *d)
     }
     decide_tell(d, "token", "carried by", slice_text(carrier_text(d->carried.carrier)));
     refusal = token_check(d->view->tokens, d->carried.token, d->view->now, d->view->cache, &d->grant, &why);
+    if (d->view->token_checked && refusal != REFUSAL_token_missing)
+        d->view->token_checked(d->view->counting, d->grant.kind, refusal);
     if (refusal != REFUSAL_NONE)
         return decide_deny(d, refusal, "token", why);
     d->granted = true;

@@ -46,6 +46,10 @@ struct decide_view {
     /* The address of a worker's name; false: not known (yet). May be NULL. */
     bool (*resolve)(void *directory, struct slice host, struct address *addr);
     void *directory;
+    /* Told of every credential that was checked; kind: which kind's it was, NULL: none recognised it. May be
+     * NULL. */
+    void (*token_checked)(void *counting, const char *kind, enum refusal refusal);
+    void *counting;
     const struct decide_trace *trace; /* NULL costs nothing */
 };
 

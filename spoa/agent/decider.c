@@ -60,6 +60,8 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     }
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
     struct decide_view view = snapshot_view(d->snapshot, d->cache, time(NULL));
+    view.token_checked = agent_metrics_token;
+    view.counting = d->options.shard;
     decide(&view, &request, &scratch, &verdict);
     answer_write(&verdict, actions);
     agent_metrics_decision(d->options.shard, &verdict, seconds_since(&start));

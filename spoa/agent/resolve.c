@@ -4,6 +4,7 @@
 #include "spoa/agent/destination.h"
 #include "spoa/agent/record_json.h"
 #include "spoa/agent/record_pack.h"
+#include "spoa/agent/tokens.h"
 
 /* ---- the question ---- */
 
@@ -57,7 +58,8 @@ static void choose(const struct decide_view *view, const struct resolve_question
 }
 
 /* The route's headers, then the record's. */
-static struct slice all_headers(const struct route *route, const struct record *record, struct writer *scratch)
+static struct slice all_headers(const struct route *route, const struct record *record,
+                                struct writer *scratch)
 {
     if (!route || route->set_count == 0)
         return record->headers;
@@ -72,10 +74,11 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
                                    const struct record *record)
 {
     int64_t own = record->not_before, all = view->not_before;
-    if (slice_present(q->kid) || q->iat >= 0 || q->exp >= 0) /* the tunnel was opened by a token */
-        if (token_revoked(q->iat, own > all ? own : all))
-            return REFUSAL_token_revoked;
-    return REFUSAL_NONE;
+    bool by_token = slice_present(q->kid) || q->iat >= 0 || q->exp >= 0;
+    bool revoked = by_token && token_revoked(q->iat, own > all ? own : all);
+    if (revoked || (slice_present(q->kid) && view->tokens && !tokens_has_kid(view->tokens, q->kid)))
+        return REFUSAL_token_revoked;
+    return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }
 
 void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,

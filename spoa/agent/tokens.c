@@ -134,6 +134,14 @@ const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *co
     return tokens->entry;
 }
 
+bool tokens_has_kid(const struct tokens *tokens, struct slice kid)
+{
+    for (size_t i = 0; i < tokens->count; i++)
+        if (slice_present(tokens->entry[i].kid) && slice_equal(tokens->entry[i].kid, kid))
+            return true;
+    return false;
+}
+
 const struct option_texts *tokens_files(const struct tokens *tokens)
 {
     return &tokens->files;

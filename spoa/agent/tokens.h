@@ -23,6 +23,8 @@ void tokens_free(struct tokens *tokens); /* NULL is fine */
 
 uint64_t tokens_generation(const struct tokens *tokens);
 const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *count);
+/* Whether any entry still has this kid. */
+bool tokens_has_kid(const struct tokens *tokens, struct slice kid);
 /* The files that were read: when one changes, load again. */
 const struct option_texts *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */
