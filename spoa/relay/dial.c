@@ -11,7 +11,9 @@
 #define PROXY_MAX   (16 + 36 + 3 + 255)
 
 struct dial {
+    struct loop *loop;
     struct loop_io io;
+    struct loop_task gone;
     struct loop_timer timer;
     void (*done)(void *owner, enum dial_outcome outcome);
     void *owner;
@@ -310,6 +312,7 @@ struct dial *dial_new(const struct dial_options *o)
 
     if (!d)
         return NULL;
+    d->loop = o->loop;
     d->done = o->done;
     d->owner = o->owner;
     d->upgrade = o->upgrade;
@@ -324,6 +327,11 @@ struct dial *dial_new(const struct dial_options *o)
     return d;
 }
 
+static void release(void *context)
+{
+    free(context);
+}
+
 void dial_free(struct dial *d)
 {
     if (!d)
@@ -333,7 +341,9 @@ void dial_free(struct dial *d)
     buffer_free(&d->out);
     buffer_free(&d->in);
     buffer_free(&d->body);
-    free(d);
+    d->finished = true;
+    d->gone = (struct loop_task){.run = release, .context = d};
+    loop_defer(d->loop, &d->gone);
 }
 
 /* ---- after done ---- */
@@ -357,8 +367,12 @@ const char *dial_why(const struct dial *d)
     return d->why.text;
 }
 
-int dial_take(struct dial *d, struct slice *rest)
+int dial_take(struct dial *d)
 {
-    *rest = slice_from(received(d), d->head.len);
     return loop_io_release(&d->io);
+}
+
+struct slice dial_rest(const struct dial *d)
+{
+    return slice_from(received(d), d->head.len);
 }

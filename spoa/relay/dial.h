@@ -23,21 +23,24 @@ struct dial_options {
     const struct target *to;    /* borrowed for the call */
     struct slice query, fields; /* of the adapter; borrowed for the call */
     bool first;                 /* of its tunnel: a refusal's body is wanted, too */
-    /* Once, not before dial_new has returned. The dial may be freed by it. */
+    /* Once, not before dial_new has returned. */
     void (*done)(void *owner, enum dial_outcome outcome);
     void *owner;
 };
 
 /* NULL when out of memory. */
 struct dial *dial_new(const struct dial_options *options);
-void dial_free(struct dial *dial); /* NULL is fine; closes what was not taken */
+/* Closes what was not taken. NULL is fine; so is a dial that is just calling `done`. */
+void dial_free(struct dial *dial);
 
 /* ---- after done ---- */
 unsigned dial_status(const struct dial *dial);
 const struct http_head *dial_head(const struct dial *dial); /* NULL: there was none */
 struct slice dial_body(const struct dial *dial);            /* of a refusal, up to 64 KiB of it */
 const char *dial_why(const struct dial *dial);              /* for the log */
-/* The socket of a DIAL_OPEN, now the caller's, and what the worker has already sent behind its 101. */
-int dial_take(struct dial *dial, struct slice *rest);
+/* The socket of a DIAL_OPEN, now the caller's. */
+int dial_take(struct dial *dial);
+/* What the worker has already sent behind its 101. */
+struct slice dial_rest(const struct dial *dial);
 
 #endif

@@ -11,6 +11,7 @@
 #define TICK           0.1 /* seconds between looks at overdue questions and attempts to connect */
 #define RECONNECT_MOST 10  /* ticks */
 #define QUESTION_MAX   SPOP_FRAME_USUAL
+#define HELLO_PATIENCE 50 /* ticks */
 #define INPUT_MAX      (4 * SPOP_FRAME_MOST)
 #define OUTPUT_MAX     (64 << 20)
 

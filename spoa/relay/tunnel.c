@@ -71,6 +71,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
         return false;
     if (!target_set(&t->target, &target)) {
         free(t->adapter_state);
+        t->adapter_state = NULL;
         return false;
     }
     if (o->handover->refuse >= 400) {

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/arrival.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/relay/port.h"
+#include "spoa/relay/upgrade.h"
+
+struct arrival {
+    struct lane *lane;
+    struct arrival *next, **link;
+    struct loop_io io;
+    struct loop_timer timer;
+    struct loop_task gone;
+    struct buffer in;
+    struct http_reader reader;
+};
+
+/* ---- refusing ---- */
+void arrival_answer(struct lane *lane, int fd, struct slice answer)
+{
+    struct outbox rest = outbox_with_limit(answer.len);
+
+    if (outbox_put(&rest, answer))
+        parting_begin(&lane->partings, fd, &rest);
+    else
+        close(fd);
+}
+
+void arrival_refuse(struct lane *lane, int fd, enum refusal refusal)
+{
+    uint8_t memory[1024];
+    struct writer w = writer_of(memory, sizeof memory);
+
+    counts_refused(lane->shard, refusal);
+    upgrade_refuse(refusal, &w);
+    arrival_answer(lane, fd, writer_slice(&w));
+}
+
+/* ---- one arrival ---- */
+static void release(void *context)
+{
+    free(context);
+}
+
+/* The descriptor is the caller's. */
+static int leave(struct arrival *a)
+{
+    struct lane *lane = a->lane;
+    int fd = loop_io_release(&a->io);
+
+    loop_timer_close(&a->timer);
+    buffer_free(&a->in);
+    *a->link = a->next;
+    if (a->next)
+        a->next->link = a->link;
+    lane->arrivals_count--;
+    a->gone = (struct loop_task){.run = release, .context = a};
+    loop_defer(lane->loop, &a->gone);
+    return fd;
+}
+
+static void on_head(struct arrival *a, const struct http_head *head)
+{
+    struct lane *lane = a->lane;
+    struct fail why;
+    enum refusal refusal;
+    struct slice early = slice_from(buffer_slice(&a->in), head->len);
+    struct upgrade *upgrade = upgrade_new(head, &refusal, &why);
+
+    if (!upgrade) {
+        log_write(lane->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", why.text));
+        arrival_refuse(lane, leave(a), refusal);
+    } else if (lane->draining) {
+        free(upgrade);
+        arrival_refuse(lane, leave(a), REFUSAL_draining);
+    } else {
+        struct port *port = port_new(lane, upgrade, early);
+        int fd = leave(a);
+        if (port)
+            port_begin(port, fd);
+        else
+            arrival_refuse(lane, fd, REFUSAL_too_many_tunnels);
+    }
+}
+
+static void on_bytes(struct arrival *a)
+{
+    struct http_head head;
+
+    switch (http_read(&a->reader, buffer_slice(&a->in), &head)) {
+    case HTTP_MORE:
+        break;
+    case HTTP_DONE:
+        on_head(a, &head);
+        break;
+    default:
+        log_write(a->lane->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", a->reader.why));
+        arrival_refuse(a->lane, leave(a), REFUSAL_bad_request);
+    }
+}
+
+static void on_ready(void *owner, int events)
+{
+    struct arrival *a = owner;
+    size_t room;
+    uint8_t *to = buffer_room(&a->in, 1, &room);
+    (void)events;
+
+    ssize_t got = to ? recv(loop_io_fd(&a->io), to, room, 0) : 0;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        buffer_commit(&a->in, 0);
+        return;
+    }
+    if (got <= 0) {
+        close(leave(a));
+        return;
+    }
+    buffer_commit(&a->in, (size_t)got);
+    on_bytes(a);
+}
+
+static void on_time(void *owner)
+{
+    arrival_refuse(((struct arrival *)owner)->lane, leave(owner), REFUSAL_bad_request);
+}
+
+void arrival_begin(struct lane *lane, int fd)
+{
+    struct arrival *a = calloc(1, sizeof *a);
+
+    if (!a) {
+        close(fd);
+        return;
+    }
+    *a = (struct arrival){
+        .lane = lane,
+        .next = lane->arrivals,
+        .link = &lane->arrivals,
+        .in = buffer_with_limit(lane->settings.head_size + LEG_FRAME_WHOLE),
+        .reader = http_reader_of(HTTP_REQUEST, lane->settings.head_size),
+    };
+    if (a->next)
+        a->next->link = &a->next;
+    lane->arrivals = a;
+    lane->arrivals_count++;
+    loop_io_open(&a->io, lane->loop, fd, on_ready, a);
+    loop_timer_open(&a->timer, lane->loop, on_time, a);
+    loop_timer_set(&a->timer, (double)lane->settings.head_time / 1e6);
+    loop_io_want(&a->io, LOOP_READ);
+}
+
+void arrivals_end(struct lane *lane)
+{
+    while (lane->arrivals)
+        close(leave(lane->arrivals));
+}

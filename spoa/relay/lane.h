@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lane: one thread of the relay: its loop, the agent's connection, the tunnels it carries. Lanes share the
+ * listener, the limits and the metrics, and nothing else. Everything but lane_start and lane_call runs on the
+ * lane's own thread.
+ */
+#ifndef CELLGATE_RELAY_LANE_H
+#define CELLGATE_RELAY_LANE_H
+
+#include <pthread.h>
+
+#include "spoa/lib/cidr.h"
+#include "spoa/lib/log.h"
+#include "spoa/lib/loop.h"
+#include "spoa/lib/net.h"
+#include "spoa/lib/settings.h"
+#include "spoa/relay/counts.h"
+#include "spoa/relay/limits.h"
+#include "spoa/relay/parting.h"
+#include "spoa/relay/resolver.h"
+#include "spoa/relay/tunnel.h"
+
+#define LANE_SCRATCH (WS_HEAD_MAX + LEG_FRAME_WHOLE + LEG_PAUSE)
+#define LANE_CIDRS   64
+
+struct port;
+struct arrival;
+
+/* Of the configuration; a lane has a copy of its own. */
+struct lane_settings {
+    struct tunnel_settings tunnel;
+    uint64_t dial_timeout, head_time, drain;
+    size_t head_size;
+    struct net_address worker_tls;
+    struct cidr networks[LANE_CIDRS];
+    size_t networks_count;
+};
+
+/* False: more networks than a lane takes. */
+bool lane_settings_from(struct lane_settings *to, const struct settings *settings);
+
+struct lane {
+    unsigned number;
+    pthread_t thread;
+    struct loop *loop;
+    struct log *log;
+    struct limits *limits;
+    struct counts *counts;
+    struct metrics_shard *shard;
+    struct resolver *resolver;
+    struct partings partings;
+    struct lane_settings settings;
+    int listener;
+
+    struct loop_io accepting;
+    struct loop_timer accept_again; /* after a pause */
+    struct arrival *arrivals;       /* connections whose head is not there yet */
+    size_t arrivals_count;
+    struct port *ports;
+    size_t ports_count;
+    uint64_t next_id;
+    bool draining;
+    uint64_t drain_began;
+    struct loop_timer drain_step;
+    uint64_t longest_gap; /* since it was last asked for, microseconds */
+    uint8_t *scratch;     /* LANE_SCRATCH bytes */
+};
+
+struct lane_options {
+    unsigned number;
+    struct log *log;
+    struct limits *limits;
+    struct counts *counts;
+    const struct lane_settings *settings;
+    const struct net_address *agent;
+    unsigned questions; /* open at a time */
+    int listener;       /* borrowed */
+};
+
+/* Its thread runs when this returns. NULL and *why. */
+struct lane *lane_start(const struct lane_options *options, struct fail *why);
+/* Ends every tunnel at once, then the thread. NULL is fine. */
+void lane_stop(struct lane *lane);
+/* Runs a function on the lane's thread and waits for it. */
+void lane_call(struct lane *lane, void (*run)(struct lane *lane, void *context), void *context);
+
+/* ---- on its thread ---- */
+/* New upgrades are refused from now on; the tunnels end, spread over settings.drain. */
+void lane_drain(struct lane *lane);
+/* A descriptor could not be had: accepting pauses for a moment. */
+void lane_pause_accepting(struct lane *lane);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/limits.h"
+
+#include "spoa/lib/hash.h"
+#include "spoa/lib/writer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { SHARDS = 64 };
+
+/* How many tunnels one sandbox or organisation has. */
+struct holder {
+    struct holder *next;
+    uint64_t tunnels;
+    size_t len;
+    uint8_t name[];
+};
+
+/* Chained buckets, as many as threads could meet in: the number of sandboxes with tunnels in one process is
+ * small. */
+enum { BUCKETS = 256 };
+
+struct shard {
+    pthread_mutex_t lock;
+    struct holder *buckets[BUCKETS];
+};
+
+struct limits {
+    _Atomic uint64_t most, per_sandbox, per_org, memory;
+    _Atomic uint64_t tunnels;
+    _Atomic int64_t held;
+    struct hash_secret secret;
+    struct shard shards[SHARDS];
+};
+
+void limits_set(struct limits *l, const struct limits_settings *s)
+{
+    l->most = s->tunnels;
+    l->per_sandbox = s->per_sandbox;
+    l->per_org = s->per_org;
+    l->memory = s->memory;
+}
+
+struct limits *limits_new(const struct limits_settings *s)
+{
+    struct limits *l = calloc(1, sizeof *l);
+
+    if (!l || !hash_secret_init(&l->secret)) {
+        free(l);
+        return NULL;
+    }
+    for (size_t i = 0; i < SHARDS; i++)
+        pthread_mutex_init(&l->shards[i].lock, NULL);
+    limits_set(l, s);
+    return l;
+}
+
+void limits_free(struct limits *l)
+{
+    if (!l)
+        return;
+    for (size_t i = 0; i < SHARDS; i++) {
+        for (size_t k = 0; k < BUCKETS; k++) {
+            for (struct holder *h = l->shards[i].buckets[k], *next; h; h = next) {
+                next = h->next;
+                free(h);
+            }
+        }
+        pthread_mutex_destroy(&l->shards[i].lock);
+    }
+    free(l);
+}
+
+/* ---- one name ---- */
+static struct holder **find(struct shard *shard, uint64_t hash, struct slice name)
+{
+    struct holder **at = &shard->buckets[hash / SHARDS % BUCKETS];
+
+    while (*at && !slice_equal(slice_of((*at)->name, (*at)->len), name))
+        at = &(*at)->next;
+    return at;
+}
+
+static bool count_up(struct holder **at, struct slice name, uint64_t most)
+{
+    if (!*at) {
+        *at = calloc(1, sizeof **at + name.len);
+        if (!*at)
+            return false;
+        (*at)->len = name.len;
+        memcpy((*at)->name, name.at, name.len);
+    }
+    if (most && (*at)->tunnels >= most)
+        return false;
+    (*at)->tunnels++;
+    return true;
+}
+
+static void count_down(struct holder **at)
+{
+    struct holder *holder = *at;
+
+    if (!holder || --holder->tunnels)
+        return;
+    *at = holder->next;
+    free(holder);
+}
+
+static bool change(struct limits *l, struct slice name, bool up, uint64_t most)
+{
+    uint64_t hash = hash_keyed(&l->secret, name);
+    struct shard *shard = &l->shards[hash % SHARDS];
+    bool done = true;
+
+    pthread_mutex_lock(&shard->lock);
+    struct holder **at = find(shard, hash, name);
+    if (up)
+        done = count_up(at, name, most);
+    else
+        count_down(at);
+    pthread_mutex_unlock(&shard->lock);
+    return done;
+}
+
+/* ---- names: "s" namespace "/" sandbox, "o" organisation ---- */
+enum { NAME_MAX_BYTES = 1024 };
+
+static bool change_sandbox(struct limits *l, struct slice space, struct slice sandbox, bool up)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+
+    writer_text(&w, "s");
+    writer_put(&w, space);
+    writer_text(&w, "/");
+    writer_put(&w, sandbox);
+    return !w.full && change(l, writer_slice(&w), up, l->per_sandbox);
+}
+
+static bool change_org(struct limits *l, struct slice org, bool up)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+
+    if (!org.len)
+        return true;
+    writer_text(&w, "o");
+    writer_put(&w, org);
+    return !w.full && change(l, writer_slice(&w), up, l->per_org);
+}
+
+bool limits_enter(struct limits *l, struct slice space, struct slice sandbox, struct slice org)
+{
+    uint64_t most = l->most;
+
+    if (atomic_fetch_add(&l->tunnels, 1) >= most && most)
+        goto too_many;
+    if (!change_sandbox(l, space, sandbox, true))
+        goto too_many;
+    if (change_org(l, org, true))
+        return true;
+    (void)change_sandbox(l, space, sandbox, false);
+too_many:
+    atomic_fetch_sub(&l->tunnels, 1);
+    return false;
+}
+
+void limits_leave(struct limits *l, struct slice space, struct slice sandbox, struct slice org)
+{
+    (void)change_org(l, org, false);
+    (void)change_sandbox(l, space, sandbox, false);
+    atomic_fetch_sub(&l->tunnels, 1);
+}
+
+uint64_t limits_tunnels(const struct limits *l)
+{
+    return l->tunnels;
+}
+
+/* ---- memory ---- */
+void limits_hold(struct limits *l, int64_t bytes)
+{
+    if (bytes)
+        atomic_fetch_add_explicit(&l->held, bytes, memory_order_relaxed);
+}
+
+uint64_t limits_held(const struct limits *l)
+{
+    int64_t held = atomic_load_explicit(&l->held, memory_order_relaxed);
+    return held > 0 ? (uint64_t)held : 0;
+}
+
+bool limits_may_hold(const struct limits *l)
+{
+    return limits_held(l) < l->memory;
+}

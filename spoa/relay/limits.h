@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * limits: what the tunnels of all threads may take together: their number, also per sandbox and per
+ * organisation, and the memory of what they hold. Locks are taken only when a tunnel comes or goes. For any
+ * thread.
+ */
+#ifndef CELLGATE_RELAY_LIMITS_H
+#define CELLGATE_RELAY_LIMITS_H
+
+#include <stdatomic.h>
+
+#include "spoa/lib/slice.h"
+
+struct limits_settings { /* 0: no limit */
+    uint64_t tunnels, per_sandbox, per_org;
+    uint64_t memory; /* bytes held */
+};
+
+struct limits;
+
+/* NULL when out of memory. */
+struct limits *limits_new(const struct limits_settings *settings);
+void limits_free(struct limits *limits);
+/* New ones; tunnels that are there stay. */
+void limits_set(struct limits *limits, const struct limits_settings *settings);
+
+/* Counts a tunnel; false: one more is not allowed, or memory is short. org may be absent or empty: not
+ * counted. */
+bool limits_enter(struct limits *limits, struct slice space, struct slice sandbox, struct slice org)
+    __attribute__((warn_unused_result));
+void limits_leave(struct limits *limits, struct slice space, struct slice sandbox, struct slice org);
+uint64_t limits_tunnels(const struct limits *limits);
+
+/* Held memory has changed by so many bytes. */
+void limits_hold(struct limits *limits, int64_t bytes);
+uint64_t limits_held(const struct limits *limits);
+bool limits_may_hold(const struct limits *limits);
+
+#endif

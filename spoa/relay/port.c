@@ -1,0 +1,636 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/port.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "spoa/lib/json_write.h"
+#include "spoa/relay/arrival.h"
+#include "spoa/relay/dial.h"
+
+#define EARLY_MAX (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
+
+struct port {
+    struct tunnel tunnel;
+    struct lane *lane;
+    struct port *next, **link;
+    uint64_t id;
+    unsigned route; /* label */
+    struct upgrade *upgrade;
+    struct loop_io io[2];
+    bool broken[2]; /* found out while sending; told to the tunnel when it is not at work */
+    bool entered;   /* counted by the limits */
+    bool accepted;
+    bool gone;
+    struct loop_timer timer;
+    uint64_t timer_at;
+    struct loop_task free_task;
+    struct buffer early; /* from the client, before its 101 */
+    struct dial *dial;
+    uint64_t dialled_at;
+    struct question ask, watch;
+    int64_t held; /* as the limits know it */
+    uint64_t counted[2];
+};
+
+static void update(struct port *p);
+
+/* ---- actions of the tunnel ---- */
+static size_t act_send(void *context, enum side to, const struct slice *runs, size_t count)
+{
+    struct port *p = context;
+    struct iovec parts[LEG_RUNS];
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+
+    for (size_t i = 0; i < count; i++)
+        parts[i] = (struct iovec){(void *)runs[i].at, runs[i].len};
+    if (p->broken[to])
+        return 0;
+    ssize_t sent = sendmsg(loop_io_fd(&p->io[to]), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return (size_t)sent;
+    p->broken[to] = errno != EAGAIN && errno != EINTR;
+    return 0;
+}
+
+static void on_dialled(void *owner, enum dial_outcome outcome);
+
+static bool is_allowed(const struct lane_settings *settings, const struct target *target)
+{
+    return slice_present(target->unix_path) ||
+           cidr_any_contains(settings->networks, settings->networks_count, &target->addr);
+}
+
+static void log_problem(struct port *p, const char *what, const char *why)
+{
+    char id[32];
+    port_id(p, id);
+    log_write(p->lane->log, LOG_INFO, what, LOG_TEXT("tunnel", id),
+              LOG_SLICE("sandbox", p->upgrade->handover.sandbox), LOG_TEXT("why", why));
+}
+
+static struct dial *start_dial(struct port *p, const struct target *to, struct slice query,
+                               struct slice fields)
+{
+    const struct lane_settings *settings = &p->lane->settings;
+    struct dial_options options = {
+        .loop = p->lane->loop,
+        .worker_tls = &settings->worker_tls,
+        .timeout = settings->dial_timeout,
+        .user_timeout = settings->tunnel.keepalive + settings->tunnel.dead_after,
+        .head_max = settings->head_size,
+        .upgrade = p->upgrade,
+        .to = to,
+        .query = query,
+        .fields = fields,
+        .first = !p->accepted,
+        .done = on_dialled,
+        .owner = p,
+    };
+    return dial_new(&options);
+}
+
+static void act_dial(void *context, const struct target *target)
+{
+    struct port *p = context;
+    uint8_t memory[2][2048];
+    struct writer query = writer_of(memory[0], sizeof memory[0]),
+                  fields = writer_of(memory[1], sizeof memory[1]);
+    const struct adapter *adapter = p->tunnel.adapter;
+
+    dial_free(p->dial);
+    p->dial = NULL;
+    p->dialled_at = loop_clock();
+    if (adapter->request)
+        adapter->request(p->tunnel.adapter_state, &query, &fields);
+    if (is_allowed(&p->lane->settings, target))
+        p->dial = start_dial(p, target, writer_slice(&query), writer_slice(&fields));
+    else
+        log_problem(p, "worker refused", "its address is not in worker_networks");
+    if (p->dial)
+        return;
+    /* the tunnel is at work: it is told by the timer */
+    loop_timer_set(&p->timer, 0.);
+    p->timer_at = 0;
+}
+
+static void act_hang_up(void *context)
+{
+    struct port *p = context;
+    dial_free(p->dial);
+    p->dial = NULL;
+}
+
+static void on_worker_ready(void *owner, int events);
+static void on_client_ready(void *owner, int events);
+
+static void act_adopt(void *context)
+{
+    struct port *p = context;
+
+    p->broken[WORKER] = false;
+    loop_io_open(&p->io[WORKER], p->lane->loop, dial_take(p->dial), on_worker_ready, p);
+}
+
+static void act_part(void *context, enum side side, struct outbox *rest)
+{
+    struct port *p = context;
+    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), rest);
+}
+
+static void act_drop(void *context, enum side side)
+{
+    struct port *p = context;
+    loop_io_close(&p->io[side]);
+}
+
+static void act_ask(void *context)
+{
+    struct port *p = context;
+    p->ask.epoch = p->tunnel.epoch;
+    resolver_ask(p->lane->resolver, &p->ask);
+}
+
+static void act_watch(void *context)
+{
+    struct port *p = context;
+    p->watch.epoch = p->tunnel.epoch;
+    resolver_ask(p->lane->resolver, &p->watch);
+}
+
+static const struct target *worker_of(const struct port *p)
+{
+    return &p->tunnel.target;
+}
+
+static const char *worker_text(const struct port *p, char text[static NET_TEXT])
+{
+    const struct target *to = worker_of(p);
+    struct net_address address;
+
+    if (slice_present(to->unix_path)) {
+        snprintf(text, NET_TEXT, "unix@%.*s", SLICE_PRINTF(to->unix_path));
+        return text;
+    }
+    net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);
+    return net_text(&address, text);
+}
+
+static void log_opened(struct port *p)
+{
+    const struct handover *h = &p->upgrade->handover;
+    char id[32], worker[NET_TEXT];
+
+    port_id(p, id);
+    log_write(p->lane->log, LOG_INFO, "tunnel opened", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
+              LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
+              LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(p, worker)));
+}
+
+static void act_accept(void *context)
+{
+    struct port *p = context;
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+
+    p->accepted = true;
+    metrics_add(p->lane->shard, COUNT_OPENED, METRIC_INDEX(p->route), 1);
+    metrics_add(p->lane->shard, COUNT_TUNNELS, METRIC_INDEX(p->route), 1);
+    log_opened(p);
+    /* the socket is new: it takes a head, or it is broken */
+    if (!upgrade_accept(p->upgrade, p->dial ? dial_head(p->dial) : NULL, &w) ||
+        send(loop_io_fd(&p->io[CLIENT]), w.at, w.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)w.len)
+        p->broken[CLIENT] = true;
+}
+
+static void act_refuse(void *context, enum refusal refusal)
+{
+    struct port *p = context;
+    static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
+    struct writer w = writer_of(memory, sizeof memory);
+    int fd = loop_io_release(&p->io[CLIENT]);
+
+    if (refusal != REFUSAL_NONE) {
+        arrival_refuse(p->lane, fd, refusal);
+        return;
+    }
+    counts_refused(p->lane->shard, REFUSAL_NONE);
+    upgrade_pass_refusal(dial_head(p->dial), dial_body(p->dial), &w);
+    arrival_answer(p->lane, fd, writer_slice(&w));
+}
+
+static void act_resumed(void *context, enum loss loss, uint64_t gap)
+{
+    struct port *p = context;
+    struct metrics_shard *shard = p->lane->shard;
+
+    metrics_add(shard, COUNT_REDIALS, METRIC_INDEX(loss, REDIAL_RESUMED), 1);
+    metrics_add(shard, COUNT_RESUME, METRIC_INDEX(p->upgrade->handover.resume, RESUME_GAP), 1);
+    metrics_observe(shard, COUNT_GAP, METRIC_PLAIN, (double)gap / 1e6);
+    if (gap > p->lane->longest_gap)
+        p->lane->longest_gap = gap;
+}
+
+static bool act_may_hold(void *context)
+{
+    return limits_may_hold(((struct port *)context)->lane->limits);
+}
+
+static uint32_t act_random(void *context)
+{
+    (void)context;
+    return arc4random();
+}
+
+static void act_ended(void *context)
+{
+    /* noticed by update(), when the tunnel is not at work any more */
+    (void)context;
+}
+
+static const struct tunnel_actions actions = {
+    act_send,  act_dial,   act_hang_up, act_adopt,   act_part,     act_drop,   act_ask,
+    act_watch, act_accept, act_refuse,  act_resumed, act_may_hold, act_random, act_ended,
+};
+
+/* ---- reading ---- */
+static ssize_t receive(struct port *p, enum side from)
+{
+    struct lane *lane = p->lane;
+    struct leg *leg = &p->tunnel.legs[from];
+    struct slice partial = buffer_slice(&leg->partial);
+    uint8_t *at = lane->scratch + WS_HEAD_MAX;
+    size_t room = tunnel_room(&p->tunnel, from);
+
+    ssize_t got = recv(loop_io_fd(&p->io[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
+    if (got <= 0)
+        return got;
+    if (partial.len)
+        memcpy(at, partial.at, partial.len);
+    size_t len = partial.len + (size_t)got;
+    buffer_consume(&leg->partial, partial.len);
+    tunnel_read(&p->tunnel, from, slice_of(at, len), loop_clock());
+    return got;
+}
+
+static void on_leg_ready(struct port *p, enum side side, int events)
+{
+    if (events & LOOP_WRITE)
+        tunnel_writable(&p->tunnel, side, loop_clock());
+    if ((events & LOOP_READ) && p->io[side].loop && p->tunnel.legs[side].reading) {
+        ssize_t got = receive(p, side);
+        if (got == 0)
+            tunnel_lost(&p->tunnel, side, LOSS_eof, loop_clock());
+        else if (got < 0 && errno != EAGAIN && errno != EINTR)
+            tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
+    }
+    update(p);
+}
+
+static void on_worker_ready(void *owner, int events)
+{
+    on_leg_ready(owner, WORKER, events);
+}
+
+/* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
+static void read_early(struct port *p)
+{
+    size_t room;
+    uint8_t *to = buffer_room(&p->early, 1, &room);
+    ssize_t got = to ? recv(loop_io_fd(&p->io[CLIENT]), to, room, 0) : -1;
+    bool waits = got < 0 && (!to || errno == EAGAIN || errno == EINTR);
+
+    if (to)
+        buffer_commit(&p->early, got > 0 ? (size_t)got : 0);
+    if (got <= 0 && !waits)
+        tunnel_lost(&p->tunnel, CLIENT, got == 0 ? LOSS_eof : LOSS_reset, loop_clock());
+}
+
+static void on_client_ready(void *owner, int events)
+{
+    struct port *p = owner;
+
+    if (p->accepted) {
+        on_leg_ready(p, CLIENT, events);
+    } else {
+        read_early(p);
+        update(p);
+    }
+}
+
+/* Bytes that were received before the tunnel could take them. */
+static void replay(struct port *p, enum side from, struct slice bytes)
+{
+    uint8_t *at = p->lane->scratch + WS_HEAD_MAX;
+
+    while (bytes.len && p->io[from].loop && p->tunnel.state != TUNNEL_ENDED) {
+        struct leg *leg = &p->tunnel.legs[from];
+        struct slice part = slice_sub(bytes, 0, LEG_PAUSE), partial = buffer_slice(&leg->partial);
+        size_t len = partial.len + part.len;
+        if (partial.len)
+            memcpy(at, partial.at, partial.len);
+        memcpy(at + partial.len, part.at, part.len);
+        buffer_consume(&leg->partial, partial.len);
+        bytes = slice_from(bytes, part.len);
+        tunnel_read(&p->tunnel, from, slice_of(at, len), loop_clock());
+    }
+}
+
+static void replay_early(struct port *p)
+{
+    struct buffer early = p->early;
+
+    p->early = buffer_with_limit(EARLY_MAX);
+    replay(p, CLIENT, buffer_slice(&early));
+    buffer_free(&early);
+}
+
+/* ---- the dial and the agent ---- */
+static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
+{
+    const struct adapter *adapter = p->tunnel.adapter;
+    uint64_t took = loop_clock() - p->dialled_at;
+
+    if (outcome == DIAL_OPEN && adapter->answered &&
+        !adapter->answered(p->tunnel.adapter_state, dial_head(p->dial)))
+        return DIAL_INVALID;
+    if (outcome == DIAL_OPEN)
+        metrics_observe(p->lane->shard, COUNT_DIAL, METRIC_PLAIN, (double)took / 1e6);
+    else
+        log_problem(p, "dial failed", dial_why(p->dial));
+    return outcome;
+}
+
+static void on_dialled(void *owner, enum dial_outcome outcome)
+{
+    struct port *p = owner;
+
+    outcome = judge_dial(p, outcome);
+    tunnel_dialled(&p->tunnel, outcome, dial_status(p->dial), loop_clock());
+    /* both sides may have spoken before the tunnel was there */
+    if (p->dial && outcome == DIAL_OPEN)
+        replay(p, WORKER, dial_rest(p->dial));
+    dial_free(p->dial);
+    p->dial = NULL;
+    if (p->accepted && buffer_len(&p->early))
+        replay_early(p);
+    update(p);
+}
+
+static void on_answered(void *owner, bool watch, const struct answer *answer)
+{
+    struct port *p = owner;
+    tunnel_answered(&p->tunnel, answer, watch, loop_clock());
+    update(p);
+}
+
+/* ---- after each event ---- */
+static void note_counts(struct port *p)
+{
+    struct metrics_shard *shard = p->lane->shard;
+    int64_t held = 0;
+
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        struct leg *leg = &p->tunnel.legs[side];
+        held += (int64_t)(leg->out.frames.size + leg->partial.size);
+        uint64_t sent = leg->bytes_out - p->counted[side];
+        if (sent)
+            metrics_add(shard, COUNT_BYTES, METRIC_INDEX(side == WORKER ? BYTES_TO_WORKER : BYTES_TO_CLIENT),
+                        (int64_t)sent);
+        p->counted[side] = leg->bytes_out;
+    }
+    if (held == p->held)
+        return;
+    limits_hold(p->lane->limits, held - p->held);
+    metrics_add(shard, COUNT_HELD, METRIC_PLAIN, held - p->held);
+    p->held = held;
+}
+
+static void want(struct port *p)
+{
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        const struct leg *leg = &p->tunnel.legs[side];
+        bool read = leg->reading;
+        if (side == CLIENT && !p->accepted)
+            read = buffer_len(&p->early) < EARLY_MAX;
+        if (p->io[side].loop)
+            loop_io_want(&p->io[side], (read ? LOOP_READ : 0) | (outbox_empty(&leg->out) ? 0 : LOOP_WRITE));
+    }
+}
+
+/* Moved only when it would fire too late: traffic puts off most of what is due, and the timer then fires for
+ * nothing, which is cheaper than to set it for every message. */
+static void set_timer(struct port *p)
+{
+    uint64_t due = tunnel_due(&p->tunnel), now;
+
+    if (loop_timer_active(&p->timer) && p->timer_at <= due)
+        return;
+    if (due == UINT64_MAX) {
+        loop_timer_stop(&p->timer);
+        return;
+    }
+    now = loop_clock();
+    p->timer_at = due;
+    loop_timer_set(&p->timer, due > now ? (double)(due - now) / 1e6 : 0.);
+}
+
+static void log_ended(struct port *p)
+{
+    const struct tunnel *t = &p->tunnel;
+    const struct handover *h = &p->upgrade->handover;
+    char id[32], worker[NET_TEXT];
+
+    port_id(p, id);
+    log_write(p->lane->log, LOG_INFO, "tunnel ended", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
+              LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
+              LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(p, worker)),
+              LOG_TEXT("reason", close_reason_info(t->reason)->name),
+              LOG_U64("to_worker", t->legs[WORKER].bytes_out),
+              LOG_U64("to_client", t->legs[CLIENT].bytes_out), LOG_U64("redials", t->redials),
+              LOG_SECONDS("longest_gap", (double)t->longest_gap / 1e6),
+              LOG_SECONDS("age", (double)(loop_clock() - t->opened) / 1e6));
+}
+
+static void count_end(struct port *p)
+{
+    struct metrics_shard *shard = p->lane->shard;
+    const struct tunnel *t = &p->tunnel;
+
+    if (!p->accepted)
+        return;
+    metrics_add(shard, COUNT_TUNNELS, METRIC_INDEX(p->route), -1);
+    metrics_add(shard, COUNT_CLOSED, METRIC_INDEX(p->route, t->reason), 1);
+    if (t->reason == CLOSE_unrecoverable || t->reason == CLOSE_flapping ||
+        t->reason == CLOSE_session_not_found || t->reason == CLOSE_worker_refused)
+        metrics_add(shard, COUNT_REDIALS, METRIC_INDEX(t->loss, REDIAL_FAILED), 1);
+    log_ended(p);
+}
+
+static void release(void *context)
+{
+    free(context);
+}
+
+void port_cut(struct port *p)
+{
+    struct lane *lane = p->lane;
+    const struct handover *h = &p->upgrade->handover;
+
+    if (p->gone)
+        return;
+    p->gone = true;
+    count_end(p);
+    resolver_drop(lane->resolver, &p->ask);
+    resolver_drop(lane->resolver, &p->watch);
+    dial_free(p->dial);
+    loop_io_close(&p->io[CLIENT]);
+    loop_io_close(&p->io[WORKER]);
+    loop_timer_close(&p->timer);
+    buffer_free(&p->early);
+    tunnel_free(&p->tunnel);
+    note_counts(p);
+    if (p->entered)
+        limits_leave(lane->limits, h->space, h->sandbox, h->org);
+    *p->link = p->next;
+    if (p->next)
+        p->next->link = p->link;
+    lane->ports_count--;
+    free(p->upgrade);
+    p->free_task = (struct loop_task){.run = release, .context = p};
+    loop_defer(lane->loop, &p->free_task);
+}
+
+static void update(struct port *p)
+{
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        if (p->broken[side] && p->io[side].loop)
+            tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
+        p->broken[side] = false;
+    }
+    note_counts(p);
+    if (p->tunnel.state == TUNNEL_ENDED) {
+        port_cut(p);
+        return;
+    }
+    want(p);
+    set_timer(p);
+}
+
+static void on_time(void *owner)
+{
+    struct port *p = owner;
+
+    if (p->tunnel.seek == SEEK_DIALLING && !p->dial)
+        tunnel_dialled(&p->tunnel, DIAL_FORBIDDEN, 0, loop_clock());
+    tunnel_tick(&p->tunnel, loop_clock());
+    update(p);
+}
+
+/* ---- for the outside ---- */
+struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early)
+{
+    const struct handover *h = &upgrade->handover;
+    struct port *p = calloc(1, sizeof *p);
+
+    if (p)
+        p->early = buffer_with_limit(EARLY_MAX);
+    if (!p || !buffer_put(&p->early, early) || !limits_enter(lane->limits, h->space, h->sandbox, h->org)) {
+        if (p)
+            buffer_free(&p->early);
+        free(p);
+        free(upgrade);
+        return NULL;
+    }
+    p->entered = true;
+    p->lane = lane;
+    p->upgrade = upgrade;
+    p->id = ++lane->next_id;
+    p->route = counts_route(lane->counts, h->route);
+    p->ask = (struct question){.handover = h, .answered = on_answered, .owner = p};
+    p->watch = (struct question){.watch = true, .handover = h, .answered = on_answered, .owner = p};
+    p->next = lane->ports;
+    p->link = &lane->ports;
+    if (p->next)
+        p->next->link = &p->next;
+    lane->ports = p;
+    lane->ports_count++;
+    return p;
+}
+
+void port_begin(struct port *p, int fd)
+{
+    struct tunnel_opening opening = {&actions, p, &p->lane->settings.tunnel, &p->upgrade->handover};
+
+    loop_io_open(&p->io[CLIENT], p->lane->loop, fd, on_client_ready, p);
+    loop_timer_open(&p->timer, p->lane->loop, on_time, p);
+    if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
+        p->tunnel.state = TUNNEL_ENDED;
+        arrival_refuse(p->lane, loop_io_release(&p->io[CLIENT]), REFUSAL_too_many_tunnels);
+    }
+    if (p->accepted && buffer_len(&p->early))
+        replay_early(p);
+    update(p);
+}
+
+void port_end(struct port *p, enum close_reason reason)
+{
+    tunnel_end(&p->tunnel, reason, loop_clock());
+    update(p);
+}
+
+struct port *port_next(const struct port *p)
+{
+    return p->next;
+}
+
+bool port_is_closing(const struct port *p)
+{
+    return p->tunnel.state >= TUNNEL_CLOSING;
+}
+
+struct slice port_sandbox(const struct port *p)
+{
+    return p->upgrade->handover.sandbox;
+}
+
+void port_id(const struct port *p, char id[static 32])
+{
+    snprintf(id, 32, "t-%u-%llu", p->lane->number, (unsigned long long)p->id);
+}
+
+static const char *state_text(const struct port *p)
+{
+    static const char *const names[] = {"opening", "serving", "settling", "redialling", "closing", "ended"};
+    return names[p->tunnel.state];
+}
+
+static bool describe_text(struct buffer *to, const char *key, struct slice value)
+{
+    return !slice_present(value) || (json_write(to, ",\"%s\":", key) && json_write_text(to, value));
+}
+
+bool port_describe(const struct port *p, struct buffer *to)
+{
+    const struct tunnel *t = &p->tunnel;
+    const struct handover *h = &p->upgrade->handover;
+    char id[32], worker[NET_TEXT];
+    uint64_t now = loop_clock();
+
+    port_id(p, id);
+    return json_write(to, "{\"id\":\"%s\",\"state\":\"%s\"", id, state_text(p)) &&
+           describe_text(to, "route", h->route) && describe_text(to, "sandbox", h->sandbox) &&
+           describe_text(to, "namespace", h->space) && describe_text(to, "session", h->session) &&
+           describe_text(to, "org", h->org) && describe_text(to, "sub", h->sub) &&
+           describe_text(to, "worker", slice_text(worker_text(p, worker))) &&
+           json_write(to,
+                      ",\"age\":%.3f,\"idle\":%.3f,\"to_worker\":%llu,\"to_client\":%llu,\"held\":%lld,"
+                      "\"redials\":%u,\"longest_gap\":%.3f}",
+                      (double)(now - t->opened) / 1e6, (double)(now - t->used) / 1e6,
+                      (unsigned long long)t->legs[WORKER].bytes_out,
+                      (unsigned long long)t->legs[CLIENT].bytes_out, (long long)p->held, t->redials,
+                      (double)t->longest_gap / 1e6);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * port: the loop code of one tunnel: its sockets, its dial, its questions to the agent, its timer. It does
+ * what the tunnel (tunnel.h) says and decides nothing.
+ */
+#ifndef CELLGATE_RELAY_PORT_H
+#define CELLGATE_RELAY_PORT_H
+
+#include "spoa/lib/buffer.h"
+#include "spoa/relay/lane.h"
+#include "spoa/relay/upgrade.h"
+
+/* Takes over upgrade in any case. early: bytes behind the client's head. NULL: a limit is reached, or out of
+ * memory. */
+struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early);
+/* Takes over the client's socket and starts. */
+void port_begin(struct port *port, int fd);
+/* Ends its tunnel in good order. */
+void port_end(struct port *port, enum close_reason reason);
+/* Closes its sockets and frees it, whatever its tunnel does. */
+void port_cut(struct port *port);
+
+struct port *port_next(const struct port *port);
+/* "t-<lane>-<number>", unique in the process. */
+void port_id(const struct port *port, char id[static 32]);
+/* One object of the view /tunnels. */
+bool port_describe(const struct port *port, struct buffer *to);
+bool port_is_closing(const struct port *port);
+struct slice port_sandbox(const struct port *port);
+
+#endif

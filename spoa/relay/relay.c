@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/relay.h"
+
+#include <stdlib.h>
+
+#include "spoa/lib/daemon.h"
+#include "spoa/lib/json_write.h"
+#include "spoa/relay/port.h"
+
+#define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
+#define FILES_A_TUNNEL  2
+#define SAMPLE_SECONDS  2.0
+#define SAMPLES         150
+#define DRAINED_SECONDS 0.05
+
+struct sample {
+    uint64_t tunnels, redials;
+    uint64_t longest_gap; /* microseconds */
+};
+
+struct relay {
+    struct relay_options options;
+    struct limits *limits;
+    struct counts *counts;
+    int listener;
+    size_t lanes_count;
+    struct lane *lanes[SETTINGS_THREADS_MAX];
+    bool draining;
+    struct loop_timer sampling, drained;
+    struct sample samples[SAMPLES]; /* a ring */
+    size_t sampled;
+};
+
+/* ---- all lanes ---- */
+static void each_lane(struct relay *r, void (*run)(struct lane *lane, void *context), void *context)
+{
+    for (size_t i = 0; i < r->lanes_count; i++)
+        lane_call(r->lanes[i], run, context);
+}
+
+/* ---- start and end ---- */
+
+/* How many tunnels the limit of open files allows. */
+static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct fail *why)
+{
+    uint64_t files, wanted = (uint64_t)settings->relay.max_tunnels;
+
+    if (!daemon_raise_files(&files, why))
+        return false;
+    uint64_t most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
+    *tunnels = wanted ? wanted : most;
+    if (*tunnels > most || most == 0)
+        return fail(
+            why, "relay.max_tunnels %llu needs %llu open files, the limit is %llu (LimitNOFILE, ulimit -n)",
+            (unsigned long long)wanted, (unsigned long long)(wanted * FILES_A_TUNNEL + FILES_SPARE),
+            (unsigned long long)files);
+    return true;
+}
+
+static struct limits_settings limits_from(const struct settings *settings, uint64_t tunnels)
+{
+    return (struct limits_settings){tunnels, (uint64_t)settings->relay.max_tunnels_per_sandbox,
+                                    (uint64_t)settings->relay.max_tunnels_per_org,
+                                    (uint64_t)settings->relay.memory};
+}
+
+static bool start_lanes(struct relay *r, const struct settings *settings, uint64_t tunnels, struct fail *why)
+{
+    struct lane_settings lane_settings;
+
+    if (!lane_settings_from(&lane_settings, settings))
+        return fail(why, "more than %d worker_networks", LANE_CIDRS);
+    for (int64_t i = 0; i < settings->relay.threads; i++) {
+        struct lane_options options = {
+            .number = (unsigned)i,
+            .log = r->options.log,
+            .limits = r->limits,
+            .counts = r->counts,
+            .settings = &lane_settings,
+            .agent = &settings->relay.agent,
+            .questions = (unsigned)(tunnels < 100000 ? 2 * tunnels + 16 : 200000),
+            .listener = r->listener,
+        };
+        r->lanes[i] = lane_start(&options, why);
+        if (!r->lanes[i])
+            return false;
+        r->lanes_count++;
+    }
+    return true;
+}
+
+static void sample(void *owner);
+static void look_if_drained(void *owner);
+
+static bool start(struct relay *r, const struct settings *settings, struct fail *why)
+{
+    uint64_t tunnels;
+
+    if (!fit_files(settings, &tunnels, why))
+        return false;
+    struct limits_settings limits = limits_from(settings, tunnels);
+    r->limits = limits_new(&limits);
+    r->counts = counts_new();
+    if (!r->limits || !r->counts)
+        return fail(why, "out of memory");
+    r->listener = net_listen(&settings->relay.listen, 0660, why);
+    if (r->listener < 0 || !start_lanes(r, settings, tunnels, why))
+        return false;
+    loop_timer_open(&r->sampling, r->options.loop, sample, r);
+    loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
+    loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+    return true;
+}
+
+struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
+                          struct fail *why)
+{
+    struct relay *r = calloc(1, sizeof *r);
+
+    if (!r) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    r->options = *options;
+    r->listener = -1;
+    if (start(r, settings, why))
+        return r;
+    relay_stop(r);
+    return NULL;
+}
+
+void relay_stop(struct relay *r)
+{
+    if (!r)
+        return;
+    loop_timer_close(&r->sampling);
+    loop_timer_close(&r->drained);
+    for (size_t i = 0; i < r->lanes_count; i++)
+        lane_stop(r->lanes[i]);
+    if (r->listener >= 0)
+        net_unlisten(r->listener);
+    counts_free(r->counts);
+    limits_free(r->limits);
+    free(r);
+}
+
+/* ---- draining ---- */
+static void look_if_drained(void *owner)
+{
+    struct relay *r = owner;
+
+    if (limits_tunnels(r->limits) == 0)
+        r->options.drained(r->options.context);
+    else
+        loop_timer_set(&r->drained, DRAINED_SECONDS);
+}
+
+static void drain_lane(struct lane *lane, void *context)
+{
+    (void)context;
+    lane_drain(lane);
+}
+
+void relay_drain(struct relay *r)
+{
+    if (r->draining)
+        return;
+    r->draining = true;
+    each_lane(r, drain_lane, NULL);
+    loop_timer_set(&r->drained, DRAINED_SECONDS);
+}
+
+bool relay_ready(const struct relay *r, const char **why)
+{
+    *why = r->draining ? "draining" : "ready";
+    return !r->draining;
+}
+
+/* ---- reload ---- */
+static void set_lane(struct lane *lane, void *context)
+{
+    lane->settings = *(const struct lane_settings *)context;
+}
+
+static bool reload(struct relay *r, struct fail *why)
+{
+    const struct relay_options *o = &r->options;
+    struct lane_settings lane_settings;
+    uint64_t tunnels;
+    struct settings *settings = settings_load(o->config, o->overrides, o->override_count, why);
+
+    if (!settings)
+        return false;
+    bool good = fit_files(settings, &tunnels, why) && (lane_settings_from(&lane_settings, settings) ||
+                                                       fail(why, "more than %d worker_networks", LANE_CIDRS));
+    if (good) {
+        struct limits_settings limits = limits_from(settings, tunnels);
+        limits_set(r->limits, &limits);
+        each_lane(r, set_lane, &lane_settings);
+    }
+    settings_free(settings);
+    return good;
+}
+
+void relay_reload(struct relay *r)
+{
+    struct fail why;
+
+    if (reload(r, &why))
+        log_write(r->options.log, LOG_INFO, "configuration reloaded");
+    else
+        log_write(r->options.log, LOG_ERROR, "configuration not reloaded, the old one stays in force",
+                  LOG_TEXT("why", why.text));
+}
+
+/* ---- views ---- */
+static void log_lane(struct lane *lane, void *context)
+{
+    (void)context;
+    log_write(lane->log, LOG_INFO, "summary", LOG_U64("lane", lane->number),
+              LOG_U64("tunnels", lane->ports_count), LOG_U64("arriving", lane->arrivals_count),
+              LOG_U64("parting", lane->partings.count),
+              LOG_TEXT("agent", resolver_connected(lane->resolver) ? "connected" : "not connected"),
+              LOG_TEXT("state", lane->draining ? "draining" : "serving"));
+}
+
+void relay_log_summary(struct relay *r)
+{
+    each_lane(r, log_lane, NULL);
+    log_write(r->options.log, LOG_INFO, "summary", LOG_U64("tunnels", limits_tunnels(r->limits)),
+              LOG_U64("held", limits_held(r->limits)), LOG_U64("lanes", r->lanes_count));
+}
+
+static void note_partings(struct lane *lane, void *context)
+{
+    (void)context;
+    metrics_set(lane->shard, COUNT_PARTINGS, METRIC_PLAIN, (int64_t)lane->partings.count);
+}
+
+bool relay_write_metrics(struct relay *r, struct buffer *to)
+{
+    each_lane(r, note_partings, NULL);
+    return metrics_write(counts_metrics(r->counts), to);
+}
+
+struct listing {
+    struct buffer *to;
+    struct slice sandbox;
+    bool good, any;
+};
+
+static void list_lane(struct lane *lane, void *context)
+{
+    struct listing *l = context;
+
+    for (struct port *p = lane->ports; p && l->good; p = port_next(p)) {
+        if (slice_present(l->sandbox) && !slice_equal(l->sandbox, port_sandbox(p)))
+            continue;
+        l->good = (!l->any || json_write(l->to, ",")) && port_describe(p, l->to);
+        l->any = true;
+    }
+}
+
+bool relay_write_tunnels(struct relay *r, struct slice sandbox, struct buffer *to)
+{
+    struct listing l = {.to = to, .sandbox = sandbox, .good = json_write(to, "\"tunnels\":[")};
+
+    each_lane(r, list_lane, &l);
+    return l.good && json_write(to, "]");
+}
+
+struct kicking {
+    struct slice id;
+    bool found;
+};
+
+static void kick_in_lane(struct lane *lane, void *context)
+{
+    struct kicking *k = context;
+    char id[32];
+
+    for (struct port *p = lane->ports; p && !k->found; p = port_next(p)) {
+        port_id(p, id);
+        if (!slice_is(k->id, id))
+            continue;
+        k->found = true;
+        port_end(p, CLOSE_kicked);
+        return;
+    }
+}
+
+bool relay_kick(struct relay *r, struct slice id)
+{
+    struct kicking k = {id, false};
+    each_lane(r, kick_in_lane, &k);
+    return k.found;
+}
+
+/* ---- samples for the live page ---- */
+static void take_gap(struct lane *lane, void *context)
+{
+    uint64_t *longest = context;
+
+    if (lane->longest_gap > *longest)
+        *longest = lane->longest_gap;
+    lane->longest_gap = 0;
+}
+
+static uint64_t redials(struct relay *r)
+{
+    int64_t sum = 0;
+
+    for (unsigned cause = 0; loss_names[cause]; cause++)
+        for (unsigned outcome = REDIAL_RESUMED; outcome <= REDIAL_FAILED; outcome++)
+            sum += metrics_value(counts_metrics(r->counts), COUNT_REDIALS, METRIC_INDEX(cause, outcome));
+    return (uint64_t)sum;
+}
+
+static void sample(void *owner)
+{
+    struct relay *r = owner;
+    struct sample now = {.tunnels = limits_tunnels(r->limits), .redials = redials(r)};
+
+    each_lane(r, take_gap, &now.longest_gap);
+    r->samples[r->sampled++ % SAMPLES] = now;
+    loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+}
+
+bool relay_write_stats(struct relay *r, struct buffer *to)
+{
+    size_t count = r->sampled < SAMPLES ? r->sampled : SAMPLES;
+    bool good = json_write(
+        to, "{\"tunnels\":%llu,\"redials\":%llu,\"held\":%llu,\"draining\":%s,\"every\":%.0f,\"samples\":[",
+        (unsigned long long)limits_tunnels(r->limits), (unsigned long long)redials(r),
+        (unsigned long long)limits_held(r->limits), r->draining ? "true" : "false", SAMPLE_SECONDS);
+
+    for (size_t i = 0; i < count && good; i++) {
+        const struct sample *s = &r->samples[(r->sampled - count + i) % SAMPLES];
+        good = json_write(to, "%s[%llu,%llu,%.3f]", i ? "," : "", (unsigned long long)s->tunnels,
+                          (unsigned long long)s->redials, (double)s->longest_gap / 1e6);
+    }
+    return good && json_write(to, "]}");
+}
