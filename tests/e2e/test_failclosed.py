@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: MIT
+"""Without a decision no request goes anywhere: the agent is killed under load, stopped, absent, or talks nonsense."""
+
+import collections
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from cell import ROOT, end, until
+from client import WEBSOCKET, Http1, request
+
+CONFIG = {"routes": [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]}
+CLIENTS = 16
+
+
+@pytest.fixture(scope="module")
+def origin(origins):
+    return origins()
+
+
+@pytest.fixture
+def cell(cells, origin):
+    return cells(sandboxes={"sb": {"worker": origin.url}}, config=CONFIG)
+
+
+def haproxy_version():
+    text = subprocess.run([*os.environ["HAPROXY"].split(), "-v"], capture_output=True, text=True).stdout
+    return tuple(int(x) for x in text.split()[2].split("-")[0].split(".")[:2])
+
+
+class Load:
+    """Clients with a token and clients without one, until told to stop; what came back is counted."""
+
+    def __init__(self, cell):
+        self.cell, self.bearer = cell, cell.bearer("sb")
+        self.good, self.bad = collections.Counter(), collections.Counter()
+        self.slowest = 0.0
+        self.running = True
+        self.threads = [threading.Thread(target=self._client, args=(n % 4 == 0,)) for n in range(CLIENTS)]
+        for thread in self.threads:
+            thread.start()
+
+    def _client(self, without_token):
+        counts = self.bad if without_token else self.good
+        headers = [("Connection", "close")] + ([] if without_token else [self.bearer])
+        while self.running:
+            started = time.monotonic()
+            try:
+                counts[request(self.cell.http, "GET", "/s/sb/load", headers).status] += 1
+            except OSError as error:
+                counts[type(error).__name__] += 1
+            self.slowest = max(self.slowest, time.monotonic() - started)
+
+    def stop(self):
+        self.running = False
+        for thread in self.threads:
+            thread.join()
+
+
+def refused_for_want_of_an_agent(response):
+    body = json.loads(response.body)
+    assert (response.status, body["error"], body["retryable"]) == (503, "agent_unavailable", True)
+    assert response.get("retry-after") == "1"
+
+
+def test_an_agent_that_is_killed_ten_times_is_not_noticed(cell, origin):
+    origin.requests.clear()
+    load = Load(cell)
+    try:
+        for _ in range(10):
+            time.sleep(0.5)
+            before = cell.pid("agent")
+            cell.kill("agent")
+            until(lambda: cell.pid("agent") != before, 10)
+        time.sleep(0.5)
+    finally:
+        load.stop()
+    print(f"{dict(load.good)} {dict(load.bad)} slowest {load.slowest * 1000:.0f} ms")
+    assert set(load.bad) <= {401, 503} and load.bad[401] > 0, "somebody without a token got in"
+    assert set(load.good) <= {200, 503}
+    assert load.good[200] == len(origin.requests)
+    if haproxy_version() < (3, 1):
+        assert load.good[503] == 0 and load.bad[503] == 0
+    assert load.slowest < 2
+
+
+def test_an_agent_that_is_stopped_costs_the_processing_timeout_and_no_more(cell, origin):
+    before = len(origin.requests)
+    cell.kill("agent", signal.SIGSTOP)
+    try:
+        for headers in ([cell.bearer("sb")], []):
+            started = time.monotonic()
+            refused_for_want_of_an_agent(request(cell.http, "GET", "/s/sb/", headers))
+            assert 0.2 < time.monotonic() - started < 0.45
+        with Http1(cell.http) as client:
+            refused_for_want_of_an_agent(client.upgrade("/s/sb/", [cell.bearer("sb")]))
+            assert client.read() == b"", "the connection of a refused upgrade stays open"
+    finally:
+        cell.kill("agent", signal.SIGCONT)
+    assert len(origin.requests) == before
+    until(lambda: request(cell.http, "GET", "/s/sb/", [cell.bearer("sb")]).status == 200)
+
+
+# ---- an agent of our own making ----
+
+
+def varint(n):
+    if n < 240:
+        return bytes([n])
+    out, n = [(n & 0xFF) | 0xF0], (n - 240) >> 4
+    while n >= 128:
+        out.append((n & 0xFF) | 0x80)
+        n = (n - 128) >> 7
+    return bytes([*out, n])
+
+
+def read_varint(data, at):
+    value, at = data[at], at + 1
+    if value < 240:
+        return value, at
+    shift = 4
+    while True:
+        byte, at = data[at], at + 1
+        value += byte << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def text(value):
+    value = value.encode() if isinstance(value, str) else value
+    return varint(len(value)) + value
+
+
+def typed(value):
+    if isinstance(value, bool):
+        return b"\x11" if value else b"\x01"
+    if isinstance(value, int):
+        return b"\x04" + varint(value & (2**64 - 1))
+    if isinstance(value, bytes):
+        return bytes([6 if len(value) == 4 else 7]) + value
+    return b"\x08" + text(value)
+
+
+def set_var(name, value, scope=2):
+    return b"\x01\x03" + bytes([scope]) + text(name) + typed(value)
+
+
+def frame(kind, stream, number, payload):
+    body = bytes([kind]) + struct.pack(">I", 1) + varint(stream) + varint(number) + payload
+    return struct.pack(">I", len(body)) + body
+
+
+class FalseAgent:
+    """Shakes hands as an agent does, and answers each NOTIFY with the bytes that answer(stream, frame) returns; None
+    closes the connection."""
+
+    def __init__(self, path, answer, hello=None):
+        self.path, self.answer, self.hello = path, answer, hello
+        self.asked = 0
+        self.sockets = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(256)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.sockets.append(sock)
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _reply(self, data):
+        stream, at = read_varint(data, 5)
+        number, _ = read_varint(data, at)
+        if data[0] == 1:
+            agreed = text("version") + typed("2.0") + text("max-frame-size") + b"\x03" + varint(16380)
+            return self.hello or frame(101, 0, 0, agreed + text("capabilities") + typed("pipelining"))
+        if data[0] == 3:
+            self.asked += 1
+            return self.answer(stream, number)
+        return None
+
+    def _serve(self, sock):
+        with sock, sock.makefile("rb") as stream:
+            try:
+                while len(size := stream.read(4)) == 4:
+                    answer = self._reply(stream.read(struct.unpack(">I", size)[0]))
+                    if answer is None:
+                        return
+                    sock.sendall(answer)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+        self.path.unlink()
+        for sock in self.sockets:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+class Haproxy:
+    """HAProxy alone, with the agent's socket where a test puts one."""
+
+    def __init__(self, folder, cell):
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+            self.http, https = one.getsockname()[1], two.getsockname()[1]
+        environment = os.environ | {
+            "CELLGATE_DIR": str(ROOT / "haproxy"),
+            "CELLGATE_CERT": str(cell.run_dir / "cert.pem"),
+            "CELLGATE_HTTP": f"127.0.0.1:{self.http}",
+            "CELLGATE_HTTPS": f"127.0.0.1:{https}",
+            "CELLGATE_STATS": str(folder / "stats.sock"),
+            "CELLGATE_AGENT": f"unix@{folder}/agent.sock",
+        }
+        command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg"]
+        with open(folder / "haproxy.log", "wb") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        until((folder / "stats.sock").exists, 5)
+
+    def sessions(self):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(self.folder / "stats.sock"))
+            sock.sendall(b"show sess\n")
+            answer = b"".join(iter(lambda: sock.recv(65536), b""))
+        return answer.count(b"fe=cellgate ")
+
+
+@pytest.fixture(scope="module")
+def haproxy(cells):
+    cell = cells(config=CONFIG)
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        haproxy = Haproxy(Path(folder), cell)
+        yield haproxy
+        end(haproxy.process)
+
+
+@pytest.fixture
+def false_agent(haproxy):
+    agents = []
+
+    def make(answer, hello=None):
+        agents.append(FalseAgent(haproxy.folder / "agent.sock", answer, hello))
+        return agents[-1]
+
+    yield make
+    for agent in agents:
+        agent.close()
+
+
+def actions(*pairs):
+    return lambda stream, number: frame(103, stream, number, b"".join(set_var(*pair) for pair in pairs))
+
+
+LOOPBACK = socket.inet_aton("127.0.0.1")
+
+
+def direct(port, **changed):
+    """A good decision, with variables changed or (None) left out."""
+    pairs = {"path": "/", "addr": LOOPBACK, "addr_port": port, "verdict": "direct"}
+    last = {"verdict": pairs.pop("verdict")} | {k: v for k, v in changed.items() if k == "verdict"}
+    return actions(*[(k, v) for k, v in (pairs | changed | last).items() if v is not None])
+
+
+NONSENSE = {
+    "no verdict": {"verdict": None},
+    "a verdict that is unknown": {"verdict": "allow"},
+    "a verdict in capitals": {"verdict": "DIRECT"},
+    "a verdict that is a number": {"verdict": 1},
+    "a verdict that is true": {"verdict": True},
+    "no address": {"addr": None},
+    "an address that is a name": {"addr": "localhost"},
+    "an address that is empty": {"addr": ""},
+    "an address outside of the networks": {"addr": socket.inet_aton("192.0.2.1")},
+    "the metadata service": {"addr": socket.inet_aton("169.254.169.254")},
+    "any address": {"addr": socket.inet_aton("0.0.0.0")},
+    "an IPv6 address outside of the networks": {"addr": socket.inet_pton(socket.AF_INET6, "2001:db8::1")},
+    "no port": {"addr_port": None},
+    "port 0": {"addr_port": 0},
+    "a port beyond 65535": {"addr_port": 65536 + 80},
+    "a negative port": {"addr_port": -1},
+    "a port that is a word": {"addr_port": "http"},
+    "no path": {"path": None},
+    "a path that is none": {"path": "x"},
+    "TLS without a name": {"tls": True},
+    "TLS with an empty name": {"tls": True, "sni": ""},
+    "TLS with a name that is too long": {"tls": True, "sni": "n" * 254},
+    "a refusal without a status": {"verdict": "deny"},
+    "a refusal with an odd status": {"verdict": "deny", "status": 200},
+    "a redirect to nowhere": {"verdict": "redirect"},
+    "a preflight for nobody": {"verdict": "preflight"},
+    "a relay outside of the networks": {"verdict": "relay", "addr": socket.inet_aton("192.0.2.1")},
+}
+
+
+def ask(cell, seconds=2.0):
+    started = time.monotonic()
+    response = request(cell.http, "GET", "/s/sb/")
+    assert time.monotonic() - started < seconds
+    return response
+
+
+def refused_until_asked(haproxy, agent, times=3):
+    """Each answer is a refusal, the agent's absence before HAProxy has found it included."""
+    deadline = time.monotonic() + 5
+    while agent.asked < times:
+        refused_for_want_of_an_agent(ask(haproxy))
+        assert time.monotonic() < deadline, "the false agent is not asked"
+
+
+def test_the_false_agent_is_believed_when_it_makes_sense(haproxy, false_agent, origin):
+    false_agent(direct(origin.port))
+    until(lambda: ask(haproxy).status == 200)
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_a_decision_that_makes_no_sense(haproxy, false_agent, origin, name):
+    before = len(origin.requests)
+    refused_until_asked(haproxy, false_agent(direct(origin.port, **NONSENSE[name])))
+    assert len(origin.requests) == before
+
+
+def garbage_frames(port):
+    good = direct(port)
+    return {
+        "random bytes": lambda s, n: os.urandom(64),
+        "zeros": lambda s, n: b"\0" * 64,
+        "a huge length": lambda s, n: b"\xff\xff\xff\xff" + b"x" * 64,
+        "half a frame": lambda s, n: good(s, n)[:20],
+        "an answer of http": lambda s, n: b"HTTP/1.1 200 OK\r\n\r\n",
+        "an unknown type": lambda s, n: frame(77, s, n, b""),
+        "another stream's answer": lambda s, n: good(s + 1000, n),
+        "another frame's answer": lambda s, n: good(s, n + 7),
+        "no actions": lambda s, n: frame(103, s, n, b""),
+        "an unknown action first": lambda s, n: frame(103, s, n, b"\x09\x01\x02") + good(s, n)[:0],
+        "the verdict behind an unknown action": lambda s, n: frame(103, s, n, set_var("path", "/") + b"\x09\x03\x02" + set_var("verdict", "direct")),
+        "another scope": lambda s, n: frame(103, s, n, b"".join(set_var(k, v, 1) for k, v in [("path", "/"), ("addr", LOOPBACK), ("addr_port", port), ("verdict", "direct")])),
+        "a disconnect": lambda s, n: frame(102, 0, 0, text("status-code") + b"\x03\x00" + text("message") + typed("bye")),
+        "the end": lambda s, n: None,
+    }
+
+
+@pytest.mark.parametrize("name", garbage_frames(1))
+def test_garbage_on_the_socket(haproxy, false_agent, origin, name):
+    before = len(origin.requests)
+    refused_until_asked(haproxy, false_agent(garbage_frames(origin.port)[name]))
+    assert len(origin.requests) == before
+
+
+@pytest.mark.parametrize("hello", [b"nonsense", frame(101, 0, 0, b""), frame(103, 0, 0, b"")], ids=["nonsense", "empty", "ack"])
+def test_a_handshake_that_is_none(haproxy, false_agent, origin, hello):
+    before = len(origin.requests)
+    false_agent(direct(origin.port), hello)
+    for _ in range(3):
+        refused_for_want_of_an_agent(ask(haproxy))
+    assert len(origin.requests) == before
+
+
+def test_nothing_is_stuck_in_haproxy_afterwards(haproxy):
+    """HAProxy 2.6 can forget the timeout of a question; the rules are made so that it does not."""
+    until(lambda: haproxy.sessions() == 0, 5, "requests are still there")
