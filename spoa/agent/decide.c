@@ -295,7 +295,7 @@ static bool turn_into_cookie(struct decision *d)
     writer_text(d->scratch, "__Host-cellgate=");
     writer_put(d->scratch, d->carried.token);
     writer_printf(d->scratch, "; Path=/; Max-Age=%lld; Secure; HttpOnly; SameSite=Lax",
-                  (long long)(d->grant.exp - d->view->now));
+                  (long long)(d->grant.exp + d->grant.leeway - d->view->now));
     d->verdict->set_cookie = text_from(d->scratch, start);
     d->verdict->kind = VERDICT_REDIRECT;
     decide_tell(d, "cookie", "the token of the query becomes a cookie", nothing);

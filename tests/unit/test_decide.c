@@ -604,7 +604,7 @@ static void a_token_in_the_query_becomes_a_cookie(void **state)
     struct verdict v = ASKED(w, "GET http://sb-1.app.io/a?b&cellgate_token=$sb1&c", NULL);
     assert_int_equal(v.kind, VERDICT_REDIRECT);
     ASSERT_TEXT(v.location, "/a?b&c");
-    snprintf(want, sizeof want, "__Host-cellgate=%s; Path=/; Max-Age=60; Secure; HttpOnly; SameSite=Lax",
+    snprintf(want, sizeof want, "__Host-cellgate=%s; Path=/; Max-Age=65; Secure; HttpOnly; SameSite=Lax",
              w->token[2]);
     ASSERT_TEXT(v.set_cookie, want);
     assert_int_equal(w->looked_up, 0);
