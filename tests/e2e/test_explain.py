@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""`cellgate explain`: the decision and its reasons, without an agent and without a credential."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CELLGATE = os.environ.get("CELLGATE") or str(Path(__file__).parents[2] / "build/bin/cellgate")
+RECORD = {"worker": "http://127.0.0.1:9001", "epoch": 3, "headers": {"X-EXECD-ACCESS-TOKEN": "record-secret"}}
+
+
+def run(*arguments):
+    return subprocess.run([CELLGATE, *arguments], capture_output=True, text=True, timeout=20)
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("explain")
+    (folder / "k").write_text("0123456789abcdef0123456789abcdef")
+    (folder / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": RECORD}}))
+    (folder / "c.json").write_text(
+        json.dumps(
+            {
+                "directory": {"kind": "file", "path": "s.json"},
+                "tokens": [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}],
+            }
+        )
+    )
+    return str(folder / "c.json")
+
+
+@pytest.fixture(scope="module")
+def token(config):
+    return run("token", "--config", config, "--sandbox", "sb-1").stdout.strip()
+
+
+def test_says_which_route_and_why_not_the_others(config, token):
+    done = run("explain", "--config", config, f"GET http://h/v1/sandboxes/sb-1/proxy/80/a?b=secret&cellgate_token={token}")
+    assert done.returncode == 0, done.stderr
+    assert "not opencomputer-preview: its form of host has no domain" in done.stdout
+    assert "not terminal: it is for WebSocket upgrades only" in done.stdout
+    assert "this one matches: opensandbox-proxy" in done.stdout
+    assert "carried by: query" in done.stdout
+    for secret in (token, "record-secret", "secret"):
+        assert secret not in done.stdout + done.stderr
+
+
+def test_json_holds_steps_and_verdict(config, token):
+    done = run(
+        "explain", "--json", "--upgrade", "--config", config, "-H", f"Authorization: Bearer {token}",
+        "GET http://h/api/sandboxes/sb-1/pty/s1",
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["verdict"]["verdict"] == "relay"
+    assert told["verdict"]["path"] == "/sandboxes/sb-1/pty/s1"
+    assert told["verdict"]["removed"] == "Authorization"
+    assert {"step": "token", "text": "carried by", "detail": "authorization"} in told["steps"]
+    assert token not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "request_line, code",
+    [
+        ("GET http://h/nothing", "no_route"),
+        ("GET http://h/sandboxes/sb-1/proxy/80/", "token_missing"),
+        ("GET http://h/sandboxes/sb-1/proxy/0/", "bad_request"),
+        ("CONNECT http://h/", "method_not_allowed"),
+    ],
+)
+def test_refusals_exit_with_1(config, request_line, code):
+    done = run("explain", "--json", "--config", config, request_line)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["verdict"]["error"] == code
+
+
+def test_wrong_usage_exits_with_2(config):
+    assert run("explain", "--config", config).returncode == 2
+    assert run("explain", "--config", config, "--nonsense", "GET http://h/").returncode == 2
+    assert run("explain", "--config", config, "GET").returncode == 2
+    assert run("explain", "--config", config, "-H", "no colon", "GET http://h/").returncode == 2
+    assert run("explain", "--help").returncode == 0
+
+
+def test_a_bad_configuration_is_named_with_its_position(tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text('{"directory":{"kind":"file","path":"s"},"tokens":[],"open":true,"routes":[{"name":"r"}]}')
+    done = run("explain", "--config", str(path), "GET http://h/")
+    assert done.returncode == 1
+    assert f"{path}:1:" in done.stderr
