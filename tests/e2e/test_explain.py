@@ -3,12 +3,14 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-CELLGATE = os.environ.get("CELLGATE") or str(Path(__file__).parents[2] / "build/bin/cellgate")
+ROOT = Path(__file__).parents[2]
+CELLGATE = os.environ.get("CELLGATE") or str(ROOT / "build/bin/cellgate")
 RECORD = {"worker": "http://127.0.0.1:9001", "epoch": 3, "headers": {"X-EXECD-ACCESS-TOKEN": "record-secret"}}
 
 
@@ -91,3 +93,11 @@ def test_a_bad_configuration_is_named_with_its_position(tmp_path):
     done = run("explain", "--config", str(path), "GET http://h/")
     assert done.returncode == 1
     assert f"{path}:1:" in done.stderr
+
+
+def test_the_documentation_has_every_built_in_route_and_every_key(config):
+    text = (ROOT / "docs/routing.md").read_text()
+    routes = re.findall(r"not ([a-z0-9-]+): ", run("explain", "--config", config, "GET http://h/nothing").stdout)
+    keys = re.findall(r'^    \{"([a-z_]+)", OPTION', (ROOT / "spoa/agent/route_keys.c").read_text(), re.M)
+    assert len(routes) > 15 and len(keys) > 20
+    assert [name for name in routes + keys if f"`{name}`" not in text] == []
