@@ -356,7 +356,7 @@ bool agent_write_status(struct agent *a, struct buffer *to)
                            ",\"directory_error\":",
                            records ? records_count(records) : 0, records ? records_bytes(records) : 0,
                            a->loaded_at) &&
-                json_write_text(to, slice_text(a->directory_error)) && json_write(to, "}\n");
+                json_write_text(to, slice_text(a->directory_error)) && json_write(to, "}");
     pthread_mutex_unlock(&a->lock);
     return good;
 }

@@ -17,7 +17,7 @@ static const struct daemon_program program = {
     .section = "agent",
 };
 
-enum { PAGES = 4, COMMANDS = 2 };
+enum { PAGES = 4, COMMANDS = 3 };
 
 struct process {
     struct loop *loop;
@@ -43,7 +43,8 @@ static bool page_status(void *context, struct slice query, struct admin_answer *
 {
     (void)query;
     answer->type = ADMIN_JSON;
-    return agent_write_status(((struct process *)context)->agent, &answer->body);
+    return agent_write_status(((struct process *)context)->agent, &answer->body) &&
+           buffer_put(&answer->body, SLICE_LITERAL("\n"));
 }
 
 static bool page_health(void *context, struct slice query, struct admin_answer *answer)
@@ -115,6 +116,15 @@ static bool command_drain(void *context, const struct json *doc, const json_node
     return true;
 }
 
+static bool command_status(void *context, const struct json *doc, const json_node *request,
+                           struct buffer *members, struct fail *why)
+{
+    (void)doc, (void)request;
+    struct process *p = context;
+    return (buffer_put(members, SLICE_LITERAL(",\"status\":")) && agent_write_status(p->agent, members)) ||
+           fail(why, "the answer is too large");
+}
+
 /* ---- the process ---- */
 
 static bool open_admin(struct process *p, const struct settings *settings, struct fail *why)
@@ -133,8 +143,8 @@ static bool open_admin(struct process *p, const struct settings *settings, struc
 
 static bool open_control(struct process *p, const struct settings *settings, struct fail *why)
 {
-    const struct control_command commands[COMMANDS] = {{"reload", command_reload, p},
-                                                       {"drain", command_drain, p}};
+    const struct control_command commands[COMMANDS] = {
+        {"reload", command_reload, p}, {"drain", command_drain, p}, {"status", command_status, p}};
     memcpy(p->commands, commands, sizeof commands);
     int listener = net_listen(&settings->agent.control, 0600, why);
     if (listener < 0)
@@ -221,7 +231,7 @@ int main(int argc, char **argv)
     if (good && start(&process, &arguments, policy, &why))
         loop_run(process.loop);
     else
-        log_write(process.log, LOG_ERROR, "cannot start", LOG_TEXT("why", why.text));
+        fprintf(stderr, "%s: %s\n", program.name, why.text);
     code = process.agent ? DAEMON_OK : DAEMON_FAILED;
     finish(&process);
     return code;

@@ -13,6 +13,10 @@ static const struct {
     {"token", ctl_token, "make a capability token, or say what one grants"},
     {"explain", ctl_explain, "say what the agent would decide about a request, and why"},
     {"attach", ctl_attach, "a terminal in a sandbox"},
+    {"status", ctl_status, "what agent and relay are doing"},
+    {"tunnels", ctl_tunnels, "the open tunnels"},
+    {"kick", ctl_kick, "close one tunnel"},
+    {"drain", ctl_drain, "end the relay's tunnels in good order"},
     {"options", ctl_options, "every key of the configuration, for documentation"},
 };
 

@@ -8,6 +8,7 @@
 
 #include "spoa/agent/token.h"
 #include "spoa/agent/tokens.h"
+#include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/lib/settings.h"
 
@@ -49,32 +50,12 @@ struct wanted {
 
 /* ---- the arguments ---- */
 
-/* "--name value" or "--name=value"; takes what it used off argv. (getopt_long's struct option is taken here.)
- */
-static bool take_argument(char ***argv, const char *name, const char **value)
-{
-    const char *word = **argv;
-    size_t len = strlen(name);
-    if (strncmp(word, name, len) != 0)
-        return false;
-    if (word[len] == '=') {
-        *value = word + len + 1;
-        *argv += 1;
-        return true;
-    }
-    if (word[len] != '\0' || !(*argv)[1])
-        return false;
-    *value = (*argv)[1];
-    *argv += 2;
-    return true;
-}
-
 static bool take_any(char ***argv, struct arguments *a)
 {
-    return take_argument(argv, "--config", &a->config) || take_argument(argv, "--sandbox", &a->sandbox) ||
-           take_argument(argv, "--need", &a->need) || take_argument(argv, "--port", &a->port) ||
-           take_argument(argv, "--org", &a->org) || take_argument(argv, "--ttl", &a->ttl) ||
-           take_argument(argv, "--kid", &a->kid) || take_argument(argv, "--inspect", &a->inspect);
+    return argument_take(argv, "--config", &a->config) || argument_take(argv, "--sandbox", &a->sandbox) ||
+           argument_take(argv, "--need", &a->need) || argument_take(argv, "--port", &a->port) ||
+           argument_take(argv, "--org", &a->org) || argument_take(argv, "--ttl", &a->ttl) ||
+           argument_take(argv, "--kid", &a->kid) || argument_take(argv, "--inspect", &a->inspect);
 }
 
 static bool read_needs(const char *text, struct wanted *wanted, struct fail *why)

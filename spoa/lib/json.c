@@ -244,6 +244,14 @@ bool json_text(const json_node *node, struct slice *value)
     return true;
 }
 
+bool json_real(const json_node *node, double *value)
+{
+    if (!json_is_number(node))
+        return false;
+    *value = node->valuedouble;
+    return true;
+}
+
 bool json_bool(const json_node *node, bool *value)
 {
     if (!json_is_bool(node))

@@ -61,6 +61,9 @@ bool json_bool(const json_node *node, bool *value);
 /* An integer written as one (no fraction, no exponent, no "-0"), exactly. */
 bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_t max, int64_t *value);
 
+/* Any number, as the nearest double: for showing, not for deciding. */
+bool json_real(const json_node *node, double *value);
+
 /* Fills why with "NAME:LINE:COLUMN: " of the node and the text; always false. Lines and columns count from 1,
  * columns in characters. Of a NULL node: "NAME: ". */
 __attribute__((format(printf, 4, 5))) bool json_fail(const struct json *doc, const json_node *node,

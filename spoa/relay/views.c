@@ -151,9 +151,22 @@ static bool command_list(void *context, const struct json *doc, const json_node 
     return true;
 }
 
+static bool command_status(void *context, const struct json *doc, const json_node *request,
+                           struct buffer *members, struct fail *why)
+{
+    struct relay *relay = relay_of(context);
+    (void)doc, (void)request;
+    if (!relay)
+        return fail(why, "the relay is starting");
+    return (buffer_put(members, SLICE_LITERAL(",\"status\":")) && relay_write_stats(relay, members)) ||
+           fail(why, "the answer is too large");
+}
+
 void views_commands(struct control_command commands[static VIEWS_COMMANDS], struct relay **relay)
 {
-    const struct control_command all[VIEWS_COMMANDS] = {
-        {"drain", command_drain, relay}, {"kick", command_kick, relay}, {"list", command_list, relay}};
+    const struct control_command all[VIEWS_COMMANDS] = {{"drain", command_drain, relay},
+                                                        {"kick", command_kick, relay},
+                                                        {"list", command_list, relay},
+                                                        {"status", command_status, relay}};
     memcpy(commands, all, sizeof all);
 }

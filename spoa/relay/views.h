@@ -7,11 +7,11 @@
 #include "spoa/lib/control.h"
 #include "spoa/relay/relay.h"
 
-enum { VIEWS_PAGES = 6, VIEWS_COMMANDS = 3 };
+enum { VIEWS_PAGES = 6, VIEWS_COMMANDS = 4 };
 
 /* The address of the relay's pointer is kept: pages say 503 while it is NULL. */
 void views_pages(struct admin_page pages[static VIEWS_PAGES], struct relay **relay);
-/* drain; kick {"id"}; list {"sandbox"} */
+/* drain; kick {"id"}; list {"sandbox"}; status */
 void views_commands(struct control_command commands[static VIEWS_COMMANDS], struct relay **relay);
 
 #endif

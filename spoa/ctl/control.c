@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/* cellgate status, tunnels, kick, drain: what the daemons on this machine do, over their control sockets. */
+#include <stdio.h>
+#include <string.h>
+
+#include "spoa/ctl/arguments.h"
+#include "spoa/ctl/ctl.h"
+#include "spoa/lib/control.h"
+#include "spoa/lib/json_write.h"
+#include "spoa/lib/settings.h"
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, ANSWER_MAX = 64 << 20 };
+#define PATIENCE 10.0 /* seconds */
+
+static const char usage[] =
+    "usage: cellgate status  [--config FILE | --agent ADDRESS --relay ADDRESS] [--json]\n"
+    "       cellgate tunnels [--config FILE | --relay ADDRESS] [--sandbox ID] [--json]\n"
+    "       cellgate kick ID [--config FILE | --relay ADDRESS]\n"
+    "       cellgate drain   [--config FILE | --relay ADDRESS]\n"
+    "\n"
+    "status   what the agent and the relay of this machine are doing\n"
+    "tunnels  the open tunnels: id, state, route, sandbox, worker, age, bytes, redials\n"
+    "kick     closes one tunnel; its client is told 1012 and may come again\n"
+    "drain    the relay takes no new tunnels and closes those it has, spread over relay.drain, then exits\n"
+    "\n"
+    "  --config FILE   where the sockets are; default " SETTINGS_PATH "\n"
+    "  --agent, --relay ADDRESS   of a control socket, as unix@/run/cellgate/relay.control.sock\n"
+    "\n"
+    "Exit code: 0 done; 1 a daemon does not answer or refuses; 2 wrong usage.\n";
+
+struct arguments {
+    const char *config, *agent, *relay, *sandbox, *id;
+    bool json, help;
+};
+
+static bool take_any(char ***argv, struct arguments *a)
+{
+    return argument_take(argv, "--config", &a->config) || argument_take(argv, "--agent", &a->agent) ||
+           argument_take(argv, "--relay", &a->relay) || argument_take(argv, "--sandbox", &a->sandbox) ||
+           argument_flag(argv, "--json", &a->json) || argument_flag(argv, "--help", &a->help) ||
+           argument_flag(argv, "-h", &a->help);
+}
+
+/* False: the command is to leave with *exit_code. */
+static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int *exit_code)
+{
+    *a = (struct arguments){.config = SETTINGS_PATH};
+    argv++;
+    while (*argv && !a->help) {
+        if (take_any(&argv, a))
+            continue;
+        if (!wants_id || a->id || **argv == '-')
+            break;
+        a->id = *argv++;
+    }
+    if (!a->help && !*argv && (!wants_id || a->id))
+        return true;
+    fputs(usage, a->help ? stdout : stderr);
+    *exit_code = a->help ? 0 : EXIT_USAGE;
+    return false;
+}
+
+/* ---- asking ---- */
+
+enum daemon { AGENT, RELAY };
+
+static bool find_socket(const struct arguments *a, enum daemon daemon, struct net_address *address,
+                        struct fail *why)
+{
+    const char *given = daemon == AGENT ? a->agent : a->relay;
+    if (given)
+        return net_parse(slice_text(given), address, why);
+    struct settings *settings = settings_load(a->config, NULL, 0, why);
+    if (!settings)
+        return false;
+    *address = daemon == AGENT ? settings->agent.control : settings->relay.control;
+    settings_free(settings);
+    return true;
+}
+
+/* The answer's document, or NULL when it says `"ok": false`, which is printed. */
+static struct json *ask(const struct arguments *a, enum daemon daemon, struct slice request)
+{
+    struct net_address address;
+    struct fail why;
+    struct buffer answer = buffer_with_limit(ANSWER_MAX);
+    struct json *doc = NULL;
+    struct slice error;
+    bool ok = false;
+    if (find_socket(a, daemon, &address, &why) && control_ask(&address, request, PATIENCE, &answer, &why))
+        doc = json_parse(buffer_slice(&answer), "answer", 0, (struct json_limits){ANSWER_MAX, 8}, &why);
+    if (doc && (!json_bool(json_member(json_root(doc), "ok"), &ok) || !ok)) {
+        bool said = json_text(json_member(json_root(doc), "error"), &error);
+        fail(&why, "%.*s", SLICE_PRINTF(said ? error : SLICE_LITERAL("refused")));
+    }
+    if (!ok) {
+        fprintf(stderr, "cellgate: the %s: %s\n", daemon == AGENT ? "agent" : "relay", why.text);
+        json_free(doc);
+        doc = NULL;
+    }
+    if (doc && a->json)
+        printf("%.*s\n", SLICE_PRINTF(buffer_slice(&answer)));
+    buffer_free(&answer);
+    return doc;
+}
+
+static struct json *ask_with(const struct arguments *a, const char *command, const char *key,
+                             const char *value)
+{
+    struct buffer request = buffer_with_limit(CONTROL_REQUEST_MAX);
+    struct json *doc = NULL;
+    bool fits =
+        json_write(&request, "{\"command\":\"%s\"", command) &&
+        (!value || (json_write(&request, ",\"%s\":", key) && json_write_text(&request, slice_text(value)))) &&
+        json_write(&request, "}");
+    if (fits)
+        doc = ask(a, RELAY, buffer_slice(&request));
+    else
+        fprintf(stderr, "cellgate: the argument is too long\n");
+    buffer_free(&request);
+    return doc;
+}
+
+/* ---- showing ---- */
+
+static void print_value(const struct json *doc, const json_node *value, int width)
+{
+    struct slice text;
+    int64_t number;
+    double real;
+    bool truth;
+    char shown[64] = "-";
+    if (json_text(value, &text) && text.len)
+        snprintf(shown, sizeof shown, "%.*s", SLICE_PRINTF(text));
+    else if (json_int(doc, value, INT64_MIN, INT64_MAX, &number))
+        snprintf(shown, sizeof shown, "%lld", (long long)number);
+    else if (json_bool(value, &truth))
+        snprintf(shown, sizeof shown, "%s", truth ? "yes" : "no");
+    else if (json_real(value, &real))
+        snprintf(shown, sizeof shown, "%.3f", real);
+    printf("%-*s", width, shown);
+}
+
+static void print_tunnels(const struct json *doc)
+{
+    static const struct {
+        const char *key;
+        int width;
+    } columns[] = {{"id", 12},  {"state", 11},     {"route", 18},     {"sandbox", 18}, {"worker", 24},
+                   {"age", 11}, {"to_worker", 12}, {"to_client", 12}, {"redials", 8}};
+    enum { COLUMNS = sizeof columns / sizeof *columns };
+    for (size_t i = 0; i < COLUMNS; i++)
+        printf("%-*s", columns[i].width, columns[i].key);
+    putchar('\n');
+    for (const json_node *t = json_first(json_member(json_root(doc), "tunnels")); t; t = json_next(t)) {
+        for (size_t i = 0; i < COLUMNS; i++)
+            print_value(doc, json_member(t, columns[i].key), columns[i].width);
+        putchar('\n');
+    }
+}
+
+static void print_status(const char *daemon, const struct json *doc)
+{
+    printf("%s\n", daemon);
+    for (const json_node *n = json_first(json_member(json_root(doc), "status")); n; n = json_next(n)) {
+        if (json_is_array(n))
+            continue;
+        printf("  %-22s", json_key(n));
+        print_value(doc, n, 0);
+        putchar('\n');
+    }
+}
+
+/* ---- the commands ---- */
+
+int ctl_status(int argc, char **argv)
+{
+    struct arguments a;
+    int code = 0;
+    (void)argc;
+    if (!read_arguments(argv, false, &a, &code))
+        return code;
+    for (enum daemon daemon = AGENT; daemon <= RELAY; daemon++) {
+        struct json *doc = ask(&a, daemon, SLICE_LITERAL("{\"command\":\"status\"}"));
+        if (!doc)
+            code = EXIT_FAILED;
+        else if (!a.json)
+            print_status(daemon == AGENT ? "agent" : "relay", doc);
+        json_free(doc);
+    }
+    return code;
+}
+
+int ctl_tunnels(int argc, char **argv)
+{
+    struct arguments a;
+    int code;
+    (void)argc;
+    if (!read_arguments(argv, false, &a, &code))
+        return code;
+    struct json *doc = ask_with(&a, "list", "sandbox", a.sandbox);
+    if (doc && !a.json)
+        print_tunnels(doc);
+    code = doc ? 0 : EXIT_FAILED;
+    json_free(doc);
+    return code;
+}
+
+static int simple(char **argv, const char *command, bool wants_id, const char *done)
+{
+    struct arguments a;
+    int code;
+    if (!read_arguments(argv, wants_id, &a, &code))
+        return code;
+    struct json *doc = ask_with(&a, command, "id", a.id);
+    if (doc && !a.json)
+        puts(done);
+    code = doc ? 0 : EXIT_FAILED;
+    json_free(doc);
+    return code;
+}
+
+int ctl_kick(int argc, char **argv)
+{
+    (void)argc;
+    return simple(argv, "kick", true, "closed");
+}
+
+int ctl_drain(int argc, char **argv)
+{
+    (void)argc;
+    return simple(argv, "drain", false, "draining");
+}
