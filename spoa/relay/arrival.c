@@ -21,9 +21,9 @@ struct arrival {
 /* ---- refusing ---- */
 void arrival_answer(struct lane *lane, int fd, struct slice answer)
 {
-    struct outbox rest = outbox_with_limit(answer.len);
+    struct buffer rest = buffer_with_limit(answer.len);
 
-    if (outbox_put(&rest, answer))
+    if (buffer_put(&rest, answer))
         parting_begin(&lane->partings, fd, &rest);
     else
         close(fd);

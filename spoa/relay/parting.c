@@ -15,7 +15,7 @@ struct parting {
     struct loop_io io;
     struct loop_timer timer;
     struct loop_task gone;
-    struct outbox rest;
+    struct buffer rest;
     size_t read;
 };
 
@@ -31,7 +31,7 @@ static void end(struct parting *p)
     struct loop *loop = p->io.loop;
     loop_io_close(&p->io);
     loop_timer_close(&p->timer);
-    outbox_free(&p->rest);
+    buffer_free(&p->rest);
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
@@ -48,12 +48,12 @@ static void on_time(void *owner)
 /* False: the peer is gone. */
 static bool send_rest(struct parting *p)
 {
-    while (!outbox_empty(&p->rest)) {
-        struct slice unsent = outbox_unsent(&p->rest);
-        ssize_t sent = send(loop_io_fd(&p->io), unsent.at, unsent.len, MSG_NOSIGNAL);
+    while (buffer_len(&p->rest)) {
+        struct slice rest = buffer_slice(&p->rest);
+        ssize_t sent = send(loop_io_fd(&p->io), rest.at, rest.len, MSG_NOSIGNAL);
         if (sent < 0)
             return errno == EAGAIN || errno == EINTR;
-        outbox_sent(&p->rest, (size_t)sent);
+        buffer_consume(&p->rest, (size_t)sent);
     }
     shutdown(loop_io_fd(&p->io), SHUT_WR);
     return true;
@@ -82,15 +82,15 @@ static void on_ready(void *owner, int events)
     if (!alive)
         end(p);
     else
-        loop_io_want(&p->io, outbox_empty(&p->rest) ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+        loop_io_want(&p->io, buffer_len(&p->rest) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
 }
 
-void parting_begin(struct partings *partings, int fd, struct outbox *rest)
+void parting_begin(struct partings *partings, int fd, struct buffer *rest)
 {
     struct parting *p = calloc(1, sizeof *p);
 
     if (!p) {
-        outbox_free(rest);
+        buffer_free(rest);
         close(fd);
         return;
     }

@@ -7,8 +7,8 @@
 #ifndef CELLGATE_RELAY_PARTING_H
 #define CELLGATE_RELAY_PARTING_H
 
+#include "spoa/lib/buffer.h"
 #include "spoa/lib/loop.h"
-#include "spoa/relay/outbox.h"
 
 struct parting;
 
@@ -20,7 +20,7 @@ struct partings {
 };
 
 /* Takes over fd and rest. When memory is short the socket is closed at once. */
-void parting_begin(struct partings *partings, int fd, struct outbox *rest);
+void parting_begin(struct partings *partings, int fd, struct buffer *rest);
 /* Closes all that are left. */
 void partings_end(struct partings *partings);
 

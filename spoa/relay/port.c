@@ -138,7 +138,9 @@ static void act_adopt(void *context)
 static void act_part(void *context, enum side side, struct outbox *rest)
 {
     struct port *p = context;
-    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), rest);
+
+    buffer_consume(&rest->frames, rest->sent);
+    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames);
 }
 
 static void act_drop(void *context, enum side side)
