@@ -52,17 +52,25 @@ def end(process, seconds=10):
         process.wait()
 
 
+def haproxy_version():
+    """(2, 6) and so on: what can be expected differs."""
+    text = subprocess.run([*os.environ["HAPROXY"].split(), "-v"], capture_output=True, text=True).stdout
+    return tuple(int(x) for x in text.split()[2].split("-")[0].split(".")[:2])
+
+
 class Cell:
     """`config` is merged into the default configuration, key by key; `sandboxes` is the directory's content;
-    `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...)."""
+    `files` are written beside
+    it (keys); `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...)."""
 
-    def __init__(self, folder, sandboxes=None, config=None, haproxy=None, environment=None):
+    def __init__(self, folder, sandboxes=None, config=None, haproxy=None, environment=None, files=None):
         self.folder = Path(folder)
         self.haproxy = haproxy or os.environ.get("HAPROXY", "haproxy")
         self.environment = environment or {}
         self.sandboxes = {}
         self.processes = []
-        (self.folder / "k1.secret").write_bytes(SECRET)
+        for name, content in ({"k1.secret": SECRET} | (files or {})).items():
+            (self.folder / name).write_bytes(content)
         self.set_sandboxes(**(sandboxes or {}))
         self.config = {
             "cell": "test",
