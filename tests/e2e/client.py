@@ -155,7 +155,7 @@ class Http2:
         view = memoryview(data)
         while view or end:
             size = min(len(view), self.h2.local_flow_control_window(self.stream), self.h2.max_outbound_frame_size)
-            if size == 0 and view:
+            if size <= 0 and view:
                 self._pump()
                 continue
             self.h2.send_data(self.stream, bytes(view[:size]), end_stream=end and size == len(view))

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import ROOT, end, until
+from cell import ROOT, end, haproxy_version, until
 from client import WEBSOCKET, Http1, request
 
 CONFIG = {"routes": [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]}
@@ -29,11 +29,6 @@ def origin(origins):
 @pytest.fixture
 def cell(cells, origin):
     return cells(sandboxes={"sb": {"worker": origin.url}}, config=CONFIG)
-
-
-def haproxy_version():
-    text = subprocess.run([*os.environ["HAPROXY"].split(), "-v"], capture_output=True, text=True).stdout
-    return tuple(int(x) for x in text.split()[2].split("-")[0].split(".")[:2])
 
 
 class Load:
@@ -231,7 +226,11 @@ class Haproxy:
         command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg"]
         with open(folder / "haproxy.log", "wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        until((folder / "stats.sock").exists, 5)
+        until(self._listens, 5)
+
+    def _listens(self):
+        with socket.socket() as sock:
+            return sock.connect_ex(("127.0.0.1", self.http)) == 0
 
     def sessions(self):
         with socket.socket(socket.AF_UNIX) as sock:

@@ -5,6 +5,7 @@ and what was glued behind it is never read as a request."""
 import base64
 
 import pytest
+from cell import haproxy_version
 from client import KEY, Http2, exchange
 
 CONFIG = {"routes": [{"name": "open", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}]}
@@ -149,6 +150,8 @@ def test_the_good_one_opens_a_tunnel(cell, origin):
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
 @pytest.mark.parametrize("status,name,data", BAD, ids=[name for _, name, _ in BAD])
 def test_a_bad_upgrade(cell, origin, status, name, data, tls):
+    if name == "upgrade to h2c and websocket" and haproxy_version() >= (3, 0):
+        pytest.skip("HAProxy takes h2c out of the list, and what is left is good")
     before = len(origin.requests)
     answer, closed = exchange(cell.https if tls else cell.http, data + GLUED, tls=tls)
     line = answer.split(b"\r\n")[0].decode()
