@@ -2,12 +2,16 @@
 #include "examples/worker/client.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define READ_SIZE    16384
-#define FINISH_BOUND 5.0 /* seconds for the peer to take what waits and to close its side */
+#define STALL_BOUND  30.0  /* seconds without progress for a peer that is to take the last output */
+#define FINISH_BOUND 5.0   /* seconds for it to close its side then */
+#define DEAD_BOUND   60000 /* milliseconds in which a peer's machine has to acknowledge what it is sent */
 
 static void on_end(void *context)
 {
@@ -69,6 +73,14 @@ static void receive(struct client *c)
     }
 }
 
+static void go_on_finishing(struct client *c)
+{
+    bool sent = !buffer_len(&c->out);
+    loop_timer_set(&c->bound, sent ? FINISH_BOUND : STALL_BOUND);
+    if (sent)
+        shutdown(loop_io_fd(&c->io), SHUT_WR);
+}
+
 static void flush(struct client *c)
 {
     struct slice s = buffer_slice(&c->out);
@@ -77,8 +89,8 @@ static void flush(struct client *c)
         return client_abort(c);
     if (put > 0)
         buffer_consume(&c->out, (size_t)put);
-    if (c->finishing && !buffer_len(&c->out))
-        shutdown(loop_io_fd(&c->io), SHUT_WR);
+    if (c->finishing && put > 0)
+        go_on_finishing(c);
 }
 
 static void ready(void *owner, int events)
@@ -101,6 +113,7 @@ static void bound_due(void *owner)
 
 void client_open(struct client *c, struct loop *loop, int fd)
 {
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(unsigned){DEAD_BOUND}, sizeof(unsigned));
     c->loop = loop;
     c->in = buffer_with_limit(CLIENT_IN_MAX);
     c->out = buffer_with_limit(CLIENT_OUT_MAX);
@@ -144,9 +157,7 @@ void client_finish(struct client *c)
         return;
     c->finishing = true;
     c->paused = false;
-    loop_timer_set(&c->bound, FINISH_BOUND);
-    if (!buffer_len(&c->out))
-        shutdown(loop_io_fd(&c->io), SHUT_WR);
+    go_on_finishing(c);
     want(c);
 }
 

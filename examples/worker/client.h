@@ -12,9 +12,9 @@
 #include "spoa/lib/buffer.h"
 #include "spoa/lib/loop.h"
 
-#define CLIENT_IN_MAX   (64u * 1024)
-#define CLIENT_OUT_FULL (128u * 1024)
-#define CLIENT_OUT_MAX  (512u * 1024)
+#define CLIENT_IN_MAX   ((size_t)64 * 1024)
+#define CLIENT_OUT_FULL ((size_t)128 * 1024)
+#define CLIENT_OUT_MAX  ((size_t)512 * 1024)
 
 struct client {
     /* set by the user */

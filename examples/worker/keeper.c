@@ -19,19 +19,22 @@ struct kept { /* a session in the table */
     bool over;
 };
 
+struct open_conn {
+    struct keeper_conn *conn;
+    bool gone;
+};
+
 struct keeper {
     struct loop *loop;
     struct keeper_options options;
     int listener; /* -1: stopped */
     struct loop_io accept;
     struct kept *sessions;
-    struct keeper_conn **conns;
+    struct open_conn *conns;
     unsigned session_count, conn_count;
     uint64_t memory;
     struct loop_timer check, stop;
     struct loop_task sweep; /* frees what has ended, at the end of the turn */
-    struct keeper_conn **gone;
-    unsigned gone_count;
     bool stopping, freeing;
     unsigned stop_ticks;
 };
@@ -49,8 +52,11 @@ static void free_session(struct keeper *k, unsigned i)
 static void sweep(void *context)
 {
     struct keeper *k = context;
-    while (k->gone_count)
-        keeper_conn_free(k->gone[--k->gone_count]);
+    for (unsigned i = k->conn_count; i-- > 0;)
+        if (k->conns[i].gone) {
+            keeper_conn_free(k->conns[i].conn);
+            k->conns[i] = k->conns[--k->conn_count];
+        }
     for (unsigned i = k->session_count; i-- > 0;)
         if (k->sessions[i].over)
             free_session(k, i);
@@ -70,11 +76,9 @@ static void session_over(void *owner, struct running *r)
 
 static void conn_gone(struct keeper *k, struct keeper_conn *c)
 {
-    unsigned i = 0;
-    while (k->conns[i] != c)
-        i++;
-    k->conns[i] = k->conns[--k->conn_count];
-    k->gone[k->gone_count++] = c;
+    for (unsigned i = 0; i < k->conn_count; i++)
+        if (k->conns[i].conn == c)
+            k->conns[i].gone = true;
     loop_defer(k->loop, &k->sweep);
 }
 
@@ -205,19 +209,19 @@ static void accept_ready(void *owner, int events)
     if (fd < 0)
         return;
     struct keeper_conn *c = NULL;
-    if (k->conn_count + k->gone_count < k->options.connections)
+    if (k->conn_count < k->options.connections)
         c = keeper_conn_new(k, fd, conn_gone);
     else
         close(fd);
     if (c)
-        k->conns[k->conn_count++] = c;
+        k->conns[k->conn_count++] = (struct open_conn){c, false};
 }
 
 static void check_due(void *owner)
 {
     struct keeper *k = owner;
     for (unsigned i = k->conn_count; i-- > 0;)
-        keeper_conn_check(k->conns[i]);
+        keeper_conn_check(k->conns[i].conn);
     if (!k->stopping)
         loop_io_want(&k->accept, LOOP_READ);
     loop_timer_set(&k->check, CHECK_EVERY);
@@ -284,8 +288,7 @@ static bool take_memory(struct keeper *k)
 {
     k->sessions = calloc(k->options.sessions, sizeof *k->sessions);
     k->conns = calloc(k->options.connections, sizeof *k->conns);
-    k->gone = calloc(k->options.connections, sizeof *k->gone);
-    return k->sessions && k->conns && k->gone;
+    return k->sessions && k->conns;
 }
 
 struct keeper *keeper_new(struct loop *loop, const struct keeper_options *options, struct fail *why)
@@ -316,15 +319,12 @@ void keeper_free(struct keeper *k)
     k->freeing = true;
     close_listener(k);
     while (k->conn_count)
-        keeper_conn_free(k->conns[--k->conn_count]);
-    while (k->gone_count)
-        keeper_conn_free(k->gone[--k->gone_count]);
+        keeper_conn_free(k->conns[--k->conn_count].conn);
     while (k->session_count)
         free_session(k, k->session_count - 1);
     loop_timer_close(&k->check);
     loop_timer_close(&k->stop);
     free(k->sessions);
     free(k->conns);
-    free(k->gone);
     free(k);
 }

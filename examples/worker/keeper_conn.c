@@ -9,7 +9,7 @@
 #include "examples/worker/keeper.h"
 
 #define IN_LIMIT  (KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX)
-#define OUT_LIMIT (256 * 1024) /* a LIST of all sessions */
+#define OUT_LIMIT ((size_t)256 * 1024) /* a LIST of all sessions */
 #define OUT_FULL  KEEPER_DATA_MAX
 #define SIGNALS   31
 
@@ -220,7 +220,8 @@ static bool flush(struct keeper_conn *c)
     return true;
 }
 
-/* One step: what came is handled, what there is is sent. It waits to write until there was nothing to send. */
+/* One step: what came is handled, what there is is sent. It waits to write until there was nothing to send.
+ */
 static void go_on(struct keeper_conn *c)
 {
     handle_all(c);

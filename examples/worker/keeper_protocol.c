@@ -200,12 +200,15 @@ char **keeper_strings(struct slice list)
     size_t count = 0;
     for (size_t i = 0; i < list.len; i++)
         count += list.at[i] == '\0';
-    char **strings = malloc((count + 1) * sizeof *strings);
+    char **strings = malloc((count + 1) * sizeof *strings + list.len);
     if (!strings)
         return NULL;
+    char *bytes = (char *)(strings + count + 1);
+    if (list.len)
+        memcpy(bytes, list.at, list.len);
     for (size_t i = 0; i < count; i++) {
-        strings[i] = (char *)(uintptr_t)list.at;
-        list = slice_from(list, slice_find(list, '\0') + 1);
+        strings[i] = bytes;
+        bytes += strlen(bytes) + 1;
     }
     strings[count] = NULL;
     return strings;

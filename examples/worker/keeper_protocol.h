@@ -119,8 +119,8 @@ void keeper_put(struct writer *w, const struct keeper_message *m);
 /* Takes one message off *in; its slices point into it. After KEEPER_BAD the conversation is to be ended. */
 enum keeper_result keeper_read(struct slice *in, struct keeper_message *m);
 
-/* The strings of a list in an array that ends with NULL, in one block that the caller frees; their bytes are
- * in the list. NULL when out of memory. */
+/* Copies of a list's strings in an array that ends with NULL, all in one block that the caller frees; NULL
+ * when out of memory. */
 char **keeper_strings(struct slice list);
 /* Appends a string to a list under construction. */
 void keeper_put_string(struct writer *list, struct slice string);

@@ -7,9 +7,9 @@
 
 #include "spoa/lib/net.h"
 
-#define IN_LIMIT  (2u * (KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX))
-#define OUT_LIMIT (512u * 1024)
-#define OUT_FULL  (128u * 1024)
+#define IN_LIMIT  (2 * (size_t)(KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX))
+#define OUT_LIMIT ((size_t)512 * 1024)
+#define OUT_FULL  ((size_t)128 * 1024)
 #define OVERHEAD  512 /* of a message that holds data */
 
 bool link_is_open(const struct link *l)

@@ -440,7 +440,7 @@ bool running_start(struct running *r, uint8_t kind, struct fail *why)
         return true;
     if (kind == KEEPER_TERMINAL || kind == KEEPER_PIPES)
         r->session.plan.kind = kind;
-    struct process process;
+    struct process process = {0};
     if (!start_process(r, &process, why))
         return false;
     session_started(&r->session, (uint32_t)process.pid);

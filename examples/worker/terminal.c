@@ -17,8 +17,10 @@
 
 static int hex_digit(uint8_t c)
 {
-    const char *digits = "0123456789abcdef", *at = memchr(digits, c >= 'A' ? c | 0x20 : c, 16);
-    return at ? (int)(at - digits) : -1;
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* Undoes percent-encoding, and '+' for a space; false when it is wrong or does not fit. */

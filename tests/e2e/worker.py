@@ -5,6 +5,7 @@ import json
 import os
 import re
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -17,9 +18,10 @@ from client import KEY, Http1
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 
 
-def start(*command):
+def start(*command, home=None):
     """Starts a program that says 'listening ADDRESS' once it is ready: (process, address)."""
-    process = subprocess.Popen([str(x) for x in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | ({"HOME": home} if home else {})
+    process = subprocess.Popen([str(x) for x in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     line = process.stdout.readline() if select.select([process.stdout], [], [], 10)[0] else ""
     if not line.startswith("listening "):
         process.kill()
@@ -28,12 +30,13 @@ def start(*command):
 
 
 class Host:
-    """A keeper, with as many workers in front of it as are asked for."""
+    """A keeper, with as many workers in front of it as are asked for. Its shells find an empty home: what a person's
+    start-up files do is slow, and must not be killed half-way."""
 
     def __init__(self, *options):
         self.folder = tempfile.TemporaryDirectory(prefix="cg-")
         self.socket = self.folder.name + "/s"
-        self.keeper, _ = start(BIN / "cell-sandboxd", "--socket", self.socket, *options)
+        self.keeper, _ = start(BIN / "cell-sandboxd", "--socket", self.socket, *options, home=self.folder.name)
         self.workers = []
 
     def worker(self, *options):
@@ -44,7 +47,9 @@ class Host:
     def close(self):
         for worker in self.workers:
             worker.close()
+        killed = self.keeper.poll() == -signal.SIGKILL
         end(self.keeper)
+        assert killed or self.keeper.returncode == 0, self.keeper.stderr.read()
         self.keeper.stdout.close()
         self.keeper.stderr.close()
         self.folder.cleanup()
@@ -56,7 +61,9 @@ class Worker:
         self.port = int(address.rsplit(":", 1)[1])
 
     def close(self):
+        killed = self.process.poll() == -signal.SIGKILL
         end(self.process)
+        assert killed or self.process.returncode == 0, self.process.stderr.read()
         self.process.stdout.close()
         self.process.stderr.close()
 
