@@ -17,8 +17,17 @@ bool link_is_open(const struct link *l)
     return l->io.loop != NULL;
 }
 
+/* A client that leaves right behind its last words has said them: the keeper still gets what its socket takes. */
+static void send_last(struct link *l)
+{
+    struct slice rest = buffer_slice(&l->out);
+    if (link_is_open(l) && rest.len && write(loop_io_fd(&l->io), rest.at, rest.len) < 0)
+        return; /* the keeper is gone */
+}
+
 void link_close(struct link *l)
 {
+    send_last(l);
     loop_io_close(&l->io);
     if (!l->delivering)
         buffer_free(&l->in);

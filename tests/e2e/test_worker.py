@@ -2,6 +2,7 @@
 """cell-worker and cell-sandboxd themselves, without a cell in front of them: each protocol byte for byte, and what
 happens to sessions when clients and workers go."""
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 import pytest
+import websockets
 from cell import BIN, until
 from client import connect
 from client import exchange as raw_exchange
@@ -759,6 +761,33 @@ def test_keeper_socket_is_for_its_user_only_and_taken_once():
     host.close()
 
 
+def ask(host, data, answers):
+    """Messages that the keeper answers with, as (type, fields)."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(5)
+        sock.connect(host.socket)
+        sock.sendall(data)
+        stream, got = sock.makefile("rb"), []
+        while len(got) < answers:
+            size, kind = struct.unpack(">IB", stream.read(5))
+            got.append((kind, stream.read(size - 1)))
+        return got
+
+
+def test_keeper_lists_the_sessions_of_a_scope(host, worker):
+    paths = [execute(worker, "sleep", "100", sandbox="sb-list") for _ in range(2)]
+    hello, scope = b"\0\0\0\2\1\1", b"sb-list/exec"
+    got = ask(host, hello + struct.pack(">IBH", 3 + len(scope), 8, len(scope)) + scope, 3)
+    assert [kind for kind, _ in got] == [66, 66, 64]
+    for path, (_, fields) in zip(paths, got):
+        assert fields.startswith(b"\0\x0csb-list/exec\0\x08" + path[-8:].encode())
+
+
+def test_keeper_refuses_another_version(host):
+    ((kind, fields),) = ask(host, b"\0\0\0\2\1\2", 1)
+    assert kind == 65 and fields[0] == 2
+
+
 @pytest.mark.parametrize("junk", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\x07", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\1\x63"])
 def test_keeper_ends_a_conversation_it_does_not_understand(host, worker, junk):
     with socket.socket(socket.AF_UNIX) as sock:
@@ -949,6 +978,23 @@ def test_frames_in_the_same_packet_as_the_upgrade_are_not_lost(worker):
     head = f"GET /ws-echo HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {'A' * 22}==\r\n\r\n".encode()
     answer, closed = raw_exchange(worker.port, head + b"\x82\x82\0\0\0\0hi" + b"\x88\x80\0\0\0\0")
     assert closed and answer.endswith(b"\r\n\r\n\x82\x02hi\x88\x00")
+
+
+def test_another_implementation_of_websockets_agrees(worker):
+    async def talk():
+        async with websockets.connect(f"ws://127.0.0.1:{worker.port}/terminal?command=sh", compression=None) as ws:
+            await ws.send(b"echo $((6*7)); exit 1\n")
+            messages = [m async for m in ws]
+            assert b"42\r\n" in b"".join(m for m in messages if isinstance(m, bytes))
+            assert json.loads(messages[-1]) == {"type": "exit", "exit_code": 1}
+            assert (ws.close_code, ws.close_reason) == (1000, "process exited")
+        async with websockets.connect(f"ws://127.0.0.1:{worker.port}/ws-echo", max_size=None) as ws:
+            for blob in ("text", b"", pattern(200_000)):
+                await ws.send(blob)
+                assert await ws.recv() == blob
+            await asyncio.wait_for(await ws.ping(), 5)
+
+    asyncio.run(talk())
 
 
 # ---- stopping, starting ----
