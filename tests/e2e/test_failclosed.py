@@ -222,6 +222,7 @@ class Haproxy:
             "CELLGATE_HTTPS": f"127.0.0.1:{https}",
             "CELLGATE_STATS": str(folder / "stats.sock"),
             "CELLGATE_AGENT": f"unix@{folder}/agent.sock",
+            "CELLGATE_WORKER_TLS": f"unix@{folder}/worker-tls.sock",
         }
         command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg"]
         with open(folder / "haproxy.log", "wb") as log:

@@ -315,10 +315,13 @@ def test_the_end_passes_both_ways(client, origin):
 
     def answer(connection, request):
         switch(connection, request)
-        while connection.read():
+        try:
+            while connection.read():
+                pass
+        except ConnectionResetError:
+            # The end of an HTTP/2 stream that was not ended in order.
             pass
         ended.set()
-        return True
 
     origin.upgrade, kept = answer, origin.upgrade
     try:
