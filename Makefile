@@ -25,10 +25,11 @@ ifneq ($(SAN),)
 OPT  += -fsanitize=$(SAN) -fno-omit-frame-pointer $(if $(findstring undefined,$(SAN)),-fno-sanitize-recover=undefined)
 endif
 
-PKGS     := openssl libcjson
+# Link-time optimisation for the two daemons, where it is worth a fifth of the time; objects are fit for both ways.
+LTO := $(if $(SAN)$(FUZZ)$(COV)$(findstring clang,$(CC)),,-flto=auto)
 # -isystem: uthash and libev are other people's headers, our warnings are not for them
 CPPFLAGS += -D_GNU_SOURCE -DCELLGATE_VERSION='"$(VERSION)"' -I. -isystem /usr/include
-CFLAGS   += -std=c11 $(OPT) $(HARD) $(WARN) -pthread -MMD -MP
+CFLAGS   += -std=c11 $(OPT) $(HARD) $(WARN) -pthread -MMD -MP $(if $(LTO),$(LTO) -ffat-lto-objects)
 LDFLAGS  += -pie -Wl,-z,relro,-z,now -pthread $(filter -fsanitize% --coverage,$(OPT))
 LDLIBS   += -lev -lcjson -lssl -lcrypto -lm
 
@@ -63,27 +64,28 @@ $(B)/%.a:
 	@mkdir -p $(@D); rm -f $@
 	$(AR) rcs $@ $^
 
-link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) $(1) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+NO_LTO := $(if $(LTO),-fno-lto)
 $(B)/bin/cellgate-agent: $(B)/obj/spoa/agent/main.o $(AGENT) $(LIB)
-	$(link)
+	$(call link)
 $(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/main.o $(RELAY) $(LIB)
-	$(link)
+	$(call link)
 $(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call rooms,spoa/ctl)) $(AGENT) $(LIB)
-	$(link)
+	$(call link,$(NO_LTO))
 $(B)/bin/cell-%: $(B)/obj/examples/worker/main_%.o $(WORKER) $(LIB)
-	$(link)
+	$(call link,$(NO_LTO))
 
 # ---- tests ----
 # Unit tests may make any allocation fail: malloc and friends are wrapped (tests/unit/support.h).
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
 $(B)/tests/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/unit/support.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $^ $(WRAP) $(LDFLAGS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(WRAP) $(LDFLAGS) -lcmocka $(LDLIBS)
 $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(LDLIBS)
+	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(LDLIBS)
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
-	$(link)
+	$(call link)
 
 unit: $(UNIT)
 fuzz: $(FUZZERS)

@@ -43,7 +43,7 @@ static void each_lane(struct relay *r, void (*run)(struct lane *lane, void *cont
 /* How many tunnels the limit of open files allows. */
 static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct fail *why)
 {
-    uint64_t files, wanted = (uint64_t)settings->relay.max_tunnels;
+    uint64_t files = 0, wanted = (uint64_t)settings->relay.max_tunnels;
 
     if (!daemon_raise_files(&files, why))
         return false;
