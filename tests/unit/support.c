@@ -36,7 +36,7 @@ void guarded_free(struct slice s)
     munmap((void *)(uintptr_t)map, span);
 }
 
-static unsigned fail_at, asked;
+static _Atomic unsigned fail_at, asked; /* threads of what is tested allocate too */
 
 void alloc_fail_at(unsigned n)
 {
@@ -51,8 +51,8 @@ unsigned alloc_count(void)
 
 static bool refuse(void)
 {
-    asked++;
-    return fail_at && asked >= fail_at;
+    unsigned number = ++asked, first = fail_at;
+    return first && number >= first;
 }
 
 void *__real_malloc(size_t size);
