@@ -2,7 +2,6 @@
 #include "spoa/lib/exchange.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -219,10 +218,6 @@ void exchange_free(struct exchange *exchange)
     while (exchange->connections)
         drop(exchange->connections);
     loop_timer_close(&exchange->pause);
-    int listener =
-        fcntl(loop_io_fd(&exchange->listener), F_DUPFD_CLOEXEC, 0); /* the file of a socket goes too */
-    loop_io_close(&exchange->listener);
-    if (listener >= 0)
-        net_unlisten(listener);
+    net_unlisten(loop_io_release(&exchange->listener)); /* the file of a socket goes too */
     free(exchange);
 }
