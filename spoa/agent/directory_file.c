@@ -3,19 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "spoa/agent/folder_events.h"
 #include "spoa/agent/record_json.h"
 
 #define LOOK_EVERY_MS 100
@@ -98,7 +96,7 @@ static bool same_file(const struct stat *a, const struct stat *b)
 static bool read_whole(const char *path, struct slice *text, struct fail *why)
 {
     struct stat before, after;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold the thread */
     if (fd < 0)
         return fail(why, "%s: %s", path, strerror(errno));
     uint8_t *memory = NULL;
@@ -160,7 +158,7 @@ bool directory_file_load(const char *path, const struct records *before, struct 
 struct directory_file {
     char *path;
     struct directory_events events;
-    int inotify, stop;
+    int events_fd, stop;
     pthread_t thread;
     struct records *records; /* the last good ones; of the thread */
     struct stat seen;        /* what the file looked like when it was last read */
@@ -182,28 +180,9 @@ static void load(struct directory_file *d)
     d->events.loaded(d->events.context, &load);
 }
 
-static void watch_folder(struct directory_file *d)
+static bool concerns(const void *context, const char *name)
 {
-    char copy[PATH_MAX];
-    snprintf(copy, sizeof copy, "%s", d->path);
-    /* may fail while the folder is being replaced: the look every 100 ms tries again */
-    (void)inotify_add_watch(d->inotify, dirname(copy), IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR);
-}
-
-/* Whether something happened to the file's own name since the last call. */
-static bool read_events(struct directory_file *d)
-{
-    _Alignas(struct inotify_event) char events[4096];
-    const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;
-    bool ours = false;
-    ssize_t n;
-    while ((n = read(d->inotify, events, sizeof events)) > 0)
-        for (char *p = events; p < events + n;) {
-            const struct inotify_event *e = (const struct inotify_event *)(void *)p;
-            ours = ours || (e->len && (e->mask & ~(unsigned)IN_CREATE) && strcmp(e->name, name) == 0);
-            p += sizeof *e + e->len;
-        }
-    return ours;
+    return strcmp(folder_events_name(((const struct directory_file *)context)->path), name) == 0;
 }
 
 static bool looks_different(const struct directory_file *d)
@@ -217,19 +196,40 @@ static bool looks_different(const struct directory_file *d)
 static void *run(void *context)
 {
     struct directory_file *d = context;
-    struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->inotify, .events = POLLIN}};
-    watch_folder(d);
+    struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->events_fd, .events = POLLIN}};
+    folder_events_add(d->events_fd, d->path);
     load(d);
     while (poll(fds, 2, LOOK_EVERY_MS) >= 0 || errno == EINTR) {
         if (fds[0].revents)
             break;
-        bool told = read_events(d);
+        bool told = folder_events_read(d->events_fd, concerns, d);
         if (told || looks_different(d)) {
-            watch_folder(d);
+            folder_events_add(d->events_fd, d->path); /* the folder may be another one by now */
             load(d);
         }
     }
     return NULL;
+}
+
+static void destroy(struct directory_file *d)
+{
+    if (d->events_fd >= 0)
+        close(d->events_fd);
+    if (d->stop >= 0)
+        close(d->stop);
+    records_release(d->records);
+    free(d->path);
+    free(d);
+}
+
+static bool start_thread(struct directory_file *d, struct fail *why)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&d->thread, NULL, run, d);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error == 0 || fail(why, "cannot start the directory's thread: %s", strerror(error));
 }
 
 struct directory_file *directory_file_start(const char *path, const struct directory_events *events,
@@ -242,22 +242,13 @@ struct directory_file *directory_file_start(const char *path, const struct direc
         return NULL;
     }
     d->events = *events;
-    d->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     d->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = d->inotify < 0 || d->stop < 0 ? errno : pthread_create(&d->thread, NULL, run, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error == 0)
+    if (d->stop < 0)
+        fail(why, "%s: cannot watch it: %s", path, strerror(errno));
+    d->events_fd = d->stop < 0 ? -1 : folder_events_open(why);
+    if (d->events_fd >= 0 && start_thread(d, why))
         return d;
-    fail(why, "%s: cannot watch it: %s", path, strerror(error));
-    if (d->inotify >= 0)
-        close(d->inotify);
-    if (d->stop >= 0)
-        close(d->stop);
-    free(d->path);
-    free(d);
+    destroy(d);
     return NULL;
 }
 
@@ -267,9 +258,5 @@ void directory_file_stop(struct directory_file *d)
         return;
     (void)!write(d->stop, &(uint64_t){1}, sizeof(uint64_t));
     pthread_join(d->thread, NULL);
-    records_release(d->records);
-    close(d->inotify);
-    close(d->stop);
-    free(d->path);
-    free(d);
+    destroy(d);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/file_watch.h"
 
-#include <errno.h>
-#include <libgen.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/inotify.h>
-#include <unistd.h>
+
+#include "spoa/agent/folder_events.h"
 
 #define SETTLE_SECONDS 0.05
 
@@ -20,19 +16,14 @@ struct file_watch {
     size_t count;
 };
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* kubectl replaces a whole folder's content by a symbolic link named ..data: then every file in it is new. */
-static bool concerns(const struct file_watch *w, const char *name)
+static bool concerns(const void *context, const char *name)
 {
+    const struct file_watch *w = context;
     if (strcmp(name, "..data") == 0)
         return true;
     for (size_t i = 0; i < w->count; i++)
-        if (strcmp(base_name(w->paths[i]), name) == 0)
+        if (strcmp(folder_events_name(w->paths[i]), name) == 0)
             return true;
     return false;
 }
@@ -40,16 +31,9 @@ static bool concerns(const struct file_watch *w, const char *name)
 static void on_events(void *owner, int events)
 {
     struct file_watch *w = owner;
-    _Alignas(struct inotify_event) char buffer[4096];
-    ssize_t n;
     (void)events;
-    while ((n = read(loop_io_fd(&w->io), buffer, sizeof buffer)) > 0)
-        for (char *p = buffer; p < buffer + n;) {
-            const struct inotify_event *e = (const struct inotify_event *)(void *)p;
-            if (e->len && concerns(w, e->name))
-                loop_timer_set(&w->settle, SETTLE_SECONDS);
-            p += sizeof *e + e->len;
-        }
+    if (folder_events_read(loop_io_fd(&w->io), concerns, w))
+        loop_timer_set(&w->settle, SETTLE_SECONDS);
 }
 
 static void on_settled(void *owner)
@@ -62,9 +46,10 @@ struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *conte
                                   struct fail *why)
 {
     struct file_watch *w = calloc(1, sizeof *w);
-    int fd = w ? inotify_init1(IN_NONBLOCK | IN_CLOEXEC) : -1;
+    int fd = w ? folder_events_open(why) : -1;
+    if (!w)
+        fail(why, "out of memory");
     if (fd < 0) {
-        fail(why, "cannot watch files: %s", strerror(w ? errno : ENOMEM));
         free(w);
         return NULL;
     }
@@ -78,9 +63,7 @@ struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *conte
 
 bool file_watch_add(struct file_watch *w, const char *path)
 {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    (void)inotify_add_watch(loop_io_fd(&w->io), dirname(folder), IN_CLOSE_WRITE | IN_MOVED_TO | IN_ONLYDIR);
+    folder_events_add(loop_io_fd(&w->io), path);
     for (size_t i = 0; i < w->count; i++)
         if (strcmp(w->paths[i], path) == 0)
             return true;

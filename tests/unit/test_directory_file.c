@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -124,6 +125,16 @@ static void a_bad_file_is_refused_with_its_position(void **state)
     }
 }
 
+static void a_pipe_or_a_folder_is_refused_at_once(void **state)
+{
+    struct folder *f = *state;
+    struct directory_load load;
+    struct fail why;
+    assert_int_equal(mkfifo(f->file, 0600), 0);
+    assert_false(directory_file_load(f->file, NULL, &load, &why));
+    assert_false(directory_file_load(f->path, NULL, &load, &why));
+}
+
 static void a_file_cut_anywhere_is_refused(void **state)
 {
     struct folder *f = *state;
@@ -225,6 +236,14 @@ static bool await(struct seen *seen, int64_t epoch, unsigned failures)
     return error == 0;
 }
 
+static unsigned failures_of(struct seen *seen)
+{
+    pthread_mutex_lock(&seen->lock);
+    unsigned failures = seen->failures;
+    pthread_mutex_unlock(&seen->lock);
+    return failures;
+}
+
 static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state)
 {
     struct folder *f = *state;
@@ -238,12 +257,12 @@ static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state
     assert_true(await(&seen, 1, 1));
     put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");
     assert_true(await(&seen, 2, 1));
-    unsigned failures = seen.failures;
+    unsigned failures = failures_of(&seen);
     replace(f, "{\"sandboxes\": {\"a\": ");
     assert_true(await(&seen, 2, failures + 1));
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 3}}}");
     assert_true(await(&seen, 3, failures + 1));
-    failures = seen.failures;
+    failures = failures_of(&seen);
     unlink(f->file);
     assert_true(await(&seen, 3, failures + 1));
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 4}}}");
@@ -256,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_good_file_is_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_file_is_refused_with_its_position, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pipe_or_a_folder_is_refused_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(an_epoch_that_goes_back_keeps_the_older_record, setup, teardown),
         cmocka_unit_test_setup_teardown(without_memory_a_load_is_refused, setup, teardown),
