@@ -26,7 +26,8 @@ struct agent {
     size_t decider_count;
     size_t drained; /* deciders that are; atomic */
     bool draining;
-    struct loop_task all_drained, first_load;
+    bool stopped;
+    struct loop_task all_drained, first_load, gone;
 
     struct directory_file *directory;
     struct metrics_shard *directory_shard; /* of the directory's thread */
@@ -42,7 +43,7 @@ struct agent {
 /* ---- snapshots: any thread ---- */
 
 /* Called with the lock held: puts a snapshot of these parts in force. */
-static bool use(struct agent *a, const struct snapshot *parts)
+static bool use(struct agent *a, const struct snapshot_parts *parts)
 {
     struct snapshot *fresh = snapshot_new(parts);
     if (!fresh)
@@ -65,7 +66,7 @@ static void on_directory_loaded(void *context, const struct directory_load *load
 {
     struct agent *a = context;
     pthread_mutex_lock(&a->lock);
-    struct snapshot parts = *a->snapshot;
+    struct snapshot_parts parts = a->snapshot->parts;
     parts.records = load->records;
     parts.not_before = load->not_before;
     bool good = use(a, &parts);
@@ -106,7 +107,7 @@ static void on_names(void *context, struct name_table *table)
 {
     struct agent *a = context;
     pthread_mutex_lock(&a->lock);
-    struct snapshot parts = *a->snapshot;
+    struct snapshot_parts parts = a->snapshot->parts;
     parts.names = table;
     bool good = use(a, &parts);
     pthread_mutex_unlock(&a->lock);
@@ -115,6 +116,15 @@ static void on_names(void *context, struct name_table *table)
 }
 
 /* ---- reload ---- */
+
+/* Only the main thread puts another policy in force, so it may use this one after the lock is given back. */
+static struct policy *policy_in_force(struct agent *a)
+{
+    pthread_mutex_lock(&a->lock);
+    struct policy *policy = a->snapshot->parts.policy;
+    pthread_mutex_unlock(&a->lock);
+    return policy;
+}
 
 static void log_warnings(struct agent *a, const struct policy *policy)
 {
@@ -135,26 +145,31 @@ static bool watch_keys(struct agent *a, const struct policy *policy)
 static bool start_directory(struct agent *a, const struct policy *policy, struct fail *why)
 {
     const struct directory_events events = {on_directory_loaded, on_directory_failed, a};
-    struct directory_file *fresh = directory_file_start(policy->directory.path, &events, why);
-    if (!fresh)
-        return false;
+    a->directory = directory_file_start(policy->directory.path, &events, why);
+    return a->directory;
+}
+
+/* The old one ends first: what it still had to say would replace what the new one has read. */
+static bool change_directory(struct agent *a, const struct policy *from, const struct policy *to,
+                             struct fail *why)
+{
+    struct fail ignored;
+    if (strcmp(from->directory.path, to->directory.path) == 0)
+        return true;
     directory_file_stop(a->directory);
-    a->directory = fresh;
-    return true;
+    return start_directory(a, to, why) || (start_directory(a, from, &ignored) && false);
 }
 
 /* Takes over the reference of policy, which is NULL if it could not be loaded. */
 static bool take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
 {
-    struct policy *old = a->snapshot->policy;
     bool good = policy != NULL;
-    if (good && strcmp(policy->directory.path, old->directory.path) != 0)
-        good = start_directory(a, policy, why);
-    if (good && !watch_keys(a, policy))
-        good = fail(why, "out of memory");
+    if (good)
+        good = watch_keys(a, policy) ? change_directory(a, policy_in_force(a), policy, why)
+                                     : fail(why, "out of memory");
     if (good) {
         pthread_mutex_lock(&a->lock);
-        struct snapshot parts = *a->snapshot;
+        struct snapshot_parts parts = a->snapshot->parts;
         parts.policy = policy;
         good = use(a, &parts) || fail(why, "out of memory");
         pthread_mutex_unlock(&a->lock);
@@ -175,7 +190,7 @@ static void on_key_changed(void *context)
 {
     struct agent *a = context;
     struct fail why;
-    (void)take_over(a, policy_reload_tokens(a->snapshot->policy, &why), "keys", &why);
+    (void)take_over(a, policy_reload_tokens(policy_in_force(a), &why), "keys", &why);
 }
 
 bool agent_reload(struct agent *a, struct fail *why)
@@ -189,13 +204,15 @@ bool agent_reload(struct agent *a, struct fail *why)
 static void on_all_drained(void *context)
 {
     struct agent *a = context;
-    a->options.drained(a->options.context);
+    if (!a->stopped)
+        a->options.drained(a->options.context);
 }
 
 static void on_first_load(void *context)
 {
     struct agent *a = context;
-    a->options.started(a->options.context);
+    if (!a->stopped)
+        a->options.started(a->options.context);
 }
 
 static void on_decider_drained(void *context)
@@ -216,7 +233,7 @@ static void close_listeners(struct agent *a)
 
 void agent_drain(struct agent *a)
 {
-    double grace = (double)a->snapshot->policy->settings->agent.drain / 1000;
+    double grace = (double)policy_in_force(a)->settings->agent.drain / 1000;
     if (a->draining)
         return;
     a->draining = true;
@@ -239,12 +256,15 @@ void agent_stop(struct agent *a)
     metrics_free(a->metrics);
     pthread_mutex_destroy(&a->lock);
     free(a->deciders);
-    free(a);
+    /* behind the tasks that its threads have posted, which still point to it */
+    a->stopped = true;
+    a->gone = (struct loop_task){.run = free, .context = a};
+    loop_post(a->options.loop, &a->gone);
 }
 
 static bool start_deciders(struct agent *a, struct fail *why)
 {
-    size_t threads = (size_t)a->snapshot->policy->settings->agent.threads;
+    size_t threads = (size_t)a->snapshot->parts.policy->settings->agent.threads;
     a->deciders = calloc(threads, sizeof(struct decider *));
     if (!a->deciders)
         return fail(why, "out of memory");
@@ -266,7 +286,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
 
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
 {
-    const struct snapshot parts = {.policy = policy};
+    const struct snapshot_parts parts = {.policy = policy};
     a->metrics = metrics_new(agent_metrics, AGENT_METRICS);
     a->shard = a->metrics ? metrics_shard(a->metrics) : NULL;
     a->directory_shard = a->metrics ? metrics_shard(a->metrics) : NULL;
@@ -285,7 +305,7 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
 struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
 {
     struct agent *a = calloc(1, sizeof *a);
-    bool good = a != NULL;
+    bool good = a || fail(why, "out of memory");
     if (good) {
         a->options = *options;
         a->listener = a->relay_listener = -1;
@@ -310,7 +330,7 @@ bool agent_ready(const struct agent *a, const char **why)
 {
     struct agent *locked = (struct agent *)(uintptr_t)a;
     pthread_mutex_lock(&locked->lock);
-    bool loaded = a->snapshot->records != NULL;
+    bool loaded = a->snapshot->parts.records != NULL;
     pthread_mutex_unlock(&locked->lock);
     *why = a->draining ? "draining" : loaded ? "ready" : "the directory is not loaded";
     return loaded && !a->draining;
@@ -346,9 +366,9 @@ bool agent_write_status(struct agent *a, struct buffer *to)
     const char *ready;
     agent_ready(a, &ready);
     pthread_mutex_lock(&a->lock);
-    const struct records *records = a->snapshot->records;
+    const struct records *records = a->snapshot->parts.records;
     bool good = json_write(to, "{\"version\":\"%s\",\"state\":\"%s\",\"cell\":", CELLGATE_VERSION, ready) &&
-                json_write_text(to, slice_text(a->snapshot->policy->settings->cell)) &&
+                json_write_text(to, slice_text(a->snapshot->parts.policy->settings->cell)) &&
                 json_write(to, ",\"threads\":%zu,\"connections\":%" PRIu64 ",\"decisions\":%" PRIu64,
                            a->decider_count, sum.connections, sum.acks) &&
                 json_write(to,
@@ -366,7 +386,9 @@ void agent_log_status(struct agent *a)
     struct server_counters sum = count(a);
     const char *ready;
     agent_ready(a, &ready);
+    pthread_mutex_lock(&a->lock);
     log_write(a->options.log, LOG_INFO, "status", LOG_TEXT("state", ready),
               LOG_U64("connections", sum.connections), LOG_U64("acks", sum.acks),
               LOG_TEXT("directory_error", a->directory_error));
+    pthread_mutex_unlock(&a->lock);
 }

@@ -34,7 +34,8 @@ bool agent_reload(struct agent *agent, struct fail *why);
 /* No new connections; readiness ends; those that are there get their answers, for at most the configured
  * time. */
 void agent_drain(struct agent *agent); /* a second call does nothing */
-void agent_stop(struct agent *agent);
+/* Ends its threads and closes everything. Its memory goes back in the loop's next turn, or with loop_free. */
+void agent_stop(struct agent *agent); /* NULL is fine */
 
 /* ---- views ---- */
 /* The directory is loaded and the agent is not draining; *why (static) says what is missing. */

@@ -207,7 +207,7 @@ int main(int argc, char **argv)
 {
     struct daemon_arguments arguments;
     struct process process = {0};
-    struct fail why;
+    struct fail why = {"out of memory"};
     uint64_t files;
     int code;
     if (!daemon_arguments(&program, argc, argv, &arguments, stdout, stderr, &code))

@@ -42,9 +42,11 @@ struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
         fail(why, "out of memory");
         return NULL;
     }
-    *p = *old;
-    p->references = 1;
-    p->base = policy_retain(old->base ? old->base : old);
+    *p = (struct policy){.references = 1,
+                         .base = policy_retain(old->base ? old->base : old),
+                         .settings = old->settings,
+                         .routes = old->routes,
+                         .directory = old->directory};
     if (load_tokens(p, why))
         return p;
     policy_release(p);

@@ -3,18 +3,17 @@
 
 #include <stdlib.h>
 
-struct snapshot *snapshot_new(const struct snapshot *parts)
+struct snapshot *snapshot_new(const struct snapshot_parts *parts)
 {
     struct snapshot *s = malloc(sizeof *s);
     if (!s)
         return NULL;
-    *s = *parts;
-    s->references = 1;
-    policy_retain(s->policy);
-    if (s->records)
-        records_retain(s->records);
-    if (s->names)
-        name_table_retain(s->names);
+    *s = (struct snapshot){.parts = *parts, .references = 1};
+    policy_retain(parts->policy);
+    if (parts->records)
+        records_retain(parts->records);
+    if (parts->names)
+        name_table_retain(parts->names);
     return s;
 }
 
@@ -28,22 +27,22 @@ void snapshot_release(struct snapshot *s)
 {
     if (!s || __atomic_sub_fetch(&s->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    policy_release(s->policy);
-    records_release(s->records);
-    name_table_release(s->names);
+    policy_release(s->parts.policy);
+    records_release(s->parts.records);
+    name_table_release(s->parts.names);
     free(s);
 }
 
 static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
 {
-    const struct snapshot *s = directory;
-    return s->records ? records_find(s->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
+    const struct records *records = ((const struct snapshot *)directory)->parts.records;
+    return records ? records_find(records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
 }
 
 static bool resolve(void *directory, struct slice host, struct address *addr)
 {
     const struct snapshot *s = directory;
-    return name_table_find(s->names, host, addr);
+    return name_table_find(s->parts.names, host, addr);
 }
 
 static bool allowed(const void *networks, const struct address *addr)
@@ -53,16 +52,16 @@ static bool allowed(const void *networks, const struct address *addr)
 
 struct decide_view snapshot_view(const struct snapshot *s, struct token_cache *cache, int64_t now)
 {
-    const struct settings *settings = s->policy->settings;
+    const struct policy *policy = s->parts.policy;
     return (struct decide_view){
-        .routes = s->policy->routes,
-        .tokens = s->policy->tokens,
-        .open = settings->open,
+        .routes = policy->routes,
+        .tokens = policy->tokens,
+        .open = policy->settings->open,
         .cache = cache,
-        .not_before = s->not_before,
+        .not_before = s->parts.not_before,
         .now = now,
         .allowed = allowed,
-        .networks = settings,
+        .networks = policy->settings,
         .find = find,
         .resolve = resolve,
         .directory = (void *)(uintptr_t)s,

@@ -11,16 +11,20 @@
 #include "spoa/agent/policy.h"
 #include "spoa/agent/records.h"
 
-struct snapshot {
-    unsigned references;      /* atomic; of snapshot_retain and snapshot_release alone */
+struct snapshot_parts {
     struct policy *policy;    /* never NULL */
     struct records *records;  /* NULL: the directory has not been loaded yet */
     struct name_table *names; /* NULL: none is resolved yet */
     int64_t not_before;       /* the directory's */
 };
 
+struct snapshot {
+    struct snapshot_parts parts;
+    unsigned references; /* atomic; of snapshot_retain and snapshot_release alone */
+};
+
 /* Takes references of its own to all parts. NULL when out of memory. */
-struct snapshot *snapshot_new(const struct snapshot *parts);
+struct snapshot *snapshot_new(const struct snapshot_parts *parts);
 struct snapshot *snapshot_retain(struct snapshot *snapshot);
 void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
 

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/agent/agent.h"
+
+struct world {
+    char folder[64], config[96], directory[96], other[96];
+    struct loop *loop;
+    struct agent *agent;
+    unsigned started, drained;
+};
+
+/* Replaces the file as a whole. */
+static void put(const struct world *w, const char *path, const char *text)
+{
+    char part[128];
+    snprintf(part, sizeof part, "%s/part", w->folder);
+    FILE *out = fopen(part, "w");
+    assert_non_null(out);
+    fputs(text, out);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(rename(part, path), 0);
+}
+
+static void put_config(const struct world *w, const char *directory)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"open\": true, \"tokens\": [], \"directory\": {\"kind\": \"file\", \"path\": \"%s\"},\n"
+             " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 2}}",
+             directory, w->folder, w->folder);
+    put(w, w->config, text);
+}
+
+/* So many sandboxes that reading them takes a while. */
+static void put_sandboxes(const struct world *w, const char *path, unsigned count)
+{
+    size_t size = 64 + (size_t)count * 64;
+    char *text = malloc(size);
+    size_t len =
+        (size_t)snprintf(text, size, "{\"sandboxes\": {\"sb\": {\"worker\": \"http://127.0.0.1:1\"}");
+    for (unsigned i = 0; i < count; i++)
+        len +=
+            (size_t)snprintf(text + len, size - len, ",\n\"s%u\": {\"worker\": \"http://127.0.0.1:1\"}", i);
+    snprintf(text + len, size - len, "}}");
+    put(w, path, text);
+    free(text);
+}
+
+static void on_started(void *context)
+{
+    struct world *w = context;
+    w->started++;
+    loop_stop(w->loop);
+}
+
+static void on_drained(void *context)
+{
+    struct world *w = context;
+    w->drained++;
+    loop_stop(w->loop);
+}
+
+static void start(struct world *w)
+{
+    struct fail why = {""};
+    struct policy *policy = policy_load(w->config, NULL, 0, &why);
+    if (!policy)
+        fail_msg("%s", why.text);
+    const struct agent_options options = {
+        .loop = w->loop, .config = w->config, .started = on_started, .drained = on_drained, .context = w};
+    w->agent = agent_start(&options, policy, &why);
+    if (!w->agent)
+        fail_msg("%s", why.text);
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct fail why;
+    strcpy(w->folder, "/tmp/cellgate-test-XXXXXX");
+    assert_non_null(mkdtemp(w->folder));
+    snprintf(w->config, sizeof w->config, "%s/cellgate.json", w->folder);
+    snprintf(w->directory, sizeof w->directory, "%s/sandboxes.json", w->folder);
+    snprintf(w->other, sizeof w->other, "%s/other.json", w->folder);
+    put_config(w, w->directory);
+    put_sandboxes(w, w->directory, 3);
+    put_sandboxes(w, w->other, 7);
+    w->loop = loop_new(&why);
+    assert_non_null(w->loop);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    loop_free(w->loop);
+    unlink(w->config);
+    unlink(w->directory);
+    unlink(w->other);
+    assert_int_equal(rmdir(w->folder), 0); /* no socket is left either */
+    free(w);
+    return 0;
+}
+
+/* Whether the status comes to hold the text within some seconds. */
+static bool becomes(struct world *w, const char *text)
+{
+    for (int i = 0; i < 500; i++) {
+        struct buffer status = buffer_with_limit(4096);
+        assert_true(agent_write_status(w->agent, &status));
+        struct slice s = buffer_slice(&status);
+        bool there = memmem(s.at, s.len, text, strlen(text));
+        buffer_free(&status);
+        if (there)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
+static void it_starts_says_so_once_the_directory_is_read_and_drains(void **state)
+{
+    struct world *w = *state;
+    const char *why;
+    start(w);
+    loop_run(w->loop);
+    assert_int_equal(w->started, 1);
+    assert_true(agent_ready(w->agent, &why));
+    agent_drain(w->agent);
+    assert_false(agent_ready(w->agent, &why));
+    assert_string_equal(why, "draining");
+    loop_run(w->loop);
+    assert_int_equal(w->drained, 1);
+    agent_stop(w->agent);
+}
+
+static void one_that_ends_while_its_directory_is_read_reports_nothing_more(void **state)
+{
+    struct world *w = *state;
+    put_sandboxes(w, w->directory, 20000);
+    start(w);
+    agent_stop(w->agent);
+    loop_turn(w->loop, false);
+    assert_int_equal(w->started, 0);
+}
+
+static void one_that_is_stopped_as_it_has_drained_reports_nothing_more(void **state)
+{
+    struct world *w = *state;
+    start(w);
+    agent_drain(w->agent);
+    usleep(50000);
+    agent_stop(w->agent);
+    loop_turn(w->loop, false);
+    assert_int_equal(w->drained, 0);
+}
+
+/* The policy is read by the main thread while the directory's puts one snapshot after the other in force. */
+static void configuration_and_directory_may_change_at_the_same_time(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    start(w);
+    loop_run(w->loop);
+    for (unsigned i = 0; i < 50; i++) {
+        put_sandboxes(w, w->directory, i);
+        assert_true(agent_reload(w->agent, &why));
+    }
+    assert_true(becomes(w, "\"records\":50,"));
+    agent_stop(w->agent);
+}
+
+static void a_reload_changes_to_another_directory(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    start(w);
+    assert_true(becomes(w, "\"records\":4,"));
+    put_config(w, w->other);
+    assert_true(agent_reload(w->agent, &why));
+    assert_true(becomes(w, "\"records\":8,"));
+    put_sandboxes(w, w->directory, 11); /* nobody reads it any more */
+    usleep(250000);
+    assert_true(becomes(w, "\"records\":8,"));
+    agent_stop(w->agent);
+}
+
+static void a_bad_configuration_changes_nothing(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    start(w);
+    assert_true(becomes(w, "\"records\":4,"));
+    put(w, w->config, "{\"directory\": 7}");
+    assert_false(agent_reload(w->agent, &why));
+    assert_non_null(strstr(why.text, "cellgate.json:1:"));
+    assert_true(becomes(w, "\"records\":4,"));
+    agent_stop(w->agent);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_starts_says_so_once_the_directory_is_read_and_drains, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(one_that_ends_while_its_directory_is_read_reports_nothing_more, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(one_that_is_stopped_as_it_has_drained_reports_nothing_more, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(configuration_and_directory_may_change_at_the_same_time, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_reload_changes_to_another_directory, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_bad_configuration_changes_nothing, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
