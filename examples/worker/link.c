@@ -17,7 +17,8 @@ bool link_is_open(const struct link *l)
     return l->io.loop != NULL;
 }
 
-/* A client that leaves right behind its last words has said them: the keeper still gets what its socket takes. */
+/* A client that leaves right behind its last words has said them: the keeper still gets what its socket
+ * takes. */
 static void send_last(struct link *l)
 {
     struct slice rest = buffer_slice(&l->out);

@@ -164,6 +164,16 @@ def test_pty_client_that_leaves_leaves_the_shell_running(worker):
         assert pid_of(ws) == pid
 
 
+def test_last_words_before_a_close_reach_the_session(worker, tmp_path):
+    with worker.open(execute(worker, "sh", "-c", f"read x; echo $x >{tmp_path}/said")) as ws:
+        assert ws.message() == (BINARY, b"\x04")
+        ws.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        ws.send(BINARY, b"\x00last\n")
+        ws.send(CLOSE, struct.pack(">H", 1000))
+        ws.http.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+        until(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text() == "last\n")
+
+
 def test_two_terminals_of_a_sandbox_do_not_see_each_other(worker):
     with worker.open(pty(worker)) as one, worker.open(pty(worker)) as two:
         one.send(BINARY, b"echo one$((1+1))\n")
