@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "examples/worker/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pty.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -152,6 +154,35 @@ void process_signal(pid_t leader, int terminal, int number)
     if (foreground > 1 && foreground != leader)
         kill(-foreground, number);
     kill(-leader, number);
+}
+
+/* The session of a process, or -1: field 6 of its stat, counted behind the name, which may hold anything. */
+static pid_t session_of(const char *pid)
+{
+    char path[64], text[512];
+    int session = -1;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[got > 0 ? got : 0] = '\0';
+    const char *behind = strrchr(text, ')');
+    if (behind && sscanf(behind, ") %*c %*d %*d %d", &session) != 1)
+        session = -1;
+    return session;
+}
+
+void process_kill_session(pid_t leader)
+{
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry; all && (entry = readdir(all));) {
+        uint64_t pid;
+        if (slice_u64(slice_text(entry->d_name), INT32_MAX, &pid) && session_of(entry->d_name) == leader)
+            kill((pid_t)pid, SIGKILL);
+    }
+    if (all)
+        closedir(all);
 }
 
 void process_resize(int terminal, uint16_t cols, uint16_t rows)

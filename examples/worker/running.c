@@ -238,7 +238,7 @@ static void drain_due(void *owner)
 void running_died(struct running *r)
 {
     if (loop_timer_active(&r->kill) || r->forgotten)
-        process_signal((pid_t)r->session.pid, -1, SIGKILL);
+        process_kill_session((pid_t)r->session.pid);
 }
 
 void running_exited(struct running *r, int status)

@@ -43,7 +43,7 @@ void running_hang_up(struct running *r);
 void running_forget(
     struct running *r); /* hangs it up if it runs; it is over when it has ended and nobody reads */
 bool running_is_forgotten(const struct running *r);
-/* Before the process is waited for (waitid with WNOWAIT): its group still has its number. */
+/* Before the process is waited for (waitid with WNOWAIT): its session still has its number. */
 void running_died(struct running *r);
 void running_exited(struct running *r, int status);
 void running_signal(struct running *r, int signal);

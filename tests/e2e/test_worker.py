@@ -143,7 +143,7 @@ def test_pty_resize_works_and_signals_the_program(worker):
         ws.until(b"winch 40 120")
 
 
-def test_pty_delete_kills_the_shell_and_its_group(worker):
+def test_pty_delete_kills_the_shell_and_its_jobs(worker):
     path = pty(worker)
     with worker.open(path) as ws:
         ws.send(BINARY, b"trap '' HUP TERM; echo shell=$$; sleep 1000 & echo child=$!; echo all$((1+1))\n")
@@ -153,7 +153,7 @@ def test_pty_delete_kills_the_shell_and_its_group(worker):
         assert worker.call("DELETE", path) == (204, None)
         assert worker.call("DELETE", path)[0] == 404
         assert ws.rest()[1] == (1000, "")
-    until(lambda: not alive(shell_pid))
+    until(lambda: not alive(shell_pid) and not alive(child))
 
 
 def test_pty_client_that_leaves_leaves_the_shell_running(worker):
