@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""The relay in a whole cell with real workers and the built-in routes: OpenComputer's four integration tests in a
+stronger form, and what its own relay does wrong."""
+
+import json
+import re
+import struct
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from cell import until
+from client import request
+from tunnels import QUICK, Tunnels
+from worker import BINARY, CLOSE, Ws
+
+OUTPUT, EXIT, REPLAYED = b"\x01", b"\x03", b"\x04"
+OUT = re.compile(rb"OUT_(\d+)\n")
+
+
+class Hosts:
+    """One sandbox on two workers that share its sessions; it is moved by telling the directory so."""
+
+    def __init__(self, cell, tunnels):
+        self.cell, self.tunnels = cell, tunnels
+        keeper = cell.sandboxd()
+        self.urls = [f"http://{cell.worker(keeper, name)}" for name in ("one", "two")]
+        self.epoch = 0
+        self.move()
+
+    def move(self, **record):
+        """To the other worker."""
+        self.epoch += 1
+        self.cell.set_sandboxes(**{"sb-1": {"worker": self.urls[self.epoch % 2], "epoch": self.epoch} | record})
+
+    def post(self, path, **body):
+        headers = [self.cell.bearer(), ("Content-Type", "application/json")]
+        response = request(self.cell.http, "POST", f"/api/sandboxes/sb-1{path}", headers, json.dumps(body).encode())
+        assert response.status == 201, response.body
+        return f"{path}/{json.loads(response.body)['sessionID']}"
+
+    def pty(self):
+        return self.post("/pty", shell="/bin/sh", cols=100, rows=30)
+
+    def exec(self, script):
+        return self.post("/exec", cmd="sh", args=["-c", script])
+
+    def open(self, session):
+        return Ws(self.cell.http, f"/api/sandboxes/sb-1{session}", [self.cell.bearer()], timeout=20)
+
+    def moved(self, times=1):
+        """Moves it, and waits until its tunnels are with the other worker."""
+        for _ in range(times):
+            before = self.tunnels.redials("moved")
+            self.move()
+            until(lambda b=before: self.tunnels.redials("moved") >= b + len(self.tunnels.tunnels("sb-1")), 10, "the tunnels do not move")
+
+
+@pytest.fixture(scope="module")
+def hosts(cells):
+    cell = cells(config={"relay": QUICK})
+    tunnels = Tunnels(cell)
+    hosts = Hosts(cell, tunnels)
+    tunnels.known()
+    return hosts
+
+
+def rest(ws):
+    """All messages up to the Close, which is answered, and the Close's (code, reason)."""
+    messages, close = ws.rest()
+    ws.send(CLOSE, struct.pack(">H", close[0]))
+    assert ws.frame() is None
+    return messages, close
+
+
+def evaluated(ws, expression, pattern=rb"(\d+)"):
+    """What the shell makes of it. The shell's echo of what was typed does not look like it."""
+    ws.send(BINARY, b"echo val''ue:" + expression + b":\n")
+    return ws.find(b"value:" + pattern + b":\r\n")[1]
+
+
+# ---- 05: two terminals ----
+
+
+def test_two_terminals_on_a_sandbox_have_nothing_in_common(hosts):
+    with hosts.open(hosts.pty()) as one, hosts.open(hosts.pty()) as two:
+        pids = evaluated(one, b"$$"), evaluated(two, b"$$")
+        assert pids[0] != pids[1]
+
+        def talk(ws, name):
+            ws.send(BINARY, b"for i in $(seq 200); do echo %s''_$i; done; echo %s''_end\n" % (name, name))
+            return ws.until(name + b"_end\r\n")
+
+        with ThreadPoolExecutor(2) as pool:
+            said = list(pool.map(talk, (one, two), (b"ONE", b"TWO")))
+        for text, mine, other in ((said[0], b"ONE", b"TWO"), (said[1], b"TWO", b"ONE")):
+            assert other not in text
+            assert re.findall(mine + rb"_(\d+)\r", text) == [b"%d" % i for i in range(1, 201)]
+
+
+# ---- 06: exec ends once ----
+
+
+@pytest.mark.parametrize("code", [0, 7, 255])
+def test_exec_ends_once_with_its_code(hosts, code):
+    with hosts.open(hosts.exec(f"echo out; echo err >&2; exit {code}")) as ws:
+        messages, close = rest(ws)
+        assert close == (1000, "exec completed")
+    payloads = [payload for opcode, payload in messages if opcode == BINARY]
+    assert payloads.count(REPLAYED) == 1
+    assert [p for p in payloads if p[:1] == EXIT] == [EXIT + struct.pack(">i", code)]
+    assert OUTPUT + b"out\n" in payloads and b"\x02err\n" in payloads
+    hosts.tunnels.gone("sb-1")
+
+
+def test_exec_stdin_reaches_the_command(hosts):
+    with hosts.open(hosts.exec("read x; echo got-$x")) as ws:
+        ws.send(BINARY, b"\x00line\n")
+        messages, close = rest(ws)
+    assert (BINARY, OUTPUT + b"got-line\n") in messages and close == (1000, "exec completed")
+
+
+# ---- 07: a terminal across a migration ----
+
+
+def test_a_terminal_keeps_shell_files_and_screen_across_a_migration(hosts, tmp_path):
+    with hosts.open(hosts.pty()) as ws:
+        pid = evaluated(ws, b"$$")
+        ws.send(BINARY, f"echo kept > {tmp_path}/file; held=in''memory; echo BEFORE''_\n".encode())
+        ws.until(b"BEFORE_\r\n")
+        hosts.moved()
+        assert evaluated(ws, b"$$") == pid
+        assert evaluated(ws, b"$held", rb"(\w+)") == b"inmemory"
+        assert evaluated(ws, f"$(cat {tmp_path}/file)".encode(), rb"(\w+)") == b"kept"
+        assert evaluated(ws, b"$(stty size)", rb"(\d+ \d+)") == b"30 100"
+
+
+def test_what_is_typed_during_a_migration_is_typed_once(hosts, tmp_path):
+    """Each line numbers itself; a migration comes after every tenth."""
+    count, log = 60, tmp_path / "typed"
+    with hosts.open(hosts.pty()) as ws:
+        ws.send(BINARY, b"stty -echo; echo RE''ADY\n")
+        ws.until(b"READY\r\n")
+        for i in range(1, count + 1):
+            ws.send(BINARY, f"echo {i} >> {log}\n".encode())
+            if i % 10 == 0:
+                hosts.move()
+            time.sleep(0.01)  # a typist; so that lines and moves mix
+        until(lambda: log.exists() and log.read_text().split()[-1:] == [str(count)], 20, "the end is not typed")
+        assert log.read_text().split() == [str(i) for i in range(1, count + 1)]
+
+
+def test_output_goes_on_across_a_migration(hosts, tmp_path):
+    """A shell that is waiting for a word while its tunnel moves says what it has to say afterwards."""
+    with hosts.open(hosts.pty()) as ws:
+        ws.send(BINARY, f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; seq -s, 1 2000; echo EN''D\n".encode())
+        until(lambda: hosts.tunnels.tunnels("sb-1"))
+        hosts.moved()
+        (tmp_path / "go").touch()
+        assert b"1,2,3,4," in ws.until(b"END\r\n")
+
+
+# ---- 08: an exec across a migration ----
+
+
+def test_thirty_lines_of_an_exec_across_a_migration_all_come(hosts):
+    script = "for i in $(seq 30); do echo OUT_$i; sleep 0.05; done; exit 3"
+    with hosts.open(hosts.exec(script)) as ws:
+        payloads, seen = [], []
+        while len(seen) < 30 or payloads[-1][:1] != EXIT:
+            opcode, payload = ws.message()
+            assert opcode == BINARY, (opcode, payload)
+            payloads.append(payload)
+            new = [int(n) for n in OUT.findall(payload)]
+            if 10 in new and 10 not in seen:
+                hosts.move()
+            seen += new
+        opcode, payload = ws.message()
+        assert (opcode, payload) == (CLOSE, struct.pack(">H", 1000) + b"exec completed")
+    # after the move the worker tells again what it has kept: nothing is missing, and nothing comes out of order
+    assert sorted(set(seen)) == list(range(1, 31))
+    assert [n for i, n in enumerate(seen) if n not in seen[:i]] == list(range(1, 31))
+    assert [p for p in payloads if p[:1] == EXIT] == [EXIT + struct.pack(">i", 3)]
+    hosts.tunnels.gone("sb-1")
+
+
+def test_an_exec_that_ended_during_a_migration_tells_its_end(hosts, tmp_path):
+    with hosts.open(hosts.exec(f"echo started; until [ -e {tmp_path}/go ]; do sleep 0.02; done; exit 9")) as ws:
+        while OUTPUT + b"started\n" != ws.message()[1]:
+            pass
+        hosts.epoch += 1
+        hosts.cell.set_sandboxes(**{"sb-1": {"state": "migrating", "epoch": hosts.epoch}})
+        (tmp_path / "go").touch()
+        hosts.move()
+        messages, close = rest(ws)
+        assert messages[-1] == (BINARY, EXIT + struct.pack(">i", 9)) and close == (1000, "exec completed")
+
+
+# ---- what its relay does wrong ----
+
+
+@pytest.mark.parametrize("kind", ["pty", "exec"])
+def test_an_unknown_session_is_a_404(hosts, kind):
+    with pytest.raises(Ws.Refused) as refused:
+        hosts.open(f"/{kind}/00000000")
+    assert refused.value.status == 404
+    assert json.loads(refused.value.body) == {"error": "session not found"}
+
+
+def test_a_shell_that_exits_closes_its_terminal_promptly(hosts):
+    with hosts.open(hosts.pty()) as ws:
+        evaluated(ws, b"$$")
+        began = time.monotonic()
+        ws.send(BINARY, b"exit 5\n")
+        _, close = rest(ws)
+        assert close == (1000, "")
+        assert time.monotonic() - began < 2
+    hosts.tunnels.gone("sb-1")
+
+
+def test_four_migrations_within_a_minute_do_not_flap(hosts):
+    with hosts.open(hosts.pty()) as ws:
+        pid = evaluated(ws, b"$$")
+        for _ in range(4):
+            hosts.moved()
+            assert evaluated(ws, b"$$") == pid
+
+
+def test_a_client_that_leaves_leaves_the_shell_and_loses_nothing(hosts):
+    session = hosts.pty()
+    with hosts.open(session) as ws:
+        pid = evaluated(ws, b"$$")
+    hosts.tunnels.gone("sb-1")
+    with hosts.open(session) as ws:
+        assert evaluated(ws, b"$$") == pid
+
+
+def test_an_idle_client_is_kept_alive_with_empty_frames(cells):
+    """As OpenComputer's clients expect; and the worker, which answers pings, is not taken for dead."""
+    cell = cells(config={"relay": QUICK | {"keepalive": "200ms", "dead_after": "3s"}})
+    hosts = Hosts(cell, Tunnels(cell))
+    hosts.tunnels.known()
+    with hosts.open(hosts.pty()) as ws:
+        pid = evaluated(ws, b"$$")
+        ws.show_control = True
+        empty = 0
+        while empty < 3:
+            opcode, payload = ws.message()
+            assert opcode == BINARY
+            empty += payload == b""
+        assert evaluated(ws, b"$$") == pid
