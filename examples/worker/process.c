@@ -160,17 +160,17 @@ void process_signal(pid_t leader, int terminal, int number)
 static pid_t session_of(const char *pid)
 {
     char path[64], text[512];
-    int session = -1;
+    uint64_t session = 0;
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
         close(fd);
     text[got > 0 ? got : 0] = '\0';
-    const char *behind = strrchr(text, ')');
-    if (behind && sscanf(behind, ") %*c %*d %*d %d", &session) != 1)
-        session = -1;
-    return session;
+    struct slice rest = slice_text(strrchr(text, ')')), part = {NULL, 0};
+    for (int field = 2; field <= 6; field++)
+        slice_split(&rest, ' ', &part);
+    return slice_u64(part, INT32_MAX, &session) ? (pid_t)session : -1;
 }
 
 void process_kill_session(pid_t leader)
