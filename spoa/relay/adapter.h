@@ -10,39 +10,124 @@
 #ifndef CELLGATE_RELAY_ADAPTER_H
 #define CELLGATE_RELAY_ADAPTER_H
 
+#include "spoa/lib/buffer.h"
 #include "spoa/lib/handover.h"
 #include "spoa/lib/http.h"
+#include "spoa/lib/writer.h"
 #include "spoa/lib/ws.h"
+#include "spoa/relay/outbox.h"
 
-/* Some payload of a data message, as it came. */
+/* Some payload of a data message from the worker, as it came. */
 struct adapter_piece {
     enum ws_opcode opcode; /* of the message */
     bool first, last;      /* of the message */
-    const uint8_t *mask;   /* NULL: not masked */
-    uint64_t offset;       /* of bytes in their frame, for the mask */
     struct slice bytes;
+};
+
+enum adapter_verdict {
+    ADAPTER_PASS,
+    ADAPTER_DROP,
+    ADAPTER_WRONG,    /* the worker has broken its protocol */
+    ADAPTER_TOO_MUCH, /* it has sent more than it may before it is acknowledged */
+    ADAPTER_NO_MEMORY,
+};
+
+/* How it went on after a redial, once that is known. */
+enum adapter_outcome { ADAPTER_PENDING, ADAPTER_EXACT, ADAPTER_GAP };
+#define ADAPTER_UNKNOWN UINT64_MAX /* size of a gap */
+
+/* What becomes of a piece; zeroed by the caller. */
+struct adapter_edit {
+    struct buffer insert; /* frames that go to the client first; the caller frees it */
+    uint8_t opened;       /* opcode of the message that they leave open, which the piece continues */
+    size_t skip;          /* of the piece's first bytes, which do not pass */
+    enum adapter_outcome outcome;
+    uint64_t gap; /* bytes, or ADAPTER_UNKNOWN */
+};
+
+struct adapter_start {
+    struct slice target; /* path and query towards the worker; borrowed for the call */
+    uint32_t id[4];      /* unpredictable */
+    size_t buffer;       /* bytes held for one leg */
+};
+
+enum adapter_answer {
+    ADAPTER_GOES_ON,
+    ADAPTER_PLAIN,   /* the first worker does not speak this protocol: go on as `none` */
+    ADAPTER_EXPIRED, /* the session does not know enough of this tunnel any more */
+    ADAPTER_BROKEN,  /* the answer is nonsense */
+};
+
+enum adapter_found {
+    ADAPTER_ALIVE,
+    ADAPTER_ENDED,
+    ADAPTER_UNCLEAR, /* as a dial that was refused with this status */
+};
+
+enum adapter_goodbye {
+    ADAPTER_JUDGE,   /* by the code */
+    ADAPTER_END,     /* the session's */
+    ADAPTER_LOSS,    /* of this worker only */
+    ADAPTER_TAKEN,   /* by somebody else */
+    ADAPTER_REFUSED, /* it says that the relay has broken the protocol */
+};
+
+/* For protocols in which both sides number and acknowledge messages. The worker's outbox then keeps what was
+ * sent until it is acknowledged, and all of it is sent again to the next worker. */
+struct adapter_numbers {
+    /* A Pong of the worker's that belongs to the protocol; it may acknowledge what is kept. */
+    enum adapter_verdict (*pong)(void *state, struct slice payload, struct outbox *kept);
+    /* The client has completed a message of so many bytes. */
+    void (*from_client)(void *state, uint64_t len);
+    /* Bytes that may still be taken from the client; *window: if nothing were kept. */
+    size_t (*room)(const void *state, size_t *window);
+    /* The payload of a Pong that is due now; 0: none is. */
+    size_t (*due_pong)(void *state, uint64_t now, uint8_t payload[WS_CONTROL_MAX]);
+    uint64_t (*due)(const void *state); /* when; UINT64_MAX: not at all */
+    /* The worker has closed. */
+    enum adapter_goodbye (*closed)(void *state, unsigned code);
+    /* The payload of the Pong that stands before the client's own Close. */
+    size_t (*mark_end)(const void *state, uint8_t payload[WS_CONTROL_MAX]);
+    /* Messages of the client's that are not acknowledged. */
+    uint64_t (*unacknowledged)(const void *state);
 };
 
 struct adapter {
     const char *name;
-    bool exact;       /* a message that was cut is continued: no need to end it or the tunnel */
-    bool overlap;     /* the new worker may be dialled while the old one still serves */
-    size_t state_len; /* zeroed bytes per tunnel */
+    bool exact;        /* a message towards the client that was cut is continued by the next worker */
+    bool overlap;      /* the new worker may be dialled while the old one still serves */
+    bool one_leg;      /* the client is told of a loss; nothing is redialled */
+    size_t insert_max; /* bytes of a whole insert at most */
+    size_t state_len;  /* zeroed bytes per tunnel */
 
-    /* Adds query parameters to the target of an attempt's request, and header lines to it. */
-    void (*request)(void *state, struct writer *target, struct writer *fields);
-    /* The worker has answered 101. False: the tunnel cannot go on with it. */
-    bool (*answered)(void *state, const struct http_head *answer);
-    /* How many of the first bytes of a piece are not passed on, and whether it is passed on at all. */
-    bool (*from_worker)(void *state, const struct adapter_piece *piece, size_t *skip);
-    void (*from_client)(void *state, const struct adapter_piece *piece);
-    /* The worker is lost, or is about to be replaced. */
-    void (*lost)(void *state);
+    void (*start)(void *state, const struct adapter_start *start);
+    /* Whether the next worker is to be asked about the session first: the target of that request. */
+    bool (*probe)(const void *state, struct slice target, struct writer *w);
+    enum adapter_found (*probed)(void *state, unsigned status, struct slice body);
+    /* The query parameters (they replace those of the same name) and header lines of an attempt. */
+    void (*request)(void *state, struct writer *query, struct writer *fields);
+    /* The worker has answered 101. */
+    enum adapter_answer (*answered)(void *state, const struct http_head *answer);
+    /* That worker now serves. */
+    void (*joined)(void *state, struct outbox *kept, struct adapter_edit *edit);
+    enum adapter_verdict (*from_worker)(void *state, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit);
+    /* Whether a message towards the client that was cut can be ended where it was cut: the rest will come as
+     * another one. */
+    bool (*may_end)(const void *state);
+    /* Bytes of memory beyond the state's own. */
+    size_t (*held)(const void *state);
     /* Frees what state holds, but not state. */
     void (*end)(void *state);
+    const struct adapter_numbers *numbers;
 };
 
-/* Never NULL: adapters that are not there are `none`. */
-const struct adapter *adapter_find(enum handover_resume resume);
+/* Never NULL. client_resumes: the client speaks Cell-Resume itself. */
+const struct adapter *adapter_find(enum handover_resume resume, bool client_resumes);
+extern const struct adapter adapter_none, adapter_through, adapter_scrollback, adapter_since, adapter_cell;
+
+/* Appends a whole frame of the worker's side. */
+bool adapter_put_frame(struct buffer *to, enum ws_opcode opcode, bool fin, struct slice payload)
+    __attribute__((warn_unused_result));
 
 #endif

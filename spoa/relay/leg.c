@@ -63,9 +63,9 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
         leg->progress = now; /* if something is held from now on */
-        leg->out.message = taken == len ? leg->message_out : batch->message;
+        leg->out.message = leg->out.keeps ? 0 : taken == len ? leg->message_out : batch->message;
     }
-    if (taken < len) {
+    if (taken < len || (leg->out.keeps && !batch->control)) {
         held = hold(leg, batch);
         outbox_sent(&leg->out, held ? taken : 0);
     }

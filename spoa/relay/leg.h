@@ -51,6 +51,7 @@ struct leg_batch {
     struct slice runs[LEG_RUNS];
     size_t count;
     uint8_t message; /* leg.message_out before the first of them */
+    bool control;    /* control frames: nobody keeps them */
 };
 
 /* Sends what send takes and holds the rest; send is NULL while there is no peer. False: over the limit or out

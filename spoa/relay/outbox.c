@@ -26,18 +26,24 @@ struct slice outbox_unsent(const struct outbox *outbox)
 }
 
 /* Bytes of the frame that begins here, its head included; more than there are when its head is not whole. */
-static size_t frame_len(struct slice at)
+static size_t measure(struct slice at, uint64_t *payload)
 {
     struct reader r = reader_of(at);
 
     reader_u8(&r);
     uint8_t second = reader_u8(&r);
-    uint64_t length = second & 0x7f;
-    if (length >= 126)
-        length = reader_be(&r, length == 126 ? 2 : 8);
+    *payload = second & 0x7f;
+    if (*payload >= 126)
+        *payload = reader_be(&r, *payload == 126 ? 2 : 8);
     if (second & 0x80)
         reader_take(&r, 4);
-    return r.failed ? SIZE_MAX : at.len - r.rest.len + (size_t)length;
+    return r.failed ? SIZE_MAX : at.len - r.rest.len + (size_t)*payload;
+}
+
+static size_t frame_len(struct slice at)
+{
+    uint64_t payload;
+    return measure(at, &payload);
 }
 
 static void note_message(struct outbox *outbox, uint8_t start)
@@ -50,12 +56,29 @@ static void note_message(struct outbox *outbox, uint8_t start)
         outbox->message = 0;
 }
 
+/* Control frames are not kept. */
+static void drop_controls(struct outbox *outbox)
+{
+    struct slice rest = buffer_slice(&outbox->frames);
+    size_t frame;
+
+    while (rest.len && ws_is_control(rest.at[0] & 0x0f) && (frame = frame_len(rest)) <= outbox->sent) {
+        outbox->sent -= frame;
+        buffer_consume(&outbox->frames, frame);
+        rest = buffer_slice(&outbox->frames);
+    }
+}
+
 void outbox_sent(struct outbox *outbox, size_t len)
 {
     struct slice rest = buffer_slice(&outbox->frames);
     size_t consumed = 0, frame;
 
     outbox->sent += len;
+    if (outbox->keeps) {
+        drop_controls(outbox);
+        return;
+    }
     while (rest.len && (frame = frame_len(rest)) <= outbox->sent) {
         note_message(outbox, rest.at[0]);
         outbox->sent -= frame;
@@ -63,6 +86,43 @@ void outbox_sent(struct outbox *outbox, size_t len)
         rest = slice_from(rest, frame);
     }
     buffer_consume(&outbox->frames, consumed);
+}
+
+bool outbox_cut(const struct outbox *outbox)
+{
+    struct slice rest = buffer_slice(&outbox->frames);
+    size_t sent = outbox->sent, frame;
+
+    while (rest.len && (frame = frame_len(rest)) <= sent) {
+        sent -= frame;
+        rest = slice_from(rest, frame);
+    }
+    return sent > 0;
+}
+
+bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint64_t *payload)
+{
+    struct slice all = buffer_slice(&outbox->frames), rest = all;
+    uint64_t len;
+
+    *payload = 0;
+    while (messages && rest.len) {
+        size_t frame = measure(rest, &len);
+        if (frame > rest.len)
+            return false;
+        if (!ws_is_control(rest.at[0] & 0x0f)) {
+            *payload += len;
+            messages -= rest.at[0] >> 7;
+        }
+        rest = slice_from(rest, frame);
+    }
+    size_t released = all.len - rest.len;
+    if (messages || (!unsent && released > outbox->sent))
+        return false;
+    outbox->sent -= released < outbox->sent ? released : outbox->sent;
+    buffer_consume(&outbox->frames, released);
+    drop_controls(outbox);
+    return true;
 }
 
 /* In place: what is kept moves to the front of what is held. */

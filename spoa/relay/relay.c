@@ -94,7 +94,7 @@ static void look_if_drained(void *owner);
 
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
 {
-    uint64_t tunnels;
+    uint64_t tunnels = 0;
 
     if (!fit_files(settings, &tunnels, why))
         return false;
@@ -186,7 +186,7 @@ static bool reload(struct relay *r, struct fail *why)
 {
     const struct relay_options *o = &r->options;
     struct lane_settings lane_settings;
-    uint64_t tunnels;
+    uint64_t tunnels = 0;
     struct settings *settings = settings_load(o->config, o->overrides, o->override_count, why);
 
     if (!settings)

@@ -113,8 +113,9 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
 struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why)
 {
     struct slice key;
-    /* what is kept is never longer than the head: of each line its separators and its end are left out */
-    size_t size = head->len + 4 * HTTP_FIELDS_MAX;
+    /* what is kept of a line is its name and value with two lengths, no longer than the line with its end,
+     * but for a space behind the colon that may not have been there */
+    size_t size = head->len + head->count;
 
     unsigned status = ws_handshake_check_request(head, &key, why);
     *refusal = refusal_of(status);
@@ -130,7 +131,6 @@ struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal,
         free(u);
         return NULL;
     }
-    /* an idle tunnel keeps this for days; the slices point into it, so it can only shrink in place */
     return u;
 }
 

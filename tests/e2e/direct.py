@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import os
-import signal
 import socket
 import struct
 import subprocess
@@ -206,6 +205,7 @@ class Direct:
         self.records = {}
         self.epoch = 0
         self.with_agent, self.limits = agent, limits
+        self.agent = self.relay = None
         settings = {"listen": f"unix@{self.folder}/relay.sock", "agent": f"unix@{self.folder}/agent-relay.sock",
                     "control": f"unix@{self.folder}/relay.control.sock", "admin": "127.0.0.1:0", "threads": 2,
                     "connect_budget": "1s", "dial_timeout": "1s", "settle": "300ms", "redial_budget": "4s",
@@ -225,9 +225,16 @@ class Direct:
         self.write()
 
     def write(self):
+        def loads():
+            return (self.folder / "cellgate-agent.log").read_text().count("directory loaded")
+
+        running = self.agent and self.agent.poll() is None
+        before = loads() if running else 0
         part = self.folder / "sandboxes.part"
         part.write_text(json.dumps({"sandboxes": self.records}))
         part.rename(self.folder / "sandboxes.json")
+        if running:
+            until(lambda: loads() > before, 10, "the agent does not read its directory")
 
     def set(self, sandbox="sb-1", worker=None, **record):
         """The directory says so from now on; a worker may be None. Without arguments the sandbox is removed."""
@@ -249,32 +256,38 @@ class Direct:
 
     def start_agent(self):
         self.agent = self.spawn("cellgate-agent")
-        until(lambda: (self.folder / "agent-relay.sock").exists(), 10, "no agent")
+        until(lambda: "directory loaded" in (self.folder / "cellgate-agent.log").read_text(), 10, "no agent")
 
     def __enter__(self):
-        self.agent = None
-        if self.with_agent:
-            self.start_agent()
-        self.relay = self.spawn("cellgate-relay")
         try:
-            until(lambda: self.ready(), 10, "no relay")
-        except AssertionError:
-            self.__exit__()
-            raise AssertionError((self.folder / "cellgate-relay.log").read_text()) from None
+            if self.with_agent:
+                self.start_agent()
+            self.relay = self.spawn("cellgate-relay")
+            until(self.ready, 10, "no relay")
+        except BaseException as e:
+            self.stop()
+            raise AssertionError(f"{e}\n{self.log()}") from e
         return self
 
-    def __exit__(self, *_):
+    def stop(self):
         for peer in [*self.workers, *self.clients]:
             peer.close()
-        if self.relay.poll() is None:
-            self.relay.send_signal(signal.SIGTERM)
+        if self.relay and self.relay.poll() is None:
+            self.relay.terminate()
             time.sleep(0.05)
-        end(self.relay)
+        if self.relay:
+            end(self.relay)
         if self.agent:
             self.agent.kill()
             self.agent.wait()
 
+    def __exit__(self, *_):
+        self.stop()
+        assert "Sanitizer" not in self.log() and "runtime error" not in self.log(), self.log()
+
     def ready(self):
+        if self.relay.poll() is not None:
+            raise AssertionError("the relay has ended")
         try:
             return self.get("/readyz") == "ready\n"
         except OSError:
@@ -303,7 +316,8 @@ class Direct:
         return json.loads(answer)
 
     def log(self):
-        return (self.folder / "cellgate-relay.log").read_text()
+        log = self.folder / "cellgate-relay.log"
+        return log.read_text() if log.exists() else ""
 
     def worker(self):
         worker = Worker()
@@ -322,7 +336,6 @@ class Direct:
         sandbox = handed.get("sandbox", "sb-1")
         if worker and self.agent and sandbox not in self.records:
             self.set(sandbox, worker)
-            time.sleep(0.2)  # until the agent has read it
         client = self.connect()
         handed = {"route": "pty", "sandbox": "sb-1", "session": "s1", "epoch": self.epoch} | handed
         if worker:
