@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/* The small parts of the relay: outbox, pings, redial, end, target, close reasons, limits, upgrade. */
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+
+#include "spoa/relay/close_reason.h"
+#include "spoa/relay/end.h"
+#include "spoa/relay/limits.h"
+#include "spoa/relay/outbox.h"
+#include "spoa/relay/pings.h"
+#include "spoa/relay/redial.h"
+#include "spoa/relay/upgrade.h"
+
+#define MS  UINT64_C(1000)
+#define SEC (1000 * MS)
+
+/* ---- outbox ---- */
+static void assert_held(const struct outbox *o, struct slice want)
+{
+    struct slice held = outbox_unsent(o);
+    assert_int_equal(held.len, want.len);
+    assert_memory_equal(held.at, want.at, want.len);
+}
+
+static void an_outbox_sends_in_any_steps(void **state)
+{
+    struct slice frames = SLICE_LITERAL("\x81\x03one\x89\x01?\x82\x00\x82\x02xy");
+    (void)state;
+    for (size_t step = 1; step <= frames.len; step++) {
+        struct outbox o = outbox_with_limit(100);
+        assert_true(outbox_put(&o, frames));
+        for (size_t sent = 0; sent < frames.len; sent += step) {
+            assert_held(&o, slice_from(frames, sent));
+            size_t left = frames.len - sent;
+            outbox_sent(&o, step < left ? step : left);
+        }
+        assert_true(outbox_empty(&o));
+        assert_null(o.frames.memory);
+    }
+}
+
+static void a_frame_that_was_partly_sent_is_salvaged_whole(void **state)
+{
+    struct slice frames = SLICE_LITERAL("\x81\x03one\x82\x03two\x89\x01?\x82\x05three");
+    (void)state;
+    for (size_t sent = 0; sent < frames.len; sent++) {
+        struct outbox o = outbox_with_limit(100);
+        assert_true(outbox_put(&o, frames));
+        outbox_sent(&o, sent);
+        assert_true(outbox_salvage(&o));
+        if (sent < 5)
+            assert_held(&o, SLICE_LITERAL("\x81\x03one\x82\x03two\x82\x05three"));
+        else if (sent < 10)
+            assert_held(&o, SLICE_LITERAL("\x82\x03two\x82\x05three"));
+        else
+            assert_held(&o, SLICE_LITERAL("\x82\x05three"));
+        outbox_free(&o);
+    }
+}
+
+static void a_message_whose_beginning_is_gone_begins_anew(void **state)
+{
+    struct outbox o = outbox_with_limit(200);
+    (void)state;
+    assert_true(outbox_put(&o, SLICE_LITERAL("\x01\x03one\x00\x03two\x89\x00\x80\x05three\x82\x01x")));
+    outbox_sent(&o, 6);
+    assert_true(outbox_salvage(&o));
+    assert_held(&o, SLICE_LITERAL("\x01\x03two\x80\x05three\x82\x01x"));
+    outbox_free(&o);
+}
+
+static void nothing_is_left_of_control_frames(void **state)
+{
+    struct outbox o = outbox_with_limit(100);
+    (void)state;
+    assert_true(outbox_put(&o, SLICE_LITERAL("\x89\x01?\x8a\x00\x88\x02\x03\xe8")));
+    assert_false(outbox_salvage(&o));
+    assert_true(outbox_empty(&o));
+    assert_false(outbox_put(&o, slice_of("", 101)));
+}
+
+static void long_frames_are_known_by_their_length(void **state)
+{
+    static uint8_t frames[4 + 300 + 14 + 70000] = {0x82, 126, 1, 44};
+    struct outbox o = outbox_with_limit(100000);
+    (void)state;
+    frames[304] = 0x82;
+    frames[305] = 0xff;
+    frames[311] = 1; /* 65536 + 4464 */
+    frames[312] = 0x11;
+    frames[313] = 0x70;
+    assert_true(outbox_put(&o, slice_of(frames, sizeof frames)));
+    outbox_sent(&o, 304 + 100);
+    assert_int_equal(o.sent, 100);
+    outbox_sent(&o, 70014 - 100);
+    assert_true(outbox_empty(&o));
+}
+
+/* ---- pings ---- */
+static void a_pong_answers_its_ping_and_older_ones(void **state)
+{
+    struct pings p = pings_none();
+    uint8_t payload[125];
+    size_t len;
+    (void)state;
+    pings_put(&p, SLICE_LITERAL("a"));
+    pings_put(&p, SLICE_LITERAL(""));
+    pings_put(&p, SLICE_LITERAL("c"));
+    pings_answered(&p, SLICE_LITERAL("unknown"));
+    pings_answered(&p, SLICE_LITERAL(""));
+    assert_true(pings_take(&p, payload, &len));
+    assert_int_equal(len, 1);
+    assert_int_equal(payload[0], 'c');
+    assert_false(pings_take(&p, payload, &len));
+}
+
+static void only_so_many_pings_are_remembered(void **state)
+{
+    struct pings p = pings_none();
+    uint8_t payload[125] = {0}, last[125];
+    size_t len, count = 0;
+    (void)state;
+    for (unsigned i = 0; i < 50; i++) {
+        payload[0] = (uint8_t)i;
+        pings_put(&p, slice_of(payload, sizeof payload));
+        assert_true(buffer_len(&p.open) <= PINGS_MAX);
+    }
+    while (pings_take(&p, last, &len))
+        count++;
+    assert_int_equal(count, PINGS_MAX / 126);
+    assert_int_equal(last[0], 49);
+}
+
+/* ---- redial ---- */
+static const struct redial_settings settings = {
+    .backoff = {100 * MS, 200 * MS}, .backoff_count = 2, .flap_window = 60 * SEC, .flap_limit = 3};
+
+static void pauses_grow_and_vary_by_a_fifth(void **state)
+{
+    struct redial r = {0};
+    uint64_t at;
+    (void)state;
+    redial_begin(&r, 10 * SEC, 5 * SEC);
+    assert_true(redial_next(&r, &settings, 7, 5 * SEC, &at));
+    assert_int_equal(at, 5 * SEC);
+    assert_true(redial_next(&r, &settings, 0, 5 * SEC, &at));
+    assert_int_equal(at, 5 * SEC + 80 * MS);
+    assert_true(redial_next(&r, &settings, 400, 5 * SEC, &at));
+    assert_int_equal(at, 5 * SEC + 240 * MS);
+    assert_true(redial_next(&r, &settings, 200, 5 * SEC, &at));
+    assert_int_equal(at, 5 * SEC + 200 * MS);
+    assert_false(redial_next(&r, &settings, 200, 15 * SEC - 199 * MS, &at));
+}
+
+static void waiting_costs_no_budget(void **state)
+{
+    struct redial r = {0};
+    uint64_t at;
+    (void)state;
+    redial_begin(&r, SEC, 0);
+    assert_true(redial_next(&r, &settings, 0, 0, &at));
+    redial_wait(&r, 500 * MS);
+    redial_wait(&r, 900 * MS); /* still */
+    redial_resume(&r, 60 * SEC);
+    assert_true(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
+    assert_false(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
+}
+
+static void the_fourth_loss_in_the_window_flaps(void **state)
+{
+    struct redial r = {0};
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        assert_false(redial_lost(&r, &settings, SEC, 100 * SEC + i * SEC));
+    assert_false(redial_lost(&r, &settings, 10 * SEC, 103 * SEC)); /* it lived */
+    assert_false(redial_lost(&r, &settings, SEC, 160 * SEC));      /* the first is a minute ago */
+    assert_true(redial_lost(&r, &settings, SEC, 160 * SEC + 1));
+}
+
+/* ---- end ---- */
+static void ends_are_recognised_exactly(void **state)
+{
+    static const struct {
+        enum handover_end kind;
+        enum ws_opcode opcode;
+        const char *text;
+        size_t len;
+        bool said;
+    } rows[] = {
+        {HANDOVER_END_EXIT_FRAME, WS_BINARY, "\3\0\0\0\7", 5, true},
+        {HANDOVER_END_EXIT_FRAME, WS_TEXT, "\3\0\0\0\7", 5, false},
+        {HANDOVER_END_EXIT_FRAME, WS_BINARY, "\3\0\0\0", 4, false},
+        {HANDOVER_END_EXIT_FRAME, WS_BINARY, "\3\0\0\0\7\7", 6, false},
+        {HANDOVER_END_EXIT_FRAME, WS_BINARY, "\1\0\0\0\7", 5, false},
+        {HANDOVER_END_CLOSE, WS_BINARY, "\3\0\0\0\7", 5, false},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"type\":\"exit\",\"exit_code\":0}", 29, true},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, " { \"exit_code\" : -1 , \"type\" : \"exit\" } ", 40, true},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"type\":\"exited\",\"data\":\"exit\"}", 31, false},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"data\":{\"type\":\"exit\"}}", 24, false},
+        {HANDOVER_END_EXIT_JSON, WS_TEXT, "{\"type\":\"exit\"", 14, false},
+        {HANDOVER_END_EXIT_JSON, WS_BINARY, "{\"type\":\"exit\"}", 15, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct slice payload = guarded(slice_of(rows[i].text, rows[i].len));
+        if (end_said(rows[i].kind, rows[i].opcode, payload) != rows[i].said)
+            fail_msg("row %zu", i);
+        guarded_free(payload);
+    }
+}
+
+/* ---- the table of close reasons ---- */
+static void close_reasons_are_legal_on_the_wire(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < CLOSE_REASON_COUNT; i++) {
+        const struct close_reason_info *info = close_reason_info((enum close_reason)i);
+        assert_string_equal(info->name, close_reason_names[i]);
+        assert_true(info->client_code <= CLOSE_NONE || ws_close_code_legal(info->client_code));
+        assert_true(info->worker_code <= CLOSE_NONE || ws_close_code_legal(info->worker_code));
+        assert_true(strlen(info->text) <= WS_CONTROL_MAX - 2);
+    }
+    assert_null(close_reason_names[CLOSE_REASON_COUNT]);
+}
+
+/* ---- limits ---- */
+static const struct slice none = {NULL, 0};
+
+static void limits_hold_for_sandbox_organisation_and_all(void **state)
+{
+    struct limits_settings most = {.tunnels = 3, .per_sandbox = 2, .per_org = 2, .memory = 100};
+    struct limits *l = limits_new(&most);
+    struct slice s1 = SLICE_LITERAL("s1"), s2 = SLICE_LITERAL("s2"), o = SLICE_LITERAL("o");
+    (void)state;
+    assert_true(limits_enter(l, none, s1, o));
+    assert_true(limits_enter(l, none, s1, none));
+    assert_false(limits_enter(l, none, s1, none));
+    assert_true(limits_enter(l, SLICE_LITERAL("other"), s1, o));
+    assert_false(limits_enter(l, none, s2, none)); /* all */
+    limits_leave(l, none, s1, none);
+    assert_false(limits_enter(l, none, s2, o)); /* the organisation's two; and s2 was not counted */
+    assert_int_equal(limits_tunnels(l), 2);
+    assert_true(limits_enter(l, none, s2, none));
+    limits_hold(l, 99);
+    assert_true(limits_may_hold(l));
+    limits_hold(l, 1);
+    assert_false(limits_may_hold(l));
+    limits_hold(l, -100);
+    assert_int_equal(limits_held(l), 0);
+    limits_leave(l, none, s1, o);
+    limits_leave(l, SLICE_LITERAL("other"), s1, o);
+    limits_leave(l, none, s2, none);
+    assert_int_equal(limits_tunnels(l), 0);
+    limits_free(l);
+}
+
+static void limits_without_memory_refuse(void **state)
+{
+    struct limits_settings most = {.tunnels = 3};
+    struct limits *l = limits_new(&most);
+    (void)state;
+    for (unsigned n = 1; n <= 2; n++) {
+        alloc_fail_at(n);
+        assert_false(limits_enter(l, none, SLICE_LITERAL("s"), SLICE_LITERAL("o")));
+        alloc_fail_at(0);
+        assert_int_equal(limits_tunnels(l), 0);
+    }
+    limits_free(l);
+}
+
+/* ---- upgrade ---- */
+#define KEY "dGhlIHNhbXBsZSBub25jZQ=="
+static const char request[] =
+    "GET /a?b=c HTTP/1.1\r\nhost:x.example\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
+    "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\nSec-WebSocket-Protocol:p\r\n"
+    "Sec-WebSocket-Protocol:q\r\nSec-WebSocket-Extensions:permessage-deflate\r\n"
+    "X-Cell-Handover:route=r;sandbox=s;org=%41\r\nX-Cell-Other:1\r\nX-A:1\r\nX-A:2\r\n"
+    "Authorization:client\r\nTE:trailers\r\n\r\n";
+
+static struct upgrade *upgrade_of(const char *text, struct slice *guard)
+{
+    static struct http_head head;
+    struct http_reader reader = http_reader_of(HTTP_REQUEST, HTTP_HEAD_MAX);
+    enum refusal refusal;
+    struct fail why;
+    *guard = guarded(slice_text(text));
+    assert_int_equal(http_read(&reader, *guard, &head), HTTP_DONE);
+    return upgrade_new(&head, &refusal, &why);
+}
+
+static void a_request_goes_on_without_what_is_the_connections_own(void **state)
+{
+    struct slice guard;
+    struct upgrade *u = upgrade_of(request, &guard);
+    static const char headers[] = "\0\x0d"
+                                  "authorization\0\6record\0\1X\0\1y";
+    struct target to = {.host = SLICE_LITERAL("worker:1"), .headers = slice_of(headers, sizeof headers - 1)};
+    uint8_t memory[4096];
+    struct writer w = writer_of(memory, sizeof memory);
+    (void)state;
+    guarded_free(guard); /* it keeps copies */
+    assert_non_null(u);
+    assert_true(slice_is(u->handover.org, "A"));
+    upgrade_request(u, &to, SLICE_LITERAL("KEY"), SLICE_LITERAL("since=1"),
+                    SLICE_LITERAL("Cell-Resume: 1\r\n"), &w);
+    assert_true(slice_is(
+        writer_slice(&w),
+        "GET /a?b=c&since=1 HTTP/1.1\r\nHost: worker:1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: KEY\r\nSec-WebSocket-Protocol: p, q\r\n"
+        "X-A: 1\r\nX-A: 2\r\nauthorization: record\r\nX: y\r\nCell-Resume: 1\r\n\r\n"));
+    for (size_t size = 0; size < w.len; size++) {
+        struct writer small = writer_of(memory, size);
+        upgrade_request(u, &to, SLICE_LITERAL("KEY"), none, none, &small);
+        assert_true(small.full || size > w.len - 40);
+    }
+    free(u);
+}
+
+static void every_worker_selects_the_same_subprotocol(void **state)
+{
+    struct slice guard;
+    struct upgrade *u = upgrade_of(request, &guard);
+    static struct http_head head;
+    uint8_t memory[512];
+    struct fail why;
+    static const char *const selected[] = {"q", "q", "p", NULL};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct writer w = writer_of(memory, sizeof memory);
+        struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+        assert_true(ws_handshake_put_answer(&w, SLICE_LITERAL(KEY), slice_text(selected[i])));
+        writer_text(&w, "\r\n");
+        assert_int_equal(http_read(&reader, writer_slice(&w), &head), HTTP_DONE);
+        assert_int_equal(upgrade_check(u, &head, SLICE_LITERAL(KEY), i == 0, &why), i < 2);
+    }
+    assert_true(slice_is(u->selected, "q"));
+    guarded_free(guard);
+    free(u);
+}
+
+static void refusals_are_whole_answers(void **state)
+{
+    (void)state;
+    for (enum refusal r = REFUSAL_bad_request; refusal_info(r) && r <= REFUSAL_worker_timeout; r++) {
+        static struct http_head head;
+        uint8_t memory[1024];
+        struct writer w = writer_of(memory, sizeof memory);
+        struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+        upgrade_refuse(r, &w);
+        assert_false(w.full);
+        assert_int_equal(http_read(&reader, writer_slice(&w), &head), HTTP_DONE);
+        assert_int_equal(head.status, refusal_info(r)->status);
+        assert_int_equal(head.length, w.len - head.len);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_outbox_sends_in_any_steps),
+        cmocka_unit_test(a_frame_that_was_partly_sent_is_salvaged_whole),
+        cmocka_unit_test(a_message_whose_beginning_is_gone_begins_anew),
+        cmocka_unit_test(nothing_is_left_of_control_frames),
+        cmocka_unit_test(long_frames_are_known_by_their_length),
+        cmocka_unit_test(a_pong_answers_its_ping_and_older_ones),
+        cmocka_unit_test(only_so_many_pings_are_remembered),
+        cmocka_unit_test(pauses_grow_and_vary_by_a_fifth),
+        cmocka_unit_test(waiting_costs_no_budget),
+        cmocka_unit_test(the_fourth_loss_in_the_window_flaps),
+        cmocka_unit_test(ends_are_recognised_exactly),
+        cmocka_unit_test(close_reasons_are_legal_on_the_wire),
+        cmocka_unit_test(limits_hold_for_sandbox_organisation_and_all),
+        cmocka_unit_test(limits_without_memory_refuse),
+        cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
+        cmocka_unit_test(every_worker_selects_the_same_subprotocol),
+        cmocka_unit_test(refusals_are_whole_answers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
