@@ -14,7 +14,7 @@
 #include "spoa/agent/file_watch.h"
 #include "spoa/lib/json_write.h"
 
-enum { TOKEN_CACHE_ENTRIES = 16384 };
+enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10 };
 
 struct agent {
     struct agent_options options;
@@ -33,6 +33,7 @@ struct agent {
     struct metrics_shard *directory_shard; /* of the directory's thread */
     struct names *names;
 
+    pthread_cond_t first_seen; /* with the lock: directory_seen */
     pthread_mutex_t lock;      /* guards what follows; never held while a decision waits */
     struct snapshot *snapshot; /* the one in force */
     bool directory_seen;       /* it was read once, well or badly */
@@ -60,11 +61,14 @@ static void seen(struct agent *a)
     if (!a->directory_seen)
         loop_post(a->options.loop, &a->first_load);
     a->directory_seen = true;
+    pthread_cond_signal(&a->first_seen);
 }
 
 static void on_directory_loaded(void *context, const struct directory_load *load)
 {
     struct agent *a = context;
+    bool wanted =
+        names_want(a->names, load->records); /* before anybody is told that the directory is there */
     pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
     parts.records = load->records;
@@ -76,7 +80,7 @@ static void on_directory_loaded(void *context, const struct directory_load *load
     }
     seen(a);
     pthread_mutex_unlock(&a->lock);
-    good = good && names_want(a->names, load->records);
+    good = good && wanted;
     metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
     metrics_add(a->directory_shard, AGENT_DIRECTORY_BEHIND, METRIC_PLAIN, (int64_t)load->epochs_behind);
     metrics_set(a->directory_shard, AGENT_DIRECTORY_RECORDS, METRIC_PLAIN,
@@ -254,6 +258,7 @@ void agent_stop(struct agent *a)
     file_watch_free(a->keys);
     snapshot_release(a->snapshot);
     metrics_free(a->metrics);
+    pthread_cond_destroy(&a->first_seen);
     pthread_mutex_destroy(&a->lock);
     free(a->deciders);
     /* behind the tasks that its threads have posted, which still point to it */
@@ -276,12 +281,29 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                 .log = a->options.log,
                                                 .drained = on_decider_drained,
                                                 .context = a};
+        pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
         a->deciders[i] = decider_start(&options, a->snapshot, why);
+        a->decider_count += a->deciders[i] != NULL;
+        pthread_mutex_unlock(&a->lock);
         if (!a->deciders[i])
             return false;
-        a->decider_count++;
     }
     return true;
+}
+
+/* Nobody is answered before there is something to decide by, so that a restart costs no
+ * `directory_unavailable`. Bounded: a directory that hangs must not hide behind an agent that does not start.
+ */
+static void await_directory(struct agent *a)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += START_SECONDS;
+    pthread_mutex_lock(&a->lock);
+    for (int error = 0; !a->directory_seen && error == 0;)
+        error = pthread_cond_timedwait(&a->first_seen, &a->lock, &until);
+    pthread_mutex_unlock(&a->lock);
+    names_await(a->names, &until);
 }
 
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
@@ -295,11 +317,14 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
         return fail(why, "out of memory");
     a->listener = net_listen(&policy->settings->agent.listen, 0660, why);
     a->relay_listener = a->listener < 0 ? -1 : net_listen(&policy->settings->agent.relay_listen, 0660, why);
-    a->keys = a->relay_listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a, why);
-    if (!a->keys || !watch_keys(a, policy) || !start_deciders(a, why))
+    a->keys = a->relay_listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
+    if (!a->keys || !watch_keys(a, policy))
         return false;
     a->names = names_start(on_names, a, why);
-    return a->names && start_directory(a, policy, why);
+    if (!a->names || !start_directory(a, policy, why))
+        return false;
+    await_directory(a);
+    return start_deciders(a, why);
 }
 
 struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
@@ -312,6 +337,11 @@ struct agent *agent_start(const struct agent_options *options, struct policy *po
         a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
         a->first_load = (struct loop_task){.run = on_first_load, .context = a};
         pthread_mutex_init(&a->lock, NULL);
+        pthread_condattr_t monotonic;
+        pthread_condattr_init(&monotonic);
+        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+        pthread_cond_init(&a->first_seen, &monotonic);
+        pthread_condattr_destroy(&monotonic);
         fail(why, "out of memory");
         good = start_parts(a, policy, why);
     }

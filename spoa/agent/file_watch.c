@@ -2,87 +2,82 @@
 #include "spoa/agent/file_watch.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
-#include "spoa/agent/folder_events.h"
+#define LOOK_SECONDS 0.5
 
-#define SETTLE_SECONDS 0.05
+struct watched {
+    char *path;
+    struct stat seen; /* zeroed: it was not there */
+};
 
 struct file_watch {
-    struct loop_io io;
-    struct loop_timer settle;
+    struct loop_timer look;
     void (*changed)(void *context);
     void *context;
-    char **paths;
+    struct watched *files;
     size_t count;
 };
 
-/* kubectl replaces a whole folder's content by a symbolic link named ..data: then every file in it is new. */
-static bool concerns(const void *context, const char *name)
+/* Whether it looks different than the last time; remembers what it looks like. */
+static bool differs(struct watched *file)
 {
-    const struct file_watch *w = context;
-    if (strcmp(name, "..data") == 0)
-        return true;
+    struct stat now, before = file->seen;
+    if (stat(file->path, &now) != 0)
+        memset(&now, 0, sizeof now);
+    file->seen = now;
+    return now.st_ino != before.st_ino || now.st_dev != before.st_dev || now.st_size != before.st_size ||
+           now.st_mtim.tv_sec != before.st_mtim.tv_sec || now.st_mtim.tv_nsec != before.st_mtim.tv_nsec;
+}
+
+static void on_look(void *owner)
+{
+    struct file_watch *w = owner;
+    bool changed = false;
     for (size_t i = 0; i < w->count; i++)
-        if (strcmp(folder_events_name(w->paths[i]), name) == 0)
-            return true;
-    return false;
+        changed = differs(&w->files[i]) || changed;
+    loop_timer_set(&w->look, LOOK_SECONDS);
+    if (changed)
+        w->changed(w->context);
 }
 
-static void on_events(void *owner, int events)
-{
-    struct file_watch *w = owner;
-    (void)events;
-    if (folder_events_read(loop_io_fd(&w->io), concerns, w))
-        loop_timer_set(&w->settle, SETTLE_SECONDS);
-}
-
-static void on_settled(void *owner)
-{
-    struct file_watch *w = owner;
-    w->changed(w->context);
-}
-
-struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context,
-                                  struct fail *why)
+struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context)
 {
     struct file_watch *w = calloc(1, sizeof *w);
-    int fd = w ? folder_events_open(why) : -1;
     if (!w)
-        fail(why, "out of memory");
-    if (fd < 0) {
-        free(w);
         return NULL;
-    }
     w->changed = changed;
     w->context = context;
-    loop_io_open(&w->io, loop, fd, on_events, w);
-    loop_io_want(&w->io, LOOP_READ);
-    loop_timer_open(&w->settle, loop, on_settled, w);
+    loop_timer_open(&w->look, loop, on_look, w);
+    loop_timer_set(&w->look, LOOK_SECONDS);
     return w;
 }
 
 bool file_watch_add(struct file_watch *w, const char *path)
 {
-    folder_events_add(loop_io_fd(&w->io), path);
     for (size_t i = 0; i < w->count; i++)
-        if (strcmp(w->paths[i], path) == 0)
+        if (strcmp(w->files[i].path, path) == 0)
             return true;
-    char **paths = realloc(w->paths, (w->count + 1) * sizeof *paths);
-    if (!paths)
+    struct watched *files = realloc(w->files, (w->count + 1) * sizeof *files);
+    if (!files)
         return false;
-    w->paths = paths;
-    w->paths[w->count] = strdup(path);
-    return w->paths[w->count] && ++w->count;
+    w->files = files;
+    struct watched *file = &w->files[w->count];
+    *file = (struct watched){.path = strdup(path)};
+    if (!file->path)
+        return false;
+    w->count++;
+    (void)differs(file);
+    return true;
 }
 
 void file_watch_free(struct file_watch *w)
 {
     if (!w)
         return;
-    loop_io_close(&w->io);
-    loop_timer_close(&w->settle);
+    loop_timer_close(&w->look);
     for (size_t i = 0; i < w->count; i++)
-        free(w->paths[i]);
-    free(w->paths);
+        free(w->files[i].path);
+    free(w->files);
     free(w);
 }

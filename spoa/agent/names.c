@@ -138,8 +138,9 @@ struct names {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t woken;
     struct wanted wanted;
-    bool fresh, stopping;
-    struct name_table *table; /* of the thread alone */
+    bool fresh, busy, stopping; /* busy: fresh ones are being resolved for the first time */
+    pthread_cond_t settled;     /* neither fresh nor busy */
+    struct name_table *table;   /* of the thread alone */
 };
 
 static void resolve(struct name *name, const struct name_table *before)
@@ -218,6 +219,7 @@ static void *run(void *context)
     while (!n->stopping) {
         struct wanted wanted = {0};
         bool copied = copy_wanted(&n->wanted, &wanted);
+        n->busy = true;
         n->fresh = false;
         pthread_mutex_unlock(&n->lock);
         if (copied && (wanted.count || n->table))
@@ -227,6 +229,8 @@ static void *run(void *context)
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += RESOLVE_EVERY_S;
         pthread_mutex_lock(&n->lock);
+        n->busy = false;
+        pthread_cond_broadcast(&n->settled);
         int error = 0;
         while (!n->fresh && !n->stopping && error == 0)
             error = pthread_cond_timedwait(&n->woken, &n->lock, &until);
@@ -249,6 +253,7 @@ struct names *names_start(void (*changed)(void *context, struct name_table *tabl
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&n->woken, &monotonic);
+    pthread_cond_init(&n->settled, &monotonic);
     pthread_condattr_destroy(&monotonic);
     pthread_mutex_init(&n->lock, NULL);
     sigset_t all, old;
@@ -280,6 +285,14 @@ bool names_want(struct names *n, const struct records *records)
     return true;
 }
 
+void names_await(struct names *n, const struct timespec *until)
+{
+    pthread_mutex_lock(&n->lock);
+    for (int error = 0; (n->fresh || n->busy) && error == 0;)
+        error = pthread_cond_timedwait(&n->settled, &n->lock, until);
+    pthread_mutex_unlock(&n->lock);
+}
+
 void names_stop(struct names *n)
 {
     if (!n)
@@ -290,6 +303,7 @@ void names_stop(struct names *n)
     pthread_mutex_unlock(&n->lock);
     pthread_join(n->thread, NULL);
     pthread_cond_destroy(&n->woken);
+    pthread_cond_destroy(&n->settled);
     pthread_mutex_destroy(&n->lock);
     wanted_free(&n->wanted);
     name_table_release(n->table);

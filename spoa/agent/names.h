@@ -8,6 +8,8 @@
 #ifndef CELLGATE_AGENT_NAMES_H
 #define CELLGATE_AGENT_NAMES_H
 
+#include <time.h>
+
 #include "spoa/agent/records.h"
 
 struct name_table;
@@ -24,6 +26,8 @@ struct names *names_start(void (*changed)(void *context, struct name_table *tabl
                           struct fail *why);
 /* Replaces the set of names to resolve by those of the records; any thread. False when out of memory. */
 bool names_want(struct names *names, const struct records *records);
+/* Waits until the names that are wanted now were asked for once, at most until then (CLOCK_MONOTONIC). */
+void names_await(struct names *names, const struct timespec *until);
 /* Ends the thread. A look-up that hangs is waited for at most as long as the resolver's own patience. */
 void names_stop(struct names *names);
 

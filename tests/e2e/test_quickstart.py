@@ -34,7 +34,7 @@ def processes_below(folder):
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("q") / "run"
-    environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder)}
+    environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder), "HOME": str(folder.parent)}
     process = subprocess.Popen([ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE)
     text, deadline = "", time.monotonic() + 120
     while "Ctrl-C" not in text:
