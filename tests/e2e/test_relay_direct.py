@@ -751,7 +751,7 @@ def test_a_worker_over_tls_is_dialled_through_haproxy(tmp_path):
         listener.bind(str(tmp_path / "tls.sock"))
         listener.listen()
         listener.settimeout(10)
-        direct.set(worker=None, state="running")
+        direct.set(state="migrating")
         client = direct.ask(addr="10.1.2.3", addr_port=8443, tls=1, sni="worker.example")
         peer = Peer(listener.accept()[0], masks=False)
         head = peer.take(16)
