@@ -311,7 +311,8 @@ static int with_policy(const struct arguments *a, struct policy *policy, const s
     struct directory_load load = {.records = NULL};
     if (!directory_file_load(policy->directory.path, NULL, &load, &why))
         fprintf(stderr, "%s: the directory cannot be read: %s\n", PROGRAM, why.text);
-    struct snapshot parts = {.policy = policy, .records = load.records, .not_before = load.not_before};
+    const struct snapshot_parts parts = {
+        .policy = policy, .records = load.records, .not_before = load.not_before};
     struct snapshot *snapshot = snapshot_new(&parts);
     int code = EXIT_REFUSED;
     if (snapshot)
