@@ -179,7 +179,9 @@ bool relay_ready(const struct relay *r, const char **why)
 /* ---- reload ---- */
 static void set_lane(struct lane *lane, void *context)
 {
+    size_t buffer = lane->settings.tunnel.buffer;
     lane->settings = *(const struct lane_settings *)context;
+    lane->settings.tunnel.buffer = buffer; /* tunnels that are open have outboxes of this size */
 }
 
 static bool reload(struct relay *r, struct fail *why)

@@ -28,8 +28,8 @@ struct relay *relay_start(const struct relay_options *options, const struct sett
 /* Ends all tunnels at once. NULL is fine. */
 void relay_stop(struct relay *relay);
 void relay_drain(struct relay *relay);
-/* Reads the configuration again; a bad one leaves the running one in force and is logged. Sockets, threads
- * and admin listeners stay as they were at the start. */
+/* Reads the configuration again; a bad one leaves the running one in force and is logged. Sockets, threads,
+ * admin listeners and `buffer` stay as they were at the start. */
 void relay_reload(struct relay *relay);
 /* *why is one line for people. */
 bool relay_ready(const struct relay *relay, const char **why);
