@@ -179,6 +179,11 @@ enum ws_event ws_decode(struct ws_decoder *d, struct slice *in, struct ws_piece 
     }
 }
 
+uint64_t ws_untold(const struct ws_decoder *d)
+{
+    return d->state == STATE_PAYLOAD ? d->frame.length - d->offset : 0;
+}
+
 struct slice ws_close_reason(const struct ws_decoder *d)
 {
     return slice_from(ws_control_payload(d), 2);

@@ -84,6 +84,9 @@ static inline struct slice ws_control_payload(const struct ws_decoder *d)
     return slice_of(d->control, (size_t)d->frame.length);
 }
 
+/* Bytes of payload of the data frame at hand that were not told yet. */
+uint64_t ws_untold(const struct ws_decoder *d);
+
 /* The reason in a Close that was told; empty when there is none. */
 struct slice ws_close_reason(const struct ws_decoder *d);
 

@@ -10,32 +10,36 @@
 #define CLOSE_NONE   1 /* nobody is there to be told */
 
 /*  X(name, code towards the client, code towards the worker, reason text) */
-#define CLOSE_REASONS(X)                                                                                  \
-    X(client_closed, CLOSE_PASSED, CLOSE_PASSED, "")                /* the client said goodbye */         \
-    X(client_lost, CLOSE_NONE, 1001, "client lost")                 /* EOF, reset */                      \
-    X(client_silent, CLOSE_NONE, 1001, "client lost")               /* no pong */                         \
-    X(client_protocol, 1002, 1001, "protocol error")                /* the client broke RFC 6455 */       \
-    X(client_too_slow, 1013, 1001, "too slow")                      /* no progress for `stall` */         \
-    X(session_ended, CLOSE_PASSED, CLOSE_PASSED, "")                /* the worker's own close */          \
-    X(exec_completed, CLOSE_PASSED, CLOSE_PASSED, "exec completed") /* exit seen, then the worker left */ \
-    X(taken_over, CLOSE_PASSED, CLOSE_PASSED, "")                   /* 4001 from the worker */            \
-    X(data_refused, CLOSE_PASSED, CLOSE_PASSED, "")                 /* 1002, 1003, 1007-1010 */           \
-    X(worker_protocol, 1011, 1002, "worker protocol error")         /* the worker broke RFC 6455 */       \
-    X(session_not_found, 1000, CLOSE_NONE, "session not found")     /* 404 or 410 at a redial */          \
-    X(worker_refused, 1011, CLOSE_NONE, "worker refused")           /* 401 or 403 at a redial */          \
-    X(sandbox_stopped, 1000, 1001, "sandbox stopped")                                                     \
-    X(sandbox_not_found, 1000, 1001, "sandbox not found")                                                 \
-    X(token_revoked, 4401, 1001, "token_revoked")                                                         \
-    X(token_expired, 4401, 1001, "token_expired")                                                         \
-    X(unrecoverable, 1011, CLOSE_NONE, "upstream unrecoverable") /* budget spent */                       \
-    X(flapping, 1011, 1001, "upstream flapping")                                                          \
-    X(message_cut, 1012, CLOSE_NONE, "message cut") /* on its way to the client */                        \
-    X(message_too_big, 1009, 1009, "message too big")                                                     \
-    X(idle, 1001, 1001, "idle")                                                                           \
-    X(max_age, 1001, 1001, "max age")                                                                     \
-    X(restarting, 1012, 1001, "relay restarting")                                                         \
-    X(kicked, 1008, 1001, "closed by the operator")                                                       \
-    X(no_memory, 1011, 1001, "out of memory")                                                             \
+#define CLOSE_REASONS(X)                                                                                   \
+    X(client_closed, CLOSE_PASSED, CLOSE_PASSED, "")                /* the client said goodbye */          \
+    X(client_lost, CLOSE_NONE, 1001, "client lost")                 /* EOF, reset */                       \
+    X(client_silent, CLOSE_NONE, 1001, "client lost")               /* no pong */                          \
+    X(client_protocol, 1002, 1001, "protocol error")                /* the client broke RFC 6455 */        \
+    X(client_too_slow, 1013, 1001, "too slow")                      /* no progress for `stall` */          \
+    X(session_ended, CLOSE_PASSED, CLOSE_PASSED, "")                /* the worker's own close */           \
+    X(exec_completed, CLOSE_PASSED, CLOSE_PASSED, "exec completed") /* exit seen, then the worker left */  \
+    X(taken_over, CLOSE_PASSED, CLOSE_PASSED, "")                   /* 4001 from the worker */             \
+    X(data_refused, CLOSE_PASSED, CLOSE_PASSED, "")                 /* 1002, 1003, 1007-1010 */            \
+    X(worker_protocol, 1011, 1002, "worker protocol error")         /* the worker broke RFC 6455 */        \
+    X(process_exited, 1000, CLOSE_NONE, "process exited")           /* found out at a redial */            \
+    X(resume_expired, 1011, CLOSE_NONE, "resume expired")           /* the session has let go of it */     \
+    X(worker_lost, 1011, CLOSE_NONE, "worker lost") /* it does not resume, and no URL names the session */ \
+    X(client_resumes, 1012, 1001, "worker lost")    /* the client knows how to go on itself */             \
+    X(session_not_found, 1000, CLOSE_NONE, "session not found") /* 404 or 410 at a redial */               \
+    X(worker_refused, 1011, CLOSE_NONE, "worker refused")       /* 401 or 403 at a redial */               \
+    X(sandbox_stopped, 1000, 1001, "sandbox stopped")                                                      \
+    X(sandbox_not_found, 1000, 1001, "sandbox not found")                                                  \
+    X(token_revoked, 4401, 1001, "token_revoked")                                                          \
+    X(token_expired, 4401, 1001, "token_expired")                                                          \
+    X(unrecoverable, 1011, CLOSE_NONE, "upstream unrecoverable") /* budget spent */                        \
+    X(flapping, 1011, 1001, "upstream flapping")                                                           \
+    X(message_cut, 1012, CLOSE_NONE, "message cut") /* on its way to the client */                         \
+    X(message_too_big, 1009, 1009, "message too big")                                                      \
+    X(idle, 1001, 1001, "idle")                                                                            \
+    X(max_age, 1001, 1001, "max age")                                                                      \
+    X(restarting, 1012, 1001, "relay restarting")                                                          \
+    X(kicked, 1008, 1001, "closed by the operator")                                                        \
+    X(no_memory, 1011, 1001, "out of memory")                                                              \
     X(refused, CLOSE_PASSED, CLOSE_NONE, "") /* 4000 + status, on `refuse: close` */
 
 enum close_reason {

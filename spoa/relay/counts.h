@@ -16,6 +16,7 @@ enum count {
     COUNT_REFUSED, /* {error} */
     COUNT_REDIALS, /* {cause,outcome} */
     COUNT_RESUME,  /* {adapter,outcome} */
+    COUNT_MISSING, /* {adapter} */
     COUNT_GAP,     /* histogram */
     COUNT_DIAL,    /* histogram */
     COUNT_BYTES,   /* {direction} */

@@ -18,7 +18,7 @@ struct dial {
     void (*done)(void *owner, enum dial_outcome outcome);
     void *owner;
     struct upgrade *upgrade;
-    bool first, connected, finished, has_head;
+    bool first, wants_body, connected, finished, has_head;
     unsigned interim;
     size_t head_max;
     char key[WS_KEY_SIZE];
@@ -118,7 +118,7 @@ static void on_head(struct dial *d, bool ended)
         finish(d, DIAL_OPEN);
     } else if (d->head.status == 101) {
         finish(d, DIAL_INVALID);
-    } else if (!d->first || take_body(d, ended)) {
+    } else if (!d->wants_body || take_body(d, ended)) {
         fail(&d->why, "upgrade was refused with status %u", d->head.status);
         finish(d, DIAL_STATUS);
     }
@@ -257,10 +257,13 @@ static bool put_request(struct dial *d, const struct dial_options *o)
 
     if (getrandom(nonce, sizeof nonce, 0) != sizeof nonce)
         return fail(&d->why, "no randomness");
-    ws_handshake_key(d->key, nonce);
+    ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
     if (o->to->tls)
         put_proxy_head(o->to, &w);
-    upgrade_request(o->upgrade, o->to, slice_text(d->key), o->query, o->fields, &w);
+    if (slice_present(o->probe))
+        upgrade_probe(o->upgrade, o->to, o->probe, &w);
+    else
+        upgrade_request(o->upgrade, o->to, slice_text(d->key), o->query, o->fields, &w);
     if (w.full)
         return fail(&d->why, "the request's head is too large");
     return buffer_put(&d->out, writer_slice(&w)) || fail(&d->why, "out of memory");
@@ -317,6 +320,7 @@ struct dial *dial_new(const struct dial_options *o)
     d->owner = o->owner;
     d->upgrade = o->upgrade;
     d->first = o->first;
+    d->wants_body = o->first || slice_present(o->probe);
     d->head_max = o->head_max;
     d->out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_MAX);
     d->in = buffer_with_limit(o->head_max + BODY_MAX + 4096);

@@ -19,8 +19,9 @@ struct dial_options {
     uint64_t timeout;                     /* microseconds, all in all */
     uint64_t user_timeout;                /* of TCP (tcp(7)), microseconds */
     size_t head_max;
-    struct upgrade *upgrade;    /* borrowed */
-    const struct target *to;    /* borrowed for the call */
+    struct upgrade *upgrade; /* borrowed */
+    const struct target *to; /* borrowed for the call */
+    struct slice probe; /* a question about the session, to this path, instead of the upgrade; or absent */
     struct slice query, fields; /* of the adapter; borrowed for the call */
     bool first;                 /* of its tunnel: a refusal's body is wanted, too */
     /* Once, not before dial_new has returned. */
@@ -36,7 +37,7 @@ void dial_free(struct dial *dial);
 /* ---- after done ---- */
 unsigned dial_status(const struct dial *dial);
 const struct http_head *dial_head(const struct dial *dial); /* NULL: there was none */
-struct slice dial_body(const struct dial *dial);            /* of a refusal, up to 64 KiB of it */
+struct slice dial_body(const struct dial *dial);            /* of other answers, up to 64 KiB of it */
 const char *dial_why(const struct dial *dial);              /* for the log */
 /* The socket of a DIAL_OPEN, now the caller's. */
 int dial_take(struct dial *dial);

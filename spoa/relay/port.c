@@ -30,6 +30,7 @@ struct port {
     struct loop_task free_task;
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
+    bool probing; /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
     int64_t held; /* as the limits know it */
@@ -72,8 +73,8 @@ static void log_problem(struct port *p, const char *what, const char *why)
               LOG_SLICE("sandbox", p->upgrade->handover.sandbox), LOG_TEXT("why", why));
 }
 
-static struct dial *start_dial(struct port *p, const struct target *to, struct slice query,
-                               struct slice fields)
+static struct dial *start_dial(struct port *p, const struct target *to, struct slice probe,
+                               struct slice query, struct slice fields)
 {
     const struct lane_settings *settings = &p->lane->settings;
     struct dial_options options = {
@@ -84,6 +85,7 @@ static struct dial *start_dial(struct port *p, const struct target *to, struct s
         .head_max = settings->head_size,
         .upgrade = p->upgrade,
         .to = to,
+        .probe = probe,
         .query = query,
         .fields = fields,
         .first = !p->accepted,
@@ -93,9 +95,8 @@ static struct dial *start_dial(struct port *p, const struct target *to, struct s
     return dial_new(&options);
 }
 
-static void act_dial(void *context, const struct target *target)
+static void begin_dial(struct port *p, const struct target *target, struct slice probe)
 {
-    struct port *p = context;
     uint8_t memory[2][2048];
     struct writer query = writer_of(memory[0], sizeof memory[0]),
                   fields = writer_of(memory[1], sizeof memory[1]);
@@ -103,11 +104,12 @@ static void act_dial(void *context, const struct target *target)
 
     dial_free(p->dial);
     p->dial = NULL;
+    p->probing = slice_present(probe);
     p->dialled_at = loop_clock();
-    if (adapter->request)
+    if (adapter->request && !p->probing)
         adapter->request(p->tunnel.adapter_state, &query, &fields);
     if (is_allowed(&p->lane->settings, target))
-        p->dial = start_dial(p, target, writer_slice(&query), writer_slice(&fields));
+        p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
     else
         log_problem(p, "worker refused", "its address is not in worker_networks");
     if (p->dial)
@@ -115,6 +117,17 @@ static void act_dial(void *context, const struct target *target)
     /* the tunnel is at work: it is told by the timer */
     loop_timer_set(&p->timer, 0.);
     p->timer_at = 0;
+}
+
+static void act_dial(void *context, const struct target *target)
+{
+    struct port *p = context;
+    const struct adapter *adapter = p->tunnel.adapter;
+    uint8_t memory[HTTP_HEAD_MAX];
+    struct writer probe = writer_of(memory, sizeof memory);
+    bool asks = adapter->probe && adapter->probe(p->tunnel.adapter_state, p->upgrade->target, &probe);
+
+    begin_dial(p, target, asks ? writer_slice(&probe) : slice_text(NULL));
 }
 
 static void act_hang_up(void *context)
@@ -230,10 +243,29 @@ static void act_resumed(void *context, enum loss loss, uint64_t gap)
     struct metrics_shard *shard = p->lane->shard;
 
     metrics_add(shard, COUNT_REDIALS, METRIC_INDEX(loss, REDIAL_RESUMED), 1);
-    metrics_add(shard, COUNT_RESUME, METRIC_INDEX(p->upgrade->handover.resume, RESUME_GAP), 1);
     metrics_observe(shard, COUNT_GAP, METRIC_PLAIN, (double)gap / 1e6);
     if (gap > p->lane->longest_gap)
         p->lane->longest_gap = gap;
+}
+
+static void act_declared(void *context, uint64_t missing)
+{
+    struct port *p = context;
+    struct metrics_shard *shard = p->lane->shard;
+    bool plain = p->tunnel.adapter == &adapter_none, known = missing != ADAPTER_UNKNOWN;
+    unsigned adapter = plain ? HANDOVER_RESUME_NONE : p->upgrade->handover.resume;
+    char id[32];
+
+    metrics_add(shard, COUNT_RESUME, METRIC_INDEX(adapter, missing ? RESUME_GAP : RESUME_EXACT), 1);
+    if (!missing || plain)
+        return;
+    if (known)
+        metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter), (int64_t)missing);
+    port_id(p, id);
+    log_write(p->lane->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
+              LOG_SLICE("sandbox", p->upgrade->handover.sandbox),
+              LOG_TEXT("adapter", p->tunnel.adapter->name),
+              known ? LOG_U64("missing", missing) : LOG_TEXT("missing", "unknown"));
 }
 
 static bool act_may_hold(void *context)
@@ -254,8 +286,8 @@ static void act_ended(void *context)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,  act_dial,   act_hang_up, act_adopt,   act_part,     act_drop,   act_ask,
-    act_watch, act_accept, act_refuse,  act_resumed, act_may_hold, act_random, act_ended,
+    act_send,   act_dial,   act_hang_up, act_adopt,    act_part,     act_drop,   act_ask,   act_watch,
+    act_accept, act_refuse, act_resumed, act_declared, act_may_hold, act_random, act_ended,
 };
 
 /* ---- reading ---- */
@@ -353,12 +385,8 @@ static void replay_early(struct port *p)
 /* ---- the dial and the agent ---- */
 static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
 {
-    const struct adapter *adapter = p->tunnel.adapter;
     uint64_t took = loop_clock() - p->dialled_at;
 
-    if (outcome == DIAL_OPEN && adapter->answered &&
-        !adapter->answered(p->tunnel.adapter_state, dial_head(p->dial)))
-        return DIAL_INVALID;
     if (outcome == DIAL_OPEN)
         metrics_observe(p->lane->shard, COUNT_DIAL, METRIC_PLAIN, (double)took / 1e6);
     else
@@ -366,12 +394,35 @@ static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
     return outcome;
 }
 
+/* What the worker says of the session; DIAL_OPEN: it is alive. */
+static enum dial_outcome judge_probe(struct port *p, enum dial_outcome outcome)
+{
+    const struct tunnel *t = &p->tunnel;
+
+    if (outcome != DIAL_STATUS)
+        return outcome == DIAL_OPEN ? DIAL_INVALID : outcome;
+    switch (t->adapter->probed(t->adapter_state, dial_status(p->dial), dial_body(p->dial))) {
+    case ADAPTER_ALIVE:
+        return DIAL_OPEN;
+    case ADAPTER_ENDED:
+        return DIAL_ENDED;
+    default:
+        return DIAL_STATUS;
+    }
+}
+
 static void on_dialled(void *owner, enum dial_outcome outcome)
 {
     struct port *p = owner;
 
+    if (p->probing && (outcome = judge_probe(p, outcome)) == DIAL_OPEN) {
+        begin_dial(p, tunnel_target(&p->tunnel), slice_text(NULL));
+        update(p);
+        return;
+    }
     outcome = judge_dial(p, outcome);
-    tunnel_dialled(&p->tunnel, outcome, dial_status(p->dial), loop_clock());
+    tunnel_dialled(&p->tunnel, outcome, dial_status(p->dial),
+                   outcome == DIAL_OPEN ? dial_head(p->dial) : NULL, loop_clock());
     /* both sides may have spoken before the tunnel was there */
     if (p->dial && outcome == DIAL_OPEN)
         replay(p, WORKER, dial_rest(p->dial));
@@ -393,7 +444,8 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 static void note_counts(struct port *p)
 {
     struct metrics_shard *shard = p->lane->shard;
-    int64_t held = 0;
+    const struct tunnel *t = &p->tunnel;
+    int64_t held = t->adapter_state && t->adapter->held ? (int64_t)t->adapter->held(t->adapter_state) : 0;
 
     for (enum side side = CLIENT; side <= WORKER; side++) {
         struct leg *leg = &p->tunnel.legs[side];
@@ -440,6 +492,12 @@ static void set_timer(struct port *p)
     loop_timer_set(&p->timer, due > now ? (double)(due - now) / 1e6 : 0.);
 }
 
+static uint64_t unacknowledged(const struct tunnel *t)
+{
+    const struct adapter_numbers *numbers = t->adapter->numbers;
+    return numbers ? numbers->unacknowledged(t->adapter_state) : 0;
+}
+
 static void log_ended(struct port *p)
 {
     const struct tunnel *t = &p->tunnel;
@@ -453,7 +511,8 @@ static void log_ended(struct port *p)
               LOG_TEXT("reason", close_reason_info(t->reason)->name),
               LOG_U64("to_worker", t->legs[WORKER].bytes_out),
               LOG_U64("to_client", t->legs[CLIENT].bytes_out), LOG_U64("redials", t->redials),
-              LOG_SECONDS("longest_gap", (double)t->longest_gap / 1e6),
+              LOG_SECONDS("longest_gap", (double)t->longest_gap / 1e6), LOG_U64("gaps", t->gaps),
+              LOG_U64("missing", t->missing), LOG_U64("unacknowledged", unacknowledged(t)),
               LOG_SECONDS("age", (double)(loop_clock() - t->opened) / 1e6));
 }
 
@@ -527,7 +586,7 @@ static void on_time(void *owner)
     struct port *p = owner;
 
     if (p->tunnel.seek == SEEK_DIALLING && !p->dial)
-        tunnel_dialled(&p->tunnel, DIAL_FORBIDDEN, 0, loop_clock());
+        tunnel_dialled(&p->tunnel, DIAL_FORBIDDEN, 0, NULL, loop_clock());
     tunnel_tick(&p->tunnel, loop_clock());
     update(p);
 }
@@ -565,7 +624,12 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
 
 void port_begin(struct port *p, int fd)
 {
-    struct tunnel_opening opening = {&actions, p, &p->lane->settings.tunnel, &p->upgrade->handover};
+    struct tunnel_opening opening = {&actions,
+                                     p,
+                                     &p->lane->settings.tunnel,
+                                     &p->upgrade->handover,
+                                     p->upgrade->target,
+                                     p->upgrade->client_resumes};
 
     loop_io_open(&p->io[CLIENT], p->lane->loop, fd, on_client_ready, p);
     loop_timer_open(&p->timer, p->lane->loop, on_time, p);

@@ -39,27 +39,45 @@ static struct target handover_target(const struct handover *h)
 static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
 {
     const struct handover *h = o->handover;
+    const struct adapter *adapter = adapter_find((enum handover_resume)h->resume, o->client_resumes);
     size_t limit = o->settings->buffer + SLACK;
 
     *t = (struct tunnel){
         .actions = o->actions,
         .port = o->port,
         .settings = o->settings,
-        .adapter = adapter_find((enum handover_resume)h->resume),
+        .adapter = adapter,
         .client_there = true,
         .limits = limits_of(h, &o->settings->limits),
         .end = (enum handover_end)h->end,
         .stream = h->stream,
         .overlap = h->overlap,
-        .empty_frame = h->keepalive == HANDOVER_KEEPALIVE_EMPTY_FRAME,
+        .empty_frame = h->keepalive == HANDOVER_KEEPALIVE_EMPTY_FRAME && !adapter->one_leg,
+        .one_leg = adapter->one_leg,
+        .ends_with = CLOSE_client_resumes,
+        .named = slice_present(h->session),
         .epoch = h->epoch,
         .opened = now,
         .used = now,
         .pings = pings_none(),
         .goodbye = buffer_with_limit(WS_CONTROL_MAX),
     };
-    t->legs[CLIENT] = leg_of(WS_CLIENT, limit, now);
+    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, now);
     t->legs[WORKER] = leg_of(WS_SERVER, limit, now);
+    t->legs[WORKER].out.keeps = adapter->numbers != NULL;
+}
+
+static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
+{
+    struct adapter_start start = {.target = o->target, .buffer = o->settings->buffer};
+
+    if (t->adapter->state_len && !(t->adapter_state = calloc(1, t->adapter->state_len)))
+        return false;
+    for (size_t i = 0; t->adapter->numbers && i < 4; i++)
+        start.id[i] = t->actions->random(t->port);
+    if (t->adapter->start)
+        t->adapter->start(t->adapter_state, &start);
+    return true;
 }
 
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
@@ -67,7 +85,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
     struct target target = handover_target(o->handover);
 
     set_up(t, o, now);
-    if (t->adapter->state_len && !(t->adapter_state = calloc(1, t->adapter->state_len)))
+    if (!start_adapter(t, o))
         return false;
     if (!target_set(&t->target, &target)) {
         free(t->adapter_state);
@@ -92,6 +110,7 @@ void tunnel_free(struct tunnel *t)
     if (t->adapter->end && t->adapter_state)
         t->adapter->end(t->adapter_state);
     free(t->adapter_state);
+    t->adapter_state = NULL;
     leg_free(&t->legs[CLIENT]);
     leg_free(&t->legs[WORKER]);
     target_free(&t->target);
@@ -126,6 +145,7 @@ static struct outbox take_outbox(struct leg *leg)
 {
     struct outbox taken = leg->out;
     leg->out = outbox_with_limit(taken.frames.limit);
+    leg->out.keeps = taken.keeps;
     return taken;
 }
 
@@ -152,7 +172,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
     if (keep)
         held = take_outbox(leg);
     /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
-    bool cut = held.sent > 0;
+    bool cut = outbox_cut(&held);
     if (!cut)
         tunnel_send_close(t, WORKER, code, text, now);
     struct outbox rest = take_outbox(leg);
@@ -186,6 +206,23 @@ static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, ui
     return t->worker_there && buffer_put(&t->goodbye, text) && tunnel_send_close(t, WORKER, code, text, now);
 }
 
+/* Whether it is the client that has left, or had to, and not the session. */
+static bool ends_client(enum close_reason reason)
+{
+    switch (reason) {
+    case CLOSE_session_ended:
+    case CLOSE_exec_completed:
+    case CLOSE_taken_over:
+    case CLOSE_data_refused:
+    case CLOSE_worker_protocol:
+    case CLOSE_message_too_big:
+    case CLOSE_resume_expired:
+        return false;
+    default:
+        return true;
+    }
+}
+
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
 {
     const struct close_reason_info *info = close_reason_info(reason);
@@ -197,6 +234,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     t->state = TUNNEL_CLOSING;
     t->reason = reason;
     t->close_at = now + t->settings->close_timeout;
+    if (ends_client(reason))
+        tunnel_mark_end(t, now);
     if (reason == CLOSE_client_closed && hand_on_close(t, code, text, now))
         return;
     bool passed = info->client_code == CLOSE_PASSED;
@@ -248,14 +287,41 @@ void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now)
 
 /* ---- reading ---- */
 
+/* What may be taken from the client without that more is kept than the session's window allows. A message
+ * costs at most 16 for each 6 bytes of the wire; one that is coming in counts as its frames' heads say, so
+ * that the rest of a frame can always be read; one that nothing was kept before can, too: only when it is
+ * whole will it be acknowledged. */
+static size_t window_room(const struct tunnel *t)
+{
+    const struct leg *client = &t->legs[CLIENT];
+    size_t window, room = t->adapter->numbers->room(t->adapter_state, &window);
+    bool alone = room == window;
+    uint64_t begun = client->message_len + 16, rest = ws_untold(&client->in);
+    size_t partial = buffer_len(&client->partial);
+
+    room = room > begun ? room - (size_t)begun : 0;
+    rest = rest > partial ? rest - partial : 0;
+    if (rest >= LEG_PAUSE)
+        return LEG_PAUSE;
+    if (!rest && !alone && room < window / 4)
+        return 0;
+    size_t most = (size_t)rest + room / 8 * 3;
+    return most > LEG_PAUSE ? LEG_PAUSE : most ? most : 1;
+}
+
 /* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
 static bool may_read_for(const struct tunnel *t, enum side from)
 {
     const struct leg *peer = &t->legs[other(from)];
     bool there = from == CLIENT ? t->worker_there : t->client_there;
 
+    if (t->adapter->numbers && from == CLIENT)
+        return window_room(t) > 0 && (there || t->actions->may_hold(t->port));
     if (outbox_empty(&peer->out))
         return true;
+    /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
+    if (t->adapter->numbers && there)
+        return outbox_len(&peer->out) < t->settings->buffer;
     if (there)
         return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE;
     return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && t->actions->may_hold(t->port);
@@ -276,6 +342,8 @@ size_t tunnel_room(const struct tunnel *t, enum side from)
     size_t held = outbox_len(&t->legs[other(from)].out), most = t->settings->buffer;
     bool there = from == CLIENT ? t->worker_there : t->client_there;
 
+    if (t->adapter->numbers && from == CLIENT && t->state < TUNNEL_CLOSING)
+        return window_room(t);
     if (there || t->state == TUNNEL_CLOSING)
         return LEG_PAUSE;
     return held + READ_LEAST <= most ? most - held : READ_LEAST;
@@ -351,6 +419,8 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         check_leg(t, CLIENT, now);
     if (is_open(t))
         check_leg(t, WORKER, now);
+    if (is_open(t))
+        tunnel_acknowledge(t, now);
     if (t->state < TUNNEL_CLOSING)
         tunnel_seek_tick(t, now);
     tunnel_reading(t, now);
@@ -372,5 +442,7 @@ uint64_t tunnel_due(const struct tunnel *t)
         return due;
     due = least(due, least(after(t->opened, t->limits.max_age), after(t->used, t->limits.idle)));
     due = least(due, leg_due(&t->legs[CLIENT], &client));
+    if (t->adapter->numbers && t->worker_there && !tunnel_withholds(t))
+        due = least(due, t->adapter->numbers->due(t->adapter_state));
     return t->worker_there ? least(due, leg_due(&t->legs[WORKER], &worker)) : due;
 }

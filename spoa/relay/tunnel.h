@@ -61,6 +61,7 @@ enum dial_outcome {
     DIAL_TIMEOUT,
     DIAL_INVALID,   /* nonsense instead of an answer, or the connection was lost within it */
     DIAL_FORBIDDEN, /* the address is outside of worker_networks */
+    DIAL_ENDED,     /* the worker says that the session has ended */
 };
 
 struct tunnel_actions {
@@ -85,6 +86,8 @@ struct tunnel_actions {
     void (*refuse)(void *port, enum refusal refusal);
     /* A worker was found again, `gap` after the last one was lost (0: it was not). */
     void (*resumed)(void *port, enum loss loss, uint64_t gap);
+    /* It is known how it went on: bytes that are missing, or ADAPTER_UNKNOWN; 0: none. */
+    void (*declared)(void *port, uint64_t missing);
     /* Whether bytes may be held for a worker that is not there (the memory of the process). */
     bool (*may_hold)(void *port);
     uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
@@ -118,6 +121,9 @@ struct tunnel {
     struct tunnel_limits limits;
     enum handover_end end;
     bool stream, overlap, empty_frame;
+    bool one_leg; /* the tunnel ends with its worker, with `ends_with` */
+    bool named;   /* the URL names the session: another dial does not begin another one */
+    enum close_reason ends_with;
     bool end_said;
 
     struct target target;     /* of the worker that serves, or served last */
@@ -138,6 +144,8 @@ struct tunnel {
     enum refusal problem; /* TUNNEL_OPENING: what the last attempt failed with */
     unsigned redials;
     uint64_t longest_gap;
+    unsigned gaps;    /* declared: output may be missing, or be there twice */
+    uint64_t missing; /* bytes, of those whose size is known */
 
     struct pings pings;
     struct buffer goodbye; /* reason of the worker's Close while it is settled what it means */
@@ -149,7 +157,9 @@ struct tunnel_opening {
     const struct tunnel_actions *actions;
     void *port;
     const struct tunnel_settings *settings;
-    const struct handover *handover; /* borrowed for the call */
+    const struct handover *handover; /* borrowed for the call, as is the target */
+    struct slice target;             /* path and query towards the worker */
+    bool client_resumes;             /* the client speaks Cell-Resume itself */
 };
 
 /* A client wants a tunnel: starts to look for a worker, or refuses as the handover says. False: out of
@@ -166,7 +176,9 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now);
 /* The side's socket has ended, LOSS_eof or LOSS_reset. */
 void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now);
-void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now);
+/* head: of the 101. */
+void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status,
+                    const struct http_head *head, uint64_t now);
 /* The agent answers a question or, watch, tells of a change. */
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now);
 /* Something of it may be due. */

@@ -33,6 +33,14 @@ void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now);
 /* Ends a message towards the client that the worker has left open; false: that is not possible. */
 bool tunnel_mend_message(struct tunnel *t, uint64_t now);
 
+/* A Pong by which the adapter acknowledges, if one is due. */
+void tunnel_acknowledge(struct tunnel *t, uint64_t now);
+/* Says that the client's Close comes next, to workers that number it. */
+void tunnel_mark_end(struct tunnel *t, uint64_t now);
+void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap);
+/* So much is held for the client that it is not told to the worker yet what was received. */
+bool tunnel_withholds(const struct tunnel *t);
+
 /* ---- tunnel_seek.c ---- */
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now);
 void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now);

@@ -28,7 +28,8 @@ static bool flush(struct tunnel *t, enum side to, struct leg_batch *batch, uint6
 
 static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint64_t now)
 {
-    struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = t->legs[to].message_out};
+    struct leg_batch batch = {
+        .runs = {bytes}, .count = 1, .message = t->legs[to].message_out, .control = true};
     return flush(t, to, &batch, now);
 }
 
@@ -86,11 +87,52 @@ bool tunnel_mend_message(struct tunnel *t, uint64_t now)
 
     if (!client->message_out || t->adapter->exact)
         return true;
-    if (!t->stream)
+    if (!t->stream && !(t->adapter->may_end && t->adapter->may_end(t->adapter_state)))
         return false;
-    struct leg_batch batch = {{slice_of(empty_end, sizeof empty_end)}, 1, client->message_out};
+    struct leg_batch batch = {
+        .runs = {slice_of(empty_end, sizeof empty_end)}, .count = 1, .message = client->message_out};
     client->message_out = 0;
     return flush(t, CLIENT, &batch, now);
+}
+
+/* ---- what adapters have to say ---- */
+void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap)
+{
+    if (outcome == ADAPTER_PENDING)
+        return;
+    if (gap)
+        t->gaps++;
+    if (gap != ADAPTER_UNKNOWN)
+        t->missing += gap;
+    t->actions->declared(t->port, gap);
+}
+
+bool tunnel_withholds(const struct tunnel *t)
+{
+    return outbox_len(&t->legs[CLIENT].out) >= LEG_PAUSE;
+}
+
+void tunnel_acknowledge(struct tunnel *t, uint64_t now)
+{
+    uint8_t payload[WS_CONTROL_MAX];
+
+    if (!t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
+        return;
+    size_t len = t->adapter->numbers->due_pong(t->adapter_state, now, payload);
+    if (len && !tunnel_send_control(t, WORKER, WS_PONG, slice_of(payload, len), now))
+        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+}
+
+void tunnel_mark_end(struct tunnel *t, uint64_t now)
+{
+    uint8_t payload[WS_CONTROL_MAX];
+
+    if (!t->adapter->numbers || !t->worker_there)
+        return;
+    size_t len = t->adapter->numbers->mark_end(t->adapter_state, payload);
+    /* without memory the Close behind it is not sent either: the leg is lost */
+    if (!tunnel_send_control(t, WORKER, WS_PONG, slice_of(payload, len), now))
+        t->legs[WORKER].close_out = true;
 }
 
 /* ---- from one side to the other ---- */
@@ -163,17 +205,43 @@ static void look_for_end(struct pass *p, const struct adapter_piece *piece)
         p->t->end_said = true;
 }
 
-/* Whether the adapter lets the piece pass, and without how many of its first bytes. */
-static bool adapt(struct pass *p, const struct adapter_piece *piece, size_t *skip)
+static bool pass_insert(struct pass *p, struct adapter_edit *edit)
 {
-    const struct adapter *adapter = p->t->adapter;
+    bool passed = true;
 
-    *skip = 0;
-    if (p->from == WORKER)
-        return !adapter->from_worker || adapter->from_worker(p->t->adapter_state, piece, skip);
-    if (adapter->from_client)
-        adapter->from_client(p->t->adapter_state, piece);
-    return true;
+    if (buffer_len(&edit->insert) && (passed = pass_flush(p))) {
+        p->peer->message_out = edit->opened;
+        p->batch.runs[p->batch.count++] = buffer_slice(&edit->insert);
+        passed = pass_flush(p);
+    }
+    buffer_free(&edit->insert);
+    return passed;
+}
+
+static bool wrong(struct pass *p, enum adapter_verdict verdict)
+{
+    if (verdict == ADAPTER_NO_MEMORY)
+        return no_memory(p);
+    if (pass_flush(p))
+        fail_leg(p, verdict == ADAPTER_TOO_MUCH ? CLOSE_message_too_big : CLOSE_worker_protocol);
+    return false;
+}
+
+/* Passes what the adapter leaves of a piece from the worker. */
+static bool adapt(struct pass *p, const struct adapter_piece *piece, uint64_t offset)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(p->t->adapter->insert_max)};
+    enum adapter_verdict verdict = p->t->adapter->from_worker(p->t->adapter_state, piece, &edit);
+
+    if (verdict > ADAPTER_DROP) {
+        buffer_free(&edit.insert);
+        return wrong(p, verdict);
+    }
+    tunnel_declare(p->t, edit.outcome, edit.gap);
+    if (!pass_insert(p, &edit))
+        return false;
+    return verdict == ADAPTER_DROP ||
+           pass_payload(p, slice_from(piece->bytes, edit.skip), offset + edit.skip, piece->last);
 }
 
 static bool on_piece(struct pass *p, const struct ws_piece *in)
@@ -183,22 +251,21 @@ static bool on_piece(struct pass *p, const struct ws_piece *in)
         .opcode = (enum ws_opcode)p->leg->message_in,
         .first = frame->opcode != WS_CONTINUATION && in->offset == 0,
         .last = frame->fin && in->last,
-        .mask = frame->masked ? frame->mask : NULL,
-        .offset = in->offset,
         .bytes = in->bytes,
     };
-    size_t skip;
+    const struct adapter *adapter = p->t->adapter;
 
     p->t->used = p->now;
     if (p->t->state == TUNNEL_CLOSING && p->from == CLIENT)
         return true;
     look_for_end(p, &piece);
-    bool passes = adapt(p, &piece, &skip);
-    if (!passes && !(piece.last && p->peer->message_out))
-        return true;
-    if (!passes)
-        skip = piece.bytes.len;
-    return pass_payload(p, slice_from(piece.bytes, skip), in->offset + skip, piece.last);
+    if (adapter->from_worker && p->from == WORKER)
+        return adapt(p, &piece, in->offset);
+    if (adapter->numbers && p->from == CLIENT && piece.last) {
+        adapter->numbers->from_client(p->t->adapter_state, p->leg->message_len);
+        p->leg->message_len = 0;
+    }
+    return pass_payload(p, piece.bytes, in->offset, piece.last);
 }
 
 static bool on_head(struct pass *p)
@@ -226,10 +293,19 @@ static bool pass_control(struct pass *p, struct slice payload)
     return pass_flush(p) && (send_bytes(p->t, other(p->from), slice_of(frame, len), p->now) || no_memory(p));
 }
 
+/* Control frames that belong to a protocol that the client knows nothing of. */
+static bool is_hidden(const struct pass *p, struct slice payload)
+{
+    return p->t->adapter->numbers && slice_starts(payload, "cr");
+}
+
 static bool on_ping(struct pass *p, struct slice payload)
 {
     struct tunnel *t = p->t;
 
+    if (is_hidden(p, payload))
+        return p->from == WORKER ? wrong(p, ADAPTER_WRONG)
+                                 : tunnel_send_control(t, CLIENT, WS_PONG, payload, p->now) || no_memory(p);
     if (!is_there(t, other(p->from)) || p->peer->close_out)
         return tunnel_send_control(t, p->from, WS_PONG, payload, p->now) || no_memory(p);
     if (p->from == CLIENT)
@@ -237,8 +313,19 @@ static bool on_ping(struct pass *p, struct slice payload)
     return pass_control(p, payload);
 }
 
+static bool on_hidden_pong(struct pass *p, struct slice payload)
+{
+    struct tunnel *t = p->t;
+    enum adapter_verdict verdict =
+        p->from == CLIENT ? ADAPTER_DROP
+                          : t->adapter->numbers->pong(t->adapter_state, payload, &t->legs[WORKER].out);
+    return verdict == ADAPTER_DROP || wrong(p, verdict);
+}
+
 static bool on_pong(struct pass *p, struct slice payload)
 {
+    if (is_hidden(p, payload))
+        return on_hidden_pong(p, payload);
     if (leg_own_pong(p->leg, payload))
         return true;
     if (p->from == WORKER)
@@ -251,9 +338,12 @@ static bool on_client_close(struct pass *p, unsigned code, struct slice text)
 {
     struct tunnel *t = p->t;
 
-    if (t->state == TUNNEL_CLOSING)
+    if (t->state == TUNNEL_CLOSING) {
+        /* a client that resumes answers the worker's Close itself */
+        if (t->adapter->one_leg)
+            tunnel_send_close(t, WORKER, code, text, p->now);
         tunnel_leave_client(t, p->now);
-    else
+    } else
         tunnel_close(t, CLOSE_client_closed, code, text, p->now);
     return false;
 }
@@ -333,6 +423,8 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
         on = pass_event(&p, event, &piece);
     if (on && pass_flush(&p) && bytes.len)
         keep_partial(&p, bytes);
+    if (t->adapter->numbers && t->state < TUNNEL_CLOSING)
+        tunnel_acknowledge(t, now);
     tunnel_reading(t, now);
 }
 
@@ -343,5 +435,7 @@ void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
     if (!is_there(t, to))
         return;
     leg_writable(&t->legs[to], outlet_send, &outlet, now);
+    if (t->adapter->numbers && t->state < TUNNEL_CLOSING)
+        tunnel_acknowledge(t, now);
     tunnel_reading(t, now);
 }

@@ -94,8 +94,6 @@ static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
     t->lost_at = now;
     if (!outbox_salvage(&leg->out))
         leg->message_out = 0;
-    if (t->adapter->lost)
-        t->adapter->lost(t->adapter_state);
     answer_pings(t, now);
 }
 
@@ -104,7 +102,9 @@ static void redial(struct tunnel *t, uint64_t now)
     uint64_t lived = t->lost_at - t->worker_since;
 
     t->state = TUNNEL_REDIALLING;
-    if (!tunnel_mend_message(t, now))
+    if (t->one_leg)
+        tunnel_close(t, t->ends_with, 0, slice_text(""), now);
+    else if (!tunnel_mend_message(t, now))
         tunnel_close(t, CLOSE_message_cut, 0, slice_text(""), now);
     else if (t->loss != LOSS_moved && redial_lost(&t->redial, &t->settings->redial, lived, now))
         tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
@@ -185,6 +185,46 @@ static void end_by_worker(struct tunnel *t, enum close_reason reason, unsigned c
     tunnel_close(t, reason, code, text, now);
 }
 
+/* The client answers the worker's Close itself, or what it answers is passed on. */
+static void hand_on_goodbye(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    t->state = TUNNEL_CLOSING;
+    t->reason = CLOSE_session_ended;
+    t->close_at = now + t->settings->close_timeout;
+    if (!tunnel_send_close(t, CLIENT, code, text, now))
+        tunnel_leave_client(t, now);
+}
+
+/* A Close that the adapter understands by itself; false: by its code. */
+static bool understand_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    if (t->adapter->one_leg) {
+        hand_on_goodbye(t, code, text, now);
+        return true;
+    }
+    if (!t->adapter->numbers)
+        return false;
+    switch (t->adapter->numbers->closed(t->adapter_state, code)) {
+    case ADAPTER_END:
+        tunnel_acknowledge(t, now);
+        tunnel_close(t, CLOSE_session_ended, code, text, now);
+        return true;
+    case ADAPTER_TAKEN:
+        tunnel_close(t, CLOSE_taken_over, code, text, now);
+        return true;
+    case ADAPTER_REFUSED:
+        tunnel_close(t, CLOSE_worker_protocol, 0, slice_text(""), now);
+        return true;
+    case ADAPTER_LOSS:
+        tunnel_leave_worker(t, code, slice_text(""), true, now);
+        worker_gone(t, LOSS_closed, now);
+        redial_now(t, now);
+        return true;
+    default:
+        return false;
+    }
+}
+
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     enum close_reason reason;
@@ -194,6 +234,8 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
         tunnel_leave_client(t, now);
         return;
     }
+    if (understand_close(t, code, text, now))
+        return;
     enum judgement judgement = judge(t, code, &reason);
     if (judgement == JUDGED_END) {
         end_by_worker(t, reason, code, text, now);
@@ -268,7 +310,7 @@ static void use_answer(struct tunnel *t, const struct answer *answer, uint64_t n
 
 static void move(struct tunnel *t, const struct answer *answer, uint64_t now)
 {
-    if (!t->adapter->overlap && !t->overlap) {
+    if (t->one_leg || (!t->adapter->overlap && !t->overlap)) {
         tunnel_leave_worker(t, 1000, SLICE_LITERAL("moved"), true, now);
         worker_gone(t, LOSS_moved, now);
         redial(t, now);
@@ -383,10 +425,73 @@ static bool swap(struct tunnel *t, uint64_t now)
     return true;
 }
 
-static void connected(struct tunnel *t, uint64_t now)
+/* ends_with is for what is still open; in front of its 101 a client learns no more than that the worker is of
+ * no use. */
+static void end_dial(struct tunnel *t, enum close_reason reason, uint64_t now)
+{
+    if (t->state == TUNNEL_OPENING)
+        tunnel_refuse(t, REFUSAL_worker_unreachable);
+    else
+        tunnel_close(t, reason, 0, slice_text(""), now);
+}
+
+/* The first worker knows nothing of the adapter's protocol. */
+static void be_plain(struct tunnel *t)
+{
+    t->adapter = &adapter_none;
+    t->legs[WORKER].out.keeps = false;
+    t->one_leg = !t->named;
+    t->ends_with = CLOSE_worker_lost;
+}
+
+/* A message over the window can never be acknowledged. */
+static void limit_message(struct tunnel *t)
+{
+    size_t window;
+
+    t->adapter->numbers->room(t->adapter_state, &window);
+    if (!t->limits.max_message || t->limits.max_message > window - 16)
+        t->limits.max_message = window - 16;
+}
+
+static bool go_on(struct tunnel *t, const struct http_head *head, uint64_t now)
+{
+    if (!t->adapter->answered)
+        return true;
+    switch (t->adapter->answered(t->adapter_state, head)) {
+    case ADAPTER_GOES_ON:
+        limit_message(t);
+        return true;
+    case ADAPTER_PLAIN:
+        be_plain(t);
+        return true;
+    case ADAPTER_EXPIRED:
+        end_dial(t, CLOSE_resume_expired, now);
+        return false;
+    default:
+        end_dial(t, CLOSE_worker_protocol, now);
+        return false;
+    }
+}
+
+/* The adapter of a tunnel that is resumed says how, now or later; without one nobody knows. */
+static void join(struct tunnel *t, bool resumed)
+{
+    struct adapter_edit edit = {.outcome = ADAPTER_PENDING};
+
+    if (t->adapter->joined)
+        t->adapter->joined(t->adapter_state, &t->legs[WORKER].out, &edit);
+    else if (resumed)
+        edit = (struct adapter_edit){.outcome = ADAPTER_GAP, .gap = ADAPTER_UNKNOWN};
+    tunnel_declare(t, edit.outcome, edit.gap);
+}
+
+static void connected(struct tunnel *t, const struct http_head *head, uint64_t now)
 {
     enum tunnel_state before = t->state;
 
+    if (!go_on(t, head, now))
+        return;
     t->seek = SEEK_NOTHING;
     if (before == TUNNEL_SERVING && !swap(t, now))
         return;
@@ -399,12 +504,14 @@ static void connected(struct tunnel *t, uint64_t now)
     t->worker_since = now;
     leg_renew(&t->legs[WORKER], now);
     t->actions->adopt(t->port);
+    join(t, before != TUNNEL_OPENING);
     if (before == TUNNEL_OPENING)
         t->actions->accept(t->port);
     else
         note_resumed(t, now);
     t->must_ask = true;
     tunnel_watch(t, now);
+    tunnel_acknowledge(t, now);
     tunnel_writable(t, WORKER, now);
 }
 
@@ -439,7 +546,11 @@ static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned 
 {
     bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
 
-    if (absent && !t->retried_absent && t->changed_at && now - t->changed_at < ABSENT_RETRY) {
+    if (outcome == DIAL_ENDED)
+        refused_by_worker(t, CLOSE_process_exited, now);
+    else if (absent && status == 410 && t->adapter->numbers)
+        refused_by_worker(t, CLOSE_resume_expired, now);
+    else if (absent && !t->retried_absent && t->changed_at && now - t->changed_at < ABSENT_RETRY) {
         t->retried_absent = true;
         seek_again(t, now);
     } else if (absent) {
@@ -451,14 +562,15 @@ static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned 
     }
 }
 
-void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now)
+void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status,
+                    const struct http_head *head, uint64_t now)
 {
     if (t->state >= TUNNEL_CLOSING || t->seek != SEEK_DIALLING)
         return;
     if (outcome != DIAL_OPEN)
         t->seek = SEEK_NOTHING; /* there is nothing to hang up */
     if (outcome == DIAL_OPEN)
-        connected(t, now);
+        connected(t, head, now);
     else if (t->state == TUNNEL_OPENING)
         first_dial_failed(t, outcome, now);
     else

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #define PROTOCOL_CELLGATE SLICE_LITERAL("cellgate")
+#define FIELD_RESUME      SLICE_LITERAL("cell-resume")
+#define PROTOCOL_RESUME   SLICE_LITERAL("cell-resume.1")
 
 /* ---- fields ---- */
 
@@ -93,6 +95,48 @@ static struct slice keep_fields(struct writer *w, const struct http_head *head)
     return slice_of(w->at + start, w->len - start);
 }
 
+static bool has_field(struct slice fields, struct slice wanted)
+{
+    struct slice name, value;
+
+    while (target_header(&fields, &name, &value))
+        if (slice_equal_nocase(name, wanted))
+            return true;
+    return false;
+}
+
+static struct slice query_of(struct slice target)
+{
+    return slice_from(target, slice_find(target, '?') + 1);
+}
+
+static struct slice parameter_name(struct slice parameter)
+{
+    return slice_sub(parameter, 0, slice_find(parameter, '='));
+}
+
+static bool has_parameter(struct slice query, struct slice name)
+{
+    struct slice part;
+
+    while (slice_split(&query, '&', &part))
+        if (slice_equal(parameter_name(part), name))
+            return true;
+    return false;
+}
+
+/* By the header, or by the binding for browsers: subprotocol and parameter, both. */
+static bool speaks_resume(const struct upgrade *u)
+{
+    struct slice offered = u->protocols, part;
+    bool found = false;
+
+    while (slice_split(&offered, ',', &part))
+        found = found || slice_equal(slice_trim(part), PROTOCOL_RESUME);
+    return has_field(u->fields, FIELD_RESUME) ||
+           (found && has_parameter(query_of(u->target), SLICE_LITERAL("cr_tunnel")));
+}
+
 static bool fill(struct upgrade *u, const struct http_head *head, struct slice key, struct writer *w,
                  struct fail *why)
 {
@@ -107,6 +151,7 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
     u->key = keep(w, key);
     u->protocols = keep_protocols(w, head);
     u->fields = keep_fields(w, head);
+    u->client_resumes = u->handover.resume == HANDOVER_RESUME_CELL && speaks_resume(u);
     return !w->full || fail(why, "head is too large");
 }
 
@@ -135,24 +180,43 @@ struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal,
 }
 
 /* ---- to a worker ---- */
-static bool has_field(struct slice fields, struct slice wanted)
-{
-    struct slice name, value;
 
-    while (target_header(&fields, &name, &value))
-        if (slice_equal_nocase(name, wanted))
-            return true;
-    return false;
-}
-
+/* Its parameters take the place of those of the same name. */
 static struct slice with_query(struct slice target, struct slice query, struct writer *w)
 {
+    struct slice rest = query_of(target), part;
+    char between = '?';
+
     if (!query.len)
         return target;
-    writer_put(w, target);
-    writer_u8(w, slice_find(target, '?') == target.len ? '?' : '&');
+    writer_put(w, slice_sub(target, 0, slice_find(target, '?')));
+    while (slice_split(&rest, '&', &part)) {
+        if (!part.len || has_parameter(query, parameter_name(part)))
+            continue;
+        writer_u8(w, (uint8_t)between);
+        writer_put(w, part);
+        between = '&';
+    }
+    writer_u8(w, (uint8_t)between);
     writer_put(w, query);
     return writer_slice(w);
+}
+
+static struct slice host_for(const struct upgrade *u, const struct target *to)
+{
+    return slice_present(to->host) ? to->host : u->host;
+}
+
+/* A Cell-Resume of a client's is for workers of routes that know it. */
+static void put_fields(const struct upgrade *u, const struct target *to, struct writer *w)
+{
+    struct slice rest = u->fields, name, value;
+
+    while (target_header(&rest, &name, &value))
+        if (!has_field(to->headers, name) && (u->client_resumes || !slice_equal_nocase(name, FIELD_RESUME)))
+            put_field(w, name, value);
+    for (rest = to->headers; target_header(&rest, &name, &value);)
+        put_field(w, name, value);
 }
 
 void upgrade_request(const struct upgrade *u, const struct target *to, struct slice key, struct slice query,
@@ -160,18 +224,23 @@ void upgrade_request(const struct upgrade *u, const struct target *to, struct sl
 {
     uint8_t memory[HTTP_HEAD_MAX];
     struct writer target = writer_of(memory, sizeof memory);
-    struct slice rest = u->fields, name, value;
 
-    ws_handshake_put_request(w, with_query(u->target, query, &target),
-                             slice_present(to->host) ? to->host : u->host, key, u->protocols);
-    while (target_header(&rest, &name, &value))
-        if (!has_field(to->headers, name))
-            put_field(w, name, value);
-    for (rest = to->headers; target_header(&rest, &name, &value);)
-        put_field(w, name, value);
+    ws_handshake_put_request(w, with_query(u->target, query, &target), host_for(u, to), key, u->protocols);
+    put_fields(u, to, w);
     writer_put(w, fields);
     writer_text(w, "\r\n");
     w->full = w->full || target.full;
+}
+
+void upgrade_probe(const struct upgrade *u, const struct target *to, struct slice target, struct writer *w)
+{
+    writer_text(w, "GET ");
+    writer_put(w, target);
+    writer_text(w, " HTTP/1.1\r\n");
+    put_field(w, SLICE_LITERAL("Host"), host_for(u, to));
+    put_field(w, SLICE_LITERAL("Connection"), SLICE_LITERAL("close"));
+    put_fields(u, to, w);
+    writer_text(w, "\r\n");
 }
 
 bool upgrade_check(struct upgrade *u, const struct http_head *answer, struct slice key, bool first,
@@ -200,8 +269,11 @@ bool upgrade_accept(const struct upgrade *u, const struct http_head *answer, str
         selected = PROTOCOL_CELLGATE;
     if (!ws_handshake_put_answer(w, u->key, selected))
         return false;
-    if (answer)
-        put_passed(answer, w);
+    for (size_t i = 0; answer && i < answer->count; i++) {
+        const struct http_field *field = &answer->fields[i];
+        if (is_passed(field->name) && (u->client_resumes || !slice_equal_nocase(field->name, FIELD_RESUME)))
+            put_field(w, field->name, field->value);
+    }
     writer_text(w, "\r\n");
     return !w->full;
 }

@@ -20,6 +20,7 @@ struct upgrade {
     struct slice key;
     struct slice protocols; /* offered, comma-separated; absent: none */
     struct slice fields;    /* the others: {u16be length, name, u16be length, value}* */
+    bool client_resumes;    /* it speaks Cell-Resume itself, on a route that does */
     struct slice selected;  /* the subprotocol that the first worker selected; absent: none yet, or none */
     uint8_t memory[];
 };
@@ -32,6 +33,9 @@ struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal,
 /* The request to a worker. fields: more of them, each line with its end; w->full when it does not fit. */
 void upgrade_request(const struct upgrade *upgrade, const struct target *to, struct slice key,
                      struct slice query, struct slice fields, struct writer *w);
+/* A plain question about the session, GET target with the same fields. */
+void upgrade_probe(const struct upgrade *upgrade, const struct target *to, struct slice target,
+                   struct writer *w);
 /* Whether a worker's 101 is one (RFC 6455 section 4.1), and for a further worker the same subprotocol. */
 bool upgrade_check(struct upgrade *upgrade, const struct http_head *answer, struct slice key, bool first,
                    struct fail *why);

@@ -35,6 +35,9 @@ struct world {
     enum refusal refusal;
     enum loss loss;
     uint64_t gap;
+    unsigned declared[2];         /* exact, gaps */
+    uint64_t missing;             /* of the last gap */
+    const struct http_head *head; /* of the next 101 */
     uint32_t seed;
 };
 
@@ -195,6 +198,13 @@ static inline void world_resumed(void *port, enum loss loss, uint64_t gap)
     w->gap = gap;
 }
 
+static inline void world_declared(void *port, uint64_t missing)
+{
+    struct world *w = port;
+    w->declared[missing ? 1 : 0]++;
+    w->missing = missing;
+}
+
 static inline bool world_may_hold(void *port)
 {
     return !((struct world *)port)->full;
@@ -212,8 +222,9 @@ static inline void world_ended(void *port)
 }
 
 static const struct tunnel_actions world_actions = {
-    world_send,  world_dial,   world_hang_up, world_adopt,   world_part,     world_drop,   world_ask,
-    world_watch, world_accept, world_refuse,  world_resumed, world_may_hold, world_random, world_ended,
+    world_send,    world_dial,     world_hang_up,  world_adopt,  world_part,
+    world_drop,    world_ask,      world_watch,    world_accept, world_refuse,
+    world_resumed, world_declared, world_may_hold, world_random, world_ended,
 };
 
 static inline struct handover world_handover(void)
@@ -226,7 +237,8 @@ static inline struct handover world_handover(void)
     return h;
 }
 
-static inline bool world_open(struct world *w, const struct handover *h)
+static inline bool world_open_to(struct world *w, const struct handover *h, const char *target,
+                                 bool client_resumes)
 {
     *w = (struct world){
         .now = 1000 * SEC,
@@ -246,8 +258,13 @@ static inline bool world_open(struct world *w, const struct handover *h)
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
-    struct tunnel_opening opening = {&world_actions, w, &w->settings, h};
+    struct tunnel_opening opening = {&world_actions, w, &w->settings, h, slice_text(target), client_resumes};
     return tunnel_open(&w->t, &opening, w->now);
+}
+
+static inline bool world_open(struct world *w, const struct handover *h)
+{
+    return world_open_to(w, h, "/", false);
 }
 
 static inline void world_close(struct world *w)
@@ -311,7 +328,7 @@ static inline void world_dialled(struct world *w, enum dial_outcome outcome, uns
 {
     w->dialling = false;
     w->open = outcome == DIAL_OPEN;
-    tunnel_dialled(&w->t, outcome, status, w->now);
+    tunnel_dialled(&w->t, outcome, status, w->head, w->now);
 }
 
 /* port 0: no worker. */

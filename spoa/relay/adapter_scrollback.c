@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scrollback: OpenComputer's exec. Each worker replays the session's ring from its start, then says `04`; the
+ * messages are `01` and output, `02` and standard error. Nothing is numbered, so the replay of a further
+ * worker is collected and compared with what the client has, for each of both streams:
+ *   - the ring never was full: the count says where it goes on, if the bytes that stand there agree;
+ *   - else where the last bytes delivered occur, if they do exactly once;
+ *   - else there may be a gap. What can be a repetition is not passed on then.
+ * A stream without a place of its own goes on where the other one does: the ring drops its oldest chunks, so
+ * what it has behind that place is all there ever was.
+ */
+#include "spoa/relay/adapter.h"
+
+#include <stdlib.h>
+
+#include "spoa/lib/reader.h"
+
+#define RING_LEN   (1 << 20)
+#define CHUNK_MAX  4096 /* bytes of output in a message, at most */
+#define TAIL_LEN   1024
+#define REPLAY_MAX (4 << 20) /* bytes collected, with 5 in front of each change of stream */
+
+#define TAG_OUTPUT 1
+#define TAG_ERRORS 2
+#define TAG_LIVE   4 /* the replay has ended */
+#define RECORD_LEN 5 /* in front of what was collected: tag, 32 bits of length */
+
+struct stream {
+    uint64_t delivered; /* bytes */
+    uint8_t *tail;      /* the last TAIL_LEN of them, a ring; NULL: none yet */
+};
+
+struct scrollback {
+    struct stream streams[2];
+    bool resumed;    /* this is not the first worker */
+    bool collecting; /* its replay */
+    bool live;       /* the client has its `04` */
+    struct buffer replay;
+    size_t record; /* where the last record begins */
+    uint8_t tag;   /* of the message that is coming in; 0: none yet */
+};
+
+static struct stream *stream_of(struct scrollback *s, uint8_t tag)
+{
+    return tag == TAG_OUTPUT || tag == TAG_ERRORS ? &s->streams[tag - TAG_OUTPUT] : NULL;
+}
+
+/* ---- what was delivered ---- */
+static bool deliver(struct stream *stream, struct slice bytes)
+{
+    if (bytes.len && !stream->tail && !(stream->tail = malloc(TAIL_LEN)))
+        return false;
+    uint64_t at = stream->delivered;
+    stream->delivered += bytes.len;
+    if (bytes.len > TAIL_LEN) {
+        at += bytes.len - TAIL_LEN;
+        bytes = slice_from(bytes, bytes.len - TAIL_LEN);
+    }
+    size_t start = (size_t)(at % TAIL_LEN), first = TAIL_LEN - start;
+    struct slice behind = slice_from(bytes, first);
+    if (bytes.len)
+        memcpy(stream->tail + start, bytes.at, bytes.len - behind.len);
+    if (behind.len)
+        memcpy(stream->tail, behind.at, behind.len);
+    return true;
+}
+
+/* The last bytes delivered, in their order. */
+static size_t tail_of(const struct stream *stream, uint8_t tail[TAIL_LEN])
+{
+    size_t len = stream->delivered < TAIL_LEN ? (size_t)stream->delivered : TAIL_LEN;
+    size_t start = len < TAIL_LEN ? 0 : (size_t)(stream->delivered % TAIL_LEN);
+
+    if (len == 0)
+        return 0;
+    memcpy(tail, stream->tail + start, len - start);
+    memcpy(tail + len - start, stream->tail, start);
+    return len;
+}
+
+/* ---- the replay ---- */
+static bool take_record(struct slice *rest, uint8_t *tag, struct slice *bytes)
+{
+    struct reader r = reader_of(*rest);
+
+    *tag = reader_u8(&r);
+    *bytes = reader_take(&r, reader_u32(&r));
+    *rest = r.rest;
+    return !r.failed;
+}
+
+static void set_length(struct scrollback *s, size_t len)
+{
+    struct writer w = writer_of(s->replay.memory + s->replay.start + s->record + 1, 4);
+    writer_be(&w, len, 4);
+}
+
+/* Joined to the last record if that is of the same stream and has room. */
+static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
+{
+    size_t end = buffer_len(&s->replay), had = end ? end - s->record - RECORD_LEN : 0;
+
+    if (!bytes.len)
+        return true;
+    if (end && buffer_slice(&s->replay).at[s->record] == tag && had + bytes.len <= CHUNK_MAX) {
+        if (!buffer_put(&s->replay, bytes))
+            return false;
+        set_length(s, had + bytes.len);
+        return true;
+    }
+    uint8_t head[RECORD_LEN] = {tag};
+    if (!buffer_put(&s->replay, slice_of(head, sizeof head)) || !buffer_put(&s->replay, bytes))
+        return false;
+    s->record = end;
+    set_length(s, bytes.len);
+    return true;
+}
+
+/* The replay of one stream in one piece; absent when out of memory. The caller frees it. */
+static struct slice joined_bytes(const struct scrollback *s, uint8_t wanted)
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    uint8_t *memory = malloc(rest.len + 1), tag;
+    size_t len = 0;
+
+    while (memory && take_record(&rest, &tag, &bytes)) {
+        if (tag != wanted)
+            continue;
+        memcpy(memory + len, bytes.at, bytes.len);
+        len += bytes.len;
+    }
+    return slice_of(memory, len);
+}
+
+/* Where a stream goes on. */
+struct place {
+    bool found;  /* without a doubt */
+    uint64_t at; /* bytes of its replay that are not passed on */
+};
+
+static const uint8_t *find(struct slice in, size_t from, struct slice wanted)
+{
+    struct slice rest = slice_from(in, from);
+    return memmem(rest.at, rest.len, wanted.at, wanted.len);
+}
+
+/* Behind the last occurrence of the tail; found if that is the only one. */
+static struct place find_tail(struct slice replay, struct slice tail)
+{
+    const uint8_t *first = tail.len ? find(replay, 0, tail) : NULL;
+
+    if (!first)
+        return (struct place){false, 0};
+    size_t at = (size_t)(first - replay.at), last = replay.len - tail.len;
+    if (!find(replay, at + 1, tail))
+        return (struct place){true, at + tail.len};
+    while (memcmp(replay.at + last, tail.at, tail.len) != 0)
+        last--;
+    return (struct place){false, last + tail.len};
+}
+
+static bool place_stream(const struct scrollback *s, uint8_t tag, bool complete, struct place *place)
+{
+    const struct stream *stream = &s->streams[tag - TAG_OUTPUT];
+    uint8_t memory[TAIL_LEN];
+    struct slice tail = slice_of(memory, tail_of(stream, memory)), replay = joined_bytes(s, tag);
+
+    if (!slice_present(replay))
+        return false;
+    bool agrees = stream->delivered <= replay.len &&
+                  slice_equal(slice_sub(replay, (size_t)stream->delivered - tail.len, tail.len), tail);
+    *place = complete && agrees ? (struct place){true, stream->delivered} : find_tail(replay, tail);
+    free((void *)replay.at);
+    return true;
+}
+
+/* How many bytes of the stream `of` stand in front of that place of the other one. */
+static uint64_t before(const struct scrollback *s, uint8_t of, uint64_t place)
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    uint64_t mine = 0, others = 0;
+    uint8_t tag;
+
+    while (others < place && take_record(&rest, &tag, &bytes))
+        *(tag == of ? &mine : &others) += bytes.len;
+    return mine;
+}
+
+static bool has_gap(struct scrollback *s, struct place places[2])
+{
+    bool gap = false;
+
+    if (!s->streams[0].delivered && !s->streams[1].delivered)
+        return false;
+    for (uint8_t i = 0; i < 2; i++) {
+        if (places[i].found)
+            continue;
+        if (!places[1 - i].found) {
+            gap = true;
+        } else if (s->streams[i].delivered) {
+            gap = true;
+            places[i].at = before(s, TAG_OUTPUT + i, places[1 - i].at);
+        }
+    }
+    return gap;
+}
+
+static size_t replay_len(const struct scrollback *s)
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    size_t len = 0;
+    uint8_t tag;
+
+    while (take_record(&rest, &tag, &bytes))
+        len += bytes.len;
+    return len;
+}
+
+/* ---- what follows what was delivered ---- */
+
+/* Turns the records into frames, over the same memory: a frame's head and its tag are never longer than the
+ * head of a record. */
+static bool put_rest(struct scrollback *s, const struct place places[2])
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    uint8_t *to = s->replay.memory + s->replay.start, tag;
+    uint64_t seen[2] = {0, 0};
+    size_t len = 0;
+
+    while (take_record(&rest, &tag, &bytes)) {
+        unsigned i = tag - TAG_OUTPUT;
+        uint64_t place = places[i].at, from = seen[i];
+        seen[i] += bytes.len;
+        if (place >= seen[i])
+            continue;
+        if (place > from)
+            bytes = slice_from(bytes, (size_t)(place - from));
+        if (!deliver(&s->streams[i], bytes))
+            return false;
+        uint8_t head[WS_HEAD_MAX];
+        struct ws_frame frame = {.opcode = WS_BINARY, .fin = true, .length = bytes.len + 1};
+        size_t head_len = ws_encode_head(head, &frame);
+        memmove(to + len + head_len + 1, bytes.at, bytes.len);
+        memcpy(to + len, head, head_len);
+        to[len + head_len] = tag;
+        len += head_len + 1 + bytes.len;
+    }
+    s->replay.end = s->replay.start + len;
+    buffer_consume(&s->replay, 0);
+    return true;
+}
+
+static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit *edit)
+{
+    bool complete = replay_len(s) + CHUNK_MAX < RING_LEN;
+    struct place places[2];
+
+    if (!place_stream(s, TAG_OUTPUT, complete, &places[0]) ||
+        !place_stream(s, TAG_ERRORS, complete, &places[1]))
+        return ADAPTER_NO_MEMORY;
+    edit->outcome = has_gap(s, places) ? ADAPTER_GAP : ADAPTER_EXACT;
+    edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
+    if (!put_rest(s, places))
+        return ADAPTER_NO_MEMORY;
+    edit->insert = s->replay;
+    s->replay = buffer_with_limit(REPLAY_MAX);
+    s->record = 0;
+    s->collecting = false;
+    return ADAPTER_DROP;
+}
+
+/* ---- messages ---- */
+static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+{
+    struct scrollback *s = state;
+
+    (void)kept;
+    (void)edit;
+    buffer_free(&s->replay);
+    s->replay = buffer_with_limit(REPLAY_MAX);
+    s->record = 0;
+    s->tag = 0;
+    s->collecting = s->resumed;
+    s->resumed = true;
+}
+
+static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_piece *piece,
+                                    struct adapter_edit *edit)
+{
+    enum adapter_verdict verdict = s->collecting && piece->last ? end_replay(s, edit) : ADAPTER_DROP;
+
+    if (verdict != ADAPTER_DROP || s->live || !piece->last)
+        return verdict;
+    s->live = true;
+    return ADAPTER_PASS;
+}
+
+static enum adapter_verdict from_worker(void *state, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit)
+{
+    struct scrollback *s = state;
+    bool tagged;
+
+    if (piece->first)
+        s->tag = 0;
+    tagged = !s->tag && piece->bytes.len && piece->opcode == WS_BINARY;
+    if (tagged)
+        s->tag = piece->bytes.at[0];
+    if (s->tag == TAG_LIVE)
+        return on_live(s, piece, edit);
+    struct stream *stream = stream_of(s, s->tag);
+    struct slice bytes = slice_from(piece->bytes, tagged ? 1 : 0);
+    if (s->collecting && stream)
+        return collect(s, s->tag, bytes) ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+    if (stream && !deliver(stream, bytes))
+        return ADAPTER_NO_MEMORY;
+    return ADAPTER_PASS;
+}
+
+static bool may_end(const void *state)
+{
+    const struct scrollback *s = state;
+    return s->tag == TAG_OUTPUT || s->tag == TAG_ERRORS;
+}
+
+static size_t held(const void *state)
+{
+    const struct scrollback *s = state;
+    return s->replay.size + (s->streams[0].tail ? TAIL_LEN : 0) + (s->streams[1].tail ? TAIL_LEN : 0);
+}
+
+static void end(void *state)
+{
+    struct scrollback *s = state;
+
+    buffer_free(&s->replay);
+    free(s->streams[0].tail);
+    free(s->streams[1].tail);
+}
+
+const struct adapter adapter_scrollback = {
+    .name = "scrollback",
+    .overlap = true,
+    .insert_max = REPLAY_MAX,
+    .state_len = sizeof(struct scrollback),
+    .joined = joined,
+    .from_worker = from_worker,
+    .may_end = may_end,
+    .held = held,
+    .end = end,
+};

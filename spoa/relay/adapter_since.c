@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * since: OpenSandbox's PTY. Output has absolute offsets: a binary message is `01` and output, or `03`, an
+ * offset of eight bytes and a replay from there on; `02` is the standard error of pipes. A worker is asked
+ * with since=<delivered> and replays what follows, or what it still has.
+ *
+ * A message of output that was cut is ended where it was cut, and the replay goes on there.
+ */
+#include "spoa/relay/adapter.h"
+
+#include <inttypes.h>
+
+#include "spoa/lib/json.h"
+#include "spoa/lib/reader.h"
+
+#define TAG_OUTPUT  1
+#define TAG_ERRORS  2
+#define TAG_REPLAY  3
+#define HEAD_LEN    9    /* of a replay: tag and offset */
+#define MESSAGE_MAX 4096 /* bytes of a `connected` */
+#define BODY_MAX    4096
+
+struct since {
+    uint64_t delivered; /* offset behind the last byte that the client was sent */
+    bool pipes;         /* two streams, but one offset: it cannot be exact */
+    bool resumed;       /* this is not the first worker */
+    bool unresolved;    /* the outcome of the resume is not known yet */
+    bool connected;     /* the client has its `connected` */
+    bool swallow;       /* the one of this worker is not passed on */
+    bool restarted;     /* the session's offsets have begun anew */
+    /* ---- of the message that is coming in ---- */
+    uint8_t tag; /* 0: none yet, or text */
+    bool text;
+    bool begun;    /* some of it was passed on */
+    uint64_t trim; /* bytes of the replay that were delivered already */
+    uint8_t head[HEAD_LEN];
+    size_t head_len;
+};
+
+/* ---- the request ---- */
+
+/* The value of a query parameter as a number; 0 if it is none. */
+static uint64_t parameter(struct slice query, const char *name)
+{
+    struct slice part, key;
+    uint64_t value = 0;
+
+    while (slice_split(&query, '&', &part)) {
+        key = part;
+        if (slice_split(&part, '=', &key) && slice_is(key, name) && slice_present(part))
+            return slice_u64(part, INT64_MAX, &value) ? value : 0;
+    }
+    return 0;
+}
+
+static bool has_pipes(struct slice query)
+{
+    struct slice part;
+
+    while (slice_split(&query, '&', &part))
+        if (slice_is(part, "pty=0"))
+            return true;
+    return false;
+}
+
+static void start(void *state, const struct adapter_start *start)
+{
+    struct since *s = state;
+    struct slice query = slice_from(start->target, slice_find(start->target, '?') + 1);
+
+    s->delivered = parameter(query, "since");
+    s->pipes = has_pipes(query);
+}
+
+static bool probe(const void *state, struct slice target, struct writer *w)
+{
+    const struct since *s = state;
+    struct slice path = slice_sub(target, 0, slice_find(target, '?'));
+
+    if (!s->resumed || path.len < 3 || !slice_is(slice_from(path, path.len - 3), "/ws"))
+        return false;
+    writer_put(w, slice_sub(path, 0, path.len - 3));
+    return true;
+}
+
+static enum adapter_found probed(void *state, unsigned status, struct slice body)
+{
+    struct since *s = state;
+    struct fail why;
+    int64_t offset;
+    bool running = false;
+
+    if (status != 200)
+        return ADAPTER_UNCLEAR;
+    struct json *doc = json_parse(body, "session", 0, (struct json_limits){BODY_MAX, 8}, &why);
+    bool understood = doc && json_bool(json_member(json_root(doc), "running"), &running);
+    s->restarted = understood &&
+                   json_int(doc, json_member(json_root(doc), "output_offset"), 0, INT64_MAX, &offset) &&
+                   (uint64_t)offset < s->delivered;
+    json_free(doc);
+    return !understood ? ADAPTER_UNCLEAR : running ? ADAPTER_ALIVE : ADAPTER_ENDED;
+}
+
+static void request(void *state, struct writer *query, struct writer *fields)
+{
+    const struct since *s = state;
+
+    (void)fields;
+    if (s->resumed)
+        writer_printf(query, "since=%" PRIu64 "&takeover=1", s->restarted ? 0 : s->delivered);
+}
+
+/* ---- output ---- */
+static void resolve(struct since *s, struct adapter_edit *edit, uint64_t gap)
+{
+    if (!s->unresolved)
+        return;
+    s->unresolved = false;
+    edit->gap = s->pipes || s->restarted ? ADAPTER_UNKNOWN : gap;
+    edit->outcome = edit->gap ? ADAPTER_GAP : ADAPTER_EXACT;
+    s->restarted = false;
+}
+
+static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+{
+    struct since *s = state;
+
+    (void)kept;
+    (void)edit;
+    if (s->restarted)
+        s->delivered = 0;
+    s->unresolved = s->resumed;
+    s->resumed = true;
+    s->swallow = s->connected;
+    s->tag = 0;
+    s->begun = false;
+}
+
+/* The replay's offset is known: what it lacks, or repeats. */
+static void place_replay(struct since *s, struct adapter_edit *edit)
+{
+    struct reader r = reader_of(slice_of(s->head + 1, HEAD_LEN - 1));
+    uint64_t offset = reader_be(&r, 8), gap = 0;
+
+    s->trim = 0;
+    if (!s->unresolved || offset >= s->delivered) {
+        gap = s->unresolved ? offset - s->delivered : 0;
+        s->delivered = offset;
+    } else {
+        s->trim = s->delivered - offset;
+    }
+    resolve(s, edit, gap);
+}
+
+/* The head that stands for what is passed on. */
+static bool put_head(struct since *s, struct adapter_edit *edit)
+{
+    struct writer w = writer_of(s->head, HEAD_LEN);
+
+    writer_u8(&w, TAG_REPLAY);
+    writer_be(&w, s->delivered, HEAD_LEN - 1);
+    edit->opened = WS_BINARY;
+    return adapter_put_frame(&edit->insert, WS_BINARY, false, writer_slice(&w));
+}
+
+static enum adapter_verdict pass_replay(struct since *s, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit)
+{
+    size_t had = s->head_len, wanted = HEAD_LEN - had;
+    struct slice head = slice_sub(piece->bytes, 0, wanted), rest = slice_from(piece->bytes, head.len);
+
+    if (head.len) {
+        memcpy(s->head + had, head.at, head.len);
+        s->head_len += head.len;
+        if (s->head_len == HEAD_LEN)
+            place_replay(s, edit);
+    }
+    if (s->head_len < HEAD_LEN)
+        return piece->last ? ADAPTER_WRONG : ADAPTER_DROP;
+    size_t trimmed = s->trim < rest.len ? (size_t)s->trim : rest.len;
+    bool whole_head = head.len == HEAD_LEN && !s->trim;
+    s->trim -= trimmed;
+    edit->skip = whole_head ? 0 : head.len + trimmed;
+    rest = slice_from(rest, trimmed);
+    if (!rest.len && !s->begun && !whole_head)
+        return ADAPTER_DROP;
+    if (!s->begun && !whole_head && !put_head(s, edit))
+        return ADAPTER_NO_MEMORY;
+    s->begun = true;
+    s->delivered += rest.len;
+    return ADAPTER_PASS;
+}
+
+static enum adapter_verdict pass_output(struct since *s, const struct adapter_piece *piece, bool tagged,
+                                        struct adapter_edit *edit)
+{
+    resolve(s, edit, 0);
+    s->begun = s->begun || piece->bytes.len;
+    s->delivered += piece->bytes.len - (tagged ? 1 : 0);
+    return ADAPTER_PASS;
+}
+
+/* ---- text ---- */
+static bool is_connected(struct since *s, struct slice text)
+{
+    struct fail why;
+    struct slice type, mode;
+
+    if (text.len > MESSAGE_MAX)
+        return false;
+    struct json *doc = json_parse(text, "message", 0, (struct json_limits){MESSAGE_MAX, 8}, &why);
+    bool is = doc && json_text(json_member(json_root(doc), "type"), &type) && slice_is(type, "connected");
+    if (is && json_text(json_member(json_root(doc), "mode"), &mode) && !slice_is(mode, "pty"))
+        s->pipes = true;
+    json_free(doc);
+    return is;
+}
+
+static enum adapter_verdict pass_text(struct since *s, const struct adapter_piece *piece,
+                                      struct adapter_edit *edit)
+{
+    bool looked_for = s->swallow || !s->connected;
+
+    if (looked_for && piece->first && piece->last && is_connected(s, piece->bytes)) {
+        bool swallowed = s->swallow;
+        s->swallow = false;
+        s->connected = true;
+        resolve(s, edit, 0); /* a replay would have come before it */
+        return swallowed ? ADAPTER_DROP : ADAPTER_PASS;
+    }
+    s->begun = true;
+    return ADAPTER_PASS;
+}
+
+static enum adapter_verdict from_worker(void *state, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit)
+{
+    struct since *s = state;
+
+    if (piece->first) {
+        s->tag = 0;
+        s->text = piece->opcode == WS_TEXT;
+        s->begun = false;
+        s->head_len = 0;
+    }
+    if (s->text)
+        return pass_text(s, piece, edit);
+    bool tagged = !s->tag && piece->bytes.len;
+    if (tagged)
+        s->tag = piece->bytes.at[0];
+    switch (s->tag) {
+    case 0: /* an empty fragment: what it begins is not known yet */
+        return piece->last ? ADAPTER_PASS : ADAPTER_DROP;
+    case TAG_REPLAY:
+        return pass_replay(s, piece, edit);
+    case TAG_ERRORS:
+        s->pipes = true;
+        return pass_output(s, piece, tagged, edit);
+    default:
+        return pass_output(s, piece, tagged, edit);
+    }
+}
+
+static bool may_end(const void *state)
+{
+    const struct since *s = state;
+    return !s->text;
+}
+
+const struct adapter adapter_since = {
+    .name = "since",
+    .overlap = true,
+    .insert_max = 64,
+    .state_len = sizeof(struct since),
+    .start = start,
+    .probe = probe,
+    .probed = probed,
+    .request = request,
+    .joined = joined,
+    .from_worker = from_worker,
+    .may_end = may_end,
+};
