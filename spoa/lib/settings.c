@@ -66,6 +66,8 @@ static bool check_nodes(const struct settings *s, struct fail *why)
         return refuse(s, "routes", why, "must be a list");
     if (s->domains && !json_is_object(s->domains))
         return refuse(s, "domains", why, "must be an object");
+    if (s->open && json_first(s->tokens))
+        return refuse(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
     if (s->open || json_first(s->tokens))
         return true;
     if (s->tokens)

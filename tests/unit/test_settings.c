@@ -136,6 +136,8 @@ static void an_error_has_file_line_and_column(void **state)
         {"{\"directory\": {}}", ":1:1: tokens is missing: say \"open\": true to let everybody in"},
         {"{\"directory\": {},\n\"tokens\": []}",
          ":2:11: tokens is empty: say \"open\": true to let everybody in"},
+        {"{\"directory\": {}, \"open\": true, \"tokens\": [{}]}",
+         ":1:27: open lets everybody in, whatever tokens says: leave one of them out"},
         {"{\"directory\": {}, \"tokens\": {}}", ":1:29: tokens must be a list"},
         {"{\"directory\": {}, \"tokens\": [1], \"routes\": 1}", ":1:44: routes must be a list"},
         {"{\"directory\": {}, \"tokens\": [1], \"domains\": []}", ":1:45: domains must be an object"},
