@@ -25,14 +25,14 @@ struct agent_options {
     void *context;
 };
 
-/* Takes the caller's reference of policy. Listens and starts all threads. NULL and *why (which names the
- * socket). */
+/* Takes the caller's reference of policy. Listens and starts
+ * all threads. NULL and *why (which names the socket). */
 struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why);
-/* Reads configuration and keys again. When something is not in order the old ones stay in force, and it is
- * logged. */
+/* Reads configuration and keys again. When something is not
+ * in order the old ones stay in force, and it is logged. */
 bool agent_reload(struct agent *agent, struct fail *why);
-/* No new connections; readiness ends; those that are there get their answers, for at most the configured
- * time. */
+/* No new connections; readiness ends; those that are there
+ * get their answers, for at most the configured time. */
 void agent_drain(struct agent *agent); /* a second call does nothing */
 /* Ends its threads and closes everything. Its memory goes back in the loop's next turn, or with loop_free. */
 void agent_stop(struct agent *agent); /* NULL is fine */

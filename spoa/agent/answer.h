@@ -10,9 +10,9 @@
 #include "spoa/agent/verdict.h"
 #include "spoa/lib/spop.h"
 
-/* Slices of *request point into the frame. Arguments that are not in the table are ignored; those that are
- * not there, or NULL, are absent or zero. False: one has another type than it should, so the SPOE file is not
- * ours. */
+/* Slices of *request point into the frame. Arguments that are not in the
+ * table are ignored; those that are not there, or NULL, are absent or zero.
+ * False: one has another type than it should, so the SPOE file is not ours. */
 bool request_from_args(struct spop_args args, struct request *request);
 
 /* Sets a variable for everything that is present, and `verdict` last, as HAProxy silently drops what follows

@@ -3,14 +3,13 @@
  * carrier: finds a request's credential, and what of the request the worker may see without it (tokens.md).
  *
  * In this order, the first one present decides, even if what it carries is empty or bad:
- *   1. `Authorization: Bearer TOKEN` (the scheme in any case); other schemes are the application's and not
- * looked at
+ *   1. `Authorization: Bearer TOKEN` (the scheme in any case); other schemes are the application's
  *   2. `cellgate.bearer.TOKEN` among the subprotocols
  *   3. `cellgate_token=TOKEN` in the query; name and value may be percent-encoded, '+' is no blank
- *   4. cookie `__Host-cellgate`, only where the route says so. Whether the Origin fits is the decision's
- * business. One carrier holding two credentials, or a second header line (of which HAProxy shows the agent
- * only the first), is ambiguous: bad_request. Every carrier's token is removed, also where another carrier
- * decided.
+ *   4. cookie `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
+ *
+ * One carrier holding two credentials, or a second header line (of which HAProxy shows the agent only the
+ * first), is ambiguous: bad_request. Every carrier's token is removed, also where another carrier decided.
  */
 #ifndef CELLGATE_AGENT_CARRIER_H
 #define CELLGATE_AGENT_CARRIER_H

@@ -235,8 +235,8 @@ static bool is_safe(struct slice method)
     return slice_is(method, "GET") || slice_is(method, "HEAD") || slice_is(method, "OPTIONS");
 }
 
-/* Browsers send Origin with every WebSocket. A cookie they send by themselves, so there it has to be present.
- */
+/* Browsers send Origin with every WebSocket. A cookie
+ * they send by themselves, so there it has to be present. */
 static bool check_origin(struct decision *d)
 {
     const struct request *r = d->request;

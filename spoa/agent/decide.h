@@ -17,8 +17,8 @@
 #include "spoa/agent/route.h"
 #include "spoa/agent/token.h"
 
-/* What all computed texts of one decision need at most: path, query, protocols, Location with a cookie of a
- * token. */
+/* What all computed texts of one decision need at most:
+ * path, query, protocols, Location with a cookie of a token. */
 #define DECIDE_SCRATCH (64 * 1024)
 
 /* For people (`cellgate explain`): told of every step. Never given a credential. */

@@ -149,8 +149,8 @@ static void drain_now(void *context)
 {
     struct decider *d = context;
     server_drain(d->server, d->grace, d->options.drained, d->options.context);
-    server_drain(d->relay_server, 0, NULL,
-                 NULL); /* their watches would last a minute; they ask again elsewhere */
+    /* watches of relays would last a minute; they ask again elsewhere */
+    server_drain(d->relay_server, 0, NULL, NULL);
 }
 
 void decider_drain(struct decider *d, double grace)

@@ -20,8 +20,8 @@ struct directory_load {
     double seconds;         /* that reading took */
 };
 
-/* Reads the file once. `before` (may be NULL) is what epochs are compared with. False: *why has path, line,
- * column. */
+/* Reads the file once. `before` (may be NULL) is what epochs
+ * are compared with. False: *why has path, line, column. */
 bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
                          struct fail *why);
 

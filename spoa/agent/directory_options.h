@@ -11,8 +11,8 @@ struct directory_options {
     char *path; /* kind `file` */
 };
 
-/* Of settings->directory. False and *why with the position; *options is then for directory_options_free too.
- */
+/* Of settings->directory. False and *why with the position;
+ * *options is then for directory_options_free too. */
 bool directory_options_read(const struct settings *settings, struct directory_options *options,
                             struct fail *why);
 void directory_options_free(struct directory_options *options);

@@ -378,8 +378,8 @@ static bool part_is_literal(const struct pattern *p, const struct part *part)
     return part->count == 0 || (part->count == 1 && p->piece[part->first].capture == LITERAL);
 }
 
-/* Matches the parts one after the other; *left is then absent, or what stands behind the last one's
- * separator. */
+/* Matches the parts one after the other; *left is then
+ * absent, or what stands behind the last one's separator. */
 static bool match_parts(const struct pattern *p, struct slice *left, struct captures *captures, bool *climbs)
 {
     for (size_t i = 0; i < p->parts; i++) {

@@ -9,8 +9,8 @@
  *
  *     {name}          bytes of one part, at least one
  *     {name...}       as the last part: all further parts with their separators, may be empty; with the
- * separator before it missing too, the capture is absent {name?default}  as a whole header value: `default`
- * where the header is missing or empty
+ *                     separator before it missing too, the capture is absent
+ *     {name?default}  as a whole header value: `default` where the header is missing or empty
  *
  * Where a part holds more than one thing, {port} is 1 to 5 digits, {token} letters, digits and '_', {expires}
  * and {signature} have the form of OpenSandbox's; any other capture takes what these and the literals leave
@@ -49,8 +49,8 @@ struct captures {
     struct slice value[CAPTURES_MAX];
 };
 
-/* The names of one route's captures: place in struct captures -> name. Names that patterns add point into
- * their text. */
+/* The names of one route's captures: place in struct captures
+ * -> name. Names that patterns add point into their text. */
 struct capture_names {
     struct slice name[CAPTURES_MAX];
     size_t count;

@@ -31,8 +31,8 @@ struct resolve_question {
 #undef X
 };
 
-/* `absent`: the directory says that there is none; `unavailable`: it cannot say. Both stand behind the
- * record's. */
+/* `absent`: the directory says that there is none;
+ * `unavailable`: it cannot say. Both stand behind the record's. */
 enum resolve_state { RESOLVE_ABSENT = RECORD_STOPPED + 1, RESOLVE_UNAVAILABLE };
 
 struct resolve_answer {
@@ -51,8 +51,8 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
 /* Texts of *answer point into the record, the policy and scratch. */
 void resolve(const struct decide_view *view, const struct resolve_question *question, struct writer *scratch,
              struct resolve_answer *answer);
-/* Whether a watch that knows question->epoch has something to learn from the answer. What is in doubt is no
- * news. */
+/* Whether a watch that knows question->epoch has something
+ * to learn from the answer. What is in doubt is no news. */
 bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer);
 void resolve_write(const struct resolve_answer *answer, struct spop_actions *actions);
 

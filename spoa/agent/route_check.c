@@ -43,10 +43,10 @@ static bool check_sandbox(const struct route_entry *entry, struct fail *why)
 
 static bool check_direct(const struct route *route, struct fail *why)
 {
-    if (route->resume || route->end || route->keepalive || route->stream || route->overlap || route->hold || route->idle ||
-        route->max_age || route->max_message)
-        return fail(
-            why, "resume, end, keepalive, stream, overlap, hold, idle, max_age and max_message need \"via\": \"relay\"");
+    if (route->resume || route->end || route->keepalive || route->stream || route->overlap || route->hold ||
+        route->idle || route->max_age || route->max_message)
+        return fail(why, "resume, end, keepalive, stream, overlap, hold, idle, max_age and max_message need "
+                         "\"via\": \"relay\"");
     for (size_t i = 0; i < route->strip.count; i++)
         if (!text_among(slice_text(route->strip.at[i]), direct_strip))
             return fail(why, "strip: on a direct route HAProxy cannot remove '%s'", route->strip.at[i]);

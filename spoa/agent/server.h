@@ -22,10 +22,8 @@ struct server_ticket {
 };
 
 enum server_reply {
-    SERVER_NOW,  /* what was written to `actions` is the answer */
-    SERVER_LATER /* the ticket was copied and will be answered; actions are dropped, server_answer_begin/end
-                  * give the whole answer
-                  */
+    SERVER_NOW, /* what was written to `actions` is the answer */
+    SERVER_LATER /* the ticket was copied: server_answer_begin/end give the whole answer, actions are dropped */
 };
 
 struct server_handler {
@@ -41,13 +39,13 @@ struct server_handler {
 
 struct server_options {
     size_t connections; /* at most this many; more wait in the backlog */
-    size_t output;      /* bytes of unsent answers at which a connection is no longer read; answers of tickets
-                         * may be more: at 16 times this, the connection is closed */
+    /* Bytes of unsent answers at which a connection is no longer read. Answers of tickets may be more: at 16
+     * times this, the connection is closed. */
+    size_t output;
     double hello_timeout; /* seconds from accept to HELLO, and for a health check to go away */
     double frame_timeout; /* seconds from a frame's first byte to its last */
     double write_timeout; /* seconds without any progress of unsent answers */
-    double idle_timeout;  /* seconds without a frame and without an open ticket; 0: HAProxy closes idle ones
-                             itself */
+    double idle_timeout;  /* seconds without a frame and an open ticket; 0: HAProxy closes idle ones itself */
     size_t prefix_len;    /* of HAProxy's `option var-prefix` */
     const char *fallback_name, *fallback_value; /* txn.PREFIX.NAME of an answer that has no other action */
 };
@@ -98,8 +96,8 @@ static inline uint64_t server_counter(const uint64_t *counter)
     return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
-/* listener: a listening descriptor, borrowed. The options' texts are borrowed too. NULL when out of memory.
- */
+/* listener: a listening descriptor, borrowed. The options'
+ * texts are borrowed too. NULL when out of memory. */
 struct server *server_new(struct loop *loop, int listener, const struct server_options *options,
                           const struct server_handler *handler);
 /* Closes every connection at once, without DISCONNECT; tickets become void. Memory goes back at the end of
@@ -107,9 +105,9 @@ struct server *server_new(struct loop *loop, int listener, const struct server_o
 void server_free(struct server *server);
 const struct server_counters *server_counters(const struct server *server);
 
-/* The answer of a ticket: begin, spop_set_var..., end, within one callback. False: the connection is gone or
- * the ticket was answered; nothing is to be done. Answers of one turn of the loop leave in one write per
- * connection. */
+/* The answer of a ticket: begin, spop_set_var..., end, within one callback.
+ * False: the connection is gone or the ticket was answered; nothing is to be
+ * done. Answers of one turn of the loop leave in one write per connection. */
 bool server_answer_begin(struct server *server, const struct server_ticket *ticket,
                          struct spop_actions *actions);
 void server_answer_end(struct server *server, const struct server_ticket *ticket,

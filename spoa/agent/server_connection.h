@@ -6,8 +6,8 @@
  *     OPEN     frames are read and answered; reading stops while too many answers are unsent
  *     ENDING   a DISCONNECT is the last thing in `out`, or the peer sends no more: what is unsent is written
  *     LINGER   all is written and shut down; what the peer still sends is thrown away until it closes too,
- * because closing a socket with unread bytes would destroy a DISCONNECT that the peer has not read yet CLOSED
- * nothing happens any more; freed at the end of the turn
+ *              because closing a socket with unread bytes would destroy a DISCONNECT that it has not read yet
+ *     CLOSED   nothing happens any more; freed at the end of the turn
  */
 #ifndef CELLGATE_AGENT_SERVER_CONNECTION_H
 #define CELLGATE_AGENT_SERVER_CONNECTION_H

@@ -9,8 +9,8 @@
 
 #include "spoa/agent/record.h"
 
-/* worker->host points into text; worker->addr is set for a literal. False: *why says what is wrong with it.
- */
+/* worker->host points into text; worker->addr is set for
+ * a literal. False: *why says what is wrong with it. */
 bool worker_url_parse(struct slice text, struct worker *worker, struct fail *why);
 /* An IPv4 or IPv6 literal without brackets. */
 bool address_parse(struct slice text, struct address *addr);

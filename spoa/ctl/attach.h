@@ -35,8 +35,8 @@ struct attach_trust {
     bool insecure;       /* do not verify */
 };
 
-/* Resolves, connects and, for TLS, shakes hands; waits up to 10 s for each address. NULL and *why on failure.
- */
+/* Resolves, connects and, for TLS, shakes hands; waits
+ * up to 10 s for each address. NULL and *why on failure. */
 struct attach_wire *attach_wire_dial(const struct attach_url *url, const struct attach_trust *trust,
                                      struct fail *why);
 void attach_wire_free(struct attach_wire *wire);
@@ -86,8 +86,8 @@ struct attach_escape {
     bool tilde; /* held back until the next byte says what it means */
 };
 
-/* Takes typed bytes off *in up to the first command. to must hold in->len + 1 bytes; *len is what is to be
- * sent. */
+/* Takes typed bytes off *in up to the first command. to
+ * must hold in->len + 1 bytes; *len is what is to be sent. */
 enum attach_command attach_escape_filter(struct attach_escape *e, struct slice *in, uint8_t *to, size_t *len);
 
 /* ---- session ---- */

@@ -35,8 +35,8 @@ struct admin;
 struct admin *admin_new(struct loop *loop, int listener, const struct admin_page *pages, size_t count);
 void admin_free(struct admin *admin); /* NULL is fine */
 
-/* The answer to one request, for admin_new and for tests: true when `bytes` were a whole request, or no
- * request. */
+/* The answer to one request, for admin_new and for tests:
+ * true when `bytes` were a whole request, or no request. */
 bool admin_respond(const struct admin_page *pages, size_t count, struct slice bytes, struct buffer *answer);
 
 #endif

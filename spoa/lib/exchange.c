@@ -65,8 +65,8 @@ static void drop(struct connection *c)
 
 /* ---- the answer ---- */
 
-/* A close with unread bytes would send a reset that overtakes the answer: so only our side is closed first.
- */
+/* A close with unread bytes would send a reset that
+ * overtakes the answer: so only our side is closed first. */
 static void say_goodbye(struct connection *c)
 {
     c->state = CLOSING;

@@ -31,9 +31,9 @@ extern const char *const handover_resume_names[]; /* NULL behind the last; as in
 extern const char *const handover_end_names[];
 extern const char *const handover_keepalive_names[];
 
-/*  X(kind, field, key): present is a TEXT that is not absent, an INT that is not negative, a BOOL that is
- * true, an ADDRESS with a family; a NAME is always written and is the first of its names where it is missing.
- */
+/* X(kind, field, key): present is a TEXT that is not absent, an INT that
+ * is not negative, a BOOL that is true, an ADDRESS with a family; a NAME
+ * is always written and is the first of its names where it is missing. */
 #define HANDOVER_FIELDS(X)                                                                                 \
     X(TEXT, route, "route")                                                                                \
     X(TEXT, sandbox, "sandbox")                                                                            \

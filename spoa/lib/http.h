@@ -67,8 +67,8 @@ enum http_result http_read(struct http_reader *r, struct slice bytes, struct htt
 struct slice http_get(const struct http_head *head, const char *name);
 /* Lines of that name. */
 size_t http_count(const struct http_head *head, const char *name);
-/* Whether one of the comma-separated lists of that name holds the token (any case; RFC 9110 section 5.6.1).
- */
+/* Whether one of the comma-separated lists of that name
+ * holds the token (any case; RFC 9110 section 5.6.1). */
 bool http_has_token(const struct http_head *head, const char *name, const char *token);
 /* Bytes that no line of a head holds; a tab is none of them. */
 static inline bool http_is_control(uint8_t c)
@@ -98,9 +98,9 @@ struct http_chunked {
     uint64_t left;   /* of the chunk */
 };
 
-/* Takes bytes off *in and puts at most one piece of the body, a slice of them, into *data (empty: none).
- * HTTP_MORE: call again, with more bytes if *in is empty. HTTP_DONE: the body has ended; *in is what follows
- * it. */
+/* Takes bytes off *in and puts at most one piece of the body, a slice of
+ * them, into *data (empty: none). HTTP_MORE: call again, with more bytes
+ * if *in is empty. HTTP_DONE: the body has ended; *in is what follows it. */
 enum http_result http_chunked_read(struct http_chunked *c, struct slice *in, struct slice *data);
 
 #endif

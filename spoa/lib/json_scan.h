@@ -46,8 +46,8 @@ void json_scan_free(struct json_scan *scan);
 bool json_scan_document(struct json_scan *scan);
 
 /* ---- the parts, for json_stream_object ---- */
-/* Each part skips the space (and, if allowed, comments) behind it; this the space in front of the document.
- */
+/* Each part skips the space (and, if allowed, comments)
+ * behind it; this the space in front of the document. */
 bool json_scan_begin(struct json_scan *scan);
 /* `key` is the offset of the key's quote, if any. */
 bool json_scan_value(struct json_scan *scan, size_t key);

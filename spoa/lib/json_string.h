@@ -8,13 +8,13 @@
 
 #include "spoa/lib/slice.h"
 
-/* s begins behind the opening quote. NULL if all is well up to a closing quote, which is then s.at[*len];
- * else what is wrong at s.at[*len]. Refuses raw control characters, invalid UTF-8, \u0000 and lone
- * surrogates. */
+/* s begins behind the opening quote. NULL if all is well up to a closing
+ * quote, which is then s.at[*len]; else what is wrong at s.at[*len]. Refuses
+ * raw control characters, invalid UTF-8, \u0000 and lone surrogates. */
 const char *json_string_check(struct slice s, size_t *len);
 
-/* How many bytes at the front need neither a look nor an escape: ASCII but controls, quotes and backslashes.
- */
+/* How many bytes at the front need neither a look nor an
+ * escape: ASCII but controls, quotes and backslashes. */
 size_t json_string_plain(struct slice s);
 /* The length of the well-formed character (Unicode 15, table 3-7) at the front of s, which begins with a byte
  * from 0x80 on; 0 if there is none. */

@@ -26,8 +26,7 @@ struct log {
     int fd;
     enum log_level level;
     pthread_t thread;
-    pthread_mutex_t
-        lock; /* of all below but dropped; held for a copy of one line, never over a system call */
+    pthread_mutex_t lock; /* of all below but dropped; held to copy one line, never over a system call */
     pthread_cond_t wake;
     uint8_t *queue, *writing; /* of QUEUE_BYTES each; writing is the thread's own */
     size_t queued;

@@ -28,11 +28,12 @@ struct log_field {
     double seconds;
 };
 
-#define LOG_SLICE(key_, value_)   ((struct log_field){.key = (key_), .type = LOG_FIELD_SLICE, .text = (value_)})
-#define LOG_TEXT(key_, value_)    LOG_SLICE(key_, slice_text(value_))
-#define LOG_I64(key_, value_)     ((struct log_field){.key = (key_), .type = LOG_FIELD_INT, .i = (value_)})
-#define LOG_U64(key_, value_)     ((struct log_field){.key = (key_), .type = LOG_FIELD_UINT, .u = (value_)})
-#define LOG_SECONDS(key_, value_) ((struct log_field){.key = (key_), .type = LOG_FIELD_SECONDS, .seconds = (value_)})
+#define LOG_SLICE(key_, value_) ((struct log_field){.key = (key_), .type = LOG_FIELD_SLICE, .text = (value_)})
+#define LOG_TEXT(key_, value_)  LOG_SLICE(key_, slice_text(value_))
+#define LOG_I64(key_, value_)   ((struct log_field){.key = (key_), .type = LOG_FIELD_INT, .i = (value_)})
+#define LOG_U64(key_, value_)   ((struct log_field){.key = (key_), .type = LOG_FIELD_UINT, .u = (value_)})
+#define LOG_SECONDS(key_, value_) \
+    ((struct log_field){.key = (key_), .type = LOG_FIELD_SECONDS, .seconds = (value_)})
 
 /* Lines below `level` are not written. NULL when out of memory or the thread cannot start. */
 struct log *log_new(int fd, enum log_level level);
@@ -43,8 +44,9 @@ uint64_t log_dropped(const struct log *log);
 void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
                 size_t count);
 /* log may be NULL: then nothing is written (unit tests, sans-I/O cores without a log). */
-#define log_write(log, level, message, ...)                                                                       \
-    log_fields((log), (level), (message), (const struct log_field[]){{.key = NULL}, __VA_ARGS__} + 1,             \
-               sizeof((const struct log_field[]){{.key = NULL}, __VA_ARGS__}) / sizeof(struct log_field) - 1)
+#define log_write(log, level, message, ...)                                                                \
+    log_fields((log), (level), (message), (const struct log_field[]){{.key = NULL}, __VA_ARGS__} + 1,      \
+               sizeof((const struct log_field[]){{.key = NULL}, __VA_ARGS__}) / sizeof(struct log_field) - \
+                   1)
 
 #endif

@@ -9,9 +9,9 @@
  *
  *     enum { TUNNELS, REDIALS, FAMILIES };
  *     static const struct metric families[FAMILIES] = {
- *         [TUNNELS] = {"cellgate_relay_tunnels", "Tunnels that are open.", METRIC_GAUGE, {{"route",
- * routes}}}, [REDIALS] = {"cellgate_relay_redials_total", "...", METRIC_COUNTER, {{"cause", causes},
- * {"outcome", outcomes}}},
+ *         [TUNNELS] = {"cellgate_relay_tunnels", "...", METRIC_GAUGE, {{"route", routes}}},
+ *         [REDIALS] = {"cellgate_relay_redials_total", "...", METRIC_COUNTER,
+ *                      {{"cause", causes}, {"outcome", outcomes}}},
  *     };
  *     metrics_add(shard, REDIALS, METRIC_INDEX(CAUSE_RESET, OUTCOME_RESUMED), 1);
  */
@@ -54,8 +54,8 @@ struct metrics_shard *metrics_shard(struct metrics *metrics);
 #define METRIC_INDEX(...) ((const unsigned[METRIC_LABELS]){__VA_ARGS__})
 #define METRIC_PLAIN      METRIC_INDEX(0)
 
-/* Counters take what is not negative; a gauge may fall, and its shards may be negative as long as the sum is
- * not. */
+/* Counters take what is not negative; a gauge may fall, and
+ * its shards may be negative as long as the sum is not. */
 void metrics_add(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t by);
 /* Of a gauge that only this thread keeps. */
 void metrics_set(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t value);
@@ -63,8 +63,8 @@ void metrics_observe(struct metrics_shard *shard, unsigned family, const unsigne
 
 /* The sum over all shards, for views and tests; of a histogram the number of observations. */
 int64_t metrics_value(struct metrics *metrics, unsigned family, const unsigned *values);
-/* The whole exposition. A series that was never touched is written as 0. False when `to` is full or memory is
- * short. */
+/* The whole exposition. A series that was never touched is
+ * written as 0. False when `to` is full or memory is short. */
 bool metrics_write(struct metrics *metrics, struct buffer *to);
 
 #endif

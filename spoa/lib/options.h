@@ -5,8 +5,8 @@
  *
  *     static const struct option table[] = {
  *         {"path", OPTION_TEXT, offsetof(struct route_text, path), NULL, "pattern of the request's path"},
- *         {"timeout", OPTION_DURATION, offsetof(struct route_text, timeout), "1h", "...", .min = 0, .max = 24
- * * OPTION_HOUR},
+ *         {"timeout", OPTION_DURATION, offsetof(struct route_text, timeout), "1h", "...",
+ *          .min = 0, .max = 24 * OPTION_HOUR},
  *     };
  *
  * A dotted key "relay.listen" is member `listen` of the object `relay`. Unknown keys, wrong types and values

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* The refusals of contract.md: X(name, HTTP status, retryable, Retry-After seconds, sentence for the client)
- */
+/* The refusals of contract.md: X(name, HTTP status,
+ * retryable, Retry-After seconds, sentence for the client) */
 #define REFUSALS(X)                                                                               \
     X(bad_request, 400, false, 0, "The request is malformed.")                                    \
     X(token_missing, 401, false, 0, "A capability token is required.")                            \

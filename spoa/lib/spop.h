@@ -75,8 +75,8 @@ enum spop_step {
     SPOP_STEP_INVALID  /* shorter than a head, or ids that are none */
 };
 
-/* Looks at the front of `in` for one frame of at most `most` bytes. The length is judged as soon as it is
- * there. */
+/* Looks at the front of `in` for one frame of at most `most`
+ * bytes. The length is judged as soon as it is there. */
 enum spop_step spop_frame_read(struct slice in, size_t most, struct spop_frame *frame, size_t *size);
 
 /* Begins a frame and returns its position, which spop_frame_end takes to fill in the length. */

@@ -46,8 +46,7 @@ enum spop_client_step {
     SPOP_CLIENT_MORE,
     SPOP_CLIENT_READY,  /* the agent's hello came */
     SPOP_CLIENT_ANSWER, /* context and actions (checked completely; none if the agent aborted) */
-    SPOP_CLIENT_ENDED   /* the agent disconnects or broke the protocol; `status` is its or our reason: close
-                         * once   `out` is written */
+    SPOP_CLIENT_ENDED   /* it disconnects or broke the protocol; `status` says why: close once `out` is written */
 };
 
 struct spop_client_event {
@@ -62,8 +61,8 @@ enum spop_client_step spop_client_next(struct spop_client *client, struct slice 
                                        struct spop_client_event *event, struct writer *out);
 /* Says goodbye, once. */
 void spop_client_end(struct spop_client *client, enum spop_status status, struct writer *out);
-/* After the connection has ended: hands back the context of one question that got no answer; false: no more.
- */
+/* After the connection has ended: hands back the context
+ * of one question that got no answer; false: no more. */
 bool spop_client_lost(struct spop_client *client, void **context);
 
 #endif

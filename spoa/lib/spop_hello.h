@@ -32,8 +32,8 @@ struct spop_agreement {
     bool pipelining;
 };
 
-/* SPOP_STATUS_NORMAL, or why the client must refuse; more than `offered` bytes a frame cannot be agreed to.
- */
+/* SPOP_STATUS_NORMAL, or why the client must refuse;
+ * more than `offered` bytes a frame cannot be agreed to. */
 enum spop_status spop_agreement_read(struct slice payload, size_t offered, struct spop_agreement *agreement);
 void spop_agreement_write(struct writer *w, const struct spop_agreement *agreement);
 

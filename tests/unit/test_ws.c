@@ -58,8 +58,8 @@ static void tell_event(struct story *s, enum ws_event event, const struct ws_pie
         tell(s, "bad(%u)", s->decoder.close_code);
 }
 
-/* Gives a decoder `all` in steps, as a caller does that keeps what the decoder left; guard pages behind each.
- */
+/* Gives a decoder `all` in steps, as a caller does that
+ * keeps what the decoder left; guard pages behind each. */
 static void decode(struct story *s, enum ws_sender sender, size_t whole, struct slice all, size_t step)
 {
     size_t begin = 0, end = 0;
