@@ -160,7 +160,9 @@ class Worker:
 
     def serve(self, *fields, behind=b""):
         """Takes the next connection and accepts its upgrade."""
-        peer = self.take()
+        return self.accept(self.take(), *fields, behind=behind)
+
+    def accept(self, peer, *fields, behind=b""):
         lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade",
                  "Sec-WebSocket-Accept: " + accept_key(peer.fields["sec-websocket-key"]), *fields]
         peer.send("\r\n".join(lines).encode() + b"\r\n\r\n" + behind)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""One tunnel that misbehaves, a process without file descriptors, an agent that is away: what the other tunnels notice."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from cell import BIN, until
+from direct import BINARY, PING, PONG
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
+
+
+@pytest.fixture(scope="module")
+def made(cells):
+    known = []
+
+    def make(**relay):
+        known.append(Tunnels(cells(config={"relay": QUICK | relay, "routes": ROUTES})))
+        return known[-1]
+
+    yield make
+    for tunnels in known:
+        tunnels.close()
+
+
+@pytest.fixture(scope="module")
+def tunnels(made):
+    return made()
+
+
+def settled(number, seconds=0.3):
+    """What number() says once it has not changed for a while."""
+    last, since = number(), time.monotonic()
+    end = since + 20
+    while time.monotonic() - since < seconds and time.monotonic() < end:
+        time.sleep(0.02)
+        if (now := number()) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+# ---- readers that stop ----
+
+
+@pytest.mark.parametrize("stopped", ["client", "worker"])
+def test_a_reader_that_stops_costs_its_own_tunnel_and_little_memory(tunnels, stopped):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    neighbour = tunnels.open(worker)
+    client, upstream = tunnels.open(worker, sandbox)
+    sender, reader = (upstream, client) if stopped == "client" else (client, upstream)
+    pass_both_ways(client, upstream)
+    before, sent = tunnels.resident(), [0]
+    piece = b"x" * 60_000
+    total = (64 << 20) // len(piece)
+
+    def flood():
+        for number in range(total):
+            sender.say(piece)
+            sent[0] = number + 1
+
+    flooding = threading.Thread(target=flood, daemon=True)
+    flooding.start()
+    assert settled(lambda: sent[0]) < total, "nothing pushes back"
+    assert tunnels.tunnels(sandbox)[0]["held"] < 512 << 10
+    assert tunnels.resident() - before < 2048
+    for number in range(50):
+        pass_both_ways(*neighbour, b"%d" % number)
+    # it was only slow: all of it comes
+    for _ in range(total):
+        assert reader.message() == (BINARY, piece)
+    flooding.join(20)
+    pass_both_ways(client, upstream)
+
+
+def test_memory_is_flat_over_many_tunnels_and_redials(tunnels):
+    worker = tunnels.worker()
+
+    def round_of(count):
+        sandbox = tunnels.sandbox(worker)
+        pairs = [tunnels.open(worker, sandbox) for _ in range(count)]
+        for client, upstream in pairs:
+            pass_both_ways(client, upstream)
+            upstream.reset()
+            pass_both_ways(client, worker.serve(), b"y" * 20_000)
+            client.reset()
+        tunnels.gone(sandbox)
+
+    round_of(100)
+    before = tunnels.resident()
+    for _ in range(3):
+        round_of(100)
+    assert tunnels.resident() - before < 1024
+
+
+def test_a_client_that_takes_nothing_is_let_go(made):
+    tunnels = made(stall="500ms")
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client, upstream = tunnels.open(worker, sandbox)
+    with pytest.raises(OSError):
+        for _ in range(2000):
+            upstream.say(b"x" * 60_000)
+    tunnels.state(sandbox, "closing")
+    client.reset()
+    tunnels.gone(sandbox)
+    assert tunnels.metric('cellgate_relay_tunnels_closed_total{route="plain",reason="client_too_slow"}') == 1
+
+
+# ---- file descriptors ----
+
+
+def test_without_descriptors_tunnels_live_on_and_accepting_resumes(made):
+    tunnels = made()
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    living = [tunnels.open(worker, sandbox) for _ in range(5)]
+    pid = tunnels.cell.pid("relay")
+    files = lambda: len(os.listdir(f"/proc/{pid}/fd"))
+    usual = files()
+    subprocess.run(["prlimit", f"--pid={pid}", f"--nofile={usual + 3}:20000"], check=True)
+    waiting = [tunnels.ask(sandbox) for _ in range(6)]
+    until(lambda: files() >= usual + 3, 10, "it has descriptors left")
+    for client, upstream in living:
+        pass_both_ways(client, upstream)
+    subprocess.run(["prlimit", f"--pid={pid}", "--nofile=20000:20000"], check=True)
+    upstreams = [worker.serve() for _ in waiting]
+    for number, client in enumerate(waiting):
+        tunnels.accepted(client).say(b"%d" % number)
+    assert {upstream.message()[1] for upstream in upstreams} == {b"%d" % n for n in range(6)}
+    for client, upstream in living:
+        pass_both_ways(client, upstream)
+    assert tunnels.cell.pid("relay") == pid
+
+
+# ---- the agent ----
+
+
+class Absence:
+    """The agent is stopped: it holds its sockets and answers nobody."""
+
+    def __init__(self, cell):
+        self.cell = cell
+
+    def __enter__(self):
+        self.pid = self.cell.pid("agent")
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def __exit__(self, *_):
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def test_while_the_agent_is_stopped_tunnels_live_and_a_redial_waits_for_it(tunnels):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    pairs = [tunnels.open(worker, sandbox) for _ in range(3)]
+    with Absence(tunnels.cell):
+        for client, upstream in pairs:
+            pass_both_ways(client, upstream)
+        client, upstream = pairs.pop()
+        upstream.reset()
+        client.say(b"held")
+        client.say(b"alive?", PING)
+        assert client.hear() == (PONG, b"alive?", True)
+        assert not worker.dials(0.5), "it has not asked"
+    upstream = worker.serve()
+    assert upstream.message() == (BINARY, b"held")
+    for client, upstream in [*pairs, (client, upstream)]:
+        pass_both_ways(client, upstream)
+
+
+def test_an_agent_that_is_killed_is_asked_again(tunnels):
+    """Its successor learns of a move in between, and the watches stand again."""
+    one, two = tunnels.worker(), tunnels.worker()
+    sandbox = tunnels.sandbox(one)
+    client, upstream = tunnels.open(one, sandbox)
+    old = tunnels.cell.pid("agent")
+    tunnels.cell.kill("agent")
+    pass_both_ways(client, upstream)
+    tunnels.cell.set_sandboxes(**{sandbox: {"worker": two.url, "epoch": next(tunnels.numbers)}})
+    pass_both_ways(client, two.serve())
+    until(lambda: tunnels.cell.pid("agent") != old)
+    tunnels.place(sandbox, one)
+    pass_both_ways(client, one.serve())
+
+
+def test_an_agent_that_keeps_dying_does_not_end_a_redial(tunnels):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client, upstream = tunnels.open(worker, sandbox)
+    for number in range(3):
+        pid = tunnels.cell.pid("agent")
+        tunnels.cell.kill("agent")
+        if not number:
+            upstream.reset()
+        until(lambda p=pid: tunnels.cell.pid("agent") != p, 10)
+    pass_both_ways(client, worker.serve())
+
+
+# ---- limits ----
+
+
+def test_too_many_tunnels_of_a_sandbox_or_an_organisation(made):
+    tunnels = made(max_tunnels_per_sandbox=2, max_tunnels_per_org=3)
+    worker = tunnels.worker()
+    one, two = (tunnels.sandbox(worker, org="acme") for _ in range(2))
+
+    def bearer(sandbox):
+        return {"route": "secure", "headers": [tunnels.cell.bearer(sandbox, org="acme")]}
+
+    first = tunnels.open(worker, one, **bearer(one))
+    tunnels.open(worker, one, **bearer(one))
+    assert tunnels.refused(one, **bearer(one)) == (503, "too_many_tunnels")
+    tunnels.open(worker, two, **bearer(two))
+    assert tunnels.refused(two, **bearer(two)) == (503, "too_many_tunnels")
+    first[0].close_with(1000)
+    first[1].closed()
+    until(lambda: len(tunnels.tunnels(one)) == 1)
+    tunnels.open(worker, two, **bearer(two))
+
+
+def test_idle_old_and_long(made):
+    tunnels = made(idle="300ms", max_message="64KiB")
+    worker = tunnels.worker()
+    client, upstream = tunnels.open(worker)
+    pass_both_ways(client, upstream, b"x" * 65532)
+    client.say(b"x" * 65537)
+    assert client.closed() == (1009, "message too big")
+    client, upstream = tunnels.open(worker)
+    client.say(b"", PING)  # is no use of it
+    assert client.closed() == (1001, "idle")
+
+
+def test_kick_and_the_operators_commands(tunnels):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client, _ = tunnels.open(worker, sandbox)
+    relay = ["--relay", f"unix@{tunnels.cell.run_dir}/relay.control.sock"]
+    listed = json.loads(subprocess.run([BIN / "cellgate", "tunnels", "--json", "--sandbox", sandbox, *relay], check=True, capture_output=True).stdout)
+    (tunnel,) = listed["tunnels"]
+    assert tunnel["sandbox"] == sandbox and tunnel["state"] == "serving"
+    subprocess.run([BIN / "cellgate", "kick", tunnel["id"], *relay], check=True, capture_output=True)
+    assert client.closed() == (1008, "closed by the operator")
