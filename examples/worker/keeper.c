@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "examples/worker/resume_table.h"
 #include "spoa/lib/net.h"
 
 #define CHECK_EVERY 1.0 /* seconds */
 #define STOP_TICK   0.5
 #define STOP_TICKS  8
+#define TUNNELS     4 /* as many as sessions, most of them only remembered */
 
 struct kept { /* a session in the table */
     struct running *running;
@@ -29,6 +31,7 @@ struct keeper {
     struct keeper_options options;
     int listener; /* -1: stopped */
     struct loop_io accept;
+    struct resume_table tunnels;
     struct kept *sessions;
     struct open_conn *conns;
     unsigned session_count, conn_count;
@@ -169,6 +172,41 @@ struct running *keeper_create(struct keeper *k, const struct keeper_message *cre
     return r;
 }
 
+static struct resume_tunnel *make_tunnel(struct keeper *k, const struct keeper_message *request,
+                                         enum keeper_code *code, struct fail *why)
+{
+    struct keeper_message create = *request;
+    create.type = KEEPER_CREATE;
+    create.flags = 0;
+    *code = KEEPER_EXPIRED;
+    if ((request->flags & KEEPER_RECEIVED) || keeper_find(k, request->scope, request->id))
+        return fail(why, "there is no such tunnel any more"), NULL;
+    *code = KEEPER_TOO_MANY;
+    if (!resume_table_has_room(&k->tunnels))
+        return fail(why, "no room for another tunnel"), NULL;
+    struct running *r = keeper_create(k, &create, code, why);
+    struct resume_tunnel *t = r ? resume_table_add(&k->tunnels, r) : NULL;
+    if (r && !t) {
+        *code = KEEPER_OUT_OF_MEMORY;
+        fail(why, "out of memory");
+        running_forget(r);
+    }
+    return t;
+}
+
+bool keeper_resume(struct keeper *k, struct resume_carrier *c, const struct keeper_message *request,
+                   struct keeper_message *answer, enum keeper_code *code, struct fail *why)
+{
+    struct resume_tunnel *t = resume_table_find(&k->tunnels, request->scope, request->id);
+    if (!t)
+        t = make_tunnel(k, request, code, why);
+    if (!t)
+        return false;
+    enum resume_answer is = resume_tunnel_request(t, c, request, answer);
+    *code = is == RESUME_LATE ? KEEPER_LATE : is == RESUME_EXPIRED ? KEEPER_EXPIRED : KEEPER_IMPOSSIBLE;
+    return is == RESUME_ACCEPTED || fail(why, "this attempt cannot go on");
+}
+
 /* ---- processes ---- */
 
 static struct running *running_of(struct keeper *k, pid_t pid)
@@ -302,6 +340,7 @@ struct keeper *keeper_new(struct loop *loop, const struct keeper_options *option
     k->options = *options;
     k->listener = -1;
     k->sweep = (struct loop_task){.run = sweep, .context = k};
+    resume_table_init(&k->tunnels, loop, options->grace, TUNNELS * options->sessions);
     loop_timer_open(&k->check, loop, check_due, k);
     loop_timer_open(&k->stop, loop, stop_due, k);
     loop_timer_set(&k->check, CHECK_EVERY);
@@ -320,6 +359,7 @@ void keeper_free(struct keeper *k)
     close_listener(k);
     while (k->conn_count)
         keeper_conn_free(k->conns[--k->conn_count].conn);
+    resume_table_free(&k->tunnels);
     while (k->session_count)
         free_session(k, k->session_count - 1);
     loop_timer_close(&k->check);

@@ -9,6 +9,7 @@
 #ifndef CELLGATE_WORKER_KEEPER_H
 #define CELLGATE_WORKER_KEEPER_H
 
+#include "examples/worker/resume_tunnel.h"
 #include "examples/worker/running.h"
 
 struct keeper;
@@ -18,6 +19,7 @@ struct keeper_options {
     unsigned sessions;
     unsigned connections;
     uint64_t memory; /* all rings together, in bytes */
+    double grace;    /* seconds in which a Cell-Resume tunnel may come back */
 };
 
 struct keeper *keeper_new(struct loop *loop, const struct keeper_options *options, struct fail *why);
@@ -37,6 +39,10 @@ struct running *keeper_next(struct keeper *k, struct running *r, struct slice sc
 /* NULL, *code and why when refused. An empty id is replaced by 8 random hexadecimal digits. */
 struct running *keeper_create(struct keeper *k, const struct keeper_message *create, enum keeper_code *code,
                               struct fail *why);
+/* The tunnel of that name, which is made with its session if it is not there and need not be. The carrier carries
+ * it then, and *answer is a RESUMED. False, *code and why when refused. */
+bool keeper_resume(struct keeper *k, struct resume_carrier *c, const struct keeper_message *request,
+                   struct keeper_message *answer, enum keeper_code *code, struct fail *why);
 
 /* ---- keeper_conn.c ---- */
 struct keeper_conn;

@@ -15,10 +15,12 @@
 
 struct keeper_conn {
     struct running_reader reader; /* first: its callbacks know the connection by it */
+    struct resume_carrier carrier;
     struct keeper *keeper;
     struct loop_io io;
     struct buffer in, out;
     bool greeted, closed;
+    bool fenced; /* it was a tunnel's leg: whatever it still says is of no interest */
     void (*gone)(struct keeper *k, struct keeper_conn *c);
 };
 
@@ -28,6 +30,7 @@ static void close_conn(struct keeper_conn *c)
         return;
     c->closed = true;
     running_detach(&c->reader);
+    resume_tunnel_left(&c->carrier);
     loop_io_close(&c->io);
     c->gone(c->keeper, c);
 }
@@ -110,6 +113,33 @@ static void input(struct keeper_conn *c, const struct keeper_message *m)
         put_error(c, KEEPER_INPUT_CLOSED, "the process reads no more input");
 }
 
+static void resume(struct keeper_conn *c, const struct keeper_message *m)
+{
+    struct keeper_message answer;
+    enum keeper_code code;
+    struct fail why;
+    if (c->reader.running || c->carrier.tunnel || c->fenced)
+        put_error(c, KEEPER_BAD_REQUEST, "this connection has a session already");
+    else if (keeper_resume(c->keeper, &c->carrier, m, &answer, &code, &why))
+        put(c, &answer);
+    else
+        put_error(c, code, why.text);
+}
+
+static void on_leg(struct keeper_conn *c, const struct keeper_message *m)
+{
+    if (c->fenced)
+        return;
+    if (!c->carrier.tunnel)
+        return put_error(c, KEEPER_BAD_REQUEST, "this connection carries no tunnel");
+    enum resume_verdict verdict = resume_tunnel_handle(&c->carrier, m);
+    c->fenced = !c->carrier.tunnel;
+    if (verdict == RESUME_NO_MEMORY)
+        close_conn(c);
+    else if (verdict != RESUME_FINE)
+        put_error(c, verdict == RESUME_WRONG ? KEEPER_WRONG : KEEPER_TOO_BIG, "the tunnel is ended");
+}
+
 static void on_session(struct keeper_conn *c, const struct keeper_message *m)
 {
     struct running *r = keeper_find(c->keeper, m->scope, m->id);
@@ -151,6 +181,12 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
         return input(c, m);
     case KEEPER_LIST:
         return list(c, m);
+    case KEEPER_RESUME:
+        return resume(c, m);
+    case KEEPER_MESSAGE:
+    case KEEPER_ACKNOWLEDGE:
+    case KEEPER_END:
+        return on_leg(c, m);
     case KEEPER_ATTACH:
     case KEEPER_RESIZE:
     case KEEPER_SIGNAL:
@@ -190,12 +226,21 @@ static void handle_all(struct keeper_conn *c)
 }
 
 /* Whether anything was added. */
+static bool next(struct keeper_conn *c, struct keeper_message *m)
+{
+    if (c->carrier.tunnel) {
+        bool is = resume_tunnel_next(&c->carrier, m);
+        c->fenced = !c->carrier.tunnel;
+        return is;
+    }
+    return c->reader.running && running_next(&c->reader, m);
+}
+
 static bool fill(struct keeper_conn *c)
 {
     struct keeper_message m;
     bool added = false;
-    while (!c->closed && c->reader.running && buffer_len(&c->out) < OUT_FULL &&
-           running_next(&c->reader, &m)) {
+    while (!c->closed && buffer_len(&c->out) < OUT_FULL && next(c, &m)) {
         put(c, &m);
         added = true;
     }
@@ -262,11 +307,33 @@ static void ready(void *owner, int events)
         go_on(c);
 }
 
-static void wake(struct running_reader *reader)
+static void wake_conn(struct keeper_conn *c)
 {
-    struct keeper_conn *c = (struct keeper_conn *)reader;
     if (!c->closed)
         loop_io_want(&c->io, LOOP_WRITE | (may_handle(c) ? LOOP_READ : 0));
+}
+
+static void wake(struct running_reader *reader)
+{
+    wake_conn((struct keeper_conn *)reader);
+}
+
+static struct keeper_conn *conn_of(struct resume_carrier *carrier)
+{
+    return (struct keeper_conn *)((char *)carrier - offsetof(struct keeper_conn, carrier));
+}
+
+static void wake_leg(struct resume_carrier *carrier)
+{
+    wake_conn(conn_of(carrier));
+}
+
+static void fenced(struct resume_carrier *carrier, enum keeper_code code)
+{
+    struct keeper_conn *c = conn_of(carrier);
+    c->fenced = true;
+    put(c, &(struct keeper_message){.type = KEEPER_DETACHED, .code = (uint8_t)code});
+    wake_conn(c);
 }
 
 static void drop(struct running_reader *reader, enum keeper_code code)
@@ -286,6 +353,8 @@ struct keeper_conn *keeper_conn_new(struct keeper *k, int fd,
     }
     c->reader.wake = wake;
     c->reader.drop = drop;
+    c->carrier.wake = wake_leg;
+    c->carrier.fenced = fenced;
     c->keeper = k;
     c->gone = gone;
     c->in = buffer_with_limit(IN_LIMIT);
@@ -298,6 +367,7 @@ struct keeper_conn *keeper_conn_new(struct keeper *k, int fd,
 void keeper_conn_free(struct keeper_conn *c)
 {
     running_detach(&c->reader);
+    resume_tunnel_left(&c->carrier);
     loop_io_close(&c->io);
     buffer_free(&c->in);
     buffer_free(&c->out);

@@ -22,7 +22,14 @@ struct field {
     {                                     \
         TEXT, AT(member), KEEPER_NAME_MAX \
     }
-#define FIELDS_MAX 14
+#define PLAN                                                                                          \
+    NAME(scope), NAME(id), NUMBER(U8, kind), NUMBER(U8, flags), NUMBER(U16, cols), NUMBER(U16, rows), \
+        NUMBER(U32, ring), NUMBER(U32, stall_ms), NUMBER(U32, linger_ms), NUMBER(U32, timeout_ms),    \
+        {TEXT, AT(cwd), KEEPER_PATH_MAX}, {LIST, AT(argv), KEEPER_LIST_MAX},                          \
+    {                                                                                                 \
+        LIST, AT(env), KEEPER_LIST_MAX                                                                \
+    }
+#define FIELDS_MAX 17
 
 /* The fields of each type, in their order on the wire: for both directions of the codec. */
 static const struct layout {
@@ -30,20 +37,14 @@ static const struct layout {
     struct field fields[FIELDS_MAX];
 } layouts[] = {
     {KEEPER_HELLO, {NUMBER(U8, version)}},
-    {KEEPER_CREATE,
-     {NAME(scope),
-      NAME(id),
-      NUMBER(U8, kind),
-      NUMBER(U8, flags),
+    {KEEPER_CREATE, {PLAN}},
+    {KEEPER_RESUME, {PLAN, NUMBER(U64, number), NUMBER(U64, since), NUMBER(U32, buffer)}},
+    {KEEPER_MESSAGE,
+     {NUMBER(U8, flags),
+      NUMBER(U32, size),
       NUMBER(U16, cols),
       NUMBER(U16, rows),
-      NUMBER(U32, ring),
-      NUMBER(U32, stall_ms),
-      NUMBER(U32, linger_ms),
-      NUMBER(U32, timeout_ms),
-      {TEXT, AT(cwd), KEEPER_PATH_MAX},
-      {LIST, AT(argv), KEEPER_LIST_MAX},
-      {LIST, AT(env), KEEPER_LIST_MAX}}},
+      {BYTES, AT(bytes), KEEPER_DATA_MAX}}},
     {KEEPER_ATTACH, {NAME(scope), NAME(id), NUMBER(U64, since), NUMBER(U8, flags), NUMBER(U8, kind)}},
     {KEEPER_INPUT, {{BYTES, AT(bytes), KEEPER_DATA_MAX}}},
     {KEEPER_RESIZE, {NAME(scope), NAME(id), NUMBER(U16, cols), NUMBER(U16, rows)}},
@@ -60,6 +61,10 @@ static const struct layout {
     {KEEPER_OUTPUT, {NUMBER(U8, stream), NUMBER(U64, since), {BYTES, AT(bytes), KEEPER_DATA_MAX}}},
     {KEEPER_EXIT, {NUMBER(U32, exit_code)}},
     {KEEPER_DETACHED, {NUMBER(U8, code)}},
+    {KEEPER_RESUMED, {NUMBER(U64, since), NUMBER(U64, number), NUMBER(U32, buffer)}},
+    {KEEPER_ITEM, {NUMBER(U8, flags), NUMBER(U8, stream), {BYTES, AT(bytes), KEEPER_DATA_MAX}}},
+    {KEEPER_ACKNOWLEDGE, {NUMBER(U64, number)}},
+    {KEEPER_END, {NUMBER(U64, number)}},
 };
 
 static const struct layout *layout_of(unsigned type)

@@ -16,6 +16,14 @@
  * where live output begins (`end`), then OUTPUT, each with the offset of its first byte, then EXIT, or
  * DETACHED when the keeper ends it before. INPUT goes to the session that is attached. When the session takes
  * no more of it, the keeper stops reading the connection.
+ *
+ * After RESUME, which makes the session if it is not there, the connection is a leg of a Cell-Resume tunnel
+ * (docs/resume-protocol.md) that has the session's name. RESUMED says what the 101 is to say, or ERROR why not.
+ * Then each ITEM, the EXIT behind the last, and the END (number: its own) are one item of the output each, and
+ * each MESSAGE, which may come in parts, and the END are one of the input. MESSAGE counts as `size` bytes if
+ * that is more than it has; with cols and rows it resizes the terminal. A keeper that is sent too much, or
+ * nonsense, ends the tunnel with ERROR; a newer leg ends an older one with DETACHED. The keeper answers the
+ * caller's END with an END of its number.
  */
 #ifndef CELLGATE_WORKER_KEEPER_PROTOCOL_H
 #define CELLGATE_WORKER_KEEPER_PROTOCOL_H
@@ -42,6 +50,8 @@ enum keeper_type {
     KEEPER_QUERY,     /* scope id */
     KEEPER_LIST,      /* scope: all sessions of it, or all there are if it is empty */
     KEEPER_DELETE,    /* scope id: hangs it up, and kills what remains */
+    KEEPER_RESUME,    /* as CREATE, number (attempt) since (recv) buffer; flags: KEEPER_RECEIVED */
+    KEEPER_MESSAGE,   /* flags (KEEPER_LAST) size cols rows bytes */
 
     KEEPER_DONE = 64,
     KEEPER_ERROR,    /* code text */
@@ -49,6 +59,12 @@ enum keeper_type {
     KEEPER_OUTPUT,   /* stream since bytes */
     KEEPER_EXIT,     /* exit_code: 0-255, 128 + n after signal n; it follows the last OUTPUT */
     KEEPER_DETACHED, /* code */
+    KEEPER_RESUMED,  /* since (recv) number (next) buffer */
+    KEEPER_ITEM,     /* flags (KEEPER_LAST) stream bytes */
+
+    /* both ways */
+    KEEPER_ACKNOWLEDGE = 96, /* number */
+    KEEPER_END,              /* number */
 };
 
 enum keeper_kind {
@@ -66,6 +82,8 @@ enum keeper_flags {
     KEEPER_START_LATER = 1, /* CREATE: as KEEPER_NEW says */
     KEEPER_EXCLUSIVE = 2,   /* ATTACH: refused while another reads */
     KEEPER_TAKEOVER = 4,    /* ATTACH: the others are detached */
+    KEEPER_RECEIVED = 16,   /* RESUME: recv is there */
+    KEEPER_LAST = 32,       /* MESSAGE, ITEM: complete with these bytes */
     KEEPER_UNREAD = 8,      /* ATTACH: from where the last reader stopped; `since` is not looked at */
 };
 
@@ -84,6 +102,11 @@ enum keeper_code {
     KEEPER_START_FAILED,
     KEEPER_INPUT_CLOSED, /* INPUT was dropped: the process has closed its end */
     KEEPER_OUT_OF_MEMORY,
+    KEEPER_IMPOSSIBLE, /* RESUME: what it says it has received was never sent */
+    KEEPER_LATE,       /* RESUME: its attempt is not higher than those seen */
+    KEEPER_EXPIRED,    /* RESUME: there is no such tunnel any more */
+    KEEPER_WRONG,      /* the caller has broken Cell-Resume */
+    KEEPER_TOO_BIG,    /* it has sent more than the window */
     /* reasons of DETACHED */
     KEEPER_TAKEN_OVER = 32,
     KEEPER_TOO_SLOW, /* took nothing for stall_ms while the ring was full */
@@ -104,6 +127,9 @@ struct keeper_message {
     uint32_t timeout_ms; /* so long it may run; 0 or KEEPER_FOREVER: no bound */
     uint32_t pid;        /* of the leader; 0: not started */
     uint32_t exit_code;  /* once it has ended */
+    uint64_t number;     /* of an item or an attempt */
+    uint32_t size;       /* bytes on the wire; 0: those that are there */
+    uint32_t buffer;     /* bytes that may be unacknowledged; 0: not said */
     uint16_t cols, rows;
     uint8_t version, kind, flags, state, stream, signal, code, readers;
 };

@@ -14,9 +14,11 @@
 #define SESSIONS_MAX 512
 #define CONNECTIONS  1024
 #define MEMORY_MIB   512
+#define GRACE        600
+#define GRACE_MAX    86400
 
 static const char help[] =
-    "usage: cell-sandboxd --socket PATH [--sessions N] [--memory MIB]\n"
+    "usage: cell-sandboxd --socket PATH [--sessions N] [--memory MIB] [--grace SECONDS]\n"
     "\n"
     "Keeps the terminals and processes of a sandbox host alive, whatever happens to the cell-workers in "
     "front of it.\n"
@@ -26,6 +28,7 @@ static const char help[] =
     "  --socket PATH    Unix socket for cell-worker; removed at the end\n"
     "  --sessions N     at most so many sessions, those that have ended included (256, at most 512)\n"
     "  --memory MIB     at most so much memory for their output (512)\n"
+    "  --grace SECONDS  so long a Cell-Resume tunnel may be away before its session is hung up (600)\n"
     "  --help           this text\n"
     "  --version        the version\n"
     "\n"
@@ -47,17 +50,21 @@ static bool number_of(const char *text, uint64_t max, const char *option, uint64
 
 static int read_arguments(int argc, char **argv, struct keeper_options *options)
 {
-    static const struct option names[] = {
-        {"socket", required_argument, NULL, 'l'}, {"sessions", required_argument, NULL, 's'},
-        {"memory", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
-    uint64_t sessions = SESSIONS, memory = MEMORY_MIB;
+    static const struct option names[] = {{"socket", required_argument, NULL, 'l'},
+                                          {"sessions", required_argument, NULL, 's'},
+                                          {"memory", required_argument, NULL, 'm'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"grace", required_argument, NULL, 'g'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {NULL, 0, NULL, 0}};
+    uint64_t sessions = SESSIONS, memory = MEMORY_MIB, grace = GRACE;
     for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
         if (c == 'l')
             options->path = optarg;
         else if (c == 'h' || c == 'V')
             return fputs(c == 'h' ? help : "cell-sandboxd " CELLGATE_VERSION "\n", stdout), SHOWN;
         else if ((c != 's' || !number_of(optarg, SESSIONS_MAX, "--sessions", &sessions)) &&
+                 (c != 'g' || !number_of(optarg, GRACE_MAX, "--grace", &grace)) &&
                  (c != 'm' || !number_of(optarg, 1 << 20, "--memory", &memory)))
             return WRONG;
     }
@@ -68,6 +75,7 @@ static int read_arguments(int argc, char **argv, struct keeper_options *options)
     options->sessions = (unsigned)sessions;
     options->memory = memory << 20;
     options->connections = CONNECTIONS;
+    options->grace = (double)grace;
     return OK;
 }
 

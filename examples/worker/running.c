@@ -8,7 +8,8 @@
 
 #define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
-#define INPUT_LIMIT    (4 * (size_t)KEEPER_DATA_MAX)
+#define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
+#define INPUT_LIMIT    (12 * (size_t)KEEPER_DATA_MAX)
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
 #define TO_KILL    2.0 /* seconds from SIGHUP to SIGKILL */
@@ -388,16 +389,33 @@ void running_taken(struct running_reader *reader)
     reader->moved = loop_clock();
 }
 
+void running_keep(struct running_reader *reader, uint64_t offset)
+{
+    reader->at = offset;
+    running_taken(reader);
+    release_hold(reader->running);
+}
+
 /* ---- input and size ---- */
 
 bool running_wants_input(const struct running *r)
 {
-    return buffer_len(&r->input) <= INPUT_LIMIT - KEEPER_DATA_MAX;
+    return buffer_len(&r->input) <= INPUT_FULL;
+}
+
+bool running_input_is_empty(const struct running *r)
+{
+    return buffer_len(&r->input) == 0;
+}
+
+bool running_reads(const struct running *r)
+{
+    return r->open[input_end(r)] && is_alive(r);
 }
 
 bool running_input(struct running *r, struct slice bytes)
 {
-    if (!r->open[input_end(r)] || !is_alive(r) || !buffer_put(&r->input, bytes))
+    if (!running_reads(r) || !buffer_put(&r->input, bytes))
         return false;
     want(r);
     return true;

@@ -49,9 +49,13 @@ void running_exited(struct running *r, int status);
 void running_signal(struct running *r, int signal);
 void running_resize(struct running *r, uint16_t cols, uint16_t rows);
 
-/* Whether one more INPUT may be given; wake is called when there is room again. */
+/* Whether more input may be given, RUNNING_INPUT_MAX bytes at once; wake is called when there is room again. */
+#define RUNNING_INPUT_MAX ((size_t)256 * 1024)
 bool running_wants_input(const struct running *r);
-bool running_input(struct running *r, struct slice bytes); /* false: nobody will read it */
+bool running_input_is_empty(const struct running *r);
+bool running_reads(const struct running *r); /* somebody may still read input */
+/* False: nobody will read it, or memory is short. */
+bool running_input(struct running *r, struct slice bytes);
 
 void running_attach(struct running *r, struct running_reader *reader, uint64_t since);
 void running_detach(struct running_reader *reader);
@@ -60,5 +64,7 @@ void running_drop_readers(struct running *r, enum keeper_code code);
 bool running_next(struct running_reader *reader, struct keeper_message *m);
 /* All that running_next gave has been sent. */
 void running_taken(struct running_reader *reader);
+/* For a reader that takes output by its offset and not by running_next: what it needs from now on. */
+void running_keep(struct running_reader *reader, uint64_t offset);
 
 #endif
