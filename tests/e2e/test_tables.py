@@ -16,21 +16,26 @@ def table(path, name):
     return re.findall(r"X\((.*?)\)\s*(?:/\*.*?\*/)?\s*\\?$", body, re.M)
 
 
-def spoe(keyword):
-    lines = re.findall(rf"^\s+{keyword} (.*)$", (ROOT / "haproxy/spoe.conf").read_text(), re.M)
-    return " ".join(lines).split()
+ENGINES = ["cellgate", "cellgate-again"]
 
 
-def test_spoe_arguments_are_those_of_the_agent():
+def spoe(engine, keyword):
+    section = re.search(rf"^\[{engine}\]\n(.*?)(?=^\[|\Z)", (ROOT / "haproxy/spoe.conf").read_text(), re.M | re.S)[1]
+    return " ".join(re.findall(rf"^\s+{keyword} (.*)$", section, re.M)).split()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_spoe_arguments_are_those_of_the_agent(engine):
     rows = [re.findall(r'"([^"]*)"', row) for row in table("spoa/agent/request.h", "REQUEST_ARGUMENTS")]
     assert len(rows) > 30
-    assert spoe("args") == [f"{name}={sample}" for name, sample in rows]
+    assert spoe(engine, "args") == [f"{name}={sample}" for name, sample in rows]
 
 
-def test_spoe_variables_are_those_of_the_agent():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_spoe_variables_are_those_of_the_agent(engine):
     names = [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/verdict.h", "VERDICT_VARIABLES")]
     assert len(names) > 20
-    assert spoe("register-var-names") == ["verdict", *names]
+    assert spoe(engine, "register-var-names") == ["verdict", *names]
     # HAProxy reads beyond the end of a longer name.
     assert all(len(f"txn.cell.{name}") <= 63 for name in names)
 
