@@ -197,9 +197,11 @@ static enum refusal take_all(struct reading *r)
     return refusal == REFUSAL_NONE ? take_ports(r) : refusal;
 }
 
+typedef enum refusal judge_step(const struct reading *r);
+
 static enum refusal judge(struct reading *r)
 {
-    enum refusal (*const steps[])(const struct reading *) = {judge_issuer, judge_cell, judge_times};
+    static judge_step *const steps[] = {judge_issuer, judge_cell, judge_times};
     enum refusal refusal = take_all(r);
     for (size_t i = 0; refusal == REFUSAL_NONE && i < sizeof(steps) / sizeof(*steps); i++)
         refusal = steps[i](r);
