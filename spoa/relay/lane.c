@@ -106,19 +106,30 @@ static void on_accept(void *owner, int events)
 
 /* ---- draining ---- */
 
-/* As many tunnels are told to go as the time that has passed wants. */
-static void drain_step(void *owner)
+static size_t count_open(const struct lane *lane)
 {
-    struct lane *lane = owner;
-    uint64_t now = loop_clock(), passed = now - lane->drain_began, left;
-    size_t open = 0, keep = 0;
+    size_t open = 0;
 
     for (struct port *p = lane->ports; p; p = port_next(p))
         open += !port_is_closing(p);
-    left = passed < lane->settings.drain ? lane->settings.drain - passed : 0;
-    /* the share of this step in the time that is left */
-    if (left > (uint64_t)(DRAIN_STEP * 1e6))
-        keep = open - (size_t)((double)open * DRAIN_STEP * 1e6 / (double)left + 0.5);
+    return open;
+}
+
+/* Of those that were there at the beginning, as many stay as there is time left. */
+static size_t drain_keeps(const struct lane *lane)
+{
+    uint64_t passed = loop_clock() - lane->drain_began, all = lane->settings.drain;
+
+    if (passed >= all)
+        return 0;
+    return (size_t)((double)lane->drain_tunnels * (double)(all - passed) / (double)all + 0.5);
+}
+
+static void drain_step(void *owner)
+{
+    struct lane *lane = owner;
+    size_t open = count_open(lane), keep = drain_keeps(lane);
+
     for (struct port *p = lane->ports, *next; p && open > keep; p = next) {
         next = port_next(p);
         if (port_is_closing(p))
@@ -135,6 +146,7 @@ void lane_drain(struct lane *lane)
         return;
     lane->draining = true;
     lane->drain_began = loop_clock();
+    lane->drain_tunnels = count_open(lane);
     drain_step(lane);
 }
 

@@ -61,6 +61,7 @@ struct lane {
     uint64_t next_id;
     bool draining;
     uint64_t drain_began;
+    size_t drain_tunnels; /* when it began */
     struct loop_timer drain_step;
     uint64_t longest_gap; /* since it was last asked for, microseconds */
     uint8_t *scratch;     /* LANE_SCRATCH bytes */
