@@ -102,8 +102,9 @@ struct adapter {
 
     void (*start)(void *state, const struct adapter_start *start);
     /* Whether the next worker is to be asked about the session first: the target of that request. */
-    bool (*probe)(const void *state, struct slice target, struct writer *w);
-    enum adapter_found (*probed)(void *state, unsigned status, struct slice body);
+    bool (*probe)(void *state, struct slice target, struct writer *w);
+    /* *missing: of a session that has ended, the bytes that nobody will get, or ADAPTER_UNKNOWN. */
+    enum adapter_found (*probed)(void *state, unsigned status, struct slice body, uint64_t *missing);
     /* The query parameters (they replace those of the same name) and header lines of an attempt. */
     void (*request)(void *state, struct writer *query, struct writer *fields);
     /* The worker has answered 101. */

@@ -22,6 +22,7 @@
 
 #define TAG_OUTPUT 1
 #define TAG_ERRORS 2
+#define TAG_EXIT   3
 #define TAG_LIVE   4 /* the replay has ended */
 #define RECORD_LEN 5 /* in front of what was collected: tag, 32 bits of length */
 
@@ -35,6 +36,7 @@ struct scrollback {
     bool resumed;    /* this is not the first worker */
     bool collecting; /* its replay */
     bool live;       /* the client has its `04` */
+    bool exited;     /* and its `03` */
     struct buffer replay;
     size_t record; /* where the last record begins */
     uint8_t tag;   /* of the message that is coming in; 0: none yet */
@@ -308,6 +310,11 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
         s->tag = piece->bytes.at[0];
     if (s->tag == TAG_LIVE)
         return on_live(s, piece, edit);
+    if (s->tag == TAG_EXIT && piece->first && piece->last) {
+        enum adapter_verdict verdict = s->exited ? ADAPTER_DROP : ADAPTER_PASS;
+        s->exited = true;
+        return verdict;
+    }
     struct stream *stream = stream_of(s, s->tag);
     struct slice bytes = slice_from(piece->bytes, tagged ? 1 : 0);
     if (s->collecting && stream)

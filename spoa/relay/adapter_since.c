@@ -22,6 +22,7 @@
 
 struct since {
     uint64_t delivered; /* offset behind the last byte that the client was sent */
+    uint64_t asked;     /* as it was when a worker was asked about the session */
     bool pipes;         /* two streams, but one offset: it cannot be exact */
     bool resumed;       /* this is not the first worker */
     bool unresolved;    /* the outcome of the resume is not known yet */
@@ -72,31 +73,34 @@ static void start(void *state, const struct adapter_start *start)
     s->pipes = has_pipes(query);
 }
 
-static bool probe(const void *state, struct slice target, struct writer *w)
+static bool probe(void *state, struct slice target, struct writer *w)
 {
-    const struct since *s = state;
+    struct since *s = state;
     struct slice path = slice_sub(target, 0, slice_find(target, '?'));
 
     if (!s->resumed || path.len < 3 || !slice_is(slice_from(path, path.len - 3), "/ws"))
         return false;
     writer_put(w, slice_sub(path, 0, path.len - 3));
+    s->asked = s->delivered;
     return true;
 }
 
-static enum adapter_found probed(void *state, unsigned status, struct slice body)
+static enum adapter_found probed(void *state, unsigned status, struct slice body, uint64_t *missing)
 {
     struct since *s = state;
     struct fail why;
     int64_t offset;
     bool running = false;
 
+    *missing = 0;
     if (status != 200)
         return ADAPTER_UNCLEAR;
     struct json *doc = json_parse(body, "session", 0, (struct json_limits){BODY_MAX, 8}, &why);
     bool understood = doc && json_bool(json_member(json_root(doc), "running"), &running);
-    s->restarted = understood &&
-                   json_int(doc, json_member(json_root(doc), "output_offset"), 0, INT64_MAX, &offset) &&
-                   (uint64_t)offset < s->delivered;
+    if (understood && json_int(doc, json_member(json_root(doc), "output_offset"), 0, INT64_MAX, &offset)) {
+        s->restarted = (uint64_t)offset < s->asked;
+        *missing = s->restarted || s->pipes ? ADAPTER_UNKNOWN : (uint64_t)offset - s->asked;
+    }
     json_free(doc);
     return !understood ? ADAPTER_UNCLEAR : running ? ADAPTER_ALIVE : ADAPTER_ENDED;
 }

@@ -122,12 +122,10 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
 static void act_dial(void *context, const struct target *target)
 {
     struct port *p = context;
-    const struct adapter *adapter = p->tunnel.adapter;
     uint8_t memory[HTTP_HEAD_MAX];
     struct writer probe = writer_of(memory, sizeof memory);
-    bool asks = adapter->probe && adapter->probe(p->tunnel.adapter_state, p->upgrade->target, &probe);
 
-    begin_dial(p, target, asks ? writer_slice(&probe) : slice_text(NULL));
+    begin_dial(p, target, tunnel_probe(&p->tunnel, p->upgrade->target, &probe));
 }
 
 static void act_hang_up(void *context)
@@ -394,21 +392,11 @@ static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
     return outcome;
 }
 
-/* What the worker says of the session; DIAL_OPEN: it is alive. */
 static enum dial_outcome judge_probe(struct port *p, enum dial_outcome outcome)
 {
-    const struct tunnel *t = &p->tunnel;
-
     if (outcome != DIAL_STATUS)
         return outcome == DIAL_OPEN ? DIAL_INVALID : outcome;
-    switch (t->adapter->probed(t->adapter_state, dial_status(p->dial), dial_body(p->dial))) {
-    case ADAPTER_ALIVE:
-        return DIAL_OPEN;
-    case ADAPTER_ENDED:
-        return DIAL_ENDED;
-    default:
-        return DIAL_STATUS;
-    }
+    return tunnel_probed(&p->tunnel, dial_status(p->dial), dial_body(p->dial));
 }
 
 static void on_dialled(void *owner, enum dial_outcome outcome)

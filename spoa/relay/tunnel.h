@@ -176,6 +176,10 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now);
 /* The side's socket has ended, LOSS_eof or LOSS_reset. */
 void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now);
+/* What the next worker is to be asked, with a GET, before it is dialled; absent: nothing. */
+struct slice tunnel_probe(const struct tunnel *t, struct slice target, struct writer *w);
+/* Its answer. DIAL_OPEN: dial now; else this is how the dial went. */
+enum dial_outcome tunnel_probed(struct tunnel *t, unsigned status, struct slice body);
 /* head: of the 101. */
 void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status,
                     const struct http_head *head, uint64_t now);

@@ -515,8 +515,41 @@ static void connected(struct tunnel *t, const struct http_head *head, uint64_t n
     tunnel_writable(t, WORKER, now);
 }
 
-static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, uint64_t now)
+struct slice tunnel_probe(const struct tunnel *t, struct slice target, struct writer *w)
 {
+    const struct adapter *adapter = t->adapter;
+    bool asks = adapter->probe && adapter->probe(t->adapter_state, target, w) && !w->full;
+    return asks ? writer_slice(w) : slice_text(NULL);
+}
+
+enum dial_outcome tunnel_probed(struct tunnel *t, unsigned status, struct slice body)
+{
+    uint64_t missing;
+
+    switch (t->adapter->probed(t->adapter_state, status, body, &missing)) {
+    case ADAPTER_ALIVE:
+        return DIAL_OPEN;
+    case ADAPTER_ENDED:
+        if (t->state == TUNNEL_REDIALLING)
+            tunnel_declare(t, missing ? ADAPTER_GAP : ADAPTER_EXACT, missing);
+        return DIAL_ENDED;
+    default:
+        return DIAL_STATUS;
+    }
+}
+
+/* Whether the first dial can be repeated although the worker may have seen it: sessions that number know it
+ * again. */
+static bool is_repeatable(const struct tunnel *t, enum dial_outcome outcome, unsigned status)
+{
+    return t->adapter->numbers &&
+           (outcome == DIAL_INVALID || outcome == DIAL_TIMEOUT || (outcome == DIAL_STATUS && status == 409));
+}
+
+static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now)
+{
+    if (is_repeatable(t, outcome, status))
+        outcome = DIAL_UNREACHABLE;
     switch (outcome) {
     case DIAL_STATUS:
         tunnel_refuse(t, REFUSAL_NONE);
@@ -572,7 +605,7 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
     if (outcome == DIAL_OPEN)
         connected(t, head, now);
     else if (t->state == TUNNEL_OPENING)
-        first_dial_failed(t, outcome, now);
+        first_dial_failed(t, outcome, status, now);
     else
         redial_failed(t, outcome, status, now);
     tunnel_reading(t, now);
