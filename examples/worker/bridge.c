@@ -25,7 +25,9 @@ static void on_error(struct bridge *b, const struct keeper_message *m)
 {
     char text[KEEPER_TEXT_MAX + 1];
     snprintf(text, sizeof text, "%.*s", SLICE_PRINTF(m->text));
-    if (b->waiting) {
+    if (resume_leg_error(b, (enum keeper_code)m->code)) {
+        b->waiting = false;
+    } else if (b->waiting) {
         b->waiting = false;
         b->dialect->refused(b, (enum keeper_code)m->code, text);
     } else if (b->dialect->error && ws_conn_is_open(&b->ws)) {
@@ -40,6 +42,8 @@ static void on_message(void *user, const struct keeper_message *m)
         on_session(b, m);
     else if (m->type == KEEPER_ERROR)
         on_error(b, m);
+    else if (resume_leg_message(b, m))
+        b->waiting = false;
     else if (!ws_conn_is_open(&b->ws))
         return;
     else if (m->type == KEEPER_OUTPUT)
@@ -62,6 +66,8 @@ static void on_link_room(void *user)
 static void on_lost(void *user)
 {
     struct bridge *b = user;
+    if (resume_leg_lost(b))
+        return;
     if (b->waiting)
         b->dialect->refused(b, KEEPER_OUT_OF_MEMORY, "the session keeper is not there");
     else
@@ -74,7 +80,10 @@ static void on_lost(void *user)
 static void on_data(struct ws_conn *w, const struct ws_data *data)
 {
     struct bridge *b = (struct bridge *)w;
-    b->dialect->data(b, data);
+    if (b->leg.binding)
+        resume_leg_data(b, data);
+    else
+        b->dialect->data(b, data);
     if (w->open && link_is_full(&b->link))
         ws_conn_pause(w, true);
 }
@@ -84,8 +93,15 @@ static void on_room(struct ws_conn *w)
     link_pause(&((struct bridge *)w)->link, false);
 }
 
+static bool on_control(struct ws_conn *w, enum ws_opcode opcode, struct slice payload)
+{
+    struct bridge *b = (struct bridge *)w;
+    return b->leg.binding && resume_leg_control(b, opcode, payload);
+}
+
 static void on_left(struct ws_conn *w)
 {
+    resume_leg_close(&((struct bridge *)w)->leg);
     link_close(&((struct bridge *)w)->link);
 }
 
@@ -98,7 +114,8 @@ static void on_end(struct exchange *x)
     b->waiting = true;
     if (!link_open(&b->link, front_loop(front), front_options(front)->keeper))
         return on_lost(b);
-    b->dialect->ask(b);
+    if (resume_leg_read(b))
+        b->dialect->ask(b);
 }
 
 static void on_close(struct exchange *x)
@@ -106,6 +123,7 @@ static void on_close(struct exchange *x)
     struct bridge *b = (struct bridge *)x;
     b->waiting = false;
     ws_conn_close(&b->ws);
+    resume_leg_close(&b->leg);
     link_close(&b->link);
     buffer_free(&b->text);
 }
@@ -119,6 +137,7 @@ struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, co
     b->ws.x.end = on_end;
     b->ws.x.close = on_close;
     b->ws.data = on_data;
+    b->ws.control = on_control;
     b->ws.room = on_room;
     b->ws.left = on_left;
     b->link.message = on_message;
@@ -178,33 +197,54 @@ void bridge_resize(struct bridge *b, uint16_t cols, uint16_t rows)
                                                 .rows = rows});
 }
 
-struct json *bridge_collect(struct bridge *b, const struct ws_data *data, bool *bad)
+bool bridge_gather(struct bridge *b, const struct ws_data *data)
 {
-    struct fail why;
-    *bad = false;
     if (data->first) {
         buffer_free(&b->text);
         b->text_too_long = false;
     }
     if (!buffer_put(&b->text, data->bytes))
         b->text_too_long = true;
-    if (!data->last)
-        return NULL;
+    return data->last;
+}
+
+struct json *bridge_parse(struct bridge *b)
+{
+    struct fail why;
     struct json_limits limits = {BRIDGE_TEXT_MAX, DEPTH};
     struct json *doc =
         b->text_too_long ? NULL : json_parse(buffer_slice(&b->text), "message", 0, limits, &why);
     buffer_free(&b->text);
-    *bad = !doc;
     return doc;
+}
+
+struct json *bridge_collect(struct bridge *b, const struct ws_data *data, bool *bad)
+{
+    struct json *doc = NULL;
+    bool complete = bridge_gather(b, data);
+    if (complete)
+        doc = bridge_parse(b);
+    *bad = complete && !doc;
+    return doc;
+}
+
+bool bridge_read_size(const struct json *doc, uint16_t *cols, uint16_t *rows)
+{
+    int64_t wide, high;
+    const json_node *root = json_root(doc);
+    if (!json_int(doc, json_member(root, "cols"), 1, UINT16_MAX, &wide) ||
+        !json_int(doc, json_member(root, "rows"), 1, UINT16_MAX, &high))
+        return false;
+    *cols = (uint16_t)wide;
+    *rows = (uint16_t)high;
+    return true;
 }
 
 bool bridge_read_resize(struct bridge *b, const struct json *doc)
 {
-    int64_t cols, rows;
-    const json_node *root = json_root(doc);
-    if (!json_int(doc, json_member(root, "cols"), 1, UINT16_MAX, &cols) ||
-        !json_int(doc, json_member(root, "rows"), 1, UINT16_MAX, &rows))
+    uint16_t cols, rows;
+    if (!bridge_read_size(doc, &cols, &rows))
         return false;
-    bridge_resize(b, (uint16_t)cols, (uint16_t)rows);
+    bridge_resize(b, cols, rows);
     return true;
 }

@@ -8,6 +8,7 @@
 #define CELLGATE_WORKER_BRIDGE_H
 
 #include "examples/worker/link.h"
+#include "examples/worker/resume_leg.h"
 #include "examples/worker/ws_conn.h"
 #include "spoa/lib/json.h"
 
@@ -25,12 +26,14 @@ struct dialect {
     void (*refused)(struct bridge *b, enum keeper_code code, const char *text); /* no ATTACH: over HTTP */
     void (*error)(struct bridge *b, enum keeper_code code, const char *text);   /* later; may be NULL */
     void (*data)(struct bridge *b, const struct ws_data *data);
+    const struct resume_dialect *resume; /* NULL: it knows no Cell-Resume */
 };
 
 struct bridge {
     struct ws_conn ws;
     const struct dialect *dialect;
     struct link link;
+    struct resume_leg leg;
     struct buffer text; /* of a text message so far */
     char scope[KEEPER_NAME_MAX + 1], id[KEEPER_NAME_MAX + 1];
     uint64_t replay_end; /* offset at which live output begins */
@@ -54,10 +57,16 @@ void bridge_send_text(struct bridge *b, const char *text);
 struct slice bridge_untag(struct bridge *b, const struct ws_data *data);
 void bridge_input(struct bridge *b, struct slice bytes);
 void bridge_resize(struct bridge *b, uint16_t cols, uint16_t rows);
-/* Takes a piece of a text message; once it is complete its document, that the caller frees; *bad when it is
+/* Takes a piece of a text message; true once it is complete, in b->text, unless b->text_too_long. */
+bool bridge_gather(struct bridge *b, const struct ws_data *data);
+/* The document that b->text is, which is emptied; NULL when it is none. The caller frees it. */
+struct json *bridge_parse(struct bridge *b);
+/* Both: once it is complete its document, that the caller frees; *bad when it is
  * none. */
 struct json *bridge_collect(struct bridge *b, const struct ws_data *data, bool *bad);
-/* Reads {"cols":,"rows":} of a resize message and resizes; false when they are not there. */
+/* Reads {"cols":,"rows":} of a resize message; false when they are not there. */
+bool bridge_read_size(const struct json *doc, uint16_t *cols, uint16_t *rows);
+/* Reads it and resizes. */
 bool bridge_read_resize(struct bridge *b, const struct json *doc);
 
 #endif

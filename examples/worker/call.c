@@ -11,12 +11,16 @@ unsigned call_status(enum keeper_code code)
 {
     switch (code) {
     case KEEPER_BAD_REQUEST:
+    case KEEPER_IMPOSSIBLE:
     case KEEPER_START_FAILED:
         return 400;
+    case KEEPER_EXPIRED:
+        return 410;
     case KEEPER_UNKNOWN_SESSION:
         return 404;
     case KEEPER_ALREADY_ATTACHED:
     case KEEPER_ID_TAKEN:
+    case KEEPER_LATE:
         return 409;
     default:
         return 503;

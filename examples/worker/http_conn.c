@@ -285,6 +285,7 @@ static const char *reason_of(unsigned status)
                    {404, "Not Found"},
                    {405, "Method Not Allowed"},
                    {409, "Conflict"},
+                   {410, "Gone"},
                    {413, "Content Too Large"},
                    {426, "Upgrade Required"},
                    {500, "Internal Server Error"},

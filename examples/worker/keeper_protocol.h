@@ -22,8 +22,8 @@
  * Then each ITEM, the EXIT behind the last, and the END (number: its own) are one item of the output each, and
  * each MESSAGE, which may come in parts, and the END are one of the input. MESSAGE counts as `size` bytes if
  * that is more than it has; with cols and rows it resizes the terminal. A keeper that is sent too much, or
- * nonsense, ends the tunnel with ERROR; a newer leg ends an older one with DETACHED. The keeper answers the
- * caller's END with an END of its number.
+ * nonsense, ends the tunnel with ERROR; a newer leg ends an older one with DETACHED. The
+ * caller's END is the last that is acknowledged.
  */
 #ifndef CELLGATE_WORKER_KEEPER_PROTOCOL_H
 #define CELLGATE_WORKER_KEEPER_PROTOCOL_H

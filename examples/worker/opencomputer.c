@@ -320,8 +320,8 @@ static void pty_data(struct bridge *b, const struct ws_data *data)
 
 struct exchange *serve_opencomputer_pty(struct http_conn *h, const struct slice *parts)
 {
-    static const struct dialect dialect = {pty_ask,  pty_attached, pty_output, pty_ended,
-                                           detached, refused,      NULL,       pty_data};
+    static const struct dialect dialect = {pty_ask, pty_attached, pty_output, pty_ended, detached,
+                                           refused, NULL,         pty_data,   NULL};
     return make_bridge(h, &dialect, parts, "pty");
 }
 
@@ -373,7 +373,7 @@ static void exec_data(struct bridge *b, const struct ws_data *data)
 
 struct exchange *serve_opencomputer_exec(struct http_conn *h, const struct slice *parts)
 {
-    static const struct dialect dialect = {exec_ask, exec_attached, exec_output, exec_ended,
-                                           detached, refused,       NULL,        exec_data};
+    static const struct dialect dialect = {exec_ask, exec_attached, exec_output, exec_ended, detached,
+                                           refused,  NULL,          exec_data,   NULL};
     return make_bridge(h, &dialect, parts, "exec");
 }

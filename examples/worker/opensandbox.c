@@ -338,7 +338,8 @@ static void on_data(struct bridge *b, const struct ws_data *data)
 
 struct exchange *serve_opensandbox_ws(struct http_conn *h, const struct slice *parts)
 {
-    static const struct dialect dialect = {ask, attached, output, ended, detached, refused, error, on_data};
+    static const struct dialect dialect = {ask,     attached, output,  ended, detached,
+                                           refused, error,    on_data, NULL};
     struct bridge *b = bridge_new(h, &dialect, SCOPE, parts[0]);
     return b ? guard(h, &b->ws.x) : NULL;
 }

@@ -227,7 +227,7 @@ bool resume_tunnel_next(struct resume_carrier *c, struct keeper_message *m)
     struct resume_tunnel *t = c->tunnel;
     *m = (struct keeper_message){0};
     if (t->closed && !t->piece) {
-        *m = (struct keeper_message){.type = KEEPER_END, .number = t->closed};
+        *m = (struct keeper_message){.type = KEEPER_ACKNOWLEDGE, .number = t->closed};
         bury(t);
         return true;
     }

@@ -2,7 +2,7 @@
 /*
  * A terminal of its own for each WebSocket: binary messages are its bytes, text messages are JSON:
  * {"type":"resize"} from the client, {"type":"exit"} to it. When the client leaves, the terminal is hung up.
- * When it is slow, the terminal waits.
+ * When it is slow, the terminal waits. With Cell-Resume it belongs to the tunnel, whose id is its name.
  */
 #include <stdio.h>
 #include <sys/random.h>
@@ -14,6 +14,7 @@
 #define SCOPE       "terminal"
 #define FRAME_MAX   32768
 #define COMMAND_MAX 4096
+#define EXITED      "process exited"
 
 static int hex_digit(uint8_t c)
 {
@@ -79,6 +80,8 @@ static void ask(struct bridge *b)
                                .stall_ms = KEEPER_FOREVER,
                                .linger_ms = 0,
                                .argv = writer_slice(&argv)};
+    if (b->leg.binding)
+        return resume_leg_ask(b, &m);
     b->answers = 1;
     link_put(&b->link, &m);
     m.type = KEEPER_ATTACH;
@@ -103,12 +106,17 @@ static void output(struct bridge *b, const struct keeper_message *m)
     bridge_send_output(b, -1, m->bytes, FRAME_MAX);
 }
 
-static void ended(struct bridge *b, const struct keeper_message *m)
+static void tell_exit(struct bridge *b, const struct keeper_message *m)
 {
     char text[64];
     snprintf(text, sizeof text, "{\"type\":\"exit\",\"exit_code\":%u}", m->exit_code);
     bridge_send_text(b, text);
-    ws_conn_end(&b->ws, 1000, "process exited");
+}
+
+static void ended(struct bridge *b, const struct keeper_message *m)
+{
+    tell_exit(b, m);
+    ws_conn_end(&b->ws, 1000, EXITED);
 }
 
 static void detached(struct bridge *b, enum keeper_code code)
@@ -117,23 +125,32 @@ static void detached(struct bridge *b, enum keeper_code code)
     ws_conn_end(&b->ws, 4001, "taken over");
 }
 
+static bool read_resize(const struct json *doc, uint16_t *cols, uint16_t *rows)
+{
+    struct slice type = {NULL, 0};
+    json_text(json_member(json_root(doc), "type"), &type);
+    return slice_is(type, "resize") && bridge_read_size(doc, cols, rows);
+}
+
 static void data(struct bridge *b, const struct ws_data *piece)
 {
     bool bad;
+    uint16_t cols, rows;
     if (piece->opcode == WS_BINARY)
         return bridge_input(b, piece->bytes);
     struct json *doc = bridge_collect(b, piece, &bad);
-    struct slice type = {NULL, 0};
-    if (doc)
-        json_text(json_member(json_root(doc), "type"), &type);
-    if (bad || (doc && !(slice_is(type, "resize") && bridge_read_resize(b, doc))))
+    if (doc && read_resize(doc, &cols, &rows))
+        bridge_resize(b, cols, rows);
+    else if (doc || bad)
         bridge_send_text(b, "{\"type\":\"error\",\"error\":\"not a message that is known here\"}");
     json_free(doc);
 }
 
 struct exchange *serve_terminal(struct http_conn *h, const struct slice *parts)
 {
-    static const struct dialect dialect = {ask, attached, output, ended, detached, refused, NULL, data};
+    static const struct resume_dialect resume = {tell_exit, read_resize, {1000, EXITED}};
+    static const struct dialect dialect = {ask,     attached, output, ended,  detached,
+                                           refused, NULL,     data,   &resume};
     (void)parts;
     struct bridge *b = bridge_new(h, &dialect, SCOPE, SLICE_LITERAL(""));
     return b ? &b->ws.x : NULL;

@@ -6,6 +6,7 @@
 
 #define PIECE      16384
 #define HELD_LIMIT 1024
+#define CLOSE_WAIT 5.0 /* seconds for the answer to a Close that was sent first */
 
 static struct client *client_of(const struct ws_conn *w)
 {
@@ -34,9 +35,11 @@ bool ws_conn_is_full(const struct ws_conn *w)
     return client_is_full(client_of(w));
 }
 
-static void send_control(struct ws_conn *w, enum ws_opcode opcode, struct slice payload)
+void ws_conn_control(struct ws_conn *w, enum ws_opcode opcode, struct slice payload)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX];
+    if (w->closing)
+        return;
     struct slice s = slice_of(frame, ws_encode_control(frame, opcode, payload, NULL));
     if (w->frame_left == 0)
         client_send(client_of(w), s);
@@ -64,7 +67,7 @@ void ws_conn_piece(struct ws_conn *w, struct slice bytes)
 
 void ws_conn_send(struct ws_conn *w, enum ws_opcode opcode, struct slice head, struct slice bytes)
 {
-    if (!w->open)
+    if (!w->open || w->closing)
         return;
     ws_conn_begin(w, opcode, true, head.len + bytes.len);
     ws_conn_piece(w, head);
@@ -81,8 +84,18 @@ void ws_conn_end(struct ws_conn *w, unsigned code, const char *reason)
     tell_left(w);
     if (w->frame_left)
         return client_abort(client_of(w));
+    if (w->closing)
+        return client_finish(client_of(w));
     client_send(client_of(w), slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL)));
     client_finish(client_of(w));
+}
+
+void ws_conn_close_first(struct ws_conn *w, unsigned code, struct slice reason)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    client_send(client_of(w), slice_of(frame, ws_encode_close(frame, code, reason, NULL)));
+    w->closing = true;
+    loop_timer_set(&w->tick, CLOSE_WAIT);
 }
 
 void ws_conn_pause(struct ws_conn *w, bool paused)
@@ -122,8 +135,10 @@ static void begin_frame(struct ws_conn *w)
 
 static void on_control(struct ws_conn *w)
 {
+    if (w->control && w->control(w, w->decoder.frame.opcode, ws_control_payload(&w->decoder)))
+        return;
     if (w->decoder.frame.opcode == WS_PING)
-        send_control(w, WS_PONG, ws_control_payload(&w->decoder));
+        ws_conn_control(w, WS_PONG, ws_control_payload(&w->decoder));
     else if (w->decoder.frame.opcode == WS_CLOSE)
         ws_conn_end(w, w->decoder.close_code, "");
 }
@@ -166,9 +181,11 @@ static void tick_due(void *owner)
 {
     struct ws_conn *w = owner;
     bool silent = w->silence_max && !client_of(w)->paused && loop_clock() - w->heard > w->silence_max;
+    if (w->closing)
+        return ws_conn_end(w, WS_NO_CODE, "");
     if (silent)
         return client_abort(client_of(w));
-    send_control(w, WS_PING, (struct slice){NULL, 0});
+    ws_conn_control(w, WS_PING, (struct slice){NULL, 0});
     loop_timer_set(&w->tick, WS_PING_EVERY);
 }
 
@@ -203,6 +220,8 @@ void ws_conn_open(struct ws_conn *w, struct slice protocol)
     w->x.room = on_room;
     w->x.leave = on_leave;
     bool put = ws_handshake_put_answer(&head, key, protocol);
+    if (w->fields)
+        writer_text(&head, w->fields);
     writer_text(&head, "\r\n");
     if (!put || head.full)
         return client_abort(client_of(w));

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/worker/resume_leg.h"
+
+#include <stdio.h>
+
+#include "examples/worker/bridge.h"
+#include "examples/worker/call.h"
+#include "examples/worker/front.h"
+#include "spoa/lib/ws_handshake.h"
+
+#define REPEAT_EVERY 25.0 /* seconds: a browser sees no Ping, and is to hear something within a minute */
+
+/* ---- the request ---- */
+
+static void refuse(struct bridge *b, unsigned status)
+{
+    b->waiting = false;
+    if (b->leg.binding != RESUME_BY_BROWSER)
+        return http_refuse(&b->ws.x, status, "the tunnel cannot go on here");
+    ws_conn_open(&b->ws, SLICE_LITERAL(RESUME_SUBPROTOCOL)); /* a page cannot read a status */
+    ws_conn_end(&b->ws, 4000 + status, "");
+}
+
+static enum resume_found find(struct bridge *b)
+{
+    const struct http_head *head = b->ws.x.head;
+    struct slice value = http_get(head, RESUME_HEADER);
+    b->leg.binding = RESUME_BY_HEADER;
+    if (http_count(head, RESUME_HEADER) > 1)
+        return RESUME_MALFORMED;
+    if (slice_present(value))
+        return resume_read_header(value, &b->leg.terms);
+    b->leg.binding = RESUME_BY_BROWSER;
+    if (!ws_handshake_offers(http_get(head, "Sec-WebSocket-Protocol"), SLICE_LITERAL(RESUME_SUBPROTOCOL)))
+        return RESUME_ABSENT;
+    return resume_read_query(b->ws.x.query, &b->leg.terms);
+}
+
+bool resume_leg_read(struct bridge *b)
+{
+    enum resume_found found = b->dialect->resume ? find(b) : RESUME_ABSENT;
+    if (found == RESUME_ABSENT)
+        b->leg.binding = RESUME_NONE;
+    if (found == RESUME_MALFORMED)
+        refuse(b, 400);
+    return found != RESUME_MALFORMED;
+}
+
+void resume_leg_ask(struct bridge *b, const struct keeper_message *create)
+{
+    const struct resume_terms *terms = &b->leg.terms;
+    struct keeper_message m = *create;
+    snprintf(b->id, sizeof b->id, "%.*s", SLICE_PRINTF(terms->tunnel));
+    m.type = KEEPER_RESUME;
+    m.id = slice_text(b->id);
+    m.flags = terms->has_recv ? KEEPER_RECEIVED : 0;
+    m.number = terms->attempt;
+    m.since = terms->recv;
+    m.buffer = terms->buffer < UINT32_MAX ? (uint32_t)terms->buffer : UINT32_MAX;
+    link_put(&b->link, &m);
+}
+
+bool resume_leg_lost(struct bridge *b)
+{
+    if (!b->leg.binding || !b->waiting)
+        return false;
+    refuse(b, 503);
+    return true;
+}
+
+bool resume_leg_error(struct bridge *b, enum keeper_code code)
+{
+    if (!b->leg.binding)
+        return false;
+    if (b->waiting)
+        refuse(b, call_status(code));
+    else if (code == KEEPER_WRONG)
+        ws_conn_end(&b->ws, 1002, "protocol error");
+    else if (code == KEEPER_TOO_BIG)
+        ws_conn_end(&b->ws, 1009, "message too big");
+    else
+        ws_conn_end(&b->ws, 1011, "session keeper failed");
+    return true;
+}
+
+/* ---- to the client ---- */
+
+static void say(struct bridge *b, enum resume_say what, uint64_t number)
+{
+    uint8_t memory[RESUME_TEXT_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    if (b->leg.binding == RESUME_BY_HEADER) {
+        resume_put_pong(&w, what, number);
+        ws_conn_control(&b->ws, WS_PONG, writer_slice(&w));
+    } else {
+        resume_put_message(&w, what, number);
+        ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
+    }
+}
+
+static void repeat_due(void *owner)
+{
+    struct bridge *b = owner;
+    if (!b->leg.begun)
+        say(b, RESUME_SAYS_RECV, b->leg.told);
+    loop_timer_set(&b->leg.repeat, REPEAT_EVERY);
+}
+
+static void accept_by_header(struct bridge *b, const struct keeper_message *m)
+{
+    struct writer w = writer_of(b->leg.fields, sizeof b->leg.fields - 1);
+    writer_text(&w, RESUME_HEADER ": ");
+    resume_put_header(&w, m->since, m->number, m->buffer);
+    writer_text(&w, "\r\n");
+    b->ws.fields = b->leg.fields;
+    ws_conn_open(&b->ws, (struct slice){NULL, 0});
+}
+
+static void accept_browser(struct bridge *b, const struct keeper_message *m)
+{
+    uint8_t memory[RESUME_TEXT_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    resume_put_greeting(&w, m->since, m->number, m->buffer);
+    ws_conn_open(&b->ws, SLICE_LITERAL(RESUME_SUBPROTOCOL));
+    ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
+    if (!ws_conn_is_open(&b->ws))
+        return;
+    loop_timer_open(&b->leg.repeat, front_loop(http_front(b->ws.x.conn)), repeat_due, b);
+    loop_timer_set(&b->leg.repeat, REPEAT_EVERY);
+}
+
+static void send_part(struct bridge *b, const struct keeper_message *m)
+{
+    bool last = m->flags & KEEPER_LAST;
+    ws_conn_begin(&b->ws, b->leg.begun ? WS_CONTINUATION : WS_BINARY, last, m->bytes.len);
+    ws_conn_piece(&b->ws, m->bytes);
+    b->leg.begun = !last;
+}
+
+static void acknowledge(struct bridge *b, uint64_t number)
+{
+    b->leg.told = number;
+    say(b, RESUME_SAYS_RECV, number);
+    if (b->leg.closing && number >= b->leg.closing)
+        ws_conn_end(&b->ws, b->leg.code, "");
+}
+
+static void end(struct bridge *b, uint64_t number)
+{
+    b->leg.ended = number;
+    say(b, RESUME_SAYS_END, number);
+    ws_conn_close_first(&b->ws, b->dialect->resume->end.code, slice_text(b->dialect->resume->end.reason));
+}
+
+static void detached(struct bridge *b, enum keeper_code code)
+{
+    if (code == KEEPER_TAKEN_OVER)
+        ws_conn_end(&b->ws, 4001, "taken over");
+    else
+        ws_conn_end(&b->ws, 1011, "session keeper failed");
+}
+
+static void on_open(struct bridge *b, const struct keeper_message *m)
+{
+    if (m->type == KEEPER_DETACHED)
+        detached(b, (enum keeper_code)m->code);
+    else if (m->type == KEEPER_ACKNOWLEDGE)
+        acknowledge(b, m->number);
+    else if (b->leg.closing)
+        return; /* the client listens no more */
+    else if (m->type == KEEPER_ITEM)
+        send_part(b, m);
+    else if (m->type == KEEPER_EXIT)
+        b->dialect->resume->tell_exit(b, m);
+    else if (m->type == KEEPER_END)
+        end(b, m->number);
+}
+
+bool resume_leg_message(struct bridge *b, const struct keeper_message *m)
+{
+    if (!b->leg.binding)
+        return false;
+    b->leg.told = m->type == KEEPER_RESUMED ? m->since : b->leg.told;
+    if (m->type != KEEPER_RESUMED && ws_conn_is_open(&b->ws))
+        on_open(b, m);
+    else if (m->type == KEEPER_RESUMED && b->leg.binding == RESUME_BY_HEADER)
+        accept_by_header(b, m);
+    else if (m->type == KEEPER_RESUMED)
+        accept_browser(b, m);
+    return true;
+}
+
+/* ---- from the client ---- */
+
+static void hear(struct bridge *b, enum resume_say what, uint64_t number)
+{
+    if (what == RESUME_SAYS_RECV)
+        link_put(&b->link, &(struct keeper_message){.type = KEEPER_ACKNOWLEDGE, .number = number});
+    else if (what == RESUME_SAYS_END)
+        b->leg.mark = number;
+}
+
+static void pass_text(struct bridge *b)
+{
+    struct keeper_message m = {.type = KEEPER_MESSAGE, .flags = KEEPER_LAST};
+    m.size = b->leg.size < UINT32_MAX ? (uint32_t)b->leg.size : UINT32_MAX;
+    struct json *doc = bridge_parse(b);
+    if (doc && !b->dialect->resume->read_resize(doc, &m.cols, &m.rows))
+        m.cols = m.rows = 0;
+    json_free(doc);
+    link_put(&b->link, &m);
+}
+
+/* A text is read whole before it is known whose it is. */
+static void on_text(struct bridge *b, const struct ws_data *data)
+{
+    uint64_t number = 0;
+    b->leg.size = (data->first ? 0 : b->leg.size) + data->bytes.len;
+    if (!bridge_gather(b, data))
+        return;
+    if (b->leg.binding != RESUME_BY_BROWSER || !resume_is_message(buffer_slice(&b->text))) {
+        b->leg.mark = 0;
+        return pass_text(b);
+    }
+    enum resume_say what = resume_read_message(buffer_slice(&b->text), &number);
+    buffer_free(&b->text);
+    if (what == RESUME_SAYS_NOTHING)
+        return ws_conn_end(&b->ws, 1002, "protocol error");
+    hear(b, what, number);
+}
+
+void resume_leg_data(struct bridge *b, const struct ws_data *data)
+{
+    if (b->ws.closing)
+        return; /* it had not seen our Close yet */
+    if (data->opcode == WS_TEXT)
+        return on_text(b, data);
+    b->leg.mark = 0;
+    link_put(&b->link, &(struct keeper_message){.type = KEEPER_MESSAGE,
+                                                .flags = data->last ? KEEPER_LAST : 0,
+                                                .bytes = data->bytes});
+}
+
+/* A Close behind a mark is an item: it is answered when the keeper has it. Any other ends the leg alone. */
+static bool on_close(struct bridge *b)
+{
+    if (b->leg.ended && b->leg.binding == RESUME_BY_BROWSER)
+        hear(b, RESUME_SAYS_RECV, b->leg.ended);
+    if (!b->leg.mark || b->leg.ended)
+        return false;
+    b->leg.closing = b->leg.mark;
+    b->leg.code = b->ws.decoder.close_code;
+    link_put(&b->link, &(struct keeper_message){.type = KEEPER_END, .number = b->leg.mark});
+    return true;
+}
+
+bool resume_leg_control(struct bridge *b, enum ws_opcode opcode, struct slice payload)
+{
+    uint64_t number = 0;
+    if (opcode == WS_CLOSE)
+        return on_close(b);
+    if (b->leg.binding != RESUME_BY_HEADER || !resume_is_ours(payload))
+        return false;
+    if (opcode == WS_PING)
+        ws_conn_end(&b->ws, 1002, "protocol error");
+    else
+        hear(b, resume_read_pong(payload, &number), number);
+    return true;
+}
+
+void resume_leg_close(struct resume_leg *leg)
+{
+    loop_timer_close(&leg->repeat);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * resume_leg: one leg of a Cell-Resume tunnel (docs/resume-protocol.md) on a bridge, by header or in the browser's
+ * way. It translates between frames and the keeper's messages and decides nothing: the tunnel is the keeper's.
+ */
+#ifndef CELLGATE_WORKER_RESUME_LEG_H
+#define CELLGATE_WORKER_RESUME_LEG_H
+
+#include "examples/worker/keeper_protocol.h"
+#include "examples/worker/resume_text.h"
+#include "examples/worker/ws_conn.h"
+#include "spoa/lib/json.h"
+
+struct bridge;
+
+/* What a dialect says on such a leg. Output is its bytes, in binary messages. */
+struct resume_dialect {
+    /* Sends the one message that tells an exit: always the same for the same exit. */
+    void (*tell_exit)(struct bridge *b, const struct keeper_message *m);
+    /* Whether a text message of the client's is a resize; all others are consumed without effect. */
+    bool (*read_resize)(const struct json *doc, uint16_t *cols, uint16_t *rows);
+    struct {
+        unsigned code;
+        const char *reason;
+    } end; /* the Close that follows the exit */
+};
+
+enum resume_binding { RESUME_NONE, RESUME_BY_HEADER, RESUME_BY_BROWSER };
+
+struct resume_leg {
+    enum resume_binding binding;
+
+    /* private */
+    struct resume_terms terms;
+    char fields[RESUME_TEXT_MAX + sizeof RESUME_HEADER];
+    bool begun;       /* a message to the client */
+    uint64_t size;    /* bytes of a text message from it so far */
+    uint64_t mark;    /* the client's next Close is this item; 0: it is none */
+    uint64_t closing; /* it was that item; 0: not yet */
+    unsigned code;    /* of that Close */
+    uint64_t ended;   /* number of the session's end, once it is sent */
+    uint64_t told;    /* input that was acknowledged */
+    struct loop_timer repeat;
+};
+
+/* Looks for Cell-Resume in the request; false when it is wrong, and then it has been refused. */
+bool resume_leg_read(struct bridge *b);
+/* Asks the keeper for the tunnel; `create` says what its session is if it has to be made. */
+void resume_leg_ask(struct bridge *b, const struct keeper_message *create);
+void resume_leg_close(struct resume_leg *leg);
+
+/* From the keeper; false: not a leg's affair. */
+bool resume_leg_message(struct bridge *b, const struct keeper_message *m);
+bool resume_leg_lost(struct bridge *b); /* before it answered */
+bool resume_leg_error(struct bridge *b, enum keeper_code code);
+/* From the client. */
+void resume_leg_data(struct bridge *b, const struct ws_data *data);
+bool resume_leg_control(struct bridge *b, enum ws_opcode opcode, struct slice payload);
+
+#endif
