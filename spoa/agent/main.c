@@ -223,7 +223,7 @@ int main(int argc, char **argv)
         return code;
     }
     daemon_signals_block();
-    process.log = log_new(STDERR_FILENO, policy->settings->log_level);
+    process.log = log_new(STDERR_FILENO, (enum log_level)policy->settings->log_level);
     process.loop = loop_new(&why);
     bool good = process.log && process.loop && daemon_raise_files(&files, &why);
     if (!good)
