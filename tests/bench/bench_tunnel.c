@@ -93,7 +93,7 @@ static uint64_t nanoseconds(void)
 static double cpu_of(long pid)
 {
     char path[64], line[1024];
-    unsigned long user, system;
+    unsigned long user = 0, system = 0;
     snprintf(path, sizeof path, "/proc/%ld/stat", pid);
     FILE *file = fopen(path, "r");
     if (!file || !fgets(line, sizeof line, file))

@@ -313,7 +313,7 @@ static inline struct link *link_new(struct network *n, enum link_state state)
                               .message = buffer_with_limit(1 << 22)};
         return link;
     }
-    must(!"enough links");
+    must(false); /* there are enough links */
     return NULL;
 }
 
@@ -777,7 +777,7 @@ static inline void one_round(struct network *n)
         n->model->pass(n);
     for (int side = 0; side < 2; side++)
         if (!outbox_empty(&n->t.legs[side].out))
-            tunnel_writable(&n->t, side, n->now);
+            tunnel_writable(&n->t, (enum side)side, n->now);
     if (tunnel_due(&n->t) <= n->now)
         tunnel_tick(&n->t, n->now);
 }
