@@ -10,6 +10,8 @@ from cell import Cell
 from origin import Origin
 
 living = []
+# Long runs: tests/check asks for them.
+collect_ignore = [] if os.environ.get("SLOW") else ["test_relay_fleet.py"]
 
 
 def pytest_addoption(parser):
