@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * adapter_talk: one adapter without a tunnel. What workers say is given to it in pieces of any size, what the
+ * client gets is written down as text, one word per message: T or B and its bytes (those that do not print as
+ * <hex>), or, of a long one, its first bytes and its length. A message that has no end yet has a `...`.
+ */
+#ifndef CELLGATE_TESTS_ADAPTER_TALK_H
+#define CELLGATE_TESTS_ADAPTER_TALK_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/relay/adapter.h"
+
+struct talk {
+    const struct adapter *adapter;
+    void *state;
+    struct ws_decoder in;   /* from the worker */
+    struct ws_decoder out;  /* to the client */
+    enum ws_opcode message; /* from the worker */
+    uint8_t open;           /* towards the client */
+    struct outbox kept;
+    struct buffer client; /* frames */
+    struct buffer text;   /* of the message the client is in */
+    enum ws_opcode heard;
+    enum adapter_verdict verdict;
+    unsigned exact, gaps;
+    uint64_t gap; /* of the last one */
+    char said[65536];
+};
+
+static inline void talk_begin(struct talk *t, const struct adapter *adapter, const char *target)
+{
+    struct slice copy = guarded(slice_text(target));
+    struct adapter_start start = {.target = copy, .id = {1, 2, 3, 4}, .buffer = 1 << 18};
+
+    *t = (struct talk){.adapter = adapter,
+                       .out = ws_decoder_of(WS_SERVER, 0),
+                       .kept = outbox_with_limit(1 << 20),
+                       .client = buffer_with_limit(1 << 25),
+                       .text = buffer_with_limit(1 << 25)};
+    t->kept.keeps = adapter->numbers != NULL;
+    t->state = calloc(1, adapter->state_len);
+    assert_non_null(t->state);
+    if (adapter->start)
+        adapter->start(t->state, &start);
+    guarded_free(copy);
+}
+
+static inline void talk_end(struct talk *t)
+{
+    if (t->adapter->end)
+        t->adapter->end(t->state);
+    free(t->state);
+    outbox_free(&t->kept);
+    buffer_free(&t->client);
+    buffer_free(&t->text);
+}
+
+static inline void talk_note(struct talk *t, const char *end)
+{
+    struct slice text = buffer_slice(&t->text);
+    size_t at = strlen(t->said);
+
+    assert_true(at + 256 < sizeof t->said);
+    at += (size_t)sprintf(t->said + at, "%s%c", at ? " " : "", t->heard == WS_TEXT ? 'T' : 'B');
+    for (size_t i = 0; i < text.len && i < 40; i++)
+        at += (size_t)sprintf(t->said + at, text.at[i] > ' ' && text.at[i] < 0x7f ? "%c" : "<%02x>",
+                              text.at[i]);
+    if (text.len > 40)
+        at += (size_t)sprintf(t->said + at, "(%zu)", text.len);
+    sprintf(t->said + at, "%s", end);
+    buffer_free(&t->text);
+}
+
+static inline void talk_hear(struct talk *t)
+{
+    struct slice in = buffer_slice(&t->client);
+    struct ws_piece piece;
+    enum ws_event event;
+
+    while ((event = ws_decode(&t->out, &in, &piece)) != WS_MORE) {
+        assert_int_not_equal(event, WS_BAD);
+        if (event == WS_HEAD && t->out.frame.opcode != WS_CONTINUATION)
+            t->heard = t->out.frame.opcode;
+        if (event != WS_PIECE)
+            continue;
+        assert_true(buffer_put(&t->text, piece.bytes));
+        if (piece.last && t->out.frame.fin)
+            talk_note(t, "");
+    }
+    buffer_free(&t->client);
+}
+
+static inline void talk_note_outcome(struct talk *t, const struct adapter_edit *edit)
+{
+    t->exact += edit->outcome == ADAPTER_EXACT;
+    t->gaps += edit->outcome == ADAPTER_GAP;
+    t->gap = edit->outcome == ADAPTER_GAP ? edit->gap : t->gap;
+}
+
+/* As the tunnel does it (tunnel_pass.c). */
+static inline void talk_piece(struct talk *t, const struct ws_piece *in)
+{
+    const struct ws_frame *frame = &t->in.frame;
+    struct adapter_edit edit = {.insert = buffer_with_limit(t->adapter->insert_max)};
+    struct adapter_piece piece = {t->message, frame->opcode != WS_CONTINUATION && in->offset == 0,
+                                  frame->fin && in->last, in->bytes};
+
+    t->verdict = t->adapter->from_worker(t->state, &piece, &edit);
+    talk_note_outcome(t, &edit);
+    if (buffer_len(&edit.insert)) {
+        assert_int_equal(t->open, 0);
+        assert_true(buffer_put(&t->client, buffer_slice(&edit.insert)));
+        t->open = edit.opened;
+    }
+    buffer_free(&edit.insert);
+    if (t->verdict != ADAPTER_PASS)
+        return;
+    assert_true(edit.skip <= in->bytes.len);
+    assert_true(adapter_put_frame(&t->client, t->open ? WS_CONTINUATION : t->message, piece.last,
+                                  slice_from(in->bytes, edit.skip)));
+    t->open = piece.last ? 0 : (uint8_t)t->message;
+}
+
+/* Bytes of the worker's, told to the adapter in pieces of at most `step`; false: it did not like them. */
+static inline bool talk_bytes(struct talk *t, struct slice bytes, size_t step)
+{
+    while (bytes.len) {
+        struct slice part = guarded(slice_sub(bytes, 0, step)), in = part;
+        struct ws_piece piece;
+        enum ws_event event;
+        bytes = slice_from(bytes, step);
+        while ((event = ws_decode(&t->in, &in, &piece)) != WS_MORE && t->verdict <= ADAPTER_DROP) {
+            assert_int_not_equal(event, WS_BAD);
+            if (event == WS_HEAD && t->in.frame.opcode != WS_CONTINUATION)
+                t->message = t->in.frame.opcode;
+            if (event == WS_PIECE)
+                talk_piece(t, &piece);
+        }
+        guarded_free(part);
+        talk_hear(t);
+    }
+    return t->verdict <= ADAPTER_DROP;
+}
+
+static inline struct slice talk_frame(uint8_t *to, unsigned start, struct slice payload)
+{
+    struct ws_frame frame = {.opcode = start & 15, .fin = start & 0x80, .length = payload.len};
+    size_t head = ws_encode_head(to, &frame);
+
+    if (payload.len)
+        memcpy(to + head, payload.at, payload.len);
+    return slice_of(to, head + payload.len);
+}
+
+/* One frame; start is its first byte. */
+static inline bool talk_says(struct talk *t, unsigned start, struct slice payload)
+{
+    uint8_t *memory = malloc(payload.len + WS_HEAD_MAX);
+    assert_non_null(memory);
+    bool fine = talk_bytes(t, talk_frame(memory, start, payload), SIZE_MAX);
+    free(memory);
+    return fine;
+}
+
+/* The worker that was dialled serves from now on; the one before is lost. */
+static inline void talk_join(struct talk *t)
+{
+    struct adapter_edit edit = {.outcome = ADAPTER_PENDING};
+
+    if (t->open && !t->adapter->exact) {
+        assert_true(t->adapter->may_end(t->state));
+        assert_true(adapter_put_frame(&t->client, WS_CONTINUATION, true, slice_text("")));
+        t->open = 0;
+        talk_hear(t);
+    }
+    t->in = ws_decoder_of(WS_SERVER, 0);
+    if (outbox_salvage(&t->kept))
+        outbox_sent(&t->kept, 0);
+    t->adapter->joined(t->state, &t->kept, &edit);
+    talk_note_outcome(t, &edit);
+}
+
+/* What the next request adds. */
+static inline const char *talk_request(struct talk *t)
+{
+    static char text[1024];
+    uint8_t memory[2][400];
+    struct writer query = writer_of(memory[0], sizeof memory[0]),
+                  fields = writer_of(memory[1], sizeof memory[1]);
+
+    if (t->adapter->request)
+        t->adapter->request(t->state, &query, &fields);
+    snprintf(text, sizeof text, "%.*s|%.*s", (int)query.len, (const char *)query.at, (int)fields.len,
+             (const char *)fields.at);
+    return text;
+}
+
+#endif
