@@ -117,8 +117,9 @@ check:
 	@.ci/install build run test check
 	@tests/check
 
-bench: $(BENCHES) all
-	@.ci/install build run
+bench:
+	@.ci/install build run bench
+	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
 	@BUILD=$(B) tests/bench/run
 
 format:
