@@ -327,24 +327,29 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     return start_deciders(a, why);
 }
 
-struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
+static struct agent *agent_new(const struct agent_options *options)
 {
     struct agent *a = calloc(1, sizeof *a);
-    bool good = a || fail(why, "out of memory");
-    if (good) {
-        a->options = *options;
-        a->listener = a->relay_listener = -1;
-        a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
-        a->first_load = (struct loop_task){.run = on_first_load, .context = a};
-        pthread_mutex_init(&a->lock, NULL);
-        pthread_condattr_t monotonic;
-        pthread_condattr_init(&monotonic);
-        pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-        pthread_cond_init(&a->first_seen, &monotonic);
-        pthread_condattr_destroy(&monotonic);
-        fail(why, "out of memory");
-        good = start_parts(a, policy, why);
-    }
+    pthread_condattr_t monotonic;
+    if (!a)
+        return NULL;
+    a->options = *options;
+    a->listener = a->relay_listener = -1;
+    a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
+    a->first_load = (struct loop_task){.run = on_first_load, .context = a};
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->first_seen, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return a;
+}
+
+struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
+{
+    struct agent *a = agent_new(options);
+    fail(why, "out of memory"); /* unless a part says something else */
+    bool good = a && start_parts(a, policy, why);
     if (good)
         log_warnings(a, policy);
     policy_release(policy);
@@ -356,12 +361,11 @@ struct agent *agent_start(const struct agent_options *options, struct policy *po
 
 /* ---- views ---- */
 
-bool agent_ready(const struct agent *a, const char **why)
+bool agent_ready(struct agent *a, const char **why)
 {
-    struct agent *locked = (struct agent *)(uintptr_t)a;
-    pthread_mutex_lock(&locked->lock);
+    pthread_mutex_lock(&a->lock);
     bool loaded = a->snapshot->parts.records != NULL;
-    pthread_mutex_unlock(&locked->lock);
+    pthread_mutex_unlock(&a->lock);
     *why = a->draining ? "draining" : loaded ? "ready" : "the directory is not loaded";
     return loaded && !a->draining;
 }

@@ -39,7 +39,7 @@ void agent_stop(struct agent *agent); /* NULL is fine */
 
 /* ---- views ---- */
 /* The directory is loaded and the agent is not draining; *why (static) says what is missing. */
-bool agent_ready(const struct agent *agent, const char **why);
+bool agent_ready(struct agent *agent, const char **why);
 bool agent_write_metrics(struct agent *agent, struct buffer *to); /* Prometheus text */
 bool agent_write_status(struct agent *agent, struct buffer *to);  /* one JSON object */
 void agent_log_status(struct agent *agent);                       /* for SIGUSR1 */

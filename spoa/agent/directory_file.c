@@ -142,7 +142,7 @@ bool directory_file_load(const char *path, const struct records *before, struct 
         l->load = load;
         const struct json_stream stream = {load_record, load_other, l};
         good = json_stream_object(l->text, path, "sandboxes", 0, RECORD_DEPTH + 2, &stream, why);
-        free((void *)(uintptr_t)l->text.at);
+        free((void *)l->text.at);
     }
     free(l);
     if (!good) {

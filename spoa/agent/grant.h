@@ -19,7 +19,7 @@
     X(EGRESS, 32, "egress")
 
 enum need {
-#define X(name, bit, word) NEED_##name = bit,
+#define X(name, bit, word) NEED_##name = (bit),
     NEEDS(X)
 #undef X
         NEED_ALL = 63

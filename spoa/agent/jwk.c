@@ -88,7 +88,7 @@ static EVP_PKEY *from_parameters(const OSSL_PARAM *parameters, enum key_part par
     EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
     if (context && EVP_PKEY_fromdata_init(context) > 0)
         EVP_PKEY_fromdata(context, &pkey, part == KEY_PRIVATE ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
-                          (OSSL_PARAM *)(uintptr_t)parameters);
+                          (OSSL_PARAM *)parameters);
     EVP_PKEY_CTX_free(context);
     return pkey;
 }

@@ -393,8 +393,8 @@ static void entry_free(struct route_entry *entry)
         patterns_free(&entry->headers[i].patterns);
     template_free(entry->route.template);
     for (size_t i = 0; i < entry->route.set_count; i++) {
-        free((void *)(uintptr_t)entry->route.set[i].name.at);
-        free((void *)(uintptr_t)entry->route.set[i].value.at);
+        free((void *)entry->route.set[i].name.at);
+        free((void *)entry->route.set[i].value.at);
     }
     free(entry->route.set);
     options_free(keys, count, entry);

@@ -64,6 +64,6 @@ struct decide_view snapshot_view(const struct snapshot *s, struct token_cache *c
         .networks = policy->settings,
         .find = find,
         .resolve = resolve,
-        .directory = (void *)(uintptr_t)s,
+        .directory = (void *)s,
     };
 }

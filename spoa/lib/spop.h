@@ -52,7 +52,7 @@ bool spop_type_known(uint8_t type);
     X(UNKNOWN, 99, "unknown error")
 
 enum spop_status {
-#define X(name, code, text) SPOP_STATUS_##name = code,
+#define X(name, code, text) SPOP_STATUS_##name = (code),
     SPOP_STATUSES(X)
 #undef X
 };
