@@ -92,7 +92,7 @@ fuzz: $(FUZZERS)
 
 # ---- what people type ----
 help:
-	@echo 'make            build build/bin/{cellgate-agent,cellgate,cell-worker,cell-sandboxd}'
+	@echo 'make            build build/bin/{cellgate-agent,cellgate-relay,cellgate,cell-worker,cell-sandboxd}'
 	@echo 'make run        a cell on this machine: HAProxy, agent, two workers, a terminal in the browser'
 	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
@@ -130,14 +130,19 @@ clean:
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
-	    $(DESTDIR)$(PREFIX)/share/doc/cellgate $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
+	    $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	docs/man/make-configuration $(B)/bin/cellgate >$(DESTDIR)$(PREFIX)/share/man/man5/cellgate.json.5
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 644 docs/*.md docs/LICENSE $(DESTDIR)$(PREFIX)/share/doc/cellgate
-	install -m 644 haproxy/haproxy.cfg haproxy/spoe.conf haproxy/workers.lst $(DESTDIR)/etc/cellgate
-	install -m 644 haproxy/errors/* $(DESTDIR)/etc/cellgate/errors
-	install -m 644 examples/systemd/*.service $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 644 examples/quickstart/cellgate.json $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples
+	for file in haproxy.cfg spoe.conf workers.lst $(notdir $(wildcard haproxy/errors/*.http)); do \
+	    case $$file in *.http) file=errors/$$file ;; esac; \
+	    [ -e $(DESTDIR)/etc/cellgate/$$file ] || install -m 644 haproxy/$$file $(DESTDIR)/etc/cellgate/$$file; \
+	done # what an operator may have changed is left alone
+	for unit in $(notdir $(wildcard examples/systemd/*.service)); do \
+	    sed 's#/usr/local/bin/#$(PREFIX)/bin/#' examples/systemd/$$unit >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$unit; \
+	done
 
 -include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
