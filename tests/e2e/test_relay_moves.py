@@ -195,8 +195,8 @@ def test_a_revoked_token_closes_its_tunnel_and_no_other(tunnels, workers):
     old = tunnels.open(one, sandbox, "secure", headers=[tunnels.cell.bearer(sandbox, iat=now - 60)])
     new = tunnels.open(one, sandbox, "secure", headers=[tunnels.cell.bearer(sandbox, iat=now)])
     tunnels.place(sandbox, one, not_before=now - 30)
-    assert old[0].closed() == (4401, "token_revoked")
-    assert old[1].closed() == (1001, "token_revoked")
+    assert old[0].closed() == (1008, "token revoked")
+    assert old[1].closed() == (1001, "token revoked")
     pass_both_ways(*new)
     assert tunnels.refused(sandbox, "secure", headers=[tunnels.cell.bearer(sandbox, iat=now - 60)]) == (401, "token_revoked")
 
@@ -210,7 +210,7 @@ def test_a_revoked_token_is_not_redialled_with(tunnels, workers):
     upstream.reset()
     tunnels.state(sandbox, "redialling")
     tunnels.place(sandbox, one, not_before=now - 30)
-    assert client.closed() == (4401, "token_revoked")
+    assert client.closed() == (1008, "token revoked")
     assert not one.dials(0.05)
 
 

@@ -636,7 +636,7 @@ static void the_watch_ends_a_tunnel_at_once(void **state)
     struct answer answer = world_answer(ANSWER_RUNNING, 1, 2);
     answer.refused = REFUSAL_token_revoked;
     tunnel_answered(&w.t, &answer, true, w.now);
-    ended_with(CLOSE_token_revoked, "C4401:token_revoked");
+    ended_with(CLOSE_token_revoked, "C1008:token revoked");
 }
 
 static void a_plain_terminal_leaves_the_old_worker_first(void **state)
