@@ -93,7 +93,7 @@ fuzz: $(FUZZERS)
 # ---- what people type ----
 help:
 	@echo 'make            build build/bin/{cellgate-agent,cellgate-relay,cellgate,cell-worker,cell-sandboxd}'
-	@echo 'make run        a cell on this machine: HAProxy, agent, two workers, a terminal in the browser'
+	@echo 'make run        a cell on this machine: HAProxy, agent, relay, two workers, a terminal in the browser'
 	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
 	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, other HAProxy versions'
