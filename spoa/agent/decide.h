@@ -19,7 +19,7 @@
 
 /* What all computed texts of one decision need at most:
  * path, query, protocols, Location with a cookie of a token. */
-#define DECIDE_SCRATCH (64 * 1024)
+#define DECIDE_SCRATCH ((size_t)64 * 1024)
 
 /* For people (`cellgate explain`): told of every step. Never given a credential. */
 struct decide_trace {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +20,7 @@
 #define LOOK_EVERY_MS 100
 #define FILE_MAX      ((off_t)2 << 30)
 #define RECORD_DEPTH  4
-#define RECORD_LIMITS ((struct json_limits){.bytes = 256 * 1024, .depth = RECORD_DEPTH})
+#define RECORD_LIMITS ((struct json_limits){.bytes = (size_t)256 * 1024, .depth = RECORD_DEPTH})
 
 /* ---- reading one file ---- */
 
@@ -34,11 +35,12 @@ struct loading {
 /* Turns ":LINE:COLUMN: what" of a value within the file into "path:LINE:COLUMN: what" of the file. */
 static bool fail_at(const struct loading *l, struct slice value, const struct fail *inner, struct fail *why)
 {
-    unsigned line = 1, column = 1;
-    int skipped = 0;
-    if (sscanf(inner->text, ":%u:%u: %n", &line, &column, &skipped) < 2)
-        skipped = 0;
-    unsigned lines = 0;
+    struct slice what = slice_text(inner->text), rest = what, path, line_text, column_text;
+    uint64_t line = 1, column = 1, lines = 0;
+    if (slice_split(&rest, ':', &path) && slice_split(&rest, ':', &line_text) &&
+        slice_split(&rest, ':', &column_text) && slice_u64(line_text, UINT32_MAX, &line) &&
+        slice_u64(column_text, UINT32_MAX, &column))
+        what = slice_trim(rest);
     const uint8_t *start_of_line = l->text.at;
     for (const uint8_t *p = l->text.at; p < value.at; p++)
         if (*p == '\n') {
@@ -46,8 +48,8 @@ static bool fail_at(const struct loading *l, struct slice value, const struct fa
             start_of_line = p + 1;
         }
     if (line == 1)
-        column += (unsigned)(value.at - start_of_line);
-    return fail(why, "%s:%u:%u: %s", l->path, lines + line, column, inner->text + skipped);
+        column += (uint64_t)(value.at - start_of_line);
+    return fail(why, "%s:%" PRIu64 ":%" PRIu64 ": %.*s", l->path, lines + line, column, SLICE_PRINTF(what));
 }
 
 static bool load_record(void *context, struct slice key, struct slice value, struct fail *why)

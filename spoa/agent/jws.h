@@ -10,7 +10,7 @@
 #include "spoa/agent/key.h"
 #include "spoa/lib/json.h"
 
-#define JWS_LIMIT 8192                /* bytes of a token; refused beyond before anything is parsed */
+#define JWS_LIMIT ((size_t)8192)      /* bytes of a token; refused beyond before anything is parsed */
 #define JWS_PART  (JWS_LIMIT / 4 * 3) /* bytes that any part of it decodes to */
 
 enum jws_result { JWS_GOOD, JWS_BAD, JWS_MEMORY };

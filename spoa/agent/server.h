@@ -52,7 +52,7 @@ struct server_options {
 
 #define SERVER_OPTIONS_DEFAULT                                \
     ((struct server_options){.connections = 4096,             \
-                             .output = 256 * 1024,            \
+                             .output = (size_t)256 * 1024,    \
                              .hello_timeout = 5,              \
                              .frame_timeout = 5,              \
                              .write_timeout = 10,             \
