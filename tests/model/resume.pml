@@ -285,7 +285,7 @@ active proctype session()
     :: atomic {
         l = 1;
         do
-        :: l <= LEGS && (l == current || empty(up[l]) || leg[l].state != ANSWERED) -> l++
+        :: l <= LEGS && (l == current || len(up[l]) == 0 || leg[l].state != ANSWERED) -> l++
         :: else -> break
         od;
         l <= LEGS && !over -> session_reads(l);
