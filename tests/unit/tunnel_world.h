@@ -106,8 +106,8 @@ static inline size_t world_send(void *port, enum side to, const struct slice *ru
     size_t taken = 0;
     for (size_t i = 0; i < count; i++) {
         struct slice part = slice_sub(runs[i], 0, ear->room);
-        if (!buffer_put(&ear->bytes, part))
-            abort();
+        if (!buffer_put(&ear->bytes, part)) /* a test of short memory */
+            return taken;
         ear->room -= ear->room == SIZE_MAX ? 0 : part.len;
         taken += part.len;
     }

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/* What the tunnel does with what its adapter says (resume.md, docs/resume-protocol.md). */
+#include "tests/unit/support.h"
+
+#include "tests/unit/tunnel_world.h"
+
+static struct world w;
+static struct http_head head;
+static char head_text[512];
+
+#define assert_said(side, text) assert_string_equal(w.ears[side].said, text)
+
+static void forget(void)
+{
+    w.ears[CLIENT].said[0] = w.ears[WORKER].said[0] = '\0';
+}
+
+/* The 101 of the next dial. */
+static void next_answer(const char *fields)
+{
+    struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+    snprintf(head_text, sizeof head_text, "HTTP/1.1 101 Switching Protocols\r\n%s\r\n", fields);
+    assert_int_equal(http_read(&r, slice_text(head_text), &head), HTTP_DONE);
+    w.head = &head;
+}
+
+/* As a port does it before it dials. */
+static void requests(void)
+{
+    uint8_t memory[2][512];
+    struct writer query = writer_of(memory[0], 512), fields = writer_of(memory[1], 512);
+    if (w.t.adapter->request)
+        w.t.adapter->request(w.t.adapter_state, &query, &fields);
+}
+
+static void serving_with(enum handover_resume resume, const char *session, const char *fields,
+                         bool client_resumes)
+{
+    struct handover h = world_handover();
+    h.resume = resume;
+    h.session = slice_text(session);
+    assert_true(world_open_to(&w, &h, "/pty/x/ws", client_resumes));
+    requests();
+    next_answer(fields);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    forget();
+}
+
+static void serving(void)
+{
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1; buffer=8192\r\n", false);
+}
+
+static void finds_worker(void)
+{
+    assert_true(w.asking);
+    world_answers(&w, ANSWER_RUNNING, 1, w.t.epoch);
+    assert_true(w.dialling);
+    requests();
+}
+
+static void resumes_with(const char *fields)
+{
+    finds_worker();
+    next_answer(fields);
+    world_dialled(&w, DIAL_OPEN, 101);
+}
+
+static void ended_with(enum close_reason reason, const char *client)
+{
+    assert_int_equal(w.t.reason, reason);
+    assert_said(CLIENT, client);
+    if (w.t.state == TUNNEL_CLOSING)
+        world_closes(&w, CLIENT, 1000, "");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_false(w.dialling || w.open);
+    assert_false(w.ears[CLIENT].broken || w.ears[WORKER].broken);
+    world_close(&w);
+}
+
+static void worker_pongs(const char *payload, size_t len)
+{
+    uint8_t frame[200];
+    world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(payload, len)), SIZE_MAX);
+}
+
+#define WORKER_PONGS(payload) worker_pongs(payload, sizeof(payload) - 1)
+
+/* ---- workers that do not speak it ---- */
+static void a_plain_worker_is_redialled_where_the_session_has_a_name(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, "name", "", false);
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    resumes_with("");
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.declared[1], 1);
+    world_says(&w, CLIENT, 0x82, "x");
+    assert_null(w.t.legs[WORKER].out.frames.memory);
+    world_close(&w);
+}
+
+static void a_plain_worker_is_not_redialled_where_it_has_none(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "", false);
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    ended_with(CLOSE_worker_lost, "C1011:worker lost");
+}
+
+static void a_worker_that_has_forgotten_the_protocol_ends_the_tunnel(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    resumes_with("");
+    ended_with(CLOSE_resume_expired, "C1011:resume expired");
+}
+
+/* ---- answers at a redial ---- */
+static void what_a_redial_is_answered_decides(void **state)
+{
+    static const struct {
+        const char *fields;
+        enum close_reason reason;
+        const char *client;
+    } rows[] = {{"Cell-Resume: 1; recv=0; next=2\r\n", CLOSE_resume_expired, "C1011:resume expired"},
+                {"Cell-Resume: 1; recv=1; next=1\r\n", CLOSE_worker_protocol, "C1011:worker protocol error"},
+                {"Cell-Resume: 1; next=1\r\n", CLOSE_worker_protocol, "C1011:worker protocol error"}};
+    (void)state;
+    for (unsigned i = 0; i < 3; i++) {
+        serving();
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        resumes_with(rows[i].fields);
+        ended_with(rows[i].reason, rows[i].client);
+    }
+}
+
+static void gone_is_final_and_a_conflict_is_tried_again(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    finds_worker();
+    world_dialled(&w, DIAL_STATUS, 409);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    world_pass(&w, 200 * MS);
+    finds_worker();
+    world_dialled(&w, DIAL_STATUS, 410);
+    ended_with(CLOSE_resume_expired, "C1011:resume expired");
+}
+
+static void a_first_dial_whose_answer_was_lost_is_repeated(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.resume = HANDOVER_RESUME_CELL;
+    assert_true(world_open(&w, &h));
+    world_dialled(&w, DIAL_INVALID, 0);
+    world_pass(&w, 200 * MS);
+    assert_int_equal(w.t.state, TUNNEL_OPENING);
+    resumes_with("Cell-Resume: 1; recv=0; next=1\r\n");
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_close(&w);
+}
+
+/* ---- control frames ---- */
+static void frames_of_the_protocol_never_cross(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x8a, "cr12345678");
+    world_says(&w, CLIENT, 0x89, "crx");
+    WORKER_PONGS("cr?");
+    assert_said(WORKER, "");
+    assert_said(CLIENT, "PONGcrx");
+    world_says(&w, CLIENT, 0x89, "c");
+    assert_said(WORKER, "PINGc");
+    forget();
+    world_says(&w, WORKER, 0x89, "cr");
+    ended_with(CLOSE_worker_protocol, "C1011:worker protocol error");
+}
+
+static void output_is_acknowledged_in_time(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, WORKER, 0x82, "x");
+    world_pass(&w, 199 * MS);
+    assert_said(WORKER, "");
+    world_pass(&w, 1 * MS);
+    assert_said(WORKER, "PONGcr"); /* a number with zeros follows */
+    world_close(&w);
+}
+
+static void a_slow_client_withholds_acknowledgements(void **state)
+{
+    static uint8_t frame[3000], payload[2000];
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", false);
+    w.ears[CLIENT].room = 0;
+    for (unsigned i = 0; i < 60; i++)
+        assert_true(world_bytes(
+            &w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX));
+    assert_true(outbox_len(&w.t.legs[CLIENT].out) > LEG_PAUSE);
+    forget();
+    world_pass(&w, 10 * SEC);
+    assert_said(WORKER, "");
+    world_says(&w, WORKER, 0x89, "there?"); /* still read */
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    assert_said(WORKER, "PONGcr");
+    world_close(&w);
+}
+
+/* ---- input ---- */
+static void the_window_stops_the_client(void **state)
+{
+    static uint8_t frame[2000], payload[1000];
+    unsigned messages = 0;
+    (void)state;
+    serving();
+    while (world_bytes(&w, CLIENT, world_frame(frame, CLIENT, 0x82, slice_of(payload, sizeof payload)),
+                       SIZE_MAX))
+        assert_true(++messages < 20);
+    assert_in_range(messages, 5, 8);
+    assert_true(tunnel_room(&w.t, CLIENT) == 0);
+    WORKER_PONGS("cr\0\0\0\0\0\0\0\5");
+    assert_true(w.t.legs[CLIENT].reading);
+    world_close(&w);
+}
+
+static void a_message_of_the_whole_window_is_read_to_its_end(void **state)
+{
+    static uint8_t frame[9000], payload[9000];
+    (void)state;
+    for (unsigned over = 0; over < 2; over++) {
+        serving();
+        struct slice bytes = world_frame(frame, CLIENT, 0x82, slice_of(payload, 8192 - 16 + over));
+        for (unsigned i = 0; bytes.len && w.t.state == TUNNEL_SERVING; i++) {
+            assert_true(i < 9000);
+            assert_true(w.t.legs[CLIENT].reading);
+            size_t room = tunnel_room(&w.t, CLIENT);
+            assert_true(room > 0);
+            world_bytes(&w, CLIENT, slice_sub(bytes, 0, room), SIZE_MAX);
+            bytes = slice_from(bytes, room);
+        }
+        assert_int_equal(w.t.state, over ? TUNNEL_ENDED : TUNNEL_SERVING);
+        if (over)
+            assert_int_equal(w.t.reason, CLOSE_message_too_big);
+        world_close(&w);
+    }
+}
+
+static void input_is_sent_again_from_what_was_consumed(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x82, "one");
+    world_says(&w, CLIENT, 0x82, "two");
+    world_says(&w, CLIENT, 0x01, "thr");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_says(&w, CLIENT, 0x80, "ee");
+    forget();
+    resumes_with("Cell-Resume: 1; recv=1; next=1\r\n");
+    assert_said(WORKER, "Btwo tthr .ee");
+    assert_int_equal(w.declared[0], 1);
+    world_close(&w);
+}
+
+/* ---- ends ---- */
+static void an_unmarked_close_is_a_loss(void **state)
+{
+    (void)state;
+    serving();
+    world_closes(&w, WORKER, 1000, "");
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_said(CLIENT, "");
+    world_close(&w);
+}
+
+static void a_marked_close_is_acknowledged_and_passed_on(void **state)
+{
+    (void)state;
+    serving();
+    world_tells(&w, ANSWER_RUNNING, 2, 2); /* even while it moves */
+    assert_true(w.dialling);
+    WORKER_PONGS("cr\0\0\0\0\0\0\0\1end");
+    world_closes(&w, WORKER, 4242, "done");
+    assert_said(WORKER, "PONGcr C4242:done");
+    ended_with(CLOSE_session_ended, "C4242:done");
+}
+
+static void a_client_that_leaves_is_the_end(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x82, "last");
+    forget();
+    world_closes(&w, CLIENT, 1000, "bye");
+    assert_said(WORKER, "PONGcr C1000:bye");
+    world_closes(&w, WORKER, 1000, "bye");
+    assert_said(CLIENT, "C1000:bye");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
+static void a_worker_that_is_left_is_not_told_of_an_end(void **state)
+{
+    (void)state;
+    serving();
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    requests();
+    next_answer("Cell-Resume: 1; recv=0; next=1\r\n");
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.parted[WORKER], 1);
+    assert_null(strstr(w.ears[WORKER].said, "PONGcr"));
+    world_close(&w);
+}
+
+static void a_session_that_has_exited_is_not_attached_to_again(void **state)
+{
+    uint8_t memory[64];
+    struct writer probe = writer_of(memory, sizeof memory);
+    (void)state;
+    serving_with(HANDOVER_RESUME_SINCE, "x", "", false);
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x82\x04\1abc"), SIZE_MAX);
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    finds_worker();
+    assert_true(slice_is(tunnel_probe(&w.t, slice_text("/pty/x/ws"), &probe), "/pty/x"));
+    enum dial_outcome outcome =
+        tunnel_probed(&w.t, 200, slice_text("{\"running\":false,\"output_offset\":10}"));
+    assert_int_equal(outcome, DIAL_ENDED);
+    assert_int_equal(w.missing, 7);
+    forget();
+    world_dialled(&w, DIAL_ENDED, 200);
+    ended_with(CLOSE_process_exited, "C1000:process exited");
+}
+
+/* ---- clients that resume themselves ---- */
+static void a_client_that_resumes_is_told_of_a_loss(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", true);
+    WORKER_PONGS("cr12345678");
+    assert_said(CLIENT, "PONGcr12345678");
+    world_says(&w, CLIENT, 0x8a, "cr87654321");
+    assert_said(WORKER, "PONGcr87654321");
+    forget();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    ended_with(CLOSE_client_resumes, "C1012:worker lost");
+}
+
+static void a_client_that_resumes_is_told_of_a_move(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", true);
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.dials, 1);
+    ended_with(CLOSE_client_resumes, "C1012:worker lost");
+}
+
+static void a_client_that_resumes_answers_a_close_itself(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", true);
+    world_closes(&w, WORKER, 1000, "done");
+    assert_said(CLIENT, "C1000:done");
+    assert_said(WORKER, "");
+    world_closes(&w, CLIENT, 1000, "seen");
+    assert_said(WORKER, "C1000:seen");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
+static void memory_that_is_short_ends_a_tunnel(void **state)
+{
+    static const enum handover_resume kinds[] = {HANDOVER_RESUME_SCROLLBACK, HANDOVER_RESUME_SINCE,
+                                                 HANDOVER_RESUME_CELL};
+    (void)state;
+    for (unsigned kind = 0; kind < 3; kind++)
+        for (unsigned n = 1; n < 12; n++) {
+            serving_with(kinds[kind], "x", kind == 2 ? "Cell-Resume: 1; recv=0; next=1\r\n" : "", false);
+            world_says(&w, WORKER, 0x82, "\4");
+            world_says(&w, CLIENT, 0x82, "input");
+            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            resumes_with(kind == 2 ? "Cell-Resume: 1; recv=0; next=1\r\n" : "");
+            static const uint8_t said[] = {0x82, 2, 1, 'a', 0x82, 2, 2, 'b', 0x82, 1, 4, 0x82, 2, 1, 'c'};
+            uint8_t memory[WS_HEAD_MAX + sizeof said];
+            memcpy(memory + WS_HEAD_MAX, said, sizeof said);
+            w.ears[WORKER].room = 1;
+            alloc_fail_at(n);
+            tunnel_read(&w.t, WORKER, slice_of(memory + WS_HEAD_MAX, sizeof said), w.now);
+            alloc_fail_at(0);
+            assert_false(w.ears[CLIENT].broken);
+            world_close(&w);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plain_worker_is_redialled_where_the_session_has_a_name),
+        cmocka_unit_test(a_plain_worker_is_not_redialled_where_it_has_none),
+        cmocka_unit_test(a_worker_that_has_forgotten_the_protocol_ends_the_tunnel),
+        cmocka_unit_test(what_a_redial_is_answered_decides),
+        cmocka_unit_test(gone_is_final_and_a_conflict_is_tried_again),
+        cmocka_unit_test(a_first_dial_whose_answer_was_lost_is_repeated),
+        cmocka_unit_test(frames_of_the_protocol_never_cross),
+        cmocka_unit_test(output_is_acknowledged_in_time),
+        cmocka_unit_test(a_slow_client_withholds_acknowledgements),
+        cmocka_unit_test(the_window_stops_the_client),
+        cmocka_unit_test(a_message_of_the_whole_window_is_read_to_its_end),
+        cmocka_unit_test(input_is_sent_again_from_what_was_consumed),
+        cmocka_unit_test(an_unmarked_close_is_a_loss),
+        cmocka_unit_test(a_marked_close_is_acknowledged_and_passed_on),
+        cmocka_unit_test(a_client_that_leaves_is_the_end),
+        cmocka_unit_test(a_worker_that_is_left_is_not_told_of_an_end),
+        cmocka_unit_test(a_session_that_has_exited_is_not_attached_to_again),
+        cmocka_unit_test(a_client_that_resumes_is_told_of_a_loss),
+        cmocka_unit_test(a_client_that_resumes_is_told_of_a_move),
+        cmocka_unit_test(a_client_that_resumes_answers_a_close_itself),
+        cmocka_unit_test(memory_that_is_short_ends_a_tunnel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
