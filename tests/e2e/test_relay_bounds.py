@@ -11,7 +11,7 @@ import time
 import pytest
 from cell import BIN, until
 from direct import BINARY, PING, PONG
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ class Absence:
 
     def __enter__(self):
         self.pid = self.cell.pid("agent")
-        os.kill(self.pid, signal.SIGSTOP)
+        stop(self.pid)
 
     def __exit__(self, *_):
         os.kill(self.pid, signal.SIGCONT)

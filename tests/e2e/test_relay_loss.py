@@ -14,7 +14,7 @@ import pytest
 from cell import BIN, until
 from client import frame
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses, stop
 from worker import start
 
 
@@ -59,18 +59,22 @@ class Echo:
         self.process, self.address = start(*self.command, address)
         self.url = "http://" + self.address
 
-    def kill(self, number=signal.SIGKILL):
-        self.process.send_signal(number)
-        if number == signal.SIGKILL:
-            self.process.wait()
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        stop(self.process.pid)
+
+    def go_on(self):
+        self.process.send_signal(signal.SIGCONT)
 
     def again(self):
         self.close()
         self.process, _ = start(*self.command, self.address)
 
     def close(self):
-        self.process.kill()
-        self.process.wait()
+        self.kill()
         self.process.stdout.close()
         self.process.stderr.close()
 
@@ -135,7 +139,7 @@ def test_a_worker_that_is_stopped_is_replaced(alert, echoes):
     sandbox = alert.sandbox(one)
     client = alert.accepted(alert.ask(sandbox, "quiet", "ws-echo"))
     echoed(client, b"before")
-    one.kill(signal.SIGSTOP)
+    one.stop()
     client.say(b"lost with the worker")
     alert.state(sandbox, "redialling")
     client.say(b"held")
@@ -149,10 +153,10 @@ def test_a_worker_that_is_stopped_for_a_while_is_dialled_again(alert, echoes):
     echo = echoes()
     sandbox = alert.sandbox(echo)
     client = alert.accepted(alert.ask(sandbox, "quiet", "ws-echo"))
-    echo.kill(signal.SIGSTOP)
+    echo.stop()
     alert.state(sandbox, "redialling")
     client.say(b"held")
-    echo.kill(signal.SIGCONT)
+    echo.go_on()
     assert heard(client) == (BINARY, b"held")
 
 
