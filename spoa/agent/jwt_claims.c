@@ -8,7 +8,7 @@
 #define DEPTH 8
 
 static const char *const claim_names[JWT_CLAIM_COUNT] = {
-#define X(id, name) [JWT_##id] = name,
+#define X(id, name) [JWT_##id] = (name),
     JWT_CLAIMS(X)
 #undef X
 };

@@ -11,7 +11,7 @@
 #include "spoa/agent/jwk.h"
 #include "spoa/lib/file.h"
 
-#define HASH 32 /* bytes of SHA-256, and of each half of an ES256 signature */
+#define HASH ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */
 
 struct key {
     enum key_algorithm algorithm;
@@ -177,7 +177,7 @@ static bool judge(EVP_PKEY *pkey, enum key_algorithm algorithm, enum key_part pa
 static bool starts_with_brace(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
-        if (!memchr(" \t\r\n", text.at[i], 4))
+        if (!text.at[i] || !strchr(" \t\r\n", text.at[i]))
             return text.at[i] == '{';
     return false;
 }

@@ -40,7 +40,7 @@ void name_table_release(struct name_table *table)
 
 static int compare(struct slice a, const char *b)
 {
-    int order = strncmp((const char *)a.at, b, a.len);
+    int order = a.len ? strncmp((const char *)a.at, b, a.len) : 0;
     return order ? order : -(int)(b[a.len] != '\0');
 }
 
