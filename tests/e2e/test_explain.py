@@ -2,15 +2,15 @@
 """`cellgate explain`: the decision and its reasons, without an agent and without a credential."""
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+from cell import BIN
 
 ROOT = Path(__file__).parents[2]
-CELLGATE = os.environ.get("CELLGATE") or str(ROOT / "build/bin/cellgate")
+CELLGATE = str(BIN / "cellgate")
 RECORD = {"worker": "http://127.0.0.1:9001", "epoch": 3, "headers": {"X-EXECD-ACCESS-TOKEN": "record-secret"}}
 
 

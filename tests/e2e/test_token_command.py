@@ -5,18 +5,18 @@ import base64
 import hashlib
 import hmac
 import json
-import os
 import pathlib
 import subprocess
 import sys
 import time
 
 import pytest
+from cell import BIN
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "data"))
 import make_bad_tokens  # noqa: E402
 
-CELLGATE = os.environ.get("CELLGATE") or str(pathlib.Path(__file__).parents[2] / "build/bin/cellgate")
+CELLGATE = str(BIN / "cellgate")
 WAIT = 20  # seconds: an upper bound, never slept through
 SECRET = b"0123456789abcdef0123456789abcdef"
 # RFC 7515 appendix A.3 and RFC 8037 appendix A.1
