@@ -261,10 +261,12 @@ bool resume_leg_control(struct bridge *b, enum ws_opcode opcode, struct slice pa
         return on_close(b);
     if (b->leg.binding != RESUME_BY_HEADER || !resume_is_ours(payload))
         return false;
-    if (opcode == WS_PING)
+    if (opcode == WS_PING) {
         ws_conn_end(&b->ws, 1002, "protocol error");
-    else
-        hear(b, resume_read_pong(payload, &number), number);
+        return true;
+    }
+    enum resume_say what = resume_read_pong(payload, &number);
+    hear(b, what, number);
     return true;
 }
 
