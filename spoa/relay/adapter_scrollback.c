@@ -225,7 +225,7 @@ static size_t replay_len(const struct scrollback *s)
 static bool put_rest(struct scrollback *s, const struct place places[2])
 {
     struct slice rest = buffer_slice(&s->replay), bytes;
-    uint8_t *to = s->replay.memory + s->replay.start, tag;
+    uint8_t *to = (uint8_t *)rest.at, tag;
     uint64_t seen[2] = {0, 0};
     size_t len = 0;
 
@@ -308,6 +308,8 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     tagged = !s->tag && piece->bytes.len && piece->opcode == WS_BINARY;
     if (tagged)
         s->tag = piece->bytes.at[0];
+    if (!s->tag && piece->opcode == WS_BINARY && !piece->last)
+        return ADAPTER_DROP; /* an empty fragment: what it begins is not known yet */
     if (s->tag == TAG_LIVE)
         return on_live(s, piece, edit);
     if (s->tag == TAG_EXIT && piece->first && piece->last) {

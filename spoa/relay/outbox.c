@@ -129,7 +129,7 @@ bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint6
 bool outbox_salvage(struct outbox *outbox)
 {
     struct slice rest = buffer_slice(&outbox->frames);
-    uint8_t *to = outbox->frames.memory + outbox->frames.start;
+    uint8_t *to = (uint8_t *)rest.at;
     size_t kept = 0;
 
     while (rest.len) {

@@ -240,6 +240,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
         return;
     bool passed = info->client_code == CLOSE_PASSED;
     unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
+    if (worker_code == CLOSE_NONE)
+        worker_code = 1001; /* the one that was to be replaced may still be there */
     tunnel_leave_worker(t, worker_code, passed ? text : said, false, now);
     close_client(t, passed ? code : info->client_code, passed ? text : said, now);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random lives of a tunnel: each two bytes of the input are an event and its argument. Whatever happens, what
- * the peers get is valid RFC 6455, memory is bounded, sockets are accounted for and nothing happens after the
- * end.
+ * Random lives of a tunnel: two bytes of settings, then each two bytes of the input are an event and its
+ * argument. Whatever happens, what the peers get is valid RFC 6455, memory is bounded, sockets are accounted
+ * for and nothing happens after the end.
  */
 #include "tests/unit/tunnel_world.h"
 
@@ -28,7 +28,8 @@ static void check_world(const struct world *w)
     check(!ended || (!t->client_there && !t->worker_there && !w->dialling && !w->open));
     check((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
     for (int side = 0; side < 2; side++)
-        check(outbox_len(&t->legs[side].out) <= t->settings->buffer + 2 * LEG_PAUSE);
+        check(outbox_len(&t->legs[side].out) <=
+              t->settings->buffer + 2 * LEG_PAUSE + (side == CLIENT ? t->adapter->insert_max : 0));
 }
 
 static void says(struct world *w, enum side from, uint8_t argument)
@@ -42,7 +43,7 @@ static void says(struct world *w, enum side from, uint8_t argument)
         len = 125;
     memset(payload, argument, len);
     if (from == WORKER && argument & 0x80)
-        payload[0] = 3; /* an exit, if it is 5 long */
+        payload[0] = (uint8_t)(argument >> 2 & 7); /* what adapters know; an exit, if it is 3 and 5 long */
     struct slice bytes = world_frame(frame, from, start, slice_of(payload, len));
     if (argument & 0x40)
         bytes = slice_sub(bytes, 0, bytes.len / 2 + 1); /* what comes next is nonsense then */
@@ -68,12 +69,40 @@ static void told(struct world *w, bool watch, uint8_t argument)
     tunnel_answered(&w->t, &answer, watch, w->now);
 }
 
+/* Acknowledgements and marks of a worker that numbers. */
+static void numbers(struct world *w, uint8_t argument)
+{
+    uint8_t payload[13] = "cr\0\0\0\0\0\0\0\0end", frame[32];
+
+    payload[9] = argument & 0x0f;
+    if (w->t.worker_there)
+        world_bytes(w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(payload, argument & 0x10 ? 13 : 10)),
+                    SIZE_MAX);
+}
+
+/* What a worker says to a request: a head that may fit the counters. */
+static void answers(struct world *w, uint8_t argument)
+{
+    static struct http_head head;
+    static char text[128];
+    uint8_t memory[2][512];
+    struct writer query = writer_of(memory[0], 512), fields = writer_of(memory[1], 512);
+    struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+
+    if (w->t.adapter->request)
+        w->t.adapter->request(w->t.adapter_state, &query, &fields);
+    snprintf(text, sizeof text, "HTTP/1.1 101 S\r\nCell-Resume: %d; recv=%d; next=%d\r\n\r\n",
+             (argument & 0x7f) == 0x7f ? 2 : 1, argument & 3, 1 + (argument >> 2 & 3));
+    check(http_read(&r, slice_text(text), &head) == HTTP_DONE);
+    w->head = &head;
+}
+
 static void event(struct world *w, uint8_t what, uint8_t argument)
 {
     static const size_t rooms[] = {0, 1, 100, 70000, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
     enum side side = what & 0x80 ? WORKER : CLIENT;
 
-    switch (what % 11) {
+    switch (what % 12) {
     case 0:
     case 1:
         says(w, side, argument);
@@ -86,6 +115,7 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         break;
     case 4:
     case 5:
+        answers(w, argument);
         if (w->dialling)
             world_dialled(w, argument < 128 ? DIAL_OPEN : (enum dial_outcome)(argument % 6),
                           argument & 1 ? 404 : 503);
@@ -105,6 +135,9 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         w->ears[side].room = rooms[argument & 7];
         tunnel_writable(&w->t, side, w->now);
         break;
+    case 10:
+        numbers(w, argument);
+        break;
     default:
         w->full = argument & 1;
         if (argument > 250)
@@ -119,7 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct handover h = world_handover();
     static struct world w;
 
-    if (size < 2 || size > 4000)
+    if (size < 3 || size > 4000)
         return 0;
     h.end = data[0] % 3;
     h.stream = data[0] & 4;
@@ -128,9 +161,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     h.keepalive = data[0] & 32 ? HANDOVER_KEEPALIVE_EMPTY_FRAME : HANDOVER_KEEPALIVE_PING;
     h.max_message = data[0] & 64 ? 20000 : -1;
     h.idle = data[0] & 128 ? 100000 : -1;
-    if (!world_open(&w, &h))
+    h.resume = data[1] & 3;
+    h.session = data[1] & 8 ? SLICE_LITERAL("name") : slice_text(NULL);
+    if (!world_open_to(&w, &h, "/pty/x/ws", data[1] & 4))
         return 0;
-    for (size_t i = 1; i + 1 < size && w.t.state != TUNNEL_ENDED; i += 2) {
+    for (size_t i = 2; i + 1 < size && w.t.state != TUNNEL_ENDED; i += 2) {
         event(&w, data[i], data[i + 1]);
         check_world(&w);
     }

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Random lives of one adapter: the first byte chooses it, then each event is a byte of what, a byte of length
+ * and so many bytes. Whatever workers say, what is passed on makes valid frames and memory is bounded.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/lib/reader.h"
+#include "spoa/relay/adapter.h"
+
+static void check_line(bool holds, int line)
+{
+    if (holds)
+        return;
+    fprintf(stderr, "broken in line %d\n", line);
+    abort();
+}
+#define check(holds) check_line(holds, __LINE__)
+
+struct life {
+    const struct adapter *adapter;
+    void *state;
+    struct outbox kept;
+    struct ws_decoder client;
+    bool in_message; /* of the worker */
+    enum ws_opcode opcode;
+    uint8_t open; /* towards the client */
+};
+
+static void client_gets(struct life *l, struct slice frames)
+{
+    struct ws_piece piece;
+    enum ws_event event;
+
+    while ((event = ws_decode(&l->client, &frames, &piece)) != WS_MORE)
+        check(event != WS_BAD);
+}
+
+static void client_gets_frame(struct life *l, enum ws_opcode opcode, bool fin, struct slice payload)
+{
+    struct buffer frame = buffer_with_limit(1 << 16);
+    check(adapter_put_frame(&frame, opcode, fin, payload));
+    client_gets(l, buffer_slice(&frame));
+    buffer_free(&frame);
+}
+
+static bool worker_says(struct life *l, uint8_t what, struct slice bytes)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
+    struct adapter_piece piece = {l->opcode, !l->in_message, what & 0x40, bytes};
+
+    if (piece.first)
+        piece.opcode = l->opcode = what & 0x80 ? WS_TEXT : WS_BINARY;
+    l->in_message = !piece.last;
+    enum adapter_verdict verdict = l->adapter->from_worker(l->state, &piece, &edit);
+    check(edit.skip <= bytes.len);
+    check(!buffer_len(&edit.insert) || !l->open);
+    if (buffer_len(&edit.insert)) {
+        client_gets(l, buffer_slice(&edit.insert));
+        l->open = edit.opened;
+    }
+    buffer_free(&edit.insert);
+    if (verdict == ADAPTER_PASS) {
+        client_gets_frame(l, l->open ? WS_CONTINUATION : l->opcode, piece.last, slice_from(bytes, edit.skip));
+        l->open = piece.last ? 0 : (uint8_t)l->opcode;
+    }
+    return verdict <= ADAPTER_DROP;
+}
+
+static void request(struct life *l)
+{
+    uint8_t memory[2][512];
+    struct writer query = writer_of(memory[0], 512), fields = writer_of(memory[1], 512);
+
+    if (l->adapter->request)
+        l->adapter->request(l->state, &query, &fields);
+    check(!query.full && !fields.full);
+}
+
+static bool answered(struct life *l, struct slice text)
+{
+    static const char start[] = "HTTP/1.1 101 S\r\nCell-Resume: 1; ";
+    uint8_t memory[512];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+    static struct http_head head;
+
+    request(l);
+    writer_text(&w, start);
+    writer_put(&w, text);
+    writer_text(&w, "\r\n\r\n");
+    return http_read(&r, writer_slice(&w), &head) == HTTP_DONE &&
+           l->adapter->answered(l->state, &head) == ADAPTER_GOES_ON;
+}
+
+static bool joins(struct life *l, struct slice text)
+{
+    struct adapter_edit edit = {.outcome = ADAPTER_PENDING};
+
+    if (l->adapter->answered && !answered(l, text))
+        return true;
+    if (l->open && !l->adapter->exact) {
+        client_gets_frame(l, WS_CONTINUATION, true, slice_text(""));
+        l->open = 0;
+    }
+    l->in_message = false;
+    check(outbox_salvage(&l->kept) || !buffer_len(&l->kept.frames));
+    l->adapter->joined(l->state, &l->kept, &edit);
+    return true;
+}
+
+static bool client_says(struct life *l, struct slice bytes)
+{
+    uint8_t frame[WS_HEAD_MAX + 256] = {0x82, 0x80};
+    size_t len = bytes.len % 100, window;
+
+    if (!l->adapter->numbers)
+        return true;
+    l->adapter->numbers->room(l->state, &window);
+    frame[1] = (uint8_t)(0x80 | len);
+    check(outbox_put(&l->kept, slice_of(frame, 6 + len)));
+    if (bytes.len & 1)
+        outbox_sent(&l->kept, outbox_unsent(&l->kept).len);
+    l->adapter->numbers->from_client(l->state, len);
+    return true;
+}
+
+static bool numbers(struct life *l, struct slice bytes)
+{
+    uint8_t memory[300] = "cr", payload[WS_CONTROL_MAX];
+    const struct adapter_numbers *n = l->adapter->numbers;
+    struct reader r = reader_of(bytes);
+    uint64_t now = 1 + reader_u8(&r) * UINT64_C(10000);
+
+    if (!n)
+        return true;
+    check(n->due_pong(l->state, now, payload) <= WS_CONTROL_MAX);
+    check(n->mark_end(l->state, payload) == 13);
+    n->due(l->state);
+    if (r.rest.len)
+        memcpy(memory + 2, r.rest.at, r.rest.len);
+    return n->pong(l->state, slice_of(memory, 2 + r.rest.len), &l->kept) <= ADAPTER_DROP;
+}
+
+static bool probes(struct life *l, uint8_t what, struct slice bytes)
+{
+    uint8_t memory[512];
+    struct writer w = writer_of(memory, sizeof memory);
+    uint64_t missing;
+
+    if (!l->adapter->probe)
+        return true;
+    l->adapter->probe(l->state, bytes, &w);
+    l->adapter->probed(l->state, what & 0x80 ? 404 : 200, bytes, &missing);
+    return true;
+}
+
+static bool event(struct life *l, uint8_t what, struct slice bytes)
+{
+    switch (what & 7) {
+    case 0:
+        return joins(l, bytes);
+    case 1:
+        request(l);
+        return true;
+    case 2:
+        return client_says(l, bytes);
+    case 3:
+        return numbers(l, bytes);
+    case 4:
+        return probes(l, what, bytes);
+    default:
+        return worker_says(l, what, bytes);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct reader r = reader_of(slice_of(data, size));
+    struct adapter_start start = {.target = SLICE_LITERAL("/pty/x/ws?since=3"), .buffer = 8192};
+    struct life l = {.adapter = adapter_find(1 + reader_u8(&r) % 3, false),
+                     .kept = outbox_with_limit(1 << 20),
+                     .client = ws_decoder_of(WS_SERVER, 0)};
+    bool alive = size < 5000;
+
+    l.state = calloc(1, l.adapter->state_len);
+    check(l.state != NULL);
+    l.kept.keeps = l.adapter->numbers != NULL;
+    if (l.adapter->start)
+        l.adapter->start(l.state, &start);
+    request(&l);
+    joins(&l, SLICE_LITERAL("recv=0; next=1"));
+    while (alive && r.rest.len) {
+        uint8_t what = reader_u8(&r), len = reader_u8(&r);
+        struct slice bytes = reader_take(&r, len < r.rest.len ? len : r.rest.len);
+        uint8_t *copy = malloc(bytes.len + 1); /* one byte too far is noticed */
+        check(copy != NULL);
+        if (bytes.len)
+            memcpy(copy, bytes.at, bytes.len);
+        uint8_t *exact = realloc(copy, bytes.len ? bytes.len : 1);
+        alive = event(&l, what, slice_of(exact, bytes.len));
+        free(exact);
+        check(!l.adapter->held || l.adapter->held(l.state) < (9 << 20));
+    }
+    if (l.adapter->end)
+        l.adapter->end(l.state);
+    free(l.state);
+    outbox_free(&l.kept);
+    return 0;
+}
