@@ -14,6 +14,14 @@ from direct import BINARY, PING, PONG
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
 
 
+# A sanitizer keeps what is freed.
+KEEPS_MEMORY = any(mark in (BIN / "cellgate-relay").read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
+
+
+def grown(tunnels, before, kib):
+    return tunnels.resident() - before > (kib if not KEEPS_MEMORY else 256 << 10)
+
+
 @pytest.fixture(scope="module")
 def made(cells):
     known = []
@@ -67,7 +75,7 @@ def test_a_reader_that_stops_costs_its_own_tunnel_and_little_memory(tunnels, sto
     flooding.start()
     assert settled(lambda: sent[0]) < total, "nothing pushes back"
     assert tunnels.tunnels(sandbox)[0]["held"] < 512 << 10
-    assert tunnels.resident() - before < 2048
+    assert not grown(tunnels, before, 2048)
     for number in range(50):
         pass_both_ways(*neighbour, b"%d" % number)
     # it was only slow: all of it comes
@@ -94,7 +102,7 @@ def test_memory_is_flat_over_many_tunnels_and_redials(tunnels):
     before = tunnels.resident()
     for _ in range(3):
         round_of(100)
-    assert tunnels.resident() - before < 1024
+    assert not grown(tunnels, before, 1024)
 
 
 def test_a_client_that_takes_nothing_is_let_go(made):
