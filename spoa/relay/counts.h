@@ -17,9 +17,10 @@ enum count {
     COUNT_REDIALS, /* {cause,outcome} */
     COUNT_RESUME,  /* {adapter,outcome} */
     COUNT_MISSING, /* {adapter} */
-    COUNT_GAP,     /* histogram */
-    COUNT_DIAL,    /* histogram */
-    COUNT_BYTES,   /* {direction} */
+    COUNT_UNSURE,
+    COUNT_GAP,   /* histogram */
+    COUNT_DIAL,  /* histogram */
+    COUNT_BYTES, /* {direction} */
     COUNT_HELD,
     COUNT_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
     COUNT_PARTINGS,      /* sockets that are being closed */

@@ -2,8 +2,10 @@
 #include "spoa/relay/port.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -154,9 +156,22 @@ static void act_part(void *context, enum side side, struct outbox *rest)
     parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames);
 }
 
+/* What the kernel has not seen acknowledged when a worker is lost. Where messages are numbered it is sent again. */
+static void count_unsure(struct port *p)
+{
+    int unsure = 0;
+
+    if (!p->tunnel.adapter->numbers && ioctl(loop_io_fd(&p->io[WORKER]), SIOCOUTQ, &unsure) == 0 &&
+        unsure > 0)
+        metrics_add(p->lane->shard, COUNT_UNSURE, METRIC_PLAIN, unsure);
+}
+
 static void act_drop(void *context, enum side side)
 {
     struct port *p = context;
+
+    if (side == WORKER)
+        count_unsure(p);
     loop_io_close(&p->io[side]);
 }
 

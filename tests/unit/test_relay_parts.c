@@ -40,6 +40,38 @@ static void an_outbox_sends_in_any_steps(void **state)
     }
 }
 
+static void an_outbox_that_keeps_sends_again_what_was_not_released(void **state)
+{
+    struct slice frames = SLICE_LITERAL("\x81\x03one\x89\x01?\x02\x01t\x80\x02wo\x82\x00");
+    static const size_t bounds[] = {0, 5, 8, 11, 15, 17};
+    (void)state;
+    for (size_t sent = 0; sent <= frames.len; sent++) {
+        struct outbox o = outbox_with_limit(100);
+        bool cut = true;
+        uint64_t payload;
+        o.keeps = true;
+        assert_true(outbox_put(&o, frames));
+        outbox_sent(&o, sent);
+        for (size_t i = 0; i < 6; i++)
+            cut = cut && sent != bounds[i];
+        assert_int_equal(outbox_cut(&o), cut);
+        assert_held(&o, slice_from(frames, sent));
+        assert_int_equal(outbox_empty(&o), sent == frames.len);
+        assert_int_equal(outbox_release(&o, 2, false, &payload), sent >= 15);
+        assert_false(outbox_release(&o, 4, true, &payload));
+        if (sent >= 15) {
+            assert_held(&o, slice_from(frames, sent));
+            assert_int_equal(outbox_len(&o), 2);
+        } else {
+            assert_true(outbox_release(&o, 1, true, &payload));
+            assert_int_equal(payload, 3);
+            assert_true(outbox_salvage(&o));
+            assert_held(&o, SLICE_LITERAL("\x02\x01t\x80\x02wo\x82\x00"));
+        }
+        outbox_free(&o);
+    }
+}
+
 static void a_frame_that_was_partly_sent_is_salvaged_whole(void **state)
 {
     struct slice frames = SLICE_LITERAL("\x81\x03one\x82\x03two\x89\x01?\x82\x05three");
@@ -317,6 +349,94 @@ static void a_request_goes_on_without_what_is_the_connections_own(void **state)
     free(u);
 }
 
+#define PLAIN(target, more)                                                            \
+    "GET " target " HTTP/1.1\r\nhost:h\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n" \
+    "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n" more "\r\n"
+
+static void parameters_of_an_adapter_replace_those_of_the_client(void **state)
+{
+    static const struct {
+        const char *request, *line;
+    } rows[] = {
+        {PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n"), "GET /p?since=7&takeover=1 HTTP/1.1\r\n"},
+        {PLAIN("/p?since=1&a=since&since&&sincex=2", "X-Cell-Handover:route=r;sandbox=s\r\n"),
+         "GET /p?a=since&sincex=2&since=7&takeover=1 HTTP/1.1\r\n"},
+        {PLAIN("/p?takeover=0", "X-Cell-Handover:route=r;sandbox=s\r\n"),
+         "GET /p?since=7&takeover=1 HTTP/1.1\r\n"},
+    };
+    uint8_t memory[1024];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct slice guard;
+        struct upgrade *u = upgrade_of(rows[i].request, &guard);
+        struct target to = {.port = 1};
+        struct writer w = writer_of(memory, sizeof memory);
+        guarded_free(guard);
+        assert_non_null(u);
+        upgrade_request(u, &to, SLICE_LITERAL("KEY"), SLICE_LITERAL("since=7&takeover=1"), none, &w);
+        assert_true(slice_starts(writer_slice(&w), rows[i].line));
+        free(u);
+    }
+}
+
+/* Whether the worker is shown the client's header, and the client the worker's. */
+static void a_client_that_resumes_is_known_by_header_or_binding(void **state)
+{
+#define HAS_HEADER "Cell-Resume:1; tunnel=x\r\n"
+#define HAS_CELL   "X-Cell-Handover:route=r;sandbox=s;resume=cell\r\n"
+#define HAS_NONE   "X-Cell-Handover:route=r;sandbox=s;resume=none\r\n"
+#define HAS_OFFER  "Sec-WebSocket-Protocol:a, cell-resume.1\r\n"
+    static const struct {
+        const char *request;
+        bool resumes;
+    } rows[] = {
+        {PLAIN("/p", HAS_CELL HAS_HEADER), true},
+        {PLAIN("/p", HAS_NONE HAS_HEADER), false},
+        {PLAIN("/p", HAS_CELL), false},
+        {PLAIN("/p?cr_tunnel=x", HAS_CELL HAS_OFFER), true},
+        {PLAIN("/p?cr_tunnel=x", HAS_CELL), false},
+        {PLAIN("/p", HAS_CELL HAS_OFFER), false},
+    };
+    uint8_t memory[1024];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct slice guard;
+        struct upgrade *u = upgrade_of(rows[i].request, &guard);
+        struct target to = {.port = 1};
+        struct writer w = writer_of(memory, sizeof memory);
+        guarded_free(guard);
+        assert_non_null(u);
+        assert_int_equal(u->client_resumes, rows[i].resumes);
+        upgrade_request(u, &to, SLICE_LITERAL("KEY"), none, none, &w);
+        bool shown = memmem(w.at, w.len, "Cell-Resume", 11) != NULL;
+        assert_int_equal(shown, rows[i].resumes && i == 0);
+        static struct http_head head;
+        static const char answer[] = "HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=1\r\n\r\n";
+        struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+        assert_int_equal(http_read(&reader, slice_text(answer), &head), HTTP_DONE);
+        w = writer_of(memory, sizeof memory);
+        assert_true(upgrade_accept(u, &head, &w));
+        assert_int_equal(memmem(w.at, w.len, "Cell-Resume", 11) != NULL, rows[i].resumes);
+        free(u);
+    }
+}
+
+static void a_probe_asks_with_the_fields_of_the_client(void **state)
+{
+    struct slice guard;
+    struct upgrade *u = upgrade_of(PLAIN("/pty/x/ws", HAS_NONE "X-EXECD-ACCESS-TOKEN:t\r\n"), &guard);
+    struct target to = {.host = SLICE_LITERAL("worker:1")};
+    uint8_t memory[1024];
+    struct writer w = writer_of(memory, sizeof memory);
+    (void)state;
+    guarded_free(guard);
+    assert_non_null(u);
+    upgrade_probe(u, &to, SLICE_LITERAL("/pty/x"), &w);
+    assert_true(slice_is(writer_slice(&w), "GET /pty/x HTTP/1.1\r\nHost: worker:1\r\nConnection: close\r\n"
+                                           "X-EXECD-ACCESS-TOKEN: t\r\n\r\n"));
+    free(u);
+}
+
 static void every_worker_selects_the_same_subprotocol(void **state)
 {
     struct slice guard;
@@ -360,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_outbox_sends_in_any_steps),
         cmocka_unit_test(a_frame_that_was_partly_sent_is_salvaged_whole),
+        cmocka_unit_test(an_outbox_that_keeps_sends_again_what_was_not_released),
         cmocka_unit_test(a_message_whose_beginning_is_gone_begins_anew),
         cmocka_unit_test(nothing_is_left_of_control_frames),
         cmocka_unit_test(long_frames_are_known_by_their_length),
@@ -373,6 +494,9 @@ int main(void)
         cmocka_unit_test(limits_hold_for_sandbox_organisation_and_all),
         cmocka_unit_test(limits_without_memory_refuse),
         cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
+        cmocka_unit_test(parameters_of_an_adapter_replace_those_of_the_client),
+        cmocka_unit_test(a_client_that_resumes_is_known_by_header_or_binding),
+        cmocka_unit_test(a_probe_asks_with_the_fields_of_the_client),
         cmocka_unit_test(every_worker_selects_the_same_subprotocol),
         cmocka_unit_test(refusals_are_whole_answers),
     };
