@@ -149,14 +149,17 @@ def test_without_descriptors_tunnels_live_on_and_accepting_resumes(made):
 
 
 class Absence:
-    """The agent is stopped: it holds its sockets and answers nobody."""
+    """The agent is stopped: it holds its sockets and answers nobody. Or it is dead, and who would start it again is
+    stopped."""
 
-    def __init__(self, cell):
-        self.cell = cell
+    def __init__(self, cell, dead=False):
+        self.cell, self.dead = cell, dead
 
     def __enter__(self):
-        self.pid = self.cell.pid("agent")
+        self.pid = self.cell.up.pid if self.dead else self.cell.pid("agent")
         stop(self.pid)
+        if self.dead:
+            self.cell.kill("agent")
 
     def __exit__(self, *_):
         os.kill(self.pid, signal.SIGCONT)
@@ -179,6 +182,26 @@ def test_while_the_agent_is_stopped_tunnels_live_and_a_redial_waits_for_it(tunne
     assert upstream.message() == (BINARY, b"held")
     for client, upstream in [*pairs, (client, upstream)]:
         pass_both_ways(client, upstream)
+
+
+@pytest.mark.parametrize("dead", [False, True])
+def test_an_agent_that_is_away_for_longer_than_the_budget_does_not_spend_it(made, dead):
+    """The budget is one of workers: while nobody can say where to go, the tunnel waits."""
+    tunnels = made(redial_budget="400ms")
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client, upstream = tunnels.open(worker, sandbox)
+    with Absence(tunnels.cell, dead):
+        upstream.reset()
+        client.say(b"held")
+        assert client.silent(2.0)
+        assert not worker.dials(0.05)
+    upstream = worker.serve()
+    assert upstream.message() == (BINARY, b"held")
+    pass_both_ways(client, upstream)
+    worker.listener.close()
+    upstream.reset()
+    assert client.closed() == (1011, "upstream unrecoverable")
 
 
 def test_an_agent_that_is_killed_is_asked_again(tunnels):
