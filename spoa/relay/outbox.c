@@ -120,9 +120,18 @@ bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint6
     if (messages || (!unsent && released > outbox->sent))
         return false;
     outbox->sent -= released < outbox->sent ? released : outbox->sent;
-    buffer_consume(&outbox->frames, released);
+    if (rest.len)
+        buffer_consume(&outbox->frames, released);
+    else
+        outbox->frames.start = outbox->frames.end = 0; /* the next message needs the memory again */
     drop_controls(outbox);
     return true;
+}
+
+void outbox_trim(struct outbox *outbox)
+{
+    if (buffer_len(&outbox->frames) == 0)
+        buffer_free(&outbox->frames);
 }
 
 /* In place: what is kept moves to the front of what is held. */

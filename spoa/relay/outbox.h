@@ -47,6 +47,8 @@ bool outbox_cut(const struct outbox *outbox);
  * are not so many, or, unless unsent, when they were not all sent. */
 bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint64_t *payload)
     __attribute__((warn_unused_result));
+/* Gives back the memory that outbox_release leaves to an empty one. */
+void outbox_trim(struct outbox *outbox);
 
 /* The peer is lost and there will be another one: a frame that was partly sent is to be sent again whole,
  * control frames go, and a message whose beginning went to the lost peer begins anew with what is left of it.

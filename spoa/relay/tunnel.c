@@ -423,6 +423,7 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         check_leg(t, WORKER, now);
     if (is_open(t))
         tunnel_acknowledge(t, now);
+    outbox_trim(&t->legs[WORKER].out);
     if (t->state < TUNNEL_CLOSING)
         tunnel_seek_tick(t, now);
     tunnel_reading(t, now);

@@ -248,6 +248,8 @@ static void acknowledgements_of_the_worker_are_checked(void **state)
     assert_int_equal(outbox_len(&t.kept), 7);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\3"), ADAPTER_WRONG);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\2"), ADAPTER_DROP);
+    assert_int_equal(outbox_len(&t.kept), 0);
+    outbox_trim(&t.kept);
     assert_null(t.kept.frames.memory);
     talk_end(&t);
 }
