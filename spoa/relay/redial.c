@@ -22,7 +22,7 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
         step = settings->backoff_count;
     /* 80 % to 120 % */
     *at += settings->backoff[step - 1] * (800 + random % 401) / 1000;
-    return *at <= redial->give_up;
+    return *at <= redial->give_up + (redial->waiting ? now - redial->waiting : 0);
 }
 
 void redial_wait(struct redial *redial, uint64_t now)

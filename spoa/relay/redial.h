@@ -23,7 +23,7 @@ struct redial_settings {
 struct redial {
     unsigned attempts; /* of this search */
     uint64_t give_up;  /* when its budget is spent */
-    uint64_t waiting;  /* since when there is no worker to dial; 0: there is one */
+    uint64_t waiting;  /* since when there is no worker to dial, or nobody to ask; 0: there is */
     unsigned losses, changes;
     uint64_t loss_at[REDIAL_LOSSES_MAX]; /* rings: the last ones */
     uint64_t change_at[REDIAL_CHANGES_MAX];
@@ -35,7 +35,7 @@ void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
  * any 32 bits). False: the budget does not last until then. */
 bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
                  uint64_t *at);
-/* There is no worker to dial: the budget stands still. */
+/* There is no worker to dial, or nobody to ask for one: the budget stands still. */
 void redial_wait(struct redial *redial, uint64_t now);
 /* There is one again. */
 void redial_resume(struct redial *redial, uint64_t now);

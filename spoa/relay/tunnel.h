@@ -138,6 +138,7 @@ struct tunnel {
     uint64_t watch_at;   /* when to watch again; 0: now */
     uint64_t changed_at; /* of the target */
     uint64_t seek_at;    /* SEEK_PAUSING: until when */
+    uint64_t asked_at;   /* SEEK_ASKING: since when */
     uint64_t close_at;   /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
     uint64_t opened, used, worker_since, lost_at;
     enum loss loss;

@@ -43,9 +43,10 @@ static void dial(struct tunnel *t, const struct target *target, uint64_t now)
     t->actions->dial(t->port, &t->next);
 }
 
-static void ask(struct tunnel *t)
+static void ask(struct tunnel *t, uint64_t now)
 {
     t->seek = SEEK_ASKING;
+    t->asked_at = now;
     t->actions->ask(t->port);
 }
 
@@ -58,7 +59,7 @@ static void seek_again(struct tunnel *t, uint64_t now)
     else if (t->state == TUNNEL_OPENING && !t->must_ask)
         dial(t, &t->target, now);
     else
-        ask(t);
+        ask(t, now);
 }
 
 void tunnel_seek_begin(struct tunnel *t, uint64_t budget, uint64_t now)
@@ -129,7 +130,7 @@ static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t 
     buffer_free(&t->goodbye);
     if (!buffer_put(&t->goodbye, text))
         t->goodbye_code = WS_NO_CODE;
-    ask(t);
+    ask(t, now);
     tunnel_watch(t, now);
 }
 
@@ -286,6 +287,11 @@ static bool is_final(const struct answer *answer, enum close_reason *reason, enu
     return true;
 }
 
+static uint64_t wait_until(const struct tunnel *t)
+{
+    return t->redial.waiting + (t->state == TUNNEL_OPENING ? t->limits.hold : t->settings->migration_budget);
+}
+
 static void wait_for_worker(struct tunnel *t, uint64_t now)
 {
     t->problem = t->answer == ANSWER_MIGRATING ? REFUSAL_sandbox_migrating : REFUSAL_sandbox_waking;
@@ -294,12 +300,24 @@ static void wait_for_worker(struct tunnel *t, uint64_t now)
     tunnel_watch(t, now);
 }
 
+/* While the agent is away nobody can say where to dial, which is no fault of the worker's: the budget stands
+ * still. */
+static void no_answer(struct tunnel *t, bool agent_lost, uint64_t now)
+{
+    t->problem = agent_lost ? REFUSAL_agent_unavailable : REFUSAL_directory_unavailable;
+    if (agent_lost && t->state == TUNNEL_REDIALLING)
+        redial_wait(&t->redial, t->asked_at);
+    if (t->redial.waiting && now >= wait_until(t))
+        give_up(t, now);
+    else
+        seek_again(t, now);
+}
+
 /* An answer for somebody who looks for a worker. */
 static void use_answer(struct tunnel *t, const struct answer *answer, uint64_t now)
 {
     if (answer->state == ANSWER_UNAVAILABLE) {
-        t->problem = answer->agent_lost ? REFUSAL_agent_unavailable : REFUSAL_directory_unavailable;
-        seek_again(t, now);
+        no_answer(t, answer->agent_lost, now);
     } else if (!target_known(&answer->target)) {
         wait_for_worker(t, now);
     } else {
@@ -612,11 +630,6 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
 }
 
 /* ---- times ---- */
-static uint64_t wait_until(const struct tunnel *t)
-{
-    return t->redial.waiting + (t->state == TUNNEL_OPENING ? t->limits.hold : t->settings->migration_budget);
-}
-
 static bool wants_watch(const struct tunnel *t)
 {
     return !t->watching && (t->state != TUNNEL_OPENING || t->seek == SEEK_WAITING);
@@ -625,7 +638,7 @@ static bool wants_watch(const struct tunnel *t)
 void tunnel_seek_tick(struct tunnel *t, uint64_t now)
 {
     if (t->seek == SEEK_PAUSING && now >= t->seek_at)
-        ask(t);
+        ask(t, now);
     else if (t->seek == SEEK_WAITING && now >= wait_until(t))
         give_up(t, now);
     if (t->state < TUNNEL_CLOSING && wants_watch(t))

@@ -788,6 +788,44 @@ static void an_agent_that_cannot_say_is_as_a_lost_dial(void **state)
     world_close(&w);
 }
 
+static void an_agent_that_is_away_does_not_spend_the_budget(void **state)
+{
+    struct answer away = world_answer(ANSWER_UNAVAILABLE, 0, 0);
+    (void)state;
+    away.agent_lost = true;
+    serving();
+    w.settings.keepalive = 3600 * SEC;
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    for (unsigned i = 0; i < 20; i++) {
+        world_pass(&w, 5 * SEC);
+        assert_true(w.asking);
+        w.asking = false;
+        tunnel_answered(&w.t, &away, false, w.now);
+        world_pass(&w, 5 * SEC);
+    }
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    resumes(1);
+    world_close(&w);
+}
+
+static void an_agent_that_does_not_come_back_is_given_up(void **state)
+{
+    struct answer away = world_answer(ANSWER_UNAVAILABLE, 0, 0);
+    (void)state;
+    away.agent_lost = true;
+    serving();
+    w.settings.keepalive = 3600 * SEC;
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    for (unsigned i = 0; i < 70 && w.t.state == TUNNEL_REDIALLING; i++) {
+        world_pass(&w, 5 * SEC);
+        w.asking = false;
+        tunnel_answered(&w.t, &away, false, w.now);
+        world_pass(&w, 5 * SEC);
+    }
+    assert_in_range(w.now, 1600 * SEC, 1610 * SEC);
+    ended_with(CLOSE_unrecoverable, "C1011:upstream unrecoverable");
+}
+
 static void a_migration_stops_the_clock_of_attempts(void **state)
 {
     (void)state;
@@ -1247,6 +1285,8 @@ int main(void)
         cmocka_unit_test(a_frame_that_was_not_passed_yet_cuts_no_message),
         cmocka_unit_test(redials_wait_longer_each_time_and_give_up),
         cmocka_unit_test(an_agent_that_cannot_say_is_as_a_lost_dial),
+        cmocka_unit_test(an_agent_that_is_away_does_not_spend_the_budget),
+        cmocka_unit_test(an_agent_that_does_not_come_back_is_given_up),
         cmocka_unit_test(a_migration_stops_the_clock_of_attempts),
         cmocka_unit_test(a_migration_that_does_not_end_is_given_up),
         cmocka_unit_test(a_migrating_sandbox_with_a_worker_is_dialled),
