@@ -20,7 +20,7 @@ static const char usage[] =
     "\n"
     "status   what the agent and the relay of this machine are doing\n"
     "tunnels  the open tunnels: id, state, route, sandbox, worker, age, bytes, redials\n"
-    "kick     closes one tunnel; its client is told 1012 and may come again\n"
+    "kick     closes one tunnel; its client is told 1008 `closed by the operator`\n"
     "drain    the relay takes no new tunnels and closes those it has, spread over relay.drain, then exits\n"
     "\n"
     "  --config FILE   where the sockets are; default " SETTINGS_PATH "\n"
