@@ -57,10 +57,9 @@ static void fill_families(struct counts *c)
                            .type = METRIC_COUNTER,
                            .labels = {{"adapter", handover_resume_names}}},
         [COUNT_UNSURE] =
-            {"cellgate_relay_unsure_input_bytes_total",
-             "Input that was written to a worker that was lost, and that it may not have read; it is "
-             "not sent again.",
-             METRIC_COUNTER},
+            {.name = "cellgate_relay_unsure_input_bytes_total",
+             .help = "Input written to workers that were lost, perhaps unread; it is not sent again.",
+             .type = METRIC_COUNTER},
         [COUNT_GAP] = {.name = "cellgate_relay_gap_seconds",
                        .help = "From the loss of a worker until the tunnel had one again.",
                        .type = METRIC_HISTOGRAM,

@@ -156,7 +156,8 @@ static void act_part(void *context, enum side side, struct outbox *rest)
     parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames);
 }
 
-/* What the kernel has not seen acknowledged when a worker is lost. Where messages are numbered it is sent again. */
+/* What the kernel has not seen acknowledged when a worker is lost. Where messages are numbered it is sent
+ * again. */
 static void count_unsure(struct port *p)
 {
     int unsure = 0;

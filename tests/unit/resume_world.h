@@ -696,7 +696,7 @@ static inline void say_something(struct network *n)
     struct session *s = &n->session;
 
     if (n->script_out == COUNT_OF(script_out)) {
-        /* OpenSandbox runs a command again when somebody attaches to a session that has ended since he asked */
+        /* OpenSandbox runs a command again for who attaches to a session that has ended since he asked */
         if (n->dialled && n->model->resume == HANDOVER_RESUME_SINCE)
             return;
         if (!s->ended && (n->model->resume != HANDOVER_RESUME_CELL || s->consumed == COUNT_OF(script_in))) {
