@@ -115,10 +115,10 @@ def test_it_opens_shows_and_types(serve, browser):
     browser.expect(ROWS, "sb-1$ echo hello")
     assert sandbox.typed == b"echo hello\r"
     opened = server.calls[0]
-    assert opened.request_headers["Sec-WebSocket-Protocol"] == f"cellgate, cellgate.bearer.{TOKEN}"
+    assert opened.request_headers["Sec-WebSocket-Protocol"] == f"cell-resume.1, cellgate, cellgate.bearer.{TOKEN}"
     assert opened.subprotocol == "cellgate"
     cols, rows = browser.text("#size").split("×")
-    assert opened.path == f"/v1/sandboxes/sb-1/proxy/8888/terminal?cols={cols}&rows={rows}"
+    assert opened.path.startswith(f"/v1/sandboxes/sb-1/proxy/8888/terminal?cols={cols}&rows={rows}&cr_tunnel=")
     assert browser.complaints() == []
 
 
@@ -149,7 +149,7 @@ def test_port_and_path_come_from_the_fragment(serve, browser):
     browser.open(f"{server.page}#port=4711&path=/x/%7Bsandbox%7D/%7Bport%7D/t?a=b")
     browser.expect(ROWS, "session 1")
     assert server.calls[0].path.startswith("/x/sb-1/4711/t?a=b&cols=")
-    assert server.calls[0].request_headers["Sec-WebSocket-Protocol"] == "cellgate"
+    assert server.calls[0].request_headers["Sec-WebSocket-Protocol"] == "cell-resume.1, cellgate"
 
 
 def test_a_path_cannot_lead_to_another_host(serve, browser):

@@ -4,6 +4,7 @@
 
 import { FitAddon } from "./addon-fit.js";
 import { addressOf, keepPlace, readPlace } from "./place.js";
+import { Fate, Tunnel } from "./resume.js";
 import { explain, isAboutToken, isPassing } from "./words.js";
 import { Terminal } from "./xterm.js";
 
@@ -12,6 +13,7 @@ const LONGEST_WAIT_MS = 15000;
 const ATTEMPTS = 10; // until a person is asked; counted anew after a connection that lasted
 const LASTED_MS = 10000;
 const MESSAGE_MAX = 16384; // bytes of input sent at once
+const SCREEN_MAX = 262144; // bytes of output that are kept for a reload
 // out of the alternate screen, modes as at the start: the program that set them is gone
 const RESET_MODES = "\x1b[?1047l\x1b[!p\x1b[?1000;1002;1003;1004;1006;2004l\x1b[0m";
 
@@ -19,7 +21,7 @@ const byId = (id) => document.getElementById(id);
 const encoder = new TextEncoder();
 
 let place = readPlace();
-let socket = null;
+let tunnel = null;
 let exit = null; // the remote's exit code, once it said one
 let failures = 0;
 let timer = 0; // of the next attempt
@@ -63,31 +65,66 @@ function showSize() {
 // ---- output: one piece at a time, as xterm.js drops what is given faster than it can draw ----
 
 const pieces = [];
+const drawn = []; // the last of them, for a reload
 let drawing = false;
+let drawnSize = 0;
 
-function drawNext() {
-  const piece = pieces.shift();
-  drawing = piece !== undefined;
-  if (drawing) terminal.write(piece, drawNext);
+function remember(piece) {
+  drawn.push(piece);
+  drawnSize += piece.length;
+  while (drawnSize > SCREEN_MAX) drawnSize -= drawn.shift().length;
 }
 
+function drawNext() {
+  const next = pieces.shift();
+  drawing = next !== undefined;
+  if (!drawing) return;
+  terminal.write(next.piece, () => {
+    remember(next.piece);
+    next.done();
+    drawNext();
+  });
+}
+
+/** Resolves when it is drawn. */
 function draw(piece) {
-  pieces.push(piece);
-  if (!drawing) drawNext();
+  return new Promise((done) => {
+    pieces.push({ piece: typeof piece === "string" ? encoder.encode(piece) : piece, done });
+    if (!drawing) drawNext();
+  });
+}
+
+/** What an earlier life of this page has drawn is in its tab's storage while it reloads. */
+function keepScreen() {
+  try {
+    const text = drawn.map((piece) => Array.from(piece, (byte) => String.fromCharCode(byte)).join("")).join("");
+    sessionStorage.setItem(`${tunnelKey()}:screen`, text);
+  } catch {
+    // the storage is full: the screen will be empty, but nothing of the session is lost
+  }
+}
+
+function drawKept() {
+  const text = sessionStorage.getItem(`${tunnelKey()}:screen`);
+  sessionStorage.removeItem(`${tunnelKey()}:screen`);
+  if (text && tunnel.isKnown) draw(Uint8Array.from(text, (c) => c.charCodeAt(0)));
 }
 
 // ---- the connection ----
 
-function isOpen() {
-  return socket?.readyState === WebSocket.OPEN;
+/** A tunnel belongs to a terminal's address, whatever the token. */
+function tunnelKey() {
+  return `cellgate:tunnel:${new URL(addressOf(place, 0, 0)).pathname}`;
 }
 
+/** What is typed while the connection is lost is sent when it is back. */
 function sendBytes(bytes) {
-  for (let at = 0; isOpen() && at < bytes.length; at += MESSAGE_MAX) socket.send(bytes.subarray(at, at + MESSAGE_MAX));
+  if (!tunnel || !(tunnel.isOpen || tunnel.isKnown)) return;
+  for (let at = 0; at < bytes.length; at += MESSAGE_MAX) tunnel.send(bytes.slice(at, at + MESSAGE_MAX));
 }
 
 function sendSize() {
-  if (isOpen()) socket.send(JSON.stringify({ type: "resize", cols: terminal.cols, rows: terminal.rows }));
+  if (tunnel?.isOpen) tunnel.send(JSON.stringify({ type: "resize", cols: terminal.cols, rows: terminal.rows }));
 }
 
 function takeControl(text) {
@@ -98,7 +135,7 @@ function takeControl(text) {
     return; // not a control message: nothing to show
   }
   if (control?.type === "exit" && Number.isInteger(control.exit_code)) exit = control.exit_code;
-  if (control?.type === "error") draw(`\r\n\x1b[31m${String(control.message).replace(/[^ -~]/g, "?")}\x1b[0m\r\n`);
+  if (control?.type === "error") return draw(`\r\n\x1b[31m${String(control.message).replace(/[^ -~]/g, "?")}\x1b[0m\r\n`);
 }
 
 function end(closed) {
@@ -125,57 +162,64 @@ function retry() {
   })();
 }
 
-function closed(event, openedAt) {
+/** Its first dial may find that the session of an earlier page is gone. */
+function beginAnew() {
+  draw(`${RESET_MODES}\r\n\x1b[2m── the earlier session is gone: new session ──\x1b[0m\r\n`);
+  tunnel = new Tunnel(sessionStorage, tunnelKey());
+  connect();
+}
+
+function closed(event, fate, wasKnown, openedAt) {
   const opened = openedAt !== 0;
   if (opened && Date.now() - openedAt > LASTED_MS) failures = 0;
-  if (exit === null && isPassing(event.code) && failures < ATTEMPTS) retry();
+  if (fate !== Fate.AGAIN) draw(RESET_MODES);
+  const again = fate === Fate.AGAIN || (fate === Fate.PLAIN && exit === null && isPassing(event.code));
+  // the gate tells what is final by codes of its own, also to a page that can go on
+  if (fate === Fate.AGAIN && !isPassing(event.code) && !tunnel.isKnown) end({ code: event.code, reason: event.reason, exit, opened });
+  else if (again && failures < ATTEMPTS) retry();
+  else if (fate === Fate.GONE && wasKnown && !opened) beginAnew();
   else end({ code: event.code, reason: event.reason, exit, opened });
 }
 
-function createSocket() {
-  // a browser can set no header: the token goes as a subprotocol that is never selected
-  const protocols = place.token ? ["cellgate", `cellgate.bearer.${place.token}`] : ["cellgate"];
-  return new WebSocket(addressOf(place, terminal.cols, terminal.rows), protocols);
-}
-
-function listen(current) {
+/** What an older connection still says is of no interest, and is not told. */
+function handlers() {
+  const { isKnown } = tunnel;
   let openedAt = 0;
-  // what an older connection still says is of no interest
-  const ifCurrent = (act) => (event) => current === socket && act(event);
-  current.binaryType = "arraybuffer";
-  current.onopen = ifCurrent(() => {
-    openedAt = Date.now();
-    showState("open", "Connected");
-    sendSize();
-    terminal.focus();
-  });
-  current.onmessage = ifCurrent(({ data }) => (typeof data === "string" ? takeControl(data) : draw(new Uint8Array(data))));
-  current.onclose = ifCurrent((event) => {
-    draw(RESET_MODES);
-    closed(event, openedAt);
-  });
+  return {
+    opened() {
+      openedAt = Date.now();
+      showState("open", "Connected");
+      sendSize();
+      terminal.focus();
+    },
+    message: (data) => (typeof data === "string" ? takeControl(data) : draw(new Uint8Array(data))),
+    closed: (event, fate) => closed(event, fate, isKnown, openedAt),
+  };
 }
 
 function connect() {
   clearTimeout(timer);
-  const old = socket;
-  exit = null;
+  if (!tunnel.isKnown) exit = null;
   hideNotice();
   showState("connecting", failures ? `Connecting (attempt ${failures} of ${ATTEMPTS})` : "Connecting");
+  // a browser can set no header: the token goes as a subprotocol that is never selected
+  const protocols = place.token ? ["cellgate", `cellgate.bearer.${place.token}`] : ["cellgate"];
   try {
-    socket = createSocket();
+    tunnel.dial(addressOf(place, terminal.cols, terminal.rows), protocols, handlers());
   } catch {
-    socket = null;
     showState("failed", "Disconnected");
     showNotice({ title: "The address or the token is malformed.", detail: "Open this page with a fresh link." }, true);
   }
-  old?.close(1000);
-  if (socket) listen(socket);
 }
 
+/** Goes on with a session that can go on, and begins a new one otherwise. */
 function connectNow() {
-  if (socket) draw("\r\n\x1b[2m── new session ──\x1b[0m\r\n");
   failures = 0;
+  if (!tunnel.isKnown) {
+    draw("\r\n\x1b[2m── new session ──\x1b[0m\r\n");
+    tunnel.end();
+    tunnel = new Tunnel(sessionStorage, tunnelKey());
+  }
   connect();
 }
 
@@ -205,12 +249,21 @@ byId("reader").addEventListener("click", () => {
   terminal.focus();
 });
 addEventListener("hashchange", () => {
+  const before = tunnelKey();
   place = readPlace();
+  if (tunnelKey() !== before) tunnel.end();
   connectNow();
+});
+addEventListener("pagehide", () => {
+  if (!tunnel.isKnown) return;
+  tunnel.keep();
+  keepScreen();
 });
 addEventListener("online", () => document.body.dataset.state === "waiting" && connect());
 
 byId("sandbox").textContent = document.title = place.sandbox || "Terminal";
 fit.fit();
 showSize();
+tunnel = new Tunnel(sessionStorage, tunnelKey());
+drawKept();
 connect();
