@@ -13,7 +13,7 @@ import time
 import pytest
 from cell import BIN, until
 from client import frame
-from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT
+from direct import BINARY, CONTINUATION, PING, PONG, TEXT
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses, stop
 from worker import start
 
