@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""The browser terminal over Cell-Resume, through HAProxy to real shells: the network is cut, the page is reloaded and
+workers are killed, and every byte is there once."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from browser import Browser
+from cell import ROOT, until
+from wire import Wire
+
+QUICKSTART = ROOT / "examples/quickstart"
+ROWS = ".xterm-rows"
+LAST = 12000
+SLOW_SEQ = f"stty -echo; PS1=; for i in $(seq 1 {LAST // 100}); do seq $((i*100-99)) $((i*100)); sleep 0.02; done; echo the''end\r"
+
+
+@pytest.fixture(scope="module", params=["direct", "relay", "cell"])
+def cell(request, cells, tmp_path_factory):
+    pages = tmp_path_factory.mktemp("ui")
+    subprocess.run([QUICKSTART / "ui/build", pages], check=True, timeout=120)
+    routes = json.loads(re.sub(r"^\s*//.*$", "", (QUICKSTART / "cellgate.json").read_text(), flags=re.M))["routes"]
+    for route in routes:
+        if route["name"] == "terminal":
+            route |= {"direct": {"via": "direct"}, "relay": {"via": "relay"}, "cell": {"via": "relay", "resume": "cell"}}[request.param]
+    cell = cells(config={"routes": routes, "worker_networks": ["127.0.0.0/8"]})
+    keeper = cell.sandboxd()
+    cell.addresses = [cell.worker(keeper, name, "--ui", pages) for name in ("worker-a", "worker-b")]
+    cell.epoch = 0
+    move(cell, 0)
+    return cell
+
+
+def move(cell, to):
+    cell.epoch += 1
+    cell.set_sandboxes(**{"sb-1": {"worker": f"http://{cell.addresses[to]}", "epoch": cell.epoch}})
+    time.sleep(0.6)  # the file is read a moment after it was written
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with Browser("--ignore-certificate-errors") as browser:
+        yield browser
+
+
+@pytest.fixture
+def wire(cell):
+    with Wire(cell.http) as wire:
+        yield wire
+
+
+@pytest.fixture
+def page(cell, chromium, wire):
+    chromium.open("about:blank")
+    chromium.wait(lambda: chromium.evaluate("location.href") == "about:blank")
+    chromium.events.clear()
+    port = cell.addresses[0].rpartition(":")[2]
+    chromium.open(f"http://127.0.0.1:{wire.port}/ui/sb-1/#port={port}&token={cell.token()}")
+    chromium.expect("#state", "Connected")
+    return chromium
+
+
+def screen(page):
+    """All output that the page has drawn, over its reloads."""
+    page.evaluate("dispatchEvent(new Event('pagehide'))")
+    text = page.evaluate("sessionStorage.getItem(Object.keys(sessionStorage).find((key) => key.endsWith(':screen')))")
+    return text.replace("\r\n", "\n")
+
+
+def assert_exact(page):
+    lines = screen(page)
+    exact = "".join(f"{i}\n" for i in range(1, LAST + 1)) + "theend\n"
+    assert lines[lines.index("1\n2\n3\n") :].removesuffix("\x1b[?2004h") == exact
+
+
+def test_a_cut_network_loses_and_repeats_nothing(page, wire):
+    page.type(SLOW_SEQ)
+    for dead in (0, 0.4, 0):
+        time.sleep(0.5)
+        wire.dead = dead > 0
+        wire.cut()
+        page.expect("#state", "Reconnecting")
+        time.sleep(dead)
+        wire.dead = False
+        page.expect("#state", "Connected")
+    page.expect(ROWS, "theend")
+    assert wire.cuts >= 6
+    assert_exact(page)
+
+
+def test_a_reload_loses_and_repeats_nothing(page):
+    page.type(SLOW_SEQ)
+    for _ in range(3):
+        time.sleep(0.4)
+        page.evaluate("window.before = true")
+        page.reload()
+        page.wait(lambda: page.evaluate("!window.before && document.querySelector('#state')?.innerText === 'Connected'"))
+    page.expect(ROWS, "theend")
+    assert_exact(page)
+
+
+def test_what_is_typed_arrives_once(page, wire, tmp_path):
+    file, text = tmp_path / "typed", ""
+    page.type(f"stty -echo; echo re''ady; cat > {file}; echo do''ne\r")
+    page.expect(ROWS, "ready")
+    for i in range(30):
+        page.type(f"line {i}\r")
+        text += f"line {i}\n"
+        if i == 10:
+            wire.dead = True
+            wire.cut()
+            page.expect("#state", "Reconnecting")
+        if i == 15:
+            wire.dead = False
+        if i == 20:
+            page.evaluate("window.before = true")
+            page.reload()
+            page.wait(lambda: page.evaluate("!window.before && document.querySelector('#state')?.innerText === 'Connected'"))
+            page.click("#terminal")
+    page.type("\x04")
+    page.expect(ROWS, "done")
+    assert file.read_text() == text
+
+
+def test_a_page_goes_on_at_another_worker_and_hears_of_the_end(cell, page):
+    page.type("echo $((40+2)).; A=there\r")
+    page.expect(ROWS, "42.")
+    victim = next(p for p in cell.processes if "worker-a" in p.args)
+    move(cell, 1)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    page.expect("#state", "Connected")
+    page.type("echo still-$A; exit 4\r")
+    page.expect(ROWS, "still-there")
+    page.expect("#notice-title", "The session has ended with exit code 4.")
+    page.click("#again .primary")
+    page.expect("#state", "Connected")
+    until(lambda: "new session" in page.text(ROWS))
+    page.type("echo new-$A.\r")
+    page.expect(ROWS, "new-.")
