@@ -200,9 +200,12 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
 
 /* ---- the socket ---- */
 
-/* Whether the next message may be handled: its answer, or the input in it, must find room. */
+/* Whether the next message may be handled: its answer, or the input in it, must find room. A tunnel's window sees
+ * to that by itself, and its leg is read whatever its output does. */
 static bool may_handle(const struct keeper_conn *c)
 {
+    if (c->carrier.tunnel || c->fenced)
+        return !c->closed;
     return !c->closed && buffer_len(&c->out) < OUT_FULL &&
            (!c->reader.running || running_wants_input(c->reader.running));
 }

@@ -379,6 +379,22 @@ def test_a_mark_is_void_when_a_message_follows(caller, workers):
     assert pid_of(one) == pid
 
 
+def test_a_full_table_is_503_and_what_is_over_makes_room():
+    host = Host("--sessions", "1")
+    try:
+        worker = host.worker()
+        one, other = Caller(SH).dial(worker.port), Caller(SH)
+        assert status(other.dial, worker.port) == 503
+        for _ in range(6):  # more than are remembered
+            one.say(b"exit\n")
+            assert one.wait(lambda: one.end)
+            one = Caller(SH).dial(worker.port)
+        pid_of(one)
+        one.leave()
+    finally:
+        host.close()
+
+
 # ---- the window, and what breaks the protocol ----
 
 
@@ -408,6 +424,14 @@ def test_pings_are_answered_and_input_is_held_while_nobody_reads_it(caller, work
     one.pump(0.2)
     assert 0 < one.acknowledged < 15
     one.leave()
+
+
+def test_input_is_taken_while_the_caller_reads_nothing(caller, tmp_path):
+    one = caller()
+    one.say(f"yes & sleep 1; touch {tmp_path}/in-time; read x; touch {tmp_path}/$x; kill $!\n".encode())
+    until(lambda: (tmp_path / "in-time").exists())
+    one.ws.send(BINARY, b"typed\n")
+    until(lambda: (tmp_path / "typed").exists())
 
 
 def test_more_than_the_window_is_too_big(caller, workers):
