@@ -37,6 +37,8 @@ struct scrollback {
     bool collecting; /* its replay */
     bool live;       /* the client has its `04` */
     bool exited;     /* and its `03` */
+    bool torn;       /* a message that is not output was cut: its rest may not come again */
+    bool inside;     /* a message */
     struct buffer replay;
     size_t record; /* where the last record begins */
     uint8_t tag;   /* of the message that is coming in; 0: none yet */
@@ -260,7 +262,8 @@ static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit
     if (!place_stream(s, TAG_OUTPUT, complete, &places[0]) ||
         !place_stream(s, TAG_ERRORS, complete, &places[1]))
         return ADAPTER_NO_MEMORY;
-    edit->outcome = has_gap(s, places) ? ADAPTER_GAP : ADAPTER_EXACT;
+    edit->outcome = has_gap(s, places) || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
+    s->torn = false;
     edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
     if (!put_rest(s, places))
         return ADAPTER_NO_MEMORY;
@@ -272,6 +275,12 @@ static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit
 }
 
 /* ---- messages ---- */
+static bool may_end(const void *state)
+{
+    const struct scrollback *s = state;
+    return s->tag == TAG_OUTPUT || s->tag == TAG_ERRORS;
+}
+
 static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
 {
     struct scrollback *s = state;
@@ -281,6 +290,8 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     buffer_free(&s->replay);
     s->replay = buffer_with_limit(REPLAY_MAX);
     s->record = 0;
+    s->torn = s->torn || (s->inside && s->tag && !may_end(s));
+    s->inside = false;
     s->tag = 0;
     s->collecting = s->resumed;
     s->resumed = true;
@@ -305,6 +316,7 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
 
     if (piece->first)
         s->tag = 0;
+    s->inside = !piece->last;
     tagged = !s->tag && piece->bytes.len && piece->opcode == WS_BINARY;
     if (tagged)
         s->tag = piece->bytes.at[0];
@@ -324,12 +336,6 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     if (stream && !deliver(stream, bytes))
         return ADAPTER_NO_MEMORY;
     return ADAPTER_PASS;
-}
-
-static bool may_end(const void *state)
-{
-    const struct scrollback *s = state;
-    return s->tag == TAG_OUTPUT || s->tag == TAG_ERRORS;
 }
 
 static size_t held(const void *state)

@@ -28,10 +28,12 @@ struct since {
     bool unresolved;    /* the outcome of the resume is not known yet */
     bool connected;     /* the client has its `connected` */
     bool swallow;       /* the one of this worker is not passed on */
+    bool torn;          /* a message that is not output was cut: its rest will not come again */
     bool restarted;     /* the session's offsets have begun anew */
     /* ---- of the message that is coming in ---- */
     uint8_t tag; /* 0: none yet, or text */
     bool text;
+    bool inside;   /* it has no end yet */
     bool begun;    /* some of it was passed on */
     uint64_t trim; /* bytes of the replay that were delivered already */
     uint8_t head[HEAD_LEN];
@@ -120,9 +122,10 @@ static void resolve(struct since *s, struct adapter_edit *edit, uint64_t gap)
     if (!s->unresolved)
         return;
     s->unresolved = false;
-    edit->gap = s->pipes || s->restarted ? ADAPTER_UNKNOWN : gap;
+    edit->gap = s->pipes || s->restarted || s->torn ? ADAPTER_UNKNOWN : gap;
     edit->outcome = edit->gap ? ADAPTER_GAP : ADAPTER_EXACT;
     s->restarted = false;
+    s->torn = false;
 }
 
 static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
@@ -133,6 +136,8 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     (void)edit;
     if (s->restarted)
         s->delivered = 0;
+    s->torn = s->torn || (s->inside && s->text);
+    s->inside = false;
     s->unresolved = s->resumed;
     s->resumed = true;
     s->swallow = s->connected;
@@ -247,6 +252,7 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
         s->begun = false;
         s->head_len = 0;
     }
+    s->inside = !piece->last;
     if (s->text)
         return pass_text(s, piece, edit);
     bool tagged = !s->tag && piece->bytes.len;

@@ -105,6 +105,19 @@ static void an_exit_is_told_once(void **state)
     assert_exact("");
 }
 
+static void an_unknown_message_that_was_cut_is_a_gap(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x02, SLICE_LITERAL("\5un"));
+    assert_false(t.adapter->may_end(t.state));
+    again();
+    talk_says(&t, 0x82, LIVE);
+    assert_int_equal(t.gaps, 1);
+    talk_end(&t);
+}
+
 /* Output like that of seq(1), no two parts of which are alike. */
 static size_t numbers(uint8_t *to, size_t len)
 {
@@ -279,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_replay_that_was_cut_itself_is_taken_from_the_next_worker),
         cmocka_unit_test(a_first_replay_that_was_cut_goes_on_and_its_end_is_told),
         cmocka_unit_test(an_exit_is_told_once),
+        cmocka_unit_test(an_unknown_message_that_was_cut_is_a_gap),
         cmocka_unit_test(the_tail_tells_where_a_full_ring_goes_on),
         cmocka_unit_test(a_tail_that_was_dropped_is_a_gap_of_unknown_size),
         cmocka_unit_test(a_tail_that_occurs_twice_is_a_gap_and_nothing_is_repeated),

@@ -154,6 +154,21 @@ static void pipes_are_never_exact(void **state)
     }
 }
 
+static void a_text_that_was_cut_is_a_gap(void **state)
+{
+    (void)state;
+    begin("/pty/x/ws");
+    talk_says(&t, 0x01, slice_text("{\"type\""));
+    assert_false(t.adapter->may_end(t.state));
+    talk_join(&t);
+    talk_says(&t, 0x81, CONNECTED);
+    assert_true(t.gaps == 1 && t.gap == ADAPTER_UNKNOWN);
+    talk_join(&t);
+    talk_says(&t, 0x81, CONNECTED);
+    assert_int_equal(t.exact, 1);
+    talk_end(&t);
+}
+
 static enum adapter_found found(unsigned status, const char *text, uint64_t *missing)
 {
     struct slice body = guarded(slice_text(text));
@@ -240,6 +255,7 @@ int main(void)
         cmocka_unit_test(output_that_was_cut_is_ended_and_goes_on_in_the_replay),
         cmocka_unit_test(a_connected_that_the_client_lacks_is_passed),
         cmocka_unit_test(pipes_are_never_exact),
+        cmocka_unit_test(a_text_that_was_cut_is_a_gap),
         cmocka_unit_test(a_session_is_asked_for_before_it_is_dialled_again),
         cmocka_unit_test(a_session_that_has_begun_anew_is_a_gap_of_unknown_size),
         cmocka_unit_test(a_replay_without_an_offset_is_wrong),
