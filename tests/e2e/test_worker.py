@@ -503,7 +503,12 @@ def test_opensandbox_takeover_by_another_worker_keeps_the_shell(host, worker):
     with attach(worker, session) as old:
         pid = pid_of(old, b"\x00")
         offset = worker.call("GET", f"/pty/{session}")[1]["output_offset"]
-        with attach(other, session, f"?since={offset}&takeover=1") as new:
+        with other.open(f"/pty/{session}/ws?since={offset}&takeover=1") as new:
+            message = new.message()
+            if message[0] == BINARY:  # what the shell has said since then, its prompt for example
+                assert message[1][:1] == b"\x03"
+                message = new.message()
+            assert json.loads(message[1])["type"] == "connected"
             assert old.rest()[1] == (4001, "TAKEN_OVER")
             assert pid_of(new, b"\x00") == pid
     other.close()
