@@ -142,3 +142,11 @@ def test_a_page_goes_on_at_another_worker_and_hears_of_the_end(cell, page):
     until(lambda: "new session" in page.text(ROWS))
     page.type("echo new-$A.\r")
     page.expect(ROWS, "new-.")
+
+
+def test_a_pages_side_is_exact_wherever_a_leg_is_lost_or_the_page_reloaded(tmp_path):
+    module = tmp_path / "resume.mjs"
+    module.write_bytes((QUICKSTART / "ui/resume.js").read_bytes())
+    run = subprocess.run(["node", ROOT / "tests/e2e/resume_page.mjs", module], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert int(run.stdout) > 200
