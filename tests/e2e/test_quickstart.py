@@ -101,6 +101,22 @@ def test_the_printed_move_takes_effect(quickstart):
     test_the_printed_command_attaches_a_terminal(quickstart)
 
 
+def test_the_worker_is_killed_and_the_browser_counts_on_without_a_gap(quickstart):
+    folder, text = quickstart
+    served = re.search(r"127.0.0.1:(\d+)", (folder / "sandboxes.json").read_text())[1]
+    name = "ab"[re.search(r"two workers \(([^)]*)\)", text)[1].split().index(f"127.0.0.1:{served}")]
+    with Browser() as browser:
+        browser.open(re.search(r"http://\S+#\S+", text)[0])
+        browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
+        browser.type("seq 1 300000 >all & for i in $(seq 1 60); do echo n$i; sleep 0.05; done; echo over-$((6*7))\n")
+        browser.expect(ROWS, "n10")
+        os.kill(int((folder / f"worker-{name}.pid").read_text()), signal.SIGKILL)
+        browser.expect(ROWS, "over-42")
+        lines = re.findall(r"\bn(\d+)\b", browser.text(ROWS))
+        last = lines[lines.index("60") - 15 : lines.index("60") + 1]
+        assert last == [str(n) for n in range(45, 61)]
+
+
 def test_a_port_that_is_taken_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
