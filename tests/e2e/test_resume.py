@@ -313,6 +313,7 @@ def test_input_that_a_lost_worker_has_not_read_is_counted(scripted):
     before = scripted.metric(name)
     client.say(b"x" * 10_000)
     until(lambda: [t["to_worker"] > 10_000 and t["held"] == 0 for t in scripted.tunnels(sandbox)] == [True], 10)
+    time.sleep(0.3)  # its kernel acknowledges what nobody reads
     upstream.reset()
     worker.serve()
     assert scripted.metric(name) - before >= 10_000
