@@ -73,41 +73,50 @@ bool request_from_args(struct spop_args args, struct request *request)
     return true;
 }
 
-static void set(struct spop_actions *actions, struct slice name, struct spop_value value)
-{
-    spop_set_var(actions, SPOP_TRANSACTION, name, value);
-}
+/* ---- variables ---- */
 
-static void put_TEXT(struct spop_actions *actions, struct slice name, struct slice text)
+static void put_TEXT(struct spop_actions *actions, const struct spop_variable *variable, struct slice text)
 {
     if (slice_present(text))
-        set(actions, name, spop_text(text));
+        spop_set_known(actions, variable, spop_text(text));
 }
 
-static void put_INT(struct spop_actions *actions, struct slice name, int64_t number)
+static void put_INT(struct spop_actions *actions, const struct spop_variable *variable, int64_t number)
 {
     if (number >= 0)
-        set(actions, name, spop_int(number));
+        spop_set_known(actions, variable, spop_int(number));
 }
 
-static void put_BOOL(struct spop_actions *actions, struct slice name, bool truth)
+static void put_BOOL(struct spop_actions *actions, const struct spop_variable *variable, bool truth)
 {
     if (truth)
-        set(actions, name, spop_bool(true));
+        spop_set_known(actions, variable, spop_bool(true));
 }
 
-static void put_ADDRESS(struct spop_actions *actions, struct slice name, struct address address)
+static void put_ADDRESS(struct spop_actions *actions, const struct spop_variable *variable,
+                        struct address address)
 {
     if (address.family)
-        set(actions, name, spop_address(slice_of(address.bytes, address.family == 4 ? 4 : 16)));
+        spop_set_known(actions, variable,
+                       spop_address(slice_of(address.bytes, address.family == 4 ? 4 : 16)));
 }
 
 void answer_write(const struct verdict *verdict, struct spop_actions *actions)
 {
-#define X(kind, field, name) put_##kind(actions, SLICE_LITERAL(name), verdict->field);
+    static const struct {
+#define X(kind, field, name) struct spop_variable field;
+        VERDICT_VARIABLES(X)
+#undef X
+        struct spop_variable verdict;
+    } variables = {
+#define X(kind, field, name) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
+        VERDICT_VARIABLES(X)
+#undef X
+            .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
+#define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
     VERDICT_VARIABLES(X)
 #undef X
-    set(actions, SLICE_LITERAL("verdict"), spop_text(slice_text(verdict_kind_text(verdict->kind))));
+    spop_set_known(actions, &variables.verdict, spop_text(slice_text(verdict_kind_text(verdict->kind))));
 }
 
 void answer_unavailable(struct spop_actions *actions)

@@ -39,6 +39,8 @@ static double seconds_since(const struct timespec *start)
 static void count_cache(struct decider *d)
 {
     struct token_cache_counts now = token_cache_counts(d->cache);
+    if (now.hits == d->reported.hits && now.misses == d->reported.misses)
+        return;
     metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(0), (int64_t)(now.hits - d->reported.hits));
     metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(1),
                 (int64_t)(now.misses - d->reported.misses));

@@ -125,6 +125,26 @@ struct spop_actions {
  * out->full, as an action that does not fit does: HAProxy would silently drop it and all that follow. */
 void spop_set_var(struct spop_actions *actions, enum spop_scope scope, struct slice name,
                   struct spop_value value);
+
+/* The same for names that are known when the program is written: their bytes lie ready as they go over the wire. Whether
+ * HAProxy can take the name is not checked: that is for a test. */
+struct spop_variable {
+    uint8_t type, arguments, scope, len;
+    char name[SPOP_VARIABLE_MOST + 1];
+};
+#define SPOP_VARIABLE(scope_, name_)                                                          \
+    {                                                                                         \
+        .type = 1, .arguments = 3, .scope = (scope_), .len = sizeof(name_) - 1, .name = name_ \
+    }
+
+static inline void spop_set_known(struct spop_actions *actions, const struct spop_variable *variable,
+                                  struct spop_value value)
+{
+    writer_put(actions->out, slice_of(variable, offsetof(struct spop_variable, name) + variable->len));
+    spop_value_write(actions->out, value);
+    actions->count++;
+}
+
 void spop_unset_var(struct spop_actions *actions, enum spop_scope scope, struct slice name);
 
 struct spop_action {
