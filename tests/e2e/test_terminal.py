@@ -68,12 +68,12 @@ def expired():
 @pytest.mark.parametrize(
     "credential, told",
     [
-        (lambda cell: "", b"refused with status 401 token_missing"),
-        (lambda cell: "no.token.atall", b"refused with status 401 token_invalid"),
-        (lambda cell: cell.token(**expired()), b"refused with status 401 token_expired"),
-        (lambda cell: cell.token("sb-2"), b"refused with status 403 wrong_sandbox"),
-        (lambda cell: cell.token(need=["http"]), b"refused with status 403 not_granted"),
-        (lambda cell: token("other", sandbox="sb-1"), b"refused with status 403 wrong_cell"),
+        (lambda cell: "", b"closed with 4401 token_missing"),
+        (lambda cell: "no.token.atall", b"closed with 4401 token_invalid"),
+        (lambda cell: cell.token(**expired()), b"closed with 4401 token_expired"),
+        (lambda cell: cell.token("sb-2"), b"closed with 4403 wrong_sandbox"),
+        (lambda cell: cell.token(need=["http"]), b"closed with 4403 not_granted"),
+        (lambda cell: token("other", sandbox="sb-1"), b"closed with 4403 wrong_cell"),
     ],
 )
 def test_a_refusal_is_told_in_words(cell, credential, told):
