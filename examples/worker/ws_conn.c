@@ -65,10 +65,31 @@ void ws_conn_piece(struct ws_conn *w, struct slice bytes)
     buffer_free(&w->held);
 }
 
+/* An answer to a peer that is being sent a frame comes behind that. As with Pings: who asks faster than it reads
+ * gets fewer. */
+static void hold(struct ws_conn *w, enum ws_opcode opcode, struct slice head, struct slice bytes)
+{
+    uint8_t start[WS_HEAD_MAX];
+    struct ws_frame frame = {.opcode = opcode, .fin = true, .length = head.len + bytes.len};
+    struct slice s = slice_of(start, ws_encode_head(start, &frame));
+    size_t len = s.len + head.len + bytes.len, room;
+    uint8_t *at = buffer_room(&w->held, len, &room);
+
+    if (!at)
+        return;
+    struct writer whole = writer_of(at, room);
+    writer_put(&whole, s);
+    writer_put(&whole, head);
+    writer_put(&whole, bytes);
+    buffer_commit(&w->held, len);
+}
+
 void ws_conn_send(struct ws_conn *w, enum ws_opcode opcode, struct slice head, struct slice bytes)
 {
     if (!w->open || w->closing)
         return;
+    if (w->frame_left)
+        return hold(w, opcode, head, bytes);
     ws_conn_begin(w, opcode, true, head.len + bytes.len);
     ws_conn_piece(w, head);
     if (bytes.len)

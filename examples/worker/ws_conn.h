@@ -49,7 +49,7 @@ void ws_conn_open(struct ws_conn *w, struct slice protocol);
 void ws_conn_close(struct ws_conn *w);
 
 bool ws_conn_is_open(const struct ws_conn *w);
-/* A whole message: head, then bytes. */
+/* A whole message: head, then bytes; behind a frame that was begun. */
 void ws_conn_send(struct ws_conn *w, enum ws_opcode opcode, struct slice head, struct slice bytes);
 /* A frame in pieces, `length` bytes in all. */
 void ws_conn_begin(struct ws_conn *w, enum ws_opcode opcode, bool fin, uint64_t length);

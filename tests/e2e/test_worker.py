@@ -480,6 +480,21 @@ def test_opensandbox_ring_wraps_and_clamps(worker, tmp_path):
         connected(ws, session)
 
 
+def test_opensandbox_answers_come_behind_the_replay(worker, tmp_path):
+    done = tmp_path / "done"
+    session = shell(worker, command=f"seq 1 300000; touch {done}; read x")
+    worker.open(f"/pty/{session}/ws").drop()
+    until(done.exists, 10)
+    for _ in range(5):
+        with worker.open(f"/pty/{session}/ws?since=0&takeover=1") as ws:
+            for _ in range(20):
+                ws.say(type="ping")
+            opcode, replay = ws.message()
+            assert (opcode, replay[0], len(replay)) == (BINARY, 3, 1_048_585) and b"pong" not in replay
+            texts = [json.loads(ws.message()[1])["type"] for _ in range(21)]
+            assert sorted(texts) == ["connected"] + ["pong"] * 20
+
+
 def test_opensandbox_second_client_is_refused_409(worker):
     session = shell(worker)
     with attach(worker, session):
