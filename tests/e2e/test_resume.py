@@ -225,6 +225,9 @@ def test_output_is_exact_across_workers_that_are_killed(stage):
         stage.workers.kill(0)
         stage.workers.start(0)
         stage.all_back(lambda b=before: resumed(stage) >= b + 2, f"kill {number}")
+        for reader in readers:  # or the ring would be pushed out while nobody reads
+            last = b"%d\r\n" % ((number + 1) * (LAST // KILLS))
+            reader.wait(lambda r=reader, b=last: r.output.endswith(b))
     stage.open_gate(KILLS)
     for reader in readers:
         ends_well(stage, reader, b"\r\n")
