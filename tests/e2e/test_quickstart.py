@@ -35,7 +35,9 @@ def processes_below(folder):
 def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("q") / "run"
     environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder), "HOME": str(folder.parent)}
-    process = subprocess.Popen([ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE)
+    # a shell that runs the tests in the background has told them to ignore Ctrl-C
+    interruptible = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    process = subprocess.Popen([ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE, preexec_fn=interruptible)
     text, deadline = "", time.monotonic() + 120
     while "Ctrl-C" not in text:
         assert process.poll() is None and time.monotonic() < deadline, text
