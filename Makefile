@@ -32,6 +32,8 @@ CPPFLAGS += -D_GNU_SOURCE -DCELLGATE_VERSION='"$(VERSION)"' -I. -isystem /usr/in
 CFLAGS   += -std=c11 $(OPT) $(HARD) $(WARN) -pthread -MMD -MP $(if $(LTO),$(LTO) -ffat-lto-objects)
 LDFLAGS  += -pie -Wl,-z,relro,-z,now -pthread $(filter -fsanitize% --coverage,$(OPT))
 LDLIBS   += -lev -lcjson -lssl -lcrypto -lm
+# what only the agent's library needs: the directory kinds
+AGENT_LIBS := -lcurl -lhiredis -lcares
 
 # ---- what is built of what ----
 obj       = $(patsubst %.c,$(B)/obj/%.o,$(1))
@@ -64,14 +66,14 @@ $(B)/%.a:
 	@mkdir -p $(@D); rm -f $@
 	$(AR) rcs $@ $^
 
-link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) $(1) -o $@ $^ $(LDFLAGS) $(LDLIBS)
+link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) $(1) -o $@ $^ $(LDFLAGS) $(2) $(LDLIBS)
 NO_LTO := $(if $(LTO),-fno-lto)
 $(B)/bin/cellgate-agent: $(B)/obj/spoa/agent/main.o $(AGENT) $(LIB)
-	$(call link)
+	$(call link,,$(AGENT_LIBS))
 $(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/main.o $(RELAY) $(LIB)
 	$(call link)
 $(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call rooms,spoa/ctl)) $(AGENT) $(LIB)
-	$(call link,$(NO_LTO))
+	$(call link,$(NO_LTO),$(AGENT_LIBS))
 $(B)/bin/cell-%: $(B)/obj/examples/worker/main_%.o $(WORKER) $(LIB)
 	$(call link,$(NO_LTO))
 
@@ -80,12 +82,12 @@ $(B)/bin/cell-%: $(B)/obj/examples/worker/main_%.o $(WORKER) $(LIB)
 WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=strndup
 $(B)/tests/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/unit/support.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(WRAP) $(LDFLAGS) -lcmocka $(LDLIBS)
+	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(WRAP) $(LDFLAGS) -lcmocka $(AGENT_LIBS) $(LDLIBS)
 $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(LDLIBS)
+	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(AGENT_LIBS) $(LDLIBS)
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
-	$(call link)
+	$(call link,,$(AGENT_LIBS))
 
 unit: $(UNIT)
 fuzz: $(FUZZERS)

@@ -10,7 +10,6 @@
 
 #include "spoa/agent/agent_metrics.h"
 #include "spoa/agent/decider.h"
-#include "spoa/agent/directory_file.h"
 #include "spoa/agent/file_watch.h"
 #include "spoa/lib/json_write.h"
 
@@ -29,7 +28,9 @@ struct agent {
     bool stopped;
     struct loop_task all_drained, first_load, gone;
 
-    struct directory_file *directory;
+    struct directory_options *directory_options; /* of the directory that runs */
+    void *directory;
+    struct directory_sink sink;
     struct metrics_shard *directory_shard; /* of the directory's thread */
     struct names *names;
 
@@ -95,9 +96,12 @@ static void on_directory_loaded(void *context, const struct directory_load *load
               LOG_SECONDS("seconds", load->seconds));
 }
 
-static void on_directory_failed(void *context, const char *why)
+static void on_directory_health(void *context, bool answering, bool pushing, const char *why)
 {
     struct agent *a = context;
+    (void)pushing;
+    if (answering)
+        return;
     pthread_mutex_lock(&a->lock);
     snprintf(a->directory_error, sizeof a->directory_error, "%s", why);
     seen(a);
@@ -146,11 +150,20 @@ static bool watch_keys(struct agent *a, const struct policy *policy)
     return true;
 }
 
-static bool start_directory(struct agent *a, const struct policy *policy, struct fail *why)
+static bool start_directory(struct agent *a, struct directory_options *options, struct fail *why)
 {
-    const struct directory_events events = {on_directory_loaded, on_directory_failed, a};
-    a->directory = directory_file_start(policy->directory.path, &events, why);
+    a->directory_options = directory_options_retain(options);
+    a->directory = options->kind->start(options->own, &a->sink, a->options.log, why);
     return a->directory;
+}
+
+static void stop_directory(struct agent *a)
+{
+    if (a->directory)
+        a->directory_options->kind->stop(a->directory);
+    a->directory = NULL;
+    directory_options_release(a->directory_options);
+    a->directory_options = NULL;
 }
 
 /* The old one ends first: what it still had to say would replace what the new one has read. */
@@ -158,10 +171,14 @@ static bool change_directory(struct agent *a, const struct policy *from, const s
                              struct fail *why)
 {
     struct fail ignored;
-    if (strcmp(from->directory.path, to->directory.path) == 0)
+    if (directory_options_equal(from->directory, to->directory))
         return true;
-    directory_file_stop(a->directory);
-    return start_directory(a, to, why) || (start_directory(a, from, &ignored) && false);
+    stop_directory(a);
+    if (start_directory(a, to->directory, why))
+        return true;
+    stop_directory(a);
+    start_directory(a, from->directory, &ignored);
+    return false;
 }
 
 /* Takes over the reference of policy, which is NULL if it could not be loaded. */
@@ -250,7 +267,7 @@ void agent_stop(struct agent *a)
 {
     if (!a)
         return;
-    directory_file_stop(a->directory);
+    stop_directory(a);
     names_stop(a->names);
     for (size_t i = 0; i < a->decider_count; i++)
         decider_stop(a->deciders[i]);
@@ -321,7 +338,7 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     if (!a->keys || !watch_keys(a, policy))
         return false;
     a->names = names_start(on_names, a, why);
-    if (!a->names || !start_directory(a, policy, why))
+    if (!a->names || !start_directory(a, policy->directory, why))
         return false;
     await_directory(a);
     return start_deciders(a, why);
@@ -336,6 +353,8 @@ static struct agent *agent_new(const struct agent_options *options)
     a->options = *options;
     a->listener = a->relay_listener = -1;
     a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
+    a->sink =
+        (struct directory_sink){.loaded = on_directory_loaded, .health = on_directory_health, .context = a};
     a->first_load = (struct loop_task){.run = on_first_load, .context = a};
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&monotonic);

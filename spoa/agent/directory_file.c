@@ -159,7 +159,7 @@ bool directory_file_load(const char *path, const struct records *before, struct 
 
 struct directory_file {
     char *path;
-    struct directory_events events;
+    const struct directory_sink *sink;
     int events_fd, stop;
     pthread_t thread;
     struct records *records; /* the last good ones; of the thread */
@@ -174,12 +174,12 @@ static void load(struct directory_file *d)
     if (stat(d->path, &d->seen) != 0)
         memset(&d->seen, 0, sizeof d->seen);
     if (!directory_file_load(d->path, d->records, &load, &why)) {
-        d->events.failed(d->events.context, why.text);
+        d->sink->health(d->sink->context, false, true, why.text);
         return;
     }
     records_release(d->records);
     d->records = load.records;
-    d->events.loaded(d->events.context, &load);
+    d->sink->loaded(d->sink->context, &load);
 }
 
 static bool concerns(const void *context, const char *name)
@@ -234,19 +234,20 @@ static bool start_thread(struct directory_file *d, struct fail *why)
     return error == 0 || fail(why, "cannot start the directory's thread: %s", strerror(error));
 }
 
-struct directory_file *directory_file_start(const char *path, const struct directory_events *events,
-                                            struct fail *why)
+static void *start(const void *own, const struct directory_sink *sink, struct log *log, struct fail *why)
 {
+    const struct directory_file_options *options = own;
     struct directory_file *d = calloc(1, sizeof *d);
-    if (!d || !(d->path = strdup(path))) {
+    (void)log;
+    if (!d || !(d->path = strdup(options->path))) {
         free(d);
         fail(why, "out of memory");
         return NULL;
     }
-    d->events = *events;
+    d->sink = sink;
     d->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (d->stop < 0)
-        fail(why, "%s: cannot watch it: %s", path, strerror(errno));
+        fail(why, "%s: cannot watch it: %s", d->path, strerror(errno));
     d->events_fd = d->stop < 0 ? -1 : folder_events_open(why);
     if (d->events_fd >= 0 && start_thread(d, why))
         return d;
@@ -254,11 +255,27 @@ struct directory_file *directory_file_start(const char *path, const struct direc
     return NULL;
 }
 
-void directory_file_stop(struct directory_file *d)
+static void stop(void *self)
 {
-    if (!d)
-        return;
+    struct directory_file *d = self;
     (void)!write(d->stop, &(uint64_t){1}, sizeof(uint64_t));
     pthread_join(d->thread, NULL);
     destroy(d);
 }
+
+static const struct option options[] = {
+    DIRECTORY_KIND_OPTION(struct directory_file_options, "file"),
+    {.key = "path",
+     .type = OPTION_PATH,
+     .offset = offsetof(struct directory_file_options, path),
+     .help = "the file with the records; it is read again when it changes"},
+};
+
+const struct directory_kind directory_kind_file = {
+    .name = "file",
+    .options = options,
+    .options_count = sizeof options / sizeof *options,
+    .options_size = sizeof(struct directory_file_options),
+    .start = start,
+    .stop = stop,
+};

@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* directory_options: the configuration's `directory`, of which each kind has keys of its own. */
+/*
+ * directory_options: the configuration's `directory`: which kind it is, and the keys that this kind has.
+ * Immutable and counted by reference: a directory outlives the configuration that started it.
+ */
 #ifndef CELLGATE_AGENT_DIRECTORY_OPTIONS_H
 #define CELLGATE_AGENT_DIRECTORY_OPTIONS_H
 
-#include "spoa/lib/options.h"
+#include "spoa/agent/directory_kind.h"
 #include "spoa/lib/settings.h"
 
 struct directory_options {
-    int kind;   /* of directory_kinds */
-    char *path; /* kind `file` */
+    const struct directory_kind *kind;
+    struct directory_common *own; /* the kind's struct */
+    unsigned references;          /* atomic; of directory_options_retain and _release alone */
 };
 
-/* Of settings->directory. False and *why with the position;
- * *options is then for directory_options_free too. */
-bool directory_options_read(const struct settings *settings, struct directory_options *options,
-                            struct fail *why);
-void directory_options_free(struct directory_options *options);
+/* Of settings->directory. NULL and *why with the position. */
+struct directory_options *directory_options_read(const struct settings *settings, struct fail *why);
+struct directory_options *directory_options_retain(struct directory_options *options);
+void directory_options_release(struct directory_options *options); /* NULL is fine */
+bool directory_options_equal(const struct directory_options *a, const struct directory_options *b);
 
-/* The table of keys, for documentation. */
-const struct option *directory_options_table(size_t *count);
+/* The file of a directory of kind `file`, else NULL. */
+const char *directory_options_file(const struct directory_options *options);
+
+/* The kinds there are, in order; NULL behind the last. */
+const struct directory_kind *directory_kind_at(size_t i);
 
 #endif

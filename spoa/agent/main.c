@@ -189,11 +189,12 @@ static int check(const struct policy *policy)
 {
     struct directory_load load;
     struct fail why;
-    if (access(policy->directory.path, F_OK) != 0) {
-        fprintf(stderr, "%s: not there yet; the configuration is valid\n", policy->directory.path);
+    const char *path = directory_options_file(policy->directory);
+    if (!path || access(path, F_OK) != 0) {
+        fprintf(stderr, "%s%sthe configuration is valid\n", path ? path : "", path ? ": not there yet; " : "");
         return DAEMON_OK;
     }
-    if (!directory_file_load(policy->directory.path, NULL, &load, &why)) {
+    if (!directory_file_load(path, NULL, &load, &why)) {
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;
     }

@@ -15,7 +15,7 @@ static bool load_tokens(struct policy *p, struct fail *why)
 static bool load_parts(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
-    return directory_options_read(s, &p->directory, why) &&
+    return (p->directory = directory_options_read(s, why)) &&
            (p->routes = routes_new(s->doc, s->routes, s->domains, why)) && load_tokens(p, why);
 }
 
@@ -67,7 +67,7 @@ void policy_release(struct policy *p)
     policy_release(p->base);
     if (!p->base) {
         routes_free(p->routes);
-        directory_options_free(&p->directory);
+        directory_options_release(p->directory);
         settings_free(p->settings);
     }
     free(p);

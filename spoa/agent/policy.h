@@ -17,7 +17,7 @@ struct policy {
     struct settings *settings;
     struct routes *routes;
     struct tokens *tokens;
-    struct directory_options directory;
+    struct directory_options *directory;
 };
 
 /* Reads the configuration and every file it names. overrides: "key=value" texts, as of `-o`. NULL and *why at

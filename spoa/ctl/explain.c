@@ -309,7 +309,8 @@ static int with_policy(const struct arguments *a, struct policy *policy, const s
 {
     struct fail why;
     struct directory_load load = {.records = NULL};
-    if (!directory_file_load(policy->directory.path, NULL, &load, &why))
+    const char *path = directory_options_file(policy->directory);
+    if (path && !directory_file_load(path, NULL, &load, &why))
         fprintf(stderr, "%s: the directory cannot be read: %s\n", PROGRAM, why.text);
     const struct snapshot_parts parts = {
         .policy = policy, .records = load.records, .not_before = load.not_before};

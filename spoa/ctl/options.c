@@ -25,15 +25,18 @@ static void table(enum form form, const char *title, const struct option *option
 
 static void all_tables(enum form form)
 {
+    char title[64];
     size_t count;
     const struct option *options = settings_options(&count);
     table(form, "The configuration", options, count);
-    options = directory_options_table(&count);
-    table(form, "The directory", options, count);
+    for (size_t i = 0; directory_kind_at(i); i++) {
+        const struct directory_kind *kind = directory_kind_at(i);
+        snprintf(title, sizeof title, "A directory of kind %s", kind->name);
+        table(form, title, kind->options, kind->options_count);
+    }
     options = route_options(&count);
     table(form, "A route", options, count);
     for (size_t i = 0; token_kind_at(i); i++) {
-        char title[64];
         snprintf(title, sizeof title, "A token entry of kind %s", token_kind_at(i)->name);
         table(form, title, token_kind_at(i)->options, token_kind_at(i)->options_count);
     }

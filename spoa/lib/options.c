@@ -322,6 +322,52 @@ void options_free(const struct option *table, size_t count, void *out)
         free_field(&table[i], out);
 }
 
+static bool texts_equal(const struct option_texts *a, const struct option_texts *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = strcmp(a->at[i], b->at[i]) == 0;
+    return same;
+}
+
+static bool text_equal(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool field_equal(const struct option *option, const void *a, const void *b)
+{
+    const void *x = (const char *)a + option->offset, *y = (const char *)b + option->offset;
+    switch (option->type) {
+    case OPTION_BOOL:
+        return *(const bool *)x == *(const bool *)y;
+    case OPTION_INT:
+    case OPTION_DURATION:
+    case OPTION_SIZE:
+        return *(const int64_t *)x == *(const int64_t *)y;
+    case OPTION_ENUM:
+        return *(const int *)x == *(const int *)y;
+    case OPTION_TEXT:
+    case OPTION_PATH:
+        return text_equal(*(char *const *)x, *(char *const *)y);
+    case OPTION_ADDRESS:
+        return memcmp(x, y, sizeof(struct net_address)) == 0;
+    case OPTION_TEXTS:
+        return texts_equal(x, y);
+    case OPTION_NODE:
+        break;
+    }
+    return *(const json_node *const *)x == *(const json_node *const *)y;
+}
+
+bool options_equal(const struct option *table, size_t count, const void *a, const void *b)
+{
+    bool same = true;
+    for (size_t i = 0; same && i < count; i++)
+        same = field_equal(&table[i], a, b);
+    return same;
+}
+
 bool options_override(const struct option *table, size_t count, const char *assignment, void *out,
                       struct fail *why)
 {

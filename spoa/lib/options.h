@@ -83,6 +83,9 @@ bool options_override(const struct option *table, size_t count, const char *assi
 /* Frees texts and paths, and zeroes their fields. */
 void options_free(const struct option *table, size_t count, void *out);
 
+/* Whether two structs that options_read filled say the same; nodes of two documents never do. */
+bool options_equal(const struct option *table, size_t count, const void *a, const void *b);
+
 /* For modules that read nodes themselves: the same forms, false when it is none of them. */
 bool options_duration(struct slice text, int64_t *milliseconds);
 bool options_size(struct slice text, int64_t *bytes);

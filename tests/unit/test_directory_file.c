@@ -50,14 +50,15 @@ static void replace(const struct folder *f, const char *text)
     assert_int_equal(rename(f->other, f->file), 0);
 }
 
-static const char good[] = "{\"not_before\": 17,\n"
-                           " \"sandboxes\": {\n"
-                           "  \"sb-1\": {\"worker\": \"http://127.0.0.1:9001\", \"epoch\": 3, \"org\": \"o\",\n"
-                           "    \"ports\": {\"8080\": \"http://10.0.0.5:49001\"}, \"x-region\": [1],\n"
-                           "    \"headers\": {\"Authorization\": \"Bearer secret\"}},\n"
-                           "  \"sb-2\": {\"state\": \"stopped\"}\n"
-                           " }\n"
-                           "}\n";
+static const char good[] =
+    "{\"not_before\": 17,\n"
+    " \"sandboxes\": {\n"
+    "  \"sb-1\": {\"worker\": \"http://127.0.0.1:9001\", \"epoch\": 3, \"org\": \"o\",\n"
+    "    \"ports\": {\"8080\": \"http://10.0.0.5:49001\"}, \"x-region\": [1],\n"
+    "    \"headers\": {\"Authorization\": \"Bearer secret\"}},\n"
+    "  \"sb-2\": {\"state\": \"stopped\"}\n"
+    " }\n"
+    "}\n";
 
 static void a_good_file_is_loaded(void **state)
 {
@@ -92,20 +93,26 @@ static void a_bad_file_is_refused_with_its_position(void **state)
         {"[]", ":1:1"},
         {"{\"sandboxes\": []}", ":1:"},
         {"{\"sandboxes\": {}} x", ":1:19"},
-        {"{\"sandboxes\":\n {\"sb-1\":\n  {\"worker\": \"http://127.0.0.1:9001\",\n   \"epoch\": 0}}}", ":4:"},
+        {"{\"sandboxes\":\n {\"sb-1\":\n  {\"worker\": \"http://127.0.0.1:9001\",\n   \"epoch\": 0}}}",
+         ":4:"},
         {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://127.0.0.1:9001\", \"epoch\": 1.5}}}", ":1:"},
         {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://127.0.0.1\", \"epoch\": \"1\"}}}", ":1:"},
-        {"{\"sandboxes\": {\n\"a\": {\"worker\": \"http://h:1\"},\n\"a\": {\"worker\": \"http://h:1\"}}}", ":3:"},
+        {"{\"sandboxes\": {\n\"a\": {\"worker\": \"http://h:1\"},\n\"a\": {\"worker\": \"http://h:1\"}}}",
+         ":3:"},
         {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"nowhere\"}}}", ":1:"},
         {"{\"sandboxes\": {\"sb-1\": {}}}", ":1:24: a running sandbox needs a worker"},
         {"{\"sandboxes\": {\"sb-1\": {\"state\": \"asleep\"}}}", ":1:"},
         {"{\"sandboxes\": {\"sb-1\": {\"stat\": \"stopped\", \"worker\": \"http://h:1\"}}}", ":1:"},
-        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"ports\": {\"08\": \"http://h:1\"}}}}", ":1:"},
-        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"ports\": {\"0\": \"http://h:1\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"ports\": {\"08\": \"http://h:1\"}}}}",
+         ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"ports\": {\"0\": \"http://h:1\"}}}}",
+         ":1:"},
         {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"a b\": \"\"}}}}", ":1:"},
         {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"Host\": \"x\"}}}}", ":1:"},
-        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"a\": \"x\\r\\ny: z\"}}}}", ":1:"},
-        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"access\": {\"token_sha256\": \"00\"}}}}", ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"a\": \"x\\r\\ny: z\"}}}}",
+         ":1:"},
+        {"{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"access\": {\"token_sha256\": \"00\"}}}}",
+         ":1:"},
         {"{\"sandboxes\": {\"sb 1\": {\"worker\": \"http://h:1\"}}}", ":1:"},
         {"{\"not_before\": -1, \"sandboxes\": {}}", ":1:"},
         {"{\"workers\": {}, \"sandboxes\": {}}", ":1:"},
@@ -212,9 +219,11 @@ static void on_loaded(void *context, const struct directory_load *load)
     pthread_mutex_unlock(&seen->lock);
 }
 
-static void on_failed(void *context, const char *why)
+static void on_health(void *context, bool answering, bool pushing, const char *why)
 {
     struct seen *seen = context;
+    assert_false(answering);
+    assert_true(pushing);
     assert_non_null(why);
     pthread_mutex_lock(&seen->lock);
     seen->failures++;
@@ -248,9 +257,10 @@ static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state
 {
     struct folder *f = *state;
     struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    const struct directory_events events = {on_loaded, on_failed, &seen};
+    const struct directory_sink sink = {.loaded = on_loaded, .health = on_health, .context = &seen};
+    const struct directory_file_options options = {.path = (char *)f->file};
     struct fail why;
-    struct directory_file *directory = directory_file_start(f->file, &events, &why);
+    void *directory = directory_kind_file.start(&options, &sink, NULL, &why);
     assert_non_null(directory);
     assert_true(await(&seen, 0, 1)); /* there is no file yet */
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
@@ -267,7 +277,7 @@ static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state
     assert_true(await(&seen, 3, failures + 1));
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 4}}}");
     assert_true(await(&seen, 4, failures + 1));
-    directory_file_stop(directory);
+    directory_kind_file.stop(directory);
 }
 
 int main(void)
@@ -279,7 +289,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(an_epoch_that_goes_back_keeps_the_older_record, setup, teardown),
         cmocka_unit_test_setup_teardown(without_memory_a_load_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(replaced_rewritten_removed_and_broken_files_are_noticed, setup, teardown),
+        cmocka_unit_test_setup_teardown(replaced_rewritten_removed_and_broken_files_are_noticed, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
