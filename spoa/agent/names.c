@@ -11,6 +11,8 @@
 #include <time.h>
 
 #define RESOLVE_EVERY_S 30
+#define USED_FOR_S      600
+#define USED_MOST       4096
 
 struct name {
     char *text;
@@ -131,6 +133,12 @@ static bool wanted_collect(struct wanted *w, const struct records *records)
 
 /* ---- the resolver ---- */
 
+/* A name that was asked for by itself. */
+struct used {
+    char *text;
+    time_t until;
+};
+
 struct names {
     void (*changed)(void *context, struct name_table *table);
     void *context;
@@ -138,6 +146,8 @@ struct names {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t woken;
     struct wanted wanted;
+    struct used used[USED_MOST];
+    size_t used_count;
     bool fresh, busy, stopping; /* busy: fresh ones are being resolved for the first time */
     pthread_cond_t settled;     /* neither fresh nor busy */
     struct name_table *table;   /* of the thread alone */
@@ -182,13 +192,41 @@ static struct name_table *table_new(struct wanted *wanted, const struct name_tab
     return table;
 }
 
-static bool copy_wanted(const struct wanted *from, struct wanted *to)
+static time_t seconds_now(void)
 {
-    *to = (struct wanted){calloc(from->count + 1, sizeof *to->texts), 0, from->count + 1};
-    for (size_t i = 0; to->texts && i < from->count && (to->texts[i] = strdup(from->texts[i])); i++)
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+static void forget_unused(struct names *n)
+{
+    time_t now = seconds_now();
+    size_t kept = 0;
+    for (size_t i = 0; i < n->used_count; i++)
+        if (n->used[i].until > now)
+            n->used[kept++] = n->used[i];
+        else
+            free(n->used[i].text);
+    n->used_count = kept;
+}
+
+/* Called with the lock held. */
+static bool copy_wanted(struct names *n, struct wanted *to)
+{
+    forget_unused(n);
+    size_t size = n->wanted.count + n->used_count;
+    *to = (struct wanted){calloc(size + 1, sizeof *to->texts), 0, size + 1};
+    for (size_t i = 0; to->texts && i < size; i++) {
+        const char *text = i < n->wanted.count ? n->wanted.texts[i] : n->used[i - n->wanted.count].text;
+        if (!(to->texts[i] = strdup(text)))
+            break;
         to->count++;
-    if (to->texts && to->count == from->count)
+    }
+    if (to->texts && to->count == size) {
+        wanted_sort(to);
         return true;
+    }
     wanted_free(to);
     return false;
 }
@@ -218,7 +256,7 @@ static void *run(void *context)
     pthread_mutex_lock(&n->lock);
     while (!n->stopping) {
         struct wanted wanted = {0};
-        bool copied = copy_wanted(&n->wanted, &wanted);
+        bool copied = copy_wanted(n, &wanted);
         n->busy = true;
         n->fresh = false;
         pthread_mutex_unlock(&n->lock);
@@ -285,6 +323,25 @@ bool names_want(struct names *n, const struct records *records)
     return true;
 }
 
+bool names_use(struct names *n, struct slice host)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&n->lock);
+    while (i < n->used_count && !slice_is(host, n->used[i].text))
+        i++;
+    bool known = i < n->used_count;
+    bool good = known || (i < USED_MOST && (n->used[i].text = slice_dup(host)));
+    if (good)
+        n->used[i].until = seconds_now() + USED_FOR_S;
+    if (good && !known) {
+        n->used_count++;
+        n->fresh = true;
+        pthread_cond_signal(&n->woken);
+    }
+    pthread_mutex_unlock(&n->lock);
+    return good;
+}
+
 void names_await(struct names *n, const struct timespec *until)
 {
     pthread_mutex_lock(&n->lock);
@@ -306,6 +363,8 @@ void names_stop(struct names *n)
     pthread_cond_destroy(&n->settled);
     pthread_mutex_destroy(&n->lock);
     wanted_free(&n->wanted);
+    for (size_t i = 0; i < n->used_count; i++)
+        free(n->used[i].text);
     name_table_release(n->table);
     free(n);
 }

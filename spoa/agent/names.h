@@ -26,6 +26,9 @@ struct names *names_start(void (*changed)(void *context, struct name_table *tabl
                           struct fail *why);
 /* Replaces the set of names to resolve by those of the records; any thread. False when out of memory. */
 bool names_want(struct names *names, const struct records *records);
+/* One more name to resolve, and to keep resolved until it was not asked for by this for 10 minutes; for records
+ * of a cache. Any thread, never waits for the resolver. False when out of memory or too many are wanted. */
+bool names_use(struct names *names, struct slice host);
 /* Waits until the names that are wanted now were asked for once, at most until then (CLOCK_MONOTONIC). */
 void names_await(struct names *names, const struct timespec *until);
 /* Ends the thread. A look-up that hangs is waited for at most as long as the resolver's own patience. */
