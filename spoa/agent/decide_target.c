@@ -57,6 +57,27 @@ bool decide_worker(struct decision *d)
     return true;
 }
 
+/* It becomes part of a Path attribute and of a regular expression's replacement in haproxy.cfg. */
+static bool prefix_valid(struct slice prefix)
+{
+    for (size_t i = 0; i < prefix.len; i++)
+        if (strchr("|;,\"\\<>^`{}", prefix.at[i]))
+            return false;
+    return prefix.len > 0;
+}
+
+/* What stands before the worker's path in the client's: below that the client sees the application. */
+static struct slice prefix_of(struct slice client, struct slice worker)
+{
+    static const struct slice none;
+    bool bare = slice_is(worker, "/") && client.at[client.len - 1] != '/';
+    size_t tail = bare ? 0 : worker.len;
+    if (client.len < tail || !slice_equal(slice_from(client, client.len - tail), slice_sub(worker, 0, tail)))
+        return none;
+    struct slice prefix = slice_sub(client, 0, client.len - tail);
+    return prefix_valid(prefix) ? prefix : none;
+}
+
 bool decide_path(struct decision *d)
 {
     d->verdict->path = d->request->path;
@@ -64,6 +85,7 @@ bool decide_path(struct decision *d)
         size_t start = d->scratch->len;
         template_write(d->route->template, &d->match.captures, d->scratch);
         d->verdict->path = text_from(d->scratch, start);
+        d->verdict->prefix = prefix_of(d->request->path, d->verdict->path);
     }
     d->verdict->query = d->carried.query;
     return true;

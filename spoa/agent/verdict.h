@@ -37,6 +37,7 @@ enum verdict_kind {
     X(BOOL, tls, "tls")      /* the worker speaks TLS */                                                          \
     X(TEXT, sni, "sni")                                                                                           \
     X(TEXT, path, "path")    /* what the worker gets, always set on direct and relay */                           \
+    X(TEXT, prefix, "prefix") /* what the path lost in front; absent: nothing, or it was rewritten otherwise */   \
     X(TEXT, query, "query")  /* without '?'; absent: none */                                                      \
     X(TEXT, auth, "auth")    /* Authorization towards the worker; absent: none */                                 \
     X(TEXT, host, "host")    /* Host towards the worker; absent: keep the client's */                             \

@@ -34,6 +34,8 @@ static const char config[] =
     "{\"name\":\"pty\",\"path\":\"/api/sandboxes/{sandbox}/pty/"
     "{session}\",\"upgrade\":true,\"via\":\"relay\","
     " \"to\":\"/sandboxes/{sandbox}/pty/{session}\",\"need\":\"pty\"},"
+    "{\"name\":\"odd\",\"path\":\"/odd/{sandbox}/{rest...}\",\"to\":\"/even/{rest...}\"},"
+    "{\"name\":\"where\",\"path\":\"/{where}/{sandbox}/x\",\"to\":\"/x\"},"
     "{\"name\":\"proxy\",\"path\":\"[/v1]/sandboxes/{sandbox}/proxy/{port}/{rest...}\",\"to\":\"/"
     "{rest...}\"}]}";
 
@@ -516,6 +518,32 @@ static void what_the_worker_gets_besides(void **state)
     assert_true(v.upgrade);
 }
 
+static void what_the_path_lost_in_front_is_told(void **state)
+{
+    static const struct {
+        const char *line, *prefix; /* NULL: none */
+    } rows[] = {
+        {"GET " PROXY "a/b?c", "/sandboxes/sb-1/proxy/80"},
+        {"GET " PROXY, "/sandboxes/sb-1/proxy/80"},
+        {"GET http://h/sandboxes/sb-1/proxy/80", "/sandboxes/sb-1/proxy/80"},
+        {"GET http://h/v1/sandboxes/sb-1/proxy/80//x/", "/v1/sandboxes/sb-1/proxy/80"},
+        {"GET http://h/v1/sandboxes/%73b-1/proxy/80/x", "/v1/sandboxes/%73b-1/proxy/80"},
+        {"GET http://h/odd/sb-1/a/b", NULL},
+        {"GET http://h/any;where/sb-1/x", NULL},
+        {"GET http://h/any|where/sb-1/x", NULL},
+        {"GET http://h/any:where/sb-1/x", "/any:where/sb-1"},
+        {"GET http://sb-1.app.io/a?b", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct verdict v = ASKED(*state, rows[i].line, B("sb1"));
+        assert_int_equal(v.kind, VERDICT_DIRECT);
+        if (rows[i].prefix)
+            ASSERT_TEXT(v.prefix, rows[i].prefix);
+        else
+            assert_false(slice_present(v.prefix));
+    }
+}
+
 static void headers_of_the_record_and_of_the_application(void **state)
 {
     struct world *w = *state;
@@ -748,6 +776,7 @@ int main(void)
         TEST(a_directory_that_cannot_say_is_waited_for),
         TEST(the_worker_gets_path_and_query_byte_for_byte),
         TEST(what_the_worker_gets_besides),
+        TEST(what_the_path_lost_in_front_is_told),
         TEST(headers_of_the_record_and_of_the_application),
         TEST(the_token_leaves_the_subprotocols),
         TEST(browsers_are_held_to_their_origin),

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""What clients see of a worker's answers, under a host of its own and below a prefix, direct and through the relay: redirects
+and cookies that work, repeated headers in order, and nothing that is meant for what stands in between."""
+
+import pytest
+from client import Http1, Http2
+from origin import switch
+
+CONFIG = {
+    "domains": {"e2b": ["e2b.test"]},
+    "routes": [
+        {"name": "host", "host": "{port}-{sandbox}.<e2b>", "need": "none"},
+        {"name": "below", "path": "/p/{sandbox}/{port}/{rest...}", "to": "/{rest...}", "need": "none", "cookies": "keep"},
+        {"name": "api", "path": "/api/sandboxes/{sandbox}/{rest...}", "to": "/sandboxes/{sandbox}/{rest...}", "need": "none"},
+        {"name": "moved", "path": "/moved/{sandbox}/{rest...}", "to": "/other/{rest...}", "need": "none"},
+        {"name": "relay", "path": "/r/{sandbox}/{rest...}", "to": "/{rest...}", "need": "none", "upgrade": True, "via": "relay"},
+    ],
+}
+
+
+class Answers:
+    """An origin that answers with the lines that the test gives, and a 101 with them to an upgrade."""
+
+    def __init__(self, origins):
+        self.lines, self.status = [], "200 OK"
+        self.origin = origins(answer=self.answer, upgrade=self.upgrade)
+
+    def answer(self, connection, request):
+        lines = "".join(f"{line}\r\n" for line in self.lines)
+        connection.send(f"HTTP/1.1 {self.status}\r\n{lines}Content-Length: 0\r\n\r\n".encode())
+
+    def upgrade(self, connection, request):
+        if not self.status.startswith("101"):
+            return self.answer(connection, request)
+        switch(connection, request, "".join(f"{line}\r\n" for line in self.lines).encode())
+
+
+@pytest.fixture(scope="module")
+def worker(origins):
+    return Answers(origins)
+
+
+@pytest.fixture(scope="module")
+def cell(cells, worker):
+    # The worker's address is no name that a client would use; `sb-other` is reached under the port that is asked for.
+    records = {"sb-1": {"worker": worker.origin.url, "headers": {"X-EXECD-ACCESS-TOKEN": "of the record", "X-Record-Key": "secret"}},
+               "sb-2": {"worker": worker.origin.url}}
+    return cells(sandboxes=records, config=CONFIG)
+
+
+@pytest.fixture(params=["http", "https", "h2"])
+def client(request, cell):
+    make = {"http": lambda: Http1(cell.http), "https": lambda: Http1(cell.https, tls=True), "h2": lambda: Http2(cell.https)}
+    with make[request.param]() as connection:
+        connection.kind = request.param
+        yield connection
+
+
+def ask(client, worker, target, lines, status="200 OK", **more):
+    worker.lines, worker.status = lines, status
+    return client.request("GET", target, **more)
+
+
+BELOW = "/p/sb-2/{port}"  # {port}: the worker's
+
+
+def filled(worker, text):
+    return text.replace("{port}", str(worker.origin.port))
+
+
+# ---- Location ----
+
+REDIRECTS = [
+    # what the worker says, what the client sees below the prefix, and under the host (None: unchanged)
+    ("login", "login", None),
+    ("?again", "?again", None),
+    ("/login", "/p/sb-2/{port}/login", None),
+    ("/", "/p/sb-2/{port}/", None),
+    ("/login?next=/a%2Fb&x=http://127.0.0.1:{port}/", "/p/sb-2/{port}/login?next=/a%2Fb&x=http://127.0.0.1:{port}/", None),
+    ("/p/sb-2/{port}/login", "/p/sb-2/{port}/login", None),
+    ("/p/sb-2/{port}", "/p/sb-2/{port}", None),
+    ("/p/sb-2/{port}9/x", "/p/sb-2/{port}/p/sb-2/{port}9/x", None),
+    ("http://127.0.0.1:{port}/login?a=b#c", "/p/sb-2/{port}/login?a=b#c", "/login?a=b#c"),
+    ("HTTP://127.0.0.1:{port}/Login", "/p/sb-2/{port}/Login", "/Login"),
+    ("http://127.0.0.1:{port}", "/p/sb-2/{port}/", "/"),
+    ("http://127.0.0.1:1/login", None, None),
+    ("//elsewhere.test/login", None, None),
+    ("https://elsewhere.test/login?back=/", None, None),
+    ("https://elsewhere.test/", None, None),
+    ("mailto:someone@elsewhere.test", None, None),
+]
+
+
+@pytest.mark.parametrize("said,below,under", REDIRECTS)
+def test_a_redirect_leads_where_the_client_can_follow(cell, worker, said, below, under):
+    said, below, under = (filled(worker, x) if x else x for x in (said, below, under))
+    lines = ["Location: " + said]
+    with Http1(cell.http) as client:
+        seen = ask(client, worker, filled(worker, BELOW + "/a"), lines, "302 Found")
+        assert (seen.status, seen.all("location")) == (302, [below or said])
+        seen = ask(client, worker, "/a", lines, "302 Found", host=f"{worker.origin.port}-sb-2.e2b.test")
+        assert (seen.status, seen.all("location")) == (302, [under or said])
+
+
+def test_a_redirect_to_the_clients_own_host(client, worker):
+    """An application that knows its host, but neither that the client came with TLS nor the prefix."""
+    host, tls = f"{worker.origin.port}-sb-2.e2b.test:8443", client.kind != "http"
+    for said, seen in [("http://{host}/a", "/a" if tls else None), ("https://{host}/a", None)]:
+        said = said.replace("{host}", host)
+        got = ask(client, worker, "/", ["Location: " + said], "307 Temporary Redirect", host=host)
+        assert got.all("location") == [seen or said]
+    below = filled(worker, BELOW)
+    for said in ("http://Cell.Test/a", "https://cell.test/a", f"https://cell.test{below}/a"):
+        assert ask(client, worker, below + "/", ["Location: " + said], "301 Moved Permanently").all("location") == [below + "/a"]
+
+
+def test_a_prefix_is_told_and_is_what_the_worker_does_not_see(client, worker):
+    for target, prefix, path in [
+        (filled(worker, BELOW + "/a/b?c"), filled(worker, BELOW), "/a/b?c"),
+        (filled(worker, BELOW), filled(worker, BELOW), "/"),
+        ("/api/sandboxes/sb-2/files", "/api", "/sandboxes/sb-2/files"),
+        ("/moved/sb-2/a", None, "/other/a"),
+        ("/p/sb-2/1|/x", None, None),  # no port
+    ]:
+        got = ask(client, worker, target, ["Location: /next"])
+        assert got.status == 200 if path else got.status == 400, target
+        if path:
+            seen = worker.origin.requests[-1]
+            assert (seen.target, seen.get("x-forwarded-prefix")) == (path, prefix)
+            assert got.all("location") == [(prefix or "") + "/next"]
+
+
+def test_a_forged_prefix_is_not_believed(client, worker):
+    got = ask(client, worker, "/moved/sb-2/", ["Location: /next"], headers=[("X-Forwarded-Prefix", "/evil"), ("X_Forwarded_Prefix", "/evil")])
+    assert got.all("location") == ["/next"]
+    assert not any(name.startswith("x-forwarded-prefix") or "_" in name for name in worker.origin.requests[-1].names)
+
+
+# ---- cookies ----
+
+COOKIES = [
+    # what the worker sets, what the client gets below the prefix /P, and under a host (None: unchanged)
+    ("a=1", None, None),
+    ("a=1; Path=/", "a=1; Path=/P/", None),
+    ("a=1; path=/x/y; HttpOnly", "a=1; path=/P/x/y; HttpOnly", None),
+    ("a=1; Path=/P; Secure", "a=1; Path=/P; Secure", None),
+    ("a=1; Path=/P/x; Secure", "a=1; Path=/P/x; Secure", None),
+    ("a=1; Path=/P9", "a=1; Path=/P/P9", None),
+    ("a=1; Path=relative", None, None),
+    ("a=1; Path=/x; Path=/", "a=1; Path=/x; Path=/P/", None),
+    ("a=/; Expires=Wed, 21 Oct 2037 07:28:00 GMT; Path=/", "a=/; Expires=Wed, 21 Oct 2037 07:28:00 GMT; Path=/P/", None),
+    ("a=b|c; Path=/", "a=b|c; Path=/P/", None),
+    ("a=1; Domain=127.0.0.1; Path=/", "a=1; Path=/P/", "a=1; Path=/"),
+    ("a=1; Path=/; domain=.e2b.test; Secure", "a=1; Path=/P/; Secure", "a=1; Path=/; Secure"),
+    ("a=1; Domain=x; Domain=.test", "a=1", "a=1"),
+    ("domain=1; Path=/", "domain=1; Path=/P/", None),
+    ("__Host-a=1; Secure; Path=/", None, None),
+    ("__Host-cellgate=forged; Secure; Path=/", "", ""),
+    (" __Host-cellgate =forged", "", ""),
+]
+
+
+def test_cookies_belong_to_the_host_and_the_prefix_of_the_sandbox(client, worker):
+    """All of them in one answer: repeated headers stay repeated and in order."""
+    below = filled(worker, BELOW)
+    lines = ["Set-Cookie: " + said.replace("/P", below) for said, _, _ in COOKIES]
+    seen = ask(client, worker, below + "/", lines).all("set-cookie")
+    assert seen == [(said if want is None else want).replace("/P", below) for said, want, _ in COOKIES]
+    seen = ask(client, worker, "/", ["Set-Cookie: " + said for said, _, _ in COOKIES], host=f"{worker.origin.port}-sb-2.e2b.test").all("set-cookie")
+    assert seen == [said if want is None else want for said, _, want in COOKIES]
+
+
+def test_a_cookie_with_ever_more_domains_is_no_cookie(client, worker):
+    got = ask(client, worker, filled(worker, BELOW + "/"), ["Set-Cookie: a=1" + "; Domain=.test" * 3, "X: y"])
+    assert not got.all("set-cookie") and got.all("x") == ["y"]
+
+
+# ---- what does not leave ----
+
+INTERNAL = ["X-Cell-Handover: x", "x_cell_org: x", "X-EXECD-ACCESS-TOKEN: x", "X_Execd_Access_Token: x", "OPENSANDBOX-EGRESS-AUTH: x",
+            "OpenSandbox-Secure-Access: x", "OPEN-SANDBOX-API-KEY: x", "X-OC-Preview-Token: x", "X-Daytona-Preview-Token: x",
+            "Alt-Svc: h3=\":443\"", "Keep-Alive: timeout=5"]
+PASSED = ["X-One: 1", "X-Two: a, b", "X-One: 2", "X-Two: c", "X-One: ", "Vary: Accept", "Vary: Origin", "Link: </a>; rel=x", "Link: </b>; rel=y",
+          "WWW-Authenticate: Basic realm=\"a\"", "WWW-Authenticate: Digest x=y", "X-Cell: mine", "Refresh: 5"]
+
+
+def passed(seen):
+    names = {line.partition(":")[0].lower() for line in PASSED + INTERNAL}
+    return [(name.lower(), value) for name, value in seen if name.lower() in names]
+
+
+def test_internal_headers_stay_inside_and_all_others_pass_in_order(client, worker):
+    for target, host in [(filled(worker, BELOW + "/"), "cell.test"), ("/", f"{worker.origin.port}-sb-2.e2b.test")]:
+        got = ask(client, worker, target, PASSED[:5] + INTERNAL + ["Upgrade: h2c", "Service-Worker-Allowed: /"] + PASSED[5:], host=host)
+        assert passed(got.headers) == [(n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in PASSED)]
+        assert not got.all("upgrade") and got.all("service-worker-allowed") == ([] if host == "cell.test" else ["/"])
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_the_same_holds_for_an_upgrade_direct_and_through_the_relay(cell, worker, tls):
+    port = worker.origin.port
+    lines = PASSED + INTERNAL + ["Set-Cookie: a=1; Path=/; Domain=.test", "Set-Cookie: b=2; Path=/"]
+    for target, below in [(f"/p/sb-1/{port}/ws", f"/p/sb-1/{port}"), ("/r/sb-1/ws", "/r/sb-1")]:
+        with Http1(cell.https if tls else cell.http, tls=tls) as client:
+            worker.lines, worker.status = lines, "101 Switching Protocols"
+            got = client.upgrade(target)
+            assert got.status == 101
+            assert passed(got.headers) == [(n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in PASSED)]
+            assert got.all("set-cookie") == [f"a=1; Path={below}/", f"b=2; Path={below}/"]
+            seen = worker.origin.requests[-1]
+            assert (seen.target, seen.get("x-forwarded-prefix"), seen.get("x-execd-access-token")) == ("/ws", below, "of the record")
+
+
+@pytest.mark.parametrize("target", ["/p/sb-1/{port}/ws", "/r/sb-1/ws"])
+def test_an_upgrade_that_is_redirected_is_passed_on_and_not_followed(cell, worker, target):
+    target = filled(worker, target)
+    with Http1(cell.http) as client:
+        worker.lines, worker.status = ["Location: /login", *INTERNAL], "302 Found"
+        before = len(worker.origin.requests)
+        got = client.upgrade(target)
+        assert (got.status, got.all("location")) == (302, [target.removesuffix("/ws") + "/login"])
+        assert len(worker.origin.requests) == before + 1 and not passed(got.headers)
