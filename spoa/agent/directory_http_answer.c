@@ -89,7 +89,8 @@ static bool read_busy(const struct directory_http_reply *reply, struct directory
     else
         busy = false;
     json_free(doc);
-    f->ttl = STATE_TTL;
+    if (busy)
+        f->ttl = STATE_TTL;
     return busy;
 }
 
@@ -184,15 +185,15 @@ bool directory_http_event(const struct directory_sink *sink, struct slice name, 
 {
     char memory[DIRECTORY_HTTP_KEY_MAX];
     struct writer key = writer_of(memory, sizeof memory);
-    bool update = slice_is(name, "update"), remove = slice_is(name, "remove"),
+    bool update = slice_is(name, "update"), removal = slice_is(name, "remove"),
          revoke = slice_is(name, "revoke");
-    if (!update && !remove && !revoke)
+    if (!update && !removal && !revoke)
         return true; /* of a later version, or to keep the connection alive */
     struct json *doc = json_parse(data, "event", 0, limits, why);
     bool good = doc && (revoke || read_key(doc, &key, why));
     if (good && update)
         good = tell_update(sink, doc, writer_slice(&key), scratch, why);
-    else if (good && remove)
+    else if (good && removal)
         sink->removed(sink->context, writer_slice(&key));
     else if (good)
         good = tell_revoke(sink, doc, why);

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Whatever a control plane answers or announces: it is refused with a reason, or it is one thing that makes
+ * sense. First byte: the status, or that the rest is an event. */
+#include <stdlib.h>
+
+#include "spoa/agent/directory_http_answer.h"
+
+#define CHECK(condition)  \
+    do {                  \
+        if (!(condition)) \
+            abort();      \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int told;
+
+static void on_changed(void *context, struct slice key, const struct record *record)
+{
+    (void)context;
+    CHECK(key.len > 0 && key.len <= DIRECTORY_HTTP_KEY_MAX && record);
+    told++;
+}
+
+static void on_key(void *context, struct slice key)
+{
+    (void)context;
+    CHECK(key.len > 0 && key.len <= DIRECTORY_HTTP_KEY_MAX);
+    told++;
+}
+
+static void on_revoked(void *context, int64_t not_before)
+{
+    (void)context;
+    CHECK(not_before >= 0);
+    told++;
+}
+
+static const struct directory_sink sink = {
+    .changed = on_changed, .removed = on_key, .announced = on_key, .revoked = on_revoked};
+
+static void read_event(struct slice rest, struct writer *scratch)
+{
+    struct slice name = slice_sub(rest, 0, slice_find(rest, '\n'));
+    struct fail why = {""};
+    told = 0;
+    bool good = directory_http_event(&sink, name, slice_from(rest, name.len + 1), scratch, &why);
+    CHECK(good ? told <= 1 : told == 0 && why.text[0]);
+}
+
+static void read_answer(unsigned status, struct slice rest, struct writer *scratch)
+{
+    struct slice head[3];
+    for (int i = 0; i < 3; i++) {
+        head[i] = slice_sub(rest, 0, slice_find(rest, '\n'));
+        rest = slice_from(rest, head[i].len + 1);
+    }
+    struct directory_http_reply reply = {status, head[0], head[1], head[2], rest, false};
+    struct directory_http_finding f;
+    struct fail why = {""};
+    directory_http_answer(&reply, scratch, &f, &why);
+    CHECK((f.health == DIRECTORY_HTTP_GOOD) == (why.text[0] == '\0'));
+    CHECK(f.health == DIRECTORY_HTTP_GOOD || f.outcome == LOOKUP_UNAVAILABLE);
+    CHECK((f.ttl == -1 || (f.ttl >= 1 && f.ttl <= 3600)) && f.pause >= 0 && f.pause <= 10);
+    json_free(f.doc);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const unsigned statuses[] = {200, 404, 410, 503, 429, 401, 302, 500};
+    static uint8_t memory[128 * 1024];
+    struct writer scratch = writer_of(memory, sizeof memory);
+    if (size == 0)
+        return 0;
+    uint8_t *copy = malloc(size); /* a sanitizer sees the first byte that is read too far */
+    CHECK(copy);
+    memcpy(copy, data + 1, size - 1);
+    if (data[0] & 0x80)
+        read_event(slice_of(copy, size - 1), &scratch);
+    else
+        read_answer(statuses[data[0] % 8], slice_of(copy, size - 1), &scratch);
+    free(copy);
+    return 0;
+}

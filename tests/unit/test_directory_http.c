@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/agent/directory_http_answer.h"
+#include "spoa/agent/directory_http_target.h"
+#include "spoa/agent/record_json.h"
+
+/* ---- answers ---- */
+
+static uint8_t scratch_memory[128 * 1024];
+
+struct expected {
+    enum lookup outcome;
+    enum directory_http_health health;
+    int state;
+    double ttl, pause;
+};
+
+static void answer(struct directory_http_reply reply, struct expected e)
+{
+    struct directory_http_finding f;
+    struct fail why = {""};
+    struct writer scratch = writer_of(scratch_memory, sizeof scratch_memory);
+    reply.body = guarded(reply.body);
+    directory_http_answer(&reply, &scratch, &f, &why);
+    assert_int_equal(f.outcome, e.outcome);
+    assert_int_equal(f.health, e.health);
+    if (f.outcome == LOOKUP_FOUND)
+        assert_int_equal(f.record.state, e.state);
+    assert_true(f.ttl == e.ttl && f.pause == e.pause);
+    assert_int_equal(why.text[0] != '\0', e.health != DIRECTORY_HTTP_GOOD);
+    json_free(f.doc);
+    guarded_free(reply.body);
+}
+
+#define TEXT(literal) SLICE_LITERAL(literal)
+#define RECORD        TEXT("{\"worker\":\"http://127.0.0.1:1\",\"epoch\":4}")
+
+static void a_record_is_found_and_lives_as_long_as_the_answer_says(void **state)
+{
+    (void)state;
+    answer((struct directory_http_reply){.status = 200, .body = RECORD},
+           (struct expected){LOOKUP_FOUND, .ttl = -1});
+    static const struct {
+        const char *value;
+        double ttl;
+    } controls[] = {{"max-age=7", 7},
+                    {"public, max-age=7", 7},
+                    {"Max-Age=7 , private", 7},
+                    {"max-age=0", 1},
+                    {"no-store", 1},
+                    {"max-age=9, no-cache", 1},
+                    {"max-age=999999", 3600},
+                    {"max-age=", -1},
+                    {"max-age=-1", -1},
+                    {"s-maxage=7", -1},
+                    {"", -1},
+                    {"max-age=\"7\"", -1}};
+    for (size_t i = 0; i < sizeof controls / sizeof *controls; i++)
+        answer((struct directory_http_reply){.status = 200,
+                                             .body = RECORD,
+                                             .cache_control = slice_text(controls[i].value)},
+               (struct expected){LOOKUP_FOUND, .ttl = controls[i].ttl});
+}
+
+static void what_is_no_record_is_doubt_about_this_one_only(void **state)
+{
+    static const char *const bodies[] = {"",
+                                         "{",
+                                         "[]",
+                                         "null",
+                                         "{}",
+                                         "{\"state\":\"asleep\"}",
+                                         "{\"worker\":\"ftp://x\"}",
+                                         "{\"worker\":\"http://127.0.0.1:1\"}x",
+                                         "<html>"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
+        answer((struct directory_http_reply){.status = 200, .body = slice_text(bodies[i])},
+               (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_DOUBT, .ttl = -1});
+    answer((struct directory_http_reply){.status = 200, .body = RECORD, .too_large = true},
+           (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_DOUBT, .ttl = -1});
+}
+
+static void absence_and_states_are_told_by_status(void **state)
+{
+    (void)state;
+    answer((struct directory_http_reply){.status = 404, .body = TEXT("{}")},
+           (struct expected){LOOKUP_ABSENT, .ttl = -1});
+    answer((struct directory_http_reply){.status = 404}, (struct expected){LOOKUP_ABSENT, .ttl = -1});
+    answer((struct directory_http_reply){.status = 404, .content_type = TEXT("text/plain; charset=utf-8")},
+           (struct expected){LOOKUP_ABSENT, .ttl = -1});
+    answer((struct directory_http_reply){.status = 410},
+           (struct expected){LOOKUP_FOUND, .state = RECORD_STOPPED, .ttl = -1});
+    answer((struct directory_http_reply){.status = 503, .body = TEXT("{\"error\":\"sandbox_migrating\"}")},
+           (struct expected){LOOKUP_FOUND, .state = RECORD_MIGRATING, .ttl = 1});
+    answer((struct directory_http_reply){.status = 503,
+                                         .body = TEXT("{\"error\":\"sandbox_waking\",\"more\":1}")},
+           (struct expected){LOOKUP_FOUND, .state = RECORD_WAKING, .ttl = 1});
+}
+
+static void the_page_of_something_in_front_is_no_absence(void **state)
+{
+    (void)state;
+    answer((struct directory_http_reply){.status = 404, .content_type = TEXT("Text/HTML; charset=utf-8")},
+           (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_BAD, .ttl = -1});
+}
+
+static void other_statuses_speak_against_the_control_plane(void **state)
+{
+    static const unsigned statuses[] = {201, 204, 301, 302, 307, 400, 401, 403, 500, 502, 504};
+    (void)state;
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
+        answer((struct directory_http_reply){.status = statuses[i], .body = RECORD, .retry_after = TEXT("3")},
+               (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_BAD, .ttl = -1});
+}
+
+static void retry_after_is_heeded_within_bounds(void **state)
+{
+    static const struct {
+        const char *value;
+        double pause;
+    } values[] = {{"3", 3}, {"0", 0}, {"99999", 10}, {"-1", 0}, {"Fri, 31 Dec 1999 23:59:59 GMT", 0},
+                  {"", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        for (unsigned status = 429; status <= 503; status += 503 - 429)
+            answer(
+                (struct directory_http_reply){.status = status, .retry_after = slice_text(values[i].value)},
+                (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_BAD, .ttl = -1,
+                                  .pause = values[i].pause});
+}
+
+/* ---- events ---- */
+
+static char told[512];
+
+static void note(const char *what, struct slice key, const struct record *record)
+{
+    snprintf(told, sizeof told, "%s %.*s %s", what, SLICE_PRINTF(key),
+             record ? record_state_text(record->state) : "");
+}
+
+static void on_changed(void *context, struct slice key, const struct record *record)
+{
+    (void)context;
+    note("changed", key, record);
+}
+
+static void on_removed(void *context, struct slice key)
+{
+    (void)context;
+    note("removed", key, NULL);
+}
+
+static void on_announced(void *context, struct slice key)
+{
+    (void)context;
+    note("announced", key, NULL);
+}
+
+static void on_revoked(void *context, int64_t not_before)
+{
+    (void)context;
+    snprintf(told, sizeof told, "revoked %lld", (long long)not_before);
+}
+
+static const struct directory_sink sink = {
+    .changed = on_changed, .removed = on_removed, .announced = on_announced, .revoked = on_revoked};
+
+/* NULL: the event makes no sense. */
+static void event(const char *name, const char *data, const char *expected)
+{
+    struct fail why = {""};
+    struct writer scratch = writer_of(scratch_memory, sizeof scratch_memory);
+    struct slice copy = guarded(slice_text(data));
+    told[0] = '\0';
+    bool good = directory_http_event(&sink, slice_text(name), copy, &scratch, &why);
+    guarded_free(copy);
+    assert_string_equal(told, expected ? expected : "");
+    assert_int_equal(good, expected != NULL);
+    assert_int_equal(why.text[0] != '\0', !good);
+}
+
+static void events_are_given_to_the_sink(void **state)
+{
+    (void)state;
+    event("update", "{\"sandbox\":\"sb-1\",\"record\":{\"worker\":\"http://127.0.0.1:1\"}}",
+          "changed sb-1 running");
+    event("update", "{\"sandbox\":\"sb-1\",\"namespace\":\"team\",\"record\":{\"state\":\"stopped\"}}",
+          "changed team/sb-1 stopped");
+    event("update", "{\"sandbox\":\"sb-1\",\"namespace\":null}", "announced sb-1 ");
+    event("remove", "{\"sandbox\":\"sb-1\"}", "removed sb-1 ");
+    event("revoke", "{\"not_before\":1700000000}", "revoked 1700000000");
+    event("ping", "anything", "");
+    event("", "{\"sandbox\":\"sb-1\"}", "");
+}
+
+static void events_that_make_no_sense_are_refused(void **state)
+{
+    char data[600];
+    (void)state;
+    event("update", "", NULL);
+    event("update", "{", NULL);
+    event("update", "{\"record\":{\"state\":\"stopped\"}}", NULL);
+    event("update", "{\"sandbox\":\"sb-1\",\"record\":{}}", NULL);
+    event("update", "{\"sandbox\":\"sb-1\",\"record\":7}", NULL);
+    event("remove", "{\"sandbox\":\"\"}", NULL);
+    event("remove", "{\"sandbox\":\"a b\"}", NULL);
+    event("remove", "{\"sandbox\":\"a\",\"namespace\":7}", NULL);
+    event("remove", "[\"sb-1\"]", NULL);
+    event("revoke", "{\"not_before\":-1}", NULL);
+    event("revoke", "{}", NULL);
+    snprintf(data, sizeof data, "{\"sandbox\":\"%0256d\"}", 1);
+    event("remove", data, NULL);
+}
+
+/* ---- requests ---- */
+
+static void path(const char *key, const char *suffix, const char *expected)
+{
+    char text[1100];
+    assert_true(directory_http_target_path(slice_text(key), suffix, text, sizeof text));
+    assert_string_equal(text, expected);
+    assert_false(directory_http_target_path(slice_text(key), suffix, text, strlen(expected)));
+}
+
+static void an_id_is_one_step_of_the_path_whatever_it_is(void **state)
+{
+    (void)state;
+    path("sb-1", "", "/v1/sandboxes/sb-1");
+    path("sb-1", "/wake", "/v1/sandboxes/sb-1/wake");
+    path("team/sb-1", "/wake", "/v1/sandboxes/sb-1/wake?namespace=team");
+    path("a/b/c&d", "", "/v1/sandboxes/b%2Fc%26d?namespace=a");
+    path("..", "", "/v1/sandboxes/%2E%2E");
+    path(".", "", "/v1/sandboxes/%2E");
+    path("a?b#c%d", "", "/v1/sandboxes/a%3Fb%23c%25d");
+    path("\xC3\xA4", "", "/v1/sandboxes/%C3%A4");
+}
+
+static void url(const char *text, bool good)
+{
+    struct directory_http_options options = {.url = (char *)(uintptr_t)text};
+    struct fail why = {""};
+    assert_int_equal(directory_http_target_check(&options, &why), good);
+    assert_null(strstr(why.text, "secret"));
+}
+
+static void only_urls_without_secrets_are_taken(void **state)
+{
+    (void)state;
+    url("http://127.0.0.1:8081", true);
+    url("https://plane.example/cell/7/", true);
+    url("http://[::1]:8081", true);
+    url("ftp://127.0.0.1", false);
+    url("file:///etc/passwd", false);
+    url("127.0.0.1:8081", false);
+    url("http://", false);
+    url("http://user:secret@127.0.0.1", false);
+    url("http://user@127.0.0.1", false);
+    url("http://127.0.0.1?secret=1", false);
+    url("http://127.0.0.1#secret", false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_record_is_found_and_lives_as_long_as_the_answer_says),
+        cmocka_unit_test(what_is_no_record_is_doubt_about_this_one_only),
+        cmocka_unit_test(absence_and_states_are_told_by_status),
+        cmocka_unit_test(the_page_of_something_in_front_is_no_absence),
+        cmocka_unit_test(other_statuses_speak_against_the_control_plane),
+        cmocka_unit_test(retry_after_is_heeded_within_bounds),
+        cmocka_unit_test(events_are_given_to_the_sink),
+        cmocka_unit_test(events_that_make_no_sense_are_refused),
+        cmocka_unit_test(an_id_is_one_step_of_the_path_whatever_it_is),
+        cmocka_unit_test(only_urls_without_secrets_are_taken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
