@@ -6,47 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "examples/worker/serve.h"
-
 #define CONNECTIONS_MAX 8192
 #define TICK            1.0 /* seconds */
-
-/* What is served. '*' in a path stands for one part of it; an empty method for any. */
-static const struct route {
-    const char *method, *path;
-    serve_maker make;
-} routes[] = {
-    {"POST", "/sandboxes/*/pty", serve_opencomputer_pty_create},
-    {"GET", "/sandboxes/*/pty/*", serve_opencomputer_pty},
-    {"DELETE", "/sandboxes/*/pty/*", serve_opencomputer_pty_delete},
-    {"POST", "/sandboxes/*/pty/*/resize", serve_opencomputer_pty_resize},
-    {"POST", "/sandboxes/*/exec", serve_opencomputer_exec_create},
-    {"GET", "/sandboxes/*/exec/*", serve_opencomputer_exec},
-    {"POST", "/sandboxes/*/exec/*/kill", serve_opencomputer_exec_kill},
-    {"POST", "/pty", serve_opensandbox_create},
-    {"GET", "/pty/*", serve_opensandbox_query},
-    {"DELETE", "/pty/*", serve_opensandbox_delete},
-    {"GET", "/pty/*/ws", serve_opensandbox_ws},
-    {"GET", "/terminal", serve_terminal},
-    {"GET", "/ws-echo", serve_ws_echo},
-    {"", "/echo", serve_echo},
-    {"GET", "/bytes", serve_bytes},
-    {"HEAD", "/bytes", serve_bytes},
-    {"GET", "/events", serve_events},
-    {"PUT", "/upload", serve_upload},
-    {"POST", "/upload", serve_upload},
-    {"GET", "/headers", serve_headers},
-    {"GET", "/health", serve_health},
-    {"GET", "/healthz", serve_health},
-    {"GET", "/readyz", serve_ready},
-    {"HEAD", "/health", serve_health},
-    {"HEAD", "/healthz", serve_health},
-    {"HEAD", "/readyz", serve_ready},
-    {"GET", "/ui/", serve_ui},
-    {"HEAD", "/ui/", serve_ui},
-    {"GET", "/ui/*", serve_ui},
-    {"HEAD", "/ui/*", serve_ui},
-};
 
 struct front {
     struct loop *loop;
@@ -61,7 +22,7 @@ struct front {
 
 /* ---- routing ---- */
 
-static bool matches(const char *pattern, struct slice path, struct slice parts[SERVE_PARTS])
+static bool matches(const char *pattern, struct slice path, struct slice parts[FRONT_PARTS])
 {
     struct slice rest = slice_text(pattern), want, part;
     size_t count = 0;
@@ -71,7 +32,7 @@ static bool matches(const char *pattern, struct slice path, struct slice parts[S
         if (!slice_is(want, "*")) {
             if (!slice_equal(want, part))
                 return false;
-        } else if (part.len == 0 || count == SERVE_PARTS) {
+        } else if (part.len == 0 || count == FRONT_PARTS) {
             return false;
         } else {
             parts[count++] = part;
@@ -80,32 +41,47 @@ static bool matches(const char *pattern, struct slice path, struct slice parts[S
     return !slice_present(path);
 }
 
+static void not_found(struct exchange *x)
+{
+    http_refuse(x, 404, "not found");
+}
+
+static void wrong_method(struct exchange *x)
+{
+    http_refuse(x, 405, "method not allowed");
+}
+
+struct exchange *front_not_found(struct http_conn *h)
+{
+    struct exchange *x = exchange_new(sizeof *x, h);
+    if (x)
+        x->end = not_found;
+    return x;
+}
+
 struct exchange *front_route(struct front *f, struct http_conn *h)
 {
-    struct exchange *asked = exchange_new(sizeof *asked, h); /* for method and path only */
-    struct slice parts[SERVE_PARTS] = {{NULL, 0}};
-    serve_maker make = serve_not_found;
-    (void)f;
+    struct exchange *asked = front_not_found(h);
+    struct slice parts[FRONT_PARTS] = {{NULL, 0}};
     if (!asked)
         return NULL;
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        if (!matches(routes[i].path, asked->path, parts))
+    for (const struct front_route *r = f->options->routes; r->path; r++) {
+        if (!matches(r->path, asked->path, parts))
             continue;
-        make = serve_wrong_method;
-        if (!*routes[i].method || slice_is(asked->head->method, routes[i].method)) {
-            make = routes[i].make;
-            break;
+        if (!*r->method || slice_is(asked->head->method, r->method)) {
+            free(asked);
+            return r->make(h, parts);
         }
+        asked->end = wrong_method;
     }
-    free(asked);
-    return make(h, parts);
+    return asked;
 }
 
 /* ---- for what is served ---- */
 
-const struct front_options *front_options(const struct front *f)
+void *front_context(const struct front *f)
 {
-    return f->options;
+    return f->options->context;
 }
 
 struct loop *front_loop(struct front *f)

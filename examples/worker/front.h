@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * front: what cell-worker is: a listener, its connections, the table of what it serves, and its way to stop.
+ * front: an HTTP server: a listener, its connections, the table of what it serves, and its way to stop.
  */
 #ifndef CELLGATE_WORKER_FRONT_H
 #define CELLGATE_WORKER_FRONT_H
@@ -8,13 +8,21 @@
 #include "examples/worker/http_conn.h"
 #include "spoa/lib/net.h"
 
+#define FRONT_PARTS 3
+
+/* What is served: a '*' in a path stands for one part of it; an empty method for any. `make` is the maker of an
+ * exchange: `parts` are the parts that the path leaves open; NULL when out of memory. */
+struct front_route {
+    const char *method, *path;
+    struct exchange *(*make)(struct http_conn *h, const struct slice *parts);
+};
+
 struct front_options {
     struct net_address listen;
-    const char *keeper; /* path of cell-sandboxd's socket */
-    const char *ui;     /* folder of static files; NULL: none */
-    const char *name;   /* in answers */
-    const char *token;  /* that X-EXECD-ACCESS-TOKEN must hold on /pty; NULL: any */
-    double drain;       /* seconds for what is open when it is stopped */
+    const struct front_route *routes; /* the last one has no path */
+    void *context;                    /* of what is served */
+    const char *name;                 /* in answers */
+    double drain;                     /* seconds for what is open when it is stopped */
 };
 
 /* The options are the caller's and live as long as the front. */
@@ -26,10 +34,11 @@ uint16_t front_port(const struct front *f);
 void front_stop(struct front *f);
 
 /* ---- for what is served ---- */
-const struct front_options *front_options(const struct front *f);
+void *front_context(const struct front *f);
 struct loop *front_loop(struct front *f);
 const char *front_name(const struct front *f);
 bool front_is_draining(const struct front *f);
+struct exchange *front_not_found(struct http_conn *h); /* answers 404 */
 
 /* ---- for connections ---- */
 struct exchange *front_route(struct front *f, struct http_conn *h); /* NULL: out of memory */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "examples/worker/front.h"
+#include "examples/worker/serve.h"
 #include "examples/worker/signals.h"
 #include "spoa/lib/file.h"
 
@@ -41,7 +41,8 @@ static const char warning[] = "cell-worker: this runs commands for whoever reach
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 
 struct arguments {
-    struct front_options options;
+    struct front_options front;
+    struct serve_options serve;
     const char *listen, *token_file;
     bool allow_remote;
 };
@@ -62,17 +63,17 @@ static int wrong(const char *text, const char *what)
 static int judge(struct arguments *a)
 {
     struct fail why;
-    struct slice name = slice_text(a->options.name);
-    if (!a->listen || !a->options.keeper)
+    struct slice name = slice_text(a->front.name);
+    if (!a->listen || !a->serve.keeper)
         return wrong("--listen and --sandboxd are needed", "");
-    if (!net_parse(slice_text(a->listen), &a->options.listen, &why))
+    if (!net_parse(slice_text(a->listen), &a->front.listen, &why))
         return wrong(why.text, "");
-    if (net_is_unix(&a->options.listen))
+    if (net_is_unix(&a->front.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!a->allow_remote && !is_loopback(&a->options.listen))
+    if (!a->allow_remote && !is_loopback(&a->front.listen))
         return wrong("without --allow-remote only a loopback address is listened on, not ", a->listen);
     if (name.len > 64 || !http_is_token(name))
-        return wrong("--name: letters, digits and -_. only, not ", a->options.name);
+        return wrong("--name: letters, digits and -_. only, not ", a->front.name);
     return OK;
 }
 
@@ -91,13 +92,13 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             a->listen = optarg;
             break;
         case 's':
-            a->options.keeper = optarg;
+            a->serve.keeper = optarg;
             break;
         case 'n':
-            a->options.name = optarg;
+            a->front.name = optarg;
             break;
         case 'u':
-            a->options.ui = optarg;
+            a->serve.ui = optarg;
             break;
         case 't':
             a->token_file = optarg;
@@ -119,7 +120,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             return WRONG;
         }
     }
-    a->options.drain = (double)drain;
+    a->front.drain = (double)drain;
     return optind == argc ? judge(a) : wrong("what is this: ", argv[optind]);
 }
 
@@ -148,12 +149,12 @@ static bool run(struct loop *loop, const struct arguments *a, struct fail *why)
     static const int numbers[] = {SIGTERM, SIGINT, 0};
     struct signals signals = {0};
     char text[NET_TEXT];
-    struct front *f = front_new(loop, &a->options, why);
+    struct front *f = front_new(loop, &a->front, why);
     if (!f || !signals_open(&signals, loop, numbers, on_signal, f, why)) {
         front_free(f);
         return false;
     }
-    struct net_address bound = a->options.listen;
+    struct net_address bound = a->front.listen;
     if (bound.any.sa_family == AF_INET6)
         bound.ip6.sin6_port = htons(front_port(f));
     else
@@ -169,14 +170,14 @@ static bool run(struct loop *loop, const struct arguments *a, struct fail *why)
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.options = {.name = "worker"}};
+    struct arguments a = {.front = {.name = "worker", .routes = serve_routes, .context = &a.serve}};
     struct fail why;
     char *token = NULL;
     int status = read_arguments(argc, argv, &a);
     if (status != OK)
         return status == SHOWN ? OK : status;
     bool ready = read_token(a.token_file, &token, &why);
-    a.options.token = token;
+    a.serve.token = token;
     struct loop *loop = ready ? loop_new(&why) : NULL;
     bool ran = loop && run(loop, &a, &why);
     if (!ran)

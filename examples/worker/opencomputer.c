@@ -43,7 +43,7 @@ static struct exchange *make_call(struct http_conn *h, const struct call_plan *p
 {
     char scope[KEEPER_NAME_MAX + 1];
     if (!scope_of(scope, parts, kind) || (has_id && !keeper_is_name(parts[1])))
-        return serve_not_found(h, parts);
+        return front_not_found(h);
     return call_new(h, plan, scope, has_id ? parts[1] : SLICE_LITERAL(""));
 }
 
@@ -281,7 +281,7 @@ static struct exchange *make_bridge(struct http_conn *h, const struct dialect *d
 {
     char scope[KEEPER_NAME_MAX + 1];
     if (!scope_of(scope, parts, kind) || !keeper_is_name(parts[1]))
-        return serve_not_found(h, parts);
+        return front_not_found(h);
     struct bridge *b = bridge_new(h, dialect, scope, parts[1]);
     return b ? &b->ws.x : NULL;
 }

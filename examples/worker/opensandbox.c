@@ -61,7 +61,7 @@ static void refuse_caller(struct exchange *x)
 /* The exchange that was made, or one that refuses. */
 static struct exchange *guard(struct http_conn *h, struct exchange *x)
 {
-    const char *token = front_options(http_front(h))->token;
+    const char *token = serve_options(h)->token;
     if (!x || !token ||
         slice_equal_constant_time(http_get(x->head, "X-EXECD-ACCESS-TOKEN"), slice_text(token)))
         return x;

@@ -144,27 +144,3 @@ struct exchange *serve_ready(struct http_conn *h, const struct slice *parts)
     (void)parts;
     return make(h, ready_end);
 }
-
-/* ---- what is not here ---- */
-
-static void not_found_end(struct exchange *x)
-{
-    http_refuse(x, 404, "not found");
-}
-
-struct exchange *serve_not_found(struct http_conn *h, const struct slice *parts)
-{
-    (void)parts;
-    return make(h, not_found_end);
-}
-
-static void wrong_method_end(struct exchange *x)
-{
-    http_refuse(x, 405, "method not allowed");
-}
-
-struct exchange *serve_wrong_method(struct http_conn *h, const struct slice *parts)
-{
-    (void)parts;
-    return make(h, wrong_method_end);
-}

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * serve: everything that the front serves, one maker of an exchange each (front.c has the table). `parts` are
- * the parts of the path that the table leaves open. NULL when out of memory.
+ * serve: everything that cell-worker serves, one maker of an exchange each; serve.c has the table.
  */
 #ifndef CELLGATE_WORKER_SERVE_H
 #define CELLGATE_WORKER_SERVE_H
 
-#include "examples/worker/http_conn.h"
+#include "examples/worker/front.h"
 
-#define SERVE_PARTS 3
+/* The context of the worker's front. */
+struct serve_options {
+    const char *keeper; /* path of cell-sandboxd's socket */
+    const char *ui;     /* folder of static files; NULL: none */
+    const char *token;  /* that X-EXECD-ACCESS-TOKEN must hold on /pty; NULL: any */
+};
 
-typedef struct exchange *(*serve_maker)(struct http_conn *h, const struct slice *parts);
+const struct serve_options *serve_options(struct http_conn *h);
+
+extern const struct front_route serve_routes[];
 
 /* opencomputer.c: the worker's routes of OpenComputer */
 struct exchange *serve_opencomputer_pty_create(struct http_conn *h, const struct slice *parts);
@@ -35,8 +41,6 @@ struct exchange *serve_echo(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_headers(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_health(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_ready(struct http_conn *h, const struct slice *parts);
-struct exchange *serve_not_found(struct http_conn *h, const struct slice *parts);
-struct exchange *serve_wrong_method(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_bytes(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_events(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_upload(struct http_conn *h, const struct slice *parts);

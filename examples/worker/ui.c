@@ -75,7 +75,7 @@ static void send_more(struct exchange *x)
 static void on_end(struct exchange *x)
 {
     struct file *f = (struct file *)x;
-    const char *folder = front_options(http_front(x->conn))->ui;
+    const char *folder = serve_options(x->conn)->ui;
     uint64_t size;
     f->fd = folder && f->name[0] ? open_file(folder, f->name, &size) : -1;
     if (f->fd < 0)
