@@ -2,12 +2,15 @@
 /*
  * scrollback: OpenComputer's exec. Each worker replays the session's ring from its start, then says `04`; the
  * messages are `01` and output, `02` and standard error. Nothing is numbered, so the replay of a further
- * worker is collected and compared with what the client has, for each of both streams:
+ * worker is collected and compared with what the client had when that worker was asked, for each of both
+ * streams:
  *   - the ring never was full: the count says where it goes on, if the bytes that stand there agree;
  *   - else where the last bytes delivered occur, if they do exactly once;
  *   - else there may be a gap. What can be a repetition is not passed on then.
  * A stream without a place of its own goes on where the other one does: the ring drops its oldest chunks, so
  * what it has behind that place is all there ever was.
+ * What the old worker has said since the new one was asked comes next, in the replay or live: as many bytes are
+ * not passed on.
  */
 #include "spoa/relay/adapter.h"
 
@@ -29,6 +32,10 @@
 struct stream {
     uint64_t delivered; /* bytes */
     uint8_t *tail;      /* the last TAIL_LEN of them, a ring; NULL: none yet */
+    /* ---- as they were when the next worker was asked ---- */
+    uint64_t asked;
+    uint8_t *asked_tail;
+    uint64_t skip; /* bytes of the live output that were delivered already */
 };
 
 struct scrollback {
@@ -42,6 +49,7 @@ struct scrollback {
     struct buffer replay;
     size_t record; /* where the last record begins */
     uint8_t tag;   /* of the message that is coming in; 0: none yet */
+    bool begun;    /* some of it was passed on */
 };
 
 static struct stream *stream_of(struct scrollback *s, uint8_t tag)
@@ -69,16 +77,36 @@ static bool deliver(struct stream *stream, struct slice bytes)
     return true;
 }
 
-/* The last bytes delivered, in their order. */
+/* What the next worker's replay will hold for certain, unless its ring has dropped it. */
+static void remember(struct stream *stream)
+{
+    stream->asked = stream->delivered;
+    if (stream->tail && !stream->asked_tail)
+        stream->asked_tail = malloc(TAIL_LEN);
+    if (stream->asked_tail)
+        memcpy(stream->asked_tail, stream->tail, TAIL_LEN);
+}
+
+static void request(void *state, struct writer *query, struct writer *fields)
+{
+    struct scrollback *s = state;
+
+    (void)query;
+    (void)fields;
+    remember(&s->streams[0]);
+    remember(&s->streams[1]);
+}
+
+/* The last bytes that were delivered then, in their order. */
 static size_t tail_of(const struct stream *stream, uint8_t tail[TAIL_LEN])
 {
-    size_t len = stream->delivered < TAIL_LEN ? (size_t)stream->delivered : TAIL_LEN;
-    size_t start = len < TAIL_LEN ? 0 : (size_t)(stream->delivered % TAIL_LEN);
+    size_t len = stream->asked < TAIL_LEN ? (size_t)stream->asked : TAIL_LEN;
+    size_t start = len < TAIL_LEN ? 0 : (size_t)(stream->asked % TAIL_LEN);
 
     if (len == 0)
         return 0;
-    memcpy(tail, stream->tail + start, len - start);
-    memcpy(tail + len - start, stream->tail, start);
+    memcpy(tail, stream->asked_tail + start, len - start);
+    memcpy(tail + len - start, stream->asked_tail, start);
     return len;
 }
 
@@ -167,13 +195,15 @@ static bool place_stream(const struct scrollback *s, uint8_t tag, bool complete,
 {
     const struct stream *stream = &s->streams[tag - TAG_OUTPUT];
     uint8_t memory[TAIL_LEN];
-    struct slice tail = slice_of(memory, tail_of(stream, memory)), replay = joined_bytes(s, tag);
 
+    if (stream->asked && !stream->asked_tail)
+        return false;
+    struct slice tail = slice_of(memory, tail_of(stream, memory)), replay = joined_bytes(s, tag);
     if (!slice_present(replay))
         return false;
-    bool agrees = stream->delivered <= replay.len &&
-                  slice_equal(slice_sub(replay, (size_t)stream->delivered - tail.len, tail.len), tail);
-    *place = complete && agrees ? (struct place){true, stream->delivered} : find_tail(replay, tail);
+    bool agrees = stream->asked <= replay.len &&
+                  slice_equal(slice_sub(replay, (size_t)stream->asked - tail.len, tail.len), tail);
+    *place = complete && agrees ? (struct place){true, stream->asked} : find_tail(replay, tail);
     free((void *)replay.at);
     return true;
 }
@@ -190,18 +220,19 @@ static uint64_t before(const struct scrollback *s, uint8_t of, uint64_t place)
     return mine;
 }
 
-static bool has_gap(struct scrollback *s, struct place places[2])
+static bool has_gap(struct scrollback *s, bool complete, struct place places[2])
 {
     bool gap = false;
 
-    if (!s->streams[0].delivered && !s->streams[1].delivered)
-        return false;
+    /* a client that had read an empty ring to its end lacks what was dropped since */
+    if (!s->streams[0].asked && !s->streams[1].asked)
+        return s->live && !complete;
     for (uint8_t i = 0; i < 2; i++) {
         if (places[i].found)
             continue;
         if (!places[1 - i].found) {
             gap = true;
-        } else if (s->streams[i].delivered) {
+        } else if (s->streams[i].asked) {
             gap = true;
             places[i].at = before(s, TAG_OUTPUT + i, places[1 - i].at);
         }
@@ -251,7 +282,15 @@ static bool put_rest(struct scrollback *s, const struct place places[2])
     }
     s->replay.end = s->replay.start + len;
     buffer_consume(&s->replay, 0);
+    for (unsigned i = 0; i < 2; i++)
+        s->streams[i].skip = places[i].at > seen[i] ? places[i].at - seen[i] : 0;
     return true;
+}
+
+static void forget_asked(struct stream *stream)
+{
+    free(stream->asked_tail);
+    stream->asked_tail = NULL;
 }
 
 static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit *edit)
@@ -262,9 +301,13 @@ static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit
     if (!place_stream(s, TAG_OUTPUT, complete, &places[0]) ||
         !place_stream(s, TAG_ERRORS, complete, &places[1]))
         return ADAPTER_NO_MEMORY;
-    edit->outcome = has_gap(s, places) || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
+    edit->outcome = has_gap(s, complete, places) || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
     s->torn = false;
     edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
+    for (unsigned i = 0; i < 2; i++) {
+        places[i].at += s->streams[i].delivered - s->streams[i].asked;
+        forget_asked(&s->streams[i]);
+    }
     if (!put_rest(s, places))
         return ADAPTER_NO_MEMORY;
     edit->insert = s->replay;
@@ -293,6 +336,7 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     s->torn = s->torn || (s->inside && s->tag && !may_end(s));
     s->inside = false;
     s->tag = 0;
+    s->streams[0].skip = s->streams[1].skip = 0;
     s->collecting = s->resumed;
     s->resumed = true;
 }
@@ -308,14 +352,39 @@ static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_p
     return ADAPTER_PASS;
 }
 
+/* Live output; of a message that the client has the beginning of, the rest passes behind a tag of its own. */
+static enum adapter_verdict pass_output(struct scrollback *s, struct stream *stream, struct slice bytes,
+                                        const struct adapter_piece *piece, struct adapter_edit *edit)
+{
+    bool tagged = bytes.len < piece->bytes.len;
+    size_t skipped = stream->skip < bytes.len ? (size_t)stream->skip : bytes.len;
+
+    s->begun = s->begun || (tagged && !stream->skip);
+    stream->skip -= skipped;
+    bytes = slice_from(bytes, skipped);
+    if (!deliver(stream, bytes))
+        return ADAPTER_NO_MEMORY;
+    if (s->begun)
+        return ADAPTER_PASS;
+    if (!bytes.len)
+        return ADAPTER_DROP;
+    s->begun = true;
+    edit->opened = WS_BINARY;
+    edit->skip = piece->bytes.len - bytes.len;
+    return adapter_put_frame(&edit->insert, WS_BINARY, false, slice_of(&s->tag, 1)) ? ADAPTER_PASS
+                                                                                    : ADAPTER_NO_MEMORY;
+}
+
 static enum adapter_verdict from_worker(void *state, const struct adapter_piece *piece,
                                         struct adapter_edit *edit)
 {
     struct scrollback *s = state;
     bool tagged;
 
-    if (piece->first)
+    if (piece->first) {
         s->tag = 0;
+        s->begun = false;
+    }
     s->inside = !piece->last;
     tagged = !s->tag && piece->bytes.len && piece->opcode == WS_BINARY;
     if (tagged)
@@ -333,15 +402,18 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     struct slice bytes = slice_from(piece->bytes, tagged ? 1 : 0);
     if (s->collecting && stream)
         return collect(s, s->tag, bytes) ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
-    if (stream && !deliver(stream, bytes))
-        return ADAPTER_NO_MEMORY;
-    return ADAPTER_PASS;
+    return stream ? pass_output(s, stream, bytes, piece, edit) : ADAPTER_PASS;
+}
+
+static size_t tails(const struct stream *stream)
+{
+    return (stream->tail ? (size_t)TAIL_LEN : 0) + (stream->asked_tail ? TAIL_LEN : 0);
 }
 
 static size_t held(const void *state)
 {
     const struct scrollback *s = state;
-    return s->replay.size + (s->streams[0].tail ? TAIL_LEN : 0) + (s->streams[1].tail ? TAIL_LEN : 0);
+    return s->replay.size + tails(&s->streams[0]) + tails(&s->streams[1]);
 }
 
 static void end(void *state)
@@ -349,8 +421,10 @@ static void end(void *state)
     struct scrollback *s = state;
 
     buffer_free(&s->replay);
-    free(s->streams[0].tail);
-    free(s->streams[1].tail);
+    for (unsigned i = 0; i < 2; i++) {
+        free(s->streams[i].tail);
+        free(s->streams[i].asked_tail);
+    }
 }
 
 const struct adapter adapter_scrollback = {
@@ -358,6 +432,7 @@ const struct adapter adapter_scrollback = {
     .overlap = true,
     .insert_max = REPLAY_MAX,
     .state_len = sizeof(struct scrollback),
+    .request = request,
     .joined = joined,
     .from_worker = from_worker,
     .may_end = may_end,

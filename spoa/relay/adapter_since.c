@@ -22,7 +22,9 @@
 
 struct since {
     uint64_t delivered; /* offset behind the last byte that the client was sent */
-    uint64_t asked;     /* as it was when a worker was asked about the session */
+    uint64_t requested; /* from where on the next worker was asked to go */
+    uint64_t position;  /* offset of the next byte that the worker says; below delivered: what came twice */
+    uint64_t asked;     /* delivered, when a worker was asked about the session */
     bool pipes;         /* two streams, but one offset: it cannot be exact */
     bool resumed;       /* this is not the first worker */
     bool unresolved;    /* the outcome of the resume is not known yet */
@@ -33,9 +35,8 @@ struct since {
     /* ---- of the message that is coming in ---- */
     uint8_t tag; /* 0: none yet, or text */
     bool text;
-    bool inside;   /* it has no end yet */
-    bool begun;    /* some of it was passed on */
-    uint64_t trim; /* bytes of the replay that were delivered already */
+    bool inside; /* it has no end yet */
+    bool begun;  /* some of it was passed on */
     uint8_t head[HEAD_LEN];
     size_t head_len;
 };
@@ -109,11 +110,12 @@ static enum adapter_found probed(void *state, unsigned status, struct slice body
 
 static void request(void *state, struct writer *query, struct writer *fields)
 {
-    const struct since *s = state;
+    struct since *s = state;
 
     (void)fields;
+    s->requested = s->restarted ? 0 : s->delivered;
     if (s->resumed)
-        writer_printf(query, "since=%" PRIu64 "&takeover=1", s->restarted ? 0 : s->delivered);
+        writer_printf(query, "since=%" PRIu64 "&takeover=1", s->requested);
 }
 
 /* ---- output ---- */
@@ -136,6 +138,7 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     (void)edit;
     if (s->restarted)
         s->delivered = 0;
+    s->position = s->requested;
     s->torn = s->torn || (s->inside && s->text);
     s->inside = false;
     s->unresolved = s->resumed;
@@ -151,23 +154,32 @@ static void place_replay(struct since *s, struct adapter_edit *edit)
     struct reader r = reader_of(slice_of(s->head + 1, HEAD_LEN - 1));
     uint64_t offset = reader_be(&r, 8), gap = 0;
 
-    s->trim = 0;
     if (!s->unresolved || offset >= s->delivered) {
         gap = s->unresolved ? offset - s->delivered : 0;
         s->delivered = offset;
-    } else {
-        s->trim = s->delivered - offset;
     }
+    s->position = offset;
     resolve(s, edit, gap);
 }
 
-/* The head that stands for what is passed on. */
-static bool put_head(struct since *s, struct adapter_edit *edit)
+/* The worker goes on by so many bytes: how many of them the client has already. */
+static size_t go_on(struct since *s, size_t len)
+{
+    uint64_t known = s->delivered > s->position ? s->delivered - s->position : 0;
+    size_t trimmed = known < len ? (size_t)known : len;
+
+    s->position += len;
+    s->delivered += len - trimmed;
+    return trimmed;
+}
+
+/* The head that stands for what is passed on, the last `len` of what was delivered. */
+static bool put_head(struct since *s, size_t len, struct adapter_edit *edit)
 {
     struct writer w = writer_of(s->head, HEAD_LEN);
 
     writer_u8(&w, TAG_REPLAY);
-    writer_be(&w, s->delivered, HEAD_LEN - 1);
+    writer_be(&w, s->delivered - len, HEAD_LEN - 1);
     edit->opened = WS_BINARY;
     return adapter_put_frame(&edit->insert, WS_BINARY, false, writer_slice(&w));
 }
@@ -186,27 +198,35 @@ static enum adapter_verdict pass_replay(struct since *s, const struct adapter_pi
     }
     if (s->head_len < HEAD_LEN)
         return piece->last ? ADAPTER_WRONG : ADAPTER_DROP;
-    size_t trimmed = s->trim < rest.len ? (size_t)s->trim : rest.len;
-    bool whole_head = head.len == HEAD_LEN && !s->trim;
-    s->trim -= trimmed;
+    bool whole_head = head.len == HEAD_LEN && s->position >= s->delivered;
+    size_t trimmed = go_on(s, rest.len);
     edit->skip = whole_head ? 0 : head.len + trimmed;
     rest = slice_from(rest, trimmed);
     if (!rest.len && !s->begun && !whole_head)
         return ADAPTER_DROP;
-    if (!s->begun && !whole_head && !put_head(s, edit))
+    if (!s->begun && !whole_head && !put_head(s, rest.len, edit))
         return ADAPTER_NO_MEMORY;
     s->begun = true;
-    s->delivered += rest.len;
     return ADAPTER_PASS;
 }
 
 static enum adapter_verdict pass_output(struct since *s, const struct adapter_piece *piece, bool tagged,
                                         struct adapter_edit *edit)
 {
+    size_t len = piece->bytes.len - (tagged ? 1 : 0);
+
     resolve(s, edit, 0);
-    s->begun = s->begun || piece->bytes.len;
-    s->delivered += piece->bytes.len - (tagged ? 1 : 0);
-    return ADAPTER_PASS;
+    s->begun = s->begun || (tagged && s->position >= s->delivered);
+    size_t rest = len - go_on(s, len);
+    if (s->begun)
+        return ADAPTER_PASS;
+    if (!rest)
+        return ADAPTER_DROP;
+    s->begun = true;
+    edit->opened = WS_BINARY;
+    edit->skip = piece->bytes.len - rest;
+    return adapter_put_frame(&edit->insert, WS_BINARY, false, slice_of(&s->tag, 1)) ? ADAPTER_PASS
+                                                                                    : ADAPTER_NO_MEMORY;
 }
 
 /* ---- text ---- */

@@ -25,7 +25,8 @@ struct talk {
     enum ws_opcode heard;
     enum adapter_verdict verdict;
     unsigned exact, gaps;
-    uint64_t gap; /* of the last one */
+    uint64_t gap;   /* of the last one */
+    bool requested; /* the next worker */
     char said[65536];
 };
 
@@ -164,6 +165,22 @@ static inline bool talk_says(struct talk *t, unsigned start, struct slice payloa
     return fine;
 }
 
+/* What the next request adds. */
+static inline const char *talk_request(struct talk *t)
+{
+    static char text[1024];
+    uint8_t memory[2][400];
+    struct writer query = writer_of(memory[0], sizeof memory[0]),
+                  fields = writer_of(memory[1], sizeof memory[1]);
+
+    t->requested = true;
+    if (t->adapter->request)
+        t->adapter->request(t->state, &query, &fields);
+    snprintf(text, sizeof text, "%.*s|%.*s", (int)query.len, (const char *)query.at, (int)fields.len,
+             (const char *)fields.at);
+    return text;
+}
+
 /* The worker that was dialled serves from now on; the one before is lost. */
 static inline void talk_join(struct talk *t)
 {
@@ -174,26 +191,14 @@ static inline void talk_join(struct talk *t)
         t->open = 0;
         talk_hear(t);
     }
+    if (!t->requested && !t->adapter->numbers)
+        talk_request(t);
+    t->requested = false;
     t->in = ws_decoder_of(WS_SERVER, 0);
     if (outbox_salvage(&t->kept))
         outbox_sent(&t->kept, 0);
     t->adapter->joined(t->state, &t->kept, &edit);
     talk_note_outcome(t, &edit);
-}
-
-/* What the next request adds. */
-static inline const char *talk_request(struct talk *t)
-{
-    static char text[1024];
-    uint8_t memory[2][400];
-    struct writer query = writer_of(memory[0], sizeof memory[0]),
-                  fields = writer_of(memory[1], sizeof memory[1]);
-
-    if (t->adapter->request)
-        t->adapter->request(t->state, &query, &fields);
-    snprintf(text, sizeof text, "%.*s|%.*s", (int)query.len, (const char *)query.at, (int)fields.len,
-             (const char *)fields.at);
-    return text;
 }
 
 #endif

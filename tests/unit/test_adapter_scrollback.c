@@ -242,6 +242,45 @@ static void a_stream_without_a_place_goes_on_where_the_other_does(void **state)
     }
 }
 
+/* The old worker serves until the new one is there, which took its replay before that. */
+static void what_the_old_worker_said_meanwhile_is_not_repeated(void **state)
+{
+    uint8_t memory[100];
+    (void)state;
+    for (size_t step = 1; step < 20; step++) {
+        begin();
+        talk_says(&t, 0x82, LIVE);
+        talk_says(&t, 0x82, OUT("one"));
+        talk_request(&t);
+        talk_says(&t, 0x82, OUT("two"));
+        talk_says(&t, 0x82, OUT("three"));
+        talk_says(&t, 0x82, ERR("bad"));
+        again();
+        talk_bytes(&t, talk_frame(memory, 0x82, OUT("onet")), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, LIVE), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, OUT("wo")), step);
+        talk_bytes(&t, talk_frame(memory, 0x02, OUT("thre")), step);
+        talk_bytes(&t, talk_frame(memory, 0x80, SLICE_LITERAL("e4")), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, ERR("bad!")), step);
+        talk_bytes(&t, talk_frame(memory, 0x82, OUT("5")), step);
+        assert_exact("B<01>4 B<02>! B<01>5");
+    }
+}
+
+static void a_client_that_had_nothing_lacks_what_a_full_ring_has_dropped(void **state)
+{
+    static uint8_t output[RING];
+    struct slice all = slice_of(output, numbers(output, sizeof output));
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    again();
+    says_all(1, all);
+    talk_says(&t, 0x82, LIVE);
+    assert_int_equal(t.gaps, 1);
+    talk_end(&t);
+}
+
 static void memory_that_is_short_is_said(void **state)
 {
     bool failed = true;
@@ -299,6 +338,8 @@ int main(void)
         cmocka_unit_test(a_short_ring_of_the_same_is_exact_by_count),
         cmocka_unit_test(a_count_that_does_not_agree_with_the_bytes_is_not_believed),
         cmocka_unit_test(a_stream_without_a_place_goes_on_where_the_other_does),
+        cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated),
+        cmocka_unit_test(a_client_that_had_nothing_lacks_what_a_full_ring_has_dropped),
         cmocka_unit_test(memory_that_is_short_is_said),
         cmocka_unit_test(a_replay_without_an_end_is_bounded),
     };

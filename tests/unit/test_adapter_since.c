@@ -79,6 +79,36 @@ static void an_overlapping_replay_is_trimmed_however_it_is_split(void **state)
     }
 }
 
+/* The old worker serves until the new one is there, which took its replay before that. */
+static void what_the_old_worker_said_meanwhile_is_not_repeated(void **state)
+{
+    uint8_t memory[200];
+    (void)state;
+    for (size_t step = 1; step < 60; step++) {
+        for (unsigned replays = 0; replays < 2; replays++) {
+            begin("/pty/x/ws");
+            talk_says(&t, 0x81, CONNECTED);
+            talk_says(&t, 0x82, SLICE_LITERAL("\1ab"));
+            assert_string_equal(talk_request(&t), "since=2&takeover=1|");
+            talk_says(&t, 0x82, SLICE_LITERAL("\1cdef"));
+            t.said[0] = '\0';
+            talk_join(&t);
+            if (replays)
+                talk_bytes(&t, talk_frame(memory, 0x82, REPLAY("\2", "c")), step);
+            talk_says(&t, 0x81, CONNECTED);
+            if (!replays)
+                talk_bytes(&t, talk_frame(memory, 0x82, SLICE_LITERAL("\1c")), step);
+            talk_bytes(&t, talk_frame(memory, 0x02, SLICE_LITERAL("\1de")), step);
+            talk_bytes(&t, talk_frame(memory, 0x80, SLICE_LITERAL("fg")), step);
+            talk_bytes(&t, talk_frame(memory, 0x82, SLICE_LITERAL("\1h")), step);
+            assert_said("B<01>g B<01>h");
+            assert_int_equal(t.exact, 1);
+            assert_string_equal(talk_request(&t), "since=8&takeover=1|");
+            talk_end(&t);
+        }
+    }
+}
+
 static void a_replay_of_nothing_new_is_not_passed(void **state)
 {
     uint8_t memory[200];
@@ -250,6 +280,7 @@ int main(void)
         cmocka_unit_test(what_the_client_asked_for_counts_as_delivered),
         cmocka_unit_test(a_first_worker_is_passed_unchanged),
         cmocka_unit_test(an_overlapping_replay_is_trimmed_however_it_is_split),
+        cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated),
         cmocka_unit_test(a_replay_of_nothing_new_is_not_passed),
         cmocka_unit_test(a_clamped_offset_is_a_gap_of_its_size),
         cmocka_unit_test(output_that_was_cut_is_ended_and_goes_on_in_the_replay),

@@ -58,14 +58,18 @@ static bool since_attach(struct network *n, struct link *link, const struct http
     return true;
 }
 
-static void say_last(struct network *n)
+static void say_last_to(struct network *n, struct link *link)
 {
     const struct log *output = &n->session.output;
     size_t last = output->count - 1;
 
+    link_message(link, &output->said[last], log_at(output, last), last % 4 == 3 ? 37 : SIZE_MAX);
+}
+
+static void say_last(struct network *n)
+{
     if (n->session.leg)
-        link_message(n->session.leg, &output->said[last], log_at(output, last),
-                     last % 4 == 3 ? 37 : SIZE_MAX);
+        say_last_to(n, n->session.leg);
 }
 
 static void since_ended(struct network *n)
@@ -94,7 +98,20 @@ static const struct model since_model = {
     .message = take_input,
 };
 
-/* ---- a session of OpenComputer ---- */
+/* ---- a session of OpenComputer: any number of readers at once ---- */
+static bool is_reader(const struct link *link)
+{
+    return (link->state == LINK_UPGRADING || link->state == LINK_OPEN) && link->upgraded && !link->closed &&
+           !link->dead;
+}
+
+static void scrollback_produced(struct network *n)
+{
+    for (size_t i = 0; i < LINKS; i++)
+        if (is_reader(&n->links[i]))
+            say_last_to(n, &n->links[i]);
+}
+
 static void scrollback_exit(struct link *link)
 {
     link_frame(link, 0x82, slice_of("\3\0\0\0\0", 5));
@@ -108,7 +125,7 @@ static bool scrollback_attach(struct network *n, struct link *link, const struct
 
     (void)head;
     (void)fields;
-    take_over(n, link);
+    n->session.leg = link; /* whose input is taken */
     for (size_t i = 0; i < output->count; i++)
         link_message(link, &output->said[i], log_at(output, i), SIZE_MAX);
     link_frame(link, 0x82, slice_text("\4"));
@@ -119,8 +136,9 @@ static bool scrollback_attach(struct network *n, struct link *link, const struct
 
 static void scrollback_ended(struct network *n)
 {
-    if (n->session.leg)
-        scrollback_exit(n->session.leg);
+    for (size_t i = 0; i < LINKS; i++)
+        if (is_reader(&n->links[i]))
+            scrollback_exit(&n->links[i]);
 }
 
 static const struct model scrollback_model = {
@@ -129,7 +147,7 @@ static const struct model scrollback_model = {
     .target = "/exec/x",
     .session = "x",
     .attach = scrollback_attach,
-    .produced = say_last,
+    .produced = scrollback_produced,
     .ended = scrollback_ended,
     .message = take_input,
 };
