@@ -90,8 +90,10 @@ static void answer_pings(struct tunnel *t, uint64_t now)
 static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
 {
     struct leg *leg = &t->legs[WORKER];
+    /* the session often leaves the old worker before its answer is here */
+    bool moving = t->state == TUNNEL_SERVING && t->seek != SEEK_NOTHING;
 
-    t->loss = loss;
+    t->loss = moving ? LOSS_moved : loss;
     t->lost_at = now;
     if (!outbox_salvage(&leg->out))
         leg->message_out = 0;

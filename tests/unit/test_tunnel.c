@@ -692,6 +692,27 @@ static void what_the_old_worker_says_while_it_is_replaced_is_not_judged(void **s
     world_close(&w);
 }
 
+/* The session leaves the old worker when the new one has it, and its goodbye may be here first. */
+static void workers_that_are_left_in_favour_of_another_do_not_flap(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    serving_as(&h);
+    for (unsigned i = 0; i < 10; i++) {
+        world_pass(&w, 600 * MS);
+        world_tells(&w, ANSWER_RUNNING, (uint16_t)(2 + i), 2 + i);
+        if (i % 2)
+            world_closes(&w, WORKER, 4001, "taken over");
+        else
+            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_dialled(&w, DIAL_OPEN, 101);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.loss, LOSS_moved);
+    }
+    world_close(&w);
+}
+
 static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **state)
 {
     struct handover h = world_handover();
@@ -1279,6 +1300,7 @@ int main(void)
         cmocka_unit_test(a_plain_terminal_leaves_the_old_worker_first),
         cmocka_unit_test(with_overlap_the_old_worker_serves_until_the_new_one_is_there),
         cmocka_unit_test(what_the_old_worker_says_while_it_is_replaced_is_not_judged),
+        cmocka_unit_test(workers_that_are_left_in_favour_of_another_do_not_flap),
         cmocka_unit_test(a_replacement_that_cannot_be_reached_leaves_the_old_worker),
         cmocka_unit_test(a_message_cut_on_a_terminal_is_ended),
         cmocka_unit_test(a_message_cut_elsewhere_ends_the_tunnel),
