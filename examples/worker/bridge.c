@@ -131,7 +131,7 @@ static void on_close(struct exchange *x)
 struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, const char *scope,
                           struct slice id)
 {
-    struct bridge *b = exchange_new(sizeof *b, h);
+    struct bridge *b = http_exchange_new(sizeof *b, h);
     if (!b)
         return NULL;
     b->ws.x.end = on_end;

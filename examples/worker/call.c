@@ -124,7 +124,7 @@ static void on_close(struct exchange *x)
 struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
                           struct slice id)
 {
-    struct call *c = exchange_new(sizeof *c, h);
+    struct call *c = http_exchange_new(sizeof *c, h);
     if (!c)
         return NULL;
     c->x.body = on_body;

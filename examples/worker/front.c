@@ -53,7 +53,7 @@ static void wrong_method(struct exchange *x)
 
 struct exchange *front_not_found(struct http_conn *h)
 {
-    struct exchange *x = exchange_new(sizeof *x, h);
+    struct exchange *x = http_exchange_new(sizeof *x, h);
     if (x)
         x->end = not_found;
     return x;

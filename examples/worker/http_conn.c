@@ -255,7 +255,7 @@ void http_conn_leave(struct http_conn *h)
         h->exchange->leave(h->exchange);
 }
 
-void *exchange_new(size_t size, struct http_conn *h)
+void *http_exchange_new(size_t size, struct http_conn *h)
 {
     struct exchange *x = calloc(1, size);
     if (!x)

@@ -31,7 +31,7 @@ struct exchange {
 };
 
 /* size: of the structure; it is zeroed but for the exchange in it. NULL when out of memory. */
-void *exchange_new(size_t size, struct http_conn *conn);
+void *http_exchange_new(size_t size, struct http_conn *conn);
 
 struct http_conn *http_conn_new(struct front *front, struct loop *loop, int fd);
 struct front *http_front(struct http_conn *h);

@@ -10,7 +10,7 @@
 
 static struct exchange *make(struct http_conn *h, void (*end)(struct exchange *x))
 {
-    struct exchange *x = exchange_new(sizeof *x, h);
+    struct exchange *x = http_exchange_new(sizeof *x, h);
     if (x)
         x->end = end;
     return x;
@@ -88,7 +88,7 @@ static void echo_close(struct exchange *x)
 
 struct exchange *serve_echo(struct http_conn *h, const struct slice *parts)
 {
-    struct echo *e = exchange_new(sizeof *e, h);
+    struct echo *e = http_exchange_new(sizeof *e, h);
     (void)parts;
     if (!e)
         return NULL;

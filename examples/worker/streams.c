@@ -46,7 +46,7 @@ static void bytes_end(struct exchange *x)
 
 struct exchange *serve_bytes(struct http_conn *h, const struct slice *parts)
 {
-    struct bytes *b = exchange_new(sizeof *b, h);
+    struct bytes *b = http_exchange_new(sizeof *b, h);
     (void)parts;
     if (!b)
         return NULL;
@@ -109,7 +109,7 @@ static void events_close(struct exchange *x)
 
 struct exchange *serve_events(struct http_conn *h, const struct slice *parts)
 {
-    struct events *e = exchange_new(sizeof *e, h);
+    struct events *e = http_exchange_new(sizeof *e, h);
     (void)parts;
     if (!e)
         return NULL;
@@ -149,7 +149,7 @@ static void upload_close(struct exchange *x)
 
 struct exchange *serve_upload(struct http_conn *h, const struct slice *parts)
 {
-    struct upload *u = exchange_new(sizeof *u, h);
+    struct upload *u = http_exchange_new(sizeof *u, h);
     (void)parts;
     if (!u)
         return NULL;

@@ -94,7 +94,7 @@ static void on_close(struct exchange *x)
 
 struct exchange *serve_ui(struct http_conn *h, const struct slice *parts)
 {
-    struct file *f = exchange_new(sizeof *f, h);
+    struct file *f = http_exchange_new(sizeof *f, h);
     struct slice name = slice_present(parts[0]) ? parts[0] : SLICE_LITERAL("index.html");
     if (!f)
         return NULL;

@@ -55,7 +55,7 @@ static void on_close(struct exchange *x)
 
 struct exchange *serve_ws_echo(struct http_conn *h, const struct slice *parts)
 {
-    struct echo *e = exchange_new(sizeof *e, h);
+    struct echo *e = http_exchange_new(sizeof *e, h);
     (void)parts;
     if (!e)
         return NULL;
