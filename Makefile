@@ -45,7 +45,7 @@ WORKER   := $(B)/libworker.a
 PROGRAMS := $(patsubst spoa/agent/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa/agent/main.c)) \
             $(patsubst spoa/relay/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/main.c)) \
             $(patsubst spoa/ctl/main.c,$(B)/bin/cellgate,$(wildcard spoa/ctl/main.c)) \
-            $(patsubst examples/worker/main_%.c,$(B)/bin/cell-%,$(wildcard examples/worker/main_*.c))
+            $(patsubst examples/worker/main_%.c,$(B)/bin/cell-%,$(wildcard examples/worker/main_*.c)) $(B)/bin/cell-plane
 UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
@@ -74,6 +74,8 @@ $(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/main.o $(RELAY) $(LIB)
 	$(call link)
 $(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call rooms,spoa/ctl)) $(AGENT) $(LIB)
 	$(call link,$(NO_LTO),$(AGENT_LIBS))
+$(B)/bin/cell-plane: $(call obj,$(wildcard examples/control-plane/*.c)) $(WORKER) $(LIB)
+	$(call link,$(NO_LTO))
 $(B)/bin/cell-%: $(B)/obj/examples/worker/main_%.o $(WORKER) $(LIB)
 	$(call link,$(NO_LTO))
 
@@ -94,7 +96,7 @@ fuzz: $(FUZZERS)
 
 # ---- what people type ----
 help:
-	@echo 'make            build build/bin/{cellgate-agent,cellgate-relay,cellgate,cell-worker,cell-sandboxd}'
+	@echo 'make            build build/bin/{cellgate-agent,cellgate-relay,cellgate,cell-worker,cell-sandboxd,cell-plane}'
 	@echo 'make run        a cell on this machine: HAProxy, agent, relay, two workers, a terminal in the browser'
 	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'

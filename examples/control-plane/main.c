@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "examples/control-plane/commands.h"
+#include "examples/worker/signals.h"
+#include "spoa/lib/file.h"
+
+#define TOKEN_MAX ((size_t)4096)
+#define CONTROL   "/run/cellgate/plane.sock"
+
+static const char help[] =
+    "usage: cell-plane serve --listen ADDRESS [--state FILE] [options]\n"
+    "       cell-plane [--control PATH] COMMAND\n"
+    "\n"
+    "A small control plane: it says where each sandbox is to agents whose directory is of kind http, tells "
+    "them of\n"
+    "changes at once, and wakes sandboxes.\n"
+    "\n"
+    "commands of an operator, over the control socket:\n"
+    "  list                 all sandboxes\n"
+    "  set ID RECORD        a record in JSON: '{\"worker\":\"http://127.0.0.1:9001\"}'\n"
+    "  move ID [WORKER]     to that worker, or to the next of --worker\n"
+    "  suspend ID, wake ID, stop ID, remove ID\n"
+    "  revoke SECONDS       tokens issued before that time (Unix seconds) are no longer good\n"
+    "\n"
+    "  --control PATH       socket for these commands (" CONTROL ")\n"
+    "  --listen ADDRESS     for agents, for instance 127.0.0.1:8081; port 0 takes a free one\n"
+    "  --allow-remote       listen on an address that is not loopback; wants --token-file\n"
+    "  --token-file FILE    agents must send what is in FILE as Authorization: Bearer\n"
+    "  --state FILE         where sandboxes are kept; a change is in it before anybody is told\n"
+    "  --worker URL         where a sandbox may be moved to or woken; may be repeated\n"
+    "  --wake SECONDS       that waking takes (1)\n"
+    "  --help, --version\n"
+    "\n"
+    "Prints 'listening ADDRESS' when it is ready. Exit status: 0, 1 (cannot start; refused), 2 (wrong "
+    "arguments).\n";
+
+enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
+
+struct arguments {
+    struct front_options front;
+    struct plane_options plane;
+    const char *listen, *control, *token_file;
+    bool allow_remote;
+};
+
+static bool is_loopback(const struct net_address *address)
+{
+    if (address->any.sa_family == AF_INET)
+        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
+    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->ip6.sin6_addr);
+}
+
+static int wrong(const char *text, const char *what)
+{
+    fprintf(stderr, "cell-plane: %s%s (see --help)\n", text, what);
+    return WRONG;
+}
+
+static int judge_serve(struct arguments *a)
+{
+    struct fail why;
+    if (!a->listen)
+        return wrong("serve needs --listen", "");
+    if (!net_parse(slice_text(a->listen), &a->front.listen, &why))
+        return wrong(why.text, "");
+    if (net_is_unix(&a->front.listen))
+        return wrong("--listen wants an IP address and a port, not ", a->listen);
+    if (!is_loopback(&a->front.listen) && !(a->allow_remote && a->token_file))
+        return wrong("without --allow-remote and --token-file only a loopback address is listened on, not ",
+                     a->listen);
+    return OK;
+}
+
+static bool read_wake(const char *text, double *seconds)
+{
+    char *end;
+    *seconds = strtod(text, &end);
+    return *text && !*end && *seconds >= 0 && *seconds <= 3600;
+}
+
+static int take(int c, struct arguments *a)
+{
+    switch (c) {
+    case 'l':
+        a->listen = optarg;
+        break;
+    case 'c':
+        a->control = optarg;
+        break;
+    case 's':
+        a->plane.state = optarg;
+        break;
+    case 't':
+        a->token_file = optarg;
+        break;
+    case 'r':
+        a->allow_remote = true;
+        break;
+    case 'w':
+        if (a->plane.worker_count == PLANE_WORKERS_MAX)
+            return wrong("too many: --worker ", optarg);
+        a->plane.workers[a->plane.worker_count++] = optarg;
+        break;
+    case 'k':
+        return read_wake(optarg, &a->plane.wake_seconds) ? OK : wrong("--wake: seconds, not ", optarg);
+    case 'h':
+        fputs(help, stdout);
+        return SHOWN;
+    case 'V':
+        puts("cell-plane " CELLGATE_VERSION);
+        return SHOWN;
+    default:
+        return WRONG;
+    }
+    return OK;
+}
+
+static int read_arguments(int argc, char **argv, struct arguments *a)
+{
+    static const struct option names[] = {
+        {"listen", required_argument, NULL, 'l'}, {"control", required_argument, NULL, 'c'},
+        {"state", required_argument, NULL, 's'},  {"token-file", required_argument, NULL, 't'},
+        {"worker", required_argument, NULL, 'w'}, {"wake", required_argument, NULL, 'k'},
+        {"allow-remote", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+    int status = OK;
+    for (int c; status == OK && (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;)
+        status = take(c, a);
+    if (status == OK && optind == argc)
+        return wrong("a command is needed", "");
+    return status;
+}
+
+/* Without the line's end. The caller frees it. */
+static bool read_token(const char *path, char **token, struct fail *why)
+{
+    struct slice content;
+    if (!path)
+        return true;
+    if (!file_read(path, TOKEN_MAX, &content, why))
+        return false;
+    size_t len = slice_find(content, '\n');
+    *token = len ? slice_dup(slice_sub(content, 0, len)) : NULL;
+    file_free(content);
+    return *token || fail(why, "%s: no token in it", path);
+}
+
+static void on_signal(void *owner, int number)
+{
+    (void)number;
+    front_stop(owner);
+}
+
+static void say_ready(const struct arguments *a, const struct front *f)
+{
+    char text[NET_TEXT];
+    struct net_address bound = a->front.listen;
+    if (bound.any.sa_family == AF_INET6)
+        bound.ip6.sin6_port = htons(front_port(f));
+    else
+        bound.ip4.sin_port = htons(front_port(f));
+    printf("listening %s\n", net_text(&bound, text));
+    fflush(stdout);
+}
+
+/* Takes over the socket file at that path, if nobody listens there. */
+static struct control *open_control(struct loop *loop, const char *path,
+                                    const struct control_command *commands, size_t count, struct fail *why)
+{
+    char text[NET_TEXT];
+    struct net_address address;
+    snprintf(text, sizeof text, "unix@%s", path);
+    int listener = net_parse(slice_text(text), &address, why) ? net_listen(&address, 0600, why) : -1;
+    struct control *control = listener < 0 ? NULL : control_new(loop, listener, commands, count);
+    if (listener >= 0 && !control)
+        fail(why, "out of memory");
+    return control;
+}
+
+static bool run(struct loop *loop, struct arguments *a, struct serve *serve, struct fail *why)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, 0};
+    struct signals signals = {0};
+    struct control_command commands[COMMANDS_MAX];
+    size_t count = commands_fill(serve, commands);
+    struct front *f = front_new(loop, &a->front, why);
+    struct control *control = f ? open_control(loop, a->control, commands, count, why) : NULL;
+    bool good = control && signals_open(&signals, loop, numbers, on_signal, f, why);
+    if (good) {
+        serve_open(serve, loop);
+        say_ready(a, f);
+        loop_run(loop);
+        serve_close(serve);
+        signals_close(&signals);
+    }
+    control_free(control);
+    front_free(f);
+    return good;
+}
+
+static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why)
+{
+    char *token = NULL;
+    struct serve serve = {.feed = feed_new()};
+    bool good = (serve.feed || fail(why, "out of memory")) && read_token(a->token_file, &token, why) &&
+                (serve.plane = plane_new(loop, &a->plane, why));
+    serve.token = token;
+    a->front.context = &serve;
+    good = good && run(loop, a, &serve, why);
+    plane_free(serve.plane);
+    feed_free(serve.feed);
+    free(token);
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a = {.front = {.name = "cell-plane", .routes = plane_routes, .drain = 1},
+                          .plane = {.wake_seconds = 1},
+                          .control = CONTROL};
+    struct fail why;
+    int status = read_arguments(argc, argv, &a);
+    if (status != OK)
+        return status == SHOWN ? OK : status;
+    if (strcmp(argv[optind], "serve") != 0)
+        return commands_ask(a.control, argc - optind, argv + optind);
+    status = optind + 1 == argc ? judge_serve(&a) : wrong("what is this: ", argv[optind + 1]);
+    if (status != OK)
+        return status;
+    struct loop *loop = loop_new(&why);
+    bool ran = loop && serve_plane(loop, &a, &why);
+    if (!ran)
+        fprintf(stderr, "cell-plane: %s\n", why.text);
+    loop_free(loop);
+    return ran ? OK : FAILED;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/control-plane/plane.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/lib/file.h"
+#include "spoa/lib/json.h"
+#include "spoa/lib/json_write.h"
+
+#define FILE_MAX ((size_t)256 << 20)
+#define DEPTH    10
+
+struct plane {
+    struct loop *loop;
+    const struct plane_options *options;
+    struct sandbox **sandboxes; /* sorted by id */
+    size_t count, size;
+    void (*changed)(void *context, const char *id, const struct sandbox *s);
+    void *context;
+};
+
+/* ---- the table ---- */
+
+static int compare(const char *a, struct slice b)
+{
+    struct slice text = slice_text(a);
+    size_t common = text.len < b.len ? text.len : b.len;
+    int order = memcmp(text.at, b.at, common);
+    return order ? order : text.len < b.len ? -1 : text.len > b.len;
+}
+
+/* The first whose id is not before it. */
+static size_t position(const struct plane *p, struct slice id)
+{
+    size_t low = 0, high = p->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare(p->sandboxes[middle]->id, id) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct sandbox *find(const struct plane *p, struct slice id)
+{
+    size_t i = position(p, id);
+    return i < p->count && compare(p->sandboxes[i]->id, id) == 0 ? p->sandboxes[i] : NULL;
+}
+
+static bool has_room(struct plane *p)
+{
+    if (p->count < p->size)
+        return true;
+    size_t size = p->size ? 2 * p->size : 16;
+    struct sandbox **longer = realloc(p->sandboxes, size * sizeof *longer);
+    if (!longer)
+        return false;
+    p->sandboxes = longer;
+    p->size = size;
+    return true;
+}
+
+static void take_out(struct plane *p, size_t i)
+{
+    p->count--;
+    memmove(&p->sandboxes[i], &p->sandboxes[i + 1], (p->count - i) * sizeof *p->sandboxes);
+}
+
+static void woken(void *owner);
+
+/* At position i; has_room was asked. */
+static void put_in(struct plane *p, size_t i, struct sandbox *s)
+{
+    memmove(&p->sandboxes[i + 1], &p->sandboxes[i], (p->count - i) * sizeof *p->sandboxes);
+    p->sandboxes[i] = s;
+    p->count++;
+}
+
+/* Of the table's, but not in it yet. */
+static struct sandbox *make(struct plane *p, struct slice id, struct slice record, struct fail *why)
+{
+    struct sandbox *s = has_room(p) ? sandbox_new(id) : NULL;
+    if (!s) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    s->owner = p;
+    loop_timer_open(&s->waking, p->loop, woken, s);
+    if (sandbox_read(s, record, why))
+        return s;
+    sandbox_free(s);
+    return NULL;
+}
+
+const struct sandbox *plane_find(const struct plane *p, struct slice id)
+{
+    return find(p, id);
+}
+
+size_t plane_count(const struct plane *p)
+{
+    return p->count;
+}
+
+const struct sandbox *plane_at(const struct plane *p, size_t i)
+{
+    return p->sandboxes[i];
+}
+
+void plane_on_change(struct plane *p, void (*changed)(void *context, const char *id, const struct sandbox *s),
+                     void *context)
+{
+    p->changed = changed;
+    p->context = context;
+}
+
+/* ---- the file ---- */
+
+bool plane_write(const struct plane *p, struct buffer *to)
+{
+    bool good = buffer_put(to, SLICE_LITERAL("{\"sandboxes\":{"));
+    for (size_t i = 0; i < p->count && good; i++)
+        good = buffer_put(to, i ? SLICE_LITERAL(",\n") : SLICE_LITERAL("\n")) &&
+               json_write_text(to, slice_text(p->sandboxes[i]->id)) && buffer_put(to, SLICE_LITERAL(":")) &&
+               sandbox_write(p->sandboxes[i], to);
+    return good && buffer_put(to, SLICE_LITERAL("\n}}\n"));
+}
+
+static bool write_all(int fd, struct slice text)
+{
+    while (text.len) {
+        ssize_t n = write(fd, text.at, text.len);
+        if (n < 0 && errno != EINTR)
+            return false;
+        text = slice_from(text, n > 0 ? (size_t)n : 0);
+    }
+    return true;
+}
+
+/* Written beside it and put in its place, so that the file is always whole. It may hold secrets. */
+static bool replace_file(const char *path, struct slice text, struct fail *why)
+{
+    char part[4096];
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
+        return fail(why, "%s: the name is too long", path);
+    int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return fail(why, "%s: %s", part, strerror(errno));
+    bool good = write_all(fd, text);
+    good = close(fd) == 0 && good && rename(part, path) == 0;
+    return good || fail(why, "%s: %s", path, strerror(errno));
+}
+
+static bool save(const struct plane *p, struct fail *why)
+{
+    struct buffer text = buffer_with_limit(FILE_MAX);
+    if (!p->options->state)
+        return true;
+    bool good = plane_write(p, &text) || fail(why, "%s: out of memory", p->options->state);
+    good = good && replace_file(p->options->state, buffer_slice(&text), why);
+    buffer_free(&text);
+    return good;
+}
+
+static bool on_loaded(void *context, struct slice key, struct slice record, struct fail *why)
+{
+    struct plane *p = context;
+    if (!sandbox_id_is_good(key) || find(p, key))
+        return fail(why, "%s: an id that is none, or is there twice", p->options->state);
+    struct sandbox *s = make(p, key, slice_trim(record), why);
+    if (!s)
+        return false;
+    put_in(p, position(p, key), s);
+    if (s->state == WAKING)
+        loop_timer_set(&s->waking, p->options->wake_seconds);
+    return true;
+}
+
+static bool load(struct plane *p, struct fail *why)
+{
+    const struct json_stream stream = {.each = on_loaded, .context = p};
+    const char *path = p->options->state;
+    struct slice text;
+    if (!path || access(path, F_OK) != 0)
+        return true;
+    if (!file_read(path, FILE_MAX, &text, why))
+        return false;
+    bool good = json_stream_object(text, path, "sandboxes", 0, DEPTH, &stream, why);
+    file_free(text);
+    return good;
+}
+
+/* ---- changes ---- */
+
+/* What a sandbox was, to go back to when the change cannot be saved. */
+struct before {
+    char *worker;
+    enum sandbox_state state;
+    int64_t epoch;
+};
+
+static bool remember(const struct sandbox *s, struct before *b, struct fail *why)
+{
+    *b = (struct before){s->worker ? strdup(s->worker) : NULL, s->state, s->epoch};
+    return !s->worker || b->worker || fail(why, "out of memory");
+}
+
+/* The change of s is kept, in the file and then for everybody, or taken back. */
+static bool commit(struct plane *p, struct sandbox *s, struct before *b, struct fail *why)
+{
+    sandbox_touch(s);
+    if (save(p, why)) {
+        free(b->worker);
+        if (p->changed)
+            p->changed(p->context, s->id, s);
+        return true;
+    }
+    free(s->worker);
+    s->worker = b->worker;
+    s->state = b->state;
+    s->epoch = b->epoch;
+    return false;
+}
+
+static struct sandbox *find_or_fail(const struct plane *p, struct slice id, struct fail *why)
+{
+    struct sandbox *s = find(p, id);
+    if (!s)
+        fail(why, "there is no sandbox %.*s", SLICE_PRINTF(id));
+    return s;
+}
+
+static bool change(struct plane *p, struct sandbox *s, enum sandbox_state state, const char *worker,
+                   struct fail *why)
+{
+    struct before before;
+    if (!remember(s, &before, why))
+        return false;
+    s->state = state;
+    if (worker && !sandbox_set_worker(s, worker)) {
+        s->state = before.state;
+        free(before.worker);
+        return fail(why, "out of memory");
+    }
+    if (state == WAKING)
+        loop_timer_set(&s->waking, p->options->wake_seconds);
+    else
+        loop_timer_stop(&s->waking);
+    return commit(p, s, &before, why);
+}
+
+/* The one behind the sandbox's own, in the order of the command line; NULL: there is none. */
+static const char *next_worker(const struct plane *p, const struct sandbox *s)
+{
+    size_t count = p->options->worker_count, i = 0;
+    while (i < count && (!s->worker || strcmp(p->options->workers[i], s->worker) != 0))
+        i++;
+    return count ? p->options->workers[i >= count - 1 ? 0 : i + 1] : NULL;
+}
+
+static void woken(void *owner)
+{
+    struct sandbox *s = owner;
+    struct plane *p = s->owner;
+    struct fail why;
+    const char *worker = s->worker ? NULL : next_worker(p, s);
+    bool placed = s->worker || worker;
+    if (!change(p, s, placed ? RUNNING : SUSPENDED, worker, &why))
+        fprintf(stderr, "cell-plane: %s stays where it is: %s\n", s->id, why.text);
+}
+
+bool plane_set(struct plane *p, struct slice id, struct slice record, struct fail *why)
+{
+    if (!sandbox_id_is_good(id))
+        return fail(why, "an id has 1 to %d bytes and no blanks", SANDBOX_ID_MAX);
+    struct sandbox *old = find(p, id), *s = make(p, id, record, why);
+    if (!s)
+        return false;
+    size_t i = position(p, id);
+    if (old && old->epoch > s->epoch)
+        s->epoch = old->epoch;
+    sandbox_touch(s);
+    if (old)
+        p->sandboxes[i] = s;
+    else
+        put_in(p, i, s);
+    bool good = save(p, why);
+    if (!good && old)
+        p->sandboxes[i] = old;
+    else if (!good)
+        take_out(p, i);
+    else if (p->changed)
+        p->changed(p->context, s->id, s);
+    sandbox_free(good ? old : s);
+    return good;
+}
+
+bool plane_remove(struct plane *p, struct slice id, struct fail *why)
+{
+    struct sandbox *s = find_or_fail(p, id, why);
+    if (!s)
+        return false;
+    size_t i = position(p, id);
+    take_out(p, i);
+    if (!save(p, why)) {
+        put_in(p, i, s);
+        return false;
+    }
+    if (p->changed)
+        p->changed(p->context, s->id, NULL);
+    sandbox_free(s);
+    return true;
+}
+
+bool plane_move(struct plane *p, struct slice id, struct slice worker, struct fail *why)
+{
+    struct sandbox *s = find_or_fail(p, id, why);
+    char *given = slice_present(worker) ? slice_dup(worker) : NULL;
+    const char *to = given ? given : s ? next_worker(p, s) : NULL;
+    bool good = s != NULL;
+    if (good && (!to || (strncmp(to, "http://", 7) != 0 && strncmp(to, "https://", 8) != 0)))
+        good = fail(why, to ? "a worker is http://HOST:PORT or https://HOST:PORT" : "move it where to?");
+    else if (good)
+        good = change(p, s, s->state == MIGRATING ? RUNNING : s->state, to, why);
+    free(given);
+    return good;
+}
+
+bool plane_suspend(struct plane *p, struct slice id, struct fail *why)
+{
+    struct sandbox *s = find_or_fail(p, id, why);
+    return s && change(p, s, SUSPENDED, NULL, why);
+}
+
+bool plane_stop(struct plane *p, struct slice id, struct fail *why)
+{
+    struct sandbox *s = find_or_fail(p, id, why);
+    return s && change(p, s, STOPPED, NULL, why);
+}
+
+bool plane_wake(struct plane *p, struct slice id, struct fail *why)
+{
+    struct sandbox *s = find_or_fail(p, id, why);
+    if (!s || s->state == RUNNING || s->state == WAKING)
+        return s != NULL;
+    return change(p, s, WAKING, NULL, why);
+}
+
+/* ---- life ---- */
+
+struct plane *plane_new(struct loop *loop, const struct plane_options *options, struct fail *why)
+{
+    struct plane *p = calloc(1, sizeof *p);
+    if (!p) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    p->loop = loop;
+    p->options = options;
+    if (load(p, why))
+        return p;
+    plane_free(p);
+    return NULL;
+}
+
+void plane_free(struct plane *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->count; i++)
+        sandbox_free(p->sandboxes[i]);
+    free(p->sandboxes);
+    free(p);
+}

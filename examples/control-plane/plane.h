@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * plane: the control plane's sandboxes: a table that is in a file before anybody is told of a change. The file is
+ * one that the directory kind `file` reads, too.
+ */
+#ifndef CELLGATE_PLANE_PLANE_H
+#define CELLGATE_PLANE_PLANE_H
+
+#include "examples/control-plane/sandbox.h"
+
+#define PLANE_WORKERS_MAX 64
+
+struct plane_options {
+    const char *state;                      /* the file; NULL: nothing is kept */
+    const char *workers[PLANE_WORKERS_MAX]; /* where sandboxes may be moved to and woken */
+    size_t worker_count;
+    double wake_seconds; /* that waking takes */
+};
+
+struct plane;
+
+/* The options outlive it. NULL and *why (which names the file). */
+struct plane *plane_new(struct loop *loop, const struct plane_options *options, struct fail *why);
+void plane_free(struct plane *p); /* NULL is fine */
+
+/* Told after every change; s is NULL where the sandbox is gone. One for all; the last one set. */
+void plane_on_change(struct plane *p, void (*changed)(void *context, const char *id, const struct sandbox *s),
+                     void *context);
+
+const struct sandbox *plane_find(const struct plane *p, struct slice id); /* NULL: there is none */
+size_t plane_count(const struct plane *p);
+const struct sandbox *plane_at(const struct plane *p, size_t i); /* in the order of their ids */
+/* {"sandboxes":{ID:RECORD,...}} */
+bool plane_write(const struct plane *p, struct buffer *to);
+
+/* Each is false with *why when it cannot be done, and nothing has changed then. */
+bool plane_set(struct plane *p, struct slice id, struct slice record, struct fail *why);
+bool plane_remove(struct plane *p, struct slice id, struct fail *why);
+/* worker absent: the next one after the sandbox's own */
+bool plane_move(struct plane *p, struct slice id, struct slice worker, struct fail *why);
+bool plane_suspend(struct plane *p, struct slice id, struct fail *why);
+bool plane_stop(struct plane *p, struct slice id, struct fail *why);
+/* What runs or is being woken is left alone. */
+bool plane_wake(struct plane *p, struct slice id, struct fail *why);
+
+#endif

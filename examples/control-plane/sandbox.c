@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/control-plane/sandbox.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "spoa/lib/json.h"
+#include "spoa/lib/json_write.h"
+
+#define DEPTH 8
+
+static const char *const states[] = {"running", "migrating", "waking", "suspended", "stopped"};
+enum { STATES = sizeof states / sizeof *states };
+
+const char *sandbox_state_text(enum sandbox_state state)
+{
+    return states[state];
+}
+
+bool sandbox_id_is_good(struct slice id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if (id.at[i] <= 0x20 || id.at[i] == 0x7f)
+            return false;
+    return id.len > 0 && id.len <= SANDBOX_ID_MAX;
+}
+
+struct sandbox *sandbox_new(struct slice id)
+{
+    struct sandbox *s = calloc(1, sizeof *s);
+    if (s && !(s->id = slice_dup(id))) {
+        free(s);
+        return NULL;
+    }
+    if (s)
+        s->rest = buffer_with_limit(SANDBOX_RECORD_MAX);
+    return s;
+}
+
+void sandbox_free(struct sandbox *s)
+{
+    if (!s)
+        return;
+    loop_timer_close(&s->waking);
+    buffer_free(&s->rest);
+    free(s->worker);
+    free(s->id);
+    free(s);
+}
+
+void sandbox_touch(struct sandbox *s)
+{
+    int64_t now = (int64_t)time(NULL);
+    s->epoch = s->epoch < now ? now : s->epoch + 1;
+}
+
+bool sandbox_set_worker(struct sandbox *s, const char *worker)
+{
+    char *copy = worker ? strdup(worker) : NULL;
+    if (worker && !copy)
+        return false;
+    free(s->worker);
+    s->worker = copy;
+    return true;
+}
+
+/* ---- reading ---- */
+
+struct reading {
+    enum sandbox_state state;
+    int64_t epoch;
+    char *worker;
+    struct buffer rest;
+};
+
+static bool read_state(struct slice value, enum sandbox_state *state, struct fail *why)
+{
+    for (int i = 0; i < STATES; i++)
+        if (value.len > 2 && slice_is(slice_sub(value, 1, value.len - 2), states[i])) {
+            *state = (enum sandbox_state)i;
+            return true;
+        }
+    return fail(why, "state is running, migrating, waking, suspended or stopped");
+}
+
+static bool read_worker(struct slice value, char **worker, struct fail *why)
+{
+    struct slice text;
+    struct json *doc = json_parse(value, "worker", 0, (struct json_limits){SANDBOX_RECORD_MAX, 1}, why);
+    if (!doc)
+        return false;
+    bool none = json_is_null(json_root(doc)), good = none;
+    if (json_text(json_root(doc), &text)) {
+        good = (slice_starts(text, "http://") || slice_starts(text, "https://")) && text.len < 1024;
+        *worker = good ? slice_dup(text) : NULL;
+    }
+    json_free(doc);
+    return (good && (none || *worker)) || fail(why, "worker is http://HOST:PORT or https://HOST:PORT");
+}
+
+static bool on_member(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct reading *r = context;
+    uint64_t epoch;
+    if (slice_is(key, "state"))
+        return read_state(slice_trim(value), &r->state, why);
+    if (slice_is(key, "worker"))
+        return read_worker(value, &r->worker, why);
+    if (slice_is(key, "epoch")) {
+        if (!slice_u64(slice_trim(value), INT64_MAX - 1, &epoch))
+            return fail(why, "epoch is a whole number");
+        r->epoch = (int64_t)epoch;
+        return true;
+    }
+    return (buffer_put(&r->rest, SLICE_LITERAL(",")) && json_write_text(&r->rest, key) &&
+            buffer_put(&r->rest, SLICE_LITERAL(":")) && buffer_put(&r->rest, value)) ||
+           fail(why, "the record is over %zu bytes", SANDBOX_RECORD_MAX);
+}
+
+/* json_stream_object gives the members of an object within an object, duplicates included. */
+static bool read_members(struct slice record, struct reading *r, struct fail *why)
+{
+    static const struct json_limits limits = {SANDBOX_RECORD_MAX, DEPTH};
+    struct buffer wrapped = buffer_with_limit(SANDBOX_RECORD_MAX + 16);
+    const struct json_stream stream = {.each = on_member, .context = r};
+    bool good = json_check(record, "record", 0, limits, why) &&
+                ((buffer_put(&wrapped, SLICE_LITERAL("{\"record\":")) && buffer_put(&wrapped, record) &&
+                  buffer_put(&wrapped, SLICE_LITERAL("}"))) ||
+                 fail(why, "the record is too large")) &&
+                json_stream_object(buffer_slice(&wrapped), "record", "record", 0, DEPTH + 1, &stream, why);
+    buffer_free(&wrapped);
+    return good;
+}
+
+bool sandbox_read(struct sandbox *s, struct slice record, struct fail *why)
+{
+    struct reading r = {.rest = buffer_with_limit(SANDBOX_RECORD_MAX)};
+    bool good = read_members(record, &r, why) &&
+                (r.worker || r.state != RUNNING || fail(why, "a running sandbox needs a worker"));
+    if (!good) {
+        free(r.worker);
+        buffer_free(&r.rest);
+        return false;
+    }
+    free(s->worker);
+    buffer_free(&s->rest);
+    s->worker = r.worker;
+    s->rest = r.rest;
+    s->state = r.state;
+    if (r.epoch > s->epoch)
+        s->epoch = r.epoch;
+    return true;
+}
+
+/* ---- writing ---- */
+
+bool sandbox_write(const struct sandbox *s, struct buffer *to)
+{
+    return json_write(to, "{\"state\":\"%s\",\"epoch\":%lld", sandbox_state_text(s->state),
+                      (long long)s->epoch) &&
+           (!s->worker ||
+            (buffer_put(to, SLICE_LITERAL(",\"worker\":")) && json_write_text(to, slice_text(s->worker)))) &&
+           buffer_put(to, buffer_slice(&s->rest)) && buffer_put(to, SLICE_LITERAL("}"));
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+#include "examples/control-plane/serve.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/lib/json_write.h"
+
+#define COMMENT_SECONDS 10
+#define LIST_MAX        ((size_t)256 << 20)
+#define PIECE           ((size_t)64 * 1024)
+#define EVENT_MAX       ((size_t)64 * 1024)
+
+static struct serve *serve_of(const struct exchange *x)
+{
+    return front_context(http_front(x->conn));
+}
+
+/* ---- who may ask ---- */
+
+static bool is_allowed(const struct exchange *x)
+{
+    const char *token = serve_of(x)->token;
+    struct slice given = http_get(x->head, "Authorization");
+    if (!token)
+        return true;
+    return given.len > 7 && slice_equal_nocase(slice_sub(given, 0, 7), SLICE_LITERAL("Bearer ")) &&
+           slice_equal_constant_time(slice_from(given, 7), slice_text(token));
+}
+
+static void refuse_caller(struct exchange *x)
+{
+    http_answer(x, 401, "application/json", "WWW-Authenticate: Bearer\r\n",
+                SLICE_LITERAL("{\"error\":\"unauthorized\"}"));
+}
+
+static struct exchange *guard(struct exchange *x, void (*end)(struct exchange *x))
+{
+    if (x)
+        x->end = is_allowed(x) ? end : refuse_caller;
+    return x;
+}
+
+/* ---- one sandbox ---- */
+
+struct asked {
+    struct exchange x;
+    char id[SANDBOX_ID_MAX + 1];
+};
+
+static bool decode(struct slice text, struct writer *w)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned value = text.at[i];
+        if (value == '%') {
+            char digits[3] = {0}, *end;
+            memcpy(digits, text.at + i + 1, text.len - i > 2 ? 2 : 0);
+            value = (unsigned)strtoul(digits, &end, 16);
+            if (end != digits + 2 || digits[0] == '+' || digits[0] == '-' || value == 0)
+                return false;
+            i += 2;
+        }
+        writer_u8(w, (uint8_t)value);
+    }
+    return true;
+}
+
+static bool read_id(const struct exchange *x, struct slice part, char id[static SANDBOX_ID_MAX + 1])
+{
+    struct slice space = http_parameter(x, "namespace");
+    struct writer w = writer_of(id, SANDBOX_ID_MAX);
+    bool good = true;
+    if (slice_present(space)) {
+        good = decode(space, &w);
+        writer_text(&w, "/");
+    }
+    good = good && decode(part, &w) && !w.full && sandbox_id_is_good(writer_slice(&w));
+    id[good ? w.len : 0] = '\0';
+    return good;
+}
+
+static void get_end(struct exchange *x)
+{
+    const struct asked *a = (const struct asked *)x;
+    const struct sandbox *s = plane_find(serve_of(x)->plane, slice_text(a->id));
+    struct buffer body = buffer_with_limit(2 * SANDBOX_RECORD_MAX);
+    if (!s)
+        http_refuse(x, 404, "sandbox_not_found");
+    else if (!sandbox_write(s, &body))
+        http_refuse(x, 500, "out of memory");
+    else
+        http_answer(x, 200, "application/json", NULL, buffer_slice(&body));
+    buffer_free(&body);
+}
+
+static void wake_end(struct exchange *x)
+{
+    const struct asked *a = (const struct asked *)x;
+    struct plane *plane = serve_of(x)->plane;
+    struct slice id = slice_text(a->id);
+    const struct sandbox *s = plane_find(plane, id);
+    struct fail why;
+    if (!s)
+        return http_refuse(x, 404, "sandbox_not_found");
+    if (s->state == STOPPED)
+        return http_refuse(x, 409, "sandbox_stopped");
+    if (!plane_wake(plane, id, &why))
+        return http_refuse(x, 500, "not saved");
+    http_answer(x, 202, "application/json", NULL, SLICE_LITERAL("{}"));
+}
+
+static struct exchange *ask(struct http_conn *h, struct slice part, void (*end)(struct exchange *x))
+{
+    struct asked *a = http_exchange_new(sizeof *a, h);
+    if (!a)
+        return NULL;
+    read_id(&a->x, part, a->id);
+    return guard(&a->x, end);
+}
+
+static struct exchange *serve_get(struct http_conn *h, const struct slice *parts)
+{
+    return ask(h, parts[0], get_end);
+}
+
+static struct exchange *serve_wake(struct http_conn *h, const struct slice *parts)
+{
+    return ask(h, parts[0], wake_end);
+}
+
+/* ---- all of them ---- */
+
+struct list {
+    struct exchange x;
+    struct buffer body;
+};
+
+static void list_room(struct exchange *x)
+{
+    struct list *l = (struct list *)x;
+    while (buffer_len(&l->body) && !http_is_full(x)) {
+        struct slice piece = slice_sub(buffer_slice(&l->body), 0, PIECE);
+        http_piece(x, piece);
+        buffer_consume(&l->body, piece.len);
+    }
+    if (buffer_len(&l->body) == 0)
+        http_end(x);
+}
+
+static void list_end(struct exchange *x)
+{
+    struct list *l = (struct list *)x;
+    l->body = buffer_with_limit(LIST_MAX);
+    if (!plane_write(serve_of(x)->plane, &l->body))
+        return http_refuse(x, 500, "out of memory");
+    http_begin(x, 200, "application/json", NULL, buffer_len(&l->body));
+    list_room(x);
+}
+
+static void list_close(struct exchange *x)
+{
+    buffer_free(&((struct list *)x)->body);
+}
+
+static struct exchange *serve_list(struct http_conn *h, const struct slice *parts)
+{
+    struct list *l = http_exchange_new(sizeof *l, h);
+    (void)parts;
+    if (!l)
+        return NULL;
+    l->x.room = list_room;
+    l->x.close = list_close;
+    return guard(&l->x, list_end);
+}
+
+/* ---- events ---- */
+
+struct follower {
+    struct exchange x;
+    struct follower *next, **link; /* NULL: not in the list */
+};
+
+/* Who does not read loses the connection, and comes again for what is missing. */
+static void send_to(struct follower *f, struct slice bytes)
+{
+    if (http_is_full(&f->x))
+        client_abort(http_client(f->x.conn));
+    else
+        http_piece(&f->x, bytes);
+}
+
+static void send_all(struct serve *s, struct slice bytes)
+{
+    for (struct follower *f = s->followers, *next; f; f = next) {
+        next = f->next;
+        send_to(f, bytes);
+    }
+}
+
+static bool write_revocation(const struct serve *s, struct buffer *to)
+{
+    return !s->not_before ||
+           json_write(to, "event: revoke\ndata: {\"not_before\":%lld}\n\n", (long long)s->not_before);
+}
+
+static void follow_end(struct exchange *x)
+{
+    struct follower *f = (struct follower *)x;
+    struct serve *s = serve_of(x);
+    struct buffer missed = buffer_with_limit(CLIENT_OUT_MAX / 2);
+    http_begin(x, 200, "text/event-stream", "Cache-Control: no-store\r\n", HTTP_UNKNOWN_LENGTH);
+    f->next = s->followers;
+    f->link = &s->followers;
+    if (f->next)
+        f->next->link = &f->next;
+    s->followers = f;
+    /* what is too much to be sent again is looked up again */
+    bool good = buffer_put(&missed, SLICE_LITERAL(": cell-plane\n\n")) && write_revocation(s, &missed) &&
+                feed_since(s->feed, http_get(x->head, "Last-Event-ID"), &missed);
+    (void)good;
+    http_piece(x, buffer_slice(&missed));
+    buffer_free(&missed);
+}
+
+static void follow_close(struct exchange *x)
+{
+    struct follower *f = (struct follower *)x;
+    if (!f->link)
+        return;
+    *f->link = f->next;
+    if (f->next)
+        f->next->link = f->link;
+    f->link = NULL;
+}
+
+static struct exchange *serve_events(struct http_conn *h, const struct slice *parts)
+{
+    struct follower *f = http_exchange_new(sizeof *f, h);
+    (void)parts;
+    if (!f)
+        return NULL;
+    f->x.close = follow_close;
+    f->x.leave = http_end;
+    return guard(&f->x, follow_end);
+}
+
+const struct front_route plane_routes[] = {
+    {"GET", "/v1/sandboxes", serve_list},
+    {"GET", "/v1/sandboxes/*", serve_get},
+    {"POST", "/v1/sandboxes/*/wake", serve_wake},
+    {"GET", "/v1/events", serve_events},
+    {"", NULL, NULL},
+};
+
+/* ---- changes ---- */
+
+/* {"namespace":"team","sandbox":"sb-1", of a key that has both. */
+static bool write_key(struct buffer *to, const char *id)
+{
+    struct slice key = slice_text(id);
+    size_t slash = slice_find(key, '/');
+    bool good = buffer_put(to, SLICE_LITERAL("{"));
+    if (slash < key.len)
+        good = good && buffer_put(to, SLICE_LITERAL("\"namespace\":")) &&
+               json_write_text(to, slice_sub(key, 0, slash)) && buffer_put(to, SLICE_LITERAL(","));
+    return good && buffer_put(to, SLICE_LITERAL("\"sandbox\":")) &&
+           json_write_text(to, slash < key.len ? slice_from(key, slash + 1) : key);
+}
+
+static void on_change(void *context, const char *id, const struct sandbox *sandbox)
+{
+    struct serve *s = context;
+    struct buffer data = buffer_with_limit(EVENT_MAX);
+    bool good = write_key(&data, id);
+    if (sandbox)
+        good = good && buffer_put(&data, SLICE_LITERAL(",\"record\":")) && sandbox_write(sandbox, &data);
+    if (good && buffer_put(&data, SLICE_LITERAL("}")))
+        send_all(s, feed_add(s->feed, sandbox ? "update" : "remove", buffer_slice(&data)));
+    buffer_free(&data);
+}
+
+void serve_revoke(struct serve *s, int64_t not_before)
+{
+    struct buffer event = buffer_with_limit(256);
+    s->not_before = not_before;
+    if (write_revocation(s, &event))
+        send_all(s, buffer_slice(&event));
+    buffer_free(&event);
+}
+
+static void comment_due(void *owner)
+{
+    struct serve *s = owner;
+    send_all(s, SLICE_LITERAL(":\n\n"));
+    loop_timer_set(&s->comment, COMMENT_SECONDS);
+}
+
+void serve_open(struct serve *s, struct loop *loop)
+{
+    plane_on_change(s->plane, on_change, s);
+    loop_timer_open(&s->comment, loop, comment_due, s);
+    loop_timer_set(&s->comment, COMMENT_SECONDS);
+}
+
+void serve_close(struct serve *s)
+{
+    loop_timer_close(&s->comment);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * serve: what agents ask of the control plane: GET /v1/sandboxes[/ID], POST /v1/sandboxes/ID/wake and the events of
+ * GET /v1/events. docs/directory.md has the contract.
+ */
+#ifndef CELLGATE_PLANE_SERVE_H
+#define CELLGATE_PLANE_SERVE_H
+
+#include "examples/control-plane/feed.h"
+#include "examples/control-plane/plane.h"
+#include "examples/worker/front.h"
+
+/* The context of the front. */
+struct serve {
+    struct plane *plane;
+    struct feed *feed;
+    const char *token;  /* as Authorization: Bearer; NULL: anybody */
+    int64_t not_before; /* tokens issued before are revoked; 0: none */
+    struct follower *followers;
+    struct loop_timer comment; /* so that a follower knows that we are there */
+};
+
+extern const struct front_route plane_routes[];
+
+/* From now on changes of the plane go to followers. */
+void serve_open(struct serve *s, struct loop *loop);
+void serve_close(struct serve *s);
+/* Revokes tokens issued before that time, for agents that follow now or later. */
+void serve_revoke(struct serve *s, int64_t not_before);
+
+#endif
