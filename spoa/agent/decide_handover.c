@@ -13,12 +13,24 @@ static void set_route(struct handover *h, const struct route *route)
     h->resume = (unsigned)route->resume;
     h->end = (unsigned)route->end;
     h->keepalive = (unsigned)route->keepalive;
+    h->close = route->refuse == ROUTE_REFUSE_CLOSE;
     h->stream = route->stream;
     h->overlap = route->overlap;
     h->hold = if_set(route->hold);
     h->idle = if_set(route->idle);
     h->max_age = if_set(route->max_age);
     h->max_message = if_set(route->max_message);
+}
+
+/* The names that the route strips, as one text. */
+static struct slice strip_list(const struct option_texts *names, struct writer *w)
+{
+    size_t start = w->len;
+    for (size_t i = 0; i < names->count; i++) {
+        writer_text(w, i ? "," : "");
+        writer_text(w, names->at[i]);
+    }
+    return names->count ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
 }
 
 static void set_grant(struct handover *h, const struct grant *grant)
@@ -50,6 +62,7 @@ void decide_handover(struct decision *d)
     h.secrets = (d->found && d->record.headers.len > 0) || d->route->set_count > 0;
     h.select_cellgate = v->select_cellgate;
     set_route(&h, d->route);
+    h.strip = strip_list(&d->route->strip, d->scratch);
     if (d->granted)
         set_grant(&h, &d->grant);
     if (v->refusal != REFUSAL_NONE) {

@@ -57,7 +57,17 @@ static void choose(const struct decide_view *view, const struct resolve_question
     a->host = slice_of(scratch->at + start, scratch->len - start);
 }
 
-/* The route's headers, then the record's. */
+static bool record_has(const struct record *record, struct slice wanted)
+{
+    struct slice name, value;
+    size_t cursor = 0;
+    while (record_header(record, &cursor, &name, &value))
+        if (slice_equal_nocase(name, wanted))
+            return true;
+    return false;
+}
+
+/* The route's headers, then the record's, which count where both name one. */
 static struct slice all_headers(const struct route *route, const struct record *record,
                                 struct writer *scratch)
 {
@@ -65,7 +75,8 @@ static struct slice all_headers(const struct route *route, const struct record *
         return record->headers;
     size_t start = scratch->len;
     for (size_t i = 0; i < route->set_count; i++)
-        record_pack_header(scratch, route->set[i].name, route->set[i].value);
+        if (!record_has(record, route->set[i].name))
+            record_pack_header(scratch, route->set[i].name, route->set[i].value);
     writer_put(scratch, record->headers);
     return slice_of(scratch->at + start, scratch->len - start);
 }

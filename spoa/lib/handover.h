@@ -34,37 +34,39 @@ extern const char *const handover_keepalive_names[];
 /* X(kind, field, key): present is a TEXT that is not absent, an INT that
  * is not negative, a BOOL that is true, an ADDRESS with a family; a NAME
  * is always written and is the first of its names where it is missing. */
-#define HANDOVER_FIELDS(X)                                                                                 \
-    X(TEXT, route, "route")                                                                                \
-    X(TEXT, sandbox, "sandbox")                                                                            \
-    X(TEXT, space, "namespace")                                                                            \
-    X(INT, port, "port") /* the sandbox's port that was asked for */                                       \
-    X(TEXT, session, "session")                                                                            \
-    X(TEXT, org, "org")                                                                                    \
-    X(TEXT, sub, "sub") /* the token's claims, for the log and for cell-resolve */                         \
-    X(TEXT, jti, "jti")                                                                                    \
-    X(TEXT, kid, "kid")                                                                                    \
-    X(INT, iat, "iat")                                                                                     \
-    X(INT, exp, "exp")                                                                                     \
-    X(INT, epoch, "epoch")                                                                                 \
-    X(ADDRESS, addr, "addr") /* the worker; neither addr nor unix: not known yet, ask */                   \
-    X(INT, addr_port, "addr_port")                                                                         \
-    X(BOOL, tls, "tls")                                                                                    \
-    X(TEXT, sni, "sni")                                                                                    \
-    X(TEXT, unix_path, "unix")                                                                             \
-    X(TEXT, host, "host")       /* Host towards the worker; absent: keep the client's */                   \
-    X(BOOL, secrets, "secrets") /* the record has headers: ask before the first dial */                    \
-    X(NAME, resume, "resume")                                                                              \
-    X(NAME, end, "end")                                                                                    \
-    X(NAME, keepalive, "keepalive")                                                                        \
-    X(BOOL, stream, "stream")          /* a message that was cut is ended, not the tunnel */               \
-    X(BOOL, overlap, "overlap")        /* the new worker is dialled before the old one is left */          \
-    X(INT, hold, "hold")               /* milliseconds */                                                  \
-    X(INT, idle, "idle")               /* milliseconds */                                                  \
-    X(INT, max_age, "max_age")         /* milliseconds */                                                  \
-    X(INT, max_message, "max_message") /* bytes */                                                         \
-    X(INT, refuse, "refuse")           /* HTTP status: accept the upgrade and close it with 4000 + this */ \
-    X(TEXT, error, "error")            /* of a refusal: its code in contract.md */                         \
+#define HANDOVER_FIELDS(X)                                                                                  \
+    X(TEXT, route, "route")                                                                                 \
+    X(TEXT, sandbox, "sandbox")                                                                             \
+    X(TEXT, space, "namespace")                                                                             \
+    X(INT, port, "port") /* the sandbox's port that was asked for */                                        \
+    X(TEXT, session, "session")                                                                             \
+    X(TEXT, org, "org")                                                                                     \
+    X(TEXT, sub, "sub") /* the token's claims, for the log and for cell-resolve */                          \
+    X(TEXT, jti, "jti")                                                                                     \
+    X(TEXT, kid, "kid")                                                                                     \
+    X(INT, iat, "iat")                                                                                      \
+    X(INT, exp, "exp")                                                                                      \
+    X(INT, epoch, "epoch")                                                                                  \
+    X(ADDRESS, addr, "addr") /* the worker; neither addr nor unix: not known yet, ask */                    \
+    X(INT, addr_port, "addr_port")                                                                          \
+    X(BOOL, tls, "tls")                                                                                     \
+    X(TEXT, sni, "sni")                                                                                     \
+    X(TEXT, unix_path, "unix")                                                                              \
+    X(TEXT, host, "host")       /* Host towards the worker; absent: keep the client's */                    \
+    X(BOOL, secrets, "secrets") /* the record has headers: ask before the first dial */                     \
+    X(NAME, resume, "resume")                                                                               \
+    X(NAME, end, "end")                                                                                     \
+    X(NAME, keepalive, "keepalive")                                                                         \
+    X(BOOL, stream, "stream")          /* a message that was cut is ended, not the tunnel */                \
+    X(BOOL, overlap, "overlap")        /* the new worker is dialled before the old one is left */           \
+    X(INT, hold, "hold")               /* milliseconds */                                                   \
+    X(INT, idle, "idle")               /* milliseconds */                                                   \
+    X(INT, max_age, "max_age")         /* milliseconds */                                                   \
+    X(INT, max_message, "max_message") /* bytes */                                                          \
+    X(TEXT, strip, "strip")            /* names of headers that the worker does not get, comma-separated */ \
+    X(BOOL, close, "close")            /* what the relay refuses it accepts and closes, too */              \
+    X(INT, refuse, "refuse")           /* HTTP status: accept the upgrade and close it with 4000 + this */  \
+    X(TEXT, error, "error")            /* of a refusal: its code in contract.md */                          \
     X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */
 
 #define HANDOVER_TYPE_TEXT    struct slice

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "spoa/relay/port.h"
-#include "spoa/relay/upgrade.h"
 
 struct arrival {
     struct lane *lane;
@@ -29,13 +28,13 @@ void arrival_answer(struct lane *lane, int fd, struct slice answer)
         close(fd);
 }
 
-void arrival_refuse(struct lane *lane, int fd, enum refusal refusal)
+void arrival_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal)
 {
-    uint8_t memory[1024];
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
     counts_refused(lane->shard, refusal);
-    upgrade_refuse(refusal, &w);
+    upgrade_refuse(upgrade, refusal, &w);
     arrival_answer(lane, fd, writer_slice(&w));
 }
 
@@ -72,18 +71,17 @@ static void on_head(struct arrival *a, const struct http_head *head)
 
     if (!upgrade) {
         log_write(lane->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", why.text));
-        arrival_refuse(lane, leave(a), refusal);
-    } else if (lane->draining) {
-        free(upgrade);
-        arrival_refuse(lane, leave(a), REFUSAL_draining);
-    } else {
-        struct port *port = port_new(lane, upgrade, early);
-        int fd = leave(a);
-        if (port)
-            port_begin(port, fd);
-        else
-            arrival_refuse(lane, fd, REFUSAL_too_many_tunnels);
+        arrival_refuse(lane, leave(a), NULL, refusal);
+        return;
     }
+    struct port *port = lane->draining ? NULL : port_new(lane, upgrade, early);
+    int fd = leave(a);
+    if (port) {
+        port_begin(port, fd);
+        return;
+    }
+    arrival_refuse(lane, fd, upgrade, lane->draining ? REFUSAL_draining : REFUSAL_too_many_tunnels);
+    free(upgrade);
 }
 
 static void on_bytes(struct arrival *a)
@@ -98,7 +96,7 @@ static void on_bytes(struct arrival *a)
         break;
     default:
         log_write(a->lane->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", a->reader.why));
-        arrival_refuse(a->lane, leave(a), REFUSAL_bad_request);
+        arrival_refuse(a->lane, leave(a), NULL, REFUSAL_bad_request);
     }
 }
 
@@ -124,7 +122,7 @@ static void on_ready(void *owner, int events)
 
 static void on_time(void *owner)
 {
-    arrival_refuse(((struct arrival *)owner)->lane, leave(owner), REFUSAL_bad_request);
+    arrival_refuse(((struct arrival *)owner)->lane, leave(owner), NULL, REFUSAL_bad_request);
 }
 
 void arrival_begin(struct lane *lane, int fd)

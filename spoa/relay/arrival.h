@@ -7,6 +7,7 @@
 #define CELLGATE_RELAY_ARRIVAL_H
 
 #include "spoa/relay/lane.h"
+#include "spoa/relay/upgrade.h"
 
 /* Takes over fd. */
 void arrival_begin(struct lane *lane, int fd);
@@ -15,6 +16,7 @@ void arrivals_end(struct lane *lane);
 
 /* Sends an answer of the relay's own, or any other head, on a socket that is then closed in good order. */
 void arrival_answer(struct lane *lane, int fd, struct slice answer);
-void arrival_refuse(struct lane *lane, int fd, enum refusal refusal);
+/* upgrade: what is refused, NULL while that is not known. */
+void arrival_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal);
 
 #endif

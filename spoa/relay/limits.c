@@ -132,7 +132,8 @@ static bool change_sandbox(struct limits *l, struct slice space, struct slice sa
     struct writer w = writer_of(memory, sizeof memory);
 
     writer_text(&w, "s");
-    writer_put(&w, space);
+    if (!slice_is(space, "default"))
+        writer_put(&w, space);
     writer_text(&w, "/");
     writer_put(&w, sandbox);
     return !w.full && change(l, writer_slice(&w), up, l->per_sandbox);

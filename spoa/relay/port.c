@@ -230,7 +230,7 @@ static void act_accept(void *context)
     metrics_add(p->lane->shard, COUNT_TUNNELS, METRIC_INDEX(p->route), 1);
     log_opened(p);
     /* the socket is new: it takes a head, or it is broken */
-    if (!upgrade_accept(p->upgrade, p->dial ? dial_head(p->dial) : NULL, &w) ||
+    if (!upgrade_accept(p->upgrade, tunnel_target(&p->tunnel), p->dial ? dial_head(p->dial) : NULL, &w) ||
         send(loop_io_fd(&p->io[CLIENT]), w.at, w.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)w.len)
         p->broken[CLIENT] = true;
 }
@@ -243,11 +243,11 @@ static void act_refuse(void *context, enum refusal refusal)
     int fd = loop_io_release(&p->io[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
-        arrival_refuse(p->lane, fd, refusal);
+        arrival_refuse(p->lane, fd, p->upgrade, refusal);
         return;
     }
     counts_refused(p->lane->shard, REFUSAL_NONE);
-    upgrade_pass_refusal(dial_head(p->dial), dial_body(p->dial), &w);
+    upgrade_pass_refusal(p->upgrade, tunnel_target(&p->tunnel), dial_head(p->dial), dial_body(p->dial), &w);
     arrival_answer(p->lane, fd, writer_slice(&w));
 }
 
@@ -607,7 +607,6 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
         if (p)
             buffer_free(&p->early);
         free(p);
-        free(upgrade);
         return NULL;
     }
     p->entered = true;
@@ -639,7 +638,7 @@ void port_begin(struct port *p, int fd)
     loop_timer_open(&p->timer, p->lane->loop, on_time, p);
     if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
         p->tunnel.state = TUNNEL_ENDED;
-        arrival_refuse(p->lane, loop_io_release(&p->io[CLIENT]), REFUSAL_too_many_tunnels);
+        arrival_refuse(p->lane, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
     }
     if (p->accepted && buffer_len(&p->early))
         replay_early(p);

@@ -10,8 +10,8 @@
 #include "spoa/relay/lane.h"
 #include "spoa/relay/upgrade.h"
 
-/* Takes over upgrade in any case. early: bytes behind the client's head. NULL: a limit is reached, or out of
- * memory. */
+/* Takes over upgrade. early: bytes behind the client's head. NULL, and upgrade is still the caller's: a limit is
+ * reached, or out of memory. */
 struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early);
 /* Takes over the client's socket and starts. */
 void port_begin(struct port *port, int fd);

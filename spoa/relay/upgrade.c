@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/upgrade.h"
 
+#include "spoa/lib/ws.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -42,11 +44,48 @@ static void put_field(struct writer *w, struct slice name, struct slice value)
     writer_text(w, "\r\n");
 }
 
-static void put_passed(const struct http_head *head, struct writer *w)
+/* To many servers '_' in a name is '-'. */
+static bool same_name(struct slice a, struct slice b)
 {
-    for (size_t i = 0; i < head->count; i++)
-        if (is_passed(head->fields[i].name))
-            put_field(w, head->fields[i].name, head->fields[i].value);
+    bool same = a.len == b.len;
+    for (size_t i = 0; same && i < a.len; i++) {
+        uint8_t x = a.at[i] == '_' ? '-' : a.at[i], y = b.at[i] == '_' ? '-' : b.at[i];
+        same = x == y || ((x ^ y) == 0x20 && (x | 0x20) >= 'a' && (x | 0x20) <= 'z');
+    }
+    return same;
+}
+
+static bool in_list(struct slice list, struct slice name)
+{
+    struct slice part;
+
+    while (slice_split(&list, ',', &part))
+        if (same_name(part, name))
+            return true;
+    return false;
+}
+
+static bool has_field(struct slice fields, struct slice wanted)
+{
+    struct slice name, value;
+
+    while (target_header(&fields, &name, &value))
+        if (same_name(name, wanted))
+            return true;
+    return false;
+}
+
+/* What a worker says to the client. The credentials that it was given are not the client's. */
+static void put_passed(const struct upgrade *u, const struct target *from, const struct http_head *head,
+                       struct writer *w)
+{
+    for (size_t i = 0; i < head->count; i++) {
+        const struct http_field *field = &head->fields[i];
+        bool resume = slice_equal_nocase(field->name, FIELD_RESUME);
+        if (is_passed(field->name) && !has_field(from->headers, field->name) &&
+            (u->client_resumes || !resume))
+            put_field(w, field->name, field->value);
+    }
 }
 
 /* ---- the client's request ---- */
@@ -79,13 +118,14 @@ static struct slice keep_protocols(struct writer *w, const struct http_head *hea
     return w->len > start ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
 }
 
-static struct slice keep_fields(struct writer *w, const struct http_head *head)
+/* But for those of `strip`. */
+static struct slice keep_fields(struct writer *w, const struct http_head *head, struct slice strip)
 {
     size_t start = w->len;
 
     for (size_t i = 0; i < head->count; i++) {
         const struct http_field *field = &head->fields[i];
-        if (!is_passed(field->name))
+        if (!is_passed(field->name) || in_list(strip, field->name))
             continue;
         writer_be(w, field->name.len, 2);
         writer_put(w, field->name);
@@ -93,16 +133,6 @@ static struct slice keep_fields(struct writer *w, const struct http_head *head)
         writer_put(w, field->value);
     }
     return slice_of(w->at + start, w->len - start);
-}
-
-static bool has_field(struct slice fields, struct slice wanted)
-{
-    struct slice name, value;
-
-    while (target_header(&fields, &name, &value))
-        if (slice_equal_nocase(name, wanted))
-            return true;
-    return false;
 }
 
 static struct slice query_of(struct slice target)
@@ -150,7 +180,7 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
     u->host = keep(w, http_get(head, "Host"));
     u->key = keep(w, key);
     u->protocols = keep_protocols(w, head);
-    u->fields = keep_fields(w, head);
+    u->fields = keep_fields(w, head, u->handover.strip);
     u->client_resumes = u->handover.resume == HANDOVER_RESUME_CELL && speaks_resume(u);
     return !w->full || fail(why, "head is too large");
 }
@@ -261,39 +291,72 @@ bool upgrade_check(struct upgrade *u, const struct http_head *answer, struct sli
 }
 
 /* ---- to the client ---- */
-bool upgrade_accept(const struct upgrade *u, const struct http_head *answer, struct writer *w)
+/* A browser that offers subprotocols takes no 101 without one of them, and never learns of the Close behind it.
+ * Its token is none. */
+static struct slice first_offered(const struct upgrade *u)
+{
+    struct slice offered = u->protocols, part;
+
+    while (slice_split(&offered, ',', &part))
+        if (!slice_starts(slice_trim(part), "cellgate.bearer."))
+            return slice_trim(part);
+    return slice_text(NULL);
+}
+
+bool upgrade_accept(const struct upgrade *u, const struct target *from, const struct http_head *answer,
+                    struct writer *w)
 {
     struct slice selected = u->selected;
 
     if (!slice_present(selected) && u->handover.select_cellgate)
         selected = PROTOCOL_CELLGATE;
+    if (!slice_present(selected) && !answer)
+        selected = first_offered(u);
     if (!ws_handshake_put_answer(w, u->key, selected))
         return false;
-    for (size_t i = 0; answer && i < answer->count; i++) {
-        const struct http_field *field = &answer->fields[i];
-        if (is_passed(field->name) && (u->client_resumes || !slice_equal_nocase(field->name, FIELD_RESUME)))
-            put_field(w, field->name, field->value);
-    }
+    if (answer)
+        put_passed(u, from, answer, w);
     writer_text(w, "\r\n");
     return !w->full;
 }
 
-void upgrade_pass_refusal(const struct http_head *answer, struct slice body, struct writer *w)
+/* Out of luck with SHA-1 it is nothing, and the connection ends. */
+static void put_closed(const struct upgrade *u, unsigned status, struct slice code, struct writer *w)
 {
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+
+    if (upgrade_accept(u, NULL, NULL, w))
+        writer_put(w, slice_of(frame, ws_encode_close(frame, 4000 + status, code, NULL)));
+}
+
+void upgrade_pass_refusal(const struct upgrade *u, const struct target *from, const struct http_head *answer,
+                          struct slice body, struct writer *w)
+{
+    bool error = answer->status >= 400 && answer->status <= 599;
+
+    if (u->handover.close) {
+        put_closed(u, error ? answer->status : 502, SLICE_LITERAL("worker_refused"), w);
+        return;
+    }
     writer_printf(w, "HTTP/1.1 %u ", answer->status);
     writer_put(w, answer->reason);
     writer_text(w, "\r\n");
-    put_passed(answer, w);
+    put_passed(u, from, answer, w);
     if (answer->status != 204 && answer->status != 304)
         writer_printf(w, "Content-Length: %zu\r\n", body.len);
     writer_text(w, "Connection: close\r\n\r\n");
     writer_put(w, body);
 }
 
-void upgrade_refuse(enum refusal refusal, struct writer *w)
+void upgrade_refuse(const struct upgrade *u, enum refusal refusal, struct writer *w)
 {
     const struct refusal_info *info = refusal_info(refusal);
     char body[512];
+
+    if (u && u->handover.close) {
+        put_closed(u, (unsigned)info->status, slice_text(info->code), w);
+        return;
+    }
     int len = snprintf(body, sizeof body, "{\"error\":\"%s\",\"message\":\"%s\",\"retryable\":%s}",
                        info->code, info->sentence, info->retryable ? "true" : "false");
 

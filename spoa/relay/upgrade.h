@@ -39,11 +39,15 @@ void upgrade_probe(const struct upgrade *upgrade, const struct target *to, struc
 /* Whether a worker's 101 is one (RFC 6455 section 4.1), and for a further worker the same subprotocol. */
 bool upgrade_check(struct upgrade *upgrade, const struct http_head *answer, struct slice key, bool first,
                    struct fail *why);
-/* The 101 to the client, with what else the worker's head says (NULL: there was no worker). */
-bool upgrade_accept(const struct upgrade *upgrade, const struct http_head *answer, struct writer *w);
-/* A worker's refusal for the client: status, fields that concern it, body. */
-void upgrade_pass_refusal(const struct http_head *answer, struct slice body, struct writer *w);
-/* A refusal of the relay's own. */
-void upgrade_refuse(enum refusal refusal, struct writer *w);
+/* The 101 to the client, with what else the worker's head says (NULL: there was no worker), but for the fields
+ * that the worker was given. */
+bool upgrade_accept(const struct upgrade *upgrade, const struct target *from, const struct http_head *answer,
+                    struct writer *w);
+/* A worker's refusal for the client: status, fields that concern it, body. Where handover.close is set it is, as
+ * the relay's own, a 101 and a Close with 4000 + status, which a browser can read. */
+void upgrade_pass_refusal(const struct upgrade *upgrade, const struct target *from,
+                          const struct http_head *answer, struct slice body, struct writer *w);
+/* A refusal of the relay's own. upgrade: NULL where there is none yet. */
+void upgrade_refuse(const struct upgrade *upgrade, enum refusal refusal, struct writer *w);
 
 #endif

@@ -66,7 +66,7 @@ class Peer:
             if not self.more():
                 raise EOFError(self.bytes)
         text, _, self.bytes = self.bytes.partition(b"\r\n\r\n")
-        lines = text.decode("latin-1").split("\r\n")
+        self.lines = lines = text.decode("latin-1").split("\r\n")
         return lines[0], {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:])}
 
     def say(self, payload, opcode=BINARY, fin=True):

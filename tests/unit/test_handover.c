@@ -18,6 +18,8 @@ static struct handover full(void)
     h.resume = HANDOVER_RESUME_CELL;
     h.end = HANDOVER_END_EXIT_JSON;
     h.keepalive = HANDOVER_KEEPALIVE_EMPTY_FRAME;
+    h.strip = SLICE_LITERAL("X-A,Origin");
+    h.close = true;
     h.refuse = 404;
     h.error = SLICE_LITERAL("sandbox_not_found");
     return h;

@@ -2,6 +2,8 @@
 /* The small parts of the relay: outbox, pings, redial, end, target, close reasons, limits, upgrade. */
 #include "tests/unit/support.h"
 
+#include <stdio.h>
+
 #include <stdlib.h>
 
 #include "spoa/relay/close_reason.h"
@@ -415,8 +417,96 @@ static void a_client_that_resumes_is_known_by_header_or_binding(void **state)
         struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
         assert_int_equal(http_read(&reader, slice_text(answer), &head), HTTP_DONE);
         w = writer_of(memory, sizeof memory);
-        assert_true(upgrade_accept(u, &head, &w));
+        assert_true(upgrade_accept(u, &to, &head, &w));
         assert_int_equal(memmem(w.at, w.len, "Cell-Resume", 11) != NULL, rows[i].resumes);
+        free(u);
+    }
+}
+
+static void what_the_route_strips_and_the_record_sets_is_not_the_clients(void **state)
+{
+    struct slice guard;
+    struct upgrade *u = upgrade_of(PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s;strip=X-A%2Corigin\r\n"
+                                               "x_a: 1\r\nX-A: 2\r\nORIGIN: o\r\nX-AB: 3\r\nX+A: 4\r\n"
+                                               "X_Key: forged\r\nx-key: forged\r\nX-B: 5\r\n"),
+                                   &guard);
+    static const char headers[] = "\0\5X-Key\0\6record";
+    static const char answer[] =
+        "HTTP/1.1 403 No\r\nX_KEY: record\r\nx-key: record\r\nX-B: 1\r\nX-Cell-A: b\r\nX-B: 2\r\n\r\n";
+    static struct http_head head;
+    struct target to = {.host = SLICE_LITERAL("w"), .headers = slice_of(headers, sizeof headers - 1)};
+    struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+    uint8_t memory[1024];
+    struct writer w = writer_of(memory, sizeof memory);
+    (void)state;
+    guarded_free(guard);
+    assert_non_null(u);
+    upgrade_probe(u, &to, SLICE_LITERAL("/p"), &w);
+    assert_true(slice_is(writer_slice(&w), "GET /p HTTP/1.1\r\nHost: w\r\nConnection: close\r\n"
+                                           "X-AB: 3\r\nX+A: 4\r\nX-B: 5\r\nX-Key: record\r\n\r\n"));
+    assert_int_equal(http_read(&reader, slice_text(answer), &head), HTTP_DONE);
+    w = writer_of(memory, sizeof memory);
+    upgrade_pass_refusal(u, &to, &head, SLICE_LITERAL("b"), &w);
+    assert_true(slice_is(writer_slice(&w), "HTTP/1.1 403 No\r\nX-B: 1\r\nX-B: 2\r\nContent-Length: 1\r\n"
+                                           "Connection: close\r\n\r\nb"));
+    free(u);
+}
+
+/* The subprotocol in the 101, then the Close that follows it, as "4503 code". */
+static void assert_closed(struct slice out, const char *protocol, const char *close)
+{
+    const uint8_t *end = memmem(out.at, out.len, "\r\n\r\n", 4);
+    char selected[128], told[160];
+    assert_non_null(end);
+    struct slice head = slice_sub(out, 0, (size_t)(end - out.at) + 4), frame = slice_from(out, head.len);
+    assert_true(slice_starts(head, "HTTP/1.1 101 "));
+    snprintf(selected, sizeof selected, "Sec-WebSocket-Protocol: %s\r\n", protocol);
+    assert_int_equal(memmem(head.at, head.len, selected, strlen(selected)) != NULL, protocol[0] != 0);
+    assert_true(protocol[0] || !memmem(head.at, head.len, "Sec-WebSocket-Protocol", 22));
+    assert_true(frame.len > 4 && frame.at[0] == 0x88 && frame.at[1] == frame.len - 2);
+    snprintf(told, sizeof told, "%u %.*s", frame.at[2] << 8 | frame.at[3],
+             SLICE_PRINTF(slice_from(frame, 4)));
+    assert_string_equal(told, close);
+}
+
+static void a_refusal_can_be_a_close_that_a_browser_reads(void **state)
+{
+    static const struct {
+        const char *request, *selected;
+    } rows[] = {
+        {PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s;close=1\r\n"), ""},
+        {PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s;close=1\r\nSec-WebSocket-Protocol: a,b\r\n"), "a"},
+        {PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s;close=1\r\n"
+                     "Sec-WebSocket-Protocol: cellgate.bearer.secret, b\r\n"),
+         "b"},
+        {PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s;close=1\r\n"
+                     "Sec-WebSocket-Protocol: cellgate.bearer.secret\r\n"),
+         ""},
+    };
+    static const struct {
+        const char *answer, *close;
+    } answers[] = {{"HTTP/1.1 404 No\r\n\r\n", "4404 worker_refused"},
+                   {"HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n", "4502 worker_refused"},
+                   {"HTTP/1.1 599 No\r\n\r\n", "4599 worker_refused"}};
+    static struct http_head head;
+    static uint8_t memory[UPGRADE_HEAD_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct slice guard;
+        struct upgrade *u = upgrade_of(rows[i].request, &guard);
+        guarded_free(guard);
+        assert_non_null(u);
+        struct writer w = writer_of(memory, sizeof memory);
+        upgrade_refuse(u, REFUSAL_too_many_tunnels, &w);
+        assert_closed(writer_slice(&w), rows[i].selected, "4503 too_many_tunnels");
+        for (size_t k = 0; k < sizeof answers / sizeof answers[0]; k++) {
+            struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
+            struct target to = {.port = 1};
+            assert_int_equal(http_read(&reader, slice_text(answers[k].answer), &head), HTTP_DONE);
+            w = writer_of(memory, sizeof memory);
+            upgrade_pass_refusal(u, &to, &head, SLICE_LITERAL("body"), &w);
+            assert_closed(writer_slice(&w), rows[i].selected, answers[k].close);
+        }
         free(u);
     }
 }
@@ -467,7 +557,7 @@ static void refusals_are_whole_answers(void **state)
         uint8_t memory[1024];
         struct writer w = writer_of(memory, sizeof memory);
         struct http_reader reader = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
-        upgrade_refuse(r, &w);
+        upgrade_refuse(NULL, r, &w);
         assert_false(w.full);
         assert_int_equal(http_read(&reader, writer_slice(&w), &head), HTTP_DONE);
         assert_int_equal(head.status, refusal_info(r)->status);
@@ -496,6 +586,8 @@ int main(void)
         cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
         cmocka_unit_test(parameters_of_an_adapter_replace_those_of_the_client),
         cmocka_unit_test(a_client_that_resumes_is_known_by_header_or_binding),
+        cmocka_unit_test(what_the_route_strips_and_the_record_sets_is_not_the_clients),
+        cmocka_unit_test(a_refusal_can_be_a_close_that_a_browser_reads),
         cmocka_unit_test(a_probe_asks_with_the_fields_of_the_client),
         cmocka_unit_test(every_worker_selects_the_same_subprotocol),
         cmocka_unit_test(refusals_are_whole_answers),
