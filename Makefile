@@ -49,8 +49,9 @@ PROGRAMS := $(patsubst spoa/agent/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa
 UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
+SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so
 
-.PHONY: all help run test check bench install clean unit e2e fuzz lint format deps docs
+.PHONY: all help run test check bench install clean unit soak e2e fuzz lint format deps docs
 .SECONDARY:
 all: $(PROGRAMS)
 
@@ -90,8 +91,14 @@ $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(AGENT_LIBS) $(LDLIBS)
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
 	$(call link,,$(AGENT_LIBS))
+$(B)/soak/%: $(B)/obj/tests/soak/%.o $(B)/obj/tests/soak/record.o $(LIB)
+	$(call link,$(NO_LTO))
+$(B)/soak/shim.so: tests/soak/shim.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=c11 -O2 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 unit: $(UNIT)
+soak: $(SOAK)
 fuzz: $(FUZZERS)
 
 # ---- what people type ----
