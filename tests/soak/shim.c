@@ -2,12 +2,10 @@
 /*
  * shim: a library for LD_PRELOAD that makes the world less convenient for a daemon, where the environment says so:
  *
- *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance, and now and then report EINTR
+ *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -46,26 +44,18 @@ static size_t shorter(size_t len)
     return most < len ? most : len;
 }
 
-static bool interrupted(void)
-{
-    if (!limit() || (chance() >> 16) % 64)
-        return false;
-    errno = EINTR;
-    return true;
-}
-
 ssize_t recv(int fd, void *to, size_t len, int flags)
 {
     static ssize_t (*real)(int, void *, size_t, int);
     real = real ? real : (ssize_t(*)(int, void *, size_t, int))next("recv");
-    return interrupted() ? -1 : real(fd, to, flags & MSG_PEEK ? len : shorter(len), flags);
+    return real(fd, to, flags & MSG_PEEK ? len : shorter(len), flags);
 }
 
 ssize_t send(int fd, const void *from, size_t len, int flags)
 {
     static ssize_t (*real)(int, const void *, size_t, int);
     real = real ? real : (ssize_t(*)(int, const void *, size_t, int))next("send");
-    return interrupted() ? -1 : real(fd, from, shorter(len), flags);
+    return real(fd, from, shorter(len), flags);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
@@ -78,7 +68,7 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
     struct msghdr cut = *message;
     cut.msg_iov = &one;
     cut.msg_iovlen = 1;
-    return interrupted() ? -1 : real(fd, &cut, flags);
+    return real(fd, &cut, flags);
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int count)
@@ -90,7 +80,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
     if (!limit() || !count || getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) < 0)
         return real(fd, parts, count);
     struct iovec one = {parts[0].iov_base, shorter(parts[0].iov_len)};
-    return interrupted() ? -1 : real(fd, &one, 1);
+    return real(fd, &one, 1);
 }
 
 /* ---- the calendar ---- */

@@ -108,6 +108,10 @@ class Stage:
         for number in range(hosts):
             self.hosts.append(Host(self, number))
         self.place(self.hosts)
+        until(self.known, 10, "the agent does not know the sandboxes")
+
+    def known(self):
+        return self.metric("cellgate_agent_directory_records", "agent") == len(self.hosts)
 
     def place(self, hosts):
         """The directory says where these are now."""

@@ -436,7 +436,7 @@ static void on_timer(void *owner)
             say(u, 'd', batch);
         if (u->io.loop)
             loop_timer_set(&u->timer, batch * (0.5 + (double)(random() % 1000) / 1000) / t->rate);
-    } else if (loop_clock() > u->patience_at) {
+    } else if (u->phase >= STOPPING && loop_clock() > u->patience_at) {
         closed(u, 1006, SLICE_LITERAL("no answer at the end"));
     } else if (u->phase == STOPPING) { /* what was lost may have been the question */
         say(u, 's', 1);
