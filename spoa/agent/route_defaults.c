@@ -2,7 +2,8 @@
 /*
  * The built-in routes: clients of five systems work unchanged (docs/routing.md). Host forms come first: where
  * a domain belongs to a form, no path that an application in a sandbox may have is taken for one of ours.
- * Then headers, which a client sends on purpose; then paths, the more exact before the others.
+ * Then headers, which a client sends on purpose, those of OpenSandbox before the path form on its bare domain;
+ * then paths, the more exact before the others.
  */
 #include "spoa/agent/route.h"
 
@@ -15,9 +16,6 @@ const char route_defaults[] =
     "{\"name\":\"opensandbox-ingress\", \"need\":\"http\",\n"
     " \"host\":[\"{sandbox}-{port}-{expires}-{signature}.<opensandbox>\", "
     "\"{sandbox}-{port}.<opensandbox>\"]},\n"
-    "{\"name\":\"opensandbox-ingress-path\", \"host\":\"<opensandbox>\", \"need\":\"http\", "
-    "\"to\":\"/{rest...}\",\n"
-    " \"path\":[\"/{sandbox}/{port}/{expires}/{signature}/{rest...}\", \"/{sandbox}/{port}/{rest...}\"]},\n"
     "{\"name\":\"sandbox-sdk-preview\", \"host\":\"{port}-{sandbox}-{token}.<sandbox-sdk>\", "
     "\"need\":\"http\",\n"
     " \"ports\":\"1024-2999,3001-65535\"},\n"
@@ -30,6 +28,9 @@ const char route_defaults[] =
     "{\"name\":\"opensandbox-ingress-header\", \"need\":\"http\", \"host_header\":\"keep\", "
     "\"cookies\":\"keep\",\n"
     " \"headers\":{\"OPEN-SANDBOX-INGRESS\":" INGRESS_LABELS "}},\n"
+    "{\"name\":\"opensandbox-ingress-path\", \"host\":\"<opensandbox>\", \"need\":\"http\", "
+    "\"to\":\"/{rest...}\",\n"
+    " \"path\":[\"/{sandbox}/{port}/{expires}/{signature}/{rest...}\", \"/{sandbox}/{port}/{rest...}\"]},\n"
     "{\"name\":\"agent-sandbox\", \"need\":\"http\",\n"
     " \"headers\":{\"X-Sandbox-ID\":\"{sandbox}\", \"X-Sandbox-Namespace\":\"{namespace?default}\",\n"
     "  \"X-Sandbox-Port\":\"{port?8888}\"}},\n"

@@ -160,6 +160,10 @@ static const struct row rows[] = {
      "GET http://h/x",
      {"OPEN-SANDBOX-INGRESS: a-1", "OpenSandbox-Ingress-To: b-2"},
      "opensandbox-ingress-to b - 2"},
+    {P,
+     "GET http://os.io/api/8080/users",
+     {"OpenSandbox-Ingress-To: sb-1-3000"},
+     "opensandbox-ingress-to sb-1 - 3000"},
     /* sandbox-sdk */
     {P, "GET http://8080-sb-1-abc_1.preview.example.com/", {0}, "sandbox-sdk-preview sb-1 - 8080 - abc_1"},
     {U, "GET http://8080-sb-1-abc.preview.example.com/ws", {0}, "sandbox-sdk-preview sb-1 - 8080 - abc"},
