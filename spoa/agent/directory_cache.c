@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/directory_cache.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "spoa/agent/directory_table.h"
+#include "spoa/lib/hash.h"
+
+enum {
+    STRIPES_MOST = 64,
+    ENTRIES_PER_STRIPE = 64, /* at least, so that stripes fill evenly */
+    KEY_MAX = 255,
+    BATCH = 32,         /* keys that are looked up between two turns of a lock */
+    PUSHED_FACTOR = 10, /* how much longer a record serves while changes are pushed */
+};
+
+#define MS           ((uint64_t)1000)
+#define SECOND       ((uint64_t)1000000)
+#define ABSENT_FOR   SECOND
+#define DOUBT        (30 * SECOND)
+#define RETRY        SECOND        /* after a look-up that was not answered */
+#define RETRY_SOON   (100 * MS)    /* after one that could not be begun */
+#define PATIENCE     (200 * MS)    /* a look-up that takes longer hangs */
+#define FRESH_ENOUGH (100 * MS)    /* younger is not worth another look-up */
+#define LOST         (60 * SECOND) /* a look-up that was not answered by then never will be */
+#define WAKE_EVERY   (5 * SECOND)
+#define GRACE_LEAST  SECOND
+#define GRACE_MOST   (10 * SECOND)
+
+struct stripe {
+    pthread_mutex_t lock;
+    struct directory_table table;
+    struct directory_cache_counts counts;
+    bool urgent; /* a pinned entry was announced */
+} __attribute__((aligned(64)));
+
+struct directory_cache {
+    struct directory_cache_options options;
+    struct hash_secret secret;
+    bool answering, pushing; /* atomic */
+    uint64_t missed;         /* atomic: what was learned before is to be looked up again */
+    uint64_t grace;          /* how long a record serves while it is looked up in the background */
+    size_t mask;             /* number of stripes less one */
+    struct stripe stripes[];
+};
+
+/* A stripe with its lock held, and what has to be done when it is given back. */
+struct held {
+    struct directory_cache *cache;
+    struct stripe *stripe;
+    struct slice key;
+    uint64_t hash, now;
+    struct directory_entry *entry;
+    struct directory_entry *spare; /* to be freed */
+    struct record_box *box;        /* to be released */
+};
+
+static uint64_t now_of(const struct directory_cache *c)
+{
+    return c->options.clock(c->options.context);
+}
+
+static size_t stripes_for(size_t entries)
+{
+    size_t stripes = 1;
+    while (stripes < STRIPES_MOST && stripes * 2 * ENTRIES_PER_STRIPE <= entries)
+        stripes *= 2;
+    return stripes;
+}
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+struct directory_cache *directory_cache_new(const struct directory_cache_options *options)
+{
+    size_t stripes = stripes_for(options->entries);
+    size_t size = sizeof(struct directory_cache) + stripes * sizeof(struct stripe);
+    struct directory_cache *c = aligned_alloc(64, (size + 63) / 64 * 64);
+    if (!c)
+        return NULL;
+    memset(c, 0, size);
+    c->options = *options;
+    c->answering = true;
+    c->grace = clamp(options->ttl, GRACE_LEAST, GRACE_MOST);
+    c->mask = stripes - 1;
+    bool good = hash_secret_init(&c->secret);
+    for (size_t i = 0; i < stripes; i++) {
+        pthread_mutex_init(&c->stripes[i].lock, NULL);
+        good = directory_table_init(&c->stripes[i].table, (options->entries + stripes - 1) / stripes) && good;
+    }
+    if (good)
+        return c;
+    directory_cache_free(c);
+    return NULL;
+}
+
+void directory_cache_free(struct directory_cache *c)
+{
+    for (size_t i = 0; c && i <= c->mask; i++) {
+        directory_table_clear(&c->stripes[i].table);
+        pthread_mutex_destroy(&c->stripes[i].lock);
+    }
+    free(c);
+}
+
+/* ---- holding one entry ---- */
+
+static void hold(struct held *h, struct directory_cache *c, struct slice key)
+{
+    uint64_t hash = hash_keyed(&c->secret, key);
+    /* the table takes the low bits */
+    *h = (struct held){.cache = c,
+                       .stripe = &c->stripes[(hash >> 40) & c->mask],
+                       .key = key,
+                       .hash = hash,
+                       .now = now_of(c)};
+    if (key.len == 0 || key.len > KEY_MAX)
+        h->stripe = NULL;
+    if (!h->stripe)
+        return;
+    pthread_mutex_lock(&h->stripe->lock);
+    h->entry = directory_table_find(&h->stripe->table, hash, key);
+}
+
+/* The entry is made if it is not there. False, with nothing held: out of memory, or this is no key. */
+static bool hold_made(struct held *h, struct directory_cache *c, struct slice key)
+{
+    hold(h, c, key);
+    if (!h->stripe)
+        return false;
+    if (h->entry)
+        return true;
+    pthread_mutex_unlock(&h->stripe->lock);
+    struct directory_entry *fresh = directory_entry_new(h->hash, key);
+    if (!fresh)
+        return false;
+    pthread_mutex_lock(&h->stripe->lock);
+    h->entry = directory_table_find(&h->stripe->table, h->hash, key);
+    if (h->entry) { /* somebody was faster */
+        h->spare = fresh;
+        return true;
+    }
+    directory_table_insert(&h->stripe->table, fresh);
+    h->entry = fresh;
+    return true;
+}
+
+static void put_box(struct held *h, struct record_box *box)
+{
+    h->box = directory_table_put(&h->stripe->table, h->entry, box);
+}
+
+static void let_go(struct held *h)
+{
+    struct directory_entry *out = directory_table_trim(&h->stripe->table);
+    for (const struct directory_entry *e = out; e; e = e->chain)
+        h->stripe->counts.evicted++;
+    pthread_mutex_unlock(&h->stripe->lock);
+    directory_entry_free(out);
+    directory_entry_free(h->spare);
+    record_box_release(h->box);
+}
+
+/* ---- when what is known is how good ---- */
+
+static bool flag(const bool *atomic)
+{
+    return __atomic_load_n(atomic, __ATOMIC_RELAXED);
+}
+
+static uint64_t good_for(const struct directory_cache *c, const struct directory_entry *e)
+{
+    if (e->good_for)
+        return e->good_for;
+    return flag(&c->pushing) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
+}
+
+/* From when on it is to be looked up again. */
+static uint64_t due_at(const struct directory_cache *c, const struct directory_entry *e)
+{
+    if (e->outdated || e->learned < __atomic_load_n(&c->missed, __ATOMIC_RELAXED))
+        return 0;
+    if (e->doubt_since)
+        return e->doubted + ABSENT_FOR;
+    if (e->absent)
+        return e->learned + ABSENT_FOR;
+    return e->learned ? e->learned + good_for(c, e) : 0;
+}
+
+/* Until when a record serves without anybody waiting. */
+static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e)
+{
+    if (e->doubt_since)
+        return e->doubt_since + DOUBT;
+    return e->outdated ? 0 : e->learned + good_for(c, e) + c->grace;
+}
+
+static bool is_flying(const struct directory_entry *e, uint64_t now)
+{
+    return e->asked && now - e->asked_at < LOST;
+}
+
+/* Whether the caller is to begin a look-up when it has let go. */
+static bool take_off(struct held *h)
+{
+    struct directory_entry *e = h->entry;
+    if (is_flying(e, h->now) || h->now < e->retry_at)
+        return false;
+    e->asked = true;
+    e->asked_at = h->now;
+    h->stripe->counts.look_ups++;
+    return true;
+}
+
+/* The look-up could not be begun. */
+static void not_begun(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    bool tell = false;
+    hold(&h, c, key);
+    if (h.entry) {
+        tell = h.entry->waited;
+        h.entry->asked = h.entry->waited = false;
+        h.entry->unavailable = true;
+        h.entry->retry_at = h.now + RETRY_SOON;
+    }
+    h.stripe->counts.failed++;
+    let_go(&h);
+    if (tell)
+        c->options.news(c->options.context, key);
+}
+
+static bool begin(struct directory_cache *c, struct slice key)
+{
+    if (c->options.look_up(c->options.context, key))
+        return true;
+    not_begun(c, key);
+    return false;
+}
+
+/* ---- who asks ---- */
+
+static enum lookup wait_for(struct held *h)
+{
+    if (!is_flying(h->entry, h->now)) {
+        h->stripe->counts.unavailable++;
+        return LOOKUP_UNAVAILABLE;
+    }
+    h->entry->waited = true;
+    h->stripe->counts.waits++;
+    return LOOKUP_PENDING;
+}
+
+/* Of an entry with a record. */
+static enum lookup judge_record(struct held *h, bool last)
+{
+    const struct directory_cache *c = h->cache;
+    const struct directory_entry *e = h->entry;
+    uint64_t until = serves_until(c, e);
+    if (h->now < until) {
+        h->stripe->counts.hits++;
+        return LOOKUP_FOUND;
+    }
+    if (h->now >= e->learned + c->options.stale)
+        return wait_for(h);
+    bool hangs = is_flying(e, h->now) && h->now - e->asked_at >= PATIENCE;
+    if (!last && !hangs && !e->unavailable && flag(&c->answering))
+        return wait_for(h);
+    h->stripe->counts.stale++;
+    return LOOKUP_FOUND;
+}
+
+static enum lookup judge(struct held *h, bool last, bool *ask)
+{
+    const struct directory_entry *e = h->entry;
+    bool due = h->now >= due_at(h->cache, e);
+    *ask = due && take_off(h);
+    if (e->box)
+        return judge_record(h, last);
+    if (!e->absent || due)
+        return wait_for(h);
+    h->stripe->counts.absent++;
+    return LOOKUP_ABSENT;
+}
+
+enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last,
+                                 struct record_box **box)
+{
+    struct held h;
+    bool ask;
+    *box = NULL;
+    if (!hold_made(&h, c, key))
+        return key.len == 0 || key.len > KEY_MAX ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
+    directory_table_touch(&h.stripe->table, h.entry);
+    enum lookup found = judge(&h, last, &ask);
+    if (found == LOOKUP_FOUND)
+        *box = record_box_retain(h.entry->box);
+    let_go(&h);
+    if (ask && !begin(c, key) && found == LOOKUP_PENDING)
+        found = LOOKUP_UNAVAILABLE;
+    return found;
+}
+
+bool directory_cache_refresh(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    if (!hold_made(&h, c, key))
+        return false;
+    struct directory_entry *e = h.entry;
+    directory_table_touch(&h.stripe->table, e);
+    bool known = (e->box || e->absent) && !e->outdated && h.now - e->learned < FRESH_ENOUGH;
+    bool ask = !known && take_off(&h);
+    bool wait = !known && is_flying(e, h.now);
+    e->waited = e->waited || wait;
+    let_go(&h);
+    return wait && (!ask || begin(c, key));
+}
+
+bool directory_cache_pin(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    if (!hold_made(&h, c, key))
+        return false;
+    h.entry->pins++;
+    if (h.entry->pins == 1)
+        directory_table_touch(&h.stripe->table, h.entry);
+    let_go(&h);
+    return true;
+}
+
+void directory_cache_unpin(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    hold(&h, c, key);
+    if (!h.stripe)
+        return;
+    if (h.entry && h.entry->pins && --h.entry->pins == 0)
+        directory_table_touch(&h.stripe->table, h.entry);
+    let_go(&h);
+}
+
+bool directory_cache_may_wake(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    if (!hold_made(&h, c, key))
+        return false;
+    bool may = !h.entry->woken || h.now - h.entry->woken >= WAKE_EVERY;
+    if (may)
+        h.entry->woken = h.now;
+    let_go(&h);
+    return may;
+}
+
+/* ---- what the directory says ---- */
+
+/* Takes over box, which says how it was at `since`. Whether something is different now. */
+static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64_t good)
+{
+    struct directory_entry *e = h->entry;
+    const struct record_box *old = e->box;
+    e->learned = since;
+    e->good_for = good;
+    e->absent = e->unavailable = e->outdated = e->announced = false;
+    e->doubt_since = e->retry_at = 0;
+    bool behind = old && old->record.epoch && box->record.epoch && box->record.epoch < old->record.epoch;
+    if (behind)
+        h->stripe->counts.behind++;
+    if (behind || (old && record_box_equal(old, box))) {
+        h->box = box;
+        return false;
+    }
+    put_box(h, box);
+    return true;
+}
+
+static bool learn_absence(struct held *h, uint64_t since, bool doubtful)
+{
+    struct directory_entry *e = h->entry;
+    doubtful = doubtful && e->box && !e->announced;
+    e->unavailable = e->outdated = e->announced = false;
+    e->retry_at = 0;
+    if (doubtful && (!e->doubt_since || h->now - e->doubt_since < DOUBT)) {
+        e->doubted = h->now;
+        if (!e->doubt_since)
+            e->doubt_since = h->now;
+        return false;
+    }
+    bool news = e->box || !e->absent;
+    e->learned = since;
+    e->absent = true;
+    e->doubt_since = 0;
+    put_box(h, NULL);
+    return news;
+}
+
+static void learn_nothing(struct held *h)
+{
+    h->entry->unavailable = true;
+    h->entry->retry_at = h->now + RETRY;
+}
+
+/* The answer of a look-up. Takes over box. Whether something is different now. */
+static bool take_answer(struct held *h, enum lookup outcome, struct record_box *box, uint64_t good)
+{
+    struct directory_entry *e = h->entry;
+    bool overtaken = e->overtaken, again = e->again, changed = false;
+    uint64_t since = e->asked ? e->asked_at : h->now;
+    e->asked = e->overtaken = e->again = false;
+    if (again)
+        e->announced = false; /* this answer may be older than that */
+    if (overtaken)
+        h->box = box;
+    else if (outcome == LOOKUP_FOUND)
+        changed = learn(h, box, since, good);
+    else if (outcome == LOOKUP_ABSENT)
+        changed = learn_absence(h, since, h->cache->options.absence_is_doubt);
+    else
+        learn_nothing(h);
+    if (again) {
+        e->outdated = e->announced = true;
+        h->stripe->urgent = h->stripe->urgent || e->pins;
+    }
+    return changed;
+}
+
+static void count_answer(struct stripe *s, enum lookup outcome)
+{
+    s->counts.found += outcome == LOOKUP_FOUND;
+    s->counts.not_found += outcome == LOOKUP_ABSENT;
+    s->counts.failed += outcome == LOOKUP_UNAVAILABLE;
+}
+
+double directory_cache_answered(struct directory_cache *c, struct slice key, enum lookup outcome,
+                                const struct record *record, double ttl)
+{
+    struct held h;
+    double seconds = -1;
+    struct record_box *box = outcome == LOOKUP_FOUND ? record_box_new(record) : NULL;
+    if (outcome == LOOKUP_FOUND && !box)
+        outcome = LOOKUP_UNAVAILABLE;
+    hold(&h, c, key);
+    if (!h.entry) {
+        if (h.stripe)
+            let_go(&h);
+        record_box_release(box);
+        return seconds;
+    }
+    if (h.entry->asked)
+        seconds = (double)(h.now - h.entry->asked_at) / 1e6;
+    count_answer(h.stripe, outcome);
+    uint64_t good = ttl < 0 ? 0 : (uint64_t)(ttl < 86400 ? ttl * 1e6 : 86400e6);
+    bool changed = take_answer(&h, outcome, box, ttl >= 0 && !good ? 1 : good);
+    bool tell = h.entry->waited || (changed && h.entry->pins), work = h.stripe->urgent;
+    h.entry->waited = false;
+    let_go(&h);
+    if (tell)
+        c->options.news(c->options.context, key);
+    if (work)
+        c->options.work(c->options.context);
+    return seconds;
+}
+
+/* Pushed with content, of which NULL is absence. Takes over box. */
+static void push(struct directory_cache *c, struct slice key, struct record_box *box)
+{
+    struct held h;
+    hold(&h, c, key);
+    if (!h.entry) {
+        if (h.stripe)
+            let_go(&h);
+        record_box_release(box);
+        return;
+    }
+    h.stripe->counts.pushed++;
+    h.entry->overtaken = h.entry->asked;
+    bool changed = box ? learn(&h, box, h.now, 0) : learn_absence(&h, h.now, false);
+    bool tell = h.entry->waited || (changed && h.entry->pins);
+    h.entry->waited = false;
+    let_go(&h);
+    if (tell)
+        c->options.news(c->options.context, key);
+}
+
+void directory_cache_changed(struct directory_cache *c, struct slice key, const struct record *record)
+{
+    struct record_box *box = record_box_new(record);
+    if (box)
+        push(c, key, box);
+    else
+        directory_cache_announced(c, key);
+}
+
+void directory_cache_removed(struct directory_cache *c, struct slice key)
+{
+    push(c, key, NULL);
+}
+
+void directory_cache_announced(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    hold(&h, c, key);
+    if (!h.stripe)
+        return;
+    bool work = h.entry && h.entry->pins;
+    if (h.entry) {
+        h.stripe->counts.pushed++;
+        h.entry->outdated = h.entry->announced = true;
+        h.entry->again = h.entry->asked;
+        h.entry->retry_at = 0;
+        h.stripe->urgent = h.stripe->urgent || work;
+    }
+    let_go(&h);
+    if (work)
+        c->options.work(c->options.context);
+}
+
+void directory_cache_missed(struct directory_cache *c)
+{
+    __atomic_store_n(&c->missed, now_of(c), __ATOMIC_RELAXED);
+    for (size_t i = 0; i <= c->mask; i++) {
+        pthread_mutex_lock(&c->stripes[i].lock);
+        c->stripes[i].urgent = true;
+        pthread_mutex_unlock(&c->stripes[i].lock);
+    }
+    c->options.work(c->options.context);
+}
+
+void directory_cache_health(struct directory_cache *c, bool answering, bool pushing)
+{
+    __atomic_store_n(&c->answering, answering, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->pushing, pushing, __ATOMIC_RELAXED);
+}
+
+/* ---- its owner ---- */
+
+struct batch {
+    size_t count;
+    struct {
+        uint8_t len;
+        uint8_t bytes[KEY_MAX];
+    } keys[BATCH];
+};
+
+/* Takes off with what is pinned and due, a batch at most. */
+static void collect(struct directory_cache *c, struct stripe *s, struct batch *batch)
+{
+    struct held h = {.cache = c, .stripe = s, .now = now_of(c)};
+    batch->count = 0;
+    pthread_mutex_lock(&s->lock);
+    for (struct directory_entry *e = s->table.lists[DIRECTORY_PINNED].newest; e && batch->count < BATCH;
+         e = e->older) {
+        h.entry = e;
+        if (h.now < due_at(c, e) || !take_off(&h))
+            continue;
+        batch->keys[batch->count].len = e->key_len;
+        memcpy(batch->keys[batch->count++].bytes, e->key, e->key_len);
+    }
+    if (batch->count < BATCH)
+        s->urgent = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* A directory that does not answer is not asked for all of them. */
+static bool work_stripe(struct directory_cache *c, struct stripe *s)
+{
+    struct batch batch;
+    do {
+        collect(c, s, &batch);
+        for (size_t i = 0; i < batch.count; i++)
+            begin(c, slice_of(batch.keys[i].bytes, batch.keys[i].len));
+        if (batch.count && !flag(&c->answering))
+            return false;
+    } while (batch.count == BATCH);
+    return true;
+}
+
+static bool is_urgent(struct stripe *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool urgent = s->urgent;
+    pthread_mutex_unlock(&s->lock);
+    return urgent;
+}
+
+void directory_cache_work(struct directory_cache *c, bool urgent)
+{
+    for (size_t i = 0; i <= c->mask; i++)
+        if ((!urgent || is_urgent(&c->stripes[i])) && !work_stripe(c, &c->stripes[i]))
+            break;
+}
+
+struct directory_cache_counts directory_cache_counts(struct directory_cache *c)
+{
+    struct directory_cache_counts sum = {0};
+    for (size_t i = 0; i <= c->mask; i++) {
+        struct stripe *s = &c->stripes[i];
+        pthread_mutex_lock(&s->lock);
+#define X(field, help) sum.field += s->counts.field;
+        DIRECTORY_CACHE_COUNTERS(X)
+#undef X
+        sum.pinned += s->table.lists[DIRECTORY_PINNED].count;
+        sum.records += s->table.lists[DIRECTORY_RECORDS].count;
+        sum.empty += s->table.lists[DIRECTORY_EMPTY].count;
+        sum.bytes += s->table.bytes;
+        pthread_mutex_unlock(&s->lock);
+    }
+    return sum;
+}

@@ -1,0 +1,810 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/agent/directory_cache.h"
+
+#define MS     ((uint64_t)1000)
+#define SECOND ((uint64_t)1000000)
+
+struct world {
+    struct directory_cache *cache;
+    uint64_t now;
+    bool refuses; /* look-ups cannot be begun */
+    unsigned asked, told, works;
+    char last_asked[256], last_told[256];
+};
+
+static uint64_t clock_of(void *context)
+{
+    return ((struct world *)context)->now;
+}
+
+static bool on_look_up(void *context, struct slice key)
+{
+    struct world *w = context;
+    w->asked++;
+    snprintf(w->last_asked, sizeof w->last_asked, "%.*s", SLICE_PRINTF(key));
+    return !w->refuses;
+}
+
+static void on_news(void *context, struct slice key)
+{
+    struct world *w = context;
+    w->told++;
+    snprintf(w->last_told, sizeof w->last_told, "%.*s", SLICE_PRINTF(key));
+}
+
+static void on_work(void *context)
+{
+    ((struct world *)context)->works++;
+}
+
+static struct directory_cache_options options_of(struct world *w)
+{
+    return (struct directory_cache_options){.entries = 100,
+                                            .ttl = 3 * SECOND,
+                                            .stale = 600 * SECOND,
+                                            .clock = clock_of,
+                                            .look_up = on_look_up,
+                                            .news = on_news,
+                                            .work = on_work,
+                                            .context = w};
+}
+
+static void restart(struct world *w, const struct directory_cache_options *options)
+{
+    directory_cache_free(w->cache);
+    w->cache = directory_cache_new(options);
+    assert_non_null(w->cache);
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct directory_cache_options options = options_of(w);
+    w->now = 1000 * SECOND;
+    restart(w, &options);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    directory_cache_free(w->cache);
+    free(w);
+    return 0;
+}
+
+static struct record record_of(const char *host, int64_t epoch)
+{
+    return (struct record){
+        .state = RECORD_RUNNING,
+        .epoch = epoch,
+        .worker = {.kind = WORKER_HTTP, .host = slice_text(host), .port = 80},
+    };
+}
+
+static void answer_epoch(struct world *w, const char *key, const char *host, int64_t epoch)
+{
+    struct record record = record_of(host, epoch);
+    directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+}
+
+static void answer(struct world *w, const char *key, const char *host)
+{
+    answer_epoch(w, key, host, 0);
+}
+
+static void answer_none(struct world *w, const char *key, enum lookup outcome)
+{
+    directory_cache_answered(w->cache, slice_text(key), outcome, NULL, -1);
+}
+
+/* "found HOST", "absent", "unavailable", "pending" */
+static const char *find_or_last(struct world *w, const char *key, bool last)
+{
+    static char text[300];
+    static const char *const names[] = {
+        [LOOKUP_ABSENT] = "absent", [LOOKUP_UNAVAILABLE] = "unavailable", [LOOKUP_PENDING] = "pending"};
+    struct record_box *box;
+    enum lookup found = directory_cache_find(w->cache, slice_text(key), last, &box);
+    if (found != LOOKUP_FOUND) {
+        assert_null(box);
+        return names[found];
+    }
+    snprintf(text, sizeof text, "found %.*s", SLICE_PRINTF(box->record.worker.host));
+    record_box_release(box);
+    return text;
+}
+
+static const char *find(struct world *w, const char *key)
+{
+    return find_or_last(w, key, false);
+}
+
+static void learn(struct world *w, const char *key, const char *host)
+{
+    find(w, key);
+    answer(w, key, host);
+}
+
+/* ---- asking ---- */
+
+static void however_many_ask_there_is_one_look_up_and_all_are_told(void **state)
+{
+    struct world *w = *state;
+    for (int i = 0; i < 1000; i++)
+        assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, 1);
+    assert_string_equal(w->last_asked, "a");
+    answer(w, "a", "one");
+    assert_int_equal(w->told, 1);
+    assert_string_equal(w->last_told, "a");
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 1);
+    struct directory_cache_counts counts = directory_cache_counts(w->cache);
+    assert_int_equal(counts.waits, 1000);
+    assert_int_equal(counts.hits, 1);
+    assert_int_equal(counts.look_ups, 1);
+    assert_int_equal(counts.found, 1);
+    assert_int_equal(counts.records, 1);
+}
+
+static void how_long_a_look_up_took_is_said_once(void **state)
+{
+    struct world *w = *state;
+    struct record record = record_of("one", 0);
+    find(w, "a");
+    w->now += 250 * MS;
+    double seconds = directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, -1);
+    assert_true(seconds > 0.249 && seconds < 0.251);
+    assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, -1) < 0);
+    assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("b"), LOOKUP_FOUND, &record, -1) < 0);
+}
+
+static void a_record_in_use_is_looked_up_again_without_anybody_waiting(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    w->now += 3 * SECOND - 1;
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 1);
+    w->now += 1;
+    assert_string_equal(find(w, "a"), "found one");
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 2);
+    answer(w, "a", "two");
+    assert_string_equal(find(w, "a"), "found two");
+    assert_int_equal(w->told, 1); /* only who had to wait */
+}
+
+static void a_record_that_was_not_used_for_longer_is_waited_for(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    w->now += 6 * SECOND;
+    assert_string_equal(find(w, "a"), "pending");
+    answer(w, "a", "two");
+    assert_int_equal(w->told, 2);
+    assert_string_equal(find(w, "a"), "found two");
+}
+
+static void the_answer_may_say_how_long_it_is_good(void **state)
+{
+    struct world *w = *state;
+    struct record record = record_of("one", 0);
+    find(w, "a");
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 60);
+    w->now += 59 * SECOND;
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 1);
+    w->now += SECOND;
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 2);
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0);
+    w->now += MS;
+    find(w, "a");
+    assert_int_equal(w->asked, 3);
+}
+
+static void while_changes_are_pushed_a_record_serves_longer(void **state)
+{
+    struct world *w = *state;
+    directory_cache_health(w->cache, true, true);
+    learn(w, "a", "one");
+    w->now += 30 * SECOND - 1;
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 1);
+    directory_cache_health(w->cache, true, false);
+    assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, 2);
+}
+
+static void absence_is_believed_for_a_second(void **state)
+{
+    struct world *w = *state;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_int_equal(w->told, 1);
+    w->now += SECOND - 1;
+    assert_string_equal(find(w, "a"), "absent");
+    w->now += 1;
+    assert_string_equal(find(w, "a"), "pending");
+    answer_none(w, "a", LOOKUP_UNAVAILABLE); /* no reason to say that there is none */
+    assert_string_equal(find(w, "a"), "unavailable");
+}
+
+static void what_is_no_key_is_absent(void **state)
+{
+    struct world *w = *state;
+    char key[257];
+    memset(key, 'k', sizeof key);
+    key[256] = '\0';
+    assert_string_equal(find(w, ""), "absent");
+    assert_string_equal(find(w, key), "absent");
+    assert_int_equal(w->asked, 0);
+    directory_cache_removed(w->cache, slice_text(key));
+    directory_cache_announced(w->cache, slice_text(key));
+    answer(w, key, "x");
+    assert_false(directory_cache_pin(w->cache, slice_text(key)));
+    directory_cache_unpin(w->cache, slice_text(key));
+    assert_false(directory_cache_refresh(w->cache, slice_text(key)));
+    assert_false(directory_cache_may_wake(w->cache, slice_text(key)));
+    key[255] = '\0';
+    assert_string_equal(find(w, key), "pending");
+}
+
+/* ---- a directory that does not answer ---- */
+
+static void the_last_good_record_serves_until_it_is_stale(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    for (uint64_t age = 3; age < 600; age++) {
+        w->now += SECOND;
+        assert_string_equal(find(w, "a"), age < 600 ? "found one" : "unavailable");
+        if (w->asked > 1)
+            answer_none(w, "a", LOOKUP_UNAVAILABLE);
+    }
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_UNAVAILABLE);
+    assert_string_equal(find(w, "a"), "unavailable");
+    assert_string_equal(find_or_last(w, "a", true), "unavailable");
+    w->now += SECOND;
+    assert_string_equal(find(w, "a"), "pending");
+    answer(w, "a", "two");
+    assert_string_equal(find(w, "a"), "found two");
+    assert_true(directory_cache_counts(w->cache).stale > 500);
+}
+
+static void nobody_waits_for_a_directory_that_is_known_not_to_answer(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    w->now += 60 * SECOND;
+    directory_cache_health(w->cache, false, false);
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 2);
+    assert_int_equal(directory_cache_counts(w->cache).stale, 1);
+}
+
+static void only_the_first_waits_for_one_that_hangs(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    w->now += 60 * SECOND;
+    assert_string_equal(find(w, "a"), "pending");
+    w->now += 199 * MS;
+    assert_string_equal(find(w, "a"), "pending");
+    assert_string_equal(find_or_last(w, "a", true), "found one");
+    w->now += MS;
+    assert_string_equal(find(w, "a"), "found one");
+    assert_int_equal(w->asked, 2);
+    assert_string_equal(find(w, "b"), "pending");
+    w->now += 200 * MS;
+    assert_string_equal(find_or_last(w, "b", true), "pending"); /* nothing is known of it */
+}
+
+static void after_no_answer_it_is_asked_again_a_second_later(void **state)
+{
+    struct world *w = *state;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_UNAVAILABLE);
+    assert_int_equal(w->told, 1);
+    w->now += SECOND - 1;
+    assert_string_equal(find(w, "a"), "unavailable");
+    assert_int_equal(w->asked, 1);
+    w->now += 1;
+    assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, 2);
+}
+
+static void one_that_cannot_be_asked_now_is_asked_soon(void **state)
+{
+    struct world *w = *state;
+    w->refuses = true;
+    assert_string_equal(find(w, "a"), "unavailable");
+    assert_string_equal(find(w, "a"), "unavailable");
+    assert_int_equal(w->asked, 1);
+    w->refuses = false;
+    w->now += 100 * MS;
+    assert_string_equal(find(w, "a"), "pending");
+}
+
+static void an_answer_that_never_comes_is_given_up(void **state)
+{
+    struct world *w = *state;
+    find(w, "a");
+    w->now += 60 * SECOND - 1;
+    assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, 1);
+    w->now += 1;
+    assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, 2);
+}
+
+/* ---- what is not to be believed ---- */
+
+static void an_epoch_that_goes_back_is_ignored_and_counted(void **state)
+{
+    struct world *w = *state;
+    find(w, "a");
+    answer_epoch(w, "a", "five", 5);
+    struct record old = record_of("four", 4), none = record_of("none", 0), six = record_of("six", 6);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old);
+    assert_string_equal(find(w, "a"), "found five");
+    assert_int_equal(directory_cache_counts(w->cache).behind, 1);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &six);
+    assert_string_equal(find(w, "a"), "found six");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &none);
+    assert_string_equal(find(w, "a"), "found none");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &six);
+    directory_cache_removed(w->cache, SLICE_LITERAL("a"));
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old); /* another life */
+    assert_string_equal(find(w, "a"), "found four");
+}
+
+static void where_absence_is_doubt_the_record_serves_30_seconds_more(void **state)
+{
+    struct world *w = *state;
+    struct directory_cache_options options = options_of(w);
+    options.absence_is_doubt = true;
+    restart(w, &options);
+    learn(w, "a", "one");
+    w->asked = 0;
+    w->now += 3 * SECOND;
+    assert_string_equal(find(w, "a"), "found one");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    for (unsigned i = 1; i < 30; i++) {
+        w->now += SECOND;
+        assert_string_equal(find(w, "a"), "found one");
+        assert_int_equal(w->asked, 1 + i); /* asked each second */
+        answer_none(w, "a", LOOKUP_ABSENT);
+    }
+    w->now += SECOND;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "a"), "absent");
+    w->now += SECOND;
+    learn(w, "a", "two");
+    assert_string_equal(find(w, "a"), "found two");
+}
+
+static void a_doubt_ends_when_the_record_is_there_again(void **state)
+{
+    struct world *w = *state;
+    struct directory_cache_options options = options_of(w);
+    options.absence_is_doubt = true;
+    restart(w, &options);
+    learn(w, "a", "one");
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    w->now += 29 * SECOND;
+    find(w, "a");
+    answer(w, "a", "one");
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    w->now += 29 * SECOND;
+    assert_string_equal(find(w, "a"), "found one");
+}
+
+static void absence_that_was_announced_is_no_doubt(void **state)
+{
+    struct world *w = *state;
+    struct directory_cache_options options = options_of(w);
+    options.absence_is_doubt = true;
+    restart(w, &options);
+    learn(w, "a", "one");
+    directory_cache_announced(w->cache, SLICE_LITERAL("a"));
+    assert_string_equal(find(w, "a"), "pending");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "a"), "absent");
+}
+
+/* ---- pushes ---- */
+
+static void pushes_with_content_are_used_at_once_if_the_key_is(void **state)
+{
+    struct world *w = *state;
+    struct record one = record_of("one", 1), two = record_of("two", 2);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &one);
+    assert_string_equal(find(w, "a"), "pending"); /* nobody had asked for it */
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &one);
+    assert_int_equal(w->told, 1);
+    assert_string_equal(find(w, "a"), "found one");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &two);
+    assert_int_equal(w->told, 1); /* nobody watches it */
+    assert_string_equal(find(w, "a"), "found two");
+    directory_cache_removed(w->cache, SLICE_LITERAL("a"));
+    assert_string_equal(find(w, "a"), "absent");
+    assert_int_equal(w->asked, 1);
+}
+
+static void a_push_overtakes_the_answer_of_an_earlier_look_up(void **state)
+{
+    struct world *w = *state;
+    struct record two = record_of("two", 0);
+    find(w, "a");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &two);
+    answer(w, "a", "one");
+    assert_string_equal(find(w, "a"), "found two");
+}
+
+static void an_announcement_during_a_look_up_is_looked_up_after_it(void **state)
+{
+    struct world *w = *state;
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    find(w, "a");
+    directory_cache_announced(w->cache, SLICE_LITERAL("a"));
+    directory_cache_work(w->cache, true);
+    assert_int_equal(w->asked, 1);
+    w->works = 0;
+    answer(w, "a", "one");
+    assert_int_equal(w->works, 1);
+    directory_cache_work(w->cache, true);
+    assert_int_equal(w->asked, 2);
+    assert_string_equal(find(w, "a"), "pending");
+    answer(w, "a", "two");
+    assert_string_equal(find(w, "a"), "found two");
+    directory_cache_work(w->cache, true);
+    assert_int_equal(w->asked, 2);
+    directory_cache_unpin(w->cache, SLICE_LITERAL("a"));
+}
+
+static void what_is_pinned_is_looked_up_by_itself_and_told_about(void **state)
+{
+    struct world *w = *state;
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, 1);
+    answer(w, "a", "one");
+    assert_int_equal(w->told, 1);
+    w->now += 3 * SECOND;
+    directory_cache_work(w->cache, true);
+    assert_int_equal(w->asked, 1); /* nothing was announced */
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, 2);
+    answer(w, "a", "one");
+    assert_int_equal(w->told, 1); /* nothing is new */
+    directory_cache_announced(w->cache, SLICE_LITERAL("a"));
+    assert_int_equal(w->works, 1);
+    directory_cache_work(w->cache, true);
+    assert_int_equal(w->asked, 3);
+    answer(w, "a", "two");
+    assert_int_equal(w->told, 2);
+    directory_cache_unpin(w->cache, SLICE_LITERAL("a"));
+    w->now += 3 * SECOND;
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, 3);
+}
+
+static void after_pushes_may_have_been_lost_all_in_use_is_looked_up_again(void **state)
+{
+    struct world *w = *state;
+    directory_cache_health(w->cache, true, true);
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    learn(w, "a", "one");
+    learn(w, "b", "one");
+    assert_int_equal(w->asked, 2);
+    w->now += MS;
+    find(w, "c"); /* on its way meanwhile: may be older than what was lost */
+    w->now += MS;
+    directory_cache_missed(w->cache);
+    assert_int_equal(w->works, 1);
+    answer(w, "c", "one");
+    assert_int_equal(w->asked, 3);
+    directory_cache_work(w->cache, true);
+    assert_int_equal(w->asked, 4);
+    assert_string_equal(w->last_asked, "a");
+    assert_string_equal(find(w, "b"), "found one"); /* nobody waits */
+    assert_int_equal(w->asked, 5);
+    assert_string_equal(find(w, "c"), "found one");
+    assert_int_equal(w->asked, 6);
+    directory_cache_unpin(w->cache, SLICE_LITERAL("a"));
+}
+
+static void a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned(void **state)
+{
+    struct world *w = *state;
+    char key[16];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+    }
+    directory_cache_health(w->cache, false, false);
+    directory_cache_work(w->cache, false);
+    assert_in_range(w->asked, 1, 32);
+    directory_cache_health(w->cache, true, false);
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, 1000);
+}
+
+static void a_redial_asks_afresh_and_is_told(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    w->told = 0;
+    w->now += 50 * MS;
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    w->now += 50 * MS;
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_int_equal(w->asked, 2);
+    assert_string_equal(find(w, "a"), "found one"); /* others do not wait */
+    answer(w, "a", "one");
+    assert_int_equal(w->told, 1);
+    w->now += SECOND;
+    w->refuses = true;
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+}
+
+static void waking_is_asked_for_once_in_five_seconds(void **state)
+{
+    struct world *w = *state;
+    assert_true(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_may_wake(w->cache, SLICE_LITERAL("b")));
+    w->now += 5 * SECOND;
+    assert_true(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
+}
+
+/* ---- memory ---- */
+
+static void it_is_bounded_and_what_is_used_stays(void **state)
+{
+    struct world *w = *state;
+    char key[32];
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("pinned")));
+    learn(w, "pinned", "one");
+    learn(w, "used", "one");
+    for (int i = 0; i < 5000; i++) {
+        snprintf(key, sizeof key, "record-%d", i);
+        learn(w, key, "one");
+        snprintf(key, sizeof key, "absent-%d", i);
+        find(w, key);
+        answer_none(w, key, LOOKUP_ABSENT);
+        assert_string_equal(find(w, "used"), "found one");
+    }
+    struct directory_cache_counts counts = directory_cache_counts(w->cache);
+    assert_in_range(counts.records, 90, 101);
+    assert_in_range(counts.empty, 16, 64);
+    assert_int_equal(counts.pinned, 1);
+    assert_int_equal(counts.evicted, 10000 + 2 - counts.records - counts.empty - counts.pinned);
+    assert_string_equal(find(w, "pinned"), "found one");
+    assert_true(counts.bytes < 200000);
+    directory_cache_unpin(w->cache, SLICE_LITERAL("pinned"));
+}
+
+static void large_records_are_bounded_by_their_bytes(void **state)
+{
+    struct world *w = *state;
+    static uint8_t large[60000];
+    struct record record = record_of("one", 0);
+    char key[32];
+    record.headers = slice_of(large, sizeof large);
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        find(w, key);
+        directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+    }
+    struct directory_cache_counts counts = directory_cache_counts(w->cache);
+    assert_true(counts.bytes <= 100 * 4096);
+    assert_in_range(counts.records, 1, 8);
+}
+
+static void a_record_lives_on_with_who_holds_it(void **state)
+{
+    struct world *w = *state;
+    struct record_box *box;
+    struct record one = record_of("one", 1);
+    one.headers = SLICE_LITERAL("packed");
+    find(w, "a");
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &one, -1);
+    assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("a"), false, &box), LOOKUP_FOUND);
+    directory_cache_removed(w->cache, SLICE_LITERAL("a"));
+    assert_true(slice_is(box->record.worker.host, "one"));
+    assert_true(slice_is(box->record.headers, "packed"));
+    assert_false(slice_present(box->record.org));
+    record_box_release(box);
+}
+
+static void without_memory_nothing_is_known_and_nothing_is_lost(void **state)
+{
+    struct world *w = *state;
+    struct record two = record_of("two", 0);
+    alloc_fail_at(1);
+    assert_string_equal(find(w, "a"), "unavailable");
+    assert_false(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    alloc_fail_at(0);
+    learn(w, "a", "one");
+    alloc_fail_at(1);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &two); /* is looked up again instead */
+    alloc_fail_at(0);
+    assert_string_equal(find(w, "a"), "pending");
+    alloc_fail_at(1);
+    answer(w, "a", "two");
+    alloc_fail_at(0);
+    assert_string_equal(find(w, "a"), "found one");
+    struct directory_cache_options options = options_of(w);
+    alloc_fail_at(1);
+    assert_null(directory_cache_new(&options));
+    alloc_fail_at(0);
+}
+
+/* ---- threads ---- */
+
+struct crowd {
+    struct directory_cache *cache;
+    unsigned look_ups, news;
+    uint64_t now;
+};
+
+static uint64_t crowd_clock(void *context)
+{
+    return 1000 * SECOND + __atomic_add_fetch(&((struct crowd *)context)->now, 100 * MS, __ATOMIC_RELAXED);
+}
+
+static bool crowd_look_up(void *context, struct slice key)
+{
+    (void)key;
+    return __atomic_add_fetch(&((struct crowd *)context)->look_ups, 1, __ATOMIC_RELAXED) % 7 != 0;
+}
+
+static void crowd_news(void *context, struct slice key)
+{
+    (void)key;
+    __atomic_add_fetch(&((struct crowd *)context)->news, 1, __ATOMIC_RELAXED);
+}
+
+static void crowd_work(void *context)
+{
+    (void)context;
+}
+
+static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
+{
+    struct directory_cache *c = crowd->cache;
+    struct record record = record_of("host", (int64_t)what);
+    struct record_box *box;
+    switch (what % 12) {
+    case 0:
+        directory_cache_changed(c, key, &record);
+        break;
+    case 1:
+        directory_cache_removed(c, key);
+        break;
+    case 2:
+        directory_cache_announced(c, key);
+        break;
+    case 3:
+        if (directory_cache_pin(c, key)) {
+            directory_cache_work(c, true);
+            directory_cache_unpin(c, key);
+        }
+        break;
+    case 4:
+        directory_cache_refresh(c, key);
+        break;
+    case 5:
+        directory_cache_missed(c);
+        break;
+    case 6:
+        directory_cache_health(c, what % 24 == 6, what % 36 == 6);
+        break;
+    case 7:
+    case 8:
+        directory_cache_answered(c, key, what % 3 ? LOOKUP_FOUND : LOOKUP_ABSENT, &record, -1);
+        break;
+    default:
+        if (directory_cache_find(c, key, what % 2, &box) == LOOKUP_FOUND)
+            assert_true(slice_is(box->record.worker.host, "host"));
+        record_box_release(box);
+    }
+}
+
+static void *run_crowd(void *context)
+{
+    struct crowd *crowd = context;
+    unsigned seed = 1;
+    for (int i = 0; i < 20000; i++) {
+        char key[16];
+        seed = seed * 1664525u + 1013904223u;
+        snprintf(key, sizeof key, "%u", seed >> 8 & 127);
+        one_of_all(crowd, slice_text(key), seed >> 16);
+    }
+    return NULL;
+}
+
+static void threads_may_do_everything_at_once(void **state)
+{
+    (void)state;
+    struct crowd crowd = {.cache = NULL};
+    const struct directory_cache_options options = {.entries = 64,
+                                                    .ttl = 3 * SECOND,
+                                                    .stale = 600 * SECOND,
+                                                    .clock = crowd_clock,
+                                                    .look_up = crowd_look_up,
+                                                    .news = crowd_news,
+                                                    .work = crowd_work,
+                                                    .context = &crowd};
+    pthread_t threads[4];
+    crowd.cache = directory_cache_new(&options);
+    assert_non_null(crowd.cache);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, run_crowd, &crowd), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    struct directory_cache_counts counts = directory_cache_counts(crowd.cache);
+    assert_int_equal(counts.pinned, 0);
+    assert_true(counts.records <= 64);
+    assert_true(crowd.look_ups > 0 && crowd.news > 0);
+    directory_cache_free(crowd.cache);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(however_many_ask_there_is_one_look_up_and_all_are_told),
+        TEST(how_long_a_look_up_took_is_said_once),
+        TEST(a_record_in_use_is_looked_up_again_without_anybody_waiting),
+        TEST(a_record_that_was_not_used_for_longer_is_waited_for),
+        TEST(the_answer_may_say_how_long_it_is_good),
+        TEST(while_changes_are_pushed_a_record_serves_longer),
+        TEST(absence_is_believed_for_a_second),
+        TEST(what_is_no_key_is_absent),
+        TEST(the_last_good_record_serves_until_it_is_stale),
+        TEST(nobody_waits_for_a_directory_that_is_known_not_to_answer),
+        TEST(only_the_first_waits_for_one_that_hangs),
+        TEST(after_no_answer_it_is_asked_again_a_second_later),
+        TEST(one_that_cannot_be_asked_now_is_asked_soon),
+        TEST(an_answer_that_never_comes_is_given_up),
+        TEST(an_epoch_that_goes_back_is_ignored_and_counted),
+        TEST(where_absence_is_doubt_the_record_serves_30_seconds_more),
+        TEST(a_doubt_ends_when_the_record_is_there_again),
+        TEST(absence_that_was_announced_is_no_doubt),
+        TEST(pushes_with_content_are_used_at_once_if_the_key_is),
+        TEST(a_push_overtakes_the_answer_of_an_earlier_look_up),
+        TEST(an_announcement_during_a_look_up_is_looked_up_after_it),
+        TEST(what_is_pinned_is_looked_up_by_itself_and_told_about),
+        TEST(after_pushes_may_have_been_lost_all_in_use_is_looked_up_again),
+        TEST(a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned),
+        TEST(a_redial_asks_afresh_and_is_told),
+        TEST(waking_is_asked_for_once_in_five_seconds),
+        TEST(it_is_bounded_and_what_is_used_stays),
+        TEST(large_records_are_bounded_by_their_bytes),
+        TEST(a_record_lives_on_with_who_holds_it),
+        TEST(without_memory_nothing_is_known_and_nothing_is_lost),
+        cmocka_unit_test(threads_may_do_everything_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
