@@ -1,51 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/agent.h"
-
-#include <inttypes.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "spoa/agent/agent_metrics.h"
-#include "spoa/agent/decider.h"
-#include "spoa/agent/file_watch.h"
-#include "spoa/lib/json_write.h"
+#include "spoa/agent/agent_parts.h"
 
 enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10 };
 
-struct agent {
-    struct agent_options options;
-    struct metrics *metrics;
-    struct metrics_shard *shard; /* of the main thread */
-    struct file_watch *keys;
-    int listener, relay_listener;
-    struct decider **deciders;
-    size_t decider_count;
-    size_t drained; /* deciders that are; atomic */
-    bool draining;
-    bool stopped;
-    struct loop_task all_drained, first_load, gone;
-
-    struct directory_options *directory_options; /* of the directory that runs */
-    void *directory;
-    struct directory_sink sink;
-    struct metrics_shard *directory_shard; /* of the directory's thread */
-    struct names *names;
-
-    pthread_cond_t first_seen; /* with the lock: directory_seen */
-    pthread_mutex_t lock;      /* guards what follows; never held while a decision waits */
-    struct snapshot *snapshot; /* the one in force */
-    bool directory_seen;       /* it was read once, well or badly */
-    int64_t loaded_at;         /* Unix seconds; 0: never */
-    char directory_error[256]; /* of the last load; empty when it was good */
-};
-
 /* ---- snapshots: any thread ---- */
 
-/* Called with the lock held: puts a snapshot of these parts in force. */
-static bool use(struct agent *a, const struct snapshot_parts *parts)
+bool agent_use(struct agent *a, const struct snapshot_parts *parts)
 {
     struct snapshot *fresh = snapshot_new(parts);
     if (!fresh)
@@ -57,67 +20,13 @@ static bool use(struct agent *a, const struct snapshot_parts *parts)
     return true;
 }
 
-static void seen(struct agent *a)
-{
-    if (!a->directory_seen)
-        loop_post(a->options.loop, &a->first_load);
-    a->directory_seen = true;
-    pthread_cond_signal(&a->first_seen);
-}
-
-static void on_directory_loaded(void *context, const struct directory_load *load)
-{
-    struct agent *a = context;
-    bool wanted =
-        names_want(a->names, load->records); /* before anybody is told that the directory is there */
-    pthread_mutex_lock(&a->lock);
-    struct snapshot_parts parts = a->snapshot->parts;
-    parts.records = load->records;
-    parts.not_before = load->not_before;
-    bool good = use(a, &parts);
-    if (good) {
-        a->loaded_at = time(NULL);
-        a->directory_error[0] = '\0';
-    }
-    seen(a);
-    pthread_mutex_unlock(&a->lock);
-    good = good && wanted;
-    metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
-    metrics_add(a->directory_shard, AGENT_DIRECTORY_BEHIND, METRIC_PLAIN, (int64_t)load->epochs_behind);
-    metrics_set(a->directory_shard, AGENT_DIRECTORY_RECORDS, METRIC_PLAIN,
-                (int64_t)records_count(load->records));
-    metrics_set(a->directory_shard, AGENT_DIRECTORY_BYTES, METRIC_PLAIN,
-                (int64_t)records_bytes(load->records));
-    metrics_set(a->directory_shard, AGENT_DIRECTORY_LOADED_AT, METRIC_PLAIN, (int64_t)time(NULL));
-    log_write(a->options.log, good ? LOG_INFO : LOG_ERROR,
-              good ? "directory loaded" : "directory not loaded: out of memory",
-              LOG_U64("records", records_count(load->records)),
-              LOG_U64("bytes", records_bytes(load->records)), LOG_U64("epochs_behind", load->epochs_behind),
-              LOG_SECONDS("seconds", load->seconds));
-}
-
-static void on_directory_health(void *context, bool answering, bool pushing, const char *why)
-{
-    struct agent *a = context;
-    (void)pushing;
-    if (answering)
-        return;
-    pthread_mutex_lock(&a->lock);
-    snprintf(a->directory_error, sizeof a->directory_error, "%s", why);
-    seen(a);
-    pthread_mutex_unlock(&a->lock);
-    metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(AGENT_BAD), 1);
-    log_write(a->options.log, LOG_ERROR, "directory not loaded, the last good version stays in force",
-              LOG_TEXT("why", why));
-}
-
 static void on_names(void *context, struct name_table *table)
 {
     struct agent *a = context;
     pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
     parts.names = table;
-    bool good = use(a, &parts);
+    bool good = agent_use(a, &parts);
     pthread_mutex_unlock(&a->lock);
     if (!good)
         log_write(a->options.log, LOG_ERROR, "new addresses not taken over: out of memory");
@@ -150,49 +59,18 @@ static bool watch_keys(struct agent *a, const struct policy *policy)
     return true;
 }
 
-static bool start_directory(struct agent *a, struct directory_options *options, struct fail *why)
-{
-    a->directory_options = directory_options_retain(options);
-    a->directory = options->kind->start(options->own, &a->sink, a->options.log, why);
-    return a->directory;
-}
-
-static void stop_directory(struct agent *a)
-{
-    if (a->directory)
-        a->directory_options->kind->stop(a->directory);
-    a->directory = NULL;
-    directory_options_release(a->directory_options);
-    a->directory_options = NULL;
-}
-
-/* The old one ends first: what it still had to say would replace what the new one has read. */
-static bool change_directory(struct agent *a, const struct policy *from, const struct policy *to,
-                             struct fail *why)
-{
-    struct fail ignored;
-    if (directory_options_equal(from->directory, to->directory))
-        return true;
-    stop_directory(a);
-    if (start_directory(a, to->directory, why))
-        return true;
-    stop_directory(a);
-    start_directory(a, from->directory, &ignored);
-    return false;
-}
-
 /* Takes over the reference of policy, which is NULL if it could not be loaded. */
 static bool take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
 {
     bool good = policy != NULL;
     if (good)
-        good = watch_keys(a, policy) ? change_directory(a, policy_in_force(a), policy, why)
+        good = watch_keys(a, policy) ? agent_directory_change(a, policy_in_force(a), policy, why)
                                      : fail(why, "out of memory");
     if (good) {
         pthread_mutex_lock(&a->lock);
         struct snapshot_parts parts = a->snapshot->parts;
         parts.policy = policy;
-        good = use(a, &parts) || fail(why, "out of memory");
+        good = agent_use(a, &parts) || fail(why, "out of memory");
         pthread_mutex_unlock(&a->lock);
     }
     metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
@@ -267,10 +145,12 @@ void agent_stop(struct agent *a)
 {
     if (!a)
         return;
-    stop_directory(a);
+    agent_directory_stop(a);
     names_stop(a->names);
     for (size_t i = 0; i < a->decider_count; i++)
         decider_stop(a->deciders[i]);
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_free(a->deciders[i]); /* each may have had news for others until it ended */
     close_listeners(a);
     file_watch_free(a->keys);
     snapshot_release(a->snapshot);
@@ -286,7 +166,8 @@ void agent_stop(struct agent *a)
 
 static bool start_deciders(struct agent *a, struct fail *why)
 {
-    size_t threads = (size_t)a->snapshot->parts.policy->settings->agent.threads;
+    const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
+    size_t threads = (size_t)settings->threads;
     a->deciders = calloc(threads, sizeof(struct decider *));
     if (!a->deciders)
         return fail(why, "out of memory");
@@ -294,13 +175,15 @@ static bool start_deciders(struct agent *a, struct fail *why)
         const struct decider_options options = {.listener = a->listener,
                                                 .relay_listener = a->relay_listener,
                                                 .token_cache = TOKEN_CACHE_ENTRIES,
+                                                .lookup = (double)settings->lookup / 1000,
                                                 .shard = metrics_shard(a->metrics),
                                                 .log = a->options.log,
                                                 .drained = on_decider_drained,
                                                 .context = a};
         pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
         a->deciders[i] = decider_start(&options, a->snapshot, why);
-        a->decider_count += a->deciders[i] != NULL;
+        if (a->deciders[i])
+            __atomic_store_n(&a->decider_count, i + 1, __ATOMIC_RELEASE);
         pthread_mutex_unlock(&a->lock);
         if (!a->deciders[i])
             return false;
@@ -338,7 +221,7 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     if (!a->keys || !watch_keys(a, policy))
         return false;
     a->names = names_start(on_names, a, why);
-    if (!a->names || !start_directory(a, policy->directory, why))
+    if (!a->names || !agent_directory_start(a, policy, why))
         return false;
     await_directory(a);
     return start_deciders(a, why);
@@ -353,8 +236,6 @@ static struct agent *agent_new(const struct agent_options *options)
     a->options = *options;
     a->listener = a->relay_listener = -1;
     a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
-    a->sink =
-        (struct directory_sink){.loaded = on_directory_loaded, .health = on_directory_health, .context = a};
     a->first_load = (struct loop_task){.run = on_first_load, .context = a};
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&monotonic);
@@ -376,72 +257,4 @@ struct agent *agent_start(const struct agent_options *options, struct policy *po
         return a;
     agent_stop(a);
     return NULL;
-}
-
-/* ---- views ---- */
-
-bool agent_ready(struct agent *a, const char **why)
-{
-    pthread_mutex_lock(&a->lock);
-    bool loaded = a->snapshot->parts.records != NULL;
-    pthread_mutex_unlock(&a->lock);
-    *why = a->draining ? "draining" : loaded ? "ready" : "the directory is not loaded";
-    return loaded && !a->draining;
-}
-
-static struct server_counters count(const struct agent *a)
-{
-    struct server_counters sum = {0};
-    for (size_t i = 0; i < a->decider_count; i++)
-        decider_count(a->deciders[i], &sum);
-    return sum;
-}
-
-bool agent_write_metrics(struct agent *a, struct buffer *to)
-{
-    struct server_counters sum = count(a);
-    metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
-    bool good = metrics_write(a->metrics, to);
-#define X(field, help)                                                                  \
-    good = good && json_write(to,                                                       \
-                              "# HELP cellgate_agent_spop_" #field " SPOP: " help ".\n" \
-                              "# TYPE cellgate_agent_spop_" #field " untyped\n"         \
-                              "cellgate_agent_spop_" #field " %" PRIu64 "\n",           \
-                              sum.field);
-    SERVER_COUNTERS(X)
-#undef X
-    return good;
-}
-
-bool agent_write_status(struct agent *a, struct buffer *to)
-{
-    struct server_counters sum = count(a);
-    const char *ready;
-    agent_ready(a, &ready);
-    pthread_mutex_lock(&a->lock);
-    const struct records *records = a->snapshot->parts.records;
-    bool good = json_write(to, "{\"version\":\"%s\",\"state\":\"%s\",\"cell\":", CELLGATE_VERSION, ready) &&
-                json_write_text(to, slice_text(a->snapshot->parts.policy->settings->cell)) &&
-                json_write(to, ",\"threads\":%zu,\"connections\":%" PRIu64 ",\"decisions\":%" PRIu64,
-                           a->decider_count, sum.connections, sum.acks) &&
-                json_write(to,
-                           ",\"records\":%zu,\"records_bytes\":%zu,\"directory_loaded_at\":%" PRId64
-                           ",\"directory_error\":",
-                           records ? records_count(records) : 0, records ? records_bytes(records) : 0,
-                           a->loaded_at) &&
-                json_write_text(to, slice_text(a->directory_error)) && json_write(to, "}");
-    pthread_mutex_unlock(&a->lock);
-    return good;
-}
-
-void agent_log_status(struct agent *a)
-{
-    struct server_counters sum = count(a);
-    const char *ready;
-    agent_ready(a, &ready);
-    pthread_mutex_lock(&a->lock);
-    log_write(a->options.log, LOG_INFO, "status", LOG_TEXT("state", ready),
-              LOG_U64("connections", sum.connections), LOG_U64("acks", sum.acks),
-              LOG_TEXT("directory_error", a->directory_error));
-    pthread_mutex_unlock(&a->lock);
 }

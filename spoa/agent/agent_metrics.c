@@ -16,6 +16,10 @@ static const char *const kinds[] = {"none",     "jwt", "agent-sandbox", "opensan
                                     "file-url", NULL};
 
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
+static const char *const parked[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};
+static const char *const look_ups[] = {"found", "absent", "unavailable", NULL};
+static const char *const finds[] = {"hit", "stale", "absent", "wait", "unavailable", NULL};
+static const char *const entries[] = {"record", "empty", "in_use", NULL};
 static const char *const cache[] = {"hit", "miss", NULL};
 
 const struct metric agent_metrics[AGENT_METRICS] = {
@@ -51,6 +55,47 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [AGENT_DIRECTORY_BEHIND] = {.name = "cellgate_agent_directory_epochs_behind_total",
                                 .help = "Records ignored because their epoch went back.",
                                 .type = METRIC_COUNTER},
+    [AGENT_PARKED] = {.name = "cellgate_agent_parked_total",
+                      .help = "Decisions that had to wait for a look-up; refused: too many waited already.",
+                      .type = METRIC_COUNTER,
+                      .labels = {{"outcome", parked}}},
+    [DIRECTORY_UP] = {.name = "cellgate_directory_up",
+                      .help = "Whether the directory answers.",
+                      .type = METRIC_GAUGE},
+    [DIRECTORY_PUSHING] = {.name = "cellgate_directory_pushing",
+                           .help = "Whether the directory tells of changes by itself.",
+                           .type = METRIC_GAUGE},
+    [DIRECTORY_LOOK_UPS] = {.name = "cellgate_directory_look_ups_total",
+                            .help = "Look-ups of one record in the directory, by its answer.",
+                            .type = METRIC_COUNTER,
+                            .labels = {{"outcome", look_ups}}},
+    [DIRECTORY_LOOK_UP_SECONDS] = {.name = "cellgate_directory_look_up_seconds",
+                                   .help = "Time from a look-up's beginning to its answer.",
+                                   .type = METRIC_HISTOGRAM,
+                                   .bounds = metrics_seconds},
+    [DIRECTORY_FINDS] = {.name = "cellgate_directory_cache_total",
+                         .help =
+                             "Records asked of the cache: there, there but the directory does not answer, "
+                             "known to be absent, to be waited for, unknown.",
+                         .type = METRIC_COUNTER,
+                         .labels = {{"outcome", finds}}},
+    [DIRECTORY_ENTRIES] = {.name = "cellgate_directory_cache_entries",
+                           .help =
+                               "Entries of the cache: with a record, without one, used by an open tunnel.",
+                           .type = METRIC_GAUGE,
+                           .labels = {{"of", entries}}},
+    [DIRECTORY_BYTES] = {.name = "cellgate_directory_cache_bytes",
+                         .help = "Memory that the cache's entries take.",
+                         .type = METRIC_GAUGE},
+    [DIRECTORY_PUSHES] = {.name = "cellgate_directory_pushes_total",
+                          .help = "Changes that the directory pushed and that were of use.",
+                          .type = METRIC_COUNTER},
+    [DIRECTORY_BEHIND] = {.name = "cellgate_directory_epochs_behind_total",
+                          .help = "Records of the cache ignored because their epoch went back.",
+                          .type = METRIC_COUNTER},
+    [DIRECTORY_EVICTED] = {.name = "cellgate_directory_cache_evicted_total",
+                           .help = "Entries of the cache given up for others.",
+                           .type = METRIC_COUNTER},
     [AGENT_RELOADS] = {.name = "cellgate_agent_reloads_total",
                        .help = "Reloads of configuration and keys; a bad one changes nothing.",
                        .type = METRIC_COUNTER,
@@ -59,6 +104,25 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                            .help = "Log lines that could not be written in time.",
                            .type = METRIC_GAUGE},
 };
+
+void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cache_counts *counts)
+{
+    const struct {
+        unsigned family, index;
+        uint64_t value;
+    } all[] = {
+        {DIRECTORY_LOOK_UPS, 0, counts->found},  {DIRECTORY_LOOK_UPS, 1, counts->not_found},
+        {DIRECTORY_LOOK_UPS, 2, counts->failed}, {DIRECTORY_FINDS, 0, counts->hits},
+        {DIRECTORY_FINDS, 1, counts->stale},     {DIRECTORY_FINDS, 2, counts->absent},
+        {DIRECTORY_FINDS, 3, counts->waits},     {DIRECTORY_FINDS, 4, counts->unavailable},
+        {DIRECTORY_ENTRIES, 0, counts->records}, {DIRECTORY_ENTRIES, 1, counts->empty},
+        {DIRECTORY_ENTRIES, 2, counts->pinned},  {DIRECTORY_BYTES, 0, counts->bytes},
+        {DIRECTORY_PUSHES, 0, counts->pushed},   {DIRECTORY_BEHIND, 0, counts->behind},
+        {DIRECTORY_EVICTED, 0, counts->evicted},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        metrics_set(shard, all[i].family, METRIC_INDEX(all[i].index), (int64_t)all[i].value);
+}
 
 void agent_metrics_token(void *shard, const char *kind, enum refusal refusal)
 {

@@ -3,6 +3,7 @@
 #ifndef CELLGATE_AGENT_AGENT_METRICS_H
 #define CELLGATE_AGENT_AGENT_METRICS_H
 
+#include "spoa/agent/directory_cache.h"
 #include "spoa/agent/verdict.h"
 #include "spoa/lib/metrics.h"
 
@@ -16,7 +17,18 @@ enum agent_metric {
     AGENT_DIRECTORY_LOADS,     /* outcome: good, bad */
     AGENT_DIRECTORY_LOADED_AT, /* gauge: Unix seconds */
     AGENT_DIRECTORY_BEHIND,    /* records whose epoch went back */
-    AGENT_RELOADS,             /* outcome: good, bad */
+    AGENT_PARKED,              /* outcome: kept, refused */
+    DIRECTORY_UP,              /* gauge */
+    DIRECTORY_PUSHING,         /* gauge */
+    DIRECTORY_LOOK_UPS,        /* outcome: found, absent, unavailable */
+    DIRECTORY_LOOK_UP_SECONDS, /* histogram */
+    DIRECTORY_FINDS,           /* outcome: enum agent_find */
+    DIRECTORY_ENTRIES,         /* gauge; of: records, empty, in_use */
+    DIRECTORY_BYTES,           /* gauge */
+    DIRECTORY_PUSHES,
+    DIRECTORY_BEHIND, /* records whose epoch went back */
+    DIRECTORY_EVICTED,
+    AGENT_RELOADS, /* outcome: good, bad */
     AGENT_LOG_DROPPED,
     AGENT_METRICS
 };
@@ -25,6 +37,8 @@ enum agent_outcome { AGENT_GOOD, AGENT_BAD };
 
 extern const struct metric agent_metrics[AGENT_METRICS];
 
+/* What the directory's cache has counted; before a scrape. */
+void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cache_counts *counts);
 /* As decide_view.token_checked; shard is a struct metrics_shard. */
 void agent_metrics_token(void *shard, const char *kind, enum refusal refusal);
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds);

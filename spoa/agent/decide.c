@@ -358,6 +358,8 @@ static bool check_state(struct decision *d)
     case RECORD_STOPPED:
         return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");
     case RECORD_SUSPENDED:
+        if (d->view->wake && d->view->wake(d->view->directory, d->space, d->sandbox))
+            return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is suspended and is being woken");
         return decide_deny(d, REFUSAL_sandbox_waking, "record",
                            "the sandbox is suspended and nobody here can wake it");
     case RECORD_WAKING:

@@ -41,10 +41,12 @@ struct decide_view {
     /* Whether a worker may be there (worker_networks). */
     bool (*allowed)(const void *networks, const struct address *addr);
     const void *networks;
-    /* space may be absent. A suspended sandbox whose directory can wake it is reported as RECORD_WAKING. */
+    /* space may be absent. */
     enum lookup (*find)(void *directory, struct slice space, struct slice sandbox, struct record *record);
     /* The address of a worker's name; false: not known (yet). May be NULL. */
     bool (*resolve)(void *directory, struct slice host, struct address *addr);
+    /* Asks for a suspended sandbox to be woken; false: nobody here can. May be NULL. */
+    bool (*wake)(void *directory, struct slice space, struct slice sandbox);
     void *directory;
     /* Told of every credential that was checked; kind: which kind's it was, NULL: none recognised it. May be
      * NULL. */

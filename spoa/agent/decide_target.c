@@ -29,8 +29,10 @@ static bool no_worker(struct decision *d, enum destination_result result)
                                             [DESTINATION_NO_PORT] = REFUSAL_bad_request,
                                             [DESTINATION_UNRESOLVED] = REFUSAL_directory_unavailable,
                                             [DESTINATION_FOREIGN] = REFUSAL_worker_unreachable};
-    if (result == DESTINATION_UNRESOLVED && d->route->via == ROUTE_RELAY)
+    bool unresolved = result == DESTINATION_UNRESOLVED;
+    if (unresolved && d->route->via == ROUTE_RELAY)
         return decide_without_address(d, "its name is not resolved yet: the relay waits");
+    d->pending = unresolved;
     return decide_deny(d, refusals[result], "worker", destination_text(result));
 }
 

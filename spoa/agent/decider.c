@@ -9,14 +9,22 @@
 
 #include "spoa/agent/agent_metrics.h"
 #include "spoa/agent/answer.h"
-#include "spoa/agent/watches.h"
+#include "spoa/agent/key_inbox.h"
+#include "spoa/agent/resolve.h"
+#include "spoa/agent/waits.h"
 #include "spoa/lib/net.h"
+
+enum { PARKED_MOST = 8192, PARKED_BYTES = 16 << 20, WATCH_SECONDS = 60 };
+
+enum wait_kind { WAIT_ROUTE, WAIT_RESOLVE, WAIT_WATCH };
 
 struct decider {
     struct decider_options options;
     struct loop *loop;
     struct server *server, *relay_server;
-    struct watches *watches;
+    struct waits *parked;  /* questions that wait for a look-up */
+    struct waits *watches; /* of relays */
+    struct key_inbox *inbox;
     struct token_cache *cache;
     uint8_t *scratch;
     pthread_t thread;
@@ -25,16 +33,9 @@ struct decider {
     struct snapshot *next;     /* atomic: handed over, not taken yet */
     struct token_cache_counts reported;
 
-    struct loop_task take, drain, stop;
+    struct loop_task take, look, drain, stop;
     double grace;
 };
-
-static double seconds_since(const struct timespec *start)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) / 1e9;
-}
 
 static void count_cache(struct decider *d)
 {
@@ -47,60 +48,143 @@ static void count_cache(struct decider *d)
     d->reported = now;
 }
 
+/* ---- deciding ---- */
+
+/* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
+ * takes too long. What *verdict points to is good until finder_done. */
+static bool decide_request(struct decider *d, const struct request *request, struct snapshot_finder *finder,
+                           bool first, struct verdict *verdict)
+{
+    struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
+    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, time(NULL));
+    view.token_checked = first ? agent_metrics_token : NULL;
+    view.counting = d->options.shard;
+    return decide(&view, request, &scratch, verdict);
+}
+
+static void count_decision(struct decider *d, const struct verdict *verdict, uint64_t begun)
+{
+    agent_metrics_decision(d->options.shard, verdict, (double)(loop_clock() - begun) / 1e6);
+    count_cache(d);
+}
+
+/* Keeps the question until the look-up that `finder` has begun is answered. */
+static bool park(struct decider *d, struct wait wait, const struct snapshot_finder *finder)
+{
+    wait.key = slice_of(finder->key, finder->len);
+    bool kept = waits_add(d->parked, &wait);
+    metrics_add(d->options.shard, AGENT_PARKED, METRIC_INDEX(kept ? AGENT_GOOD : AGENT_BAD), 1);
+    return kept;
+}
+
 static enum server_reply on_message(void *context, struct slice name, struct spop_args args,
                                     struct spop_actions *actions, const struct server_ticket *ticket)
 {
     struct decider *d = context;
     struct request request;
     struct verdict verdict;
-    struct timespec start;
-    (void)ticket;
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    struct wait wait = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = WAIT_ROUTE};
     if (!slice_is(name, "cell-route") || !request_from_args(args, &request)) {
         answer_unavailable(actions);
         return SERVER_NOW;
     }
-    struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, d->cache, time(NULL));
-    view.token_checked = agent_metrics_token;
-    view.counting = d->options.shard;
-    decide(&view, &request, &scratch, &verdict);
-    answer_write(&verdict, actions);
-    agent_metrics_decision(d->options.shard, &verdict, seconds_since(&start));
-    count_cache(d);
-    return SERVER_NOW;
+    struct snapshot_finder finder = {.wakes = true};
+    bool pending = !decide_request(d, &request, &finder, true, &verdict);
+    bool later = pending && park(d, wait, &finder);
+    if (!later) {
+        answer_write(&verdict, actions);
+        count_decision(d, &verdict, wait.begun);
+    }
+    snapshot_finder_done(&finder);
+    return later ? SERVER_LATER : SERVER_NOW;
+}
+
+/* Whether it was answered; `last`: whatever is known. */
+static bool answer_route(struct decider *d, const struct wait *wait, bool last)
+{
+    struct request request;
+    struct verdict verdict;
+    struct spop_actions actions;
+    struct snapshot_finder finder = {.last = last, .wakes = true};
+    request_from_args(wait->args, &request); /* as it could when the question came */
+    bool answered = decide_request(d, &request, &finder, false, &verdict) || last;
+    if (answered && server_answer_begin(d->server, &wait->ticket, &actions)) {
+        answer_write(&verdict, &actions);
+        server_answer_end(d->server, &wait->ticket, &actions);
+        count_decision(d, &verdict, wait->begun);
+    }
+    snapshot_finder_done(&finder);
+    return answered;
 }
 
 /* ---- relays ---- */
 
-static void look_up(struct decider *d, const struct resolve_question *question, struct writer *scratch,
-                    struct resolve_answer *answer)
+/* What *answer points to is good until finder_done. */
+static void look_up(struct decider *d, const struct resolve_question *question,
+                    struct snapshot_finder *finder, struct resolve_answer *answer)
 {
-    *scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, d->cache, time(NULL));
-    resolve(&view, question, scratch, answer);
+    struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
+    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, time(NULL));
+    resolve(&view, question, &scratch, answer);
 }
 
-static bool is_news(void *context, const struct resolve_question *question)
+static void answer_relay(struct decider *d, const struct wait *wait, const struct resolve_answer *answer)
 {
-    struct resolve_answer answer;
-    struct writer scratch;
-    look_up(context, question, &scratch, &answer);
-    return resolve_is_news(question, &answer);
-}
-
-static void answer_watch(void *context, const struct server_ticket *ticket,
-                         const struct resolve_question *question)
-{
-    struct decider *d = context;
     struct spop_actions actions;
-    struct resolve_answer answer;
-    struct writer scratch;
-    look_up(d, question, &scratch, &answer);
-    if (!server_answer_begin(d->relay_server, ticket, &actions))
+    if (!server_answer_begin(d->relay_server, &wait->ticket, &actions))
         return;
-    resolve_write(&answer, &actions);
-    server_answer_end(d->relay_server, ticket, &actions);
+    resolve_write(answer, &actions);
+    server_answer_end(d->relay_server, &wait->ticket, &actions);
+}
+
+/* Whether it was answered; `last`: whatever is known. */
+static bool answer_question(struct decider *d, const struct wait *wait, bool last)
+{
+    struct resolve_question question;
+    struct resolve_answer answer;
+    struct snapshot_finder finder = {.last = true, .wakes = wait->kind == WAIT_RESOLVE};
+    resolve_from_args(wait->args, &question); /* as it could when the question came */
+    look_up(d, &question, &finder, &answer);
+    bool answered = last || wait->kind == WAIT_RESOLVE || resolve_is_news(&question, &answer);
+    if (answered)
+        answer_relay(d, wait, &answer);
+    snapshot_finder_done(&finder);
+    return answered;
+}
+
+/* A watch uses its record: the cache keeps it, and has it looked up again by itself. */
+static void pin(struct decider *d, struct wait *wait)
+{
+    struct directory *directory = d->snapshot->parts.directory;
+    struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
+    if (cache && directory_cache_pin(cache, wait->key))
+        wait->pinned = directory_retain(directory);
+}
+
+static void unpin(void *context, const struct wait *wait)
+{
+    (void)context;
+    if (!wait->pinned)
+        return;
+    directory_cache_unpin(directory_cache(wait->pinned), wait->key);
+    directory_release(wait->pinned);
+}
+
+static bool keep_watch(struct decider *d, struct wait wait)
+{
+    pin(d, &wait);
+    bool kept = waits_add(d->watches, &wait);
+    if (!kept)
+        unpin(d, &wait);
+    return kept;
+}
+
+/* A relay that lost a worker wants to know what the directory says now. */
+static bool ask_afresh(struct decider *d, const struct wait *wait)
+{
+    struct directory *directory = d->snapshot->parts.directory;
+    struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
+    return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->parked, wait);
 }
 
 static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
@@ -109,15 +193,78 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
     struct decider *d = context;
     struct resolve_question question;
     struct resolve_answer answer;
-    struct writer scratch;
+    uint8_t key[256];
     bool watch = slice_is(name, "cell-watch");
     if ((!watch && !slice_is(name, "cell-resolve")) || !resolve_from_args(args, &question))
         return SERVER_NOW; /* the fallback: unavailable */
-    look_up(d, &question, &scratch, &answer);
-    if (watch && !resolve_is_news(&question, &answer) && watches_add(d->watches, ticket, &question))
+    struct wait wait = {.ticket = *ticket,
+                        .key = snapshot_key(question.space, question.sandbox, key),
+                        .args = args,
+                        .begun = loop_clock(),
+                        .kind = watch ? WAIT_WATCH : WAIT_RESOLVE};
+    if (!watch && ask_afresh(d, &wait))
         return SERVER_LATER;
-    resolve_write(&answer, actions);
-    return SERVER_NOW;
+    struct snapshot_finder finder = {.last = true, .wakes = !watch};
+    look_up(d, &question, &finder, &answer);
+    bool later = watch && !resolve_is_news(&question, &answer) && keep_watch(d, wait);
+    if (!later)
+        resolve_write(&answer, actions);
+    snapshot_finder_done(&finder);
+    return later ? SERVER_LATER : SERVER_NOW;
+}
+
+/* ---- what waits ---- */
+
+static void on_due(void *context, const struct wait *wait)
+{
+    if (wait->kind == WAIT_ROUTE)
+        answer_route(context, wait, true);
+    else
+        answer_question(context, wait, true);
+}
+
+/* Of the key that something is known of now. */
+static bool on_key(void *context, struct wait *wait)
+{
+    return wait->kind == WAIT_ROUTE ? answer_route(context, wait, false)
+                                    : answer_question(context, wait, false);
+}
+
+/* Of all, after the snapshot was replaced: a redial still waits for its look-up, and a watch uses the
+ * directory that is there now. */
+static bool on_snapshot(void *context, struct wait *wait)
+{
+    struct decider *d = context;
+    if (wait->kind == WAIT_RESOLVE)
+        return false;
+    if (wait->kind == WAIT_WATCH && wait->pinned != d->snapshot->parts.directory) {
+        unpin(d, wait);
+        wait->pinned = NULL;
+        pin(d, wait);
+    }
+    return on_key(d, wait);
+}
+
+static void look_at(void *context, struct slice key)
+{
+    struct decider *d = context;
+    waits_look_at(d->parked, key, on_key);
+    waits_look_at(d->watches, key, on_key);
+}
+
+static void look_at_news(void *context)
+{
+    struct decider *d = context;
+    if (key_inbox_take(d->inbox, look_at, d))
+        return;
+    waits_look(d->parked, on_key);
+    waits_look(d->watches, on_key);
+}
+
+void decider_news(struct decider *d, struct slice key)
+{
+    if (key_inbox_put(d->inbox, key))
+        loop_post(d->loop, &d->look);
 }
 
 /* Who may ask for records' secrets: root, and who runs as our user or in our group. */
@@ -138,7 +285,8 @@ static void take_next(void *context)
         return;
     snapshot_release(d->snapshot);
     d->snapshot = next;
-    watches_look(d->watches, is_news);
+    waits_look(d->parked, on_snapshot);
+    waits_look(d->watches, on_snapshot);
 }
 
 void decider_use(struct decider *d, struct snapshot *snapshot)
@@ -187,17 +335,35 @@ static void *run(void *context)
     return NULL;
 }
 
-static void destroy(struct decider *d)
+void decider_free(struct decider *d)
 {
     server_free(d->server);
     server_free(d->relay_server);
-    watches_free(d->watches);
+    waits_free(d->parked);
+    waits_free(d->watches);
+    key_inbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
     snapshot_release(d->snapshot);
     snapshot_release(d->next);
     free(d->scratch);
     free(d);
+}
+
+static bool prepare_waits(struct decider *d)
+{
+    struct waits_options options = {.loop = d->loop,
+                                    .seconds = d->options.lookup,
+                                    .most = PARKED_MOST,
+                                    .most_bytes = PARKED_BYTES,
+                                    .due = on_due,
+                                    .context = d};
+    d->parked = waits_new(&options);
+    options.seconds = WATCH_SECONDS;
+    options.most = options.most_bytes = SIZE_MAX; /* relays limit their tunnels */
+    options.gone = unpin;
+    d->watches = waits_new(&options);
+    return d->parked && d->watches;
 }
 
 static bool prepare(struct decider *d, struct fail *why)
@@ -207,13 +373,14 @@ static bool prepare(struct decider *d, struct fail *why)
     const struct server_handler relay_handler = {
         .message = on_relay_message, .admit = admit_relay, .context = d};
     d->take = (struct loop_task){.run = take_next, .context = d};
+    d->look = (struct loop_task){.run = look_at_news, .context = d};
     d->drain = (struct loop_task){.run = drain_now, .context = d};
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
     d->cache = token_cache_new(d->options.token_cache);
     d->scratch = malloc(DECIDE_SCRATCH);
-    const struct watches_options watching = {.loop = d->loop, .answer = answer_watch, .context = d};
-    if (!d->loop || !d->cache || !d->scratch || !(d->watches = watches_new(&watching)))
+    d->inbox = key_inbox_new();
+    if (!d->loop || !d->cache || !d->scratch || !d->inbox || !prepare_waits(d))
         return fail(why, "out of memory or of descriptors");
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
     options.fallback_name = "state";
@@ -233,7 +400,7 @@ struct decider *decider_start(const struct decider_options *options, struct snap
     d->options = *options;
     d->snapshot = snapshot_retain(snapshot);
     if (!prepare(d, why)) {
-        destroy(d);
+        decider_free(d);
         return NULL;
     }
     sigset_t all, old;
@@ -244,15 +411,12 @@ struct decider *decider_start(const struct decider_options *options, struct snap
     if (error == 0)
         return d;
     fail(why, "cannot start a thread: %s", strerror(error));
-    destroy(d);
+    decider_free(d);
     return NULL;
 }
 
 void decider_stop(struct decider *d)
 {
-    if (!d)
-        return;
     loop_post(d->loop, &d->stop);
     pthread_join(d->thread, NULL);
-    destroy(d);
 }

@@ -17,6 +17,7 @@ struct decider;
 struct decider_options {
     int listener, relay_listener; /* borrowed; shared by all deciders */
     size_t token_cache;           /* entries */
+    double lookup;                /* seconds that a question waits for a look-up */
     struct metrics_shard *shard;
     struct log *log;
     void (*drained)(void *context); /* called on the decider's thread */
@@ -28,11 +29,14 @@ struct decider *decider_start(const struct decider_options *options, struct snap
                               struct fail *why);
 /* Any thread: from its next turn on the decider decides by this snapshot, of which it takes a reference. */
 void decider_use(struct decider *decider, struct snapshot *snapshot);
+/* Any thread: what is known of this key may have changed, or a look-up of it was answered. */
+void decider_news(struct decider *decider, struct slice key);
 /* Any thread, once: no new connections; those that are there end when they have their answers, or after
  * `grace` seconds. */
 void decider_drain(struct decider *decider, double grace);
-/* Ends the thread and closes what is still open. */
+/* Ends the thread; the others' functions may still be called. */
 void decider_stop(struct decider *decider);
+void decider_free(struct decider *decider); /* stopped */
 /* Any thread: adds this decider's SPOP counters to *sum. */
 void decider_count(const struct decider *decider, struct server_counters *sum);
 

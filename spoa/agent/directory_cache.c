@@ -21,7 +21,6 @@ enum {
 #define DOUBT        (30 * SECOND)
 #define RETRY        SECOND        /* after a look-up that was not answered */
 #define RETRY_SOON   (100 * MS)    /* after one that could not be begun */
-#define PATIENCE     (200 * MS)    /* a look-up that takes longer hangs */
 #define FRESH_ENOUGH (100 * MS)    /* younger is not worth another look-up */
 #define LOST         (60 * SECOND) /* a look-up that was not answered by then never will be */
 #define WAKE_EVERY   (5 * SECOND)
@@ -266,7 +265,7 @@ static enum lookup judge_record(struct held *h, bool last)
     }
     if (h->now >= e->learned + c->options.stale)
         return wait_for(h);
-    bool hangs = is_flying(e, h->now) && h->now - e->asked_at >= PATIENCE;
+    bool hangs = is_flying(e, h->now) && h->now - e->asked_at >= c->options.patience;
     if (!last && !hangs && !e->unavailable && flag(&c->answering))
         return wait_for(h);
     h->stripe->counts.stale++;

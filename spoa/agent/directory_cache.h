@@ -24,6 +24,7 @@ struct directory_cache;
 struct directory_cache_options {
     size_t entries;      /* records kept, each 4 KiB on average at most; what has none is bounded besides */
     uint64_t ttl, stale; /* microseconds */
+    uint64_t patience; /* a look-up that takes longer hangs */
     bool absence_is_doubt;
     uint64_t (*clock)(void *context); /* microseconds, only forward, not 0 */
     /* Asks the directory; directory_cache_answered follows later. False: it cannot be asked now. */

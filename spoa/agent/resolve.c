@@ -109,6 +109,9 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
     a->epoch = record_epoch(&record);
     a->headers = all_headers(routes_find(view->routes, q->route), &record, scratch);
     a->refused = still_admitted(view, q, &record);
+    if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
+        view->wake(view->directory, q->space, q->sandbox))
+        a->state = RECORD_WAKING;
     if (record.state != RECORD_STOPPED && record.state != RECORD_SUSPENDED)
         choose(view, q, &record, scratch, a);
 }

@@ -12,6 +12,8 @@ struct snapshot *snapshot_new(const struct snapshot_parts *parts)
     policy_retain(parts->policy);
     if (parts->records)
         records_retain(parts->records);
+    if (parts->directory)
+        directory_retain(parts->directory);
     if (parts->names)
         name_table_retain(parts->names);
     return s;
@@ -29,20 +31,59 @@ void snapshot_release(struct snapshot *s)
         return;
     policy_release(s->parts.policy);
     records_release(s->parts.records);
+    directory_release(s->parts.directory);
     name_table_release(s->parts.names);
     free(s);
 }
 
+struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256])
+{
+    struct writer w = writer_of(memory, 255);
+    if (slice_present(space) && !slice_is(space, "default")) {
+        writer_put(&w, space);
+        writer_u8(&w, '/');
+    }
+    writer_put(&w, sandbox);
+    return w.full ? slice_of(memory, 0) : writer_slice(&w);
+}
+
 static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
 {
-    const struct records *records = ((const struct snapshot *)directory)->parts.records;
-    return records ? records_find(records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
+    struct snapshot_finder *f = directory;
+    const struct snapshot_parts *parts = &f->snapshot->parts;
+    if (!parts->directory || !directory_cache(parts->directory))
+        return parts->records ? records_find(parts->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
+    struct slice key = snapshot_key(space, sandbox, f->key);
+    f->len = key.len;
+    record_box_release(f->held);
+    enum lookup found = directory_cache_find(directory_cache(parts->directory), key, f->last, &f->held);
+    if (found == LOOKUP_FOUND)
+        *record = f->held->record;
+    return found;
+}
+
+static bool wake(void *directory, struct slice space, struct slice sandbox)
+{
+    const struct snapshot_finder *f = directory;
+    struct directory *running = f->snapshot->parts.directory;
+    uint8_t memory[256];
+    if (!running || !directory_can_wake(running))
+        return false;
+    if (f->wakes)
+        directory_wake(running, snapshot_key(space, sandbox, memory));
+    return true;
+}
+
+void snapshot_finder_done(struct snapshot_finder *f)
+{
+    record_box_release(f->held);
+    f->held = NULL;
 }
 
 static bool resolve(void *directory, struct slice host, struct address *addr)
 {
-    const struct snapshot *s = directory;
-    return name_table_find(s->parts.names, host, addr);
+    const struct snapshot_finder *f = directory;
+    return name_table_find(f->snapshot->parts.names, host, addr);
 }
 
 static bool allowed(const void *networks, const struct address *addr)
@@ -50,8 +91,10 @@ static bool allowed(const void *networks, const struct address *addr)
     return settings_worker_allowed(networks, addr);
 }
 
-struct decide_view snapshot_view(const struct snapshot *s, struct token_cache *cache, int64_t now)
+struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finder *finder,
+                                 struct token_cache *cache, int64_t now)
 {
+    finder->snapshot = s;
     const struct policy *policy = s->parts.policy;
     return (struct decide_view){
         .routes = policy->routes,
@@ -64,6 +107,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct token_cache *c
         .networks = policy->settings,
         .find = find,
         .resolve = resolve,
-        .directory = (void *)s,
+        .wake = wake,
+        .directory = finder,
     };
 }

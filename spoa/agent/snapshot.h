@@ -7,15 +7,17 @@
 #define CELLGATE_AGENT_SNAPSHOT_H
 
 #include "spoa/agent/decide.h"
+#include "spoa/agent/directory.h"
 #include "spoa/agent/names.h"
 #include "spoa/agent/policy.h"
 #include "spoa/agent/records.h"
 
 struct snapshot_parts {
-    struct policy *policy;    /* never NULL */
-    struct records *records;  /* NULL: the directory has not been loaded yet */
-    struct name_table *names; /* NULL: none is resolved yet */
-    int64_t not_before;       /* the directory's */
+    struct policy *policy;       /* never NULL */
+    struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
+    struct directory *directory; /* NULL: there are only records */
+    struct name_table *names;    /* NULL: none is resolved yet */
+    int64_t not_before;          /* the directory's */
 };
 
 struct snapshot {
@@ -28,7 +30,22 @@ struct snapshot *snapshot_new(const struct snapshot_parts *parts);
 struct snapshot *snapshot_retain(struct snapshot *snapshot);
 void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
 
-/* The view of a decision at `now` (Unix seconds). Valid while the snapshot is held. */
-struct decide_view snapshot_view(const struct snapshot *snapshot, struct token_cache *cache, int64_t now);
+/* How a decision looks records up, and what it has found. */
+struct snapshot_finder {
+    bool last;  /* it has waited enough: the last good record will do */
+    bool wakes; /* a suspended sandbox that it needs is woken */
+    size_t len; /* of the key that was asked for last */
+    uint8_t key[256];
+    const struct snapshot *snapshot; /* this and what follows is its own */
+    struct record_box *held;
+};
+
+/* The view of a decision at `now` (Unix seconds); what it finds is valid until snapshot_finder_done. The
+ * snapshot is borrowed. */
+struct decide_view snapshot_view(const struct snapshot *snapshot, struct snapshot_finder *finder,
+                                 struct token_cache *cache, int64_t now);
+void snapshot_finder_done(struct snapshot_finder *finder);
+/* The key that a directory is asked for; empty if it is too long for one. space may be absent. */
+struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256]);
 
 #endif

@@ -293,7 +293,8 @@ static int decide_and_print(const struct arguments *a, const struct snapshot *sn
     int code = EXIT_REFUSED;
     if (memory && cache) {
         struct writer scratch = writer_of(memory, DECIDE_SCRATCH);
-        struct decide_view view = snapshot_view(snapshot, cache, time(NULL));
+        struct snapshot_finder finder = {.last = true};
+        struct decide_view view = snapshot_view(snapshot, &finder, cache, time(NULL));
         view.resolve = resolve;
         print_json_or_text(a, &view, request, &scratch, &verdict);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;

@@ -5,7 +5,7 @@
 
 #include "spoa/agent/record_pack.h"
 #include "spoa/agent/records.h"
-#include "spoa/agent/watches.h"
+#include "spoa/agent/resolve.h"
 #include "spoa/agent/worker_url.h"
 
 struct world {
@@ -44,9 +44,10 @@ static void put(struct world *w, const char *id, const char *url, enum record_st
 
 static int setup(void **state)
 {
-    static const char routes[] =
-        "[{\"name\":\"pty\",\"path\":\"/{sandbox}/{rest...}\",\"upgrade\":true,\"via\":\"relay\",\"set\":{\"X-A\":\"1\"}},"
-        "{\"name\":\"kept\",\"path\":\"/k/{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"host_header\":\"keep\"}]";
+    static const char routes[] = "[{\"name\":\"pty\",\"path\":\"/{sandbox}/"
+                                 "{rest...}\",\"upgrade\":true,\"via\":\"relay\",\"set\":{\"X-A\":\"1\"}},"
+                                 "{\"name\":\"kept\",\"path\":\"/k/"
+                                 "{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"host_header\":\"keep\"}]";
     struct world *w = test_calloc(1, sizeof *w);
     struct fail why;
     w->doc = json_parse(slice_text(routes), "routes", 0, (struct json_limits){4096, 8}, &why);
@@ -194,74 +195,6 @@ static void doubt_is_no_news(void **state)
     assert_false(resolve_is_news(&q, &a));
 }
 
-/* ---- watches ---- */
-
-struct answered {
-    unsigned count;
-    uint64_t last_stream;
-    const char *news_for;
-};
-
-static void on_answer(void *context, const struct server_ticket *ticket,
-                      const struct resolve_question *question)
-{
-    struct answered *answered = context;
-    assert_true(slice_present(question->sandbox));
-    answered->count++;
-    answered->last_stream = ticket->stream_id;
-}
-
-static bool news(void *context, const struct resolve_question *question)
-{
-    return slice_is(question->sandbox, ((struct answered *)context)->news_for);
-}
-
-static void a_watch_is_answered_when_there_is_news_for_it_and_keeps_copies(void **state)
-{
-    (void)state;
-    struct fail why;
-    struct loop *loop = loop_new(&why);
-    struct answered answered = {.news_for = "b"};
-    const struct watches_options options = {loop, on_answer, &answered};
-    struct watches *watches = watches_new(&options);
-    char name[2] = "a";
-    for (uint64_t i = 0; i < 3; i++) {
-        struct resolve_question q = ask(name);
-        struct server_ticket ticket = {.stream_id = i};
-        assert_true(watches_add(watches, &ticket, &q));
-        name[0]++;
-    }
-    watches_look(watches, news);
-    assert_int_equal(answered.count, 1);
-    assert_int_equal(answered.last_stream, 1);
-    assert_int_equal(watches_count(watches), 2);
-    answered.news_for = "c";
-    watches_look(watches, news);
-    watches_look(watches, news);
-    assert_int_equal(answered.count, 2);
-    assert_int_equal(watches_count(watches), 1);
-    watches_free(watches);
-    loop_free(loop);
-}
-
-static void without_memory_a_watch_is_not_kept(void **state)
-{
-    (void)state;
-    struct fail why;
-    struct loop *loop = loop_new(&why);
-    struct answered answered = {0};
-    const struct watches_options options = {loop, on_answer, &answered};
-    struct watches *watches = watches_new(&options);
-    struct resolve_question q = ask("a");
-    struct server_ticket ticket = {0};
-    alloc_fail_at(1);
-    assert_false(watches_add(watches, &ticket, &q));
-    alloc_fail_at(0);
-    assert_int_equal(watches_count(watches), 0);
-    watches_free(watches);
-    loop_free(loop);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,8 +207,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(doubt_is_no_news, setup, teardown),
-        cmocka_unit_test(a_watch_is_answered_when_there_is_news_for_it_and_keeps_copies),
-        cmocka_unit_test(without_memory_a_watch_is_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
