@@ -216,7 +216,7 @@ static void end_look_up(struct directory_http *d, const struct question *q,
 
 static void end(struct directory_http *d, struct asking *a, CURLcode result)
 {
-    struct directory_http_reply reply;
+    struct directory_http_reply reply = {.status = 0};
     struct fail why;
     struct question *q = a->question;
     a->question = NULL;

@@ -4,9 +4,11 @@
 #include <stdlib.h>
 
 #include "spoa/agent/directory_file.h"
+#include "spoa/agent/directory_http.h"
 
 static const struct directory_kind *const kinds[] = {
     &directory_kind_file,
+    &directory_kind_http,
     NULL,
 };
 
