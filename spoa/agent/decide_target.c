@@ -93,27 +93,33 @@ bool decide_path(struct decision *d)
     return true;
 }
 
-/* The headers that HAProxy can set by name (haproxy.cfg). */
-static void set_header(struct verdict *v, struct slice name, struct slice value)
+/* The variable of a header that HAProxy can set by name (haproxy.cfg); NULL: it cannot. */
+static struct slice *header_variable(struct verdict *v, struct slice name)
 {
-    if (slice_equal_nocase(name, SLICE_LITERAL("Authorization")))
-        v->auth = value;
-    else if (slice_equal_nocase(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN")))
-        v->execd = value;
-    else if (slice_equal_nocase(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")))
-        v->egress = value;
+    return slice_equal_nocase(name, SLICE_LITERAL("Authorization"))             ? &v->auth
+           : slice_equal_nocase(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN"))    ? &v->execd
+           : slice_equal_nocase(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")) ? &v->egress
+                                                                                : NULL;
 }
 
-/* The route's headers, then the record's, which may be secrets: the relay gets those of its own connection.
- */
+static void set_header(struct decision *d, struct slice name, struct slice value, const char *whose)
+{
+    struct slice *variable = header_variable(d->verdict, name);
+    bool direct = d->verdict->kind == VERDICT_DIRECT;
+    decide_tell(d, "header", variable || !direct ? whose : "not set, HAProxy has no rule for it", name);
+    if (direct && variable)
+        *variable = value;
+}
+
+/* The route's headers, then the record's, which may be secrets: the relay asks for them itself. */
 static void set_headers(struct decision *d)
 {
     struct slice name, value;
     size_t cursor = 0;
     for (size_t i = 0; i < d->route->set_count; i++)
-        set_header(d->verdict, d->route->set[i].name, d->route->set[i].value);
-    while (record_header(&d->record, &cursor, &name, &value))
-        set_header(d->verdict, name, value);
+        set_header(d, d->route->set[i].name, d->route->set[i].value, "set by the route");
+    while (d->found && record_header(&d->record, &cursor, &name, &value))
+        set_header(d, name, value, "set by the record");
 }
 
 bool decide_headers(struct decision *d)
@@ -122,7 +128,7 @@ bool decide_headers(struct decision *d)
     bool ours = d->granted && d->carried.carrier == CARRIER_AUTHORIZATION;
     if (d->route->keep_auth && !ours)
         v->auth = d->request->authorization;
-    if (v->kind == VERDICT_DIRECT)
+    if (v->kind == VERDICT_DIRECT || d->view->trace)
         set_headers(d);
     v->cookies = d->route->keep_cookies;
     v->protocol_edit = d->carried.protocol_edit;

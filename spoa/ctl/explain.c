@@ -186,6 +186,7 @@ static void report_verdict(struct report *r, const struct verdict *v)
     report_number(r, "epoch", v->epoch);
     report_address(r, v);
     report_text(r, "path", v->path);
+    report_text(r, "prefix", v->prefix);
     report_query(r, v->query);
     report_text(r, "host", v->host);
     report_set(r, "authorization", v->auth);
@@ -200,40 +201,70 @@ static void report_verdict(struct report *r, const struct verdict *v)
     report_number(r, "timeout_ms", v->timeout);
 }
 
-/* Whether haproxy.cfg removes the header on its way to the worker. */
-static bool is_stripped(struct slice name, const struct verdict *v)
+/* ---- what the worker does not get ---- */
+
+/* In lower case and with '-' for '_', which to many servers are the same. */
+static struct slice name_dashed(struct slice name, uint8_t memory[static 64])
 {
-    static const char *const names[] = {"authorization",
-                                        "proxy-authorization",
-                                        "open-sandbox-api-key",
-                                        "open-sandbox-ingress",
-                                        "opensandbox-ingress-to",
-                                        "opensandbox-secure-access",
-                                        "x-oc-preview-token",
-                                        "x-daytona-preview-token",
-                                        "x-sandbox-id",
-                                        "x-sandbox-namespace",
-                                        "x-sandbox-port",
-                                        "x-sandbox-uid",
-                                        "x-sandbox-pod-ip",
-                                        "forwarded",
-                                        "keep-alive",
-                                        "te"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (slice_equal_nocase(name, slice_text(names[i])))
-            return true;
-    if (slice_equal_nocase(name, SLICE_LITERAL("cookie")))
-        return !v->cookies;
-    return slice_equal_nocase(slice_sub(name, 0, 7), SLICE_LITERAL("x-cell-")) ||
-           slice_equal_nocase(slice_sub(name, 0, 12), SLICE_LITERAL("x-forwarded-"));
+    size_t len = name.len < 64 ? name.len : 64;
+    for (size_t i = 0; i < len; i++)
+        memory[i] = (uint8_t)(name.at[i] >= 'A' && name.at[i] <= 'Z' ? name.at[i] | 0x20
+                              : name.at[i] == '_'                    ? '-'
+                                                                     : name.at[i]);
+    return slice_of(memory, len);
 }
 
-static void report_stripped(struct report *r, const struct arguments *a, const struct verdict *v)
+static bool is_among(struct slice name, const char *const *list)
 {
-    char memory[1024];
+    for (; *list; list++)
+        if (slice_equal_nocase(name, slice_text(*list)))
+            return true;
+    return false;
+}
+
+/* What haproxy.cfg removes of every request; tests/e2e/test_haproxy.py compares. */
+static bool always_stripped(struct slice name, struct slice dashed)
+{
+    static const char *const as_written[] = {
+        "authorization",    "proxy-authorization", "forwarded", "keep-alive",
+        "proxy-connection", "http2-settings",      "te",        NULL};
+    static const char *const either_way[] = {"open-sandbox-api-key",   "open-sandbox-ingress",
+                                             "opensandbox-ingress-to", "opensandbox-secure-access",
+                                             "x-oc-preview-token",     "x-daytona-preview-token",
+                                             "x-sandbox-id",           "x-sandbox-namespace",
+                                             "x-sandbox-port",         "x-sandbox-uid",
+                                             "x-sandbox-pod-ip",       NULL};
+    static const char *const with_underscore[] = {"x-execd-access-token", "opensandbox-egress-auth", NULL};
+    return is_among(name, as_written) || is_among(dashed, either_way) || slice_starts(dashed, "x-cell-") ||
+           slice_starts(dashed, "x-forwarded-") ||
+           (is_among(dashed, with_underscore) && slice_find(name, '_') < name.len);
+}
+
+static bool is_stripped(struct slice name, const struct verdict *v, const struct route *route)
+{
+    uint8_t memory[64], other[64];
+    struct slice dashed = name_dashed(name, memory);
+    if (always_stripped(name, dashed))
+        return true;
+    if (slice_equal_nocase(name, SLICE_LITERAL("cookie")))
+        return !v->cookies;
+    if (!v->upgrade)
+        return slice_is(dashed, "connection") || slice_is(dashed, "upgrade");
+    if (v->kind != VERDICT_RELAY)
+        return false;
+    for (size_t i = 0; i < route->strip.count; i++)
+        if (slice_equal(dashed, name_dashed(slice_text(route->strip.at[i]), other)))
+            return true;
+    return slice_equal_nocase(name, SLICE_LITERAL("sec-websocket-extensions"));
+}
+
+static void report_stripped(struct report *r, const struct arguments *a, const struct verdict *v,
+                            const struct route *route)
+{
+    char memory[4096];
     struct writer w = writer_of(memory, sizeof memory);
     for (size_t i = 0; i < a->count; i++)
-        if (is_stripped(a->lines[i].name, v)) {
+        if (is_stripped(a->lines[i].name, v, route)) {
             writer_text(&w, w.len ? ", " : "");
             writer_put(&w, a->lines[i].name);
         }
@@ -280,7 +311,7 @@ static void print_json_or_text(const struct arguments *a, const struct decide_vi
     printf("%s", a->json ? "], \"verdict\": {" : "\n");
     report_verdict(&report, verdict);
     if (verdict->kind == VERDICT_DIRECT || verdict->kind == VERDICT_RELAY)
-        report_stripped(&report, a, verdict);
+        report_stripped(&report, a, verdict, routes_find(view->routes, verdict->route));
     printf("%s", a->json ? "}}\n" : "");
 }
 

@@ -64,6 +64,24 @@ def test_json_holds_steps_and_verdict(config, token):
     assert token not in done.stdout
 
 
+def test_says_which_headers_are_set_and_removed(config, token, tmp_path):
+    routes = [
+        {"name": "relay", "path": "/r/{sandbox}", "upgrade": True, "via": "relay", "need": "none", "strip": ["X-Drop"], "set": {"X-Set": "secret"}},
+        {"name": "direct", "path": "/d/{sandbox}/{rest...}", "to": "/{rest...}", "need": "none"},
+    ]
+    records = {"sb-1": RECORD | {"headers": {"X-EXECD-ACCESS-TOKEN": "secret", "X-Other": "secret"}}}
+    (tmp_path / "s.json").write_text(json.dumps({"sandboxes": records}))
+    (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "file", "path": "s.json"}, "open": True, "tokens": [], "routes": routes}))
+    lines = [x for line in ("X_Drop: secret", "X-Kept: secret", "X_Cell_Org: secret", "Cookie: secret") for x in ("-H", line)]
+    done = run("explain", "--config", str(tmp_path / "c.json"), "--upgrade", *lines, "GET http://h/r/sb-1")
+    assert "header    set by the route: X-Set\n" in done.stdout and "header    set by the record: X-Other\n" in done.stdout
+    assert re.search(r"removed +X_Drop, X_Cell_Org, Cookie\n", done.stdout) and "secret" not in done.stdout
+    done = run("explain", "--config", str(tmp_path / "c.json"), *lines, "GET http://h/d/sb-1/a")
+    assert "header    set by the record: X-EXECD-ACCESS-TOKEN\n" in done.stdout
+    assert "header    not set, HAProxy has no rule for it: X-Other\n" in done.stdout
+    assert re.search(r"prefix +/d/sb-1\n", done.stdout) and "secret" not in done.stdout
+
+
 @pytest.mark.parametrize(
     "request_line, code",
     [

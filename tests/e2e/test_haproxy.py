@@ -2,11 +2,14 @@
 """Direct routes: what passes HAProxy passes byte for byte, both ways, over HTTP/1.1, TLS and HTTP/2."""
 
 import hashlib
+import json
 import os
+import subprocess
 import threading
 import time
 
 import pytest
+from cell import BIN
 from client import KEY, Http1, Http2, frame
 from origin import GUID, accept_of, switch
 
@@ -136,6 +139,24 @@ def test_what_a_worker_does_not_see(client, cell, origin):
 def test_what_the_record_sets_replaces_the_clients(client, origin):
     got = through(client, origin, "/s/sb-1/", [("X-EXECD-ACCESS-TOKEN", "of the client")])
     assert got.all("x-execd-access-token") == ["of the record"]
+
+
+def test_explain_says_what_is_removed(cell, origin):
+    """What `cellgate explain` says and what a worker sees of headers of every kind, with `-` and with `_`."""
+    names = {"Authorization", "Cookie", "Forwarded", "TE", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "HTTP2-Settings", "X-Own", "X-Cell", "X-Sandbox"}
+    names |= {"X-Cell-Route", "X-Forwarded-For", "X-Forwarded-Prefix", "OPEN-SANDBOX-API-KEY", "OPEN-SANDBOX-INGRESS", "OpenSandbox-Ingress-To", "X-OC-Preview-Token"}
+    names |= {"OpenSandbox-Secure-Access", "X-Daytona-Preview-Token", "X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", "traceparent", "X-Request-ID", "Origin"}
+    names |= {f"X-Sandbox-{x}" for x in ("ID", "Namespace", "Port", "UID", "Pod-IP")}
+    names |= {name.replace("-", "_") for name in names}
+    command = [BIN / "cellgate", "explain", "--json", "--config", cell.config_file]
+    for name in sorted(names):
+        command += ["-H", f"{name}: mine"]
+    told = json.loads(subprocess.run([*command, "GET http://cell.test/s/sb-2/"], capture_output=True, check=True).stdout)["verdict"]
+    assert told["prefix"] == "/s/sb-2"
+    with Http1(cell.http) as client:
+        got = through(client, origin, "/s/sb-2/", [(name, "mine") for name in sorted(names)])
+    arrived = {name for name in names if "mine" in got.all(name)}
+    assert set(told["removed"].split(", ")) == names - arrived
 
 
 def test_an_id_is_made_where_there_is_none(client, origin):
