@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/carrier.h"
 
+#include "spoa/agent/query.h"
+
 #define SUBPROTOCOL "cellgate"
 #define BEARER      "cellgate.bearer."
-#define PARAMETER   "cellgate_token"
 
 const char *carrier_text(enum carrier carrier)
 {
     static const char *const words[] = {[CARRIER_NONE] = "none",
-                                        [CARRIER_AUTHORIZATION] = "authorization",
-                                        [CARRIER_SUBPROTOCOL] = "subprotocol",
-                                        [CARRIER_QUERY] = "query",
-                                        [CARRIER_COOKIE] = "cookie"};
+#define X(id, name) [CARRIER_##id] = (name),
+                                        CARRIERS(X)
+#undef X
+    };
     return words[carrier];
 }
 
@@ -58,108 +59,142 @@ static bool split_protocols(struct slice list, struct writer *scratch, struct ca
 
 /* ---- the query ---- */
 
-static int hex(uint8_t c)
+/* A parameter that is looked for. */
+struct parameter {
+    const char *name; /* NULL: it is not */
+    bool kept;        /* the worker gets it all the same */
+    struct slice value;
+};
+
+enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, PARAMETERS };
+
+static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], struct slice parameter)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    for (size_t i = 0; i < PARAMETERS; i++)
+        if (wanted[i].name && query_name_is(parameter, wanted[i].name))
+            return &wanted[i];
+    return NULL;
 }
 
-/* Takes one character, percent-decoded where that is well-formed. */
-static uint8_t next_character(struct slice *s)
+/* Fills the values; *left is the query without those that are not kept and one '&' beside each. False: one of
+ * them comes twice. */
+static bool split_query(struct slice query, struct parameter wanted[PARAMETERS], struct writer *scratch,
+                        struct slice *left)
 {
-    uint8_t c = s->at[0];
-    size_t used = 1;
-    if (c == '%' && s->len >= 3 && hex(s->at[1]) >= 0 && hex(s->at[2]) >= 0) {
-        c = (uint8_t)(hex(s->at[1]) << 4 | hex(s->at[2]));
-        used = 3;
-    }
-    *s = slice_from(*s, used);
-    return c;
-}
-
-static bool is_parameter(struct slice name)
-{
-    static const char wanted[] = PARAMETER;
-    size_t i = 0;
-    while (name.len && i < sizeof(wanted) - 1 && next_character(&name) == (uint8_t)wanted[i])
-        i++;
-    return name.len == 0 && i == sizeof(wanted) - 1;
-}
-
-static struct slice decoded(struct slice value, struct writer *scratch)
-{
-    if (slice_find(value, '%') == value.len)
-        return value;
-    struct slice text = {scratch->at + scratch->len, 0};
-    while (value.len) {
-        writer_u8(scratch, next_character(&value));
-        text.len = (size_t)(scratch->at + scratch->len - text.at);
-    }
-    return text;
-}
-
-static struct slice value_of(struct slice parameter)
-{
-    size_t equals = slice_find(parameter, '=');
-    return slice_from(parameter, equals < parameter.len ? equals + 1 : equals);
-}
-
-/* The query without the token's parameter and one '&' beside it. False: two tokens. */
-static bool split_query(struct slice query, struct writer *scratch, struct carried *carried,
-                        struct slice *token)
-{
-    struct slice rest = query, parameter, value = {NULL, 0};
-    const uint8_t *kept = scratch->at + scratch->len;
+    struct slice rest = query, part;
+    struct slice kept = {scratch->at + scratch->len, 0};
+    bool taken = false;
     const char *ampersand = "";
-    while (slice_split(&rest, '&', &parameter)) {
-        if (!is_parameter(slice_sub(parameter, 0, slice_find(parameter, '=')))) {
-            writer_text(scratch, ampersand);
-            writer_put(scratch, parameter);
-            ampersand = "&";
+    while (slice_split(&rest, '&', &part)) {
+        struct parameter *parameter = parameter_named(wanted, part);
+        if (parameter && slice_present(parameter->value))
+            return false;
+        if (parameter)
+            parameter->value = query_value(part);
+        if (parameter && !parameter->kept) {
+            taken = true;
             continue;
         }
-        if (slice_present(value))
-            return false;
-        value = value_of(parameter);
+        writer_text(scratch, ampersand);
+        writer_put(scratch, part);
+        ampersand = "&";
     }
-    struct slice without = slice_of(kept, (size_t)(scratch->at + scratch->len - kept));
-    if (slice_present(value)) {
-        *token = decoded(value, scratch);
-        query = without;
-    }
-    if (query.len || !slice_present(value)) /* an empty query that was sent stays one */
-        carried->query = query;
+    kept.len = (size_t)(scratch->at + scratch->len - kept.at);
+    *left = !taken ? query : kept.len ? kept : (struct slice){NULL, 0};
     return true;
+}
+
+/* ---- signed file URLs ---- */
+
+static bool ends_with(struct slice path, const char *end)
+{
+    size_t len = strlen(end);
+    return path.len > len && slice_is(slice_from(path, path.len - len), end);
+}
+
+/* What a signed URL would be for; NULL: the request is none. */
+static const char *file_operation(const struct request *request, unsigned listening)
+{
+    if (!(listening & CARRIER_BIT(FILE_URL)) || !query_has(request->query, "signature"))
+        return NULL;
+    if (slice_is(request->method, "GET") && ends_with(request->path, "/files/download"))
+        return "download";
+    return slice_is(request->method, "PUT") && ends_with(request->path, "/files/upload") ? "upload" : NULL;
 }
 
 /* ---- all of them ---- */
 
-static void choose(struct carried *carried, enum carrier carrier, struct slice token)
+struct search {
+    const struct carrier_rules *rules;
+    struct carried *carried;
+};
+
+static bool choose(const struct search *search, enum carrier carrier, struct slice token)
 {
-    if (carried->carrier != CARRIER_NONE || !slice_present(token))
-        return;
-    carried->carrier = carrier;
-    carried->token = token;
+    struct credential *credential = &search->carried->credential;
+    if (credential->carrier != CARRIER_NONE || !slice_present(token) ||
+        !((search->rules->listening | CARRIERS_GENERAL) & 1u << carrier))
+        return false;
+    credential->carrier = carrier;
+    credential->token = token;
+    return true;
 }
 
-enum refusal carrier_find(const struct request *request, bool cookie_route, struct writer *scratch,
-                          struct carried *carried)
+static void choose_captured(const struct search *search)
 {
-    struct slice subprotocol = {NULL, 0}, query = {NULL, 0};
-    *carried = (struct carried){.carrier = CARRIER_NONE};
+    const struct captures *captures = search->rules->captures;
+    if (!captures)
+        return;
+    if (slice_present(captures->value[CAPTURE_EXPIRES]) &&
+        choose(search, CARRIER_SIGNATURE, captures->value[CAPTURE_SIGNATURE]))
+        search->carried->credential.expires = captures->value[CAPTURE_EXPIRES];
+    choose(search, CARRIER_LABEL, captures->value[CAPTURE_TOKEN]);
+}
+
+/* False: it cannot be one without all of its parameters. */
+static bool choose_file_url(const struct search *search, const char *operation,
+                            const struct parameter found[PARAMETERS], struct writer *scratch)
+{
+    if (!operation || !choose(search, CARRIER_FILE_URL, found[SIGNATURE].value))
+        return true;
+    struct credential *credential = &search->carried->credential;
+    credential->operation = operation;
+    credential->expires = found[EXPIRES].value;
+    credential->path = query_decode(found[PATH].value, QUERY_PLUS_IS_BLANK, scratch);
+    return slice_present(credential->expires) && slice_present(credential->path);
+}
+
+enum refusal carrier_find(const struct request *request, const struct carrier_rules *rules,
+                          struct writer *scratch, struct carried *carried)
+{
+    const char *operation = file_operation(request, rules->listening);
+    struct slice subprotocol = {NULL, 0};
+    struct parameter wanted[PARAMETERS] = {[TOKEN] = {.name = "cellgate_token"},
+                                           [DAYTONA] = {.name = rules->listening & CARRIER_BIT(DAYTONA_QUERY)
+                                                                    ? "DAYTONA_SANDBOX_AUTH_KEY"
+                                                                    : NULL},
+                                           [SIGNATURE] = {.name = operation ? "signature" : NULL},
+                                           [EXPIRES] = {.name = operation ? "expires" : NULL},
+                                           [PATH] = {.name = operation ? "path" : NULL, .kept = true}};
+    const struct search search = {rules, carried};
+    *carried = (struct carried){.protocol_edit = false};
     if (request->authorizations > 1 || request->ws_protocols > 1)
         return REFUSAL_bad_request;
     if (!split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
-        !split_query(request->query, scratch, carried, &query))
+        !split_query(request->query, wanted, scratch, &carried->query))
         return REFUSAL_bad_request;
-    if (scratch->full)
-        return REFUSAL_request_too_large;
-    choose(carried, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
-    choose(carried, CARRIER_SUBPROTOCOL, subprotocol);
-    choose(carried, CARRIER_QUERY, query);
-    if (cookie_route)
-        choose(carried, CARRIER_COOKIE, request->cookie);
-    return REFUSAL_NONE;
+    choose(&search, CARRIER_SECURE_ACCESS, request->secure_access);
+    choose(&search, CARRIER_OC_PREVIEW, request->oc_preview);
+    choose(&search, CARRIER_DAYTONA_PREVIEW, request->daytona_preview);
+    choose(&search, CARRIER_E2B_ACCESS, request->e2b_access);
+    choose_captured(&search);
+    if (!choose_file_url(&search, operation, wanted, scratch))
+        return REFUSAL_bad_request;
+    choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
+    choose(&search, CARRIER_SUBPROTOCOL, subprotocol);
+    choose(&search, CARRIER_QUERY, query_decode(wanted[TOKEN].value, QUERY_PLUS_STAYS, scratch));
+    choose(&search, CARRIER_DAYTONA_QUERY, query_decode(wanted[DAYTONA].value, QUERY_PLUS_STAYS, scratch));
+    if (rules->cookie)
+        choose(&search, CARRIER_COOKIE, request->cookie);
+    return scratch->full ? REFUSAL_request_too_large : REFUSAL_NONE;
 }

@@ -2,11 +2,19 @@
 /*
  * carrier: finds a request's credential, and what of the request the worker may see without it (tokens.md).
  *
- * In this order, the first one present decides, even if what it carries is empty or bad:
- *   1. `Authorization: Bearer TOKEN` (the scheme in any case); other schemes are the application's
- *   2. `cellgate.bearer.TOKEN` among the subprotocols
- *   3. `cellgate_token=TOKEN` in the query; name and value may be percent-encoded, '+' is no blank
- *   4. cookie `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
+ * In the order of the table the first one present decides, even if what it carries is empty or bad: first
+ * what can only be meant for us, then what an application may use for itself, too.
+ *
+ *   OpenSandbox-Secure-Access, X-OC-Preview-Token, X-Daytona-Preview-Token, e2b-traffic-access-token: headers
+ *   signature      {expires} and {signature} that the route captured (OpenSandbox)
+ *   label          {token} that the route captured (sandbox-sdk)
+ *   file-url       `expires` and `signature` in the query of GET .../files/download and PUT .../files/upload
+ *                  (OpenComputer)
+ *   authorization  `Authorization: Bearer TOKEN`, the scheme in any case; other schemes are the application's
+ *   subprotocol    `cellgate.bearer.TOKEN` among the subprotocols
+ *   query          `cellgate_token=TOKEN`; name and value may be percent-encoded, '+' is no blank
+ *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query
+ *   cookie         `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
  *
  * One carrier holding two credentials, or a second header line (of which HAProxy shows the agent only the
  * first), is ambiguous: bad_request. Every carrier's token is removed, also where another carrier decided.
@@ -14,27 +22,77 @@
 #ifndef CELLGATE_AGENT_CARRIER_H
 #define CELLGATE_AGENT_CARRIER_H
 
+#include "spoa/agent/pattern.h"
 #include "spoa/agent/request.h"
 #include "spoa/agent/verdict.h"
 #include "spoa/lib/writer.h"
 
-enum carrier { CARRIER_NONE, CARRIER_AUTHORIZATION, CARRIER_SUBPROTOCOL, CARRIER_QUERY, CARRIER_COOKIE };
+/* X(NAME, name), in the order in which they decide */
+#define CARRIERS(X)                               \
+    X(SECURE_ACCESS, "OpenSandbox-Secure-Access") \
+    X(OC_PREVIEW, "X-OC-Preview-Token")           \
+    X(DAYTONA_PREVIEW, "X-Daytona-Preview-Token") \
+    X(E2B_ACCESS, "e2b-traffic-access-token")     \
+    X(SIGNATURE, "signature")                     \
+    X(LABEL, "label")                             \
+    X(FILE_URL, "file-url")                       \
+    X(AUTHORIZATION, "authorization")             \
+    X(SUBPROTOCOL, "subprotocol")                 \
+    X(QUERY, "query")                             \
+    X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY")  \
+    X(COOKIE, "cookie")
+
+enum carrier {
+    CARRIER_NONE,
+#define X(id, name) CARRIER_##id,
+    CARRIERS(X)
+#undef X
+        CARRIER_COUNT
+};
+
+#define CARRIER_BIT(name) (1u << CARRIER_##name)
+/* Those that carry any token. The others count only where a kind listens to them. */
+#define CARRIERS_GENERAL \
+    (CARRIER_BIT(AUTHORIZATION) | CARRIER_BIT(SUBPROTOCOL) | CARRIER_BIT(QUERY) | CARRIER_BIT(COOKIE))
+
+struct credential {
+    enum carrier carrier;
+    struct slice token;    /* absent only with CARRIER_NONE; may be empty, then it is a bad one */
+    struct slice expires;  /* signature, file-url: as it was written */
+    struct slice path;     /* file-url: of the file, decoded */
+    const char *operation; /* file-url: "download" or "upload" */
+    struct slice sandbox;  /* what the request is for; filled by the decision */
+    uint16_t port;
+};
 
 struct carried {
-    enum carrier carrier;
-    struct slice token; /* absent only with CARRIER_NONE; may be empty, then it is a bad one */
+    struct credential credential;
     struct slice query; /* for the worker: as it came, but for the token's parameter; absent: none is left */
     bool protocol_edit; /* Sec-WebSocket-Protocol is to be replaced by `protocol` */
     struct slice protocol; /* absent: to be removed */
     bool select_cellgate;  /* the client offered `cellgate` */
 };
 
-/* REFUSAL_NONE, bad_request, or request_too_large when scratch does not hold what has to be rewritten (the
- * lengths of query and protocol are always enough). The slices point into request and scratch. */
-enum refusal carrier_find(const struct request *request, bool cookie_route, struct writer *scratch,
-                          struct carried *carried);
+struct carrier_rules {
+    unsigned listening;              /* CARRIER_BITs of the kinds that are configured */
+    bool cookie;                     /* the route's */
+    const struct captures *captures; /* the route's; may be NULL */
+};
 
-/* "authorization", "subprotocol", "query", "cookie"; "none" */
+/* REFUSAL_NONE, bad_request, or request_too_large when scratch does not hold what has to be rewritten (the
+ * length of the protocol and twice that of the query are always enough). The slices point into request,
+ * captures and scratch. */
+enum refusal carrier_find(const struct request *request, const struct carrier_rules *rules,
+                          struct writer *scratch, struct carried *carried);
+
+/* A token as `Authorization: Bearer` would bring it. */
+static inline struct credential credential_bearer(struct slice token)
+{
+    return (struct credential){.carrier = slice_present(token) ? CARRIER_AUTHORIZATION : CARRIER_NONE,
+                               .token = token};
+}
+
+/* The names of the table; "none". */
 const char *carrier_text(enum carrier carrier);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "spoa/agent/decide_steps.h"
 #include "spoa/agent/path.h"
+#include "spoa/agent/tokens.h"
 #include "spoa/agent/upgrade.h"
 
 /* Longer names are no names: they become keys of a directory, and a DNS name has no more. */
@@ -202,28 +203,89 @@ static struct slice token_sandbox(struct decision *d)
     return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
 }
 
+/* Asks the directory once a decision. */
+static enum lookup look_up(struct decision *d)
+{
+    if (!d->looked)
+        d->lookup = d->view->find(d->view->directory, d->space, d->sandbox, &d->record);
+    d->looked = true;
+    return d->lookup;
+}
+
+/* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
+static enum refusal check_secret(struct decision *d, const char **why)
+{
+    const struct decide_view *view = d->view;
+    const struct address *from = &d->request->source;
+    *why = "too many wrong secrets came from this address within a second";
+    if (!guesses_left(view->guesses, from, view->now, view->guesses_most))
+        return REFUSAL_agent_unavailable;
+    enum lookup lookup = look_up(d);
+    enum refusal refusal = REFUSAL_directory_unavailable;
+    *why = "the directory cannot say";
+    if (lookup == LOOKUP_FOUND || lookup == LOOKUP_ABSENT)
+        refusal = token_admits_secret(&d->grant, lookup == LOOKUP_FOUND ? &d->record : NULL, why);
+    d->pending = lookup == LOOKUP_PENDING;
+    if (refusal != REFUSAL_NONE)
+        guesses_count(view->guesses, from, view->now);
+    return refusal;
+}
+
+/* The credential by itself, whatever it grants. */
+static enum refusal check_credential(struct decision *d, const char **why)
+{
+    const struct credential *credential = &d->carried.credential;
+    decide_tell(d, "token", "carried by", slice_text(carrier_text(credential->carrier)));
+    enum refusal refusal =
+        token_check(d->view->tokens, credential, d->view->now, d->view->cache, &d->grant, why);
+    if (d->grant.kind)
+        decide_tell(d, "token", "judged as a token of kind", slice_text(d->grant.kind));
+    if (slice_present(d->grant.kid))
+        decide_tell(d, "token", "with the key", d->grant.kid);
+    if (refusal == REFUSAL_NONE && token_needs_secret(&d->grant))
+        refusal = check_secret(d, why);
+    if (d->view->token_checked && refusal != REFUSAL_token_missing)
+        d->view->token_checked(d->view->counting, d->grant.kind, refusal);
+    return refusal;
+}
+
+static enum refusal check_grant(struct decision *d, struct slice sandbox, const char **why)
+{
+    const struct token_target target = {sandbox, d->route->need, d->port};
+    const struct request *r = d->request;
+    enum refusal refusal = token_admits(&d->grant, &target, why);
+    if (refusal != REFUSAL_NONE || !d->grant.in_place ||
+        !(slice_present(r->sandbox_uid) || slice_present(r->sandbox_pod_ip)))
+        return refusal;
+    *why = "X-Sandbox-UID and X-Sandbox-Pod-IP do not go with a scoped token";
+    return REFUSAL_not_granted;
+}
+
 static bool check_token(struct decision *d)
 {
+    const struct decide_view *view = d->view;
+    const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens) : 0,
+                                        .cookie = d->route->cookie,
+                                        .captures = &d->match.captures};
     const char *why = "";
-    enum refusal refusal = carrier_find(d->request, d->route->cookie, d->scratch, &d->carried);
+    enum refusal refusal = carrier_find(d->request, &rules, d->scratch, &d->carried);
     if (refusal != REFUSAL_NONE)
         return decide_deny(d, refusal, "token",
                            "it is not clear which token is meant, or its carrier is too large");
-    if (d->view->open || d->route->need == 0) {
-        decide_tell(d, "token", d->view->open ? "none is needed: the cell is open" : "the route needs none",
+    if (view->open || d->route->need == 0) {
+        decide_tell(d, "token", view->open ? "none is needed: the cell is open" : "the route needs none",
                     nothing);
         return true;
     }
-    decide_tell(d, "token", "carried by", slice_text(carrier_text(d->carried.carrier)));
-    refusal = token_check(d->view->tokens, d->carried.token, d->view->now, d->view->cache, &d->grant, &why);
-    if (d->view->token_checked && refusal != REFUSAL_token_missing)
-        d->view->token_checked(d->view->counting, d->grant.kind, refusal);
+    struct slice sandbox = token_sandbox(d);
+    d->carried.credential.sandbox = sandbox;
+    d->carried.credential.port = d->port;
+    refusal = check_credential(d, &why);
     if (refusal != REFUSAL_NONE)
         return decide_deny(d, refusal, "token", why);
     d->granted = true;
     d->verdict->org = d->grant.org;
-    struct token_target target = {token_sandbox(d), d->route->need, d->port};
-    refusal = token_admits(&d->grant, &target, &why);
+    refusal = check_grant(d, sandbox, &why);
     if (refusal != REFUSAL_NONE)
         return decide_deny(d, refusal, "token", why);
     decide_tell(d, "token", "it is valid and grants this", nothing);
@@ -240,7 +302,7 @@ static bool is_safe(struct slice method)
 static bool check_origin(struct decision *d)
 {
     const struct request *r = d->request;
-    bool by_cookie = d->granted && d->carried.carrier == CARRIER_COOKIE;
+    bool by_cookie = d->granted && d->carried.credential.carrier == CARRIER_COOKIE;
     if (!d->upgrade && !(by_cookie && !is_safe(r->method)))
         return true;
     if (!slice_present(r->origin) && !by_cookie)
@@ -287,13 +349,15 @@ static void write_location(struct decision *d)
 
 static bool turn_into_cookie(struct decision *d)
 {
-    if (!d->granted || !d->route->cookie || d->upgrade || d->carried.carrier != CARRIER_QUERY ||
-        !slice_is(d->request->method, "GET") || !cookie_valid(d->carried.token))
+    const struct credential *c = &d->carried.credential;
+    bool by_query = c->carrier == CARRIER_QUERY || c->carrier == CARRIER_DAYTONA_QUERY;
+    if (!d->granted || !d->route->cookie || d->upgrade || !by_query || !slice_is(d->request->method, "GET") ||
+        !cookie_valid(c->token))
         return true;
     write_location(d);
     size_t start = d->scratch->len;
     writer_text(d->scratch, "__Host-cellgate=");
-    writer_put(d->scratch, d->carried.token);
+    writer_put(d->scratch, c->token);
     writer_printf(d->scratch, "; Path=/; Max-Age=%lld; Secure; HttpOnly; SameSite=Lax",
                   (long long)(d->grant.exp + d->grant.leeway - d->view->now));
     d->verdict->set_cookie = text_from(d->scratch, start);
@@ -328,7 +392,7 @@ static bool without_record(struct decision *d, enum lookup lookup)
 static bool find_record(struct decision *d)
 {
     const char *why = "";
-    enum lookup lookup = d->view->find(d->view->directory, d->space, d->sandbox, &d->record);
+    enum lookup lookup = look_up(d);
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
     if (lookup != LOOKUP_FOUND)
@@ -388,7 +452,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.scratch = scratch;
     d.verdict = verdict;
     d.route = NULL;
-    d.upgrade = d.pending = d.granted = d.found = false;
+    d.upgrade = d.pending = d.granted = d.looked = d.found = false;
     d.authority = (struct authority){.port = 0};
     verdict_clear(verdict);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)

@@ -13,6 +13,7 @@
 #ifndef CELLGATE_AGENT_DECIDE_H
 #define CELLGATE_AGENT_DECIDE_H
 
+#include "spoa/agent/guesses.h"
 #include "spoa/agent/record.h"
 #include "spoa/agent/route.h"
 #include "spoa/agent/token.h"
@@ -36,8 +37,10 @@ struct decide_view {
     const struct tokens *tokens;
     bool open; /* no token is needed anywhere */
     struct token_cache *cache;
-    int64_t not_before; /* the directory's, 0: none */
-    int64_t now;        /* Unix seconds */
+    struct guesses *guesses; /* NULL: nobody counts them */
+    int64_t guesses_most;    /* a second, of one address; 0: any number */
+    int64_t not_before;      /* the directory's, 0: none */
+    int64_t now;             /* Unix seconds */
     /* Whether a worker may be there (worker_networks). */
     bool (*allowed)(const void *networks, const struct address *addr);
     const void *networks;

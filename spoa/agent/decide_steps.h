@@ -22,6 +22,8 @@ struct decision {
     struct carried carried;
     bool granted; /* grant is filled: a token was needed and is good */
     struct grant grant;
+    bool looked; /* the directory has been asked */
+    enum lookup lookup;
     bool found; /* record is filled */
     struct record record;
 };

@@ -125,7 +125,7 @@ static void set_headers(struct decision *d)
 bool decide_headers(struct decision *d)
 {
     struct verdict *v = d->verdict;
-    bool ours = d->granted && d->carried.carrier == CARRIER_AUTHORIZATION;
+    bool ours = d->granted && d->carried.credential.carrier == CARRIER_AUTHORIZATION;
     if (d->route->keep_auth && !ours)
         v->auth = d->request->authorization;
     if (v->kind == VERDICT_DIRECT || d->view->trace)

@@ -26,6 +26,7 @@ struct decider {
     struct waits *watches; /* of relays */
     struct key_inbox *inbox;
     struct token_cache *cache;
+    struct guesses *guesses;
     uint8_t *scratch;
     pthread_t thread;
 
@@ -59,6 +60,7 @@ static bool decide_request(struct decider *d, const struct request *request, str
     struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, time(NULL));
     view.token_checked = first ? agent_metrics_token : NULL;
     view.counting = d->options.shard;
+    view.guesses = d->guesses;
     return decide(&view, request, &scratch, verdict);
 }
 
@@ -344,6 +346,7 @@ void decider_free(struct decider *d)
     key_inbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
+    guesses_free(d->guesses);
     snapshot_release(d->snapshot);
     snapshot_release(d->next);
     free(d->scratch);
@@ -378,9 +381,10 @@ static bool prepare(struct decider *d, struct fail *why)
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
     d->cache = token_cache_new(d->options.token_cache);
+    d->guesses = guesses_new();
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = key_inbox_new();
-    if (!d->loop || !d->cache || !d->scratch || !d->inbox || !prepare_waits(d))
+    if (!d->loop || !d->cache || !d->guesses || !d->scratch || !d->inbox || !prepare_waits(d))
         return fail(why, "out of memory or of descriptors");
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
     options.fallback_name = "state";

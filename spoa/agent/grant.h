@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * grant: what a good token lets its bearer do. A view: its slices point into the memory of the token cache
- * that gave it, and live until that cache is asked again.
+ * that gave it, and live until that cache is asked again, or into the credential.
  */
 #ifndef CELLGATE_AGENT_GRANT_H
 #define CELLGATE_AGENT_GRANT_H
@@ -34,6 +34,12 @@ struct grant {
     int64_t exp;                              /* Unix seconds, as in the token */
     int64_t leeway;                           /* seconds; the token is good while now < exp + leeway */
     bool bind;                                /* a tunnel ends when the token does */
+    bool in_place;                            /* X-Sandbox-UID and X-Sandbox-Pod-IP do not go with it */
+    struct slice file;                        /* the only one that it is for; absent: it is for no file */
+    const char *operation;                    /* with file: "download" or "upload" */
+    /* Good only where the record holds this access secret (64 hex digits), or where it holds none. */
+    struct slice secret_sha256;
+    bool without_secret;
 };
 
 /* The bit of a word; 0: no such word. */

@@ -255,7 +255,7 @@ static enum refusal check_open(const struct token_check *check, const struct jws
 static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     struct jws jws;
-    switch (jws_open(check->credential, &jws, reason)) {
+    switch (jws_open(check->credential->token, &jws, reason)) {
     case JWS_BAD:
         return REFUSAL_token_invalid;
     case JWS_MEMORY:
@@ -288,6 +288,7 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 const struct token_kind token_kind_jwt = {.name = "jwt",
                                           .options = options,
                                           .options_count = OPTION_COUNT,
+                                          .carriers = CARRIERS_GENERAL,
                                           .load = load,
                                           .release = release,
                                           .recognises = jws_recognises,

@@ -53,6 +53,7 @@
     X(TEXT, secure_access, "secure_access", "req.fhdr(opensandbox-secure-access,1)")                              \
     X(TEXT, oc_preview, "oc_preview", "req.fhdr(x-oc-preview-token,1)")                                           \
     X(TEXT, daytona_preview, "daytona_preview", "req.fhdr(x-daytona-preview-token,1)")                            \
+    X(TEXT, e2b_access, "e2b_access", "req.fhdr(e2b-traffic-access-token,1)")                                     \
     X(ADDRESS, source, "source", "src")                                                                           \
     X(BOOL, tls, "tls", "ssl_fc")
 

@@ -101,6 +101,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .tokens = policy->tokens,
         .open = policy->settings->open,
         .cache = cache,
+        .guesses_most = policy->settings->agent.guesses,
         .not_before = s->parts.not_before,
         .now = now,
         .allowed = allowed,

@@ -2,11 +2,14 @@
 #include "spoa/agent/token.h"
 
 #include "spoa/agent/token_kind.h"
+#include "spoa/agent/token_static.h"
 #include "spoa/agent/tokens.h"
 
 /* The first that recognises a credential has it, so a kind with a narrower form stands before one with a
  * wider. */
-static const struct token_kind *const kinds[] = {&token_kind_jwt};
+static const struct token_kind *const kinds[] = {&token_kind_agent_sandbox, &token_kind_file_url,
+                                                 &token_kind_opensandbox_route, &token_kind_jwt,
+                                                 &token_kind_static};
 
 #define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
 
@@ -15,10 +18,11 @@ const struct token_kind *token_kind_at(size_t i)
     return i < KIND_COUNT ? kinds[i] : NULL;
 }
 
+/* Whether an entry of this kind listens to the credential's carrier. */
 static bool configured(const struct token_check *check, const struct token_kind *kind)
 {
     for (size_t i = 0; i < check->count; i++)
-        if (check->entries[i].kind == kind)
+        if (check->entries[i].kind == kind && check->entries[i].carriers & 1u << check->credential->carrier)
             return true;
     return false;
 }
@@ -26,7 +30,7 @@ static bool configured(const struct token_check *check, const struct token_kind 
 static const struct token_kind *kind_of(const struct token_check *check)
 {
     for (size_t i = 0; i < KIND_COUNT; i++)
-        if (configured(check, kinds[i]) && kinds[i]->recognises(check->credential))
+        if (configured(check, kinds[i]) && kinds[i]->recognises(check->credential->token))
             return kinds[i];
     return NULL;
 }
@@ -37,27 +41,61 @@ static enum refusal refuse(enum refusal refusal, const char **reason, const char
     return refusal;
 }
 
-enum refusal token_check(const struct tokens *tokens, struct slice credential, int64_t now,
+/* Only what has a signature is worth remembering, and only where nothing but the token was signed. */
+static bool remembered(const struct credential *credential)
+{
+    return CARRIERS_GENERAL & 1u << credential->carrier;
+}
+
+static enum refusal check_token(const struct token_check *check, struct token_cache *cache,
+                                struct grant *grant, const char **reason)
+{
+    const struct token_kind *kind = kind_of(check);
+    if (!kind)
+        return refuse(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured for it");
+    enum refusal refusal = kind->check(check, grant, reason);
+    grant->kind = kind->name;
+    if (refusal == REFUSAL_NONE)
+        *reason = "good";
+    if (refusal == REFUSAL_NONE && remembered(check->credential) && !token_needs_secret(grant))
+        token_cache_put(cache, grant);
+    return refusal;
+}
+
+enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason)
 {
     *reason = "good";
     *grant = (struct grant){.kind = NULL};
-    if (!slice_present(credential))
-        return refuse(REFUSAL_token_missing, reason, "there is none");
-    if (credential.len > TOKEN_LIMIT)
+    if (credential->carrier != CARRIER_NONE && credential->token.len > TOKEN_LIMIT)
         return refuse(REFUSAL_token_invalid, reason, "longer than 8 KiB");
-    if (token_cache_find(cache, tokens_generation(tokens), credential, now, grant))
+    if (remembered(credential) &&
+        token_cache_find(cache, tokens_generation(tokens), credential->token, now, grant))
         return REFUSAL_NONE;
     struct token_check check = {.credential = credential, .now = now, .text = token_cache_scratch(cache)};
     check.entries = tokens_entries(tokens, &check.count);
-    const struct token_kind *kind = kind_of(&check);
-    if (!kind)
-        return refuse(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured");
-    enum refusal refusal = kind->check(&check, grant, reason);
-    grant->kind = kind->name;
-    if (refusal == REFUSAL_NONE)
-        token_cache_put(cache, grant);
-    return refusal;
+    if (credential->carrier == CARRIER_NONE && !token_static_public(&check, grant))
+        return refuse(REFUSAL_token_missing, reason, "there is none");
+    return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
+}
+
+bool token_needs_secret(const struct grant *grant)
+{
+    return grant->without_secret || slice_present(grant->secret_sha256);
+}
+
+enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason)
+{
+    /* what no SHA-256 is known to be: for sandboxes that are not there, or have no secret */
+    static const char none[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    bool held = record && slice_present(record->access_sha256);
+    *reason = "good";
+    if (grant->without_secret)
+        return record && !held ? REFUSAL_NONE : refuse(REFUSAL_token_missing, reason, "there is none");
+    struct slice wanted = held ? record->access_sha256 : slice_text(none);
+    if (slice_equal_constant_time(wanted, grant->secret_sha256))
+        return REFUSAL_NONE;
+    return refuse(REFUSAL_token_invalid, reason, "it is not the access secret of a sandbox of this name");
 }
 
 static bool any_sandbox(const struct grant *grant)
@@ -87,6 +125,11 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
     if (token_revoked(grant->iat, not_before))
         return refuse(REFUSAL_token_revoked, reason, "it was issued before not_before, or does not say when");
     return REFUSAL_NONE;
+}
+
+bool token_stands(const struct tokens *tokens, struct slice kid, const struct record *record)
+{
+    return tokens_has_kid(tokens, kid) && token_static_stands(kid, record);
 }
 
 bool token_revoked(int64_t iat, int64_t not_before)

@@ -6,13 +6,17 @@
  *
  * A new kind is a file with a `const struct token_kind` (see token_kind.h) and a line in the table of
  * token.c.
+ *
+ * A kind whose secret lies in the sandbox's record cannot say more than what the record has to hold:
+ * token_needs_secret. Until token_admits_secret has seen the record such a grant is worth nothing.
  */
 #ifndef CELLGATE_AGENT_TOKEN_H
 #define CELLGATE_AGENT_TOKEN_H
 
+#include "spoa/agent/carrier.h"
 #include "spoa/agent/grant.h"
+#include "spoa/agent/record.h"
 #include "spoa/agent/token_cache.h"
-#include "spoa/agent/verdict.h"
 
 struct tokens;
 
@@ -26,8 +30,13 @@ struct tokens;
  * for people; grant->kind is always right. *reason is always set: a static sentence without anything of the
  * token's.
  */
-enum refusal token_check(const struct tokens *tokens, struct slice credential, int64_t now,
+enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason);
+/* Whether token_admits_secret has to be asked, too. */
+bool token_needs_secret(const struct grant *grant);
+/* record: NULL where there is none. token_invalid, or token_missing where there was no credential: the same,
+ * and in the same time, for a sandbox that is not there and a secret that is not its. */
+enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason);
 
 /* What the request wants to reach. */
 struct token_target {
@@ -41,7 +50,9 @@ enum refusal token_admits(const struct grant *grant, const struct token_target *
  * token was issued before not_before (the later of the record's and the directory's; 0: none). */
 enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
                                  const char **reason);
-/* For tunnels that are open: whether a token issued at iat (-1: it did not say) is refused by not_before. */
+/* For tunnels that are open: whether the key of grant->kid is still one, or the record's secret the same. */
+bool token_stands(const struct tokens *tokens, struct slice kid, const struct record *record);
+/* The same: whether a token issued at iat (-1: it did not say) is refused by not_before. */
 bool token_revoked(int64_t iat, int64_t not_before);
 
 #endif

@@ -7,15 +7,16 @@
 #ifndef CELLGATE_AGENT_TOKEN_KIND_H
 #define CELLGATE_AGENT_TOKEN_KIND_H
 
+#include "spoa/agent/carrier.h"
 #include "spoa/agent/grant.h"
-#include "spoa/agent/verdict.h"
 #include "spoa/lib/options.h"
 
 struct token_kind;
 
 struct token_entry {
     const struct token_kind *kind;
-    struct slice kid; /* points into state; absent: the entry has none */
+    struct slice kid;  /* points into state; absent: the entry has none */
+    unsigned carriers; /* CARRIER_BITs that bring its credentials; unless `load` sets it, the kind's */
     void *state;
 };
 
@@ -35,28 +36,40 @@ __attribute__((format(printf, 3, 4))) bool token_load_warn(const struct token_lo
 struct token_check {
     const struct token_entry *entries; /* of all kinds, in the configuration's order */
     size_t count;
-    struct slice credential;
+    const struct credential *credential;
     int64_t now;
     struct writer *text; /* for the grant's strings */
 };
+
+/* For kinds whose tokens say until when they are good but not since when. Grants exp and leeway are set; sets
+ * iat to the earliest moment at which a token of at most max_ttl seconds (0: of any length) can have been
+ * made, so that not_before never spares one that was made before. REFUSAL_NONE, token_expired or
+ * token_invalid. */
+enum refusal token_check_lifetime(const struct token_check *check, int64_t max_ttl, struct grant *grant,
+                                  const char **reason);
 
 struct token_kind {
     const char *name;             /* `kind` of an entry */
     const struct option *options; /* what an entry may hold, for the manual too */
     size_t options_count;
+    unsigned carriers;
     /* Fills entry's kid and state. False and *why, with nothing left to free. */
     bool (*load)(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why);
     void (*release)(void *state);
-    /* Whether a credential has this kind's outward form. From then on no other kind sees it. */
-    bool (*recognises)(struct slice credential);
+    /* Whether what one of its carriers brought has this kind's outward form. From then on no other kind sees
+     * it. */
+    bool (*recognises)(struct slice token);
     /* As token_check, but for grant->kind. *reason is set unless it is good. */
     enum refusal (*check)(const struct token_check *check, struct grant *grant, const char **reason);
-    /* Appends a token that grants this (from iat until exp). NULL: the kind's tokens are not made here. */
+    /* Appends a token that grants this (from iat until exp), or fails because this kind cannot say it. */
     bool (*mint)(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                  struct fail *why);
+    /* Whether the entry still has the key of this grant->kid. NULL: if it is the entry's kid. */
+    bool (*has_kid)(const struct token_entry *entry, struct slice kid);
 };
 
-extern const struct token_kind token_kind_jwt;
+extern const struct token_kind token_kind_agent_sandbox, token_kind_file_url, token_kind_jwt,
+    token_kind_opensandbox_route, token_kind_static;
 
 #endif

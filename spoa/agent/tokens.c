@@ -9,6 +9,7 @@
 struct tokens {
     uint64_t generation;
     struct option_texts files, warnings;
+    unsigned carriers;
     size_t count;
     struct token_entry entry[];
 };
@@ -48,6 +49,21 @@ bool token_load_warn(const struct token_load *load, struct fail *why, const char
     return add_text(load->warnings, text) || fail(why, "out of memory");
 }
 
+enum refusal token_check_lifetime(const struct token_check *check, int64_t max_ttl, struct grant *grant,
+                                  const char **reason)
+{
+    grant->iat = max_ttl ? grant->exp - max_ttl : -1;
+    if (check->now >= grant->exp + grant->leeway) {
+        *reason = "it has expired";
+        return REFUSAL_token_expired;
+    }
+    if (max_ttl && grant->iat > check->now) {
+        *reason = "it lives longer than max_ttl";
+        return REFUSAL_token_invalid;
+    }
+    return REFUSAL_NONE;
+}
+
 static const struct token_kind *kind_named(const json_node *node)
 {
     struct slice name;
@@ -67,6 +83,7 @@ static bool load_entry(const struct token_load *load, const json_node *node, str
     entry->kind = kind_named(node);
     if (!entry->kind)
         return json_fail(load->doc, node, why, "tokens: kind is missing or none that is known");
+    entry->carriers = entry->kind->carriers;
     return entry->kind->load(load, node, entry, why);
 }
 
@@ -78,6 +95,7 @@ static bool load_all(struct tokens *tokens, const struct token_load *load, const
     for (const json_node *node = array ? json_first(array) : NULL; node; node = json_next(node)) {
         if (!load_entry(load, node, &tokens->entry[tokens->count], why))
             return false;
+        tokens->carriers |= tokens->entry[tokens->count].carriers;
         tokens->count++;
     }
     return true;
@@ -136,10 +154,18 @@ const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *co
 
 bool tokens_has_kid(const struct tokens *tokens, struct slice kid)
 {
-    for (size_t i = 0; i < tokens->count; i++)
-        if (slice_present(tokens->entry[i].kid) && slice_equal(tokens->entry[i].kid, kid))
+    for (size_t i = 0; i < tokens->count; i++) {
+        const struct token_entry *entry = &tokens->entry[i];
+        if (entry->kind->has_kid ? entry->kind->has_kid(entry, kid)
+                                 : slice_present(entry->kid) && slice_equal(entry->kid, kid))
             return true;
+    }
     return false;
+}
+
+unsigned tokens_carriers(const struct tokens *tokens)
+{
+    return tokens->carriers;
 }
 
 const struct option_texts *tokens_files(const struct tokens *tokens)
@@ -152,18 +178,25 @@ const struct option_texts *tokens_warnings(const struct tokens *tokens)
     return &tokens->warnings;
 }
 
-bool tokens_mint(const struct tokens *tokens, struct slice kid, const struct grant *grant, struct writer *w,
-                 struct fail *why)
+static bool chosen(const struct token_entry *entry, struct slice kind, struct slice kid)
+{
+    if (slice_present(kind) && !slice_is(kind, entry->kind->name))
+        return false;
+    return !slice_present(kid) || (slice_present(entry->kid) && slice_equal(kid, entry->kid));
+}
+
+bool tokens_mint(const struct tokens *tokens, struct slice kind, struct slice kid, const struct grant *grant,
+                 struct writer *w, struct fail *why)
 {
     struct fail later; /* the first entry's reason is the one to tell */
     struct writer before = *w;
     bool tried = false;
-    fail(why, slice_present(kid) ? "no entry of tokens has this kid" : "no entry of tokens can make a token");
+    bool named = slice_present(kind) || slice_present(kid);
+    fail(why,
+         named ? "no entry of tokens has this kind and kid" : "there are no tokens in the configuration");
     for (size_t i = 0; i < tokens->count; i++) {
         const struct token_entry *entry = &tokens->entry[i];
-        if (slice_present(kid) && !(slice_present(entry->kid) && slice_equal(kid, entry->kid)))
-            continue;
-        if (!entry->kind->mint)
+        if (!chosen(entry, kind, kid))
             continue;
         if (entry->kind->mint(entry, grant, w, tried ? &later : why))
             return true;

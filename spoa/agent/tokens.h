@@ -25,15 +25,17 @@ uint64_t tokens_generation(const struct tokens *tokens);
 const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *count);
 /* Whether any entry still has this kid. */
 bool tokens_has_kid(const struct tokens *tokens, struct slice kid);
+/* CARRIER_BITs that the entries' kinds listen to. */
+unsigned tokens_carriers(const struct tokens *tokens);
 /* The files that were read: when one changes, load again. */
 const struct option_texts *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */
 const struct option_texts *tokens_warnings(const struct tokens *tokens);
 
-/* Appends a token that grants this, made by the first entry that can; if kid is present, by one of that kid.
- */
-bool tokens_mint(const struct tokens *tokens, struct slice kid, const struct grant *grant, struct writer *w,
-                 struct fail *why);
+/* Appends a token that grants this, made by the first entry that can; if kind or kid are present, by one of
+ * these. */
+bool tokens_mint(const struct tokens *tokens, struct slice kind, struct slice kid, const struct grant *grant,
+                 struct writer *w, struct fail *why);
 
 /* The kinds there are, for the manual and for loading; NULL behind the last. Lives in token.c. */
 const struct token_kind *token_kind_at(size_t i);

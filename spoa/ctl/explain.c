@@ -228,12 +228,19 @@ static bool always_stripped(struct slice name, struct slice dashed)
     static const char *const as_written[] = {
         "authorization",    "proxy-authorization", "forwarded", "keep-alive",
         "proxy-connection", "http2-settings",      "te",        NULL};
-    static const char *const either_way[] = {"open-sandbox-api-key",   "open-sandbox-ingress",
-                                             "opensandbox-ingress-to", "opensandbox-secure-access",
-                                             "x-oc-preview-token",     "x-daytona-preview-token",
-                                             "x-sandbox-id",           "x-sandbox-namespace",
-                                             "x-sandbox-port",         "x-sandbox-uid",
-                                             "x-sandbox-pod-ip",       NULL};
+    static const char *const either_way[] = {"open-sandbox-api-key",
+                                             "open-sandbox-ingress",
+                                             "opensandbox-ingress-to",
+                                             "opensandbox-secure-access",
+                                             "x-oc-preview-token",
+                                             "x-daytona-preview-token",
+                                             "e2b-traffic-access-token",
+                                             "x-sandbox-id",
+                                             "x-sandbox-namespace",
+                                             "x-sandbox-port",
+                                             "x-sandbox-uid",
+                                             "x-sandbox-pod-ip",
+                                             NULL};
     static const char *const with_underscore[] = {"x-execd-access-token", "opensandbox-egress-auth", NULL};
     return is_among(name, as_written) || is_among(dashed, either_way) || slice_starts(dashed, "x-cell-") ||
            slice_starts(dashed, "x-forwarded-") ||

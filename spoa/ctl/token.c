@@ -9,6 +9,7 @@
 #include "spoa/agent/token.h"
 #include "spoa/agent/tokens.h"
 #include "spoa/ctl/arguments.h"
+#include "spoa/ctl/credential.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/lib/settings.h"
 
@@ -19,7 +20,7 @@
 
 static const char usage[] =
     "Usage: cellgate token [--config FILE] --sandbox ID [--need WORDS] [--port NUMBERS] [--org ID]\n"
-    "                      [--ttl TIME] [--kid KID]\n"
+    "                      [--ttl TIME] [--kind KIND] [--kid KID] [--download FILE | --upload FILE]\n"
     "       cellgate token [--config FILE] --inspect TOKEN [--sandbox ID [--need WORDS] [--port NUMBER]] "
     "[--org ID]\n"
     "Makes a capability token with a key of the configuration, or says what a token grants, until when,\n"
@@ -31,13 +32,18 @@ static const char usage[] =
     "  --port NUMBERS  the sandbox's ports, with commas between; default all\n"
     "  --org ID        the organisation, which must be that of the sandbox's record\n"
     "  --ttl TIME      how long it is good, as 90s or 10m; default 120s, at most the key's max_ttl\n"
-    "  --kid KID       the entry of `tokens`; default the first that can make tokens\n"
-    "  --inspect TOKEN '-' reads it from standard input: arguments can be seen with ps\n"
+    "  --kind KIND     of the entry of `tokens`: jwt, agent-sandbox, opensandbox-route (a signed label for "
+    "a\n"
+    "                  --port), file-url (for a --download or --upload), static (a new secret for a record)\n"
+    "  --kid KID       of the entry; default the first that can make what is asked for\n"
+    "  --download FILE, --upload FILE: a signed URL for it in the sandbox\n"
+    "  --inspect TOKEN a token, a signed label or path, or a signed file URL; '-' reads it from standard\n"
+    "                  input: arguments can be seen with ps\n"
     "\n"
     "Exit code: 0 made, or good; 1 could not be made, or would be refused; 2 wrong usage.\n";
 
 struct arguments {
-    const char *config, *sandbox, *need, *port, *org, *ttl, *kid, *inspect;
+    const char *config, *sandbox, *need, *port, *org, *ttl, *kind, *kid, *download, *upload, *inspect;
 };
 
 /* What the arguments mean. */
@@ -55,7 +61,9 @@ static bool take_any(char ***argv, struct arguments *a)
     return argument_take(argv, "--config", &a->config) || argument_take(argv, "--sandbox", &a->sandbox) ||
            argument_take(argv, "--need", &a->need) || argument_take(argv, "--port", &a->port) ||
            argument_take(argv, "--org", &a->org) || argument_take(argv, "--ttl", &a->ttl) ||
-           argument_take(argv, "--kid", &a->kid) || argument_take(argv, "--inspect", &a->inspect);
+           argument_take(argv, "--kind", &a->kind) || argument_take(argv, "--kid", &a->kid) ||
+           argument_take(argv, "--download", &a->download) || argument_take(argv, "--upload", &a->upload) ||
+           argument_take(argv, "--inspect", &a->inspect);
 }
 
 static bool read_needs(const char *text, struct wanted *wanted, struct fail *why)
@@ -97,6 +105,12 @@ static bool understand(const struct arguments *a, struct wanted *wanted, struct 
     wanted->ttl = milliseconds / OPTION_SECOND;
     wanted->grant.sandbox = wanted->target.sandbox = slice_text(a->sandbox);
     wanted->grant.org = slice_text(a->org);
+    if (a->download || a->upload) {
+        wanted->grant.file = slice_text(a->download ? a->download : a->upload);
+        wanted->grant.operation = a->download ? "download" : "upload";
+    }
+    if (a->download && a->upload)
+        return fail(why, "--download and --upload need a URL each");
     if (!a->inspect && !a->sandbox)
         return fail(why, "--sandbox is missing");
     if (a->sandbox && strcmp(a->sandbox, "*") == 0 && !a->org)
@@ -106,22 +120,49 @@ static bool understand(const struct arguments *a, struct wanted *wanted, struct 
 
 /* ---- making one ---- */
 
-static bool make(const struct tokens *tokens, const struct arguments *a, struct grant *grant, int64_t now,
-                 struct token_cache *cache, struct writer *token, struct fail *why)
+/* Where a kind listens that knows it; a secret may be wanted in a header only. */
+static enum refusal check_anywhere(const struct tokens *tokens, struct credential *credential, int64_t now,
+                                   struct token_cache *cache, struct grant *grant, const char **reason)
 {
-    uint8_t random[8];
+    enum refusal refusal = token_check(tokens, credential, now, cache, grant, reason);
+    for (enum carrier c = CARRIER_NONE + 1; !grant->kind && c < CARRIER_COUNT; c++)
+        if (tokens_carriers(tokens) & 1u << c && c != CARRIER_SIGNATURE && c != CARRIER_FILE_URL) {
+            credential->carrier = c;
+            refusal = token_check(tokens, credential, now, cache, grant, reason);
+        }
+    return refusal;
+}
+
+static enum refusal check_text(const struct tokens *tokens, struct slice text, int64_t now,
+                               struct token_cache *cache, struct writer *scratch, struct grant *grant,
+                               const char **reason)
+{
+    struct credential credential;
+    *grant = (struct grant){.kind = NULL};
+    *reason = "a signed URL has path, expires and signature";
+    if (!credential_from_text(text, tokens_carriers(tokens), scratch, &credential))
+        return REFUSAL_bad_request;
+    return check_anywhere(tokens, &credential, now, cache, grant, reason);
+}
+
+static bool make(const struct tokens *tokens, const struct arguments *a, struct grant *grant, int64_t now,
+                 struct token_cache *cache, struct writer *token, struct grant *made, struct fail *why)
+{
+    uint8_t random[8], memory[TOKEN_LIMIT];
+    struct writer scratch = writer_of(memory, sizeof(memory));
     char id[17];
-    struct grant unused;
     const char *reason;
     if (RAND_bytes(random, sizeof(random)) != 1)
         return fail(why, "no randomness");
     for (size_t i = 0; i < sizeof(random); i++)
         snprintf(id + 2 * i, 3, "%02x", random[i]);
     grant->jti = slice_text(id);
-    if (!tokens_mint(tokens, slice_text(a->kid), grant, token, why))
+    /* a signed URL is asked for by naming a file */
+    const char *kind = a->kind ? a->kind : grant->operation ? "file-url" : NULL;
+    if (!tokens_mint(tokens, slice_text(kind), slice_text(a->kid), grant, token, why))
         return false;
     /* Another entry may have the same kid and refuse what this one signs. */
-    if (token_check(tokens, writer_slice(token), now, cache, &unused, &reason) != REFUSAL_NONE)
+    if (check_text(tokens, writer_slice(token), now, cache, &scratch, made, &reason) != REFUSAL_NONE)
         return fail(why, "the token would be refused: %s", reason);
     return true;
 }
@@ -131,14 +172,18 @@ static int make_and_print(const struct tokens *tokens, const struct arguments *a
 {
     char memory[TOKEN_LIMIT];
     struct writer token = writer_of(memory, sizeof(memory));
+    struct grant made;
     struct fail why;
     int64_t now = time(NULL);
     wanted->grant.iat = now;
     wanted->grant.exp = now + wanted->ttl;
-    if (!make(tokens, a, &wanted->grant, now, cache, &token, &why)) {
+    if (!make(tokens, a, &wanted->grant, now, cache, &token, &made, &why)) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_REFUSED;
     }
+    if (slice_present(made.secret_sha256))
+        fprintf(stderr, "for the sandbox's record: \"access\": {\"token_sha256\": \"%.*s\"}\n",
+                SLICE_PRINTF(made.secret_sha256));
     return printf("%.*s\n", SLICE_PRINTF(writer_slice(&token))) > 0 && fflush(stdout) == 0 ? 0 : EXIT_REFUSED;
 }
 
@@ -163,6 +208,14 @@ static void print_time(const char *name, int64_t seconds, int64_t now)
     printf("%-9s %s (%lld s %s)\n", name, text, away < 0 ? -away : away, away < 0 ? "ago" : "from now");
 }
 
+/* What a secret grants is for the record to say. */
+static void print_secret(const struct grant *g)
+{
+    print_text("kind", slice_text(g->kind));
+    print_text("sandbox", SLICE_LITERAL("the one whose record has this in access.token_sha256:"));
+    print_text("", g->secret_sha256);
+}
+
 static void print_grant(const struct grant *g, int64_t now)
 {
     char memory[64];
@@ -184,6 +237,12 @@ static void print_grant(const struct grant *g, int64_t now)
     print_time("expires", g->exp, now);
     if (g->bind)
         print_text("bind", SLICE_LITERAL("a tunnel ends when the token expires"));
+    if (slice_present(g->file)) {
+        printf("%-9s %s of ", "file", g->operation);
+        for (size_t i = 0; i < g->file.len; i++)
+            putchar(g->file.at[i] < ' ' || g->file.at[i] == 0x7f ? '?' : g->file.at[i]);
+        putchar('\n');
+    }
 }
 
 /* At most a byte more than a token may have, so that a longer one is seen to be. */
@@ -200,14 +259,19 @@ static struct slice read_token(const char *argument, uint8_t memory[TOKEN_LIMIT 
 static int inspect(const struct tokens *tokens, const struct arguments *a, const struct wanted *wanted,
                    struct token_cache *cache)
 {
-    uint8_t memory[TOKEN_LIMIT + 1];
+    uint8_t memory[TOKEN_LIMIT + 1], decoded[2 * TOKEN_LIMIT];
+    struct writer scratch = writer_of(decoded, sizeof(decoded));
     struct grant grant;
     const char *reason;
     int64_t now = time(NULL);
-    enum refusal refusal = token_check(tokens, read_token(a->inspect, memory), now, cache, &grant, &reason);
-    if (refusal == REFUSAL_NONE || refusal == REFUSAL_token_expired || refusal == REFUSAL_wrong_cell)
+    enum refusal refusal =
+        check_text(tokens, read_token(a->inspect, memory), now, cache, &scratch, &grant, &reason);
+    bool secret = slice_present(grant.secret_sha256);
+    if (secret)
+        print_secret(&grant);
+    else if (refusal == REFUSAL_NONE || refusal == REFUSAL_token_expired || refusal == REFUSAL_wrong_cell)
         print_grant(&grant, now);
-    if (refusal == REFUSAL_NONE && a->sandbox)
+    if (refusal == REFUSAL_NONE && a->sandbox && !secret)
         refusal = token_admits(&grant, &wanted->target, &reason);
     if (refusal == REFUSAL_NONE && a->org)
         refusal = token_admits_record(&grant, slice_text(a->org), 0, &reason);

@@ -41,7 +41,7 @@ static const char builtin_arguments[] =
     "cookie=n:\naccept=n:\ncors_method=n:\n"
     "sandbox_id=n:\nsandbox_namespace=n:\nsandbox_port=n:\nsandbox_uid=n:\n"
     "sandbox_pod_ip=n:\ningress_to=n:\ningress=n:\nsecure_access=n:\n"
-    "oc_preview=n:\ndaytona_preview=n:\n"
+    "oc_preview=n:\ndaytona_preview=n:\ne2b_access=n:\n"
     "source=a:192.0.2.17\ntls=b:true\n";
 
 /* Latencies up to 64 s in buckets of at most 1/32 of their value. */

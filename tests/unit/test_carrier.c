@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
+#include <stdio.h>
+
 #include "spoa/agent/carrier.h"
 
 #define ABSENT "\1" /* in the tables: no such value */
@@ -25,7 +27,8 @@ static bool same(struct slice s, const char *text)
 static void find(const struct request *request, bool cookie_route, struct found *found)
 {
     struct writer scratch = writer_of(found->memory, sizeof(found->memory));
-    found->refusal = carrier_find(request, cookie_route, &scratch, &found->carried);
+    found->refusal =
+        carrier_find(request, &(struct carrier_rules){.cookie = cookie_route}, &scratch, &found->carried);
 }
 
 static void authorization_carries_what_follows_bearer(void **state)
@@ -46,10 +49,10 @@ static void authorization_carries_what_follows_bearer(void **state)
         struct request request = {.authorization = guarded(slice_text(cases[i].header)), .authorizations = 1};
         struct found f;
         find(&request, true, &f);
-        if (f.refusal != REFUSAL_NONE || !same(f.carried.token, cases[i].token))
+        if (f.refusal != REFUSAL_NONE || !same(f.carried.credential.token, cases[i].token))
             fail_msg("\"%s\"", cases[i].header);
-        assert_int_equal(f.carried.carrier,
-                         slice_present(f.carried.token) ? CARRIER_AUTHORIZATION : CARRIER_NONE);
+        assert_int_equal(f.carried.credential.carrier,
+                         slice_present(f.carried.credential.token) ? CARRIER_AUTHORIZATION : CARRIER_NONE);
         guarded_free(request.authorization);
     }
     (void)state;
@@ -83,11 +86,12 @@ static void subprotocols_lose_the_token_and_cellgate(void **state)
         struct found f;
         find(&request, false, &f);
         const struct carried *c = &f.carried;
-        if (f.refusal != REFUSAL_NONE || !same(c->token, cases[i].token) ||
+        if (f.refusal != REFUSAL_NONE || !same(c->credential.token, cases[i].token) ||
             !same(c->protocol, cases[i].rest) || c->protocol_edit != cases[i].edit ||
             c->select_cellgate != cases[i].select)
             fail_msg("\"%s\"", cases[i].header);
-        assert_int_equal(c->carrier, slice_present(c->token) ? CARRIER_SUBPROTOCOL : CARRIER_NONE);
+        assert_int_equal(c->credential.carrier,
+                         slice_present(c->credential.token) ? CARRIER_SUBPROTOCOL : CARRIER_NONE);
         guarded_free(request.ws_protocol);
     }
     (void)state;
@@ -129,11 +133,12 @@ static void the_query_loses_the_token_and_nothing_else(void **state)
         struct request request = {.query = guarded(slice_text(cases[i].query))};
         struct found f;
         find(&request, false, &f);
-        if (f.refusal != REFUSAL_NONE || !same(f.carried.token, cases[i].token) ||
+        if (f.refusal != REFUSAL_NONE || !same(f.carried.credential.token, cases[i].token) ||
             !same(f.carried.query, cases[i].rest))
-            fail_msg("\"%s\": token \"%.*s\", rest \"%.*s\"", cases[i].query, SLICE_PRINTF(f.carried.token),
-                     SLICE_PRINTF(f.carried.query));
-        assert_int_equal(f.carried.carrier, slice_present(f.carried.token) ? CARRIER_QUERY : CARRIER_NONE);
+            fail_msg("\"%s\": token \"%.*s\", rest \"%.*s\"", cases[i].query,
+                     SLICE_PRINTF(f.carried.credential.token), SLICE_PRINTF(f.carried.query));
+        assert_int_equal(f.carried.credential.carrier,
+                         slice_present(f.carried.credential.token) ? CARRIER_QUERY : CARRIER_NONE);
         guarded_free(request.query);
     }
     (void)state;
@@ -148,12 +153,14 @@ static void the_first_carrier_decides_and_all_are_emptied(void **state)
                               .query = SLICE_LITERAL("cellgate_token=three&x=1"),
                               .cookie = SLICE_LITERAL("four")};
     static const char *const tokens[] = {"one", "two", "three", "four"};
+    static const enum carrier carriers[] = {CARRIER_AUTHORIZATION, CARRIER_SUBPROTOCOL, CARRIER_QUERY,
+                                            CARRIER_COOKIE};
     struct found f;
     for (size_t i = 0; i < 4; i++) {
         find(&request, true, &f);
         assert_int_equal(f.refusal, REFUSAL_NONE);
-        assert_int_equal(f.carried.carrier, CARRIER_AUTHORIZATION + i);
-        assert_true(slice_is(f.carried.token, tokens[i]));
+        assert_int_equal(f.carried.credential.carrier, carriers[i]);
+        assert_true(slice_is(f.carried.credential.token, tokens[i]));
         assert_true(i > 2 || slice_is(f.carried.query, "x=1"));
         assert_true(i > 1 || slice_is(f.carried.protocol, "chat"));
         request.authorization = i == 0 ? (struct slice){NULL, 0} : request.authorization;
@@ -161,8 +168,8 @@ static void the_first_carrier_decides_and_all_are_emptied(void **state)
         request.query = i == 2 ? (struct slice){NULL, 0} : request.query;
     }
     find(&request, false, &f);
-    assert_int_equal(f.carried.carrier, CARRIER_NONE);
-    assert_false(slice_present(f.carried.token));
+    assert_int_equal(f.carried.credential.carrier, CARRIER_NONE);
+    assert_false(slice_present(f.carried.credential.token));
     (void)state;
 }
 
@@ -173,8 +180,8 @@ static void an_empty_first_carrier_is_not_passed_over(void **state)
                               .query = SLICE_LITERAL("cellgate_token=three")};
     struct found f;
     find(&request, false, &f);
-    assert_int_equal(f.carried.carrier, CARRIER_AUTHORIZATION);
-    assert_true(slice_present(f.carried.token) && f.carried.token.len == 0);
+    assert_int_equal(f.carried.credential.carrier, CARRIER_AUTHORIZATION);
+    assert_true(slice_present(f.carried.credential.token) && f.carried.credential.token.len == 0);
     (void)state;
 }
 
@@ -185,7 +192,7 @@ static void a_foreign_scheme_is_passed_over(void **state)
                               .query = SLICE_LITERAL("cellgate_token=three")};
     struct found f;
     find(&request, false, &f);
-    assert_int_equal(f.carried.carrier, CARRIER_QUERY);
+    assert_int_equal(f.carried.credential.carrier, CARRIER_QUERY);
     (void)state;
 }
 
@@ -218,7 +225,7 @@ static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
         uint8_t memory[128];
         struct writer scratch = writer_of(memory, size);
         struct carried c;
-        enum refusal refusal = carrier_find(&request, false, &scratch, &c);
+        enum refusal refusal = carrier_find(&request, &(struct carrier_rules){.cookie = false}, &scratch, &c);
         assert_true(refusal == REFUSAL_NONE || refusal == REFUSAL_request_too_large);
         if (refusal == REFUSAL_NONE && size < least)
             least = size;
@@ -229,7 +236,115 @@ static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
         .query = SLICE_LITERAL("a=1"), .ws_protocol = SLICE_LITERAL("chat"), .ws_protocols = 1};
     struct writer exact = writer_of((uint8_t[7]){0}, 7);
     struct carried c;
-    assert_int_equal(carrier_find(&nothing, false, &exact, &c), REFUSAL_NONE);
+    assert_int_equal(carrier_find(&nothing, &(struct carrier_rules){.cookie = false}, &exact, &c),
+                     REFUSAL_NONE);
+    (void)state;
+}
+
+/* The whole order: each is present until it has decided once. */
+static void what_is_made_for_us_decides_before_what_applications_use(void **state)
+{
+    struct captures captures = {0};
+    struct request request = {.method = SLICE_LITERAL("GET"),
+                              .path = SLICE_LITERAL("/a/files/download"),
+                              .secure_access = SLICE_LITERAL("1"),
+                              .oc_preview = SLICE_LITERAL("2"),
+                              .daytona_preview = SLICE_LITERAL("3"),
+                              .e2b_access = SLICE_LITERAL("4"),
+                              .authorization = SLICE_LITERAL("Bearer 8"),
+                              .authorizations = 1,
+                              .ws_protocol = SLICE_LITERAL("cellgate.bearer.9"),
+                              .ws_protocols = 1,
+                              .query = SLICE_LITERAL("signature=7&path=p&expires=1&cellgate_token=10&"
+                                                     "DAYTONA_SANDBOX_AUTH_KEY=%311"),
+                              .cookie = SLICE_LITERAL("12")};
+    struct slice *const each[] = {&request.secure_access,
+                                  &request.oc_preview,
+                                  &request.daytona_preview,
+                                  &request.e2b_access,
+                                  &captures.value[CAPTURE_SIGNATURE],
+                                  &captures.value[CAPTURE_TOKEN],
+                                  &request.method,
+                                  &request.authorization,
+                                  &request.ws_protocol};
+    captures.value[CAPTURE_SIGNATURE] = SLICE_LITERAL("5");
+    captures.value[CAPTURE_EXPIRES] = SLICE_LITERAL("x");
+    captures.value[CAPTURE_TOKEN] = SLICE_LITERAL("6");
+    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++) {
+        const struct carrier_rules rules = {.listening = ~0u, .cookie = true, .captures = &captures};
+        uint8_t memory[512];
+        char number[4];
+        struct writer scratch = writer_of(memory, sizeof(memory));
+        struct carried carried;
+        snprintf(number, sizeof(number), "%d", (int)c);
+        assert_int_equal(carrier_find(&request, &rules, &scratch, &carried), REFUSAL_NONE);
+        assert_int_equal(carried.credential.carrier, c);
+        assert_true(slice_is(carried.credential.token, number));
+        assert_true(c > CARRIER_FILE_URL || slice_is(carried.query, "path=p"));
+        if (c <= CARRIER_SUBPROTOCOL)
+            *each[c - 1] = (struct slice){NULL, 0};
+        else
+            request.query = slice_from(request.query, slice_find(request.query, 'D'));
+        if (c == CARRIER_DAYTONA_QUERY)
+            request.query = (struct slice){NULL, 0};
+    }
+    (void)state;
+}
+
+static void nobody_listening_leaves_them_to_the_application(void **state)
+{
+    struct captures captures = {.value[CAPTURE_SIGNATURE] = SLICE_LITERAL("5"),
+                                .value[CAPTURE_EXPIRES] = SLICE_LITERAL("x"),
+                                .value[CAPTURE_TOKEN] = SLICE_LITERAL("6")};
+    const struct request request = {.method = SLICE_LITERAL("GET"),
+                                    .path = SLICE_LITERAL("/files/download"),
+                                    .query =
+                                        SLICE_LITERAL("signature=7&expires=1&DAYTONA_SANDBOX_AUTH_KEY=8"),
+                                    .secure_access = SLICE_LITERAL("1")};
+    const struct carrier_rules rules = {.captures = &captures};
+    uint8_t memory[256];
+    struct writer scratch = writer_of(memory, sizeof(memory));
+    struct carried c;
+    assert_int_equal(carrier_find(&request, &rules, &scratch, &c), REFUSAL_NONE);
+    assert_int_equal(c.credential.carrier, CARRIER_NONE);
+    assert_true(slice_equal(c.query, request.query));
+    (void)state;
+}
+
+static void a_file_url_is_all_of_its_parts_once(void **state)
+{
+    static const struct {
+        const char *method, *path, *query, *file, *left; /* file NULL: bad request; ABSENT: none */
+    } cases[] = {
+        {"GET", "/x/files/download", "path=%2fa%20b&expires=1&signature=s", "/a b", "path=%2fa%20b"},
+        {"GET", "/x/files/download", "p%61th=a+b&e%78pires=1&signature=s&z=1", "a b", "p%61th=a+b&z=1"},
+        {"PUT", "/x/files/upload", "signature=s&path=&expires=", "", "path="},
+        {"GET", "/x/files/upload", "path=a&expires=1&signature=s", ABSENT, "path=a&expires=1&signature=s"},
+        {"HEAD", "/x/files/download", "path=a&expires=1&signature=s", ABSENT, "path=a&expires=1&signature=s"},
+        {"GET", "/files/download", "path=a&expires=1&signature=s", ABSENT, "path=a&expires=1&signature=s"},
+        {"GET", "/x/files/download/", "path=a&expires=1&signature=s", ABSENT, "path=a&expires=1&signature=s"},
+        {"GET", "/x/files/download", "path=a&expires=1", ABSENT, "path=a&expires=1"},
+        {"GET", "/x/files/download", "path=a&signature=s", NULL, NULL},
+        {"GET", "/x/files/download", "expires=1&signature=s", NULL, NULL},
+        {"GET", "/x/files/download", "path=a&path=b&expires=1&signature=s", NULL, NULL},
+        {"GET", "/x/files/download", "path=a&expires=1&expires=2&signature=s", NULL, NULL},
+        {"GET", "/x/files/download", "path=a&expires=1&signature=s&signature=s", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct request request = {.method = slice_text(cases[i].method),
+                                  .path = slice_text(cases[i].path),
+                                  .query = guarded(slice_text(cases[i].query))};
+        const struct carrier_rules rules = {.listening = ~0u};
+        uint8_t memory[256];
+        struct writer scratch = writer_of(memory, sizeof(memory));
+        struct carried c;
+        enum refusal refusal = carrier_find(&request, &rules, &scratch, &c);
+        assert_int_equal(refusal, cases[i].file ? REFUSAL_NONE : REFUSAL_bad_request);
+        if (cases[i].file && (!same(c.credential.path, cases[i].file) || !same(c.query, cases[i].left)))
+            fail_msg("%s: \"%.*s\", left \"%.*s\"", cases[i].query, SLICE_PRINTF(c.credential.path),
+                     SLICE_PRINTF(c.query));
+        guarded_free(request.query);
+    }
     (void)state;
 }
 
@@ -251,6 +366,9 @@ int main(void)
         cmocka_unit_test(a_foreign_scheme_is_passed_over),
         cmocka_unit_test(two_credentials_in_one_carrier_are_a_bad_request),
         cmocka_unit_test(the_lengths_of_query_and_protocol_are_enough_scratch),
+        cmocka_unit_test(what_is_made_for_us_decides_before_what_applications_use),
+        cmocka_unit_test(nobody_listening_leaves_them_to_the_application),
+        cmocka_unit_test(a_file_url_is_all_of_its_parts_once),
         cmocka_unit_test(carriers_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

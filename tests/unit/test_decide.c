@@ -162,7 +162,7 @@ static void mint_tokens(struct world *w)
             grant_put_port(&ports, token_table[i].port);
             grant.ports = writer_slice(&ports);
         }
-        if (!tokens_mint(w->tokens, (struct slice){NULL, 0}, &grant, &text, &why))
+        if (!tokens_mint(w->tokens, (struct slice){NULL, 0}, (struct slice){NULL, 0}, &grant, &text, &why))
             fail_msg("%s", why.text);
         w->token[i][text.len] = '\0';
     }

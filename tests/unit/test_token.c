@@ -87,6 +87,13 @@ static int tear_down(void **state)
     return 0;
 }
 
+static enum refusal check_bearer(const struct tokens *tokens, struct slice token, int64_t now,
+                                 struct token_cache *cache, struct grant *grant, const char **reason)
+{
+    const struct credential credential = credential_bearer(token);
+    return token_check(tokens, &credential, now, cache, grant, reason);
+}
+
 /* Everything that is asked about one token, in the order of the decision. */
 static enum refusal judge(const struct table *t, const json_node *one, struct slice token,
                           struct grant *grant, const char **reason)
@@ -94,7 +101,7 @@ static enum refusal judge(const struct table *t, const json_node *one, struct sl
     struct token_target target = {.sandbox = text_of(json_member(t->root, "sandbox")),
                                   .need = need_of(text_of(json_member(t->root, "need"))),
                                   .port = (uint16_t)number_of(t, json_member(one, "port"), 0)};
-    enum refusal refusal = token_check(t->tokens, token, t->now, t->cache, grant, reason);
+    enum refusal refusal = check_bearer(t->tokens, token, t->now, t->cache, grant, reason);
     if (refusal == REFUSAL_NONE)
         refusal = token_admits(grant, &target, reason);
     if (refusal == REFUSAL_NONE)
@@ -148,7 +155,7 @@ static struct slice token_named(const struct table *t, const char *name)
 static void check_good(const struct table *t, const char *name, struct grant *grant)
 {
     const char *reason;
-    assert_int_equal(token_check(t->tokens, token_named(t, name), t->now, t->cache, grant, &reason),
+    assert_int_equal(check_bearer(t->tokens, token_named(t, name), t->now, t->cache, grant, &reason),
                      REFUSAL_NONE);
     assert_string_equal(reason, "good");
 }
@@ -192,11 +199,11 @@ static void opencomputers_vector_is_this_kind_with_renames(void **state)
     writer_text(&w, ".");
     base64url_encode(slice_text(claims), &w);
     writer_text(&w, ".5eP-bZ2J3PoNGGHBRG-zgHInN7RJ8jKMB4I3ou49aco");
-    assert_int_equal(token_check(t->tokens, writer_slice(&w), 2000000000, t->cache, &g, &reason),
+    assert_int_equal(check_bearer(t->tokens, writer_slice(&w), 2000000000, t->cache, &g, &reason),
                      REFUSAL_NONE);
     assert_true(slice_is(g.org, "11111111-2222-4333-8444-555555555555"));
     assert_false(slice_present(g.sandbox) || slice_present(g.kid));
-    assert_int_equal(token_check(t->tokens, writer_slice(&w), 2000000025, t->cache, &g, &reason),
+    assert_int_equal(check_bearer(t->tokens, writer_slice(&w), 2000000025, t->cache, &g, &reason),
                      REFUSAL_token_expired);
 }
 
@@ -208,11 +215,11 @@ static void a_token_with_a_nul_or_none_at_all(void **state)
     char *longer = slice_dup(good); /* its terminator becomes part of the token */
     struct grant g;
     const char *reason;
-    assert_int_equal(token_check(t->tokens, slice_of(longer, good.len + 1), t->now, t->cache, &g, &reason),
+    assert_int_equal(check_bearer(t->tokens, slice_of(longer, good.len + 1), t->now, t->cache, &g, &reason),
                      REFUSAL_token_invalid);
     free(longer);
     assert_string_equal(g.kind, "jwt");
-    assert_int_equal(token_check(t->tokens, (struct slice){NULL, 0}, t->now, t->cache, &g, &reason),
+    assert_int_equal(check_bearer(t->tokens, (struct slice){NULL, 0}, t->now, t->cache, &g, &reason),
                      REFUSAL_token_missing);
     assert_null(g.kind);
 }
@@ -225,11 +232,11 @@ static void every_cut_and_every_flipped_bit_is_refused(void **state)
     struct grant g;
     const char *reason;
     for (size_t len = 0; len < good.len; len++)
-        assert_int_equal(token_check(t->tokens, slice_sub(good, 0, len), t->now, t->cache, &g, &reason),
+        assert_int_equal(check_bearer(t->tokens, slice_sub(good, 0, len), t->now, t->cache, &g, &reason),
                          REFUSAL_token_invalid);
     for (size_t bit = 0; bit < good.len * 8; bit++) {
         changed[bit / 8] = (char)(changed[bit / 8] ^ (1 << bit % 8));
-        assert_int_equal(token_check(t->tokens, slice_of(changed, good.len), t->now, t->cache, &g, &reason),
+        assert_int_equal(check_bearer(t->tokens, slice_of(changed, good.len), t->now, t->cache, &g, &reason),
                          REFUSAL_token_invalid);
         changed[bit / 8] = (char)(changed[bit / 8] ^ (1 << bit % 8));
     }
@@ -244,13 +251,13 @@ static void a_remembered_token_expires_and_a_reload_forgets_it(void **state)
     struct grant g;
     struct fail why;
     const char *reason;
-    assert_int_equal(token_check(t->tokens, token, t->now, cache, &g, &reason), REFUSAL_NONE);
-    assert_int_equal(token_check(t->tokens, token, t->now + 114, cache, &g, &reason), REFUSAL_NONE);
+    assert_int_equal(check_bearer(t->tokens, token, t->now, cache, &g, &reason), REFUSAL_NONE);
+    assert_int_equal(check_bearer(t->tokens, token, t->now + 114, cache, &g, &reason), REFUSAL_NONE);
     assert_int_equal(token_cache_counts(cache).hits, 1);
-    assert_int_equal(token_check(t->tokens, token, t->now + 115, cache, &g, &reason), REFUSAL_token_expired);
-    assert_int_equal(token_check(t->tokens, token, t->now, cache, &g, &reason), REFUSAL_NONE);
+    assert_int_equal(check_bearer(t->tokens, token, t->now + 115, cache, &g, &reason), REFUSAL_token_expired);
+    assert_int_equal(check_bearer(t->tokens, token, t->now, cache, &g, &reason), REFUSAL_NONE);
     struct tokens *none = tokens_load(t->doc, NULL, NULL, "cell-a", TOKENS_CHECK, &why);
-    assert_int_equal(token_check(none, token, t->now, cache, &g, &reason), REFUSAL_token_invalid);
+    assert_int_equal(check_bearer(none, token, t->now, cache, &g, &reason), REFUSAL_token_invalid);
     tokens_free(none);
     token_cache_free(cache);
 }
@@ -265,7 +272,7 @@ static void without_memory_a_check_is_no_yes(void **state)
         struct grant g;
         const char *reason;
         alloc_fail_at(n);
-        enum refusal refusal = token_check(t->tokens, token, t->now, cache, &g, &reason);
+        enum refusal refusal = check_bearer(t->tokens, token, t->now, cache, &g, &reason);
         alloc_fail_at(0);
         assert_true(refusal == REFUSAL_NONE || refusal == REFUSAL_agent_unavailable);
         good = refusal == REFUSAL_NONE;
@@ -389,9 +396,9 @@ static void what_is_minted_is_admitted_as_it_was_meant(void **state)
         uint8_t memory[TOKEN_LIMIT];
         struct writer w = writer_of(memory, sizeof(memory));
         const char *reason;
-        if (!tokens_mint(tokens, slice_text(kids[i]), &want, &w, &why))
+        if (!tokens_mint(tokens, (struct slice){NULL, 0}, slice_text(kids[i]), &want, &w, &why))
             fail_msg("%s", why.text);
-        enum refusal refusal = token_check(tokens, writer_slice(&w), t->now, t->cache, &got, &reason);
+        enum refusal refusal = check_bearer(tokens, writer_slice(&w), t->now, t->cache, &got, &reason);
         if (refusal != REFUSAL_NONE)
             fail_msg("%s", reason);
         assert_true(slice_equal(got.sandbox, want.sandbox) && slice_equal(got.org, want.org));
@@ -415,16 +422,16 @@ static void what_cannot_be_minted_is_said(void **state)
         .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_ALL, .iat = t->now, .exp = t->now + 120};
     uint8_t memory[TOKEN_LIMIT];
     struct writer w = writer_of(memory, sizeof(memory));
-    assert_false(tokens_mint(tokens, SLICE_LITERAL("ed"), &want, &w, &why));
+    assert_false(tokens_mint(tokens, (struct slice){NULL, 0}, SLICE_LITERAL("ed"), &want, &w, &why));
     assert_non_null(strstr(why.text, "private_key_file"));
-    assert_false(tokens_mint(tokens, SLICE_LITERAL("k9"), &want, &w, &why));
+    assert_false(tokens_mint(tokens, (struct slice){NULL, 0}, SLICE_LITERAL("k9"), &want, &w, &why));
     assert_non_null(strstr(why.text, "kid"));
     want.exp = t->now + 3601;
-    assert_false(tokens_mint(tokens, SLICE_LITERAL("k1"), &want, &w, &why));
+    assert_false(tokens_mint(tokens, (struct slice){NULL, 0}, SLICE_LITERAL("k1"), &want, &w, &why));
     assert_non_null(strstr(why.text, "max_ttl"));
     want.exp = t->now + 60;
     want.sandbox = SLICE_LITERAL("sb\",\"org\":\"x");
-    assert_false(tokens_mint(tokens, SLICE_LITERAL("k1"), &want, &w, &why));
+    assert_false(tokens_mint(tokens, (struct slice){NULL, 0}, SLICE_LITERAL("k1"), &want, &w, &why));
     tokens_free(tokens);
 }
 

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kind `agent-sandbox` of token_kind.h: scoped tokens, version 1, of Agent Sandbox.
+ *
+ *     v1.P.S    P: base64url of {"ns":"...","name":"...","exp":SECONDS}
+ *               S: base64url of HMAC-SHA256 over the context string and P
+ *
+ * It has no id of a key, so each entry is tried. Whoever has one may reach that sandbox, and no other by way
+ * of X-Sandbox-UID or X-Sandbox-Pod-IP. It is over at the second of exp.
+ */
+#include <stdlib.h>
+
+#include "spoa/agent/token_secret.h"
+#include "spoa/lib/base64url.h"
+#include "spoa/lib/json.h"
+
+#define PREFIX  "v1."
+#define CONTEXT "agent-sandbox/scoped-token/v1."
+
+enum { PAYLOAD = 1024, LABEL = 63 };
+
+struct options {
+    char *kind, *kid, *secret_file;
+    int64_t min_secret, max_ttl;
+};
+
+struct state {
+    struct key *key;
+    char *kid;
+    int64_t max_ttl; /* seconds; 0: any */
+};
+
+/* ---- the configuration ---- */
+
+#define FIELD(name) offsetof(struct options, name)
+
+static const struct option options[] = {
+    {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`agent-sandbox`", .max = 16},
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE,
+     .help = "a name for the key: tunnels opened with it end when it is gone", .min = 1, .max = 128},
+    {"secret_file", OPTION_PATH, FIELD(secret_file), NULL,
+     .help = "the secret of the router, as text; white space around it does not count"},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "bytes that the secret must have", .min = 1,
+     .max = TOKEN_SECRET},
+    {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
+     .help = "a token that lives longer is refused; without it `not_before` refuses all tokens",
+     .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
+};
+
+#define OPTION_COUNT (sizeof(options) / sizeof(*options))
+
+static void release(void *pointer)
+{
+    struct state *state = pointer;
+    key_free(state->key);
+    free(state->kid);
+    free(state);
+}
+
+static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                 struct fail *why)
+{
+    struct options o = {.kind = NULL};
+    struct state *state = calloc(1, sizeof(*state));
+    if (!state)
+        return fail(why, "out of memory");
+    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
+                (state->key = token_secret_key(load, o.secret_file, (size_t)o.min_secret, why));
+    state->kid = o.kid;
+    state->max_ttl = o.max_ttl / OPTION_SECOND;
+    o.kid = NULL;
+    options_free(options, OPTION_COUNT, &o);
+    if (!good) {
+        release(state);
+        return false;
+    }
+    entry->state = state;
+    entry->kid = slice_text(state->kid);
+    return true;
+}
+
+/* ---- checking ---- */
+
+static bool recognises(struct slice token)
+{
+    return slice_starts(token, PREFIX);
+}
+
+/* A DNS label, as Kubernetes wants names of namespaces and sandboxes. */
+static bool is_label(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!(s.at[i] >= 'a' && s.at[i] <= 'z') && !(s.at[i] >= '0' && s.at[i] <= '9') &&
+            !(s.at[i] == '-' && i > 0 && i + 1 < s.len))
+            return false;
+    return s.len > 0 && s.len <= LABEL;
+}
+
+/* The signature is over the context and P as it is written. */
+static bool verify(const struct key *key, struct slice payload, struct slice signature)
+{
+    uint8_t memory[sizeof(CONTEXT) + 2 * PAYLOAD];
+    struct writer data = writer_of(memory, sizeof(memory));
+    writer_text(&data, CONTEXT);
+    writer_put(&data, payload);
+    return !data.full && key_verify(key, writer_slice(&data), signature);
+}
+
+static bool read_claims(const struct json *doc, struct slice *space, struct slice *name, int64_t *exp)
+{
+    const json_node *root = json_root(doc);
+    return json_text(json_member(root, "ns"), space) && json_text(json_member(root, "name"), name) &&
+           json_int(doc, json_member(root, "exp"), 0, (int64_t)1 << 53, exp) && is_label(*space) &&
+           is_label(*name);
+}
+
+/* The name as the directory and other tokens have it: "namespace/name", without "default/". */
+static void write_sandbox(struct slice space, struct slice name, struct writer *w)
+{
+    if (!slice_is(space, "default")) {
+        writer_put(w, space);
+        writer_u8(w, '/');
+    }
+    writer_put(w, name);
+}
+
+static enum refusal check_claims(const struct token_check *check, const struct token_entry *entry,
+                                 struct slice payload, struct grant *grant, const char **reason)
+{
+    const struct state *state = entry->state;
+    struct fail why;
+    struct slice space, name;
+    struct json *doc = json_parse(payload, "token", 0, (struct json_limits){PAYLOAD, 4}, &why);
+    bool good = doc && read_claims(doc, &space, &name, &grant->exp);
+    if (good)
+        write_sandbox(space, name, check->text);
+    json_free(doc);
+    *reason = "ns, name or exp is missing or not what it should be";
+    if (!good)
+        return REFUSAL_token_invalid;
+    grant->sandbox = writer_slice(check->text);
+    grant->kid = entry->kid;
+    grant->needs = NEED_ALL;
+    grant->in_place = true;
+    return token_check_lifetime(check, state->max_ttl, grant, reason);
+}
+
+static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+{
+    struct slice rest = slice_from(check->credential->token, sizeof(PREFIX) - 1), payload;
+    uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD];
+    struct writer signature = writer_of(mac, sizeof(mac)), decoded = writer_of(memory, sizeof(memory));
+    slice_split(&rest, '.', &payload);
+    *reason = "it is not v1.PAYLOAD.SIGNATURE in base64url";
+    if (!slice_present(rest) || !base64url_decode(rest, &signature) || !base64url_decode(payload, &decoded))
+        return REFUSAL_token_invalid;
+    for (size_t i = 0; i < check->count; i++) {
+        const struct token_entry *entry = &check->entries[i];
+        if (entry->kind == &token_kind_agent_sandbox &&
+            verify(((const struct state *)entry->state)->key, payload, writer_slice(&signature)))
+            return check_claims(check, entry, writer_slice(&decoded), grant, reason);
+    }
+    *reason = "its signature is of no key that is configured";
+    return REFUSAL_token_invalid;
+}
+
+/* ---- making one ---- */
+
+static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                 struct fail *why)
+{
+    const struct state *state = entry->state;
+    size_t slash = slice_find(grant->sandbox, '/');
+    struct slice space = SLICE_LITERAL("default"), name = grant->sandbox;
+    uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];
+    struct writer signature = writer_of(mac, sizeof(mac)), payload = writer_of(memory, sizeof(memory)),
+                  data = writer_of(signed_text, sizeof(signed_text));
+    if (slash < name.len) {
+        space = slice_sub(name, 0, slash);
+        name = slice_from(name, slash + 1);
+    }
+    if (!is_label(space) || !is_label(name))
+        return fail(why, "agent-sandbox: the sandbox must be a name of Kubernetes, or NAMESPACE/NAME");
+    if (grant->needs != NEED_ALL || slice_present(grant->ports) || slice_present(grant->org))
+        return fail(why, "agent-sandbox: its tokens cannot say need, ports or org");
+    if (state->max_ttl && grant->exp - grant->iat > state->max_ttl)
+        return fail(why, "the token would live longer than max_ttl, %lld s", (long long)state->max_ttl);
+    writer_printf(&payload, "{\"ns\":\"%.*s\",\"name\":\"%.*s\",\"exp\":%lld}", SLICE_PRINTF(space),
+                  SLICE_PRINTF(name), (long long)grant->exp);
+    writer_text(&data, CONTEXT);
+    base64url_encode(writer_slice(&payload), &data);
+    if (data.full || !key_sign(state->key, writer_slice(&data), &signature))
+        return fail(why, "the token cannot be signed");
+    writer_text(w, PREFIX);
+    base64url_encode(writer_slice(&payload), w);
+    writer_u8(w, '.');
+    base64url_encode(writer_slice(&signature), w);
+    return !w->full || fail(why, "the token cannot be signed");
+}
+
+const struct token_kind token_kind_agent_sandbox = {.name = "agent-sandbox",
+                                                    .options = options,
+                                                    .options_count = OPTION_COUNT,
+                                                    .carriers = CARRIERS_GENERAL,
+                                                    .load = load,
+                                                    .release = release,
+                                                    .recognises = recognises,
+                                                    .check = check,
+                                                    .mint = mint};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/token_secret.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
+#include "spoa/lib/file.h"
+
+static bool is_blank(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static struct slice without_blanks(struct slice text)
+{
+    while (text.len && is_blank(text.at[0]))
+        text = slice_from(text, 1);
+    while (text.len && is_blank(text.at[text.len - 1]))
+        text.len--;
+    return text;
+}
+
+static bool judge(const struct token_load *load, const char *path, size_t len, size_t least, struct fail *why)
+{
+    if (len == 0 || len < least)
+        return fail(why, "%s: the secret has %zu bytes, at least %zu are required", path, len,
+                    least ? least : 1);
+    if (len > TOKEN_SECRET)
+        return fail(why, "%s: the secret has %zu bytes, at most %d are possible", path, len, TOKEN_SECRET);
+    return len >= KEY_SECRET ||
+           token_load_warn(load, why, "%s: the secret has only %zu bytes, it should have %d", path, len,
+                           KEY_SECRET);
+}
+
+struct key *token_secret_key(const struct token_load *load, const char *path, size_t least, struct fail *why)
+{
+    struct slice content;
+    struct key *key = NULL;
+    if (!file_read(path, KEY_FILE, &content, why))
+        return NULL;
+    struct slice secret = without_blanks(content);
+    if (token_load_file(load, path, why) && judge(load, path, secret.len, least, why))
+        key = key_secret(secret, least, path, why);
+    file_free(content);
+    return key;
+}
+
+static bool is_base64(struct slice text)
+{
+    size_t pads = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i], letter = c | 0x20;
+        bool pad = c == '=' && i + 2 >= text.len;
+        pads += pad;
+        if (!pad &&
+            (pads || !((letter >= 'a' && letter <= 'z') || (c >= '0' && c <= '9') || c == '+' || c == '/')))
+            return false;
+    }
+    return text.len > 0 && text.len % 4 == 0;
+}
+
+bool token_secret_base64(const struct token_load *load, const char *path, size_t least, struct writer *w,
+                         struct fail *why)
+{
+    struct slice content;
+    uint8_t bytes[TOKEN_SECRET + 3];
+    if (!file_read(path, KEY_FILE, &content, why))
+        return false;
+    struct slice text = without_blanks(content);
+    size_t len = text.len / 4 * 3;
+    for (size_t i = text.len; i > 0 && text.at[i - 1] == '='; i--)
+        len -= len > 0;
+    bool good = token_load_file(load, path, why) &&
+                (is_base64(text) || fail(why, "%s: not padded base64", path)) &&
+                judge(load, path, len, least, why);
+    if (good && EVP_DecodeBlock(bytes, text.at, (int)text.len) < 0)
+        good = fail(why, "%s: not padded base64", path);
+    if (good)
+        writer_put(w, slice_of(bytes, len));
+    OPENSSL_cleanse(bytes, sizeof(bytes));
+    file_free(content);
+    return good;
+}

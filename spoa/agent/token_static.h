@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * token_static: the kind `static`: the access secret of a sandbox's record, of which the record holds the
+ * SHA-256. What it grants has to be confirmed with the record (token_admits_secret of token.h).
+ */
+#ifndef CELLGATE_AGENT_TOKEN_STATIC_H
+#define CELLGATE_AGENT_TOKEN_STATIC_H
+
+#include "spoa/agent/record.h"
+#include "spoa/agent/token_kind.h"
+
+/* For a request without a credential: whether an entry is `public`. Then *grant is good for sandboxes whose
+ * record has no secret. */
+bool token_static_public(const struct token_check *check, struct grant *grant);
+/* Whether a tunnel that was opened with this grant->kid may stay: false when it was by a secret that is not
+ * the record's any more. True for kids of other kinds. */
+bool token_static_stands(struct slice kid, const struct record *record);
+
+#endif

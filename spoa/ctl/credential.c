@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/ctl/credential.h"
+
+/* What a pattern captures of a text. */
+static bool capture(enum pattern_kind kind, const char *form, struct slice text, struct captures *captures)
+{
+    struct capture_names names;
+    struct fail why;
+    capture_names_init(&names);
+    struct pattern *pattern = pattern_new(kind, slice_text(form), &names, &why);
+    bool matches = pattern && pattern_match(pattern, text, captures) == PATTERN_MATCH;
+    pattern_free(pattern);
+    return matches;
+}
+
+static bool is_route(struct slice text, struct captures *captures)
+{
+    return capture(PATTERN_VALUE, "{sandbox}-{port}-{expires}-{signature}",
+                   slice_sub(text, 0, slice_find(text, '.')), captures) ||
+           capture(PATTERN_PATH, "/{sandbox}/{port}/{expires}/{signature}/{rest...}", text, captures);
+}
+
+static bool is_file(struct slice text, struct request *request, struct captures *captures)
+{
+    static const struct {
+        const char *form, *method;
+    } forms[] = {{"/api/sandboxes/{sandbox}/files/download", "GET"},
+                 {"/api/sandboxes/{sandbox}/files/upload", "PUT"}};
+    size_t question = slice_find(text, '?');
+    request->path = slice_sub(text, 0, question);
+    if (question < text.len)
+        request->query = slice_from(text, question + 1);
+    for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
+        if (capture(PATTERN_PATH, forms[i].form, request->path, captures)) {
+            request->method = slice_text(forms[i].method);
+            return true;
+        }
+    return false;
+}
+
+bool credential_from_text(struct slice text, unsigned listening, struct writer *scratch,
+                          struct credential *credential)
+{
+    struct request request = {.authorizations = 1};
+    struct captures captures = {0};
+    struct carried carried;
+    uint64_t port = 0;
+    const struct carrier_rules rules = {.listening = listening, .captures = &captures};
+    *credential = credential_bearer(text);
+    if (!is_file(text, &request, &captures) && !is_route(text, &captures))
+        return true;
+    if (carrier_find(&request, &rules, scratch, &carried) != REFUSAL_NONE)
+        return false;
+    if (carried.credential.carrier == CARRIER_NONE)
+        return true;
+    slice_u64(captures.value[CAPTURE_PORT], 65535, &port);
+    *credential = carried.credential;
+    credential->sandbox = captures.value[CAPTURE_SANDBOX];
+    credential->port = (uint16_t)port;
+    return true;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include "spoa/agent/guesses.h"
+
+#define NOW 2000000000
+
+static const struct address one = {.family = 4, .bytes = {192, 0, 2, 1}};
+
+static void so_many_in_a_second_and_then_none_until_the_next(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    for (int i = 0; i < 3; i++) {
+        assert_true(guesses_left(guesses, &one, NOW, 3));
+        guesses_count(guesses, &one, NOW);
+    }
+    assert_false(guesses_left(guesses, &one, NOW, 3));
+    assert_true(guesses_left(guesses, &one, NOW, 4));
+    assert_true(guesses_left(guesses, &one, NOW, 0));
+    assert_true(guesses_left(guesses, &one, NOW + 1, 3));
+    guesses_free(guesses);
+    (void)state;
+}
+
+static void one_address_does_not_use_up_what_others_have(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    unsigned without = 0;
+    for (int i = 0; i < 1000; i++)
+        guesses_count(guesses, &one, NOW);
+    for (uint8_t i = 2; i < 102; i++) {
+        struct address other = {.family = 4, .bytes = {192, 0, 2, i}};
+        without += !guesses_left(guesses, &other, NOW, 1);
+    }
+    assert_true(without < 10);
+    guesses_free(guesses);
+    (void)state;
+}
+
+static void a_network_of_ipv6_counts_as_one(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    const struct address first = {.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, 0, 0, 0, 1, 1}};
+    const struct address same = {.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, 0, 0, 0, 1, 2, 3, 4}};
+    guesses_count(guesses, &first, NOW);
+    assert_false(guesses_left(guesses, &same, NOW, 1));
+    guesses_free(guesses);
+    (void)state;
+}
+
+static void without_counters_there_is_always_one_left(void **state)
+{
+    guesses_count(NULL, &one, NOW);
+    assert_true(guesses_left(NULL, &one, NOW, 1));
+    alloc_fail_at(1);
+    assert_null(guesses_new());
+    alloc_fail_at(0);
+    (void)state;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(so_many_in_a_second_and_then_none_until_the_next),
+        cmocka_unit_test(one_address_does_not_use_up_what_others_have),
+        cmocka_unit_test(a_network_of_ipv6_counts_as_one),
+        cmocka_unit_test(without_counters_there_is_always_one_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
