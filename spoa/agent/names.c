@@ -1,283 +1,348 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/names.h"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
+#include <search.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <time.h>
 
-#define RESOLVE_EVERY_S 30
-#define USED_FOR_S      600
-#define USED_MOST       4096
+#include "spoa/agent/dns.h"
+#include "spoa/agent/host_names.h"
+#include "spoa/lib/thread.h"
 
-struct name {
-    char *text;
+#define SECOND         UINT64_C(1000000)
+#define AGAIN_LEAST    1.0 /* seconds, however short the time to live is */
+#define AGAIN_MOST     30.0
+#define AGAIN_FAILED   5.0
+#define UNUSED         (600 * SECOND)
+#define USED_MOST      100000
+#define SWEEP          0.5  /* seconds between looks at what is to be asked again */
+#define PUBLISH_LEAST  0.02 /* seconds between two tables */
+#define PUBLISH_SHARE  10   /* of the time at most goes into making tables */
+#define LOOKUP_TIMEOUT 5.0
+
+/* ---- the names of the thread ---- */
+
+struct host {
+    struct host *next;
+    struct names *names;
     struct address addr;
+    uint64_t ask_at, used_until; /* loop_clock */
+    uint64_t generation;         /* of the set of records that it was last in */
+    bool asking, asked;          /* now; ever */
+    char text[];
 };
 
-struct name_table {
-    atomic_uint references;
-    size_t count;
-    struct name names[]; /* sorted by text */
-};
-
-struct name_table *name_table_retain(struct name_table *table)
-{
-    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
-    return table;
-}
-
-void name_table_release(struct name_table *table)
-{
-    if (!table || atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) > 1)
-        return;
-    for (size_t i = 0; i < table->count; i++)
-        free(table->names[i].text);
-    free(table);
-}
-
-static int compare(struct slice a, const char *b)
-{
-    int order = a.len ? strncmp((const char *)a.at, b, a.len) : 0;
-    return order ? order : -(int)(b[a.len] != '\0');
-}
-
-bool name_table_find(const struct name_table *table, struct slice name, struct address *addr)
-{
-    size_t low = 0, high = table ? table->count : 0;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = compare(name, table->names[middle].text);
-        if (order == 0) {
-            *addr = table->names[middle].addr;
-            return addr->family != 0;
-        }
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return false;
-}
-
-/* ---- the set of wanted names ---- */
-
-struct wanted {
-    char **texts;
-    size_t count, size;
-};
-
-static void wanted_free(struct wanted *w)
-{
-    for (size_t i = 0; i < w->count; i++)
-        free(w->texts[i]);
-    free(w->texts);
-    *w = (struct wanted){0};
-}
-
-static bool wanted_add(struct wanted *w, const struct worker *worker)
-{
-    if (worker->addr.family || worker->kind == WORKER_NONE || worker->kind == WORKER_UNIX)
-        return true;
-    if (w->count == w->size) {
-        size_t size = w->size ? w->size * 2 : 16;
-        char **texts = realloc(w->texts, size * sizeof *texts);
-        if (!texts)
-            return false;
-        w->texts = texts;
-        w->size = size;
-    }
-    w->texts[w->count] = slice_dup(worker->host);
-    return w->texts[w->count] && ++w->count;
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void wanted_sort(struct wanted *w)
-{
-    size_t kept = 0;
-    if (w->count)
-        qsort(w->texts, w->count, sizeof *w->texts, by_text);
-    for (size_t i = 0; i < w->count; i++)
-        if (kept && strcmp(w->texts[kept - 1], w->texts[i]) == 0)
-            free(w->texts[i]);
-        else
-            w->texts[kept++] = w->texts[i];
-    w->count = kept;
-}
-
-static bool wanted_collect(struct wanted *w, const struct records *records)
-{
-    struct record record;
-    struct slice key;
-    size_t cursor = 0;
-    while (records_each(records, &cursor, &key, &record)) {
-        size_t at = 0;
-        struct worker worker;
-        bool good = wanted_add(w, &record.worker);
-        while (good && record_port_next(&record, &at, &(uint16_t){0}, &worker))
-            good = wanted_add(w, &worker);
-        if (!good)
-            return false;
-    }
-    wanted_sort(w);
-    return true;
-}
-
-/* ---- the resolver ---- */
-
-/* A name that was asked for by itself. */
-struct used {
-    char *text;
-    time_t until;
+struct use {
+    struct use *next;
+    char text[];
 };
 
 struct names {
     void (*changed)(void *context, struct name_table *table);
     void *context;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t woken;
-    struct wanted wanted;
-    struct used used[USED_MOST];
-    size_t used_count;
-    bool fresh, busy, stopping; /* busy: fresh ones are being resolved for the first time */
-    pthread_cond_t settled;     /* neither fresh nor busy */
-    struct name_table *table;   /* of the thread alone */
+
+    /* of the thread */
+    struct loop *loop;
+    struct dns *dns;
+    struct dns_options dns_options;
+    struct loop_timer sweep, publish;
+    struct loop_task take, end;
+    void *tree; /* of all hosts, by text */
+    struct host *hosts;
+    size_t count;
+    uint64_t generation;
+    size_t unasked; /* of this generation */
+    uint64_t published_at, publish_cost;
+    bool stopping;
+
+    pthread_mutex_t lock;     /* guards what follows */
+    struct host_names wanted; /* to be taken by the thread */
+    struct use *uses;         /* the same */
+    size_t use_count;
+    bool fresh;             /* wanted is to be taken */
+    bool settled;           /* what was taken has been asked for */
+    pthread_cond_t settles; /* nothing is fresh, and settled */
 };
 
-static void resolve(struct name *name, const struct name_table *before)
+static int by_text(const void *a, const void *b)
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
-    struct addrinfo *list = NULL;
-    name->addr = (struct address){0};
-    if (getaddrinfo(name->text, NULL, &hints, &list) != 0) {
-        (void)name_table_find(before, slice_text(name->text), &name->addr);
+    return strcmp(((const struct host *)a)->text, ((const struct host *)b)->text);
+}
+
+static void schedule(struct host *e, double seconds)
+{
+    e->ask_at = loop_clock() + (uint64_t)(seconds * 1e6);
+}
+
+/* ---- tables ---- */
+
+struct filling {
+    struct name_table *table; /* NULL: count only */
+    size_t count, bytes;
+};
+
+/* The tree gives them in order; each inner one several times. */
+static void fill(const void *node, VISIT visit, void *context)
+{
+    const struct host *e = *(const struct host *const *)node;
+    struct filling *f = context;
+    if ((visit != postorder && visit != leaf) || !e->addr.family)
         return;
-    }
-    for (const struct addrinfo *a = list; a && !name->addr.family; a = a->ai_next) {
-        if (a->ai_family == AF_INET) {
-            const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)a->ai_addr;
-            name->addr.family = 4;
-            memcpy(name->addr.bytes, &in->sin_addr, 4);
-        } else if (a->ai_family == AF_INET6) {
-            const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)a->ai_addr;
-            name->addr.family = 6;
-            memcpy(name->addr.bytes, &in6->sin6_addr, 16);
-        }
-    }
-    freeaddrinfo(list);
+    if (f->table)
+        name_table_add(f->table, e->text, &e->addr);
+    f->count++;
+    f->bytes += strlen(e->text) + 1;
 }
 
-/* A table of the wanted names, which move into it; their addresses are still those of the last table. */
-static struct name_table *table_new(struct wanted *wanted, const struct name_table *before)
+static struct name_table *table_of(const struct names *n)
 {
-    struct name_table *table = calloc(1, sizeof *table + wanted->count * sizeof table->names[0]);
-    if (!table)
-        return NULL;
-    table->references = 1;
-    table->count = wanted->count;
-    for (size_t i = 0; i < wanted->count; i++) {
-        table->names[i].text = wanted->texts[i];
-        (void)name_table_find(before, slice_text(wanted->texts[i]), &table->names[i].addr);
-    }
-    wanted->count = 0;
-    return table;
+    struct filling f = {0};
+    twalk_r(n->tree, fill, &f);
+    f.table = name_table_new(f.count, f.bytes);
+    if (f.table)
+        twalk_r(n->tree, fill, &f);
+    return f.table;
 }
 
-static time_t seconds_now(void)
+static void publish(void *owner)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec;
-}
-
-static void forget_unused(struct names *n)
-{
-    time_t now = seconds_now();
-    size_t kept = 0;
-    for (size_t i = 0; i < n->used_count; i++)
-        if (n->used[i].until > now)
-            n->used[kept++] = n->used[i];
-        else
-            free(n->used[i].text);
-    n->used_count = kept;
-}
-
-/* Called with the lock held. */
-static bool copy_wanted(struct names *n, struct wanted *to)
-{
-    forget_unused(n);
-    size_t size = n->wanted.count + n->used_count;
-    *to = (struct wanted){calloc(size + 1, sizeof *to->texts), 0, size + 1};
-    for (size_t i = 0; to->texts && i < size; i++) {
-        const char *text = i < n->wanted.count ? n->wanted.texts[i] : n->used[i - n->wanted.count].text;
-        if (!(to->texts[i] = strdup(text)))
-            break;
-        to->count++;
-    }
-    if (to->texts && to->count == size) {
-        wanted_sort(to);
-        return true;
-    }
-    wanted_free(to);
-    return false;
-}
-
-static void resolve_all(struct names *n, struct wanted *wanted)
-{
-    struct name_table *table = table_new(wanted, n->table);
-    if (!table)
-        return;
-    bool news = !n->table || n->table->count != table->count;
-    for (size_t i = 0; i < table->count; i++) {
-        struct address old = table->names[i].addr;
-        resolve(&table->names[i], n->table);
-        news = news || memcmp(&old, &table->names[i].addr, sizeof old) != 0;
-        if (__atomic_load_n(&n->stopping, __ATOMIC_RELAXED))
-            break;
-    }
-    if (news)
+    struct names *n = owner;
+    uint64_t start = loop_clock();
+    struct name_table *table = table_of(n);
+    if (table)
         n->changed(n->context, table);
-    name_table_release(n->table);
-    n->table = table;
+    name_table_release(table);
+    n->published_at = loop_clock();
+    n->publish_cost = n->published_at - start;
+    if (!table) /* out of memory: tried again */
+        loop_timer_set(&n->publish, 1);
+}
+
+/* At once after a quiet time; many that come together share a table. */
+static void publish_soon(struct names *n)
+{
+    double pause = (double)n->publish_cost * PUBLISH_SHARE / 1e6;
+    double since = (double)(loop_clock() - n->published_at) / 1e6;
+    pause = (pause > PUBLISH_LEAST ? pause : PUBLISH_LEAST) - since;
+    if (!loop_timer_active(&n->publish))
+        loop_timer_set(&n->publish, pause > 0 ? pause : 0);
+}
+
+/* ---- asking ---- */
+
+static void look_settled(struct names *n)
+{
+    if (n->unasked)
+        return;
+    /* whoever waits wants to find the addresses */
+    if (loop_timer_active(&n->publish)) {
+        loop_timer_stop(&n->publish);
+        publish(n);
+    }
+    pthread_mutex_lock(&n->lock);
+    n->settled = true;
+    pthread_cond_broadcast(&n->settles);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void note_asked(struct names *n, struct host *e)
+{
+    bool first = !e->asked && e->generation == n->generation;
+    e->asked = true;
+    if (first && --n->unasked == 0)
+        look_settled(n);
+}
+
+static void on_answer(void *owner, const struct dns_answer *answer)
+{
+    struct host *e = owner;
+    struct names *n = e->names;
+    e->asking = false;
+    if (n->stopping)
+        return;
+    if (answer->result == DNS_FOUND) {
+        struct address chosen = dns_choose(answer, &e->addr);
+        bool news = memcmp(&chosen, &e->addr, sizeof chosen) != 0;
+        double again = answer->ttl > AGAIN_MOST ? AGAIN_MOST : answer->ttl;
+        e->addr = chosen;
+        schedule(e, again < AGAIN_LEAST ? AGAIN_LEAST : again);
+        if (news)
+            publish_soon(n);
+    } else {
+        schedule(e, e->addr.family ? AGAIN_FAILED : AGAIN_LEAST);
+    }
+    note_asked(n, e);
+}
+
+static void ask(struct host *e)
+{
+    e->asking = dns_ask(e->names->dns, slice_text(e->text), on_answer, e);
+    if (!e->asking)
+        schedule(e, AGAIN_LEAST);
+}
+
+static struct host *host_for(struct names *n, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    struct host *e = calloc(1, sizeof *e + size);
+    if (!e)
+        return NULL;
+    memcpy(e->text, text, size);
+    struct host *const *found = tsearch(e, &n->tree, by_text);
+    if (!found || *found != e) {
+        free(e);
+        return found ? *found : NULL;
+    }
+    e->names = n;
+    e->next = n->hosts;
+    n->hosts = e;
+    n->count++;
+    ask(e);
+    return e;
+}
+
+static void take_wanted(struct names *n, const struct host_names *wanted)
+{
+    n->generation++;
+    n->unasked = 0;
+    for (size_t i = 0; i < wanted->count; i++) {
+        struct host *e = host_for(n, wanted->texts[i]);
+        if (!e)
+            continue;
+        e->generation = n->generation;
+        n->unasked += !e->asked;
+    }
+    look_settled(n);
+}
+
+static void take_uses(struct names *n, struct use *uses)
+{
+    for (struct use *u = uses, *next; u; u = next) {
+        next = u->next;
+        struct host *e = n->count < USED_MOST ? host_for(n, u->text) : NULL;
+        if (e)
+            e->used_until = loop_clock() + UNUSED;
+        free(u);
+    }
+}
+
+static void on_take(void *context)
+{
+    struct names *n = context;
+    pthread_mutex_lock(&n->lock);
+    struct host_names wanted = n->wanted;
+    struct use *uses = n->uses;
+    bool fresh = n->fresh;
+    n->wanted = (struct host_names){0};
+    n->uses = NULL;
+    n->use_count = 0;
+    n->fresh = false;
+    n->settled = n->settled && !fresh;
+    pthread_mutex_unlock(&n->lock);
+    if (fresh && !n->stopping)
+        take_wanted(n, &wanted);
+    take_uses(n, n->stopping ? NULL : uses);
+    host_names_free(&wanted);
+}
+
+static bool is_wanted(const struct host *e, uint64_t now)
+{
+    return e->generation == e->names->generation || e->used_until > now;
+}
+
+static void on_sweep(void *owner)
+{
+    struct names *n = owner;
+    uint64_t now = loop_clock();
+    for (struct host **link = &n->hosts, *e; (e = *link);) {
+        if (!e->asking && !is_wanted(e, now)) {
+            *link = e->next;
+            (void)tdelete(e, &n->tree, by_text);
+            n->count--;
+            free(e);
+            continue;
+        }
+        if (!e->asking && e->ask_at <= now)
+            ask(e);
+        link = &e->next;
+    }
+    loop_timer_set(&n->sweep, SWEEP);
+}
+
+/* ---- its life ---- */
+
+static void on_end(void *context)
+{
+    struct names *n = context;
+    n->stopping = true;
+    loop_stop(n->loop);
 }
 
 static void *run(void *context)
 {
     struct names *n = context;
-    pthread_mutex_lock(&n->lock);
-    while (!n->stopping) {
-        struct wanted wanted = {0};
-        bool copied = copy_wanted(n, &wanted);
-        n->busy = true;
-        n->fresh = false;
-        pthread_mutex_unlock(&n->lock);
-        if (copied && (wanted.count || n->table))
-            resolve_all(n, &wanted);
-        wanted_free(&wanted);
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += RESOLVE_EVERY_S;
-        pthread_mutex_lock(&n->lock);
-        n->busy = false;
-        pthread_cond_broadcast(&n->settled);
-        int error = 0;
-        while (!n->fresh && !n->stopping && error == 0)
-            error = pthread_cond_timedwait(&n->woken, &n->lock, &until);
-    }
-    pthread_mutex_unlock(&n->lock);
+    loop_run(n->loop);
     return NULL;
 }
 
-struct names *names_start(void (*changed)(void *context, struct name_table *table), void *context,
+static void init_lock(struct names *n)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&n->settles, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&n->lock, NULL);
+}
+
+static void free_uses(struct use *uses)
+{
+    for (struct use *next; uses; uses = next) {
+        next = uses->next;
+        free(uses);
+    }
+}
+
+static void keep_all(void *node)
+{
+    (void)node; /* they are freed by the list of them */
+}
+
+static void destroy(struct names *n)
+{
+    n->stopping = true;
+    dns_free(n->dns);
+    loop_timer_close(&n->sweep);
+    loop_timer_close(&n->publish);
+    loop_free(n->loop);
+    tdestroy(n->tree, keep_all);
+    for (struct host *e = n->hosts, *next; e; e = next) {
+        next = e->next;
+        free(e);
+    }
+    free_uses(n->uses);
+    host_names_free(&n->wanted);
+    pthread_cond_destroy(&n->settles);
+    pthread_mutex_destroy(&n->lock);
+    free(n);
+}
+
+static bool prepare(struct names *n, const struct option_texts *servers, struct fail *why)
+{
+    n->take = (struct loop_task){.run = on_take, .context = n};
+    n->end = (struct loop_task){.run = on_end, .context = n};
+    n->dns_options = (struct dns_options){.servers = *servers, .timeout = LOOKUP_TIMEOUT};
+    if (!(n->loop = loop_new(why)) || !(n->dns = dns_new(n->loop, &n->dns_options, why)))
+        return false;
+    loop_timer_open(&n->sweep, n->loop, on_sweep, n);
+    loop_timer_open(&n->publish, n->loop, publish, n);
+    loop_timer_set(&n->sweep, SWEEP);
+    return true;
+}
+
+struct names *names_start(const struct option_texts *servers,
+                          void (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why)
 {
     struct names *n = calloc(1, sizeof *n);
@@ -287,66 +352,57 @@ struct names *names_start(void (*changed)(void *context, struct name_table *tabl
     }
     n->changed = changed;
     n->context = context;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&n->woken, &monotonic);
-    pthread_cond_init(&n->settled, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&n->lock, NULL);
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&n->thread, NULL, run, n);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error == 0)
+    n->settled = true;
+    init_lock(n);
+    if (prepare(n, servers, why) && thread_start(&n->thread, run, n, why))
         return n;
-    fail(why, "cannot start the resolver's thread: %s", strerror(error));
-    free(n);
+    destroy(n);
     return NULL;
 }
 
 bool names_want(struct names *n, const struct records *records)
 {
-    struct wanted wanted = {0};
-    if (!wanted_collect(&wanted, records)) {
-        wanted_free(&wanted);
+    struct host_names wanted = {0};
+    if (!host_names_collect(&wanted, records)) {
+        host_names_free(&wanted);
         return false;
     }
     pthread_mutex_lock(&n->lock);
-    struct wanted old = n->wanted;
+    struct host_names old = n->wanted;
     n->wanted = wanted;
     n->fresh = true;
-    pthread_cond_signal(&n->woken);
     pthread_mutex_unlock(&n->lock);
-    wanted_free(&old);
+    loop_post(n->loop, &n->take);
+    host_names_free(&old);
     return true;
 }
 
 bool names_use(struct names *n, struct slice host)
 {
-    size_t i = 0;
+    struct use *use = calloc(1, sizeof *use + host.len + 1);
+    if (!use)
+        return false;
+    memcpy(use->text, host.at, host.len);
     pthread_mutex_lock(&n->lock);
-    while (i < n->used_count && !slice_is(host, n->used[i].text))
-        i++;
-    bool known = i < n->used_count;
-    bool good = known || (i < USED_MOST && (n->used[i].text = slice_dup(host)));
-    if (good)
-        n->used[i].until = seconds_now() + USED_FOR_S;
-    if (good && !known) {
-        n->used_count++;
-        n->fresh = true;
-        pthread_cond_signal(&n->woken);
+    bool room = n->use_count < USED_MOST;
+    if (room) {
+        use->next = n->uses;
+        n->uses = use;
+        n->use_count++;
     }
     pthread_mutex_unlock(&n->lock);
-    return good;
+    if (room)
+        loop_post(n->loop, &n->take);
+    else
+        free(use);
+    return room;
 }
 
 void names_await(struct names *n, const struct timespec *until)
 {
     pthread_mutex_lock(&n->lock);
-    for (int error = 0; (n->fresh || n->busy) && error == 0;)
-        error = pthread_cond_timedwait(&n->settled, &n->lock, until);
+    for (int error = 0; (n->fresh || !n->settled) && error == 0;)
+        error = pthread_cond_timedwait(&n->settles, &n->lock, until);
     pthread_mutex_unlock(&n->lock);
 }
 
@@ -354,17 +410,7 @@ void names_stop(struct names *n)
 {
     if (!n)
         return;
-    pthread_mutex_lock(&n->lock);
-    __atomic_store_n(&n->stopping, true, __ATOMIC_RELAXED);
-    pthread_cond_signal(&n->woken);
-    pthread_mutex_unlock(&n->lock);
+    loop_post(n->loop, &n->end);
     pthread_join(n->thread, NULL);
-    pthread_cond_destroy(&n->woken);
-    pthread_cond_destroy(&n->settled);
-    pthread_mutex_destroy(&n->lock);
-    wanted_free(&n->wanted);
-    for (size_t i = 0; i < n->used_count; i++)
-        free(n->used[i].text);
-    name_table_release(n->table);
-    free(n);
+    destroy(n);
 }

@@ -84,6 +84,10 @@ static const struct option keys[] = {
      RANGE(0, 1000000)},
     {"agent.drain", OPTION_DURATION, AT(agent.drain), "5s",
      "how long requests that came before SIGTERM may take to be answered", RANGE(0, HOURS(1))},
+    {"agent.name_servers", OPTION_TEXTS, AT(agent.name_servers), OPTION_NONE,
+     "name servers to ask for workers' names, `\"10.0.0.10\"` or `\"127.0.0.1:5353\"`; none: those of "
+     "/etc/resolv.conf; read at the start only",
+     RANGE(0, 8)},
 
     {"relay.listen", OPTION_ADDRESS, AT(relay.listen), "unix@/run/cellgate/relay.sock",
      "where HAProxy hands over upgrades; a Unix socket", ANY},
