@@ -33,7 +33,7 @@ CFLAGS   += -std=c11 $(OPT) $(HARD) $(WARN) -pthread -MMD -MP $(if $(LTO),$(LTO)
 LDFLAGS  += -pie -Wl,-z,relro,-z,now -pthread $(filter -fsanitize% --coverage,$(OPT))
 LDLIBS   += -lev -lcjson -lssl -lcrypto -lm
 # what only the agent's library needs: the directory kinds
-AGENT_LIBS := -lcurl -lhiredis -lcares
+AGENT_LIBS := -lcurl -lcares
 
 # ---- what is built of what ----
 obj       = $(patsubst %.c,$(B)/obj/%.o,$(1))

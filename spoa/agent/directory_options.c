@@ -3,12 +3,16 @@
 
 #include <stdlib.h>
 
+#include "spoa/agent/directory_dns.h"
 #include "spoa/agent/directory_file.h"
 #include "spoa/agent/directory_http.h"
+#include "spoa/agent/directory_redis.h"
 
 static const struct directory_kind *const kinds[] = {
     &directory_kind_file,
     &directory_kind_http,
+    &directory_kind_redis,
+    &directory_kind_dns,
     NULL,
 };
 
