@@ -332,10 +332,12 @@ static bool may_read_for(const struct tunnel *t, enum side from)
 void tunnel_reading(struct tunnel *t, uint64_t now)
 {
     bool closing = t->state == TUNNEL_CLOSING;
+    /* behind its Close a client may end its side at once, and waits for the answer all the same */
+    bool done = t->legs[CLIENT].close_in;
 
     if (t->state == TUNNEL_ENDED)
         return;
-    leg_read(&t->legs[CLIENT], t->client_there && (closing || may_read_for(t, CLIENT)), now);
+    leg_read(&t->legs[CLIENT], t->client_there && !done && (closing || may_read_for(t, CLIENT)), now);
     leg_read(&t->legs[WORKER], t->worker_there && may_read_for(t, WORKER), now);
 }
 

@@ -330,6 +330,17 @@ def test_a_close_before_the_news_of_a_move_is_a_move(direct):
     assert client.hear() == (BINARY, b"moved", True)
 
 
+def test_a_client_that_ends_its_side_behind_its_close_gets_the_answer(direct):
+    """As Chromium does on HTTP/2."""
+    client, upstream = direct.open(direct.worker())
+    client.close_with(1000, b"done")
+    client.sock.shutdown(socket.SHUT_WR)
+    assert upstream.hear() == (CLOSE, b"\x03\xe8done", True) and upstream.silent()
+    upstream.close_with(1000, b"bye")
+    assert client.hear() == (CLOSE, b"\x03\xe8bye", True)
+    assert client.ended()
+
+
 def test_an_exit_frame_ends_the_tunnel(direct):
     worker = direct.worker()
     direct.set(worker=worker)
