@@ -12,9 +12,9 @@
 #include <time.h>
 
 #include "spoa/agent/directory_file.h"
-#include "spoa/agent/request_text.h"
 #include "spoa/agent/snapshot.h"
 #include "spoa/ctl/ctl.h"
+#include "spoa/ctl/head_lines.h"
 
 #define PROGRAM      "cellgate explain"
 #define EXIT_REFUSED 1
@@ -22,22 +22,23 @@
 
 static const char usage[] =
     "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
+    "       cellgate explain [--config FILE] [--upgrade] [--json] [-H @FILE]... @FILE\n"
     "Says what the agent would decide about a request, and why: each route before the one that matches, the\n"
     "token, the record, the worker, and what the worker gets. Credentials are not printed.\n"
     "\n"
     "  --config FILE  default " SETTINGS_PATH "\n"
-    "  -H LINE        a header of the request; may be repeated\n"
+    "  -H LINE        a header of the request; may be repeated; @FILE: the headers in a file\n"
     "  --upgrade      add the headers of a WebSocket upgrade\n"
     "  --json         one JSON object instead of text\n"
+    "  @FILE          the request from a file: METHOD URL, and a header in each further line. '@-' reads "
+    "standard\n"
+    "                 input: arguments, and the secrets in them, can be seen with ps\n"
     "\n"
     "Exit code: 0 admitted, 1 refused or not to be decided, 2 wrong usage.\n";
 
-enum { LINES_MAX = 64 };
-
 struct arguments {
-    const char *config, *request;
-    struct header_line lines[LINES_MAX];
-    size_t count;
+    const char *config;
+    struct head_lines head;
     bool json, upgrade;
 };
 
@@ -270,10 +271,10 @@ static void report_stripped(struct report *r, const struct arguments *a, const s
 {
     char memory[4096];
     struct writer w = writer_of(memory, sizeof memory);
-    for (size_t i = 0; i < a->count; i++)
-        if (is_stripped(a->lines[i].name, v, route)) {
+    for (size_t i = 0; i < a->head.count; i++)
+        if (is_stripped(a->head.line[i].name, v, route)) {
             writer_text(&w, w.len ? ", " : "");
-            writer_put(&w, a->lines[i].name);
+            writer_put(&w, a->head.line[i].name);
         }
     if (w.len)
         report_text(r, "removed", writer_slice(&w));
@@ -368,7 +369,7 @@ static int run(const struct arguments *a)
 {
     struct fail why;
     struct request request;
-    if (!request_from_text(slice_text(a->request), a->lines, a->count, &request, &why)) {
+    if (!request_from_text(a->head.request, a->head.line, a->head.count, &request, &why)) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
     }
@@ -384,20 +385,16 @@ static int run(const struct arguments *a)
 
 /* ---- the arguments ---- */
 
-static bool add_line(struct arguments *a, const char *text)
+static bool add_upgrade(struct head_lines *head, struct fail *why)
 {
-    return a->count < LINES_MAX && header_line_parse(slice_text(text), &a->lines[a->count++]);
-}
-
-static bool add_upgrade(struct arguments *a)
-{
-    return add_line(a, "Upgrade: websocket") && add_line(a, "Connection: Upgrade") &&
-           add_line(a, "Sec-WebSocket-Version: 13") &&
-           add_line(a, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==");
+    return head_lines_add(head, "Upgrade: websocket", why) &&
+           head_lines_add(head, "Connection: Upgrade", why) &&
+           head_lines_add(head, "Sec-WebSocket-Version: 13", why) &&
+           head_lines_add(head, "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", why);
 }
 
 /* Takes one argument, or two, off *word. */
-static bool take(char ***word, struct arguments *a)
+static bool take(char ***word, struct arguments *a, struct fail *why)
 {
     const char *text = *(*word)++;
     if (strcmp(text, "--json") == 0)
@@ -409,29 +406,36 @@ static bool take(char ***word, struct arguments *a)
     if (strcmp(text, "--config") == 0)
         return **word && (a->config = *(*word)++);
     if (strcmp(text, "-H") == 0)
-        return **word && add_line(a, *(*word)++);
-    if (text[0] == '-' || a->request)
-        return false;
-    return (a->request = text);
+        return **word && head_lines_add(&a->head, *(*word)++, why);
+    return text[0] != '-' && head_lines_request(&a->head, text, why);
+}
+
+static int explain(struct arguments *a, char **word)
+{
+    struct fail why;
+    char **const first = word - 1;
+    while (*word) {
+        size_t at = (size_t)(word - first);
+        bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
+        fail(&why, "argument %zu is not understood", at); /* not quoted: it may hold a token */
+        if (!help && take(&word, a, &why))
+            continue;
+        if (!help)
+            fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
+        fputs(usage, help ? stdout : stderr);
+        return help ? 0 : EXIT_USAGE;
+    }
+    fail(&why, "there is no request");
+    if (slice_present(a->head.request) && (!a->upgrade || add_upgrade(&a->head, &why)))
+        return run(a);
+    fprintf(stderr, "%s: %s\n%s", PROGRAM, why.text, usage);
+    return EXIT_USAGE;
 }
 
 int ctl_explain(int argc, char **argv)
 {
     struct arguments a = {.config = SETTINGS_PATH};
-    char **word = argv + (argc > 0);
-    while (*word) {
-        bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
-        size_t at = (size_t)(word - argv);
-        if (!help && take(&word, &a))
-            continue;
-        if (!help) /* not quoted: it may hold a token */
-            fprintf(stderr, "%s: argument %zu is not understood\n", PROGRAM, at);
-        fputs(usage, help ? stdout : stderr);
-        return help ? 0 : EXIT_USAGE;
-    }
-    if (!a.request || (a.upgrade && !add_upgrade(&a))) {
-        fprintf(stderr, "%s: there is no request\n%s", PROGRAM, usage);
-        return EXIT_USAGE;
-    }
-    return run(&a);
+    int code = explain(&a, argv + (argc > 0));
+    head_lines_free(&a.head);
+    return code;
 }

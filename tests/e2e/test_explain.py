@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`cellgate explain`: the decision and its reasons, without an agent and without a credential."""
 
+import hashlib
 import json
 import re
 import subprocess
@@ -14,8 +15,8 @@ CELLGATE = str(BIN / "cellgate")
 RECORD = {"worker": "http://127.0.0.1:9001", "epoch": 3, "headers": {"X-EXECD-ACCESS-TOKEN": "record-secret"}}
 
 
-def run(*arguments):
-    return subprocess.run([CELLGATE, *arguments], capture_output=True, text=True, timeout=20)
+def run(*arguments, stdin=None):
+    return subprocess.run([CELLGATE, *arguments], capture_output=True, text=True, timeout=20, input=stdin)
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +120,62 @@ def test_the_documentation_has_every_built_in_route_and_every_key(config):
     keys = re.findall(r'^    \{"([a-z_]+)", OPTION', (ROOT / "spoa/agent/route_keys.c").read_text(), re.M)
     assert len(routes) > 15 and len(keys) > 20
     assert [name for name in routes + keys if f"`{name}`" not in text] == []
+
+
+# ---- what is secret need not be an argument ----
+
+
+def test_headers_and_the_request_are_read_from_files(config, token, tmp_path):
+    (tmp_path / "headers").write_text(f"Authorization: Bearer {token}\r\nX-Other: 1\n")
+    (tmp_path / "request").write_text(f"GET /sandboxes/sb-1/proxy/80/a?cellgate_token={token} HTTP/1.1\r\nHost: h\r\n\r\nnot a header\r\n")
+    url = "GET http://h/sandboxes/sb-1/proxy/80/a"
+    for arguments, stdin in (
+        (["-H", f"@{tmp_path}/headers", url], None),
+        (["-H", "@-", url], f"Authorization: Bearer {token}"),
+        ([f"@{tmp_path}/request"], None),
+        (["@-"], f"{url}?cellgate_token={token}\n"),
+    ):
+        done = run("explain", "--config", config, *arguments, stdin=stdin)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "verdict         direct" in done.stdout and token not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, stdin",
+    [
+        (["-H", "@/nonexistent", "GET http://h/"], None),
+        (["-H", "secret without colon", "GET http://h/"], None),
+        (["-H", "@-", "GET http://h/"], "secret without colon"),
+        (["@-"], ""),
+        (["@-"], "\nGET http://h/\n"),
+        (["@-"], "GET http://h/\n" + "A: secret\n" * 65),
+        (["@-", "GET http://h/"], "GET http://h/"),
+        (["-H", "@-", "GET http://h/"], "A: secret\n" * 10000),
+    ],
+)
+def test_what_cannot_be_read_is_said_without_quoting_it(config, arguments, stdin):
+    done = run("explain", "--config", config, *arguments, stdin=stdin)
+    assert done.returncode == 2 and done.stderr.startswith("cellgate explain: ")
+    assert "secret" not in done.stdout + done.stderr.partition("Usage:")[0]
+
+
+def test_says_which_rule_about_the_token_decided(tmp_path):
+    (tmp_path / "k").write_text("0123456789abcdef0123456789abcdef")
+    secret = "an access secret"
+    record = RECORD | {"access": {"token_sha256": hashlib.sha256(secret.encode()).hexdigest()}}
+    (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": record}}))
+    tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}, {"kind": "agent-sandbox", "secret_file": "k"}, {"kind": "static"}]
+    (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "file", "path": "s.json"}, "tokens": tokens}))
+    config, url = str(tmp_path / "c.json"), "GET http://h/sandboxes/sb-1/proxy/80/"
+
+    def steps(header):
+        done = run("explain", "--config", config, "-H", "@-", url, stdin=header)
+        return [line.partition(" ")[2].strip() for line in done.stdout.splitlines() if line.startswith("token ")]
+
+    jwt = run("token", "--config", config, "--sandbox", "sb-1").stdout.strip()
+    assert steps(f"Authorization: Bearer {jwt}") == ["carried by: authorization", "judged as a token of kind: jwt", "with the key: k1", "it is valid and grants this"]
+    good = steps(f"X-OC-Preview-Token: {secret}")
+    assert good[:2] == ["carried by: X-OC-Preview-Token", "judged as a token of kind: static"] and good[-1] == "it is valid and grants this"
+    assert steps("X-OC-Preview-Token: wrong")[-1] == "it is not the access secret of a sandbox of this name"
+    assert steps("Authorization: Bearer v1.x.y") == ["carried by: authorization", "judged as a token of kind: agent-sandbox", "it is not v1.PAYLOAD.SIGNATURE in base64url"]
+    assert steps("Authorization: Basic x") == ["carried by: none", "there is none"]

@@ -47,7 +47,7 @@ KEEP = object()
 # route, target, host (None: the gateway's), headers, the port whose worker gets it, its target, and its Host (KEEP: the client's)
 PLAIN = [
     # OpenComputer: the API below /api, previews
-    ("opencomputer-api", "/api/sandboxes/sb-1/pty?cols=80", None, [], "", "/sandboxes/sb-1/pty?cols=80", None),
+    ("opencomputer-pty-api", "/api/sandboxes/sb-1/pty?cols=80", None, [], "", "/sandboxes/sb-1/pty?cols=80", None),
     ("opencomputer-api", "/api/sandboxes/sb-1/files/a%2Fb//c?path=/x", None, [], "", "/sandboxes/sb-1/files/a%2Fb//c?path=/x", None),
     ("opencomputer-preview", "/a?b", "sb-1-p8080.oc.test", [], "8080", "/a?b", KEEP),
     ("opencomputer-preview", "/api/sandboxes/x/y", "a-p80-b-p3000.oc.test:8443", [], "3000", "/api/sandboxes/x/y", KEEP),

@@ -207,3 +207,69 @@ def test_inspect_agrees_with_the_table_of_bad_tokens(command):
             if good:
                 break
         assert good, f"{case['name']}: expected {refusal!r}, got {told.stdout}{told.stderr}"
+
+
+# ---- the other kinds ----
+
+
+@pytest.fixture
+def kinds(command):
+    command.configure(
+        [
+            {"kind": "static", "carriers": ["X-OC-Preview-Token"]},
+            {"kind": "agent-sandbox", "kid": "s", "secret_file": "k1.secret"},
+            {"kind": "opensandbox-route", "keys": {"a": "route.key"}},
+            {"kind": "file-url", "secret_file": "k1.secret"},
+        ],
+        {"route.key": base64.b64encode(SECRET)})
+    return command
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        (["--kind", "agent-sandbox", "--sandbox", "ns/box-a"], ["kind      agent-sandbox", "kid       s", "sandbox   ns/box-a"]),
+        (["--kind", "opensandbox-route", "--sandbox", "my-sb", "--port", "8080"], ["kind      opensandbox-route", "sandbox   my-sb", "ports     8080", "need      http"]),
+        (["--sandbox", "sb-1", "--download", "/a b&c/\u00fc"], ["kind      file-url", "file      download of /a b&c/\u00fc"]),
+        (["--sandbox", "sb-1", "--upload", "/x"], ["kind      file-url", "file      upload of /x"]),
+    ],
+)
+def test_other_kinds_are_made_and_inspected(kinds, arguments, told):
+    made = kinds.make(*arguments)
+    seen = kinds.run("--inspect", "-", stdin=made + "\n")
+    assert seen.returncode == 0, seen.stdout + seen.stderr
+    for line in [*told, "verdict   good"]:
+        assert line in seen.stdout
+    assert kinds.run("--inspect", made[:-1] + ("0" if made[-1] != "0" else "1")).returncode == 1
+
+
+def test_a_signed_route_is_inspected_as_host_and_as_path(kinds):
+    label = kinds.make("--kind", "opensandbox-route", "--sandbox", "my-sb", "--port", "8080")
+    sandbox, rest = label[:5], label[6:]
+    for text in (label + ".preview.example.com", "/" + "/".join([sandbox, *rest.split("-")]) + "/a/b"):
+        assert "verdict   good" in kinds.run("--inspect", text).stdout
+
+
+def test_a_new_secret_comes_with_what_the_record_has_to_hold(kinds):
+    made = kinds.run("--kind", "static", "--sandbox", "sb-1")
+    secret = made.stdout.strip()
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    assert made.returncode == 0 and len(secret) == 32
+    assert made.stderr == f'for the sandbox\'s record: "access": {{"token_sha256": "{digest}"}}\n'
+    seen = kinds.run("--inspect", "-", stdin=secret)
+    assert seen.returncode == 0 and digest in seen.stdout and secret not in seen.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, word",
+    [
+        (["--kind", "agent-sandbox", "--sandbox", "sb-1", "--need", "pty"], "cannot say need"),
+        (["--kind", "opensandbox-route", "--sandbox", "sb-1"], "which port"),
+        (["--kind", "file-url", "--sandbox", "sb-1"], "which file"),
+        (["--kind", "jwt", "--sandbox", "sb-1"], "no entry of tokens"),
+        (["--sandbox", "sb-1", "--download", "/a", "--ttl", "2d"], "max_ttl"),
+    ],
+)
+def test_what_a_kind_cannot_say_is_refused(kinds, arguments, word):
+    made = kinds.run(*arguments)
+    assert made.returncode == 1 and word in made.stderr and made.stdout == ""

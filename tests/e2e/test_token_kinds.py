@@ -238,6 +238,16 @@ def test_signed_file_urls_are_for_one_file_and_direction(cell, origin):
     assert ask(cell, "GET", file_url("/a", sandbox="nobody")) == (404, "sandbox_not_found")
 
 
+def test_a_token_for_terminals_may_make_them(cell):
+    """The capability of OpenComputer's own gateway does; one for pages does not open a shell."""
+    for word, path in (("pty", "pty"), ("pty", "pty/s1/resize"), ("exec", "exec"), ("exec", "exec/s1/kill"), ("agent", "agent")):
+        target = f"/api/sandboxes/sb-1/{path}"
+        assert ask(cell, "POST", target, [cell.bearer(need=[word])]) == GOOD
+        assert ask(cell, "POST", target, [cell.bearer(need=["http"])]) == (403, "not_granted")
+    assert ask(cell, "GET", "/api/sandboxes/sb-1/files", [cell.bearer(need=["http"])]) == GOOD
+    assert ask(cell, "GET", "/api/sandboxes/sb-1/files", [cell.bearer(need=["pty"])]) == (403, "not_granted")
+
+
 def test_a_secret_grants_what_its_entry_says_and_its_own_sandbox_only(cell):
     preview = "/v1/sandboxes/sb-1/proxy/80/pty/s/ws"
     assert ask(cell, "GET", preview, [*WEBSOCKET, ("X-Daytona-Preview-Token", SECRET)]) == (403, "not_granted")
