@@ -151,6 +151,8 @@ void agent_stop(struct agent *a)
         decider_stop(a->deciders[i]);
     for (size_t i = 0; i < a->decider_count; i++)
         decider_free(a->deciders[i]); /* each may have had news for others until it ended */
+    renew_stop(a->renew);
+    policy_release(a->renew_policy);
     close_listeners(a);
     file_watch_free(a->keys);
     snapshot_release(a->snapshot);
@@ -162,6 +164,16 @@ void agent_stop(struct agent *a)
     a->stopped = true;
     a->gone = (struct loop_task){.run = free, .context = a};
     loop_post(a->options.loop, &a->gone);
+}
+
+static bool start_renew(struct agent *a, struct policy *policy, struct fail *why)
+{
+    const struct renew_options options = {
+        .settings = &policy->settings->renew, .log = a->options.log, .shard = metrics_shard(a->metrics)};
+    if (!options.settings->redis)
+        return true;
+    a->renew_policy = policy_retain(policy);
+    return (a->renew = renew_start(&options, why));
 }
 
 static bool start_deciders(struct agent *a, struct fail *why)
@@ -176,6 +188,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                 .relay_listener = a->relay_listener,
                                                 .token_cache = TOKEN_CACHE_ENTRIES,
                                                 .lookup = (double)settings->lookup / 1000,
+                                                .renew = a->renew,
                                                 .shard = metrics_shard(a->metrics),
                                                 .log = a->options.log,
                                                 .drained = on_decider_drained,
@@ -221,7 +234,7 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     if (!a->keys || !watch_keys(a, policy))
         return false;
     a->names = names_start(&policy->settings->agent.name_servers, on_names, a, why);
-    if (!a->names || !agent_directory_start(a, policy, why))
+    if (!a->names || !agent_directory_start(a, policy, why) || !start_renew(a, policy, why))
         return false;
     await_directory(a);
     return start_deciders(a, why);

@@ -17,6 +17,8 @@ static const char *const kinds[] = {"none",     "jwt", "agent-sandbox", "opensan
 
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
 static const char *const parked[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};
+static const char *const renewed[] = {
+    [RENEW_TOLD] = "told", [RENEW_FAILED] = "failed", [RENEW_DROPPED] = "dropped", NULL};
 static const char *const look_ups[] = {"found", "absent", "unavailable", NULL};
 static const char *const finds[] = {"hit", "stale", "absent", "wait", "unavailable", NULL};
 static const char *const entries[] = {"record", "empty", "in_use", NULL};
@@ -96,6 +98,11 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [DIRECTORY_EVICTED] = {.name = "cellgate_directory_cache_evicted_total",
                            .help = "Entries of the cache given up for others.",
                            .type = METRIC_COUNTER},
+    [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",
+                     .help =
+                         "Intents for OpenSandbox's control plane; dropped: not told in time, or too many.",
+                     .type = METRIC_COUNTER,
+                     .labels = {{"outcome", renewed}}},
     [AGENT_RELOADS] = {.name = "cellgate_agent_reloads_total",
                        .help = "Reloads of configuration and keys; a bad one changes nothing.",
                        .type = METRIC_COUNTER,

@@ -28,12 +28,14 @@ enum agent_metric {
     DIRECTORY_PUSHES,
     DIRECTORY_BEHIND, /* records whose epoch went back */
     DIRECTORY_EVICTED,
+    AGENT_RENEW,   /* outcome: enum renew_outcome */
     AGENT_RELOADS, /* outcome: good, bad */
     AGENT_LOG_DROPPED,
     AGENT_METRICS
 };
 
 enum agent_outcome { AGENT_GOOD, AGENT_BAD };
+enum renew_outcome { RENEW_TOLD, RENEW_FAILED, RENEW_DROPPED };
 
 extern const struct metric agent_metrics[AGENT_METRICS];
 

@@ -28,6 +28,8 @@ struct agent {
     struct loop_task work;
     struct loop_timer look_again;
     struct names *names;
+    struct renew *renew;         /* NULL: not wanted */
+    struct policy *renew_policy; /* whose texts it uses */
 
     pthread_cond_t first_seen;             /* with the lock: directory_seen */
     pthread_mutex_t lock;                  /* guards what follows; never held while a decision waits */

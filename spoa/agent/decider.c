@@ -64,8 +64,16 @@ static bool decide_request(struct decider *d, const struct request *request, str
     return decide(&view, request, &scratch, verdict);
 }
 
+static void note_use(struct decider *d, const struct verdict *v)
+{
+    const struct intent intent = {.space = v->space, .sandbox = v->sandbox, .port = v->port, .path = v->path};
+    if ((v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY) && v->refusal == REFUSAL_NONE)
+        renew_note(d->options.renew, &intent);
+}
+
 static void count_decision(struct decider *d, const struct verdict *verdict, uint64_t begun)
 {
+    note_use(d, verdict);
     agent_metrics_decision(d->options.shard, verdict, (double)(loop_clock() - begun) / 1e6);
     count_cache(d);
 }
@@ -189,6 +197,14 @@ static bool ask_afresh(struct decider *d, const struct wait *wait)
     return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->parked, wait);
 }
 
+/* Each tunnel's watch comes back at least once in WATCH_SECONDS. */
+static void note_tunnel(struct decider *d, const struct resolve_question *q)
+{
+    const struct intent intent = {.space = q->space, .sandbox = q->sandbox, .port = q->port};
+    if (q->idle >= 0 && q->idle <= WATCH_SECONDS)
+        renew_note(d->options.renew, &intent);
+}
+
 static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
                                           struct spop_actions *actions, const struct server_ticket *ticket)
 {
@@ -206,6 +222,8 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
                         .kind = watch ? WAIT_WATCH : WAIT_RESOLVE};
     if (!watch && ask_afresh(d, &wait))
         return SERVER_LATER;
+    if (watch)
+        note_tunnel(d, &question);
     struct snapshot_finder finder = {.last = true, .wakes = !watch};
     look_up(d, &question, &finder, &answer);
     bool later = watch && !resolve_is_news(&question, &answer) && keep_watch(d, wait);

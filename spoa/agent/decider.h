@@ -7,6 +7,7 @@
 #ifndef CELLGATE_AGENT_DECIDER_H
 #define CELLGATE_AGENT_DECIDER_H
 
+#include "spoa/agent/renew.h"
 #include "spoa/agent/server.h"
 #include "spoa/agent/snapshot.h"
 #include "spoa/lib/log.h"
@@ -18,6 +19,7 @@ struct decider_options {
     int listener, relay_listener; /* borrowed; shared by all deciders */
     size_t token_cache;           /* entries */
     double lookup;                /* seconds that a question waits for a look-up */
+    struct renew *renew;          /* NULL: nobody is told of sandboxes in use */
     struct metrics_shard *shard;
     struct log *log;
     void (*drained)(void *context); /* called on the decider's thread */

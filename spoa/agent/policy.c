@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/directory_options.h"
+#include "spoa/agent/renew.h"
 
 static bool load_tokens(struct policy *p, struct fail *why)
 {
@@ -12,11 +13,18 @@ static bool load_tokens(struct policy *p, struct fail *why)
     return p->tokens;
 }
 
+static bool check_renew(const struct settings *s, struct fail *why)
+{
+    struct fail what;
+    return renew_check(&s->renew, &what) || fail(why, "%s: %s", s->path, what.text);
+}
+
 static bool load_parts(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
     return (p->directory = directory_options_read(s, why)) &&
-           (p->routes = routes_new(s->doc, s->routes, s->domains, why)) && load_tokens(p, why);
+           (p->routes = routes_new(s->doc, s->routes, s->domains, why)) && check_renew(s, why) &&
+           load_tokens(p, why);
 }
 
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,

@@ -12,15 +12,16 @@
 #include "spoa/lib/spop.h"
 
 /*  X(kind, field, argument); an INT that is absent is -1 */
-#define RESOLVE_ARGUMENTS(X)                                       \
-    X(TEXT, route, "route")                                        \
-    X(TEXT, sandbox, "sandbox")                                    \
-    X(TEXT, space, "namespace")                                    \
-    X(INT, port, "port") /* of the sandbox, as it was asked for */ \
-    X(TEXT, org, "org")  /* of the token */                        \
-    X(TEXT, kid, "kid")                                            \
-    X(INT, iat, "iat")                                             \
-    X(INT, exp, "exp")                                             \
+#define RESOLVE_ARGUMENTS(X)                                                \
+    X(TEXT, route, "route")                                                 \
+    X(TEXT, sandbox, "sandbox")                                             \
+    X(TEXT, space, "namespace")                                             \
+    X(INT, port, "port") /* of the sandbox, as it was asked for */          \
+    X(TEXT, org, "org")  /* of the token */                                 \
+    X(TEXT, kid, "kid")                                                     \
+    X(INT, iat, "iat")                                                      \
+    X(INT, exp, "exp")                                                      \
+    X(INT, idle, "idle")   /* a watch: seconds since the tunnel was used */ \
     X(INT, epoch, "epoch") /* a watch: the one it knows */
 
 struct resolve_question {

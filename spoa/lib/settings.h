@@ -42,6 +42,13 @@ struct settings_relay {
     int64_t drain;
 };
 
+/* Who is told that sandboxes are in use. */
+struct settings_renew {
+    char *redis; /* NULL: nobody */
+    char *user, *password_file, *key;
+    int64_t database, every, max_length; /* max_length 0: no limit */
+};
+
 struct settings {
     struct json *doc; /* the nodes live in it */
     char *path;
@@ -56,6 +63,7 @@ struct settings {
     size_t networks_count;
     struct settings_agent agent;
     struct settings_relay relay;
+    struct settings_renew renew;
 };
 
 /* Reads and checks the file; `overrides` are texts "key=value" of -o. NULL and *why ("FILE:LINE:COLUMN:

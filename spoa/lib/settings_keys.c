@@ -153,6 +153,21 @@ static const struct option keys[] = {
      "tunnels at a time of one organisation; 0: no limit", RANGE(0, 10000000)},
     {"relay.drain", OPTION_DURATION, AT(relay.drain), "30s",
      "over how long a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
+
+    {"renew.redis", OPTION_TEXT, AT(renew.redis), OPTION_NONE,
+     "where OpenSandbox's control plane reads that sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or "
+     "`unix@/PATH`; absent: it is not told",
+     RANGE(1, 300)},
+    {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE,
+     "user of Redis' access control list; none: the default user", RANGE(1, 255)},
+    {"renew.password_file", OPTION_PATH, AT(renew.password_file), OPTION_NONE,
+     "its first line is the password; read for every new connection", ANY},
+    {"renew.database", OPTION_INT, AT(renew.database), "0", "number of the database", RANGE(0, 65535)},
+    {"renew.key", OPTION_TEXT, AT(renew.key), "opensandbox:renew:intent", "the list's key", RANGE(1, 255)},
+    {"renew.every", OPTION_DURATION, AT(renew.every), "60s",
+     "at most one intent in this time for one sandbox", RANGE(SECONDS(1), HOURS(1))},
+    {"renew.max_length", OPTION_INT, AT(renew.max_length), "0",
+     "the list is cut to the newest so many; 0: it is not", RANGE(0, 10000000)},
 };
 
 const struct option *settings_options(size_t *count)

@@ -187,6 +187,7 @@ static void act_watch(void *context)
 {
     struct port *p = context;
     p->watch.epoch = p->tunnel.epoch;
+    p->watch.idle = (int64_t)((loop_clock() - p->tunnel.used) / 1000000);
     resolver_ask(p->lane->resolver, &p->watch);
 }
 

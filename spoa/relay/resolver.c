@@ -127,6 +127,8 @@ static void put_args(struct spop_ask *ask, const struct question *q)
     arg_text(ask, "kid", h->kid);
     arg_int(ask, "iat", h->iat);
     arg_int(ask, "exp", h->exp);
+    if (q->watch)
+        arg_int(ask, "idle", q->idle);
     arg_int(ask, "epoch", q->epoch);
 }
 
