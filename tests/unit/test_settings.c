@@ -256,8 +256,11 @@ static void the_sample_says_what_is_so_without_it(void **state)
         bool text = table[i].type == OPTION_TEXT, number = table[i].type == OPTION_INT;
         const char *a = (const char *)sample + table[i].offset, *b = (const char *)plain + table[i].offset;
         number = number || table[i].type == OPTION_DURATION || table[i].type == OPTION_SIZE;
-        if (text)
-            assert_string_equal(*(char *const *)(const void *)a, *(char *const *)(const void *)b);
+        const char *said = text ? *(char *const *)(const void *)a : NULL;
+        const char *unsaid = text ? *(char *const *)(const void *)b : NULL;
+        assert_int_equal(!said, !unsaid);
+        if (said && unsaid)
+            assert_string_equal(said, unsaid);
         if (number)
             assert_memory_equal(a, b, sizeof(int64_t));
     }
