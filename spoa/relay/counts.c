@@ -81,6 +81,9 @@ static void fill_families(struct counts *c)
         [COUNT_PARTINGS] = {.name = "cellgate_relay_partings",
                             .help = "Sockets that are being closed.",
                             .type = METRIC_GAUGE},
+        [COUNT_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped",
+                               .help = "Log lines that could not be written in time.",
+                               .type = METRIC_GAUGE},
     };
     memcpy(c->families, families, sizeof families);
 }

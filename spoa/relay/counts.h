@@ -24,6 +24,7 @@ enum count {
     COUNT_HELD,
     COUNT_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
     COUNT_PARTINGS,      /* sockets that are being closed */
+    COUNT_LOG_DROPPED,
     COUNT_FAMILIES
 };
 

@@ -220,6 +220,15 @@ static void log_opened(struct port *p)
               LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(p, worker)));
 }
 
+/* The socket is new: it has room for a head, or it is broken. */
+static bool send_head(int fd, struct slice head)
+{
+    for (ssize_t sent; head.len; head = slice_from(head, (size_t)sent))
+        if ((sent = send(fd, head.at, head.len, MSG_NOSIGNAL | MSG_DONTWAIT)) <= 0)
+            return false;
+    return true;
+}
+
 static void act_accept(void *context)
 {
     struct port *p = context;
@@ -230,9 +239,8 @@ static void act_accept(void *context)
     metrics_add(p->lane->shard, COUNT_OPENED, METRIC_INDEX(p->route), 1);
     metrics_add(p->lane->shard, COUNT_TUNNELS, METRIC_INDEX(p->route), 1);
     log_opened(p);
-    /* the socket is new: it takes a head, or it is broken */
     if (!upgrade_accept(p->upgrade, tunnel_target(&p->tunnel), p->dial ? dial_head(p->dial) : NULL, &w) ||
-        send(loop_io_fd(&p->io[CLIENT]), w.at, w.len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)w.len)
+        !send_head(loop_io_fd(&p->io[CLIENT]), writer_slice(&w)))
         p->broken[CLIENT] = true;
 }
 
@@ -261,6 +269,11 @@ static void act_resumed(void *context, enum loss loss, uint64_t gap)
     metrics_observe(shard, COUNT_GAP, METRIC_PLAIN, (double)gap / 1e6);
     if (gap > p->lane->longest_gap)
         p->lane->longest_gap = gap;
+    char id[32], worker[NET_TEXT];
+    port_id(p, id);
+    log_write(p->lane->log, LOG_INFO, "redialled", LOG_TEXT("tunnel", id),
+              LOG_SLICE("sandbox", p->upgrade->handover.sandbox), LOG_TEXT("cause", loss_names[loss]),
+              LOG_TEXT("worker", worker_text(p, worker)), LOG_SECONDS("gap", (double)gap / 1e6));
 }
 
 static void act_declared(void *context, uint64_t missing)

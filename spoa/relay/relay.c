@@ -233,15 +233,17 @@ void relay_log_summary(struct relay *r)
               LOG_U64("held", limits_held(r->limits)), LOG_U64("lanes", r->lanes_count));
 }
 
-static void note_partings(struct lane *lane, void *context)
+static void note_gauges(struct lane *lane, void *context)
 {
     (void)context;
     metrics_set(lane->shard, COUNT_PARTINGS, METRIC_PLAIN, (int64_t)lane->partings.count);
+    if (lane->number == 0) /* the log is one for all */
+        metrics_set(lane->shard, COUNT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(lane->log));
 }
 
 bool relay_write_metrics(struct relay *r, struct buffer *to)
 {
-    each_lane(r, note_partings, NULL);
+    each_lane(r, note_gauges, NULL);
     return metrics_write(counts_metrics(r->counts), to);
 }
 
