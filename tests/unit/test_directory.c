@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/agent/directory.h"
+#include "spoa/agent/snapshot.h"
+
+/* ---- a kind of the test's own ---- */
+
+struct test_options {
+    struct directory_common common;
+    struct kind_seen *seen;
+};
+
+struct kind_seen {
+    const struct directory_sink *sink;
+    unsigned asked, woken, stopped; /* atomic */
+    bool refuses_to_start;
+};
+
+static void *kind_start(const void *options, const struct directory_sink *sink, struct log *log,
+                        struct fail *why)
+{
+    struct kind_seen *seen = ((const struct test_options *)options)->seen;
+    (void)log;
+    seen->sink = sink;
+    if (seen->refuses_to_start)
+        fail(why, "no");
+    return seen->refuses_to_start ? NULL : seen;
+}
+
+static bool kind_look_up(void *self, struct slice key)
+{
+    struct kind_seen *seen = self;
+    (void)key;
+    assert_int_equal(__atomic_load_n(&seen->stopped, __ATOMIC_SEQ_CST), 0);
+    __atomic_add_fetch(&seen->asked, 1, __ATOMIC_SEQ_CST);
+    return true;
+}
+
+static void kind_wake(void *self, struct slice key)
+{
+    (void)key;
+    ((struct kind_seen *)self)->woken++;
+}
+
+static void kind_stop(void *self)
+{
+    __atomic_add_fetch(&((struct kind_seen *)self)->stopped, 1, __ATOMIC_SEQ_CST);
+}
+
+static const struct directory_kind kind = {
+    .name = "test", .start = kind_start, .look_up = kind_look_up, .wake = kind_wake, .stop = kind_stop};
+
+/* ---- its owner ---- */
+
+struct world {
+    struct kind_seen seen;
+    struct test_options own;
+    struct directory_options options;
+    struct directory *directory;
+    unsigned learned, answered, news, health;
+    int64_t not_before;
+};
+
+static void on_revoked(void *context, int64_t not_before)
+{
+    ((struct world *)context)->not_before = not_before;
+}
+
+static void on_health(void *context, bool answering, bool pushing, const char *why)
+{
+    struct world *w = context;
+    assert_true(answering || *why);
+    (void)pushing;
+    w->health++;
+}
+
+static void on_learned(void *context, const struct record *record)
+{
+    assert_int_equal(record->state, RECORD_RUNNING);
+    ((struct world *)context)->learned++;
+}
+
+static void on_answered(void *context, enum lookup outcome, double seconds)
+{
+    (void)outcome;
+    assert_true(seconds >= 0 && seconds < 60);
+    ((struct world *)context)->answered++;
+}
+
+static void on_news(void *context, struct slice key)
+{
+    (void)key;
+    ((struct world *)context)->news++;
+}
+
+static void on_work(void *context)
+{
+    (void)context;
+}
+
+static const struct directory_owner *owner_of(struct world *w)
+{
+    static struct directory_owner owner;
+    owner = (struct directory_owner){.revoked = on_revoked,
+                                     .health = on_health,
+                                     .learned = on_learned,
+                                     .answered = on_answered,
+                                     .news = on_news,
+                                     .work = on_work,
+                                     .context = w};
+    return &owner;
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct fail why;
+    w->own =
+        (struct test_options){.common = {.ttl = 3000, .stale = 600000, .entries = 100}, .seen = &w->seen};
+    w->options = (struct directory_options){.kind = &kind, .own = &w->own.common, .references = 1};
+    w->directory = directory_start(&w->options, owner_of(w), 200000, NULL, &why);
+    assert_non_null(w->directory);
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    directory_stop(w->directory);
+    directory_release(w->directory);
+    assert_int_equal(w->options.references, 1);
+    free(w);
+    return 0;
+}
+
+/* "found", "absent", ... of a decision's view */
+static enum lookup find(struct world *w, const char *space, const char *sandbox, bool last)
+{
+    struct policy policy = {.references = 2};
+    struct settings settings = {.open = true};
+    struct record record;
+    policy.settings = &settings;
+    const struct snapshot_parts parts = {.policy = &policy, .directory = w->directory};
+    struct snapshot *snapshot = snapshot_new(&parts);
+    struct snapshot_finder finder = {.last = last, .wakes = true};
+    struct decide_view view = snapshot_view(snapshot, &finder, NULL, 0);
+    enum lookup found = view.find(view.directory, slice_text(space), slice_text(sandbox), &record);
+    if (found == LOOKUP_FOUND) {
+        assert_int_equal(record.epoch, 7);
+        assert_true(view.wake(view.directory, slice_text(space), slice_text(sandbox)));
+    }
+    snapshot_finder_done(&finder);
+    snapshot_release(snapshot);
+    return found;
+}
+
+static const struct record running = {
+    .state = RECORD_RUNNING,
+    .epoch = 7,
+    .worker = {.kind = WORKER_HTTP, .host = {(const uint8_t *)"w", 1}, .port = 80},
+};
+
+static void what_the_kind_says_is_what_decisions_find(void **state)
+{
+    struct world *w = *state;
+    const struct directory_sink *sink = w->seen.sink;
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_PENDING);
+    sink->answered(sink->context, SLICE_LITERAL("a"), LOOKUP_FOUND, &running, -1);
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
+    assert_int_equal(find(w, "default", "a", false), LOOKUP_FOUND);
+    assert_int_equal(find(w, "other", "a", false), LOOKUP_PENDING);
+    sink->answered(sink->context, SLICE_LITERAL("other/a"), LOOKUP_ABSENT, NULL, -1);
+    assert_int_equal(find(w, "other", "a", false), LOOKUP_ABSENT);
+    sink->removed(sink->context, SLICE_LITERAL("a"));
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_ABSENT);
+    sink->changed(sink->context, SLICE_LITERAL("a"), &running);
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
+    sink->announced(sink->context, SLICE_LITERAL("a"));
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_PENDING);
+    assert_int_equal(find(w, NULL, "a", true), LOOKUP_FOUND);
+    assert_int_equal(w->seen.asked, 3);
+    assert_int_equal(w->learned, 2);
+    assert_int_equal(w->answered, 2);
+    assert_int_equal(w->news, 2);
+    sink->revoked(sink->context, 17);
+    assert_int_equal(w->not_before, 17);
+}
+
+static void a_key_that_is_too_long_is_absent(void **state)
+{
+    struct world *w = *state;
+    char name[200];
+    memset(name, 'n', sizeof name);
+    name[199] = '\0';
+    assert_int_equal(find(w, NULL, name, false), LOOKUP_PENDING);
+    assert_int_equal(find(w, name, name, false), LOOKUP_ABSENT);
+    assert_int_equal(w->seen.asked, 1);
+}
+
+static void its_health_decides_whether_anybody_waits(void **state)
+{
+    struct world *w = *state;
+    const struct directory_sink *sink = w->seen.sink;
+    find(w, NULL, "a", false);
+    sink->answered(sink->context, SLICE_LITERAL("a"), LOOKUP_FOUND, &running, -1);
+    sink->announced(sink->context, SLICE_LITERAL("a"));
+    sink->health(sink->context, false, false, "it is away");
+    assert_int_equal(w->health, 1);
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
+    sink->missed(sink->context);
+}
+
+static void many_decisions_wake_a_sandbox_once(void **state)
+{
+    struct world *w = *state;
+    const struct directory_sink *sink = w->seen.sink;
+    assert_true(directory_can_wake(w->directory));
+    find(w, NULL, "a", false);
+    sink->answered(sink->context, SLICE_LITERAL("a"), LOOKUP_FOUND, &running, -1);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
+    assert_int_equal(w->seen.woken, 1);
+}
+
+static void *ask_all_the_time(void *context)
+{
+    struct world *w = context;
+    for (int i = 0; i < 20000; i++) {
+        struct record_box *box;
+        char key[16];
+        int len = snprintf(key, sizeof key, "%d", i);
+        directory_cache_find(directory_cache(w->directory), slice_of(key, (size_t)len), false, &box);
+        record_box_release(box);
+    }
+    return NULL;
+}
+
+/* As at a reload: deciders still have the old one. */
+static void once_stopped_it_is_not_asked_any_more_and_may_still_be_read(void **state)
+{
+    struct world *w = *state;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, ask_all_the_time, w), 0);
+    while (__atomic_load_n(&w->seen.asked, __ATOMIC_SEQ_CST) < 100)
+        sched_yield();
+    directory_stop(w->directory);
+    pthread_join(thread, NULL);
+    assert_int_equal(w->seen.stopped, 1);
+    assert_int_equal(find(w, NULL, "another", false), LOOKUP_UNAVAILABLE);
+    directory_wake(w->directory, SLICE_LITERAL("a"));
+    assert_int_equal(w->seen.woken, 0);
+}
+
+static void one_that_cannot_start_leaves_nothing(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    w->seen.refuses_to_start = true;
+    assert_null(directory_start(&w->options, owner_of(w), 1, NULL, &why));
+    assert_string_equal(why.text, "no");
+    w->seen.refuses_to_start = false;
+    alloc_fail_at(1);
+    assert_null(directory_start(&w->options, owner_of(w), 1, NULL, &why));
+    alloc_fail_at(2);
+    assert_null(directory_start(&w->options, owner_of(w), 1, NULL, &why));
+    alloc_fail_at(0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_the_kind_says_is_what_decisions_find),
+        TEST(a_key_that_is_too_long_is_absent),
+        TEST(its_health_decides_whether_anybody_waits),
+        TEST(many_decisions_wake_a_sandbox_once),
+        TEST(once_stopped_it_is_not_asked_any_more_and_may_still_be_read),
+        TEST(one_that_cannot_start_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
