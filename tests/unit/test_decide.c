@@ -101,8 +101,8 @@ struct world {
     struct records *records;
     char token[TOKENS][1024];
     enum lookup lookup; /* what the directory says; LOOKUP_FOUND: what the records say */
-    unsigned looked_up;
-    bool open;
+    unsigned looked_up, woken;
+    bool open, wakes;
     int64_t not_before;
     const struct decide_trace *trace;
     uint8_t scratch[DECIDE_SCRATCH];
@@ -122,6 +122,15 @@ static bool resolve(void *directory, struct slice host, struct address *addr)
     (void)directory;
     *addr = (struct address){.family = 4, .bytes = {10, 9, 9, 9}};
     return slice_is(host, "w1.cell");
+}
+
+static bool wake(void *directory, struct slice space, struct slice sandbox)
+{
+    struct world *w = directory;
+    assert_false(slice_present(space));
+    assert_true(slice_is(sandbox, "asleep"));
+    w->woken += w->wakes;
+    return w->wakes;
 }
 
 static bool allowed(const void *networks, const struct address *addr)
@@ -251,6 +260,7 @@ static bool ask(struct world *w, const char *line, const char *const *texts, str
                                .allowed = allowed,
                                .find = find,
                                .resolve = resolve,
+                               .wake = wake,
                                .directory = w,
                                .trace = w->trace};
     return decide(&view, &request, &scratch, verdict);
@@ -443,9 +453,10 @@ static void a_directory_that_cannot_say_is_waited_for(void **state)
         {"GET " RELAY("sb-1"), {WS, B("all")}, "503 directory_unavailable"},
         {"GET " RELAY("sb-1"), {WS, B("gone")}, "403 wrong_sandbox"},
     };
-    static const char *const token[LINES] = {B("sb1")};
+    static const char *const token[LINES] = {B("sb1")}, *const lost[LINES] = {B("lost")};
     struct world *w = *state;
     struct verdict verdict;
+    assert_false(ask(w, "GET " DIRECT("lost"), lost, &verdict)); /* for its worker's address */
     w->lookup = LOOKUP_UNAVAILABLE;
     ROWS_CHECK(w, silent);
     assert_true(ask(w, "GET " PROXY, token, &verdict));
@@ -455,6 +466,24 @@ static void a_directory_that_cannot_say_is_waited_for(void **state)
     w->not_before = NOW;
     static const struct row revoked[] = {{"GET " RELAY("sb-1"), {WS, B("sb1")}, "401 token_revoked"}};
     ROWS_CHECK(w, revoked);
+}
+
+static void a_suspended_sandbox_is_woken_by_who_may_use_it(void **state)
+{
+    static const struct row nobody[] = {
+        {"GET " DIRECT("asleep"), {0}, "401 token_missing"},
+        {"GET " DIRECT("asleep"), {B("sb1")}, "403 wrong_sandbox"},
+    };
+    static const struct row somebody[] = {
+        {"GET " DIRECT("asleep"), {B("asleep")}, "503 sandbox_waking"},
+        {"GET " RELAY("asleep"), {WS, B("asleep")}, "relay - /sandboxes/asleep/pty/s%2F1"},
+    };
+    struct world *w = *state;
+    w->wakes = true;
+    ROWS_CHECK(w, nobody);
+    assert_int_equal(w->woken, 0);
+    ROWS_CHECK(w, somebody);
+    assert_int_equal(w->woken, 2);
 }
 
 static void the_worker_gets_path_and_query_byte_for_byte(void **state)
@@ -774,6 +803,7 @@ int main(void)
         TEST(the_state_of_the_sandbox_decides),
         TEST(the_worker_is_chosen),
         TEST(a_directory_that_cannot_say_is_waited_for),
+        TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),
         TEST(what_the_worker_gets_besides),
         TEST(what_the_path_lost_in_front_is_told),
