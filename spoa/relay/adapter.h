@@ -94,9 +94,10 @@ struct adapter_numbers {
 
 struct adapter {
     const char *name;
-    bool exact;        /* a message towards the client that was cut is continued by the next worker */
-    bool overlap;      /* the new worker may be dialled while the old one still serves */
-    bool one_leg;      /* the client is told of a loss; nothing is redialled */
+    bool exact;   /* a message towards the client that was cut is continued by the next worker */
+    bool overlap; /* the new worker may be dialled while the old one still serves */
+    bool tagged;  /* a 00 in front of a binary message makes it input, which may come in several messages */
+    bool one_leg; /* the client is told of a loss; nothing is redialled */
     size_t insert_max; /* bytes of a whole insert at most */
     size_t state_len;  /* zeroed bytes per tunnel */
 

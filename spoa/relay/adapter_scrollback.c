@@ -430,6 +430,7 @@ static void end(void *state)
 const struct adapter adapter_scrollback = {
     .name = "scrollback",
     .overlap = true,
+    .tagged = true,
     .insert_max = REPLAY_MAX,
     .state_len = sizeof(struct scrollback),
     .request = request,

@@ -300,6 +300,7 @@ static bool may_end(const void *state)
 const struct adapter adapter_since = {
     .name = "since",
     .overlap = true,
+    .tagged = true,
     .insert_max = 64,
     .state_len = sizeof(struct since),
     .start = start,

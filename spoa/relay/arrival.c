@@ -23,7 +23,7 @@ void arrival_answer(struct lane *lane, int fd, struct slice answer)
     struct buffer rest = buffer_with_limit(answer.len);
 
     if (buffer_put(&rest, answer))
-        parting_begin(&lane->partings, fd, &rest);
+        parting_begin(&lane->partings, fd, &rest, 0);
     else
         close(fd);
 }

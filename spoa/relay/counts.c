@@ -56,10 +56,10 @@ static void fill_families(struct counts *c)
                            .help = "Output that is missing in declared gaps, as far as their size is known.",
                            .type = METRIC_COUNTER,
                            .labels = {{"adapter", handover_resume_names}}},
-        [COUNT_UNSURE] =
-            {.name = "cellgate_relay_unsure_input_bytes_total",
-             .help = "Input written to workers that were lost, perhaps unread; it is not sent again.",
-             .type = METRIC_COUNTER},
+        [COUNT_UNSURE] = {.name = "cellgate_relay_unsure_input_bytes_total",
+                          .help = "Input that perhaps nobody has read, of workers that were lost and clients "
+                                  "that left; it is not sent again.",
+                          .type = METRIC_COUNTER},
         [COUNT_GAP] = {.name = "cellgate_relay_gap_seconds",
                        .help = "From the loss of a worker until the tunnel had one again.",
                        .type = METRIC_HISTOGRAM,

@@ -203,7 +203,7 @@ static bool set_up(struct lane *lane, const struct lane_options *o, struct fail 
     lane->loop = loop_new(why);
     if (!lane->loop)
         return false;
-    lane->partings = (struct partings){.loop = lane->loop};
+    lane->partings = (struct partings){.loop = lane->loop, .shard = lane->shard};
     lane->shard = metrics_shard(counts_metrics(o->counts));
     lane->scratch = malloc(LANE_SCRATCH);
     lane->resolver = resolver_new(lane->loop, o->agent, o->questions, o->log);

@@ -20,7 +20,7 @@
 #include "spoa/relay/resolver.h"
 #include "spoa/relay/tunnel.h"
 
-#define LANE_SCRATCH (WS_HEAD_MAX + LEG_FRAME_WHOLE + LEG_PAUSE)
+#define LANE_SCRATCH (TUNNEL_FRONT + LEG_FRAME_WHOLE + LEG_PAUSE)
 #define LANE_CIDRS   64
 
 struct port;

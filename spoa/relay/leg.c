@@ -12,6 +12,7 @@ struct leg leg_of(enum ws_sender sender, size_t limit, uint64_t now)
         .in = ws_decoder_of(sender, LEG_FRAME_WHOLE),
         .partial = buffer_with_limit(LEG_FRAME_WHOLE),
         .out = outbox_with_limit(limit),
+        .asked_at = now,
         .heard = now,
         .progress = now,
     };
@@ -30,6 +31,8 @@ void leg_renew(struct leg *leg, uint64_t now)
     fresh.out = leg->out;
     fresh.bytes_in = leg->bytes_in;
     fresh.bytes_out = leg->bytes_out;
+    fresh.data = leg->data;
+    fresh.read = leg->read;
     fresh.message_out = leg->message_out;
     buffer_free(&leg->partial);
     *leg = fresh;
@@ -117,18 +120,30 @@ void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t n
 {
     struct writer w = writer_of(payload, LEG_PING_LEN);
 
-    leg->pinged = now;
+    leg->asked = leg->data;
+    leg->asked_at = now;
     writer_text(&w, own_ping);
     writer_be(&w, ++leg->pings, 4);
 }
 
-bool leg_own_pong(const struct leg *leg, struct slice payload)
+bool leg_own_pong(struct leg *leg, struct slice payload)
 {
     if (payload.len != LEG_PING_LEN || !slice_starts(payload, own_ping))
         return false;
     struct reader r = reader_of(slice_from(payload, sizeof own_ping - 1));
     uint32_t number = reader_u32(&r);
+    if (number == leg->pings && leg->asked > leg->read)
+        leg->read = leg->asked;
     return number > 0 && number <= leg->pings;
+}
+
+uint64_t leg_take_unread(struct leg *leg)
+{
+    uint64_t held = outbox_payload(&leg->out), unread = leg->data - leg->read - held;
+
+    leg->data = held;
+    leg->read = leg->asked = 0;
+    return unread;
 }
 
 void leg_read(struct leg *leg, bool on, uint64_t now)

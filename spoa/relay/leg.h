@@ -25,6 +25,10 @@ struct leg {
     struct buffer partial; /* of a frame from the peer that is to go on whole */
     struct outbox out;
     uint64_t bytes_in, bytes_out;
+    uint64_t data;        /* bytes of payload that it was given, what is held included */
+    uint64_t read;        /* of these, what the peer has certainly read */
+    uint64_t asked;       /* what it will have read when it answers the last Ping of the relay's */
+    uint64_t asked_at;    /* when that was sent */
     uint64_t message_len; /* bytes so far of the message that is coming in */
     uint64_t heard;       /* when the last byte came, or reading began again */
     uint64_t pinged;      /* a Ping of the relay's has been unanswered since; 0: none */
@@ -67,10 +71,13 @@ enum leg_health leg_check(const struct leg *leg, const struct leg_settings *sett
 /* When leg_check may say something else than LEG_FINE at the earliest. */
 uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings);
 
-/* The payload of the relay's own next Ping; leg_own_pong knows its Pong. */
+/* The payload of the relay's own next Ping; leg_own_pong knows its Pong: what was sent before that Ping has been
+ * read. leg.pinged is the caller's to set, if an answer is to be waited for. */
 #define LEG_PING_LEN 12
 void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t now);
-bool leg_own_pong(const struct leg *leg, struct slice payload);
+bool leg_own_pong(struct leg *leg, struct slice payload);
+/* What was sent to the peer and it may not have read, without what is held; from here on only that counts. */
+uint64_t leg_take_unread(struct leg *leg);
 
 /* Reading is switched; its silence counts from when it is on again. */
 void leg_read(struct leg *leg, bool on, uint64_t now);

@@ -46,6 +46,18 @@ static size_t frame_len(struct slice at)
     return measure(at, &payload);
 }
 
+uint64_t outbox_payload(const struct outbox *outbox)
+{
+    uint64_t sum = 0, payload;
+
+    for (struct slice rest = buffer_slice(&outbox->frames); rest.len;) {
+        size_t frame = measure(rest, &payload);
+        sum += ws_is_control(rest.at[0] & 0x0f) ? 0 : payload;
+        rest = slice_from(rest, frame);
+    }
+    return sum;
+}
+
 static void note_message(struct outbox *outbox, uint8_t start)
 {
     if (ws_is_control(start & 0x0f))

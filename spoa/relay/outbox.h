@@ -34,6 +34,9 @@ static inline size_t outbox_len(const struct outbox *outbox)
     return buffer_len(&outbox->frames);
 }
 
+/* Bytes of payload in data frames held, what was sent of the first one included. */
+uint64_t outbox_payload(const struct outbox *outbox);
+
 /* Appends bytes of whole frames (the last may be completed by the next call); false: over the limit or out of
  * memory. */
 bool outbox_put(struct outbox *outbox, struct slice frames) __attribute__((warn_unused_result));

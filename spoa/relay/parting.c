@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "spoa/relay/counts.h"
+
 #define PARTING_SECONDS 2.0
 #define READ_AWAY       (1 << 20) /* bytes: a peer that sends more is not waiting for our Close */
 
@@ -17,6 +19,7 @@ struct parting {
     struct loop_task gone;
     struct buffer rest;
     size_t read;
+    uint64_t unread; /* input, as far as is known */
 };
 
 static void release(void *context)
@@ -24,11 +27,18 @@ static void release(void *context)
     free(context);
 }
 
+static void count_unsure(struct partings *partings, uint64_t unread)
+{
+    if (unread)
+        metrics_add(partings->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)unread);
+}
+
 static void end(struct parting *p)
 {
     if (!p->io.loop)
         return;
     struct loop *loop = p->io.loop;
+    count_unsure(p->all, p->unread);
     loop_io_close(&p->io);
     loop_timer_close(&p->timer);
     buffer_free(&p->rest);
@@ -67,6 +77,8 @@ static bool read_away(struct parting *p)
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;
     p->read += (size_t)got;
+    if (got == 0 && !buffer_len(&p->rest))
+        p->unread = 0;
     return got > 0 && p->read < READ_AWAY;
 }
 
@@ -85,16 +97,18 @@ static void on_ready(void *owner, int events)
         loop_io_want(&p->io, buffer_len(&p->rest) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
 }
 
-void parting_begin(struct partings *partings, int fd, struct buffer *rest)
+void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint64_t unread)
 {
     struct parting *p = calloc(1, sizeof *p);
 
     if (!p) {
+        count_unsure(partings, unread);
         buffer_free(rest);
         close(fd);
         return;
     }
-    *p = (struct parting){.all = partings, .next = partings->first, .link = &partings->first, .rest = *rest};
+    *p = (struct parting){
+        .all = partings, .next = partings->first, .link = &partings->first, .rest = *rest, .unread = unread};
     if (p->next)
         p->next->link = &p->next;
     partings->first = p;

@@ -9,18 +9,22 @@
 
 #include "spoa/lib/buffer.h"
 #include "spoa/lib/loop.h"
+#include "spoa/lib/metrics.h"
 
 struct parting;
 
 /* All partings of one thread. */
 struct partings {
     struct loop *loop;
+    struct metrics_shard *shard; /* for COUNT_UNSURE */
     struct parting *first;
     size_t count;
 };
 
-/* Takes over fd and rest. When memory is short the socket is closed at once. */
-void parting_begin(struct partings *partings, int fd, struct buffer *rest);
+/* Takes over fd and rest. When memory is short the socket is closed at once. unread: bytes of input that count as
+ * unsure unless the peer takes the rest and then ends the connection itself: a socket that is closed with
+ * unread bytes resets it. */
+void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint64_t unread);
 /* Closes all that are left. */
 void partings_end(struct partings *partings);
 

@@ -2,10 +2,8 @@
 #include "spoa/relay/port.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -148,32 +146,23 @@ static void act_adopt(void *context)
     loop_io_open(&p->io[WORKER], p->lane->loop, dial_take(p->dial), on_worker_ready, p);
 }
 
-static void act_part(void *context, enum side side, struct outbox *rest)
+static void act_part(void *context, enum side side, struct outbox *rest, uint64_t unread)
 {
     struct port *p = context;
 
     buffer_consume(&rest->frames, rest->sent);
-    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames);
+    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames, unread);
 }
 
-/* What the kernel has not seen acknowledged when a worker is lost. Where messages are numbered it is sent
- * again. */
-static void count_unsure(struct port *p)
+static void act_unsure(void *context, uint64_t bytes)
 {
-    int unsure = 0;
-
-    if (!p->tunnel.adapter->numbers && ioctl(loop_io_fd(&p->io[WORKER]), SIOCOUTQ, &unsure) == 0 &&
-        unsure > 0)
-        metrics_add(p->lane->shard, COUNT_UNSURE, METRIC_PLAIN, unsure);
+    struct port *p = context;
+    metrics_add(p->lane->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)bytes);
 }
 
 static void act_drop(void *context, enum side side)
 {
-    struct port *p = context;
-
-    if (side == WORKER)
-        count_unsure(p);
-    loop_io_close(&p->io[side]);
+    loop_io_close(&((struct port *)context)->io[side]);
 }
 
 static void act_ask(void *context)
@@ -314,8 +303,8 @@ static void act_ended(void *context)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,   act_dial,   act_hang_up, act_adopt,    act_part,     act_drop,   act_ask,   act_watch,
-    act_accept, act_refuse, act_resumed, act_declared, act_may_hold, act_random, act_ended,
+    act_send,   act_dial,   act_hang_up, act_adopt,    act_part,   act_drop,     act_ask,    act_watch,
+    act_accept, act_refuse, act_resumed, act_declared, act_unsure, act_may_hold, act_random, act_ended,
 };
 
 /* ---- reading ---- */
@@ -324,7 +313,7 @@ static ssize_t receive(struct port *p, enum side from)
     struct lane *lane = p->lane;
     struct leg *leg = &p->tunnel.legs[from];
     struct slice partial = buffer_slice(&leg->partial);
-    uint8_t *at = lane->scratch + WS_HEAD_MAX;
+    uint8_t *at = lane->scratch + TUNNEL_FRONT;
     size_t room = tunnel_room(&p->tunnel, from);
 
     ssize_t got = recv(loop_io_fd(&p->io[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
@@ -386,7 +375,7 @@ static void on_client_ready(void *owner, int events)
 /* Bytes that were received before the tunnel could take them. */
 static void replay(struct port *p, enum side from, struct slice bytes)
 {
-    uint8_t *at = p->lane->scratch + WS_HEAD_MAX;
+    uint8_t *at = p->lane->scratch + TUNNEL_FRONT;
 
     while (bytes.len && p->io[from].loop && p->tunnel.state != TUNNEL_ENDED) {
         struct leg *leg = &p->tunnel.legs[from];

@@ -157,9 +157,44 @@ void tunnel_leave_client(struct tunnel *t, uint64_t now)
     if (t->client_there) {
         struct outbox rest = take_outbox(leg);
         t->client_there = false;
-        t->actions->part(t->port, CLIENT, &rest);
+        t->actions->part(t->port, CLIENT, &rest, 0);
     }
     ended(t);
+}
+
+/* Whether it is the client that has left, or had to, and not the session. */
+static bool ends_client(enum close_reason reason)
+{
+    switch (reason) {
+    case CLOSE_session_ended:
+    case CLOSE_exec_completed:
+    case CLOSE_taken_over:
+    case CLOSE_data_refused:
+    case CLOSE_worker_protocol:
+    case CLOSE_message_too_big:
+    case CLOSE_resume_expired:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Whether input that a worker does not read is lost: it is sent again by nobody, and its session goes on. */
+static bool loses_input(const struct tunnel *t)
+{
+    bool again = t->adapter->numbers || t->adapter->one_leg;
+    return !again && (t->state < TUNNEL_CLOSING || ends_client(t->reason));
+}
+
+void tunnel_lose_input(struct tunnel *t, bool all)
+{
+    struct leg *leg = &t->legs[WORKER];
+
+    if (all)
+        outbox_free(&leg->out);
+    uint64_t unread = leg_take_unread(leg);
+    if (unread && loses_input(t))
+        t->actions->unsure(t->port, unread);
 }
 
 void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now)
@@ -169,6 +204,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
 
     if (!t->worker_there)
         return;
+    uint64_t unread = keep ? leg_take_unread(leg) : 0;
     if (keep)
         held = take_outbox(leg);
     /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
@@ -177,10 +213,16 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
         tunnel_send_close(t, WORKER, code, text, now);
     struct outbox rest = take_outbox(leg);
     t->worker_there = false;
+    if (!keep)
+        unread = leg_take_unread(leg);
+    if (!loses_input(t))
+        unread = 0;
     if (cut)
         t->actions->drop(t->port, WORKER);
     else
-        t->actions->part(t->port, WORKER, &rest);
+        t->actions->part(t->port, WORKER, &rest, unread);
+    if (cut && unread)
+        t->actions->unsure(t->port, unread);
     leg->out = held;
     leg_renew(leg, now);
 }
@@ -206,23 +248,6 @@ static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, ui
     return t->worker_there && buffer_put(&t->goodbye, text) && tunnel_send_close(t, WORKER, code, text, now);
 }
 
-/* Whether it is the client that has left, or had to, and not the session. */
-static bool ends_client(enum close_reason reason)
-{
-    switch (reason) {
-    case CLOSE_session_ended:
-    case CLOSE_exec_completed:
-    case CLOSE_taken_over:
-    case CLOSE_data_refused:
-    case CLOSE_worker_protocol:
-    case CLOSE_message_too_big:
-    case CLOSE_resume_expired:
-        return false;
-    default:
-        return true;
-    }
-}
-
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
 {
     const struct close_reason_info *info = close_reason_info(reason);
@@ -234,6 +259,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     t->state = TUNNEL_CLOSING;
     t->reason = reason;
     t->close_at = now + t->settings->close_timeout;
+    if (!t->worker_there)
+        tunnel_lose_input(t, true);
     if (ends_client(reason))
         tunnel_mark_end(t, now);
     if (reason == CLOSE_client_closed && hand_on_close(t, code, text, now))
@@ -289,26 +316,28 @@ void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now)
 
 /* ---- reading ---- */
 
-/* What may be taken from the client without that more is kept than the session's window allows. A message
- * costs at most 16 for each 6 bytes of the wire; one that is coming in counts as its frames' heads say, so
- * that the rest of a frame can always be read; one that nothing was kept before can, too: only when it is
- * whole will it be acknowledged. */
+/* What may be taken from the client without that more is sent than the session's window allows. A message costs at
+ * most 16 for each 6 bytes of the wire. The rest of a frame that has begun, and does not fit yet, is read as far as
+ * there is room; one that nothing is kept before always fits. */
 static size_t window_room(const struct tunnel *t)
 {
     const struct leg *client = &t->legs[CLIENT];
     size_t window, room = t->adapter->numbers->room(t->adapter_state, &window);
     bool alone = room == window;
-    uint64_t begun = client->message_len + 16, rest = ws_untold(&client->in);
+    uint64_t cost = client->message_len + 16, rest = ws_untold(&client->in), most;
     size_t partial = buffer_len(&client->partial);
 
-    room = room > begun ? room - (size_t)begun : 0;
     rest = rest > partial ? rest - partial : 0;
-    if (rest >= LEG_PAUSE)
-        return LEG_PAUSE;
-    if (!rest && !alone && room < window / 4)
+    uint64_t taken = cost > rest ? cost - rest : 0;
+    if (cost > room)
+        most = room <= taken ? 0 : room - taken < rest ? room - taken : rest;
+    else if (!rest && !alone && room - cost < window / 4)
         return 0;
-    size_t most = (size_t)rest + room / 8 * 3;
-    return most > LEG_PAUSE ? LEG_PAUSE : most ? most : 1;
+    else
+        most = rest + (room - cost) / 8 * 3;
+    if (alone && !most)
+        return 1;
+    return most < LEG_PAUSE ? (size_t)most : LEG_PAUSE;
 }
 
 /* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */

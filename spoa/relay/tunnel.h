@@ -21,6 +21,9 @@
 
 enum side { CLIENT, WORKER };
 
+/* What a tagged message of the client's is, by its first byte. */
+enum tunnel_input { INPUT_UNTOLD, INPUT_BYTES, INPUT_OTHER };
+
 enum tunnel_state {
     TUNNEL_OPENING,    /* the client has no 101 yet, a worker is looked for */
     TUNNEL_SERVING,    /* both legs are there; another worker may be looked for meanwhile */
@@ -73,8 +76,9 @@ struct tunnel_actions {
     void (*hang_up)(void *port);
     /* What was dialled takes the place of the worker (which was parted or lost). */
     void (*adopt)(void *port);
-    /* That leg is left: *rest, now the caller's, is still sent, then its socket is closed in good order. */
-    void (*part)(void *port, enum side side, struct outbox *rest);
+    /* That leg is left: *rest, now the caller's, is still sent, then its socket is closed in good order. If the
+     * worker does not close it too, so many bytes of input may not have been read. */
+    void (*part)(void *port, enum side side, struct outbox *rest, uint64_t unread);
     /* That leg's socket is closed at once. */
     void (*drop)(void *port, enum side side);
     /* Asks the agent; tunnel_answered tells, later. An older question that is open is forgotten. */
@@ -88,6 +92,8 @@ struct tunnel_actions {
     void (*resumed)(void *port, enum loss loss, uint64_t gap);
     /* It is known how it went on: bytes that are missing, or ADAPTER_UNKNOWN; 0: none. */
     void (*declared)(void *port, uint64_t missing);
+    /* So many bytes of input may not have been read by anybody, and are not sent again. */
+    void (*unsure)(void *port, uint64_t bytes);
     /* Whether bytes may be held for a worker that is not there (the memory of the process). */
     bool (*may_hold)(void *port);
     uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
@@ -148,11 +154,14 @@ struct tunnel {
     unsigned gaps;    /* declared: output may be missing, or be there twice */
     uint64_t missing; /* bytes, of those whose size is known */
 
+    enum tunnel_input input; /* the message that is coming in */
     struct pings pings;
     struct buffer goodbye; /* reason of the worker's Close while it is settled what it means */
     unsigned goodbye_code;
     enum close_reason reason; /* from TUNNEL_CLOSING on */
 };
+
+#define TUNNEL_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 
 struct tunnel_opening {
     const struct tunnel_actions *actions;
@@ -170,7 +179,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *opening, uint64_
 void tunnel_free(struct tunnel *t);
 
 /* Bytes from one side, at most LEG_FRAME_WHOLE of them those of leg.partial, which the caller has put in
- * front and consumed. They lie in writable memory with WS_HEAD_MAX writable bytes in front of them and are
+ * front and consumed. They lie in writable memory with TUNNEL_FRONT writable bytes in front of them and are
  * changed. */
 void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now);
 /* The side's socket can take more. */

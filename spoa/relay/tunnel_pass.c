@@ -63,6 +63,22 @@ bool tunnel_send_close(struct tunnel *t, enum side to, unsigned code, struct sli
     return send_bytes(t, to, slice_of(frame, len), now);
 }
 
+/* While input goes on, a worker is asked as often as a quiet one how far it has read: the rest is what may be lost with
+ * it. That it does not answer is no sign of death: its process may not read. */
+static void ask_how_far(struct tunnel *t, uint64_t now)
+{
+    struct leg *leg = &t->legs[WORKER];
+    uint8_t payload[LEG_PING_LEN];
+    bool open = leg->asked > leg->read, due = now - leg->asked_at >= t->settings->keepalive;
+
+    if (t->adapter->numbers || t->adapter->one_leg || !t->worker_there || leg->data == leg->read || open ||
+        !due)
+        return;
+    leg_ping_payload(leg, payload, now);
+    if (!tunnel_send_control(t, WORKER, WS_PING, slice_of(payload, sizeof payload), now))
+        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+}
+
 void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now)
 {
     static const uint8_t empty_binary[] = {0x80 | WS_BINARY, 0};
@@ -71,10 +87,12 @@ void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now)
 
     /* between the fragments of a message there is no place for another one */
     bool empty = to == CLIENT && t->empty_frame && !leg->message_out;
-    if (empty)
+    if (empty) {
         leg->heard = now;
-    else
+    } else {
         leg_ping_payload(leg, payload, now);
+        leg->pinged = now;
+    }
     if (!(empty ? send_bytes(t, to, slice_of(empty_binary, sizeof empty_binary), now)
                 : tunnel_send_control(t, to, WS_PING, slice_of(payload, sizeof payload), now)))
         tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
@@ -196,7 +214,41 @@ static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, 
     uint8_t *at = (uint8_t *)payload.at - len;
     memcpy(at, head, len);
     p->peer->message_out = fin ? 0 : p->leg->message_in;
+    p->peer->data += payload.len;
     return pass_run(p, slice_of(at, len + payload.len));
+}
+
+/* A piece of input becomes a message of its own, behind a tag of its own: a worker that is lost never leaves the rest
+ * of one to the next, who would take the byte that stands there for its tag. The tag may lie on bytes that are not
+ * sent yet. */
+static bool pass_tagged(struct pass *p, const struct ws_piece *in)
+{
+    if (!pass_flush(p))
+        return false;
+    /* as if the tag were the frame's byte in front of these, masked like it */
+    uint64_t offset = in->offset + 3;
+    uint8_t *tag = (uint8_t *)in->bytes.at - 1;
+    *tag = p->leg->in.frame.mask[offset % 4];
+    return pass_payload(p, slice_of(tag, in->bytes.len + 1), offset, true);
+}
+
+static bool pass_input(struct pass *p, const struct adapter_piece *piece, const struct ws_piece *in)
+{
+    struct tunnel *t = p->t;
+    bool told;
+
+    if (piece->first)
+        t->input = INPUT_UNTOLD;
+    told = t->input != INPUT_UNTOLD;
+    if (!told && in->bytes.len)
+        t->input = in->bytes.at[0] == p->leg->in.frame.mask[in->offset % 4] ? INPUT_BYTES : INPUT_OTHER;
+    if (t->input == INPUT_UNTOLD)
+        return !piece->last || pass_payload(p, in->bytes, in->offset, true);
+    if (t->input == INPUT_OTHER)
+        return pass_payload(p, in->bytes, in->offset, piece->last);
+    if (told)
+        return !in->bytes.len || pass_tagged(p, in);
+    return pass_payload(p, in->bytes, in->offset, true);
 }
 
 static void look_for_end(struct pass *p, const struct adapter_piece *piece)
@@ -265,6 +317,8 @@ static bool on_piece(struct pass *p, const struct ws_piece *in)
         adapter->numbers->from_client(p->t->adapter_state, p->leg->message_len);
         p->leg->message_len = 0;
     }
+    if (adapter->tagged && p->from == CLIENT && piece.opcode == WS_BINARY)
+        return pass_input(p, &piece, in);
     return pass_payload(p, piece.bytes, in->offset, piece.last);
 }
 
@@ -423,6 +477,8 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
         on = pass_event(&p, event, &piece);
     if (on && pass_flush(&p) && bytes.len)
         keep_partial(&p, bytes);
+    if (from == CLIENT && t->state == TUNNEL_SERVING)
+        ask_how_far(t, now);
     if (t->adapter->numbers && t->state < TUNNEL_CLOSING)
         tunnel_acknowledge(t, now);
     tunnel_reading(t, now);

@@ -95,6 +95,7 @@ static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
 
     t->loss = moving ? LOSS_moved : loss;
     t->lost_at = now;
+    tunnel_lose_input(t, false);
     if (!outbox_salvage(&leg->out))
         leg->message_out = 0;
     answer_pings(t, now);
@@ -258,6 +259,7 @@ void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
     t->actions->drop(t->port, WORKER);
     leg_renew(&t->legs[WORKER], now);
     if (t->state == TUNNEL_CLOSING) {
+        tunnel_lose_input(t, true);
         if (t->reason == CLOSE_client_closed)
             tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
         tunnel_leave_client(t, now);

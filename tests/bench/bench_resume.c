@@ -50,10 +50,11 @@ static void act_nothing(void *port)
     (void)port;
 }
 
-static void act_part(void *port, enum side side, struct outbox *rest)
+static void act_part(void *port, enum side side, struct outbox *rest, uint64_t unread)
 {
     (void)port;
     (void)side;
+    (void)unread;
     outbox_free(rest);
 }
 
@@ -82,6 +83,12 @@ static void act_declared(void *port, uint64_t missing)
     (void)missing;
 }
 
+static void act_unsure(void *port, uint64_t bytes)
+{
+    (void)port;
+    (void)bytes;
+}
+
 static bool act_may_hold(void *port)
 {
     (void)port;
@@ -95,8 +102,8 @@ static uint32_t act_random(void *port)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,    act_dial,   act_nothing, act_nothing,  act_part,     act_drop,   act_nothing, act_nothing,
-    act_nothing, act_refuse, act_resumed, act_declared, act_may_hold, act_random, act_nothing};
+    act_send,    act_dial,   act_nothing, act_nothing,  act_part,   act_drop,     act_nothing, act_nothing,
+    act_nothing, act_refuse, act_resumed, act_declared, act_unsure, act_may_hold, act_random,  act_nothing};
 
 static void need(bool holds, const char *what)
 {

@@ -374,7 +374,7 @@ static inline void net_adopt(void *port)
     n->current->state = LINK_OPEN;
 }
 
-static inline void net_part(void *port, enum side side, struct outbox *rest);
+static inline void net_part(void *port, enum side side, struct outbox *rest, uint64_t unread);
 static inline size_t net_send(void *port, enum side to, const struct slice *runs, size_t count);
 
 static inline void net_drop(void *port, enum side side)
@@ -421,6 +421,12 @@ static inline void net_declared(void *port, uint64_t missing)
     n->missing += missing == ADAPTER_UNKNOWN ? 0 : missing;
 }
 
+static inline void net_unsure(void *port, uint64_t bytes)
+{
+    (void)port;
+    (void)bytes;
+}
+
 static inline bool net_may_hold(void *port)
 {
     (void)port;
@@ -438,8 +444,8 @@ static inline void net_ended(void *port)
 }
 
 static const struct tunnel_actions net_actions = {
-    net_send,   net_dial,   net_hang_up, net_adopt,    net_part,     net_drop,   net_ask,   net_watch,
-    net_accept, net_refuse, net_resumed, net_declared, net_may_hold, net_random, net_ended,
+    net_send,   net_dial,   net_hang_up, net_adopt,    net_part,   net_drop,     net_ask,    net_watch,
+    net_accept, net_refuse, net_resumed, net_declared, net_unsure, net_may_hold, net_random, net_ended,
 };
 
 /* ---- the client ---- */
@@ -512,11 +518,12 @@ static inline size_t net_send(void *port, enum side to, const struct slice *runs
     return taken;
 }
 
-static inline void net_part(void *port, enum side side, struct outbox *rest)
+static inline void net_part(void *port, enum side side, struct outbox *rest, uint64_t unread)
 {
     struct network *n = port;
     struct slice unsent = outbox_unsent(rest);
 
+    (void)unread;
     if (side == CLIENT)
         client_hears(n, unsent);
     else
@@ -533,7 +540,7 @@ static inline void relay_reads(struct network *n, enum side from, struct slice b
 {
     struct leg *leg = &n->t.legs[from];
     struct slice partial = buffer_slice(&leg->partial);
-    uint8_t *memory = malloc(WS_HEAD_MAX + partial.len + bytes.len), *at = memory + WS_HEAD_MAX;
+    uint8_t *memory = malloc(TUNNEL_FRONT + partial.len + bytes.len), *at = memory + TUNNEL_FRONT;
 
     must(memory != NULL);
     if (partial.len)

@@ -42,6 +42,20 @@ static void an_outbox_sends_in_any_steps(void **state)
     }
 }
 
+static void an_outbox_knows_how_much_data_it_holds(void **state)
+{
+    struct outbox o = outbox_with_limit(100);
+    (void)state;
+    assert_int_equal(outbox_payload(&o), 0);
+    assert_true(outbox_put(&o, SLICE_LITERAL("\x01\x03one\x89\x01?\x80\x05three")));
+    assert_int_equal(outbox_payload(&o), 8);
+    outbox_sent(&o, 3); /* it can be sent again whole */
+    assert_int_equal(outbox_payload(&o), 8);
+    outbox_sent(&o, 2);
+    assert_int_equal(outbox_payload(&o), 5);
+    outbox_free(&o);
+}
+
 static void an_outbox_that_keeps_sends_again_what_was_not_released(void **state)
 {
     struct slice frames = SLICE_LITERAL("\x81\x03one\x89\x01?\x02\x01t\x80\x02wo\x82\x00");
@@ -570,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_outbox_sends_in_any_steps),
         cmocka_unit_test(a_frame_that_was_partly_sent_is_salvaged_whole),
+        cmocka_unit_test(an_outbox_knows_how_much_data_it_holds),
         cmocka_unit_test(an_outbox_that_keeps_sends_again_what_was_not_released),
         cmocka_unit_test(a_message_whose_beginning_is_gone_begins_anew),
         cmocka_unit_test(nothing_is_left_of_control_frames),

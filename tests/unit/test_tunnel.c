@@ -946,6 +946,97 @@ static void four_migrations_in_a_minute_do_not_flap_but_eleven_do(void **state)
     world_close(&w);
 }
 
+/* ---- input that may be lost ---- */
+static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void **state)
+{
+    uint8_t frame[64], ping[LEG_PING_LEN];
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x82, "read");
+    world_pass(&w, 24 * SEC);
+    world_says(&w, WORKER, 0x82, "echo");
+    world_pass(&w, 2 * SEC);
+    forget();
+    world_says(&w, CLIENT, 0x82, "this");
+    assert_said(WORKER, "Bthis PINGown"); /* the worker was asked at last 25 s ago */
+    world_says(&w, CLIENT, 0x82, "or this");
+    memcpy(ping, "cellgate\0\0\0\1", sizeof ping);
+    world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(ping, sizeof ping)), SIZE_MAX);
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    assert_int_equal(w.unsure, strlen("or this"));
+    world_says(&w, CLIENT, 0x82, "held");
+    resumes(1);
+    assert_int_equal(w.unsure, strlen("or this"));
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    assert_int_equal(w.unsure, strlen("or this") + strlen("held"));
+    world_close(&w);
+}
+
+static void input_is_counted_when_nobody_will_get_it(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_says(&w, CLIENT, 0x82, "held");
+    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    assert_int_equal(w.unsure, 4);
+    world_close(&w);
+
+    serving();
+    world_says(&w, CLIENT, 0x82, "said");
+    world_closes(&w, CLIENT, 1000, "");
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now); /* it has not answered the Close */
+    assert_int_equal(w.unsure, 4);
+    world_close(&w);
+
+    serving();
+    world_says(&w, CLIENT, 0x82, "said");
+    world_tells(&w, ANSWER_RUNNING, 2, 2); /* it may still read; the port will see */
+    assert_int_equal(w.unsure, 0);
+    assert_int_equal(w.unread, 4);
+    world_close(&w);
+}
+
+static void tagged_input_is_never_cut(void **state)
+{
+    static const char *const words[] = {"B0one", "B0two", "B0three"};
+    struct handover h = world_handover();
+    (void)state;
+    h.resume = HANDOVER_RESUME_SCROLLBACK;
+    for (size_t step = 1; step < 40; step++) {
+        uint8_t memory[3][64], bytes[100];
+        struct slice parts[] = {world_frame(memory[0], CLIENT, 0x02, SLICE_LITERAL("\0one")),
+                                world_frame(memory[1], CLIENT, 0x00, SLICE_LITERAL("two")),
+                                world_frame(memory[2], CLIENT, 0x80, SLICE_LITERAL("three"))};
+        size_t len = 0;
+        serving_as(&h);
+        for (unsigned i = 0; i < 3; i++) {
+            memcpy(bytes + len, parts[i].at, parts[i].len);
+            len += parts[i].len;
+        }
+        struct tunnel_actions deaf = world_actions;
+        deaf.send = deaf_send;
+        w.t.actions = &deaf;
+        world_bytes(&w, CLIENT, slice_of(bytes, len), step);
+        struct slice in = buffer_slice(&w.ears[WORKER].bytes);
+        struct ws_decoder d = ws_decoder_of(WS_CLIENT, LEG_FRAME_WHOLE);
+        struct ws_piece piece;
+        unsigned heard = 0;
+        for (enum ws_event event; (event = ws_decode(&d, &in, &piece)) != WS_MORE;) {
+            uint8_t plain[64] = {0};
+            assert_int_not_equal(event, WS_BAD);
+            if (event != WS_PIECE)
+                continue;
+            assert_true(d.frame.fin && d.frame.opcode == WS_BINARY && heard < 3);
+            ws_mask(plain, piece.bytes.at, piece.bytes.len, d.frame.mask, piece.offset);
+            assert_int_equal(plain[0], 0);
+            assert_string_equal((const char *)plain + 1, words[heard++] + 2);
+        }
+        assert_int_equal(heard, 3);
+        world_close(&w);
+    }
+}
+
 /* ---- while there is no upstream ---- */
 static void pings_are_answered_while_there_is_no_worker(void **state)
 {
@@ -1316,6 +1407,9 @@ int main(void)
         cmocka_unit_test(a_worker_that_is_lost_too_often_ends_the_tunnel),
         cmocka_unit_test(losses_of_workers_that_lived_do_not_flap),
         cmocka_unit_test(four_migrations_in_a_minute_do_not_flap_but_eleven_do),
+        cmocka_unit_test(input_that_a_lost_worker_has_not_proved_to_have_read_is_counted),
+        cmocka_unit_test(input_is_counted_when_nobody_will_get_it),
+        cmocka_unit_test(tagged_input_is_never_cut),
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),

@@ -232,6 +232,32 @@ static void the_window_stops_the_client(void **state)
     world_close(&w);
 }
 
+/* Whatever the sizes and wherever reads end, the worker is never sent more than it takes unacknowledged. */
+static void the_window_is_never_exceeded(void **state)
+{
+    static uint8_t stream[60000], payload[8000];
+    static const size_t sizes[] = {700, 3000, 1, 5000, 0, 2500, 5500, 16, 4000, 100};
+    (void)state;
+    for (size_t first = 0; first < 10; first++) {
+        size_t len = 0;
+        for (size_t i = 0; i < 10; i++) {
+            struct slice part = slice_of(payload, sizes[(first + i) % 10]);
+            len += world_frame(stream + len, CLIENT, i % 4 == 3 ? 0x80 : i % 4 == 2 ? 0x02 : 0x82, part).len;
+        }
+        struct slice rest = slice_of(stream, len);
+        serving();
+        while (rest.len && w.t.legs[CLIENT].reading) {
+            size_t room = tunnel_room(&w.t, CLIENT);
+            world_bytes(&w, CLIENT, slice_sub(rest, 0, room), SIZE_MAX);
+            rest = slice_from(rest, room);
+        }
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_true(rest.len > 0);
+        assert_true(outbox_payload(&w.t.legs[WORKER].out) <= 8192 - 16);
+        world_close(&w);
+    }
+}
+
 static void a_message_of_the_whole_window_is_read_to_its_end(void **state)
 {
     static uint8_t frame[9000], payload[9000];
@@ -412,6 +438,7 @@ int main(void)
         cmocka_unit_test(output_is_acknowledged_in_time),
         cmocka_unit_test(a_slow_client_withholds_acknowledgements),
         cmocka_unit_test(the_window_stops_the_client),
+        cmocka_unit_test(the_window_is_never_exceeded),
         cmocka_unit_test(a_message_of_the_whole_window_is_read_to_its_end),
         cmocka_unit_test(input_is_sent_again_from_what_was_consumed),
         cmocka_unit_test(an_unmarked_close_is_a_loss),

@@ -37,6 +37,7 @@ struct world {
     uint64_t gap;
     unsigned declared[2];         /* exact, gaps */
     uint64_t missing;             /* of the last gap */
+    uint64_t unsure, unread;      /* input: lost for certain, left with a worker */
     const struct http_head *head; /* of the next 101 */
     uint32_t seed;
 };
@@ -142,7 +143,7 @@ static inline void world_adopt(void *port)
     ear_renew(&w->ears[WORKER], WS_CLIENT);
 }
 
-static inline void world_part(void *port, enum side side, struct outbox *rest)
+static inline void world_part(void *port, enum side side, struct outbox *rest, uint64_t unread)
 {
     struct world *w = port;
     size_t room = w->ears[side].room;
@@ -152,6 +153,7 @@ static inline void world_part(void *port, enum side side, struct outbox *rest)
     w->ears[side].room = room;
     outbox_free(rest);
     w->parted[side]++;
+    w->unread += unread;
     /* a leg that is left in good order is left between two frames */
     if (buffer_len(&w->ears[side].bytes))
         w->ears[side].broken = true;
@@ -205,6 +207,11 @@ static inline void world_declared(void *port, uint64_t missing)
     w->missing = missing;
 }
 
+static inline void world_unsure(void *port, uint64_t bytes)
+{
+    ((struct world *)port)->unsure += bytes;
+}
+
 static inline bool world_may_hold(void *port)
 {
     return !((struct world *)port)->full;
@@ -222,9 +229,9 @@ static inline void world_ended(void *port)
 }
 
 static const struct tunnel_actions world_actions = {
-    world_send,    world_dial,     world_hang_up,  world_adopt,  world_part,
-    world_drop,    world_ask,      world_watch,    world_accept, world_refuse,
-    world_resumed, world_declared, world_may_hold, world_random, world_ended,
+    world_send,   world_dial,     world_hang_up, world_adopt,  world_part,    world_drop,
+    world_ask,    world_watch,    world_accept,  world_refuse, world_resumed, world_declared,
+    world_unsure, world_may_hold, world_random,  world_ended,
 };
 
 static inline struct handover world_handover(void)
@@ -285,7 +292,7 @@ static inline bool world_bytes(struct world *w, enum side from, struct slice byt
         struct slice part = slice_sub(bytes, 0, step), partial = buffer_slice(&leg->partial);
         if (!leg->reading)
             return false;
-        uint8_t *memory = malloc(WS_HEAD_MAX + partial.len + part.len), *at = memory + WS_HEAD_MAX;
+        uint8_t *memory = malloc(TUNNEL_FRONT + partial.len + part.len), *at = memory + TUNNEL_FRONT;
         if (partial.len)
             memcpy(at, partial.at, partial.len);
         memcpy(at + partial.len, part.at, part.len);
