@@ -457,6 +457,7 @@ def test_a_hostile_worker_cannot_answer_for_another(stage, name, reply, answers)
     finally:
         stage.mine.reply = OK
     assert statuses(answer) == answers
+    assert b"oison" not in answer and b"raw" not in answer
     assert not stage.victim.connections
 
 
