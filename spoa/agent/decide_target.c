@@ -122,6 +122,14 @@ static void set_headers(struct decision *d)
         set_header(d, name, value, "set by the record");
 }
 
+static bool strips(const struct route *route, struct slice name)
+{
+    for (size_t i = 0; i < route->strip.count; i++)
+        if (slice_equal_nocase(name, slice_text(route->strip.at[i])))
+            return true;
+    return false;
+}
+
 bool decide_headers(struct decision *d)
 {
     struct verdict *v = d->verdict;
@@ -130,6 +138,7 @@ bool decide_headers(struct decision *d)
         v->auth = d->request->authorization;
     if (v->kind == VERDICT_DIRECT || d->view->trace)
         set_headers(d);
+    v->strip_origin = d->upgrade && strips(d->route, SLICE_LITERAL("Origin"));
     v->cookies = d->route->keep_cookies;
     v->protocol_edit = d->carried.protocol_edit;
     v->protocol = d->carried.protocol;

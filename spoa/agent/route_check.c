@@ -2,8 +2,9 @@
 /* route_check: what must hold between the keys of a route, and between routes. */
 #include "spoa/agent/route_table.h"
 
-/* What haproxy.cfg removes in any case. */
+/* What haproxy.cfg removes in any case, or can. */
 static const char *const direct_strip[] = {"Authorization",
+                                           "Origin", /* of upgrades */
                                            "Cookie",
                                            "Forwarded",
                                            "X-Forwarded-For",

@@ -33,7 +33,7 @@ const char route_defaults[] =
     " \"path\":[\"/{sandbox}/{port}/{expires}/{signature}/{rest...}\", \"/{sandbox}/{port}/{rest...}\"]},\n"
     "{\"name\":\"agent-sandbox\", \"need\":\"http\",\n"
     " \"headers\":{\"X-Sandbox-ID\":\"{sandbox}\", \"X-Sandbox-Namespace\":\"{namespace?default}\",\n"
-    "  \"X-Sandbox-Port\":\"{port?8888}\"}},\n"
+    "  \"X-Sandbox-Port\":\"{port?8888}\"}, \"strip\":[\"Origin\"]},\n"
 
     "{\"name\":\"opencomputer-pty\", \"path\":\"/api/sandboxes/{sandbox}/pty/{session}\", \"upgrade\":true,\n"
     " \"via\":\"relay\", \"to\":\"/sandboxes/{sandbox}/pty/{session}\", \"need\":\"pty\", \"stream\":true,\n"

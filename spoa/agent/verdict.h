@@ -45,6 +45,7 @@ enum verdict_kind {
     X(BOOL, protocol_edit, "protocol_edit")     /* Sec-WebSocket-Protocol is replaced by `protocol`, or removed */\
     X(TEXT, protocol, "protocol")                                                                                 \
     X(BOOL, select_cellgate, "select_cellgate") /* select subprotocol `cellgate` if the worker selects none */    \
+    X(BOOL, strip_origin, "strip_origin")       /* the upgrade's Origin is not for the worker */                  \
     X(TEXT, execd, "execd")    /* X-EXECD-ACCESS-TOKEN from the record */                                         \
     X(TEXT, egress, "egress")  /* OPENSANDBOX-EGRESS-AUTH from the record */                                      \
     X(TEXT, location, "location")       /* redirect */                                                            \

@@ -258,6 +258,8 @@ static bool is_stripped(struct slice name, const struct verdict *v, const struct
         return !v->cookies;
     if (!v->upgrade)
         return slice_is(dashed, "connection") || slice_is(dashed, "upgrade");
+    if (v->strip_origin && slice_is(dashed, "origin"))
+        return true;
     if (v->kind != VERDICT_RELAY)
         return false;
     for (size_t i = 0; i < route->strip.count; i++)

@@ -145,6 +145,25 @@ def test_every_form_of_address_takes_upgrades(cell, workers, kind):
     until(lambda: all(text in cell.access_log() for text in wanted), 10, "a tunnel is logged when it ends")
 
 
+@pytest.mark.parametrize("kind", ["http", "h2"])
+def test_the_origin_of_an_upgrade_is_judged_and_then_as_the_systems_have_it(cell, workers, kind):
+    """OpenSandbox's server passes it on. agent-sandbox takes it off upgrades, and leaves it to plain requests."""
+
+    def seen(upgrade, target, headers, origin):
+        with Http1(cell.http) if kind == "http" else Http2(cell.https) as client:
+            ask = client.upgrade if upgrade else lambda target, headers: client.request("GET", target, headers)
+            response = ask(target, [*headers, ("Origin", origin)])
+            return response.status in (101, 200) and workers["8080"].requests[-1].all("origin")
+
+    proxy, box = ("/sandboxes/sb-1/proxy/8080/ws", []), ("/ws", [("X-Sandbox-ID", "sb-1"), ("X-Sandbox-Port", "8080")])
+    assert seen(True, *proxy, "https://cell.test") == ["https://cell.test"]
+    assert seen(False, *proxy, "https://elsewhere.test") == ["https://elsewhere.test"]
+    assert seen(True, *box, "https://cell.test") == []
+    assert seen(False, *box, "https://cell.test") == ["https://cell.test"]
+    assert seen(True, *proxy, "https://elsewhere.test") is False
+    assert seen(True, *box, "https://elsewhere.test") is False
+
+
 @pytest.mark.parametrize(
     "target,host,headers,status",
     [
