@@ -20,6 +20,15 @@ static bool read_INT(struct spop_value value, int64_t *number)
     return value.kind >= SPOP_INT32 && value.kind <= SPOP_UINT64;
 }
 
+static bool read_ADDRESS(struct spop_value value, struct address *addr)
+{
+    *addr = (struct address){.family = value.kind == SPOP_IPV4 ? 4 : 6};
+    if (value.kind != SPOP_IPV4 && value.kind != SPOP_IPV6)
+        return false;
+    memcpy(addr->bytes, value.bytes.at, value.bytes.len);
+    return true;
+}
+
 bool resolve_from_args(struct spop_args args, struct resolve_question *question)
 {
     struct slice name;
@@ -116,12 +125,20 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
         choose(view, q, &record, scratch, a);
 }
 
+/* The name of a worker may have got another address, of which the record and its epoch know nothing. */
+static bool is_elsewhere(const struct resolve_question *question, const struct resolve_answer *answer)
+{
+    const struct address *addr = &answer->worker.addr;
+    return question->addr.family && answer->reachable && answer->worker.kind != WORKER_UNIX &&
+           memcmp(addr, &question->addr, sizeof *addr) != 0;
+}
+
 bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer)
 {
     if (answer->state == RESOLVE_UNAVAILABLE)
         return false;
     return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT ||
-           answer->epoch != question->epoch;
+           answer->epoch != question->epoch || is_elsewhere(question, answer);
 }
 
 /* ---- on the wire ---- */

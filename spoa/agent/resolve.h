@@ -11,22 +11,24 @@
 #include "spoa/agent/decide.h"
 #include "spoa/lib/spop.h"
 
-/*  X(kind, field, argument); an INT that is absent is -1 */
-#define RESOLVE_ARGUMENTS(X)                                                \
-    X(TEXT, route, "route")                                                 \
-    X(TEXT, sandbox, "sandbox")                                             \
-    X(TEXT, space, "namespace")                                             \
-    X(INT, port, "port") /* of the sandbox, as it was asked for */          \
-    X(TEXT, org, "org")  /* of the token */                                 \
-    X(TEXT, kid, "kid")                                                     \
-    X(INT, iat, "iat")                                                      \
-    X(INT, exp, "exp")                                                      \
-    X(INT, idle, "idle")   /* a watch: seconds since the tunnel was used */ \
-    X(INT, epoch, "epoch") /* a watch: the one it knows */
+/*  X(kind, field, argument); an INT that is absent is -1, an ADDRESS has family 0 */
+#define RESOLVE_ARGUMENTS(X)                                                  \
+    X(TEXT, route, "route")                                                   \
+    X(TEXT, sandbox, "sandbox")                                               \
+    X(TEXT, space, "namespace")                                               \
+    X(INT, port, "port") /* of the sandbox, as it was asked for */            \
+    X(TEXT, org, "org")  /* of the token */                                   \
+    X(TEXT, kid, "kid")                                                       \
+    X(INT, iat, "iat")                                                        \
+    X(INT, exp, "exp")                                                        \
+    X(INT, idle, "idle")     /* a watch: seconds since the tunnel was used */ \
+    X(INT, epoch, "epoch")   /* a watch: the one it knows */                  \
+    X(ADDRESS, addr, "addr") /* a watch: where the tunnel is or is about to be; 0.0.0.0: nowhere yet */
 
 struct resolve_question {
 #define RESOLVE_TYPE_TEXT    struct slice
 #define RESOLVE_TYPE_INT     int64_t
+#define RESOLVE_TYPE_ADDRESS struct address
 #define X(kind, field, name) RESOLVE_TYPE_##kind field;
     RESOLVE_ARGUMENTS(X)
 #undef X

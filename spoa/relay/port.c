@@ -177,6 +177,9 @@ static void act_watch(void *context)
     struct port *p = context;
     p->watch.epoch = p->tunnel.epoch;
     p->watch.idle = (int64_t)((loop_clock() - p->tunnel.used) / 1000000);
+    const struct target *target = tunnel_target(&p->tunnel);
+    /* 0.0.0.0, where no worker is: with none known, any is news */
+    p->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
     resolver_ask(p->lane->resolver, &p->watch);
 }
 

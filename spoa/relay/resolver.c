@@ -115,6 +115,13 @@ static void arg_int(struct spop_ask *ask, const char *name, int64_t value)
         spop_client_ask_arg(ask, slice_text(name), spop_int(value));
 }
 
+static void arg_address(struct spop_ask *ask, const char *name, const struct address *addr)
+{
+    if (addr->family)
+        spop_client_ask_arg(ask, slice_text(name),
+                            spop_address(slice_of(addr->bytes, addr->family == 4 ? 4 : 16)));
+}
+
 static void put_args(struct spop_ask *ask, const struct question *q)
 {
     const struct handover *h = q->handover;
@@ -130,6 +137,7 @@ static void put_args(struct spop_ask *ask, const struct question *q)
     if (q->watch)
         arg_int(ask, "idle", q->idle);
     arg_int(ask, "epoch", q->epoch);
+    arg_address(ask, "addr", &q->addr);
 }
 
 static void answer_unavailable(struct resolver *r, struct question *q)

@@ -22,6 +22,7 @@ struct question {
     const struct handover *handover; /* borrowed until it is answered or dropped */
     int64_t epoch;                   /* that is known; negative: none */
     int64_t idle;                    /* of a watch: seconds since the tunnel was used */
+    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
     /* Once; the question may be asked again from here. Slices live for the call. */
     void (*answered)(void *owner, bool watch, const struct answer *answer);
     void *owner;

@@ -195,6 +195,25 @@ static void doubt_is_no_news(void **state)
     assert_false(resolve_is_news(&q, &a));
 }
 
+/* A name got another address: the record and its epoch are as they were. */
+static void another_address_is_news(void **state)
+{
+    struct world *w = *state;
+    struct resolve_question q = ask("run");
+    q.epoch = 7;
+    struct resolve_answer a = answer(w, &q);
+    assert_true(a.reachable);
+    q.addr = a.worker.addr;
+    assert_false(resolve_is_news(&q, &a));
+    q.addr.bytes[3] ^= 1;
+    assert_true(resolve_is_news(&q, &a));
+    a.reachable = false;
+    assert_false(resolve_is_news(&q, &a));
+    a.reachable = true;
+    a.worker.kind = WORKER_UNIX;
+    assert_false(resolve_is_news(&q, &a));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +226,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(doubt_is_no_news, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_address_is_news, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
