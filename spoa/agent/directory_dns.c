@@ -177,9 +177,11 @@ static void end_loop(void *context)
     loop_stop(d->loop);
 }
 
+/* There is no connection that could tell: taken for granted until a look-up fails. */
 static void *run(void *context)
 {
     struct directory_dns *d = context;
+    tell_health(d, true);
     loop_run(d->loop);
     return NULL;
 }

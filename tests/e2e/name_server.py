@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""A name server of a test's own, over UDP on loopback."""
+
+import ipaddress
+import socket
+import struct
+import threading
+
+NXDOMAIN, SERVFAIL, SILENT = "nxdomain", "servfail", "silent"
+KINDS = {1: 4, 28: 6}
+
+
+class NameServer:
+    """`names`: from a name to a list of addresses, NXDOMAIN, SERVFAIL, SILENT (never answered), or a function that gives
+    one of these; other names get `otherwise`. `delay`: seconds before each answer. `asked`: all questions, in order."""
+
+    def __init__(self, otherwise=NXDOMAIN):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self.socket.bind(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.socket.getsockname()[1]
+        self.names, self.otherwise, self.ttl, self.asked, self.silent = {}, otherwise, 1, [], False
+        self.delay = 0
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def count(self, name):
+        return sum(asked == name for asked, _ in self.asked)
+
+    def _answer(self, query):
+        labels, at = [], 12
+        while query[at]:
+            labels.append(query[at + 1 : at + 1 + query[at]].decode())
+            at += 1 + query[at]
+        kind = struct.unpack(">H", query[at + 1 : at + 3])[0]
+        name = ".".join(labels)
+        self.asked.append((name, kind))
+        found = self.names.get(name, self.otherwise)
+        found = found() if callable(found) else found
+        if found == SILENT or self.silent:
+            return None
+        addresses = [] if isinstance(found, str) else [ipaddress.ip_address(a) for a in found]
+        records = [a.packed for a in addresses if KINDS.get(kind) == a.version]
+        code = {NXDOMAIN: 3, SERVFAIL: 2}.get(found, 0) if isinstance(found, str) else 0
+        head = query[:2] + struct.pack(">HHHHH", 0x8180 | code, 1, len(records), 0, 0)
+        fields = struct.pack(">HHHI", 0xC00C, kind, 1, self.ttl)
+        return head + query[12 : at + 5] + b"".join(fields + struct.pack(">H", len(r)) + r for r in records)
+
+    def _run(self):
+        while True:
+            query, peer = self.socket.recvfrom(4096)
+            if query == b"end":
+                return
+            answer = self._answer(query)
+            if answer and self.delay:
+                threading.Timer(self.delay, self.socket.sendto, (answer, peer)).start()
+            elif answer:
+                self.socket.sendto(answer, peer)
+
+    def close(self):
+        host, _, port = self.address.partition(":")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+            end.sendto(b"end", (host, int(port)))
+        self.thread.join()
+        self.socket.close()
