@@ -8,8 +8,6 @@
  * It has no id of a key, so each entry is tried. Whoever has one may reach that sandbox, and no other by way
  * of X-Sandbox-UID or X-Sandbox-Pod-IP. It is over at the second of exp.
  */
-#include <stdlib.h>
-
 #include "spoa/agent/token_secret.h"
 #include "spoa/lib/base64url.h"
 #include "spoa/lib/json.h"
@@ -19,20 +17,9 @@
 
 enum { PAYLOAD = 1024, LABEL = 63 };
 
-struct options {
-    char *kind, *kid, *secret_file;
-    int64_t min_secret, max_ttl;
-};
-
-struct state {
-    struct key *key;
-    char *kid;
-    int64_t max_ttl; /* seconds; 0: any */
-};
-
 /* ---- the configuration ---- */
 
-#define FIELD(name) offsetof(struct options, name)
+#define FIELD(name) offsetof(struct token_secret_options, name)
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`agent-sandbox`", .max = 16},
@@ -49,34 +36,10 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-static void release(void *pointer)
-{
-    struct state *state = pointer;
-    key_free(state->key);
-    free(state->kid);
-    free(state);
-}
-
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why)
 {
-    struct options o = {.kind = NULL};
-    struct state *state = calloc(1, sizeof(*state));
-    if (!state)
-        return fail(why, "out of memory");
-    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
-                (state->key = token_secret_key(load, o.secret_file, (size_t)o.min_secret, why));
-    state->kid = o.kid;
-    state->max_ttl = o.max_ttl / OPTION_SECOND;
-    o.kid = NULL;
-    options_free(options, OPTION_COUNT, &o);
-    if (!good) {
-        release(state);
-        return false;
-    }
-    entry->state = state;
-    entry->kid = slice_text(state->kid);
-    return true;
+    return token_secret_load(load, node, options, OPTION_COUNT, entry, why);
 }
 
 /* ---- checking ---- */
@@ -127,7 +90,7 @@ static void write_sandbox(struct slice space, struct slice name, struct writer *
 static enum refusal check_claims(const struct token_check *check, const struct token_entry *entry,
                                  struct slice payload, struct grant *grant, const char **reason)
 {
-    const struct state *state = entry->state;
+    const struct token_secret *state = entry->state;
     struct fail why;
     struct slice space, name;
     struct json *doc = json_parse(payload, "token", 0, (struct json_limits){PAYLOAD, 4}, &why);
@@ -157,7 +120,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     for (size_t i = 0; i < check->count; i++) {
         const struct token_entry *entry = &check->entries[i];
         if (entry->kind == &token_kind_agent_sandbox &&
-            verify(((const struct state *)entry->state)->key, payload, writer_slice(&signature)))
+            verify(((const struct token_secret *)entry->state)->key, payload, writer_slice(&signature)))
             return check_claims(check, entry, writer_slice(&decoded), grant, reason);
     }
     *reason = "its signature is of no key that is configured";
@@ -169,7 +132,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
 static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                  struct fail *why)
 {
-    const struct state *state = entry->state;
+    const struct token_secret *state = entry->state;
     size_t slash = slice_find(grant->sandbox, '/');
     struct slice space = SLICE_LITERAL("default"), name = grant->sandbox;
     uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];
@@ -183,8 +146,8 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
         return fail(why, "agent-sandbox: the sandbox must be a name of Kubernetes, or NAMESPACE/NAME");
     if (grant->needs != NEED_ALL || slice_present(grant->ports) || slice_present(grant->org))
         return fail(why, "agent-sandbox: its tokens cannot say need, ports or org");
-    if (state->max_ttl && grant->exp - grant->iat > state->max_ttl)
-        return fail(why, "the token would live longer than max_ttl, %lld s", (long long)state->max_ttl);
+    if (!token_secret_lives(state->max_ttl, grant, why))
+        return false;
     writer_printf(&payload, "{\"ns\":\"%.*s\",\"name\":\"%.*s\",\"exp\":%lld}", SLICE_PRINTF(space),
                   SLICE_PRINTF(name), (long long)grant->exp);
     writer_text(&data, CONTEXT);
@@ -203,7 +166,7 @@ const struct token_kind token_kind_agent_sandbox = {.name = "agent-sandbox",
                                                     .options_count = OPTION_COUNT,
                                                     .carriers = CARRIERS_GENERAL,
                                                     .load = load,
-                                                    .release = release,
+                                                    .release = token_secret_release,
                                                     .recognises = recognises,
                                                     .check = check,
                                                     .mint = mint};

@@ -8,8 +8,6 @@
  *
  * Good for that sandbox, file, direction and nothing else, through the second of E.
  */
-#include <stdlib.h>
-
 #include "spoa/agent/query.h"
 #include "spoa/agent/token_secret.h"
 
@@ -17,20 +15,9 @@
 
 enum { HASH = 32, SIGNED = 8192 };
 
-struct options {
-    char *kind, *kid, *secret_file;
-    int64_t min_secret, max_ttl;
-};
-
-struct state {
-    struct key *key;
-    char *kid;
-    int64_t max_ttl; /* seconds */
-};
-
 /* ---- the configuration ---- */
 
-#define FIELD(name) offsetof(struct options, name)
+#define FIELD(name) offsetof(struct token_secret_options, name)
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`file-url`", .max = 16},
@@ -46,34 +33,10 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-static void release(void *pointer)
-{
-    struct state *state = pointer;
-    key_free(state->key);
-    free(state->kid);
-    free(state);
-}
-
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why)
 {
-    struct options o = {.kind = NULL};
-    struct state *state = calloc(1, sizeof(*state));
-    if (!state)
-        return fail(why, "out of memory");
-    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
-                (state->key = token_secret_key(load, o.secret_file, (size_t)o.min_secret, why));
-    state->kid = o.kid;
-    state->max_ttl = o.max_ttl / OPTION_SECOND;
-    o.kid = NULL;
-    options_free(options, OPTION_COUNT, &o);
-    if (!good) {
-        release(state);
-        return false;
-    }
-    entry->state = state;
-    entry->kid = slice_text(state->kid);
-    return true;
+    return token_secret_load(load, node, options, OPTION_COUNT, entry, why);
 }
 
 /* ---- checking ---- */
@@ -113,7 +76,7 @@ static const struct token_entry *signer(const struct token_check *check, struct 
     for (size_t i = 0; i < check->count; i++) {
         const struct token_entry *entry = &check->entries[i];
         if (entry->kind == &token_kind_file_url &&
-            key_verify(((const struct state *)entry->state)->key, data, slice_of(signature, HASH)))
+            key_verify(((const struct token_secret *)entry->state)->key, data, slice_of(signature, HASH)))
             return entry;
     }
     return NULL;
@@ -141,7 +104,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     grant->needs = NEED_HTTP;
     grant->exp = (int64_t)expires;
     grant->leeway = 1;
-    return token_check_lifetime(check, ((const struct state *)entry->state)->max_ttl, grant, reason);
+    return token_check_lifetime(check, ((const struct token_secret *)entry->state)->max_ttl, grant, reason);
 }
 
 /* ---- making one ---- */
@@ -150,7 +113,7 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
                  struct fail *why)
 {
     static const char digits[] = "0123456789abcdef";
-    const struct state *state = entry->state;
+    const struct token_secret *state = entry->state;
     uint8_t mac[KEY_SIGNATURE], memory[SIGNED];
     struct writer signature = writer_of(mac, sizeof(mac)), data = writer_of(memory, sizeof(memory));
     if (!slice_present(grant->file) || !grant->operation)
@@ -158,8 +121,8 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
     if (slice_present(grant->ports) || slice_present(grant->org) ||
         slice_find(grant->sandbox, '/') < grant->sandbox.len)
         return fail(why, "file-url: its URLs cannot say ports, org or a namespace");
-    if (grant->exp - grant->iat > state->max_ttl)
-        return fail(why, "the URL would live longer than max_ttl, %lld s", (long long)state->max_ttl);
+    if (!token_secret_lives(state->max_ttl, grant, why))
+        return false;
     write_signed(grant->sandbox, grant->file, grant->operation, grant->exp, &data);
     if (data.full || !key_sign(state->key, writer_slice(&data), &signature))
         return fail(why, "the URL cannot be signed");
@@ -178,7 +141,7 @@ const struct token_kind token_kind_file_url = {.name = "file-url",
                                                .options_count = OPTION_COUNT,
                                                .carriers = CARRIER_BIT(FILE_URL),
                                                .load = load,
-                                               .release = release,
+                                               .release = token_secret_release,
                                                .recognises = recognises,
                                                .check = check,
                                                .mint = mint};

@@ -282,8 +282,8 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
         return fail(why, "opensandbox-route: it must be said for which port, and for one only");
     if (slice_present(grant->org) || slice_find(grant->sandbox, '/') < grant->sandbox.len)
         return fail(why, "opensandbox-route: its signatures cannot say org or a namespace");
-    if (state->max_ttl && grant->exp - grant->iat > state->max_ttl)
-        return fail(why, "the route would live longer than max_ttl, %lld s", (long long)state->max_ttl);
+    if (!token_secret_lives(state->max_ttl, grant, why))
+        return false;
     write_base36((uint64_t)grant->exp, &expires);
     route.expires = writer_slice(&expires);
     if (!sign(state->key[id], &route, digits))

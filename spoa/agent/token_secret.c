@@ -3,6 +3,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <stdlib.h>
 
 #include "spoa/lib/file.h"
 
@@ -32,7 +33,7 @@ static bool judge(const struct token_load *load, const char *path, size_t len, s
                            KEY_SECRET);
 }
 
-struct key *token_secret_key(const struct token_load *load, const char *path, size_t least, struct fail *why)
+static struct key *read_key(const struct token_load *load, const char *path, size_t least, struct fail *why)
 {
     struct slice content;
     struct key *key = NULL;
@@ -44,6 +45,44 @@ struct key *token_secret_key(const struct token_load *load, const char *path, si
     file_free(content);
     return key;
 }
+
+void token_secret_release(void *pointer)
+{
+    struct token_secret *state = pointer;
+    key_free(state->key);
+    free(state->kid);
+    free(state);
+}
+
+bool token_secret_load(const struct token_load *load, const json_node *node, const struct option *options,
+                       size_t count, struct token_entry *entry, struct fail *why)
+{
+    struct token_secret_options o = {.kind = NULL};
+    struct token_secret *state = calloc(1, sizeof(*state));
+    if (!state)
+        return fail(why, "out of memory");
+    bool good = options_read(load->doc, node, options, count, load->base_dir, &o, why) &&
+                (state->key = read_key(load, o.secret_file, (size_t)o.min_secret, why));
+    state->kid = o.kid;
+    state->max_ttl = o.max_ttl / OPTION_SECOND;
+    o.kid = NULL;
+    options_free(options, count, &o);
+    if (!good) {
+        token_secret_release(state);
+        return false;
+    }
+    entry->state = state;
+    entry->kid = slice_text(state->kid);
+    return true;
+}
+
+bool token_secret_lives(int64_t max_ttl, const struct grant *grant, struct fail *why)
+{
+    return !max_ttl || grant->exp - grant->iat <= max_ttl ||
+           fail(why, "it would live longer than max_ttl, %lld s", (long long)max_ttl);
+}
+
+/* ---- base64 ---- */
 
 static bool is_base64(struct slice text)
 {

@@ -12,9 +12,25 @@
 
 #define TOKEN_SECRET 1024 /* bytes that a secret may have */
 
-/* A key for HMAC-SHA256; NULL and *why. `least`: bytes that it must have. */
-struct key *token_secret_key(const struct token_load *load, const char *path, size_t least, struct fail *why);
-/* The same from padded base64 (RFC 4648 section 4): appends its bytes to w, which holds TOKEN_SECRET. */
+/* What an entry of a kind with one secret may hold, and its state. */
+struct token_secret_options {
+    char *kind, *kid, *secret_file;
+    int64_t min_secret, max_ttl;
+};
+struct token_secret {
+    struct key *key;
+    char *kid;
+    int64_t max_ttl; /* seconds; 0: any */
+};
+/* `load` and `release` of such a kind; options fill a struct token_secret_options. */
+bool token_secret_load(const struct token_load *load, const json_node *node, const struct option *options,
+                       size_t count, struct token_entry *entry, struct fail *why);
+void token_secret_release(void *state);
+/* False and *why when a token of this grant would live too long. */
+bool token_secret_lives(int64_t max_ttl, const struct grant *grant, struct fail *why);
+
+/* A secret in padded base64 (RFC 4648 section 4), of which it must have `least` bytes: appends these to w,
+ * which holds TOKEN_SECRET. */
 bool token_secret_base64(const struct token_load *load, const char *path, size_t least, struct writer *w,
                          struct fail *why);
 
