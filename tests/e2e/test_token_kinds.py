@@ -132,8 +132,8 @@ def forms():
     yield "signed path, no rest", "os.test", f"/sb-1/80/{expires}/{signature}", [], "/"
     yield "signed header", "app.test", "/a", [("OpenSandbox-Ingress-To", label)], "/a"
     yield "signed header with a domain", "app.test", "/a", [("OPEN-SANDBOX-INGRESS", label + ".any.where")], "/a"
-    for host in ("sb-1-80.os.test", f"sb-1-80-{expires}-{signature[:7]}0a.os.test"):
-        yield "access header, " + host[:16], host, "/a", [("OpenSandbox-Secure-Access", SECRET)], "/a"
+    for what, host in [("plain", "sb-1-80.os.test"), ("signed", f"sb-1-80-{expires}-{signature[:7]}0a.os.test")]:
+        yield f"access header, {what} host", host, "/a", [("OpenSandbox-Secure-Access", SECRET)], "/a"
     yield "access header and path", "os.test", "/sb-1/80/a", [("OpenSandbox-Secure-Access", SECRET)], "/a"
     yield "access header on the server's route", "cell.test", "/v1/sandboxes/sb-1/proxy/80/a", [("opensandbox-secure-access", SECRET)], "/a"
     yield "OpenComputer's preview header", "sb-1-p80.oc.test", "/a", [("X-OC-Preview-Token", SECRET)], "/a"
