@@ -6,6 +6,8 @@
 
 #define PIECE      16384
 #define HELD_LIMIT 1024
+#define WHOLE \
+    16384 /* of a shorter frame nothing is taken until it is complete: who sends it again sends it whole */
 #define CLOSE_WAIT 5.0 /* seconds for the answer to a Close that was sent first */
 
 static struct client *client_of(const struct ws_conn *w)
@@ -234,7 +236,7 @@ void ws_conn_open(struct ws_conn *w, struct slice protocol)
     uint8_t memory[512];
     struct writer head = writer_of(memory, sizeof memory);
     struct slice key = http_get(w->x.head, "Sec-WebSocket-Key");
-    w->decoder = ws_decoder_of(WS_CLIENT, 0);
+    w->decoder = ws_decoder_of(WS_CLIENT, WHOLE);
     w->held = buffer_with_limit(HELD_LIMIT);
     w->open = true;
     w->x.raw = raw;
