@@ -121,7 +121,7 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
     if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
         view->wake(view->directory, q->space, q->sandbox))
         a->state = RECORD_WAKING;
-    if (record.state != RECORD_STOPPED && record.state != RECORD_SUSPENDED)
+    if (record.state == RECORD_RUNNING || record.state == RECORD_MIGRATING)
         choose(view, q, &record, scratch, a);
 }
 

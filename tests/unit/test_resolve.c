@@ -58,6 +58,7 @@ static int setup(void **state)
     put(w, "run", "http://10.0.0.1:9001", RECORD_RUNNING, 7, "org", 0);
     put(w, "tls", "https://10.0.0.2", RECORD_MIGRATING, 8, NULL, 0);
     put(w, "stop", "http://10.0.0.3:1", RECORD_STOPPED, 9, NULL, 0);
+    put(w, "wake", "http://10.0.0.3:1", RECORD_WAKING, 9, NULL, 0);
     put(w, "far", "http://11.0.0.3:1", RECORD_RUNNING, 9, NULL, 0);
     put(w, "revoked", "http://10.0.0.4:1", RECORD_RUNNING, 9, NULL, 2000);
     put(w, "hashed", "http://10.0.0.5:1", RECORD_RUNNING, 0, NULL, 0);
@@ -128,6 +129,7 @@ static void states_without_a_worker_to_dial(void **state)
         bool reachable;
     } cases[] = {{"tls", RECORD_MIGRATING, true},
                  {"stop", RECORD_STOPPED, false},
+                 {"wake", RECORD_WAKING, false},
                  {"none", RESOLVE_ABSENT, false},
                  {"far", RECORD_RUNNING, false},
                  {"unix", RECORD_RUNNING, true}};
