@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * `cellgate explain`: the decision that the agent would make about a request, and why. It asks no agent: it
- * reads the configuration and, for a directory of kind `file`, the records, and runs the same code. No
- * credential is printed, and values of the query neither.
+ * reads the configuration, asks the directory, and runs the same code. No credential is printed, and values
+ * of the query neither.
  */
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -14,11 +14,13 @@
 #include "spoa/agent/directory_file.h"
 #include "spoa/agent/snapshot.h"
 #include "spoa/ctl/ctl.h"
+#include "spoa/ctl/explain_directory.h"
 #include "spoa/ctl/head_lines.h"
 
 #define PROGRAM      "cellgate explain"
 #define EXIT_REFUSED 1
 #define EXIT_USAGE   2
+#define ASKED_MAX    3
 
 static const char usage[] =
     "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
@@ -325,8 +327,27 @@ static void print_json_or_text(const struct arguments *a, const struct decide_vi
     printf("%s", a->json ? "}}\n" : "");
 }
 
+/* Decisions of which nothing is shown find out which record is needed, until it is there. It may be asked for
+ * twice: what was answered before the directory's changes were followed is looked up again. */
+static void fetch_record(struct explain_directory *directory, struct decide_view *view,
+                         struct snapshot_finder *finder, const struct request *request,
+                         struct writer *scratch)
+{
+    struct verdict verdict;
+    struct fail why;
+    bool answers = true;
+    for (int i = 0; i < ASKED_MAX && answers && !decide(view, request, scratch, &verdict); i++) {
+        answers = directory && explain_directory_await(directory, &why);
+        scratch->len = 0;
+    }
+    if (!answers && directory)
+        fprintf(stderr, "%s: the directory cannot be asked: %s\n", PROGRAM, why.text);
+    finder->last = true;
+    scratch->len = 0;
+}
+
 static int decide_and_print(const struct arguments *a, const struct snapshot *snapshot,
-                            const struct request *request)
+                            struct explain_directory *directory, const struct request *request)
 {
     struct verdict verdict;
     uint8_t *memory = malloc(DECIDE_SCRATCH);
@@ -334,11 +355,13 @@ static int decide_and_print(const struct arguments *a, const struct snapshot *sn
     int code = EXIT_REFUSED;
     if (memory && cache) {
         struct writer scratch = writer_of(memory, DECIDE_SCRATCH);
-        struct snapshot_finder finder = {.last = true};
+        struct snapshot_finder finder = {.last = false};
         struct decide_view view = snapshot_view(snapshot, &finder, cache, time(NULL));
         view.resolve = resolve;
+        fetch_record(directory, &view, &finder, request, &scratch);
         print_json_or_text(a, &view, request, &scratch, &verdict);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
+        snapshot_finder_done(&finder);
     } else {
         fprintf(stderr, "%s: out of memory\n", PROGRAM);
     }
@@ -354,15 +377,21 @@ static int with_policy(const struct arguments *a, struct policy *policy, const s
     const char *path = directory_options_file(policy->directory);
     if (path && !directory_file_load(path, NULL, &load, &why))
         fprintf(stderr, "%s: the directory cannot be read: %s\n", PROGRAM, why.text);
-    const struct snapshot_parts parts = {
-        .policy = policy, .records = load.records, .not_before = load.not_before};
+    struct explain_directory *directory = path ? NULL : explain_directory_start(policy->directory, &why);
+    if (!path && !directory)
+        fprintf(stderr, "%s: the directory cannot be asked: %s\n", PROGRAM, why.text);
+    const struct snapshot_parts parts = {.policy = policy,
+                                         .records = load.records,
+                                         .directory = directory ? explain_directory_running(directory) : NULL,
+                                         .not_before = load.not_before};
     struct snapshot *snapshot = snapshot_new(&parts);
     int code = EXIT_REFUSED;
     if (snapshot)
-        code = decide_and_print(a, snapshot, request);
+        code = decide_and_print(a, snapshot, directory, request);
     else
         fprintf(stderr, "%s: out of memory\n", PROGRAM);
     snapshot_release(snapshot);
+    explain_directory_stop(directory);
     records_release(load.records);
     return code;
 }

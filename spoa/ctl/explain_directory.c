@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/ctl/explain_directory.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_SECONDS 10
+
+struct explain_directory {
+    struct directory *running;
+    struct log *log;      /* of answers that make no sense */
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    bool answered, answering;
+    struct fail why; /* while not answering */
+};
+
+/* ---- what it tells, on a thread of its own ---- */
+
+static void on_answered(void *context, enum lookup outcome, double seconds)
+{
+    (void)context, (void)outcome, (void)seconds;
+}
+
+static void on_news(void *context, struct slice key)
+{
+    struct explain_directory *d = context;
+    (void)key;
+    pthread_mutex_lock(&d->lock);
+    d->answered = true;
+    pthread_cond_signal(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void on_health(void *context, bool answering, bool pushing, const char *why)
+{
+    struct explain_directory *d = context;
+    (void)pushing;
+    pthread_mutex_lock(&d->lock);
+    d->answering = answering;
+    fail(&d->why, "%s", answering ? "it does not answer" : why);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void on_loaded(void *context, const struct directory_load *load)
+{
+    (void)context, (void)load;
+}
+
+static void on_revoked(void *context, int64_t not_before)
+{
+    (void)context, (void)not_before;
+}
+
+static void on_learned(void *context, const struct record *record)
+{
+    (void)context, (void)record;
+}
+
+static void on_work(void *context)
+{
+    (void)context;
+}
+
+/* ---- for the command ---- */
+
+struct explain_directory *explain_directory_start(struct directory_options *options, struct fail *why)
+{
+    struct explain_directory *d = calloc(1, sizeof *d);
+    if (!d) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    const struct directory_owner owner = {on_loaded,   on_revoked, on_health, on_learned,
+                                          on_answered, on_news,    on_work,   d};
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->changed, NULL);
+    fail(&d->why, "it does not answer");
+    d->log = log_new(STDERR_FILENO, LOG_WARN);
+    d->running = directory_start(options, &owner, (uint64_t)PATIENCE_SECONDS * 1000000, d->log, why);
+    if (d->running)
+        return d;
+    explain_directory_stop(d);
+    return NULL;
+}
+
+void explain_directory_stop(struct explain_directory *d)
+{
+    if (!d)
+        return;
+    directory_stop(d->running);
+    directory_release(d->running);
+    if (d->log)
+        log_free(d->log);
+    pthread_cond_destroy(&d->changed);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+struct directory *explain_directory_running(const struct explain_directory *d)
+{
+    return d->running;
+}
+
+bool explain_directory_await(struct explain_directory *d, struct fail *why)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_SECONDS;
+    pthread_mutex_lock(&d->lock);
+    for (int error = 0; !d->answered && error == 0;)
+        error = pthread_cond_timedwait(&d->changed, &d->lock, &until);
+    bool good = d->answered && d->answering;
+    d->answered = false;
+    if (!good)
+        *why = d->why;
+    pthread_mutex_unlock(&d->lock);
+    return good;
+}
