@@ -34,7 +34,7 @@ def processes_below(folder):
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("q") / "run"
-    environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder), "HOME": str(folder.parent)}
+    environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder), "HOME": str(folder.parent), "CELLGATE_BIN": str(BIN)}
     # a shell that runs the tests in the background has told them to ignore Ctrl-C
     interruptible = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
     process = subprocess.Popen([ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE, preexec_fn=interruptible)
@@ -93,20 +93,51 @@ def test_the_printed_command_attaches_a_terminal(quickstart):
     assert os.waitstatus_to_exitcode(status) == 5
 
 
-def test_the_printed_move_takes_effect(quickstart):
+def served_by(folder):
+    return re.search(r"http://(127.0.0.1:\d+)", (folder / "plane.json").read_text())[1]
+
+
+def printed(text, verb):
+    return re.search(rf"\S+cell-plane .* {verb} sb-1", text)[0].split()
+
+
+def test_the_printed_move_goes_on_in_the_same_terminal(quickstart):
+    """The page is open while the sandbox moves there and back: the same shell, without a reload."""
     folder, text = quickstart
-    before = (folder / "sandboxes.json").read_text()
-    subprocess.run(re.search(r"sed -i .*", text)[0], shell=True, check=True)
-    after = (folder / "sandboxes.json").read_text()
-    assert before != after
-    assert re.search(r"127.0.0.1:(\d+)", before)[1] != re.search(r"127.0.0.1:(\d+)", after)[1]
-    test_the_printed_command_attaches_a_terminal(quickstart)
+    workers = re.search(r"two workers \(([^)]*)\)", text)[1].split()
+    with Browser() as browser:
+        browser.open(re.search(r"http://\S+#\S+", text)[0])
+        browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
+        browser.type("mine=$((6*7))\n")
+        for number in range(2):
+            before = served_by(folder)
+            subprocess.run(printed(text, "move"), check=True, timeout=20)
+            assert {before, served_by(folder)} == set(workers)
+            browser.type(f"echo moved-{number}-$mine\n")
+            browser.expect(ROWS, f"moved-{number}-42")
+        assert sum("#token=" in url or "/ui/sb-1/" in url and url.endswith("/") for url in browser.requests()) == 1
+
+
+def test_a_sandbox_that_was_sent_to_sleep_is_woken_by_its_next_visitor(quickstart):
+    folder, text = quickstart
+    subprocess.run(printed(text, "suspend"), check=True, timeout=20)
+    until(lambda: "suspended" in (folder / "plane.json").read_text())
+    with Browser() as browser:
+        browser.open(re.search(r"http://\S+#\S+", text)[0])
+        browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
+    assert "running" in (folder / "plane.json").read_text()
+
+
+def test_the_printed_explanation_asks_the_control_plane(quickstart):
+    _, text = quickstart
+    command = re.search(r"\S+cellgate explain --config \S+ '[^']*'", text)[0]
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0 and re.search(r"worker +127.0.0.1", done.stdout), done
 
 
 def test_the_worker_is_killed_and_the_browser_counts_on_without_a_gap(quickstart):
     folder, text = quickstart
-    served = re.search(r"127.0.0.1:(\d+)", (folder / "sandboxes.json").read_text())[1]
-    name = "ab"[re.search(r"two workers \(([^)]*)\)", text)[1].split().index(f"127.0.0.1:{served}")]
+    name = "ab"[re.search(r"two workers \(([^)]*)\)", text)[1].split().index(served_by(folder))]
     with Browser() as browser:
         browser.open(re.search(r"http://\S+#\S+", text)[0])
         browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
@@ -122,13 +153,13 @@ def test_the_worker_is_killed_and_the_browser_counts_on_without_a_gap(quickstart
 def test_a_port_that_is_taken_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        environment = {k: v for k, v in os.environ.items() if k != "RUN_DIR"} | {"HTTP_PORT": port, "HTTPS_PORT": "0"}
+        environment = {k: v for k, v in os.environ.items() if k != "RUN_DIR"} | {"HTTP_PORT": port, "HTTPS_PORT": "0", "CELLGATE_BIN": str(BIN)}
         done = subprocess.run([ROOT / "examples/quickstart/run"], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
     assert f"port {port} is taken" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["cellgate-agent", "cellgate", "cell-worker", "cell-sandboxd"])
+@pytest.mark.parametrize("name", ["cellgate-agent", "cellgate", "cell-worker", "cell-sandboxd", "cell-plane"])
 def test_every_program_explains_itself(name):
     flag = "-h" if name == "cellgate-agent" else "--help"
     done = subprocess.run([BIN / name, flag], capture_output=True, text=True, timeout=10)
