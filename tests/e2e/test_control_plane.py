@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""A whole cell on the control plane of examples/control-plane: killed, stopped, restarted with its data and without,
+behind a link that stalls; moves and wakes through live tunnels."""
+
+import json
+import re
+import signal
+import statistics
+import time
+
+import pytest
+from browser import Browser
+from cell import until
+from client import request
+from plane import Plane, Proxy
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
+
+STALE = 4.0
+PAGE = {"name": "page", "path": "/page/{sandbox}/{rest...}", "to": "/{rest}", "need": "none", "upgrade": False}
+
+
+class Cell(Tunnels):
+    """Tunnels, of a cell whose directory is a control plane."""
+
+    def __init__(self, cells, folder, proxied=False, **directory):
+        self.plane = Plane(folder)
+        self.proxy = Proxy(self.plane.port) if proxied else None
+        url = self.proxy.url if proxied else self.plane.url
+        config = {"relay": QUICK, "routes": [*ROUTES, PAGE],
+                  "directory": {"kind": "http", "url": url, "timeout": "500ms"} | directory}
+        super().__init__(cells(config=config))
+
+    def place(self, sandbox, worker=None, **record):
+        self.plane.set(sandbox, **({"worker": worker.url} if worker else {}), **record)
+
+    def status(self, sandbox, *headers):
+        return request(self.cell.http, "GET", f"/page/{sandbox}/x", list(headers)).status
+
+    def pushing(self):
+        return '"pushing":true' in self.cell.admin("/status").replace(" ", "")
+
+    def close(self):
+        super().close()
+        self.plane.close()
+        if self.proxy:
+            self.proxy.close()
+
+
+@pytest.fixture(scope="module")
+def tunnels(cells, tmp_path_factory):
+    tunnels = Cell(cells, tmp_path_factory.mktemp("p"), ttl="1h")
+    yield tunnels
+    tunnels.close()
+
+
+@pytest.fixture(scope="module")
+def origin(origins):
+    return origins()
+
+
+def test_a_change_reaches_a_live_tunnel_at_once(tunnels, record_property):
+    """From the operator's command to the dial of the new worker. Measured; the bound is for a machine that is busy."""
+    one, two = tunnels.worker(), tunnels.worker()
+    sandbox = tunnels.sandbox(one)
+    client, _ = tunnels.open(one, sandbox)
+    taken = []
+    for target in (two, one) * 5:
+        tunnels.plane("move", sandbox, target.url)
+        told = time.monotonic()
+        upstream = target.take()
+        taken.append(time.monotonic() - told)
+        target.accept(upstream)
+        pass_both_ways(client, upstream)
+    record_property("seconds", taken)
+    print(f"change to dial: median {statistics.median(taken) * 1000:.1f} ms, longest {max(taken) * 1000:.1f} ms")
+    assert statistics.median(taken) < 0.5
+
+
+def test_a_sandbox_that_is_stopped_or_removed_closes_its_tunnels(tunnels):
+    worker = tunnels.worker()
+    for verb, reason in (("stop", "sandbox stopped"), ("remove", "sandbox not found")):
+        sandbox = tunnels.sandbox(worker)
+        client, _ = tunnels.open(worker, sandbox)
+        tunnels.plane(verb, sandbox)
+        assert client.closed() == (1000, reason)
+
+
+def test_a_websocket_to_a_suspended_sandbox_wakes_it_and_opens(tunnels):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    tunnels.plane("suspend", sandbox)
+    until(lambda: "suspended" in tunnels.plane("list"))
+    client, upstream = tunnels.open(worker, sandbox)
+    pass_both_ways(client, upstream)
+    assert re.search(rf"{sandbox} +running", tunnels.plane("list"))
+
+
+def test_plain_http_wakes_it_too_and_is_told_to_come_again(tunnels, origin):
+    sandbox = "plain-http"
+    tunnels.place(sandbox, origin, state="suspended")
+    answer = request(tunnels.cell.http, "GET", f"/page/{sandbox}/x", [("Accept", "*/*")])
+    assert answer.status == 503 and int(answer.get("retry-after")) >= 1
+    assert json.loads(answer.body)["error"] == "sandbox_waking"
+    until(lambda: tunnels.status(sandbox) == 200, 10, "it does not wake")
+
+
+def test_a_browser_gets_a_page_that_reloads_itself(tunnels, origins):
+    origin = origins()
+    text = b"<html><body id=b>awake</body></html>"
+    origin.answer = lambda connection, _: connection.send(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+    tunnels.place("for-browser", origin, state="suspended")
+    with Browser() as browser:
+        browser.open(f"http://127.0.0.1:{tunnels.cell.http}/page/for-browser/")
+        browser.expect("#b", "awake")
+    assert re.search(r" 503 .*sandbox=for-browser .*error=sandbox_waking", tunnels.cell.access_log())
+
+
+def test_a_token_that_the_control_plane_revokes_ends_its_tunnels(tunnels):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client, _ = tunnels.open(worker, sandbox, "secure", headers=[tunnels.cell.bearer(sandbox)])
+    tunnels.plane("revoke", str(int(time.time()) + 1))
+    assert client.closed()[0] in (1008, 4401)
+    tunnels.plane("revoke", "0")
+
+
+# ---- it is away ----
+
+
+def test_killed_and_back_with_its_data(tunnels, origin):
+    """Tunnels and decisions go on; the first request for what was never asked for is served again as soon as it is back."""
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    tunnels.place("known", origin)
+    tunnels.place("unknown", origin)
+    assert tunnels.status("known") == 200
+    client, upstream = tunnels.open(worker, sandbox)
+    tunnels.plane.kill()
+    until(lambda: not tunnels.pushing(), 10)
+    assert tunnels.status("known") == 200
+    assert tunnels.status("unknown") == 503
+    pass_both_ways(client, upstream)
+    tunnels.plane.start()
+    back = time.monotonic()
+    until(lambda: tunnels.status("unknown") == 200, 10, "it does not recover")
+    print(f"served {(time.monotonic() - back) * 1000:.0f} ms after it was back")
+    until(tunnels.pushing, 10, "it is not followed again")
+    two = tunnels.worker()
+    tunnels.plane("move", sandbox, two.url)
+    pass_both_ways(client, two.serve())
+
+
+def test_back_without_its_data_it_is_believed_where_it_says_so(tunnels, origin):
+    tunnels.place("forgotten", origin)
+    tunnels.place("kept", origin)
+    assert (tunnels.status("forgotten"), tunnels.status("kept")) == (200, 200)
+    tunnels.plane.kill()
+    tunnels.plane.state.unlink()
+    tunnels.plane.start()
+    tunnels.place("kept", origin)
+    until(lambda: tunnels.status("forgotten") == 404, 10, "what it does not know is still served")
+    until(lambda: tunnels.status("kept") == 200, 10)
+
+
+@pytest.fixture(scope="module")
+def stalling(cells, tmp_path_factory):
+    stalling = Cell(cells, tmp_path_factory.mktemp("s"), proxied=True, ttl="200ms", stale=f"{int(STALE * 1000)}ms")
+    yield stalling
+    stalling.close()
+
+
+def test_a_control_plane_that_hangs_holds_up_nobody(stalling, origin):
+    """Stopped as a whole: what is in use is served on from memory, at once; then too old; and again soon after."""
+    stalling.place("known", origin)
+    assert stalling.status("known") == 200
+    stop(stalling.plane.process.pid)
+    begun, longest = time.monotonic(), 0
+    while time.monotonic() - begun < STALE / 2:
+        asked = time.monotonic()
+        assert stalling.status("known") == 200
+        longest = max(longest, time.monotonic() - asked)
+    print(f"longest request while it hung: {longest * 1000:.0f} ms")
+    assert longest < 1
+    until(lambda: stalling.status("known") == 503, STALE * 3, "the last good record serves for ever")
+    stalling.plane.kill(signal.SIGCONT)
+    until(lambda: stalling.status("known") == 200, 10, "it does not recover")
+
+
+def test_a_link_that_stalls_is_noticed_and_left(stalling, origin):
+    """Connections that are half open: nothing comes, nothing ends."""
+    stalling.place("linked", origin)
+    assert stalling.status("linked") == 200
+    stalling.proxy.stall()
+    begun = time.monotonic()
+    while time.monotonic() - begun < STALE / 2:
+        assert stalling.status("linked") == 200
+    assert stalling.status("never-asked-for") == 503
+    stalling.proxy.stall(False)
+    until(lambda: stalling.status("linked") == 200 and stalling.status("never-asked-for") == 404, 10, "it does not recover")
+
+
+def test_nobody_without_the_token_learns_anything(tmp_path):
+    (tmp_path / "token").write_text("secret-of-the-plane\n")
+    plane = Plane(tmp_path, token=tmp_path / "token")
+    try:
+        plane.set("sb-1", worker="http://127.0.0.1:1")
+        for target in ("/v1/sandboxes", "/v1/sandboxes/sb-1", "/v1/events"):
+            assert request(plane.port, "GET", target).status == 401
+            assert request(plane.port, "GET", target, [("Authorization", "Bearer wrong")]).status == 401
+        assert request(plane.port, "POST", "/v1/sandboxes/sb-1/wake").status == 401
+        answer = request(plane.port, "GET", "/v1/sandboxes/sb-1", [("Authorization", "Bearer secret-of-the-plane")])
+        assert json.loads(answer.body)["worker"] == "http://127.0.0.1:1"
+        assert request(plane.port, "DELETE", "/v1/sandboxes/sb-1").status == 405
+    finally:
+        plane.close()

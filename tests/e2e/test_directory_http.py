@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: MIT
+"""The directory kind http against control planes that answer badly, slowly, or not at all: decisions go on, nobody is let
+in or turned away by mistake, and it recovers by itself."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from cell import until
+from client import request
+from plane import FakePlane, answer
+
+ROUTES = [{"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}]
+TIMEOUT = 0.5  # seconds that the agent gives the control plane
+
+
+def directory(url, **more):
+    return {"kind": "http", "url": url, "timeout": f"{int(TIMEOUT * 1000)}ms"} | more
+
+
+def ask(cell, name):
+    """(status, error, Retry-After) of a request for that sandbox."""
+    response = request(cell.http, "GET", f"/s/{name}/x")
+    return response.status, json.loads(response.body)["error"] if response.status >= 400 else None, response.get("retry-after")
+
+
+UNKNOWN = (503, "directory_unavailable", "1")
+SERVED = (200, None, None)
+
+
+def metric(cell, name):
+    lines = [line for line in cell.admin("/metrics").splitlines() if line.startswith(name)]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+
+@pytest.fixture(scope="module")
+def plane():
+    plane = FakePlane()
+    yield plane
+    plane.close()
+
+
+@pytest.fixture(scope="module")
+def origin(origins):
+    return origins()
+
+
+@pytest.fixture(scope="module")
+def cell(cells, plane):
+    """Answers are good for long: what comes sooner was pushed, or not in the cache."""
+    return cells(config={"directory": directory(plane.url, ttl="1h"), "routes": ROUTES})
+
+
+# ---- what it answers ----
+
+
+def raw(*chunks, pause=0.0, end=True):
+    """Sends these bytes, one after the other; then the connection ends, or hangs until the agent has had enough."""
+
+    def way(connection, _):
+        for chunk in chunks:
+            connection.send(chunk)
+            time.sleep(pause)
+        if not end:
+            connection.read()
+        return True
+
+    return way
+
+
+def says(status, body=b"", *fields):
+    return lambda connection, _: answer(connection, status, body, *fields)
+
+
+GOOD = b'{"worker":"http://127.0.0.1:1"}'
+WAYS = {
+    "nothing": raw(),
+    "silence": raw(end=False),
+    "half a head": raw(b"HTTP/1.1 200 OK\r\nContent-Le", end=False),
+    "half a body": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n" + GOOD[:17]),
+    "half a body, and silence": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n" + GOOD[:17], end=False),
+    "drop by drop": raw(b"HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n", *[GOOD[i : i + 1] for i in range(31)], pause=0.05),
+    "a chunk without its end": raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1f\r\n" + GOOD + b"\r\n"),
+    "garbage": raw(b"\x00\xff\x16\x03\x01 not HTTP at all\r\n\r\n"),
+    "HTTP/0.9": raw(GOOD),
+    "a head without end": raw(b"HTTP/1.1 200 OK\r\n", *[b"X-%d: %s\r\n" % (i, b"y" * 8000) for i in range(64)]),
+    "a body without end": raw(b"HTTP/1.1 200 OK\r\n\r\n", *[b" " * 65536] * 8),
+    "too large": says(200, b'{"x-note":"' + b"y" * 70000 + b'","worker":"http://127.0.0.1:1"}'),
+    "empty": says(200),
+    "no JSON": says(200, b"<html>It works!</html>", "Content-Type: text/html"),
+    "no record": says(200, ["sb-1"]),
+    "a mistyped state": says(200, {"sate": "stopped", "worker": "http://127.0.0.1:1"}),
+    "two documents": says(200, GOOD + GOOD),
+    "a page not found": says(404, b"<html>404</html>", "Content-Type: text/html"),
+    "a redirect": says(302, b"", "Location: /v1/sandboxes/elsewhere"),
+    "204": says(204),
+    "401": says(401),
+    "403": says(403),
+    "500": says(500),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_that_is_none_lets_nobody_in_and_says_nothing_of_the_sandbox(cell, plane, origin, way):
+    """The very request gets its 503 within the look-up's 200 ms; others are served meanwhile; and once there is an answer, so
+    is this one."""
+    name = f"bad-{list(WAYS).index(way)}"
+    plane.ways[name] = WAYS[way]
+    plane.records[name + "-other"] = {"worker": origin.url}
+    begun = time.monotonic()
+    assert ask(cell, name) == UNKNOWN
+    assert time.monotonic() - begun < 2  # 200 ms, on a machine that has time
+    until(lambda: ask(cell, name + "-other") == SERVED, 5, "the others are not served")
+    del plane.ways[name]
+    plane.records[name] = {"worker": origin.url}
+    until(lambda: ask(cell, name) == SERVED, 5, "it does not recover")
+    assert not plane.asked("elsewhere")
+
+
+def test_states_by_status(cell, plane, origin):
+    plane.ways["gone"] = says(410)
+    plane.ways["moving"] = says(503, {"error": "sandbox_migrating"})
+    plane.ways["waking"] = says(503, {"error": "sandbox_waking"})
+    assert ask(cell, "never-heard-of")[:2] == (404, "sandbox_not_found")
+    assert ask(cell, "gone")[:2] == (410, "sandbox_stopped")
+    assert ask(cell, "moving")[:2] == (503, "sandbox_migrating")
+    assert ask(cell, "waking")[:2] == (503, "sandbox_waking")
+    # both are soon over, and asked for again soon
+    plane.ways.pop("moving")
+    plane.records["moving"] = {"worker": origin.url}
+    until(lambda: ask(cell, "moving") == SERVED, 5, "it is not asked for again")
+
+
+def test_many_visitors_of_a_suspended_sandbox_wake_it_once(cell, plane, origin):
+    plane.records["asleep"] = {"state": "suspended"}
+    plane.ways["wake"] = lambda connection, _: answer(connection, 202)
+    for _ in range(20):
+        status, error, later = ask(cell, "asleep")
+        assert (status, error) == (503, "sandbox_waking") and int(later) >= 1
+    until(lambda: plane.asked("wake"))
+    assert [(r.method, r.target) for r in plane.asked("wake")] == [("POST", "/v1/sandboxes/asleep/wake")]
+    plane.push(event("update", {"sandbox": "asleep", "record": {"worker": origin.url}}))
+    until(lambda: ask(cell, "asleep") == SERVED, 5, "it does not wake")
+
+
+def test_retry_after_is_heeded(cells, origins):
+    """429 and 503 with Retry-After: nobody asks in that time, and nobody who needs an answer waits."""
+    plane, origin = FakePlane(), origins()
+    cell = cells(config={"directory": directory(plane.url), "routes": ROUTES})
+    plane.records |= {"one": {"worker": origin.url}, "two": {"worker": origin.url}}
+    plane.ways["one"] = says(429, b"", "Retry-After: 2")
+    assert ask(cell, "one") == UNKNOWN
+    begun = time.monotonic()
+    asked = len(plane.asked("one")) + len(plane.asked("two"))
+    while time.monotonic() - begun < 1:
+        assert ask(cell, "two") == UNKNOWN
+    assert len(plane.asked("one")) + len(plane.asked("two")) == asked
+    until(lambda: ask(cell, "two") == SERVED, 10, "it is never asked again")
+    assert time.monotonic() - begun > 1
+    plane.close()
+
+
+def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, plane, cells):
+    sandboxd = cell.sandboxd()
+    worker = cell.worker(sandboxd)
+
+    def slowly(connection, _):
+        time.sleep(0.1)
+        answer(connection, 200, {"worker": f"http://{worker}"})
+
+    async def one(gate):
+        reader, writer = await asyncio.open_connection("127.0.0.1", cell.http)
+        gate[0] -= 1
+        while gate[0]:
+            await asyncio.sleep(0.005)
+        writer.write(b"GET /s/many/healthz HTTP/1.1\r\nHost: cell.test\r\nConnection: close\r\n\r\n")
+        line = await reader.readline()
+        writer.close()
+        return line.split()[1]
+
+    async def all_of_them():
+        gate = [1000]
+        return await asyncio.gather(*(one(gate) for _ in range(1000)))
+
+    plane.ways["many"] = slowly
+    statuses = asyncio.run(all_of_them())
+    assert len(plane.asked("many")) == 1
+    # a machine that is busy may need longer than a look-up's 200 ms for some of them
+    assert statuses.count(b"200") >= 900 and set(statuses) <= {b"200", b"503"}
+
+
+# ---- what it announces ----
+
+
+def event(name, document, number=None, end="\n"):
+    lines = [f"id: {number}"] if number is not None else []
+    lines += [f"event: {name}", f"data: {json.dumps(document)}", "", ""]
+    return end.join(lines).encode()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["LF", "CRLF", "CR"])
+def test_a_pushed_change_takes_effect_whatever_ends_its_lines(cell, plane, origin, end):
+    name = f"pushed-{len(end)}-{ord(end[0])}"
+    plane.records[name] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, name) == SERVED
+    plane.push(event("update", {"sandbox": name, "record": {"state": "stopped", "epoch": 2}}, end=end))
+    until(lambda: ask(cell, name)[0] == 410, 5, "the change is not noticed")
+    plane.push(event("remove", {"sandbox": name}, end=end))
+    until(lambda: ask(cell, name)[:2] == (404, "sandbox_not_found"), 5, "the removal is not noticed")
+    assert len(plane.asked(name)) <= 2
+
+
+def test_a_change_without_content_is_looked_up(cell, plane, origin):
+    plane.records["announced"] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, "announced") == SERVED
+    plane.records["announced"] = {"state": "stopped", "epoch": 2}
+    plane.push(event("update", {"sandbox": "announced"}))
+    until(lambda: ask(cell, "announced")[0] == 410, 5, "the change is not noticed")
+
+
+def test_an_event_byte_by_byte_is_an_event(cell, plane, origin):
+    plane.records["bytewise"] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, "bytewise") == SERVED
+    for byte in event("update", {"sandbox": "bytewise", "record": {"state": "stopped", "epoch": 2}}, end="\r\n"):
+        plane.push(bytes([byte]))
+    until(lambda: ask(cell, "bytewise")[0] == 410, 5, "the change is not noticed")
+
+
+def test_a_stream_that_is_cut_goes_on_behind_the_last_whole_event(cell, plane, origin):
+    for name in ("cut-1", "cut-2"):
+        plane.records[name] = {"worker": origin.url, "epoch": 1}
+        assert ask(cell, name) == SERVED
+    plane.push(event("update", {"sandbox": "cut-1", "record": {"state": "stopped", "epoch": 2}}, number=41))
+    until(lambda: ask(cell, "cut-1")[0] == 410)
+    # what has no end is no event, not even its id
+    plane.push(event("update", {"sandbox": "cut-2", "record": {"state": "stopped", "epoch": 2}}, number=42)[:-1])
+    before = len(plane.followed())
+    plane.cut()
+    until(lambda: len(plane.followed()) > before, 10, "it does not come again")
+    assert plane.followed()[-1].get("last-event-id") == "41"
+    assert ask(cell, "cut-2") == SERVED
+
+
+def test_what_may_have_been_missed_is_looked_up_again(cell, plane, origin):
+    plane.records["missed"] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, "missed") == SERVED
+    plane.records["missed"] = {"state": "stopped", "epoch": 2}
+    plane.cut()
+    until(lambda: ask(cell, "missed")[0] == 410, 10, "what was missed while the stream was away stays unknown")
+
+
+BROKEN = {
+    "a line without end": b"data: " + b"y" * 200_000,
+    "a comment without end": b":" + b"y" * 200_000,
+    "data without end": b"data: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\n" * 5000,
+    "no JSON": b"event: update\ndata: {\n\n",
+    "no sandbox": b'event: remove\ndata: {"sandboxes":[]}\n\n',
+    "no record": b'event: update\ndata: {"sandbox":"x","record":{"state":"asleep"}}\n\n',
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_stream_that_makes_no_sense_is_opened_again(cell, plane, origin, what):
+    name = f"broken-{list(BROKEN).index(what)}"
+    plane.records[name] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, name) == SERVED
+    plane.records[name] = {"state": "stopped", "epoch": 2}
+    until(lambda: plane.streams, 10)
+    before = len(plane.followed())
+    try:
+        plane.push(BROKEN[what])
+    except OSError:
+        pass
+    until(lambda: len(plane.followed()) > before, 10, "the stream goes on")
+    until(lambda: ask(cell, name)[0] == 410, 10, "the change is not noticed")
+
+
+def test_events_that_are_not_known_are_ignored(cell, plane, origin):
+    plane.records["quiet"] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, "quiet") == SERVED
+    before = len(plane.followed())
+    plane.push(b": comment\n\nevent: ping\ndata: x\n\ndata: message\n\nevent: later\ndata: {}\n\nretry: 100\n\n")
+    plane.push(event("update", {"sandbox": "quiet", "record": {"state": "stopped", "epoch": 2}}))
+    until(lambda: ask(cell, "quiet")[0] == 410)
+    assert len(plane.followed()) == before
+
+
+def test_revoked_tokens_are_refused(cells, origins):
+    plane, origin = FakePlane(), origins()
+    routes = [ROUTES[0] | {"need": "http"}]
+    cell = cells(config={"directory": directory(plane.url, ttl="1h"), "routes": routes})
+    plane.records["sb-1"] = {"worker": origin.url}
+    headers = [cell.bearer("sb-1")]
+    assert request(cell.http, "GET", "/s/sb-1/x", headers).status == 200
+    plane.push(event("revoke", {"not_before": int(time.time()) + 10}))
+    until(lambda: request(cell.http, "GET", "/s/sb-1/x", headers).status == 401, 5, "the token is still good")
+    plane.close()
+
+
+NO_STREAMS = {
+    "404": says(404),
+    "another type": says(200, b"[]", "Content-Type: application/json"),
+    "a redirect": says(307, b"", "Location: /v1/elsewhere"),
+    "an end": raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("what", NO_STREAMS)
+def test_without_events_what_is_in_use_is_asked_for_again(cells, origins, what):
+    plane, origin = FakePlane(), origins()
+    plane.events = NO_STREAMS[what]
+    cell = cells(config={"directory": directory(plane.url, ttl="300ms"), "routes": ROUTES})
+    plane.records["sb-1"] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, "sb-1") == SERVED
+    plane.records["sb-1"] = {"state": "stopped", "epoch": 2}
+    until(lambda: ask(cell, "sb-1")[0] == 410, 10, "the change is not noticed")
+    time.sleep(0.5)
+    assert len(plane.followed()) < 30  # tried again, but not in a loop
+    assert not plane.asked("elsewhere")
+    plane.close()
+
+
+# ---- who asks ----
+
+
+def test_the_token_is_sent_and_read_again_when_it_changes(cells, origins):
+    plane, origin = FakePlane(), origins()
+    good = ["Bearer first"]
+
+    def guarded(connection, request):
+        if request.get("authorization") not in good:
+            return answer(connection, 401)
+        if request.target == "/v1/events":
+            return plane.follow(connection, request)
+        return answer(connection, 200, {"worker": origin.url})
+
+    plane.way = guarded
+    config = {"directory": directory(plane.url, token_file="plane.token", ttl="100ms"), "routes": ROUTES}
+    cell = cells(config=config, files={"plane.token": b"first\n"})
+    assert ask(cell, "sb-1") == SERVED
+    good[:] = ["Bearer second"]
+    assert ask(cell, "sb-2") == UNKNOWN
+    part = cell.folder / "plane.token.part"
+    part.write_text("second\n")
+    part.rename(cell.folder / "plane.token")
+    until(lambda: ask(cell, "sb-2") == SERVED, 5, "the new token is not used")
+    assert "first" not in (cell.run_dir / "agent.log").read_text()
+    plane.close()
+
+
+def test_wrong_configurations_are_named(cells):
+    for url, why in [
+        ("ftp://127.0.0.1", "directory.url"),
+        ("http://me:secret@127.0.0.1", "token_file"),
+        ("http://127.0.0.1/?x=1", "query"),
+    ]:
+        with pytest.raises(AssertionError) as raised:
+            cells(config={"directory": directory(url), "routes": ROUTES})
+        assert why in str(raised.value) and "me:secret" not in str(raised.value).split("agent.log")[-1]
