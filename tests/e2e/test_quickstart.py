@@ -141,7 +141,7 @@ def test_the_worker_is_killed_and_the_browser_counts_on_without_a_gap(quickstart
     with Browser() as browser:
         browser.open(re.search(r"http://\S+#\S+", text)[0])
         browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
-        browser.type("seq 1 300000 >all & for i in $(seq 1 60); do echo n$i; sleep 0.05; done; echo over-$((6*7))\n")
+        browser.type("seq 1 300000 >~/all & for i in $(seq 1 60); do echo n$i; sleep 0.05; done; echo over-$((6*7))\n")
         browser.expect(ROWS, "n10")
         os.kill(int((folder / f"worker-{name}.pid").read_text()), signal.SIGKILL)
         browser.expect(ROWS, "over-42")
