@@ -253,6 +253,14 @@ static enum lookup wait_for(struct held *h)
     return LOOKUP_PENDING;
 }
 
+/* Whether the directory is known not to answer, at least for this. */
+static bool is_away(const struct held *h)
+{
+    const struct directory_entry *e = h->entry;
+    bool hangs = is_flying(e, h->now) && h->now - e->asked_at >= h->cache->options.patience;
+    return hangs || e->unavailable || !flag(&h->cache->answering);
+}
+
 /* Of an entry with a record. */
 static enum lookup judge_record(struct held *h, bool last)
 {
@@ -265,8 +273,7 @@ static enum lookup judge_record(struct held *h, bool last)
     }
     if (h->now >= e->learned + c->options.stale)
         return wait_for(h);
-    bool hangs = is_flying(e, h->now) && h->now - e->asked_at >= c->options.patience;
-    if (!last && !hangs && !e->unavailable && flag(&c->answering))
+    if (!last && !is_away(h))
         return wait_for(h);
     h->stripe->counts.stale++;
     return LOOKUP_FOUND;
@@ -312,10 +319,10 @@ bool directory_cache_refresh(struct directory_cache *c, struct slice key)
     directory_table_touch(&h.stripe->table, e);
     bool known = (e->box || e->absent) && !e->outdated && h.now - e->learned < FRESH_ENOUGH;
     bool ask = !known && take_off(&h);
-    bool wait = !known && is_flying(e, h.now);
+    bool wait = !known && is_flying(e, h.now) && !(e->box && is_away(&h));
     e->waited = e->waited || wait;
     let_go(&h);
-    return wait && (!ask || begin(c, key));
+    return (!ask || begin(c, key)) && wait;
 }
 
 bool directory_cache_pin(struct directory_cache *c, struct slice key)

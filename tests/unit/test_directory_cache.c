@@ -567,6 +567,22 @@ static void a_redial_asks_afresh_and_is_told(void **state)
     assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
 }
 
+static void a_redial_does_not_wait_for_a_directory_that_is_away(void **state)
+{
+    struct world *w = *state;
+    learn(w, "a", "one");
+    w->now += SECOND;
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    w->now += 200 * MS;
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    answer(w, "a", "one");
+    w->now += SECOND;
+    directory_cache_health(w->cache, false, false);
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_int_equal(w->asked, 3);                                      /* it is asked nevertheless */
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("b"))); /* nothing else is known */
+}
+
 static void waking_is_asked_for_once_in_five_seconds(void **state)
 {
     struct world *w = *state;
@@ -801,6 +817,7 @@ int main(void)
         TEST(after_pushes_may_have_been_lost_all_in_use_is_looked_up_again),
         TEST(a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned),
         TEST(a_redial_asks_afresh_and_is_told),
+        TEST(a_redial_does_not_wait_for_a_directory_that_is_away),
         TEST(waking_is_asked_for_once_in_five_seconds),
         TEST(it_is_bounded_and_what_is_used_stays),
         TEST(large_records_are_bounded_by_their_bytes),
