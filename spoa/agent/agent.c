@@ -146,9 +146,9 @@ void agent_stop(struct agent *a)
     if (!a)
         return;
     agent_directory_stop(a);
-    names_stop(a->names);
     for (size_t i = 0; i < a->decider_count; i++)
         decider_stop(a->deciders[i]);
+    names_stop(a->names); /* decisions may have asked it for more until now */
     for (size_t i = 0; i < a->decider_count; i++)
         decider_free(a->deciders[i]); /* each may have had news for others until it ended */
     renew_stop(a->renew);

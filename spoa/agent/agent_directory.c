@@ -168,6 +168,7 @@ static bool put_in_force(struct agent *a)
     pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
     parts.directory = a->directory;
+    parts.resolver = a->names;
     if (cache_of(a)) {
         parts.records = NULL;
         parts.not_before = 0;

@@ -83,7 +83,12 @@ void snapshot_finder_done(struct snapshot_finder *f)
 static bool resolve(void *directory, struct slice host, struct address *addr)
 {
     const struct snapshot_finder *f = directory;
-    return name_table_find(f->snapshot->parts.names, host, addr);
+    const struct snapshot_parts *parts = &f->snapshot->parts;
+    bool found = name_table_find(parts->names, host, addr);
+    if (!found && parts->resolver && f->held)
+        names_use(parts->resolver,
+                  host); /* its record has been in the cache for longer than names are kept */
+    return found;
 }
 
 static bool allowed(const void *networks, const struct address *addr)

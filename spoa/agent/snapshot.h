@@ -16,8 +16,9 @@ struct snapshot_parts {
     struct policy *policy;       /* never NULL */
     struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
     struct directory *directory; /* NULL: there are only records */
-    struct name_table *names;    /* NULL: none is resolved yet */
-    int64_t not_before;          /* the directory's */
+    struct names *resolver; /* borrowed: told of names that an asked directory's records need; may be NULL */
+    struct name_table *names; /* NULL: none is resolved yet */
+    int64_t not_before;       /* the directory's */
 };
 
 struct snapshot {
