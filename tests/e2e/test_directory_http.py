@@ -4,6 +4,8 @@ in or turned away by mistake, and it recovers by itself."""
 
 import asyncio
 import json
+import ssl
+import subprocess
 import time
 
 import pytest
@@ -346,6 +348,28 @@ def test_the_token_is_sent_and_read_again_when_it_changes(cells, origins):
     part.rename(cell.folder / "plane.token")
     until(lambda: ask(cell, "sb-2") == SERVED, 5, "the new token is not used")
     assert "first" not in (cell.run_dir / "agent.log").read_text()
+    plane.close()
+
+
+def test_over_tls_only_the_named_authority_is_believed(cells, origins, tmp_path):
+    certificate = tmp_path / "plane.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=plane"
+    subprocess.run([*command.split(), "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", certificate, "-out", tmp_path / "ca.pem"],
+                   check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "ca.pem", certificate)
+    plane, origin = FakePlane(tls=context), origins()
+    plane.records["sb-1"] = {"worker": origin.url, "epoch": 1}
+    files = {"ca.pem": (tmp_path / "ca.pem").read_bytes()}
+    cell = cells(config={"directory": directory(plane.url, ca_file="ca.pem"), "routes": ROUTES}, files=files)
+    assert ask(cell, "sb-1") == SERVED
+    plane.push(event("update", {"sandbox": "sb-1", "record": {"state": "stopped", "epoch": 2}}))
+    until(lambda: ask(cell, "sb-1")[0] == 410)
+    asked = len(plane.requests)
+    other = cells(config={"directory": directory(plane.url), "routes": ROUTES})
+    assert ask(other, "sb-1") == UNKNOWN
+    assert [r for r in plane.requests[asked:] if r.target != "/v1/events"] == []
+    assert "certificate" in (other.run_dir / "agent.log").read_text()
     plane.close()
 
 
