@@ -89,6 +89,9 @@ $(B)/tests/%: $(B)/obj/tests/unit/%.o $(B)/obj/tests/unit/support.o $(AGENT) $(R
 $(B)/fuzz/%: $(B)/obj/tests/fuzz/%.o $(AGENT) $(RELAY) $(WORKER) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(NO_LTO) -o $@ $^ $(LDFLAGS) -fsanitize=fuzzer $(AGENT_LIBS) $(LDLIBS)
+# oracles: other people's parsers, for tests only
+$(B)/fuzz/fuzz_ws_wslay:    LDLIBS += -lwslay
+$(B)/fuzz/fuzz_http_parser: LDLIBS += -lhttp_parser
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
 	$(call link,,$(AGENT_LIBS))
 $(B)/soak/%: $(B)/obj/tests/soak/%.o $(B)/obj/tests/soak/record.o $(LIB)
