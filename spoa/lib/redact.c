@@ -54,7 +54,19 @@ static bool is_suspect(uint8_t c)
     return c == '?' || c == 'e' || c == 'v' || c == 'b' || c == 'B' || c == 'c' || c == 'C' || c == '_';
 }
 
-/* The length of the secret at the front of s, 0 if there is none; *keep of it may be shown. */
+/* The length of what introduces a secret at the front of s: one introduction or several ("bearer Bearer "). */
+static size_t introduction_len(struct slice s)
+{
+    size_t len = 0;
+    for (const char *const *text = introductions; *text;) {
+        bool there = starts_nocase(slice_from(s, len), *text);
+        len += there ? strlen(*text) : 0;
+        text = there ? introductions : text + 1;
+    }
+    return len;
+}
+
+/* The length of the secret at the front of s, 0 if there is none; *keep bytes of s are none and may be shown. */
 static size_t secret_len(struct slice s, size_t *keep)
 {
     *keep = 0;
@@ -69,27 +81,23 @@ static size_t secret_len(struct slice s, size_t *keep)
         size_t len = token_len(s);
         return len >= TOKEN_MIN ? len : 0;
     }
-    for (const char *const *text = introductions; *text; text++) {
-        if (!starts_nocase(s, *text))
-            continue;
-        *keep = strlen(*text);
-        size_t len = *keep + word_len(slice_from(s, *keep));
-        return len > *keep ? len : 0;
-    }
-    return 0;
+    *keep = introduction_len(s);
+    size_t len = *keep ? word_len(slice_from(s, *keep)) : 0;
+    return len ? *keep + len : 0;
 }
 
 bool redact_split(struct slice *rest, struct slice *plain)
 {
     struct slice text = *rest;
     for (size_t at = 0; at < text.len; at++) {
-        size_t keep;
+        size_t keep = 0;
         size_t len = is_suspect(text.at[at]) ? secret_len(slice_from(text, at), &keep) : 0;
         if (len) {
             *plain = slice_sub(text, 0, at + keep);
             *rest = slice_from(text, at + len);
             return true;
         }
+        at += keep ? keep - 1 : 0;
     }
     *plain = text;
     *rest = slice_from(text, text.len);

@@ -201,6 +201,9 @@ static void planted_secrets_are_redacted(void **state)
         {"v1.AbCdEfGhIjKlMnOpQrSt.uvwxyz", "[redacted]"},
         {"Bearer a Bearer b", "Bearer [redacted] Bearer [redacted]"},
         {"Bearer " JWS "?x", "Bearer [redacted]"},
+        {"bearer Bearer abc", "bearer Bearer [redacted]"},
+        {"basic cellgate.bearer.abc", "basic cellgate.bearer.[redacted]"},
+        {"bearer bearer  Basic abc", "bearer bearer  Basic [redacted]"},
         /* and what is none */
         {"", ""},
         {"eyJ is short", "eyJ is short"},
