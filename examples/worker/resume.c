@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define CAPACITY_MIN 64u
+#define CAPACITY_MIN 64u /* doubled when it is full, so always a power of two */
 #define MESSAGE_MAX  32768u
 
 void resume_init(struct resume *r)
@@ -23,7 +23,7 @@ void resume_free(struct resume *r)
 
 static struct resume_item *item(const struct resume *r, uint64_t number)
 {
-    return &r->kept[number % r->capacity];
+    return &r->kept[number & (r->capacity - 1)];
 }
 
 static uint64_t cost(const struct resume_item *i)
@@ -121,7 +121,7 @@ static bool grow(struct resume *r)
     if (!kept)
         return false;
     for (uint64_t n = dropped(r) + 1; n <= r->numbered; n++)
-        kept[n % capacity] = *item(r, n);
+        kept[n & (capacity - 1)] = *item(r, n);
     free(r->kept);
     r->kept = kept;
     r->capacity = capacity;

@@ -71,7 +71,7 @@ struct resume {
     uint64_t next;            /* to be sent on this leg */
     uint64_t cut;             /* offset up to which output is numbered */
     uint64_t in_flight;       /* cost of what was sent on this leg and is not acknowledged */
-    struct resume_item *kept; /* item n is kept[n % capacity] */
+    struct resume_item *kept; /* item n is kept[n % capacity]; a power of two */
     size_t capacity;
     bool ended; /* the last item is the end */
 

@@ -83,7 +83,7 @@ static bool read_ports(struct reading *r, const json_node *node)
         uint64_t port;
         struct worker worker;
         struct slice key = slice_text(json_key(n));
-        if (!slice_u64(key, 65535, &port) || port == 0 || key.at[0] == '0')
+        if (!slice_u64(key, 65535, &port) || port == 0 || slice_starts(key, "0"))
             return wrong(r, n, "the keys of ports are ports from 1 to 65535");
         if (!read_url(r, n, &worker))
             return false;

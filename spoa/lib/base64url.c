@@ -30,7 +30,7 @@ static bool decode_group(struct slice group, struct writer *w)
             return false;
         bits |= value << (18 - 6 * i);
     }
-    size_t bytes = group.len - 1;
+    size_t bytes = group.len * 3 / 4;
     if (bits & (0xffffffU >> (8 * bytes)))
         return false;
     writer_be(w, bits >> (24 - 8 * bytes), bytes);

@@ -132,9 +132,10 @@ struct spop_variable {
     uint8_t type, arguments, scope, len;
     char name[SPOP_VARIABLE_MOST + 1];
 };
-#define SPOP_VARIABLE(scope_, name_)                                                          \
-    {                                                                                         \
-        .type = 1, .arguments = 3, .scope = (scope_), .len = sizeof(name_) - 1, .name = name_ \
+#define SPOP_VARIABLE(scope_, name_)                                                                  \
+    {                                                                                                 \
+        .type = 1, .arguments = 3, .scope = (scope_), .len = sizeof(name_) - 1,                       \
+        .name = name_ /* NOLINT(bugprone-macro-parentheses): no brackets round what fills an array */ \
     }
 
 static inline void spop_set_known(struct spop_actions *actions, const struct spop_variable *variable,
