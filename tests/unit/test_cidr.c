@@ -41,6 +41,10 @@ static void networks_contain_their_addresses_only(void **state)
         {"10.0.0.0/8", "::ffff:10.1.2.3", true},
         {"::/0", "::ffff:10.1.2.3", false},
         {"0.0.0.0/0", "::ffff:10.1.2.3", true},
+        {"::ffff:10.1.2.3", "10.1.2.3", true},
+        {"::ffff:10.0.0.0/104", "::ffff:10.1.2.3", true},
+        {"::ffff:10.0.0.0/104", "11.1.2.3", false},
+        {"::ffff:0:0/96", "1.2.3.4", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct cidr cidr;
