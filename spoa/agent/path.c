@@ -89,7 +89,7 @@ static bool climbs(struct slice tail, bool lenient)
             i++;
         struct slice segment = slice_sub(tail, start, i - start);
         if (lenient)
-            segment.len = slice_find(segment, ';');
+            segment = slice_sub(segment, 0, slice_find(segment, ';'));
         bool dots = path_segment_dots(segment);
         bool up = dots && !path_segment_is(segment, SLICE_LITERAL("."));
         if (up && depth == 0)
