@@ -43,8 +43,14 @@ static struct kept **bucket_of(struct waits *w, struct slice key)
 
 static void forget(struct waits *w, struct kept *k)
 {
-    *(k->before ? &k->before->next : &w->first) = k->next;
-    *(k->next ? &k->next->before : &w->last) = k->before;
+    if (w->first == k)
+        w->first = k->next;
+    else
+        k->before->next = k->next;
+    if (w->last == k)
+        w->last = k->before;
+    else
+        k->next->before = k->before;
     *k->anchor = k->chain;
     if (k->chain)
         k->chain->anchor = k->anchor;

@@ -116,8 +116,10 @@ static void as_text(const struct http_head *head, struct writer *w)
 
 static bool foreign_to_it(enum http_errno error)
 {
-    return error == HPE_INVALID_METHOD || error == HPE_INVALID_URL || error == HPE_INVALID_HOST ||
-           error == HPE_INVALID_PATH || error == HPE_INVALID_FRAGMENT || error == HPE_INVALID_QUERY_STRING;
+    /* the same Content-Length twice is one (RFC 9112 section 6.3) */
+    return error == HPE_UNEXPECTED_CONTENT_LENGTH || error == HPE_INVALID_METHOD ||
+           error == HPE_INVALID_URL || error == HPE_INVALID_HOST || error == HPE_INVALID_PATH ||
+           error == HPE_INVALID_FRAGMENT || error == HPE_INVALID_QUERY_STRING;
 }
 
 static void read_head(enum http_side side, struct slice all)
