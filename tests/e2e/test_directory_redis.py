@@ -2,15 +2,17 @@
 """The directory in Redis: real servers, which are killed, paused, emptied, slow, half-open, or talk nonsense."""
 
 import json
+import os
+import subprocess
 import tempfile
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from cell import until
+from cell import ROOT, end, until
 from client import Http1
-from redis_server import PREFIX, Gate, Redis
+from redis_server import PREFIX, Gate, Redis, free_port
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 PROXY = {"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}
@@ -393,3 +395,39 @@ def test_a_tunnel_whose_record_is_lost_stays_and_one_whose_sandbox_is_removed_en
     pass_both_ways(client, upstream)
     tunnels.redis.announce(sandbox)
     assert client.closed() == (1000, "sandbox not found")
+
+
+# ---- TLS ----
+
+
+def certificates(folder):
+    """An authority, and a certificate that it signed for redis.test."""
+    quiet = {"check": True, "capture_output": True}
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run([*new, "-subj", "/CN=a test", "-keyout", folder / "ca.key", "-out", folder / "ca.pem"], **quiet)
+    signed = ["-CA", folder / "ca.pem", "-CAkey", folder / "ca.key", "-addext", "subjectAltName=DNS:redis.test", "-addext", "basicConstraints=critical,CA:FALSE"]
+    subprocess.run([*new, "-subj", "/CN=redis.test", "-keyout", folder / "redis.key", "-out", folder / "redis.pem", *signed], **quiet)
+
+
+@pytest.mark.parametrize("name", ["redis.test", "other.test"])
+def test_tls_through_the_example(cells, servers, origins, tmp_path, name):
+    """examples/redis-tls, as it is: a server whose certificate is of another name is not talked to."""
+    certificates(tmp_path)
+    port = free_port()
+    keys = ["--tls-cert-file", tmp_path / "redis.pem", "--tls-key-file", tmp_path / "redis.key", "--tls-ca-cert-file", tmp_path / "ca.pem", "--tls-auth-clients", "no"]
+    redis = servers("--tls-port", port, *keys)
+    redis.put(**{"sb-1": {"worker": origins().url}})
+    environment = {"REDIS_SOCKET": str(redis.folder / "tls.sock"), "REDIS_SERVER": f"127.0.0.1:{port}", "REDIS_NAME": name, "REDIS_CA": str(tmp_path / "ca.pem")}
+    command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "examples/redis-tls/haproxy.cfg"]
+    proxy = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: (redis.folder / "tls.sock").exists(), 5, "HAProxy does not start")
+        cell = cells(config={"directory": directory(f"unix@{redis.folder}/tls.sock", timeout="1s"), "routes": [PROXY]})
+        if name == "other.test":
+            assert answer(cell) == GONE
+            return
+        becomes(cell, 200)
+        redis.put(**{"sb-1": {"state": "stopped"}})
+        becomes(cell, (410, "sandbox_stopped"))
+    finally:
+        end(proxy)
