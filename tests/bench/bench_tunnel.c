@@ -2,7 +2,8 @@
 /*
  * WebSocket load: what a tunnel costs, whoever carries it.
  *
- *   bench_tunnel serve [ADDRESS]       a worker: /echo, /sink, /source by the last part of the path
+ *   bench_tunnel serve [ADDRESS]       a worker: /echo, /sink, /source by the last part of the path; it speaks
+ *                                      Cell-Resume where it is asked to, as far as legs are not lost
  *   bench_tunnel ping ADDRESS          messages of SIZE bytes to and fro on TUNNELS tunnels: rate, p50, p99
  *   bench_tunnel send ADDRESS          bulk to the worker: MB/s   bench_tunnel receive ADDRESS   and from it
  *   bench_tunnel open ADDRESS          set-ups a second, TUNNELS at a time
@@ -26,7 +27,13 @@
 #include "spoa/lib/ws.h"
 #include "spoa/lib/ws_handshake.h"
 
-enum { SIZE_MAX_MESSAGE = 1 << 20, SAMPLES_MAX = 8 << 20, PIDS_MAX = 8, HELD_MAX = 4 << 20 };
+enum {
+    SIZE_MAX_MESSAGE = 1 << 20,
+    SAMPLES_MAX = 8 << 20,
+    PIDS_MAX = 8,
+    HELD_MAX = 4 << 20,
+    ACKNOWLEDGED_AT = 64 << 10
+};
 
 enum mode { MODE_SERVE, MODE_PING, MODE_SEND, MODE_RECEIVE, MODE_OPEN, MODE_IDLE };
 static const char *const modes[] = {"serve", "ping", "send", "receive", "open", "idle", NULL};
@@ -74,6 +81,9 @@ struct conn {
     bool connected, upgraded;
     uint64_t sent_at;
     char key[WS_KEY_SIZE];
+    bool numbered;          /* Cell-Resume is spoken */
+    uint64_t taken, unsaid; /* messages; bytes of those that are not acknowledged */
+    uint64_t unsaid_since;
 };
 
 static void die(const char *what)
@@ -276,10 +286,28 @@ static void echo(struct conn *c, const struct ws_piece *piece)
     put(c, slice_of(payload, piece->bytes.len));
 }
 
+/* docs/resume-protocol.md: at the latest at a quarter of the other side's buffer, or after 200 ms */
+static void acknowledge(struct conn *c, uint64_t bytes)
+{
+    uint8_t payload[10] = "cr";
+    c->taken++;
+    if (c->unsaid == 0)
+        c->unsaid_since = nanoseconds();
+    c->unsaid += bytes;
+    if (c->unsaid < ACKNOWLEDGED_AT && nanoseconds() - c->unsaid_since < 200000000)
+        return;
+    for (int i = 0; i < 8; i++)
+        payload[2 + i] = (uint8_t)(c->taken >> (56 - 8 * i));
+    put_control(c, WS_PONG, slice_of(payload, sizeof payload));
+    c->unsaid = 0;
+}
+
 static void on_piece(struct conn *c, const struct ws_piece *piece)
 {
     if (c->role == ROLE_ECHO)
         echo(c, piece);
+    if (c->numbered && piece->last && c->in.frame.fin)
+        acknowledge(c, c->in.frame.length);
     if (c->role != ROLE_CLIENT)
         return;
     if (c->b->mode == MODE_RECEIVE && c->b->measuring)
@@ -334,6 +362,9 @@ static void answer(struct conn *c, const struct http_head *head)
     struct writer w = writer_of(memory, sizeof memory);
     if (ws_handshake_check_request(head, &key, &why) || !ws_handshake_put_answer(&w, key, slice_text(NULL)))
         die("not an upgrade");
+    c->numbered = slice_present(http_get(head, "Cell-Resume"));
+    if (c->numbered)
+        writer_text(&w, "Cell-Resume: 1; recv=0; next=1; buffer=1048576\r\n");
     writer_text(&w, "\r\n");
     put(c, writer_slice(&w));
     c->role = role_of(head->target);
