@@ -92,6 +92,12 @@ static void die(const char *what)
     exit(1);
 }
 
+static void die_of(unsigned code, struct slice reason)
+{
+    fprintf(stderr, "bench_tunnel: a tunnel was closed: %u %.*s\n", code, SLICE_PRINTF(reason));
+    exit(1);
+}
+
 static uint64_t nanoseconds(void)
 {
     struct timespec now;
@@ -287,13 +293,15 @@ static void echo(struct conn *c, const struct ws_piece *piece)
 }
 
 /* docs/resume-protocol.md: at the latest at a quarter of the other side's buffer, or after 200 ms */
-static void acknowledge(struct conn *c, uint64_t bytes)
+static void acknowledge(struct conn *c, uint64_t bytes, bool whole)
 {
     uint8_t payload[10] = "cr";
-    c->taken++;
     if (c->unsaid == 0)
         c->unsaid_since = nanoseconds();
     c->unsaid += bytes;
+    c->taken += whole;
+    if (!whole)
+        return;
     if (c->unsaid < ACKNOWLEDGED_AT && nanoseconds() - c->unsaid_since < 200000000)
         return;
     for (int i = 0; i < 8; i++)
@@ -306,8 +314,8 @@ static void on_piece(struct conn *c, const struct ws_piece *piece)
 {
     if (c->role == ROLE_ECHO)
         echo(c, piece);
-    if (c->numbered && piece->last && c->in.frame.fin)
-        acknowledge(c, c->in.frame.length);
+    if (c->numbered)
+        acknowledge(c, piece->bytes.len, piece->last && c->in.frame.fin);
     if (c->role != ROLE_CLIENT)
         return;
     if (c->b->mode == MODE_RECEIVE && c->b->measuring)
@@ -323,7 +331,7 @@ static void on_control(struct conn *c)
     if (c->in.frame.opcode == WS_CLOSE && c->role != ROLE_CLIENT)
         put_control(c, WS_CLOSE, ws_control_payload(&c->in));
     if (c->in.frame.opcode == WS_CLOSE && c->role == ROLE_CLIENT && c->b->mode != MODE_OPEN && !c->b->over)
-        die("a tunnel was closed");
+        die_of(c->in.close_code, ws_close_reason(&c->in));
     /* the worker's sink has got everything that was sent before the Ping */
     if (c->in.frame.opcode == WS_PONG && c->role == ROLE_CLIENT && --c->b->opening == 0)
         finish(c->b);
