@@ -32,7 +32,9 @@ enum {
     SAMPLES_MAX = 8 << 20,
     PIDS_MAX = 8,
     HELD_MAX = 4 << 20,
-    ACKNOWLEDGED_AT = 64 << 10
+    ACKNOWLEDGED_AT = 64 << 10,
+    WINDOW = 256 << 10,
+    ITEM_COST = 16
 };
 
 enum mode { MODE_SERVE, MODE_PING, MODE_SEND, MODE_RECEIVE, MODE_OPEN, MODE_IDLE };
@@ -82,7 +84,8 @@ struct conn {
     uint64_t sent_at;
     char key[WS_KEY_SIZE];
     bool numbered;          /* Cell-Resume is spoken */
-    uint64_t taken, unsaid; /* messages; bytes of those that are not acknowledged */
+    uint64_t said, heard;   /* messages sent; those that the other side has acknowledged */
+    uint64_t taken, unsaid; /* messages received; bytes of those that are not acknowledged */
     uint64_t unsaid_since;
 };
 
@@ -219,6 +222,12 @@ static void lost(struct conn *c)
         die("a tunnel was lost");
 }
 
+/* The relay's buffer, of what it has not acknowledged, has room for one message more. */
+static bool has_window(const struct conn *c)
+{
+    return !c->numbered || (c->said - c->heard + 1) * (c->b->size + ITEM_COST) <= WINDOW;
+}
+
 static void flush(struct conn *c)
 {
     while (c->io.loop && buffer_len(&c->out)) {
@@ -232,7 +241,7 @@ static void flush(struct conn *c)
         }
         buffer_consume(&c->out, (size_t)sent);
     }
-    bool pours = c->upgraded && (c->role == ROLE_SOURCE ||
+    bool pours = c->upgraded && ((c->role == ROLE_SOURCE && has_window(c)) ||
                                  (c->role == ROLE_CLIENT && c->b->mode == MODE_SEND && c->b->measuring));
     loop_io_want(&c->io, LOOP_READ | (buffer_len(&c->out) || pours ? LOOP_WRITE : 0));
 }
@@ -259,8 +268,9 @@ static void put_message(struct conn *c)
 /* Bulk: always one message more. */
 static void pour(struct conn *c)
 {
-    while (c->io.loop && buffer_len(&c->out) < c->b->frame_len) {
+    while (c->io.loop && buffer_len(&c->out) < c->b->frame_len && has_window(c)) {
         put_message(c);
+        c->said++;
         if (c->role == ROLE_CLIENT)
             c->b->bytes += c->b->size;
         flush(c);
@@ -324,8 +334,22 @@ static void on_piece(struct conn *c, const struct ws_piece *piece)
         on_reply(c);
 }
 
+static void on_acknowledgement(struct conn *c, struct slice payload)
+{
+    uint64_t number = 0;
+    if (payload.len != 10 || memcmp(payload.at, "cr", 2) != 0)
+        return;
+    for (int i = 2; i < 10; i++)
+        number = number << 8 | payload.at[i];
+    c->heard = number;
+    if (c->role == ROLE_SOURCE)
+        pour(c);
+}
+
 static void on_control(struct conn *c)
 {
+    if (c->in.frame.opcode == WS_PONG && c->numbered)
+        on_acknowledgement(c, ws_control_payload(&c->in));
     if (c->in.frame.opcode == WS_PING)
         put_control(c, WS_PONG, ws_control_payload(&c->in));
     if (c->in.frame.opcode == WS_CLOSE && c->role != ROLE_CLIENT)
