@@ -6,7 +6,8 @@
 
 #define SMALLEST 512u
 
-/* Room for `want` more bytes: by moving what is held to the front, else by growing to the next power of two. */
+/* Room for `want` more bytes: by moving what is held to the front where that is less than what has become free, so that
+ * no byte is moved more than once in the mean; else by growing to the next power of two. */
 static bool make_room(struct buffer *b, size_t want)
 {
     size_t held = buffer_len(b);
@@ -14,14 +15,14 @@ static bool make_room(struct buffer *b, size_t want)
         return false;
     if (want <= b->size - b->end)
         return true;
-    if (held + want <= b->size) {
+    if (held + want <= b->size && held <= b->start) {
         memmove(b->memory, b->memory + b->start, held);
     } else {
-        size_t size = SMALLEST;
-        while (size < held + want)
+        size_t size = SMALLEST, most = b->start ? 2 * b->limit : b->limit;
+        while (size < held + want || (b->start && size <= b->size))
             size *= 2;
-        if (size > b->limit)
-            size = b->limit;
+        if (size > most)
+            size = most;
         uint8_t *memory = malloc(size);
         if (!memory)
             return false;
