@@ -191,20 +191,25 @@ static void take_address(struct spop_value value, struct address *address)
         memcpy(address->bytes, value.bytes.at, value.bytes.len);
 }
 
+/* 0: none, or not a port. */
+static uint16_t port_of(struct spop_value value)
+{
+    uint64_t number;
+    return spop_value_unsigned(value, &number) && number <= UINT16_MAX ? (uint16_t)number : 0;
+}
+
 static void take_variable(struct answer *a, const struct spop_action *action)
 {
     const struct spop_value *value = &action->value;
     struct slice name = action->name;
-    uint64_t number = 0;
     unsigned index;
 
-    (void)spop_value_unsigned(*value, &number);
     if (slice_is(name, "state") && name_of(value->bytes, answer_state_names, &index))
         a->state = (enum answer_state)index;
     else if (slice_is(name, "addr") && (value->kind == SPOP_IPV4 || value->kind == SPOP_IPV6))
         take_address(*value, &a->target.addr);
     else if (slice_is(name, "addr_port"))
-        a->target.port = (uint16_t)number;
+        a->target.port = port_of(*value);
     else if (slice_is(name, "tls"))
         a->target.tls = value->truth;
     else if (slice_is(name, "sni"))
@@ -228,6 +233,10 @@ static void on_answer(struct resolver *r, struct question *q, struct reader acti
 
     while (spop_action_next(&actions, &action))
         take_variable(&a, &action);
+    if (a.target.addr.family && !a.target.port) {
+        log_write(r->log, LOG_WARN, "the agent names a worker without a port");
+        a = (struct answer){.state = ANSWER_UNAVAILABLE, .epoch = -1};
+    }
     unlink_question(r, q);
     q->answered(q->owner, q->watch, &a);
 }

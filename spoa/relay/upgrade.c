@@ -167,6 +167,13 @@ static bool speaks_resume(const struct upgrade *u)
            (found && has_parameter(query_of(u->target), SLICE_LITERAL("cr_tunnel")));
 }
 
+/* Numbers that become narrower ones. */
+static bool fits(const struct handover *h)
+{
+    bool port = !h->addr.family || (h->addr_port > 0 && h->addr_port <= UINT16_MAX);
+    return port && (h->refuse < 0 || (h->refuse >= 400 && h->refuse <= 599));
+}
+
 static bool fill(struct upgrade *u, const struct http_head *head, struct slice key, struct writer *w,
                  struct fail *why)
 {
@@ -176,6 +183,8 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
         return false;
     if (!slice_present(u->handover.route) || !slice_present(u->handover.sandbox))
         return fail(why, HANDOVER_HEADER " has no route or no sandbox");
+    if (!fits(&u->handover))
+        return fail(why, HANDOVER_HEADER " has a port or a status that is none");
     u->target = keep(w, head->target);
     u->host = keep(w, http_get(head, "Host"));
     u->key = keep(w, key);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The relay with real sockets: each row of the tables in docs/relay.md."""
 
+import json
 import os
 import select
 import signal
@@ -11,6 +12,7 @@ import time
 import pytest
 from cell import until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, accept_key, frame
+from false_agent import FalseAgent, actions
 
 SWITCH = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
 
@@ -225,6 +227,38 @@ def test_a_client_that_leaves_while_it_is_opened_ends_the_dial(direct):
     peer = worker.take()
     client.close()
     assert peer.ended()
+
+
+OUT_OF_RANGE = [{"addr_port": 0}, {"addr_port": 65536 + 80}, {"addr_port": None}, {"refuse": 399, "error": "x"}, {"refuse": 1000, "error": "x"},
+                {"refuse": 65536 + 404, "error": "x"}]
+
+
+@pytest.mark.parametrize("handed", OUT_OF_RANGE)
+def test_a_number_that_does_not_fit_is_refused_and_not_cut(direct, handed):
+    client = direct.ask(addr="127.0.0.1", **{"addr_port": 80} | handed)
+    status, _, body = direct.answer(client)
+    assert (status, json.loads(body)["error"]) == (400, "bad_request")
+    assert client.ended()
+
+
+def test_an_agent_that_names_no_port_has_not_answered(tmp_path):
+    with Direct(tmp_path, agent=False, relay={"connect_budget": "10s", "redial_backoff": ["10ms"]}) as direct:
+        worker = direct.worker()
+        wrong = [0, -1, "http", None, 65536 + worker.port]
+        ports = iter(wrong)
+
+        def answer(stream, number):
+            port = next(ports, worker.port)
+            named = [] if port is None else [("addr_port", port)]
+            return actions(("addr", socket.inet_aton("127.0.0.1")), *named, ("state", "running"), ("epoch", 1))(stream, number)
+
+        agent = FalseAgent(tmp_path / "agent-relay.sock", answer)
+        client = direct.ask()
+        upstream = worker.take()
+        assert agent.asked == len(wrong) + 1
+        worker.accept(upstream)
+        assert direct.answer(client)[0] == 101
+        agent.close()
 
 
 # ---- losing the worker ----

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""An agent of the test's own making, that says what it is told to."""
+
+import socket
+import struct
+import threading
+
+
+def varint(n):
+    if n < 240:
+        return bytes([n])
+    out, n = [(n & 0xFF) | 0xF0], (n - 240) >> 4
+    while n >= 128:
+        out.append((n & 0xFF) | 0x80)
+        n = (n - 128) >> 7
+    return bytes([*out, n])
+
+
+def read_varint(data, at):
+    value, at = data[at], at + 1
+    if value < 240:
+        return value, at
+    shift = 4
+    while True:
+        byte, at = data[at], at + 1
+        value += byte << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def text(value):
+    value = value.encode() if isinstance(value, str) else value
+    return varint(len(value)) + value
+
+
+def typed(value):
+    if isinstance(value, bool):
+        return b"\x11" if value else b"\x01"
+    if isinstance(value, int):
+        return b"\x04" + varint(value & (2**64 - 1))
+    if isinstance(value, bytes):
+        return bytes([6 if len(value) == 4 else 7]) + value
+    return b"\x08" + text(value)
+
+
+def set_var(name, value, scope=2):
+    return b"\x01\x03" + bytes([scope]) + text(name) + typed(value)
+
+
+def frame(kind, stream, number, payload):
+    body = bytes([kind]) + struct.pack(">I", 1) + varint(stream) + varint(number) + payload
+    return struct.pack(">I", len(body)) + body
+
+
+def actions(*pairs):
+    """An answer that sets these variables."""
+    return lambda stream, number: frame(103, stream, number, b"".join(set_var(*pair) for pair in pairs))
+
+
+class FalseAgent:
+    """Shakes hands as an agent does, and answers each NOTIFY with the bytes that answer(stream, frame) returns; None
+    closes the connection."""
+
+    def __init__(self, path, answer, hello=None):
+        self.path, self.answer, self.hello = path, answer, hello
+        self.asked = 0
+        self.sockets = []
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen(256)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.sockets.append(sock)
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _reply(self, data):
+        stream, at = read_varint(data, 5)
+        number, _ = read_varint(data, at)
+        if data[0] == 1:
+            agreed = text("version") + typed("2.0") + text("max-frame-size") + b"\x03" + varint(16380)
+            return self.hello or frame(101, 0, 0, agreed + text("capabilities") + typed("pipelining"))
+        if data[0] == 3:
+            self.asked += 1
+            return self.answer(stream, number)
+        return None
+
+    def _serve(self, sock):
+        with sock, sock.makefile("rb") as stream:
+            try:
+                while len(size := stream.read(4)) == 4:
+                    answer = self._reply(stream.read(struct.unpack(">I", size)[0]))
+                    if answer is None:
+                        return
+                    sock.sendall(answer)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+        self.path.unlink()
+        for sock in self.sockets:
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
