@@ -137,13 +137,13 @@ bool leg_own_pong(struct leg *leg, struct slice payload)
     return number > 0 && number <= leg->pings;
 }
 
-uint64_t leg_take_unread(struct leg *leg)
+uint64_t leg_take_unread(struct leg *leg, bool all)
 {
-    uint64_t held = outbox_payload(&leg->out), unread = leg->data - leg->read - held;
+    uint64_t held = outbox_payload(&leg->out), rest = all ? 0 : held, unread = leg->data - leg->read - rest;
 
-    leg->data = held;
+    leg->data = rest;
     leg->read = leg->asked = 0;
-    return unread;
+    return leg->out.keeps ? held : unread;
 }
 
 void leg_read(struct leg *leg, bool on, uint64_t now)

@@ -76,8 +76,9 @@ uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings);
 #define LEG_PING_LEN 12
 void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t now);
 bool leg_own_pong(struct leg *leg, struct slice payload);
-/* What was sent to the peer and it may not have read, without what is held; from here on only that counts. */
-uint64_t leg_take_unread(struct leg *leg);
+/* Bytes that were sent to the peer and it may not have read; of a leg that keeps, all that it keeps. all: what is held
+ * counts, too; else it is for the next peer, and from here on only that counts. */
+uint64_t leg_take_unread(struct leg *leg, bool all);
 
 /* Reading is switched; its silence counts from when it is on again. */
 void leg_read(struct leg *leg, bool on, uint64_t now);

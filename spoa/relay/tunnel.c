@@ -182,17 +182,18 @@ static bool ends_client(enum close_reason reason)
 /* Whether input that a worker does not read is lost: it is sent again by nobody, and its session goes on. */
 static bool loses_input(const struct tunnel *t)
 {
-    bool again = t->adapter->numbers || t->adapter->one_leg;
-    return !again && (t->state < TUNNEL_CLOSING || ends_client(t->reason));
+    if (t->adapter->one_leg)
+        return false;
+    return t->state < TUNNEL_CLOSING ? !t->adapter->numbers : ends_client(t->reason);
 }
 
 void tunnel_lose_input(struct tunnel *t, bool all)
 {
     struct leg *leg = &t->legs[WORKER];
+    uint64_t unread = leg_take_unread(leg, all);
 
     if (all)
         outbox_free(&leg->out);
-    uint64_t unread = leg_take_unread(leg);
     if (unread && loses_input(t))
         t->actions->unsure(t->port, unread);
 }
@@ -204,7 +205,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
 
     if (!t->worker_there)
         return;
-    uint64_t unread = keep ? leg_take_unread(leg) : 0;
+    uint64_t unread = leg_take_unread(leg, !keep);
     if (keep)
         held = take_outbox(leg);
     /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
@@ -213,8 +214,6 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
         tunnel_send_close(t, WORKER, code, text, now);
     struct outbox rest = take_outbox(leg);
     t->worker_there = false;
-    if (!keep)
-        unread = leg_take_unread(leg);
     if (!loses_input(t))
         unread = 0;
     if (cut)

@@ -21,7 +21,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
 void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now);
 /* Nothing more is to be done with the client's leg. */
 void tunnel_leave_client(struct tunnel *t, uint64_t now);
-/* Counts what a worker that was lost may not have read, if nobody sends it again; all: what is held, too. */
+/* Counts what a worker that was lost may not have read, if nobody sends it again; all: what is held for the next
+ * one goes, too. */
 void tunnel_lose_input(struct tunnel *t, bool all);
 void tunnel_reading(struct tunnel *t, uint64_t now);
 /* In TUNNEL_OPENING. */

@@ -333,6 +333,46 @@ static void a_client_that_leaves_is_the_end(void **state)
     world_close(&w);
 }
 
+/* One message was acknowledged, the next and a part of a third were not. */
+static void serving_unacknowledged(void)
+{
+    serving();
+    world_says(&w, CLIENT, 0x82, "known");
+    world_says(&w, CLIENT, 0x82, "not");
+    world_says(&w, CLIENT, 0x02, "nor");
+    WORKER_PONGS("cr\0\0\0\0\0\0\0\1");
+}
+
+static void input_that_a_client_leaves_behind_is_counted(void **state)
+{
+    (void)state;
+    serving_unacknowledged();
+    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.unsure, 0);
+    assert_int_equal(w.unread, 6); /* unless the worker takes it */
+    world_close(&w);
+
+    serving_unacknowledged();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    assert_int_equal(w.unsure, 0); /* it is sent again */
+    world_says(&w, CLIENT, 0x80, "held");
+    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    assert_int_equal(w.unsure, 10);
+    world_close(&w);
+}
+
+static void input_that_a_session_that_ends_has_not_read_is_not_counted(void **state)
+{
+    (void)state;
+    serving_unacknowledged();
+    WORKER_PONGS("cr\0\0\0\0\0\0\0\1end");
+    world_closes(&w, WORKER, 1000, "done");
+    assert_int_equal(w.t.reason, CLOSE_session_ended);
+    assert_int_equal(w.unsure + w.unread, 0);
+    world_close(&w);
+}
+
 static void a_worker_that_is_left_is_not_told_of_an_end(void **state)
 {
     (void)state;
@@ -414,11 +454,11 @@ static void memory_that_is_short_ends_a_tunnel(void **state)
             tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
             resumes_with(kind == 2 ? "Cell-Resume: 1; recv=0; next=1\r\n" : "");
             static const uint8_t said[] = {0x82, 2, 1, 'a', 0x82, 2, 2, 'b', 0x82, 1, 4, 0x82, 2, 1, 'c'};
-            uint8_t memory[WS_HEAD_MAX + sizeof said];
-            memcpy(memory + WS_HEAD_MAX, said, sizeof said);
+            uint8_t memory[TUNNEL_FRONT + sizeof said];
+            memcpy(memory + TUNNEL_FRONT, said, sizeof said);
             w.ears[WORKER].room = 1;
             alloc_fail_at(n);
-            tunnel_read(&w.t, WORKER, slice_of(memory + WS_HEAD_MAX, sizeof said), w.now);
+            tunnel_read(&w.t, WORKER, slice_of(memory + TUNNEL_FRONT, sizeof said), w.now);
             alloc_fail_at(0);
             assert_false(w.ears[CLIENT].broken);
             world_close(&w);
@@ -444,6 +484,8 @@ int main(void)
         cmocka_unit_test(an_unmarked_close_is_a_loss),
         cmocka_unit_test(a_marked_close_is_acknowledged_and_passed_on),
         cmocka_unit_test(a_client_that_leaves_is_the_end),
+        cmocka_unit_test(input_that_a_client_leaves_behind_is_counted),
+        cmocka_unit_test(input_that_a_session_that_ends_has_not_read_is_not_counted),
         cmocka_unit_test(a_worker_that_is_left_is_not_told_of_an_end),
         cmocka_unit_test(a_session_that_has_exited_is_not_attached_to_again),
         cmocka_unit_test(a_client_that_resumes_is_told_of_a_loss),
