@@ -61,7 +61,7 @@ static int leave(struct arrival *a)
     return fd;
 }
 
-static void on_head(struct arrival *a, const struct http_head *head)
+static void on_upgrade(struct arrival *a, const struct http_head *head)
 {
     struct lane *lane = a->lane;
     struct fail why;
@@ -82,6 +82,22 @@ static void on_head(struct arrival *a, const struct http_head *head)
     }
     arrival_refuse(lane, fd, upgrade, lane->draining ? REFUSAL_draining : REFUSAL_too_many_tunnels);
     free(upgrade);
+}
+
+/* HAProxy asks whether there is somebody: what it hands over it marks as such, whatever the client asked for. */
+static bool is_health_check(const struct http_head *head)
+{
+    return slice_is(head->target, "/healthz") && http_count(head, HANDOVER_HEADER) == 0;
+}
+
+static void on_head(struct arrival *a, const struct http_head *head)
+{
+    struct lane *lane = a->lane;
+
+    if (is_health_check(head))
+        arrival_answer(lane, leave(a), SLICE_LITERAL("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"));
+    else
+        on_upgrade(a, head);
 }
 
 static void on_bytes(struct arrival *a)

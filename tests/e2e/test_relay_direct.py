@@ -221,6 +221,17 @@ def test_what_is_no_upgrade_is_refused(direct, what):
     assert client.ended()
 
 
+def test_a_health_check_is_answered_and_nothing_that_was_handed_over_is_one(direct):
+    check = direct.ask(head=b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n")
+    assert direct.answer(check)[0] == 204
+    assert check.ended()
+    assert direct.metric("cellgate_relay_refused_total") == 0
+    worker = direct.worker()
+    client = direct.ask(worker, path="/healthz")
+    assert worker.serve().line == "GET /healthz HTTP/1.1"
+    assert direct.answer(client)[0] == 101
+
+
 def test_a_client_that_leaves_while_it_is_opened_ends_the_dial(direct):
     worker = direct.worker()
     client = direct.ask(worker)

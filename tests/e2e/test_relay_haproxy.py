@@ -17,9 +17,10 @@ import pytest
 from cell import BIN, ROOT, until
 from client import Http2
 from direct import BINARY, CLOSE, Peer, Worker
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
 
 AT_ONCE = 0.9
+LONG = os.environ.get("CELLGATE_LONG")
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,7 @@ def test_a_relay_that_is_killed_ends_its_tunnels_and_the_next_one_serves(tunnels
     assert client.ended() and upstream.ended()
     until(lambda: tunnels.cell.pid("relay") != old, 10)
     until(lambda: relay_answers(tunnels), 10, "no new relay")
+    up(tunnels, 1)
     pass_both_ways(*tunnels.open(worker, sandbox))
 
 
@@ -113,6 +115,40 @@ def relay_answers(tunnels, path="/readyz"):
         return tunnels.cell.admin(path, "relay") == "ready\n"
     except OSError:
         return False
+
+
+def up(tunnels, count):
+    """HAProxy knows that so many relays are there."""
+    def seen():
+        with socket.socket(socket.AF_UNIX) as stats:
+            stats.connect(str(tunnels.cell.run_dir / "haproxy.sock"))
+            stats.sendall(b"show servers state relay\n")
+            rows = stats.makefile().read().splitlines()[2:]
+        return sum(row.split()[5] == "2" for row in rows if row)
+
+    until(lambda: seen() == count, 20, f"{count} relays are not up")
+
+
+@pytest.mark.skipif(not LONG, reason="its discovery takes five seconds")
+def test_a_relay_that_hangs_is_found_out_and_its_tunnels_live_on(tunnels):
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client, upstream = tunnels.open(worker, sandbox)
+    relay = tunnels.cell.pid("relay")
+    stop(relay)
+    try:
+        up(tunnels, 0)
+        client.say(b"meanwhile")
+        began = time.monotonic()
+        status, fields, document = tunnels.answer(tunnels.ask(sandbox))
+        assert time.monotonic() - began < AT_ONCE
+        assert (status, document["error"]) == (503, "relay_unavailable") and "retry-after" in fields
+    finally:
+        os.kill(relay, signal.SIGCONT)
+    assert upstream.message() == (BINARY, b"meanwhile")
+    up(tunnels, 1)
+    pass_both_ways(client, upstream)
+    pass_both_ways(*tunnels.open(worker, sandbox))
 
 
 class TwoRelays:
@@ -125,9 +161,8 @@ class TwoRelays:
         assert len(lines) == 2, "the example of a second relay"
         for line in lines:
             config = config.replace(line, line.replace("# ", "", 1).replace("/run/cellgate/relay2.sock", str(self.socket)))
-        own = '    server relay "${CELLGATE_RELAY-unix@/run/cellgate/relay.sock}"\n'
-        assert own in config
-        (folder / "haproxy.cfg").write_text(config.replace(own, ""))
+        [own] = [line for line in config.splitlines() if line.startswith("    server relay ")]
+        (folder / "haproxy.cfg").write_text(config.replace(own + "\n", ""))
         command = os.environ["HAPROXY"]
         wrapper = folder / "haproxy"
         wrapper.write_text(f'#!/bin/sh\nfor last; do :; done\ncase $last in\n*.cfg) exec {command} -db -f {folder}/haproxy.cfg ;;\n*) exec {command} "$@" ;;\nesac\n')
@@ -145,24 +180,13 @@ class TwoRelays:
         self.second = cell.spawn("relay-two", BIN / "cellgate-relay", "-c", cell.config_file, *options)
         cell.ports["two-admin"] = port
         until(lambda: self.answers(), 10, "no second relay")
-        self.up(2)
+        up(self.tunnels, 2)
 
     def answers(self):
         try:
             return self.tunnels.cell.admin("/readyz", "two") == "ready\n"
         except OSError:
             return False
-
-    def up(self, count):
-        """HAProxy knows that so many of them are there."""
-        def seen():
-            with socket.socket(socket.AF_UNIX) as stats:
-                stats.connect(str(self.tunnels.cell.run_dir / "haproxy.sock"))
-                stats.sendall(b"show servers state relay\n")
-                rows = stats.makefile().read().splitlines()[2:]
-            return sum(row.split()[5] == "2" for row in rows if row)
-
-        until(lambda: seen() == count, 10, f"{count} relays are not up")
 
     def where(self, sandbox):
         """In which relay the tunnels of a sandbox are: (first, second)."""
@@ -198,7 +222,7 @@ def test_when_one_of_two_relays_dies_the_other_serves_its_sandboxes(two):
     two.second.wait()
     for sandbox, (client, _) in lost:
         assert client.ended()
-    two.up(1)
+    up(tunnels, 1)
     for sandbox, _ in lost:
         pass_both_ways(*tunnels.open(worker, sandbox))
         assert json.loads(tunnels.cell.admin(f"/tunnels?sandbox={sandbox}", "relay"))["tunnels"]
@@ -422,6 +446,7 @@ def test_a_drain_ends_tunnels_one_after_the_other(make):
     assert ends[4] < 1.0 and ends[-1] > 1.0, ends
     until(lambda: tunnels.cell.pid("relay") != old, 10, "it does not end")
     until(lambda: relay_answers(tunnels), 10)
+    up(tunnels, 1)
     pass_both_ways(*tunnels.open(worker, sandbox))
 
 
