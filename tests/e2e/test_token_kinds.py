@@ -24,6 +24,7 @@ SECRET = "an-access-secret-of-sb-1"
 # what must never be seen by a worker or in a log
 PLANTED = []
 
+LIFE = 3000  # seconds: what is made when tests are collected is used when others have run
 CONFIG = {
     "domains": {"opencomputer": ["oc.test"], "opensandbox": ["os.test"], "sandbox-sdk": ["sdk.test"], "daytona": ["day.test"], "e2b": ["e2b.test"]},
     "agent": {"guesses": 5},
@@ -43,7 +44,7 @@ def access(secret):
 
 
 def scoped(name="sb-1", space="default", exp=None, secret=SCOPED, context=b"agent-sandbox/scoped-token/v1."):
-    payload = b64(json.dumps({"ns": space, "name": name, "exp": exp or int(time.time()) + 300}).encode())
+    payload = b64(json.dumps({"ns": space, "name": name, "exp": exp or int(time.time()) + LIFE}).encode())
     made = f"v1.{payload}." + b64(hmac.new(secret, context + payload.encode(), hashlib.sha256).digest())
     PLANTED.append(made)
     return made
@@ -59,14 +60,14 @@ def base36(number):
 
 def route(sandbox="sb-1", port=80, expires=None, key=ROUTE_KEY):
     """(expires, signature)"""
-    expires = base36(expires or int(time.time()) + 300)
+    expires = base36(expires or int(time.time()) + LIFE)
     canonical = f"v1\nshort\n{sandbox}\n{port}\n{expires}\n".encode()
     inner = len(key).to_bytes(4, "big") + key + len(canonical).to_bytes(4, "big") + canonical
     return expires, hashlib.sha256(inner).hexdigest()[:8] + "a"
 
 
 def file_url(path, operation="download", sandbox="sb-1", expires=None, key=URL_KEY):
-    expires = expires or int(time.time()) + 300
+    expires = expires or int(time.time()) + LIFE
     signed = f"opensandbox-signed-url\n{sandbox}\n{path}\n{operation}\n{expires}".encode()
     signature = hmac.new(key, signed, hashlib.sha256).hexdigest()
     PLANTED.append(signature)
@@ -142,7 +143,7 @@ def forms():
     yield "Daytona's query", "80-sb-1.day.test", "/a?x=1&DAYTONA_SANDBOX_AUTH_KEY=" + SECRET, [], "/a?x=1"
     yield "e2b's header", "80-sb-1.e2b.test", "/a", [("e2b-traffic-access-token", SECRET)], "/a"
     yield "signed download", "cell.test", file_url("/home/a b+ü.txt"), [], "/sandboxes/sb-1/files/download?path=%2Fhome%2Fa%20b%2B%C3%BC.txt"
-    yield "own token", "sb-1-80.os.test", "/a", [("Authorization", "Bearer " + token("test", sandbox="sb-1"))], "/a"
+    yield "own token", "sb-1-80.os.test", "/a", [("Authorization", "Bearer " + token("test", sandbox="sb-1", ttl=LIFE))], "/a"
 
 
 @pytest.mark.parametrize("name, host, target, headers, wanted", forms(), ids=lambda x: x if isinstance(x, str) and " " in x else "")
