@@ -2,6 +2,7 @@
 #include "spoa/agent/upgrade.h"
 
 #include "spoa/agent/authority.h"
+#include "spoa/lib/ws_handshake.h"
 
 /* What a list in `Connection` names. */
 struct connection {
@@ -42,22 +43,6 @@ bool upgrade_claimed(const struct request *r)
     return r->upgrades > 0 || r->ws_keys > 0 || r->ws_versions > 0 || connection_read(r, hop_by_hop).upgrade;
 }
 
-static bool is_base64(uint8_t c)
-{
-    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '+' || c == '/';
-}
-
-/* 16 bytes in base64; what the four bits left over hold is not looked at, as no server does. */
-static bool key_valid(struct slice key)
-{
-    if (key.len != 24 || key.at[22] != '=' || key.at[23] != '=')
-        return false;
-    for (size_t i = 0; i < 22; i++)
-        if (!is_base64(key.at[i]))
-            return false;
-    return true;
-}
-
 static bool has_body(const struct request *r)
 {
     return r->transfer_encodings > 0 ||
@@ -85,7 +70,7 @@ static const char *key_defect(const struct request *r)
         return r->ws_keys ? "Sec-WebSocket-Key is not for HTTP/2" : NULL;
     if (r->ws_keys != 1)
         return r->ws_keys ? "there are several Sec-WebSocket-Key headers" : "Sec-WebSocket-Key is missing";
-    return key_valid(r->ws_key) ? NULL : "Sec-WebSocket-Key is not 16 bytes in base64";
+    return ws_handshake_key_valid(r->ws_key) ? NULL : "Sec-WebSocket-Key is not 16 bytes in base64";
 }
 
 static const char *host_defect(const struct request *r)

@@ -75,6 +75,7 @@ BAD = [
     (400, "key in base64url", variant(Key="Sec-WebSocket-Key: __________________--==")),
     (400, "key with a space", variant(Key=f"Sec-WebSocket-Key: {KEY[:10]} {KEY[11:]}")),
     (400, "key with a comma", variant(Key=f"Sec-WebSocket-Key: {KEY}, {KEY}")),
+    (400, "key with bits behind its 16th byte", variant(Key=f"Sec-WebSocket-Key: {KEY[:21]}{chr(ord(KEY[21]) + 1)}==")),
     (400, "key not base64", variant(Key="Sec-WebSocket-Key: !!!!!!!!!!!!!!!!!!!!!!==")),
     (400, "two keys", variant(Key=[f"Sec-WebSocket-Key: {KEY}", f"Sec-WebSocket-Key: {key_of(16)}"])),
     (400, "the same key twice", variant(Key=[f"Sec-WebSocket-Key: {KEY}"] * 2)),
