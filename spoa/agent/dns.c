@@ -31,12 +31,11 @@ struct channel {
     ares_channel ares;
     struct socket *sockets;
     unsigned in_flight;
-    bool retired;
 };
 
 struct ask {
-    struct ask *next, **link; /* of dns.open */
-    struct channel *channel;  /* NULL: not sent yet */
+    struct ask *next, *before; /* in dns.open */
+    struct channel *channel;   /* NULL: not sent yet */
     void (*answered)(void *owner,
                      const struct dns_answer *answer); /* NULL: was answered, c-ares has yet to end */
     void *owner;
@@ -49,8 +48,8 @@ struct dns {
     struct dns_options options;
     struct loop *loop;
     struct loop_timer timer;
-    struct channel *channels; /* the first is the one in use */
-    struct ask *open, **open_end;
+    struct channel *channels; /* the first is the one in use, the others only end */
+    struct ask *open, *last;
     struct ask *unsent; /* the first of open that was not sent; all behind it neither */
     unsigned in_flight;
     uint64_t looked_at;
@@ -149,8 +148,8 @@ static void channel_free(struct channel *c)
 /* Not from within c-ares. */
 static void free_retired(struct dns *d)
 {
-    for (struct channel **link = &d->channels, *c; (c = *link);) {
-        if (c->retired && c->in_flight == 0) {
+    for (struct channel **link = &d->channels->next, *c; (c = *link);) {
+        if (c->in_flight == 0) {
             *link = c->next;
             channel_free(c);
         } else {
@@ -179,7 +178,6 @@ static void follow_system(struct dns *d)
     struct channel *fresh = system_changed(d) ? channel_new(d, &ignored) : NULL;
     if (!fresh)
         return;
-    d->channels->retired = true;
     fresh->next = d->channels;
     d->channels = fresh;
 }
@@ -192,11 +190,14 @@ static void unlink_ask(struct dns *d, struct ask *a)
 {
     if (d->unsent == a)
         d->unsent = a->next;
-    if (d->open_end == &a->next)
-        d->open_end = a->link;
-    *a->link = a->next;
-    if (a->next)
-        a->next->link = a->link;
+    if (d->open == a)
+        d->open = a->next;
+    else
+        a->before->next = a->next;
+    if (d->last == a)
+        d->last = a->before;
+    else
+        a->next->before = a->before;
 }
 
 /* What c-ares still has in hand is freed by on_found. */
@@ -294,9 +295,11 @@ static void send_some(struct dns *d)
 static void on_timer(void *owner)
 {
     struct dns *d = owner;
-    for (struct channel *c = d->channels; c; c = c->next)
+    struct channel *c = d->channels;
+    do {
         if (c->in_flight)
             ares_process_fd(c->ares, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+    } while ((c = c->next));
     while (d->open && d->open->due <= loop_clock())
         answer(d, d->open, &nobody);
     free_retired(d);
@@ -317,7 +320,6 @@ struct dns *dns_new(struct loop *loop, const struct dns_options *options, struct
     }
     d->options = *options;
     d->loop = loop;
-    d->open_end = &d->open;
     if (!(d->channels = channel_new(d, why))) {
         free(d);
         return NULL;
@@ -350,9 +352,9 @@ bool dns_ask(struct dns *d, struct slice name, void (*answered)(void *owner, con
     a->answered = answered;
     a->owner = owner;
     a->due = loop_clock() + (uint64_t)(d->options.timeout * 1e6);
-    a->link = d->open_end;
-    *d->open_end = a;
-    d->open_end = &a->next;
+    a->before = d->last;
+    *(d->last ? &d->last->next : &d->open) = a;
+    d->last = a;
     if (!d->unsent) {
         d->unsent = a;
         loop_timer_set(&d->timer, 0);
