@@ -22,7 +22,7 @@ static inline struct buffer buffer_with_limit(size_t limit)
 
 static inline struct slice buffer_slice(const struct buffer *b)
 {
-    return slice_of(b->memory ? b->memory + b->start : NULL, b->end - b->start);
+    return b->memory ? slice_of(b->memory + b->start, b->end - b->start) : (struct slice){NULL, 0};
 }
 
 static inline size_t buffer_len(const struct buffer *b)

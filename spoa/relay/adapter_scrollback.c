@@ -130,11 +130,12 @@ static void set_length(struct scrollback *s, size_t len)
 /* Joined to the last record if that is of the same stream and has room. */
 static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
 {
-    size_t end = buffer_len(&s->replay), had = end ? end - s->record - RECORD_LEN : 0;
+    struct slice record = slice_from(buffer_slice(&s->replay), s->record);
+    size_t end = buffer_len(&s->replay), had = end ? record.len - RECORD_LEN : 0;
 
     if (!bytes.len)
         return true;
-    if (end && buffer_slice(&s->replay).at[s->record] == tag && had + bytes.len <= CHUNK_MAX) {
+    if (record.len && record.at[0] == tag && had + bytes.len <= CHUNK_MAX) {
         if (!buffer_put(&s->replay, bytes))
             return false;
         set_length(s, had + bytes.len);
