@@ -187,7 +187,9 @@ static bool run(struct loop *loop, struct arguments *a, struct serve *serve, str
     struct signals signals = {0};
     struct control_command commands[COMMANDS_MAX];
     size_t count = commands_fill(serve, commands);
-    struct front *f = front_new(loop, &a->front, why);
+    struct front_options front = a->front;
+    front.context = serve;
+    struct front *f = front_new(loop, &front, why);
     struct control *control = f ? open_control(loop, a->control, commands, count, why) : NULL;
     bool good = control && signals_open(&signals, loop, numbers, on_signal, f, why);
     if (good) {
@@ -209,7 +211,6 @@ static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why
     bool good = (serve.feed || fail(why, "out of memory")) && read_token(a->token_file, &token, why) &&
                 (serve.plane = plane_new(loop, &a->plane, why));
     serve.token = token;
-    a->front.context = &serve;
     good = good && run(loop, a, &serve, why);
     plane_free(serve.plane);
     feed_free(serve.feed);

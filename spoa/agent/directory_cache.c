@@ -220,6 +220,8 @@ static void not_begun(struct directory_cache *c, struct slice key)
     struct held h;
     bool tell = false;
     hold(&h, c, key);
+    if (!h.stripe)
+        return;
     if (h.entry) {
         tell = h.entry->waited;
         h.entry->asked = h.entry->waited = false;

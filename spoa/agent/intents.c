@@ -65,7 +65,8 @@ static int32_t ticks_since(uint64_t slot, uint32_t tick)
 static bool is_due(struct intents *i, struct slice key, uint64_t now)
 {
     uint64_t hash = hash_keyed(&i->secret, key);
-    _Atomic uint64_t *set = i->seen[hash % SETS], *slot = NULL;
+    _Atomic uint64_t *set = i->seen[hash % SETS];
+    size_t chosen = WAYS;
     uint32_t tick = (uint32_t)(now / TICK) | 1u; /* never 0, which is an empty slot */
     uint64_t old = 0;
     for (size_t way = 0; way < WAYS; way++) {
@@ -74,14 +75,14 @@ static bool is_due(struct intents *i, struct slice key, uint64_t now)
         int32_t age = ticks_since(value, tick);
         if (same && age < i->every)
             return false;
-        if (same || !slot || (old && (!value || age > ticks_since(old, tick)))) {
-            slot = &set[way];
+        if (same || chosen == WAYS || (old && (!value || age > ticks_since(old, tick)))) {
+            chosen = way;
             old = value;
         }
         if (same)
             break;
     }
-    return atomic_compare_exchange_strong(slot, &old, hash >> 32 << 32 | tick);
+    return atomic_compare_exchange_strong(&set[chosen], &old, hash >> 32 << 32 | tick);
 }
 
 /* ---- what is kept ---- */

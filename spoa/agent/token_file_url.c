@@ -114,7 +114,7 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 {
     static const char digits[] = "0123456789abcdef";
     const struct token_secret *state = entry->state;
-    uint8_t mac[KEY_SIGNATURE], memory[SIGNED];
+    uint8_t mac[KEY_SIGNATURE] = {0}, memory[SIGNED];
     struct writer signature = writer_of(mac, sizeof(mac)), data = writer_of(memory, sizeof(memory));
     if (!slice_present(grant->file) || !grant->operation)
         return fail(why, "file-url: it must be said for which file");

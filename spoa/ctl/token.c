@@ -172,7 +172,7 @@ static int make_and_print(const struct tokens *tokens, const struct arguments *a
 {
     char memory[TOKEN_LIMIT];
     struct writer token = writer_of(memory, sizeof(memory));
-    struct grant made;
+    struct grant made = {.kind = NULL};
     struct fail why;
     int64_t now = time(NULL);
     wanted->grant.iat = now;

@@ -3,15 +3,19 @@
 
 const char *spop_status_text(uint64_t status)
 {
-    switch (status) {
-#define X(name, code, text) \
-    case code:              \
-        return text;
+    static const struct {
+        uint64_t code;
+        const char *text;
+    } statuses[] = {
+#define X(name, code, text) {code, text},
         SPOP_STATUSES(X)
 #undef X
-    default:
-        return "unknown error";
-    }
+    };
+
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++)
+        if (statuses[i].code == status)
+            return statuses[i].text;
+    return "unknown error";
 }
 
 /* ---- frames ---- */

@@ -48,12 +48,12 @@ static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct
     if (!daemon_raise_files(&files, why))
         return false;
     uint64_t most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
+    uint64_t needed = wanted * FILES_A_TUNNEL + FILES_SPARE;
     *tunnels = wanted ? wanted : most;
     if (*tunnels > most || most == 0)
         return fail(
             why, "relay.max_tunnels %llu needs %llu open files, the limit is %llu (LimitNOFILE, ulimit -n)",
-            (unsigned long long)wanted, (unsigned long long)(wanted * FILES_A_TUNNEL + FILES_SPARE),
-            (unsigned long long)files);
+            (unsigned long long)wanted, (unsigned long long)needed, (unsigned long long)files);
     return true;
 }
 
