@@ -49,7 +49,7 @@ PROGRAMS := $(patsubst spoa/agent/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa
 UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
-SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so
+SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so $(B)/bench/bench_tunnel
 
 .PHONY: all help run test check bench install clean unit soak e2e fuzz lint format deps docs
 .SECONDARY:
@@ -110,7 +110,7 @@ help:
 	@echo 'make run        a cell on this machine: HAProxy, agent, relay, two workers, a terminal in the browser'
 	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
-	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, other HAProxy versions'
+	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, faults, soak, other HAProxy versions'
 	@echo 'make bench      the benchmarks, each beside what it is compared with'
 	@echo 'make install    into DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
 	@echo 'make format     clang-format over all C'
