@@ -2,12 +2,11 @@
 #include "spoa/relay/port.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "spoa/lib/json_write.h"
+#include "spoa/relay/account.h"
 #include "spoa/relay/arrival.h"
 #include "spoa/relay/dial.h"
 
@@ -16,9 +15,8 @@
 struct port {
     struct tunnel tunnel;
     struct lane *lane;
+    struct account account;
     struct port *next, **link;
-    uint64_t id;
-    unsigned route; /* label */
     struct upgrade *upgrade;
     struct loop_io io[2];
     bool broken[2]; /* found out while sending; told to the tunnel when it is not at work */
@@ -33,8 +31,6 @@ struct port {
     bool probing; /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
-    int64_t held; /* as the limits know it */
-    uint64_t counted[2];
 };
 
 static void update(struct port *p);
@@ -63,14 +59,6 @@ static bool is_allowed(const struct lane_settings *settings, const struct target
 {
     return slice_present(target->unix_path) ||
            cidr_any_contains(settings->networks, settings->networks_count, &target->addr);
-}
-
-static void log_problem(struct port *p, const char *what, const char *why)
-{
-    char id[32];
-    port_id(p, id);
-    log_write(p->lane->log, LOG_INFO, what, LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", p->upgrade->handover.sandbox), LOG_TEXT("why", why));
 }
 
 static struct dial *start_dial(struct port *p, const struct target *to, struct slice probe,
@@ -111,7 +99,7 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
     if (is_allowed(&p->lane->settings, target))
         p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
     else
-        log_problem(p, "worker refused", "its address is not in worker_networks");
+        account_problem(&p->account, "worker refused", "its address is not in worker_networks");
     if (p->dial)
         return;
     /* the tunnel is at work: it is told by the timer */
@@ -156,8 +144,7 @@ static void act_part(void *context, enum side side, struct outbox *rest, uint64_
 
 static void act_unsure(void *context, uint64_t bytes)
 {
-    struct port *p = context;
-    metrics_add(p->lane->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)bytes);
+    account_unsure(&((struct port *)context)->account, bytes);
 }
 
 static void act_drop(void *context, enum side side)
@@ -183,35 +170,6 @@ static void act_watch(void *context)
     resolver_ask(p->lane->resolver, &p->watch);
 }
 
-static const struct target *worker_of(const struct port *p)
-{
-    return &p->tunnel.target;
-}
-
-static const char *worker_text(const struct port *p, char text[static NET_TEXT])
-{
-    const struct target *to = worker_of(p);
-    struct net_address address;
-
-    if (slice_present(to->unix_path)) {
-        snprintf(text, NET_TEXT, "unix@%.*s", SLICE_PRINTF(to->unix_path));
-        return text;
-    }
-    net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);
-    return net_text(&address, text);
-}
-
-static void log_opened(struct port *p)
-{
-    const struct handover *h = &p->upgrade->handover;
-    char id[32], worker[NET_TEXT];
-
-    port_id(p, id);
-    log_write(p->lane->log, LOG_INFO, "tunnel opened", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
-              LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
-              LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(p, worker)));
-}
-
 /* The socket is new: it has room for a head, or it is broken. */
 static bool send_head(int fd, struct slice head)
 {
@@ -228,9 +186,7 @@ static void act_accept(void *context)
     struct writer w = writer_of(memory, sizeof memory);
 
     p->accepted = true;
-    metrics_add(p->lane->shard, COUNT_OPENED, METRIC_INDEX(p->route), 1);
-    metrics_add(p->lane->shard, COUNT_TUNNELS, METRIC_INDEX(p->route), 1);
-    log_opened(p);
+    account_opened(&p->account);
     if (!upgrade_accept(p->upgrade, tunnel_target(&p->tunnel), p->dial ? dial_head(p->dial) : NULL, &w) ||
         !send_head(loop_io_fd(&p->io[CLIENT]), writer_slice(&w)))
         p->broken[CLIENT] = true;
@@ -254,38 +210,12 @@ static void act_refuse(void *context, enum refusal refusal)
 
 static void act_resumed(void *context, enum loss loss, uint64_t gap)
 {
-    struct port *p = context;
-    struct metrics_shard *shard = p->lane->shard;
-
-    metrics_add(shard, COUNT_REDIALS, METRIC_INDEX(loss, REDIAL_RESUMED), 1);
-    metrics_observe(shard, COUNT_GAP, METRIC_PLAIN, (double)gap / 1e6);
-    if (gap > p->lane->longest_gap)
-        p->lane->longest_gap = gap;
-    char id[32], worker[NET_TEXT];
-    port_id(p, id);
-    log_write(p->lane->log, LOG_INFO, "redialled", LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", p->upgrade->handover.sandbox), LOG_TEXT("cause", loss_names[loss]),
-              LOG_TEXT("worker", worker_text(p, worker)), LOG_SECONDS("gap", (double)gap / 1e6));
+    account_resumed(&((struct port *)context)->account, loss, gap);
 }
 
 static void act_declared(void *context, uint64_t missing)
 {
-    struct port *p = context;
-    struct metrics_shard *shard = p->lane->shard;
-    bool plain = p->tunnel.adapter == &adapter_none, known = missing != ADAPTER_UNKNOWN;
-    unsigned adapter = plain ? HANDOVER_RESUME_NONE : p->upgrade->handover.resume;
-    char id[32];
-
-    metrics_add(shard, COUNT_RESUME, METRIC_INDEX(adapter, missing ? RESUME_GAP : RESUME_EXACT), 1);
-    if (!missing || plain)
-        return;
-    if (known)
-        metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter), (int64_t)missing);
-    port_id(p, id);
-    log_write(p->lane->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", p->upgrade->handover.sandbox),
-              LOG_TEXT("adapter", p->tunnel.adapter->name),
-              known ? LOG_U64("missing", missing) : LOG_TEXT("missing", "unknown"));
+    account_declared(&((struct port *)context)->account, missing);
 }
 
 static bool act_may_hold(void *context)
@@ -410,7 +340,7 @@ static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
     if (outcome == DIAL_OPEN)
         metrics_observe(p->lane->shard, COUNT_DIAL, METRIC_PLAIN, (double)took / 1e6);
     else
-        log_problem(p, "dial failed", dial_why(p->dial));
+        account_problem(&p->account, "dial failed", dial_why(p->dial));
     return outcome;
 }
 
@@ -451,28 +381,6 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 }
 
 /* ---- after each event ---- */
-static void note_counts(struct port *p)
-{
-    struct metrics_shard *shard = p->lane->shard;
-    const struct tunnel *t = &p->tunnel;
-    int64_t held = t->adapter_state && t->adapter->held ? (int64_t)t->adapter->held(t->adapter_state) : 0;
-
-    for (enum side side = CLIENT; side <= WORKER; side++) {
-        struct leg *leg = &p->tunnel.legs[side];
-        held += (int64_t)(leg->out.frames.size + leg->partial.size);
-        uint64_t sent = leg->bytes_out - p->counted[side];
-        if (sent)
-            metrics_add(shard, COUNT_BYTES, METRIC_INDEX(side == WORKER ? BYTES_TO_WORKER : BYTES_TO_CLIENT),
-                        (int64_t)sent);
-        p->counted[side] = leg->bytes_out;
-    }
-    if (held == p->held)
-        return;
-    limits_hold(p->lane->limits, held - p->held);
-    metrics_add(shard, COUNT_HELD, METRIC_PLAIN, held - p->held);
-    p->held = held;
-}
-
 static void want(struct port *p)
 {
     for (enum side side = CLIENT; side <= WORKER; side++) {
@@ -502,45 +410,6 @@ static void set_timer(struct port *p)
     loop_timer_set(&p->timer, due > now ? (double)(due - now) / 1e6 : 0.);
 }
 
-static uint64_t unacknowledged(const struct tunnel *t)
-{
-    const struct adapter_numbers *numbers = t->adapter->numbers;
-    return numbers ? numbers->unacknowledged(t->adapter_state) : 0;
-}
-
-static void log_ended(struct port *p)
-{
-    const struct tunnel *t = &p->tunnel;
-    const struct handover *h = &p->upgrade->handover;
-    char id[32], worker[NET_TEXT];
-
-    port_id(p, id);
-    log_write(p->lane->log, LOG_INFO, "tunnel ended", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
-              LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
-              LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(p, worker)),
-              LOG_TEXT("reason", close_reason_info(t->reason)->name),
-              LOG_U64("to_worker", t->legs[WORKER].bytes_out),
-              LOG_U64("to_client", t->legs[CLIENT].bytes_out), LOG_U64("redials", t->redials),
-              LOG_SECONDS("longest_gap", (double)t->longest_gap / 1e6), LOG_U64("gaps", t->gaps),
-              LOG_U64("missing", t->missing), LOG_U64("unacknowledged", unacknowledged(t)),
-              LOG_SECONDS("age", (double)(loop_clock() - t->opened) / 1e6));
-}
-
-static void count_end(struct port *p)
-{
-    struct metrics_shard *shard = p->lane->shard;
-    const struct tunnel *t = &p->tunnel;
-
-    if (!p->accepted)
-        return;
-    metrics_add(shard, COUNT_TUNNELS, METRIC_INDEX(p->route), -1);
-    metrics_add(shard, COUNT_CLOSED, METRIC_INDEX(p->route, t->reason), 1);
-    if (t->reason == CLOSE_unrecoverable || t->reason == CLOSE_flapping ||
-        t->reason == CLOSE_session_not_found || t->reason == CLOSE_worker_refused)
-        metrics_add(shard, COUNT_REDIALS, METRIC_INDEX(t->loss, REDIAL_FAILED), 1);
-    log_ended(p);
-}
-
 static void release(void *context)
 {
     free(context);
@@ -554,7 +423,8 @@ void port_cut(struct port *p)
     if (p->gone)
         return;
     p->gone = true;
-    count_end(p);
+    if (p->accepted)
+        account_ended(&p->account);
     resolver_drop(lane->resolver, &p->ask);
     resolver_drop(lane->resolver, &p->watch);
     dial_free(p->dial);
@@ -563,7 +433,7 @@ void port_cut(struct port *p)
     loop_timer_close(&p->timer);
     buffer_free(&p->early);
     tunnel_free(&p->tunnel);
-    note_counts(p);
+    account_update(&p->account);
     if (p->entered)
         limits_leave(lane->limits, h->space, h->sandbox, h->org);
     *p->link = p->next;
@@ -582,7 +452,7 @@ static void update(struct port *p)
             tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
         p->broken[side] = false;
     }
-    note_counts(p);
+    account_update(&p->account);
     if (p->tunnel.state == TUNNEL_ENDED) {
         port_cut(p);
         return;
@@ -618,8 +488,11 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
     p->entered = true;
     p->lane = lane;
     p->upgrade = upgrade;
-    p->id = ++lane->next_id;
-    p->route = counts_route(lane->counts, h->route);
+    p->account = (struct account){.lane = lane,
+                                  .handover = h,
+                                  .tunnel = &p->tunnel,
+                                  .id = ++lane->next_id,
+                                  .route = counts_route(lane->counts, h->route)};
     p->ask = (struct question){.handover = h, .answered = on_answered, .owner = p};
     p->watch = (struct question){.watch = true, .handover = h, .answered = on_answered, .owner = p};
     p->next = lane->ports;
@@ -672,40 +545,7 @@ struct slice port_sandbox(const struct port *p)
     return p->upgrade->handover.sandbox;
 }
 
-void port_id(const struct port *p, char id[static 32])
+const struct account *port_account(const struct port *p)
 {
-    snprintf(id, 32, "t-%u-%llu", p->lane->number, (unsigned long long)p->id);
-}
-
-static const char *state_text(const struct port *p)
-{
-    static const char *const names[] = {"opening", "serving", "settling", "redialling", "closing", "ended"};
-    return names[p->tunnel.state];
-}
-
-static bool describe_text(struct buffer *to, const char *key, struct slice value)
-{
-    return !slice_present(value) || (json_write(to, ",\"%s\":", key) && json_write_text(to, value));
-}
-
-bool port_describe(const struct port *p, struct buffer *to)
-{
-    const struct tunnel *t = &p->tunnel;
-    const struct handover *h = &p->upgrade->handover;
-    char id[32], worker[NET_TEXT];
-    uint64_t now = loop_clock();
-
-    port_id(p, id);
-    return json_write(to, "{\"id\":\"%s\",\"state\":\"%s\"", id, state_text(p)) &&
-           describe_text(to, "route", h->route) && describe_text(to, "sandbox", h->sandbox) &&
-           describe_text(to, "namespace", h->space) && describe_text(to, "session", h->session) &&
-           describe_text(to, "org", h->org) && describe_text(to, "sub", h->sub) &&
-           describe_text(to, "worker", slice_text(worker_text(p, worker))) &&
-           json_write(to,
-                      ",\"age\":%.3f,\"idle\":%.3f,\"to_worker\":%llu,\"to_client\":%llu,\"held\":%lld,"
-                      "\"redials\":%u,\"longest_gap\":%.3f}",
-                      (double)(now - t->opened) / 1e6, (double)(now - t->used) / 1e6,
-                      (unsigned long long)t->legs[WORKER].bytes_out,
-                      (unsigned long long)t->legs[CLIENT].bytes_out, (long long)p->held, t->redials,
-                      (double)t->longest_gap / 1e6);
+    return &p->account;
 }

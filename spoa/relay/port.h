@@ -20,11 +20,11 @@ void port_end(struct port *port, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
 void port_cut(struct port *port);
 
+struct account;
+
 struct port *port_next(const struct port *port);
-/* "t-<lane>-<number>", unique in the process. */
-void port_id(const struct port *port, char id[static 32]);
-/* One object of the view /tunnels. */
-bool port_describe(const struct port *port, struct buffer *to);
+/* What can be told of its tunnel. */
+const struct account *port_account(const struct port *port);
 bool port_is_closing(const struct port *port);
 struct slice port_sandbox(const struct port *port);
 

@@ -5,6 +5,7 @@
 
 #include "spoa/lib/daemon.h"
 #include "spoa/lib/json_write.h"
+#include "spoa/relay/account.h"
 #include "spoa/relay/port.h"
 
 #define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
@@ -260,7 +261,7 @@ static void list_lane(struct lane *lane, void *context)
     for (struct port *p = lane->ports; p && l->good; p = port_next(p)) {
         if (slice_present(l->sandbox) && !slice_equal(l->sandbox, port_sandbox(p)))
             continue;
-        l->good = (!l->any || json_write(l->to, ",")) && port_describe(p, l->to);
+        l->good = (!l->any || json_write(l->to, ",")) && account_describe(port_account(p), l->to);
         l->any = true;
     }
 }
@@ -284,7 +285,7 @@ static void kick_in_lane(struct lane *lane, void *context)
     char id[32];
 
     for (struct port *p = lane->ports; p && !k->found; p = port_next(p)) {
-        port_id(p, id);
+        account_id(port_account(p), id);
         if (!slice_is(k->id, id))
             continue;
         k->found = true;

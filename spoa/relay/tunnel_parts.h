@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the tunnel machine share and nobody else uses: tunnel.c (life and times), tunnel_pass.c
- * (frames), tunnel_seek.c (losing and finding workers).
+ * (frames), tunnel_lose.c (what a worker's end means), tunnel_seek.c (finding the next one).
  */
 #ifndef CELLGATE_RELAY_TUNNEL_PARTS_H
 #define CELLGATE_RELAY_TUNNEL_PARTS_H
@@ -44,11 +44,21 @@ void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap
 /* So much is held for the client that it is not told to the worker yet what was received. */
 bool tunnel_withholds(const struct tunnel *t);
 
-/* ---- tunnel_seek.c ---- */
+/* ---- tunnel_lose.c ---- */
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now);
 void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now);
+/* The worker was lost or left: what is held for it is for the next one. */
+void tunnel_worker_gone(struct tunnel *t, enum loss loss, uint64_t now);
+/* Behind that: the tunnel is redialling, and the search has a budget; or it is closed, where that is not to be. */
+void tunnel_redial(struct tunnel *t, uint64_t now);
+/* Nothing was announced in time: it was the session's end. */
 void tunnel_settled(struct tunnel *t, uint64_t now);
+
+/* ---- tunnel_seek.c ---- */
 void tunnel_seek_begin(struct tunnel *t, uint64_t budget, uint64_t now);
+/* The next attempt, now or after a pause; without budget the search is given up. */
+void tunnel_seek_again(struct tunnel *t, uint64_t now);
+void tunnel_ask(struct tunnel *t, uint64_t now);
 void tunnel_seek_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_seek_due(const struct tunnel *t);
 void tunnel_seek_stop(struct tunnel *t);

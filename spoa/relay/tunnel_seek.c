@@ -4,13 +4,6 @@
 #define SECOND       UINT64_C(1000000)
 #define ABSENT_RETRY (3 * SECOND) /* a worker may hear of a session later than the directory does */
 #define WATCH_PAUSE  SECOND       /* before a watch that told nothing new is repeated */
-#define CLOSE_TAKEN  4001
-
-const char *const loss_names[] = {
-#define X(name) #name,
-    LOSSES(X)
-#undef X
-        NULL};
 
 /* ---- attempts ---- */
 static void give_up(struct tunnel *t, uint64_t now)
@@ -43,14 +36,14 @@ static void dial(struct tunnel *t, const struct target *target, uint64_t now)
     t->actions->dial(t->port, &t->next);
 }
 
-static void ask(struct tunnel *t, uint64_t now)
+void tunnel_ask(struct tunnel *t, uint64_t now)
 {
     t->seek = SEEK_ASKING;
     t->asked_at = now;
     t->actions->ask(t->port);
 }
 
-static void seek_again(struct tunnel *t, uint64_t now)
+void tunnel_seek_again(struct tunnel *t, uint64_t now)
 {
     if (!redial_next(&t->redial, &t->settings->redial, t->actions->random(t->port), now, &t->seek_at))
         give_up(t, now);
@@ -59,13 +52,13 @@ static void seek_again(struct tunnel *t, uint64_t now)
     else if (t->state == TUNNEL_OPENING && !t->must_ask)
         dial(t, &t->target, now);
     else
-        ask(t, now);
+        tunnel_ask(t, now);
 }
 
 void tunnel_seek_begin(struct tunnel *t, uint64_t budget, uint64_t now)
 {
     redial_begin(&t->redial, budget, now);
-    seek_again(t, now);
+    tunnel_seek_again(t, now);
 }
 
 void tunnel_seek_stop(struct tunnel *t)
@@ -73,202 +66,6 @@ void tunnel_seek_stop(struct tunnel *t)
     if (t->seek == SEEK_DIALLING)
         t->actions->hang_up(t->port);
     t->seek = SEEK_NOTHING;
-}
-
-/* ---- losing the worker ---- */
-static void answer_pings(struct tunnel *t, uint64_t now)
-{
-    uint8_t payload[WS_CONTROL_MAX];
-    size_t len;
-
-    while (t->client_there && pings_take(&t->pings, payload, &len))
-        if (!tunnel_send_control(t, CLIENT, WS_PONG, slice_of(payload, len), now))
-            return;
-}
-
-/* What is held for the worker that was left is now for the next one. */
-static void worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
-{
-    struct leg *leg = &t->legs[WORKER];
-    /* the session often leaves the old worker before its answer is here */
-    bool moving = t->state == TUNNEL_SERVING && t->seek != SEEK_NOTHING;
-
-    t->loss = moving ? LOSS_moved : loss;
-    t->lost_at = now;
-    tunnel_lose_input(t, false);
-    if (!outbox_salvage(&leg->out))
-        leg->message_out = 0;
-    answer_pings(t, now);
-}
-
-static void redial(struct tunnel *t, uint64_t now)
-{
-    uint64_t lived = t->lost_at - t->worker_since;
-
-    t->state = TUNNEL_REDIALLING;
-    if (t->one_leg)
-        tunnel_close(t, t->ends_with, 0, slice_text(""), now);
-    else if (!tunnel_mend_message(t, now))
-        tunnel_close(t, CLOSE_message_cut, 0, slice_text(""), now);
-    else if (t->loss != LOSS_moved && redial_lost(&t->redial, &t->settings->redial, lived, now))
-        tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
-    else if (t->seek != SEEK_NOTHING)
-        t->redial.give_up = now + t->settings->redial.budget;
-    else
-        redial_begin(&t->redial, t->settings->redial.budget, now);
-}
-
-static void redial_now(struct tunnel *t, uint64_t now)
-{
-    redial(t, now);
-    if (t->state == TUNNEL_REDIALLING && t->seek == SEEK_NOTHING)
-        seek_again(t, now);
-}
-
-static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
-{
-    t->state = TUNNEL_SETTLING;
-    t->close_at = now + t->settings->settle;
-    t->goodbye_code = code;
-    buffer_free(&t->goodbye);
-    if (!buffer_put(&t->goodbye, text))
-        t->goodbye_code = WS_NO_CODE;
-    ask(t, now);
-    tunnel_watch(t, now);
-}
-
-void tunnel_settled(struct tunnel *t, uint64_t now)
-{
-    tunnel_close(t, CLOSE_session_ended, t->goodbye_code, buffer_slice(&t->goodbye), now);
-}
-
-enum judgement { JUDGED_END, JUDGED_LOSS, JUDGED_SETTLE };
-
-/* The table "Losing the upstream" of relay.md. */
-static enum judgement judge(const struct tunnel *t, unsigned code, enum close_reason *reason)
-{
-    *reason = CLOSE_session_ended;
-    if (t->seek != SEEK_NOTHING)
-        return JUDGED_LOSS; /* its replacement is being dialled: whatever it says means that it was replaced
-                             */
-    if (t->end_said) {
-        *reason = CLOSE_exec_completed;
-        return JUDGED_END;
-    }
-    switch (code) {
-    case CLOSE_TAKEN:
-        *reason = CLOSE_taken_over;
-        return JUDGED_END;
-    case 1001:
-    case 1011:
-    case 1012:
-    case 1013:
-    case 1014:
-        return JUDGED_LOSS;
-    case 1000:
-    case WS_NO_CODE:
-        /* a worker that says a session's end says it before it closes; this one closes to hand the session
-         * over */
-        return t->end == HANDOVER_END_CLOSE ? JUDGED_SETTLE : JUDGED_LOSS;
-    default:
-        break;
-    }
-    if (code >= 3000)
-        return JUDGED_SETTLE;
-    *reason = CLOSE_data_refused;
-    return JUDGED_END;
-}
-
-static void end_by_worker(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text,
-                          uint64_t now)
-{
-    if (reason == CLOSE_exec_completed && text.len == 0) {
-        code = 1000;
-        text = slice_text(close_reason_info(reason)->text);
-    }
-    tunnel_close(t, reason, code, text, now);
-}
-
-/* The client answers the worker's Close itself, or what it answers is passed on. */
-static void hand_on_goodbye(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
-{
-    t->state = TUNNEL_CLOSING;
-    t->reason = CLOSE_session_ended;
-    t->close_at = now + t->settings->close_timeout;
-    if (!tunnel_send_close(t, CLIENT, code, text, now))
-        tunnel_leave_client(t, now);
-}
-
-/* A Close that the adapter understands by itself; false: by its code. */
-static bool understand_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
-{
-    if (t->adapter->one_leg) {
-        hand_on_goodbye(t, code, text, now);
-        return true;
-    }
-    if (!t->adapter->numbers)
-        return false;
-    switch (t->adapter->numbers->closed(t->adapter_state, code)) {
-    case ADAPTER_END:
-        tunnel_acknowledge(t, now);
-        tunnel_close(t, CLOSE_session_ended, code, text, now);
-        return true;
-    case ADAPTER_TAKEN:
-        tunnel_close(t, CLOSE_taken_over, code, text, now);
-        return true;
-    case ADAPTER_REFUSED:
-        tunnel_close(t, CLOSE_worker_protocol, 0, slice_text(""), now);
-        return true;
-    case ADAPTER_LOSS:
-        tunnel_leave_worker(t, code, slice_text(""), true, now);
-        worker_gone(t, LOSS_closed, now);
-        redial_now(t, now);
-        return true;
-    default:
-        return false;
-    }
-}
-
-void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
-{
-    enum close_reason reason;
-
-    if (t->state == TUNNEL_CLOSING) {
-        tunnel_send_close(t, CLIENT, code, text, now);
-        tunnel_leave_client(t, now);
-        return;
-    }
-    if (understand_close(t, code, text, now))
-        return;
-    enum judgement judgement = judge(t, code, &reason);
-    if (judgement == JUDGED_END) {
-        end_by_worker(t, reason, code, text, now);
-        return;
-    }
-    tunnel_leave_worker(t, code, slice_text(""), true, now);
-    worker_gone(t, LOSS_closed, now);
-    if (judgement == JUDGED_SETTLE)
-        settle(t, code, text, now);
-    else
-        redial_now(t, now);
-}
-
-void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
-{
-    t->worker_there = false;
-    t->actions->drop(t->port, WORKER);
-    leg_renew(&t->legs[WORKER], now);
-    if (t->state == TUNNEL_CLOSING) {
-        tunnel_lose_input(t, true);
-        if (t->reason == CLOSE_client_closed)
-            tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
-        tunnel_leave_client(t, now);
-    } else if (t->end_said && t->seek == SEEK_NOTHING) {
-        end_by_worker(t, CLOSE_exec_completed, 1000, slice_text(""), now);
-    } else {
-        worker_gone(t, how, now);
-        redial_now(t, now);
-    }
 }
 
 /* ---- what the agent says ---- */
@@ -314,7 +111,7 @@ static void no_answer(struct tunnel *t, bool agent_lost, uint64_t now)
     if (t->redial.waiting && now >= wait_until(t))
         give_up(t, now);
     else
-        seek_again(t, now);
+        tunnel_seek_again(t, now);
 }
 
 /* An answer for somebody who looks for a worker. */
@@ -334,8 +131,8 @@ static void move(struct tunnel *t, const struct answer *answer, uint64_t now)
 {
     if (t->one_leg || (!t->adapter->overlap && !t->overlap)) {
         tunnel_leave_worker(t, 1000, SLICE_LITERAL("moved"), true, now);
-        worker_gone(t, LOSS_moved, now);
-        redial(t, now);
+        tunnel_worker_gone(t, LOSS_moved, now);
+        tunnel_redial(t, now);
     } else {
         redial_begin(&t->redial, t->settings->redial.budget, now);
     }
@@ -354,7 +151,7 @@ static void settle_by(struct tunnel *t, const struct answer *answer, uint64_t no
         return; /* there is time left to be told of a change */
     if (moved)
         t->loss = LOSS_moved;
-    redial(t, now);
+    tunnel_redial(t, now);
     if (t->state == TUNNEL_REDIALLING) {
         t->redial.attempts = 1;
         use_answer(t, answer, now);
@@ -443,7 +240,7 @@ static bool swap(struct tunnel *t, uint64_t now)
         return false;
     }
     tunnel_leave_worker(t, 1000, SLICE_LITERAL("moved"), true, now);
-    worker_gone(t, LOSS_moved, now);
+    tunnel_worker_gone(t, LOSS_moved, now);
     return true;
 }
 
@@ -579,7 +376,7 @@ static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, unsig
     case DIAL_UNREACHABLE:
         t->problem = REFUSAL_worker_unreachable;
         t->must_ask = true;
-        seek_again(t, now);
+        tunnel_seek_again(t, now);
         break;
     case DIAL_TIMEOUT:
         tunnel_refuse(t, REFUSAL_worker_timeout);
@@ -607,13 +404,13 @@ static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned 
         refused_by_worker(t, CLOSE_resume_expired, now);
     else if (absent && !t->retried_absent && t->changed_at && now - t->changed_at < ABSENT_RETRY) {
         t->retried_absent = true;
-        seek_again(t, now);
+        tunnel_seek_again(t, now);
     } else if (absent) {
         refused_by_worker(t, CLOSE_session_not_found, now);
     } else if (outcome == DIAL_STATUS && (status == 401 || status == 403)) {
         refused_by_worker(t, CLOSE_worker_refused, now);
     } else {
-        seek_again(t, now);
+        tunnel_seek_again(t, now);
     }
 }
 
@@ -642,7 +439,7 @@ static bool wants_watch(const struct tunnel *t)
 void tunnel_seek_tick(struct tunnel *t, uint64_t now)
 {
     if (t->seek == SEEK_PAUSING && now >= t->seek_at)
-        ask(t, now);
+        tunnel_ask(t, now);
     else if (t->seek == SEEK_WAITING && now >= wait_until(t))
         give_up(t, now);
     if (t->state < TUNNEL_CLOSING && wants_watch(t))
