@@ -29,13 +29,16 @@
 #define TAG_LIVE   4 /* the replay has ended */
 #define RECORD_LEN 5 /* in front of what was collected: tag, 32 bits of length */
 
+struct extent {
+    uint64_t len;  /* bytes */
+    uint8_t *tail; /* the last TAIL_LEN of them, a ring; NULL: none yet */
+};
+
 struct stream {
-    uint64_t delivered; /* bytes */
-    uint8_t *tail;      /* the last TAIL_LEN of them, a ring; NULL: none yet */
-    /* ---- as they were when the next worker was asked ---- */
-    uint64_t asked;
-    uint8_t *asked_tail;
-    uint64_t skip; /* bytes of the live output that were delivered already */
+    struct extent delivered;
+    struct extent asked;  /* as it was when the next worker was asked */
+    struct extent joined; /* as it was when the one that serves was asked, until its replay has ended */
+    uint64_t skip;        /* bytes of the live output that were delivered already */
 };
 
 struct scrollback {
@@ -60,10 +63,12 @@ static struct stream *stream_of(struct scrollback *s, uint8_t tag)
 /* ---- what was delivered ---- */
 static bool deliver(struct stream *stream, struct slice bytes)
 {
-    if (bytes.len && !stream->tail && !(stream->tail = malloc(TAIL_LEN)))
+    struct extent *to = &stream->delivered;
+
+    if (bytes.len && !to->tail && !(to->tail = malloc(TAIL_LEN)))
         return false;
-    uint64_t at = stream->delivered;
-    stream->delivered += bytes.len;
+    uint64_t at = to->len;
+    to->len += bytes.len;
     if (bytes.len > TAIL_LEN) {
         at += bytes.len - TAIL_LEN;
         bytes = slice_from(bytes, bytes.len - TAIL_LEN);
@@ -71,20 +76,26 @@ static bool deliver(struct stream *stream, struct slice bytes)
     size_t start = (size_t)(at % TAIL_LEN), first = TAIL_LEN - start;
     struct slice behind = slice_from(bytes, first);
     if (bytes.len)
-        memcpy(stream->tail + start, bytes.at, bytes.len - behind.len);
+        memcpy(to->tail + start, bytes.at, bytes.len - behind.len);
     if (behind.len)
-        memcpy(stream->tail, behind.at, behind.len);
+        memcpy(to->tail, behind.at, behind.len);
     return true;
 }
 
 /* What the next worker's replay will hold for certain, unless its ring has dropped it. */
 static void remember(struct stream *stream)
 {
-    stream->asked = stream->delivered;
-    if (stream->tail && !stream->asked_tail)
-        stream->asked_tail = malloc(TAIL_LEN);
-    if (stream->asked_tail)
-        memcpy(stream->asked_tail, stream->tail, TAIL_LEN);
+    stream->asked.len = stream->delivered.len;
+    if (stream->delivered.tail && !stream->asked.tail)
+        stream->asked.tail = malloc(TAIL_LEN);
+    if (stream->asked.tail)
+        memcpy(stream->asked.tail, stream->delivered.tail, TAIL_LEN);
+}
+
+static void forget(struct extent *extent)
+{
+    free(extent->tail);
+    *extent = (struct extent){0};
 }
 
 static void request(void *state, struct writer *query, struct writer *fields)
@@ -100,13 +111,13 @@ static void request(void *state, struct writer *query, struct writer *fields)
 /* The last bytes that were delivered then, in their order. */
 static size_t tail_of(const struct stream *stream, uint8_t tail[TAIL_LEN])
 {
-    size_t len = stream->asked < TAIL_LEN ? (size_t)stream->asked : TAIL_LEN;
-    size_t start = len < TAIL_LEN ? 0 : (size_t)(stream->asked % TAIL_LEN);
+    size_t len = stream->joined.len < TAIL_LEN ? (size_t)stream->joined.len : TAIL_LEN;
+    size_t start = len < TAIL_LEN ? 0 : (size_t)(stream->joined.len % TAIL_LEN);
 
     if (len == 0)
         return 0;
-    memcpy(tail, stream->asked_tail + start, len - start);
-    memcpy(tail + len - start, stream->asked_tail, start);
+    memcpy(tail, stream->joined.tail + start, len - start);
+    memcpy(tail + len - start, stream->joined.tail, start);
     return len;
 }
 
@@ -197,14 +208,14 @@ static bool place_stream(const struct scrollback *s, uint8_t tag, bool complete,
     const struct stream *stream = &s->streams[tag - TAG_OUTPUT];
     uint8_t memory[TAIL_LEN];
 
-    if (stream->asked && !stream->asked_tail)
+    if (stream->joined.len && !stream->joined.tail)
         return false;
     struct slice tail = slice_of(memory, tail_of(stream, memory)), replay = joined_bytes(s, tag);
     if (!slice_present(replay))
         return false;
-    bool agrees = stream->asked <= replay.len &&
-                  slice_equal(slice_sub(replay, (size_t)stream->asked - tail.len, tail.len), tail);
-    *place = complete && agrees ? (struct place){true, stream->asked} : find_tail(replay, tail);
+    bool agrees = stream->joined.len <= replay.len &&
+                  slice_equal(slice_sub(replay, (size_t)stream->joined.len - tail.len, tail.len), tail);
+    *place = complete && agrees ? (struct place){true, stream->joined.len} : find_tail(replay, tail);
     free((void *)replay.at);
     return true;
 }
@@ -226,14 +237,14 @@ static bool has_gap(struct scrollback *s, bool complete, struct place places[2])
     bool gap = false;
 
     /* a client that had read an empty ring to its end lacks what was dropped since */
-    if (!s->streams[0].asked && !s->streams[1].asked)
+    if (!s->streams[0].joined.len && !s->streams[1].joined.len)
         return s->live && !complete;
     for (uint8_t i = 0; i < 2; i++) {
         if (places[i].found)
             continue;
         if (!places[1 - i].found) {
             gap = true;
-        } else if (s->streams[i].asked) {
+        } else if (s->streams[i].joined.len) {
             gap = true;
             places[i].at = before(s, TAG_OUTPUT + i, places[1 - i].at);
         }
@@ -288,12 +299,6 @@ static bool put_rest(struct scrollback *s, const struct place places[2])
     return true;
 }
 
-static void forget_asked(struct stream *stream)
-{
-    free(stream->asked_tail);
-    stream->asked_tail = NULL;
-}
-
 static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit *edit)
 {
     bool complete = replay_len(s) + CHUNK_MAX < RING_LEN;
@@ -306,8 +311,8 @@ static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit
     s->torn = false;
     edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
     for (unsigned i = 0; i < 2; i++) {
-        places[i].at += s->streams[i].delivered - s->streams[i].asked;
-        forget_asked(&s->streams[i]);
+        places[i].at += s->streams[i].delivered.len - s->streams[i].joined.len;
+        forget(&s->streams[i].joined);
     }
     if (!put_rest(s, places))
         return ADAPTER_NO_MEMORY;
@@ -337,7 +342,13 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     s->torn = s->torn || (s->inside && s->tag && !may_end(s));
     s->inside = false;
     s->tag = 0;
-    s->streams[0].skip = s->streams[1].skip = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        struct stream *stream = &s->streams[i];
+        stream->skip = 0;
+        forget(&stream->joined);
+        stream->joined = stream->asked;
+        stream->asked = (struct extent){0};
+    }
     s->collecting = s->resumed;
     s->resumed = true;
 }
@@ -408,7 +419,8 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
 
 static size_t tails(const struct stream *stream)
 {
-    return (stream->tail ? (size_t)TAIL_LEN : 0) + (stream->asked_tail ? TAIL_LEN : 0);
+    return (stream->delivered.tail ? (size_t)TAIL_LEN : 0) + (stream->asked.tail ? TAIL_LEN : 0) +
+           (stream->joined.tail ? TAIL_LEN : 0);
 }
 
 static size_t held(const void *state)
@@ -423,8 +435,9 @@ static void end(void *state)
 
     buffer_free(&s->replay);
     for (unsigned i = 0; i < 2; i++) {
-        free(s->streams[i].tail);
-        free(s->streams[i].asked_tail);
+        forget(&s->streams[i].delivered);
+        forget(&s->streams[i].asked);
+        forget(&s->streams[i].joined);
     }
 }
 

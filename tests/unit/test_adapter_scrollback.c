@@ -267,6 +267,28 @@ static void what_the_old_worker_said_meanwhile_is_not_repeated(void **state)
     }
 }
 
+static void the_next_worker_may_be_asked_before_the_replay_of_the_last_one_has_ended(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("one"));
+    talk_request(&t);
+    talk_says(&t, 0x82, OUT("two"));
+    again();
+    talk_says(&t, 0x82, OUT("one"));
+    talk_request(&t);
+    talk_says(&t, 0x82, LIVE); /* of the one that has joined */
+    talk_says(&t, 0x82, OUT("two3"));
+    assert_string_equal(t.said, "B<01>3");
+    assert_int_equal(t.exact, 1);
+    t.exact = 0;
+    again();
+    talk_says(&t, 0x82, OUT("onetwo34"));
+    talk_says(&t, 0x82, LIVE);
+    assert_exact("B<01>4");
+}
+
 static void a_client_that_had_nothing_lacks_what_a_full_ring_has_dropped(void **state)
 {
     static uint8_t output[RING];
@@ -339,6 +361,7 @@ int main(void)
         cmocka_unit_test(a_count_that_does_not_agree_with_the_bytes_is_not_believed),
         cmocka_unit_test(a_stream_without_a_place_goes_on_where_the_other_does),
         cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated),
+        cmocka_unit_test(the_next_worker_may_be_asked_before_the_replay_of_the_last_one_has_ended),
         cmocka_unit_test(a_client_that_had_nothing_lacks_what_a_full_ring_has_dropped),
         cmocka_unit_test(memory_that_is_short_is_said),
         cmocka_unit_test(a_replay_without_an_end_is_bounded),
