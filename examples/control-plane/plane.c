@@ -143,7 +143,22 @@ static bool write_all(int fd, struct slice text)
     return true;
 }
 
-/* Written beside it and put in its place, so that the file is always whole. It may hold secrets. */
+/* So that what was put there is still there after a power cut; some file systems cannot. */
+static void sync_folder_of(const char *path)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    int len = slash > path ? (int)(slash - path) : 1;
+    snprintf(folder, sizeof folder, "%.*s", len, slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
+/* Written beside it and put in its place, so that the file is always whole, and on the disk before anybody is
+ * answered. It may hold secrets. */
 static bool replace_file(const char *path, struct slice text, struct fail *why)
 {
     char part[4096];
@@ -152,8 +167,10 @@ static bool replace_file(const char *path, struct slice text, struct fail *why)
     int fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return fail(why, "%s: %s", part, strerror(errno));
-    bool good = write_all(fd, text);
+    bool good = write_all(fd, text) && fsync(fd) == 0;
     good = close(fd) == 0 && good && rename(part, path) == 0;
+    if (good)
+        sync_folder_of(path);
     return good || fail(why, "%s: %s", path, strerror(errno));
 }
 

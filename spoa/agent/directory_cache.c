@@ -19,8 +19,8 @@ enum {
 #define SECOND       ((uint64_t)1000000)
 #define ABSENT_FOR   SECOND
 #define DOUBT        (30 * SECOND)
-#define RETRY        SECOND        /* after a look-up that was not answered */
-#define RETRY_SOON   (100 * MS)    /* after one that could not be begun */
+#define RETRY        SECOND        /* after a look-up that was not answered while others are */
+#define RETRY_SOON   (100 * MS)    /* after one that could not be begun, or while nobody is answered */
 #define FRESH_ENOUGH (100 * MS)    /* younger is not worth another look-up */
 #define LOST         (60 * SECOND) /* a look-up that was not answered by then never will be */
 #define WAKE_EVERY   (5 * SECOND)
@@ -404,10 +404,12 @@ static bool learn_absence(struct held *h, uint64_t since, bool doubtful)
     return news;
 }
 
+/* While the directory is away its kind bounds how often it is tried; who needs a record then learns soon that
+ * it is back. */
 static void learn_nothing(struct held *h)
 {
     h->entry->unavailable = true;
-    h->entry->retry_at = h->now + RETRY;
+    h->entry->retry_at = h->now + (flag(&h->cache->answering) ? RETRY : RETRY_SOON);
 }
 
 /* The answer of a look-up. Takes over box. Whether something is different now. */

@@ -284,6 +284,24 @@ static void the_last_good_record_serves_until_it_is_stale(void **state)
     assert_true(directory_cache_counts(w->cache).stale > 500);
 }
 
+static void what_is_not_answered_is_asked_again_in_a_second_and_sooner_while_nothing_is(void **state)
+{
+    struct world *w = *state;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_UNAVAILABLE); /* others are answered */
+    w->now += 999 * MS;
+    assert_string_equal(find(w, "a"), "unavailable");
+    w->now += MS;
+    assert_string_equal(find(w, "a"), "pending");
+    directory_cache_health(w->cache, false, false);
+    answer_none(w, "a", LOOKUP_UNAVAILABLE);
+    w->now += 99 * MS;
+    assert_string_equal(find(w, "a"), "unavailable");
+    w->now += MS;
+    assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, 3);
+}
+
 static void nobody_waits_for_a_directory_that_is_known_not_to_answer(void **state)
 {
     struct world *w = *state;
@@ -457,6 +475,29 @@ static void a_push_overtakes_the_answer_of_an_earlier_look_up(void **state)
     directory_cache_changed(w->cache, SLICE_LITERAL("a"), &two);
     answer(w, "a", "one");
     assert_string_equal(find(w, "a"), "found two");
+    assert_int_equal(w->told, 1);
+}
+
+static void a_push_overtakes_what_says_that_there_is_none_or_still_one(void **state)
+{
+    struct world *w = *state;
+    struct record two = record_of("two", 0);
+    learn(w, "a", "one");
+    w->now += 3 * SECOND;
+    find(w, "a");
+    directory_cache_removed(w->cache, SLICE_LITERAL("a"));
+    answer(w, "a", "one");
+    assert_string_equal(find(w, "a"), "absent");
+    w->now += SECOND;
+    assert_string_equal(find(w, "a"), "pending");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &two);
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "a"), "found two");
+    /* one answer is older than a push, not each that follows */
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer(w, "a", "three");
+    assert_string_equal(find(w, "a"), "found three");
 }
 
 static void an_announcement_during_a_look_up_is_looked_up_after_it(void **state)
@@ -801,6 +842,7 @@ int main(void)
         TEST(absence_is_believed_for_a_second),
         TEST(what_is_no_key_is_absent),
         TEST(the_last_good_record_serves_until_it_is_stale),
+        TEST(what_is_not_answered_is_asked_again_in_a_second_and_sooner_while_nothing_is),
         TEST(nobody_waits_for_a_directory_that_is_known_not_to_answer),
         TEST(only_the_first_waits_for_one_that_hangs),
         TEST(after_no_answer_it_is_asked_again_a_second_later),
@@ -812,6 +854,7 @@ int main(void)
         TEST(absence_that_was_announced_is_no_doubt),
         TEST(pushes_with_content_are_used_at_once_if_the_key_is),
         TEST(a_push_overtakes_the_answer_of_an_earlier_look_up),
+        TEST(a_push_overtakes_what_says_that_there_is_none_or_still_one),
         TEST(an_announcement_during_a_look_up_is_looked_up_after_it),
         TEST(what_is_pinned_is_looked_up_by_itself_and_told_about),
         TEST(after_pushes_may_have_been_lost_all_in_use_is_looked_up_again),
