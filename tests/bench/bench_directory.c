@@ -2,8 +2,9 @@
 /*
  * What a directory costs. First a file with 1,000 and with 1,000,000 records: time to load, memory, time to find
  * one. Then a whole agent (in this process) on a control plane of our own over HTTP, asked over SPOP: decisions
- * about records in use while the control plane answers and, in turns, while it hangs for five seconds; and
- * 1,000 questions at once about a record that nobody knows yet. `bench_directory [TURNS]`.
+ * about records in use while the control plane answers and, in turns, while it hangs for five seconds;
+ * 1,000 questions at once about a record that nobody knows yet; and what a pushed change costs that one watch
+ * of many is about. `bench_directory [TURNS]`.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -19,7 +20,18 @@
 #include "spoa/agent/directory_file.h"
 #include "spoa/lib/spop_client.h"
 
-enum { IN_USE = 1000, AT_ONCE = 1000, HANG_SECONDS = 5, FRAME = 16384, SAMPLES = 4000000 };
+#define FOLDER "/tmp/bench_directory.XXXXXX"
+
+enum {
+    IN_USE = 1000,
+    AT_ONCE = 1000,
+    HANG_SECONDS = 5,
+    FRAME = 16384,
+    SAMPLES = 1000000, /* of one turn */
+    TURNS_MOST = 100,
+    WATCHES = 10000,
+    CHANGES = 1000,
+};
 
 static void die(const char *what)
 {
@@ -88,10 +100,12 @@ static void bench_file(const char *folder, size_t count)
     snprintf(path, sizeof path, "%s/sandboxes.json", folder);
     write_file(path, count);
     long before = resident_kib();
+    clock_t cpu = clock();
     if (!directory_file_load(path, NULL, &load, &why))
         die(why.text);
+    double spent = (double)(clock() - cpu) / CLOCKS_PER_SEC;
     long after = resident_kib();
-    printf("%9zu  %9.3f  %11.1f  %12.1f  %11.0f\n", count, load.seconds,
+    printf("%9zu  %9.3f  %9.3f  %11.1f  %12.1f  %11.0f\n", count, load.seconds, spent,
            (double)records_bytes(load.records) / (1 << 20), (double)(after - before) / 1024,
            find_all(load.records, count) * 1e9);
     fflush(stdout);
@@ -105,6 +119,8 @@ struct plane {
     int listener;
     uint16_t port;
     unsigned delay_ms, asked; /* atomic */
+    bool pushes;              /* has a stream of events */
+    int stream;               /* atomic: of the agent that follows, 0: none */
 };
 
 struct visit {
@@ -112,11 +128,33 @@ struct visit {
     int fd;
 };
 
+static bool follow(struct plane *plane, int fd)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+    bool good = send(fd, head, sizeof head - 1, MSG_NOSIGNAL) == sizeof head - 1;
+    __atomic_store_n(&plane->stream, fd, __ATOMIC_RELEASE);
+    return good;
+}
+
+/* A change of that sandbox's record. */
+static void push(struct plane *plane, const char *sandbox, unsigned epoch)
+{
+    char text[256];
+    int len = snprintf(text, sizeof text,
+                       "event: update\ndata: {\"sandbox\":\"%s\",\"record\":{\"worker\":"
+                       "\"http://127.0.0.1:%u\",\"epoch\":%u}}\n\n",
+                       sandbox, 10 + epoch % 2, epoch);
+    if (send(__atomic_load_n(&plane->stream, __ATOMIC_ACQUIRE), text, (size_t)len, MSG_NOSIGNAL) != len)
+        die("the agent does not follow any more");
+}
+
 static bool answer(struct plane *plane, int fd, const char *request)
 {
     static const char body[] = "{\"worker\": \"http://127.0.0.1:9\", \"epoch\": 1}";
     char text[256];
     bool is_record = strncmp(request, "GET /v1/sandboxes/", 18) == 0;
+    if (!is_record && plane->pushes)
+        return follow(plane, fd);
     if (is_record)
         __atomic_add_fetch(&plane->asked, 1, __ATOMIC_RELAXED);
     usleep(__atomic_load_n(&plane->delay_ms, __ATOMIC_RELAXED) * 1000);
@@ -202,19 +240,21 @@ static void *run_loop(void *context)
     return NULL;
 }
 
-static void agent_begin(struct running *r, uint16_t port)
+static void agent_begin(struct running *r, uint16_t port, const char *ttl)
 {
     struct fail why;
+    if (!mkdtemp(r->folder))
+        die("no temporary folder");
     snprintf(r->config, sizeof r->config, "%s/cellgate.json", r->folder);
     FILE *out = fopen(r->config, "w");
     if (!out)
         die(r->config);
     fprintf(out,
-            "{\"open\": true, \"tokens\": [], \"directory\": {\"kind\": \"http\", \"ttl\": \"1s\","
+            "{\"open\": true, \"tokens\": [], \"directory\": {\"kind\": \"http\", \"ttl\": \"%s\","
             " \"url\": \"http://127.0.0.1:%u\"},\n"
             " \"routes\": [{\"name\": \"s\", \"path\": \"/s/{sandbox}/{rest...}\", \"need\": \"none\"}],\n"
             " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",
-            port, r->folder, r->folder);
+            ttl, port, r->folder, r->folder);
     fclose(out);
     struct policy *policy = policy_load(r->config, NULL, 0, &why);
     if (!policy)
@@ -272,14 +312,15 @@ static void await(struct asker *a, unsigned answers)
     }
 }
 
-static void connect_to(struct asker *a, const char *folder)
+/* To the agent's socket of that name. */
+static void connect_to(struct asker *a, const char *folder, const char *name, unsigned questions)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     uint8_t memory[SPOP_HELLO_MOST];
     struct writer out = writer_of(memory, sizeof memory);
     const struct spop_offer offer = {.frame_size = FRAME};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s/a", folder);
-    a->client = spop_client_new(AT_ONCE);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s/%s", folder, name);
+    a->client = spop_client_new(questions);
     a->fd = socket(AF_UNIX, SOCK_STREAM, 0);
     if (!a->client || a->fd < 0 || connect(a->fd, (struct sockaddr *)&address, sizeof address) != 0)
         die("cannot connect to the agent");
@@ -308,59 +349,71 @@ static void ask(struct asker *a, const char *sandbox, double *when)
     send_all(a, &out);
 }
 
-struct samples {
-    double *seconds;
-    size_t count;
-};
-
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void sample_for(struct asker *a, double seconds, struct samples *s)
+/* Latencies in one state of the directory: of each turn its percentiles. */
+struct state {
+    const char *name;
+    size_t count;
+    double p50[TURNS_MOST], p99[TURNS_MOST], p999[TURNS_MOST];
+};
+
+/* One turn; counts and percentiles are the turn's. */
+static void sample(struct asker *a, struct state *state, unsigned turn, double *seconds)
 {
-    double until = now() + seconds;
-    for (unsigned i = 0; now() < until && s->count < SAMPLES; i++) {
+    double until = now() + HANG_SECONDS;
+    size_t count = 0;
+    while (count < SAMPLES && now() < until) {
         char name[32];
-        snprintf(name, sizeof name, "sb-%u", i % IN_USE);
-        ask(a, name, &s->seconds[s->count]);
+        snprintf(name, sizeof name, "sb-%zu", count % IN_USE);
+        ask(a, name, &seconds[count]);
         await(a, 1);
-        s->count++;
+        count++;
     }
+    qsort(seconds, count, sizeof *seconds, by_value);
+    state->count += count;
+    state->p50[turn] = seconds[count / 2];
+    state->p99[turn] = seconds[count * 99 / 100];
+    state->p999[turn] = seconds[count * 999 / 1000];
 }
 
-static void print_samples(const char *what, struct samples *s)
+static double median(double *values, unsigned count)
 {
-    qsort(s->seconds, s->count, sizeof *s->seconds, by_value);
-    printf("%-28s %10zu %8.0f %8.0f %8.0f %8.0f\n", what, s->count, s->seconds[s->count / 2] * 1e6,
-           s->seconds[s->count * 99 / 100] * 1e6, s->seconds[s->count * 999 / 1000] * 1e6,
-           s->seconds[s->count - 1] * 1e6);
+    qsort(values, count, sizeof *values, by_value);
+    return values[count / 2];
 }
 
+static void print_state(struct state *s, unsigned turns)
+{
+    printf("%-28s %10zu %8.1f %8.1f %8.1f\n", s->name, s->count, median(s->p50, turns) * 1e6,
+           median(s->p99, turns) * 1e6, median(s->p999, turns) * 1e6);
+}
+
+/* Which of both comes first changes with each turn. */
 static void bench_hanging(struct asker *a, struct plane *plane, unsigned turns)
 {
-    struct samples healthy = {calloc(SAMPLES, sizeof(double)), 0},
-                   hanging = {calloc(SAMPLES, sizeof(double)), 0};
-    if (!healthy.seconds || !hanging.seconds)
+    static struct state states[2] = {{.name = "the directory answers"}, {.name = "it hangs for 5 s"}};
+    double *seconds = malloc(SAMPLES * sizeof *seconds);
+    if (!seconds)
         die("out of memory");
-    plane->delay_ms = 1;
-    sample_for(a, 1, &healthy);
-    healthy.count = 0; /* all are known now */
-    for (unsigned i = 0; i < turns; i++) {
-        __atomic_store_n(&plane->delay_ms, 1, __ATOMIC_RELAXED);
-        sample_for(a, HANG_SECONDS, &healthy);
-        __atomic_store_n(&plane->delay_ms, HANG_SECONDS * 1000, __ATOMIC_RELAXED);
-        sample_for(a, HANG_SECONDS, &hanging);
-    }
+    sample(a, &states[0], 0, seconds); /* all are known now */
+    states[0].count = 0;
+    for (unsigned turn = 0; turn < turns; turn++)
+        for (unsigned i = 0; i < 2; i++) {
+            unsigned hangs = (turn + i) % 2;
+            __atomic_store_n(&plane->delay_ms, hangs ? HANG_SECONDS * 1000 : 1, __ATOMIC_RELAXED);
+            sample(a, &states[hangs], turn, seconds);
+        }
     __atomic_store_n(&plane->delay_ms, 1, __ATOMIC_RELAXED);
-    printf("\n%-28s %10s %8s %8s %8s %8s   microseconds\n", "decisions, records in use", "count", "p50",
-           "p99", "p99.9", "most");
-    print_samples("the directory answers", &healthy);
-    print_samples("it hangs for 5 s", &hanging);
-    free(healthy.seconds);
-    free(hanging.seconds);
+    printf("\n%-28s %10s %8s %8s %8s   microseconds, medians of %u turns\n", "decisions, records in use",
+           "count", "p50", "p99", "p99.9", turns);
+    for (unsigned i = 0; i < 2; i++)
+        print_state(&states[i], turns);
+    free(seconds);
 }
 
 static void bench_herd(struct asker *a, struct plane *plane)
@@ -381,29 +434,101 @@ static void bench_herd(struct asker *a, struct plane *plane)
         AT_ONCE, __atomic_load_n(&plane->asked, __ATOMIC_RELAXED) - before, longest * 1e3);
 }
 
-int main(int argc, char **argv)
+/* ---- watches ---- */
+
+/* Answered when the record is newer than epoch. The tunnel is where the record says. */
+static void watch(struct asker *a, const char *sandbox, unsigned epoch, double *when)
 {
-    struct running r = {.folder = "/tmp/bench_directory.XXXXXX"};
-    struct plane plane = {.delay_ms = 1};
+    static const uint8_t loopback[] = {127, 0, 0, 1};
+    uint8_t memory[FRAME];
+    struct writer out = writer_of(memory, sizeof memory);
+    struct spop_ask question;
+    if (!spop_client_ask_begin(a->client, SLICE_LITERAL("cell-watch"), when, &out, &question))
+        die("too many watches");
+    spop_client_ask_arg(&question, SLICE_LITERAL("route"), spop_text(SLICE_LITERAL("s")));
+    spop_client_ask_arg(&question, SLICE_LITERAL("sandbox"), spop_text(slice_text(sandbox)));
+    spop_client_ask_arg(&question, SLICE_LITERAL("epoch"), spop_int(epoch));
+    spop_client_ask_arg(&question, SLICE_LITERAL("addr"), spop_address(slice_of(loopback, sizeof loopback)));
+    if (!spop_client_ask_end(a->client, &question))
+        die("a watch does not fit");
+    send_all(a, &out);
+}
+
+/* CHANGES of one sandbox, one after the other, from the push to the answer of its watch. CPU is that of agent,
+ * control plane and who watches together. */
+static void bench_changes(struct asker *a, struct plane *plane, unsigned others)
+{
+    static double took[CHANGES];
+    static unsigned epoch = 1;
+    watch(a, "changed", epoch, &took[0]);
+    sleep(2); /* everything is known */
+    clock_t cpu = clock();
+    for (unsigned i = 0; i < CHANGES; i++) {
+        took[i] = now();
+        push(plane, "changed", ++epoch);
+        await(a, 1);
+        if (i + 1 < CHANGES)
+            watch(a, "changed", epoch, &took[i + 1]);
+    }
+    double each = (double)(clock() - cpu) / CLOCKS_PER_SEC / CHANGES;
+    qsort(took, CHANGES, sizeof *took, by_value);
+    printf("%13u %8.0f %8.0f %8.0f %8.0f\n", others, took[CHANGES / 2] * 1e6, took[CHANGES * 99 / 100] * 1e6,
+           took[CHANGES - 1] * 1e6, each * 1e6);
+}
+
+static void bench_watches(const char *folder, struct plane *plane)
+{
     static struct asker a;
-    long turns = argc > 1 ? atol(argv[1]) : 3;
-    if (!mkdtemp(r.folder))
-        die("no temporary folder");
-    printf("%9s  %9s  %11s  %12s  %11s\n", "records", "load, s", "table, MiB", "resident MiB", "find, ns");
-    bench_file(r.folder, 1000);
-    bench_file(r.folder, 1000000);
-    plane_start(&plane);
-    agent_begin(&r, plane.port);
-    connect_to(&a, r.folder);
-    bench_hanging(&a, &plane, turns > 0 && turns < 100 ? (unsigned)turns : 1);
-    bench_herd(&a, &plane);
+    static double never;
+    connect_to(&a, folder, "r", WATCHES + 1);
+    for (int i = 0; i < 1000 && !__atomic_load_n(&plane->stream, __ATOMIC_ACQUIRE); i++)
+        usleep(10000);
+    printf("\n%13s %8s %8s %8s %8s   microseconds, from a pushed change to the watch's answer\n",
+           "other watches", "p50", "p99", "most", "CPU");
+    bench_changes(&a, plane, 0);
+    for (unsigned i = 0; i < WATCHES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "watched-%u", i);
+        watch(&a, name, 1, &never);
+    }
+    bench_changes(&a, plane, WATCHES);
+}
+
+static void agent_clean(const struct running *r)
+{
     char path[128];
     static const char *const left[] = {"cellgate.json", "a", "r"};
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
-        snprintf(path, sizeof path, "%s/%s", r.folder, left[i]);
+        snprintf(path, sizeof path, "%s/%s", r->folder, left[i]);
         unlink(path);
     }
-    rmdir(r.folder);
+    rmdir(r->folder);
+}
+
+int main(int argc, char **argv)
+{
+    struct running asked = {.folder = FOLDER}, pushed = asked;
+    char folder[] = FOLDER;
+    struct plane plane = {.delay_ms = 1}, pushing = {.pushes = true};
+    static struct asker a;
+    long turns = argc > 1 ? atol(argv[1]) : 5;
+    if (!mkdtemp(folder))
+        die("no temporary folder");
+    printf("%9s  %9s  %9s  %11s  %12s  %11s\n", "records", "load, s", "CPU, s", "table, MiB", "resident MiB",
+           "find, ns");
+    bench_file(folder, 1000);
+    bench_file(folder, 1000000);
+    rmdir(folder);
+    plane_start(&plane);
+    agent_begin(&asked, plane.port, "1s");
+    connect_to(&a, asked.folder, "a", AT_ONCE);
+    bench_hanging(&a, &plane, turns > 0 && turns <= TURNS_MOST ? (unsigned)turns : 1);
+    bench_herd(&a, &plane);
+    plane_start(&pushing);
+    agent_begin(&pushed, pushing.port, "1h");
+    bench_watches(pushed.folder, &pushing);
+    agent_clean(&asked);
+    agent_clean(&pushed);
     fflush(stdout);
     _exit(EXIT_SUCCESS); /* with threads that still serve */
 }

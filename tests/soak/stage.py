@@ -116,7 +116,10 @@ class Stage:
     def place(self, hosts):
         """The directory says where these are now."""
         self.epoch += 1
-        self.cell.set_sandboxes(**{h.sandbox: self.record | {"worker": h.workers[h.at].url, "epoch": self.epoch} for h in hosts})
+        self.tell({h.sandbox: self.record | {"worker": h.workers[h.at].url, "epoch": self.epoch} for h in hosts})
+
+    def tell(self, records):
+        self.cell.set_sandboxes(**records)
 
     def move(self, hosts):
         for host in hosts:
