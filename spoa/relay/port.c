@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "spoa/relay/account.h"
@@ -504,6 +505,14 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
     return p;
 }
 
+/* The agent says so too, but no sooner than the watch comes back. */
+static uint64_t expiry(const struct handover *h)
+{
+    const int64_t years = (int64_t)100 * 365 * 86400;
+    int64_t left = h->exp < 0 ? years : h->exp - (int64_t)time(NULL);
+    return left >= years ? 0 : loop_clock() + (left > 0 ? (uint64_t)left * 1000000 : 0);
+}
+
 void port_begin(struct port *p, int fd)
 {
     struct tunnel_opening opening = {&actions,
@@ -511,7 +520,8 @@ void port_begin(struct port *p, int fd)
                                      &p->lane->settings.tunnel,
                                      &p->upgrade->handover,
                                      p->upgrade->target,
-                                     p->upgrade->client_resumes};
+                                     p->upgrade->client_resumes,
+                                     expiry(&p->upgrade->handover)};
 
     loop_io_open(&p->io[CLIENT], p->lane->loop, fd, on_client_ready, p);
     loop_timer_open(&p->timer, p->lane->loop, on_time, p);

@@ -59,6 +59,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .epoch = h->epoch,
         .opened = now,
         .used = now,
+        .expires = o->expires ? o->expires : UINT64_MAX,
         .pings = pings_none(),
         .goodbye = buffer_with_limit(WS_CONTROL_MAX),
     };
@@ -433,7 +434,9 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static void check_limits(struct tunnel *t, uint64_t now)
 {
-    if (now >= after(t->opened, t->limits.max_age))
+    if (now >= t->expires)
+        tunnel_close(t, CLOSE_token_expired, 0, slice_text(""), now);
+    else if (now >= after(t->opened, t->limits.max_age))
         tunnel_close(t, CLOSE_max_age, 0, slice_text(""), now);
     else if (now >= after(t->used, t->limits.idle))
         tunnel_close(t, CLOSE_idle, 0, slice_text(""), now);
@@ -474,6 +477,7 @@ uint64_t tunnel_due(const struct tunnel *t)
     if (!is_open(t))
         return due;
     due = least(due, least(after(t->opened, t->limits.max_age), after(t->used, t->limits.idle)));
+    due = least(due, t->expires);
     due = least(due, leg_due(&t->legs[CLIENT], &client));
     if (t->adapter->numbers && t->worker_there && !tunnel_withholds(t))
         due = least(due, t->adapter->numbers->due(t->adapter_state));

@@ -146,7 +146,7 @@ struct tunnel {
     uint64_t seek_at;    /* SEEK_PAUSING: until when */
     uint64_t asked_at;   /* SEEK_ASKING: since when */
     uint64_t close_at;   /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
-    uint64_t opened, used, worker_since, lost_at;
+    uint64_t opened, used, expires, worker_since, lost_at;
     enum loss loss;
     enum refusal problem; /* TUNNEL_OPENING: what the last attempt failed with */
     unsigned redials;
@@ -170,6 +170,7 @@ struct tunnel_opening {
     const struct handover *handover; /* borrowed for the call, as is the target */
     struct slice target;             /* path and query towards the worker */
     bool client_resumes;             /* the client speaks Cell-Resume itself */
+    uint64_t expires;                /* when the token that binds it does; 0: never */
 };
 
 /* A client wants a tunnel: starts to look for a worker, or refuses as the handover says. False: out of

@@ -137,7 +137,7 @@ static void begin(struct bench *b, enum handover_resume resume)
     h.addr_port = 1;
     h.resume = resume;
     h.session = SLICE_LITERAL("s");
-    struct tunnel_opening opening = {&actions, b, &b->settings, &h, SLICE_LITERAL("/p"), false};
+    struct tunnel_opening opening = {&actions, b, &b->settings, &h, SLICE_LITERAL("/p"), false, 0};
     need(tunnel_open(&b->t, &opening, b->now), "no tunnel");
     need(http_read(&r, slice_text(answer), &head) == HTTP_DONE, "no answer");
     tunnel_dialled(&b->t, DIAL_OPEN, 101, &head, b->now);

@@ -868,7 +868,7 @@ static inline void network_open(struct network *n, const struct model *model, ui
     h.resume = model->resume;
     h.end = model->end;
     h.session = slice_text(model->session);
-    struct tunnel_opening opening = {&net_actions, n, &n->settings, &h, n->upgrade->target, false};
+    struct tunnel_opening opening = {&net_actions, n, &n->settings, &h, n->upgrade->target, false, 0};
     must(tunnel_open(&n->t, &opening, n->now));
 }
 

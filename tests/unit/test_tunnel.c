@@ -1306,6 +1306,18 @@ static void a_tunnel_ends_at_its_greatest_age(void **state)
     ended_with(CLOSE_max_age, "C1001:max age");
 }
 
+static void a_tunnel_ends_when_the_token_that_binds_it_expires(void **state)
+{
+    (void)state;
+    serving();
+    w.t.expires = w.now + 20 * SEC;
+    world_pass(&w, 19 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_true(tunnel_due(&w.t) <= w.t.expires);
+    world_pass(&w, SEC);
+    ended_with(CLOSE_token_expired, "C1008:token expired");
+}
+
 static void a_drain_closes_with_service_restart(void **state)
 {
     (void)state;
@@ -1425,6 +1437,7 @@ int main(void)
         cmocka_unit_test(an_empty_frame_keeps_the_clients_of_others_alive),
         cmocka_unit_test(keepalive_does_not_count_as_use),
         cmocka_unit_test(a_tunnel_ends_at_its_greatest_age),
+        cmocka_unit_test(a_tunnel_ends_when_the_token_that_binds_it_expires),
         cmocka_unit_test(a_drain_closes_with_service_restart),
         cmocka_unit_test(a_watch_that_tells_nothing_is_repeated_after_a_pause),
         cmocka_unit_test(a_tunnel_without_memory_ends),

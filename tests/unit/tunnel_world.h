@@ -265,7 +265,7 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
-    struct tunnel_opening opening = {&world_actions, w, &w->settings, h, slice_text(target), client_resumes};
+    struct tunnel_opening opening = {&world_actions, w, &w->settings, h, slice_text(target), client_resumes, 0};
     return tunnel_open(&w->t, &opening, w->now);
 }
 
