@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* What does I/O begins whole or not at all, whichever of its allocations fails: the directory kinds, names and their
+ * look-ups, links to Redis, the worker's tunnels of Cell-Resume. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "examples/worker/resume_table.h"
+#include "spoa/agent/directory_options.h"
+#include "spoa/agent/dns.h"
+#include "spoa/agent/names.h"
+#include "spoa/agent/redis_link.h"
+
+enum { MOST = 500 }; /* allocations of one of these */
+
+/* One begins with the n-th allocation and all later ones failing: whether it said that it did. */
+typedef bool begin_function(void *context);
+
+/* Until one has asked for fewer than n: with memory enough it begins, with none it does not. */
+static void begins_or_says_no(begin_function *begin, void *context)
+{
+    bool begun = false;
+    unsigned n = 0, asked = 1;
+
+    while (asked >= n && ++n <= MOST) {
+        alloc_fail_at(n);
+        begun = begin(context);
+        asked = alloc_count();
+        alloc_fail_at(0);
+        assert_true(n > 1 || !begun);
+    }
+    assert_true(n > 1 && n <= MOST && begun);
+}
+
+/* ---- the directory kinds ---- */
+
+static void on_loaded(void *context, const struct directory_load *load)
+{
+    (void)context;
+    (void)load;
+}
+
+static void on_answered(void *context, struct slice key, enum lookup outcome, const struct record *record,
+                        double ttl)
+{
+    (void)context;
+    (void)key;
+    (void)outcome;
+    (void)record;
+    (void)ttl;
+}
+
+static void on_record(void *context, struct slice key, const struct record *record)
+{
+    (void)context;
+    (void)key;
+    (void)record;
+}
+
+static void on_key(void *context, struct slice key)
+{
+    (void)context;
+    (void)key;
+}
+
+static void on_news(void *context)
+{
+    (void)context;
+}
+
+static void on_time(void *context, int64_t not_before)
+{
+    (void)context;
+    (void)not_before;
+}
+
+static void on_health(void *context, bool answering, bool pushing, const char *why)
+{
+    (void)context;
+    (void)answering;
+    (void)pushing;
+    (void)why;
+}
+
+static bool begin_kind(void *context)
+{
+    static const struct directory_sink sink = {on_loaded, on_answered, on_record, on_key, on_key,
+                                               on_news,   on_time,     on_health, NULL};
+    struct fail why = {.text = ""};
+    struct directory_options *options = directory_options_read(context, &why);
+    void *directory = options ? options->kind->start(options->own, &sink, NULL, &why) : NULL;
+
+    assert_true(directory || why.text[0]);
+    if (directory) {
+        if (options->kind->look_up)
+            (void)options->kind->look_up(directory, SLICE_LITERAL("a"));
+        options->kind->stop(directory);
+    }
+    directory_options_release(options);
+    return directory != NULL;
+}
+
+static struct settings *settings_of(const char *text)
+{
+    char path[] = "/tmp/cellgate-memory.XXXXXX";
+    struct fail why;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    close(fd);
+    struct settings *s = settings_load(path, NULL, 0, &why);
+    unlink(path);
+    if (!s)
+        fail_msg("%s", why.text);
+    return s;
+}
+
+/* Nobody listens at port 1. */
+static void a_directory_without_memory_does_not_start(void **state)
+{
+    static const char *const kinds[] = {
+        "{\"open\": true, \"directory\": {\"kind\": \"file\", \"path\": \"/tmp/none.json\"}}",
+        "{\"open\": true, \"directory\": {\"kind\": \"redis\", \"server\": \"127.0.0.1:1\"}}",
+        "{\"open\": true, \"directory\": {\"kind\": \"redis\", \"server\": \"redis.test:1\"}}",
+        "{\"open\": true, \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:1\"}}",
+        "{\"open\": true, \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", \"servers\": "
+        "[\"127.0.0.1:1\"]}}",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        struct settings *settings = settings_of(kinds[i]);
+        begins_or_says_no(begin_kind, settings);
+        settings_free(settings);
+    }
+}
+
+/* ---- names ---- */
+
+static void on_table(void *context, struct name_table *table)
+{
+    (void)context;
+    (void)table;
+}
+
+static bool begin_names(void *context)
+{
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why = {.text = ""};
+    struct names *names = names_start(&servers, on_table, context, &why);
+
+    assert_true(names || why.text[0]);
+    bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
+    if (names)
+        names_stop(names);
+    return used;
+}
+
+static void names_without_memory_are_not_asked_for(void **state)
+{
+    (void)state;
+    begins_or_says_no(begin_names, NULL);
+}
+
+static void count_answer(void *owner, const struct dns_answer *answer)
+{
+    assert_int_equal(answer->result, DNS_FAILED);
+    ++*(unsigned *)owner;
+}
+
+/* Each question that was taken is answered, at the latest at the end. */
+static bool begin_dns(void *context)
+{
+    struct dns_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1}, .exact = true, .timeout = 10};
+    unsigned asked = 0, answered = 0;
+    struct fail why = {.text = ""};
+    struct dns *dns = dns_new(context, &options, &why);
+
+    assert_true(dns || why.text[0]);
+    for (unsigned i = 0; dns && i < 3; i++)
+        asked += dns_ask(dns, SLICE_LITERAL("worker.test"), count_answer, &answered);
+    for (unsigned i = 0; dns && i < 3; i++)
+        loop_turn(context, false);
+    dns_free(dns);
+    assert_int_equal(answered, asked);
+    return asked == 3;
+}
+
+static void a_lookup_that_was_taken_is_answered(void **state)
+{
+    begins_or_says_no(begin_dns, *state);
+}
+
+/* ---- Redis ---- */
+
+static void on_lost(void *context, const char *why)
+{
+    (void)context;
+    assert_true(why[0]);
+}
+
+static bool begin_link(void *context)
+{
+    struct fail why;
+    struct redis_link_options options = {.loop = context, .timeout = 1, .ready = on_news, .lost = on_lost};
+    struct redis_command command = {.next = NULL};
+
+    assert_true(redis_server_parse(SLICE_LITERAL("127.0.0.1:1"), &options.server, &why));
+    struct redis_link *link = redis_link_new(&options);
+    if (!link)
+        return false;
+    for (unsigned i = 0; i < 5; i++)
+        loop_turn(context, false);
+    assert_false(redis_link_send(link, (struct slice[]){SLICE_LITERAL("PING")}, 1, &command));
+    redis_link_free(link);
+    return true;
+}
+
+static void a_link_without_memory_is_none(void **state)
+{
+    begins_or_says_no(begin_link, *state);
+}
+
+/* ---- tunnels of the worker ---- */
+
+static void on_over(void *owner, struct running *r)
+{
+    *(struct running **)owner = r;
+}
+
+static bool begin_tunnel(void *context)
+{
+    static const struct keeper_message create = {.type = KEEPER_CREATE,
+                                                 .kind = KEEPER_PIPES,
+                                                 .scope = SLICE_LITERAL("sandbox"),
+                                                 .id = SLICE_LITERAL("tunnel"),
+                                                 .argv = SLICE_LITERAL("true\0"),
+                                                 .ring = SESSION_RING_MIN};
+    struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over);
+    struct resume_table table;
+
+    if (!r)
+        return false;
+    resume_table_init(&table, context, 1, 1);
+    struct resume_tunnel *t = resume_table_add(&table, r);
+    assert_ptr_equal(resume_table_find(&table, create.scope, create.id), t);
+    assert_int_equal(table.count, t ? 1 : 0);
+    resume_table_free(&table);
+    running_forget(r); /* as the keeper does it */
+    assert_ptr_equal(over, r);
+    running_free(r);
+    return t != NULL;
+}
+
+static void a_tunnel_without_memory_is_not_in_the_table(void **state)
+{
+    begins_or_says_no(begin_tunnel, *state);
+}
+
+static int open_loop(void **state)
+{
+    struct fail why;
+    *state = loop_new(&why);
+    return *state ? 0 : -1;
+}
+
+static int close_loop(void **state)
+{
+    loop_free(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_directory_without_memory_does_not_start),
+        cmocka_unit_test(names_without_memory_are_not_asked_for),
+        cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
