@@ -395,6 +395,61 @@ static void parameters_of_an_adapter_replace_those_of_the_client(void **state)
     }
 }
 
+static void a_request_without_a_whole_handover_is_refused(void **state)
+{
+    static const struct {
+        const char *request, *why;
+    } rows[] = {
+        {PLAIN("/p", ""), "no X-Cell-Handover, or several"},
+        {PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\nX-Cell-Handover:route=r;sandbox=s\r\n"),
+         "no X-Cell-Handover, or several"},
+        {PLAIN("/p", "X-Cell-Handover:route=%\r\n"), NULL},
+        {PLAIN("/p", "X-Cell-Handover:route=r\r\n"), "X-Cell-Handover has no route or no sandbox"},
+        {PLAIN("/p", "X-Cell-Handover:sandbox=s\r\n"), "X-Cell-Handover has no route or no sandbox"},
+    };
+    static struct http_head head;
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct http_reader reader = http_reader_of(HTTP_REQUEST, HTTP_HEAD_MAX);
+        enum refusal refusal = REFUSAL_NONE;
+        struct fail why;
+        assert_int_equal(http_read(&reader, slice_text(rows[i].request), &head), HTTP_DONE);
+        assert_null(upgrade_new(&head, &refusal, &why));
+        assert_int_equal(refusal, REFUSAL_bad_request);
+        assert_true(!rows[i].why || strcmp(rows[i].why, why.text) == 0);
+    }
+}
+
+static void an_upgrade_without_memory_is_refused(void **state)
+{
+    struct slice guard;
+    (void)state;
+    alloc_fail_at(1);
+    assert_null(upgrade_of(request, &guard));
+    alloc_fail_at(0);
+    guarded_free(guard);
+}
+
+static void a_browser_whose_token_was_a_subprotocol_gets_cellgates(void **state)
+{
+    struct slice guard;
+    struct upgrade *u =
+        upgrade_of(PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s;select_cellgate=1\r\n"
+                               "Sec-WebSocket-Protocol: cellgate.bearer.secret, other, cellgate\r\n"),
+                   &guard);
+    uint8_t memory[512];
+    (void)state;
+    guarded_free(guard);
+    assert_non_null(u);
+    for (size_t size = sizeof memory; size > 0; size--) {
+        struct writer w = writer_of(memory, size);
+        bool whole = upgrade_accept(u, NULL, NULL, &w);
+        assert_int_equal(whole, !w.full);
+        assert_true(!whole || memmem(memory, w.len, "Sec-WebSocket-Protocol: cellgate\r\n", 34));
+    }
+    free(u);
+}
+
 /* Whether the worker is shown the client's header, and the client the worker's. */
 static void a_client_that_resumes_is_known_by_header_or_binding(void **state)
 {
@@ -599,6 +654,9 @@ int main(void)
         cmocka_unit_test(limits_hold_for_sandbox_organisation_and_all),
         cmocka_unit_test(limits_without_memory_refuse),
         cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
+        cmocka_unit_test(a_request_without_a_whole_handover_is_refused),
+        cmocka_unit_test(an_upgrade_without_memory_is_refused),
+        cmocka_unit_test(a_browser_whose_token_was_a_subprotocol_gets_cellgates),
         cmocka_unit_test(parameters_of_an_adapter_replace_those_of_the_client),
         cmocka_unit_test(a_client_that_resumes_is_known_by_header_or_binding),
         cmocka_unit_test(what_the_route_strips_and_the_record_sets_is_not_the_clients),
