@@ -131,6 +131,8 @@ static bool change_sandbox(struct limits *l, struct slice space, struct slice sa
     uint8_t memory[NAME_MAX_BYTES];
     struct writer w = writer_of(memory, sizeof memory);
 
+    if (!sandbox.len)
+        return true;
     writer_text(&w, "s");
     if (!slice_is(space, "default"))
         writer_put(&w, space);

@@ -24,8 +24,8 @@ void limits_free(struct limits *limits);
 /* New ones; tunnels that are there stay. */
 void limits_set(struct limits *limits, const struct limits_settings *settings);
 
-/* Counts a tunnel; false: one more is not allowed, or memory is short. org may be absent or empty: not
- * counted. */
+/* Counts a tunnel; false: one more is not allowed, or memory is short. sandbox and org may be absent or
+ * empty: it is not counted for them. */
 bool limits_enter(struct limits *limits, struct slice space, struct slice sandbox, struct slice org)
     __attribute__((warn_unused_result));
 void limits_leave(struct limits *limits, struct slice space, struct slice sandbox, struct slice org);

@@ -411,6 +411,12 @@ static void set_timer(struct port *p)
     loop_timer_set(&p->timer, due > now ? (double)(due - now) / 1e6 : 0.);
 }
 
+/* For whom a tunnel counts: who is only told why not takes no place of a sandbox that is not his. */
+static struct slice counted(const struct handover *h, struct slice name)
+{
+    return h->refuse >= 400 ? slice_text(NULL) : name;
+}
+
 static void release(void *context)
 {
     free(context);
@@ -436,7 +442,7 @@ void port_cut(struct port *p)
     tunnel_free(&p->tunnel);
     account_update(&p->account);
     if (p->entered)
-        limits_leave(lane->limits, h->space, h->sandbox, h->org);
+        limits_leave(lane->limits, h->space, counted(h, h->sandbox), counted(h, h->org));
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
@@ -480,7 +486,8 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
 
     if (p)
         p->early = buffer_with_limit(EARLY_MAX);
-    if (!p || !buffer_put(&p->early, early) || !limits_enter(lane->limits, h->space, h->sandbox, h->org)) {
+    if (!p || !buffer_put(&p->early, early) ||
+        !limits_enter(lane->limits, h->space, counted(h, h->sandbox), counted(h, h->org))) {
         if (p)
             buffer_free(&p->early);
         free(p);

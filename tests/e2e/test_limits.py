@@ -3,6 +3,7 @@
 times and sizes, and how much one sandbox or organisation may have at a time."""
 
 import json
+import select
 import threading
 import time
 
@@ -81,6 +82,15 @@ def test_each_refusal_of_the_agent_is_a_code_that_a_browser_can_read(tunnels, na
     client = tunnels.ask(up, name, headers=[tunnels.cell.bearer(up), ("Origin", "https://evil.test")])
     head_of(tunnels, client)
     assert client.closed() == (4403, "origin_refused")
+
+
+def test_who_is_refused_takes_no_place_of_the_sandboxs(tunnels):
+    worker = tunnels.worker()
+    up = tunnels.sandbox(worker, org="acme")
+    refused = [tunnels.ask(up, "closing") for _ in range(4)]  # two are allowed at a time; these do not answer their Close
+    for client in refused:
+        head_of(tunnels, client)
+    tunnels.open(worker, up, "closing", headers=[tunnels.cell.bearer(up)])
 
 
 def test_refusals_of_the_relay_and_of_the_worker_are_closes_too(tunnels):
@@ -329,11 +339,16 @@ def test_requests_of_a_sandbox_and_of_an_organisation_at_a_time(cells, origins):
         return request(cell.http, "GET", f"/pages/{sandbox}{target}")
 
     def waits(sandbox, target="/slow"):
+        """A request that is being answered; the one before it may count for a moment longer than its answer takes."""
         before = len(slow.origin.requests)
-        client = Http1(cell.http)
-        client.send(f"GET /pages/{sandbox}{target} HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
-        until(lambda: len(slow.origin.requests) > before, 10, "it does not arrive")
-        return client
+
+        def tried():
+            client = Http1(cell.http)
+            client.send(f"GET /pages/{sandbox}{target} HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
+            until(lambda: len(slow.origin.requests) > before or select.select([client.sock], [], [], 0)[0], 10, "nothing happens")
+            return client if len(slow.origin.requests) > before else client.sock.close()
+
+        return until(tried, 10, "it does not arrive")
 
     with Http1(cell.https, tls=True) as tunnel:
         assert tunnel.upgrade("/own/a1/ws").status == 101  # counts, too
