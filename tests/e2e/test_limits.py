@@ -90,7 +90,10 @@ def test_who_is_refused_takes_no_place_of_the_sandboxs(tunnels):
     refused = [tunnels.ask(up, "closing") for _ in range(4)]  # two are allowed at a time; these do not answer their Close
     for client in refused:
         head_of(tunnels, client)
-    tunnels.open(worker, up, "closing", headers=[tunnels.cell.bearer(up)])
+    client, _ = tunnels.open(worker, up, "closing", headers=[tunnels.cell.bearer(up)])
+    for peer in [client, *refused]:
+        peer.close()
+    tunnels.gone(up)
 
 
 def test_refusals_of_the_relay_and_of_the_worker_are_closes_too(tunnels):
