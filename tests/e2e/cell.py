@@ -41,6 +41,14 @@ def until(check, seconds=5.0, what="it did not happen"):
     return result
 
 
+def alive(pid):
+    """Whether it is there and no zombie. One that ends while it is read is ESRCH, not ENOENT."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def end(process, seconds=10):
     """SIGTERM, and SIGKILL if that is not enough."""
     if process.poll() is None:

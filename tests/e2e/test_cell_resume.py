@@ -9,10 +9,9 @@ import re
 import signal
 import struct
 import time
-from pathlib import Path
 
 import pytest
-from cell import until
+from cell import alive, until
 from resume import Caller, Refused, terms
 from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Ws
 
@@ -51,13 +50,6 @@ def status(act, *arguments, **changes):
     with pytest.raises(Refused) as refused:
         act(*arguments, **changes)
     return refused.value.status
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def pid_of(caller):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 import websockets
-from cell import BIN, until
+from cell import BIN, alive, until
 from client import connect
 from client import exchange as raw_exchange
 from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Ws
@@ -44,13 +44,6 @@ def worker(host, tmp_path_factory):
     (ui / "link").symlink_to("/etc/passwd")
     (ui / "folder").mkdir()
     return host.worker("--ui", ui, "--name", "worker-a")
-
-
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def number_after(marker, data):
