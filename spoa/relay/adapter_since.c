@@ -102,7 +102,8 @@ static enum adapter_found probed(void *state, unsigned status, struct slice body
     bool understood = doc && json_bool(json_member(json_root(doc), "running"), &running);
     if (understood && json_int(doc, json_member(json_root(doc), "output_offset"), 0, INT64_MAX, &offset)) {
         s->restarted = (uint64_t)offset < s->asked;
-        *missing = s->restarted || s->pipes ? ADAPTER_UNKNOWN : (uint64_t)offset - s->asked;
+        uint64_t lacks = (uint64_t)offset > s->delivered ? (uint64_t)offset - s->delivered : 0;
+        *missing = s->restarted || s->pipes ? ADAPTER_UNKNOWN : lacks;
     }
     json_free(doc);
     return !understood ? ADAPTER_UNCLEAR : running ? ADAPTER_ALIVE : ADAPTER_ENDED;

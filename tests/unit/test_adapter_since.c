@@ -228,6 +228,26 @@ static void a_session_is_asked_for_before_it_is_dialled_again(void **state)
     talk_end(&t);
 }
 
+static void what_the_old_worker_says_while_a_session_is_asked_for_is_not_missing(void **state)
+{
+    uint8_t memory[64];
+    uint64_t missing;
+    struct writer w = writer_of(memory, sizeof memory);
+    (void)state;
+    begin("/pty/x/ws");
+    talk_says(&t, 0x82, SLICE_LITERAL("\1abcdef"));
+    assert_true(t.adapter->probe(t.state, slice_text("/pty/x/ws"), &w));
+    talk_says(&t, 0x82, SLICE_LITERAL("\1ghi"));
+    assert_int_equal(found(200, "{\"running\":false,\"output_offset\":9}", &missing), ADAPTER_ENDED);
+    assert_int_equal(missing, 0);
+    assert_int_equal(found(200, "{\"running\":false,\"output_offset\":12}", &missing), ADAPTER_ENDED);
+    assert_int_equal(missing, 3);
+    /* an answer that the output has overtaken */
+    assert_int_equal(found(200, "{\"running\":true,\"output_offset\":8}", &missing), ADAPTER_ALIVE);
+    assert_string_equal(talk_request(&t), "since=9&takeover=1|");
+    talk_end(&t);
+}
+
 static void a_session_that_has_begun_anew_is_a_gap_of_unknown_size(void **state)
 {
     uint8_t memory[64];
@@ -288,6 +308,7 @@ int main(void)
         cmocka_unit_test(pipes_are_never_exact),
         cmocka_unit_test(a_text_that_was_cut_is_a_gap),
         cmocka_unit_test(a_session_is_asked_for_before_it_is_dialled_again),
+        cmocka_unit_test(what_the_old_worker_says_while_a_session_is_asked_for_is_not_missing),
         cmocka_unit_test(a_session_that_has_begun_anew_is_a_gap_of_unknown_size),
         cmocka_unit_test(a_replay_without_an_offset_is_wrong),
         cmocka_unit_test(memory_that_is_short_is_said),
