@@ -124,6 +124,24 @@ static const char *file_operation(const struct request *request, unsigned listen
 
 /* ---- all of them ---- */
 
+/* Of a header that came in several lines only the first is here: who reads another one sees another credential. */
+static bool is_ambiguous(const struct request *request, unsigned listening)
+{
+    const struct {
+        unsigned carrier;
+        int64_t lines;
+    } headers[] = {{CARRIER_BIT(SECURE_ACCESS), request->secure_accesses},
+                   {CARRIER_BIT(OC_PREVIEW), request->oc_previews},
+                   {CARRIER_BIT(DAYTONA_PREVIEW), request->daytona_previews},
+                   {CARRIER_BIT(E2B_ACCESS), request->e2b_accesses},
+                   {CARRIER_BIT(AUTHORIZATION), request->authorizations},
+                   {CARRIER_BIT(SUBPROTOCOL), request->ws_protocols}};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (headers[i].lines > 1 && headers[i].carrier & (listening | CARRIERS_GENERAL))
+            return true;
+    return false;
+}
+
 struct search {
     const struct carrier_rules *rules;
     struct carried *carried;
@@ -178,9 +196,8 @@ enum refusal carrier_find(const struct request *request, const struct carrier_ru
                                            [PATH] = {.name = operation ? "path" : NULL, .kept = true}};
     const struct search search = {rules, carried};
     *carried = (struct carried){.protocol_edit = false};
-    if (request->authorizations > 1 || request->ws_protocols > 1)
-        return REFUSAL_bad_request;
-    if (!split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
+    if (is_ambiguous(request, rules->listening) ||
+        !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
         !split_query(request->query, wanted, scratch, &carried->query))
         return REFUSAL_bad_request;
     choose(&search, CARRIER_SECURE_ACCESS, request->secure_access);

@@ -16,8 +16,8 @@
  *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query
  *   cookie         `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
  *
- * One carrier holding two credentials, or a second header line (of which HAProxy shows the agent only the
- * first), is ambiguous: bad_request. Every carrier's token is removed, also where another carrier decided.
+ * One carrier holding two credentials, or a second line of a header that somebody listens to (HAProxy shows
+ * the agent only the first), is ambiguous: bad_request. Every carrier's token is removed, also where another carrier decided.
  */
 #ifndef CELLGATE_AGENT_CARRIER_H
 #define CELLGATE_AGENT_CARRIER_H

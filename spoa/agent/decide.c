@@ -221,11 +221,11 @@ static enum refusal check_secret(struct decision *d, const char **why)
     if (!guesses_left(view->guesses, from, view->now, view->guesses_most))
         return REFUSAL_agent_unavailable;
     enum lookup lookup = look_up(d);
-    enum refusal refusal = REFUSAL_directory_unavailable;
-    *why = "the directory cannot say";
-    if (lookup == LOOKUP_FOUND || lookup == LOOKUP_ABSENT)
-        refusal = token_admits_secret(&d->grant, lookup == LOOKUP_FOUND ? &d->record : NULL, why);
     d->pending = lookup == LOOKUP_PENDING;
+    *why = "the directory cannot say";
+    if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
+        return REFUSAL_directory_unavailable;
+    enum refusal refusal = token_admits_secret(&d->grant, lookup == LOOKUP_FOUND ? &d->record : NULL, why);
     if (refusal != REFUSAL_NONE)
         guesses_count(view->guesses, from, view->now);
     return refusal;
@@ -352,7 +352,7 @@ static bool turn_into_cookie(struct decision *d)
     const struct credential *c = &d->carried.credential;
     bool by_query = c->carrier == CARRIER_QUERY || c->carrier == CARRIER_DAYTONA_QUERY;
     if (!d->granted || !d->route->cookie || d->upgrade || !by_query || !slice_is(d->request->method, "GET") ||
-        !cookie_valid(c->token))
+        !cookie_valid(c->token) || !token_may_be_cookie(d->view->tokens, &d->grant))
         return true;
     write_location(d);
     size_t start = d->scratch->len;

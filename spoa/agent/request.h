@@ -51,9 +51,13 @@
     X(TEXT, ingress_to, "ingress_to", "req.fhdr(opensandbox-ingress-to,1)")                                       \
     X(TEXT, ingress, "ingress", "req.fhdr(open-sandbox-ingress,1)")                                               \
     X(TEXT, secure_access, "secure_access", "req.fhdr(opensandbox-secure-access,1)")                              \
+    X(COUNT, secure_accesses, "secure_accesses", "req.fhdr_cnt(opensandbox-secure-access)")                       \
     X(TEXT, oc_preview, "oc_preview", "req.fhdr(x-oc-preview-token,1)")                                           \
+    X(COUNT, oc_previews, "oc_previews", "req.fhdr_cnt(x-oc-preview-token)")                                      \
     X(TEXT, daytona_preview, "daytona_preview", "req.fhdr(x-daytona-preview-token,1)")                            \
+    X(COUNT, daytona_previews, "daytona_previews", "req.fhdr_cnt(x-daytona-preview-token)")                       \
     X(TEXT, e2b_access, "e2b_access", "req.fhdr(e2b-traffic-access-token,1)")                                     \
+    X(COUNT, e2b_accesses, "e2b_accesses", "req.fhdr_cnt(e2b-traffic-access-token)")                              \
     X(ADDRESS, source, "source", "src")                                                                           \
     X(BOOL, tls, "tls", "ssl_fc")
 

@@ -18,11 +18,12 @@ const struct token_kind *token_kind_at(size_t i)
     return i < KIND_COUNT ? kinds[i] : NULL;
 }
 
-/* Whether an entry of this kind listens to the credential's carrier. */
-static bool configured(const struct token_check *check, const struct token_kind *kind)
+/* Whether an entry of this kind listens to the carrier. */
+static bool configured(const struct token_entry *entries, size_t count, const char *kind,
+                       enum carrier carrier)
 {
-    for (size_t i = 0; i < check->count; i++)
-        if (check->entries[i].kind == kind && check->entries[i].carriers & 1u << check->credential->carrier)
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].kind->name == kind && entries[i].carriers & 1u << carrier)
             return true;
     return false;
 }
@@ -30,7 +31,8 @@ static bool configured(const struct token_check *check, const struct token_kind 
 static const struct token_kind *kind_of(const struct token_check *check)
 {
     for (size_t i = 0; i < KIND_COUNT; i++)
-        if (configured(check, kinds[i]) && kinds[i]->recognises(check->credential->token))
+        if (configured(check->entries, check->count, kinds[i]->name, check->credential->carrier) &&
+            kinds[i]->recognises(check->credential->token))
             return kinds[i];
     return NULL;
 }
@@ -77,6 +79,13 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
     if (credential->carrier == CARRIER_NONE && !token_static_public(&check, grant))
         return refuse(REFUSAL_token_missing, reason, "there is none");
     return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
+}
+
+bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant)
+{
+    size_t count;
+    const struct token_entry *entries = tokens_entries(tokens, &count);
+    return configured(entries, count, grant->kind, CARRIER_COOKIE);
 }
 
 bool token_needs_secret(const struct grant *grant)

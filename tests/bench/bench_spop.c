@@ -40,8 +40,9 @@ static const char builtin_arguments[] =
     "origin=https://app.example.com\norigins=i:1\n"
     "cookie=n:\naccept=n:\ncors_method=n:\n"
     "sandbox_id=n:\nsandbox_namespace=n:\nsandbox_port=n:\nsandbox_uid=n:\n"
-    "sandbox_pod_ip=n:\ningress_to=n:\ningress=n:\nsecure_access=n:\n"
-    "oc_preview=n:\ndaytona_preview=n:\ne2b_access=n:\n"
+    "sandbox_pod_ip=n:\ningress_to=n:\ningress=n:\n"
+    "secure_access=n:\nsecure_accesses=i:0\noc_preview=n:\noc_previews=i:0\n"
+    "daytona_preview=n:\ndaytona_previews=i:0\ne2b_access=n:\ne2b_accesses=i:0\n"
     "source=a:192.0.2.17\ntls=b:true\n";
 
 /* Latencies up to 64 s in buckets of at most 1/32 of their value. */

@@ -167,6 +167,34 @@ def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
     assert ask(cell, "GET", "/", host="8080-sb-2-abcdef0123456_89.sdk.test") == INVALID
 
 
+def test_a_secret_in_the_query_becomes_a_cookie(cells, origin):
+    """Daytona's parameter, on a route that has a cookie: a page's links and scripts do not repeat it."""
+    routes = [{"name": "preview", "host": "{port}-{sandbox}.<daytona>", "cookie": True}]
+    cell = cells(sandboxes={"sb-1": {"worker": origin.url, "access": access(SECRET)}}, config=CONFIG | {"routes": routes, "tokens": [{"kind": "static"}]})
+    host = "80-sb-1.day.test"
+    response = answer(cell, "GET", f"/a?x=1&DAYTONA_SANDBOX_AUTH_KEY={SECRET}&y", host=host)
+    assert (response.status, response.get("location"), response.get("cache-control")) == (302, "/a?x=1&y", "no-store")
+    assert response.get("set-cookie").startswith(f"__Host-cellgate={SECRET}; Path=/; Max-Age=86400; Secure; HttpOnly")
+    before = len(origin.requests)
+    cookie = ("Cookie", f"own=1; __Host-cellgate={SECRET}")
+    assert ask(cell, "GET", "/a?x=1&y", [cookie], host) == GOOD
+    (seen,) = origin.requests[before:]
+    assert seen.target == "/a?x=1&y" and [value.rstrip("; ") for value in seen.all("cookie")] == ["own=1"]
+    assert ask(cell, "GET", "/a?DAYTONA_SANDBOX_AUTH_KEY=wrong", [], host) == INVALID
+    assert ask(cell, "GET", "/a", [("Cookie", "__Host-cellgate=wrong")], host) == INVALID
+
+
+@pytest.mark.parametrize("name", ["OpenSandbox-Secure-Access", "X-OC-Preview-Token", "X-Daytona-Preview-Token", "e2b-traffic-access-token"])
+def test_two_lines_of_an_access_header_are_refused(cell, origin, name):
+    """Whoever looks at the second one sees another credential, or the same: it is not clear which is meant."""
+    before = len(origin.requests)
+    for second in (SECRET, "wrong", ""):
+        for lines in ([SECRET, second], [second, SECRET]):
+            assert ask(cell, "GET", "/v1/sandboxes/sb-1/proxy/80/", [(name, value) for value in lines]) == (400, "bad_request")
+    assert len(origin.requests) == before
+    assert ask(cell, "GET", "/v1/sandboxes/sb-1/proxy/80/", [(name, SECRET)]) == GOOD
+
+
 # ---- what each does not open ----
 
 

@@ -215,6 +215,27 @@ static void two_credentials_in_one_carrier_are_a_bad_request(void **state)
     (void)state;
 }
 
+static void a_second_line_of_a_header_that_is_listened_to_is_a_bad_request(void **state)
+{
+    const struct request bad[] = {
+        {.secure_access = SLICE_LITERAL("one"), .secure_accesses = 2},
+        {.oc_preview = SLICE_LITERAL("one"), .oc_previews = 2},
+        {.daytona_preview = SLICE_LITERAL("one"), .daytona_previews = 2},
+        {.e2b_access = SLICE_LITERAL("one"), .e2b_accesses = 2},
+        {.secure_access = SLICE_LITERAL("one"), .secure_accesses = 1, .e2b_accesses = 2},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        const struct carrier_rules all = {.listening = ~0u}, none = {.listening = 0};
+        uint8_t memory[16];
+        struct writer scratch = writer_of(memory, sizeof(memory));
+        struct carried c;
+        assert_int_equal(carrier_find(&bad[i], &all, &scratch, &c), REFUSAL_bad_request);
+        assert_int_equal(carrier_find(&bad[i], &none, &scratch, &c), REFUSAL_NONE);
+        assert_int_equal(c.credential.carrier, CARRIER_NONE);
+    }
+    (void)state;
+}
+
 static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
 {
     const struct request request = {.ws_protocol = SLICE_LITERAL("cellgate,a,b,c,d,cellgate.bearer.x"),
@@ -365,6 +386,7 @@ int main(void)
         cmocka_unit_test(an_empty_first_carrier_is_not_passed_over),
         cmocka_unit_test(a_foreign_scheme_is_passed_over),
         cmocka_unit_test(two_credentials_in_one_carrier_are_a_bad_request),
+        cmocka_unit_test(a_second_line_of_a_header_that_is_listened_to_is_a_bad_request),
         cmocka_unit_test(the_lengths_of_query_and_protocol_are_enough_scratch),
         cmocka_unit_test(what_is_made_for_us_decides_before_what_applications_use),
         cmocka_unit_test(nobody_listening_leaves_them_to_the_application),

@@ -15,7 +15,9 @@
 #define NOW 1800000000
 
 static const char config[] =
-    "{\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"}],"
+    "{\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
+    " {\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_KEY\",\"cookie\"],"
+    "  \"need\":[\"http\",\"pty\"]}],"
     "\"domains\":{\"sandbox-sdk\":[\"p.io\"],\"e2b\":[\"e2b.io\"]},"
     "\"routes\":["
     "{\"name\":\"app\",\"host\":\"{sandbox}.app.io\",\"cookie\":true,\"timeout\":\"5m\"},"
@@ -39,6 +41,9 @@ static const char config[] =
     "{\"name\":\"proxy\",\"path\":\"[/v1]/sandboxes/{sandbox}/proxy/{port}/{rest...}\",\"to\":\"/"
     "{rest...}\"}]}";
 
+/* of "keyed": the SHA-256 of "letmein" */
+#define LETMEIN_SHA256 "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032"
+
 static const char sandboxes[] =
     "{\"sb-1\":{\"worker\":\"http://10.0.0.1:9001\",\"epoch\":3,\"org\":\"o1\","
     "  \"ports\":{\"8080\":\"https://10.0.0.5:49001\"}},"
@@ -56,6 +61,7 @@ static const char sandboxes[] =
     "\"moving\":{\"state\":\"migrating\",\"worker\":\"http://10.0.0.4:80\"},"
     "\"between\":{\"state\":\"migrating\"},"
     "\"fresh\":{\"worker\":\"http://10.0.0.6:80\",\"not_before\":1799999990},"
+    "\"keyed\":{\"worker\":\"http://10.0.0.9:80\",\"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
     "\"ns/sb-1\":{\"worker\":\"http://10.0.0.7\"},"
     "\"ns/box\":{\"worker\":\"http://10.0.0.8\"}}";
 
@@ -103,6 +109,7 @@ struct world {
     enum lookup lookup; /* what the directory says; LOOKUP_FOUND: what the records say */
     unsigned looked_up, woken;
     bool open, wakes;
+    struct guesses *guesses;
     int64_t not_before;
     const struct decide_trace *trace;
     uint8_t scratch[DECIDE_SCRATCH];
@@ -177,6 +184,17 @@ static void mint_tokens(struct world *w)
     }
 }
 
+static void load_tokens(struct world *w, const char *text)
+{
+    struct fail why = {""};
+    struct json *doc = json_parse(slice_text(text), "c", 0, (struct json_limits){65536, 8}, &why);
+    tokens_free(w->tokens);
+    w->tokens = tokens_load(doc, json_root(doc), w->folder, "cell-a", TOKENS_CHECK, &why);
+    if (!w->tokens)
+        fail_msg("%s", why.text);
+    json_free(doc);
+}
+
 static int set_up(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
@@ -213,6 +231,7 @@ static int tear_down(void **state)
     routes_free(w->routes);
     tokens_free(w->tokens);
     token_cache_free(w->cache);
+    guesses_free(w->guesses);
     records_release(w->records);
     json_free(w->doc);
     free(w);
@@ -255,6 +274,8 @@ static bool ask(struct world *w, const char *line, const char *const *texts, str
                                .tokens = w->tokens,
                                .open = w->open,
                                .cache = w->cache,
+                               .guesses = w->guesses,
+                               .guesses_most = 3,
                                .not_before = w->not_before,
                                .now = NOW,
                                .allowed = allowed,
@@ -466,6 +487,60 @@ static void a_directory_that_cannot_say_is_waited_for(void **state)
     w->not_before = NOW;
     static const struct row revoked[] = {{"GET " RELAY("sb-1"), {WS, B("sb1")}, "401 token_revoked"}};
     ROWS_CHECK(w, revoked);
+}
+
+#define KEY(text) "X-OC-Preview-Token: " text
+static void a_secret_of_the_record_waits_for_the_record(void **state)
+{
+    static const struct row found[] = {
+        {"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"},
+        {"GET " RELAY("keyed"), {WS, KEY("letmein")}, "relay 10.0.0.9:80 /sandboxes/keyed/pty/s%2F1"},
+        {"GET " DIRECT("keyed"), {KEY("wrong")}, "401 token_invalid"},
+        {"GET " DIRECT("sb-1"), {KEY("letmein")}, "401 token_invalid"},
+        {"GET " DIRECT("gone"), {KEY("letmein")}, "401 token_invalid"},
+    };
+    /* Nobody knows yet who asks: the relay does not wait in his name, and a wrong secret is told nothing else. */
+    static const struct row not_yet[] = {
+        {"GET " DIRECT("keyed"), {KEY("letmein")}, "503 directory_unavailable"},
+        {"GET " DIRECT("keyed"), {KEY("wrong")}, "503 directory_unavailable"},
+        {"GET " DIRECT("gone"), {KEY("letmein")}, "503 directory_unavailable"},
+        {"GET " RELAY("keyed"), {WS, KEY("letmein")}, "503 directory_unavailable"},
+        {"GET " RELAY("keyed"), {WS, KEY("wrong")}, "503 directory_unavailable"},
+    };
+    static const char *const keyed[LINES] = {KEY("letmein")};
+    struct world *w = *state;
+    struct verdict verdict;
+    ROWS_CHECK(w, found);
+    w->lookup = LOOKUP_UNAVAILABLE;
+    ROWS_CHECK(w, not_yet);
+    assert_true(ask(w, "GET " DIRECT("keyed"), keyed, &verdict));
+    w->lookup = LOOKUP_PENDING;
+    ROWS_CHECK(w, not_yet);
+    assert_false(ask(w, "GET " DIRECT("keyed"), keyed, &verdict));
+}
+
+static void only_wrong_secrets_are_counted(void **state)
+{
+    static const struct row good[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
+    static const struct row wrong[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "401 token_invalid"}};
+    static const struct row bounded[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "503 agent_unavailable"},
+                                         {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"}};
+    static const char *const keyed[LINES] = {KEY("letmein")};
+    struct world *w = *state;
+    struct verdict verdict;
+    w->guesses = guesses_new();
+    assert_non_null(w->guesses);
+    for (int i = 0; i < 12; i++) { /* a page's worth of requests while the record is on its way */
+        w->lookup = i % 2 ? LOOKUP_PENDING : LOOKUP_UNAVAILABLE;
+        (void)ask(w, "GET " DIRECT("keyed"), keyed, &verdict);
+        assert_int_equal(verdict.refusal, REFUSAL_directory_unavailable);
+    }
+    w->lookup = LOOKUP_FOUND;
+    for (int i = 0; i < 12; i++)
+        ROWS_CHECK(w, good);
+    for (int i = 0; i < 3; i++)
+        ROWS_CHECK(w, wrong);
+    ROWS_CHECK(w, bounded);
 }
 
 static void a_suspended_sandbox_is_woken_by_who_may_use_it(void **state)
@@ -681,6 +756,34 @@ static void a_token_in_the_query_becomes_a_cookie(void **state)
     ROWS_CHECK(w, rows);
 }
 
+static void a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to(void **state)
+{
+    static const char asked_for[] = "GET http://keyed.app.io/a?b&DAYTONA_SANDBOX_AUTH_KEY=let%6Dein&c";
+    static const char narrow[] = "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
+                                 " {\"kind\":\"static\",\"carriers\":[\"DAYTONA_SANDBOX_AUTH_KEY\"]}]";
+    static const struct row rows[] = {
+        {"GET http://keyed.app.io/a", {"Cookie: __Host-cellgate=letmein"}, "direct 10.0.0.9:80 /a"},
+        {"GET http://keyed.app.io/a?DAYTONA_SANDBOX_AUTH_KEY=wrong", {0}, "401 token_invalid"},
+        {"GET http://gone.app.io/a?DAYTONA_SANDBOX_AUTH_KEY=letmein", {0}, "401 token_invalid"},
+        {"POST http://keyed.app.io/a?DAYTONA_SANDBOX_AUTH_KEY=letmein", {0}, "direct 10.0.0.9:80 /a"},
+        {"GET " DIRECT("keyed") "a?DAYTONA_SANDBOX_AUTH_KEY=letmein&c", {0}, "direct 10.0.0.9:80 /a?c"},
+    };
+    static const struct row kept[] = {
+        {asked_for, {0}, "direct 10.0.0.9:80 /a?b&c"},
+        {"GET http://keyed.app.io/a", {"Cookie: __Host-cellgate=letmein"}, "401 token_invalid"},
+    };
+    struct world *w = *state;
+    struct verdict v = ASKED(w, asked_for, NULL);
+    assert_int_equal(v.kind, VERDICT_REDIRECT);
+    ASSERT_TEXT(v.location, "/a?b&c");
+    ASSERT_TEXT(v.set_cookie,
+                "__Host-cellgate=letmein; Path=/; Max-Age=86400; Secure; HttpOnly; SameSite=Lax");
+    ROWS_CHECK(w, rows);
+    /* A cookie that nobody would take must not stand in the way of what is good. */
+    load_tokens(w, narrow);
+    ROWS_CHECK(w, kept);
+}
+
 static void preflights_are_answered_here(void **state)
 {
     struct world *w = *state;
@@ -803,6 +906,8 @@ int main(void)
         TEST(the_state_of_the_sandbox_decides),
         TEST(the_worker_is_chosen),
         TEST(a_directory_that_cannot_say_is_waited_for),
+        TEST(a_secret_of_the_record_waits_for_the_record),
+        TEST(only_wrong_secrets_are_counted),
         TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),
         TEST(what_the_worker_gets_besides),
@@ -811,6 +916,7 @@ int main(void)
         TEST(the_token_leaves_the_subprotocols),
         TEST(browsers_are_held_to_their_origin),
         TEST(a_token_in_the_query_becomes_a_cookie),
+        TEST(a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to),
         TEST(preflights_are_answered_here),
         TEST(refusals_can_be_delivered_by_the_relay),
         TEST(an_open_cell_needs_no_token),
