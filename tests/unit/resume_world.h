@@ -257,7 +257,7 @@ static inline void worker_control(struct network *n, struct link *link)
 
 static inline void worker_hears(struct network *n, struct link *link, struct slice in)
 {
-    uint8_t plain[4096];
+    uint8_t plain[8192];
     struct ws_piece piece;
     enum ws_event event;
 
@@ -451,13 +451,13 @@ static const struct tunnel_actions net_actions = {
 /* ---- the client ---- */
 static inline void client_frame(struct network *n, unsigned start, struct slice payload)
 {
-    uint8_t frame[WS_HEAD_MAX + 4096];
+    uint8_t frame[WS_HEAD_MAX + 8192];
     struct ws_frame f = {.opcode = start & 15, .fin = start & 0x80, .masked = true, .length = payload.len};
     uint32_t mask = dice(n, UINT32_MAX);
 
     memcpy(f.mask, &mask, 4);
     size_t head = ws_encode_head(frame, &f);
-    must(payload.len <= 4096);
+    must(payload.len <= sizeof frame - WS_HEAD_MAX);
     if (payload.len)
         ws_mask(frame + head, payload.at, payload.len, f.mask, 0);
     put(&n->to_relay, slice_of(frame, head + payload.len));
@@ -686,7 +686,7 @@ static inline void move_some(struct network *n, struct link *link, enum directio
 /* Sizes of what the session says; a negative one is text, or the other stream. */
 static const int script_out[] = {1, 5,   -40, 126, 0,  300, -2,  4000, 17000,
                                  7, -70, 900, 3,   12, -1,  200, 64,   1200};
-static const int script_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 31, 8};
+static const int script_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 7000, 31, -6, 900, 8};
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 static inline struct slice some_bytes(struct network *n, struct log *log, size_t len, uint8_t memory[20000])
