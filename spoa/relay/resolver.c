@@ -149,17 +149,23 @@ static void answer_unavailable(struct resolver *r, struct question *q)
 
 static bool put_question(struct resolver *r, struct question *q)
 {
-    uint8_t memory[QUESTION_MAX];
-    struct writer w = writer_of(memory, sizeof memory);
     struct spop_ask ask;
+    size_t room;
+    /* before it is asked: what the client knows of it cannot be taken back */
+    uint8_t *memory = buffer_room(&r->out, QUESTION_MAX, &room);
+    struct writer w = writer_of(memory, memory ? room : 0);
 
-    if (!spop_client_ask_begin(r->client, slice_text(q->watch ? "cell-watch" : "cell-resolve"), q, &w, &ask))
+    if (!memory)
         return false;
-    put_args(&ask, q);
-    if (!spop_client_ask_end(r->client, &ask) || !buffer_put(&r->out, writer_slice(&w)))
-        return false;
-    q->id = ask.id;
-    return true;
+    bool put =
+        spop_client_ask_begin(r->client, slice_text(q->watch ? "cell-watch" : "cell-resolve"), q, &w, &ask);
+    if (put) {
+        put_args(&ask, q);
+        put = spop_client_ask_end(r->client, &ask);
+        q->id = ask.id;
+    }
+    buffer_commit(&r->out, put ? w.len : 0);
+    return put;
 }
 
 /* A question that cannot be put waits for its patience to end, or for the next tick. */

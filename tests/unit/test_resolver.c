@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/* The relay's connection to the agent, with an agent of the test's own on the same loop. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spoa/lib/spop_agent.h"
+#include "spoa/relay/resolver.h"
+
+#define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
+
+struct world {
+    struct loop *loop;
+    struct loop_timer tick; /* so that turns end */
+    char folder[32];
+    int listener, fd;
+    struct spop_agent agent;
+    struct resolver *resolver;
+    unsigned notified, answered;
+};
+
+static void on_tick(void *owner)
+{
+    loop_timer_set(&((struct world *)owner)->tick, 0.01);
+}
+
+static void on_answered(void *owner, bool watch, const struct answer *answer)
+{
+    (void)watch;
+    (void)answer;
+    ((struct world *)owner)->answered++;
+}
+
+static void take_frames(struct world *w, struct slice in)
+{
+    uint8_t memory[SPOP_HELLO_MOST];
+    struct writer out = writer_of(memory, sizeof memory);
+    struct spop_agent_event event;
+    enum spop_agent_step step;
+    while ((step = spop_agent_next(&w->agent, &in, &event, &out)) != SPOP_AGENT_MORE) {
+        assert_true(step == SPOP_AGENT_HELLO || step == SPOP_AGENT_NOTIFY);
+        w->notified += step == SPOP_AGENT_NOTIFY;
+    }
+    assert_int_equal(in.len, 0); /* the questions are short: they come whole */
+    if (out.len)
+        assert_int_equal(send(w->fd, memory, out.len, MSG_NOSIGNAL), out.len);
+}
+
+/* One turn of the loop and of the agent. */
+static void turn(struct world *w)
+{
+    uint8_t memory[SPOP_FRAME_USUAL];
+    loop_turn(w->loop, true);
+    if (w->fd < 0)
+        w->fd = net_accept(w->listener);
+    ssize_t got = w->fd < 0 ? -1 : recv(w->fd, memory, sizeof memory, MSG_DONTWAIT);
+    if (got > 0)
+        take_frames(w, slice_of(memory, (size_t)got));
+}
+
+static bool is_late(uint64_t since)
+{
+    return loop_clock() - since > MANY_SECS;
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct net_address address;
+    struct fail why;
+    char text[64];
+    snprintf(w->folder, sizeof w->folder, "/tmp/cellgate-unit.XXXXXX");
+    assert_non_null(mkdtemp(w->folder));
+    snprintf(text, sizeof text, "unix@%s/agent.sock", w->folder);
+    assert_true(net_parse(slice_text(text), &address, &why));
+    w->fd = -1;
+    w->listener = net_listen(&address, 0600, &why);
+    assert_true(w->listener >= 0);
+    w->loop = loop_new(&why);
+    assert_non_null(w->loop);
+    loop_timer_open(&w->tick, w->loop, on_tick, w);
+    on_tick(w);
+    w->resolver = resolver_new(w->loop, &address, 1, NULL);
+    assert_non_null(w->resolver);
+    for (uint64_t since = loop_clock(); !resolver_connected(w->resolver) && !is_late(since);)
+        turn(w);
+    assert_true(resolver_connected(w->resolver));
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    resolver_free(w->resolver);
+    loop_timer_close(&w->tick);
+    loop_free(w->loop);
+    if (w->fd >= 0)
+        close(w->fd);
+    net_unlisten(w->listener);
+    rmdir(w->folder);
+    free(w);
+    return 0;
+}
+
+/* There is room for one question at a time: none may get lost on its way. */
+static void a_question_for_which_there_was_no_memory_is_asked_when_there_is(void **state)
+{
+    struct world *w = *state;
+    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    struct question question = {.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
+    alloc_fail_at(1);
+    resolver_ask(w->resolver, &question);
+    alloc_fail_at(0);
+    for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
+        turn(w);
+    assert_int_equal(w->notified, 1);
+    assert_int_equal(w->answered, 0);
+    resolver_drop(w->resolver, &question);
+}
+
+/* Nothing of a question is left with the connection when it is dropped before it could be asked. */
+static void what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_goes(void **state)
+{
+    struct world *w = *state;
+    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    struct question *question = calloc(1, sizeof *question);
+    assert_non_null(question);
+    *question = (struct question){.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
+    alloc_fail_at(1);
+    resolver_ask(w->resolver, question);
+    alloc_fail_at(0);
+    resolver_drop(w->resolver, question);
+    free(question);
+    close(w->fd);
+    w->fd = -1;
+    for (uint64_t since = loop_clock(); resolver_connected(w->resolver) && !is_late(since);)
+        loop_turn(w->loop, true);
+    assert_false(resolver_connected(w->resolver));
+    assert_int_equal(w->answered, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_question_for_which_there_was_no_memory_is_asked_when_there_is,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_goes, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
