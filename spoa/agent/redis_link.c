@@ -8,11 +8,12 @@
 #include "spoa/agent/worker_url.h"
 #include "spoa/lib/file.h"
 
-#define BACKOFF_LEAST 0.05
-#define BACKOFF_MOST  1.0
-#define PASSWORD_MOST 1024
-#define INPUT_MAX     (4 * RESP_TEXT)
-#define OUTPUT_MAX    (8u << 20)
+#define BACKOFF_LEAST  0.05
+#define BACKOFF_MOST   1.0
+#define PASSWORD_MOST  1024
+#define PASSWORD_BEGIN 8
+#define INPUT_MAX      (4 * RESP_TEXT)
+#define OUTPUT_MAX     (8u << 20)
 
 struct redis_link {
     struct redis_link_options options;
@@ -120,10 +121,25 @@ bool redis_link_send(struct redis_link *l, const struct slice *words, size_t cou
 
 /* ---- greeting ---- */
 
+/* A server that does not know AUTH repeats what it was sent, or the beginning of it. */
+static struct slice without_password(const struct redis_link *l, struct slice said)
+{
+    struct slice secret;
+    struct fail ignored;
+    if (!l->options.password_file)
+        return said;
+    if (!file_read(l->options.password_file, PASSWORD_MOST, &secret, &ignored))
+        return slice_sub(said, 0, slice_find(said, ' '));
+    struct slice begin = slice_sub(slice_sub(secret, 0, slice_find(secret, '\n')), 0, PASSWORD_BEGIN);
+    const uint8_t *at = begin.len ? memmem(said.at, said.len, begin.at, begin.len) : NULL;
+    file_free(secret);
+    return at ? slice_sub(said, 0, (size_t)(at - said.at)) : said;
+}
+
 static void lose_by(struct redis_link *l, const struct resp *reply, const char *what)
 {
     char why[160];
-    struct slice said = slice_sub(reply->parts[0].text, 0, 100);
+    struct slice said = slice_sub(without_password(l, reply->parts[0].text), 0, 100);
     for (size_t i = 0; i < said.len; i++)
         if (said.at[i] < 0x20 || said.at[i] > 0x7e)
             said.len = i;

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* The connection to Redis, with a server of the test's own on the same loop. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spoa/agent/redis_link.h"
+
+#define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
+
+struct world {
+    struct loop *loop;
+    struct loop_timer tick; /* so that turns end */
+    char folder[32], password[64], why[512];
+    int listener, fd;
+    struct redis_link_options options;
+    struct redis_link *link;
+    const char *answer; /* to whatever comes first */
+    bool ready;
+};
+
+static void on_tick(void *owner)
+{
+    loop_timer_set(&((struct world *)owner)->tick, 0.01);
+}
+
+static void on_ready(void *context)
+{
+    ((struct world *)context)->ready = true;
+}
+
+static void on_lost(void *context, const char *why)
+{
+    struct world *w = context;
+    snprintf(w->why, sizeof w->why, "%s", why);
+}
+
+/* One turn of the loop and of the server. */
+static void turn(struct world *w)
+{
+    char memory[4096];
+    loop_turn(w->loop, true);
+    if (w->fd < 0)
+        w->fd = net_accept(w->listener);
+    if (w->fd < 0 || !w->answer || recv(w->fd, memory, sizeof memory, MSG_DONTWAIT) <= 0)
+        return;
+    assert_int_equal(send(w->fd, w->answer, strlen(w->answer), MSG_NOSIGNAL), strlen(w->answer));
+    w->answer = NULL;
+}
+
+static int setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct fail why;
+    char text[64];
+    snprintf(w->folder, sizeof w->folder, "/tmp/cellgate-unit.XXXXXX");
+    assert_non_null(mkdtemp(w->folder));
+    snprintf(w->password, sizeof w->password, "%s/password", w->folder);
+    snprintf(text, sizeof text, "unix@%s/redis.sock", w->folder);
+    assert_true(redis_server_parse(slice_text(text), &w->options.server, &why));
+    w->fd = -1;
+    w->listener = net_listen(&w->options.server.address, 0600, &why);
+    assert_true(w->listener >= 0);
+    w->loop = loop_new(&why);
+    assert_non_null(w->loop);
+    loop_timer_open(&w->tick, w->loop, on_tick, w);
+    on_tick(w);
+    w->options.loop = w->loop;
+    w->options.timeout = 20;
+    w->options.ready = on_ready;
+    w->options.lost = on_lost;
+    w->options.context = w;
+    *state = w;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct world *w = *state;
+    redis_link_free(w->link);
+    loop_timer_close(&w->tick);
+    loop_free(w->loop);
+    if (w->fd >= 0)
+        close(w->fd);
+    net_unlisten(w->listener);
+    unlink(w->password);
+    rmdir(w->folder);
+    free(w);
+    return 0;
+}
+
+static void set_password(struct world *w, const char *text)
+{
+    FILE *file = fopen(w->password, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    w->options.user = "cellgate";
+    w->options.password_file = w->password;
+}
+
+/* Why the link is lost when the server says that to the greeting. */
+static const char *refused(struct world *w, const char *answer)
+{
+    w->answer = answer;
+    w->link = redis_link_new(&w->options);
+    assert_non_null(w->link);
+    for (uint64_t since = loop_clock(); !w->why[0] && !w->ready && loop_clock() - since < MANY_SECS;)
+        turn(w);
+    assert_false(w->ready);
+    return w->why;
+}
+
+static void a_refusal_is_told(void **state)
+{
+    struct world *w = *state;
+    set_password(w, "a secret of theirs\n");
+    assert_string_equal(refused(w, "-WRONGPASS invalid username-password pair\r\n"),
+                        "the server refuses: WRONGPASS invalid username-password pair");
+}
+
+static void a_server_that_repeats_the_password_has_it_told_to_nobody(void **state)
+{
+    struct world *w = *state;
+    set_password(w, "a secret of theirs\n");
+    assert_string_equal(refused(w, "-ERR unknown command 'AUTH', with args beginning with: 'cellgate' "
+                                   "'a secret of theirs' \r\n"),
+                        "the server refuses: ERR unknown command 'AUTH', with args beginning with: "
+                        "'cellgate' '");
+}
+
+static void nor_the_beginning_of_it(void **state)
+{
+    struct world *w = *state;
+    set_password(w, "a secret of theirs\n");
+    assert_null(strstr(refused(w, "-ERR unknown command AUTH cellgate a secret of t\r\n"), "secret"));
+}
+
+static void without_the_file_no_more_than_a_word_is_told(void **state)
+{
+    struct world *w = *state;
+    set_password(w, "a secret of theirs\n");
+    w->answer = NULL;
+    w->link = redis_link_new(&w->options);
+    assert_non_null(w->link);
+    for (uint64_t since = loop_clock(); w->fd < 0 && loop_clock() - since < MANY_SECS;)
+        turn(w);
+    /* it was read for the greeting, which is on its way */
+    char memory[4096];
+    for (uint64_t since = loop_clock(); recv(w->fd, memory, sizeof memory, MSG_DONTWAIT | MSG_PEEK) <= 0;) {
+        assert_true(loop_clock() - since < MANY_SECS);
+        loop_turn(w->loop, true);
+    }
+    unlink(w->password);
+    w->answer = "-ERR unknown command AUTH cellgate a secret of theirs\r\n";
+    for (uint64_t since = loop_clock(); !w->why[0] && loop_clock() - since < MANY_SECS;)
+        turn(w);
+    assert_string_equal(w->why, "the server refuses: ERR");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_refusal_is_told),
+        TEST(a_server_that_repeats_the_password_has_it_told_to_nobody),
+        TEST(nor_the_beginning_of_it),
+        TEST(without_the_file_no_more_than_a_word_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
