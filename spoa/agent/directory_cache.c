@@ -209,6 +209,7 @@ static bool take_off(struct held *h)
     if (is_flying(e, h->now) || h->now < e->retry_at)
         return false;
     e->asked = true;
+    e->again = e->overtaken = false; /* of one that never began or was never answered */
     e->asked_at = h->now;
     h->stripe->counts.look_ups++;
     return true;
@@ -263,12 +264,11 @@ static bool is_away(const struct held *h)
     return hangs || e->unavailable || !flag(&h->cache->answering);
 }
 
-/* Of an entry with a record. */
-static enum lookup judge_record(struct held *h, bool last)
+/* Of an entry with a record, which serves without anybody waiting `until` then. */
+static enum lookup judge_record(struct held *h, bool last, uint64_t until)
 {
     const struct directory_cache *c = h->cache;
     const struct directory_entry *e = h->entry;
-    uint64_t until = serves_until(c, e);
     if (h->now < until) {
         h->stripe->counts.hits++;
         return LOOKUP_FOUND;
@@ -284,10 +284,11 @@ static enum lookup judge_record(struct held *h, bool last)
 static enum lookup judge(struct held *h, bool last, bool *ask)
 {
     const struct directory_entry *e = h->entry;
-    bool due = h->now >= due_at(h->cache, e);
+    uint64_t until = e->box ? serves_until(h->cache, e) : UINT64_MAX;
+    bool due = h->now >= due_at(h->cache, e) || h->now >= until;
     *ask = due && take_off(h);
     if (e->box)
-        return judge_record(h, last);
+        return judge_record(h, last, until);
     if (!e->absent || due)
         return wait_for(h);
     h->stripe->counts.absent++;

@@ -13,7 +13,8 @@
 struct world {
     struct directory_cache *cache;
     uint64_t now;
-    bool refuses; /* look-ups cannot be begun */
+    bool refuses;       /* look-ups cannot be begun */
+    const char *pushed; /* just then, if it is set */
     unsigned asked, told, works;
     char last_asked[256], last_told[256];
 };
@@ -23,9 +24,21 @@ static uint64_t clock_of(void *context)
     return ((struct world *)context)->now;
 }
 
+static struct record record_of(const char *host, int64_t epoch)
+{
+    return (struct record){
+        .state = RECORD_RUNNING,
+        .epoch = epoch,
+        .worker = {.kind = WORKER_HTTP, .host = slice_text(host), .port = 80},
+    };
+}
+
 static bool on_look_up(void *context, struct slice key)
 {
     struct world *w = context;
+    struct record pushed = record_of(w->pushed, 0);
+    if (w->refuses && w->pushed)
+        directory_cache_changed(w->cache, key, &pushed);
     w->asked++;
     snprintf(w->last_asked, sizeof w->last_asked, "%.*s", SLICE_PRINTF(key));
     return !w->refuses;
@@ -79,15 +92,6 @@ static int teardown(void **state)
     directory_cache_free(w->cache);
     free(w);
     return 0;
-}
-
-static struct record record_of(const char *host, int64_t epoch)
-{
-    return (struct record){
-        .state = RECORD_RUNNING,
-        .epoch = epoch,
-        .worker = {.kind = WORKER_HTTP, .host = slice_text(host), .port = 80},
-    };
 }
 
 static void answer_epoch(struct world *w, const char *key, const char *host, int64_t epoch)
@@ -415,6 +419,26 @@ static void where_absence_is_doubt_the_record_serves_30_seconds_more(void **stat
     assert_string_equal(find(w, "a"), "found two");
 }
 
+/* The directory was asked just before, and has not to be again for a second. */
+static void after_30_seconds_of_doubt_it_is_asked_once_more_and_nobody_is_turned_away(void **state)
+{
+    struct world *w = *state;
+    struct directory_cache_options options = options_of(w);
+    options.absence_is_doubt = true;
+    restart(w, &options);
+    learn(w, "a", "one");
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    w->now += 29500 * MS;
+    assert_string_equal(find(w, "a"), "found one");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    w->now += 600 * MS;
+    assert_string_equal(find(w, "a"), "pending");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "a"), "absent");
+}
+
 static void a_doubt_ends_when_the_record_is_there_again(void **state)
 {
     struct world *w = *state;
@@ -498,6 +522,20 @@ static void a_push_overtakes_what_says_that_there_is_none_or_still_one(void **st
     find(w, "a");
     answer(w, "a", "three");
     assert_string_equal(find(w, "a"), "found three");
+}
+
+static void a_push_does_not_overtake_a_later_look_up(void **state)
+{
+    struct world *w = *state;
+    w->refuses = true;
+    w->pushed = "pushed";
+    assert_string_equal(find(w, "a"), "unavailable");
+    assert_string_equal(find(w, "a"), "found pushed");
+    w->refuses = false;
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer(w, "a", "later");
+    assert_string_equal(find(w, "a"), "found later");
 }
 
 static void an_announcement_during_a_look_up_is_looked_up_after_it(void **state)
@@ -850,11 +888,13 @@ int main(void)
         TEST(an_answer_that_never_comes_is_given_up),
         TEST(an_epoch_that_goes_back_is_ignored_and_counted),
         TEST(where_absence_is_doubt_the_record_serves_30_seconds_more),
+        TEST(after_30_seconds_of_doubt_it_is_asked_once_more_and_nobody_is_turned_away),
         TEST(a_doubt_ends_when_the_record_is_there_again),
         TEST(absence_that_was_announced_is_no_doubt),
         TEST(pushes_with_content_are_used_at_once_if_the_key_is),
         TEST(a_push_overtakes_the_answer_of_an_earlier_look_up),
         TEST(a_push_overtakes_what_says_that_there_is_none_or_still_one),
+        TEST(a_push_does_not_overtake_a_later_look_up),
         TEST(an_announcement_during_a_look_up_is_looked_up_after_it),
         TEST(what_is_pinned_is_looked_up_by_itself_and_told_about),
         TEST(after_pushes_may_have_been_lost_all_in_use_is_looked_up_again),
