@@ -143,8 +143,9 @@ static bool read_token(const char *path, char **token, struct fail *why)
         return true;
     if (!file_read(path, TOKEN_MAX, &content, why))
         return false;
-    size_t len = slice_find(content, '\n');
-    *token = len ? slice_dup(slice_sub(content, 0, len)) : NULL;
+    struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
+    line = slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
+    *token = line.len ? slice_dup(line) : NULL;
     file_free(content);
     return *token || fail(why, "%s: no token in it", path);
 }

@@ -11,8 +11,9 @@
 #include "spoa/lib/json.h"
 #include "spoa/lib/json_write.h"
 
-#define FILE_MAX ((size_t)256 << 20)
-#define DEPTH    10
+#define FILE_MAX   ((size_t)256 << 20)
+#define DEPTH      10
+#define WAKE_AGAIN 1.0 /* seconds, when it could not be saved that a sandbox is awake */
 
 struct plane {
     struct loop *loop;
@@ -265,11 +266,13 @@ static bool change(struct plane *p, struct sandbox *s, enum sandbox_state state,
         free(before.worker);
         return fail(why, "out of memory");
     }
+    if (!commit(p, s, &before, why))
+        return false; /* who was being woken still is */
     if (state == WAKING)
         loop_timer_set(&s->waking, p->options->wake_seconds);
     else
         loop_timer_stop(&s->waking);
-    return commit(p, s, &before, why);
+    return true;
 }
 
 /* The one behind the sandbox's own, in the order of the command line; NULL: there is none. */
@@ -288,8 +291,10 @@ static void woken(void *owner)
     struct fail why;
     const char *worker = s->worker ? NULL : next_worker(p, s);
     bool placed = s->worker || worker;
-    if (!change(p, s, placed ? RUNNING : SUSPENDED, worker, &why))
-        fprintf(stderr, "cell-plane: %s stays where it is: %s\n", s->id, why.text);
+    if (change(p, s, placed ? RUNNING : SUSPENDED, worker, &why))
+        return;
+    fprintf(stderr, "cell-plane: %s is not awake yet: %s\n", s->id, why.text);
+    loop_timer_set(&s->waking, WAKE_AGAIN);
 }
 
 bool plane_set(struct plane *p, struct slice id, struct slice record, struct fail *why)

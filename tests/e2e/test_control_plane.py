@@ -96,6 +96,30 @@ def test_a_websocket_to_a_suspended_sandbox_wakes_it_and_opens(tunnels):
     assert re.search(rf"{sandbox} +running", tunnels.plane("list"))
 
 
+def test_what_cannot_be_saved_is_not_said_and_waking_goes_on(tmp_path):
+    """A disk that is full for a while: where the new state would be written, nothing can be."""
+    plane, part = Plane(tmp_path, wake=0.5), tmp_path / "plane.json.part"
+
+    def full_while_it_wakes():
+        plane("suspend", "sb-1")
+        plane("wake", "sb-1")
+        part.mkdir()
+        return "waking" in plane("list") or part.rmdir()
+
+    try:
+        plane.set("sb-1", worker="http://127.0.0.1:1")
+        until(full_while_it_wakes, 20, "it wakes too soon")
+        with pytest.raises(AssertionError, match="plane.json.part"):
+            plane("suspend", "sb-1")
+        assert "waking" in plane("list")
+        until(lambda: "not awake yet" in (tmp_path / "plane.log").read_text(), 10, "it does not try to say that it is awake")
+        assert "waking" in plane("list")
+        part.rmdir()
+        until(lambda: "running" in plane("list"), 10, "it sleeps for ever")
+    finally:
+        plane.close()
+
+
 def test_plain_http_wakes_it_too_and_is_told_to_come_again(tunnels, origin):
     sandbox = "plain-http"
     tunnels.place(sandbox, origin, state="suspended")
