@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory_http.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "spoa/agent/directory_http_call.h"
 #include "spoa/agent/directory_http_stream.h"
+#include "spoa/lib/thread.h"
 
-#define CALLS_MAX 32                   /* to the control plane at a time */
-#define HELD_MAX  65536                /* questions that wait or are being asked */
-#define PAUSE     ((uint64_t)100000)   /* microseconds without a question, after nobody answered */
-#define LOG_PAUSE ((uint64_t)1000000)  /* microseconds between two lines about odd answers */
-#define TURN_MAX  1000                 /* milliseconds */
-#define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
+#define CALLS_MAX  32                   /* to the control plane at a time */
+#define HELD_MAX   65536                /* questions that wait or are being asked */
+#define PAUSE      ((uint64_t)100000)   /* microseconds without a question, after nobody answered */
+#define LOG_PAUSE  ((uint64_t)1000000)  /* microseconds between two lines about odd answers */
+#define TURN_MAX   1000                 /* milliseconds */
+#define WAKE_AGAIN ((uint64_t)500000)   /* microseconds between attempts to have one sandbox woken */
+#define WAKE_MOST  ((uint64_t)10000000) /* microseconds after which nobody may want it any more */
+#define SCRATCH    ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct question {
     struct question *next;
     uint64_t deadline; /* of loop_clock() */
     bool wake;
+    uint64_t again, wanted_until; /* a wake: the next attempt, and the last */
     size_t len;
     uint8_t key[];
 };
@@ -45,6 +47,8 @@ struct directory_http {
     struct directory_http_target target;
     struct directory_http_stream stream;
     struct question *waiting, **waiting_end;
+    struct question *unheard,
+        **unheard_end; /* wakes that nobody has answered, in the order of their next attempts */
     struct asking asking[CALLS_MAX];
     size_t busy;
     uint64_t last_good, paused_until, logged;
@@ -122,10 +126,37 @@ static void drop(struct directory_http *d, struct question *q)
     free(q);
 }
 
+/* A tunnel may wait for it, and nobody else will ask. */
+static void wake_later(struct directory_http *d, struct question *q)
+{
+    uint64_t now = loop_clock();
+    if (now >= q->wanted_until) {
+        log_oddity(d, "directory: the sandbox is not woken", key_of(q), "no answer in time");
+        return drop(d, q);
+    }
+    q->again = now + WAKE_AGAIN;
+    q->next = NULL;
+    *d->unheard_end = q;
+    d->unheard_end = &q->next;
+}
+
+static void wait_again(struct directory_http *d, uint64_t now)
+{
+    for (struct question *q; (q = d->unheard) && q->again <= now;) {
+        if (!(d->unheard = q->next))
+            d->unheard_end = &d->unheard;
+        q->deadline = now + (uint64_t)d->options->timeout * 1000;
+        q->next = NULL;
+        *d->waiting_end = q;
+        d->waiting_end = &q->next;
+    }
+}
+
 static void give_up(struct directory_http *d, struct question *q)
 {
-    if (!q->wake)
-        d->sink->answered(d->sink->context, key_of(q), LOOKUP_UNAVAILABLE, NULL, -1);
+    if (q->wake)
+        return wake_later(d, q);
+    d->sink->answered(d->sink->context, key_of(q), LOOKUP_UNAVAILABLE, NULL, -1);
     drop(d, q);
 }
 
@@ -186,17 +217,20 @@ static void begin_waiting(struct directory_http *d, uint64_t now)
 
 /* ---- answers ---- */
 
-static void end_wake(struct directory_http *d, const struct question *q, unsigned status)
+static void end_wake(struct directory_http *d, struct question *q, unsigned status)
 {
     char text[64];
     snprintf(text, sizeof text, "status %u", status);
+    if (status == 429 || status >= 500)
+        return wake_later(d, q);
     if (status >= 200 && status < 300)
         d->sink->announced(d->sink->context, key_of(q));
     else
         log_oddity(d, "directory: the sandbox is not woken", key_of(q), text);
+    drop(d, q);
 }
 
-static void end_look_up(struct directory_http *d, const struct question *q,
+static void end_look_up(struct directory_http *d, struct question *q,
                         const struct directory_http_reply *reply)
 {
     struct directory_http_finding f;
@@ -212,6 +246,7 @@ static void end_look_up(struct directory_http *d, const struct question *q,
     d->sink->answered(d->sink->context, key_of(q), f.outcome, f.outcome == LOOKUP_FOUND ? &f.record : NULL,
                       f.ttl);
     json_free(f.doc);
+    drop(d, q);
 }
 
 static void end(struct directory_http *d, struct asking *a, CURLcode result)
@@ -230,7 +265,6 @@ static void end(struct directory_http *d, struct asking *a, CURLcode result)
         end_wake(d, q, reply.status);
     else
         end_look_up(d, q, &reply);
-    drop(d, q);
 }
 
 /* ---- the stream ---- */
@@ -285,6 +319,8 @@ static int patience(const struct directory_http *d, uint64_t now)
         return 0;
     if (d->waiting && d->waiting->deadline < next)
         next = d->waiting->deadline;
+    if (d->unheard && d->unheard->again < next)
+        next = d->unheard->again;
     if (next <= now)
         return 1;
     return (next - now) / 1000 >= TURN_MAX ? TURN_MAX : (int)((next - now) / 1000) + 1;
@@ -305,6 +341,7 @@ static void *run(void *context)
     while (!is_stopping(d)) {
         uint64_t now = loop_clock();
         take_inbox(d);
+        wait_again(d, now);
         give_up_late(d, now);
         begin_waiting(d, now);
         if (!directory_http_stream_step(&d->stream, d->multi, &d->target, now))
@@ -324,8 +361,9 @@ static bool ask(struct directory_http *d, struct slice key, bool wake)
     struct question *q = malloc(sizeof *q + key.len);
     if (!q)
         return false;
-    *q = (struct question){.wake = wake, .len = key.len};
-    q->deadline = loop_clock() + (uint64_t)d->options->timeout * 1000;
+    uint64_t now = loop_clock();
+    *q = (struct question){.wake = wake, .len = key.len, .wanted_until = now + WAKE_MOST};
+    q->deadline = now + (uint64_t)d->options->timeout * 1000;
     memcpy(q->key, key.at, key.len);
     pthread_mutex_lock(&d->lock);
     bool full = d->held >= HELD_MAX, first = !d->inbox;
@@ -370,21 +408,12 @@ static void destroy(struct directory_http *d)
     directory_http_stream_free(&d->stream, d->multi);
     directory_http_target_free(&d->target);
     free_questions(d->waiting);
+    free_questions(d->unheard);
     free_questions(d->inbox);
     curl_multi_cleanup(d->multi);
     pthread_mutex_destroy(&d->lock);
     free(d);
     curl_global_cleanup();
-}
-
-static bool start_thread(struct directory_http *d, struct fail *why)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&d->thread, NULL, run, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return error == 0 || fail(why, "cannot start the directory's thread: %s", strerror(error));
 }
 
 static void *start(const void *options, const struct directory_sink *sink, struct log *log, struct fail *why)
@@ -408,10 +437,11 @@ static void *start(const void *options, const struct directory_sink *sink, struc
     d->reachable = true;
     d->inbox_end = &d->inbox;
     d->waiting_end = &d->waiting;
+    d->unheard_end = &d->unheard;
     pthread_mutex_init(&d->lock, NULL);
     directory_http_target_init(&d->target, options);
     directory_http_stream_init(&d->stream, sink, writer_of(d->scratch, sizeof d->scratch));
-    if (start_thread(d, why))
+    if (thread_start(&d->thread, run, d, why))
         return d;
     destroy(d);
     return NULL;
