@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -16,6 +14,7 @@
 
 #include "spoa/agent/folder_events.h"
 #include "spoa/agent/record_json.h"
+#include "spoa/lib/thread.h"
 
 #define LOOK_EVERY_MS 100
 #define FILE_MAX      ((off_t)2 << 30)
@@ -224,16 +223,6 @@ static void destroy(struct directory_file *d)
     free(d);
 }
 
-static bool start_thread(struct directory_file *d, struct fail *why)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&d->thread, NULL, run, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return error == 0 || fail(why, "cannot start the directory's thread: %s", strerror(error));
-}
-
 static void *start(const void *own, const struct directory_sink *sink, struct log *log, struct fail *why)
 {
     const struct directory_file_options *options = own;
@@ -249,7 +238,7 @@ static void *start(const void *own, const struct directory_sink *sink, struct lo
     if (d->stop < 0)
         fail(why, "%s: cannot watch it: %s", d->path, strerror(errno));
     d->events_fd = d->stop < 0 ? -1 : folder_events_open(why);
-    if (d->events_fd >= 0 && start_thread(d, why))
+    if (d->events_fd >= 0 && thread_start(&d->thread, run, d, why))
         return d;
     destroy(d);
     return NULL;
