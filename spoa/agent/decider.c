@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/decider.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include "spoa/agent/resolve.h"
 #include "spoa/agent/waits.h"
 #include "spoa/lib/net.h"
+#include "spoa/lib/thread.h"
 
 enum { PARKED_MOST = 8192, PARKED_BYTES = 16 << 20, WATCH_SECONDS = 60 };
 
@@ -23,6 +22,7 @@ struct decider {
     struct loop *loop;
     struct server *server, *relay_server;
     struct waits *parked;  /* questions that wait for a look-up */
+    struct waits *waiting; /* those that wait on: nothing is known that could serve instead */
     struct waits *watches; /* of relays */
     struct key_inbox *inbox;
     struct token_cache *cache;
@@ -101,6 +101,10 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     struct snapshot_finder finder = {.wakes = true};
     bool pending = !decide_request(d, &request, &finder, true, &verdict);
     bool later = pending && park(d, wait, &finder);
+    if (pending && !later) { /* what is known has to do */
+        finder.last = true;
+        (void)decide_request(d, &request, &finder, false, &verdict);
+    }
     if (!later) {
         answer_write(&verdict, actions);
         count_decision(d, &verdict, wait.begun);
@@ -109,13 +113,13 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     return later ? SERVER_LATER : SERVER_NOW;
 }
 
-/* Whether it was answered; `last`: whatever is known. */
-static bool answer_route(struct decider *d, const struct wait *wait, bool last)
+/* Whether it was answered; `known`: the last good record will do; `last`: whatever is known. */
+static bool answer_route(struct decider *d, const struct wait *wait, bool known, bool last)
 {
     struct request request;
     struct verdict verdict;
     struct spop_actions actions;
-    struct snapshot_finder finder = {.last = last, .wakes = true};
+    struct snapshot_finder finder = {.last = known, .wakes = true};
     request_from_args(wait->args, &request); /* as it could when the question came */
     bool answered = decide_request(d, &request, &finder, false, &verdict) || last;
     if (answered && server_answer_begin(d->server, &wait->ticket, &actions)) {
@@ -194,7 +198,7 @@ static bool ask_afresh(struct decider *d, const struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->parked, wait);
+    return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->waiting, wait);
 }
 
 /* Each tunnel's watch comes back at least once in WATCH_SECONDS. */
@@ -235,10 +239,18 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
 
 /* ---- what waits ---- */
 
+/* Whoever is known is served before HAProxy's patience comes to its end, however busy the machine is. */
+static void on_half_due(void *context, const struct wait *wait)
+{
+    struct decider *d = context;
+    if (!answer_route(d, wait, true, false) && !waits_add(d->waiting, wait))
+        answer_route(d, wait, true, true);
+}
+
 static void on_due(void *context, const struct wait *wait)
 {
     if (wait->kind == WAIT_ROUTE)
-        answer_route(context, wait, true);
+        answer_route(context, wait, true, true);
     else
         answer_question(context, wait, true);
 }
@@ -246,7 +258,7 @@ static void on_due(void *context, const struct wait *wait)
 /* Of the key that something is known of now. */
 static bool on_key(void *context, struct wait *wait)
 {
-    return wait->kind == WAIT_ROUTE ? answer_route(context, wait, false)
+    return wait->kind == WAIT_ROUTE ? answer_route(context, wait, false, false)
                                     : answer_question(context, wait, false);
 }
 
@@ -269,6 +281,7 @@ static void look_at(void *context, struct slice key)
 {
     struct decider *d = context;
     waits_look_at(d->parked, key, on_key);
+    waits_look_at(d->waiting, key, on_key);
     waits_look_at(d->watches, key, on_key);
 }
 
@@ -278,6 +291,7 @@ static void look_at_news(void *context)
     if (key_inbox_take(d->inbox, look_at, d))
         return;
     waits_look(d->parked, on_key);
+    waits_look(d->waiting, on_key);
     waits_look(d->watches, on_key);
 }
 
@@ -306,6 +320,7 @@ static void take_next(void *context)
     snapshot_release(d->snapshot);
     d->snapshot = next;
     waits_look(d->parked, on_snapshot);
+    waits_look(d->waiting, on_snapshot);
     waits_look(d->watches, on_snapshot);
 }
 
@@ -360,6 +375,7 @@ void decider_free(struct decider *d)
     server_free(d->server);
     server_free(d->relay_server);
     waits_free(d->parked);
+    waits_free(d->waiting);
     waits_free(d->watches);
     key_inbox_free(d->inbox);
     loop_free(d->loop);
@@ -374,17 +390,20 @@ void decider_free(struct decider *d)
 static bool prepare_waits(struct decider *d)
 {
     struct waits_options options = {.loop = d->loop,
-                                    .seconds = d->options.lookup,
+                                    .seconds = d->options.lookup / 2,
                                     .most = PARKED_MOST,
                                     .most_bytes = PARKED_BYTES,
-                                    .due = on_due,
+                                    .due = on_half_due,
                                     .context = d};
     d->parked = waits_new(&options);
+    options.seconds = d->options.lookup;
+    options.due = on_due;
+    d->waiting = waits_new(&options);
     options.seconds = WATCH_SECONDS;
     options.most = options.most_bytes = SIZE_MAX; /* relays limit their tunnels */
     options.gone = unpin;
     d->watches = waits_new(&options);
-    return d->parked && d->watches;
+    return d->parked && d->waiting && d->watches;
 }
 
 static bool prepare(struct decider *d, struct fail *why)
@@ -425,14 +444,8 @@ struct decider *decider_start(const struct decider_options *options, struct snap
         decider_free(d);
         return NULL;
     }
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the main thread's */
-    int error = pthread_create(&d->thread, NULL, run, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error == 0)
+    if (thread_start(&d->thread, run, d, why))
         return d;
-    fail(why, "cannot start a thread: %s", strerror(error));
     decider_free(d);
     return NULL;
 }

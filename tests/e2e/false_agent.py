@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An agent of the test's own making, that says what it is told to."""
+"""An agent of the test's own making, that says what it is told to, and somebody who asks an agent as HAProxy does."""
 
 import socket
 import struct
@@ -110,3 +110,34 @@ class FalseAgent:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+
+
+class FalseHaproxy:
+    """Asks an agent on one connection, several questions at a time."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(20)
+        self.socket.connect(str(path))
+        self.stream = self.socket.makefile("rb")
+        offer = text("supported-versions") + typed("2.0") + text("max-frame-size") + b"\x03" + varint(16380)
+        self.socket.sendall(frame(1, 0, 0, offer + text("capabilities") + typed("pipelining") + text("engine-id") + typed("test")))
+        assert self.receive()[0] == 101
+
+    def ask(self, questions):
+        """All {stream: {argument: value}} in one write."""
+        frames = b""
+        for stream, arguments in questions.items():
+            pairs = b"".join(text(name) + typed(value) for name, value in arguments.items())
+            frames += frame(3, stream, 1, text("cell-route") + bytes([len(arguments)]) + pairs)
+        self.socket.sendall(frames)
+
+    def receive(self):
+        """(type, stream, payload) of the next frame."""
+        data = self.stream.read(struct.unpack(">I", self.stream.read(4))[0])
+        stream, at = read_varint(data, 5)
+        return data[0], stream, data[read_varint(data, at)[1]:]
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()

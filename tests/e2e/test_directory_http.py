@@ -11,6 +11,7 @@ import time
 import pytest
 from cell import until
 from client import request
+from false_agent import FalseHaproxy
 from plane import FakePlane, answer
 
 ROUTES = [{"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}]
@@ -144,6 +145,55 @@ def test_many_visitors_of_a_suspended_sandbox_wake_it_once(cell, plane, origin):
     assert [(r.method, r.target) for r in plane.asked("wake")] == [("POST", "/v1/sandboxes/asleep/wake")]
     plane.push(event("update", {"sandbox": "asleep", "record": {"worker": origin.url}}))
     until(lambda: ask(cell, "asleep") == SERVED, 5, "it does not wake")
+
+
+@pytest.fixture(scope="module")
+def patient(cells, plane):
+    """An agent that waits long for its directory, asked without HAProxy, which does not."""
+    config = {"directory": directory(plane.url, ttl="1h", timeout="20s"), "agent": {"lookup": "2s", "threads": 1}, "routes": ROUTES}
+    cell = cells(config=config)
+    haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
+    until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
+    yield cell, haproxy
+    haproxy.close()
+
+
+def question(path):
+    return {"method": "GET", "version": "1.1", "host": "x", "hosts": 1, "source": bytes([127, 0, 0, 1]), "path": path}
+
+
+def test_a_wake_that_nobody_heard_is_asked_for_again(patient, plane):
+    """There is one visitor, who may be a tunnel that waits for it."""
+    cell, haproxy = patient
+    said, before = [503, None, 202], len(plane.asked("wake"))
+
+    def way(connection, _):
+        status = said.pop(0) if said else 202
+        return answer(connection, status) if status else True
+
+    plane.records["unheard"] = {"state": "suspended"}
+    plane.ways["wake"] = way
+    haproxy.ask({1: question("/s/unheard/x")})
+    assert b"sandbox_waking" in haproxy.receive()[2]
+    until(lambda: len(plane.asked("wake")) == before + 3, 15, "it is not asked for again")
+    time.sleep(0.7)  # that it will be woken is enough
+    assert [(r.method, r.target) for r in plane.asked("wake")[before:]] == [("POST", "/v1/sandboxes/unheard/wake")] * 3
+
+
+def test_who_is_known_is_served_before_who_is_not_is_refused(patient, plane, origin):
+    """While the directory hangs: HAProxy's patience is hardly longer than what somebody waits who is not known."""
+    cell, haproxy = patient
+    plane.records["known"] = {"worker": origin.url}
+    until(lambda: ask(cell, "known") == SERVED, 10)
+    plane.ways |= {"known": raw(end=False), "unknown": raw(end=False)}
+    before = metric(cell, "cellgate_directory_pushes_total")
+    plane.push(event("update", {"sandbox": "known"}))  # it is not said how it is now
+    until(lambda: metric(cell, "cellgate_directory_pushes_total") > before)
+    haproxy.ask({1: question("/s/unknown/x"), 2: question("/s/known/x")})
+    kind, stream, payload = haproxy.receive()
+    assert (kind, stream) == (103, 2) and b"direct" in payload
+    kind, stream, payload = haproxy.receive()
+    assert (kind, stream) == (103, 1) and b"directory_unavailable" in payload
 
 
 def test_retry_after_is_heeded(cells, origins):
