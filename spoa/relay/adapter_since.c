@@ -2,7 +2,9 @@
 /*
  * since: OpenSandbox's PTY. Output has absolute offsets: a binary message is `01` and output, or `03`, an
  * offset of eight bytes and a replay from there on; `02` is the standard error of pipes. A worker is asked
- * with since=<delivered> and replays what follows, or what it still has.
+ * with since=<delivered> and replays what follows, or what it still has. The next worker may hold the place
+ * of the leg that was lost for a while, hence takeover=1; a viewer (mode=viewer), which only looks on, has no
+ * such place and takes it from nobody.
  *
  * A message of output that was cut is ended where it was cut, and the replay goes on there.
  */
@@ -26,6 +28,7 @@ struct since {
     uint64_t position;  /* offset of the next byte that the worker says; below delivered: what came twice */
     uint64_t asked;     /* delivered, when a worker was asked about the session */
     bool pipes;         /* two streams, but one offset: it cannot be exact */
+    bool viewer;        /* looks on beside the client that types */
     bool resumed;       /* this is not the first worker */
     bool unresolved;    /* the outcome of the resume is not known yet */
     bool connected;     /* the client has its `connected` */
@@ -57,12 +60,12 @@ static uint64_t parameter(struct slice query, const char *name)
     return 0;
 }
 
-static bool has_pipes(struct slice query)
+static bool says(struct slice query, const char *parameter)
 {
     struct slice part;
 
     while (slice_split(&query, '&', &part))
-        if (slice_is(part, "pty=0"))
+        if (slice_is(part, parameter))
             return true;
     return false;
 }
@@ -73,7 +76,8 @@ static void start(void *state, const struct adapter_start *start)
     struct slice query = slice_from(start->target, slice_find(start->target, '?') + 1);
 
     s->delivered = parameter(query, "since");
-    s->pipes = has_pipes(query);
+    s->pipes = says(query, "pty=0");
+    s->viewer = says(query, "mode=viewer");
 }
 
 static bool probe(void *state, struct slice target, struct writer *w)
@@ -116,7 +120,7 @@ static void request(void *state, struct writer *query, struct writer *fields)
     (void)fields;
     s->requested = s->restarted ? 0 : s->delivered;
     if (s->resumed)
-        writer_printf(query, "since=%" PRIu64 "&takeover=1", s->requested);
+        writer_printf(query, "since=%" PRIu64 "%s", s->requested, s->viewer ? "" : "&takeover=1");
 }
 
 /* ---- output ---- */

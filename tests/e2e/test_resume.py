@@ -292,6 +292,29 @@ def test_a_clamped_offset_is_declared_to_the_byte(scripted):
     assert "adapter=since missing=2000" in log_line(scripted, sandbox)
 
 
+def test_a_viewer_of_a_terminal_resumes_beside_the_one_who_types(scripted):
+    """OpenSandbox's `mode=viewer`: it goes on where it was, and takes nobody's place."""
+    worker, connected = scripted.worker(), json.dumps({"type": "connected", "session_id": "s1", "mode": "pty"}).encode()
+    sandbox = scripted.sandbox(worker)
+    headers = [scripted.cell.bearer(sandbox)]
+    client, upstream = scripted.open(worker, sandbox, "v1/sandboxes", session="proxy/8888/pty/s1/ws", headers=headers, query="?mode=viewer&since=40")
+    assert upstream.line.split()[1] == "/pty/s1/ws?mode=viewer&since=40"
+    upstream.say(connected, TEXT)
+    upstream.say(b"\x01" + b"a" * 1000)
+    assert client.message() == (TEXT, connected) and client.message() == (BINARY, b"\x01" + b"a" * 1000)
+    client.say(b"\0typed")
+    assert upstream.message() == (BINARY, b"\0typed")
+    upstream.say(b'{"type":"error","error":"read only","code":"READ_ONLY"}', TEXT)
+    assert client.message() == (TEXT, b'{"type":"error","error":"read only","code":"READ_ONLY"}')
+    upstream.reset()
+    worker.refuse("200 OK", json.dumps({"session_id": "s1", "running": True, "output_offset": 1042}).encode())
+    upstream = worker.serve()
+    assert upstream.line.split()[1] == "/pty/s1/ws?mode=viewer&since=1040"
+    upstream.say(b"\x03" + struct.pack(">Q", 1040) + b"bb")
+    upstream.say(connected, TEXT)
+    assert client.message() == (BINARY, b"\x03" + struct.pack(">Q", 1040) + b"bb")
+
+
 def test_a_ring_that_was_evicted_is_declared(scripted):
     """How much is missing, a replay without offsets does not tell: it says so."""
     worker = scripted.worker()

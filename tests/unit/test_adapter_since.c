@@ -42,6 +42,15 @@ static void what_the_client_asked_for_counts_as_delivered(void **state)
     talk_end(&t);
 }
 
+static void a_viewer_takes_nobodys_place(void **state)
+{
+    (void)state;
+    begin("/pty/x/ws?mode=viewer&since=5");
+    talk_says(&t, 0x82, SLICE_LITERAL("\1ab"));
+    assert_string_equal(talk_request(&t), "since=7|");
+    talk_end(&t);
+}
+
 static void a_first_worker_is_passed_unchanged(void **state)
 {
     (void)state;
@@ -298,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_worker_is_asked_for_what_was_not_delivered),
         cmocka_unit_test(what_the_client_asked_for_counts_as_delivered),
+        cmocka_unit_test(a_viewer_takes_nobodys_place),
         cmocka_unit_test(a_first_worker_is_passed_unchanged),
         cmocka_unit_test(an_overlapping_replay_is_trimmed_however_it_is_split),
         cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated),
