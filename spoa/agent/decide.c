@@ -212,13 +212,22 @@ static enum lookup look_up(struct decision *d)
     return d->lookup;
 }
 
+static bool may_guess(struct decision *d, const char **why)
+{
+    const struct decide_view *view = d->view;
+    *why = "too many wrong secrets came from this address within a second";
+    return guesses_left(view->guesses, &d->request->source, view->now, view->guesses_most);
+}
+
+static void count_guess(struct decision *d)
+{
+    guesses_count(d->view->guesses, &d->request->source, d->view->now);
+}
+
 /* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
 static enum refusal check_secret(struct decision *d, const char **why)
 {
-    const struct decide_view *view = d->view;
-    const struct address *from = &d->request->source;
-    *why = "too many wrong secrets came from this address within a second";
-    if (!guesses_left(view->guesses, from, view->now, view->guesses_most))
+    if (!may_guess(d, why))
         return REFUSAL_agent_unavailable;
     enum lookup lookup = look_up(d);
     d->pending = lookup == LOOKUP_PENDING;
@@ -227,7 +236,22 @@ static enum refusal check_secret(struct decision *d, const char **why)
         return REFUSAL_directory_unavailable;
     enum refusal refusal = token_admits_secret(&d->grant, lookup == LOOKUP_FOUND ? &d->record : NULL, why);
     if (refusal != REFUSAL_NONE)
-        guesses_count(view->guesses, from, view->now);
+        count_guess(d);
+    return refusal;
+}
+
+/* A signature of 32 bits is no better than a secret: all of them could be tried. */
+static enum refusal check_text(struct decision *d, const char **why)
+{
+    const struct decide_view *view = d->view;
+    const struct credential *credential = &d->carried.credential;
+    bool can_be_guessed = credential->carrier == CARRIER_SIGNATURE;
+    d->grant = (struct grant){.kind = NULL};
+    if (can_be_guessed && !may_guess(d, why))
+        return REFUSAL_agent_unavailable;
+    enum refusal refusal = token_check(view->tokens, credential, view->now, view->cache, &d->grant, why);
+    if (can_be_guessed && refusal == REFUSAL_token_invalid)
+        count_guess(d);
     return refusal;
 }
 
@@ -236,8 +260,7 @@ static enum refusal check_credential(struct decision *d, const char **why)
 {
     const struct credential *credential = &d->carried.credential;
     decide_tell(d, "token", "carried by", slice_text(carrier_text(credential->carrier)));
-    enum refusal refusal =
-        token_check(d->view->tokens, credential, d->view->now, d->view->cache, &d->grant, why);
+    enum refusal refusal = check_text(d, why);
     if (d->grant.kind)
         decide_tell(d, "token", "judged as a token of kind", slice_text(d->grant.kind));
     if (slice_present(d->grant.kid))

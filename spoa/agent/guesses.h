@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * guesses: how many wrong secrets an address may try in a second. Such a secret can only be held against the
- * sandbox's record, so each costs a look-up by somebody of whom nothing is known. Only what turned out wrong
- * counts. Addresses (of IPv6: their /64) share a fixed number of counters by a keyed hash. One per thread, no
- * locks.
+ * guesses: how many wrong secrets an address may try in a second: access secrets, which can only be held
+ * against the sandbox's record, so that each costs a look-up by somebody of whom nothing is known, and
+ * signatures that are short enough to be tried out. Only what turned out wrong counts. Addresses (of IPv6:
+ * their /64) share a fixed number of counters by a keyed hash. One per thread, no locks.
  */
 #ifndef CELLGATE_AGENT_GUESSES_H
 #define CELLGATE_AGENT_GUESSES_H

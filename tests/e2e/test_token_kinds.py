@@ -160,11 +160,14 @@ def test_each_credential_opens_its_sandbox_and_stays_here(cell, origin, name, ho
 
 
 def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
-    """In a label it must be of [a-z0-9_]."""
-    cell = cells(sandboxes={"sb-1": {"worker": origin.url, "access": access("abcdef0123456_89")}}, config=CONFIG | {"tokens": [{"kind": "static"}]})
+    """In a label it must be of [a-z0-9_]. Who has it learns that the sandbox is stopped, and nobody else."""
+    records = {"sb-1": {"worker": origin.url, "access": access("abcdef0123456_89")}, "sb-3": {"state": "stopped", "access": access("abcdef0123456_89")}}
+    cell = cells(sandboxes=records, config=CONFIG | {"tokens": [{"kind": "static"}]})
     assert ask(cell, "GET", "/", host="8080-sb-1-abcdef0123456_89.sdk.test") == GOOD
     assert ask(cell, "GET", "/", host="8080-sb-1-abcdef0123456_88.sdk.test") == INVALID
     assert ask(cell, "GET", "/", host="8080-sb-2-abcdef0123456_89.sdk.test") == INVALID
+    assert ask(cell, "GET", "/", host="8080-sb-3-abcdef0123456_89.sdk.test") == (410, "sandbox_stopped")
+    assert ask(cell, "GET", "/", host="8080-sb-3-abcdef0123456_88.sdk.test") == INVALID
 
 
 def test_a_secret_in_the_query_becomes_a_cookie(cells, origin):
@@ -307,6 +310,20 @@ def test_wrong_secrets_of_one_address_are_bounded(cell):
     # others go on, and so does who has a token
     assert ask(cell, "GET", "/v1/sandboxes/sb-1/proxy/80/", [("OpenSandbox-Secure-Access", SECRET)]) == GOOD
     assert ask(cell, "GET", "/v1/sandboxes/sb-1/proxy/80/", [cell.bearer()], source="127.9.9.9") == GOOD
+
+
+@pytest.mark.parametrize("sandbox", ["sb-1", "nobody"])
+def test_wrong_signatures_of_one_address_are_bounded(cell, sandbox):
+    """They have 32 bits: without a bound all of them could be tried."""
+    expires, source = route()[0], "127.9.8." + ("1" if sandbox == "sb-1" else "2")
+    seen = set()
+    for i in range(500):
+        seen.add(ask(cell, "GET", "/", host=f"{sandbox}-80-{expires}-{i:08x}a.os.test", source=source))
+        if len(seen) == 2:
+            break
+    assert seen == {INVALID, (503, "agent_unavailable")}
+    assert ask(cell, "GET", "/", host="-".join(["sb-1-80", *route()]) + ".os.test") == GOOD
+    assert ask(cell, "GET", "/", [cell.bearer()], host="sb-1-80.os.test", source=source) == GOOD
 
 
 @pytest.mark.skipif(not os.environ.get("CELLGATE_LONG"), reason="a measurement")
