@@ -243,6 +243,10 @@ static bool always_stripped(struct slice name, struct slice dashed)
                                              "x-sandbox-port",
                                              "x-sandbox-uid",
                                              "x-sandbox-pod-ip",
+                                             "x-sandbox-preview-proxy",
+                                             "x-sandbox-preview-port",
+                                             "x-sandbox-preview-token",
+                                             "x-sandbox-preview-sandbox-id",
                                              NULL};
     static const char *const with_underscore[] = {"x-execd-access-token", "opensandbox-egress-auth", NULL};
     return is_among(name, as_written) || is_among(dashed, either_way) || slice_starts(dashed, "x-cell-") ||

@@ -116,7 +116,7 @@ class Http2:
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False))
         self.h2.initiate_connection()
         self.stream = None
-        self.data, self.headers, self.ended, self.extended = [], None, False, False
+        self.data, self.headers, self.trailers, self.ended, self.extended = [], None, [], False, False
         self._flush()
 
     def __enter__(self):
@@ -138,6 +138,8 @@ class Http2:
                 self.extended |= h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL in event.changed_settings
             elif isinstance(event, h2.events.ResponseReceived):
                 self.headers = event.headers
+            elif isinstance(event, h2.events.TrailersReceived):
+                self.trailers = event.headers
             elif isinstance(event, h2.events.DataReceived):
                 self.data.append(event.data)
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -146,7 +148,7 @@ class Http2:
         self._flush()
 
     def _open(self, pseudo, headers, end):
-        self.data, self.headers, self.ended = [], None, False
+        self.data, self.headers, self.trailers, self.ended = [], None, [], False
         self.stream = self.h2.get_next_available_stream_id()
         self.h2.send_headers(self.stream, pseudo + [(n.lower(), str(v)) for n, v in headers], end_stream=end)
         self._flush()

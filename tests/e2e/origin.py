@@ -62,7 +62,7 @@ class Connection:
             parts.append(data)
             have += len(data)
         data = b"".join(parts)
-        self.rest = data[size:]
+        self.rest = data[size:] + self.rest
         return data[:size]
 
     def read_request(self):
