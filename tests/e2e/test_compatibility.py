@@ -3,12 +3,16 @@
 the whole list."""
 
 import gzip
+import hashlib
+import json
 import socket
+import struct
 import threading
+import time
 
 import pytest
-from cell import haproxy_version
-from client import Http1, Http2
+from cell import haproxy_version, until
+from client import Http1, Http2, request
 from origin import Origin, respond, switch
 from raw import RawOrigin, Seen
 
@@ -81,6 +85,168 @@ def test_a_compressed_answer_stays_as_it_is(client, origin):
         origin.answer = kept
     assert (response.body, response.all("content-encoding")) == (packed, ["gzip"])
     assert origin.requests[-1].all("accept-encoding") == ["gzip, br"]
+
+
+# ---- a request runs once, whatever becomes of it ----
+
+NOT_FOUND = b'{"error":"sandbox sb not found"}'
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
+@pytest.mark.parametrize("how", ["closes", "resets", "502", "503"])
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_a_request_reaches_a_worker_once(client, cell, origin, method, how, before):
+    """On a new connection and on one that was used before. Nor does an answer of the worker's say anything of the sandbox."""
+    target = f"/once/{method}/{how}/{before}"
+
+    def answer(connection, request):
+        if request.target != target:
+            return respond(connection, request)
+        request.body = connection.read_body(request)
+        if how == "resets":
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        elif how != "closes":
+            connection.send(f"HTTP/1.1 {how} Oops\r\nContent-Length: {len(NOT_FOUND)}\r\nRetry-After: 0\r\n\r\n".encode() + NOT_FOUND)
+        return True
+
+    origin.answer, kept = answer, origin.answer
+    try:
+        for _ in range(before):
+            assert client.request("GET", "/d/sb/").status == 200
+        count = len(origin.requests)
+        try:
+            response = client.request(method, "/d/sb" + target, body=b"" if method == "GET" else b"x" * 1000)
+            assert response.status == (502 if how in ("closes", "resets") else int(how))
+            assert (response.body == NOT_FOUND) == (how in ("502", "503"))
+        except (AssertionError, ConnectionError) as e:
+            # A connection that was used before, or a stream, just ends: docs/haproxy.md.
+            assert how in ("closes", "resets") and (before or isinstance(client, Http2)) and "ended before an answer" in str(e)
+        assert [r.target for r in origin.requests[count:]] == [target]
+        assert request(cell.http, "GET", "/d/sb/").status == 200
+    finally:
+        origin.answer = kept
+
+
+# ---- much at once ----
+
+
+def test_more_than_a_hundred_at_a_time(cells, origins):
+    """Half requests, half tunnels, all of one sandbox: the worker answers when all are there."""
+    count, gate = 150, threading.Event()
+
+    def arrive(connection, request):
+        if len(origin.requests) >= count:
+            gate.set()
+        gate.wait(20)
+
+    def answer(connection, request):
+        arrive(connection, request)
+        respond(connection, request)
+
+    def upgrade(connection, request):
+        arrive(connection, request)
+        switch(connection, request)
+
+    origin = origins(answer=answer, upgrade=upgrade)
+    cell = cells(sandboxes={"sb": {"worker": origin.url}}, config=CONFIG)
+    clients = [Http1(cell.http, timeout=30) for _ in range(count)]
+    try:
+        for number, client in enumerate(clients):
+            more = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" if number % 2 else ""
+            client.send(f"GET /d/sb/{number} HTTP/1.1\r\nHost: cell.test\r\n{more}\r\n".encode())
+        assert [client.response().status for client in clients] == [101 if number % 2 else 200 for number in range(count)]
+    finally:
+        for client in clients:
+            client.sock.close()
+
+
+LARGEST = 64 << 20  # relay.max_message
+
+
+def read_message(connection):
+    """(opcode, length, SHA-256) of a message, in as many frames as it comes in; masks are zeros."""
+    digest, size, opcode, fin = hashlib.sha256(), 0, None, False
+    while not fin:
+        first, second = connection.read_exactly(2)
+        length = second & 127
+        if length > 125:
+            length = int.from_bytes(connection.read_exactly(2 if length == 126 else 8), "big")
+        assert not second & 128 or connection.read_exactly(4) == bytes(4)
+        digest.update(connection.read_exactly(length))
+        opcode, size, fin = first & 15 if opcode is None else opcode, size + length, bool(first & 128)
+    return opcode, size, digest.digest()
+
+
+@pytest.mark.parametrize("way", ["d", "r"])
+def test_a_message_of_64_mib_both_ways(cell, origin, way):
+    payload, heard = bytes(range(251)) * (LARGEST // 251 + 1), []
+    payload = payload[:LARGEST]
+    whole = (2, LARGEST, hashlib.sha256(payload).digest())
+
+    def answer(connection, request):
+        switch(connection, request)
+        connection.send(b"\x82\x7f" + LARGEST.to_bytes(8, "big") + payload)
+        heard.append(read_message(connection))
+        connection.send(b"\x82\x02ok")
+        connection.read()
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        with Http1(cell.http, timeout=60) as client:
+            assert client.upgrade(f"/{way}/sb/ws").status == 101
+            assert read_message(client) == whole
+            client.send(b"\x82\xff" + LARGEST.to_bytes(8, "big") + bytes(4) + payload)
+            assert client.read_exactly(4) == b"\x82\x02ok" and heard == [whole]
+            if way == "r":  # one byte more
+                client.send(b"\x82\xff" + (LARGEST + 1).to_bytes(8, "big") + bytes(4))
+                assert client.read_exactly(4)[2:] == (1009).to_bytes(2, "big")
+    finally:
+        origin.upgrade = kept
+
+
+@pytest.mark.parametrize("reader", ["client", "worker"])
+def test_who_does_not_read_holds_up_who_sends_on_a_direct_route(cell, origin, reader):
+    """Nothing is collected in between, others are served, and all of it comes once it is read."""
+    piece, pieces = bytes(range(256)) * 256, 512
+    sent, may_read, digests = [0], threading.Event(), []
+
+    def flood(connection):
+        for number in range(pieces):
+            connection.send(piece)
+            sent[0] = number + 1
+
+    def drain(connection):
+        may_read.wait(30)
+        digest, left = hashlib.sha256(), len(piece) * pieces
+        while left:
+            data = connection.read_exactly(min(left, 1 << 20))
+            digest.update(data)
+            left -= len(data)
+        digests.append(digest.digest())
+
+    def answer(connection, request):
+        switch(connection, request)
+        (flood if reader == "client" else drain)(connection)
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        with Http1(cell.http, timeout=60) as client:
+            assert client.upgrade("/d/sb/ws").status == 101
+            other = threading.Thread(target=drain if reader == "client" else flood, args=(client,))
+            other.start()
+            last = -1
+            while last != sent[0] or not last:  # until nothing moves any more
+                last = sent[0]
+                time.sleep(0.3)
+            assert 0 < sent[0] < pieces, "nothing pushes back"
+            assert request(cell.http, "GET", "/d/sb/").status == 200
+            may_read.set()
+            other.join(60)
+            until(lambda: digests, 60, "not all of it comes")
+            assert digests == [hashlib.sha256(piece * pieces).digest()]
+    finally:
+        may_read.set()
+        origin.upgrade = kept
 
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"

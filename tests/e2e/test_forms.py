@@ -86,6 +86,10 @@ PLAIN = [
     # agent-sandbox
     ("agent-sandbox", "/a%2Fb?c=%20", None, [("X-Sandbox-ID", "sb-1")], "8888", "/a%2Fb?c=%20", None),
     ("agent-sandbox", "/", None, [("X-Sandbox-ID", "sb-1"), ("X-Sandbox-Port", "8080"), ("X-Sandbox-Namespace", "default")], "8080", "/", None),
+    # no path is the gate's own
+    ("agent-sandbox", "/healthz", None, [("X-Sandbox-ID", "sb-1")], "8888", "/healthz", None),
+    ("e2b-preview", "/status.ok", "8080-sb-1.e2b.test", [], "8080", "/status.ok", KEEP),
+    ("opensandbox-proxy", "/sandboxes/sb-1/proxy/8080/metrics", None, [], "8080", "/metrics", None),
     ("agent-sandbox", "/", None, [("X-Sandbox-ID", "sb-1"), ("X-Sandbox-Namespace", "ns"), ("X-Sandbox-UID", "u")], "8888", "/", None),
 ]
 

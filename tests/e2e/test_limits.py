@@ -28,6 +28,7 @@ ROUTES = [
     route("old", max_age="400ms"),
     route("small", max_message="100B"),
     route("still", timeout="400ms"),
+    {"name": "still-direct", "path": "/still-direct/{sandbox}/{rest...}", "to": "/{rest...}", "need": "none", "upgrade": True, "timeout": "400ms"},
     {"name": "short", "path": "/short/{sandbox}/{rest...}", "to": "/{rest...}", "need": "none", "timeout": "300ms"},
     {"name": "pages", "path": "/pages/{sandbox}/{rest...}", "to": "/{rest...}", "need": "none"},
     {"name": "api", "path": "/api/sandboxes/{sandbox}/{rest...}", "need": "none"},
@@ -257,17 +258,18 @@ def test_origins_of_upgrades(tunnels, name, origin, good):
 def test_a_tunnel_is_closed_when_its_route_says_so(tunnels):
     worker = tunnels.worker()
     idle, old = tunnels.open(worker, route="idle"), tunnels.open(worker, route="old")
-    still = tunnels.open(worker, route="still")
+    still, direct = tunnels.open(worker, route="still"), tunnels.open(worker, route="still-direct")
     began = time.monotonic()
     for _ in range(3):
         time.sleep(0.1)
         old[0].say(b"x")  # in use, and old all the same
         idle[0].say(b"", PING)  # is no use of it
         still[0].say(b"x")
+        direct[0].say(b"x")
     assert idle[0].closed() == (1001, "idle")
     assert old[0].closed() == (1001, "max age")
     assert time.monotonic() - began >= 0.35
-    assert still[0].ended() and time.monotonic() - began >= 0.65
+    assert still[0].ended() and direct[0].ended() and time.monotonic() - began >= 0.65
 
 
 def test_a_message_larger_than_the_routes_limit_ends_the_tunnel(tunnels):

@@ -3,6 +3,7 @@
 learns from them, which is nothing."""
 
 import json
+import os
 import re
 import socket
 import time
@@ -59,8 +60,13 @@ def cell(cells, origin):
         "migrating": {"state": "migrating"},
         "waking": {"state": "waking"},
         "outside": {"worker": "http://192.0.2.1:80"},
-    }
+    } | {f"elsewhere-{number}": {"worker": f"http://{address}:{origin.port}"} for number, address in enumerate(ELSEWHERE)}
     return cells(sandboxes=records, config=CONFIG, environment={"CELLGATE_WORKER_TIMEOUT": "500ms"})
+
+
+# What the default networks do not hold, however it is written.
+ELSEWHERE = ["0.0.0.0", "0.1.2.3", "169.254.169.254", "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "8.8.8.8",
+             "[::]", "[fe80::1]", "[ff02::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[::ffff:8.8.8.8]", "[2001:db8::1]"]
 
 
 @pytest.fixture(params=["http", "https", "h2"])
@@ -110,6 +116,25 @@ def test_refusal(client, cell, target, claims, code):
 
     headers = [] if claims is None else [("Authorization", "Bearer " + token("test", **({"sandbox": "up"} | claims)))]
     refused(client.request("GET", target, headers), code)
+
+
+@pytest.mark.parametrize("number", range(len(ELSEWHERE)), ids=ELSEWHERE)
+def test_an_address_outside_of_the_networks_is_not_dialled(cell, origin, number):
+    before = origin.connections
+    refused(request(cell.http, "GET", f"/open/elsewhere-{number}/80/"), "worker_unreachable")
+    with Http1(cell.http) as client:
+        refused(client.upgrade(f"/relay/elsewhere-{number}"), "worker_unreachable")
+    assert origin.connections == before
+
+
+@pytest.mark.skipif(not os.environ.get("CELLGATE_LONG"), reason="ten seconds")
+@pytest.mark.parametrize("data", [b"", b"GET /open/up/80/ HTTP/1.1\r\nHost: h\r\nX-Slow"], ids=["nothing", "half a head"])
+def test_a_head_that_does_not_come_is_not_waited_for(cell, data):
+    with Http1(cell.http, timeout=40) as client:
+        client.send(data)
+        if data:
+            refused(client.response(), "request_timeout")
+        assert client.read() == b""
 
 
 def test_a_worker_that_closes_without_an_answer(cell):

@@ -7,15 +7,15 @@ import re
 import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from cell import until
 from client import request
 from tunnels import QUICK, Tunnels
-from worker import BINARY, CLOSE, Ws
+from worker import BINARY, CLOSE, TEXT, Ws
 
 OUTPUT, EXIT, REPLAYED = b"\x01", b"\x03", b"\x04"
-OUT = re.compile(rb"OUT_(\d+)\n")
 
 
 class Hosts:
@@ -33,11 +33,16 @@ class Hosts:
         self.epoch += 1
         self.cell.set_sandboxes(**{"sb-1": {"worker": self.urls[self.epoch % 2], "epoch": self.epoch} | record})
 
-    def post(self, path, **body):
+    def call(self, method, path, body=None):
+        """(status, document or None)"""
         headers = [self.cell.bearer(), ("Content-Type", "application/json")]
-        response = request(self.cell.http, "POST", f"/api/sandboxes/sb-1{path}", headers, json.dumps(body).encode())
-        assert response.status == 201, response.body
-        return f"{path}/{json.loads(response.body)['sessionID']}"
+        response = request(self.cell.http, method, path, headers, b"" if body is None else json.dumps(body).encode())
+        return response.status, json.loads(response.body) if response.body else None
+
+    def post(self, path, **body):
+        status, document = self.call("POST", f"/api/sandboxes/sb-1{path}", body)
+        assert status == 201, document
+        return f"{path}/{document['sessionID']}"
 
     def pty(self):
         return self.post("/pty", shell="/bin/sh", cols=100, rows=30)
@@ -163,24 +168,22 @@ def test_output_goes_on_across_a_migration(hosts, tmp_path):
 # ---- 08: an exec across a migration ----
 
 
-def test_thirty_lines_of_an_exec_across_a_migration_all_come(hosts):
-    script = "for i in $(seq 30); do echo OUT_$i; sleep 0.05; done; exit 3"
+def test_thirty_lines_of_an_exec_across_a_migration_all_come(hosts, tmp_path):
+    """Once each and in order: 15 before it, while the command waits, and 15 behind it, with an end of all that comes once too."""
+    script = f"for i in $(seq 30); do echo OUT_$i; until [ $i != 15 -o -e {tmp_path}/go ]; do sleep 0.02; done; done; exit 3"
     with hosts.open(hosts.exec(script)) as ws:
-        payloads, seen = [], []
-        while len(seen) < 30 or payloads[-1][:1] != EXIT:
+        payloads = []
+        while b"OUT_15\n" not in b"".join(payload[1:] for payload in payloads):
             opcode, payload = ws.message()
             assert opcode == BINARY, (opcode, payload)
             payloads.append(payload)
-            new = [int(n) for n in OUT.findall(payload)]
-            if 10 in new and 10 not in seen:
-                hosts.move()
-            seen += new
-        opcode, payload = ws.message()
-        assert (opcode, payload) == (CLOSE, struct.pack(">H", 1000) + b"exec completed")
-    # after the move the worker tells again what it has kept: nothing is missing, and nothing comes out of order
-    assert sorted(set(seen)) == list(range(1, 31))
-    assert [n for i, n in enumerate(seen) if n not in seen[:i]] == list(range(1, 31))
-    assert [p for p in payloads if p[:1] == EXIT] == [EXIT + struct.pack(">i", 3)]
+        hosts.moved()
+        (tmp_path / "go").touch()
+        messages, close = rest(ws)
+    payloads += [payload for opcode, payload in messages if opcode == BINARY and payload]
+    assert close == (1000, "exec completed")
+    assert b"".join(p[1:] for p in payloads if p[:1] == OUTPUT) == b"".join(b"OUT_%d\n" % i for i in range(1, 31))
+    assert [p for p in payloads if p[:1] != OUTPUT] == [REPLAYED, EXIT + struct.pack(">i", 3)]
     hosts.tunnels.gone("sb-1")
 
 
@@ -214,8 +217,23 @@ def test_a_shell_that_exits_closes_its_terminal_promptly(hosts):
         ws.send(BINARY, b"exit 5\n")
         _, close = rest(ws)
         assert close == (1000, "")
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10  # a redial would go on for 30 s
     hosts.tunnels.gone("sb-1")
+
+
+def test_a_terminal_is_resized_and_deleted_through_the_api(hosts):
+    session = hosts.pty()
+    with hosts.open(session) as ws:
+        assert evaluated(ws, b"$(stty size)", rb"(\d+ \d+)") == b"30 100"
+        assert hosts.call("POST", f"/api/sandboxes/sb-1{session}/resize", {"cols": 120, "rows": 40})[0] == 200
+        assert evaluated(ws, b"$(stty size)", rb"(\d+ \d+)") == b"40 120"
+        pid = int(evaluated(ws, b"$$"))
+        assert hosts.call("DELETE", f"/api/sandboxes/sb-1{session}")[0] == 204
+        assert rest(ws)[1] == (1000, "")
+    until(lambda: not Path(f"/proc/{pid}").exists(), 10, "the shell lives on")
+    with pytest.raises(Ws.Refused) as refused:
+        hosts.open(session)
+    assert refused.value.status == 404
 
 
 def test_four_migrations_within_a_minute_do_not_flap(hosts):
@@ -224,6 +242,46 @@ def test_four_migrations_within_a_minute_do_not_flap(hosts):
         for _ in range(4):
             hosts.moved()
             assert evaluated(ws, b"$$") == pid
+
+
+def test_opensandboxs_terminal_behind_its_proxy(hosts):
+    """What its own tests ask of it, through the built-in routes."""
+    proxy = "/v1/sandboxes/sb-1/proxy/8888/pty"
+
+    def open(path):
+        return Ws(hosts.cell.http, proxy + path, [hosts.cell.bearer()], timeout=20)
+
+    def connected(ws):
+        assert json.loads(ws.message()[1]) == {"type": "connected", "session_id": session, "mode": "pty"}
+
+    status, document = hosts.call("POST", proxy, {"command": "/bin/sh"})
+    assert status == 201
+    session = document["session_id"]
+    with pytest.raises(Ws.Refused) as refused:
+        open("/00000000/ws")
+    assert refused.value.status == 404 and json.loads(refused.value.body)["code"] == "CONTEXT_NOT_FOUND"
+    with open(f"/{session}/ws") as old:
+        connected(old)
+        with pytest.raises(Ws.Refused) as refused:
+            open(f"/{session}/ws")
+        assert refused.value.status == 409 and json.loads(refused.value.body)["code"] == "ALREADY_CONNECTED"
+        old.say(type="resize", cols=120, rows=40)
+        old.send(BINARY, b"\x00PS1=; stty -echo; stty size; echo pid=$$.\n")
+        pid = old.find(rb"40 120\r\npid=(\d+)\.\r\n", tags=(1,))[1]
+        status, document = hosts.call("GET", f"{proxy}/{session}")
+        assert status == 200 and document["running"] is True
+        with open(f"/{session}/ws?since={document['output_offset']}&takeover=1") as new:
+            connected(new)
+            assert old.rest()[1] == (4001, "TAKEN_OVER")
+            new.send(BINARY, b"\x00echo pid=$$.; exit 7\n")
+            messages, close = new.rest()
+    assert b"pid=%s." % pid in b"".join(payload[1:] for opcode, payload in messages if opcode == BINARY)
+    assert messages[-1] == (TEXT, b'{"type":"exit","exit_code":7}') and close == (1000, "process exited")
+    with open(f"/{session}/ws?since=0") as ws:
+        opcode, replay = ws.message()
+        assert (opcode, replay[:9]) == (BINARY, b"\x03" + bytes(8)) and replay.count(b"pid=%s." % pid) == 2
+        connected(ws)
+        assert ws.rest() == ([(TEXT, b'{"type":"exit","exit_code":7}')], (1000, "process exited"))  # and no new shell
 
 
 def test_a_client_that_leaves_leaves_the_shell_and_loses_nothing(hosts):

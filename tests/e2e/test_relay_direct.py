@@ -638,6 +638,24 @@ def test_the_relays_own_pings_and_pongs_are_its_own(direct):
     assert upstream.hear() == (BINARY, b"x", True)
 
 
+def test_what_keeps_a_tunnel_alive_is_no_use_of_it(tmp_path):
+    """By `idle` the agent knows whom to tell of as in use."""
+    with quick(tmp_path, keepalive="300ms", dead_after="20s") as direct:
+        client, upstream = direct.open(direct.worker())
+        for _ in range(4):
+            for peer in (client, upstream):
+                opcode, payload, _ = peer.hear()
+                assert opcode == PING
+                peer.say(payload, PONG)
+        client.say(b"its own", PING)
+        while upstream.hear() != (PING, b"its own", True):
+            pass
+        idle = direct.tunnels()[0]["idle"]
+        assert idle > 1
+        client.say(b"x")
+        until(lambda: direct.tunnels()[0]["idle"] < idle, 10, "data is no use of it either")
+
+
 def test_a_client_that_is_silent_is_torn_down(direct):
     worker = direct.worker()
     direct.set(worker=worker)

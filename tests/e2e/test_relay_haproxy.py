@@ -14,7 +14,7 @@ import time
 import urllib.error
 
 import pytest
-from cell import BIN, ROOT, until
+from cell import BIN, ROOT, token, until
 from client import Http2
 from direct import BINARY, CLOSE, Peer, Worker
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
@@ -70,9 +70,10 @@ def test_a_worker_gets_what_a_direct_one_gets(tunnels):
 
 def test_a_tunnel_that_is_open_for_a_moment_longer_than_every_http_timeout(make):
     tunnels = make(environment={"CELLGATE_CLIENT_TIMEOUT": "300ms", "CELLGATE_WORKER_TIMEOUT": "300ms"})
-    client, upstream = tunnels.open(tunnels.worker())
-    assert client.silent(1.0)
-    pass_both_ways(client, upstream)
+    through, direct = tunnels.open(tunnels.worker()), tunnels.open(tunnels.worker(), route="api/sandboxes")
+    assert through[0].silent(1.0) and direct[0].silent(0.1)
+    pass_both_ways(*through)
+    pass_both_ways(*direct)
 
 
 # ---- a relay that is away ----
@@ -421,6 +422,33 @@ def test_a_reload_leaves_tunnels_alone(tunnels):
     upstream.reset()
     pass_both_ways(client, worker.serve())
     assert cell.pid("relay") == relay
+
+
+def test_a_reload_without_a_key_ends_the_tunnels_that_it_opened(tunnels):
+    cell, worker = tunnels.cell, tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    log, good = cell.run_dir / "agent.log", cell.config_file.read_text()
+    secret = b"the key that is going to be gone, 32 bytes or more"
+    (cell.folder / "k2.secret").write_bytes(secret)
+
+    def reload(config):
+        before = log.read_text().count("msg=reloaded what=configuration")
+        cell.config_file.write_text(config)
+        cell.kill("agent", signal.SIGHUP)
+        until(lambda: log.read_text().count("msg=reloaded what=configuration") > before, 10, "no reload")
+
+    def opened(made):
+        return tunnels.open(worker, sandbox, "secure", headers=[("Authorization", "Bearer " + made)])
+
+    config = json.loads(good)
+    config["tokens"] = [*config["tokens"], config["tokens"][0] | {"kid": "k2", "secret_file": "k2.secret"}]
+    try:
+        reload(json.dumps(config))
+        stays, goes = opened(cell.token(sandbox)), opened(token(sandbox=sandbox, secret=secret, header={"kid": "k2"}))
+    finally:
+        reload(good)
+    assert goes[0].closed() == (1008, "token revoked")
+    pass_both_ways(*stays)
 
 
 def test_a_drain_ends_tunnels_one_after_the_other(make):

@@ -89,6 +89,7 @@ CHUNKS = [
     ("a chunk that ends in a bare line feed", post("Transfer-Encoding: chunked", body=b"5\r\nhello\n0\r\n\r\n" + GLUED), (200, 403), (posted(b"hello"),)),
     ("a chunk's size that ends in a bare line feed", post("Transfer-Encoding: chunked", body=b"5\nhello\r\n0\r\n\r\n" + GLUED), (200, 403), (posted(b"hello"),)),
     ("a chunk that is longer than its size", post("Transfer-Encoding: chunked", body=b"5\r\nhelloworld\r\n0\r\n\r\n" + GLUED), (400,), ()),
+    ("a line of a chunk's size without an end", post("Transfer-Encoding: chunked", body=b"5;" + b"a" * 100_000 + GLUED), (400,), ()),
     ("headers behind the last chunk", post("Transfer-Encoding: chunked", body=b"0\r\nX-Cell-Route: forged\r\nAuthorization: x\r\n\r\n"), (200,), (posted(b""),)),
 ]
 SYNTAX = [
