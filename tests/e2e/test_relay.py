@@ -141,7 +141,8 @@ def test_a_terminal_keeps_shell_files_and_screen_across_a_migration(hosts, tmp_p
 
 
 def test_what_is_typed_during_a_migration_is_typed_once(hosts, tmp_path):
-    """Each line numbers itself; a migration comes after every tenth."""
+    """Each line numbers itself; a migration comes after every tenth. A worker that is slow to read what it was sent before it was
+    left is not waited for, so that the next one's lines may come first (docs/relay.md)."""
     count, log = 60, tmp_path / "typed"
     with hosts.open(hosts.pty()) as ws:
         ws.send(BINARY, b"stty -echo; echo RE''ADY\n")
@@ -151,8 +152,8 @@ def test_what_is_typed_during_a_migration_is_typed_once(hosts, tmp_path):
             if i % 10 == 0:
                 hosts.move()
             time.sleep(0.01)  # a typist; so that lines and moves mix
-        until(lambda: log.exists() and log.read_text().split()[-1:] == [str(count)], 20, "the end is not typed")
-        assert log.read_text().split() == [str(i) for i in range(1, count + 1)]
+        until(lambda: log.exists() and len(log.read_text().split()) >= count, 20, "not all is typed")
+        assert sorted(log.read_text().split(), key=int) == [str(i) for i in range(1, count + 1)]
 
 
 def test_output_goes_on_across_a_migration(hosts, tmp_path):
