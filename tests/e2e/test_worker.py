@@ -498,6 +498,18 @@ def test_opensandbox_second_client_is_refused_409(worker):
     until(lambda: attach_or_none(worker, session))
 
 
+def test_nothing_of_an_unfinished_frame_is_taken(worker):
+    """Who was cut off in it sends it whole to the next worker."""
+    session = shell(worker, command="cat")
+    with attach(worker, session) as ws:
+        ws.http.sock.sendall(b"\x82\x89\0\0\0\0" + b"\x00unfi")  # five bytes of nine
+        ws.http.sock.shutdown(socket.SHUT_WR)
+        assert ws.frame() is None
+    with attach(worker, session, "?takeover=1") as ws:
+        ws.send(BINARY, b"\x00whole\n")
+        assert b"unfi" not in ws.find(b".*whole\r\nwhole\r\n")[0]
+
+
 def attach_or_none(worker, session):
     try:
         worker.open(f"/pty/{session}/ws").drop()
