@@ -125,12 +125,12 @@ def test_a_name_that_goes_is_in_doubt(world):
 def test_slow_answers_are_waited_for_and_many_at_once_do_not_wait_for_each_other(world):
     world.names.delay = 0.1
     begun = time.monotonic()
-    clients = [Http1(world.cell.http) for _ in range(20)]
+    clients = [Http1(world.cell.http) for _ in range(50)]
     for number, client in enumerate(clients):
         world.names.names[f"slow-{number}{SUFFIX}"] = ["127.0.0.1"]
         client.send(f"GET /s/slow-{number}/x HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
-    assert [client.response().status for client in clients] == [200] * 20
-    assert time.monotonic() - begun < 1.9  # one after the other they take 2 s
+    assert [client.response().status for client in clients] == [200] * 50
+    assert time.monotonic() - begun < 4.9  # one after the other they take 5 s
     world.names.delay = 0
     for client in clients:
         client.__exit__(None, None, None)
@@ -191,7 +191,7 @@ def test_a_tunnel_waits_for_a_name_and_opens_when_it_is_known(tunnels):
     tunnels.place("late", named("late.test", worker.port))
     begun = time.monotonic()
     client, upstream = tunnels.open(worker, "late")
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 4
     tunnels.names.delay = 0
     pass_both_ways(client, upstream)
 

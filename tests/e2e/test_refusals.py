@@ -176,7 +176,7 @@ def test_a_relay_that_is_not_there(cells):
         response = client.upgrade("/relay/up")
         if "relay-admin" not in cell.ports:
             refused(response, "relay_unavailable")
-            assert time.monotonic() - started < 0.5
+            assert time.monotonic() - started < 3
 
 
 def test_origin_of_another_host(cell):

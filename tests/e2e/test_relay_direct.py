@@ -156,7 +156,7 @@ def test_a_worker_that_refuses_connections_is_retried_then_unreachable(direct):
     client = direct.ask(worker)
     status, _, body = direct.answer(client)
     assert status == 502 and b'"worker_unreachable"' in body
-    assert 0.3 < time.monotonic() - began < 2
+    assert 0.3 < time.monotonic() - began < 5
 
 
 def test_a_worker_that_comes_late_is_reached(direct):
@@ -360,7 +360,7 @@ def test_a_close_without_news_is_the_end_of_the_session(direct, code):
     upstream.close_with(code, b"done" if code else b"")
     began = time.monotonic()
     assert client.closed() == (code, "done" if code else "")
-    assert 0.25 < time.monotonic() - began < 1
+    assert 0.25 < time.monotonic() - began < 4
 
 
 def test_a_close_before_the_news_of_a_move_is_a_move(direct):
@@ -464,7 +464,7 @@ def test_a_move_closes_the_old_worker_and_dials_the_new_one(direct):
     direct.set(worker=new)
     assert upstream.closed() == (1000, "moved")
     again = new.serve()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 4
     client.say(b"x")
     assert again.hear()[1] == b"x"
     assert client.silent()
@@ -780,7 +780,7 @@ def test_a_drain(direct):
 
 
 def test_upgrades_during_a_drain_are_refused(tmp_path):
-    with quick(tmp_path, drain="3s") as direct:
+    with quick(tmp_path, drain="8s") as direct:
         worker = direct.worker()
         direct.set(worker=worker)
         clients = [direct.open(worker)[0] for _ in range(4)]
@@ -793,7 +793,7 @@ def test_upgrades_during_a_drain_are_refused(tmp_path):
         direct.relay.send_signal(signal.SIGTERM)
         time.sleep(0.1)
         direct.relay.send_signal(signal.SIGTERM)
-        assert direct.relay.wait(5) == 0 and time.monotonic() - began < 2
+        assert direct.relay.wait(10) == 0 and time.monotonic() - began < 6
         assert clients
 
 

@@ -144,7 +144,7 @@ def cell(cells, origin):
 
 
 def test_the_good_one_opens_a_tunnel(cell, origin):
-    answer, closed = exchange(cell.http, variant() + b"\x81\x05hello", timeout=0.5)
+    answer, closed = exchange(cell.http, variant() + b"\x81\x05hello", timeout=1.5)
     assert answer.startswith(b"HTTP/1.1 101 ") and answer.endswith(b"\x81\x05hello") and not closed
 
 

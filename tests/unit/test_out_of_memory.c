@@ -124,8 +124,8 @@ static void a_directory_without_memory_does_not_start(void **state)
         "{\"open\": true, \"directory\": {\"kind\": \"redis\", \"server\": \"127.0.0.1:1\"}}",
         "{\"open\": true, \"directory\": {\"kind\": \"redis\", \"server\": \"redis.test:1\"}}",
         "{\"open\": true, \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:1\"}}",
-        "{\"open\": true, \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", \"servers\": "
-        "[\"127.0.0.1:1\"]}}",
+        ("{\"open\": true, \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", "
+         "\"servers\": [\"127.0.0.1:1\"]}}"),
     };
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
