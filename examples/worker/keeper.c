@@ -14,7 +14,8 @@
 #define CHECK_EVERY 1.0 /* seconds */
 #define STOP_TICK   0.5
 #define STOP_TICKS  8
-#define TUNNELS     4 /* as many as sessions, most of them only remembered */
+#define TUNNELS     4  /* as many as sessions, most of them only remembered */
+#define REAPED      64 /* sessions at a time */
 
 struct kept { /* a session in the table */
     struct running *running;
@@ -219,19 +220,45 @@ static struct running *running_of(struct keeper *k, pid_t pid)
     return NULL;
 }
 
+/* A child that has ended, and is still to be waited for; 0: none. */
+static pid_t ended(idtype_t which, pid_t pid)
+{
+    siginfo_t info = {.si_pid = 0};
+    return waitid(which, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) < 0 ? 0 : info.si_pid;
+}
+
+/* The sessions whose leaders have ended by now. These are waited for last: until then nobody else gets their numbers,
+ * and nobody else is killed. */
+static void reap_sessions(struct keeper *k)
+{
+    struct running *dead[REAPED];
+    pid_t leaders[REAPED] = {0};
+    size_t count = 0, ends_all = 0;
+    for (unsigned i = 0; i < k->session_count && count < REAPED; i++) {
+        struct running *r = k->sessions[i].running;
+        pid_t pid = (pid_t)running_session(r)->pid;
+        if (running_session(r)->state != SESSION_RUNNING || ended(P_PID, pid) == 0)
+            continue;
+        dead[count++] = r;
+        if (running_ends_all(r))
+            leaders[ends_all++] = pid;
+    }
+    process_kill_sessions(leaders, ends_all);
+    for (size_t i = 0; i < count; i++) {
+        int status = 0;
+        pid_t pid = (pid_t)running_session(dead[i])->pid;
+        if (waitpid(pid, &status, 0) == pid)
+            running_exited(dead[i], status);
+    }
+}
+
 void keeper_reap(struct keeper *k)
 {
-    siginfo_t info;
-    for (;;) {
-        info.si_pid = 0;
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0)
-            return;
-        struct running *r = running_of(k, info.si_pid);
-        int status = 0;
-        if (r)
-            running_died(r);
-        if (waitpid(info.si_pid, &status, 0) == info.si_pid && r)
-            running_exited(r, status);
+    for (pid_t pid; (pid = ended(P_ALL, 0));) {
+        if (running_of(k, pid))
+            reap_sessions(k);
+        else
+            waitpid(pid, NULL, 0);
     }
 }
 
@@ -351,11 +378,28 @@ struct keeper *keeper_new(struct loop *loop, const struct keeper_options *option
     return k;
 }
 
+/* Who had no time to end. */
+static void kill_left(struct keeper *k)
+{
+    pid_t leaders[REAPED];
+    size_t count = 0;
+    for (unsigned i = 0; i < k->session_count; i++) {
+        const struct session *s = running_session(k->sessions[i].running);
+        if (s->state == SESSION_RUNNING)
+            leaders[count++] = (pid_t)s->pid;
+        if (count == REAPED || (count && i + 1 == k->session_count)) {
+            process_kill_sessions(leaders, count);
+            count = 0;
+        }
+    }
+}
+
 void keeper_free(struct keeper *k)
 {
     if (!k)
         return;
     k->freeing = true;
+    kill_left(k);
     close_listener(k);
     while (k->conn_count)
         keeper_conn_free(k->conns[--k->conn_count].conn);

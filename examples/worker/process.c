@@ -173,12 +173,21 @@ static pid_t session_of(const char *pid)
     return slice_u64(part, INT32_MAX, &session) ? (pid_t)session : -1;
 }
 
-void process_kill_session(pid_t leader)
+static bool is_one_of(pid_t pid, const pid_t *leaders, size_t count)
 {
-    DIR *all = opendir("/proc");
+    for (size_t i = 0; i < count; i++)
+        if (leaders[i] == pid)
+            return true;
+    return false;
+}
+
+void process_kill_sessions(const pid_t *leaders, size_t count)
+{
+    DIR *all = count ? opendir("/proc") : NULL;
     for (struct dirent *entry; all && (entry = readdir(all));) {
         uint64_t pid;
-        if (slice_u64(slice_text(entry->d_name), INT32_MAX, &pid) && session_of(entry->d_name) == leader)
+        if (slice_u64(slice_text(entry->d_name), INT32_MAX, &pid) &&
+            is_one_of(session_of(entry->d_name), leaders, count))
             kill((pid_t)pid, SIGKILL);
     }
     if (all)

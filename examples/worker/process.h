@@ -29,8 +29,9 @@ struct process {
 bool process_start(const struct process_plan *plan, struct process *p, struct fail *why);
 /* To the leader's group and, on a terminal (its master, or -1), to the group in its foreground. */
 void process_signal(pid_t leader, int terminal, int signal);
-/* SIGKILL to all processes of the leader's session, jobs with a group of their own included. */
-void process_kill_session(pid_t leader);
+/* SIGKILL to all processes of the leaders' sessions, jobs with a group of their own included. Looks at every process of
+ * the machine, once: many sessions may end together. */
+void process_kill_sessions(const pid_t *leaders, size_t count);
 void process_resize(int terminal, uint16_t cols, uint16_t rows);
 /* What waitid or waitpid said, as a shell tells it: 0-255, or 128 + n after signal n. */
 uint32_t process_exit_code(int status);

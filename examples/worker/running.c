@@ -236,10 +236,9 @@ static void drain_due(void *owner)
         finish(r);
 }
 
-void running_died(struct running *r)
+bool running_ends_all(const struct running *r)
 {
-    if (loop_timer_active(&r->kill) || r->forgotten)
-        process_kill_session((pid_t)r->session.pid);
+    return loop_timer_active(&r->kill) || r->forgotten;
 }
 
 void running_exited(struct running *r, int status)

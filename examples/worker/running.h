@@ -43,8 +43,8 @@ void running_hang_up(struct running *r);
 void running_forget(
     struct running *r); /* hangs it up if it runs; it is over when it has ended and nobody reads */
 bool running_is_forgotten(const struct running *r);
-/* Before the process is waited for (waitid with WNOWAIT): its session still has its number. */
-void running_died(struct running *r);
+/* Whether all of its session ends with its process, which has died and was not waited for yet. */
+bool running_ends_all(const struct running *r);
 void running_exited(struct running *r, int status);
 void running_signal(struct running *r, int signal);
 void running_resize(struct running *r, uint16_t cols, uint16_t rows);

@@ -776,6 +776,21 @@ def test_keeper_that_is_stopped_ends_its_sessions_and_removes_its_socket():
     host.close()
 
 
+def test_sessions_that_end_together_leave_nobody_behind(tmp_path):
+    """More than are looked after at a time, each with a job in a group of its own that hears no signal but the last."""
+    many, script = 70, "trap '' HUP TERM; set -m; sleep 1000 & echo $$ $! >part && mv part pids; wait; wait"
+    host = Host("--memory", "128")
+    worker, folders = host.worker(), [tmp_path / str(number) for number in range(many)]
+    for folder in folders:
+        folder.mkdir()
+        execute(worker, "sh", "-c", f"cd {folder}; {script}")
+    until(lambda: all((folder / "pids").exists() for folder in folders), 30, "not all sessions run")
+    pids = [int(pid) for folder in folders for pid in (folder / "pids").read_text().split()]
+    assert len(pids) == 2 * many and all(alive(pid) for pid in pids)
+    host.close()
+    until(lambda: not any(alive(pid) for pid in pids), 20, "some live on")
+
+
 def test_keeper_refuses_more_sessions_than_it_may_have():
     host = Host("--sessions", "3")
     front = host.worker()
