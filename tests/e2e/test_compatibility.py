@@ -154,6 +154,7 @@ def test_more_than_a_hundred_at_a_time(cells, origins):
         for number, client in enumerate(clients):
             more = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" if number % 2 else ""
             client.send(f"GET /d/sb/{number} HTTP/1.1\r\nHost: cell.test\r\n{more}\r\n".encode())
+            until(lambda: len(origin.requests) > number - 10, 20, "they do not arrive")  # not a test of how fast they are decided
         assert [client.response().status for client in clients] == [101 if number % 2 else 200 for number in range(count)]
     finally:
         for client in clients:
@@ -234,8 +235,8 @@ def test_who_does_not_read_holds_up_who_sends_on_a_direct_route(cell, origin, re
             assert client.upgrade("/d/sb/ws").status == 101
             other = threading.Thread(target=drain if reader == "client" else flood, args=(client,))
             other.start()
-            last = -1
-            while last != sent[0] or not last:  # until nothing moves any more
+            last, end = -1, time.monotonic() + 30
+            while (last != sent[0] or not last) and time.monotonic() < end:  # until nothing moves any more
                 last = sent[0]
                 time.sleep(0.3)
             assert 0 < sent[0] < pieces, "nothing pushes back"

@@ -258,18 +258,15 @@ def test_origins_of_upgrades(tunnels, name, origin, good):
 def test_a_tunnel_is_closed_when_its_route_says_so(tunnels):
     worker = tunnels.worker()
     idle, old = tunnels.open(worker, route="idle"), tunnels.open(worker, route="old")
-    still, direct = tunnels.open(worker, route="still"), tunnels.open(worker, route="still-direct")
     began = time.monotonic()
+    still, direct = tunnels.open(worker, route="still"), tunnels.open(worker, route="still-direct")
     for _ in range(3):
         time.sleep(0.1)
         old[0].say(b"x")  # in use, and old all the same
         idle[0].say(b"", PING)  # is no use of it
-        still[0].say(b"x")
-        direct[0].say(b"x")
     assert idle[0].closed() == (1001, "idle")
     assert old[0].closed() == (1001, "max age")
-    assert time.monotonic() - began >= 0.35
-    assert still[0].ended() and direct[0].ended() and time.monotonic() - began >= 0.65
+    assert still[0].ended() and direct[0].ended() and time.monotonic() - began >= 0.35
 
 
 def test_a_message_larger_than_the_routes_limit_ends_the_tunnel(tunnels):

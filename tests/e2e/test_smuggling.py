@@ -474,9 +474,9 @@ def test_headers_behind_a_body_are_none(stage):
 
 def test_a_chunks_size_that_does_not_end_is_not_collected(stage):
     """HAProxy 3.0 reads no further and ends it after the client's timeout, the others refuse it."""
-    sent, most, refused = 0, 64 << 20, False
+    sent, most, refused, stalls = 0, 64 << 20, False, (3, 0) <= VERSION < (3, 2)
     with connect(stage.cell.http) as sock:
-        sock.settimeout(0.5)
+        sock.settimeout(0.5 if stalls else 20)
         try:
             sock.sendall(stage.fill(post("Transfer-Encoding: chunked", body=b"5;")))
             while sent < most:
@@ -485,7 +485,7 @@ def test_a_chunks_size_that_does_not_end_is_not_collected(stage):
             refused = True
         except TimeoutError:
             pass
-    assert sent < most and (refused or (3, 0) <= VERSION < (3, 2))
+    assert sent < most and (refused or stalls)
     assert not stage.victim.connections
 
 
