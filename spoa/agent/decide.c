@@ -3,6 +3,7 @@
 
 #include "spoa/agent/decide_steps.h"
 #include "spoa/agent/path.h"
+#include "spoa/agent/token_static.h"
 #include "spoa/agent/tokens.h"
 #include "spoa/agent/upgrade.h"
 
@@ -143,12 +144,24 @@ static bool name_valid(struct slice name)
     return name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") && !slice_is(name, "..");
 }
 
+/* A host may have a token instead of a name. The directory has the sandbox under the token's SHA-256, so that
+ * neither it nor a log knows the token. */
+static struct slice sandbox_name(struct decision *d)
+{
+    const struct slice *value = d->match.captures.value;
+    size_t start = d->scratch->len;
+    if (slice_present(value[CAPTURE_SANDBOX]) || !slice_present(value[CAPTURE_TOKEN]))
+        return capture_text(d, CAPTURE_SANDBOX);
+    bool good = token_static_digest(value[CAPTURE_TOKEN], d->scratch) && !d->scratch->full;
+    return good ? slice_of(d->scratch->at + start, d->scratch->len - start) : nothing;
+}
+
 static bool read_captures(struct decision *d)
 {
     struct verdict *v = d->verdict;
     struct slice port = capture_text(d, CAPTURE_PORT);
     uint64_t number = 0;
-    d->sandbox = capture_text(d, CAPTURE_SANDBOX);
+    d->sandbox = sandbox_name(d);
     d->space = capture_text(d, CAPTURE_NAMESPACE);
     if (!name_valid(d->sandbox))
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be the name of a sandbox");

@@ -78,7 +78,8 @@ static bool path_add(struct build *b, struct patterns *patterns, struct slice te
            patterns_add_joined(b, patterns, PATTERN_PATH, none, slice_sub(text, 1, end - 1), tail, why);
 }
 
-static const char *const forms[] = {"opencomputer", "opensandbox", "sandbox-sdk", "daytona", "e2b", NULL};
+static const char *const forms[] = {"opencomputer",   "opensandbox", "sandbox-sdk", "daytona",
+                                    "daytona-signed", "e2b",         NULL};
 
 /* "{port}-{sandbox}.<e2b>": one pattern for each domain of the form. A form without any is checked all the
  * same. */
@@ -342,9 +343,10 @@ static bool domains_check(const struct json *doc, const json_node *domains, stru
         return json_fail(doc, domains, why, "domains is an object of forms and their domains");
     for (const json_node *list = json_first(domains); list; list = json_next(list)) {
         if (!text_among(slice_text(json_key(list)), forms))
-            return json_fail(doc, list, why,
-                             "'%s' is none of opencomputer, opensandbox, sandbox-sdk, daytona, e2b",
-                             json_key(list));
+            return json_fail(
+                doc, list, why,
+                "'%s' is none of opencomputer, opensandbox, sandbox-sdk, daytona, daytona-signed, e2b",
+                json_key(list));
         if (!json_is_array(list))
             return json_fail(doc, list, why, "the domains of a form are an array");
         for (const json_node *domain = json_first(list); domain; domain = json_next(domain)) {

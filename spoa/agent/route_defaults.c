@@ -20,6 +20,8 @@ const char route_defaults[] =
     "\"need\":\"http\",\n"
     " \"ports\":\"1024-2999,3001-65535\"},\n"
     "{\"name\":\"daytona-preview\", \"host\":\"{port}-{sandbox}.<daytona>\", \"need\":\"http\"},\n"
+    "{\"name\":\"daytona-signed-preview\", \"need\":\"http\",\n"
+    " \"host\":[\"{port}-{token}.<daytona-signed>\", \"{port}-{sandbox}.<daytona-signed>\"]},\n"
     "{\"name\":\"e2b-preview\", \"host\":\"{port}-{sandbox}.<e2b>\", \"need\":\"http\"},\n"
 
     "{\"name\":\"opensandbox-ingress-to\", \"need\":\"http\", \"host_header\":\"keep\", "
@@ -46,7 +48,8 @@ const char route_defaults[] =
     "\"upgrade\":true,\n"
     " \"via\":\"relay\", \"to\":\"/sandboxes/{sandbox}/agent/{session}\", \"need\":\"agent\",\n"
     " \"resume\":\"scrollback\", \"end\":\"exit-frame\", \"keepalive\":\"empty-frame\"},\n"
-    "{\"name\":\"opencomputer-pty-api\", \"path\":\"/api/sandboxes/{sandbox}/pty/{rest...}\", \"upgrade\":false,\n"
+    "{\"name\":\"opencomputer-pty-api\", \"path\":\"/api/sandboxes/{sandbox}/pty/{rest...}\", "
+    "\"upgrade\":false,\n"
     " \"to\":\"/sandboxes/{sandbox}/pty/{rest...}\", \"need\":\"pty\"},\n"
     "{\"name\":\"opencomputer-exec-api\", \"path\":\"/api/sandboxes/{sandbox}/exec/{rest...}\", "
     "\"upgrade\":false,\n"

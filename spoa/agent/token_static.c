@@ -107,7 +107,7 @@ static bool recognises(struct slice token)
     return true;
 }
 
-static bool write_digest(struct slice data, struct writer *w)
+bool token_static_digest(struct slice data, struct writer *w)
 {
     uint8_t digest[SHA256_DIGEST_LENGTH];
     if (!SHA256(data.at, data.len, digest))
@@ -124,7 +124,7 @@ static bool write_mark(struct slice digest, struct writer *w)
     struct writer text = writer_of(memory, sizeof(memory)), hex = writer_of(mark, sizeof(mark));
     writer_text(&text, KID);
     writer_put(&text, digest);
-    if (!write_digest(writer_slice(&text), &hex))
+    if (!token_static_digest(writer_slice(&text), &hex))
         return false;
     writer_text(w, KID);
     writer_put(w, slice_of(mark, MARK));
@@ -145,7 +145,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     while (entry->kind != &token_kind_static || !(entry->carriers & 1u << check->credential->carrier))
         entry++; /* there is one, or this kind would not have been asked */
     *reason = "out of memory";
-    if (!write_digest(check->credential->token, check->text))
+    if (!token_static_digest(check->credential->token, check->text))
         return REFUSAL_agent_unavailable;
     grant->secret_sha256 = writer_slice(check->text);
     if (!write_mark(grant->secret_sha256, check->text))

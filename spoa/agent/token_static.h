@@ -9,6 +9,8 @@
 #include "spoa/agent/record.h"
 #include "spoa/agent/token_kind.h"
 
+/* Writes the SHA-256 of a secret as records hold it, 64 hexadecimal digits. False when out of memory. */
+bool token_static_digest(struct slice secret, struct writer *w);
 /* For a request without a credential: whether an entry is `public`. Then *grant is good for sandboxes whose
  * record has no secret. */
 bool token_static_public(const struct token_check *check, struct grant *grant);

@@ -2,6 +2,8 @@
 """The built-in routes, as the clients of each system address a sandbox: by path, by host and by header, plain and as an upgrade.
 What the worker gets is asserted as its first line, its Host and the port that was meant."""
 
+import hashlib
+
 import pytest
 from cell import until
 from client import Http1, Http2
@@ -11,6 +13,7 @@ DOMAINS = {
     "opensandbox": ["os.test", "os2.test"],
     "sandbox-sdk": ["sdk.test", "sdk2.test"],
     "daytona": ["day.test", "day2.test"],
+    "daytona-signed": ["signed.test"],
     "e2b": ["e2b.test", "sub.e2b2.test"],
 }
 ID = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
@@ -32,7 +35,7 @@ def workers(origins):
 @pytest.fixture(scope="module")
 def cell(cells, workers):
     record = {"worker": workers[""].url, "ports": {port: workers[port].url for port in PORTS}}
-    names = ["sb-1", "a-p80-b", ID, "sb_2.x~", "ns/sb-1"]
+    names = ["sb-1", "a-p80-b", ID, "sb_2.x~", "ns/sb-1", hashlib.sha256(b"abc_123").hexdigest()]
     return cells(sandboxes={name: record for name in names}, config={"domains": DOMAINS, "open": True, "tokens": []})
 
 
@@ -81,6 +84,8 @@ PLAIN = [
     # Daytona, e2b
     ("daytona-preview", "/a", "3000-sb-1.day.test", [], "3000", "/a", KEEP),
     ("daytona-preview", "/a", f"22222-{ID}.day2.test", [], "", "/a", KEEP),
+    ("daytona-signed-preview", "/a", f"3000-{ID}.signed.test", [], "3000", "/a", KEEP),
+    ("daytona-signed-preview", "/a", "8080-abc_123.signed.test", [], "8080", "/a", KEEP),
     ("e2b-preview", "/a", "44772-sb-1.e2b.test", [], "44772", "/a", KEEP),
     ("e2b-preview", "/a", "8080-sb-1.sub.e2b2.test", [], "8080", "/a", KEEP),
     # agent-sandbox

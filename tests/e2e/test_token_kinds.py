@@ -21,12 +21,13 @@ SCOPED = b"0123456789abcdef0123456789abcdef"
 ROUTE_KEY = b"a key for signed routes, long enough"
 URL_KEY = b"a key for signed URLs, also long enough"
 SECRET = "an-access-secret-of-sb-1"
+PREVIEW = "a_token_in_the_place_of_a_sandbox"  # of Daytona's signed previews
 # what must never be seen by a worker or in a log
 PLANTED = []
 
 LIFE = 3000  # seconds: what is made when tests are collected is used when others have run
 CONFIG = {
-    "domains": {"opencomputer": ["oc.test"], "opensandbox": ["os.test"], "sandbox-sdk": ["sdk.test"], "daytona": ["day.test"], "e2b": ["e2b.test"]},
+    "domains": {"opencomputer": ["oc.test"], "opensandbox": ["os.test"], "sandbox-sdk": ["sdk.test"], "daytona": ["day.test"], "daytona-signed": ["signed.test"], "e2b": ["e2b.test"]},
     "agent": {"guesses": 5},
     "tokens": [
         {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"},
@@ -112,8 +113,10 @@ def cell(cells, origin):
         "plain": {"worker": origin.url},
         "stopped": {"state": "stopped", "access": access(SECRET)},
         "ns/sb-1": {"worker": origin.url},
+        hashlib.sha256(PREVIEW.encode()).hexdigest(): {"ports": {"80": origin.url}, "access": access(PREVIEW)},
+        hashlib.sha256(b"another_token").hexdigest(): {"worker": origin.url, "access": access("not_that_one")},
     }
-    PLANTED.append(SECRET)
+    PLANTED.extend([SECRET, PREVIEW])
     return cells(sandboxes=records, config=CONFIG, files=files)
 
 
@@ -141,6 +144,8 @@ def forms():
     yield "OpenComputer's preview as bearer", "sb-1-p80.oc.test", "/a", [("Authorization", "Bearer " + SECRET)], "/a"
     yield "Daytona's header", "80-sb-1.day.test", "/a", [("X-Daytona-Preview-Token", SECRET)], "/a"
     yield "Daytona's query", "80-sb-1.day.test", "/a?x=1&DAYTONA_SANDBOX_AUTH_KEY=" + SECRET, [], "/a?x=1"
+    yield "Daytona's signed host", f"80-{PREVIEW}.signed.test", "/a?x=1", [], "/a?x=1"
+    yield "Daytona's unsigned host beside it", "80-sb-1.signed.test", "/a", [("X-Daytona-Preview-Token", SECRET)], "/a"
     yield "e2b's header", "80-sb-1.e2b.test", "/a", [("e2b-traffic-access-token", SECRET)], "/a"
     yield "signed download", "cell.test", file_url("/home/a b+ü.txt"), [], "/sandboxes/sb-1/files/download?path=%2Fhome%2Fa%20b%2B%C3%BC.txt"
     yield "own token", "sb-1-80.os.test", "/a", [("Authorization", "Bearer " + token("test", sandbox="sb-1", ttl=LIFE))], "/a"
@@ -199,6 +204,19 @@ def test_two_lines_of_an_access_header_are_refused(cell, origin, name):
 
 
 # ---- what each does not open ----
+
+
+def test_a_signed_preview_of_daytona_is_for_its_port_and_for_who_knows_the_token(cell):
+    """The directory holds it under its hash, and neither a log nor a metric knows it (below)."""
+    digest = hashlib.sha256(PREVIEW.encode()).hexdigest()
+    assert ask(cell, "GET", "/", host=f"80-{PREVIEW}.signed.test") == GOOD
+    assert ask(cell, "GET", "/", [*WEBSOCKET], host=f"80-{PREVIEW}.signed.test")[0] == 101
+    assert ask(cell, "GET", "/", host=f"81-{PREVIEW}.signed.test") == (503, "directory_unavailable")
+    assert ask(cell, "GET", "/", host=f"80-{PREVIEW[:-1]}.signed.test") == INVALID
+    assert ask(cell, "GET", "/", host=f"80-{digest}.signed.test") == INVALID  # which is what others may see
+    assert ask(cell, "GET", "/", host="80-another_token.signed.test") == INVALID  # its record says otherwise
+    assert ask(cell, "GET", "/", host="80-sb-1.signed.test") == MISSING
+    until(lambda: f"sandbox={digest} " in cell.access_log(), 10, "it is not logged by its hash")
 
 
 def test_scoped_tokens_of_agent_sandbox(cell):

@@ -16,11 +16,13 @@
 
 static const char config[] =
     "{\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-    " {\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_KEY\",\"cookie\"],"
+    " {\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_KEY\",\"cookie\","
+    "\"label\"],"
     "  \"need\":[\"http\",\"pty\"]}],"
     "\"domains\":{\"sandbox-sdk\":[\"p.io\"],\"e2b\":[\"e2b.io\"]},"
     "\"routes\":["
     "{\"name\":\"app\",\"host\":\"{sandbox}.app.io\",\"cookie\":true,\"timeout\":\"5m\"},"
+    "{\"name\":\"signed\",\"host\":[\"{port}-{token}.day.io\",\"{port}-{sandbox}.day.io\"]},"
     "{\"name\":\"free\",\"path\":\"/free/{sandbox}/{rest...}\",\"to\":\"/"
     "{rest}\",\"need\":\"none\",\"auth\":\"keep\"},"
     "{\"name\":\"cors\",\"path\":\"/cors/{sandbox}/{rest...}\",\"to\":\"/{rest}\",\"cors\":[\"https://"
@@ -44,6 +46,8 @@ static const char config[] =
 /* of "keyed": the SHA-256 of "letmein" */
 #define LETMEIN_SHA256 "1c8bfe8f801d79745c4631d09fff36c82aa37fc4cce4fc946683d7b336b63032"
 
+#define ANOTHER_SHA256 "ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5"
+
 static const char sandboxes[] =
     "{\"sb-1\":{\"worker\":\"http://10.0.0.1:9001\",\"epoch\":3,\"org\":\"o1\","
     "  \"ports\":{\"8080\":\"https://10.0.0.5:49001\"}},"
@@ -62,6 +66,11 @@ static const char sandboxes[] =
     "\"between\":{\"state\":\"migrating\"},"
     "\"fresh\":{\"worker\":\"http://10.0.0.6:80\",\"not_before\":1799999990},"
     "\"keyed\":{\"worker\":\"http://10.0.0.9:80\",\"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
+    "\"" LETMEIN_SHA256 "\":{\"ports\":{\"3000\":\"http://10.0.0.10:9\"},"
+    "  \"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
+    /* of "another": its record has a secret that is not its name's */
+    "\"" ANOTHER_SHA256 "\":{\"worker\":\"http://10.0.0.11:80\","
+    "  \"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
     "\"ns/sb-1\":{\"worker\":\"http://10.0.0.7\"},"
     "\"ns/box\":{\"worker\":\"http://10.0.0.8\"}}";
 
@@ -825,6 +834,27 @@ static void refusals_can_be_delivered_by_the_relay(void **state)
     assert_true(v.retryable && v.retry_after == 1 && v.upgrade);
 }
 
+static void a_token_in_the_place_of_the_sandbox_names_it_by_its_hash(void **state)
+{
+    static const struct row rows[] = {
+        {"GET http://3000-letmein.day.io/a?b", {0}, "direct 10.0.0.10:9 /a?b"},
+        {"GET http://3000-LETMEIN.day.io/",
+         {WS, "Origin: http://3000-letmein.day.io"},
+         "direct 10.0.0.10:9 /"},
+        {"GET http://3001-letmein.day.io/", {0}, "503 directory_unavailable"},
+        {"GET http://0-letmein.day.io/", {0}, "400 bad_request"},
+        {"GET http://3000-letmeout.day.io/", {0}, "401 token_invalid"},
+        {"GET http://3000-another.day.io/", {0}, "401 token_invalid"},
+        {"GET http://3000-" LETMEIN_SHA256 ".day.io/", {0}, "401 token_invalid"},
+        {"GET http://3000-sb-1.day.io/", {0}, "401 token_missing"},
+        {"GET http://8080-sb-1.day.io/", {B("sb1")}, "direct 10.0.0.5:49001 /"},
+    };
+    struct world *w = *state;
+    ROWS_CHECK(w, rows);
+    struct verdict v = ASKED(w, "GET http://3000-letmein.day.io/", NULL);
+    ASSERT_TEXT(v.sandbox, LETMEIN_SHA256);
+}
+
 static void an_open_cell_needs_no_token(void **state)
 {
     struct world *w = *state;
@@ -919,6 +949,7 @@ int main(void)
         TEST(a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to),
         TEST(preflights_are_answered_here),
         TEST(refusals_can_be_delivered_by_the_relay),
+        TEST(a_token_in_the_place_of_the_sandbox_names_it_by_its_hash),
         TEST(an_open_cell_needs_no_token),
         TEST(texts_that_do_not_fit_are_refused_whole),
         TEST(steps_are_told_without_credentials),

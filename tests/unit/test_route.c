@@ -10,7 +10,8 @@
 
 static const char domains_text[] =
     "{\"opencomputer\":[\"oc.io\",\"OC2.io\"],\"opensandbox\":[\"os.io\"],"
-    "\"sandbox-sdk\":[\"preview.example.com\"],\"daytona\":[\"day.io\"],\"e2b\":[\"e2b.io\"]}";
+    "\"sandbox-sdk\":[\"preview.example.com\"],\"daytona\":[\"day.io\"],\"daytona-signed\":[\"signed.io\"],"
+    "\"e2b\":[\"e2b.io\"]}";
 
 static const struct json_limits limits = {65536, 8};
 
@@ -177,6 +178,9 @@ static const struct row rows[] = {
     /* daytona, e2b */
     {P, "GET http://3000-0a1b-2c3d.day.io/", {0}, "daytona-preview 0a1b-2c3d - 3000"},
     {U, "GET http://3000-0a1b.day.io/", {0}, "daytona-preview 0a1b - 3000"},
+    {P, "GET http://3000-0a1b-2c3d.signed.io/", {0}, "daytona-signed-preview 0a1b-2c3d - 3000"},
+    {U, "GET http://3000-0a1b_2c3d.signed.io/ws", {0}, "daytona-signed-preview - - 3000 - 0a1b_2c3d"},
+    {P, "GET http://3000.signed.io/", {0}, "none"},
     {P, "GET http://49983-i1abc.e2b.io/", {0}, "e2b-preview i1abc - 49983"},
     {P, "GET http://i1abc.e2b.io/", {0}, "none"},
     /* agent-sandbox */
