@@ -16,6 +16,7 @@
 #define EXIT_REFUSED 1
 #define EXIT_USAGE   2
 #define PORTS_MOST   64
+#define LABEL_MOST   63
 #define PROGRAM      "cellgate token"
 
 static const char usage[] =
@@ -184,6 +185,8 @@ static int make_and_print(const struct tokens *tokens, const struct arguments *a
     if (slice_present(made.secret_sha256))
         fprintf(stderr, "for the sandbox's record: \"access\": {\"token_sha256\": \"%.*s\"}\n",
                 SLICE_PRINTF(made.secret_sha256));
+    if (strcmp(made.kind, "opensandbox-route") == 0 && token.len > LABEL_MOST)
+        fprintf(stderr, "longer than a host's label may be (%d): for a path or a header\n", LABEL_MOST);
     return printf("%.*s\n", SLICE_PRINTF(writer_slice(&token))) > 0 && fflush(stdout) == 0 ? 0 : EXIT_REFUSED;
 }
 

@@ -497,6 +497,35 @@ def test_the_end_passes_both_ways(client, origin):
         origin.upgrade = kept
 
 
+@pytest.mark.parametrize("who", ["client", "worker"])
+def test_what_was_said_before_one_side_ended_arrives(cell, origin, who):
+    """Also when the other side says nothing any more."""
+    data, heard = bytes(range(256)) * 1000, []
+
+    def say_and_end(connection):
+        connection.send(data)
+        connection.sock.shutdown(socket.SHUT_WR)
+        while connection.read():
+            pass
+
+    def hear(connection):
+        heard.append(connection.read_exactly(len(data)) + connection.read())
+
+    def answer(connection, request):
+        switch(connection, request)
+        (say_and_end if who == "worker" else hear)(connection)
+
+    origin.upgrade, kept = answer, origin.upgrade
+    try:
+        with connect(cell, "http") as client:
+            tunnel(client)
+            (hear if who == "worker" else say_and_end)(client)
+        until(lambda: heard, 10, "it does not arrive")
+        assert heard == [data]
+    finally:
+        origin.upgrade = kept
+
+
 def test_a_worker_that_ends_ends_the_tunnel(client, origin):
     def answer(connection, request):
         switch(connection, request)

@@ -3,6 +3,7 @@
 times and sizes, and how much one sandbox or organisation may have at a time."""
 
 import json
+import os
 import select
 import threading
 import time
@@ -295,6 +296,21 @@ def test_a_request_that_hangs_for_longer_than_the_routes_timeout(tunnels, origin
     answer = request(tunnels.cell.http, "GET", "/short/hangs/hang")
     assert (answer.status, json.loads(answer.body)["error"]) == (504, "worker_timeout") and time.monotonic() - began < 2.9
     assert request(tunnels.cell.http, "GET", "/pages/hangs/hang").status == 200
+
+
+@pytest.mark.skipif(not os.environ.get("CELLGATE_LONG"), reason="longer than a timeout with room for a busy machine")
+def test_an_answer_that_goes_on_for_longer_than_every_timeout_is_not_cut(cells, origins):
+    def stream(connection, request):
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        for number in range(16):
+            connection.send(b"data: %d\n\n" % number)
+            time.sleep(0.5)
+        return True
+
+    cell = cells(sandboxes={"streams": {"worker": origins(answer=stream).url}}, config={"routes": ROUTES}, environment={"CELLGATE_CLIENT_TIMEOUT": "5s", "CELLGATE_WORKER_TIMEOUT": "5s"})
+    began = time.monotonic()
+    assert request(cell.http, "GET", "/pages/streams/", timeout=30).body == b"".join(b"data: %d\n\n" % n for n in range(16))
+    assert time.monotonic() - began > 6
 
 
 # ---- how much at a time ----

@@ -250,6 +250,14 @@ def test_a_signed_route_is_inspected_as_host_and_as_path(kinds):
         assert "verdict   good" in kinds.run("--inspect", text).stdout
 
 
+def test_a_label_that_no_host_can_have_is_said(kinds):
+    """Of a UUID it has 59 characters; a name of 63 is one too many for what comes behind it."""
+    for sandbox, fits in (("3f2504e0-4f89-41d3-9a0c-0305e82c3301", True), ("s" * 63, False)):
+        made = kinds.run("--kind", "opensandbox-route", "--sandbox", sandbox, "--port", "65535")
+        assert made.returncode == 0 and made.stdout.startswith(sandbox + "-65535-")
+        assert (len(made.stdout.strip()) <= 63, "label" in made.stderr) == (fits, not fits)
+
+
 def test_a_new_secret_comes_with_what_the_record_has_to_hold(kinds):
     made = kinds.run("--kind", "static", "--sandbox", "sb-1")
     secret = made.stdout.strip()
