@@ -111,6 +111,24 @@ def test_an_older_epoch_is_ignored(tunnels, workers):
     assert not two.dials(0.05)
 
 
+def test_a_tunnel_of_a_direct_route_stays_with_its_worker(tunnels, workers):
+    """HAProxy asks when it opens and not again; what is opened later goes where the directory says then."""
+    one, two = workers
+    sandbox = tunnels.sandbox(one)
+    bearer = [tunnels.cell.bearer(sandbox)]
+    client, upstream = tunnels.open(one, sandbox, "page", headers=bearer)
+    tunnels.place(sandbox, two)
+    pass_both_ways(client, upstream, b"moved")
+    later = tunnels.open(two, sandbox, "page", headers=bearer)
+    tunnels.place(sandbox, state="stopped", not_before=int(time.time()) + 60)
+    for pair in ((client, upstream), later):
+        pass_both_ways(*pair, b"stopped and revoked")
+    refused = tunnels.accepted(tunnels.ask(sandbox, "page", headers=bearer))
+    assert refused.closed() == (4401, "token_revoked")
+    upstream.reset()
+    assert client.ended() and not one.dials(0.05)
+
+
 # ---- without a worker ----
 
 
