@@ -31,6 +31,7 @@ def mark(name):
 KEY = ("key " + mark("key") + " of the tests, long enough").encode()
 ROUTES = [
     {"name": "preview", "host": "{port}-{sandbox}-{token}.preview.test", "cookie": True},
+    {"name": "signed-preview", "host": "{port}-{token}.signed.test"},
     {"name": "relay", "path": "/r/{sandbox}/{rest...}", "to": "/{rest}", "upgrade": True, "via": "relay", "need": "pty", "hold": "50ms"},
     {"name": "closing", "path": "/c/{sandbox}/{rest...}", "to": "/{rest}", "upgrade": True, "via": "relay", "need": "pty", "refuse": "close", "hold": "50ms"},
     {"name": "open", "path": "/o/{sandbox}/{rest...}", "to": "/{rest}", "need": "none", "auth": "keep", "cookies": "keep"},
@@ -164,7 +165,7 @@ def origin():
 @pytest.fixture(scope="module")
 def cell(cells, origin):
     relay = {"connect_budget": "100ms", "dial_timeout": "100ms", "drain": "100ms"}
-    config = {"routes": ROUTES, "log_level": "debug", "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}], "relay": relay}
+    config = {"routes": ROUTES, "log_level": "debug", "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "carriers": ["label"]}], "relay": relay}
     return cells(sandboxes=records(origin), config=config, files={"k1.secret": KEY}, environment={"CELLGATE_WORKER_TIMEOUT": "500ms"})
 
 
@@ -212,6 +213,21 @@ def valid_tokens_refused(cell, everything):
                         everything.add("error", repr(client.response_head().headers))
 
 
+def labels_refused(cell, everything):
+    """Tokens that are part of a host's label, beside the sandbox's name and instead of it."""
+    for host in (f"80-up-{mark('label')}.preview.test", f"80-{mark('label instead of a name')}.signed.test"):
+        for upgrade in (False, True):
+            with Http1(cell.http) as client:
+                response = client.request("GET", "/x", WEBSOCKET if upgrade else [], host=host)
+            assert response.status == 401
+            everything.add("error", response.body + repr(response.headers).encode())
+        with Http2(cell.https) as client:
+            response = client.request("GET", "/x", host=host)
+            everything.add("error", response.body + repr(response.headers).encode())
+        everything.command("explain", "--config", str(cell.config_file), f"GET http://{host}/x")
+        everything.command("explain", "--json", "--config", str(cell.config_file), f"GET http://{host}/x")
+
+
 def open_tunnels(cell):
     """Tunnels that live while the rest happens: one for each carrier, direct and through the relay."""
     made = []
@@ -240,6 +256,13 @@ def operator_looks(cell, everything):
         everything.command(command, "--config", config, "-o", f"agent.control=unix@{cell.run_dir}/agent.control.sock", "-o", f"relay.control=unix@{cell.run_dir}/relay.control.sock")
 
 
+def answers(cell, name):
+    try:
+        return cell.admin("/healthz", name)
+    except OSError:
+        return None
+
+
 def crash(cell, name, everything):
     """The summary that SIGUSR1 asks for, then SIGABRT: what a crash leaves is a log, and what the kernel tells of it."""
     old = cell.pid(name)
@@ -250,6 +273,7 @@ def crash(cell, name, everything):
     cwd = Path(os.readlink(f"/proc/{old}/cwd"))
     cell.kill(name, signal.SIGABRT)
     until(lambda: cell.pid(name) != old, 10, "it is not started again")
+    until(lambda: answers(cell, name), 20, "it does not come up again")
     assert not list(cwd.glob("core*")), "a core file was written"
 
 
@@ -257,6 +281,7 @@ def test_no_secret_is_anywhere_it_does_not_belong(cell, origin):
     everything = Everything(cell)
     everything_refused(cell, everything)
     valid_tokens_refused(cell, everything)
+    labels_refused(cell, everything)
     tunnels = open_tunnels(cell)
     everything.pages()
     everything.haproxy()
