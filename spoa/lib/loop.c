@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spoa/lib/loop_memory.h"
+
 struct queue {
     pthread_mutex_t lock;
     struct loop_task *first, *last;
@@ -102,7 +104,7 @@ void loop_post(struct loop *loop, struct loop_task *task)
 /* ---- the loop ---- */
 struct loop *loop_new(struct fail *why)
 {
-    struct loop *loop = calloc(1, sizeof *loop);
+    struct loop *loop = loop_memory_set_aside() ? calloc(1, sizeof *loop) : NULL;
     /* NOENV: LIBEV_FLAGS in the environment could choose another back-end silently */
     struct ev_loop *ev = loop ? ev_loop_new(EVFLAG_NOENV | EVBACKEND_EPOLL) : NULL;
     if (!ev || ev_backend(ev) != EVBACKEND_EPOLL) {

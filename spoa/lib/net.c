@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "spoa/lib/loop_memory.h"
+
 #define UNIX_PREFIX "unix@"
 #define BACKLOG     4096 /* the kernel cuts it to net.core.somaxconn */
 
@@ -202,6 +204,10 @@ static void tune(int fd)
 
 int net_accept(int listener)
 {
+    if (!loop_memory_whole()) {
+        errno = ENOMEM;
+        return -1;
+    }
     int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0)
         tune(fd);

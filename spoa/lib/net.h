@@ -43,7 +43,8 @@ void net_unlisten(int fd);
 /* The address a socket is bound to. */
 bool net_local(int fd, struct net_address *address);
 
-/* The next connection, with TCP_NODELAY and keepalive; -1 with errno as accept4 leaves it. */
+/* The next connection, with TCP_NODELAY and keepalive; -1 with errno as accept4 leaves it, ENOMEM also while
+ * loop_memory is not whole. */
 int net_accept(int listener);
 /* Starts a connection, tuned as net_accept does: once the descriptor is writable, net_connected tells how it
  * went. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "spoa/relay/port.h"
@@ -22,10 +23,12 @@ void arrival_answer(struct lane *lane, int fd, struct slice answer)
 {
     struct buffer rest = buffer_with_limit(answer.len);
 
-    if (buffer_put(&rest, answer))
+    if (buffer_put(&rest, answer)) {
         parting_begin(&lane->partings, fd, &rest, 0);
-    else
+    } else {
+        (void)!send(fd, answer.at, answer.len, MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);
+    }
 }
 
 void arrival_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal)
@@ -123,7 +126,11 @@ static void on_ready(void *owner, int events)
     uint8_t *to = buffer_room(&a->in, 1, &room);
     (void)events;
 
-    ssize_t got = to ? recv(loop_io_fd(&a->io), to, room, 0) : 0;
+    if (!to) { /* a head that is too long was refused before */
+        arrival_refuse(a->lane, leave(a), NULL, REFUSAL_relay_unavailable);
+        return;
+    }
+    ssize_t got = recv(loop_io_fd(&a->io), to, room, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         buffer_commit(&a->in, 0);
         return;
@@ -146,7 +153,7 @@ void arrival_begin(struct lane *lane, int fd)
     struct arrival *a = calloc(1, sizeof *a);
 
     if (!a) {
-        close(fd);
+        arrival_refuse(lane, fd, NULL, REFUSAL_relay_unavailable);
         return;
     }
     *a = (struct arrival){

@@ -8,6 +8,7 @@
 
 #define BODY_MAX    65536
 #define INTERIM_MAX 4
+#define READ_LEAST  4096
 #define PROXY_MAX   (16 + 36 + 3 + 255)
 
 struct dial {
@@ -170,8 +171,12 @@ static void on_bytes(struct dial *d, bool ended)
 static void read_some(struct dial *d)
 {
     size_t room;
-    uint8_t *to = buffer_room(&d->in, 4096, &room);
+    uint8_t *to = buffer_room(&d->in, READ_LEAST, &room);
 
+    if (!to && buffer_len(&d->in) + READ_LEAST <= d->in.limit) {
+        finish_because(d, DIAL_UNREACHABLE, "out of memory");
+        return;
+    }
     if (!to) {
         on_bytes(d, true);
         return;
@@ -323,7 +328,7 @@ struct dial *dial_new(const struct dial_options *o)
     d->wants_body = o->first || slice_present(o->probe);
     d->head_max = o->head_max;
     d->out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_MAX);
-    d->in = buffer_with_limit(o->head_max + BODY_MAX + 4096);
+    d->in = buffer_with_limit(o->head_max + BODY_MAX + READ_LEAST);
     d->body = buffer_with_limit(BODY_MAX);
     d->reader = http_reader_of(HTTP_RESPONSE, o->head_max);
     loop_timer_open(&d->timer, o->loop, on_time, d);

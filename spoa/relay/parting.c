@@ -102,6 +102,8 @@ void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint6
     struct parting *p = calloc(1, sizeof *p);
 
     if (!p) {
+        struct slice last = buffer_slice(rest);
+        (void)!send(fd, last.at, last.len, MSG_NOSIGNAL | MSG_DONTWAIT);
         count_unsure(partings, unread);
         buffer_free(rest);
         close(fd);

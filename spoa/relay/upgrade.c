@@ -207,6 +207,7 @@ struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal,
         return NULL;
     struct upgrade *u = calloc(1, sizeof *u + size);
     if (!u) {
+        *refusal = REFUSAL_relay_unavailable;
         fail(why, "out of memory");
         return NULL;
     }
