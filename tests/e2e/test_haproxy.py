@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
 """Direct routes: what passes HAProxy passes byte for byte, both ways, over HTTP/1.1, TLS and HTTP/2."""
 
+import contextlib
 import hashlib
 import json
 import os
+import random
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 
 import pytest
-from cell import BIN, haproxy_version, until
-from client import KEY, Http1, Http2, frame
+from cell import BIN, ROOT, end, haproxy_version, until
+from client import KEY, Http1, Http2, frame, request
 from origin import GUID, accept_of, switch
 
 CONFIG = {
@@ -624,6 +627,65 @@ def test_requests_share_no_connection_to_a_worker(cell, origin):
         for _ in range(3):
             assert client.request("GET", "/s/sb-2/").status == 200
     assert origin.connections == before + 3
+
+
+# ---- a reload of HAProxy's own ----
+
+
+def port_of_nobody():
+    """Below those that the kernel gives to whoever asks for any: nobody takes it until it is bound."""
+    while True:
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", random.randrange(20000, 32000))) as free:
+            return free.getsockname()[1]
+
+
+class Reloaded:
+    """HAProxy alone in front of the cell's agent, as often as it is started."""
+
+    def __init__(self, cell, folder):
+        self.folder, self.port = folder, port_of_nobody()
+        self.environment = os.environ | {"CELLGATE_DIR": str(ROOT / "haproxy"), "CELLGATE_CERT": str(cell.run_dir / "cert.pem")}
+        self.environment |= {"CELLGATE_HTTP": f"127.0.0.1:{self.port}", "CELLGATE_HTTPS": f"127.0.0.1:{port_of_nobody()}"}
+        self.environment |= {"CELLGATE_STATS": f"{folder}/stats", "CELLGATE_WORKER_TLS": f"{folder}/tls", "CELLGATE_AGENT": f"unix@{cell.run_dir}/agent.sock"}
+
+    def start(self, *more):
+        command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg", *more]
+        with open(f"{self.folder}/log", "ab") as log:
+            process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        until(lambda: self.in_force() == process.pid, 20, "it does not start")
+        return process
+
+    def in_force(self):
+        """The process that has the admin socket."""
+        with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
+            sock.connect(f"{self.folder}/stats")
+            sock.sendall(b"show info\n")
+            answer = b"".join(iter(lambda: sock.recv(65536), b""))
+            return int(answer.partition(b"\nPid: ")[2].split()[0])
+
+    def open(self):
+        client = Http1(self.port)
+        client.kind = "http"
+        tunnel(client)
+        return client
+
+
+def test_the_process_that_is_left_at_a_reload_keeps_its_tunnels_until_they_end(cell):
+    def speaks(client):
+        client.send(b"through")
+        return client.read_exactly(7) == b"through"
+
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder, contextlib.ExitStack() as processes:
+        haproxy = Reloaded(cell, folder)
+        old = haproxy.start()
+        processes.callback(end, old)
+        with haproxy.open() as client:
+            processes.callback(end, haproxy.start("-sf", str(old.pid)))
+            assert speaks(client) and old.poll() is None
+            with haproxy.open() as later:
+                assert speaks(later) and speaks(client)
+        assert old.wait(20) == 0
+        assert request(haproxy.port, "GET", "/s/sb-2/").status == 200
 
 
 # ---- the access log ----
