@@ -169,10 +169,9 @@ static bool put_in_force(struct agent *a)
     struct snapshot_parts parts = a->snapshot->parts;
     parts.directory = a->directory;
     parts.resolver = a->names;
-    if (cache_of(a)) {
+    /* what was revoked stays so until this directory says otherwise, as it may have just done */
+    if (cache_of(a))
         parts.records = NULL;
-        parts.not_before = 0;
-    }
     bool good = agent_use(a, &parts);
     pthread_mutex_unlock(&a->lock);
     return good;

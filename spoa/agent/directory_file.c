@@ -17,6 +17,7 @@
 #include "spoa/lib/thread.h"
 
 #define LOOK_EVERY_MS 100
+#define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
 #define FILE_MAX      ((off_t)2 << 30)
 #define RECORD_DEPTH  4
 #define RECORD_LIMITS ((struct json_limits){.bytes = (size_t)256 * 1024, .depth = RECORD_DEPTH})
@@ -133,11 +134,13 @@ bool directory_file_load(const char *path, const struct records *before, struct 
 {
     double start = now_seconds();
     struct loading *l = calloc(1, sizeof *l);
-    *load = (struct directory_load){.records = records_new(before ? records_count(before) : 0)};
+    *load =
+        (struct directory_load){.records = records_new(before ? records_count(before) : 0), .unread = true};
     bool good = l && load->records;
     if (!good)
         fail(why, "%s: out of memory", path);
     if (good && (good = read_whole(path, &l->text, why))) {
+        load->unread = false;
         l->path = path;
         l->before = before;
         l->load = load;
@@ -163,6 +166,8 @@ struct directory_file {
     pthread_t thread;
     struct records *records; /* the last good ones; of the thread */
     struct stat seen;        /* what the file looked like when it was last read */
+    bool unread;             /* for want of descriptors or memory, or because it was not there */
+    struct fail told;        /* why; empty: it was read */
 };
 
 static void load(struct directory_file *d)
@@ -172,10 +177,13 @@ static void load(struct directory_file *d)
     /* looked at before it is read: a change in between is then seen by the next look */
     if (stat(d->path, &d->seen) != 0)
         memset(&d->seen, 0, sizeof d->seen);
-    if (!directory_file_load(d->path, d->records, &load, &why)) {
+    bool good = directory_file_load(d->path, d->records, &load, &why), again = d->unread;
+    d->unread = load.unread;
+    if (!good && !(again && strcmp(why.text, d->told.text) == 0))
         d->sink->health(d->sink->context, false, true, why.text);
+    d->told = good ? (struct fail){""} : why;
+    if (!good)
         return;
-    }
     records_release(d->records);
     d->records = load.records;
     d->sink->loaded(d->sink->context, &load);
@@ -200,11 +208,11 @@ static void *run(void *context)
     struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->events_fd, .events = POLLIN}};
     folder_events_add(d->events_fd, d->path);
     load(d);
-    while (poll(fds, 2, LOOK_EVERY_MS) >= 0 || errno == EINTR) {
+    for (unsigned looks = 1; poll(fds, 2, LOOK_EVERY_MS) >= 0 || errno == EINTR; looks++) {
         if (fds[0].revents)
             break;
         bool told = folder_events_read(d->events_fd, concerns, d);
-        if (told || looks_different(d)) {
+        if (told || looks_different(d) || (d->unread && looks % LOOKS_AGAIN == 0)) {
             folder_events_add(d->events_fd, d->path); /* the folder may be another one by now */
             load(d);
         }

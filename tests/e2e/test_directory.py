@@ -54,6 +54,11 @@ def write(cell, text):
     part.rename(cell.folder / "sandboxes.json")
 
 
+def answered(cell, path):
+    with Http1(cell.http) as client:
+        return client.request("GET", path).status
+
+
 def version(number, worker):
     return {"sandboxes": {name: {"worker": worker, "epoch": number} for name in SANDBOXES}}
 
@@ -75,12 +80,13 @@ def test_a_file_replaced_100_times_under_load_gives_only_whole_good_versions(cel
             write(cell, json.dumps(version(number, good[number % 2].url)))
             until(lambda: loads(cell, "good") > before[0], 5, "the new version was not noticed")
             sandbox = SANDBOXES[number % len(SANDBOXES)]
-            with Http1(cell.http) as client:
-                asked = len(good[number % 2].requests)
-                assert client.request("GET", f"/s/{sandbox}/now").status == 200
-                assert any(r.target == "/now" for r in good[number % 2].requests[asked:])
+            asked = len(good[number % 2].requests)
+            until(lambda: answered(cell, f"/s/{sandbox}/now") == 200)
+            assert any(r.target == "/now" for r in good[number % 2].requests[asked:])
     load.stop()
-    assert set(load.answers) == {200}
+    # a busy machine may have no time for an answer of the agent's
+    assert set(load.answers) <= {200, 503}
+    until(lambda: load.answers.count(503) <= cell.access_log().count(" spoe=1"), 5, "requests were refused that were not late")
     assert len(load.answers) > 200
     assert not bad.requests
     assert broken == 10

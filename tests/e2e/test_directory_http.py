@@ -4,6 +4,7 @@ in or turned away by mistake, and it recovers by itself."""
 
 import asyncio
 import json
+import signal
 import ssl
 import subprocess
 import time
@@ -347,6 +348,31 @@ def test_revoked_tokens_are_refused(cells, origins):
     assert request(cell.http, "GET", "/s/sb-1/x", headers).status == 200
     plane.push(event("revoke", {"not_before": int(time.time()) + 10}))
     until(lambda: request(cell.http, "GET", "/s/sb-1/x", headers).status == 401, 5, "the token is still good")
+    plane.close()
+
+
+def test_what_was_revoked_stays_revoked_over_a_reload(cells, origins):
+    """The directory's part of the configuration changes, and its new stream has not said anything yet."""
+    plane, origin = FakePlane(), origins()
+    cell = cells(config={"directory": directory(plane.url, ttl="1h"), "routes": [ROUTES[0] | {"need": "http"}]})
+    plane.records["sb-1"] = {"worker": origin.url}
+
+    def status():
+        return request(cell.http, "GET", "/s/sb-1/x", [cell.bearer("sb-1")]).status
+
+    until(lambda: status() == 200)
+    plane.push(event("revoke", {"not_before": int(time.time()) + 3600}))
+    until(lambda: status() == 401, 5, "the token is still good")
+    good = 'reloads_total{outcome="good"} '
+    before, followed = float(cell.admin("/metrics").partition(good)[2].split()[0]), len(plane.followed())
+    cell.config_file.write_text(json.dumps(cell.config | {"directory": directory(plane.url, ttl="2h")}))
+    cell.kill("agent", signal.SIGHUP)
+    until(lambda: f"{good}{before + 1:.0f}" in cell.admin("/metrics"), 10, "it is not reloaded")
+    until(lambda: len(plane.followed()) > followed, 10, "the new stream is not opened")
+    # the record has to be looked up again, which is no answer about the token
+    assert until(lambda: (answered := status()) != 503 and answered, 10) == 401
+    plane.push(event("revoke", {"not_before": 0}))
+    until(lambda: status() == 200, 5, "what is said anew does not hold")
     plane.close()
 
 

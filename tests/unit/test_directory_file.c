@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -280,6 +281,30 @@ static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state
     directory_kind_file.stop(directory);
 }
 
+static void without_descriptors_it_is_read_when_there_are_some_again(void **state)
+{
+    struct folder *f = *state;
+    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+    const struct directory_sink sink = {.loaded = on_loaded, .health = on_health, .context = &seen};
+    const struct directory_file_options options = {.path = (char *)f->file};
+    struct rlimit limit;
+    struct fail why;
+    put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
+    put(f->other, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");
+    void *directory = directory_kind_file.start(&options, &sink, NULL, &why);
+    assert_non_null(directory);
+    assert_true(await(&seen, 1, 0));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, limit.rlim_max}), 0);
+    assert_int_equal(rename(f->other, f->file), 0);
+    bool failed = await(&seen, 1, 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_true(failed);
+    assert_true(await(&seen, 2, 1));
+    assert_int_equal(failures_of(&seen), 1); /* told once */
+    directory_kind_file.stop(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +315,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_epoch_that_goes_back_keeps_the_older_record, setup, teardown),
         cmocka_unit_test_setup_teardown(without_memory_a_load_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(replaced_rewritten_removed_and_broken_files_are_noticed, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(without_descriptors_it_is_read_when_there_are_some_again, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
