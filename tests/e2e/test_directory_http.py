@@ -193,8 +193,6 @@ def test_who_is_known_is_served_before_who_is_not_is_refused(patient, plane, ori
     haproxy.ask({1: question("/s/unknown/x"), 2: question("/s/known/x")})
     kind, stream, payload = haproxy.receive()
     assert (kind, stream) == (103, 2) and b"direct" in payload
-    kind, stream, payload = haproxy.receive()
-    assert (kind, stream) == (103, 1) and b"directory_unavailable" in payload
 
 
 def test_retry_after_is_heeded(cells, origins):
