@@ -19,6 +19,7 @@ from false_agent import FalseAgent, actions, frame, set_var, text, typed
 
 CONFIG = {"routes": [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]}
 CLIENTS = 16
+SOON = 0.2  # seconds: HAProxy tries for a little longer
 
 
 @pytest.fixture(scope="module")
@@ -66,24 +67,31 @@ def refused_for_want_of_an_agent(response):
     assert response.get("retry-after") == "1"
 
 
+def listens(path):
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(str(path)) == 0
+
+
 def test_an_agent_that_is_killed_ten_times_is_not_noticed(cell, origin):
     origin.requests.clear()
-    load = Load(cell)
+    load, away = Load(cell), []
     try:
         for _ in range(10):
             time.sleep(0.5)
             before = cell.pid("agent")
             cell.kill("agent")
-            until(lambda: cell.pid("agent") != before, 10)
+            killed = time.monotonic()
+            until(lambda: cell.pid("agent") != before and listens(cell.run_dir / "agent.sock"), 20)
+            away.append(time.monotonic() - killed)
         time.sleep(0.5)
     finally:
         load.stop()
-    print(f"{dict(load.good)} {dict(load.bad)} slowest {load.slowest * 1000:.0f} ms")
+    print(f"{dict(load.good)} {dict(load.bad)} slowest {load.slowest * 1000:.0f} ms, away for {max(away) * 1000:.0f} ms")
     assert set(load.bad) <= {401, 503} and load.bad[401] > 0, "somebody without a token got in"
     assert set(load.good) <= {200, 503}
     assert load.good[200] == len(origin.requests)
-    # A sanitizer's agent takes a second to start, longer than HAProxy waits.
-    if haproxy_version() < (3, 1) and "san-" not in os.environ.get("BUILD", ""):
+    # A sanitizer's agent takes a second to start, and any does on a machine that is busy: longer than HAProxy waits.
+    if haproxy_version() < (3, 1) and max(away) < SOON:
         refused = [line for line in cell.access_log().splitlines() if " 503 " in line]
         # One that is too late is one that a busy machine had no time for; a kill that is noticed would be most of the clients'.
         late = [line for line in refused if "spoe=1" in line]
