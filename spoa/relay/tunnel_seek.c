@@ -13,6 +13,8 @@ static void give_up(struct tunnel *t, uint64_t now)
         tunnel_refuse(t, t->problem ? t->problem : REFUSAL_worker_unreachable);
     else if (t->state == TUNNEL_REDIALLING)
         tunnel_close(t, CLOSE_unrecoverable, 0, slice_text(""), now);
+    else
+        target_free(&t->next); /* the old worker serves on: where the sandbox is by now will be news again */
 }
 
 static void dial(struct tunnel *t, const struct target *target, uint64_t now)

@@ -729,6 +729,15 @@ static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **st
             world_answers(&w, ANSWER_RUNNING, 2, 2);
     }
     assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(tunnel_target(&w.t)->port, 1);
+    /* and is tried again when the agent says the same once more: the old one may serve for ever */
+    w.dialled_port = 0;
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.dialled_port, 2);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(tunnel_target(&w.t)->port, 2);
+    assert_int_equal(w.parted[WORKER], 1);
     world_close(&w);
 }
 
