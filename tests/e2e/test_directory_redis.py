@@ -373,12 +373,12 @@ def test_a_tunnel_outlives_its_directory_and_moves_when_it_is_back(tunnels):
     one, two = tunnels.worker(), tunnels.worker()
     sandbox = tunnels.sandbox(one)
     client, upstream = tunnels.open(one, sandbox)
+    # nobody announces: the agent looks again at what is in use, because it may have missed something
+    tunnels.redis.put(announce=False, **{sandbox: {"worker": two.url, "epoch": next(tunnels.numbers)}})
     tunnels.redis.kill(save=True)
     until(lambda: not health(tunnels.cell)["up"], 5)
     pass_both_ways(client, upstream)
     tunnels.redis.start()
-    # nobody announces: the agent looks again at what is in use, because it may have missed something
-    tunnels.redis.put(announce=False, **{sandbox: {"worker": two.url, "epoch": next(tunnels.numbers)}})
     pass_both_ways(client, two.serve())
 
 
