@@ -13,7 +13,7 @@
 #define LOG_PAUSE  ((uint64_t)1000000)  /* microseconds between two lines about odd answers */
 #define TURN_MAX   1000                 /* milliseconds */
 #define WAKE_AGAIN ((uint64_t)500000)   /* microseconds between attempts to have one sandbox woken */
-#define WAKE_MOST  ((uint64_t)10000000) /* microseconds after which nobody may want it any more */
+#define WAKE_MOST  ((uint64_t)30000000) /* microseconds after which nobody waits any more; relay.hold, if not set */
 #define SCRATCH    ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct question {
