@@ -266,8 +266,11 @@ def opened(tunnels, worker, family, session):
 
 
 def log_line(tunnels, sandbox):
-    lines = (tunnels.cell.run_dir / "relay.log").read_text().splitlines()
-    return next(line for line in lines if f"sandbox={sandbox} " in line and "resumed with a gap" in line)
+    def written():
+        lines = (tunnels.cell.run_dir / "relay.log").read_text().splitlines()
+        return next((line for line in lines if f"sandbox={sandbox} " in line and "resumed with a gap" in line), None)
+
+    return until(written)
 
 
 def test_a_clamped_offset_is_declared_to_the_byte(scripted):
