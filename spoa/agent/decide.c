@@ -247,7 +247,9 @@ static enum refusal check_secret(struct decision *d, const char **why)
     *why = "the directory cannot say";
     if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
         return REFUSAL_directory_unavailable;
-    enum refusal refusal = token_admits_secret(&d->grant, lookup == LOOKUP_FOUND ? &d->record : NULL, why);
+    /* a state alone does not say whether there is a secret */
+    bool whole = lookup == LOOKUP_FOUND && !d->record.bare;
+    enum refusal refusal = token_admits_secret(&d->grant, whole ? &d->record : NULL, why);
     if (refusal != REFUSAL_NONE)
         count_guess(d);
     return refusal;
@@ -411,16 +413,20 @@ bool decide_without_address(struct decision *d, const char *why)
     return true;
 }
 
-/* The directory cannot say (yet). The relay can wait for it, unless only the record's org could tell whether
- * the token is good here. */
+/* Whether the token names the sandbox. Otherwise only the record's org could tell whether it is good here. */
+static bool is_named(const struct decision *d)
+{
+    return !d->granted || (slice_present(d->grant.sandbox) && !slice_is(d->grant.sandbox, "*"));
+}
+
+/* The directory cannot say (yet). The relay can wait for it. */
 static bool without_record(struct decision *d, enum lookup lookup)
 {
-    bool named = !d->granted || (slice_present(d->grant.sandbox) && !slice_is(d->grant.sandbox, "*"));
     d->pending = lookup == LOOKUP_PENDING;
     if (d->granted && token_revoked(d->grant.iat, d->view->not_before))
         return decide_deny(d, REFUSAL_token_revoked, "token",
                            "it was issued before the directory's `not_before`");
-    if (d->pending && named && d->route->via == ROUTE_RELAY)
+    if (d->pending && is_named(d) && d->route->via == ROUTE_RELAY)
         return decide_without_address(d, "the directory has not answered yet: the relay waits for it");
     return decide_deny(d, REFUSAL_directory_unavailable, "record", "the directory cannot say");
 }
@@ -437,7 +443,9 @@ static bool find_record(struct decision *d)
     if (!d->granted)
         return true;
     int64_t own = d->record.not_before, all = d->view->not_before;
-    enum refusal refusal = token_admits_record(&d->grant, d->record.org, own > all ? own : all, &why);
+    /* whoever may use it by its name may know its state, too */
+    struct slice org = d->record.bare && is_named(d) ? d->grant.org : d->record.org;
+    enum refusal refusal = token_admits_record(&d->grant, org, own > all ? own : all, &why);
     return refusal == REFUSAL_NONE || decide_deny(d, refusal, "record", why);
 }
 

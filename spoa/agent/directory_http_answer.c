@@ -72,7 +72,7 @@ static void read_record(const struct directory_http_reply *reply, struct writer 
 static void be_in_state(struct directory_http_finding *f, enum record_state state)
 {
     f->outcome = LOOKUP_FOUND;
-    f->record = (struct record){.state = state};
+    f->record = (struct record){.state = state, .bare = true};
 }
 
 /* {"error":"sandbox_migrating"} is about this sandbox, any other 503 about the control plane. */

@@ -21,6 +21,7 @@ struct worker {
 
 struct record {
     enum record_state state;
+    bool bare;     /* the directory said the state alone: owner, secret and all else are not known */
     int64_t epoch; /* 0: the record has none */
     struct slice org;
     struct worker worker;

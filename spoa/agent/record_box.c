@@ -62,8 +62,8 @@ static bool worker_equal(const struct worker *a, const struct worker *b)
 bool record_box_equal(const struct record_box *a, const struct record_box *b)
 {
     const struct record *x = &a->record, *y = &b->record;
-    return x->state == y->state && x->epoch == y->epoch && x->not_before == y->not_before &&
-           slice_equal(x->org, y->org) && worker_equal(&x->worker, &y->worker) &&
-           slice_equal(x->access_sha256, y->access_sha256) && slice_equal(x->ports, y->ports) &&
-           slice_equal(x->headers, y->headers);
+    return x->state == y->state && x->bare == y->bare && x->epoch == y->epoch &&
+           x->not_before == y->not_before && slice_equal(x->org, y->org) &&
+           worker_equal(&x->worker, &y->worker) && slice_equal(x->access_sha256, y->access_sha256) &&
+           slice_equal(x->ports, y->ports) && slice_equal(x->headers, y->headers);
 }

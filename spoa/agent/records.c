@@ -119,6 +119,7 @@ static struct slice unpack(const struct records *r, uint32_t where, struct recor
     struct reader in = reader_of(slice_of(r->chunks[where / PER_CHUNK] + offset, CHUNK - offset));
     struct slice key = reader_take(&in, reader_u8(&in));
     record->state = reader_u8(&in);
+    record->bare = false;
     record->epoch = (int64_t)reader_be(&in, 8);
     record->not_before = (int64_t)reader_be(&in, 8);
     record->org = record_unpack_text(&in);

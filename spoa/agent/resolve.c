@@ -96,7 +96,8 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
     int64_t own = record->not_before, all = view->not_before;
     bool by_token = slice_present(q->kid) || q->iat >= 0 || q->exp >= 0;
     bool revoked = by_token && token_revoked(q->iat, own > all ? own : all);
-    if (revoked || (slice_present(q->kid) && view->tokens && !token_stands(view->tokens, q->kid, record)))
+    const struct record *whole = record->bare ? NULL : record;
+    if (revoked || (slice_present(q->kid) && view->tokens && !token_stands(view->tokens, q->kid, whole)))
         return REFUSAL_token_revoked;
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }

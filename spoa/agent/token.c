@@ -138,7 +138,7 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
 
 bool token_stands(const struct tokens *tokens, struct slice kid, const struct record *record)
 {
-    return tokens_has_kid(tokens, kid) && token_static_stands(kid, record);
+    return tokens_has_kid(tokens, kid) && (!record || token_static_stands(kid, record));
 }
 
 bool token_revoked(int64_t iat, int64_t not_before)

@@ -7,7 +7,8 @@
 
 #include "spoa/agent/token.h"
 
-#define KID "static:" /* and 8 hex digits that change when the secret does */
+#define KID    "static:" /* and 8 hex digits that change when the secret does */
+#define PUBLIC KID "public"
 
 /* A cookie lasts as long; the secret is looked at each time all the same. */
 enum { LIFE = 86400, HEX = 2 * SHA256_DIGEST_LENGTH, MARK = 8, SECRET = 32 };
@@ -163,6 +164,7 @@ bool token_static_public(const struct token_check *check, struct grant *grant)
             continue;
         fill(check, entry, grant);
         grant->kind = entry->kind->name;
+        grant->kid = SLICE_LITERAL(PUBLIC);
         grant->without_secret = true;
         return true;
     }
@@ -175,14 +177,15 @@ bool token_static_stands(struct slice kid, const struct record *record)
     struct writer mark = writer_of(memory, sizeof(memory));
     if (!slice_starts(kid, KID))
         return true;
+    if (slice_is(kid, PUBLIC))
+        return !slice_present(record->access_sha256);
     return slice_present(record->access_sha256) && write_mark(record->access_sha256, &mark) &&
            slice_equal(kid, writer_slice(&mark));
 }
 
 static bool has_kid(const struct token_entry *entry, struct slice kid)
 {
-    (void)entry;
-    return slice_starts(kid, KID);
+    return slice_is(kid, PUBLIC) ? ((const struct state *)entry->state)->public : slice_starts(kid, KID);
 }
 
 /* ---- making one ---- */

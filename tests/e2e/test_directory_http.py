@@ -11,7 +11,7 @@ import time
 
 import pytest
 from cell import until
-from client import request
+from client import Http1, request
 from false_agent import FalseHaproxy
 from plane import FakePlane, answer
 
@@ -134,6 +134,22 @@ def test_states_by_status(cell, plane, origin):
     plane.ways.pop("moving")
     plane.records["moving"] = {"worker": origin.url}
     until(lambda: ask(cell, "moving") == SERVED, 5, "it is not asked for again")
+
+
+def test_a_state_alone_lets_nobody_in(cells):
+    """The sandbox has a secret, but all that is said is that it wakes: it is not one that is open to everybody."""
+    plane = FakePlane()
+    routes = [ROUTES[0] | {"need": "http"}, {"name": "pty", "path": "/pty/{sandbox}", "upgrade": True, "via": "relay", "need": "pty"}]
+    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "public": True, "need": ["http", "pty"]}]
+    cell = cells(config={"directory": directory(plane.url), "routes": routes, "tokens": tokens})
+    plane.ways["locked"] = says(503, {"error": "sandbox_waking"})
+    assert request(cell.http, "GET", "/s/locked/x").status == 401
+    with Http1(cell.http) as client:
+        assert client.upgrade("/pty/locked").status == 401
+    # whoever has a token for it is told, also where the token has an owner and what was said has not
+    response = request(cell.http, "GET", "/s/locked/x", [cell.bearer("locked", org="acme")])
+    assert (response.status, json.loads(response.body)["error"]) == (503, "sandbox_waking")
+    plane.close()
 
 
 def test_many_visitors_of_a_suspended_sandbox_wake_it_once(cell, plane, origin):

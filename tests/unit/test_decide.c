@@ -104,6 +104,7 @@ static const struct {
     {"between", "between", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"fresh", "fresh", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"stale", "fresh", NULL, NEED_ALL, 0, NOW - 60, NOW + 60},
+    {"bare", "bare", "o1", NEED_ALL, 0, NOW - 60, NOW + 60},
 };
 enum { TOKENS = sizeof token_table / sizeof *token_table };
 
@@ -130,6 +131,10 @@ static enum lookup find(void *directory, struct slice space, struct slice sandbo
 {
     struct world *w = directory;
     w->looked_up++;
+    if (slice_is(sandbox, "bare")) { /* a control plane that says that it is waking, and nothing else */
+        *record = (struct record){.state = RECORD_WAKING, .bare = true};
+        return LOOKUP_FOUND;
+    }
     return w->lookup == LOOKUP_FOUND ? records_find(w->records, space, sandbox, record) : w->lookup;
 }
 
@@ -526,6 +531,28 @@ static void a_secret_of_the_record_waits_for_the_record(void **state)
     w->lookup = LOOKUP_PENDING;
     ROWS_CHECK(w, not_yet);
     assert_false(ask(w, "GET " DIRECT("keyed"), keyed, &verdict));
+}
+
+static void a_state_alone_says_nothing_of_owner_and_secret(void **state)
+{
+    static const char public[] = "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
+                                 " {\"kind\":\"static\",\"public\":true,\"need\":[\"http\",\"pty\"]}]";
+    static const struct row named[] = {
+        {"GET " DIRECT("bare"), {B("bare")}, "503 sandbox_waking"},
+        {"GET " RELAY("bare"), {WS, B("bare")}, "relay - /sandboxes/bare/pty/s%2F1"},
+        {"GET " DIRECT("bare"), {B("all")}, "404 sandbox_not_found"},
+        {"GET " DIRECT("bare"), {KEY("letmein")}, "401 token_invalid"},
+    };
+    static const struct row nobody[] = {
+        {"GET " DIRECT("own"), {0}, "direct 10.0.0.2:80 /"},
+        {"GET " DIRECT("keyed"), {0}, "401 token_missing"},
+        {"GET " DIRECT("bare"), {0}, "401 token_missing"},
+        {"GET " RELAY("bare"), {WS}, "401 token_missing"},
+    };
+    struct world *w = *state;
+    ROWS_CHECK(w, named);
+    load_tokens(w, public);
+    ROWS_CHECK(w, nobody);
 }
 
 static void only_wrong_secrets_are_counted(void **state)
@@ -937,6 +964,7 @@ int main(void)
         TEST(the_worker_is_chosen),
         TEST(a_directory_that_cannot_say_is_waited_for),
         TEST(a_secret_of_the_record_waits_for_the_record),
+        TEST(a_state_alone_says_nothing_of_owner_and_secret),
         TEST(only_wrong_secrets_are_counted),
         TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),

@@ -6,6 +6,7 @@
 #include "spoa/agent/record_pack.h"
 #include "spoa/agent/records.h"
 #include "spoa/agent/resolve.h"
+#include "spoa/agent/tokens.h"
 #include "spoa/agent/worker_url.h"
 
 struct world {
@@ -20,6 +21,10 @@ struct world {
 static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
 {
     struct world *w = directory;
+    if (slice_is(sandbox, "bare")) { /* a control plane that says that it moves, and nothing else */
+        *record = (struct record){.state = RECORD_MIGRATING, .bare = true};
+        return LOOKUP_FOUND;
+    }
     return w->records ? records_find(w->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
 }
 
@@ -166,6 +171,30 @@ static void a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one
     assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
 }
 
+static void a_tunnel_outlives_a_state_that_does_not_say_the_secret(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    struct json *doc = json_parse(SLICE_LITERAL("[{\"kind\":\"static\"}]"), "tokens", 0,
+                                  (struct json_limits){4096, 8}, &why);
+    struct tokens *tokens = tokens_load(doc, json_root(doc), "/", "cell", TOKENS_CHECK, &why);
+    assert_non_null(tokens);
+    w->view.tokens = tokens;
+    struct resolve_question q = ask("bare");
+    q.kid = slice_text("static:12345678");
+    q.iat = 1999;
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    assert_int_equal(answer(w, &q).state, RECORD_MIGRATING);
+    q.sandbox = slice_text("run"); /* its record has no secret any more */
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    q.kid = slice_text("k1");
+    q.sandbox = slice_text("bare");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked); /* there is no such key */
+    w->view.tokens = NULL;
+    tokens_free(tokens);
+    json_free(doc);
+}
+
 static void without_an_epoch_a_hash_stands_in_and_changes_with_the_address(void **state)
 {
     struct world *w = *state;
@@ -225,6 +254,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_sandbox_of_another_organisation_is_absent, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_outlives_a_state_that_does_not_say_the_secret, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(doubt_is_no_news, setup, teardown),

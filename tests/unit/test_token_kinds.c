@@ -504,9 +504,14 @@ static void sandboxes_without_a_secret_are_open_only_where_it_is_said(void **sta
     assert_true(token_needs_secret(&g) && g.needs == NEED_HTTP);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_NONE);
     assert_int_equal(token_admits_secret(&g, NULL, &reason), REFUSAL_token_missing);
+    assert_true(token_stands(w.tokens, g.kid, &record));
     sha256_of("x", hex);
     record.access_sha256 = slice_text(hex);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_token_missing);
+    /* nor are tunnels that were opened before it had one */
+    assert_false(token_stands(w.tokens, g.kid, &record));
+    record.access_sha256 = (struct slice){NULL, 0};
+    assert_false(token_stands(((struct world *)*state)->tokens, g.kid, &record));
     tokens_free(w.tokens);
 }
 
