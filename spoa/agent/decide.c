@@ -287,11 +287,23 @@ static enum refusal check_credential(struct decision *d, const char **why)
     return refusal;
 }
 
+/* An application behind a port, or below another path, may have a path of the same end. */
+static bool is_file_api(const struct decision *d)
+{
+    struct slice path = d->request->path, sandbox = d->match.captures.value[CAPTURE_SANDBOX];
+    size_t end = strlen("/files/") + strlen(d->grant.operation);
+    return slice_present(sandbox) && path.len > end && sandbox.at + sandbox.len == path.at + path.len - end;
+}
+
 static enum refusal check_grant(struct decision *d, struct slice sandbox, const char **why)
 {
     const struct token_target target = {sandbox, d->route->need, d->port};
     const struct request *r = d->request;
     enum refusal refusal = token_admits(&d->grant, &target, why);
+    if (refusal == REFUSAL_NONE && slice_present(d->grant.file) && !is_file_api(d)) {
+        *why = "it is for a file of the sandbox, and this is not where these are";
+        return REFUSAL_not_granted;
+    }
     if (refusal != REFUSAL_NONE || !d->grant.in_place ||
         !(slice_present(r->sandbox_uid) || slice_present(r->sandbox_pod_ip)))
         return refusal;

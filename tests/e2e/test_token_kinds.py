@@ -280,6 +280,12 @@ def test_signed_file_urls_are_for_one_file_and_direction(cell, origin):
     assert ask(cell, "PUT", file_url("/a", "upload").replace("upload", "download")) == MISSING
     assert ask(cell, "GET", file_url("/a").replace("sb-1", "sb-2")) == INVALID
     assert ask(cell, "GET", file_url("/a").replace("files/download", "exec")) == MISSING
+    # nor for what an application, or another part of the API, has at a path that ends like it
+    elsewhere = (403, "not_granted")
+    assert ask(cell, "GET", file_url("/a").replace("/files/", "/x/files/")) == elsewhere
+    assert ask(cell, "GET", file_url("/a").replace("/api/sandboxes/sb-1/", "/api/sandboxes/sb-1/sb-1/")) == elsewhere
+    assert ask(cell, "GET", file_url("/a").replace("/api/sandboxes/sb-1/", "/v1/sandboxes/sb-1/proxy/80/")) == elsewhere
+    assert ask(cell, "GET", file_url("/a").replace("/api/sandboxes/", "/"), host="sb-1-p80.oc.test") == elsewhere
     assert ask(cell, "GET", file_url("/a", expires=now - 2)) == EXPIRED
     assert ask(cell, "GET", file_url("/a", expires=now + 86400 + 60)) == INVALID
     assert ask(cell, "GET", file_url("/a").partition("&signature")[0]) == MISSING
