@@ -38,7 +38,7 @@ static void set_grant(struct handover *h, const struct grant *grant)
     h->sub = grant->sub;
     h->jti = grant->jti;
     h->kid = grant->kid;
-    h->iat = grant->iat;
+    h->iat = grant->iat < 0 ? 0 : grant->iat; /* one that does not say may be as old as can be */
     if (grant->bind)
         h->exp = grant->exp + grant->leeway;
 }

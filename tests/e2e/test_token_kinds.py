@@ -393,6 +393,16 @@ def test_not_before_refuses_what_does_not_say_when_it_was_made(cell, origin):
     until(lambda: asked() == (401, "token_revoked"))
 
 
+def test_not_before_ends_the_tunnels_of_what_does_not_say_when_it_was_made(cell, origin):
+    bearer = ("Authorization", "Bearer " + scoped("sb-5"))
+    cell.set_sandboxes(**{"sb-5": {"worker": origin.url}})
+    until(lambda: ask(cell, "GET", "/v1/sandboxes/sb-5/proxy/80/", [bearer]) == GOOD)
+    with Http1(cell.http) as client:
+        assert client.upgrade("/v1/sandboxes/sb-5/proxy/80/pty/s/ws", [bearer]).status == 101
+        cell.set_sandboxes(**{"sb-5": {"worker": origin.url, "not_before": 1}})
+        assert client.read_until(b"\x03\xf0token revoked") is not None  # 1008
+
+
 def test_a_new_secret_ends_the_old_one_and_its_tunnels(cell, origin):
     def asked(secret):
         return ask(cell, "GET", "/v1/sandboxes/sb-4/proxy/80/", [("OpenSandbox-Secure-Access", secret)])

@@ -11,6 +11,7 @@
 #include "spoa/agent/records.h"
 #include "spoa/agent/request_text.h"
 #include "spoa/agent/tokens.h"
+#include "spoa/lib/handover.h"
 
 #define NOW 1800000000
 
@@ -844,6 +845,29 @@ static void preflights_are_answered_here(void **state)
     ROWS_CHECK(w, rows);
 }
 
+static void a_token_that_does_not_say_when_it_was_made_is_as_old_as_can_be(void **state)
+{
+    struct world *w = *state;
+    struct fail why = {""};
+    char line[1024] = "Authorization: Bearer ";
+    struct writer text = writer_of(line, sizeof line - 1);
+    const struct grant grant = {
+        .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_ALL, .iat = NOW, .exp = NOW + 60};
+    text.len = strlen(line);
+    load_tokens(w, "[{\"kind\":\"agent-sandbox\",\"secret_file\":\"k\"}]");
+    const struct slice any = {NULL, 0};
+    if (!tokens_mint(w->tokens, any, any, &grant, &text, &why))
+        fail_msg("%s", why.text);
+    const struct verdict v = ASKED(w, "GET " RELAY("sb-1"), WS, line);
+    assert_int_equal(v.kind, VERDICT_RELAY);
+    struct handover h;
+    uint8_t memory[1024];
+    struct writer texts = writer_of(memory, sizeof memory);
+    assert_true(handover_decode(&h, v.handover, &texts, &why));
+    assert_false(slice_present(h.kid));
+    assert_int_equal(h.iat, 0);
+}
+
 static void refusals_can_be_delivered_by_the_relay(void **state)
 {
     static const struct row rows[] = {
@@ -976,6 +1000,7 @@ int main(void)
         TEST(a_token_in_the_query_becomes_a_cookie),
         TEST(a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to),
         TEST(preflights_are_answered_here),
+        TEST(a_token_that_does_not_say_when_it_was_made_is_as_old_as_can_be),
         TEST(refusals_can_be_delivered_by_the_relay),
         TEST(a_token_in_the_place_of_the_sandbox_names_it_by_its_hash),
         TEST(an_open_cell_needs_no_token),
