@@ -347,6 +347,12 @@ static bool is_safe(struct slice method)
     return slice_is(method, "GET") || slice_is(method, "HEAD") || slice_is(method, "OPTIONS");
 }
 
+/* Whoever is between the browser and us can write a page of http://, whose requests bring the cookie, too. */
+static bool is_downgraded(const struct request *r)
+{
+    return r->tls && slice_starts(r->origin, "http://");
+}
+
 /* Browsers send Origin with every WebSocket. A cookie
  * they send by themselves, so there it has to be present. */
 static bool check_origin(struct decision *d)
@@ -357,8 +363,9 @@ static bool check_origin(struct decision *d)
         return true;
     if (!slice_present(r->origin) && !by_cookie)
         return true;
-    bool good = d->route->origins.count ? origin_listed(&d->route->origins, r->origin)
-                                        : authority_of_origin(r->origin, &d->authority);
+    bool good = d->route->origins.count
+                    ? origin_listed(&d->route->origins, r->origin)
+                    : authority_of_origin(r->origin, &d->authority) && !(by_cookie && is_downgraded(r));
     if (!good)
         return decide_deny(d, REFUSAL_origin_refused, "origin",
                            d->route->origins.count ? "it is not in the route's `origins`"
