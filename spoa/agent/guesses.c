@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "spoa/lib/cidr.h"
 #include "spoa/lib/hash.h"
 
 enum { COUNTERS = 256 };
@@ -33,9 +34,9 @@ void guesses_free(struct guesses *guesses)
 
 static struct counter *counter_of(struct guesses *guesses, const struct address *from, int64_t now)
 {
-    size_t len = from->family == 6 ? 8 : 4;
-    struct counter *counter =
-        &guesses->counter[hash_keyed(&guesses->secret, slice_of(from->bytes, len)) % COUNTERS];
+    struct address own = cidr_unmapped(from); /* else all of IPv4 on an IPv6 socket would be one /64 */
+    uint64_t hash = hash_keyed(&guesses->secret, slice_of(own.bytes, own.family == 6 ? 8 : 4));
+    struct counter *counter = &guesses->counter[hash % COUNTERS];
     if (counter->second != now)
         *counter = (struct counter){.second = now};
     return counter;

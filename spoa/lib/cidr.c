@@ -36,7 +36,7 @@ static bool is_network(const struct cidr *cidr)
     return true;
 }
 
-static struct address unmapped(const struct address *address)
+struct address cidr_unmapped(const struct address *address)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     if (address->family != 6 || memcmp(address->bytes, mapped, sizeof mapped) != 0)
@@ -54,7 +54,7 @@ bool cidr_parse(struct slice text, struct cidr *cidr)
     uint64_t bits = address_bits(&cidr->network);
     if (slash < text.len && !slice_u64(slice_from(text, slash + 1), bits, &bits))
         return false;
-    struct address plain = unmapped(&cidr->network);
+    struct address plain = cidr_unmapped(&cidr->network);
     if (plain.family != cidr->network.family && bits >= 96) { /* its addresses will come as IPv4 */
         cidr->network = plain;
         bits -= 96;
@@ -65,7 +65,7 @@ bool cidr_parse(struct slice text, struct cidr *cidr)
 
 bool cidr_contains(const struct cidr *cidr, const struct address *address)
 {
-    struct address plain = unmapped(address);
+    struct address plain = cidr_unmapped(address);
     return plain.family == cidr->network.family && same_prefix(plain.bytes, cidr->network.bytes, cidr->bits);
 }
 

@@ -16,6 +16,8 @@ bool cidr_parse(struct slice text, struct cidr *cidr);
 /* An IPv4 address in IPv6 clothes (::ffff:10.0.0.1) counts as the IPv4 address that it reaches; so
  * does a network of such. */
 bool cidr_contains(const struct cidr *cidr, const struct address *address);
+/* That IPv4 address; any other as it is. */
+struct address cidr_unmapped(const struct address *address);
 bool cidr_any_contains(const struct cidr *cidrs, size_t count, const struct address *address);
 
 #endif

@@ -48,6 +48,22 @@ static void a_network_of_ipv6_counts_as_one(void **state)
     (void)state;
 }
 
+static void ipv4_addresses_on_an_ipv6_socket_are_not_one_network(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    unsigned without = 0;
+    const struct address mapped = {.family = 6, .bytes = {[10] = 0xff, 0xff, 192, 0, 2, 1}};
+    guesses_count(guesses, &mapped, NOW);
+    assert_false(guesses_left(guesses, &one, NOW, 1)); /* the same client, whichever way it came */
+    for (uint8_t i = 2; i < 102; i++) {
+        const struct address other = {.family = 6, .bytes = {[10] = 0xff, 0xff, 192, 0, 2, i}};
+        without += !guesses_left(guesses, &other, NOW, 1);
+    }
+    assert_true(without < 10);
+    guesses_free(guesses);
+    (void)state;
+}
+
 static void without_counters_there_is_always_one_left(void **state)
 {
     guesses_count(NULL, &one, NOW);
@@ -64,6 +80,7 @@ int main(void)
         cmocka_unit_test(so_many_in_a_second_and_then_none_until_the_next),
         cmocka_unit_test(one_address_does_not_use_up_what_others_have),
         cmocka_unit_test(a_network_of_ipv6_counts_as_one),
+        cmocka_unit_test(ipv4_addresses_on_an_ipv6_socket_are_not_one_network),
         cmocka_unit_test(without_counters_there_is_always_one_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
