@@ -69,26 +69,49 @@ bool path_segment_dots(struct slice segment)
     return dots > 0;
 }
 
-/* The length of what separates segments at tail.at[i]; 0: nothing does. */
-static size_t separator_at(struct slice tail, size_t i, bool lenient)
+/* What a worker may read into a path beside what RFC 3986 does: each of them or none, in any combination. */
+enum {
+    READS_BACKSLASH = 1,         /* '\' separates */
+    READS_ENCODED_SLASH = 2,     /* %2F does */
+    READS_ENCODED_BACKSLASH = 4, /* %5C does */
+    READS_PARAMETERS = 8,        /* "x;y" is "x" */
+    READINGS = 16
+};
+
+static unsigned reading_of(int c, bool encoded)
 {
-    if (tail.at[i] == '/')
-        return 1;
-    if (!lenient)
-        return 0;
-    int c = encoded_at(tail, i);
-    return tail.at[i] == '\\' ? 1 : c == '/' || c == '\\' ? 3 : 0;
+    return c == '\\'              ? (encoded ? READS_ENCODED_BACKSLASH : READS_BACKSLASH)
+           : c == '/' && encoded  ? READS_ENCODED_SLASH
+           : c == ';' && !encoded ? READS_PARAMETERS
+                                  : 0;
 }
 
-static bool climbs(struct slice tail, bool lenient)
+/* Those that make a difference here. */
+static unsigned readings_of(struct slice tail)
+{
+    unsigned readings = 0;
+    for (size_t i = 0; i < tail.len; i++)
+        readings |= reading_of(tail.at[i], false) | reading_of(encoded_at(tail, i), true);
+    return readings;
+}
+
+/* The length of what separates segments at tail.at[i]; 0: nothing does. */
+static size_t separator_at(struct slice tail, size_t i, unsigned reading)
+{
+    if (tail.at[i] == '/' || (tail.at[i] == '\\' && reading & READS_BACKSLASH))
+        return 1;
+    return tail.at[i] == '%' && reading_of(encoded_at(tail, i), true) & reading ? 3 : 0;
+}
+
+static bool climbs(struct slice tail, unsigned reading)
 {
     size_t depth = 0, start = 0, i = 0;
     while (start <= tail.len) {
         size_t separator = 0;
-        for (i = start; i < tail.len && !(separator = separator_at(tail, i, lenient));)
+        for (i = start; i < tail.len && !(separator = separator_at(tail, i, reading));)
             i++;
         struct slice segment = slice_sub(tail, start, i - start);
-        if (lenient)
+        if (reading & READS_PARAMETERS)
             segment = slice_sub(segment, 0, slice_find(segment, ';'));
         bool dots = path_segment_dots(segment);
         bool up = dots && !path_segment_is(segment, SLICE_LITERAL("."));
@@ -108,7 +131,11 @@ bool path_climbs(struct slice tail)
     /* ".." cannot be there without a dot or an encoded one; most paths end here */
     if (slice_find(tail, '.') == tail.len && slice_find(tail, '%') == tail.len)
         return false;
-    return climbs(tail, false) || climbs(tail, true);
+    unsigned readings = readings_of(tail);
+    for (unsigned reading = 0; reading < READINGS; reading++)
+        if ((reading & ~readings) == 0 && climbs(tail, reading))
+            return true;
+    return false;
 }
 
 void path_decode(struct slice s, struct writer *w)

@@ -392,8 +392,8 @@ static bool match_parts(const struct pattern *p, struct slice *left, struct capt
             *left = (struct slice){NULL, 0};
         if (!match_part(p, &p->part[i], s, captures))
             return false;
-        if (p->kind == PATTERN_PATH && !part_is_literal(p, &p->part[i]) && path_segment_dots(s))
-            *climbs = true;
+        if (p->kind == PATTERN_PATH && !part_is_literal(p, &p->part[i]))
+            *climbs = *climbs || path_segment_dots(s) || path_climbs(s);
     }
     return true;
 }

@@ -130,6 +130,7 @@ BAD = [
     (400, "nul in the path", variant(line="GET /s/sb/w\0s HTTP/1.1")),
     (400, "a climbing path", variant(line="GET /s/sb/../../etc HTTP/1.1")),
     (400, "a climbing encoded path", variant(line="GET /s/sb/%2e%2e/%2e%2e/etc HTTP/1.1")),
+    (400, "a path that climbs for who takes %2F for a part of a name", variant(line="GET /s/sb/a%2Fb\\..\\..\\etc HTTP/1.1")),
 ]
 
 

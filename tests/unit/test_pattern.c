@@ -77,6 +77,11 @@ static const struct row rows[] = {
     {PATTERN_PATH, PTY, "/api/sandboxes/./pty/s1", "climbs"},
     {PATTERN_PATH, PTY, "/api/sandboxes/%2E%2e/pty/s1", "climbs"},
     {PATTERN_PATH, PTY, "/api/sandboxes/.../pty/s1", "sandbox=... session=s1"},
+    {PATTERN_PATH, PTY, "/api/sandboxes/sb-1/pty/..%2F..%2Fsb-2%2Fpty%2Fs1", "climbs"},
+    {PATTERN_PATH, PTY, "/api/sandboxes/sb-1/pty/a%2F..%2F..%2Fexec", "climbs"},
+    {PATTERN_PATH, PTY, "/api/sandboxes/sb-1/pty/..\\exec", "climbs"},
+    {PATTERN_PATH, PTY, "/api/sandboxes/sb-1/pty/..;x", "climbs"},
+    {PATTERN_PATH, PTY, "/api/sandboxes/sb-1/pty/a%2F..", "sandbox=sb-1 session=a%2F.."},
     {PATTERN_PATH, API, "/api/sandboxes/sb-1", "sandbox=sb-1"},
     {PATTERN_PATH, API, "/api/sandboxes/sb-1/", "sandbox=sb-1 rest="},
     {PATTERN_PATH, API, "/api/sandboxes/sb-1//a//b", "sandbox=sb-1 rest=/a//b"},
@@ -250,6 +255,14 @@ static void finds_every_way_to_climb(void **state)
         {"%2", false},
         {"..%", false},
         {"a/../%2e%2e%2f", true},
+        /* what separates for one worker is part of a name for another */
+        {"a%2Fb\\..\\..", true},
+        {"a\\b%2F..%2F..", true},
+        {"a\\b%5C..%5C..", true},
+        {"a%5Cb\\..\\..", true},
+        {"a%2Fb/..;x/..;x", true},
+        {"a\\b\\..\\..", false},
+        {"a%2Fb%2F..%2F..", false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
