@@ -146,8 +146,10 @@ static bool read_key(const struct json *doc, struct writer *key, struct fail *wh
     if (space && !json_is_null(space)) {
         if (!json_text(space, &text) || !is_key_text(text))
             return json_fail(doc, space, why, "namespace is a text without blanks");
-        writer_put(key, text);
-        writer_text(key, "/");
+        if (!slice_is(text, "default")) { /* which is asked for without one */
+            writer_put(key, text);
+            writer_text(key, "/");
+        }
     }
     if (!json_text(json_member(root, "sandbox"), &text) || !is_key_text(text))
         return json_fail(doc, root, why, "an event has a sandbox, a text without blanks");

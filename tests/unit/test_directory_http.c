@@ -193,6 +193,7 @@ static void events_are_given_to_the_sink(void **state)
     event("update", "{\"sandbox\":\"sb-1\",\"namespace\":\"team\",\"record\":{\"state\":\"stopped\"}}",
           "changed team/sb-1 stopped");
     event("update", "{\"sandbox\":\"sb-1\",\"namespace\":null}", "announced sb-1 ");
+    event("remove", "{\"sandbox\":\"sb-1\",\"namespace\":\"default\"}", "removed sb-1 ");
     event("remove", "{\"sandbox\":\"sb-1\"}", "removed sb-1 ");
     event("revoke", "{\"not_before\":1700000000}", "revoked 1700000000");
     event("ping", "anything", "");
