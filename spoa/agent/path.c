@@ -69,61 +69,54 @@ bool path_segment_dots(struct slice segment)
     return dots > 0;
 }
 
-/* What a worker may read into a path beside what RFC 3986 does: each of them or none, in any combination. */
-enum {
-    READS_BACKSLASH = 1,         /* '\' separates */
-    READS_ENCODED_SLASH = 2,     /* %2F does */
-    READS_ENCODED_BACKSLASH = 4, /* %5C does */
-    READS_PARAMETERS = 8,        /* "x;y" is "x" */
-    READINGS = 16
-};
-
-static unsigned reading_of(int c, bool encoded)
-{
-    return c == '\\'              ? (encoded ? READS_ENCODED_BACKSLASH : READS_BACKSLASH)
-           : c == '/' && encoded  ? READS_ENCODED_SLASH
-           : c == ';' && !encoded ? READS_PARAMETERS
-                                  : 0;
-}
-
-/* Those that make a difference here. */
-static unsigned readings_of(struct slice tail)
-{
-    unsigned readings = 0;
-    for (size_t i = 0; i < tail.len; i++)
-        readings |= reading_of(tail.at[i], false) | reading_of(encoded_at(tail, i), true);
-    return readings;
-}
-
 /* The length of what separates segments at tail.at[i]; 0: nothing does. */
-static size_t separator_at(struct slice tail, size_t i, unsigned reading)
+static size_t separator_at(struct slice tail, size_t i, bool lenient)
 {
-    if (tail.at[i] == '/' || (tail.at[i] == '\\' && reading & READS_BACKSLASH))
+    if (tail.at[i] == '/')
         return 1;
-    return tail.at[i] == '%' && reading_of(encoded_at(tail, i), true) & reading ? 3 : 0;
+    if (!lenient)
+        return 0;
+    int c = encoded_at(tail, i);
+    return tail.at[i] == '\\' ? 1 : c == '/' || c == '\\' ? 3 : 0;
 }
 
-static bool climbs(struct slice tail, unsigned reading)
+enum ascent { STAYS, GOES_UP, CLIMBS };
+
+static enum ascent ascent_of(struct slice tail, bool lenient)
 {
+    enum ascent ascent = STAYS;
     size_t depth = 0, start = 0, i = 0;
     while (start <= tail.len) {
         size_t separator = 0;
-        for (i = start; i < tail.len && !(separator = separator_at(tail, i, reading));)
+        for (i = start; i < tail.len && !(separator = separator_at(tail, i, lenient));)
             i++;
         struct slice segment = slice_sub(tail, start, i - start);
-        if (reading & READS_PARAMETERS)
+        if (lenient)
             segment = slice_sub(segment, 0, slice_find(segment, ';'));
         bool dots = path_segment_dots(segment);
         bool up = dots && !path_segment_is(segment, SLICE_LITERAL("."));
         if (up && depth == 0)
-            return true;
-        if (up)
+            return CLIMBS;
+        if (up) {
+            ascent = GOES_UP;
             depth--;
-        else if (segment.len && !dots)
+        } else if (segment.len && !dots) {
             depth++;
+        }
         start = i + (separator ? separator : 1);
     }
-    return false;
+    return ascent;
+}
+
+/* Whether there are several kinds of what ends a segment for some workers and is a part of it for others. */
+static bool is_ambiguous(struct slice tail)
+{
+    unsigned kinds = 0;
+    for (size_t i = 0; i < tail.len; i++) {
+        int c = encoded_at(tail, i);
+        kinds |= tail.at[i] == '\\' ? 1 : tail.at[i] == ';' ? 2 : c == '/' ? 4 : c == '\\' ? 8 : 0;
+    }
+    return kinds & (kinds - 1);
 }
 
 bool path_climbs(struct slice tail)
@@ -131,11 +124,10 @@ bool path_climbs(struct slice tail)
     /* ".." cannot be there without a dot or an encoded one; most paths end here */
     if (slice_find(tail, '.') == tail.len && slice_find(tail, '%') == tail.len)
         return false;
-    unsigned readings = readings_of(tail);
-    for (unsigned reading = 0; reading < READINGS; reading++)
-        if ((reading & ~readings) == 0 && climbs(tail, reading))
-            return true;
-    return false;
+    enum ascent ascent = ascent_of(tail, true);
+    if (ascent != GOES_UP)
+        return ascent == CLIMBS;
+    return is_ambiguous(tail) || ascent_of(tail, false) == CLIMBS;
 }
 
 void path_decode(struct slice s, struct writer *w)

@@ -263,6 +263,8 @@ static void finds_every_way_to_climb(void **state)
         {"a%2Fb/..;x/..;x", true},
         {"a\\b\\..\\..", false},
         {"a%2Fb%2F..%2F..", false},
+        {"a;b\\..", true},
+        {"a;b\\c", false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
