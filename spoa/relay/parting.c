@@ -19,6 +19,7 @@ struct parting {
     struct loop_task gone;
     struct buffer rest;
     size_t read;
+    bool ended;      /* the peer says no more; it may still take the rest */
     uint64_t unread; /* input, as far as is known */
 };
 
@@ -55,7 +56,7 @@ static void on_time(void *owner)
     end(owner);
 }
 
-/* False: the peer is gone. */
+/* False: the peer is gone, or has nothing more to get nor to say. */
 static bool send_rest(struct parting *p)
 {
     while (buffer_len(&p->rest)) {
@@ -66,7 +67,7 @@ static bool send_rest(struct parting *p)
         buffer_consume(&p->rest, (size_t)sent);
     }
     shutdown(loop_io_fd(&p->io), SHUT_WR);
-    return true;
+    return !p->ended;
 }
 
 static bool read_away(struct parting *p)
@@ -77,9 +78,13 @@ static bool read_away(struct parting *p)
     if (got < 0)
         return errno == EAGAIN || errno == EINTR;
     p->read += (size_t)got;
-    if (got == 0 && !buffer_len(&p->rest))
-        p->unread = 0;
-    return got > 0 && p->read < READ_AWAY;
+    p->ended = got == 0;
+    if (!p->ended)
+        return p->read < READ_AWAY;
+    if (buffer_len(&p->rest))
+        return true;
+    p->unread = 0;
+    return false;
 }
 
 static void on_ready(void *owner, int events)
@@ -94,7 +99,7 @@ static void on_ready(void *owner, int events)
     if (!alive)
         end(p);
     else
-        loop_io_want(&p->io, buffer_len(&p->rest) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+        loop_io_want(&p->io, (p->ended ? 0 : LOOP_READ) | (buffer_len(&p->rest) ? LOOP_WRITE : 0));
 }
 
 void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint64_t unread)

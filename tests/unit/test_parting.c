@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* Sockets whose tunnels are through with them. */
+#include "tests/unit/support.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "spoa/relay/counts.h"
+#include "spoa/relay/parting.h"
+
+#define REST_LEN (1 << 16)
+#define ROOM     4096 /* what the socket takes at once, more or less */
+#define UNREAD   7
+#define IN_TIME  UINT64_C(1000000) /* a parting is given up after two seconds */
+
+struct world {
+    struct counts *counts;
+    struct partings partings;
+    int peer;
+    uint64_t began;
+};
+
+static void open_world(struct world *w)
+{
+    static uint8_t bytes[REST_LEN];
+    struct buffer rest = buffer_with_limit(REST_LEN);
+    struct fail why;
+    int fds[2];
+    for (size_t i = 0; i < REST_LEN; i++)
+        bytes[i] = (uint8_t)(i % 251);
+    assert_true(buffer_put(&rest, slice_of(bytes, sizeof bytes)));
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &(int){ROOM}, sizeof(int)), 0);
+    w->peer = fds[1];
+    w->counts = counts_new();
+    assert_non_null(w->counts);
+    w->partings =
+        (struct partings){.loop = loop_new(&why), .shard = metrics_shard(counts_metrics(w->counts))};
+    assert_non_null(w->partings.loop);
+    w->began = loop_clock();
+    parting_begin(&w->partings, fds[0], &rest, UNREAD);
+}
+
+static void close_world(struct world *w)
+{
+    partings_end(&w->partings);
+    close(w->peer);
+    loop_free(w->partings.loop);
+    counts_free(w->counts);
+}
+
+static int64_t unsure(const struct world *w)
+{
+    return metrics_value(counts_metrics(w->counts), COUNT_UNSURE, METRIC_PLAIN);
+}
+
+static bool is_late(const struct world *w)
+{
+    return loop_clock() - w->began > IN_TIME;
+}
+
+/* How many bytes come before the end; they are the right ones. */
+static size_t read_all(struct world *w)
+{
+    uint8_t bytes[ROOM];
+    size_t len = 0;
+    for (ssize_t got = -1; got != 0 && !is_late(w); len += got > 0 ? (size_t)got : 0) {
+        loop_turn(w->partings.loop, false);
+        got = recv(w->peer, bytes, sizeof bytes, 0);
+        for (ssize_t i = 0; i < got; i++)
+            assert_int_equal(bytes[i], (len + (size_t)i) % 251);
+    }
+    return len;
+}
+
+static void turn_until_over(struct world *w)
+{
+    while (w->partings.count && !is_late(w))
+        loop_turn(w->partings.loop, false);
+}
+
+/* As a client does that ends its side behind its Close and then reads what there is. */
+static bool a_peer_ends_before_it_reads(struct world *w)
+{
+    shutdown(w->peer, SHUT_WR);
+    size_t len = read_all(w);
+    turn_until_over(w);
+    return len == REST_LEN && w->partings.count == 0 && unsure(w) == UNREAD;
+}
+
+static bool a_peer_reads_and_ends(struct world *w)
+{
+    size_t len = read_all(w);
+    shutdown(w->peer, SHUT_WR);
+    turn_until_over(w);
+    return len == REST_LEN && w->partings.count == 0 && unsure(w) == 0;
+}
+
+static bool a_peer_goes(struct world *w)
+{
+    shutdown(w->peer, SHUT_RDWR);
+    turn_until_over(w);
+    return w->partings.count == 0 && unsure(w) == UNREAD;
+}
+
+/* On a machine that was busy with something else it is tried again. */
+static void plays(bool (*play)(struct world *w))
+{
+    bool late = true, right = false;
+    for (int tries = 0; late && !right && tries < 30; tries++) {
+        struct world w;
+        open_world(&w);
+        right = play(&w);
+        late = is_late(&w);
+        close_world(&w);
+    }
+    assert_true(right);
+}
+
+static void a_peer_that_has_ended_its_side_gets_all_of_the_rest(void **state)
+{
+    (void)state;
+    plays(a_peer_ends_before_it_reads);
+}
+
+static void a_peer_that_ends_behind_the_rest_has_read_it(void **state)
+{
+    (void)state;
+    plays(a_peer_reads_and_ends);
+}
+
+static void a_peer_that_is_gone_is_not_waited_for(void **state)
+{
+    (void)state;
+    plays(a_peer_goes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_peer_that_has_ended_its_side_gets_all_of_the_rest),
+        cmocka_unit_test(a_peer_that_ends_behind_the_rest_has_read_it),
+        cmocka_unit_test(a_peer_that_is_gone_is_not_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
