@@ -41,17 +41,17 @@ static void each_lane(struct relay *r, void (*run)(struct lane *lane, void *cont
 
 /* ---- start and end ---- */
 
-/* How many tunnels the limit of open files allows. */
-static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct fail *why)
+/* How many tunnels there may be now, and, whatever a later reload says, as far as open files allow. */
+static bool fit_files(const struct settings *settings, uint64_t *tunnels, uint64_t *most, struct fail *why)
 {
     uint64_t files = 0, wanted = (uint64_t)settings->relay.max_tunnels;
 
     if (!daemon_raise_files(&files, why))
         return false;
-    uint64_t most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
+    *most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
     uint64_t needed = wanted * FILES_A_TUNNEL + FILES_SPARE;
-    *tunnels = wanted ? wanted : most;
-    if (*tunnels > most || most == 0)
+    *tunnels = wanted ? wanted : *most;
+    if (*tunnels > *most || *most == 0)
         return fail(
             why, "relay.max_tunnels %llu needs %llu open files, the limit is %llu (LimitNOFILE, ulimit -n)",
             (unsigned long long)wanted, (unsigned long long)needed, (unsigned long long)files);
@@ -65,7 +65,7 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
                                     (uint64_t)settings->relay.memory};
 }
 
-static bool start_lanes(struct relay *r, const struct settings *settings, uint64_t tunnels, struct fail *why)
+static bool start_lanes(struct relay *r, const struct settings *settings, uint64_t most, struct fail *why)
 {
     struct lane_settings lane_settings;
 
@@ -79,7 +79,7 @@ static bool start_lanes(struct relay *r, const struct settings *settings, uint64
             .counts = r->counts,
             .settings = &lane_settings,
             .agent = &settings->relay.agent,
-            .questions = (unsigned)(tunnels < 100000 ? 2 * tunnels + 16 : 200000),
+            .questions = (unsigned)(most < 100000 ? 2 * most + 16 : 200000),
             .listener = r->listener,
         };
         r->lanes[i] = lane_start(&options, why);
@@ -95,9 +95,9 @@ static void look_if_drained(void *owner);
 
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
 {
-    uint64_t tunnels = 0;
+    uint64_t tunnels = 0, most = 0;
 
-    if (!fit_files(settings, &tunnels, why))
+    if (!fit_files(settings, &tunnels, &most, why))
         return false;
     struct limits_settings limits = limits_from(settings, tunnels);
     r->limits = limits_new(&limits);
@@ -105,7 +105,7 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     if (!r->limits || !r->counts)
         return fail(why, "out of memory");
     r->listener = net_listen(&settings->relay.listen, 0660, why);
-    if (r->listener < 0 || !start_lanes(r, settings, tunnels, why))
+    if (r->listener < 0 || !start_lanes(r, settings, most, why))
         return false;
     loop_timer_open(&r->sampling, r->options.loop, sample, r);
     loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
@@ -189,13 +189,14 @@ static bool reload(struct relay *r, struct fail *why)
 {
     const struct relay_options *o = &r->options;
     struct lane_settings lane_settings;
-    uint64_t tunnels = 0;
+    uint64_t tunnels = 0, most = 0;
     struct settings *settings = settings_load(o->config, o->overrides, o->override_count, why);
 
     if (!settings)
         return false;
-    bool good = fit_files(settings, &tunnels, why) && (lane_settings_from(&lane_settings, settings) ||
-                                                       fail(why, "more than %d worker_networks", LANE_CIDRS));
+    bool good =
+        fit_files(settings, &tunnels, &most, why) && (lane_settings_from(&lane_settings, settings) ||
+                                                      fail(why, "more than %d worker_networks", LANE_CIDRS));
     if (good) {
         struct limits_settings limits = limits_from(settings, tunnels);
         limits_set(r->limits, &limits);

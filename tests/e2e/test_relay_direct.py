@@ -814,6 +814,21 @@ def test_a_reload_changes_what_can_change_and_refuses_what_is_wrong(direct):
     until(lambda: "msg=summary" in direct.log())
 
 
+def test_a_reload_allows_more_tunnels_and_each_of_them_is_redialled(tmp_path):
+    with quick(tmp_path, max_tunnels=1, threads=1) as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        file = direct.folder / "cellgate.json"
+        file.write_text(file.read_text().replace('"max_tunnels": 1', '"max_tunnels": 100'))
+        direct.relay.send_signal(signal.SIGHUP)
+        until(lambda: "configuration reloaded" in direct.log())
+        for _ in range(30):
+            client, upstream = direct.open(worker)
+        upstream.reset()
+        worker.serve().say(b"again")
+        assert client.hear()[1] == b"again"
+
+
 def test_the_listener_is_for_haproxy_alone(direct):
     assert os.stat(direct.folder / "relay.sock").st_mode & 0o777 == 0o660
     assert os.stat(direct.folder / "relay.control.sock").st_mode & 0o777 == 0o600
