@@ -24,6 +24,7 @@ struct running {
     bool open[ENDS];
     bool held; /* not read: the ring is full of what the slowest reader has not taken */
     bool forgotten, over_told;
+    bool hung_up; /* its jobs are to end with it */
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger;
@@ -238,7 +239,7 @@ static void drain_due(void *owner)
 
 bool running_ends_all(const struct running *r)
 {
-    return loop_timer_active(&r->kill) || r->forgotten;
+    return r->hung_up;
 }
 
 void running_exited(struct running *r, int status)
@@ -261,6 +262,7 @@ void running_hang_up(struct running *r)
 {
     if (!is_alive(r) || loop_timer_active(&r->kill))
         return;
+    r->hung_up = true;
     running_signal(r, SIGHUP);
     running_signal(r, SIGCONT);
     loop_timer_set(&r->kill, TO_KILL);
@@ -458,8 +460,10 @@ bool running_start(struct running *r, uint8_t kind, struct fail *why)
     if (kind == KEEPER_TERMINAL || kind == KEEPER_PIPES)
         r->session.plan.kind = kind;
     struct process process = {0};
-    if (!start_process(r, &process, why))
+    if (!start_process(r, &process, why)) {
+        linger(r);
         return false;
+    }
     session_started(&r->session, (uint32_t)process.pid);
     open_end(r, OUT, process.out, out_ready);
     if (!is_terminal(r)) {

@@ -691,6 +691,16 @@ def test_terminal_that_cannot_be_is_400(worker, query):
     assert refused.value.status == 400
 
 
+def test_terminal_whose_program_does_not_listen_leaves_no_job_behind(worker, tmp_path):
+    """Its job has a group of its own."""
+    script = tmp_path / "script"
+    script.write_text("trap '' HUP TERM; set -m; sleep 1000 &\necho pids=$$-$!.; while :; do sleep 1; done\n")
+    with worker.open(f"/terminal?command=bash+{script}") as ws:
+        pids = [int(pid) for pid in ws.find(rb"pids=(\d+-\d+)\.")[1].split(b"-")]
+        assert all(alive(pid) for pid in pids)
+    until(lambda: not any(alive(pid) for pid in pids), 20, "some live on")
+
+
 def test_terminal_text_that_is_no_message_is_answered(worker):
     with worker.open("/terminal?command=sleep+100") as ws:
         ws.send(TEXT, b"hello")
@@ -800,6 +810,18 @@ def test_keeper_refuses_more_sessions_than_it_may_have():
     with front.open(paths[1]) as ws:
         ws.rest()
     until(lambda: front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "sleep", "args": ["100"]})[0] == 201)
+    host.close()
+
+
+def test_terminals_that_cannot_be_started_take_no_place():
+    host = Host("--sessions", "3")
+    front = host.worker()
+    for _ in range(5):
+        with pytest.raises(Ws.Refused) as refused:
+            front.open("/terminal?command=/no/such/program")
+        assert refused.value.status == 400
+    with front.open("/terminal?command=sleep+100"):
+        pass
     host.close()
 
 
