@@ -129,10 +129,12 @@ static void drain_step(void *owner)
 {
     struct lane *lane = owner;
     size_t open = count_open(lane), keep = drain_keeps(lane);
+    bool late =
+        loop_clock() - lane->drain_began >= lane->settings.drain + lane->settings.tunnel.close_timeout;
 
-    for (struct port *p = lane->ports, *next; p && open > keep; p = next) {
+    for (struct port *p = lane->ports, *next; p && (late || open > keep); p = next) {
         next = port_next(p);
-        if (port_is_closing(p))
+        if (port_is_closing(p) && !late)
             continue;
         port_end(p, CLOSE_restarting);
         open--;

@@ -15,7 +15,7 @@
 struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early);
 /* Takes over the client's socket and starts. */
 void port_begin(struct port *port, int fd);
-/* Ends its tunnel in good order. */
+/* Ends its tunnel in good order, or, if it is closing already, now. */
 void port_end(struct port *port, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
 void port_cut(struct port *port);

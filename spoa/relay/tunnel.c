@@ -273,21 +273,23 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     close_client(t, passed ? code : info->client_code, passed ? text : said, now);
 }
 
-void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now)
-{
-    if (t->state == TUNNEL_OPENING)
-        tunnel_refuse(t, REFUSAL_draining);
-    else
-        tunnel_close(t, reason, 0, slice_text(""), now);
-    tunnel_reading(t, now);
-}
-
 /* Nobody has answered our Close, or the worker that of the client. */
 static void close_overdue(struct tunnel *t, uint64_t now)
 {
     if (t->client_there && t->reason == CLOSE_client_closed)
         tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
     tunnel_leave_client(t, now);
+}
+
+void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now)
+{
+    if (t->state == TUNNEL_OPENING)
+        tunnel_refuse(t, REFUSAL_draining);
+    else if (t->state == TUNNEL_CLOSING)
+        close_overdue(t, now);
+    else
+        tunnel_close(t, reason, 0, slice_text(""), now);
+    tunnel_reading(t, now);
 }
 
 /* ---- losing a side ---- */
@@ -432,6 +434,17 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* What its session has said last a slow client may take as slowly as before. */
+static uint64_t close_due(const struct tunnel *t)
+{
+    const struct leg *client = &t->legs[CLIENT];
+    uint64_t patience = outbox_empty(&client->out) ? t->settings->close_timeout : t->settings->stall;
+
+    if (!t->client_there || t->worker_there || ends_client(t->reason))
+        return t->close_at;
+    return client->progress + patience > t->close_at ? client->progress + patience : t->close_at;
+}
+
 static void check_limits(struct tunnel *t, uint64_t now)
 {
     if (now >= t->expires)
@@ -444,7 +457,7 @@ static void check_limits(struct tunnel *t, uint64_t now)
 
 void tunnel_tick(struct tunnel *t, uint64_t now)
 {
-    if (t->state == TUNNEL_CLOSING && now >= t->close_at)
+    if (t->state == TUNNEL_CLOSING && now >= close_due(t))
         close_overdue(t, now);
     if (t->state == TUNNEL_SETTLING && now >= t->close_at)
         tunnel_settled(t, now);
@@ -470,7 +483,7 @@ uint64_t tunnel_due(const struct tunnel *t)
     if (t->state == TUNNEL_ENDED)
         return due;
     if (t->state == TUNNEL_CLOSING)
-        return t->close_at;
+        return close_due(t);
     if (t->state == TUNNEL_SETTLING)
         due = t->close_at;
     due = least(due, tunnel_seek_due(t));

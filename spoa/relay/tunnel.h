@@ -199,7 +199,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
 /* Something of it may be due. */
 void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
-/* From outside: CLOSE_restarting, CLOSE_kicked. */
+/* From outside: CLOSE_restarting, CLOSE_kicked. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 
 /* How many more bytes may be read from that side now. */

@@ -143,7 +143,7 @@ static bool understand_close(struct tunnel *t, unsigned code, struct slice text,
         return false;
     switch (t->adapter->numbers->closed(t->adapter_state, code)) {
     case ADAPTER_END:
-        tunnel_acknowledge(t, now);
+        tunnel_acknowledge_all(t, now);
         tunnel_close(t, CLOSE_session_ended, code, text, now);
         return true;
     case ADAPTER_TAKEN:

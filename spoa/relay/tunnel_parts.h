@@ -36,8 +36,10 @@ void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now);
 /* Ends a message towards the client that the worker has left open; false: that is not possible. */
 bool tunnel_mend_message(struct tunnel *t, uint64_t now);
 
-/* A Pong by which the adapter acknowledges, if one is due. */
+/* A Pong by which the adapter acknowledges, if one is due and the client is not too slow. */
 void tunnel_acknowledge(struct tunnel *t, uint64_t now);
+/* However slow the client is: the session has ended, there is nothing more to hold back. */
+void tunnel_acknowledge_all(struct tunnel *t, uint64_t now);
 /* Says that the client's Close comes next, to workers that number it. */
 void tunnel_mark_end(struct tunnel *t, uint64_t now);
 void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap);

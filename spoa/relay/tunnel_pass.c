@@ -130,15 +130,21 @@ bool tunnel_withholds(const struct tunnel *t)
     return outbox_len(&t->legs[CLIENT].out) >= LEG_PAUSE;
 }
 
-void tunnel_acknowledge(struct tunnel *t, uint64_t now)
+void tunnel_acknowledge_all(struct tunnel *t, uint64_t now)
 {
     uint8_t payload[WS_CONTROL_MAX];
 
-    if (!t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
+    if (!t->adapter->numbers || !t->worker_there)
         return;
     size_t len = t->adapter->numbers->due_pong(t->adapter_state, now, payload);
     if (len && !tunnel_send_control(t, WORKER, WS_PONG, slice_of(payload, len), now))
         tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+}
+
+void tunnel_acknowledge(struct tunnel *t, uint64_t now)
+{
+    if (!tunnel_withholds(t))
+        tunnel_acknowledge_all(t, now);
 }
 
 void tunnel_mark_end(struct tunnel *t, uint64_t now)
@@ -334,7 +340,8 @@ static bool on_head(struct pass *p)
     p->leg->message_len += frame->length;
     if (!most || p->leg->message_len <= most)
         return true;
-    fail_leg(p, CLOSE_message_too_big);
+    if (pass_flush(p))
+        fail_leg(p, CLOSE_message_too_big);
     return false;
 }
 

@@ -17,6 +17,16 @@ static void give_up(struct tunnel *t, uint64_t now)
         target_free(&t->next); /* the old worker serves on: where the sandbox is by now will be news again */
 }
 
+/* ends_with is for what is still open; in front of its 101 a client learns no more than that the worker is of
+ * no use. */
+static void end_dial(struct tunnel *t, enum close_reason reason, uint64_t now)
+{
+    if (t->state == TUNNEL_OPENING)
+        tunnel_refuse(t, REFUSAL_worker_unreachable);
+    else
+        tunnel_close(t, reason, 0, slice_text(""), now);
+}
+
 static void dial(struct tunnel *t, const struct target *target, uint64_t now)
 {
     const struct target *known = tunnel_target(t);
@@ -25,7 +35,7 @@ static void dial(struct tunnel *t, const struct target *target, uint64_t now)
         t->changed_at = now;
         t->retried_absent = false;
         if (redial_changed(&t->redial, now)) {
-            tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
+            end_dial(t, CLOSE_flapping, now);
             return;
         }
     }
@@ -244,16 +254,6 @@ static bool swap(struct tunnel *t, uint64_t now)
     tunnel_leave_worker(t, 1000, SLICE_LITERAL("moved"), true, now);
     tunnel_worker_gone(t, LOSS_moved, now);
     return true;
-}
-
-/* ends_with is for what is still open; in front of its 101 a client learns no more than that the worker is of
- * no use. */
-static void end_dial(struct tunnel *t, enum close_reason reason, uint64_t now)
-{
-    if (t->state == TUNNEL_OPENING)
-        tunnel_refuse(t, REFUSAL_worker_unreachable);
-    else
-        tunnel_close(t, reason, 0, slice_text(""), now);
 }
 
 /* The first worker knows nothing of the adapter's protocol. */

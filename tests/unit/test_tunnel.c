@@ -955,6 +955,21 @@ static void four_migrations_in_a_minute_do_not_flap_but_eleven_do(void **state)
     world_close(&w);
 }
 
+static void eleven_changes_before_there_is_a_tunnel_are_refused(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.addr.family = 0;
+    world_open(&w, &h);
+    world_answers(&w, ANSWER_WAKING, 0, 1);
+    for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
+        assert_true(i < 12);
+        world_tells(&w, ANSWER_RUNNING, (uint16_t)(2 + i), 2 + i);
+    }
+    assert_said(CLIENT, "");
+    refused_with(REFUSAL_worker_unreachable);
+}
+
 /* ---- input that may be lost ---- */
 static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void **state)
 {
@@ -1212,6 +1227,94 @@ static void a_client_without_progress_is_too_slow(void **state)
     world_close(&w);
 }
 
+static void ends_while_its_client_is_slow(void)
+{
+    serving();
+    w.ears[CLIENT].room = 0;
+    world_says(&w, WORKER, 0x82, "the last words of this session");
+    world_closes(&w, WORKER, 1000, "done");
+    world_pass(&w, 500 * MS);
+    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+}
+
+static void a_slow_client_gets_the_end_of_the_output(void **state)
+{
+    struct ear *client = &w.ears[CLIENT];
+    (void)state;
+    ends_while_its_client_is_slow();
+    for (client->room = 5; !strstr(client->said, "C1000:done"); client->room = 5) {
+        world_pass(&w, 200 * SEC);
+        assert_int_equal(w.t.state, TUNNEL_CLOSING);
+        tunnel_writable(&w.t, CLIENT, w.now);
+    }
+    assert_said(CLIENT, "Bthe last words of this session C1000:done");
+    world_pass(&w, 4 * SEC); /* its answer, too, has to come */
+    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    world_pass(&w, 1 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
+static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void **state)
+{
+    (void)state;
+    ends_while_its_client_is_slow();
+    world_pass(&w, 299 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    world_pass(&w, 1 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+
+    ends_while_its_client_is_slow();
+    world_pass(&w, 20 * SEC);
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now); /* from here on only its answer is waited for */
+    world_pass(&w, 5 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+
+    ends_while_its_client_is_slow();
+    tunnel_end(&w.t, CLOSE_kicked, w.now);
+    assert_int_equal(w.t.reason, CLOSE_session_ended);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
+static void who_has_to_leave_is_not_waited_for(void **state)
+{
+    (void)state;
+    serving();
+    w.ears[CLIENT].room = 0;
+    world_says(&w, WORKER, 0x82, "the last words of this session");
+    tunnel_end(&w.t, CLOSE_kicked, w.now);
+    w.ears[CLIENT].room = 5;
+    world_pass(&w, 4 * SEC);
+    tunnel_writable(&w.t, CLIENT, w.now);
+    world_pass(&w, 1 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
+/* Whoever says it, and although it was read together with what is too much. */
+static void what_came_before_a_message_that_is_too_big_passes(void **state)
+{
+    static const uint8_t much[1001];
+    (void)state;
+    for (enum side from = CLIENT; from <= WORKER; from++) {
+        struct handover h = world_handover();
+        uint8_t both[2048];
+        h.max_message = 1000;
+        serving_as(&h);
+        size_t len = world_frame(both, from, 0x82, SLICE_LITERAL("before")).len;
+        len += world_frame(both + len, from, 0x82, slice_of(much, sizeof much)).len;
+        world_bytes(&w, from, slice_of(both, len), SIZE_MAX);
+        assert_int_equal(w.t.reason, CLOSE_message_too_big);
+        assert_said(CLIENT, from == CLIENT ? "C1009:message too big" : "Bbefore C1009:message too big");
+        assert_said(WORKER, from == WORKER ? "C1009:message too big" : "Bbefore C1009:message too big");
+        world_close(&w);
+    }
+}
+
 /* ---- keepalive ---- */
 static void silence_is_met_with_a_ping_and_its_pong_is_swallowed(void **state)
 {
@@ -1428,6 +1531,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_is_lost_too_often_ends_the_tunnel),
         cmocka_unit_test(losses_of_workers_that_lived_do_not_flap),
         cmocka_unit_test(four_migrations_in_a_minute_do_not_flap_but_eleven_do),
+        cmocka_unit_test(eleven_changes_before_there_is_a_tunnel_are_refused),
         cmocka_unit_test(input_that_a_lost_worker_has_not_proved_to_have_read_is_counted),
         cmocka_unit_test(input_is_counted_when_nobody_will_get_it),
         cmocka_unit_test(tagged_input_is_never_cut),
@@ -1440,6 +1544,10 @@ int main(void)
         cmocka_unit_test(a_client_that_closes_during_a_redial_is_answered),
         cmocka_unit_test(a_slow_client_stops_its_worker),
         cmocka_unit_test(a_client_without_progress_is_too_slow),
+        cmocka_unit_test(a_slow_client_gets_the_end_of_the_output),
+        cmocka_unit_test(a_client_that_does_not_take_the_end_of_the_output_is_given_up),
+        cmocka_unit_test(who_has_to_leave_is_not_waited_for),
+        cmocka_unit_test(what_came_before_a_message_that_is_too_big_passes),
         cmocka_unit_test(silence_is_met_with_a_ping_and_its_pong_is_swallowed),
         cmocka_unit_test(a_silent_worker_is_redialled),
         cmocka_unit_test(a_silent_client_is_torn_down),

@@ -319,6 +319,26 @@ static void a_marked_close_is_acknowledged_and_passed_on(void **state)
     ended_with(CLOSE_session_ended, "C4242:done");
 }
 
+/* Else the session would wait for the tunnel to come back. */
+static void a_marked_close_is_acknowledged_however_slow_the_client_is(void **state)
+{
+    static uint8_t frame[3000], payload[2000];
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", false);
+    w.ears[CLIENT].room = 0;
+    for (unsigned i = 0; i < 60; i++)
+        world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)),
+                    SIZE_MAX);
+    forget();
+    WORKER_PONGS("cr\0\0\0\0\0\0\0\x3d"
+                 "end");
+    assert_said(WORKER, "");
+    world_closes(&w, WORKER, 1000, "done");
+    assert_int_equal(w.t.reason, CLOSE_session_ended);
+    assert_said(WORKER, "PONGcr C1000:done");
+    world_close(&w);
+}
+
 static void a_client_that_leaves_is_the_end(void **state)
 {
     (void)state;
@@ -483,6 +503,7 @@ int main(void)
         cmocka_unit_test(input_is_sent_again_from_what_was_consumed),
         cmocka_unit_test(an_unmarked_close_is_a_loss),
         cmocka_unit_test(a_marked_close_is_acknowledged_and_passed_on),
+        cmocka_unit_test(a_marked_close_is_acknowledged_however_slow_the_client_is),
         cmocka_unit_test(a_client_that_leaves_is_the_end),
         cmocka_unit_test(input_that_a_client_leaves_behind_is_counted),
         cmocka_unit_test(input_that_a_session_that_ends_has_not_read_is_not_counted),
