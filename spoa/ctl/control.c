@@ -129,10 +129,12 @@ static void print_value(const struct json *doc, const json_node *value, int widt
     int64_t number;
     double real;
     bool truth;
-    char shown[64] = "-";
-    if (json_text(value, &text) && text.len)
-        snprintf(shown, sizeof shown, "%.*s", SLICE_PRINTF(text));
-    else if (json_int(doc, value, INT64_MIN, INT64_MAX, &number))
+    char shown[32] = "-";
+    if (json_text(value, &text) && text.len) {
+        printf("%-*.*s", width, SLICE_PRINTF(text));
+        return;
+    }
+    if (json_int(doc, value, INT64_MIN, INT64_MAX, &number))
         snprintf(shown, sizeof shown, "%lld", (long long)number);
     else if (json_bool(value, &truth))
         snprintf(shown, sizeof shown, "%s", truth ? "yes" : "no");
@@ -146,15 +148,17 @@ static void print_tunnels(const struct json *doc)
     static const struct {
         const char *key;
         int width;
-    } columns[] = {{"id", 12},  {"state", 11},     {"route", 18},     {"sandbox", 18}, {"worker", 24},
-                   {"age", 11}, {"to_worker", 12}, {"to_client", 12}, {"redials", 8}};
+    } columns[] = {{"id", 11},  {"state", 10},     {"route", 17},     {"sandbox", 17}, {"worker", 23},
+                   {"age", 10}, {"to_worker", 11}, {"to_client", 11}, {"redials", 8}};
     enum { COLUMNS = sizeof columns / sizeof *columns };
     for (size_t i = 0; i < COLUMNS; i++)
-        printf("%-*s", columns[i].width, columns[i].key);
+        printf("%s%-*s", i ? " " : "", columns[i].width, columns[i].key);
     putchar('\n');
     for (const json_node *t = json_first(json_member(json_root(doc), "tunnels")); t; t = json_next(t)) {
-        for (size_t i = 0; i < COLUMNS; i++)
+        for (size_t i = 0; i < COLUMNS; i++) {
+            fputs(i ? " " : "", stdout);
             print_value(doc, json_member(t, columns[i].key), columns[i].width);
+        }
         putchar('\n');
     }
 }

@@ -149,6 +149,7 @@ class Everything:
 
     def command(self, *arguments, stdin=None):
         done = subprocess.run([BIN / "cellgate", *arguments], capture_output=True, text=True, timeout=20, input=stdin)
+        assert done.returncode != 2, done.stderr  # the usage has no secrets
         self.add(f"cellgate {arguments[0]}", done.stdout + done.stderr)
 
     def found(self):
@@ -252,8 +253,9 @@ def operator_looks(cell, everything):
         everything.command("explain", "--json", "--upgrade", "--config", config, "-H", ": ".join(header), f"GET http://cell.test/r/up/x?x={bad}&cellgate_token={bad}")
     everything.command("token", "--config", config, "--inspect", good)
     everything.command("token", "--config", config, "--inspect", f"eyJhbGciOiJIUzI1NiJ9.{bad}.{bad}")
+    sockets = {name: f"unix@{cell.run_dir}/{name}.control.sock" for name in ("agent", "relay")}
     for command in ("status", "tunnels"):
-        everything.command(command, "--config", config, "-o", f"agent.control=unix@{cell.run_dir}/agent.control.sock", "-o", f"relay.control=unix@{cell.run_dir}/relay.control.sock")
+        everything.command(command, "--agent", sockets["agent"], "--relay", sockets["relay"])
 
 
 def answers(cell, name):

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: MIT
+"""What an operator sees and does: cellgate status, tunnels, kick, drain, and cellgate-agent -t."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from cell import BIN, until
+from tunnels import QUICK, ROUTES, Tunnels
+
+
+@pytest.fixture(scope="module")
+def tunnels(cells):
+    tunnels = Tunnels(cells(config={"relay": QUICK, "routes": ROUTES}))
+    yield tunnels
+    tunnels.close()
+
+
+@pytest.fixture
+def operator(tunnels, tmp_path):
+    """operator(ARGUMENT...): (exit code, output, errors) of cellgate, which knows the sockets from a configuration."""
+    sockets = {name: {"control": f"unix@{tunnels.cell.run_dir}/{name}.control.sock"} for name in ("agent", "relay")}
+    config = tmp_path / "cellgate.json"
+    config.write_text(json.dumps(tunnels.cell.config | sockets))
+    return lambda *arguments: cellgate(*arguments, "--config", config)
+
+
+def cellgate(*arguments):
+    done = subprocess.run([BIN / "cellgate", *arguments], capture_output=True, text=True, timeout=20)
+    return done.returncode, done.stdout, done.stderr
+
+
+def table(text):
+    head, *rows = [line.split() for line in text.splitlines()]
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_status_tells_of_both_daemons(tunnels, operator):
+    worker = tunnels.worker()
+    tunnels.open(worker)
+    code, text, errors = operator("status")
+    assert (code, errors) == (0, "")
+    agent, relay = text.split("relay\n")
+    assert agent.startswith("agent\n  ") and relay.startswith("  ")
+    code, text, errors = operator("status", "--json")
+    told = [json.loads(line) for line in text.splitlines()]
+    assert (code, errors) == (0, "") and all(answer["ok"] for answer in told) and len(told) == 2
+    for answer, lines in zip(told, (agent, relay)):
+        shown = dict(line.split() for line in lines.splitlines() if line.startswith("  "))
+        assert set(shown) == {key for key, value in answer["status"].items() if not isinstance(value, list)}
+
+
+def test_tunnels_are_listed_and_kicked(tunnels, operator):
+    worker = tunnels.worker()
+    long = "a-sandbox-whose-name-is-longer-than-its-column"
+    tunnels.place(long, worker)
+    pairs = {sandbox: tunnels.open(worker, sandbox) for sandbox in (tunnels.sandbox(worker), long)}
+    code, text, errors = operator("tunnels")
+    assert (code, errors) == (0, "")
+    rows = {row["sandbox"]: row for row in table(text)}
+    for sandbox, (client, _) in pairs.items():
+        row = rows[sandbox]
+        assert (row["state"], row["route"], row["redials"]) == ("serving", "plain", "0")
+        assert [r["id"] for r in table(operator("tunnels", "--sandbox", sandbox)[1])] == [row["id"]]
+        assert operator("kick", row["id"]) == (0, "closed\n", "")
+        assert client.closed() == (1008, "closed by the operator")
+    for no_id in ("t-9-999", "nonsense"):
+        code, text, errors = operator("kick", no_id)
+        assert (code, text) == (1, "") and errors.startswith("cellgate: the relay: ")
+    assert table(operator("tunnels", "--sandbox", "nobody")[1]) == []
+
+
+def test_a_drain_ends_the_relay(tunnels, operator):
+    client, _ = tunnels.open(tunnels.worker())
+    before = tunnels.cell.pid("relay")
+    assert operator("drain") == (0, "draining\n", "")
+    assert client.closed()[0] in (1001, 1012)
+    until(lambda: tunnels.cell.pid("relay") != before, 10, "it is not started again")
+
+
+@pytest.mark.parametrize("command", [("status",), ("tunnels",), ("kick", "t-0-1"), ("drain",)])
+def test_a_daemon_that_does_not_answer_is_told(command, tmp_path):
+    nowhere = f"unix@{tmp_path}/nobody.sock"
+    code, text, errors = cellgate(*command, "--relay", nowhere, *(["--agent", nowhere] if command == ("status",) else []))
+    assert (code, text) == (1, "")
+    assert errors.count("cellgate: the ") == len(errors.splitlines()) and nowhere in errors
+    missing = tmp_path / "missing.json"
+    code, text, errors = cellgate(*command, "--config", missing)
+    assert (code, text) == (1, "") and str(missing) in errors
+
+
+@pytest.mark.parametrize("arguments", [("status", "--sandbox"), ("tunnels", "extra"), ("kick",), ("kick", "a", "b"), ("drain", "--now")])
+def test_wrong_usage_is_2_and_help_is_0(arguments):
+    code, text, errors = cellgate(*arguments)
+    assert (code, text) == (2, "") and "usage: cellgate status" in errors
+    code, text, errors = cellgate(arguments[0], "--help")
+    assert (code, errors) == (0, "") and "usage: cellgate status" in text
+
+
+def test_a_configuration_is_checked_with_its_directory(tunnels, tmp_path):
+    config = json.loads(tunnels.cell.config_file.read_text())
+    directory = tmp_path / "sandboxes.json"
+    config["directory"] = {"kind": "file", "path": str(directory)}
+    file = tunnels.cell.config_file.with_name("checked.json")
+    file.write_text(json.dumps(config))
+
+    def check():
+        done = subprocess.run([BIN / "cellgate-agent", "-t", "-c", file], capture_output=True, text=True, timeout=20)
+        return done.returncode, done.stderr
+
+    assert check() == (0, f"{directory}: not there yet; the configuration is valid\n")
+    directory.write_text('{"sandboxes": {"sb": {"worker": "http://127.0.0.1:1"}}}')
+    assert check() == (0, "the configuration is valid, the directory has 1 sandboxes\n")
+    directory.write_text('{"sandboxes": {"sb": {\n"worker": 1}}}')
+    code, errors = check()
+    assert code == 1 and errors.startswith(f"{directory}:2:")
+    file.write_text(json.dumps(config | {"routes": 1}))
+    code, errors = check()
+    assert code == 1 and errors.startswith(f"{file}:1:")
+
+
+def test_a_daemon_that_is_stopped_is_waited_for_and_told(tunnels, operator):
+    if not os.environ.get("CELLGATE_LONG"):
+        pytest.skip("takes the 10 s that an operator's command waits; CELLGATE_LONG=1")
+    pid = tunnels.cell.pid("relay")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        code, _, errors = operator("tunnels")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert code == 1 and errors.startswith("cellgate: the relay: ")
