@@ -70,12 +70,16 @@ static bool headers_match(const struct route_entry *entry, const struct request 
     return true;
 }
 
-/* Ports that are none are left to the decision, which refuses them. */
+/* Ports that are none are left to the decision, which refuses them. It decodes them, too. */
 static bool port_served(const struct route_entry *entry, const struct attempt *attempt)
 {
+    uint8_t digits[5];
+    struct writer decoded = writer_of(digits, sizeof digits);
     uint64_t port;
-    if (entry->range_count == 0 || !(attempt->captured & 1u << CAPTURE_PORT) ||
-        !slice_u64(attempt->captures->value[CAPTURE_PORT], 65535, &port))
+    if (entry->range_count == 0 || !(attempt->captured & 1u << CAPTURE_PORT))
+        return true;
+    path_decode(attempt->captures->value[CAPTURE_PORT], &decoded);
+    if (decoded.full || !slice_u64(writer_slice(&decoded), 65535, &port))
         return true;
     for (size_t i = 0; i < entry->range_count; i++)
         if (port >= entry->ranges[i].from && port <= entry->ranges[i].to)

@@ -288,6 +288,41 @@ static void a_watcher_hears_why_the_others_were_not_it(void **state)
     routes_free(routes);
 }
 
+static void a_port_is_the_same_however_it_is_written(void **state)
+{
+    static const struct {
+        const char *line, *route;
+    } cases[] = {
+        {"GET http://h/sb/8080", "some"},
+        {"GET http://h/sb/%38080", "some"},
+        {"GET http://h/sb/22", "any"},
+        {"GET http://h/sb/%32%32", "any"},
+        {"GET http://h/sb/2%32", "any"},
+        /* none at all: the decision refuses it */
+        {"GET http://h/sb/x", "some"},
+        {"GET http://h/sb/%2F2", "some"},
+        {"GET http://h/sb/123456", "some"},
+    };
+    struct fail why;
+    struct routes *routes =
+        routes_of("{\"routes\":[{\"name\":\"some\",\"path\":\"/{sandbox}/{port}\",\"ports\":\"8000-8999\"},"
+                  "{\"name\":\"any\",\"path\":\"/{sandbox}/{rest...}\"}]}",
+                  &why);
+    (void)state;
+    if (!routes)
+        fail_msg("%s", why.text);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct route_match match;
+        struct request request;
+        struct header_line lines[LINES];
+        request_make(cases[i].line, (const char *const[LINES]){0}, lines, &request);
+        assert_true(route_match(routes, &request, false, request.host, &match, NULL));
+        if (strcmp(match.route->name, cases[i].route) != 0)
+            fail_msg("%s: %s, not %s", cases[i].line, match.route->name, cases[i].route);
+    }
+    routes_free(routes);
+}
+
 static void every_key_is_read(void **state)
 {
     struct fail why;
@@ -440,6 +475,7 @@ int main(void)
         cmocka_unit_test(the_built_in_routes_take_the_clients_of_five_systems),
         cmocka_unit_test(a_form_without_a_domain_is_off),
         cmocka_unit_test(a_watcher_hears_why_the_others_were_not_it),
+        cmocka_unit_test(a_port_is_the_same_however_it_is_written),
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(refuses_what_is_not_in_order),
         cmocka_unit_test(survives_failing_allocations),
