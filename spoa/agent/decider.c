@@ -285,10 +285,16 @@ static void look_at(void *context, struct slice key)
     waits_look_at(d->watches, key, on_key);
 }
 
+/* What others still post then is for nobody: there is no server to answer by, and soon nothing else. */
+static bool is_stopped(const struct decider *d)
+{
+    return !d->server;
+}
+
 static void look_at_news(void *context)
 {
     struct decider *d = context;
-    if (key_inbox_take(d->inbox, look_at, d))
+    if (is_stopped(d) || key_inbox_take(d->inbox, look_at, d))
         return;
     waits_look(d->parked, on_key);
     waits_look(d->waiting, on_key);
@@ -314,7 +320,7 @@ static bool admit_relay(void *context, int fd)
 static void take_next(void *context)
 {
     struct decider *d = context;
-    struct snapshot *next = __atomic_exchange_n(&d->next, NULL, __ATOMIC_ACQ_REL);
+    struct snapshot *next = is_stopped(d) ? NULL : __atomic_exchange_n(&d->next, NULL, __ATOMIC_ACQ_REL);
     if (!next)
         return;
     snapshot_release(d->snapshot);
@@ -344,12 +350,21 @@ void decider_drain(struct decider *d, double grace)
     loop_post(d->loop, &d->drain);
 }
 
+static void free_waits(struct decider *d)
+{
+    waits_free(d->parked);
+    waits_free(d->waiting);
+    waits_free(d->watches);
+    d->parked = d->waiting = d->watches = NULL;
+}
+
 static void stop_now(void *context)
 {
     struct decider *d = context;
     server_free(d->server);
     server_free(d->relay_server);
     d->server = d->relay_server = NULL;
+    free_waits(d); /* a time that is up in this very turn would be answered */
     loop_stop(d->loop);
 }
 
@@ -374,9 +389,7 @@ void decider_free(struct decider *d)
 {
     server_free(d->server);
     server_free(d->relay_server);
-    waits_free(d->parked);
-    waits_free(d->waiting);
-    waits_free(d->watches);
+    free_waits(d);
     key_inbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
