@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
 """What is written in several places says the same in each: arguments, variables and refusals."""
 
+import grp
 import json
+import os
+import pwd
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
-from cell import ROOT
+from cell import ROOT, end, until
 
 
 def table(path, name):
@@ -61,7 +65,8 @@ def test_error_files_are_whole_answers(path):
         assert error["retryable"] == ("true" in known[error["error"]]) == (b"Retry-After: 1" in head)
 
 
-def test_the_configuration_is_valid_without_a_warning(tmp_path, pytestconfig):
+@pytest.fixture
+def environment(tmp_path):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=x"]
         + ["-keyout", tmp_path / "k.pem", "-out", tmp_path / "c.pem"],
@@ -69,8 +74,35 @@ def test_the_configuration_is_valid_without_a_warning(tmp_path, pytestconfig):
         capture_output=True,
     )
     (tmp_path / "cert.pem").write_text((tmp_path / "k.pem").read_text() + (tmp_path / "c.pem").read_text())
-    environment = {"CELLGATE_DIR": str(ROOT / "haproxy"), "CELLGATE_CERT": str(tmp_path / "cert.pem"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    return {"CELLGATE_DIR": str(ROOT / "haproxy"), "CELLGATE_CERT": str(tmp_path / "cert.pem"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+
+
+def test_the_configuration_is_valid_without_a_warning(environment, pytestconfig):
     command = [*pytestconfig.getoption("--haproxy").split(), "-c", "-f", ROOT / "haproxy/haproxy.cfg"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr and "ALERT" not in done.stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_as_a_user_haproxy_and_the_relay_reach_each_others_sockets(environment, tmp_path, pytestconfig):
+    """They are open to the group."""
+    environment |= {"CELLGATE_USER": "haproxy", "CELLGATE_GROUP": "haproxy", "CELLGATE_STATS": str(tmp_path / "s"), "CELLGATE_WORKER_TLS": f"unix@{tmp_path}/t"}
+    environment |= {"CELLGATE_HTTP": f"unix@{tmp_path}/a", "CELLGATE_HTTPS": f"unix@{tmp_path}/b", "CELLGATE_LOG": "stderr"}
+    command = [*pytestconfig.getoption("--haproxy").split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    wanted = [pwd.getpwnam("haproxy").pw_uid, grp.getgrnam("haproxy").gr_gid]
+
+    def become():
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        return [int(re.search(rf"^{kind}:\t(\d+)", status, re.M)[1]) for kind in ("Uid", "Gid")]
+
+    try:
+        until(lambda: process.poll() is not None or become()[0] == wanted[0], 20, "it stays root")
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        assert become() == wanted
+        there = os.stat(tmp_path / "t")
+        assert there.st_gid == wanted[1] and there.st_mode & 0o777 == 0o660
+    finally:
+        end(process)
