@@ -242,11 +242,6 @@ struct http_conn *http_conn_next(struct http_conn *h)
     return h->next;
 }
 
-bool http_conn_is_busy(const struct http_conn *h)
-{
-    return h->state != HEAD || h->client.finishing;
-}
-
 void http_conn_leave(struct http_conn *h)
 {
     if (h->state == HEAD)
@@ -379,11 +374,6 @@ void http_refuse(struct exchange *x, unsigned status, const char *text)
 bool http_is_full(const struct exchange *x)
 {
     return client_is_full(&x->conn->client);
-}
-
-void http_pause(struct exchange *x, bool paused)
-{
-    client_pause(&x->conn->client, paused);
 }
 
 void http_upgraded(struct exchange *x)

@@ -38,7 +38,6 @@ struct front *http_front(struct http_conn *h);
 struct client *http_client(struct http_conn *h);
 /* In the list of all connections, which is the front's. */
 struct http_conn *http_conn_next(struct http_conn *h);
-bool http_conn_is_busy(const struct http_conn *h);
 void http_conn_leave(struct http_conn *h);
 
 /* ---- answers ---- */
@@ -54,8 +53,6 @@ void http_begin(struct exchange *x, unsigned status, const char *type, const cha
 void http_piece(struct exchange *x, struct slice bytes);
 void http_end(struct exchange *x);
 bool http_is_full(const struct exchange *x);
-/* The body is not read until it may be again. */
-void http_pause(struct exchange *x, bool paused);
 /* The exchange has sent its own head and has the connection from now on: input goes to `raw`. */
 void http_upgraded(struct exchange *x);
 

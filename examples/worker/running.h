@@ -49,8 +49,7 @@ void running_exited(struct running *r, int status);
 void running_signal(struct running *r, int signal);
 void running_resize(struct running *r, uint16_t cols, uint16_t rows);
 
-/* Whether more input may be given, RUNNING_INPUT_MAX bytes at once; wake is called when there is room again. */
-#define RUNNING_INPUT_MAX ((size_t)256 * 1024)
+/* Whether more input may be given; wake is called when there is room again. */
 bool running_wants_input(const struct running *r);
 bool running_input_is_empty(const struct running *r);
 bool running_reads(const struct running *r); /* somebody may still read input */

@@ -27,16 +27,6 @@ const char *key_algorithm_text(enum key_algorithm algorithm)
     return words[algorithm];
 }
 
-bool key_algorithm_of(struct slice word, enum key_algorithm *algorithm)
-{
-    for (enum key_algorithm a = KEY_HS256; a <= KEY_EDDSA; a++)
-        if (slice_is(word, key_algorithm_text(a))) {
-            *algorithm = a;
-            return true;
-        }
-    return false;
-}
-
 void key_free(struct key *key)
 {
     if (!key)

@@ -20,9 +20,8 @@ enum key_part { KEY_PUBLIC, KEY_PRIVATE };
 #define KEY_SECRET    32 /* bytes that a secret should have at least (RFC 7518 section 3.2) */
 #define KEY_FILE      65536
 
-/* The word in a token's `alg`; and back: false for any other word. */
+/* The word in a token's `alg`. */
 const char *key_algorithm_text(enum key_algorithm algorithm);
-bool key_algorithm_of(struct slice word, enum key_algorithm *algorithm);
 
 /* All return NULL and *why when the material does not fit the algorithm or out of memory. `name` is for
  * errors. */

@@ -16,7 +16,6 @@
 #include "spoa/lib/writer.h"
 
 #define HANDOVER_HEADER "X-Cell-Handover"
-#define HANDOVER_MAX    8192 /* bytes of a line that is read; what is decoded is never longer */
 
 enum handover_resume {
     HANDOVER_RESUME_NONE,
@@ -66,7 +65,7 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, strip, "strip")            /* names of headers that the worker does not get, comma-separated */ \
     X(BOOL, close, "close")            /* what the relay refuses it accepts and closes, too */              \
     X(INT, refuse, "refuse")           /* HTTP status: accept the upgrade and close it with 4000 + this */  \
-    X(TEXT, error, "error")            /* of a refusal: its code in contract.md */                          \
+    X(TEXT, error, "error")            /* of a refusal: its code in refusal.h */                            \
     X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */
 
 #define HANDOVER_TYPE_TEXT    struct slice

@@ -58,8 +58,3 @@ bool notify_stopping(const char *status)
 {
     return notify("STOPPING=1\n", status);
 }
-
-bool notify_status(const char *status)
-{
-    return notify("", status);
-}

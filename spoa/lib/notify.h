@@ -12,6 +12,5 @@
 bool notify_ready(const char *status);
 bool notify_reloading(void); /* to be followed by notify_ready */
 bool notify_stopping(const char *status);
-bool notify_status(const char *status);
 
 #endif

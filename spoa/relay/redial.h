@@ -11,11 +11,10 @@
 enum { REDIAL_LOSSES_MAX = 8, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 
 struct redial_settings {
-    uint64_t
-        backoff[REDIAL_BACKOFF_MAX]; /* in front of the second attempt, the third ...; the last repeats */
-    unsigned backoff_count;          /* never 0 */
-    uint64_t budget;      /* of one search for a worker, waiting for a worker to exist not counted */
-    uint64_t wait_budget; /* for a worker to exist */
+    /* in front of the second attempt, the third ...; the last repeats */
+    uint64_t backoff[REDIAL_BACKOFF_MAX];
+    unsigned backoff_count; /* never 0 */
+    uint64_t budget;        /* of one search for a worker, waiting for a worker to exist not counted */
     uint64_t flap_window;
     unsigned flap_limit; /* more losses than this in flap_window end the tunnel; at most REDIAL_LOSSES_MAX */
 };

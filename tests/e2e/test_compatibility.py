@@ -4,7 +4,6 @@ the whole list."""
 
 import gzip
 import hashlib
-import json
 import socket
 import struct
 import threading

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from cell import ROOT, end, haproxy_version, until
-from client import WEBSOCKET, Http1, request
+from client import Http1, request
 from false_agent import FalseAgent, actions, frame, set_var, text, typed
 
 CONFIG = {"routes": [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]}

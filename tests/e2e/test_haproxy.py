@@ -16,7 +16,7 @@ import time
 import pytest
 from cell import BIN, ROOT, end, haproxy_version, until
 from client import KEY, Http1, Http2, frame, request
-from origin import GUID, accept_of, switch
+from origin import accept_of, switch
 
 CONFIG = {
     "routes": [

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 
 #include "spoa/lib/handover.h"
+#include "tests/fuzz/fuzz.h"
+
+enum { LINE = 8192 };
 
 static bool same_text(struct slice a, struct slice b)
 {
@@ -23,15 +26,13 @@ static bool same(const struct handover *a, const struct handover *b)
     return all;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static uint8_t line[4 * HANDOVER_MAX];
+    static uint8_t line[4 * LINE];
     struct handover first, second;
     struct fail why;
 
-    if (size > HANDOVER_MAX)
+    if (size > LINE)
         return 0;
     uint8_t *memory = malloc(size + 1), *again = malloc(size + 1);
     struct writer decoded = writer_of(memory, size), encoded = writer_of(line, sizeof line);

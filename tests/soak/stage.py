@@ -19,7 +19,6 @@ from cell import BIN, Cell, end, token, until  # noqa: E402,F401
 from worker import start as start_worker  # noqa: E402
 
 SOAK = BIN.parent / "soak"
-SESSIONS = 500  # of a host
 RELAY = {"keepalive": "1s", "dead_after": "4s", "dial_timeout": "4s", "connect_budget": "20s", "redial_budget": "60s",
          "redial_backoff": ["20ms", "50ms", "100ms", "200ms"], "max_tunnels": 5000, "flap_limit": 8, "flap_window": "1s"}
 
