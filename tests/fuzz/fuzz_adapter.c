@@ -3,20 +3,11 @@
  * Random lives of one adapter: the first byte chooses it, then each event is a byte of what, a byte of length
  * and so many bytes. Whatever workers say, what is passed on makes valid frames and memory is bounded.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "spoa/lib/reader.h"
 #include "spoa/relay/adapter.h"
-
-static void check_line(bool holds, int line)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "broken in line %d\n", line);
-    abort();
-}
-#define check(holds) check_line(holds, __LINE__)
+#include "tests/fuzz/fuzz.h"
 
 struct life {
     const struct adapter *adapter;
@@ -34,13 +25,13 @@ static void client_gets(struct life *l, struct slice frames)
     enum ws_event event;
 
     while ((event = ws_decode(&l->client, &frames, &piece)) != WS_MORE)
-        check(event != WS_BAD);
+        CHECK(event != WS_BAD);
 }
 
 static void client_gets_frame(struct life *l, enum ws_opcode opcode, bool fin, struct slice payload)
 {
     struct buffer frame = buffer_with_limit(1 << 16);
-    check(adapter_put_frame(&frame, opcode, fin, payload));
+    CHECK(adapter_put_frame(&frame, opcode, fin, payload));
     client_gets(l, buffer_slice(&frame));
     buffer_free(&frame);
 }
@@ -54,8 +45,8 @@ static bool worker_says(struct life *l, uint8_t what, struct slice bytes)
         piece.opcode = l->opcode = what & 0x80 ? WS_TEXT : WS_BINARY;
     l->in_message = !piece.last;
     enum adapter_verdict verdict = l->adapter->from_worker(l->state, &piece, &edit);
-    check(edit.skip <= bytes.len);
-    check(!buffer_len(&edit.insert) || !l->open);
+    CHECK(edit.skip <= bytes.len);
+    CHECK(!buffer_len(&edit.insert) || !l->open);
     if (buffer_len(&edit.insert)) {
         client_gets(l, buffer_slice(&edit.insert));
         l->open = edit.opened;
@@ -75,7 +66,7 @@ static void request(struct life *l)
 
     if (l->adapter->request)
         l->adapter->request(l->state, &query, &fields);
-    check(!query.full && !fields.full);
+    CHECK(!query.full && !fields.full);
 }
 
 static bool answered(struct life *l, struct slice text)
@@ -105,7 +96,7 @@ static bool joins(struct life *l, struct slice text)
         l->open = 0;
     }
     l->in_message = false;
-    check(outbox_salvage(&l->kept) || !buffer_len(&l->kept.frames));
+    CHECK(outbox_salvage(&l->kept) || !buffer_len(&l->kept.frames));
     l->adapter->joined(l->state, &l->kept, &edit);
     return true;
 }
@@ -119,7 +110,7 @@ static bool client_says(struct life *l, struct slice bytes)
         return true;
     l->adapter->numbers->room(l->state, &window);
     frame[1] = (uint8_t)(0x80 | len);
-    check(outbox_put(&l->kept, slice_of(frame, 6 + len)));
+    CHECK(outbox_put(&l->kept, slice_of(frame, 6 + len)));
     if (bytes.len & 1)
         outbox_sent(&l->kept, outbox_unsent(&l->kept).len);
     l->adapter->numbers->from_client(l->state, len);
@@ -135,8 +126,8 @@ static bool numbers(struct life *l, struct slice bytes)
 
     if (!n)
         return true;
-    check(n->due_pong(l->state, now, payload) <= WS_CONTROL_MAX);
-    check(n->mark_end(l->state, payload) == 13);
+    CHECK(n->due_pong(l->state, now, payload) <= WS_CONTROL_MAX);
+    CHECK(n->mark_end(l->state, payload) == 13);
     n->due(l->state);
     if (r.rest.len)
         memcpy(memory + 2, r.rest.at, r.rest.len);
@@ -175,8 +166,6 @@ static bool event(struct life *l, uint8_t what, struct slice bytes)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct reader r = reader_of(slice_of(data, size));
@@ -187,7 +176,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bool alive = size < 5000;
 
     l.state = calloc(1, l.adapter->state_len);
-    check(l.state != NULL);
+    CHECK(l.state != NULL);
     l.kept.keeps = l.adapter->numbers != NULL;
     if (l.adapter->start)
         l.adapter->start(l.state, &start);
@@ -197,13 +186,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint8_t what = reader_u8(&r), len = reader_u8(&r);
         struct slice bytes = reader_take(&r, len < r.rest.len ? len : r.rest.len);
         uint8_t *copy = malloc(bytes.len + 1); /* one byte too far is noticed */
-        check(copy != NULL);
+        CHECK(copy != NULL);
         if (bytes.len)
             memcpy(copy, bytes.at, bytes.len);
         uint8_t *exact = realloc(copy, bytes.len ? bytes.len : 1);
         alive = event(&l, what, slice_of(exact, bytes.len));
         free(exact);
-        check(!l.adapter->held || l.adapter->held(l.state) < (9 << 20));
+        CHECK(!l.adapter->held || l.adapter->held(l.state) < (9 << 20));
     }
     if (l.adapter->end)
         l.adapter->end(l.state);

@@ -7,14 +7,7 @@
 #include "spoa/agent/worker_url.h"
 #include "spoa/lib/cidr.h"
 #include "spoa/lib/writer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
+#include "tests/fuzz/fuzz.h"
 
 static void as_address(struct slice text, const char *copy)
 {
@@ -23,9 +16,9 @@ static void as_address(struct slice text, const char *copy)
     struct cidr all;
     if (!address_parse(text, &a))
         return;
-    check(strlen(copy) == text.len && inet_pton(a.family == 4 ? AF_INET : AF_INET6, copy, bytes) == 1);
-    check(memcmp(bytes, a.bytes, a.family == 4 ? 4 : 16) == 0);
-    check(cidr_parse(text, &all) && cidr_contains(&all, &a));
+    CHECK(strlen(copy) == text.len && inet_pton(a.family == 4 ? AF_INET : AF_INET6, copy, bytes) == 1);
+    CHECK(memcmp(bytes, a.bytes, a.family == 4 ? 4 : 16) == 0);
+    CHECK(cidr_parse(text, &all) && cidr_contains(&all, &a));
 }
 
 static void as_network(struct slice text)
@@ -33,11 +26,11 @@ static void as_network(struct slice text)
     struct cidr c;
     if (!cidr_parse(text, &c))
         return;
-    check(c.bits <= (c.network.family == 4 ? 32 : 128) && cidr_contains(&c, &c.network));
+    CHECK(c.bits <= (c.network.family == 4 ? 32 : 128) && cidr_contains(&c, &c.network));
     if (c.bits > 0) { /* with its last bit turned it is in no such network */
         struct address other = c.network;
         other.bytes[(c.bits - 1) / 8] ^= (uint8_t)(0x80 >> (c.bits - 1) % 8);
-        check(!cidr_contains(&c, &other));
+        CHECK(!cidr_contains(&c, &other));
     }
 }
 
@@ -46,21 +39,21 @@ static void as_url(struct slice text)
     struct worker w;
     struct fail why = {""};
     if (!worker_url_parse(text, &w, &why)) {
-        check(why.text[0] != '\0');
+        CHECK(why.text[0] != '\0');
         return;
     }
-    check(w.kind != WORKER_NONE && w.host.len > 0);
-    check(w.host.at >= text.at && w.host.at + w.host.len <= text.at + text.len);
-    check(w.addr.family == 0 || w.addr.family == 4 || w.addr.family == 6);
+    CHECK(w.kind != WORKER_NONE && w.host.len > 0);
+    CHECK(w.host.at >= text.at && w.host.at + w.host.len <= text.at + text.len);
+    CHECK(w.addr.family == 0 || w.addr.family == 4 || w.addr.family == 6);
 }
 
 static void as_name(struct slice text)
 {
     if (!hostname_valid(text))
         return;
-    check(text.len > 0 && text.len <= 253);
+    CHECK(text.len > 0 && text.len <= 253);
     for (size_t i = 0; i < text.len; i++)
-        check(text.at[i] > ' ' && text.at[i] < 0x7f && !strchr("/:@?#%[]", text.at[i]));
+        CHECK(text.at[i] > ' ' && text.at[i] < 0x7f && !strchr("/:@?#%[]", text.at[i]));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -3,8 +3,7 @@
 #include <stdlib.h>
 
 #include "spoa/lib/base64url.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

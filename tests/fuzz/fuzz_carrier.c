@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/carrier.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* As if kinds for all carriers were configured. */
 static const struct carrier_rules rules = {.listening = ~0u, .cookie = true};

@@ -9,8 +9,7 @@
 #include "spoa/agent/decide.h"
 #include "spoa/agent/tokens.h"
 #include "spoa/lib/reader.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* Beside the built-in routes' forms: a cookie, CORS, refusals by close. */
 static const char config[] =

@@ -4,14 +4,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/directory_http_answer.h"
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static int told;
 

@@ -1,20 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* However its bytes arrive, a stream holds the same events; and no more is held than was allowed. First byte:
  * how the rest is cut. */
-#include <stdlib.h>
 
 #include "spoa/agent/event_stream.h"
 #include "spoa/lib/hash.h"
+#include "tests/fuzz/fuzz.h"
 
 #define LIMIT 256
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct seen {
     uint64_t digest, events;

@@ -5,14 +5,7 @@
 
 #include "spoa/lib/http.h"
 #include "spoa/lib/ws_handshake.h"
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* With `copy`, a sanitizer sees the first byte that is read too far. */
 static enum http_result read_stepwise(enum http_side side, struct slice all, size_t step,

@@ -12,14 +12,7 @@
 
 #include "spoa/lib/http.h"
 #include "spoa/lib/writer.h"
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* What http-parser told, in the form that `as_text` gives a head of ours. */
 struct heard {

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "spoa/lib/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void visit(const struct json *doc, const json_node *node)
 {

@@ -4,8 +4,7 @@
 
 #include "spoa/agent/jws.h"
 #include "spoa/agent/jwt_claims.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void as_token(const struct key *key, struct slice input)
 {

@@ -10,14 +10,7 @@
 #include "spoa/agent/pattern.h"
 #include "spoa/agent/template.h"
 #include "spoa/lib/writer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool holds)
-{
-    if (!holds)
-        abort();
-}
+#include "tests/fuzz/fuzz.h"
 
 static bool inside(struct slice part, struct slice whole)
 {
@@ -29,7 +22,7 @@ static struct slice decoded(struct slice s, uint8_t *memory)
 {
     struct writer w = writer_of(memory, s.len);
     path_decode(s, &w);
-    check(!w.full);
+    CHECK(!w.full);
     return writer_slice(&w);
 }
 
@@ -43,11 +36,11 @@ static void put_back(struct slice pattern, const struct capture_names *names, co
         return;
     size_t size = pattern.len + subject.len * 16 + 16;
     uint8_t *memory[3] = {malloc(size), malloc(size), malloc(subject.len + 1)};
-    check(memory[0] && memory[1] && memory[2]);
+    CHECK(memory[0] && memory[1] && memory[2]);
     struct writer w = writer_of(memory[0], size);
     template_write(template, captures, &w);
-    check(!w.full);
-    check(slice_equal(decoded(writer_slice(&w), memory[1]), decoded(subject, memory[2])));
+    CHECK(!w.full);
+    CHECK(slice_equal(decoded(writer_slice(&w), memory[1]), decoded(subject, memory[2])));
     for (size_t i = 0; i < 3; i++)
         free(memory[i]);
     template_free(template);
@@ -63,10 +56,10 @@ static void write_template(struct slice text, const struct capture_names *names,
         return;
     size_t size = text.len * (most + 1) + 16;
     uint8_t *memory = malloc(size);
-    check(memory != NULL);
+    CHECK(memory != NULL);
     struct writer w = writer_of(memory, size);
     template_write(template, captures, &w);
-    check(!w.full && w.len > 0 && w.at[0] == '/');
+    CHECK(!w.full && w.len > 0 && w.at[0] == '/');
     free(memory);
     template_free(template);
 }
@@ -81,12 +74,12 @@ static void match(enum pattern_kind kind, struct slice text, struct slice subjec
     struct pattern *pattern = pattern_new(kind, text, &names, &why);
     if (!pattern)
         return;
-    check(slice_equal_nocase(pattern_text(pattern), text) && names.count <= CAPTURES_MAX);
+    CHECK(slice_equal_nocase(pattern_text(pattern), text) && names.count <= CAPTURES_MAX);
     memset(&captures, 0, sizeof captures);
     enum pattern_result result = pattern_match(pattern, subject, &captures);
     if (result != PATTERN_MISS) {
         for (size_t i = 0; i < CAPTURES_MAX; i++)
-            check(inside(captures.value[i], subject) || inside(captures.value[i], pattern_text(pattern)));
+            CHECK(inside(captures.value[i], subject) || inside(captures.value[i], pattern_text(pattern)));
         if (kind == PATTERN_PATH && result == PATTERN_MATCH)
             put_back(text, &names, &captures, subject);
         write_template(to, &names, &captures, subject.len + text.len);
@@ -104,7 +97,7 @@ static void climb(struct slice tail)
         lowest = depth < lowest ? depth : lowest;
     }
     if (lowest < 0)
-        check(path_climbs(tail));
+        CHECK(path_climbs(tail));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,8 +4,7 @@
 
 #include "spoa/agent/record_json.h"
 #include "spoa/agent/records.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void require(bool what)
 {

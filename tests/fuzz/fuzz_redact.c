@@ -8,8 +8,7 @@
 
 #include "spoa/lib/redact.h"
 #include "spoa/lib/writer.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static const char *const forms[] = {"eyJhbGciSECRETSECRET",   "v1.SECRETSECRETSECRET",   " Bearer SECRET",
                                     " basic SECRET",          " cellgate.bearer.SECRET", "?x=SECRET",

@@ -3,18 +3,10 @@
  * Random lives of the session's side of Cell-Resume: two bytes are an event and its argument. After each one
  * numbers are in order, windows are kept, memory is bounded, and what is sent again is what was sent.
  */
-#include <stdlib.h>
 
 #include "examples/worker/resume.h"
 #include "spoa/lib/reader.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
+#include "tests/fuzz/fuzz.h"
 
 enum { ITEMS = 4096 };
 

@@ -1,25 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* Cell-Resume's header, query, Pongs and messages: whatever is taken keeps its bounds, and is put again as it was. */
-#include <stdlib.h>
 
 #include "examples/worker/resume.h"
 #include "examples/worker/resume_text.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void check(bool good)
-{
-    if (!good)
-        abort();
-}
+#include "tests/fuzz/fuzz.h"
 
 static void check_terms(enum resume_found found, const struct resume_terms *t)
 {
     if (found != RESUME_FOUND)
         return;
-    check(t->tunnel.len == RESUME_ID_SIZE && t->attempt >= 1 && t->attempt <= RESUME_NUMBER_MAX);
-    check(t->recv <= RESUME_NUMBER_MAX && (t->has_recv || t->recv == 0));
-    check(t->buffer == 0 || (t->buffer >= RESUME_WINDOW_MIN && t->buffer <= RESUME_NUMBER_MAX));
+    CHECK(t->tunnel.len == RESUME_ID_SIZE && t->attempt >= 1 && t->attempt <= RESUME_NUMBER_MAX);
+    CHECK(t->recv <= RESUME_NUMBER_MAX && (t->has_recv || t->recv == 0));
+    CHECK(t->buffer == 0 || (t->buffer >= RESUME_WINDOW_MIN && t->buffer <= RESUME_NUMBER_MAX));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -34,13 +26,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     enum resume_say say = resume_read_pong(in, &number);
     if (say != RESUME_SAYS_NOTHING) {
         resume_put_pong(&w, say, number);
-        check(slice_equal(writer_slice(&w), in) && resume_is_ours(in));
+        CHECK(slice_equal(writer_slice(&w), in) && resume_is_ours(in));
     }
     w = writer_of(memory, sizeof memory);
     say = resume_read_message(in, &number);
     if (say != RESUME_SAYS_NOTHING) {
         resume_put_message(&w, say, number);
-        check(slice_equal(writer_slice(&w), in) && resume_is_message(in));
+        CHECK(slice_equal(writer_slice(&w), in) && resume_is_message(in));
     }
     return 0;
 }

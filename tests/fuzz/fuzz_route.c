@@ -8,8 +8,7 @@
 #include "spoa/agent/path.h"
 #include "spoa/agent/request_text.h"
 #include "spoa/agent/route.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static struct routes *routes_from(struct slice text)
 {

@@ -4,8 +4,7 @@
 #include <stdlib.h>
 
 #include "spoa/lib/settings.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void read_document(struct slice text)
 {

@@ -4,19 +4,11 @@
  * answers, and every argument of a message that was handed out can be read. The first byte says how the rest
  * is cut.
  */
-#include <stdlib.h>
 
 #include "spoa/lib/spop_agent.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static uint8_t outputs[2][1 << 20];
-
-static void must(bool truth)
-{
-    if (!truth)
-        abort();
-}
 
 static void acknowledge(struct spop_agent *agent, const struct spop_frame *frame, struct writer *out)
 {
@@ -32,14 +24,14 @@ static void acknowledge(struct spop_agent *agent, const struct spop_frame *frame
             spop_set_var(&actions, SPOP_TRANSACTION, SLICE_LITERAL("v"), value);
             count--;
         }
-        must(count == 0);
+        CHECK(count == 0);
     }
     if (payload.failed) {
         out->len = begin;
         out->full = false;
         spop_agent_end(agent, SPOP_STATUS_INVALID, out);
     } else if (!spop_frame_end(out, begin, agent->agreed)) {
-        must(out->len == begin);
+        CHECK(out->len == begin);
     }
 }
 
@@ -49,12 +41,12 @@ static void check_output(struct slice out)
     struct spop_frame frame;
     size_t size;
     while (out.len) {
-        must(spop_frame_read(out, SPOP_FRAME_MOST, &frame, &size) == SPOP_STEP_FRAME);
+        CHECK(spop_frame_read(out, SPOP_FRAME_MOST, &frame, &size) == SPOP_STEP_FRAME);
         struct reader payload = reader_of(frame.payload);
         struct spop_action action;
         while (frame.type == SPOP_TYPE_ACK && spop_action_next(&payload, &action))
             ;
-        must(!payload.failed);
+        CHECK(!payload.failed);
         out = slice_from(out, size);
     }
 }
@@ -70,7 +62,7 @@ static size_t converse(struct slice in, size_t piece, struct writer out)
                (step = spop_agent_next(&agent, &part, &event, &out)) != SPOP_AGENT_MORE)
             if (step == SPOP_AGENT_NOTIFY)
                 acknowledge(&agent, &event.frame, &out);
-        must(!out.full);
+        CHECK(!out.full);
         taken = (size_t)(part.at - in.at);
         if (there >= in.len || agent.state == SPOP_AGENT_ENDED)
             break;
@@ -86,6 +78,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct slice in = slice_of(data + 1, size - 1);
     size_t whole = converse(in, size, writer_of(outputs[0], sizeof outputs[0]));
     size_t cut = converse(in, 1u + data[0], writer_of(outputs[1], sizeof outputs[1]));
-    must(whole == cut && memcmp(outputs[0], outputs[1], whole) == 0);
+    CHECK(whole == cut && memcmp(outputs[0], outputs[1], whole) == 0);
     return 0;
 }

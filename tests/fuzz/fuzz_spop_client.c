@@ -3,19 +3,11 @@
  * The client's end: whatever an agent sends, in one piece or in many, gives the same events; every question
  * comes back exactly once, answered or lost. The first byte says how the rest is cut.
  */
-#include <stdlib.h>
 
 #include "spoa/lib/spop_client.h"
+#include "tests/fuzz/fuzz.h"
 
 #define QUESTIONS 6u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool truth)
-{
-    if (!truth)
-        abort();
-}
 
 struct outcome {
     size_t said;
@@ -30,9 +22,9 @@ static void ask_all(struct spop_client *client, unsigned came_back[QUESTIONS + 1
         if (came_back[i] == 0)
             continue;
         came_back[i] = 0;
-        must(spop_client_ask_begin(client, SLICE_LITERAL("cell-resolve"), &came_back[i], out, &ask));
+        CHECK(spop_client_ask_begin(client, SLICE_LITERAL("cell-resolve"), &came_back[i], out, &ask));
         spop_client_ask_arg(&ask, SLICE_LITERAL("sandbox"), spop_text(SLICE_LITERAL("sb-1")));
-        must(spop_client_ask_end(client, &ask));
+        CHECK(spop_client_ask_end(client, &ask));
         if (i == QUESTIONS - 1) {
             spop_client_forget(client, ask.id);
             came_back[i] = 1;
@@ -61,27 +53,27 @@ static struct outcome converse(struct slice in, size_t piece)
                 outcome.status = event.status;
             if (step != SPOP_CLIENT_ANSWER)
                 continue;
-            must((*(unsigned *)event.context)++ == 0);
+            CHECK((*(unsigned *)event.context)++ == 0);
             outcome.answers++;
             while (spop_action_next(&event.actions, &action))
                 outcome.actions++;
-            must(!event.actions.failed);
+            CHECK(!event.actions.failed);
             if (outcome.answers % 3 == 0)
                 ask_all(client, came_back, &out);
         }
-        must(!out.full);
+        CHECK(!out.full);
         taken = (size_t)(part.at - in.at);
         if (there >= in.len)
             break;
     }
     void *context;
     while (spop_client_lost(client, &context)) {
-        must((*(unsigned *)context)++ == 0);
+        CHECK((*(unsigned *)context)++ == 0);
         outcome.lost++;
     }
-    must(spop_client_waiting(client) == 0);
+    CHECK(spop_client_waiting(client) == 0);
     for (unsigned i = 0; i < QUESTIONS; i++)
-        must(came_back[i] == 1);
+        CHECK(came_back[i] == 1);
     spop_client_free(client);
     outcome.said = out.len;
     return outcome;
@@ -93,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct slice in = slice_of(data + 1, size - 1);
     struct outcome whole = converse(in, size), cut = converse(in, 1u + data[0]);
-    must(whole.said == cut.said && whole.status == cut.status && whole.answers == cut.answers &&
-         whole.lost == cut.lost && whole.actions == cut.actions);
+    CHECK(whole.said == cut.said && whole.status == cut.status && whole.answers == cut.answers &&
+          whole.lost == cut.lost && whole.actions == cut.actions);
     return 0;
 }

@@ -10,10 +10,9 @@
 #include "spoa/agent/tokens.h"
 #include "spoa/lib/base64url.h"
 #include "spoa/lib/json.h"
+#include "tests/fuzz/fuzz.h"
 
 #define NOW 1999999000
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
 static const char config[] = "[{\"kind\":\"agent-sandbox\",\"secret_file\":\"s\"},"

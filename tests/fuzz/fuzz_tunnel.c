@@ -4,31 +4,23 @@
  * argument. Whatever happens, what the peers get is valid RFC 6455, memory is bounded, sockets are accounted
  * for and nothing happens after the end.
  */
+#include "tests/fuzz/fuzz.h"
 #include "tests/unit/tunnel_world.h"
-
-static void check_line(bool holds, int line)
-{
-    if (holds)
-        return;
-    fprintf(stderr, "broken in line %d\n", line);
-    abort();
-}
-#define check(holds) check_line(holds, __LINE__)
 
 static void check_world(const struct world *w)
 {
     const struct tunnel *t = &w->t;
     bool ended = t->state == TUNNEL_ENDED;
 
-    check(!w->ears[CLIENT].broken && !w->ears[WORKER].broken);
-    check(w->ends == (ended ? 1 : 0));
-    check(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_SERVING || w->accepts == 1));
-    check(w->adopts - w->parted[WORKER] - w->dropped[WORKER] == (t->worker_there ? 1 : 0));
-    check(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->client_there ? 0 : 1));
-    check(!ended || (!t->client_there && !t->worker_there && !w->dialling && !w->open));
-    check((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
+    CHECK(!w->ears[CLIENT].broken && !w->ears[WORKER].broken);
+    CHECK(w->ends == (ended ? 1 : 0));
+    CHECK(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_SERVING || w->accepts == 1));
+    CHECK(w->adopts - w->parted[WORKER] - w->dropped[WORKER] == (t->worker_there ? 1 : 0));
+    CHECK(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->client_there ? 0 : 1));
+    CHECK(!ended || (!t->client_there && !t->worker_there && !w->dialling && !w->open));
+    CHECK((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
     for (int side = 0; side < 2; side++)
-        check(outbox_len(&t->legs[side].out) <=
+        CHECK(outbox_len(&t->legs[side].out) <=
               t->settings->buffer + 2 * LEG_PAUSE + (side == CLIENT ? t->adapter->insert_max : 0));
 }
 
@@ -93,7 +85,7 @@ static void answers(struct world *w, uint8_t argument)
         w->t.adapter->request(w->t.adapter_state, &query, &fields);
     snprintf(text, sizeof text, "HTTP/1.1 101 S\r\nCell-Resume: %d; recv=%d; next=%d\r\n\r\n",
              (argument & 0x7f) == 0x7f ? 2 : 1, argument & 3, 1 + (argument >> 2 & 3));
-    check(http_read(&r, slice_text(text), &head) == HTTP_DONE);
+    CHECK(http_read(&r, slice_text(text), &head) == HTTP_DONE);
     w->head = &head;
 }
 
@@ -144,8 +136,6 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
             tunnel_end(&w->t, CLOSE_restarting, w->now);
     }
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -10,8 +10,7 @@
 #include "spoa/lib/http.h"
 #include "spoa/lib/writer.h"
 #include "spoa/lib/ws_handshake.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -7,14 +7,7 @@
 #include "spoa/lib/reader.h"
 #include "spoa/lib/writer.h"
 #include "spoa/lib/ws.h"
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 /* What was told, in a form that does not depend on the pieces: bytes of payload and marks between frames. */
 struct log {

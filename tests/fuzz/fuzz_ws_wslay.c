@@ -10,14 +10,7 @@
 #include "spoa/lib/reader.h"
 #include "spoa/lib/writer.h"
 #include "spoa/lib/ws.h"
-
-#define CHECK(condition)  \
-    do {                  \
-        if (!(condition)) \
-            abort();      \
-    } while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 struct side {
     struct slice in;
