@@ -6,18 +6,15 @@
 
 #include "examples/control-plane/commands.h"
 #include "examples/worker/signals.h"
-#include "spoa/lib/file.h"
 
-#define TOKEN_MAX ((size_t)4096)
-#define CONTROL   "/run/cellgate/plane.sock"
+#define CONTROL "/run/cellgate/plane.sock"
 
 static const char help[] =
     "usage: cell-plane serve --listen ADDRESS [--state FILE] [options]\n"
     "       cell-plane [--control PATH] COMMAND\n"
     "\n"
-    "A small control plane: it says where each sandbox is to agents whose directory is of kind http, tells "
-    "them of\n"
-    "changes at once, and wakes sandboxes.\n"
+    "A small control plane: it says where each sandbox is to agents whose directory is of kind http,\n"
+    "tells them of changes at once, and wakes sandboxes.\n"
     "\n"
     "commands of an operator, over the control socket:\n"
     "  list                 all sandboxes\n"
@@ -35,8 +32,8 @@ static const char help[] =
     "  --wake SECONDS       that waking takes (1)\n"
     "  --help, --version\n"
     "\n"
-    "Prints 'listening ADDRESS' when it is ready. Exit status: 0, 1 (cannot start; refused), 2 (wrong "
-    "arguments).\n";
+    "Prints 'listening ADDRESS' when it is ready. Exit status: 0, 1 (cannot start; refused),\n"
+    "2 (wrong arguments).\n";
 
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 
@@ -46,13 +43,6 @@ struct arguments {
     const char *listen, *control, *token_file;
     bool allow_remote;
 };
-
-static bool is_loopback(const struct net_address *address)
-{
-    if (address->any.sa_family == AF_INET)
-        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
-    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->ip6.sin6_addr);
-}
 
 static int wrong(const char *text, const char *what)
 {
@@ -65,11 +55,9 @@ static int judge_serve(struct arguments *a)
     struct fail why;
     if (!a->listen)
         return wrong("serve needs --listen", "");
-    if (!net_parse(slice_text(a->listen), &a->front.listen, &why))
-        return wrong(why.text, "");
-    if (net_is_unix(&a->front.listen))
+    if (!net_parse(slice_text(a->listen), &a->front.listen, &why) || net_is_unix(&a->front.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!is_loopback(&a->front.listen) && !(a->allow_remote && a->token_file))
+    if (!net_is_loopback(&a->front.listen) && !(a->allow_remote && a->token_file))
         return wrong("without --allow-remote and --token-file only a loopback address is listened on, not ",
                      a->listen);
     return OK;
@@ -135,37 +123,10 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
     return status;
 }
 
-/* Without the line's end. The caller frees it. */
-static bool read_token(const char *path, char **token, struct fail *why)
-{
-    struct slice content;
-    if (!path)
-        return true;
-    if (!file_read(path, TOKEN_MAX, &content, why))
-        return false;
-    struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
-    line = slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
-    *token = line.len ? slice_dup(line) : NULL;
-    file_free(content);
-    return *token || fail(why, "%s: no token in it", path);
-}
-
 static void on_signal(void *owner, int number)
 {
     (void)number;
     front_stop(owner);
-}
-
-static void say_ready(const struct arguments *a, const struct front *f)
-{
-    char text[NET_TEXT];
-    struct net_address bound = a->front.listen;
-    if (bound.any.sa_family == AF_INET6)
-        bound.ip6.sin6_port = htons(front_port(f));
-    else
-        bound.ip4.sin_port = htons(front_port(f));
-    printf("listening %s\n", net_text(&bound, text));
-    fflush(stdout);
 }
 
 /* Takes over the socket file at that path, if nobody listens there. */
@@ -195,7 +156,7 @@ static bool run(struct loop *loop, struct arguments *a, struct serve *serve, str
     bool good = control && signals_open(&signals, loop, numbers, on_signal, f, why);
     if (good) {
         serve_open(serve, loop);
-        say_ready(a, f);
+        front_say_listening(f);
         loop_run(loop);
         serve_close(serve);
         signals_close(&signals);
@@ -209,7 +170,7 @@ static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why
 {
     char *token = NULL;
     struct serve serve = {.feed = feed_new()};
-    bool good = (serve.feed || fail(why, "out of memory")) && read_token(a->token_file, &token, why) &&
+    bool good = (serve.feed || fail(why, "out of memory")) && front_read_token(a->token_file, &token, why) &&
                 (serve.plane = plane_new(loop, &a->plane, why));
     serve.token = token;
     good = good && run(loop, a, &serve, why);

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/lib/file.h"
+
 #define CONNECTIONS_MAX 8192
 #define TICK            1.0 /* seconds */
+#define TOKEN_MAX       4096
 
 struct front {
     struct loop *loop;
@@ -99,12 +102,29 @@ bool front_is_draining(const struct front *f)
     return f->draining;
 }
 
-uint16_t front_port(const struct front *f)
+/* ---- for a main() ---- */
+
+bool front_read_token(const char *path, char **token, struct fail *why)
 {
-    struct net_address address;
-    if (!net_local(f->listener, &address))
-        return 0;
-    return ntohs(address.any.sa_family == AF_INET6 ? address.ip6.sin6_port : address.ip4.sin_port);
+    struct slice content;
+    if (!path)
+        return true;
+    if (!file_read(path, TOKEN_MAX, &content, why))
+        return false;
+    struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
+    line = slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
+    *token = line.len ? slice_dup(line) : NULL;
+    file_free(content);
+    return *token || fail(why, "%s: no token in it", path);
+}
+
+void front_say_listening(const struct front *f)
+{
+    char text[NET_TEXT];
+    struct net_address bound;
+    if (net_local(f->listener, &bound))
+        printf("listening %s\n", net_text(&bound, text));
+    fflush(stdout);
 }
 
 /* ---- connections ---- */

@@ -28,10 +28,14 @@ struct front_options {
 /* The options are the caller's and live as long as the front. */
 struct front *front_new(struct loop *loop, const struct front_options *options, struct fail *why);
 void front_free(struct front *f);
-uint16_t front_port(const struct front *f);
 /* The first time: WebSockets are closed 1001, other requests are finished, then the loop stops. The second
  * time: now. */
 void front_stop(struct front *f);
+
+/* ---- for a main() ---- */
+/* The first line of a file, which clients have to send; none where path is NULL. The caller frees it. */
+bool front_read_token(const char *path, char **token, struct fail *why);
+void front_say_listening(const struct front *f); /* `listening ADDRESS`, with the port that it got */
 
 /* ---- for what is served ---- */
 void *front_context(const struct front *f);

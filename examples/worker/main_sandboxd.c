@@ -20,10 +20,9 @@
 static const char help[] =
     "usage: cell-sandboxd --socket PATH [--sessions N] [--memory MIB] [--grace SECONDS]\n"
     "\n"
-    "Keeps the terminals and processes of a sandbox host alive, whatever happens to the cell-workers in "
-    "front of it.\n"
-    "It runs commands for whoever can open its socket: PATH is created with mode 0600, for the same user "
-    "only.\n"
+    "Keeps the terminals and processes of a sandbox host alive, whatever happens to the cell-workers in\n"
+    "front of it. It runs commands for whoever can open its socket: PATH is created with mode 0600, for\n"
+    "the same user only.\n"
     "\n"
     "  --socket PATH    Unix socket for cell-worker; removed at the end\n"
     "  --sessions N     at most so many sessions, those that have ended included (256, at most 512)\n"
@@ -32,10 +31,9 @@ static const char help[] =
     "  --help           this text\n"
     "  --version        the version\n"
     "\n"
-    "Prints 'listening PATH' when it is ready. SIGTERM and SIGINT hang up all sessions, kill what is left "
-    "after\n"
-    "two seconds, and end it; a second one ends it now. Exit status: 0, 1 (cannot start), 2 (wrong "
-    "arguments).\n";
+    "Prints 'listening PATH' when it is ready. SIGTERM and SIGINT hang up all sessions, kill what is\n"
+    "left after two seconds, and end it; a second one ends it now. Exit status: 0, 1 (cannot start),\n"
+    "2 (wrong arguments).\n";
 
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 

@@ -6,20 +6,16 @@
 
 #include "examples/worker/serve.h"
 #include "examples/worker/signals.h"
-#include "spoa/lib/file.h"
-
-#define TOKEN_MAX 4096
 
 static const char help[] =
     "usage: cell-worker --listen ADDRESS --sandboxd PATH [options]\n"
     "\n"
-    "A sandbox host's front: terminals, commands and plain pages over HTTP/1.1 and WebSockets, in the ways "
-    "of\n"
-    "OpenComputer, OpenSandbox and a plain browser terminal. The processes are kept by cell-sandboxd.\n"
+    "A sandbox host's front: terminals, commands and plain pages over HTTP/1.1 and WebSockets, in the\n"
+    "ways of OpenComputer, OpenSandbox and a plain browser terminal. The processes are kept by\n"
+    "cell-sandboxd.\n"
     "\n"
-    "IT RUNS COMMANDS FOR WHOEVER REACHES ITS PORT. Keep it on loopback, or in a network where only the "
-    "cell's\n"
-    "HAProxy and cellgate-relay can reach it.\n"
+    "IT RUNS COMMANDS FOR WHOEVER REACHES ITS PORT. Keep it on loopback, or in a network where only\n"
+    "the cell's HAProxy and cellgate-relay can reach it.\n"
     "\n"
     "  --listen ADDRESS    for instance 127.0.0.1:9001; port 0 takes a free one\n"
     "  --sandboxd PATH     socket of cell-sandboxd\n"
@@ -30,11 +26,9 @@ static const char help[] =
     "  --drain SECONDS     time for what is open when it is stopped (5)\n"
     "  --help, --version\n"
     "\n"
-    "Prints 'listening ADDRESS' when it is ready. SIGTERM and SIGINT: /readyz says 503, WebSockets are "
-    "closed 1001,\n"
-    "requests are finished; a second one ends it now. Sessions live on in cell-sandboxd. Exit status: 0, 1 "
-    "(cannot\n"
-    "start), 2 (wrong arguments).\n";
+    "Prints 'listening ADDRESS' when it is ready. SIGTERM and SIGINT: /readyz says 503, WebSockets are\n"
+    "closed 1001, requests are finished; a second one ends it now. Sessions live on in cell-sandboxd.\n"
+    "Exit status: 0, 1 (cannot start), 2 (wrong arguments).\n";
 
 static const char warning[] = "cell-worker: this runs commands for whoever reaches the port\n";
 
@@ -46,13 +40,6 @@ struct arguments {
     const char *listen, *token_file;
     bool allow_remote;
 };
-
-static bool is_loopback(const struct net_address *address)
-{
-    if (address->any.sa_family == AF_INET)
-        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
-    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->ip6.sin6_addr);
-}
 
 static int wrong(const char *text, const char *what)
 {
@@ -66,11 +53,9 @@ static int judge(struct arguments *a)
     struct slice name = slice_text(a->front.name);
     if (!a->listen || !a->serve.keeper)
         return wrong("--listen and --sandboxd are needed", "");
-    if (!net_parse(slice_text(a->listen), &a->front.listen, &why))
-        return wrong(why.text, "");
-    if (net_is_unix(&a->front.listen))
+    if (!net_parse(slice_text(a->listen), &a->front.listen, &why) || net_is_unix(&a->front.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!a->allow_remote && !is_loopback(&a->front.listen))
+    if (!a->allow_remote && !net_is_loopback(&a->front.listen))
         return wrong("without --allow-remote only a loopback address is listened on, not ", a->listen);
     if (name.len > 64 || !http_is_token(name))
         return wrong("--name: letters, digits and -_. only, not ", a->front.name);
@@ -124,20 +109,6 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
     return optind == argc ? judge(a) : wrong("what is this: ", argv[optind]);
 }
 
-/* Without the line's end. The caller frees it. */
-static bool read_token(const char *path, char **token, struct fail *why)
-{
-    struct slice content;
-    if (!path)
-        return true;
-    if (!file_read(path, TOKEN_MAX, &content, why))
-        return false;
-    size_t len = slice_find(content, '\n');
-    *token = len ? slice_dup(slice_sub(content, 0, len)) : NULL;
-    file_free(content);
-    return *token || fail(why, "%s: no token in it", path);
-}
-
 static void on_signal(void *owner, int number)
 {
     (void)number;
@@ -148,20 +119,13 @@ static bool run(struct loop *loop, const struct arguments *a, struct fail *why)
 {
     static const int numbers[] = {SIGTERM, SIGINT, 0};
     struct signals signals = {0};
-    char text[NET_TEXT];
     struct front *f = front_new(loop, &a->front, why);
     if (!f || !signals_open(&signals, loop, numbers, on_signal, f, why)) {
         front_free(f);
         return false;
     }
-    struct net_address bound = a->front.listen;
-    if (bound.any.sa_family == AF_INET6)
-        bound.ip6.sin6_port = htons(front_port(f));
-    else
-        bound.ip4.sin_port = htons(front_port(f));
     fputs(warning, stderr);
-    printf("listening %s\n", net_text(&bound, text));
-    fflush(stdout);
+    front_say_listening(f);
     loop_run(loop);
     signals_close(&signals);
     front_free(f);
@@ -176,7 +140,7 @@ int main(int argc, char **argv)
     int status = read_arguments(argc, argv, &a);
     if (status != OK)
         return status == SHOWN ? OK : status;
-    bool ready = read_token(a.token_file, &token, &why);
+    bool ready = front_read_token(a.token_file, &token, &why);
     a.serve.token = token;
     struct loop *loop = ready ? loop_new(&why) : NULL;
     bool ran = loop && run(loop, &a, &why);

@@ -114,6 +114,13 @@ bool net_is_unix(const struct net_address *address)
     return address->any.sa_family == AF_UNIX;
 }
 
+bool net_is_loopback(const struct net_address *address)
+{
+    if (address->any.sa_family == AF_INET)
+        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
+    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->ip6.sin6_addr);
+}
+
 bool net_local(int fd, struct net_address *address)
 {
     memset(address, 0, sizeof *address);

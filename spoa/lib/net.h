@@ -34,6 +34,7 @@ void net_from_ip(struct slice bytes, uint16_t port, struct net_address *address)
 /* The form that net_parse reads; returns text. */
 const char *net_text(const struct net_address *address, char text[static NET_TEXT]);
 bool net_is_unix(const struct net_address *address);
+bool net_is_loopback(const struct net_address *address); /* 127.0.0.0/8 or ::1 */
 
 /* Listens with a backlog of 1024 or more. A Unix socket gets exactly `mode`, from its first moment on; a
  * socket file that nobody listens on is replaced, anything else at that path is an error. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/lib/settings.h"
 
-#include <arpa/inet.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -25,12 +24,7 @@ static bool refuse(const struct settings *s, const char *key, struct fail *why, 
 
 static bool is_local(const struct net_address *address)
 {
-    static const uint8_t loopback6[16] = {[15] = 1};
-    if (address->any.sa_family == AF_INET)
-        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
-    if (address->any.sa_family == AF_INET6)
-        return memcmp(&address->ip6.sin6_addr, loopback6, sizeof loopback6) == 0;
-    return true;
+    return net_is_unix(address) || net_is_loopback(address);
 }
 
 static bool check_addresses(const struct settings *s, struct fail *why)

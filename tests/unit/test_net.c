@@ -60,6 +60,22 @@ static void addresses_come_back_as_they_were_written(void **state)
     }
 }
 
+static void loopback_is_told_from_other_addresses(void **state)
+{
+    (void)state;
+    static const char *const loopback[] = {"127.0.0.1:1", "127.255.0.9:1", "[::1]:1"};
+    static const char *const others[] = {"unix@x", "0.0.0.0:1", "128.0.0.1:1",         "10.0.0.127:1",
+                                         "[::]:1", "[::2]:1",   "[::ffff:127.0.0.1]:1"};
+    for (size_t i = 0; i < sizeof loopback / sizeof *loopback; i++) {
+        struct net_address address = address_of(loopback[i]);
+        assert_true(net_is_loopback(&address));
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct net_address address = address_of(others[i]);
+        assert_false(net_is_loopback(&address));
+    }
+}
+
 static void what_is_no_address_is_refused_with_a_reason(void **state)
 {
     (void)state;
@@ -242,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_come_back_as_they_were_written),
+        cmocka_unit_test(loopback_is_told_from_other_addresses),
         cmocka_unit_test(what_is_no_address_is_refused_with_a_reason),
         cmocka_unit_test(paths_as_long_as_the_system_allows_are_taken),
         cmocka_unit_test(tcp_listens_and_connects),
