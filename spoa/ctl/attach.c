@@ -60,6 +60,7 @@ static bool parse_options(struct options *options, int argc, char **argv, int *c
         options->url = argv[optind];
         return true;
     }
+    fprintf(stderr, PROGRAM ": %s\n", optind < argc ? "there is more than one URL" : "the URL is missing");
     fputs(usage, stderr);
     return false;
 }

@@ -44,8 +44,8 @@ static bool take_any(char ***argv, struct arguments *a)
 /* False: the command is to leave with *exit_code. */
 static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int *exit_code)
 {
+    const char *command = *argv++;
     *a = (struct arguments){.config = SETTINGS_PATH};
-    argv++;
     while (*argv && !a->help) {
         if (take_any(&argv, a))
             continue;
@@ -55,6 +55,10 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
     }
     if (!a->help && !*argv && (!wants_id || a->id))
         return true;
+    if (!a->help && *argv)
+        fprintf(stderr, "cellgate %s: %s is not understood, or lacks its value\n", command, *argv);
+    else if (!a->help)
+        fprintf(stderr, "cellgate %s: the tunnel's ID is missing\n", command);
     fputs(usage, a->help ? stdout : stderr);
     *exit_code = a->help ? 0 : EXIT_USAGE;
     return false;
@@ -163,16 +167,26 @@ static void print_tunnels(const struct json *doc)
     }
 }
 
-static void print_status(const char *daemon, const struct json *doc)
+/* Members of an object, those of objects within it as `object.member`; lists are for programs. */
+static void print_members(const struct json *doc, const json_node *object, const char *within)
 {
-    printf("%s\n", daemon);
-    for (const json_node *n = json_first(json_member(json_root(doc), "status")); n; n = json_next(n)) {
-        if (json_is_array(n))
+    for (const json_node *n = json_first(object); n; n = json_next(n)) {
+        char name[64];
+        snprintf(name, sizeof name, "%s%s%s", within, *within ? "." : "", json_key(n));
+        if (json_is_object(n))
+            print_members(doc, n, name);
+        if (json_is_object(n) || json_is_array(n))
             continue;
-        printf("  %-22s", json_key(n));
+        printf("  %-22s", name);
         print_value(doc, n, 0);
         putchar('\n');
     }
+}
+
+static void print_status(const char *daemon, const struct json *doc)
+{
+    printf("%s\n", daemon);
+    print_members(doc, json_member(json_root(doc), "status"), "");
 }
 
 /* ---- the commands ---- */

@@ -32,9 +32,8 @@ static const char usage[] =
     "  -H LINE        a header of the request; may be repeated; @FILE: the headers in a file\n"
     "  --upgrade      add the headers of a WebSocket upgrade\n"
     "  --json         one JSON object instead of text\n"
-    "  @FILE          the request from a file: METHOD URL, and a header in each further line. '@-' reads "
-    "standard\n"
-    "                 input: arguments, and the secrets in them, can be seen with ps\n"
+    "  @FILE          the request from a file: METHOD URL, and a header in each further line. '@-' reads\n"
+    "                 standard input: arguments, and the secrets in them, can be seen with ps\n"
     "\n"
     "Exit code: 0 admitted, 1 refused or not to be decided, 2 wrong usage.\n";
 

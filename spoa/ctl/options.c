@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate options: the tables that the configuration is read by, as text, Markdown or manual page. */
+/* cellgate options: the tables that the configuration is read by, as text, Markdown, manual page or sample. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,17 +42,31 @@ static void all_tables(enum form form)
     }
 }
 
+static void sample(void)
+{
+    size_t count;
+    const struct option *options = settings_options(&count);
+    options_sample(stdout, options, count);
+}
+
 int ctl_options(int argc, char **argv)
 {
     const char *how = argc == 2 ? argv[1] : "";
-    enum form form = strcmp(how, "--markdown") == 0 ? MARKDOWN : strcmp(how, "--manual") == 0 ? MANUAL : TEXT;
-    if (argc > 2 || (argc == 2 && form == TEXT)) {
+    if (argc == 1)
+        all_tables(TEXT);
+    else if (strcmp(how, "--markdown") == 0)
+        all_tables(MARKDOWN);
+    else if (strcmp(how, "--manual") == 0)
+        all_tables(MANUAL);
+    else if (strcmp(how, "--sample") == 0)
+        sample();
+    else {
         bool help = strcmp(how, "--help") == 0 || strcmp(how, "-h") == 0;
         fprintf(help ? stdout : stderr,
-                "usage: cellgate options [--markdown|--manual]\n"
-                "Prints every key of the configuration: its type, its default, what it does.\n");
+                "usage: cellgate options [--sample|--markdown|--manual]\n"
+                "Prints every key of the configuration: its type, its default, what it does.\n"
+                "With --sample: a configuration that says what is so without it, to begin from.\n");
         return help ? 0 : 2;
     }
-    all_tables(form);
     return 0;
 }

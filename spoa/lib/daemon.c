@@ -34,11 +34,10 @@ static void print_help(const struct daemon_program *program, FILE *to)
             "  -c FILE       the configuration (default: " SETTINGS_PATH ")\n"
             "  -o KEY=VALUE  instead of what the file says, or its default; may be given several times\n"
             "  -t            check the configuration and leave: 0 if it is good, 1 if not\n"
-            "  -V            print the version\n"
-            "  -h            print this help\n\n"
-            "SIGHUP reads the configuration again, SIGTERM drains, a second SIGTERM ends at once, SIGUSR1 "
-            "logs a\n"
-            "summary. Keys of the configuration:\n\n",
+            "  -V, --version print the version\n"
+            "  -h, --help    print this help\n\n"
+            "SIGHUP reads the configuration again, SIGTERM drains, a second SIGTERM ends at once,\n"
+            "SIGUSR1 logs a summary. Keys of the configuration:\n\n",
             program->summary);
     for (size_t i = 0; i < count; i++)
         if (is_own(program, table[i].key))
@@ -49,6 +48,14 @@ static bool leave(int code, int *exit_code)
 {
     *exit_code = code;
     return false;
+}
+
+static bool mistake(const struct daemon_program *program, FILE *err, const char *what, const char *word,
+                    int *exit_code)
+{
+    fprintf(err, "%s: %s %s\n", program->name, what, word);
+    print_usage(program, err);
+    return leave(DAEMON_USAGE, exit_code);
 }
 
 static bool take_override(struct daemon_arguments *arguments, const char *text)
@@ -65,7 +72,9 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
     *arguments = (struct daemon_arguments){.path = SETTINGS_PATH};
     optind = 0; /* also for a second run within a test */
     opterr = 0;
-    for (int option; (option = getopt(argc, argv, ":c:o:tVh")) != -1;) {
+    for (int option; (option = getopt(argc, argv, ":c:o:tVh-:")) != -1;) {
+        if (option == '-') /* a long one */
+            option = strcmp(optarg, "help") == 0 ? 'h' : strcmp(optarg, "version") == 0 ? 'V' : option;
         switch (option) {
         case 'c':
             arguments->path = optarg;
@@ -84,18 +93,14 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
         case 'h':
             print_help(program, out);
             return leave(DAEMON_OK, exit_code);
+        case '-':
+            return mistake(program, err, "unknown option", argv[optind - 1], exit_code);
         default:
-            fprintf(err, "%s: %s -%c\n", program->name,
-                    option == ':' ? "a value is missing behind" : "unknown option", optopt);
-            print_usage(program, err);
-            return leave(DAEMON_USAGE, exit_code);
+            return mistake(program, err, option == ':' ? "a value is missing behind" : "unknown option",
+                           (const char[]){'-', (char)optopt, '\0'}, exit_code);
         }
     }
-    if (optind == argc)
-        return true;
-    fprintf(err, "%s: unexpected argument %s\n", program->name, argv[optind]);
-    print_usage(program, err);
-    return leave(DAEMON_USAGE, exit_code);
+    return optind == argc || mistake(program, err, "unexpected argument", argv[optind], exit_code);
 }
 
 /* ---- signals ---- */
