@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_the_printed_url_opens_a_terminal_that_counts_to_42(quickstart):
 
 def test_the_same_page_works_on_tls(quickstart):
     _, text = quickstart
-    secure = re.search(r"https://\S+", text)[0] + "#" + re.search(r"http://\S+#(\S+)", text)[1]
+    secure = re.search(r"https://\S+", text)[0]
     with Browser("--ignore-certificate-errors") as browser:
         browser.open(secure)
         browser.wait(lambda: PROMPT.search(browser.text(ROWS).encode()), "a prompt")
@@ -150,19 +151,39 @@ def test_the_worker_is_killed_and_the_browser_counts_on_without_a_gap(quickstart
         assert last == [str(n) for n in range(45, 61)]
 
 
+def test_status_tells_of_agent_and_relay_and_of_the_directory(quickstart):
+    folder, _ = quickstart
+    command = [BIN / "cellgate", "status", "--agent", f"unix@{folder}/agent.control.sock", "--relay", f"unix@{folder}/relay.control.sock"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10)
+    assert done.returncode == 0 and done.stderr == "", done
+    assert re.search(r"^agent\n  version .*^  directory\.kind +http$.*^relay\n  tunnels +\d+$", done.stdout, re.M | re.S), done.stdout
+
+
+def test_a_mistyped_record_is_told_to_who_typed_it(quickstart):
+    folder, _ = quickstart
+    record = '{"worker": "http://127.0.0.1:9", "sate": "stopped"}'
+    done = subprocess.run([BIN / "cell-plane", "--control", folder / "plane.sock", "set", "sb-9", record], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 1 and 'a record has no key "sate"' in done.stderr, done
+
+
+def test_the_printed_page_of_the_relay_is_there(quickstart):
+    _, text = quickstart
+    with urllib.request.urlopen(re.search(r"Watch the relay +(\S+)", text)[1], timeout=10) as page:
+        assert b"cellgate-relay" in page.read()
+
+
 def test_a_port_that_is_taken_is_named():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         environment = {k: v for k, v in os.environ.items() if k != "RUN_DIR"} | {"HTTP_PORT": port, "HTTPS_PORT": "0", "CELLGATE_BIN": str(BIN)}
         done = subprocess.run([ROOT / "examples/quickstart/run"], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode != 0
-    assert f"port {port} is taken" in done.stderr
+    assert f"port {port} is taken" in done.stderr and "HTTP_PORT" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["cellgate-agent", "cellgate", "cell-worker", "cell-sandboxd", "cell-plane"])
+@pytest.mark.parametrize("name", ["cellgate-agent", "cellgate-relay", "cellgate", "cell-worker", "cell-sandboxd", "cell-plane"])
 def test_every_program_explains_itself(name):
-    flag = "-h" if name == "cellgate-agent" else "--help"
-    done = subprocess.run([BIN / name, flag], capture_output=True, text=True, timeout=10)
+    done = subprocess.run([BIN / name, "--help"], capture_output=True, text=True, timeout=10)
     assert done.returncode == 0 and "usage" in done.stdout.lower(), done
     wrong = subprocess.run([BIN / name, "--no-such-flag"], capture_output=True, text=True, timeout=10)
     assert wrong.returncode == 2 and wrong.stderr, wrong
