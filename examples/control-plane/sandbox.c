@@ -99,6 +99,16 @@ static bool read_worker(struct slice value, char **worker, struct fail *why)
     return (good && (none || *worker)) || fail(why, "worker is http://HOST:PORT or https://HOST:PORT");
 }
 
+/* Agents refuse a record with any other: a mistyped key has to be told to whoever types it. */
+static bool is_for_agents(struct slice key)
+{
+    static const char *const keys[] = {"org", "ports", "headers", "access", "not_before"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (slice_is(key, keys[i]))
+            return true;
+    return slice_starts(key, "x-");
+}
+
 static bool on_member(void *context, struct slice key, struct slice value, struct fail *why)
 {
     struct reading *r = context;
@@ -113,6 +123,8 @@ static bool on_member(void *context, struct slice key, struct slice value, struc
         r->epoch = (int64_t)epoch;
         return true;
     }
+    if (!is_for_agents(key))
+        return fail(why, "a record has no key \"%.*s\"", SLICE_PRINTF(key));
     return (buffer_put(&r->rest, SLICE_LITERAL(",")) && json_write_text(&r->rest, key) &&
             buffer_put(&r->rest, SLICE_LITERAL(":")) && buffer_put(&r->rest, value)) ||
            fail(why, "the record is over %zu bytes", SANDBOX_RECORD_MAX);

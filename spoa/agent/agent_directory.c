@@ -59,12 +59,15 @@ static void on_loaded(void *context, const struct directory_load *load)
 static void on_not_loaded(struct agent *a, const char *why)
 {
     pthread_mutex_lock(&a->lock);
+    bool known = a->directory_known;
     a->directory_up = false;
     snprintf(a->directory_error, sizeof a->directory_error, "%s", why);
     metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(AGENT_BAD), 1);
     seen(a);
     pthread_mutex_unlock(&a->lock);
-    log_write(a->options.log, LOG_ERROR, "directory not loaded, the last good version stays in force",
+    log_write(a->options.log, LOG_ERROR,
+              known ? "directory not loaded, the last good version stays in force"
+                    : "directory not loaded, nobody gets in until it is",
               LOG_TEXT("why", why));
 }
 

@@ -177,7 +177,9 @@ bool record_from_json(const struct json *doc, const json_node *node, struct writ
         if (i == count) {
             if (strncmp(json_key(n), "x-", 2) == 0)
                 continue;
-            return wrong(&r, n, "a record has no such key");
+            return wrong(&r, n,
+                         "no key of a record: they are worker, state, epoch, org, ports, headers, access, "
+                         "not_before and x-...");
         }
         if (!members[i].read(&r, n))
             return false;

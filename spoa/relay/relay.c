@@ -335,10 +335,12 @@ static void sample(void *owner)
 bool relay_write_stats(struct relay *r, struct buffer *to)
 {
     size_t count = r->sampled < SAMPLES ? r->sampled : SAMPLES;
-    bool good = json_write(
-        to, "{\"tunnels\":%llu,\"redials\":%llu,\"held\":%llu,\"draining\":%s,\"every\":%.0f,\"samples\":[",
-        (unsigned long long)limits_tunnels(r->limits), (unsigned long long)redials(r),
-        (unsigned long long)limits_held(r->limits), r->draining ? "true" : "false", SAMPLE_SECONDS);
+    bool good = json_write(to,
+                           "{\"tunnels\":%llu,\"redials\":%llu,\"held\":%llu,\"draining\":%s,"
+                           "\"sample_seconds\":%.0f,\"samples\":[",
+                           (unsigned long long)limits_tunnels(r->limits), (unsigned long long)redials(r),
+                           (unsigned long long)limits_held(r->limits), r->draining ? "true" : "false",
+                           SAMPLE_SECONDS);
 
     for (size_t i = 0; i < count && good; i++) {
         const struct sample *s = &r->samples[(r->sampled - count + i) % SAMPLES];

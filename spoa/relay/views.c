@@ -34,10 +34,10 @@ static const char live_page[] =
     "draw(2,a.map(x=>x[2]),a.length?Math.max(...a.map(x=>x[2])).toFixed(3):'');"
     "const l=(await(await fetch('tunnels')).json()).tunnels;"
     "document.getElementById('rows').replaceChildren(...l.slice(0,200).map(row));"
-    "document.getElementById('state').textContent=(s.draining?'draining':'serving')+', '+s.held+' bytes "
-    "held, each step "
-    "is '+s.every+' s'}catch(e){document.getElementById('state').textContent='the relay does not "
-    "answer'}setTimeout(poll,2000)}poll();\n"
+    "document.getElementById('state').textContent=(s.draining?'draining':'serving')+', '+s.held+"
+    "' bytes held, each step is '+s.sample_seconds+' s'}"
+    "catch(e){document.getElementById('state').textContent='the relay does not answer'}"
+    "setTimeout(poll,2000)}poll();\n"
     "</script></html>\n";
 
 /* ---- pages ---- */
