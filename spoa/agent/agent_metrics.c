@@ -11,7 +11,7 @@ static const char *const errors[] = {[REFUSAL_NONE] = "none",
 #undef X
                                          NULL};
 
-/* the places of kinds that are not built yet are kept, so that series do not move */
+/* as the kinds are called in the configuration; none: no credential, or one of no kind */
 static const char *const kinds[] = {"none",     "jwt", "agent-sandbox", "opensandbox-route", "static",
                                     "file-url", NULL};
 

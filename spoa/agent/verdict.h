@@ -22,7 +22,7 @@ enum verdict_kind {
  *  (ADDRESS) or true (BOOL). `verdict` itself is not in the table: it is always set, and set last. */
 #define VERDICT_VARIABLES(X)                                                                                      \
     X(INT, status, "status")           /* deny: HTTP status */                                                    \
-    X(TEXT, error, "error")            /* deny: code of contract.md */                                            \
+    X(TEXT, error, "error")            /* deny: code of spoa/lib/refusal.h */                                     \
     X(TEXT, message, "message")        /* deny: one sentence, ASCII, needs no JSON escaping */                    \
     X(BOOL, retryable, "retryable")    /* deny */                                                                 \
     X(INT, retry_after, "retry_after") /* deny: seconds */                                                        \

@@ -8,8 +8,8 @@
 
 #include <stdbool.h>
 
-/* The refusals of contract.md: X(name, HTTP status,
- * retryable, Retry-After seconds, sentence for the client) */
+/* X(name, HTTP status, retryable, Retry-After seconds, sentence for the client); the name is the code that a client
+ * gets (docs/routing.md). */
 #define REFUSALS(X)                                                                               \
     X(bad_request, 400, false, 0, "The request is malformed.")                                    \
     X(token_missing, 401, false, 0, "A capability token is required.")                            \
@@ -44,7 +44,7 @@ enum refusal {
 };
 
 struct refusal_info {
-    const char *code; /* as in contract.md */
+    const char *code; /* its name in the table */
     int status;
     bool retryable;
     int retry_after;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * adapter: how a tunnel goes on with another worker without a byte lost or repeated, for one kind of worker
- * protocol (resume.md). Adapters are pure: an adapter is a table of functions and a piece of state per
+ * protocol (docs/relay.md). Adapters are pure: an adapter is a table of functions and a piece of state per
  * tunnel; a further one is a file of its own and an entry in adapter_find.
  *
  * A function that is NULL does nothing; adapter `none` has none at all: what the new worker sends is what the

@@ -25,7 +25,7 @@ struct upgrade {
     uint8_t memory[];
 };
 
-/* Judges the request. NULL: *refusal says why (REFUSAL_bad_request also when out of memory), *why in words.
+/* Judges the request. NULL: *refusal says why (REFUSAL_relay_unavailable when out of memory), *why in words.
  */
 struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why);
 /* free() frees it. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the tunnel does with what its adapter says (resume.md, docs/resume-protocol.md). */
+/* What the tunnel does with what its adapter says (docs/relay.md, docs/resume-protocol.md). */
 #include "tests/unit/support.h"
 
 #include "tests/unit/tunnel_world.h"
