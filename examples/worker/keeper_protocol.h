@@ -2,9 +2,10 @@
 /*
  * keeper_protocol: what cell-worker and cell-sandboxd say to each other on a Unix socket. Version 1.
  *
- *     message = length:32 type:8 fields        big-endian; length counts type and fields, 1 to
- * KEEPER_MESSAGE_MAX text    = length:16 bytes                no NUL in it list    = length:32 bytes strings,
- * each with a NUL behind it bytes   = all that is left of the message
+ *     message = length:32 type:8 fields   big-endian; length counts type and fields: 1 to KEEPER_MESSAGE_MAX
+ *     text    = length:16 bytes           no NUL in it
+ *     list    = length:32 bytes           texts, each with a NUL behind it
+ *     bytes   = all that is left of the message
  *
  * A connection is one conversation, and its end is the end of what it was for: the keeper notices at once
  * when a worker dies, and back-pressure is the socket's. The worker begins with HELLO and goes on without

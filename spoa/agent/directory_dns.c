@@ -256,8 +256,7 @@ static const struct option options[] = {
      .type = OPTION_TEXT,
      .offset = offsetof(struct directory_dns_options, name),
      .help = "name of a sandbox's worker, with `{sandbox}` and `{namespace}`; it is looked up as it is, "
-             "without a search "
-             "list",
+             "without a search list",
      .min = 1,
      .max = NAME_MOST,
      .check = check_name,

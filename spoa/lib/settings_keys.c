@@ -81,8 +81,7 @@ static const struct option keys[] = {
      "how long a decision waits for a look-up that the cache cannot answer", RANGE(1, SECONDS(30))},
     {"agent.guesses", OPTION_INT, AT(agent.guesses), "20",
      "wrong access secrets, and wrong signatures of routes, that each thread takes from one client address "
-     "in a "
-     "second; 0: any number",
+     "in a second; 0: any number",
      RANGE(0, 1000000)},
     {"agent.drain", OPTION_DURATION, AT(agent.drain), "5s",
      "how long requests that came before SIGTERM may take to be answered", RANGE(0, HOURS(1))},

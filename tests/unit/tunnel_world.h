@@ -2,8 +2,8 @@
 /*
  * tunnel_world: a client, workers, an agent and a clock for one tunnel, for its unit tests and its fuzzer.
  * What the tunnel sends is decoded, checked against RFC 6455 and written down as text, one word per frame:
- *   T<text> B<bytes>   whole message         t<text> b<bytes>   first fragment       +<bytes> .<bytes> next,
- * last one PING<payload> PONG<payload>              C<code>:<reason>
+ *   T<text> B<bytes>   whole message     t<text> b<bytes>    first fragment     +<bytes> .<bytes>   next, last one
+ *   PING<payload> PONG<payload>          C<code>:<reason>
  */
 #ifndef CELLGATE_TESTS_TUNNEL_WORLD_H
 #define CELLGATE_TESTS_TUNNEL_WORLD_H
