@@ -149,7 +149,7 @@ install: all
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	docs/man/make-configuration $(B)/bin/cellgate >$(DESTDIR)$(PREFIX)/share/man/man5/cellgate.json.5
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
-	install -m 644 docs/*.md docs/LICENSE $(DESTDIR)$(PREFIX)/share/doc/cellgate
+	install -m 644 docs/*.md docs/*.svg docs/LICENSE $(DESTDIR)$(PREFIX)/share/doc/cellgate
 	install -m 644 examples/quickstart/cellgate.json $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples
 	for file in haproxy.cfg spoe.conf workers.lst $(notdir $(wildcard haproxy/errors/*.http)); do \
 	    case $$file in *.http) file=errors/$$file ;; esac; \
