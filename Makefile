@@ -51,7 +51,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
 SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so $(B)/bench/bench_tunnel
 
-.PHONY: all help run test check bench install clean unit soak e2e fuzz lint format deps docs
+.PHONY: all help run test check bench install clean unit soak fuzz format
 .SECONDARY:
 all: $(PROGRAMS)
 

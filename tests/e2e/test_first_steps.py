@@ -125,6 +125,21 @@ def test_a_port_that_is_taken_and_a_folder_that_is_missing_are_named(folder, pro
     assert done.returncode == 1 and "nowhere/c: No such file or directory" in done.stderr, done
 
 
+def test_the_configuration_of_the_readme_does_what_it_says(tmp_path):
+    """Its commands as they stand there, but for those that start something, then `explain`."""
+    section = re.search(r"^## Trying a configuration.*?(?=^## )", (ROOT / "README.md").read_text(), re.M | re.S)[0]
+    blocks = ["\n".join(line[4:] for line in block.strip("\n").splitlines()) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", section, re.M)]
+    preparing, _, explaining = blocks
+    starting = ("make", "python3 -m http.server", "examples/quickstart/up")
+    typed = "\n".join(line for line in preparing.splitlines() if not line.startswith(starting))
+    done = run("bash", "-e", "-c", typed.replace("build/bin", str(BIN)), folder=tmp_path)
+    assert done.returncode == 0, done
+    command, *printed = explaining.splitlines()
+    done = run("bash", "-c", command.removeprefix("$ ").replace("build/bin", str(BIN)), folder=tmp_path)
+    assert done.returncode == 0, done
+    assert len(printed) > 5 and {line for line in printed if line != "..."} <= set(done.stdout.splitlines()), done.stdout
+
+
 def test_the_sample_is_a_configuration(folder):
     (folder / "sample").write_text(run(BIN / "cellgate", "options", "--sample", folder=folder).stdout)
     done = run(BIN / "cellgate-relay", "-t", "-c", "sample", folder=folder)
