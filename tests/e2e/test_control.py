@@ -37,6 +37,14 @@ def table(text):
     return [dict(zip(head, row, strict=True)) for row in rows]
 
 
+def names(status, within=""):
+    for key, value in status.items():
+        if isinstance(value, dict):
+            yield from names(value, f"{within}{key}.")
+        elif not isinstance(value, list):
+            yield within + key
+
+
 def test_status_tells_of_both_daemons(tunnels, operator):
     worker = tunnels.worker()
     tunnels.open(worker)
@@ -49,7 +57,8 @@ def test_status_tells_of_both_daemons(tunnels, operator):
     assert (code, errors) == (0, "") and all(answer["ok"] for answer in told) and len(told) == 2
     for answer, lines in zip(told, (agent, relay)):
         shown = dict(line.split() for line in lines.splitlines() if line.startswith("  "))
-        assert set(shown) == {key for key, value in answer["status"].items() if not isinstance(value, list)}
+        assert set(shown) == set(names(answer["status"]))
+    assert "directory.kind" in agent
 
 
 def test_tunnels_are_listed_and_kicked(tunnels, operator):

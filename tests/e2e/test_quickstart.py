@@ -151,14 +151,6 @@ def test_the_worker_is_killed_and_the_browser_counts_on_without_a_gap(quickstart
         assert last == [str(n) for n in range(45, 61)]
 
 
-def test_status_tells_of_agent_and_relay_and_of_the_directory(quickstart):
-    folder, _ = quickstart
-    command = [BIN / "cellgate", "status", "--agent", f"unix@{folder}/agent.control.sock", "--relay", f"unix@{folder}/relay.control.sock"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    assert done.returncode == 0 and done.stderr == "", done
-    assert re.search(r"^agent\n  version .*^  directory\.kind +http$.*^relay\n  tunnels +\d+$", done.stdout, re.M | re.S), done.stdout
-
-
 def test_a_mistyped_record_is_told_to_who_typed_it(quickstart):
     folder, _ = quickstart
     record = '{"worker": "http://127.0.0.1:9", "sate": "stopped"}'
