@@ -35,6 +35,14 @@ def test_a_port_that_is_taken_is_named(config, tmp_path, flag):
     assert done.stdout == ""
 
 
+def test_a_port_that_only_root_may_have_is_named(config, tmp_path):
+    haproxy = tmp_path / "haproxy"
+    haproxy.write_text("#!/bin/sh\necho '[ALERT] (1) : Starting frontend cellgate: cannot bind socket (Permission denied) [127.0.0.1:1]' >&2; exit 1\n")
+    haproxy.chmod(0o755)
+    done = up("--config", config, "--run-dir", tmp_path / "run", "--http-port", "1", "--https-port", "0", "--haproxy", str(haproxy))
+    assert done.returncode != 0 and "port 1 is not for this user (--http-port)" in done.stderr
+
+
 @pytest.mark.parametrize(
     "arguments,what",
     [
