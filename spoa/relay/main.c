@@ -140,6 +140,6 @@ int main(int argc, char **argv)
     if (!arguments.check)
         return run(&arguments, settings);
     settings_free(settings);
-    printf("%s: the configuration is valid\n", arguments.path);
+    printf("%s: the configuration is valid, as far as the relay reads it\n", arguments.path);
     return DAEMON_OK;
 }
