@@ -11,7 +11,8 @@ struct signals {
     void *owner;
 };
 
-/* Blocks the signals of `numbers` (0 ends the list) for this process, ignores SIGPIPE, and tells of them. */
+/* Blocks the signals of `numbers` (0 ends the list) for this process and tells of them; ignores SIGPIPE, and SIGCHLD no
+ * more. */
 bool signals_open(struct signals *s, struct loop *loop, const int *numbers,
                   void (*on)(void *owner, int number), void *owner, struct fail *why);
 void signals_close(struct signals *s);

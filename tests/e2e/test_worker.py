@@ -786,6 +786,14 @@ def test_keeper_that_is_stopped_ends_its_sessions_and_removes_its_socket():
     host.close()
 
 
+def test_keeper_whose_parent_ignores_its_children_does_not():
+    """What is ignored is so behind exec, too."""
+    host = Host(before=("env", "--ignore-signal=CHLD"))
+    with host.worker().open("/terminal?command=true") as ws:
+        assert ws.rest()[1] == (1000, "process exited")
+    host.close()
+
+
 def test_sessions_that_end_together_leave_nobody_behind(tmp_path):
     """More than are looked after at a time, each with a job in a group of its own that hears no signal but the last."""
     many, script = 70, "trap '' HUP TERM; set -m; sleep 1000 & echo $$ $! >part && mv part pids; wait; wait"

@@ -33,10 +33,10 @@ class Host:
     """A keeper, with as many workers in front of it as are asked for. Its shells find an empty home: what a person's
     start-up files do is slow, and must not be killed half-way."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, before=()):
         self.folder = tempfile.TemporaryDirectory(prefix="cg-")
         self.socket = self.folder.name + "/s"
-        self.keeper, _ = start(BIN / "cell-sandboxd", "--socket", self.socket, *options, home=self.folder.name)
+        self.keeper, _ = start(*before, BIN / "cell-sandboxd", "--socket", self.socket, *options, home=self.folder.name)
         self.workers = []
 
     def worker(self, *options):
