@@ -14,6 +14,7 @@ static void check_world(const struct world *w)
 
     CHECK(!w->ears[CLIENT].broken && !w->ears[WORKER].broken);
     CHECK(w->ends == (ended ? 1 : 0));
+    CHECK(w->accepts || !w->ears[CLIENT].said[0]);
     CHECK(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_SERVING || w->accepts == 1));
     CHECK(w->adopts - w->parted[WORKER] - w->dropped[WORKER] == (t->worker_there ? 1 : 0));
     CHECK(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->client_there ? 0 : 1));
