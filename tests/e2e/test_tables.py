@@ -84,6 +84,17 @@ def test_the_configuration_is_valid_without_a_warning(environment, pytestconfig)
     assert "WARNING" not in done.stderr and "ALERT" not in done.stderr
 
 
+def test_it_is_valid_behind_the_configuration_that_debian_installs(environment, tmp_path, pytestconfig):
+    debian = "global\n log /dev/log local0\n user haproxy\n group haproxy\n ca-base /etc/ssl/certs\n crt-base /etc/ssl/private\n"
+    (tmp_path / "debian.cfg").write_text(debian + "defaults\n log global\n mode http\n timeout connect 5s\n timeout client 50s\n timeout server 50s\n")
+    environment |= {"CELLGATE_GROUP": "haproxy", "CELLGATE_WORKER_CA": environment["CELLGATE_CERT"]}
+    environment |= {"REDIS_SOCKET": f"{tmp_path}/r", "REDIS_SERVER": "127.0.0.1:1", "REDIS_NAME": "x", "REDIS_CA": environment["CELLGATE_CERT"]}
+    files = [tmp_path / "debian.cfg", ROOT / "haproxy/haproxy.cfg", ROOT / "examples/redis-tls/haproxy.cfg"]
+    command = [*pytestconfig.getoption("--haproxy").split(), "-c", *(word for file in files for word in ("-f", file))]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and "WARNING" not in done.stderr and "ALERT" not in done.stderr, done.stderr
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
 def test_as_a_user_haproxy_and_the_relay_reach_each_others_sockets(environment, tmp_path, pytestconfig):
     """They are open to the group."""
