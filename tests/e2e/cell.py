@@ -3,12 +3,15 @@
 examples/quickstart/up, all on free ports. Processes are ended by their id."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
 import os
+import random
 import select
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -39,6 +42,24 @@ def until(check, seconds=5.0, what="it did not happen"):
         assert time.monotonic() < end, what
         time.sleep(0.01)
     return result
+
+
+_closed = []
+
+
+def closed_port():
+    """A port at which nobody listens, and nobody will: it is taken, for as long as this process lives."""
+    _closed.append(socket.socket())
+    _closed[-1].bind(("127.0.0.1", 0))
+    return _closed[-1].getsockname()[1]
+
+
+def free_port():
+    """For a program that has to be told one. Not of those that the kernel hands out to whoever asks for any."""
+    for port in random.sample(range(20000, 30000), 1000):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 def alive(pid):

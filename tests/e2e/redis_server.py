@@ -10,14 +10,9 @@ import subprocess
 import threading
 import time
 
-from cell import end, until
+from cell import end, free_port, until
 
 PREFIX = "cellgate:sandbox:"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 class Redis:

@@ -19,7 +19,7 @@ import threading
 import time
 
 import pytest
-from cell import BIN
+from cell import BIN, closed_port
 from terminal_server import TerminalServer
 
 CELLGATE = os.environ.get("CELLGATE") or str(BIN / "cellgate")
@@ -527,8 +527,7 @@ def test_a_frame_against_the_rules_ends_it_with_1002(serve):
 
 
 def test_nobody_listens():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = closed_port()
     done = attach(f"ws://127.0.0.1:{port}/")
     assert done.returncode == 255
     assert f"cannot connect to 127.0.0.1 port {port}: Connection refused".encode() in done.stderr

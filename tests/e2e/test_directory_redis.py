@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import ROOT, end, until
+from cell import ROOT, end, free_port, until
 from client import Http1
-from redis_server import PREFIX, Gate, Redis, free_port
+from redis_server import PREFIX, Gate, Redis
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 PROXY = {"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}

@@ -5,11 +5,10 @@ learns from them, which is nothing."""
 import json
 import os
 import re
-import socket
 import time
 
 import pytest
-from cell import ROOT
+from cell import ROOT, closed_port
 from client import WEBSOCKET, Http1, Http2, exchange, request
 from origin import Connection
 
@@ -44,11 +43,6 @@ def origin(origins):
             connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
     return origins(answer=answer)
-
-
-def closed_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

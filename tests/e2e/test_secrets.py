@@ -16,7 +16,7 @@ import urllib.error
 from pathlib import Path
 
 import pytest
-from cell import BIN, token, until
+from cell import BIN, closed_port, token, until
 from client import WEBSOCKET, Http1, Http2, connect, head
 from raw import RawOrigin, h2_headers, h2_talk
 
@@ -38,11 +38,6 @@ ROUTES = [
     {"name": "signed", "path": "/p/{sandbox}/{port}/{expires}/{signature}/{rest...}", "to": "/{rest}"},
     {"name": "direct", "path": "/d/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"},
 ]
-
-
-def closed_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def records(origin):
