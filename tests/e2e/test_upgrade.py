@@ -3,9 +3,12 @@
 and what was glued behind it is never read as a request."""
 
 import base64
+import os
+import socket
+import subprocess
 
 import pytest
-from cell import haproxy_version
+from cell import end, haproxy_version, until
 from client import KEY, Http2, exchange
 
 CONFIG = {"routes": [{"name": "open", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}]}
@@ -162,6 +165,24 @@ def test_a_bad_upgrade(cell, origin, status, name, data, tls):
     assert len(origin.requests) == before, "a worker was reached"
     if status == 426:
         assert b"sec-websocket-version: 13\r\n" in answer
+
+
+@pytest.mark.skipif(not os.environ.get("CELLGATE_LONG"), reason="a measurement")
+def test_what_haproxy_alone_passes_on(origins, tmp_path, pytestconfig):
+    """Prints how many of them reach a worker as an upgrade where HAProxy has none of our rules."""
+    refusing = origins(upgrade=lambda connection, request: connection.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    timeouts = "".join(f" timeout {name} 2s\n" for name in ("connect", "client", "server", "http-request"))
+    (tmp_path / "cfg").write_text(f"defaults\n mode http\n{timeouts}listen plain\n bind 127.0.0.1:{port}\n server worker 127.0.0.1:{refusing.port}\n")
+    haproxy = subprocess.Popen([*pytestconfig.getoption("--haproxy").split(), "-db", "-f", tmp_path / "cfg"], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0, 20, "HAProxy does not listen")
+        for _, _, data in BAD:
+            exchange(port, data, timeout=0.3)
+    finally:
+        end(haproxy)
+    print(f"{sum('upgrade' in request.names for request in refusing.requests)} of {len(BAD)} malformed upgrades")
 
 
 H2_BAD = [
