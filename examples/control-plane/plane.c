@@ -149,7 +149,7 @@ static void sync_folder_of(const char *path)
 {
     char folder[4096];
     const char *slash = strrchr(path, '/');
-    int len = slash > path ? (int)(slash - path) : 1;
+    int len = slash && slash > path ? (int)(slash - path) : 1;
     snprintf(folder, sizeof folder, "%.*s", len, slash ? path : ".");
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
