@@ -87,7 +87,7 @@ struct adapter_numbers {
     /* The worker has closed. */
     enum adapter_goodbye (*closed)(void *state, unsigned code);
     /* The payload of the Pong that stands before the client's own Close. */
-    size_t (*mark_end)(const void *state, uint8_t payload[WS_CONTROL_MAX]);
+    size_t (*mark_end)(void *state, uint8_t payload[WS_CONTROL_MAX]);
     /* Messages of the client's that are not acknowledged. */
     uint64_t (*unacknowledged)(const void *state);
 };

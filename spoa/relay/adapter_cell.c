@@ -45,6 +45,7 @@ struct cell {
     uint64_t sent;         /* whole messages, on any leg */
     uint64_t acknowledged; /* by the session */
     uint64_t cost;         /* of those between */
+    bool left;             /* the end was marked: the item behind the last message */
 
     /* ---- as the last 101 says ---- */
     uint64_t answer_recv, answer_next;
@@ -289,6 +290,9 @@ static enum adapter_verdict pong(void *state, struct slice payload, struct outbo
             return ADAPTER_WRONG;
         c->end_marked = true;
     } else if (payload.len == ACK_LEN && value > c->acknowledged) {
+        /* nothing is kept of the client's end, it is the Close */
+        if (c->left && value == c->sent + 1)
+            value = c->sent;
         return value <= c->sent && acknowledge(c, kept, value, false) ? ADAPTER_DROP : ADAPTER_WRONG;
     }
     return ADAPTER_DROP;
@@ -308,9 +312,11 @@ static enum adapter_goodbye closed(void *state, unsigned code)
     return code == 1002 ? ADAPTER_REFUSED : code == 1009 ? ADAPTER_JUDGE : ADAPTER_LOSS;
 }
 
-static size_t mark_end(const void *state, uint8_t payload[WS_CONTROL_MAX])
+static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
 {
-    const struct cell *c = state;
+    struct cell *c = state;
+
+    c->left = true;
     return put_number(payload, c->sent + 1, "end");
 }
 

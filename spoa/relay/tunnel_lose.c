@@ -167,6 +167,8 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
     enum close_reason reason;
 
     if (t->state == TUNNEL_CLOSING) {
+        if (t->adapter->numbers)
+            tunnel_lose_input(t, true); /* what it has not acknowledged by now it never will */
         tunnel_send_close(t, CLIENT, code, text, now);
         tunnel_leave_client(t, now);
         return;

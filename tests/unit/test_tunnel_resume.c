@@ -353,6 +353,41 @@ static void a_client_that_leaves_is_the_end(void **state)
     world_close(&w);
 }
 
+/* As sessions do: the acknowledgement of all there was, and of the end, and their Close in one piece. */
+static void a_clients_end_that_is_acknowledged_leaves_nothing_behind(void **state)
+{
+    uint8_t said[64];
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x82, "last");
+    world_closes(&w, CLIENT, 1000, "bye");
+    forget();
+    size_t len = world_frame(said, WORKER, 0x8a, SLICE_LITERAL("cr\0\0\0\0\0\0\0\2")).len;
+    len += world_frame(said + len, WORKER, 0x88,
+                       SLICE_LITERAL("\x03\xe8"
+                                     "fine"))
+               .len;
+    world_bytes(&w, WORKER, slice_of(said, len), SIZE_MAX);
+    assert_said(CLIENT, "C1000:fine");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.unsure + w.unread, 0);
+    assert_int_equal(w.t.adapter->numbers->unacknowledged(w.t.adapter_state), 0);
+    world_close(&w);
+}
+
+static void a_worker_that_leaves_before_it_has_acknowledged_the_last_input_leaves_it_behind(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x82, "last");
+    world_closes(&w, CLIENT, 1000, "bye");
+    world_closes(&w, WORKER, 1012, "restart");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.unsure, 4);
+    assert_int_equal(w.unread, 0);
+    world_close(&w);
+}
+
 /* One message was acknowledged, the next and a part of a third were not. */
 static void serving_unacknowledged(void)
 {
@@ -505,6 +540,8 @@ int main(void)
         cmocka_unit_test(a_marked_close_is_acknowledged_and_passed_on),
         cmocka_unit_test(a_marked_close_is_acknowledged_however_slow_the_client_is),
         cmocka_unit_test(a_client_that_leaves_is_the_end),
+        cmocka_unit_test(a_clients_end_that_is_acknowledged_leaves_nothing_behind),
+        cmocka_unit_test(a_worker_that_leaves_before_it_has_acknowledged_the_last_input_leaves_it_behind),
         cmocka_unit_test(input_that_a_client_leaves_behind_is_counted),
         cmocka_unit_test(input_that_a_session_that_ends_has_not_read_is_not_counted),
         cmocka_unit_test(a_worker_that_is_left_is_not_told_of_an_end),
