@@ -37,7 +37,7 @@ def folder(tmp_path_factory):
     def write(name, **changes):
         (folder / name).write_text(json.dumps(GOOD | changes, indent=1))
 
-    write("good")
+    write("good", agent={"control": "unix@agent.control.sock"}, relay={"control": "unix@relay.control.sock"})
     write("key", tokns=[])
     write("value", relay={"keepalive": "soon"})
     write("no-secret", tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k2.secret"}])
