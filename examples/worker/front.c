@@ -210,11 +210,12 @@ void front_free(struct front *f)
 {
     if (!f)
         return;
-    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
-        client_abort(http_client(h));
-    loop_turn(f->loop, false); /* they free themselves at its end */
+    /* first: in the last turn nobody may come any more */
     loop_io_close(&f->accept);
     loop_timer_close(&f->tick);
     loop_timer_close(&f->bound);
+    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+        client_abort(http_client(h));
+    loop_turn(f->loop, false); /* they free themselves at its end */
     free(f);
 }
