@@ -107,8 +107,11 @@ static void as_text(const struct http_head *head, struct writer *w)
     }
 }
 
-static bool foreign_to_it(enum http_errno error)
+static bool foreign_to_it(enum http_errno error, struct slice head)
 {
+    /* a tab may stand behind the number, too (RFC 9110 section 5.6.3) */
+    if (error == HPE_INVALID_CONTENT_LENGTH && memchr(head.at, '\t', head.len))
+        return true;
     /* the same Content-Length twice is one (RFC 9112 section 6.3) */
     return error == HPE_UNEXPECTED_CONTENT_LENGTH || error == HPE_INVALID_METHOD ||
            error == HPE_INVALID_URL || error == HPE_INVALID_HOST || error == HPE_INVALID_PATH ||
@@ -128,7 +131,7 @@ static void read_head(enum http_side side, struct slice all)
     http_parser_init(&p, side == HTTP_REQUEST ? THEIR_REQUEST : THEIR_RESPONSE);
     p.data = &h;
     http_parser_execute(&p, &hears, (const char *)all.at, head.len);
-    if (foreign_to_it(HTTP_PARSER_ERRNO(&p)))
+    if (foreign_to_it(HTTP_PARSER_ERRNO(&p), slice_sub(all, 0, head.len)))
         return;
     CHECK(h.head_done);
     as_text(&head, &ours);
