@@ -26,6 +26,7 @@ struct resolver {
     struct buffer in, out;
     struct question *queued, **queued_end; /* in order */
     struct question *asked, *watched;      /* in no order */
+    struct question *overdue;              /* about to be told so */
     unsigned pause, backoff;               /* ticks until the next attempt; its length */
     bool ready, told_lost;
 };
@@ -50,17 +51,20 @@ static void queue(struct resolver *r, struct question *q)
     r->queued_end = &q->next;
 }
 
-static void note_asked(struct resolver *r, struct question *q)
+static void push(struct question **list, struct question *q)
 {
-    struct question **list = q->watch ? &r->watched : &r->asked;
-
-    unlink_question(r, q);
-    q->state = QUESTION_ASKED;
     q->next = *list;
     q->link = list;
     if (q->next)
         q->next->link = &q->next;
     *list = q;
+}
+
+static void note_asked(struct resolver *r, struct question *q)
+{
+    unlink_question(r, q);
+    q->state = QUESTION_ASKED;
+    push(q->watch ? &r->watched : &r->asked, q);
 }
 
 /* ---- the connection ---- */
@@ -331,24 +335,31 @@ static void connect_agent(struct resolver *r)
 }
 
 /* ---- times ---- */
-static struct question *overdue_in(struct question *first, uint64_t now)
+static void take_overdue(struct resolver *r, struct question *first, uint64_t now)
 {
-    for (struct question *q = first; q; q = q->next)
-        if (!q->watch && now >= q->due)
-            return q;
-    return NULL;
+    struct question *next;
+
+    for (struct question *q = first; q; q = next) {
+        next = q->next;
+        if (q->watch || now < q->due)
+            continue;
+        if (q->state == QUESTION_ASKED && r->client)
+            spop_client_forget(r->client, q->id);
+        unlink_question(r, q);
+        q->state = QUESTION_QUEUED;
+        push(&r->overdue, q);
+    }
 }
 
+/* Each list is gone through once: whoever is told may ask again, and drop others. */
 static void give_up_overdue(struct resolver *r)
 {
     uint64_t now = loop_clock();
-    struct question *q;
 
-    while ((q = overdue_in(r->queued, now)) || (q = overdue_in(r->asked, now))) {
-        if (q->state == QUESTION_ASKED && r->client)
-            spop_client_forget(r->client, q->id);
-        answer_unavailable(r, q);
-    }
+    take_overdue(r, r->queued, now);
+    take_overdue(r, r->asked, now);
+    while (r->overdue)
+        answer_unavailable(r, r->overdue);
 }
 
 static bool wants_tick(const struct resolver *r)

@@ -143,9 +143,57 @@ static void what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_g
     assert_int_equal(w->answered, 0);
 }
 
+struct patient {
+    struct world *w;
+    struct question question;
+    struct patient *drops; /* when it is told */
+    unsigned told;
+};
+
+static void on_told(void *owner, bool watch, const struct answer *answer)
+{
+    struct patient *p = owner;
+    assert_false(watch);
+    assert_int_equal(answer->state, ANSWER_UNAVAILABLE);
+    p->told++;
+    p->w->answered++;
+    if (!p->drops)
+        return;
+    resolver_drop(p->w->resolver, &p->drops->question);
+    resolver_ask(p->w->resolver, &p->question); /* again */
+    p->drops = NULL;
+}
+
+/* One of them is with the agent, which says nothing, and there is no room for the others. */
+static void who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others(void **state)
+{
+    struct world *w = *state;
+    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    struct patient patients[4] = {0};
+    for (size_t i = 0; i < 4; i++) {
+        patients[i] = (struct patient){.w = w, .question = {.handover = &handover, .answered = on_told}};
+        patients[i].question.owner = &patients[i];
+        resolver_ask(w->resolver, &patients[i].question);
+    }
+    /* whichever of the two is told first, the other one is not */
+    patients[1].drops = &patients[2];
+    patients[2].drops = &patients[1];
+    for (uint64_t since = loop_clock(); w->answered < 3 && !is_late(since);)
+        turn(w);
+    assert_int_equal(patients[0].told, 1);
+    assert_int_equal(patients[1].told + patients[2].told, 1);
+    assert_int_equal(patients[3].told, 1);
+    for (uint64_t since = loop_clock(); w->answered < 4 && !is_late(since);)
+        turn(w);
+    assert_int_equal(patients[1].told + patients[2].told, 2); /* the one that has asked again */
+    assert_true(patients[1].told == 0 || patients[2].told == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(a_question_for_which_there_was_no_memory_is_asked_when_there_is,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
