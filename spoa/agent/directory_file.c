@@ -179,11 +179,13 @@ static void load(struct directory_file *d)
         memset(&d->seen, 0, sizeof d->seen);
     bool good = directory_file_load(d->path, d->records, &load, &why), again = d->unread;
     d->unread = load.unread;
-    if (!good && !(again && strcmp(why.text, d->told.text) == 0))
-        d->sink->health(d->sink->context, false, true, why.text);
-    d->told = good ? (struct fail){""} : why;
-    if (!good)
+    if (!good) {
+        if (!again || strcmp(why.text, d->told.text) != 0)
+            d->sink->health(d->sink->context, false, true, why.text);
+        d->told = why;
         return;
+    }
+    d->told.text[0] = '\0';
     records_release(d->records);
     d->records = load.records;
     d->sink->loaded(d->sink->context, &load);
