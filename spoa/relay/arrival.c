@@ -87,7 +87,8 @@ static void on_upgrade(struct arrival *a, const struct http_head *head)
     free(upgrade);
 }
 
-/* HAProxy asks whether there is somebody: what it hands over it marks as such, whatever the client asked for. */
+/* HAProxy asks whether there is somebody: what it hands over it marks as such, whatever the client asked for. One that
+ * drains is not, so that it asks another relay, if it has one. */
 static bool is_health_check(const struct http_head *head)
 {
     return slice_is(head->target, "/healthz") && http_count(head, HANDOVER_HEADER) == 0;
@@ -98,7 +99,10 @@ static void on_head(struct arrival *a, const struct http_head *head)
     struct lane *lane = a->lane;
 
     if (is_health_check(head))
-        arrival_answer(lane, leave(a), SLICE_LITERAL("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"));
+        arrival_answer(lane, leave(a),
+                       lane->draining
+                           ? SLICE_LITERAL("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
+                           : SLICE_LITERAL("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"));
     else
         on_upgrade(a, head);
 }

@@ -14,7 +14,7 @@ import time
 import urllib.error
 
 import pytest
-from cell import BIN, ROOT, token, until
+from cell import BIN, ROOT, end, free_port, token, until
 from client import Http2
 from direct import BINARY, CLOSE, Peer, Worker
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
@@ -171,12 +171,11 @@ class TwoRelays:
         self.tunnels = make(haproxy=str(wrapper))
         self.start()
 
-    def start(self):
+    def start(self, **options):
         cell = self.tunnels.cell
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         overrides = {"listen": f"unix@{self.socket}", "agent": f"unix@{cell.run_dir}/agent-relay.sock", "admin": f"127.0.0.1:{port}",
-                     "control": f"unix@{cell.run_dir}/two.control.sock"}
+                     "control": f"unix@{cell.run_dir}/two.control.sock"} | options
         options = [x for key, value in overrides.items() for x in ("-o", f"relay.{key}={value}")]
         self.second = cell.spawn("relay-two", BIN / "cellgate-relay", "-c", cell.config_file, *options)
         cell.ports["two-admin"] = port
@@ -233,6 +232,29 @@ def test_when_one_of_two_relays_dies_the_other_serves_its_sandboxes(two):
     for sandbox, _ in lost:
         pass_both_ways(*tunnels.open(worker, sandbox))
         assert two.where(sandbox)[1] == 1, "its place is where it was"
+
+
+def test_while_one_of_two_relays_drains_the_other_serves_its_sandboxes(two):
+    tunnels, worker = two.tunnels, two.tunnels.worker()
+    end(two.second)
+    up(tunnels, 1)
+    two.start(drain="1h")
+    while True:
+        sandbox = tunnels.sandbox(worker)
+        old = tunnels.open(worker, sandbox)
+        if two.where(sandbox) == (0, 1):
+            break
+    two.second.send_signal(signal.SIGTERM)
+    up(tunnels, 1)
+    new = tunnels.open(worker, sandbox)
+    assert two.where(sandbox) == (1, 1)
+    pass_both_ways(*old)
+    two.second.send_signal(signal.SIGTERM)
+    assert old[0].closed() == (1012, "relay restarting")
+    pass_both_ways(*new)
+    two.start()
+    pass_both_ways(*tunnels.open(worker, sandbox))
+    assert two.where(sandbox) == (1, 1), "its place is where it was"
 
 
 # ---- workers behind TLS ----
