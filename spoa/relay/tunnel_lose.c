@@ -162,13 +162,25 @@ static bool understand_close(struct tunnel *t, unsigned code, struct slice text,
     }
 }
 
+/* What the worker has not acknowledged by now it never will; in the middle of a frame there is nothing left to say. */
+static void leave_unacknowledged(struct tunnel *t)
+{
+    bool cut = outbox_cut(&t->legs[WORKER].out);
+
+    tunnel_lose_input(t, true);
+    if (cut) {
+        t->worker_there = false;
+        t->actions->drop(t->port, WORKER);
+    }
+}
+
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     enum close_reason reason;
 
     if (t->state == TUNNEL_CLOSING) {
         if (t->adapter->numbers)
-            tunnel_lose_input(t, true); /* what it has not acknowledged by now it never will */
+            leave_unacknowledged(t);
         tunnel_send_close(t, CLIENT, code, text, now);
         tunnel_leave_client(t, now);
         return;
