@@ -346,7 +346,7 @@ static void take_overdue(struct resolver *r, struct question *first, uint64_t no
         if (q->state == QUESTION_ASKED && r->client)
             spop_client_forget(r->client, q->id);
         unlink_question(r, q);
-        q->state = QUESTION_QUEUED;
+        q->state = QUESTION_OVERDUE;
         push(&r->overdue, q);
     }
 }

@@ -28,7 +28,7 @@ struct question {
     void *owner;
 
     /* the resolver's */
-    enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED } state;
+    enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE } state;
     struct question *next, **link;
     uint64_t id, due;
 };

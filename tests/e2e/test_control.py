@@ -69,11 +69,14 @@ def test_tunnels_are_listed_and_kicked(tunnels, operator):
     code, text, errors = operator("tunnels")
     assert (code, errors) == (0, "")
     rows = {row["sandbox"]: row for row in table(text)}
+    relay = ("--relay", f"unix@{tunnels.cell.run_dir}/relay.control.sock")  # instead of a configuration
     for sandbox, (client, _) in pairs.items():
         row = rows[sandbox]
         assert (row["state"], row["route"], row["redials"]) == ("serving", "plain", "0")
         assert [r["id"] for r in table(operator("tunnels", "--sandbox", sandbox)[1])] == [row["id"]]
-        assert operator("kick", row["id"]) == (0, "closed\n", "")
+        (listed,) = json.loads(cellgate("tunnels", "--json", "--sandbox", sandbox, *relay)[1])["tunnels"]
+        assert (listed["id"], listed["sandbox"], listed["state"]) == (row["id"], sandbox, "serving")
+        assert cellgate("kick", row["id"], *relay) == (0, "closed\n", "")
         assert client.closed() == (1008, "closed by the operator")
     for no_id in ("t-9-999", "nonsense"):
         code, text, errors = operator("kick", no_id)

@@ -209,6 +209,8 @@ def test_who_is_known_is_served_before_who_is_not_is_refused(patient, plane, ori
     haproxy.ask({1: question("/s/unknown/x"), 2: question("/s/known/x")})
     kind, stream, payload = haproxy.receive()
     assert (kind, stream) == (103, 2) and b"direct" in payload
+    kind, stream, payload = haproxy.receive()
+    assert (kind, stream) == (103, 1) and b"directory_unavailable" in payload
 
 
 def test_retry_after_is_heeded(cells, origins):
@@ -254,7 +256,7 @@ def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, 
     statuses = asyncio.run(all_of_them())
     assert len(plane.asked("many")) == 1
     # a machine that is busy may need longer than a look-up's 200 ms for some of them
-    assert statuses.count(b"200") >= 500 and set(statuses) <= {b"200", b"503"}
+    assert statuses.count(b"200") >= 900 and set(statuses) <= {b"200", b"503"}
 
 
 # ---- what it announces ----
@@ -456,11 +458,11 @@ def test_over_tls_only_the_named_authority_is_believed(cells, origins, tmp_path)
     plane.push(event("update", {"sandbox": "sb-1", "record": {"state": "stopped", "epoch": 2}}))
     until(lambda: ask(cell, "sb-1")[0] == 410)
     asked = len(plane.requests)
-    other = cells(config={"directory": directory(plane.url), "routes": ROUTES})
+    # so patient that on a busy machine, too, it is the certificate that it fails for
+    other = cells(config={"directory": directory(plane.url, timeout="10s"), "routes": ROUTES})
     assert ask(other, "sb-1") == UNKNOWN
     assert [r for r in plane.requests[asked:] if r.target != "/v1/events"] == []
-    reasons = ("certificate", "its events do not answer")  # whichever comes first; on a busy machine the second
-    assert any(reason in (other.run_dir / "agent.log").read_text() for reason in reasons)
+    assert "certificate" in (other.run_dir / "agent.log").read_text()
     plane.close()
 
 

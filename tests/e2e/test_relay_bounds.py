@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """One tunnel that misbehaves, a process without file descriptors, an agent that is away: what the other tunnels notice."""
 
-import json
 import os
 import signal
 import subprocess
@@ -264,15 +263,3 @@ def test_idle_old_and_long(made):
     client, upstream = tunnels.open(worker)
     client.say(b"", PING)  # is no use of it
     assert client.closed() == (1001, "idle")
-
-
-def test_kick_and_the_operators_commands(tunnels):
-    worker = tunnels.worker()
-    sandbox = tunnels.sandbox(worker)
-    client, _ = tunnels.open(worker, sandbox)
-    relay = ["--relay", f"unix@{tunnels.cell.run_dir}/relay.control.sock"]
-    listed = json.loads(subprocess.run([BIN / "cellgate", "tunnels", "--json", "--sandbox", sandbox, *relay], check=True, capture_output=True).stdout)
-    (tunnel,) = listed["tunnels"]
-    assert tunnel["sandbox"] == sandbox and tunnel["state"] == "serving"
-    subprocess.run([BIN / "cellgate", "kick", tunnel["id"], *relay], check=True, capture_output=True)
-    assert client.closed() == (1008, "closed by the operator")
