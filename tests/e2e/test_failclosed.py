@@ -280,6 +280,32 @@ def test_a_handshake_that_is_none(haproxy, false_agent, origin, hello):
     assert len(origin.requests) == before
 
 
+@pytest.mark.parametrize("leaves", [True, False], ids=["its socket is gone", "it closes every connection"])
+@pytest.mark.parametrize("asks_for", [b"GET", b"POST"])
+def test_an_agent_that_goes_while_it_is_asked_and_stays_away(haproxy, false_agent, origin, leaves, asks_for):
+    """The question is asked once more, of nobody; the client does not wait for somebody to come."""
+    gone = []
+
+    def answer(stream, number):
+        if gone:
+            if leaves:
+                agent.listener.close()
+            agent.hello = b"x"
+        return None if gone else direct(origin.port)(stream, number)
+
+    agent = false_agent(answer)
+    until(lambda: ask(haproxy).status == 200)
+    gone.append(True)
+    for _ in range(5):
+        started = time.monotonic()
+        # a body that does not come: of such a request HAProxy does not know the end
+        data = asks_for + b" /s/sb/ HTTP/1.1\r\nHost: cell.test\r\n" + (b"Content-Length: 9\r\n" if asks_for == b"POST" else b"") + b"\r\n"
+        with Http1(haproxy.http) as client:
+            client.send(data)
+            refused_for_want_of_an_agent(client.response())
+        assert time.monotonic() - started < 2
+
+
 def test_nothing_is_stuck_in_haproxy_afterwards(haproxy):
     """HAProxy 2.6 can forget the timeout of a question; the rules are made so that it does not."""
     until(lambda: haproxy.sessions() == 0, 5, "requests are still there")
