@@ -174,7 +174,7 @@ static void read_some(struct dial *d)
     uint8_t *to = buffer_room(&d->in, READ_LEAST, &room);
 
     if (!to && buffer_len(&d->in) + READ_LEAST <= d->in.limit) {
-        finish_because(d, DIAL_UNREACHABLE, "out of memory");
+        finish_because(d, DIAL_MEMORY, "out of memory");
         return;
     }
     if (!to) {
@@ -271,6 +271,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
         upgrade_request(o->upgrade, o->to, slice_text(d->key), o->query, o->fields, &w);
     if (w.full)
         return fail(&d->why, "the request's head is too large");
+    d->early = DIAL_MEMORY;
     return buffer_put(&d->out, writer_slice(&w)) || fail(&d->why, "out of memory");
 }
 

@@ -29,6 +29,7 @@ struct port {
     struct loop_task free_task;
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
+    enum dial_outcome undialled; /* why the tunnel's dial is not there */
     bool probing; /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
@@ -97,10 +98,13 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
     p->dialled_at = loop_clock();
     if (adapter->request && !p->probing)
         adapter->request(p->tunnel.adapter_state, &query, &fields);
-    if (is_allowed(&p->lane->settings, target))
+    p->undialled = DIAL_FORBIDDEN;
+    if (is_allowed(&p->lane->settings, target)) {
         p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
-    else
+        p->undialled = DIAL_MEMORY;
+    } else {
         account_problem(&p->account, "worker refused", "its address is not in worker_networks");
+    }
     if (p->dial)
         return;
     /* the tunnel is at work: it is told by the timer */
@@ -473,7 +477,7 @@ static void on_time(void *owner)
     struct port *p = owner;
 
     if (p->tunnel.seek == SEEK_DIALLING && !p->dial)
-        tunnel_dialled(&p->tunnel, DIAL_FORBIDDEN, 0, NULL, loop_clock());
+        tunnel_dialled(&p->tunnel, p->undialled, 0, NULL, loop_clock());
     tunnel_tick(&p->tunnel, loop_clock());
     update(p);
 }

@@ -65,6 +65,7 @@ enum dial_outcome {
     DIAL_INVALID,   /* nonsense instead of an answer, or the connection was lost within it */
     DIAL_FORBIDDEN, /* the address is outside of worker_networks */
     DIAL_ENDED,     /* the worker says that the session has ended */
+    DIAL_MEMORY,    /* there is none, here */
 };
 
 struct tunnel_actions {

@@ -40,7 +40,7 @@ static void dial(struct tunnel *t, const struct target *target, uint64_t now)
         }
     }
     if (!target_set(&t->next, target)) {
-        t->problem = REFUSAL_worker_unreachable;
+        t->problem = REFUSAL_relay_unavailable;
         give_up(t, now);
         return;
     }
@@ -382,6 +382,9 @@ static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, unsig
         break;
     case DIAL_TIMEOUT:
         tunnel_refuse(t, REFUSAL_worker_timeout);
+        break;
+    case DIAL_MEMORY:
+        tunnel_refuse(t, REFUSAL_relay_unavailable);
         break;
     default:
         tunnel_refuse(t, REFUSAL_worker_unreachable);

@@ -105,6 +105,15 @@ static void a_first_dial_without_an_answer_is_a_timeout(void **state)
     refused_with(REFUSAL_worker_timeout);
 }
 
+static void a_first_dial_without_memory_is_not_the_workers_fault(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    world_dialled(&w, DIAL_MEMORY, 0);
+    refused_with(REFUSAL_relay_unavailable);
+}
+
 static void a_first_dial_with_a_wrong_answer_is_refused(void **state)
 {
     struct handover h = world_handover();
@@ -1482,6 +1491,7 @@ int main(void)
         cmocka_unit_test(the_worker_is_dialled_before_the_client_is_accepted),
         cmocka_unit_test(a_refusal_of_the_worker_is_passed_on),
         cmocka_unit_test(a_first_dial_without_an_answer_is_a_timeout),
+        cmocka_unit_test(a_first_dial_without_memory_is_not_the_workers_fault),
         cmocka_unit_test(a_first_dial_with_a_wrong_answer_is_refused),
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
         cmocka_unit_test(a_first_dial_succeeds_at_a_fresh_address),
