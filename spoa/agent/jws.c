@@ -91,10 +91,11 @@ void jws_close(struct jws *jws)
     jws->header = NULL;
 }
 
-bool jws_verify(const struct jws *jws, const struct key *key)
+enum key_result jws_verify(const struct jws *jws, const struct key *key)
 {
-    return slice_is(jws->alg, key_algorithm_text(key_algorithm(key))) &&
-           key_verify(key, jws->input, slice_of(jws->signature, jws->signature_length));
+    if (!slice_is(jws->alg, key_algorithm_text(key_algorithm(key))))
+        return KEY_BAD;
+    return key_verify(key, jws->input, slice_of(jws->signature, jws->signature_length));
 }
 
 bool jws_payload(const struct jws *jws, struct writer *w)

@@ -32,8 +32,8 @@ bool jws_recognises(struct slice text);
 enum jws_result jws_open(struct slice text, struct jws *jws, const char **reason);
 void jws_close(struct jws *jws);
 
-/* The token says the key's algorithm, and the signature is the key's. */
-bool jws_verify(const struct jws *jws, const struct key *key);
+/* KEY_GOOD: the token says the key's algorithm, and the signature is the key's. */
+enum key_result jws_verify(const struct jws *jws, const struct key *key);
 /* Decodes the payload into w, which needs JWS_PART bytes. */
 bool jws_payload(const struct jws *jws, struct writer *w);
 

@@ -213,20 +213,27 @@ static bool same_kid(const struct token_entry *entry, const struct jws *jws)
     return slice_present(entry->kid) == slice_present(jws->kid) && slice_equal(entry->kid, jws->kid);
 }
 
-static const struct token_entry *signer(const struct token_check *check, const struct jws *jws,
-                                        const char **reason)
+/* REFUSAL_NONE, and the entry whose key has signed the token. */
+static enum refusal find_signer(const struct token_check *check, const struct jws *jws,
+                                const struct token_entry **signer, const char **reason)
 {
     *reason = "no key is configured for its kid, or for tokens without one";
     for (size_t i = 0; i < check->count; i++) {
         const struct token_entry *entry = &check->entries[i];
         if (entry->kind != &token_kind_jwt || !same_kid(entry, jws))
             continue;
-        const struct jwt_state *state = entry->state;
-        if (jws_verify(jws, state->key))
-            return entry;
-        *reason = "its algorithm or its signature is not that of the key";
+        switch (jws_verify(jws, ((const struct jwt_state *)entry->state)->key)) {
+        case KEY_GOOD:
+            *signer = entry;
+            return REFUSAL_NONE;
+        case KEY_MEMORY:
+            *reason = "out of memory";
+            return REFUSAL_agent_unavailable;
+        case KEY_BAD:
+            *reason = "its algorithm or its signature is not that of the key";
+        }
     }
-    return NULL;
+    return REFUSAL_token_invalid;
 }
 
 static enum refusal check_open(const struct token_check *check, const struct jws *jws, struct grant *grant,
@@ -238,16 +245,16 @@ static enum refusal check_open(const struct token_check *check, const struct jws
         *reason = "its typ is not JWT";
         return REFUSAL_token_invalid;
     }
-    const struct token_entry *entry = signer(check, jws, reason);
-    if (!entry)
-        return REFUSAL_token_invalid;
+    const struct token_entry *entry = NULL;
+    enum refusal refusal = find_signer(check, jws, &entry, reason);
+    if (refusal != REFUSAL_NONE)
+        return refusal;
     if (!jws_payload(jws, &payload)) {
         *reason = "the payload is not base64url";
         return REFUSAL_token_invalid;
     }
     const struct jwt_state *state = entry->state;
-    enum refusal refusal =
-        jwt_claims_read(&state->rules, writer_slice(&payload), check->now, check->text, grant, reason);
+    refusal = jwt_claims_read(&state->rules, writer_slice(&payload), check->now, check->text, grant, reason);
     grant->kid = entry->kid;
     return refusal;
 }

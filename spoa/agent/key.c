@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/jwk.h"
+#include "spoa/lib/openssl_memory.h"
 #include "spoa/lib/file.h"
 
 #define HASH ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */
@@ -83,10 +84,12 @@ struct key *key_secret(struct slice bytes, size_t least, const char *name, struc
         return NULL;
     key->secret_length = bytes.len;
     key->ends_line = ends_line(bytes);
+    openssl_memory_watch();
     key->mac = hmac_sha256(bytes);
     if (key->mac)
         return key;
-    fail(why, "%s: HMAC-SHA256 is not available", name);
+    ERR_clear_error();
+    fail(why, "%s: %s", name, openssl_memory_lacked() ? "out of memory" : "HMAC-SHA256 is not available");
     key_free(key);
     return NULL;
 }
@@ -178,12 +181,15 @@ struct key *key_pair(struct slice text, enum key_algorithm algorithm, enum key_p
     struct key *key = key_new(algorithm, name, why);
     if (!key)
         return NULL;
+    openssl_memory_watch();
     key->pkey = starts_with_brace(text) ? jwk_load(text, algorithm, part, name, why)
                                         : pem_load(text, part, name, why);
     bool good = judge(key->pkey, algorithm, part, name, why);
     ERR_clear_error();
     if (good)
         return key;
+    if (openssl_memory_lacked())
+        fail(why, "%s: out of memory", name);
     key_free(key);
     return NULL;
 }
@@ -230,6 +236,7 @@ static bool mac_of(const struct key *key, struct slice data, uint8_t mac[HASH])
     bool made = context && EVP_MAC_update(context, data.at, data.len) &&
                 EVP_MAC_final(context, mac, &length, HASH) && length == HASH;
     EVP_MAC_CTX_free(context);
+    ERR_clear_error();
     return made;
 }
 
@@ -266,38 +273,53 @@ static const EVP_MD *digest_of(const struct key *key)
     return key->algorithm == KEY_ES256 ? EVP_sha256() : NULL;
 }
 
-static bool pair_verify(const struct key *key, struct slice data, struct slice signature)
+/* For one signature, so that OpenSSL need not keep a copy of it for what might be added to the data. */
+static EVP_MD_CTX *context_new(void)
+{
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    if (context)
+        EVP_MD_CTX_set_flags(context, EVP_MD_CTX_FLAG_FINALISE);
+    return context;
+}
+
+static enum key_result pair_verify(const struct key *key, struct slice data, struct slice signature)
 {
     uint8_t memory[80];
     struct writer der = writer_of(memory, sizeof(memory));
     if (signature.len != 2 * HASH)
-        return false;
+        return KEY_BAD;
     if (key->algorithm == KEY_ES256) {
         if (!der_of(signature, &der))
-            return false;
+            return KEY_MEMORY;
         signature = writer_slice(&der);
     }
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
-    bool good = context && EVP_DigestVerifyInit(context, NULL, digest_of(key), NULL, key->pkey) == 1 &&
-                EVP_DigestVerify(context, signature.at, signature.len, data.at, data.len) == 1;
+    enum key_result result = KEY_MEMORY;
+    EVP_MD_CTX *context = context_new();
+    if (context && EVP_DigestVerifyInit(context, NULL, digest_of(key), NULL, key->pkey) == 1) {
+        openssl_memory_watch();
+        bool good = EVP_DigestVerify(context, signature.at, signature.len, data.at, data.len) == 1;
+        result = good ? KEY_GOOD : openssl_memory_lacked() ? KEY_MEMORY : KEY_BAD;
+    }
     EVP_MD_CTX_free(context);
     ERR_clear_error();
-    return good;
+    return result;
 }
 
-bool key_verify(const struct key *key, struct slice data, struct slice signature)
+enum key_result key_verify(const struct key *key, struct slice data, struct slice signature)
 {
     uint8_t mac[HASH];
     if (key->pkey)
         return pair_verify(key, data, signature);
-    return mac_of(key, data, mac) && slice_equal_constant_time(slice_of(mac, HASH), signature);
+    if (!mac_of(key, data, mac))
+        return KEY_MEMORY;
+    return slice_equal_constant_time(slice_of(mac, HASH), signature) ? KEY_GOOD : KEY_BAD;
 }
 
 static bool pair_sign(const struct key *key, struct slice data, struct writer *w)
 {
     uint8_t made[80], raw[2 * HASH];
     size_t length = sizeof(made);
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    EVP_MD_CTX *context = context_new();
     bool good = context && EVP_DigestSignInit(context, NULL, digest_of(key), NULL, key->pkey) == 1 &&
                 EVP_DigestSign(context, made, &length, data.at, data.len) == 1;
     EVP_MD_CTX_free(context);

@@ -43,8 +43,9 @@ bool key_secret_ends_line(const struct key *key);
 /* Whether both are of one pair. */
 bool key_matches(const struct key *one, const struct key *other);
 
-/* Out of memory counts as a signature that is not good. */
-bool key_verify(const struct key *key, struct slice data, struct slice signature);
+/* What a signature is found to be; without memory that is not found out. */
+enum key_result { KEY_GOOD, KEY_BAD, KEY_MEMORY };
+enum key_result key_verify(const struct key *key, struct slice data, struct slice signature);
 /* Appends the signature. False when the key is only a public one, when w is full or out of memory. */
 bool key_sign(const struct key *key, struct slice data, struct writer *w);
 

@@ -10,6 +10,7 @@
 #include "spoa/lib/control.h"
 #include "spoa/lib/daemon.h"
 #include "spoa/lib/notify.h"
+#include "spoa/lib/openssl_memory.h"
 
 static const struct daemon_program program = {
     .name = "cellgate-agent",
@@ -213,7 +214,9 @@ int main(int argc, char **argv)
     int code;
     if (!daemon_arguments(&program, argc, argv, &arguments, stdout, stderr, &code))
         return code;
-    struct policy *policy = policy_load(arguments.path, arguments.overrides, arguments.overrides_count, &why);
+    struct policy *policy = NULL;
+    if (openssl_memory_begin(&why))
+        policy = policy_load(arguments.path, arguments.overrides, arguments.overrides_count, &why);
     if (!policy) {
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;

@@ -59,16 +59,6 @@ static bool is_label(struct slice s)
     return s.len > 0 && s.len <= LABEL;
 }
 
-/* The signature is over the context and P as it is written. */
-static bool verify(const struct key *key, struct slice payload, struct slice signature)
-{
-    uint8_t memory[sizeof(CONTEXT) + 2 * PAYLOAD];
-    struct writer data = writer_of(memory, sizeof(memory));
-    writer_text(&data, CONTEXT);
-    writer_put(&data, payload);
-    return !data.full && key_verify(key, writer_slice(&data), signature);
-}
-
 static bool read_claims(const struct json *doc, struct slice *space, struct slice *name, int64_t *exp)
 {
     const json_node *root = json_root(doc);
@@ -94,6 +84,10 @@ static enum refusal check_claims(const struct token_check *check, const struct t
     struct fail why;
     struct slice space, name;
     struct json *doc = json_parse(payload, "token", 0, (struct json_limits){PAYLOAD, 4}, &why);
+    if (!doc && fail_of_memory(&why)) {
+        *reason = "out of memory";
+        return REFUSAL_agent_unavailable;
+    }
     bool good = doc && read_claims(doc, &space, &name, &grant->exp);
     if (good)
         write_sandbox(space, name, check->text);
@@ -111,20 +105,22 @@ static enum refusal check_claims(const struct token_check *check, const struct t
 static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     struct slice rest = slice_from(check->credential->token, sizeof(PREFIX) - 1), payload;
-    uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD];
-    struct writer signature = writer_of(mac, sizeof(mac)), decoded = writer_of(memory, sizeof(memory));
+    uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];
+    struct writer signature = writer_of(mac, sizeof(mac)), decoded = writer_of(memory, sizeof(memory)),
+                  data = writer_of(signed_text, sizeof(signed_text));
     slice_split(&rest, '.', &payload);
     *reason = "it is not v1.PAYLOAD.SIGNATURE in base64url";
     if (!slice_present(rest) || !base64url_decode(rest, &signature) || !base64url_decode(payload, &decoded))
         return REFUSAL_token_invalid;
-    for (size_t i = 0; i < check->count; i++) {
-        const struct token_entry *entry = &check->entries[i];
-        if (entry->kind == &token_kind_agent_sandbox &&
-            verify(((const struct token_secret *)entry->state)->key, payload, writer_slice(&signature)))
-            return check_claims(check, entry, writer_slice(&decoded), grant, reason);
-    }
-    *reason = "its signature is of no key that is configured";
-    return REFUSAL_token_invalid;
+    /* the signature is over the context and P as it is written, which is shorter than the room for it */
+    writer_text(&data, CONTEXT);
+    writer_put(&data, payload);
+    const struct token_entry *entry = NULL;
+    enum refusal refusal = token_secret_signer(check, &token_kind_agent_sandbox, writer_slice(&data),
+                                               writer_slice(&signature), &entry, reason);
+    if (refusal != REFUSAL_NONE)
+        return refusal;
+    return check_claims(check, entry, writer_slice(&decoded), grant, reason);
 }
 
 /* ---- making one ---- */

@@ -70,18 +70,6 @@ static bool read_hex(struct slice text, uint8_t bytes[HASH])
     return text.len == (size_t)2 * HASH;
 }
 
-static const struct token_entry *signer(const struct token_check *check, struct slice data,
-                                        const uint8_t signature[HASH])
-{
-    for (size_t i = 0; i < check->count; i++) {
-        const struct token_entry *entry = &check->entries[i];
-        if (entry->kind == &token_kind_file_url &&
-            key_verify(((const struct token_secret *)entry->state)->key, data, slice_of(signature, HASH)))
-            return entry;
-    }
-    return NULL;
-}
-
 static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     const struct credential *url = check->credential;
@@ -93,10 +81,14 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
         (url->expires.at[0] == '0' && url->expires.len > 1) || !read_hex(url->token, signature))
         return REFUSAL_token_invalid;
     write_signed(url->sandbox, url->path, url->operation, (int64_t)expires, &data);
-    const struct token_entry *entry = data.full ? NULL : signer(check, writer_slice(&data), signature);
-    *reason = "its signature is of no key that is configured, or for another file";
-    if (!entry)
+    *reason = "the path is too long";
+    if (data.full)
         return REFUSAL_token_invalid;
+    const struct token_entry *entry = NULL;
+    enum refusal refusal = token_secret_signer(check, &token_kind_file_url, writer_slice(&data),
+                                               slice_of(signature, HASH), &entry, reason);
+    if (refusal != REFUSAL_NONE)
+        return refusal;
     grant->sandbox = url->sandbox;
     grant->file = url->path;
     grant->operation = url->operation;

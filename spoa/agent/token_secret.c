@@ -76,6 +76,29 @@ bool token_secret_load(const struct token_load *load, const json_node *node, con
     return true;
 }
 
+enum refusal token_secret_signer(const struct token_check *check, const struct token_kind *kind,
+                                 struct slice data, struct slice signature, const struct token_entry **signer,
+                                 const char **reason)
+{
+    for (size_t i = 0; i < check->count; i++) {
+        const struct token_entry *entry = &check->entries[i];
+        if (entry->kind != kind)
+            continue;
+        switch (key_verify(((const struct token_secret *)entry->state)->key, data, signature)) {
+        case KEY_GOOD:
+            *signer = entry;
+            return REFUSAL_NONE;
+        case KEY_MEMORY:
+            *reason = "out of memory";
+            return REFUSAL_agent_unavailable;
+        case KEY_BAD:
+            break;
+        }
+    }
+    *reason = "its signature is of no key that is configured, or for something else";
+    return REFUSAL_token_invalid;
+}
+
 bool token_secret_lives(int64_t max_ttl, const struct grant *grant, struct fail *why)
 {
     return !max_ttl || grant->exp - grant->iat <= max_ttl ||

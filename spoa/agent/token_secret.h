@@ -26,6 +26,11 @@ struct token_secret {
 bool token_secret_load(const struct token_load *load, const json_node *node, const struct option *options,
                        size_t count, struct token_entry *entry, struct fail *why);
 void token_secret_release(void *state);
+/* REFUSAL_NONE, and the first of the kind's entries whose key has signed the data. Otherwise token_invalid, or
+ * agent_unavailable when out of memory, and *reason. */
+enum refusal token_secret_signer(const struct token_check *check, const struct token_kind *kind,
+                                 struct slice data, struct slice signature, const struct token_entry **signer,
+                                 const char **reason);
 /* False and *why when a token of this grant would live too long. */
 bool token_secret_lives(int64_t max_ttl, const struct grant *grant, struct fail *why);
 

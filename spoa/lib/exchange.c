@@ -128,10 +128,11 @@ static void read_request(struct connection *c)
     }
     if (c->state == CLOSING)
         return;
-    bool fits = buffer_put(&c->in, slice_of(bytes, (size_t)n));
-    if (fits && p->request(p->context, buffer_slice(&c->in), &c->out))
+    if (!buffer_put(&c->in, slice_of(bytes, (size_t)n)))
+        drop(c); /* out of memory: its limit leaves room for what is read at once */
+    else if (p->request(p->context, buffer_slice(&c->in), &c->out))
         start_answer(c);
-    else if (!fits || buffer_len(&c->in) >= p->request_max)
+    else if (buffer_len(&c->in) >= p->request_max)
         refuse(c, EXCHANGE_TOO_LARGE);
 }
 

@@ -5,6 +5,7 @@
 
 #include "spoa/lib/daemon.h"
 #include "spoa/lib/notify.h"
+#include "spoa/lib/openssl_memory.h"
 #include "spoa/relay/views.h"
 
 static const struct daemon_program program = {
@@ -131,8 +132,9 @@ int main(int argc, char **argv)
 
     if (!daemon_arguments(&program, argc, argv, &arguments, stdout, stderr, &exit_code))
         return exit_code;
-    struct settings *settings =
-        settings_load(arguments.path, arguments.overrides, arguments.overrides_count, &why);
+    struct settings *settings = NULL;
+    if (openssl_memory_begin(&why))
+        settings = settings_load(arguments.path, arguments.overrides, arguments.overrides_count, &why);
     if (!settings) {
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;

@@ -4,14 +4,23 @@
  *
  *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
+ *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct allocations; those that it says fail
+ *   SHIM_TRACE=1     where one fails is written to stderr
  */
 #include <dlfcn.h>
+#include <errno.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <unistd.h>
 
 static void *next(const char *name)
 {
@@ -123,4 +132,107 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
     clock_gettime(CLOCK_REALTIME, &exact);
     *now = (struct timeval){exact.tv_sec, exact.tv_nsec / 1000};
     return 0;
+}
+
+/* ---- memory ---- */
+/* What the file holds: the first three are the process's to write, the others those of who watches it. */
+struct allocations {
+    uint64_t asked;    /* so far */
+    uint64_t failed;   /* of these, as was said */
+    int64_t there;     /* not freed yet */
+    uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
+};
+static struct allocations *allocations;
+static bool tracing;
+
+__attribute__((constructor)) static void map_allocations(void)
+{
+    const char *name = getenv("SHIM_ALLOC");
+    int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
+    void *map = fd < 0 ? MAP_FAILED
+                       : mmap(NULL, sizeof *allocations, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (map != MAP_FAILED)
+        allocations = map;
+    const char *trace = getenv("SHIM_TRACE");
+    tracing = trace && *trace;
+}
+
+static void trace(void)
+{
+    static __thread bool within; /* it may allocate itself */
+    void *frames[24];
+    if (!tracing || within)
+        return;
+    within = true;
+    backtrace_symbols_fd(frames, backtrace(frames, 24), STDERR_FILENO);
+    if (write(STDERR_FILENO, "--\n", 3) < 0)
+        tracing = false;
+    within = false;
+}
+
+static bool fails(void)
+{
+    if (!allocations)
+        return false;
+    uint64_t n = __atomic_fetch_add(&allocations->asked, 1, __ATOMIC_SEQ_CST);
+    if (n < __atomic_load_n(&allocations->from, __ATOMIC_SEQ_CST) ||
+        n >= __atomic_load_n(&allocations->to, __ATOMIC_SEQ_CST))
+        return false;
+    __atomic_fetch_add(&allocations->failed, 1, __ATOMIC_SEQ_CST);
+    trace();
+    errno = ENOMEM;
+    return true;
+}
+
+static void *more(void *memory)
+{
+    if (allocations && memory)
+        __atomic_fetch_add(&allocations->there, 1, __ATOMIC_SEQ_CST);
+    return memory;
+}
+
+/* glibc's own, which are there before any symbol can be looked up. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *memory, size_t size);
+void *__libc_memalign(size_t alignment, size_t size);
+void __libc_free(void *memory);
+
+void *malloc(size_t size)
+{
+    return fails() ? NULL : more(__libc_malloc(size));
+}
+
+void *calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : more(__libc_calloc(count, size));
+}
+
+void *realloc(void *memory, size_t size)
+{
+    if (!memory)
+        return malloc(size);
+    return fails() ? NULL : __libc_realloc(memory, size); /* nobody here asks for 0 bytes */
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t size)
+{
+    if (fails())
+        return ENOMEM;
+    *memory = more(__libc_memalign(alignment, size));
+    return *memory ? 0 : ENOMEM;
+}
+
+void *aligned_alloc(size_t alignment, size_t size)
+{
+    return fails() ? NULL : more(__libc_memalign(alignment, size));
+}
+
+void free(void *memory)
+{
+    if (allocations && memory)
+        __atomic_fetch_sub(&allocations->there, 1, __ATOMIC_SEQ_CST);
+    __libc_free(memory);
 }

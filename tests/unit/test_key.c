@@ -54,7 +54,9 @@ static bool token_verifies(const struct key *key, struct slice token)
     struct slice g = guarded(token);
     bool good = jws_open(g, &jws, &reason) == JWS_GOOD;
     if (good) {
-        good = jws_verify(&jws, key);
+        enum key_result result = jws_verify(&jws, key);
+        assert_int_not_equal(result, KEY_MEMORY);
+        good = result == KEY_GOOD;
         jws_close(&jws);
     }
     guarded_free(g);
@@ -143,7 +145,7 @@ static void a_signature_has_its_length_and_no_other(void **state)
         assert_true(key_sign(keys[i], SLICE_LITERAL("data"), &w));
         for (size_t len = 0; len <= sizeof(memory); len++) {
             struct slice g = guarded(slice_of(memory, len));
-            assert_int_equal(key_verify(keys[i], SLICE_LITERAL("data"), g), len == w.len);
+            assert_int_equal(key_verify(keys[i], SLICE_LITERAL("data"), g), len == w.len ? KEY_GOOD : KEY_BAD);
             guarded_free(g);
         }
         key_free(keys[i]);
@@ -338,11 +340,38 @@ static void loading_survives_every_failing_allocation(void **state)
     (void)state;
 }
 
+static void without_memory_no_signature_is_good_and_none_is_bad(void **state)
+{
+    struct key *keys[] = {hmac_key(), pair(EC_PRIVATE, KEY_ES256, KEY_PRIVATE),
+                          pair(ED_PRIVATE, KEY_EDDSA, KEY_PRIVATE)};
+    for (size_t i = 0; i < 3; i++) {
+        uint8_t memory[KEY_SIGNATURE];
+        struct writer w = writer_of(memory, sizeof(memory));
+        assert_true(key_sign(keys[i], SLICE_LITERAL("data"), &w));
+        for (unsigned bad = 0; bad < 2; bad++) {
+            enum key_result result = KEY_MEMORY, right = bad ? KEY_BAD : KEY_GOOD;
+            unsigned asked = 0;
+            memory[10] ^= (uint8_t)bad;
+            for (unsigned n = 1; n <= asked + 1 && n < 1000; n++) {
+                alloc_fail_at(n);
+                result = key_verify(keys[i], SLICE_LITERAL("data"), writer_slice(&w));
+                asked = alloc_count();
+                alloc_fail_at(0);
+                assert_true(result == KEY_MEMORY || result == right);
+            }
+            assert_int_equal(result, right);
+        }
+        key_free(keys[i]);
+    }
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rfc_vectors_verify_with_their_key_and_no_other),
         cmocka_unit_test(every_changed_character_of_a_vector_is_refused),
+        cmocka_unit_test(without_memory_no_signature_is_good_and_none_is_bad),
         cmocka_unit_test(what_is_signed_verifies_with_the_public_part_only_of_its_pair),
         cmocka_unit_test(rfc8037_signature_is_made_again),
         cmocka_unit_test(a_signature_has_its_length_and_no_other),

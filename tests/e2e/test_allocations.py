@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: MIT
+"""Each allocation of agent and relay fails in turn, alone and with all after it (tests/soak/shim.c), while they do one thing:
+start, reload, decide, look up, open and move a tunnel, answer an operator. Whatever fails, the process lives, nothing passes
+or is refused for a wrong reason, nothing is leaked, and with memory it goes on by itself. CELLGATE_LONG=1 leaves none out."""
+
+import itertools
+import json
+import mmap
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+import urllib.error
+
+import pytest
+from cell import BIN, free_port, until
+from client import request
+from dialects import Terminal
+from plane import FakePlane
+from redis_server import Redis
+from test_directory_http import event
+from tunnels import QUICK
+from worker import BINARY, CLOSE, Host, Ws
+
+SHIM = BIN.parent / "soak/shim.so"
+SANITIZED = any(mark in (BIN / "cellgate-relay").read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
+pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
+EVERY = 1 if os.environ.get("CELLGATE_LONG") else 9
+ALL = 1 << 40
+numbers = itertools.count(1)
+
+
+class Memory:
+    """The allocations of one daemon."""
+
+    LAYOUT = struct.Struct("=QQqQQ")  # struct allocations of the shim
+    LIMITS = struct.Struct("=QQ")
+
+    def __init__(self, file):
+        file.write_bytes(bytes(self.LAYOUT.size))
+        with open(file, "r+b") as opened:
+            self.map = mmap.mmap(opened.fileno(), self.LAYOUT.size)
+
+    def counts(self):
+        """(asked for so far, failed of these, there now)"""
+        return self.LAYOUT.unpack_from(self.map)[:3]
+
+    def fail(self, first, count):
+        """Of the allocations that come, `count` from the first-th on (0 is the next)."""
+        first += self.counts()[0]
+        self.LIMITS.pack_into(self.map, self.LAYOUT.size - self.LIMITS.size, first, first + count)
+
+    def suffices(self):
+        self.fail(0, 0)
+
+
+class Starved:
+    """A cell whose allocations may fail. `starving` tells operations whether they do at the moment."""
+
+    def __init__(self, cells, folder, **arguments):
+        self.memory, self.starving, self.calls = {}, False, 0
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in ("agent", "relay"):
+            file, script = folder / f"{name}.allocations", programs / f"cellgate-{name}"
+            self.memory[name] = Memory(file)
+            script.write_text(f'#!/bin/sh\nLD_PRELOAD={SHIM} SHIM_ALLOC={file} exec {BIN}/cellgate-{name} "$@"\n')
+            script.chmod(0o755)
+        # what was freed has other bytes then
+        self.cell = cells(environment={"CELLGATE_BIN": str(programs), "MALLOC_PERTURB_": "165"}, **arguments)
+
+    def alone_and_together(self, name, operation):
+        for count in (1, ALL):
+            self.sweep(name, operation, count)
+
+    def sweep(self, name, operation, count):
+        """operation() with each of the daemon's allocations failing (and the next count - 1), until it needs no more of
+        them, and again with memory after each: it tells whether it was served, which it has to be then, at the latest when
+        HAProxy has looked whether the daemon is there again."""
+        memory, pid, at, rounds, failed = self.memory[name], self.cell.pid(name), 0, 0, 1
+
+        def counted():
+            self.calls += 1
+            return operation()
+
+        for _ in range(8):
+            assert counted()  # what is made once is there
+        began, self.calls = memory.counts()[2], 0
+        while failed:
+            had = memory.counts()[1]
+            memory.fail(at, count)
+            self.starving = True
+            try:
+                counted()
+            finally:
+                self.starving = False
+                memory.suffices()
+            failed = memory.counts()[1] - had
+            why = f"after allocation {at} of {name} had failed"
+            until(counted, 10, f"not served {why}\n{self.cell.logs()}")
+            assert self.cell.pid(name) == pid, f"{name} ended {why}\n{self.cell.logs()}"
+            at, rounds = at + EVERY, rounds + 1
+        assert rounds > 1, "it needs no memory at all"
+        kept, calls = memory.counts()[2] - began, self.calls
+        while self.calls < 2 * calls:
+            until(counted, 10)
+        usual = memory.counts()[2] - began - kept
+        assert kept <= max(usual, 0) + 50 + rounds // 10, f"{kept} allocations are there still, where {usual} are usual"
+
+
+@pytest.fixture
+def starved(cells, tmp_path):
+    return lambda **arguments: Starved(cells, tmp_path, **arguments)
+
+
+def config(**more):
+    return {"relay": QUICK, "routes": [{"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]} | more
+
+
+def status(cell, sandbox):
+    """Of a request with a token that was never seen. Other than what the directory says, only what may be tried again."""
+    return request(cell.http, "GET", f"/s/{sandbox}/x", [cell.bearer(sandbox, jti=str(next(numbers)))]).status
+
+
+def served(cell, sandbox):
+    try:
+        answer = status(cell, sandbox)
+    except TimeoutError:
+        import subprocess, glob
+        for c in ("show sess all", "show info", "show servers state", "show stat"):
+            print(c, subprocess.run(["/usr/bin/python3","-c","import socket,sys;s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);s.sendall((sys.argv[2]+chr(10)).encode());print(b''.join(iter(lambda:s.recv(65536),b'')).decode())", str(cell.run_dir)+"/haproxy.sock", c],capture_output=True,text=True))
+        import shutil; shutil.copytree(cell.run_dir, "/tmp/h/s12/hang", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+        time.sleep(60)
+        raise
+    assert answer in (200, 503), answer
+    return answer == 200
+
+
+def becomes(starved, sandbox, answer, before):
+    """What the directory says now is not forgotten because there was no memory when it said so."""
+    def there():
+        said = status(starved.cell, sandbox)
+        assert said in (answer, before, 503), said
+        return said == answer
+
+    if starved.starving:
+        return there()
+    until(there, 5, f"{answer} is not known of {sandbox}")
+    return True
+
+
+# ---- requests ----
+
+
+def test_a_request(starved, origins):
+    starved = starved(config=config(), sandboxes={"sb-1": {"worker": f"http://127.0.0.1:{origins().port}"}})
+    starved.alone_and_together("agent", lambda: served(starved.cell, "sb-1"))
+
+
+def test_a_file_that_changes(starved):
+    starved = starved(config=config())
+
+    def change():
+        name = f"sb-{next(numbers)}"
+        starved.cell.set_sandboxes(**{name: {"state": "stopped"}})
+        del starved.cell.sandboxes[name]
+        return becomes(starved, name, 410, 404)
+
+    starved.alone_and_together("agent", change)
+
+
+@pytest.fixture
+def plane():
+    plane = FakePlane()
+    yield plane
+    plane.close()
+
+
+def test_a_control_plane(starved, plane, origins):
+    port = origins().port
+    starved = starved(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms"}))
+
+    def look_up():
+        name = f"sb-{next(numbers)}"
+        plane.records[name] = {"worker": f"http://127.0.0.1:{port}", "epoch": 1}
+        return served(starved.cell, name)
+
+    starved.alone_and_together("agent", look_up)
+
+
+def test_what_a_control_plane_announces(starved, plane, origins):
+    port = origins().port
+    starved = starved(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms", "ttl": "1h"}))
+
+    def announced():
+        name = f"sb-{next(numbers)}"
+        plane.records[name] = {"worker": f"http://127.0.0.1:{port}", "epoch": 1}
+        if not served(starved.cell, name):
+            return False
+        plane.records[name] = {"state": "stopped", "epoch": 2}
+        plane.push(event("update", {"sandbox": name, "record": plane.records[name]}))
+        return becomes(starved, name, 410, 200)
+
+    starved.alone_and_together("agent", announced)
+
+
+@pytest.fixture
+def redis(tmp_path):
+    redis = Redis(tmp_path)
+    yield redis
+    redis.stop()
+
+
+def test_a_redis(starved, redis, origins):
+    port = origins().port
+    starved = starved(config=config(directory={"kind": "redis", "server": f"127.0.0.1:{redis.port}", "timeout": "500ms", "ttl": "1h"}))
+
+    def announced():
+        name = f"sb-{next(numbers)}"
+        redis.put(**{name: {"worker": f"http://127.0.0.1:{port}", "epoch": 1}})
+        if not served(starved.cell, name):
+            return False
+        redis.put(**{name: {"state": "stopped", "epoch": 2}})
+        return becomes(starved, name, 410, 200)
+
+    starved.alone_and_together("agent", announced)
+
+
+# ---- tunnels ----
+
+ECHO = """#!/bin/sh
+stty raw -echo
+echo -n ready
+exec cat
+"""
+
+
+@pytest.fixture
+def echo(tmp_path):
+    script = tmp_path / "echo"
+    script.write_text(ECHO)
+    script.chmod(0o755)
+    return script
+
+
+@pytest.fixture
+def records():
+    """Of one sandbox at its two workers."""
+    host = Host()
+    workers = [host.worker("--name", name) for name in ("worker-a", "worker-b")]
+    yield [{"worker": f"http://127.0.0.1:{worker.port}"} for worker in workers]
+    host.close()
+
+
+@pytest.mark.parametrize("process", ["agent", "relay"])
+def test_a_tunnel_that_moves(starved, records, echo, process):
+    """Each byte once and in order, or the tunnel ends."""
+    starved = starved(config={"relay": QUICK}, sandboxes={"sb-1": records[0]})
+    cell, at = starved.cell, 0
+
+    def converse(ws):
+        nonlocal at
+        heard, said = b"", b"ready"
+        for size in (0, 10, 1000):
+            if size:
+                at += 1
+                cell.set_sandboxes(**{"sb-1": records[at % 2] | {"epoch": at}})
+                word = os.urandom(size)
+                ws.send(BINARY, word)
+                said += word
+            while heard != said:
+                frame = ws.frame()
+                if frame is None or frame[0] == CLOSE:
+                    assert starved.starving, frame
+                    return False
+                heard += frame[2]
+                assert said.startswith(heard)
+        return True
+
+    def talk():
+        try:
+            ws = Ws(cell.http, Terminal("sb-1").create(None, echo), [cell.bearer(jti=str(next(numbers)))])
+        except Ws.Refused as refused:
+            assert refused.status == 503, (refused.status, refused.body)
+            return False
+        with ws:
+            return converse(ws)
+
+    starved.alone_and_together(process, talk)
+
+
+# ---- operators ----
+
+
+@pytest.mark.parametrize("process", ["agent", "relay"])
+def test_a_reload(starved, process):
+    starved = starved(config=config())
+    log = starved.cell.run_dir / f"{process}.log"
+
+    def reload():
+        had = len(log.read_bytes())
+        starved.cell.kill(process, signal.SIGHUP)
+        until(lambda: b"reloaded" in log.read_bytes()[had:], 5, "it says nothing")
+        said = log.read_bytes()[had:]
+        assert b"not reloaded" not in said or b"memory" in said, said
+        return b"not reloaded" not in said
+
+    starved.alone_and_together(process, reload)
+
+
+PAGES = {"agent": ("/status", "/metrics", "/readyz", "/healthz"), "relay": ("/metrics", "/tunnels", "/readyz", "/healthz")}
+
+
+@pytest.mark.parametrize("process", ["agent", "relay"])
+def test_pages(starved, process):
+    starved = starved(config=config())
+
+    def look():
+        whole = 0
+        for page in PAGES[process]:
+            try:
+                starved.cell.admin(page, process)
+                whole += 1
+            except urllib.error.HTTPError as error:
+                assert error.code == 500
+            except OSError:
+                pass  # closed without an answer
+        return whole == len(PAGES[process])
+
+    starved.alone_and_together(process, look)
+
+
+@pytest.mark.parametrize("process", ["agent", "relay"])
+@pytest.mark.parametrize("count", [1, ALL])
+def test_a_start(tmp_path, process, count):
+    """It starts, or says why not."""
+    (tmp_path / "k1.secret").write_bytes(b"a secret of the tests, 32 bytes or more")
+    (tmp_path / "sandboxes.json").write_text('{"sandboxes":{"sb-1":{"worker":"http://127.0.0.1:1"}}}')
+    addresses = {"agent": {"listen": f"unix@{tmp_path}/a.sock", "admin": f"127.0.0.1:{free_port()}"},
+                 "relay": {"listen": f"unix@{tmp_path}/r.sock", "admin": f"127.0.0.1:{free_port()}"}}
+    document = config(directory={"kind": "file", "path": "sandboxes.json"}, tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}])
+    (tmp_path / "cellgate.json").write_text(json.dumps(document | addresses))
+    memory, at, failed = Memory(tmp_path / "allocations"), 0, 1
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(0.02)
+        environment = os.environ | {"LD_PRELOAD": str(SHIM), "SHIM_ALLOC": str(tmp_path / "allocations"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        while failed:
+            had, why = memory.counts()[1], f"with allocation {at} failing"
+            memory.fail(at, count)
+            daemon = subprocess.Popen([BIN / f"cellgate-{process}", "-c", tmp_path / "cellgate.json"], env=environment, stderr=subprocess.PIPE)
+            end = time.monotonic() + 10
+            ready = False
+            while not ready and daemon.poll() is None:
+                assert time.monotonic() < end, f"it neither starts nor ends {why}"
+                try:
+                    ready = b"READY=1" in manager.recv(4096)
+                except TimeoutError:
+                    pass
+            failed = memory.counts()[1] - had
+            memory.suffices()
+            if ready:
+                daemon.terminate()
+                daemon.terminate()
+            said = daemon.communicate(timeout=10)[1]
+            assert daemon.returncode == (0 if ready else 1) and said, (why, daemon.returncode, said)
+            at += EVERY * 20
