@@ -98,7 +98,7 @@ static bool check_accept(const struct http_head *head, struct slice key, struct 
     char accept[WS_ACCEPT_SIZE];
 
     if (!ws_handshake_accept(accept, key))
-        return fail(why, "cannot compute SHA-1");
+        return fail(why, "out of memory");
     if (http_count(head, "Sec-WebSocket-Accept") != 1 ||
         !slice_is(http_get(head, "Sec-WebSocket-Accept"), accept))
         return fail(why, "answer to the upgrade has no correct Sec-WebSocket-Accept");

@@ -16,7 +16,7 @@
 void ws_handshake_key(char key[WS_KEY_SIZE], const uint8_t nonce[16]);
 /* Whether it is the base64 form of 16 bytes. */
 bool ws_handshake_key_valid(struct slice key);
-/* The answer to a key; false when the library cannot compute SHA-1. */
+/* The answer to a key; false when out of memory for its SHA-1. */
 bool ws_handshake_accept(char accept[WS_ACCEPT_SIZE], struct slice key) __attribute__((warn_unused_result));
 
 /* Judges an upgrade request. 0: *key is its key. Otherwise the status to refuse it with: 400, 405, or 426
@@ -38,7 +38,7 @@ bool ws_handshake_offers(struct slice offered, struct slice protocol);
  * "\r\n". Subprotocols are left out when absent. */
 void ws_handshake_put_request(struct writer *w, struct slice target, struct slice host, struct slice key,
                               struct slice protocols);
-/* False when the library cannot compute SHA-1. */
+/* False when out of memory. */
 bool ws_handshake_put_answer(struct writer *w, struct slice key, struct slice protocol)
     __attribute__((warn_unused_result));
 

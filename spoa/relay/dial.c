@@ -118,7 +118,7 @@ static void on_head(struct dial *d, bool ended)
     if (d->head.status == 101 && upgrade_check(d->upgrade, &d->head, slice_text(d->key), d->first, &d->why)) {
         finish(d, DIAL_OPEN);
     } else if (d->head.status == 101) {
-        finish(d, DIAL_INVALID);
+        finish(d, fail_of_memory(&d->why) ? DIAL_MEMORY : DIAL_INVALID);
     } else if (!d->wants_body || take_body(d, ended)) {
         fail(&d->why, "upgrade was refused with status %u", d->head.status);
         finish(d, DIAL_STATUS);

@@ -144,6 +144,7 @@ struct tunnel {
     bool watching;
     uint64_t watch_at;   /* when to watch again; 0: now */
     uint64_t changed_at; /* of the target */
+    uint64_t abandoned_at; /* a dial that its worker may get to all the same; 0: there is none */
     uint64_t seek_at;    /* SEEK_PAUSING: until when */
     uint64_t asked_at;   /* SEEK_ASKING: since when */
     uint64_t close_at;   /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */

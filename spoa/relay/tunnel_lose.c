@@ -2,6 +2,7 @@
 #include "spoa/relay/tunnel_parts.h"
 
 #define CLOSE_TAKEN 4001
+#define LATE        UINT64_C(10000000) /* microseconds in which a worker may get to a dial that was given up */
 
 const char *const loss_names[] = {
 #define X(name) #name,
@@ -77,8 +78,17 @@ void tunnel_settled(struct tunnel *t, uint64_t now)
 
 enum judgement { JUDGED_END, JUDGED_LOSS, JUDGED_SETTLE };
 
+/* A worker that got to an abandoned dial late has taken the session from the one that was dialled instead: it is
+ * dialled again, once. */
+static bool taken_by_ourselves(struct tunnel *t, uint64_t now)
+{
+    bool taken = t->abandoned_at && now - t->abandoned_at < LATE;
+    t->abandoned_at = 0;
+    return taken;
+}
+
 /* The table "Losing the upstream" of relay.md. */
-static enum judgement judge(const struct tunnel *t, unsigned code, enum close_reason *reason)
+static enum judgement judge(struct tunnel *t, unsigned code, enum close_reason *reason, uint64_t now)
 {
     *reason = CLOSE_session_ended;
     if (t->seek != SEEK_NOTHING)
@@ -91,7 +101,7 @@ static enum judgement judge(const struct tunnel *t, unsigned code, enum close_re
     switch (code) {
     case CLOSE_TAKEN:
         *reason = CLOSE_taken_over;
-        return JUDGED_END;
+        return taken_by_ourselves(t, now) ? JUDGED_LOSS : JUDGED_END;
     case 1001:
     case 1011:
     case 1012:
@@ -187,7 +197,7 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
     }
     if (understand_close(t, code, text, now))
         return;
-    enum judgement judgement = judge(t, code, &reason);
+    enum judgement judgement = judge(t, code, &reason, now);
     if (judgement == JUDGED_END) {
         end_by_worker(t, reason, code, text, now);
         return;

@@ -188,6 +188,8 @@ static void use_news(struct tunnel *t, const struct answer *answer, uint64_t now
             move(t, answer, now);
         return;
     }
+    if (t->seek == SEEK_DIALLING)
+        t->abandoned_at = now;
     tunnel_seek_stop(t);
     use_answer(t, answer, now);
 }
@@ -403,6 +405,8 @@ static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned 
 {
     bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
 
+    if (outcome == DIAL_TIMEOUT)
+        t->abandoned_at = now;
     if (outcome == DIAL_ENDED)
         refused_by_worker(t, CLOSE_process_exited, now);
     else if (absent && status == 410 && t->adapter->numbers)

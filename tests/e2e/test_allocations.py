@@ -17,7 +17,7 @@ import urllib.error
 import pytest
 from cell import BIN, free_port, until
 from client import request
-from dialects import Terminal
+from dialects import Exec, Since, Terminal
 from plane import FakePlane
 from redis_server import Redis
 from test_directory_http import event
@@ -125,15 +125,7 @@ def status(cell, sandbox):
 
 
 def served(cell, sandbox):
-    try:
-        answer = status(cell, sandbox)
-    except TimeoutError:
-        import subprocess, glob
-        for c in ("show sess all", "show info", "show servers state", "show stat"):
-            print(c, subprocess.run(["/usr/bin/python3","-c","import socket,sys;s=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1]);s.sendall((sys.argv[2]+chr(10)).encode());print(b''.join(iter(lambda:s.recv(65536),b'')).decode())", str(cell.run_dir)+"/haproxy.sock", c],capture_output=True,text=True))
-        import shutil; shutil.copytree(cell.run_dir, "/tmp/h/s12/hang", dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
-        time.sleep(60)
-        raise
+    answer = status(cell, sandbox)
     assert answer in (200, 503), answer
     return answer == 200
 
@@ -231,16 +223,17 @@ def test_a_redis(starved, redis, origins):
 # ---- tunnels ----
 
 ECHO = """#!/bin/sh
-stty raw -echo
+[ ! -t 0 ] || stty raw -echo
 echo -n ready
-exec cat
+exec dd bs=1 count={} 2>/dev/null
 """
+WORDS = (0, 10, 1000)
 
 
 @pytest.fixture
 def echo(tmp_path):
     script = tmp_path / "echo"
-    script.write_text(ECHO)
+    script.write_text(ECHO.format(sum(WORDS)))
     script.chmod(0o755)
     return script
 
@@ -254,39 +247,40 @@ def records():
     host.close()
 
 
-@pytest.mark.parametrize("process", ["agent", "relay"])
-def test_a_tunnel_that_moves(starved, records, echo, process):
+@pytest.mark.parametrize("process, dialect", [("agent", Terminal), ("relay", Terminal), ("relay", Since), ("relay", Exec)])
+def test_a_tunnel_that_moves(starved, records, echo, process, dialect):
     """Each byte once and in order, or the tunnel ends."""
     starved = starved(config={"relay": QUICK}, sandboxes={"sb-1": records[0]})
-    cell, at = starved.cell, 0
+    cell, at, port = starved.cell, 0, int(records[0]["worker"].rpartition(":")[2])
 
-    def converse(ws):
+    def converse(ws, client):
         nonlocal at
         heard, said = b"", b"ready"
-        for size in (0, 10, 1000):
+        for size in WORDS:
             if size:
                 at += 1
                 cell.set_sandboxes(**{"sb-1": records[at % 2] | {"epoch": at}})
                 word = os.urandom(size)
-                ws.send(BINARY, word)
+                ws.send(BINARY, client.typed(word))
                 said += word
             while heard != said:
                 frame = ws.frame()
                 if frame is None or frame[0] == CLOSE:
                     assert starved.starving, frame
                     return False
-                heard += frame[2]
+                heard += client.take(frame[0], frame[2], len(heard))
                 assert said.startswith(heard)
         return True
 
     def talk():
+        client = dialect("sb-1")
         try:
-            ws = Ws(cell.http, Terminal("sb-1").create(None, echo), [cell.bearer(jti=str(next(numbers)))])
+            ws = Ws(cell.http, client.create(port, echo), [cell.bearer(jti=str(next(numbers)))])
         except Ws.Refused as refused:
             assert refused.status == 503, (refused.status, refused.body)
             return False
         with ws:
-            return converse(ws)
+            return converse(ws, client)
 
     starved.alone_and_together(process, talk)
 

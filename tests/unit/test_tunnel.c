@@ -701,6 +701,48 @@ static void what_the_old_worker_says_while_it_is_replaced_is_not_judged(void **s
     world_close(&w);
 }
 
+static void a_worker_that_gets_to_an_abandoned_dial_late_takes_the_session_from_ourselves(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    for (unsigned late = 0; late < 2; late++) {
+        serving_as(&h);
+        world_tells(&w, ANSWER_RUNNING, 2, 2);
+        world_tells(&w, ANSWER_RUNNING, 3, 3); /* before worker 2 has answered */
+        assert_int_equal(w.dialled_port, 3);
+        world_dialled(&w, DIAL_OPEN, 101);
+        world_pass(&w, late ? 10 * SEC : 9 * SEC);
+        world_closes(&w, WORKER, 4001, "taken over");
+        if (!late) {
+            assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+            world_answers(&w, ANSWER_RUNNING, 3, 3);
+            world_dialled(&w, DIAL_OPEN, 101);
+            assert_int_equal(w.t.state, TUNNEL_SERVING);
+            assert_said(CLIENT, "");
+            world_closes(&w, WORKER, 4001, "taken over");
+        }
+        ended_with(CLOSE_taken_over, "C4001:taken over");
+    }
+}
+
+static void a_worker_that_did_not_answer_in_time_may_take_the_session_late(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    world_dialled(&w, DIAL_TIMEOUT, 0);
+    world_tells(&w, ANSWER_RUNNING, 3, 3);
+    if (w.asking)
+        world_answers(&w, ANSWER_RUNNING, 3, 3);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_closes(&w, WORKER, 4001, "taken over");
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    world_close(&w);
+}
+
 /* The session leaves the old worker when the new one has it, and its goodbye may be here first. */
 static void workers_that_are_left_in_favour_of_another_do_not_flap(void **state)
 {
@@ -1525,6 +1567,8 @@ int main(void)
         cmocka_unit_test(a_plain_terminal_leaves_the_old_worker_first),
         cmocka_unit_test(with_overlap_the_old_worker_serves_until_the_new_one_is_there),
         cmocka_unit_test(what_the_old_worker_says_while_it_is_replaced_is_not_judged),
+        cmocka_unit_test(a_worker_that_gets_to_an_abandoned_dial_late_takes_the_session_from_ourselves),
+        cmocka_unit_test(a_worker_that_did_not_answer_in_time_may_take_the_session_late),
         cmocka_unit_test(workers_that_are_left_in_favour_of_another_do_not_flap),
         cmocka_unit_test(a_replacement_that_cannot_be_reached_leaves_the_old_worker),
         cmocka_unit_test(a_message_cut_on_a_terminal_is_ended),
