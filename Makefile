@@ -51,7 +51,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
 SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so $(B)/bench/bench_tunnel
 
-.PHONY: all help run test check bench install clean unit soak fuzz format
+.PHONY: all help run test check bench install clean unit shim soak fuzz format
 .SECONDARY:
 all: $(PROGRAMS)
 
@@ -101,6 +101,7 @@ $(B)/soak/shim.so: tests/soak/shim.c
 	$(CC) $(CPPFLAGS) -std=c11 -O2 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 unit: $(UNIT)
+shim: $(B)/soak/shim.so
 soak: $(SOAK)
 fuzz: $(FUZZERS)
 
@@ -124,7 +125,7 @@ run:
 
 test:
 	@.ci/install build run test
-	@$(MAKE) --no-print-directory -s -j2 all unit
+	@$(MAKE) --no-print-directory -s -j2 all unit shim
 	@BUILD=$(B) tests/run
 
 check:
