@@ -328,6 +328,19 @@ def test_pages(starved, process):
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
+def test_commands(starved, process, tmp_path):
+    starved = starved(config=config())
+    sockets = {name: {"control": f"unix@{starved.cell.run_dir}/{name}.control.sock"} for name in ("agent", "relay")}
+    (tmp_path / "operator.json").write_text(json.dumps(starved.cell.config | sockets))
+
+    def ask():
+        command = [BIN / "cellgate", "status", "--config", tmp_path / "operator.json"]
+        return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
+
+    starved.alone_and_together(process, ask)
+
+
+@pytest.mark.parametrize("process", ["agent", "relay"])
 @pytest.mark.parametrize("count", [1, ALL])
 def test_a_start(tmp_path, process, count):
     """It starts, or says why not."""
