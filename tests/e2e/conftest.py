@@ -11,7 +11,7 @@ from origin import Origin
 
 living = []
 # Long runs: tests/check asks for them.
-collect_ignore = [] if os.environ.get("SLOW") else ["test_relay_fleet.py"]
+collect_ignore = [] if os.environ.get("CELLGATE_LONG") else ["test_relay_fleet.py"]
 
 
 def pytest_addoption(parser):

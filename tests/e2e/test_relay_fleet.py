@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""50 workers that are restarted in turn under 2,000 tunnels. Part of `make check` (SLOW=1), and prints what it measured."""
+"""50 workers that are restarted in turn under 2,000 tunnels. Part of `make check` (CELLGATE_LONG=1), and prints what it measured."""
 
 import asyncio
 import base64
