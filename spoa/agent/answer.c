@@ -101,7 +101,7 @@ static void put_ADDRESS(struct spop_actions *actions, const struct spop_variable
                        spop_address(slice_of(address.bytes, address.family == 4 ? 4 : 16)));
 }
 
-void answer_write(const struct verdict *verdict, struct spop_actions *actions)
+static void put_verdict(const struct verdict *verdict, struct spop_actions *actions)
 {
     static const struct {
 #define X(kind, field, name) struct spop_variable field;
@@ -119,10 +119,29 @@ void answer_write(const struct verdict *verdict, struct spop_actions *actions)
     spop_set_known(actions, &variables.verdict, spop_text(slice_text(verdict_kind_text(verdict->kind))));
 }
 
-void answer_unavailable(struct spop_actions *actions)
+static void put_refusal(enum refusal refusal, struct spop_actions *actions)
 {
     struct verdict verdict;
     verdict_clear(&verdict);
-    verdict_deny(&verdict, REFUSAL_agent_unavailable);
-    answer_write(&verdict, actions);
+    verdict_deny(&verdict, refusal);
+    put_verdict(&verdict, actions);
+}
+
+void answer_write(const struct verdict *verdict, struct spop_actions *actions)
+{
+    struct spop_actions before = *actions;
+    struct writer *out = actions->out;
+    size_t len = out->len;
+    put_verdict(verdict, actions);
+    if (!out->full && (!actions->most || out->len <= actions->most))
+        return;
+    out->len = len;
+    out->full = false;
+    *actions = before;
+    put_refusal(REFUSAL_request_too_large, actions);
+}
+
+void answer_unavailable(struct spop_actions *actions)
+{
+    put_refusal(REFUSAL_agent_unavailable, actions);
 }

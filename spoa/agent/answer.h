@@ -16,7 +16,8 @@
 bool request_from_args(struct spop_args args, struct request *request);
 
 /* Sets a variable for everything that is present, and `verdict` last, as HAProxy silently drops what follows
- * an action that it cannot read. What does not fit leaves actions->out->full set. */
+ * an action that it cannot read. What does not fit the frame is because the request is too large: deny,
+ * request_too_large; only if that does not fit either is actions->out->full left set. */
 void answer_write(const struct verdict *verdict, struct spop_actions *actions);
 
 /* A message that is not ours, or that cannot be understood, is answered too: deny, agent_unavailable. */

@@ -161,7 +161,9 @@ void connection_send_later(struct connection *c)
 size_t connection_ack_begin(struct connection *c, struct writer *out, const struct spop_frame *frame,
                             struct spop_actions *actions)
 {
-    *actions = (struct spop_actions){.out = out, .prefix_len = c->server->options.prefix_len};
+    *actions = (struct spop_actions){.out = out,
+                                     .prefix_len = c->server->options.prefix_len,
+                                     .most = out->len + SPOP_LENGTH_BYTES + c->agent.agreed};
     return spop_frame_begin(out, SPOP_TYPE_ACK, frame->stream_id, frame->frame_id);
 }
 

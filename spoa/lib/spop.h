@@ -118,6 +118,7 @@ enum spop_scope { SPOP_PROCESS, SPOP_SESSION, SPOP_TRANSACTION, SPOP_REQUEST, SP
 struct spop_actions {
     struct writer *out;
     size_t prefix_len; /* of HAProxy's `option var-prefix` */
+    size_t most;       /* what out->len may be for the frame that they are for; 0: whatever out holds */
     unsigned count;
 };
 

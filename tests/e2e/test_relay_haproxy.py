@@ -55,6 +55,11 @@ def test_a_client_cannot_hand_itself_over(tunnels):
     assert not other.dials(0.05)
 
 
+def test_what_does_not_fit_a_decision_is_too_large(tunnels):
+    """A handover writes each of these as three."""
+    assert tunnels.refused(tunnels.sandbox(tunnels.worker()), session="!" * 5000) == (431, "request_too_large")
+
+
 def test_a_worker_gets_what_a_direct_one_gets(tunnels):
     worker = tunnels.worker()
     sandbox = tunnels.sandbox(worker, headers={"X-EXECD-ACCESS-TOKEN": "of the record"})

@@ -182,6 +182,30 @@ static void an_answer_that_does_not_fit_is_full(void **state)
     assert_true(need > 60);
 }
 
+/* The frame may take less than there is memory; then that is told, in room that refusals have. */
+static void an_answer_that_does_not_fit_its_frame_is_a_request_that_is_too_large(void **state)
+{
+    static uint8_t memory[8192], path[4000];
+    struct verdict v;
+    (void)state;
+    memset(path, 'x', sizeof path);
+    verdict_clear(&v);
+    v.kind = VERDICT_DIRECT;
+    v.path = slice_of(path, sizeof path);
+    size_t need = 0; /* of the answer as it is, which most = 0 lets pass */
+    for (size_t most = 0; most < sizeof memory; most += most ? 1 : 300) {
+        struct writer w = writer_of(memory, sizeof memory);
+        struct spop_actions actions = {.out = &w, .prefix_len = 4, .most = most};
+        answer_write(&v, &actions);
+        need = most ? need : w.len;
+        bool refused = memmem(memory, w.len, "request_too_large", 17) != NULL;
+        assert_true(!w.full && (!most || w.len <= most) && actions.count > 0);
+        assert_int_equal(refused, most && most < need);
+        assert_int_equal(refused, memmem(memory, w.len, "direct", 6) == NULL);
+    }
+    assert_true(need > sizeof path);
+}
+
 static void every_refusal_has_a_text_that_needs_no_escaping(void **state)
 {
     (void)state;
@@ -209,6 +233,7 @@ int main(void)
         cmocka_unit_test(a_verdict_becomes_variables_and_the_verdict_is_last),
         cmocka_unit_test(what_is_not_understood_is_denied),
         cmocka_unit_test(an_answer_that_does_not_fit_is_full),
+        cmocka_unit_test(an_answer_that_does_not_fit_its_frame_is_a_request_that_is_too_large),
         cmocka_unit_test(every_refusal_has_a_text_that_needs_no_escaping),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
