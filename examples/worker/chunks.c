@@ -64,6 +64,13 @@ void chunks_put(struct chunks *c, unsigned stream, struct slice s)
     drop_cut(c, was);
 }
 
+size_t chunks_reserve(struct chunks *c)
+{
+    if (c->count == c->size)
+        grow(c);
+    return c->count < c->size || c->size == CHUNKS_MAX ? ring_reserve(&c->bytes) : 0;
+}
+
 /* The chunk that holds the byte at offset; count if there is none. */
 static size_t chunk_of(const struct chunks *c, uint64_t offset)
 {

@@ -26,6 +26,8 @@ static inline struct chunks chunks_with_limit(size_t limit)
 
 /* s is one chunk of stream 0 or 1, not longer than the ring's limit. */
 void chunks_put(struct chunks *c, unsigned stream, struct slice s);
+/* How many bytes a chunk may have so that putting it does not drop any because memory is short; 0: none, for now. */
+size_t chunks_reserve(struct chunks *c);
 /* Bytes from offset on that are of one chunk and lie together, and their stream. Empty outside of what is
  * held. */
 struct slice chunks_at(const struct chunks *c, uint64_t offset, unsigned *stream);

@@ -88,7 +88,7 @@ static void attach(struct keeper_conn *c, const struct keeper_message *m, struct
     if ((m->flags & KEEPER_EXCLUSIVE) && !(m->flags & KEEPER_TAKEOVER) && s->readers)
         return put_error(c, KEEPER_ALREADY_ATTACHED, "the session has a reader");
     if (!running_start(r, m->kind, &why))
-        return put_error(c, KEEPER_START_FAILED, why.text);
+        return put_error(c, fail_of_memory(&why) ? KEEPER_OUT_OF_MEMORY : KEEPER_START_FAILED, why.text);
     if (m->flags & KEEPER_TAKEOVER)
         running_drop_readers(r, KEEPER_TAKEN_OVER);
     uint64_t since = place_to_read(s, m);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define SMALLEST 4096u
+#define FEW      1024u
 
 struct slice ring_at(const struct ring *r, uint64_t offset)
 {
@@ -56,6 +57,14 @@ static void grow(struct ring *r, uint64_t held)
     free(r->memory);
     r->memory = memory;
     r->size = size;
+}
+
+size_t ring_reserve(struct ring *r)
+{
+    uint64_t held = r->end - r->start;
+    if (r->size < r->limit && r->size - held < FEW)
+        grow(r, held + FEW);
+    return r->size < r->limit ? r->size - held : r->limit;
 }
 
 void ring_put(struct ring *r, struct slice s)

@@ -22,6 +22,9 @@ static inline struct ring ring_with_limit(size_t limit)
 }
 
 void ring_put(struct ring *r, struct slice s);
+/* How many bytes can be put without less being held than the limit says: a thousand at least, unless the limit is
+ * lower. 0: out of memory, for now. */
+size_t ring_reserve(struct ring *r);
 /* Forgets all bytes before offset. */
 void ring_drop(struct ring *r, uint64_t offset);
 /* Bytes from offset on that lie together in memory: all up to the end, or up to the memory's end, in which

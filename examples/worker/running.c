@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
+#define MEMORY_AGAIN   0.1  /* seconds until what could not be held is read again */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
 #define INPUT_LIMIT    (12 * (size_t)KEEPER_DATA_MAX)
@@ -22,12 +23,12 @@ struct running {
     struct loop *loop;
     struct loop_io ends[ENDS];
     bool open[ENDS];
-    bool held; /* not read: the ring is full of what the slowest reader has not taken */
+    bool held; /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
     bool forgotten, over_told;
     bool hung_up; /* its jobs are to end with it */
     struct buffer input;
     struct running_reader *readers;
-    struct loop_timer stall, kill, drain, limit, linger;
+    struct loop_timer stall, kill, drain, limit, linger, memory;
     void (*over)(void *owner, struct running *r);
     void *owner;
 };
@@ -111,15 +112,18 @@ static bool outputs_open(const struct running *r)
     return r->open[OUT] || r->open[ERR];
 }
 
-enum taken { TAKEN, NOTHING, NO_ROOM, AT_END };
+enum taken { TAKEN, NOTHING, NO_ROOM, NO_MEMORY, AT_END };
 
 static enum taken read_once(struct running *r, unsigned n)
 {
     uint8_t bytes[READ_SIZE];
-    size_t room = session_room(&r->session, slowest(r));
+    size_t most = sizeof bytes, room = session_room(&r->session, slowest(r)), memory = session_reserve(&r->session);
     if (room == 0)
         return NO_ROOM;
-    ssize_t got = read(loop_io_fd(&r->ends[n]), bytes, room < sizeof bytes ? room : sizeof bytes);
+    if (memory == 0)
+        return NO_MEMORY;
+    most = room < most ? room : most;
+    ssize_t got = read(loop_io_fd(&r->ends[n]), bytes, memory < most ? memory : most);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return NOTHING;
     if (got <= 0) /* a terminal says EIO when its other side is closed */
@@ -135,7 +139,9 @@ static void read_end(struct running *r, unsigned n, unsigned reads)
         taken = read_once(r, n);
     if (taken == AT_END)
         close_end(r, n);
-    set_held(r, taken == NO_ROOM);
+    set_held(r, taken == NO_ROOM || taken == NO_MEMORY);
+    if (taken == NO_MEMORY)
+        loop_timer_set(&r->memory, MEMORY_AGAIN);
     if (!outputs_open(r) && r->session.state == SESSION_DRAINING)
         finish(r);
     else
@@ -215,6 +221,7 @@ static void finish(struct running *r)
     loop_timer_stop(&r->drain);
     loop_timer_stop(&r->limit);
     loop_timer_stop(&r->kill);
+    loop_timer_stop(&r->memory);
     set_held(r, false);
     session_drained(&r->session);
     wake_readers(r);
@@ -321,6 +328,11 @@ static void release_hold(struct running *r)
 {
     if (r->held && session_room(&r->session, slowest(r)) > 0)
         set_held(r, false);
+}
+
+static void memory_due(void *owner)
+{
+    release_hold(owner);
 }
 
 void running_attach(struct running *r, struct running_reader *reader, uint64_t since)
@@ -478,10 +490,11 @@ bool running_start(struct running *r, uint8_t kind, struct fail *why)
 }
 
 struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
-                            void (*over)(void *owner, struct running *r), void *owner)
+                            void (*over)(void *owner, struct running *r), void *owner, struct fail *why)
 {
     struct running *r = calloc(1, sizeof *r);
-    if (!r || !session_init(&r->session, create, id)) {
+    fail(why, "out of memory");
+    if (!r || !session_init(&r->session, create, id, why)) {
         free(r);
         return NULL;
     }
@@ -494,6 +507,7 @@ struct running *running_new(struct loop *loop, const struct keeper_message *crea
     loop_timer_open(&r->drain, loop, drain_due, r);
     loop_timer_open(&r->limit, loop, limit_due, r);
     loop_timer_open(&r->linger, loop, linger_due, r);
+    loop_timer_open(&r->memory, loop, memory_due, r);
     return r;
 }
 
@@ -509,6 +523,7 @@ void running_free(struct running *r)
     loop_timer_close(&r->drain);
     loop_timer_close(&r->limit);
     loop_timer_close(&r->linger);
+    loop_timer_close(&r->memory);
     session_clear(&r->session);
     free(r);
 }

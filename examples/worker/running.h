@@ -29,9 +29,10 @@ struct running_reader {
     bool told_end;
 };
 
-/* `over` is called once, when the session has ended and is to be forgotten; the owner then frees it. */
+/* `over` is called once, when the session has ended and is to be forgotten; the owner then frees it. NULL and *why as
+ * session_init. */
 struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
-                            void (*over)(void *owner, struct running *r), void *owner);
+                            void (*over)(void *owner, struct running *r), void *owner, struct fail *why);
 void running_free(
     struct running *r); /* detaches readers; a process that still runs is killed, not waited for */
 const struct session *running_session(const struct running *r);

@@ -30,7 +30,7 @@ static bool copy_plan(struct session *s, const struct keeper_message *create)
     return true;
 }
 
-bool session_init(struct session *s, const struct keeper_message *create, struct slice id)
+bool session_init(struct session *s, const struct keeper_message *create, struct slice id, struct fail *why)
 {
     *s = (struct session){0};
     struct keeper_message plan = *create;
@@ -38,8 +38,10 @@ bool session_init(struct session *s, const struct keeper_message *create, struct
     plan.ring = create->ring ? create->ring : SESSION_RING;
     plan.cols = create->cols ? create->cols : 80;
     plan.rows = create->rows ? create->rows : 24;
-    if (!plan_is_good(&plan) || !copy_plan(s, &plan))
-        return false;
+    if (!plan_is_good(&plan))
+        return fail(why, "not a session that can be created");
+    if (!copy_plan(s, &plan))
+        return fail(why, "out of memory");
     s->output = chunks_with_limit(s->plan.ring);
     return true;
 }
@@ -82,6 +84,11 @@ void session_output(struct session *s, enum keeper_stream stream, struct slice b
         ring_put(&s->output.bytes, bytes);
     else
         chunks_put(&s->output, stream, bytes);
+}
+
+size_t session_reserve(struct session *s)
+{
+    return s->plan.kind == KEEPER_TERMINAL ? ring_reserve(&s->output.bytes) : chunks_reserve(&s->output);
 }
 
 size_t session_room(const struct session *s, uint64_t offset)

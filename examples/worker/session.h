@@ -8,6 +8,7 @@
 
 #include "examples/worker/chunks.h"
 #include "examples/worker/keeper_protocol.h"
+#include "spoa/lib/fail.h"
 
 #define SESSION_RING     (1u << 20) /* bytes of output that are held unless CREATE says otherwise */
 #define SESSION_RING_MIN 4096u
@@ -31,9 +32,9 @@ struct session {
     unsigned readers;
 };
 
-/* Takes a copy of all that create holds. False when out of memory or when create holds nonsense; s is zeroed
- * then. */
-bool session_init(struct session *s, const struct keeper_message *create, struct slice id);
+/* Takes a copy of all that create holds. False and *why when out of memory or when create holds nonsense; s is
+ * zeroed then. */
+bool session_init(struct session *s, const struct keeper_message *create, struct slice id, struct fail *why);
 void session_clear(struct session *s);
 bool session_is(const struct session *s, struct slice scope, struct slice id);
 
@@ -42,6 +43,8 @@ void session_exited(struct session *s, uint32_t exit_code); /* RUNNING to DRAINI
 void session_drained(struct session *s);                    /* DRAINING to ENDED */
 
 void session_output(struct session *s, enum keeper_stream stream, struct slice bytes);
+/* How much there is memory for, so that nothing is lost for want of it; 0: none, for now. */
+size_t session_reserve(struct session *s);
 /* How much may be added, at once, without pushing out anything from offset on. */
 size_t session_room(const struct session *s, uint64_t offset);
 /* Output from offset on that lies together and is of one stream. */

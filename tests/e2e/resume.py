@@ -32,6 +32,7 @@ class Caller:
         self.inputs = []  # (opcode, payload) of every message, the first being number 1
         self.acknowledged = 0  # of these
         self.acknowledges = True
+        self.patience = 10  # seconds for each thing that has to come
         self.ws = None
         self.partial, self.passed, self.opcode, self.mark = b"", b"", None, None
 
@@ -43,7 +44,7 @@ class Caller:
 
     def request(self, port, **changes):
         """A leg, that is not yet taken as the current one."""
-        return Ws(port, self.path, [("Cell-Resume", self.header(**changes))], show_control=True)
+        return Ws(port, self.path, [("Cell-Resume", self.header(**changes))], self.patience, show_control=True)
 
     def dial(self, port):
         """Raises Refused. The old leg is left."""

@@ -13,19 +13,20 @@ import struct
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 
 import pytest
-from cell import BIN, free_port, until
+from cell import BIN, SANITIZED, end, free_port, until
 from client import request
 from dialects import Exec, Since, Terminal
 from plane import FakePlane
 from redis_server import Redis
+from resume import Caller
 from test_directory_http import event
 from tunnels import QUICK
-from worker import BINARY, CLOSE, Host, Ws
+from worker import BINARY, CLOSE, Host, Ws, start
 
 SHIM = BIN.parent / "soak/shim.so"
-SANITIZED = any(mark in (BIN / "cellgate-relay").read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
 EVERY = 1 if os.environ.get("CELLGATE_LONG") else 40
 ALL = 1 << 40
@@ -57,19 +58,16 @@ class Memory:
 
 
 class Starved:
-    """A cell whose allocations may fail. `starving` tells operations whether they do at the moment."""
+    """Daemons whose allocations may fail. `starving` tells operations whether they do at the moment."""
 
-    def __init__(self, cells, folder, **arguments):
-        self.memory, self.starving, self.calls = {}, False, 0
-        programs = folder / "bin"
-        programs.mkdir()
-        for name in ("agent", "relay"):
-            file, script = folder / f"{name}.allocations", programs / f"cellgate-{name}"
-            self.memory[name] = Memory(file)
-            script.write_text(f'#!/bin/sh\nLD_PRELOAD={SHIM} SHIM_ALLOC={file} exec {BIN}/cellgate-{name} "$@"\n')
-            script.chmod(0o755)
+    def __init__(self, folder, *names):
+        self.files = {name: folder / f"{name}.allocations" for name in names}
+        self.memory = {name: Memory(file) for name, file in self.files.items()}
+        self.starving, self.calls = False, 0
+
+    def environment(self, name):
         # what was freed has other bytes then
-        self.cell = cells(environment={"CELLGATE_BIN": str(programs), "MALLOC_PERTURB_": "165"}, **arguments)
+        return f"LD_PRELOAD={SHIM}", f"SHIM_ALLOC={self.files[name]}", "MALLOC_PERTURB_=165"
 
     def alone_and_together(self, name, operation):
         for count in (1, ALL):
@@ -79,7 +77,7 @@ class Starved:
         """operation() with each of the daemon's allocations failing (and the next count - 1), until it needs no more of
         them, and again with memory after each: it tells whether it was served, which it has to be then, at the latest when
         HAProxy has looked whether the daemon is there again."""
-        memory, pid, at, rounds, failed = self.memory[name], self.cell.pid(name), 0, 0, 1
+        memory, pid, at, rounds, failed = self.memory[name], self.pid(name), 0, 0, 1
 
         def counted():
             self.calls += 1
@@ -99,8 +97,8 @@ class Starved:
                 memory.suffices()
             failed = memory.counts()[1] - had
             why = f"after allocation {at} of {name} had failed"
-            until(counted, 10, f"not served {why}\n{self.cell.logs()}")
-            assert self.cell.pid(name) == pid, f"{name} ended {why}\n{self.cell.logs()}"
+            until(counted, 10, f"not served {why}\n{self.logs()}")
+            assert self.pid(name) == pid, f"{name} ended {why}\n{self.logs()}"
             at, rounds = at + EVERY, rounds + 1
         assert rounds > 1, "it needs no memory at all"
         kept, calls = memory.counts()[2] - began, self.calls
@@ -110,9 +108,47 @@ class Starved:
         assert kept <= max(usual, 0) + 50 + rounds // 10, f"{kept} allocations are there still, where {usual} are usual"
 
 
+class StarvedCell(Starved):
+    def __init__(self, cells, folder, **arguments):
+        super().__init__(folder, "agent", "relay")
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in self.files:
+            script = programs / f"cellgate-{name}"
+            script.write_text(f'#!/bin/sh\nexec env {" ".join(self.environment(name))} {BIN}/cellgate-{name} "$@"\n')
+            script.chmod(0o755)
+        self.cell = cells(environment={"CELLGATE_BIN": str(programs)}, **arguments)
+        self.pid, self.logs = self.cell.pid, self.cell.logs
+
+
+class StarvedHost(Starved):
+    """A host of terminals, and its worker."""
+
+    def __init__(self, folder):
+        super().__init__(folder, "cell-sandboxd", "cell-worker")
+        self.processes = {}
+        keeper = folder / "s"
+        self.start("cell-sandboxd", "--socket", keeper)
+        self.port = int(self.start("cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", keeper).rpartition(":")[2])
+
+    def start(self, name, *arguments):
+        self.processes[name], address = start("env", *self.environment(name), BIN / name, *arguments)
+        return address
+
+    def pid(self, name):
+        return self.processes[name].pid if self.processes[name].poll() is None else None
+
+    def logs(self):
+        return ""
+
+    def close(self):
+        for process in reversed(self.processes.values()):
+            end(process)
+
+
 @pytest.fixture
 def starved(cells, tmp_path):
-    return lambda **arguments: Starved(cells, tmp_path, **arguments)
+    return lambda **arguments: StarvedCell(cells, tmp_path, **arguments)
 
 
 def config(**more):
@@ -284,6 +320,44 @@ def test_a_tunnel(starved, records, echo, process, dialect):
             return converse(ws, client)
 
     starved.alone_and_together(process, talk)
+
+
+@pytest.fixture
+def starved_host(tmp_path):
+    host = StarvedHost(tmp_path)
+    yield host
+    host.close()
+
+
+@pytest.mark.parametrize("process", ["cell-worker", "cell-sandboxd"])
+def test_a_terminal(starved_host, echo, process):
+    """Of a caller that numbers, on two connections one after the other."""
+    words = [os.urandom(size) for size in WORDS]
+
+    def talk():
+        caller = Caller(f"?command={urllib.parse.quote_plus(str(echo))}")
+        caller.patience = 1 if starved_host.starving else 10
+        said = b"ready"
+        try:
+            for word in words:
+                caller.dial(starved_host.port)
+                caller.say(word)
+                said += word
+                caller.wait(lambda: len(caller.output) >= len(said) or caller.close)
+                assert said.startswith(caller.output), bytes(caller.output[:100])
+                if caller.output != said:
+                    return False
+            return bool(caller.wait(lambda: caller.end)) and caller.end == (1000, "process exited")
+        except Ws.Refused as refused:
+            assert refused.status in (410, 500, 503), (refused.status, refused.body)
+            return False
+        except (ConnectionError, TimeoutError, AssertionError) as error:
+            assert starved_host.starving and (isinstance(error, OSError) or "before an answer" in str(error)), error
+            return False
+        finally:
+            caller.drop()
+
+    starved_host.alone_and_together(process, talk)
 
 
 # ---- operators ----

@@ -8,17 +8,13 @@ import threading
 import time
 
 import pytest
-from cell import BIN, until
+from cell import SANITIZED, until
 from direct import BINARY, PING, PONG
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
 
 
-# A sanitizer keeps what is freed.
-KEEPS_MEMORY = any(mark in (BIN / "cellgate-relay").read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
-
-
 def grown(tunnels, before, kib):
-    return tunnels.resident() - before > (kib if not KEEPS_MEMORY else 256 << 10)
+    return tunnels.resident() - before > (kib if not SANITIZED else 256 << 10)
 
 
 @pytest.fixture(scope="module")

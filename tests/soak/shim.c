@@ -5,7 +5,7 @@
  *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
  *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct allocations; those that it says fail
- *   SHIM_TRACE=1     where one fails is written to stderr
+ *   SHIM_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -143,7 +143,7 @@ struct allocations {
     uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
 };
 static struct allocations *allocations;
-static bool tracing;
+static int traces = -1;
 
 __attribute__((constructor)) static void map_allocations(void)
 {
@@ -155,20 +155,22 @@ __attribute__((constructor)) static void map_allocations(void)
         close(fd);
     if (map != MAP_FAILED)
         allocations = map;
-    const char *trace = getenv("SHIM_TRACE");
-    tracing = trace && *trace;
+    if (name) /* what a daemon starts is not its own */
+        unsetenv("LD_PRELOAD");
+    if (getenv("SHIM_TRACE"))
+        traces = open(getenv("SHIM_TRACE"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
 static void trace(void)
 {
     static __thread bool within; /* it may allocate itself */
     void *frames[24];
-    if (!tracing || within)
+    if (traces < 0 || within)
         return;
     within = true;
-    backtrace_symbols_fd(frames, backtrace(frames, 24), STDERR_FILENO);
-    if (write(STDERR_FILENO, "--\n", 3) < 0)
-        tracing = false;
+    backtrace_symbols_fd(frames, backtrace(frames, 24), traces);
+    if (write(traces, "--\n", 3) < 0)
+        traces = -1;
     within = false;
 }
 

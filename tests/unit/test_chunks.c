@@ -118,6 +118,27 @@ static void short_memory_loses_chunks_but_never_tells_wrong_ones(void **state)
     }
 }
 
+static void what_is_reserved_loses_no_chunk_however_short_memory_is(void **state)
+{
+    (void)state;
+    struct chunks c = chunks_with_limit(100000);
+    unsigned refused = 0, i = 0;
+    for (unsigned turn = 0; i < 90; turn++) {
+        assert_true(turn < 1000);
+        alloc_fail_at(turn % 2 == 0 ? 1 : 0);
+        if (chunks_reserve(&c) >= 1000)
+            put(&c, i++, 1000);
+        else
+            refused++;
+        alloc_fail_at(0);
+        assert_int_equal(c.count, i);
+        assert_int_equal(c.bytes.start, 0);
+        assert_int_equal(c.bytes.end, i * 1000);
+    }
+    assert_true(refused);
+    chunks_free(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -126,6 +147,7 @@ int main(void)
         cmocka_unit_test(room_is_what_pushes_out_nothing_a_reader_needs),
         cmocka_unit_test(single_bytes_shorten_the_ring),
         cmocka_unit_test(short_memory_loses_chunks_but_never_tells_wrong_ones),
+        cmocka_unit_test(what_is_reserved_loses_no_chunk_however_short_memory_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,7 +236,8 @@ static bool begin_tunnel(void *context)
                                                  .id = SLICE_LITERAL("tunnel"),
                                                  .argv = SLICE_LITERAL("true\0"),
                                                  .ring = SESSION_RING_MIN};
-    struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over);
+    struct fail why;
+    struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over, &why);
     struct resume_table table;
 
     if (!r)

@@ -129,6 +129,29 @@ static void holds_less_when_memory_is_short(void **state)
     ring_free(&r);
 }
 
+static void what_is_reserved_pushes_nothing_out_however_short_memory_is(void **state)
+{
+    (void)state;
+    struct ring r = ring_with_limit(20000);
+    unsigned refused = 0;
+    for (unsigned turn = 0; r.end < 60000; turn++) {
+        assert_true(turn < 1000);
+        alloc_fail_at(turn % 3 == 0 ? 1 : 0);
+        size_t reserved = ring_reserve(&r);
+        alloc_fail_at(0);
+        uint64_t start = r.start;
+        if (reserved) {
+            put(&r, reserved < 700 ? reserved : 700);
+            assert_true(r.start == start || r.end - r.start == r.limit);
+        }
+        refused += !reserved;
+        assert_true(reserved >= 1024 || turn % 3 == 0);
+        check(&r);
+    }
+    assert_true(refused);
+    ring_free(&r);
+}
+
 static void offsets_pass_32_bits(void **state)
 {
     (void)state;
@@ -149,6 +172,7 @@ int main(void)
         cmocka_unit_test(forgets_what_is_dropped),
         cmocka_unit_test(grows_after_a_drop_without_mixing_up_places),
         cmocka_unit_test(holds_less_when_memory_is_short),
+        cmocka_unit_test(what_is_reserved_pushes_nothing_out_however_short_memory_is),
         cmocka_unit_test(offsets_pass_32_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,8 @@
 #include "examples/worker/session.h"
 #include "tests/unit/support.h"
 
+static struct fail why;
+
 static struct keeper_message plan(uint8_t kind)
 {
     return (struct keeper_message){.type = KEEPER_CREATE,
@@ -25,7 +27,7 @@ static void keeps_a_copy_of_what_it_was_made_of(void **state)
     struct keeper_message m = plan(KEEPER_TERMINAL);
     char id[] = "0badcafe";
     (void)state;
-    assert_true(session_init(&s, &m, slice_text(id)));
+    assert_true(session_init(&s, &m, slice_text(id), &why));
     memset(id, 'x', sizeof id - 1);
     assert_true(session_is(&s, SLICE_LITERAL("sb-1/pty"), SLICE_LITERAL("0badcafe")));
     assert_false(session_is(&s, SLICE_LITERAL("sb-2/pty"), SLICE_LITERAL("0badcafe")));
@@ -52,10 +54,10 @@ static void refuses_nonsense(void **state)
     bad[4].scope = SLICE_LITERAL("a b");
     bad[5].type = KEEPER_ATTACH;
     for (size_t i = 0; i < 6; i++)
-        assert_false(session_init(&s, &bad[i], SLICE_LITERAL("a")));
+        assert_false(session_init(&s, &bad[i], SLICE_LITERAL("a"), &why));
     struct keeper_message good = plan(KEEPER_TERMINAL);
-    assert_false(session_init(&s, &good, SLICE_LITERAL("")));
-    assert_false(session_init(&s, &good, SLICE_LITERAL("../a b")));
+    assert_false(session_init(&s, &good, SLICE_LITERAL(""), &why));
+    assert_false(session_init(&s, &good, SLICE_LITERAL("../a b"), &why));
 }
 
 static void says_when_memory_is_short(void **state)
@@ -65,7 +67,7 @@ static void says_when_memory_is_short(void **state)
     (void)state;
     for (unsigned n = 1; n < 3; n++) {
         alloc_fail_at(n);
-        assert_false(session_init(&s, &m, SLICE_LITERAL("a")));
+        assert_false(session_init(&s, &m, SLICE_LITERAL("a"), &why));
         alloc_fail_at(0);
     }
 }
@@ -75,7 +77,7 @@ static void goes_from_new_to_ended(void **state)
     struct session s;
     struct keeper_message m = plan(KEEPER_TERMINAL);
     (void)state;
-    assert_true(session_init(&s, &m, SLICE_LITERAL("a")));
+    assert_true(session_init(&s, &m, SLICE_LITERAL("a"), &why));
     assert_int_equal(session_describe(&s).state, KEEPER_NEW);
     session_started(&s, 4711);
     assert_int_equal(session_describe(&s).state, KEEPER_RUNNING);
@@ -93,7 +95,7 @@ static void clamps_an_offset_to_what_is_held(void **state)
     struct session s;
     struct keeper_message m = plan(KEEPER_TERMINAL);
     (void)state;
-    assert_true(session_init(&s, &m, SLICE_LITERAL("a")));
+    assert_true(session_init(&s, &m, SLICE_LITERAL("a"), &why));
     assert_int_equal(session_clamp(&s, 17), 0);
     put(&s, KEEPER_STDOUT, 3000);
     put(&s, KEEPER_STDOUT, 3000);
@@ -113,7 +115,7 @@ static void room_of_a_terminal_is_counted_in_bytes_and_of_pipes_in_chunks(void *
     for (uint8_t kind = KEEPER_TERMINAL; kind <= KEEPER_PIPES; kind++) {
         struct session s;
         struct keeper_message m = plan(kind);
-        assert_true(session_init(&s, &m, SLICE_LITERAL("a")));
+        assert_true(session_init(&s, &m, SLICE_LITERAL("a"), &why));
         put(&s, KEEPER_STDOUT, 2000);
         put(&s, KEEPER_STDERR, 2000);
         assert_int_equal(session_room(&s, 1000), room[kind]);
