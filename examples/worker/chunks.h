@@ -9,7 +9,7 @@
 
 #include "examples/worker/ring.h"
 
-#define CHUNKS_MAX                                                                           \
+#define CHUNKS_MAX \
     65536u /* of them are remembered; a process that writes single bytes gets a shorter ring \
             */
 

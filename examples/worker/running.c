@@ -23,7 +23,8 @@ struct running {
     struct loop *loop;
     struct loop_io ends[ENDS];
     bool open[ENDS];
-    bool held; /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
+    bool
+        held; /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
     bool forgotten, over_told;
     bool hung_up; /* its jobs are to end with it */
     struct buffer input;
@@ -117,7 +118,8 @@ enum taken { TAKEN, NOTHING, NO_ROOM, NO_MEMORY, AT_END };
 static enum taken read_once(struct running *r, unsigned n)
 {
     uint8_t bytes[READ_SIZE];
-    size_t most = sizeof bytes, room = session_room(&r->session, slowest(r)), memory = session_reserve(&r->session);
+    size_t most = sizeof bytes, room = session_room(&r->session, slowest(r)),
+           memory = session_reserve(&r->session);
     if (room == 0)
         return NO_ROOM;
     if (memory == 0)

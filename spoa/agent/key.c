@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "spoa/agent/jwk.h"
-#include "spoa/lib/openssl_memory.h"
 #include "spoa/lib/file.h"
+#include "spoa/lib/openssl_memory.h"
 
 #define HASH ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */
 

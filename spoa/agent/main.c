@@ -192,7 +192,8 @@ static int check(const struct policy *policy)
     struct fail why;
     const char *path = directory_options_file(policy->directory);
     if (!path || access(path, F_OK) != 0) {
-        fprintf(stderr, "%s%sthe configuration is valid\n", path ? path : "", path ? ": not there yet; " : "");
+        fprintf(stderr, "%s%sthe configuration is valid\n", path ? path : "",
+                path ? ": not there yet; " : "");
         return DAEMON_OK;
     }
     if (!directory_file_load(path, NULL, &load, &why)) {

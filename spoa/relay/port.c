@@ -30,7 +30,7 @@ struct port {
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
     enum dial_outcome undialled; /* why the tunnel's dial is not there */
-    bool probing; /* what is dialled is asked about the session first */
+    bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
 };

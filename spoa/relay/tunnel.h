@@ -142,12 +142,12 @@ struct tunnel {
     struct redial redial;
     bool retried_absent; /* the one retry of a 404 or 410 after a change */
     bool watching;
-    uint64_t watch_at;   /* when to watch again; 0: now */
-    uint64_t changed_at; /* of the target */
+    uint64_t watch_at;     /* when to watch again; 0: now */
+    uint64_t changed_at;   /* of the target */
     uint64_t abandoned_at; /* a dial that its worker may get to all the same; 0: there is none */
-    uint64_t seek_at;    /* SEEK_PAUSING: until when */
-    uint64_t asked_at;   /* SEEK_ASKING: since when */
-    uint64_t close_at;   /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
+    uint64_t seek_at;      /* SEEK_PAUSING: until when */
+    uint64_t asked_at;     /* SEEK_ASKING: since when */
+    uint64_t close_at;     /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
     uint64_t opened, used, expires, worker_since, lost_at;
     enum loss loss;
     enum refusal problem; /* TUNNEL_OPENING: what the last attempt failed with */

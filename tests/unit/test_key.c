@@ -145,7 +145,8 @@ static void a_signature_has_its_length_and_no_other(void **state)
         assert_true(key_sign(keys[i], SLICE_LITERAL("data"), &w));
         for (size_t len = 0; len <= sizeof(memory); len++) {
             struct slice g = guarded(slice_of(memory, len));
-            assert_int_equal(key_verify(keys[i], SLICE_LITERAL("data"), g), len == w.len ? KEY_GOOD : KEY_BAD);
+            assert_int_equal(key_verify(keys[i], SLICE_LITERAL("data"), g),
+                             len == w.len ? KEY_GOOD : KEY_BAD);
             guarded_free(g);
         }
         key_free(keys[i]);
