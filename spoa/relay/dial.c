@@ -305,8 +305,11 @@ static bool start(struct dial *d, const struct dial_options *o)
         return false;
     d->early = DIAL_UNREACHABLE;
     int fd = net_connect(&address, &d->why);
-    if (fd < 0)
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            d->early = DIAL_NO_SOCKET;
         return false;
+    }
     unsigned milliseconds = (unsigned)(o->user_timeout / 1000);
     if (!net_is_unix(&address))
         setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);

@@ -66,6 +66,7 @@ enum dial_outcome {
     DIAL_FORBIDDEN, /* the address is outside of worker_networks */
     DIAL_ENDED,     /* the worker says that the session has ended */
     DIAL_MEMORY,    /* there is none, here */
+    DIAL_NO_SOCKET, /* none could be had, here; the worker knows nothing of it */
 };
 
 struct tunnel_actions {

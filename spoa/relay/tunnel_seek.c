@@ -378,7 +378,8 @@ static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, unsig
         tunnel_refuse(t, REFUSAL_NONE);
         break;
     case DIAL_UNREACHABLE:
-        t->problem = REFUSAL_worker_unreachable;
+    case DIAL_NO_SOCKET:
+        t->problem = outcome == DIAL_NO_SOCKET ? REFUSAL_relay_unavailable : REFUSAL_worker_unreachable;
         t->must_ask = true;
         tunnel_seek_again(t, now);
         break;

@@ -4,17 +4,20 @@
  *
  *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
- *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct allocations; those that it says fail
+ *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
+ *   SHIM_FILES=FILE  the same of descriptors: EMFILE
  *   SHIM_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -134,31 +137,36 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
     return 0;
 }
 
-/* ---- memory ---- */
-/* What the file holds: the first three are the process's to write, the others those of who watches it. */
-struct allocations {
+/* ---- what runs out ---- */
+/* What such a file holds: the first three are the process's to write, the others those of who watches it. */
+struct counted {
     uint64_t asked;    /* so far */
     uint64_t failed;   /* of these, as was said */
     int64_t there;     /* not freed yet */
     uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
 };
-static struct allocations *allocations;
+static struct counted *allocations, *descriptors;
 static int traces = -1;
 
-__attribute__((constructor)) static void map_allocations(void)
+static struct counted *map_counted(const char *name)
 {
-    const char *name = getenv("SHIM_ALLOC");
     int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
     void *map = fd < 0 ? MAP_FAILED
-                       : mmap(NULL, sizeof *allocations, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+                       : mmap(NULL, sizeof(struct counted), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
-    if (map != MAP_FAILED)
-        allocations = map;
-    if (name) /* what a daemon starts is not its own */
+    return map == MAP_FAILED ? NULL : map;
+}
+
+__attribute__((constructor)) static void map_all(void)
+{
+    struct counted *files = map_counted(getenv("SHIM_FILES")); /* not yet: the next one takes a descriptor */
+    allocations = map_counted(getenv("SHIM_ALLOC"));
+    if (files || allocations) /* what a daemon starts is not its own */
         unsetenv("LD_PRELOAD");
     if (getenv("SHIM_TRACE"))
         traces = open(getenv("SHIM_TRACE"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    descriptors = files;
 }
 
 static void trace(void)
@@ -174,18 +182,23 @@ static void trace(void)
     within = false;
 }
 
+static bool runs_out(struct counted *of, int error)
+{
+    if (!of)
+        return false;
+    uint64_t n = __atomic_fetch_add(&of->asked, 1, __ATOMIC_SEQ_CST);
+    if (n < __atomic_load_n(&of->from, __ATOMIC_SEQ_CST) || n >= __atomic_load_n(&of->to, __ATOMIC_SEQ_CST))
+        return false;
+    __atomic_fetch_add(&of->failed, 1, __ATOMIC_SEQ_CST);
+    trace();
+    errno = error;
+    return true;
+}
+
+/* ---- memory ---- */
 static bool fails(void)
 {
-    if (!allocations)
-        return false;
-    uint64_t n = __atomic_fetch_add(&allocations->asked, 1, __ATOMIC_SEQ_CST);
-    if (n < __atomic_load_n(&allocations->from, __ATOMIC_SEQ_CST) ||
-        n >= __atomic_load_n(&allocations->to, __ATOMIC_SEQ_CST))
-        return false;
-    __atomic_fetch_add(&allocations->failed, 1, __ATOMIC_SEQ_CST);
-    trace();
-    errno = ENOMEM;
-    return true;
+    return runs_out(allocations, ENOMEM);
 }
 
 static void *more(void *memory)
@@ -237,4 +250,44 @@ void free(void *memory)
     if (allocations && memory)
         __atomic_fetch_sub(&allocations->there, 1, __ATOMIC_SEQ_CST);
     __libc_free(memory);
+}
+
+/* ---- descriptors: what daemons open while they run ---- */
+int socket(int domain, int type, int protocol)
+{
+    static int (*real)(int, int, int);
+    real = real ? real : (int (*)(int, int, int))next("socket");
+    return runs_out(descriptors, EMFILE) ? -1 : real(domain, type, protocol);
+}
+
+int accept4(int fd, struct sockaddr *restrict address, socklen_t *restrict len, int flags)
+{
+    static int (*real)(int, struct sockaddr *, socklen_t *, int);
+    real = real ? real : (int (*)(int, struct sockaddr *, socklen_t *, int))next("accept4");
+    return runs_out(descriptors, EMFILE) ? -1 : real(fd, address, len, flags);
+}
+
+int open(const char *path, int flags, ...)
+{
+    static int (*real)(const char *, int, ...);
+    va_list more;
+    va_start(more, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    real = real ? real : (int (*)(const char *, int, ...))next("open");
+    return runs_out(descriptors, EMFILE) ? -1 : real(path, flags, mode);
+}
+
+int inotify_init1(int flags)
+{
+    static int (*real)(int);
+    real = real ? real : (int (*)(int))next("inotify_init1");
+    return runs_out(descriptors, EMFILE) ? -1 : real(flags);
+}
+
+int pipe2(int fds[2], int flags)
+{
+    static int (*real)(int *, int);
+    real = real ? real : (int (*)(int *, int))next("pipe2");
+    return runs_out(descriptors, EMFILE) ? -1 : real(fds, flags);
 }

@@ -114,6 +114,21 @@ static void a_first_dial_without_memory_is_not_the_workers_fault(void **state)
     refused_with(REFUSAL_relay_unavailable);
 }
 
+static void a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    world_open(&w, &h);
+    for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
+        assert_true(i < 10);
+        world_dialled(&w, DIAL_NO_SOCKET, 0);
+        world_pass(&w, 5 * SEC);
+        if (w.asking)
+            world_answers(&w, ANSWER_RUNNING, 1, 1);
+    }
+    refused_with(REFUSAL_relay_unavailable);
+}
+
 static void a_first_dial_with_a_wrong_answer_is_refused(void **state)
 {
     struct handover h = world_handover();
@@ -1534,6 +1549,7 @@ int main(void)
         cmocka_unit_test(a_refusal_of_the_worker_is_passed_on),
         cmocka_unit_test(a_first_dial_without_an_answer_is_a_timeout),
         cmocka_unit_test(a_first_dial_without_memory_is_not_the_workers_fault),
+        cmocka_unit_test(a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault),
         cmocka_unit_test(a_first_dial_with_a_wrong_answer_is_refused),
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
         cmocka_unit_test(a_first_dial_succeeds_at_a_fresh_address),
