@@ -60,13 +60,11 @@ static bool read_id(const struct feed *feed, struct slice id, uint64_t *next)
     return *next <= feed->count && feed->count - *next <= FEED_KEPT;
 }
 
-bool feed_since(const struct feed *feed, struct slice last_id, struct buffer *to)
+void feed_since(const struct feed *feed, struct slice last_id, struct buffer *to)
 {
     uint64_t next;
-    bool good = true;
     if (!read_id(feed, last_id, &next))
-        return true;
-    for (; next < feed->count && good; next++)
+        return;
+    for (bool good = true; next < feed->count && good; next++)
         good = buffer_put(to, buffer_slice(&feed->events[next % FEED_KEPT]));
-    return good;
 }

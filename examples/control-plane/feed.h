@@ -18,7 +18,7 @@ void feed_free(struct feed *feed);
 
 /* An event as it goes to everybody: valid until FEED_KEPT more. Absent when out of memory. */
 struct slice feed_add(struct feed *feed, const char *name, struct slice data);
-/* Appends what came behind the event of that id; nothing if it is not known. False when out of memory. */
-bool feed_since(const struct feed *feed, struct slice last_id, struct buffer *to);
+/* Appends what came behind the event of that id; nothing if it is not known, and less when it is too much. */
+void feed_since(const struct feed *feed, struct slice last_id, struct buffer *to);
 
 #endif

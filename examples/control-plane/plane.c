@@ -205,7 +205,7 @@ static bool load(struct plane *p, struct fail *why)
     const struct json_stream stream = {.each = on_loaded, .context = p};
     const char *path = p->options->state;
     struct slice text;
-    if (!path || access(path, F_OK) != 0)
+    if (!path || (access(path, F_OK) != 0 && errno == ENOENT))
         return true;
     if (!file_read(path, FILE_MAX, &text, why))
         return false;
@@ -345,7 +345,7 @@ bool plane_move(struct plane *p, struct slice id, struct slice worker, struct fa
     struct sandbox *s = find_or_fail(p, id, why);
     char *given = slice_present(worker) ? slice_dup(worker) : NULL;
     const char *to = given ? given : s ? next_worker(p, s) : NULL;
-    bool good = s != NULL;
+    bool good = s && (given || !slice_present(worker) || fail(why, "out of memory"));
     if (good && (!to || (strncmp(to, "http://", 7) != 0 && strncmp(to, "https://", 8) != 0)))
         good = fail(why, to ? "a worker is http://HOST:PORT or https://HOST:PORT" : "move it where to?");
     else if (good)

@@ -175,15 +175,18 @@ static struct exchange *serve_list(struct http_conn *h, const struct slice *part
 
 /* ---- events ---- */
 
+static const struct slice nothing; /* what there is no memory for */
+
 struct follower {
     struct exchange x;
     struct follower *next, **link; /* NULL: not in the list */
 };
 
-/* Who does not read loses the connection, and comes again for what is missing. */
+/* Who does not read loses the connection, and comes again for what is missing; so do all who
+ * are to get what there is no memory for. */
 static void send_to(struct follower *f, struct slice bytes)
 {
-    if (http_is_full(&f->x))
+    if (!slice_present(bytes) || http_is_full(&f->x))
         client_abort(http_client(f->x.conn));
     else
         http_piece(&f->x, bytes);
@@ -215,10 +218,10 @@ static void follow_end(struct exchange *x)
         f->next->link = &f->next;
     s->followers = f;
     /* what is too much to be sent again is looked up again */
-    bool good = buffer_put(&missed, SLICE_LITERAL(": cell-plane\n\n")) && write_revocation(s, &missed) &&
-                feed_since(s->feed, http_get(x->head, "Last-Event-ID"), &missed);
-    (void)good;
-    http_piece(x, buffer_slice(&missed));
+    bool good = buffer_put(&missed, SLICE_LITERAL(": cell-plane\n\n")) && write_revocation(s, &missed);
+    if (good)
+        feed_since(s->feed, http_get(x->head, "Last-Event-ID"), &missed);
+    send_to(f, good ? buffer_slice(&missed) : nothing);
     buffer_free(&missed);
 }
 
@@ -274,8 +277,8 @@ static void on_change(void *context, const char *id, const struct sandbox *sandb
     bool good = write_key(&data, id);
     if (sandbox)
         good = good && buffer_put(&data, SLICE_LITERAL(",\"record\":")) && sandbox_write(sandbox, &data);
-    if (good && buffer_put(&data, SLICE_LITERAL("}")))
-        send_all(s, feed_add(s->feed, sandbox ? "update" : "remove", buffer_slice(&data)));
+    good = good && buffer_put(&data, SLICE_LITERAL("}"));
+    send_all(s, good ? feed_add(s->feed, sandbox ? "update" : "remove", buffer_slice(&data)) : nothing);
     buffer_free(&data);
 }
 
@@ -283,8 +286,7 @@ void serve_revoke(struct serve *s, int64_t not_before)
 {
     struct buffer event = buffer_with_limit(256);
     s->not_before = not_before;
-    if (write_revocation(s, &event))
-        send_all(s, buffer_slice(&event));
+    send_all(s, write_revocation(s, &event) ? buffer_slice(&event) : nothing);
     buffer_free(&event);
 }
 
