@@ -23,14 +23,15 @@ struct socket {
     struct loop_io io;
 };
 
-/* One configuration of c-ares. A new one replaces it when the system's changes; it lives until its last question
- * has ended. */
+/* One configuration of c-ares. A new one replaces it when it is stale: the system's has changed, or one of its sockets
+ * cannot be watched. It lives until its last question has ended. */
 struct channel {
     struct channel *next;
     struct dns *dns;
     ares_channel ares;
     struct socket *sockets;
     unsigned in_flight;
+    bool stale;
 };
 
 struct ask {
@@ -86,8 +87,10 @@ static void on_socket_state(void *data, int fd, int readable, int writable)
         return;
     }
     if (!*link) {
-        if (!(*link = calloc(1, sizeof **link)))
-            return; /* what was asked on it ends by its timeout */
+        if (!(*link = calloc(1, sizeof **link))) {
+            c->stale = true; /* what is asked on it ends by its timeout */
+            return;
+        }
         (*link)->channel = c;
         loop_io_open(&(*link)->io, c->dns->loop, fd, on_socket, *link);
     }
@@ -172,10 +175,14 @@ static bool system_changed(struct dns *d)
     return !first && !same;
 }
 
-static void follow_system(struct dns *d)
+static void replace_stale(struct dns *d)
 {
     struct fail ignored;
-    struct channel *fresh = system_changed(d) ? channel_new(d, &ignored) : NULL;
+    struct channel *fresh = NULL;
+    if (system_changed(d))
+        d->channels->stale = true;
+    if (d->channels->stale)
+        fresh = channel_new(d, &ignored); /* out of memory: it is tried again */
     if (!fresh)
         return;
     fresh->next = d->channels;
@@ -303,7 +310,7 @@ static void on_timer(void *owner)
     while (d->open && d->open->due <= loop_clock())
         answer(d, d->open, &nobody);
     free_retired(d);
-    follow_system(d);
+    replace_stale(d);
     send_some(d);
     if (d->unsent || d->open || d->in_flight)
         loop_timer_set(&d->timer, d->unsent ? PACE : TICK);
