@@ -160,14 +160,11 @@ struct running *keeper_create(struct keeper *k, const struct keeper_message *cre
     struct slice id = create->id.len ? create->id : slice_text(chosen);
     if (keeper_find(k, create->scope, id))
         return refuse(code, KEEPER_ID_TAKEN, why, "there is a session of that id");
-    struct running *r = running_new(k->loop, create, id, session_over, k, why);
-    if (!r) {
-        *code = fail_of_memory(why) ? KEEPER_OUT_OF_MEMORY : KEEPER_BAD_REQUEST;
+    struct running *r = running_new(k->loop, create, id, session_over, k, code, why);
+    if (!r)
         return NULL;
-    }
-    if (!(create->flags & KEEPER_START_LATER) && !running_start(r, 0, why)) {
+    if (!(create->flags & KEEPER_START_LATER) && !running_start(r, 0, code, why)) {
         running_free(r);
-        *code = fail_of_memory(why) ? KEEPER_OUT_OF_MEMORY : KEEPER_START_FAILED;
         return NULL;
     }
     k->sessions[k->session_count++] = (struct kept){r, false};

@@ -81,14 +81,15 @@ static uint64_t place_to_read(const struct session *s, const struct keeper_messa
 
 static void attach(struct keeper_conn *c, const struct keeper_message *m, struct running *r)
 {
+    enum keeper_code code;
     struct fail why;
     const struct session *s = running_session(r);
     if (c->reader.running)
         return put_error(c, KEEPER_BAD_REQUEST, "this connection is a reader already");
     if ((m->flags & KEEPER_EXCLUSIVE) && !(m->flags & KEEPER_TAKEOVER) && s->readers)
         return put_error(c, KEEPER_ALREADY_ATTACHED, "the session has a reader");
-    if (!running_start(r, m->kind, &why))
-        return put_error(c, fail_of_memory(&why) ? KEEPER_OUT_OF_MEMORY : KEEPER_START_FAILED, why.text);
+    if (!running_start(r, m->kind, &code, &why))
+        return put_error(c, code, why.text);
     if (m->flags & KEEPER_TAKEOVER)
         running_drop_readers(r, KEEPER_TAKEN_OVER);
     uint64_t since = place_to_read(s, m);

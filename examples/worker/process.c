@@ -78,8 +78,9 @@ static bool unblock(int fd)
     return fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
 }
 
-/* Whether exec took place: then the report's write end closed without a word. */
-static bool was_started(int report, pid_t pid, const struct process_plan *plan, struct fail *why)
+/* Where exec took place the report's write end closed without a word. */
+static enum process_result what_became(int report, pid_t pid, const struct process_plan *plan,
+                                       struct fail *why)
 {
     int error = 0;
     ssize_t got;
@@ -87,10 +88,11 @@ static bool was_started(int report, pid_t pid, const struct process_plan *plan, 
         got = read(report, &error, sizeof error);
     while (got < 0 && errno == EINTR);
     if (got == 0)
-        return true;
+        return PROCESS_STARTED;
     waitpid(pid, NULL, 0);
     errno = error;
-    return fail(why, "cannot start %.64s: %m", plan->argv[0]);
+    fail(why, "cannot start %.64s: %m", plan->argv[0]);
+    return fail_of_resources(error) || error == EAGAIN ? PROCESS_NO_ROOM : PROCESS_IMPOSSIBLE;
 }
 
 static bool start_terminal(const struct process_plan *plan, int report[2], struct process *p,
@@ -134,18 +136,22 @@ static bool start_piped(const struct process_plan *plan, int report[2], struct p
     return true;
 }
 
-bool process_start(const struct process_plan *plan, struct process *p, struct fail *why)
+enum process_result process_start(const struct process_plan *plan, struct process *p, struct fail *why)
 {
     int report[2];
-    if (pipe2(report, O_CLOEXEC) < 0)
-        return fail(why, "no pipe: %m");
+    enum process_result result = PROCESS_NO_ROOM;
+    if (pipe2(report, O_CLOEXEC) < 0) {
+        fail(why, "no pipe: %m");
+        return result;
+    }
     bool forked = (plan->terminal ? start_terminal : start_piped)(plan, report, p, why);
     close(report[1]);
-    bool started = forked && was_started(report[0], p->pid, plan, why);
+    if (forked)
+        result = what_became(report[0], p->pid, plan, why);
     close(report[0]);
-    if (forked && !started)
+    if (forked && result != PROCESS_STARTED)
         close_all((int[]){p->in, plan->terminal ? -1 : p->out, p->err}, 3);
-    return started;
+    return result;
 }
 
 void process_signal(pid_t leader, int terminal, int number)

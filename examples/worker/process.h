@@ -25,8 +25,13 @@ struct process {
     int in, out, err; /* on a terminal in == out is its master and err is -1 */
 };
 
-/* False and why when it could not be started: a descriptor, fork, the folder or the program. */
-bool process_start(const struct process_plan *plan, struct process *p, struct fail *why);
+enum process_result {
+    PROCESS_STARTED,
+    PROCESS_IMPOSSIBLE, /* the folder or the program is not one */
+    PROCESS_NO_ROOM,    /* this machine has no descriptor, terminal, process or memory left for it */
+};
+/* Why it was not started is in *why. */
+enum process_result process_start(const struct process_plan *plan, struct process *p, struct fail *why);
 /* To the leader's group and, on a terminal (its master, or -1), to the group in its foreground. */
 void process_signal(pid_t leader, int terminal, int signal);
 /* SIGKILL to all processes of the leaders' sessions, jobs with a group of their own included. Looks at every process of

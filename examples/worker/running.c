@@ -23,8 +23,8 @@ struct running {
     struct loop *loop;
     struct loop_io ends[ENDS];
     bool open[ENDS];
-    bool
-        held; /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
+    /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
+    bool held;
     bool forgotten, over_told;
     bool hung_up; /* its jobs are to end with it */
     struct buffer input;
@@ -118,14 +118,14 @@ enum taken { TAKEN, NOTHING, NO_ROOM, NO_MEMORY, AT_END };
 static enum taken read_once(struct running *r, unsigned n)
 {
     uint8_t bytes[READ_SIZE];
-    size_t most = sizeof bytes, room = session_room(&r->session, slowest(r)),
-           memory = session_reserve(&r->session);
+    size_t room = session_room(&r->session, slowest(r));
     if (room == 0)
         return NO_ROOM;
+    size_t memory = session_reserve(&r->session);
     if (memory == 0)
         return NO_MEMORY;
-    most = room < most ? room : most;
-    ssize_t got = read(loop_io_fd(&r->ends[n]), bytes, memory < most ? memory : most);
+    size_t most = room < memory ? room : memory;
+    ssize_t got = read(loop_io_fd(&r->ends[n]), bytes, most < sizeof bytes ? most : sizeof bytes);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return NOTHING;
     if (got <= 0) /* a terminal says EIO when its other side is closed */
@@ -235,12 +235,15 @@ static void finish(struct running *r)
 static void drain_due(void *owner)
 {
     struct running *r = owner;
+    bool held = false;
     for (unsigned n = OUT; n < ENDS && r->session.state == SESSION_DRAINING; n++)
-        if (r->open[n])
+        if (r->open[n]) {
             read_end(r, n, 1024);
+            held = held || r->held;
+        }
     if (r->session.state != SESSION_DRAINING)
         return;
-    if (r->held)
+    if (held)
         loop_timer_set(&r->drain, LAST_WORDS);
     else
         finish(r);
@@ -446,17 +449,24 @@ void running_resize(struct running *r, uint16_t cols, uint16_t rows)
 
 /* ---- life ---- */
 
-static bool start_process(struct running *r, struct process *process, struct fail *why)
+static bool start_process(struct running *r, struct process *process, enum keeper_code *code,
+                          struct fail *why)
 {
+    static const enum keeper_code codes[] = {
+        [PROCESS_IMPOSSIBLE] = KEEPER_START_FAILED, [PROCESS_NO_ROOM] = KEEPER_TOO_MANY};
     const struct keeper_message *plan = &r->session.plan;
     char **argv = keeper_strings(plan->argv), **env = keeper_strings(plan->env);
     char *cwd = slice_dup(plan->cwd);
     struct process_plan of = {plan->kind == KEEPER_TERMINAL, plan->cols, plan->rows, cwd, argv, env};
-    bool started = argv && env && cwd ? process_start(&of, process, why) : fail(why, "out of memory");
+    enum process_result result = PROCESS_NO_ROOM;
+    fail(why, "out of memory");
+    if (argv && env && cwd)
+        result = process_start(&of, process, why);
     free(argv);
     free(env);
     free(cwd);
-    return started;
+    *code = codes[result];
+    return result == PROCESS_STARTED;
 }
 
 static void open_end(struct running *r, unsigned n, int fd, void (*on)(void *, int))
@@ -467,14 +477,14 @@ static void open_end(struct running *r, unsigned n, int fd, void (*on)(void *, i
     r->open[n] = true;
 }
 
-bool running_start(struct running *r, uint8_t kind, struct fail *why)
+bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, struct fail *why)
 {
     if (r->session.state != SESSION_NEW)
         return true;
     if (kind == KEEPER_TERMINAL || kind == KEEPER_PIPES)
         r->session.plan.kind = kind;
     struct process process = {0};
-    if (!start_process(r, &process, why)) {
+    if (!start_process(r, &process, code, why)) {
         linger(r);
         return false;
     }
@@ -492,11 +502,13 @@ bool running_start(struct running *r, uint8_t kind, struct fail *why)
 }
 
 struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
-                            void (*over)(void *owner, struct running *r), void *owner, struct fail *why)
+                            void (*over)(void *owner, struct running *r), void *owner, enum keeper_code *code,
+                            struct fail *why)
 {
     struct running *r = calloc(1, sizeof *r);
     fail(why, "out of memory");
     if (!r || !session_init(&r->session, create, id, why)) {
+        *code = fail_of_memory(why) ? KEEPER_OUT_OF_MEMORY : KEEPER_BAD_REQUEST;
         free(r);
         return NULL;
     }

@@ -29,16 +29,17 @@ struct running_reader {
     bool told_end;
 };
 
-/* `over` is called once, when the session has ended and is to be forgotten; the owner then frees it. NULL and *why as
- * session_init. */
+/* `over` is called once, when the session has ended and is to be forgotten; the owner then frees it. NULL, *code and
+ * *why when out of memory or when create holds nonsense. */
 struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
-                            void (*over)(void *owner, struct running *r), void *owner, struct fail *why);
+                            void (*over)(void *owner, struct running *r), void *owner, enum keeper_code *code,
+                            struct fail *why);
 void running_free(
     struct running *r); /* detaches readers; a process that still runs is killed, not waited for */
 const struct session *running_session(const struct running *r);
 
-/* kind 0: as it was created. */
-bool running_start(struct running *r, uint8_t kind, struct fail *why);
+/* kind 0: as it was created. False, *code and *why when that cannot be, or not now. */
+bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, struct fail *why);
 /* SIGHUP, and after two seconds SIGKILL. */
 void running_hang_up(struct running *r);
 void running_forget(

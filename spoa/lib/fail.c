@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/lib/fail.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,4 +20,9 @@ bool fail_of_memory(const struct fail *why)
     static const char ending[] = "out of memory";
     size_t len = strlen(why->text);
     return len >= sizeof(ending) - 1 && strcmp(why->text + len - (sizeof(ending) - 1), ending) == 0;
+}
+
+bool fail_of_resources(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }

@@ -17,5 +17,7 @@ struct fail {
 __attribute__((format(printf, 2, 3))) bool fail(struct fail *why, const char *format, ...);
 /* Whether the error is one of memory, not of the input: by convention its text ends in "out of memory". */
 bool fail_of_memory(const struct fail *why);
+/* Whether an errno says that this process or its machine has run out of memory or descriptors. */
+bool fail_of_resources(int error);
 
 #endif

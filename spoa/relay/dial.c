@@ -306,7 +306,7 @@ static bool start(struct dial *d, const struct dial_options *o)
     d->early = DIAL_UNREACHABLE;
     int fd = net_connect(&address, &d->why);
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        if (fail_of_resources(errno))
             d->early = DIAL_NO_SOCKET;
         return false;
     }

@@ -236,8 +236,9 @@ static bool begin_tunnel(void *context)
                                                  .id = SLICE_LITERAL("tunnel"),
                                                  .argv = SLICE_LITERAL("true\0"),
                                                  .ring = SESSION_RING_MIN};
+    enum keeper_code code;
     struct fail why;
-    struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over, &why);
+    struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over, &code, &why);
     struct resume_table table;
 
     if (!r)
