@@ -1,154 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""Each allocation of agent and relay, and each descriptor, fails in turn, alone and with all after it (tests/soak/shim.c), while
-they do one thing: start, reload, decide, look up, open and move a tunnel, answer an operator. Whatever fails, the process lives,
-nothing passes or is refused for a wrong reason, nothing is leaked, and it goes on by itself. CELLGATE_LONG=1 leaves none out."""
+"""Each allocation of a daemon fails in turn, alone and with all after it (tests/soak/shim.c), while it does one thing: starts,
+reloads, decides, looks up, opens and moves a tunnel, answers an operator; and each descriptor, where it opens some for that.
+Whatever fails, the process lives, nothing passes or is refused for a wrong reason, nothing is leaked, and it goes on by itself.
+CELLGATE_LONG=1 leaves no allocation out."""
 
 import itertools
 import json
-import mmap
 import os
 import signal
 import socket
-import struct
 import subprocess
 import time
 import urllib.error
 import urllib.parse
 
 import pytest
-from cell import BIN, SANITIZED, end, free_port, until
+from cell import BIN, SANITIZED, free_port, until
 from client import request
 from dialects import Exec, Since, Terminal
-from plane import FakePlane
+from name_server import NameServer
+from plane import FakePlane, answer
 from redis_server import Redis
 from resume import Caller
+from starved import ALL, EVERY, SHIM, StarvedCell, StarvedExamples, Supply
 from test_directory_http import event
 from tunnels import QUICK
-from worker import BINARY, CLOSE, Host, Ws, start
+from worker import BINARY, CLOSE, Host, Ws
 
-SHIM = BIN.parent / "soak/shim.so"
 pytestmark = pytest.mark.skipif(SANITIZED, reason="a sanitizer has an allocator of its own")
-EVERY = 1 if os.environ.get("CELLGATE_LONG") else 40
-ALL = 1 << 40
 numbers = itertools.count(1)
-
-
-class Counted:
-    """What one daemon allocates, or opens."""
-
-    LAYOUT = struct.Struct("=QQqQQ")  # struct counted of the shim
-    LIMITS = struct.Struct("=QQ")
-
-    def __init__(self, file):
-        file.write_bytes(bytes(self.LAYOUT.size))
-        with open(file, "r+b") as opened:
-            self.map = mmap.mmap(opened.fileno(), self.LAYOUT.size)
-
-    def counts(self):
-        """(asked for so far, failed of these, there now)"""
-        return self.LAYOUT.unpack_from(self.map)[:3]
-
-    def fail(self, first, count):
-        """Of those that come, `count` from the first-th on (0 is the next)."""
-        first += self.counts()[0]
-        self.LIMITS.pack_into(self.map, self.LAYOUT.size - self.LIMITS.size, first, first + count)
-
-    def suffices(self):
-        self.fail(0, 0)
-
-
-class Starved:
-    """Daemons whose allocations and descriptors may fail. `starving` tells operations whether they do at the moment."""
-
-    def __init__(self, folder, *names):
-        self.folder, self.names = folder, names
-        self.memory = {name: Counted(folder / f"{name}.allocations") for name in names}
-        self.descriptors = {name: Counted(folder / f"{name}.descriptors") for name in names}
-        self.starving, self.calls = False, 0
-
-    def environment(self, name):
-        # what was freed has other bytes then
-        files = (f"SHIM_ALLOC={self.folder}/{name}.allocations", f"SHIM_FILES={self.folder}/{name}.descriptors")
-        return f"LD_PRELOAD={SHIM}", *files, "MALLOC_PERTURB_=165"
-
-    def alone_and_together(self, name, operation, opens=False):
-        """With each allocation failing; with each descriptor, too, if it opens any."""
-        for count in (1, ALL):
-            self.sweep(name, operation, count, self.memory[name], EVERY)
-            if opens:
-                self.sweep(name, operation, count, self.descriptors[name], 1)
-
-    def sweep(self, name, operation, count, counted_ones, every):
-        """operation() with each of these failing (and the next count - 1), until it needs no more of them, and again with
-        enough after each: it tells whether it was served, which it has to be then, at the latest when HAProxy has looked
-        whether the daemon is there again."""
-        memory, pid, at, rounds, failed = self.memory[name], self.pid(name), 0, 0, 1
-
-        def counted():
-            self.calls += 1
-            return operation()
-
-        for _ in range(8):
-            assert counted()  # what is made once is there
-        began, self.calls = memory.counts()[2], 0
-        while failed:
-            had = counted_ones.counts()[1]
-            counted_ones.fail(at, count)
-            self.starving = True
-            try:
-                counted()
-            finally:
-                self.starving = False
-                counted_ones.suffices()
-            failed = counted_ones.counts()[1] - had
-            why = f"after number {at} of {name} had failed"
-            until(counted, 10, f"not served {why}\n{self.logs()}")
-            assert self.pid(name) == pid, f"{name} ended {why}\n{self.logs()}"
-            at, rounds = at + every, rounds + 1
-        assert rounds > 1, "it needs none at all"
-        kept, calls = memory.counts()[2] - began, self.calls
-        while self.calls < 2 * calls:
-            until(counted, 10)
-        usual = memory.counts()[2] - began - kept
-        assert kept <= max(usual, 0) + 50 + rounds // 10, f"{kept} allocations are there still, where {usual} are usual"
-
-
-class StarvedCell(Starved):
-    def __init__(self, cells, folder, **arguments):
-        super().__init__(folder, "agent", "relay")
-        programs = folder / "bin"
-        programs.mkdir()
-        for name in self.names:
-            script = programs / f"cellgate-{name}"
-            script.write_text(f'#!/bin/sh\nexec env {" ".join(self.environment(name))} {BIN}/cellgate-{name} "$@"\n')
-            script.chmod(0o755)
-        self.cell = cells(environment={"CELLGATE_BIN": str(programs)}, **arguments)
-        self.pid, self.logs = self.cell.pid, self.cell.logs
-
-
-class StarvedHost(Starved):
-    """A host of terminals, and its worker."""
-
-    def __init__(self, folder):
-        super().__init__(folder, "cell-sandboxd", "cell-worker")
-        self.processes = {}
-        keeper = folder / "s"
-        self.start("cell-sandboxd", "--socket", keeper)
-        self.port = int(self.start("cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", keeper).rpartition(":")[2])
-
-    def start(self, name, *arguments):
-        self.processes[name], address = start("env", *self.environment(name), BIN / name, *arguments)
-        return address
-
-    def pid(self, name):
-        return self.processes[name].pid if self.processes[name].poll() is None else None
-
-    def logs(self):
-        return ""
-
-    def close(self):
-        for process in reversed(self.processes.values()):
-            end(process)
 
 
 @pytest.fixture
@@ -160,15 +40,16 @@ def config(**more):
     return {"relay": QUICK, "routes": [{"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]} | more
 
 
-def status(cell, sandbox):
-    """Of a request with a token that was never seen. Other than what the directory says, only what may be tried again."""
-    return request(cell.http, "GET", f"/s/{sandbox}/x", [cell.bearer(sandbox, jti=str(next(numbers)))]).status
+def status(cell, sandbox, token=None):
+    """Of a request with that token, or one that was never seen."""
+    return request(cell.http, "GET", f"/s/{sandbox}/x", [token or cell.bearer(sandbox, jti=str(next(numbers)))]).status
 
 
-def served(cell, sandbox):
-    answer = status(cell, sandbox)
-    assert answer in (200, 503), answer
-    return answer == 200
+def served(cell, sandbox, token=None):
+    """Other than what the directory says, only what may be tried again."""
+    said = status(cell, sandbox, token)
+    assert said in (200, 503), said
+    return said == 200
 
 
 def becomes(starved, sandbox, answer, before):
@@ -201,7 +82,7 @@ def test_a_file_that_changes(starved):
         del starved.cell.sandboxes[name]
         return becomes(starved, name, 410, 404)
 
-    starved.alone_and_together("agent", change)
+    starved.alone_and_together("agent", change, opens=True)
 
 
 @pytest.fixture
@@ -211,16 +92,19 @@ def plane():
     plane.close()
 
 
-def test_a_control_plane(starved, plane, origins):
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_control_plane(starved, plane, origins, closes):
+    """Which may end the connection behind each answer."""
     port = origins().port
     starved = starved(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms"}))
 
     def look_up():
         name = f"sb-{next(numbers)}"
-        plane.records[name] = {"worker": f"http://127.0.0.1:{port}", "epoch": 1}
+        record = {"worker": f"http://127.0.0.1:{port}", "epoch": 1}
+        plane.ways[name] = lambda connection, _: answer(connection, 200, record) or closes
         return served(starved.cell, name)
 
-    starved.alone_and_together("agent", look_up)
+    starved.alone_and_together("agent", look_up, opens=closes)
 
 
 def test_what_a_control_plane_announces(starved, plane, origins):
@@ -246,19 +130,77 @@ def redis(tmp_path):
     redis.stop()
 
 
-def test_a_redis(starved, redis, origins):
+@pytest.fixture
+def by_redis(starved, redis):
+    return starved(config=config(directory={"kind": "redis", "server": f"127.0.0.1:{redis.port}", "timeout": "500ms", "ttl": "1h"}))
+
+
+def test_a_redis(by_redis, redis, origins):
     port = origins().port
-    starved = starved(config=config(directory={"kind": "redis", "server": f"127.0.0.1:{redis.port}", "timeout": "500ms", "ttl": "1h"}))
 
     def announced():
         name = f"sb-{next(numbers)}"
         redis.put(**{name: {"worker": f"http://127.0.0.1:{port}", "epoch": 1}})
-        if not served(starved.cell, name):
+        if not served(by_redis.cell, name):
             return False
         redis.put(**{name: {"state": "stopped", "epoch": 2}})
-        return becomes(starved, name, 410, 200)
+        return becomes(by_redis, name, 410, 200)
 
-    starved.alone_and_together("agent", announced)
+    by_redis.alone_and_together("agent", announced)
+
+
+def test_a_redis_that_ends_all_connections(by_redis, redis, origins):
+    port = origins().port
+
+    def look_up():
+        name = f"sb-{next(numbers)}"
+        redis.put(**{name: {"worker": f"http://127.0.0.1:{port}", "epoch": 1}})
+        for kind in ("pubsub", "normal"):
+            redis.ask("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+        token, end = by_redis.cell.bearer(name), time.monotonic() + 0.5
+        while not (there := served(by_redis.cell, name, token)) and time.monotonic() < end:
+            time.sleep(0.02)
+        return there
+
+    for count in (1, ALL):
+        by_redis.sweep("agent", look_up, count, by_redis.descriptors["agent"], 1)
+        if EVERY == 1:  # each takes half a second
+            by_redis.sweep("agent", look_up, count, by_redis.memory["agent"], 10)
+
+
+@pytest.fixture
+def names():
+    server = NameServer()
+    yield server
+    server.close()
+
+
+def test_names_of_sandboxes(starved, names, origins):
+    directory = {"kind": "dns", "name": "{sandbox}.{namespace}.svc.test", "port": origins().port, "servers": [names.address],
+                 "timeout": "500ms", "ttl": "1h"}
+    starved = starved(config=config(directory=directory))
+
+    def look_up():
+        name = f"sb-{next(numbers)}"
+        names.names[f"{name}.default.svc.test"] = ["127.0.0.1"]
+        return served(starved.cell, name)
+
+    starved.alone_and_together("agent", look_up, every=1, opens=True)
+
+
+def test_names_of_workers(starved, names, origins):
+    port = origins().port
+    starved = starved(config=config(agent={"name_servers": [names.address]}))
+
+    def look_up():
+        name = f"sb-{next(numbers)}"
+        names.names[f"{name}.test"] = ["127.0.0.1"]
+        starved.cell.set_sandboxes(**{name: {"worker": f"http://{name}.test:{port}"}})
+        del starved.cell.sandboxes[name]
+        return becomes(starved, name, 200, 404)
+
+    # a name that is asked for before its address is known stays for ten minutes
+    starved.alone_and_together("agent", look_up, opens=True, keeps=3)
 
 
 # ---- tunnels ----
@@ -266,10 +208,8 @@ def test_a_redis(starved, redis, origins):
 ECHO = """#!/bin/sh
 [ ! -t 0 ] || stty raw -echo
 echo -n ready
-dd bs=1 count={} 2>/dev/null
-exec dd bs=1 count=1 >/dev/null 2>&1
+exec dd bs=1 count={} 2>/dev/null
 """
-BYE = b"."  # it ends when all that it said was heard: what is in a terminal when its last process exits may be lost
 WORDS = (0, 10, 1000)
 
 
@@ -314,7 +254,6 @@ def test_a_tunnel(starved, records, echo, process, dialect):
                     return False
                 heard += client.take(frame[0], frame[2], len(heard))
                 assert said.startswith(heard)
-        ws.send(BINARY, client.typed(BYE))
         while (frame := ws.frame()) is not None and frame[0] != CLOSE:
             pass
         return True
@@ -341,7 +280,9 @@ def test_a_tunnel(starved, records, echo, process, dialect):
 
 @pytest.fixture
 def starved_host(tmp_path):
-    host = StarvedHost(tmp_path)
+    host = StarvedExamples(tmp_path, "cell-sandboxd", "cell-worker")
+    host.start("cell-sandboxd", "--socket", tmp_path / "s", "--grace", 3)
+    host.port = int(host.start("cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", tmp_path / "s").rpartition(":")[2])
     yield host
     host.close()
 
@@ -364,7 +305,6 @@ def test_a_terminal(starved_host, echo, process):
                 assert said.startswith(caller.output), bytes(caller.output[:100])
                 if caller.output != said:
                     return False
-            caller.say(BYE)
             return bool(caller.wait(lambda: caller.end)) and caller.end == (1000, "process exited")
         except Ws.Refused as refused:
             assert refused.status in (410, 500, 503), (refused.status, refused.body)
@@ -375,7 +315,119 @@ def test_a_terminal(starved_host, echo, process):
         finally:
             caller.drop()
 
-    starved_host.alone_and_together(process, talk, opens=process == "cell-worker")
+    starved_host.alone_and_together(process, talk, opens=True)
+
+
+# ---- the control plane of examples/ ----
+
+WORKERS = "http://127.0.0.1:1", "http://127.0.0.1:2"
+
+
+@pytest.fixture
+def starved_plane(tmp_path):
+    plane = StarvedExamples(tmp_path, "cell-plane")
+    plane.state, plane.control = tmp_path / "plane.json", tmp_path / "plane.sock"
+    arguments = ["--control", plane.control, "--state", plane.state, "--worker", WORKERS[0]]
+    plane.port = int(plane.start("cell-plane", "serve", "--listen", "127.0.0.1:0", *arguments).rpartition(":")[2])
+    yield plane
+    plane.close()
+
+
+class Operator:
+    """Of a control plane. What he was told is done is in its file, is said to who asks, and was told to who follows, or that one
+    was let go; what he was told failed for want of memory has not happened."""
+
+    def __init__(self, plane):
+        self.plane, self.follower, self.revoked, self.left = plane, None, False, []
+
+    def command(self, *words):
+        """True, False, or None: it may be done or not."""
+        done = subprocess.run([BIN / "cell-plane", "--control", self.plane.control, *words], capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0 or self.plane.starving, (words, done.stderr)
+        return done.returncode == 0 or (False if "out of memory" in done.stderr else None)
+
+    def follow(self):
+        try:
+            self.follower = socket.create_connection(("127.0.0.1", self.plane.port), 1)
+            self.follower.sendall(b"GET /v1/events HTTP/1.1\r\nHost: plane\r\n\r\n")
+            heard = self.hear(b": cell-plane\n\n")
+            assert not self.revoked or not self.follower or b"not_before" in heard
+        except OSError:
+            assert self.plane.starving
+
+    def hear(self, *words):
+        """All of them, or the end."""
+        heard = b""
+        while self.follower and not all(word in heard for word in words):
+            try:
+                more = self.follower.recv(4096)
+            except ConnectionResetError:
+                more = b""
+            except TimeoutError:
+                raise AssertionError(f"{words} was not told to who follows, who heard {heard}") from None
+            heard += more
+            if not more:
+                self.leave()
+        return heard
+
+    def leave(self):
+        if self.follower:
+            self.follower.close()
+        self.follower = None
+
+    def look(self, name):
+        """Its worker, None if there is no such sandbox, False if that cannot be told now."""
+        try:
+            answer = request(self.plane.port, "GET", f"/v1/sandboxes/{name}")
+        except (OSError, AssertionError):  # no connection, or no answer
+            assert self.plane.starving
+            return False
+        assert answer.status in (200, 404) or self.plane.starving and answer.status == 500
+        return {200: lambda: json.loads(answer.body)["worker"], 404: lambda: None, 500: lambda: False}[answer.status]()
+
+    def change(self, name, was, verb, *words, to=None):
+        done = self.command(verb, name, *words)
+        if done:
+            self.hear(f'"{name}"'.encode(), to.encode() if to else b"event: remove")
+        said = self.look(name)
+        assert said is False or said in {True: (to,), False: (was,), None: (was, to)}[done], (verb, done, said)
+        kept = json.loads(self.plane.state.read_text())["sandboxes"] if self.plane.state.exists() else {}
+        assert said is False or kept.get(name, {}).get("worker") == said, "the file says something else"
+        return bool(done) and said is not False
+
+    def work(self):
+        while self.left and not self.plane.starving:
+            if self.look(name := self.left.pop()):
+                self.command("remove", name)
+        name = f"sb-{next(numbers)}"
+        if not self.follower:
+            self.follow()
+        if not self.change(name, None, "set", json.dumps({"worker": WORKERS[0]}), to=WORKERS[0]):
+            return self.cannot(name)
+        if not self.change(name, WORKERS[0], "move", WORKERS[1], to=WORKERS[1]):
+            return self.cannot(name)
+        if self.command("revoke", str(next(numbers))):
+            self.hear(b"not_before")
+            self.revoked = True
+        if not self.change(name, WORKERS[1], "remove"):
+            return self.cannot(name)
+        return self.follower is not None  # who was let go comes again next time
+
+    def cannot(self, name):
+        assert self.plane.starving
+        self.left.append(name)
+        return False
+
+
+def test_a_plane(starved_plane):
+    operator = Operator(starved_plane)
+    operator.command("set", "sb-0", json.dumps({"worker": WORKERS[0]}))
+    for _ in range(1024 if EVERY == 1 else 0):
+        operator.command("stop", "sb-0")  # it keeps so many events: then it has them all
+    starved_plane.alone_and_together("cell-plane", operator.work, every=max(EVERY // 8, 1))
+    if EVERY == 1:  # who has to be let in waits a second
+        starved_plane.sweep("cell-plane", operator.work, 1, starved_plane.descriptors["cell-plane"], 1)
+    operator.leave()
 
 
 # ---- operators ----
@@ -394,7 +446,7 @@ def test_a_reload(starved, process):
         assert b"not reloaded" not in said or b"memory" in said or b"Too many open files" in said, said
         return b"not reloaded" not in said
 
-    starved.alone_and_together(process, reload)
+    starved.alone_and_together(process, reload, opens=True)
 
 
 PAGES = {"agent": ("/status", "/metrics", "/readyz", "/healthz"), "relay": ("/metrics", "/tunnels", "/readyz", "/healthz")}
@@ -416,7 +468,7 @@ def test_pages(starved, process):
                 pass  # closed without an answer
         return whole == len(PAGES[process])
 
-    starved.alone_and_together(process, look)
+    starved.alone_and_together(process, look, opens=EVERY == 1)  # each of them has to wait a second
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
@@ -429,12 +481,13 @@ def test_commands(starved, process, tmp_path):
         command = [BIN / "cellgate", "status", "--config", tmp_path / "operator.json"]
         return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
 
-    starved.alone_and_together(process, ask)
+    starved.alone_and_together(process, ask, opens=EVERY == 1)
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
 @pytest.mark.parametrize("count", [1, ALL])
-def test_a_start(tmp_path, process, count):
+@pytest.mark.parametrize("variable, every", [("SHIM_ALLOC", 10 * EVERY), ("SHIM_FILES", 1)])
+def test_a_start(tmp_path, process, count, variable, every):
     """It starts, or says why not."""
     (tmp_path / "k1.secret").write_bytes(b"a secret of the tests, 32 bytes or more")
     (tmp_path / "sandboxes.json").write_text('{"sandboxes":{"sb-1":{"worker":"http://127.0.0.1:1"}}}')
@@ -442,14 +495,14 @@ def test_a_start(tmp_path, process, count):
                  "relay": {"listen": f"unix@{tmp_path}/r.sock", "admin": f"127.0.0.1:{free_port()}"}}
     document = config(directory={"kind": "file", "path": "sandboxes.json"}, tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}])
     (tmp_path / "cellgate.json").write_text(json.dumps(document | addresses))
-    memory, at, failed = Counted(tmp_path / "allocations"), 0, 1
+    supply, at, failed = Supply(tmp_path / "supply"), 0, 1
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(0.02)
-        environment = os.environ | {"LD_PRELOAD": str(SHIM), "SHIM_ALLOC": str(tmp_path / "allocations"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        environment = os.environ | {"LD_PRELOAD": str(SHIM), variable: str(tmp_path / "supply"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
         while failed:
-            had, why = memory.counts()[1], f"with allocation {at} failing"
-            memory.fail(at, count)
+            had, why = supply.counts()[1], f"with number {at} failing"
+            supply.fail(at, count)
             daemon = subprocess.Popen([BIN / f"cellgate-{process}", "-c", tmp_path / "cellgate.json"], env=environment, stderr=subprocess.PIPE)
             end = time.monotonic() + 10
             ready = False
@@ -459,11 +512,11 @@ def test_a_start(tmp_path, process, count):
                     ready = b"READY=1" in manager.recv(4096)
                 except TimeoutError:
                     pass
-            failed = memory.counts()[1] - had
-            memory.suffices()
+            failed = supply.counts()[1] - had
+            supply.suffices()
             if ready:
                 daemon.terminate()
                 daemon.terminate()
             said = daemon.communicate(timeout=10)[1]
             assert daemon.returncode == (0 if ready else 1) and said, (why, daemon.returncode, said)
-            at += EVERY * 10
+            at += every

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -151,8 +152,8 @@ static int traces = -1;
 static struct counted *map_counted(const char *name)
 {
     int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
-    void *map = fd < 0 ? MAP_FAILED
-                       : mmap(NULL, sizeof(struct counted), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map =
+        fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct counted), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
     return map == MAP_FAILED ? NULL : map;
@@ -276,6 +277,14 @@ int open(const char *path, int flags, ...)
     va_end(more);
     real = real ? real : (int (*)(const char *, int, ...))next("open");
     return runs_out(descriptors, EMFILE) ? -1 : real(path, flags, mode);
+}
+
+pid_t forkpty(int *master, char *name, const struct termios *settings, const struct winsize *size)
+{
+    static pid_t (*real)(int *, char *, const struct termios *, const struct winsize *);
+    real = real ? real
+                : (pid_t(*)(int *, char *, const struct termios *, const struct winsize *))next("forkpty");
+    return runs_out(descriptors, EMFILE) ? -1 : real(master, name, settings, size);
 }
 
 int inotify_init1(int flags)

@@ -114,18 +114,25 @@ static void a_first_dial_without_memory_is_not_the_workers_fault(void **state)
     refused_with(REFUSAL_relay_unavailable);
 }
 
-static void a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault(void **state)
+/* A tunnel all of whose dials end so, until it is given up. */
+static void dial_in_vain(enum dial_outcome outcome)
 {
     struct handover h = world_handover();
-    (void)state;
     world_open(&w, &h);
     for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
         assert_true(i < 10);
-        world_dialled(&w, DIAL_NO_SOCKET, 0);
+        world_dialled(&w, outcome, 0);
         world_pass(&w, 5 * SEC);
         if (w.asking)
             world_answers(&w, ANSWER_RUNNING, 1, 1);
     }
+    assert_in_range(w.now, 1005 * SEC, 1040 * SEC);
+}
+
+static void a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault(void **state)
+{
+    (void)state;
+    dial_in_vain(DIAL_NO_SOCKET);
     refused_with(REFUSAL_relay_unavailable);
 }
 
@@ -140,17 +147,8 @@ static void a_first_dial_with_a_wrong_answer_is_refused(void **state)
 
 static void a_first_dial_is_repeated_within_the_connect_budget(void **state)
 {
-    struct handover h = world_handover();
     (void)state;
-    world_open(&w, &h);
-    for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
-        assert_true(i < 10);
-        world_dialled(&w, DIAL_UNREACHABLE, 0);
-        world_pass(&w, 5 * SEC);
-        if (w.asking)
-            world_answers(&w, ANSWER_RUNNING, 1, 1);
-    }
-    assert_in_range(w.now, 1005 * SEC, 1040 * SEC);
+    dial_in_vain(DIAL_UNREACHABLE);
     refused_with(REFUSAL_worker_unreachable);
 }
 
