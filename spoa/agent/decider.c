@@ -166,7 +166,7 @@ static bool answer_question(struct decider *d, const struct wait *wait, bool las
     return answered;
 }
 
-/* A watch uses its record: the cache keeps it, and has it looked up again by itself. */
+/* A watch uses its record: the cache keeps it, has it looked up again by itself, and tells what changes. */
 static void pin(struct decider *d, struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
@@ -182,15 +182,6 @@ static void unpin(void *context, const struct wait *wait)
         return;
     directory_cache_unpin(directory_cache(wait->pinned), wait->key);
     directory_release(wait->pinned);
-}
-
-static bool keep_watch(struct decider *d, struct wait wait)
-{
-    pin(d, &wait);
-    bool kept = waits_add(d->watches, &wait);
-    if (!kept)
-        unpin(d, &wait);
-    return kept;
 }
 
 /* A relay that lost a worker wants to know what the directory says now. */
@@ -226,13 +217,17 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
                         .kind = watch ? WAIT_WATCH : WAIT_RESOLVE};
     if (!watch && ask_afresh(d, &wait))
         return SERVER_LATER;
-    if (watch)
+    if (watch) {
         note_tunnel(d, &question);
+        pin(d, &wait); /* before it is looked at, so that no change is missed in between */
+    }
     struct snapshot_finder finder = {.last = true, .wakes = !watch};
     look_up(d, &question, &finder, &answer);
-    bool later = watch && !resolve_is_news(&question, &answer) && keep_watch(d, wait);
-    if (!later)
+    bool later = watch && !resolve_is_news(&question, &answer) && waits_add(d->watches, &wait);
+    if (!later) {
+        unpin(d, &wait);
         resolve_write(&answer, actions);
+    }
     snapshot_finder_done(&finder);
     return later ? SERVER_LATER : SERVER_NOW;
 }
