@@ -96,8 +96,8 @@ class Starved:
             until(call, 10)
         usual = max(memory.counts()[2] - half, 0)  # as many calls that had enough of all
         most = began + 2 * usual + 50 + rounds // 10 + keeps * calls
-        until(lambda: memory.counts()[2] <= most, 10, f"{name} keeps {memory.counts()[2] - began} allocations; {usual} are usual for half of it")
-        until(lambda: descriptors() <= opened + 5, 10, f"{name} had {opened} descriptors and keeps {descriptors()}")
+        until(lambda: memory.counts()[2] <= most, 10, f"{name} keeps more than {most - began} allocations; {usual} are usual for half of the calls")
+        until(lambda: descriptors() <= opened + 5, 10, f"{name} had {opened} descriptors, and keeps more")
 
 
 class StarvedCell(Starved):

@@ -348,7 +348,7 @@ class Operator:
 
     def follow(self):
         try:
-            self.follower = socket.create_connection(("127.0.0.1", self.plane.port), 1)
+            self.follower = socket.create_connection(("127.0.0.1", self.plane.port), 5)
             self.follower.sendall(b"GET /v1/events HTTP/1.1\r\nHost: plane\r\n\r\n")
             heard = self.hear(b": cell-plane\n\n")
             assert not self.revoked or not self.follower or b"not_before" in heard
@@ -356,7 +356,7 @@ class Operator:
             assert self.plane.starving
 
     def hear(self, *words):
-        """All of them, or the end."""
+        """What comes up to where all of these are in it, or to the end."""
         heard = b""
         while self.follower and not all(word in heard for word in words):
             try:
@@ -382,8 +382,11 @@ class Operator:
         except (OSError, AssertionError):  # no connection, or no answer
             assert self.plane.starving
             return False
-        assert answer.status in (200, 404) or self.plane.starving and answer.status == 500
-        return {200: lambda: json.loads(answer.body)["worker"], 404: lambda: None, 500: lambda: False}[answer.status]()
+        if answer.status == 500:
+            assert self.plane.starving
+            return False
+        assert answer.status in (200, 404)
+        return json.loads(answer.body)["worker"] if answer.status == 200 else None
 
     def change(self, name, was, verb, *words, to=None):
         done = self.command(verb, name, *words)
