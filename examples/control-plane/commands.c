@@ -25,15 +25,14 @@ static bool write_one(const struct sandbox *s, struct buffer *to)
            buffer_put(to, SLICE_LITERAL("}"));
 }
 
-/* What was changed. That it was is said without it where there is no memory to show it. Always true. */
-static bool write_answer(struct plane *plane, struct slice id, struct buffer *to)
+/* What was changed; nothing, where there is no memory to show it: it is changed all the same. */
+static void write_answer(const struct plane *plane, struct slice id, struct buffer *to)
 {
     const struct sandbox *s = plane_find(plane, id);
     bool good = buffer_put(to, SLICE_LITERAL(",\"sandboxes\":[")) && (!s || write_one(s, to)) &&
                 buffer_put(to, SLICE_LITERAL("]"));
     if (!good)
         buffer_free(to);
-    return true;
 }
 
 static bool run_list(void *context, const struct json *doc, const json_node *request, struct buffer *to,
@@ -53,9 +52,12 @@ static bool run_set(void *context, const struct json *doc, const json_node *requ
     struct plane *plane = ((struct serve *)context)->plane;
     struct slice id, record;
     (void)doc;
-    return read_id(request, &id, why) &&
-           (json_text(json_member(request, "record"), &record) || fail(why, "which record?")) &&
-           plane_set(plane, id, record, why) && write_answer(plane, id, to);
+    bool done = read_id(request, &id, why) &&
+                (json_text(json_member(request, "record"), &record) || fail(why, "which record?")) &&
+                plane_set(plane, id, record, why);
+    if (done)
+        write_answer(plane, id, to);
+    return done;
 }
 
 static bool run_move(void *context, const struct json *doc, const json_node *request, struct buffer *to,
@@ -65,7 +67,10 @@ static bool run_move(void *context, const struct json *doc, const json_node *req
     struct slice id, worker = {NULL, 0};
     (void)doc;
     json_text(json_member(request, "worker"), &worker);
-    return read_id(request, &id, why) && plane_move(plane, id, worker, why) && write_answer(plane, id, to);
+    bool done = read_id(request, &id, why) && plane_move(plane, id, worker, why);
+    if (done)
+        write_answer(plane, id, to);
+    return done;
 }
 
 static bool run_verb(bool (*verb)(struct plane *plane, struct slice id, struct fail *why), void *context,
@@ -73,7 +78,10 @@ static bool run_verb(bool (*verb)(struct plane *plane, struct slice id, struct f
 {
     struct plane *plane = ((struct serve *)context)->plane;
     struct slice id;
-    return read_id(request, &id, why) && verb(plane, id, why) && write_answer(plane, id, to);
+    bool done = read_id(request, &id, why) && verb(plane, id, why);
+    if (done)
+        write_answer(plane, id, to);
+    return done;
 }
 
 #define VERB(name)                                                                          \

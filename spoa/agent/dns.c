@@ -178,12 +178,10 @@ static bool system_changed(struct dns *d)
 static void replace_stale(struct dns *d)
 {
     struct fail ignored;
-    struct channel *fresh = NULL;
     if (system_changed(d))
         d->channels->stale = true;
-    if (d->channels->stale)
-        fresh = channel_new(d, &ignored); /* out of memory: it is tried again */
-    if (!fresh)
+    struct channel *fresh = d->channels->stale ? channel_new(d, &ignored) : NULL;
+    if (!fresh) /* out of memory: it is tried again */
         return;
     fresh->next = d->channels;
     d->channels = fresh;

@@ -216,8 +216,8 @@ static void a_watch_is_told_what_changes_while_it_begins(void **state)
         start(listener, &(struct snapshot_parts){.policy = policy, .directory = directory}, &snapshot);
     connect_relay(&relay, &address);
     assert_int_equal(ask(&relay, "cell-resolve", -1), 1);
-    int64_t known =
-        __atomic_load_n(&w.epoch, __ATOMIC_SEQ_CST); /* of the last look-up; the watch begins one more */
+    /* of the last look-up; the watch begins one more */
+    int64_t known = __atomic_load_n(&w.epoch, __ATOMIC_SEQ_CST);
     assert_int_equal(ask(&relay, "cell-watch", known), known + 1);
     spop_client_free(relay.client);
     close(relay.fd);
