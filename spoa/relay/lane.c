@@ -5,6 +5,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
+#include "spoa/lib/fail.h"
 #include "spoa/relay/arrival.h"
 #include "spoa/relay/port.h"
 
@@ -82,11 +83,6 @@ void lane_pause_accepting(struct lane *lane)
     loop_timer_set(&lane->accept_again, ACCEPT_PAUSE);
 }
 
-static bool is_shortage(int error)
-{
-    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
 static void on_accept(void *owner, int events)
 {
     struct lane *lane = owner;
@@ -98,7 +94,7 @@ static void on_accept(void *owner, int events)
             arrival_begin(lane, fd);
             continue;
         }
-        if (is_shortage(errno))
+        if (fail_of_resources(errno))
             lane_pause_accepting(lane);
         return;
     }
