@@ -10,7 +10,7 @@
  *   -t SECONDS  then all tunnels are asked what their sessions heard, and closed (10); SIGTERM does the same earlier
  *   -r RECORDS  per second and tunnel (10)
  *   -l SECONDS  mean life of a tunnel; another takes its place (0: until the end)
- *   -q COUNT    tunnels that do not read until the end (0)
+ *   -q COUNT    tunnels that read their session's first record and, however much they say, no other until the end (0)
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -308,8 +308,10 @@ static void on_line(void *owner, const struct record_line *line)
         account(u, line);
         return;
     }
-    if (line->number == 0) /* its terminal is raw by now */
+    if (line->number == 0) { /* its terminal is raw by now */
         loop_timer_set(&u->timer, (double)(random() % 1000) / 1000 / u->t->rate);
+        u->mute = u->index < u->t->quiet && u->phase == TALKING;
+    }
     if (line->value > u->answered && line->value <= u->number) {
         if (u->number - line->value < TIMED && line->value) {
             uint64_t took = loop_clock() - u->sent_at[(line->value - 1) % TIMED];
@@ -370,7 +372,6 @@ static void on_head(struct tunnel *u)
     u->t->opening--;
     u->t->open++;
     u->t->totals.opened++;
-    u->mute = u->index < u->t->quiet && !u->t->stopping;
     on_frames(u, slice_from(buffer_slice(&rest), head.len));
     buffer_free(&rest);
     fill(u->t);
