@@ -3,6 +3,7 @@
  * shim: a library for LD_PRELOAD that makes the world less convenient for a daemon, where the environment says so:
  *
  *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
+ *   SHIM_CUT=FILE    how many of them moved less than they could have is counted in FILE, which is mapped: a uint64_t
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
  *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
  *   SHIM_FILES=FILE  the same of descriptors: EMFILE
@@ -51,10 +52,16 @@ static unsigned chance(void)
     return state = state * 1103515245 + 12345;
 }
 
+static uint64_t *cuts;
+
 static size_t shorter(size_t len)
 {
     size_t most = limit() ? 1 + (chance() >> 16) % limit() : len;
-    return most < len ? most : len;
+    if (most >= len)
+        return len;
+    if (cuts)
+        __atomic_fetch_add(cuts, 1, __ATOMIC_RELAXED);
+    return most;
 }
 
 ssize_t recv(int fd, void *to, size_t len, int flags)
@@ -149,11 +156,10 @@ struct counted {
 static struct counted *allocations, *descriptors;
 static int traces = -1;
 
-static struct counted *map_counted(const char *name)
+static void *map_file(const char *name, size_t size)
 {
     int fd = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
-    void *map =
-        fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct counted), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *map = fd < 0 ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
     return map == MAP_FAILED ? NULL : map;
@@ -161,8 +167,10 @@ static struct counted *map_counted(const char *name)
 
 __attribute__((constructor)) static void map_all(void)
 {
-    struct counted *files = map_counted(getenv("SHIM_FILES")); /* not yet: the next one takes a descriptor */
-    allocations = map_counted(getenv("SHIM_ALLOC"));
+    /* not in force yet: the next ones take a descriptor */
+    struct counted *files = map_file(getenv("SHIM_FILES"), sizeof *files);
+    allocations = map_file(getenv("SHIM_ALLOC"), sizeof *allocations);
+    cuts = map_file(getenv("SHIM_CUT"), sizeof *cuts);
     if (files || allocations) /* what a daemon starts is not its own */
         unsetenv("LD_PRELOAD");
     if (getenv("SHIM_TRACE"))
