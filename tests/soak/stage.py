@@ -51,6 +51,10 @@ class Host:
         self.socket = socket
         self.workers = [Worker(self, 0), Worker(self, 1)]
 
+    @property
+    def serving(self):
+        return self.workers[self.at]
+
 
 class Traffic:
     """The clients; `lines` is what they told so far."""
