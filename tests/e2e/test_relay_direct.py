@@ -470,6 +470,19 @@ def test_a_move_closes_the_old_worker_and_dials_the_new_one(direct):
     assert client.silent()
 
 
+def test_input_that_a_worker_has_not_read_when_it_is_left_is_counted(tmp_path):
+    with quick(tmp_path, keepalive="60s") as direct:
+        old, new = direct.worker(), direct.worker()
+        direct.set(worker=old)
+        client, upstream = direct.open(old)
+        client.say(b"word")
+        until(lambda: direct.metric('cellgate_relay_bytes_total{direction="to_worker"}') > 4)
+        direct.set(worker=new)
+        new.serve()
+        upstream.reset()
+        until(lambda: direct.metric("cellgate_relay_unsure_input_bytes_total") == 4)
+
+
 def test_with_overlap_the_old_worker_serves_until_the_new_one_is_there(direct):
     old, new = direct.worker(), direct.worker()
     direct.set(worker=old)
