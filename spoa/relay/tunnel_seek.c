@@ -154,13 +154,16 @@ static void move(struct tunnel *t, const struct answer *answer, uint64_t now)
     dial(t, &answer->target, now);
 }
 
-static void settle_by(struct tunnel *t, const struct answer *answer, uint64_t now)
+static void settle_by(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now)
 {
     bool moved = target_known(&answer->target) && !target_same(&t->target, &answer->target);
 
+    if (answer->state == ANSWER_UNAVAILABLE || (answer->state == ANSWER_RUNNING && !moved)) {
+        /* there is time left to be told of a change; what a watch says is not the fresh answer */
+        t->seek = watch ? t->seek : SEEK_NOTHING;
+        return;
+    }
     t->seek = SEEK_NOTHING;
-    if (answer->state == ANSWER_UNAVAILABLE || (answer->state == ANSWER_RUNNING && !moved))
-        return; /* there is time left to be told of a change */
     if (moved)
         t->loss = LOSS_moved;
     tunnel_redial(t, now);
@@ -216,7 +219,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
     else if (is_final(answer, &reason, &refusal))
         tunnel_close(t, reason, 0, slice_text(""), now);
     else if (t->state == TUNNEL_SETTLING)
-        settle_by(t, answer, now);
+        settle_by(t, answer, watch, now);
     else if (watch)
         use_news(t, answer, now);
     else

@@ -552,6 +552,23 @@ static void a_close_that_settles_with_a_change_is_a_loss(void **state)
     world_close(&w);
 }
 
+/* The watch's time was over, or it was told of something that moves nobody. */
+static void news_that_changes_nothing_does_not_stand_for_the_fresh_answer(void **state)
+{
+    (void)state;
+    for (unsigned epoch = 1; epoch < 3; epoch++) {
+        serving();
+        world_closes(&w, WORKER, 1000, "released");
+        world_tells(&w, ANSWER_RUNNING, 1, epoch);
+        assert_int_equal(w.t.state, TUNNEL_SETTLING);
+        world_answers(&w, ANSWER_RUNNING, 2, 3);
+        assert_int_equal(w.dialled_port, 2);
+        world_dialled(&w, DIAL_OPEN, 101);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_close(&w);
+    }
+}
+
 static void a_take_over_is_final(void **state)
 {
     (void)state;
@@ -1571,6 +1588,7 @@ int main(void)
         cmocka_unit_test(a_close_without_an_exit_is_a_release_where_exits_are_said),
         cmocka_unit_test(a_close_that_settles_without_a_change_is_the_end),
         cmocka_unit_test(a_close_that_settles_with_a_change_is_a_loss),
+        cmocka_unit_test(news_that_changes_nothing_does_not_stand_for_the_fresh_answer),
         cmocka_unit_test(a_take_over_is_final),
         cmocka_unit_test(losses_are_redialled),
         cmocka_unit_test(a_worker_that_blames_the_data_ends_the_tunnel),
