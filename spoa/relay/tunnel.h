@@ -143,6 +143,7 @@ struct tunnel {
     struct redial redial;
     bool retried_absent; /* the one retry of a 404 or 410 after a change */
     bool watching;
+    int64_t watched;       /* the epoch that the watch knows */
     uint64_t watch_at;     /* when to watch again; 0: now */
     uint64_t changed_at;   /* of the target */
     uint64_t abandoned_at; /* a dial that its worker may get to all the same; 0: there is none */

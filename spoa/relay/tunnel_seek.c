@@ -201,7 +201,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
 {
     enum close_reason reason;
     enum refusal refusal;
-    bool told = answer->state != ANSWER_UNAVAILABLE && answer->epoch != t->epoch;
+    bool told = answer->state != ANSWER_UNAVAILABLE && answer->epoch != t->watched;
 
     if (t->state >= TUNNEL_CLOSING || (!watch && t->seek != SEEK_ASKING))
         return;
@@ -234,6 +234,7 @@ void tunnel_watch(struct tunnel *t, uint64_t now)
     if (t->watching || now < t->watch_at)
         return;
     t->watching = true;
+    t->watched = t->epoch;
     t->actions->watch(t->port);
 }
 

@@ -1533,6 +1533,19 @@ static void a_watch_that_tells_nothing_is_repeated_after_a_pause(void **state)
     world_close(&w);
 }
 
+static void a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_answers(&w, ANSWER_MIGRATING, 0, 2);
+    world_tells(&w, ANSWER_MIGRATING, 0, 2); /* it knew of 1 */
+    assert_true(w.watching);
+    world_tells(&w, ANSWER_MIGRATING, 0, 2);
+    assert_false(w.watching);
+    world_close(&w);
+}
+
 static void a_tunnel_without_memory_ends(void **state)
 {
     (void)state;
@@ -1643,6 +1656,7 @@ int main(void)
         cmocka_unit_test(a_tunnel_ends_when_the_token_that_binds_it_expires),
         cmocka_unit_test(a_drain_closes_with_service_restart),
         cmocka_unit_test(a_watch_that_tells_nothing_is_repeated_after_a_pause),
+        cmocka_unit_test(a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once),
         cmocka_unit_test(a_tunnel_without_memory_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
