@@ -255,6 +255,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
 
     if (t->state >= TUNNEL_CLOSING)
         return;
+    if (t->seek != SEEK_NOTHING)
+        t->abandoned_at = now;
     tunnel_seek_stop(t);
     t->state = TUNNEL_CLOSING;
     t->reason = reason;

@@ -184,15 +184,24 @@ static void leave_unacknowledged(struct tunnel *t)
     }
 }
 
+/* The answer to the client's Close, unless it says no more than that another was dialled before that. */
+static void answer_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    if (t->adapter->numbers)
+        leave_unacknowledged(t);
+    if (code == CLOSE_TAKEN && t->reason == CLOSE_client_closed && taken_by_ourselves(t, now))
+        tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
+    else
+        tunnel_send_close(t, CLIENT, code, text, now);
+    tunnel_leave_client(t, now);
+}
+
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     enum close_reason reason;
 
     if (t->state == TUNNEL_CLOSING) {
-        if (t->adapter->numbers)
-            leave_unacknowledged(t);
-        tunnel_send_close(t, CLIENT, code, text, now);
-        tunnel_leave_client(t, now);
+        answer_close(t, code, text, now);
         return;
     }
     if (understand_close(t, code, text, now))

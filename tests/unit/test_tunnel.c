@@ -773,6 +773,23 @@ static void a_worker_that_did_not_answer_in_time_may_take_the_session_late(void 
     world_close(&w);
 }
 
+/* The next worker's answer was on its way: its session has let go of the old one, who says so. */
+static void a_client_that_leaves_while_its_worker_is_replaced_gets_its_own_close(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    for (unsigned moves = 0; moves < 2; moves++) {
+        serving_as(&h);
+        if (moves)
+            world_tells(&w, ANSWER_RUNNING, 2, 2);
+        world_closes(&w, CLIENT, 1000, "bye");
+        assert_int_equal(w.hang_ups, moves);
+        world_closes(&w, WORKER, 4001, "taken over");
+        ended_with(CLOSE_client_closed, moves ? "C1000:bye" : "C4001:taken over");
+    }
+}
+
 /* The session leaves the old worker when the new one has it, and its goodbye may be here first. */
 static void workers_that_are_left_in_favour_of_another_do_not_flap(void **state)
 {
@@ -1614,6 +1631,7 @@ int main(void)
         cmocka_unit_test(what_the_old_worker_says_while_it_is_replaced_is_not_judged),
         cmocka_unit_test(a_worker_that_gets_to_an_abandoned_dial_late_takes_the_session_from_ourselves),
         cmocka_unit_test(a_worker_that_did_not_answer_in_time_may_take_the_session_late),
+        cmocka_unit_test(a_client_that_leaves_while_its_worker_is_replaced_gets_its_own_close),
         cmocka_unit_test(workers_that_are_left_in_favour_of_another_do_not_flap),
         cmocka_unit_test(a_replacement_that_cannot_be_reached_leaves_the_old_worker),
         cmocka_unit_test(a_message_cut_on_a_terminal_is_ended),
