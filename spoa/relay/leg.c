@@ -139,7 +139,9 @@ bool leg_own_pong(struct leg *leg, struct slice payload)
 
 uint64_t leg_take_unread(struct leg *leg, bool all)
 {
-    uint64_t held = outbox_payload(&leg->out), rest = all ? 0 : held, unread = leg->data - leg->read - rest;
+    uint64_t held = outbox_payload(&leg->out), rest = all ? 0 : held, given = leg->data - rest;
+    /* a peer may answer a Ping that has not been sent yet */
+    uint64_t unread = given > leg->read ? given - leg->read : 0;
 
     leg->data = rest;
     leg->read = leg->asked = 0;

@@ -1094,6 +1094,27 @@ static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void
     world_close(&w);
 }
 
+static void a_pong_to_a_ping_that_was_not_sent_yet_takes_nothing_from_the_count(void **state)
+{
+    uint8_t frame[64], ping[LEG_PING_LEN];
+    (void)state;
+    for (unsigned redials = 0; redials < 2; redials++) {
+        serving();
+        w.ears[WORKER].room = 0;
+        world_says(&w, CLIENT, 0x82, "held");
+        world_pass(&w, 26 * SEC);
+        memcpy(ping, "cellgate\0\0\0\1", sizeof ping);
+        world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(ping, sizeof ping)), SIZE_MAX);
+        if (redials)
+            tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+        else
+            world_tells(&w, ANSWER_RUNNING, 2, 2);
+        assert_int_equal(w.unsure, 0); /* it is for the next worker */
+        assert_int_equal(w.unread, 0);
+        world_close(&w);
+    }
+}
+
 static void input_is_counted_when_nobody_will_get_it(void **state)
 {
     (void)state;
@@ -1650,6 +1671,7 @@ int main(void)
         cmocka_unit_test(four_migrations_in_a_minute_do_not_flap_but_eleven_do),
         cmocka_unit_test(eleven_changes_before_there_is_a_tunnel_are_refused),
         cmocka_unit_test(input_that_a_lost_worker_has_not_proved_to_have_read_is_counted),
+        cmocka_unit_test(a_pong_to_a_ping_that_was_not_sent_yet_takes_nothing_from_the_count),
         cmocka_unit_test(input_is_counted_when_nobody_will_get_it),
         cmocka_unit_test(tagged_input_is_never_cut),
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
