@@ -350,6 +350,9 @@ static bool may_read_for(const struct tunnel *t, enum side from)
     const struct leg *peer = &t->legs[other(from)];
     bool there = from == CLIENT ? t->worker_there : t->client_there;
 
+    /* without a worker the relay answers pings itself: a client that does not take the answers has to wait */
+    if (!there && outbox_len(&t->legs[from].out) >= LEG_PAUSE)
+        return false;
     if (t->adapter->numbers && from == CLIENT)
         return window_room(t) > 0 && (there || t->actions->may_hold(t->port));
     if (outbox_empty(&peer->out))

@@ -1198,6 +1198,29 @@ static void pings_are_answered_while_there_is_no_worker(void **state)
     world_close(&w);
 }
 
+static void a_client_that_does_not_read_the_answers_to_its_pings_is_not_read(void **state)
+{
+    (void)state;
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    w.ears[CLIENT].room = 0;
+    for (size_t pings = 0; w.t.legs[CLIENT].reading; pings++) {
+        assert_true(pings < LEG_PAUSE);
+        world_says(&w, CLIENT, 0x89, "ping");
+    }
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_in_range(outbox_len(&w.t.legs[CLIENT].out), LEG_PAUSE, LEG_PAUSE + WS_CONTROL_FRAME_MAX);
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    assert_true(w.t.legs[CLIENT].reading);
+    w.ears[CLIENT].room = 0;
+    while (w.t.legs[CLIENT].reading)
+        world_says(&w, CLIENT, 0x89, "ping");
+    resumes(1); /* what it has to say to a worker is read however slow it is */
+    assert_true(w.t.legs[CLIENT].reading);
+    world_close(&w);
+}
+
 static void a_paste_of_a_mebibyte_is_held_and_delivered(void **state)
 {
     static uint8_t paste[1 << 20], frame[sizeof paste + 14], got[sizeof paste];
@@ -1675,6 +1698,7 @@ int main(void)
         cmocka_unit_test(input_is_counted_when_nobody_will_get_it),
         cmocka_unit_test(tagged_input_is_never_cut),
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
+        cmocka_unit_test(a_client_that_does_not_read_the_answers_to_its_pings_is_not_read),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
         cmocka_unit_test(a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole),
