@@ -355,7 +355,7 @@ static bool may_read_for(const struct tunnel *t, enum side from)
         return false;
     if (t->adapter->numbers && from == CLIENT)
         return window_room(t) > 0 && (there || t->actions->may_hold(t->port));
-    if (outbox_empty(&peer->out))
+    if (outbox_empty(&peer->out) && (there || !buffer_len(&t->legs[from].partial)))
         return true;
     /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
     if (t->adapter->numbers && there)
@@ -377,16 +377,25 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
     leg_read(&t->legs[WORKER], t->worker_there && may_read_for(t, WORKER), now);
 }
 
+/* For a peer that is not there. Since it was decided that this side is read, others may have taken the memory: it then
+ * gets no more than is needed for a ping or a Close. */
+static size_t hold_room(const struct tunnel *t, size_t held)
+{
+    size_t most = t->settings->buffer;
+
+    if (held + READ_LEAST > most || !t->actions->may_hold(t->port))
+        return READ_LEAST;
+    return most - held;
+}
+
 size_t tunnel_room(const struct tunnel *t, enum side from)
 {
-    size_t held = outbox_len(&t->legs[other(from)].out), most = t->settings->buffer;
-    bool there = from == CLIENT ? t->worker_there : t->client_there;
+    bool there = from == CLIENT ? t->worker_there : t->client_there, closing = t->state == TUNNEL_CLOSING;
+    size_t most = there || closing ? LEG_PAUSE : hold_room(t, outbox_len(&t->legs[other(from)].out));
 
-    if (t->adapter->numbers && from == CLIENT && t->state < TUNNEL_CLOSING)
-        return window_room(t);
-    if (there || t->state == TUNNEL_CLOSING)
-        return LEG_PAUSE;
-    return held + READ_LEAST <= most ? most - held : READ_LEAST;
+    size_t window = t->adapter->numbers && from == CLIENT && !closing ? window_room(t) : most;
+
+    return window < most ? window : most;
 }
 
 /* ---- times ---- */

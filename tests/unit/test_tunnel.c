@@ -1275,6 +1275,25 @@ static void held_data_is_not_read_beyond_the_memory_of_the_process(void **state)
     world_close(&w);
 }
 
+/* Of all that wait for a worker each may read once more. */
+static void without_memory_that_others_have_taken_no_more_than_a_little_is_read(void **state)
+{
+    (void)state;
+    for (unsigned holds = 0; holds < 2; holds++) {
+        serving();
+        tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+        if (holds)
+            world_says(&w, CLIENT, 0x82, "first");
+        assert_true(tunnel_room(&w.t, CLIENT) >= LEG_PAUSE);
+        w.full = true;
+        assert_true(w.t.legs[CLIENT].reading);
+        assert_in_range(tunnel_room(&w.t, CLIENT), 1, 4096);
+        resumes(1);
+        assert_int_equal(tunnel_room(&w.t, CLIENT), LEG_PAUSE);
+        world_close(&w);
+    }
+}
+
 static void a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole(void **state)
 {
     (void)state;
@@ -1701,6 +1720,7 @@ int main(void)
         cmocka_unit_test(a_client_that_does_not_read_the_answers_to_its_pings_is_not_read),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
+        cmocka_unit_test(without_memory_that_others_have_taken_no_more_than_a_little_is_read),
         cmocka_unit_test(a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole),
         cmocka_unit_test(a_message_goes_on_with_the_next_worker),
         cmocka_unit_test(a_worker_that_is_left_in_the_middle_of_a_frame_is_cut_off),
