@@ -393,8 +393,9 @@ static void want(struct port *p)
         bool read = leg->reading;
         if (side == CLIENT && !p->accepted)
             read = buffer_len(&p->early) < EARLY_MAX;
+        bool write = !outbox_empty(&leg->out) && !p->broken[side];
         if (p->io[side].loop)
-            loop_io_want(&p->io[side], (read ? LOOP_READ : 0) | (outbox_empty(&leg->out) ? 0 : LOOP_WRITE));
+            loop_io_want(&p->io[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
     }
 }
 
@@ -456,13 +457,28 @@ void port_cut(struct port *p)
     loop_defer(lane->loop, &p->free_task);
 }
 
+/* A side that takes no more may have said something before it went: its last words, its Close. They are read first, a
+ * worker's as slowly as its client takes them. Nobody waits for a worker that does not take those of a client. */
+static void lose_broken(struct port *p, enum side side)
+{
+    const struct tunnel *t = &p->tunnel;
+    ssize_t got = 1;
+
+    if (p->io[side].loop && t->legs[side].reading)
+        got = receive(p, side);
+    bool waits = t->legs[side].reading || (side == WORKER && t->state < TUNNEL_CLOSING);
+    if (p->io[side].loop && got > 0 && waits)
+        return;
+    if (p->io[side].loop)
+        tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
+    p->broken[side] = false;
+}
+
 static void update(struct port *p)
 {
-    for (enum side side = CLIENT; side <= WORKER; side++) {
-        if (p->broken[side] && p->io[side].loop)
-            tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
-        p->broken[side] = false;
-    }
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        if (p->broken[side])
+            lose_broken(p, side);
     account_update(&p->account);
     if (p->tunnel.state == TUNNEL_ENDED) {
         port_cut(p);

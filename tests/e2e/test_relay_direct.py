@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The relay with real sockets: each row of the tables in docs/relay.md."""
 
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import struct
+import termios
 import threading
 import time
 
@@ -13,6 +16,7 @@ import pytest
 from cell import until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, accept_key, frame
 from false_agent import FalseAgent, actions
+from tunnels import stop
 
 SWITCH = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
 
@@ -384,6 +388,52 @@ def test_a_client_that_ends_its_side_behind_its_close_gets_the_answer(direct):
     upstream.close_with(1000, b"bye")
     assert client.hear() == (CLOSE, b"\x03\xe8bye", True)
     assert client.ended()
+
+
+def taken(peer):
+    """All that was sent is in the other side's kernel."""
+    until(lambda: struct.unpack("i", fcntl.ioctl(peer.sock, termios.TIOCOUTQ, bytes(4)))[0] == 0)
+
+
+def test_the_last_words_of_a_worker_pass_though_it_takes_no_more_input(tmp_path):
+    with quick(tmp_path, keepalive="60s") as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        client, upstream = direct.open(worker)
+        count = 0
+        while direct.tunnels()[0]["held"] <= 65536:  # until it is not read any more
+            upstream.say(b"x" * 8000)
+            taken(upstream)
+            count += 1
+        upstream.say(b"last words")
+        upstream.close_with(1000, b"done")
+        taken(upstream)
+        upstream.close()
+        before = direct.tunnels()[0]["to_worker"]
+        client.say(b"1")  # is answered by a reset
+        until(lambda: direct.tunnels()[0]["to_worker"] > before)
+        client.say(b"2")
+        until(lambda: direct.tunnels()[0]["held"] > 131072 or direct.tunnels()[0]["state"] != "serving")
+        assert [client.message()[1] for _ in range(count + 1)] == [b"x" * 8000] * count + [b"last words"]
+        assert client.closed() == (1000, "done")
+        assert direct.metric("cellgate_relay_redials_total") == 0
+
+
+@pytest.mark.parametrize("first", ["client", "worker"])
+def test_the_last_words_of_a_client_pass_though_it_takes_no_more_output(direct, first):
+    worker = direct.worker()
+    direct.set(worker=worker)
+    client, upstream = direct.open(worker)
+    stop(direct.relay.pid)
+    if first == "worker":
+        upstream.say(b"output")
+    client.say(b"last words")
+    client.close()
+    if first == "client":
+        upstream.say(b"output")
+    os.kill(direct.relay.pid, signal.SIGCONT)
+    assert next_but_pings(upstream) == (BINARY, b"last words", True)
+    assert upstream.closed() == (1001, "client lost")
 
 
 def test_an_exit_frame_ends_the_tunnel(direct):
