@@ -8,8 +8,7 @@
 
 #include "spoa/relay/counts.h"
 
-#define PARTING_SECONDS 2.0
-#define READ_AWAY       (1 << 20) /* bytes: a peer that sends more is not waiting for our Close */
+#define READ_AWAY (1 << 20) /* bytes: a peer that sends more is not waiting for our Close */
 
 struct parting {
     struct partings *all;

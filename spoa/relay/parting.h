@@ -11,6 +11,8 @@
 #include "spoa/lib/loop.h"
 #include "spoa/lib/metrics.h"
 
+#define PARTING_SECONDS 2.0 /* at most */
+
 struct parting;
 
 /* All partings of one thread. */

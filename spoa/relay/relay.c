@@ -27,6 +27,7 @@ struct relay {
     size_t lanes_count;
     struct lane *lanes[SETTINGS_THREADS_MAX];
     bool draining;
+    uint64_t emptied; /* when it had no tunnel any more; 0: it has, or does not drain */
     struct loop_timer sampling, drained;
     struct sample samples[SAMPLES]; /* a ring */
     size_t sampled;
@@ -146,11 +147,28 @@ void relay_stop(struct relay *r)
 }
 
 /* ---- draining ---- */
+static void add_partings(struct lane *lane, void *context)
+{
+    *(size_t *)context += lane->partings.count;
+}
+
+/* What the last tunnels have left to send. Who comes now and is refused is not waited for. */
+static bool is_parting(struct relay *r)
+{
+    uint64_t now = loop_clock();
+    size_t partings = 0;
+
+    if (!r->emptied)
+        r->emptied = now;
+    each_lane(r, add_partings, &partings);
+    return partings && (double)(now - r->emptied) / 1e6 < PARTING_SECONDS;
+}
+
 static void look_if_drained(void *owner)
 {
     struct relay *r = owner;
 
-    if (limits_tunnels(r->limits) == 0)
+    if (limits_tunnels(r->limits) == 0 && !is_parting(r))
         r->options.drained(r->options.context);
     else
         loop_timer_set(&r->drained, DRAINED_SECONDS);

@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import struct
+import subprocess
 import termios
 import threading
 import time
@@ -840,6 +841,25 @@ def test_a_drain(direct):
         assert client.closed() == (1012, "relay restarting")
     waiting.close()
     assert direct.relay.wait(5) == 0
+
+
+def test_a_drain_leaves_workers_in_good_order(tmp_path):
+    with quick(tmp_path, keepalive="60s") as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        client, upstream = direct.open(worker)
+        while direct.tunnels()[0]["held"] <= 65536:
+            client.say(b"x" * 60000)
+        direct.relay.send_signal(signal.SIGTERM)
+        assert client.closed() == (1012, "relay restarting")
+        until(lambda: "reason=restarting" in direct.log())
+        with pytest.raises(subprocess.TimeoutExpired):
+            direct.relay.wait(0.3)
+        while (got := upstream.hear())[0] != CLOSE:
+            assert got[1]
+        assert got[1][2:] == b"relay restarting"
+        upstream.close()
+        assert direct.relay.wait(5) == 0
 
 
 def test_upgrades_during_a_drain_are_refused(tmp_path):
