@@ -373,29 +373,25 @@ static bool is_repeatable(const struct tunnel *t, enum dial_outcome outcome, uns
            (outcome == DIAL_INVALID || outcome == DIAL_TIMEOUT || (outcome == DIAL_STATUS && status == 409));
 }
 
+static enum refusal problem_of(enum dial_outcome outcome)
+{
+    return outcome == DIAL_NO_SOCKET || outcome == DIAL_MEMORY ? REFUSAL_relay_unavailable
+           : outcome == DIAL_TIMEOUT                           ? REFUSAL_worker_timeout
+                                                               : REFUSAL_worker_unreachable;
+}
+
 static void first_dial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now)
 {
-    if (is_repeatable(t, outcome, status))
-        outcome = DIAL_UNREACHABLE;
-    switch (outcome) {
-    case DIAL_STATUS:
-        tunnel_refuse(t, REFUSAL_NONE);
-        break;
-    case DIAL_UNREACHABLE:
-    case DIAL_NO_SOCKET:
-        t->problem = outcome == DIAL_NO_SOCKET ? REFUSAL_relay_unavailable : REFUSAL_worker_unreachable;
-        t->must_ask = true;
-        tunnel_seek_again(t, now);
-        break;
-    case DIAL_TIMEOUT:
-        tunnel_refuse(t, REFUSAL_worker_timeout);
-        break;
-    case DIAL_MEMORY:
-        tunnel_refuse(t, REFUSAL_relay_unavailable);
-        break;
-    default:
-        tunnel_refuse(t, REFUSAL_worker_unreachable);
+    bool again =
+        outcome == DIAL_UNREACHABLE || outcome == DIAL_NO_SOCKET || is_repeatable(t, outcome, status);
+
+    t->problem = problem_of(outcome);
+    if (!again) {
+        tunnel_refuse(t, outcome == DIAL_STATUS ? REFUSAL_NONE : t->problem);
+        return;
     }
+    t->must_ask = true;
+    tunnel_seek_again(t, now);
 }
 
 /* What this worker says of the session is final. While the old worker serves, that one decides. */

@@ -115,9 +115,10 @@ static void a_first_dial_without_memory_is_not_the_workers_fault(void **state)
 }
 
 /* A tunnel all of whose dials end so, until it is given up. */
-static void dial_in_vain(enum dial_outcome outcome)
+static void dial_in_vain(enum handover_resume resume, enum dial_outcome outcome)
 {
     struct handover h = world_handover();
+    h.resume = resume;
     world_open(&w, &h);
     for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
         assert_true(i < 10);
@@ -132,7 +133,7 @@ static void dial_in_vain(enum dial_outcome outcome)
 static void a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault(void **state)
 {
     (void)state;
-    dial_in_vain(DIAL_NO_SOCKET);
+    dial_in_vain(HANDOVER_RESUME_NONE, DIAL_NO_SOCKET);
     refused_with(REFUSAL_relay_unavailable);
 }
 
@@ -148,8 +149,15 @@ static void a_first_dial_with_a_wrong_answer_is_refused(void **state)
 static void a_first_dial_is_repeated_within_the_connect_budget(void **state)
 {
     (void)state;
-    dial_in_vain(DIAL_UNREACHABLE);
+    dial_in_vain(HANDOVER_RESUME_NONE, DIAL_UNREACHABLE);
     refused_with(REFUSAL_worker_unreachable);
+}
+
+static void first_dials_that_are_repeated_without_an_answer_are_a_timeout(void **state)
+{
+    (void)state;
+    dial_in_vain(HANDOVER_RESUME_CELL, DIAL_TIMEOUT);
+    refused_with(REFUSAL_worker_timeout);
 }
 
 static void a_first_dial_succeeds_at_a_fresh_address(void **state)
@@ -1660,6 +1668,7 @@ int main(void)
         cmocka_unit_test(a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault),
         cmocka_unit_test(a_first_dial_with_a_wrong_answer_is_refused),
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
+        cmocka_unit_test(first_dials_that_are_repeated_without_an_answer_are_a_timeout),
         cmocka_unit_test(a_first_dial_succeeds_at_a_fresh_address),
         cmocka_unit_test(a_record_with_secrets_is_asked_for_first),
         cmocka_unit_test(a_waking_sandbox_is_waited_for),
