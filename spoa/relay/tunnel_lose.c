@@ -68,7 +68,7 @@ static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t 
     if (!buffer_put(&t->goodbye, text))
         t->goodbye_code = WS_NO_CODE;
     tunnel_ask(t, now);
-    tunnel_watch(t, now);
+    tunnel_watch_now(t, now);
 }
 
 void tunnel_settled(struct tunnel *t, uint64_t now)

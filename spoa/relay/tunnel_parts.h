@@ -65,5 +65,7 @@ void tunnel_seek_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_seek_due(const struct tunnel *t);
 void tunnel_seek_stop(struct tunnel *t);
 void tunnel_watch(struct tunnel *t, uint64_t now);
+/* Without a pause behind a watch that told nothing new: a change is waited for. */
+void tunnel_watch_now(struct tunnel *t, uint64_t now);
 
 #endif

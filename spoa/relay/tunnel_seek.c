@@ -110,7 +110,7 @@ static void wait_for_worker(struct tunnel *t, uint64_t now)
     t->problem = t->answer == ANSWER_MIGRATING ? REFUSAL_sandbox_migrating : REFUSAL_sandbox_waking;
     t->seek = SEEK_WAITING;
     redial_wait(&t->redial, now);
-    tunnel_watch(t, now);
+    tunnel_watch_now(t, now);
 }
 
 /* While the agent is away nobody can say where to dial, which is no fault of the worker's: the budget stands
@@ -236,6 +236,12 @@ void tunnel_watch(struct tunnel *t, uint64_t now)
     t->watching = true;
     t->watched = t->epoch;
     t->actions->watch(t->port);
+}
+
+void tunnel_watch_now(struct tunnel *t, uint64_t now)
+{
+    t->watch_at = now;
+    tunnel_watch(t, now);
 }
 
 /* ---- what the worker says to the dial ---- */

@@ -1634,6 +1634,26 @@ static void a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once(void 
     world_close(&w);
 }
 
+static void who_waits_for_a_change_watches_at_once(void **state)
+{
+    (void)state;
+    for (unsigned settles = 0; settles < 2; settles++) {
+        serving();
+        world_tells(&w, ANSWER_RUNNING, 1, 1);
+        assert_false(w.watching);
+        world_pass(&w, 100 * MS);
+        if (settles)
+            world_closes(&w, WORKER, 1000, "released");
+        else
+            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_answers(&w, settles ? ANSWER_RUNNING : ANSWER_MIGRATING, settles ? 1 : 0, 1);
+        assert_true(w.watching);
+        world_tells(&w, ANSWER_RUNNING, 2, 2);
+        assert_int_equal(w.dialled_port, 2);
+        world_close(&w);
+    }
+}
+
 static void a_tunnel_without_memory_ends(void **state)
 {
     (void)state;
@@ -1750,6 +1770,7 @@ int main(void)
         cmocka_unit_test(a_drain_closes_with_service_restart),
         cmocka_unit_test(a_watch_that_tells_nothing_is_repeated_after_a_pause),
         cmocka_unit_test(a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once),
+        cmocka_unit_test(who_waits_for_a_change_watches_at_once),
         cmocka_unit_test(a_tunnel_without_memory_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
