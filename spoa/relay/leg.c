@@ -58,10 +58,12 @@ static size_t batch_len(const struct leg_batch *batch)
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
 {
     size_t len = batch_len(batch), taken = 0;
-    bool held = true;
+    bool held = !leg->cut;
 
-    if (len == 0)
-        return true;
+    if (len == 0 || !held) {
+        batch->count = 0;
+        return held;
+    }
     if (outbox_empty(&leg->out)) {
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
@@ -70,7 +72,11 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
     }
     if (taken < len || (leg->out.keeps && !batch->control)) {
         held = hold(leg, batch);
-        outbox_sent(&leg->out, held ? taken : 0);
+        leg->cut = !held && taken;
+        if (leg->cut)
+            outbox_free(&leg->out);
+        else
+            outbox_sent(&leg->out, held ? taken : 0);
     }
     batch->count = 0;
     batch->message = leg->message_out;

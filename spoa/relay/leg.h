@@ -38,6 +38,7 @@ struct leg {
     uint8_t message_out;  /* opcode of the message towards the peer that has no end yet; 0: none */
     bool reading;
     bool close_in, close_out; /* a Close came, was sent */
+    bool cut;                 /* there was no memory for the rest of a frame: nothing can follow */
 };
 
 /* limit: bytes held for it. */

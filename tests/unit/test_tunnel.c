@@ -1678,6 +1678,39 @@ static void a_tunnel_without_memory_ends(void **state)
     }
 }
 
+/* There is none for what the socket has not taken, and then there is again. */
+static size_t send_and_run_short(void *port, enum side to, const struct slice *runs, size_t count)
+{
+    size_t taken = world_send(port, to, runs, count);
+    alloc_fail_at(taken ? 1 : 0);
+    return taken;
+}
+
+static void nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost(void **state)
+{
+    struct tunnel_actions actions = world_actions;
+    (void)state;
+    actions.send = send_and_run_short;
+    for (enum side to = CLIENT; to <= WORKER; to++) {
+        uint8_t memory[TUNNEL_FRONT + 64];
+        enum side from = to == CLIENT ? WORKER : CLIENT;
+        serving();
+        w.t.actions = &actions;
+        w.ears[to].room = 10;
+        struct slice frame = world_frame(memory + TUNNEL_FRONT, from, 0x82, SLICE_LITERAL("a long message"));
+        tunnel_read(&w.t, from, frame, w.now);
+        alloc_fail_at(0);
+        w.ears[to].room = SIZE_MAX;
+        tunnel_writable(&w.t, to, w.now);
+        world_pass(&w, 5 * SEC);
+        assert_int_equal(w.t.reason, CLOSE_no_memory);
+        assert_int_equal(w.t.state, TUNNEL_ENDED);
+        assert_said(to, "");
+        assert_int_equal(buffer_len(&w.ears[to].bytes), to == CLIENT ? 8 : 4); /* 10 but for the head */
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1772,6 +1805,7 @@ int main(void)
         cmocka_unit_test(a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once),
         cmocka_unit_test(who_waits_for_a_change_watches_at_once),
         cmocka_unit_test(a_tunnel_without_memory_ends),
+        cmocka_unit_test(nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
