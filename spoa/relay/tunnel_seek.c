@@ -133,6 +133,9 @@ static void use_answer(struct tunnel *t, const struct answer *answer, uint64_t n
         no_answer(t, answer->agent_lost, now);
     } else if (!target_known(&answer->target)) {
         wait_for_worker(t, now);
+    } else if (t->state == TUNNEL_SERVING && target_same(&t->target, &answer->target)) {
+        tunnel_seek_stop(t); /* the sandbox has come back to the worker that serves */
+        target_free(&t->next);
     } else {
         redial_resume(&t->redial, now);
         dial(t, &answer->target, now);
@@ -412,7 +415,7 @@ static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned 
 {
     bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
 
-    if (outcome == DIAL_TIMEOUT)
+    if (outcome == DIAL_TIMEOUT || outcome == DIAL_INVALID)
         t->abandoned_at = now;
     if (outcome == DIAL_ENDED)
         refused_by_worker(t, CLOSE_process_exited, now);

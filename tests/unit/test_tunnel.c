@@ -766,19 +766,22 @@ static void a_worker_that_gets_to_an_abandoned_dial_late_takes_the_session_from_
 
 static void a_worker_that_did_not_answer_in_time_may_take_the_session_late(void **state)
 {
+    static const enum dial_outcome outcomes[] = {DIAL_TIMEOUT, DIAL_INVALID};
     (void)state;
-    serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
-    world_answers(&w, ANSWER_RUNNING, 2, 2);
-    world_dialled(&w, DIAL_TIMEOUT, 0);
-    world_tells(&w, ANSWER_RUNNING, 3, 3);
-    if (w.asking)
-        world_answers(&w, ANSWER_RUNNING, 3, 3);
-    world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
-    world_closes(&w, WORKER, 4001, "taken over");
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    world_close(&w);
+    for (unsigned i = 0; i < 2; i++) {
+        serving();
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_answers(&w, ANSWER_RUNNING, 2, 2);
+        world_dialled(&w, outcomes[i], 0);
+        world_tells(&w, ANSWER_RUNNING, 3, 3);
+        if (w.asking)
+            world_answers(&w, ANSWER_RUNNING, 3, 3);
+        world_dialled(&w, DIAL_OPEN, 101);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_closes(&w, WORKER, 4001, "taken over");
+        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        world_close(&w);
+    }
 }
 
 /* The next worker's answer was on its way: its session has let go of the old one, who says so. */
@@ -845,6 +848,37 @@ static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **st
     assert_int_equal(tunnel_target(&w.t)->port, 2);
     assert_int_equal(w.parted[WORKER], 1);
     world_close(&w);
+}
+
+/* By the watch while the other is dialled; by an answer after that has failed. */
+static void a_sandbox_that_comes_back_stays_with_the_worker_that_serves(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    h.overlap = true;
+    for (unsigned asks = 0; asks < 2; asks++) {
+        serving_as(&h);
+        world_tells(&w, ANSWER_RUNNING, 2, 2);
+        if (asks) {
+            world_dialled(&w, DIAL_INVALID, 0);
+            world_pass(&w, 200 * MS);
+            assert_true(w.asking);
+            world_answers(&w, ANSWER_RUNNING, 1, 3);
+        } else {
+            world_tells(&w, ANSWER_RUNNING, 1, 3);
+            assert_int_equal(w.hang_ups, 1);
+        }
+        assert_int_equal(w.dials, 2);
+        assert_int_equal(w.t.seek, SEEK_NOTHING);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_said(WORKER, "");
+        world_tells(&w, ANSWER_RUNNING, 2, 4);
+        assert_int_equal(w.dials, 3);
+        world_tells(&w, ANSWER_RUNNING, 1, 5);
+        world_closes(&w, WORKER, 4001, "taken over"); /* the other had got to it all the same */
+        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        world_close(&w);
+    }
 }
 
 static void a_message_cut_on_a_terminal_is_ended(void **state)
@@ -1759,6 +1793,7 @@ int main(void)
         cmocka_unit_test(a_client_that_leaves_while_its_worker_is_replaced_gets_its_own_close),
         cmocka_unit_test(workers_that_are_left_in_favour_of_another_do_not_flap),
         cmocka_unit_test(a_replacement_that_cannot_be_reached_leaves_the_old_worker),
+        cmocka_unit_test(a_sandbox_that_comes_back_stays_with_the_worker_that_serves),
         cmocka_unit_test(a_message_cut_on_a_terminal_is_ended),
         cmocka_unit_test(a_message_cut_elsewhere_ends_the_tunnel),
         cmocka_unit_test(a_frame_that_was_not_passed_yet_cuts_no_message),
