@@ -102,6 +102,14 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }
 
+/* It may have got another owner since the tunnel was opened, or the record was not there yet when its token was
+ * judged: then decide() could not compare the two. Of a state alone nobody knows whose it is. */
+static bool is_of_another(const struct resolve_question *q, const struct record *record)
+{
+    bool same = slice_present(record->org) && slice_equal(q->org, record->org);
+    return slice_present(q->org) && !record->bare && !same;
+}
+
 void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,
              struct resolve_answer *a)
 {
@@ -110,8 +118,7 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
     *a = (struct resolve_answer){.state = lookup == LOOKUP_ABSENT ? RESOLVE_ABSENT : RESOLVE_UNAVAILABLE};
     if (lookup != LOOKUP_FOUND)
         return;
-    /* it may have got another owner since the tunnel was opened */
-    if (slice_present(q->org) && slice_present(record.org) && !slice_equal(q->org, record.org)) {
+    if (is_of_another(q, &record)) {
         a->state = RESOLVE_ABSENT;
         return;
     }

@@ -817,7 +817,7 @@ def test_too_few_descriptors_are_named_at_the_start(tmp_path):
 # ---- operating ----
 def test_the_views(direct):
     worker = direct.worker()
-    direct.set(worker=worker)
+    direct.set(worker=worker, org="o1")
     client, _ = direct.open(worker, org="o1", sub="me")
     (tunnel,) = direct.tunnels()
     assert (tunnel["sandbox"], tunnel["route"], tunnel["org"], tunnel["state"]) == ("sb-1", "pty", "o1", "serving")

@@ -155,6 +155,21 @@ static void a_sandbox_of_another_organisation_is_absent(void **state)
     assert_int_equal(answer(*state, &q).state, RECORD_RUNNING);
 }
 
+/* decide() refuses such a token, too; where the record was not there yet it could not. */
+static void a_sandbox_of_no_organisation_is_absent_for_who_has_one(void **state)
+{
+    struct resolve_question q = ask("tls");
+    assert_int_equal(answer(*state, &q).state, RECORD_MIGRATING);
+    q.org = slice_text("org");
+    assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
+    assert_false(answer(*state, &q).reachable);
+    q.org = slice_of("", 0);
+    assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
+    q = ask("bare"); /* whose it is was not said */
+    q.org = slice_text("org");
+    assert_int_equal(answer(*state, &q).state, RECORD_MIGRATING);
+}
+
 static void a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not(void **state)
 {
     struct world *w = *state;
@@ -252,6 +267,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_route_that_keeps_the_host_gets_none, setup, teardown),
         cmocka_unit_test_setup_teardown(states_without_a_worker_to_dial, setup, teardown),
         cmocka_unit_test_setup_teardown(a_sandbox_of_another_organisation_is_absent, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_sandbox_of_no_organisation_is_absent_for_who_has_one, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(
             a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_outlives_a_state_that_does_not_say_the_secret, setup,
