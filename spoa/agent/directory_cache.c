@@ -49,7 +49,8 @@ struct held {
     struct directory_cache *cache;
     struct stripe *stripe;
     struct slice key;
-    uint64_t hash, now;
+    uint64_t hash;
+    uint64_t now; /* from before the lock was there: who was faster may have left later times in the entry */
     struct directory_entry *entry;
     struct directory_entry *spare; /* to be freed */
     struct record_box *box;        /* to be released */
@@ -199,7 +200,7 @@ static uint64_t serves_until(const struct directory_cache *c, const struct direc
 
 static bool is_flying(const struct directory_entry *e, uint64_t now)
 {
-    return e->asked && now - e->asked_at < LOST;
+    return e->asked && now < e->asked_at + LOST;
 }
 
 /* Whether the caller is to begin a look-up when it has let go. */
@@ -260,7 +261,7 @@ static enum lookup wait_for(struct held *h)
 static bool is_away(const struct held *h)
 {
     const struct directory_entry *e = h->entry;
-    bool hangs = is_flying(e, h->now) && h->now - e->asked_at >= h->cache->options.patience;
+    bool hangs = is_flying(e, h->now) && h->now >= e->asked_at + h->cache->options.patience;
     return hangs || e->unavailable || !flag(&h->cache->answering);
 }
 
@@ -320,7 +321,7 @@ bool directory_cache_refresh(struct directory_cache *c, struct slice key)
         return false;
     struct directory_entry *e = h.entry;
     directory_table_touch(&h.stripe->table, e);
-    bool known = (e->box || e->absent) && !e->outdated && h.now - e->learned < FRESH_ENOUGH;
+    bool known = (e->box || e->absent) && !e->outdated && h.now < e->learned + FRESH_ENOUGH;
     bool ask = !known && take_off(&h);
     bool wait = !known && is_flying(e, h.now) && !(e->box && is_away(&h));
     e->waited = e->waited || wait;
@@ -356,7 +357,7 @@ bool directory_cache_may_wake(struct directory_cache *c, struct slice key)
     struct held h;
     if (!hold_made(&h, c, key))
         return false;
-    bool may = !h.entry->woken || h.now - h.entry->woken >= WAKE_EVERY;
+    bool may = !h.entry->woken || h.now >= h.entry->woken + WAKE_EVERY;
     if (may)
         h.entry->woken = h.now;
     let_go(&h);
@@ -391,7 +392,7 @@ static bool learn_absence(struct held *h, uint64_t since, bool doubtful)
     doubtful = doubtful && e->box && !e->announced;
     e->unavailable = e->outdated = e->announced = false;
     e->retry_at = 0;
-    if (doubtful && (!e->doubt_since || h->now - e->doubt_since < DOUBT)) {
+    if (doubtful && (!e->doubt_since || h->now < e->doubt_since + DOUBT)) {
         e->doubted = h->now;
         if (!e->doubt_since)
             e->doubt_since = h->now;
