@@ -171,17 +171,23 @@ static bool flag(const bool *atomic)
     return __atomic_load_n(atomic, __ATOMIC_RELAXED);
 }
 
+/* Pushes were lost since, or may have been: one of them may have been about this. */
+static bool missed_since(const struct directory_cache *c, const struct directory_entry *e)
+{
+    return e->learned < __atomic_load_n(&c->missed, __ATOMIC_RELAXED);
+}
+
 static uint64_t good_for(const struct directory_cache *c, const struct directory_entry *e)
 {
     if (e->good_for)
         return e->good_for;
-    return flag(&c->pushing) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
+    return flag(&c->pushing) && !missed_since(c, e) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
 }
 
 /* From when on it is to be looked up again. */
 static uint64_t due_at(const struct directory_cache *c, const struct directory_entry *e)
 {
-    if (e->outdated || e->learned < __atomic_load_n(&c->missed, __ATOMIC_RELAXED))
+    if (e->outdated || missed_since(c, e))
         return 0;
     if (e->doubt_since)
         return e->doubted + ABSENT_FOR;

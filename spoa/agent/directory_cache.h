@@ -4,8 +4,8 @@
  * is known may be served, when the directory is asked, and who is told; I/O and time are its owner's.
  *
  * - A look-up is on its way for each key at most once, however many ask.
- * - A record serves for `ttl` (ten times that while the directory pushes changes), and for a moment longer
- *   while it is looked up in the background. Later a decision has to wait for the look-up, unless the
+ * - A record serves for `ttl` (ten times that while the directory pushes changes and none since can have been
+ *   lost), and for a moment longer while it is looked up in the background. Later a decision has to wait for the look-up, unless the
  *   directory is known not to answer: then it serves until it is `stale`, and is unknown from then on.
  * - Absence is believed for a second. Where a record was, and absence is doubt, the record serves 30 s more.
  * - A record whose epoch is lower than the last one's is ignored.

@@ -218,8 +218,8 @@ static void on_events_ready(void *context)
 {
     struct directory_redis *d = context;
     d->last_problem[0] = '\0';
+    d->sink->missed(d->sink->context); /* before anybody trusts in being told */
     tell_health(d);
-    d->sink->missed(d->sink->context);
 }
 
 static void on_events_lost(void *context, const char *why)

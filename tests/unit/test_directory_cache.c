@@ -646,6 +646,24 @@ static void after_pushes_may_have_been_lost_all_in_use_is_looked_up_again(void *
     directory_cache_unpin(w->cache, SLICE_LITERAL("a"));
 }
 
+/* What was lost may have been a revocation; that changes are pushed again does not bring it. */
+static void what_was_learned_before_pushes_were_lost_serves_no_longer_for_those_that_come_again(void **state)
+{
+    struct world *w = *state;
+    directory_cache_health(w->cache, true, true);
+    learn(w, "a", "one");
+    w->now += SECOND;
+    directory_cache_health(w->cache, true, false);
+    w->now += 10 * SECOND;
+    directory_cache_missed(w->cache);
+    directory_cache_health(w->cache, true, true);
+    assert_string_equal(find(w, "a"), "pending");
+    answer(w, "a", "two");
+    w->now += 20 * SECOND;
+    assert_string_equal(find(w, "a"), "found two");
+    assert_int_equal(w->asked, 2);
+}
+
 static void a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned(void **state)
 {
     struct world *w = *state;
@@ -934,6 +952,7 @@ int main(void)
         TEST(an_announcement_during_a_look_up_is_looked_up_after_it),
         TEST(what_is_pinned_is_looked_up_by_itself_and_told_about),
         TEST(after_pushes_may_have_been_lost_all_in_use_is_looked_up_again),
+        TEST(what_was_learned_before_pushes_were_lost_serves_no_longer_for_those_that_come_again),
         TEST(a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned),
         TEST(a_redial_asks_afresh_and_is_told),
         TEST(a_redial_does_not_wait_for_a_directory_that_is_away),
