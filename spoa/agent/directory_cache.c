@@ -199,9 +199,9 @@ static uint64_t due_at(const struct directory_cache *c, const struct directory_e
 /* Until when a record serves without anybody waiting. */
 static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e)
 {
-    if (e->doubt_since)
-        return e->doubt_since + DOUBT;
-    return e->outdated ? 0 : e->learned + good_for(c, e) + c->grace;
+    if (e->outdated)
+        return 0; /* in doubt, too: it was said that there is something to learn */
+    return e->doubt_since ? e->doubt_since + DOUBT : e->learned + good_for(c, e) + c->grace;
 }
 
 static bool is_flying(const struct directory_entry *e, uint64_t now)

@@ -507,6 +507,23 @@ static void absence_that_was_announced_is_no_doubt(void **state)
     assert_string_equal(find(w, "a"), "absent");
 }
 
+static void what_is_announced_while_the_record_is_in_doubt_is_waited_for(void **state)
+{
+    struct world *w = *state;
+    struct directory_cache_options options = options_of(w);
+    options.absence_is_doubt = true;
+    restart(w, &options);
+    learn(w, "a", "one");
+    w->now += 3 * SECOND;
+    find(w, "a");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "a"), "found one");
+    directory_cache_announced(w->cache, SLICE_LITERAL("a"));
+    assert_string_equal(find(w, "a"), "pending");
+    answer_none(w, "a", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "a"), "absent");
+}
+
 /* ---- pushes ---- */
 
 static void pushes_with_content_are_used_at_once_if_the_key_is(void **state)
@@ -945,6 +962,7 @@ int main(void)
         TEST(after_30_seconds_of_doubt_it_is_asked_once_more_and_nobody_is_turned_away),
         TEST(a_doubt_ends_when_the_record_is_there_again),
         TEST(absence_that_was_announced_is_no_doubt),
+        TEST(what_is_announced_while_the_record_is_in_doubt_is_waited_for),
         TEST(pushes_with_content_are_used_at_once_if_the_key_is),
         TEST(a_push_overtakes_the_answer_of_an_earlier_look_up),
         TEST(a_push_overtakes_what_says_that_there_is_none_or_still_one),
