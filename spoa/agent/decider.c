@@ -23,6 +23,7 @@ struct decider {
     struct server *server, *relay_server;
     struct waits *parked;  /* questions that wait for a look-up */
     struct waits *waiting; /* those that wait on: nothing is known that could serve instead */
+    struct waits *redials; /* questions of relays that wait for a look-up */
     struct waits *watches; /* of relays */
     struct key_inbox *inbox;
     struct token_cache *cache;
@@ -189,7 +190,7 @@ static bool ask_afresh(struct decider *d, const struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->waiting, wait);
+    return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->redials, wait);
 }
 
 /* Each tunnel's watch comes back at least once in WATCH_SECONDS. */
@@ -257,13 +258,11 @@ static bool on_key(void *context, struct wait *wait)
                                     : answer_question(context, wait, false);
 }
 
-/* Of all, after the snapshot was replaced: a redial still waits for its look-up, and a watch uses the
+/* Of all but redials, which still wait for their look-up, after the snapshot was replaced: a watch uses the
  * directory that is there now. */
 static bool on_snapshot(void *context, struct wait *wait)
 {
     struct decider *d = context;
-    if (wait->kind == WAIT_RESOLVE)
-        return false;
     if (wait->kind == WAIT_WATCH && wait->pinned != d->snapshot->parts.directory) {
         unpin(d, wait);
         wait->pinned = NULL;
@@ -277,6 +276,7 @@ static void look_at(void *context, struct slice key)
     struct decider *d = context;
     waits_look_at(d->parked, key, on_key);
     waits_look_at(d->waiting, key, on_key);
+    waits_look_at(d->redials, key, on_key);
     waits_look_at(d->watches, key, on_key);
 }
 
@@ -293,6 +293,7 @@ static void look_at_news(void *context)
         return;
     waits_look(d->parked, on_key);
     waits_look(d->waiting, on_key);
+    waits_look(d->redials, on_key);
     waits_look(d->watches, on_key);
 }
 
@@ -349,8 +350,9 @@ static void free_waits(struct decider *d)
 {
     waits_free(d->parked);
     waits_free(d->waiting);
+    waits_free(d->redials);
     waits_free(d->watches);
-    d->parked = d->waiting = d->watches = NULL;
+    d->parked = d->waiting = d->redials = d->watches = NULL;
 }
 
 static void stop_now(void *context)
@@ -407,11 +409,12 @@ static bool prepare_waits(struct decider *d)
     options.seconds = d->options.lookup;
     options.due = on_due;
     d->waiting = waits_new(&options);
+    d->redials = waits_new(&options); /* each has its whole time before it, those above the rest of theirs */
     options.seconds = WATCH_SECONDS;
     options.most = options.most_bytes = SIZE_MAX; /* relays limit their tunnels */
     options.gone = unpin;
     d->watches = waits_new(&options);
-    return d->parked && d->waiting && d->watches;
+    return d->parked && d->waiting && d->redials && d->watches;
 }
 
 static bool prepare(struct decider *d, struct fail *why)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/waits.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define BUCKETS 4096u
@@ -98,6 +99,7 @@ bool waits_add(struct waits *w, const struct wait *wait)
 {
     struct slice key = wait->key, rest = wait->args.reader.rest;
     size_t bytes = sizeof(struct kept) + key.len + rest.len;
+    assert(!w->last || w->last->wait.begun <= wait->begun);
     if (w->count >= w->options.most || w->bytes + bytes > w->options.most_bytes)
         return false;
     struct kept *k = malloc(bytes), **bucket = bucket_of(w, key);

@@ -35,7 +35,8 @@ struct waits_options {
 /* NULL when out of memory. */
 struct waits *waits_new(const struct waits_options *options);
 void waits_free(struct waits *waits); /* answers nothing; NULL is fine */
-/* Copies key and arguments. False when out of memory or full: answer at once then. */
+/* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
+ * when out of memory or full: answer at once then. */
 bool waits_add(struct waits *waits, const struct wait *wait);
 /* Those of a key, or all: `news` returns true when it has answered, and false to keep the question. */
 typedef bool waits_news(void *context, struct wait *wait);

@@ -28,10 +28,11 @@ static struct policy *make_policy(void)
     return policy;
 }
 
-static struct decider *start(int listener, const struct snapshot_parts *parts, struct snapshot **snapshot)
+static struct decider *start(int listener, int relay_listener, const struct snapshot_parts *parts,
+                             struct snapshot **snapshot)
 {
     const struct decider_options options = {
-        .listener = listener, .relay_listener = listener, .token_cache = 4, .lookup = 0.2};
+        .listener = listener, .relay_listener = relay_listener, .token_cache = 4, .lookup = 0.2};
     struct fail why;
     *snapshot = snapshot_new(parts);
     struct decider *decider = decider_start(&options, *snapshot, &why);
@@ -47,7 +48,7 @@ static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct policy *policy = make_policy();
     struct snapshot *snapshot;
-    struct decider *decider = start(listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
+    struct decider *decider = start(listener, listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
     decider_stop(decider);
     decider_use(decider, snapshot);
     decider_news(decider, SLICE_LITERAL("sb-1"));
@@ -64,6 +65,7 @@ struct world {
     const struct directory_sink *sink;
     struct decider *decider;
     int64_t epoch; /* atomic */
+    int silent;    /* 0: it answers; else it says here that it was asked, and no more */
 };
 
 struct own {
@@ -94,8 +96,11 @@ static void *answer(void *context)
 
 static bool kind_look_up(void *self, struct slice key)
 {
+    const struct world *w = self;
     pthread_t thread;
     assert_true(slice_is(key, "sb-1"));
+    if (w->silent)
+        return write(w->silent, "", 1) == 1;
     return pthread_create(&thread, NULL, answer, self) == 0 && pthread_join(thread, NULL) == 0;
 }
 
@@ -171,70 +176,171 @@ static void connect_relay(struct relay *r, const struct sockaddr_un *address)
     assert_int_equal(next(r, &event), SPOP_CLIENT_READY);
 }
 
-/* The epoch that the agent says then. */
-static int64_t ask(struct relay *r, const char *message, int64_t epoch)
+struct argument {
+    const char *name;
+    struct spop_value value;
+};
+
+static void put(struct relay *r, const char *message, const struct argument *arguments, size_t count)
 {
     uint8_t memory[1024];
     struct writer out = writer_of(memory, sizeof memory);
     struct spop_ask ask;
-    struct spop_client_event event;
-    struct spop_action action;
-    int64_t said = -1;
     assert_true(spop_client_ask_begin(r->client, slice_text(message), r, &out, &ask));
-    spop_client_ask_arg(&ask, SLICE_LITERAL("route"), spop_text(SLICE_LITERAL("any")));
-    spop_client_ask_arg(&ask, SLICE_LITERAL("sandbox"), spop_text(SLICE_LITERAL("sb-1")));
-    spop_client_ask_arg(&ask, SLICE_LITERAL("epoch"), spop_int(epoch));
+    for (size_t i = 0; i < count; i++)
+        spop_client_ask_arg(&ask, slice_text(arguments[i].name), arguments[i].value);
     assert_true(spop_client_ask_end(r->client, &ask));
     send_all(r->fd, &out);
+}
+
+static void put_question(struct relay *r, const char *message, int64_t epoch)
+{
+    const struct argument arguments[] = {{"route", spop_text(SLICE_LITERAL("any"))},
+                                         {"sandbox", spop_text(SLICE_LITERAL("sb-1"))},
+                                         {"epoch", spop_int(epoch)}};
+    put(r, message, arguments, sizeof arguments / sizeof *arguments);
+}
+
+/* Whether the answer says so. */
+static bool hear(struct relay *r, const char *name, const char *text, int64_t *number)
+{
+    struct spop_client_event event;
+    struct spop_action action;
+    bool said = false;
     assert_int_equal(next(r, &event), SPOP_CLIENT_ANSWER);
     while (spop_action_next(&event.actions, &action))
-        if (slice_is(action.name, "epoch"))
-            said = action.value.number;
+        if (slice_is(action.name, name)) {
+            *number = action.value.number;
+            said = !text || slice_is(action.value.bytes, text);
+        }
     return said;
+}
+
+/* The epoch that the agent says then. */
+static int64_t ask(struct relay *r, const char *message, int64_t epoch)
+{
+    int64_t said;
+    put_question(r, message, epoch);
+    return hear(r, "epoch", NULL, &said) ? said : -1;
+}
+
+static int listen_at(struct sockaddr_un *address, const char *name)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    snprintf(address->sun_path, sizeof address->sun_path, "/tmp/cellgate-test-%d-%s.sock", (int)getpid(),
+             name);
+    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_int_equal(bind(listener, (const struct sockaddr *)address, sizeof *address), 0);
+    assert_int_equal(listen(listener, 4), 0);
+    return listener;
+}
+
+static void end_relay(struct relay *r)
+{
+    spop_client_free(r->client);
+    close(r->fd);
+}
+
+/* An agent of one thread with that directory. */
+struct stage {
+    struct world world;
+    struct own own;
+    struct directory_options options;
+    struct directory_owner owner;
+    struct sockaddr_un address, relay_address;
+    int listener, relay_listener;
+    struct policy *policy;
+    struct directory *directory;
+    struct snapshot *snapshot;
+};
+
+static void begin(struct stage *s, int silent)
+{
+    static const struct directory_kind kind = {
+        .name = "test", .start = kind_start, .look_up = kind_look_up, .stop = kind_stop};
+    struct fail why;
+    *s = (struct stage){.world = {.silent = silent},
+                        .own = {.common = {.ttl = 3000, .stale = 600000, .entries = 100}},
+                        .options = {.kind = &kind, .references = 1},
+                        .owner = {.learned = on_learned,
+                                  .answered = on_answered,
+                                  .news = on_news,
+                                  .work = on_work,
+                                  .context = &s->world}};
+    s->own.world = &s->world;
+    s->options.own = &s->own.common;
+    s->listener = listen_at(&s->address, "haproxy");
+    s->relay_listener = listen_at(&s->relay_address, "relay");
+    s->directory = directory_start(&s->options, &s->owner, 200000, NULL, &why);
+    s->policy = make_policy();
+    s->world.decider =
+        start(s->listener, s->relay_listener,
+              &(struct snapshot_parts){.policy = s->policy, .directory = s->directory}, &s->snapshot);
+}
+
+static void finish(struct stage *s)
+{
+    decider_stop(s->world.decider);
+    directory_stop(s->directory);
+    decider_free(s->world.decider);
+    snapshot_release(s->snapshot);
+    directory_release(s->directory);
+    policy_release(s->policy);
+    close(s->listener);
+    close(s->relay_listener);
+    unlink(s->address.sun_path);
+    unlink(s->relay_address.sun_path);
 }
 
 static void a_watch_is_told_what_changes_while_it_begins(void **state)
 {
-    static const struct directory_kind kind = {
-        .name = "test", .start = kind_start, .look_up = kind_look_up, .stop = kind_stop};
-    struct world w = {0};
-    struct own own = {.common = {.ttl = 3000, .stale = 600000, .entries = 100}, .world = &w};
-    struct directory_options options = {.kind = &kind, .own = &own.common, .references = 1};
-    const struct directory_owner owner = {
-        .learned = on_learned, .answered = on_answered, .news = on_news, .work = on_work, .context = &w};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct fail why;
-    struct snapshot *snapshot;
+    struct stage s;
     struct relay relay;
-    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/cellgate-test-%d.sock", (int)getpid());
-    int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(listen(listener, 4), 0);
-    struct directory *directory = directory_start(&options, &owner, 200000, NULL, &why);
-    struct policy *policy = make_policy();
-    w.decider =
-        start(listener, &(struct snapshot_parts){.policy = policy, .directory = directory}, &snapshot);
-    connect_relay(&relay, &address);
+    begin(&s, 0);
+    connect_relay(&relay, &s.relay_address);
     assert_int_equal(ask(&relay, "cell-resolve", -1), 1);
     /* of the last look-up; the watch begins one more */
-    int64_t known = __atomic_load_n(&w.epoch, __ATOMIC_SEQ_CST);
+    int64_t known = __atomic_load_n(&s.world.epoch, __ATOMIC_SEQ_CST);
     assert_int_equal(ask(&relay, "cell-watch", known), known + 1);
-    spop_client_free(relay.client);
-    close(relay.fd);
-    decider_stop(w.decider);
-    directory_stop(directory);
-    decider_free(w.decider);
-    snapshot_release(snapshot);
-    directory_release(directory);
-    policy_release(policy);
-    close(listener);
-    unlink(address.sun_path);
+    end_relay(&relay);
+    finish(&s);
+    (void)state;
+}
+
+/* Both are told when their own time is up: waits_add asserts that nobody waits behind one who came later. */
+static void a_request_does_not_wait_behind_a_redial_that_came_later(void **state)
+{
+    const struct argument request[] = {{"method", spop_text(SLICE_LITERAL("GET"))},
+                                       {"version", spop_text(SLICE_LITERAL("1.1"))},
+                                       {"path", spop_text(SLICE_LITERAL("/api/sandboxes/sb-1/x"))},
+                                       {"host", spop_text(SLICE_LITERAL("h"))},
+                                       {"hosts", spop_int(1)}};
+    struct stage s;
+    struct relay haproxy, relay;
+    int asked[2];
+    char byte;
+    assert_int_equal(pipe(asked), 0);
+    begin(&s, asked[1]);
+    connect_relay(&haproxy, &s.address);
+    connect_relay(&relay, &s.relay_address);
+    put(&haproxy, "cell-route", request, sizeof request / sizeof *request);
+    assert_int_equal(read(asked[0], &byte, 1), 1); /* it waits, for half of its time */
+    put_question(&relay, "cell-resolve", -1);
+    assert_true(hear(&haproxy, "error", "directory_unavailable", &(int64_t){0}));
+    assert_true(hear(&relay, "state", "unavailable", &(int64_t){0}));
+    end_relay(&haproxy);
+    end_relay(&relay);
+    finish(&s);
+    close(asked[0]);
+    close(asked[1]);
     (void)state;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_comes_when_its_thread_is_gone_is_let_be),
-                                       cmocka_unit_test(a_watch_is_told_what_changes_while_it_begins)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_comes_when_its_thread_is_gone_is_let_be),
+        cmocka_unit_test(a_watch_is_told_what_changes_while_it_begins),
+        cmocka_unit_test(a_request_does_not_wait_behind_a_redial_that_came_later)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
