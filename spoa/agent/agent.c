@@ -52,9 +52,9 @@ static void log_warnings(struct agent *a, const struct policy *policy)
 
 static bool watch_keys(struct agent *a, const struct policy *policy)
 {
-    const struct option_texts *files = tokens_files(policy->tokens);
-    for (size_t i = 0; i < files->count; i++)
-        if (!file_watch_add(a->keys, files->at[i]))
+    const struct token_files *files = tokens_files(policy->tokens);
+    for (size_t i = 0; i < files->paths.count; i++)
+        if (!file_watch_add(a->keys, files->paths.at[i], &files->seen[i]))
             return false;
     return true;
 }

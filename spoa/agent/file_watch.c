@@ -2,7 +2,6 @@
 #include "spoa/agent/file_watch.h"
 
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #define LOOK_SECONDS 0.5
 
@@ -53,7 +52,7 @@ struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *conte
     return w;
 }
 
-bool file_watch_add(struct file_watch *w, const char *path)
+bool file_watch_add(struct file_watch *w, const char *path, const struct stat *seen)
 {
     for (size_t i = 0; i < w->count; i++)
         if (strcmp(w->files[i].path, path) == 0)
@@ -63,11 +62,10 @@ bool file_watch_add(struct file_watch *w, const char *path)
         return false;
     w->files = files;
     struct watched *file = &w->files[w->count];
-    *file = (struct watched){.path = strdup(path)};
+    *file = (struct watched){.path = strdup(path), .seen = *seen};
     if (!file->path)
         return false;
     w->count++;
-    (void)differs(file);
     return true;
 }
 

@@ -7,14 +7,17 @@
 #ifndef CELLGATE_AGENT_FILE_WATCH_H
 #define CELLGATE_AGENT_FILE_WATCH_H
 
+#include <sys/stat.h>
+
 #include "spoa/lib/loop.h"
 
 struct file_watch;
 
 /* `changed` is called once for changes that are seen together. NULL when out of memory. */
 struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context);
-/* Watches the file too, from what it looks like now; it need not be there. False when out of memory. */
-bool file_watch_add(struct file_watch *watch, const char *path);
+/* Watches the file too, from what it looked like before it was read (zeroed: it was not there), so that no change
+ * is missed in between. One that is watched already stays so. False when out of memory. */
+bool file_watch_add(struct file_watch *watch, const char *path, const struct stat *seen);
 void file_watch_free(struct file_watch *watch); /* NULL is fine */
 
 #endif

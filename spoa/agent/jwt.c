@@ -108,8 +108,8 @@ static bool load_claims(const struct token_load *load, const json_node *claims, 
 static bool load_secret(const struct token_load *load, const struct jwt_options *o, struct jwt_state *state,
                         struct fail *why)
 {
-    state->key = key_secret_file(o->secret_file, (size_t)o->min_secret, why);
-    if (!state->key || !token_load_file(load, o->secret_file, why))
+    if (!token_load_file(load, o->secret_file, why) ||
+        !(state->key = key_secret_file(o->secret_file, (size_t)o->min_secret, why)))
         return false;
     size_t length = key_secret_length(state->key);
     if (length < KEY_SECRET &&
@@ -125,8 +125,8 @@ static bool load_pair(const struct token_load *load, const struct jwt_options *o
                       struct fail *why)
 {
     enum key_algorithm algorithm = (enum key_algorithm)o->algorithm;
-    state->key = key_pair_file(o->public_key_file, algorithm, KEY_PUBLIC, why);
-    if (!state->key || !token_load_file(load, o->public_key_file, why))
+    if (!token_load_file(load, o->public_key_file, why) ||
+        !(state->key = key_pair_file(o->public_key_file, algorithm, KEY_PUBLIC, why)))
         return false;
     if (!load->minting || !o->private_key_file)
         return true;

@@ -7,6 +7,8 @@
 #ifndef CELLGATE_AGENT_TOKEN_KIND_H
 #define CELLGATE_AGENT_TOKEN_KIND_H
 
+#include <sys/stat.h>
+
 #include "spoa/agent/carrier.h"
 #include "spoa/agent/grant.h"
 #include "spoa/lib/options.h"
@@ -20,16 +22,22 @@ struct token_entry {
     void *state;
 };
 
+struct token_files {
+    struct option_texts paths;
+    struct stat *seen; /* of each, before it was read; zeroed: it was not there */
+};
+
 struct token_load {
     const struct json *doc;
     const char *base_dir;
     const char *cell;
-    bool minting;               /* private keys are wanted */
-    struct option_texts *files; /* read while loading; a change of one is a reason to load again */
+    bool minting;              /* private keys are wanted */
+    struct token_files *files; /* read while loading; a change of one is a reason to load again */
     struct option_texts *warnings;
 };
-/* For kinds, while they load: false and *why when out of memory. */
+/* For kinds, while they load, before they read the file: false and *why when out of memory. */
 bool token_load_file(const struct token_load *load, const char *path, struct fail *why);
+/* The same, of what they have read. */
 __attribute__((format(printf, 3, 4))) bool token_load_warn(const struct token_load *load, struct fail *why,
                                                            const char *format, ...);
 

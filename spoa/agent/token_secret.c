@@ -37,10 +37,10 @@ static struct key *read_key(const struct token_load *load, const char *path, siz
 {
     struct slice content;
     struct key *key = NULL;
-    if (!file_read(path, KEY_FILE, &content, why))
+    if (!token_load_file(load, path, why) || !file_read(path, KEY_FILE, &content, why))
         return NULL;
     struct slice secret = without_blanks(content);
-    if (token_load_file(load, path, why) && judge(load, path, secret.len, least, why))
+    if (judge(load, path, secret.len, least, why))
         key = key_secret(secret, least, path, why);
     file_free(content);
     return key;
@@ -126,15 +126,14 @@ bool token_secret_base64(const struct token_load *load, const char *path, size_t
 {
     struct slice content;
     uint8_t bytes[TOKEN_SECRET + 3];
-    if (!file_read(path, KEY_FILE, &content, why))
+    if (!token_load_file(load, path, why) || !file_read(path, KEY_FILE, &content, why))
         return false;
     struct slice text = without_blanks(content);
     size_t len = text.len / 4 * 3;
     for (size_t i = text.len; i > 0 && text.at[i - 1] == '='; i--)
         len -= len > 0;
-    bool good = token_load_file(load, path, why) &&
-                (is_base64(text) || fail(why, "%s: not padded base64", path)) &&
-                judge(load, path, len, least, why);
+    bool good =
+        (is_base64(text) || fail(why, "%s: not padded base64", path)) && judge(load, path, len, least, why);
     if (good && EVP_DecodeBlock(bytes, text.at, (int)text.len) < 0)
         good = fail(why, "%s: not padded base64", path);
     if (good)

@@ -8,7 +8,8 @@
 
 struct tokens {
     uint64_t generation;
-    struct option_texts files, warnings;
+    struct token_files files;
+    struct option_texts warnings;
     unsigned carriers;
     size_t count;
     struct token_entry entry[];
@@ -36,7 +37,14 @@ static void free_texts(struct option_texts *texts)
 
 bool token_load_file(const struct token_load *load, const char *path, struct fail *why)
 {
-    return add_text(load->files, path) || fail(why, "out of memory");
+    struct token_files *files = load->files;
+    struct stat *seen = reallocarray(files->seen, files->paths.count + 1, sizeof(*seen));
+    if (!seen)
+        return fail(why, "out of memory");
+    files->seen = seen;
+    if (stat(path, &seen[files->paths.count]) != 0)
+        memset(&seen[files->paths.count], 0, sizeof(*seen));
+    return add_text(&files->paths, path) || fail(why, "out of memory");
 }
 
 bool token_load_warn(const struct token_load *load, struct fail *why, const char *format, ...)
@@ -136,7 +144,8 @@ void tokens_free(struct tokens *tokens)
         return;
     for (size_t i = 0; i < tokens->count; i++)
         tokens->entry[i].kind->release(tokens->entry[i].state);
-    free_texts(&tokens->files);
+    free_texts(&tokens->files.paths);
+    free(tokens->files.seen);
     free_texts(&tokens->warnings);
     free(tokens);
 }
@@ -168,7 +177,7 @@ unsigned tokens_carriers(const struct tokens *tokens)
     return tokens->carriers;
 }
 
-const struct option_texts *tokens_files(const struct tokens *tokens)
+const struct token_files *tokens_files(const struct tokens *tokens)
 {
     return &tokens->files;
 }

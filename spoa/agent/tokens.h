@@ -27,8 +27,8 @@ const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *co
 bool tokens_has_kid(const struct tokens *tokens, struct slice kid);
 /* CARRIER_BITs that the entries' kinds listen to. */
 unsigned tokens_carriers(const struct tokens *tokens);
-/* The files that were read: when one changes, load again. */
-const struct option_texts *tokens_files(const struct tokens *tokens);
+/* The files that were read: when one does not look any more as it did then, load again. */
+const struct token_files *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */
 const struct option_texts *tokens_warnings(const struct tokens *tokens);
 

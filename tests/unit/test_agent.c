@@ -8,7 +8,7 @@
 #include "spoa/agent/agent.h"
 
 struct world {
-    char folder[64], config[96], directory[96], other[96];
+    char folder[64], config[96], directory[96], other[96], key[96];
     struct loop *loop;
     struct agent *agent;
     unsigned started, drained;
@@ -26,14 +26,19 @@ static void put(const struct world *w, const char *path, const char *text)
     assert_int_equal(rename(part, path), 0);
 }
 
-static void put_config(const struct world *w, const char *directory)
+static void put_config_with(const struct world *w, const char *directory, const char *access)
 {
     char text[1024];
     snprintf(text, sizeof text,
-             "{\"open\": true, \"tokens\": [], \"directory\": {\"kind\": \"file\", \"path\": \"%s\"},\n"
+             "{%s, \"directory\": {\"kind\": \"file\", \"path\": \"%s\"},\n"
              " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 2}}",
-             directory, w->folder, w->folder);
+             access, directory, w->folder, w->folder);
     put(w, w->config, text);
+}
+
+static void put_config(const struct world *w, const char *directory)
+{
+    put_config_with(w, directory, "\"open\": true, \"tokens\": []");
 }
 
 /* So many sandboxes that reading them takes a while. */
@@ -65,17 +70,28 @@ static void on_drained(void *context)
     loop_stop(w->loop);
 }
 
-static void start(struct world *w)
+static struct policy *load(const struct world *w)
 {
     struct fail why = {""};
     struct policy *policy = policy_load(w->config, NULL, 0, &why);
     if (!policy)
         fail_msg("%s", why.text);
+    return policy;
+}
+
+static void start_with(struct world *w, struct policy *policy)
+{
+    struct fail why = {""};
     const struct agent_options options = {
         .loop = w->loop, .config = w->config, .started = on_started, .drained = on_drained, .context = w};
     w->agent = agent_start(&options, policy, &why);
     if (!w->agent)
         fail_msg("%s", why.text);
+}
+
+static void start(struct world *w)
+{
+    start_with(w, load(w));
 }
 
 static int setup(void **state)
@@ -87,6 +103,7 @@ static int setup(void **state)
     snprintf(w->config, sizeof w->config, "%s/cellgate.json", w->folder);
     snprintf(w->directory, sizeof w->directory, "%s/sandboxes.json", w->folder);
     snprintf(w->other, sizeof w->other, "%s/other.json", w->folder);
+    snprintf(w->key, sizeof w->key, "%s/k1", w->folder);
     put_config(w, w->directory);
     put_sandboxes(w, w->directory, 3);
     put_sandboxes(w, w->other, 7);
@@ -103,6 +120,7 @@ static int teardown(void **state)
     unlink(w->config);
     unlink(w->directory);
     unlink(w->other);
+    unlink(w->key);
     assert_int_equal(rmdir(w->folder), 0); /* no socket is left either */
     free(w);
     return 0;
@@ -204,6 +222,34 @@ static void a_bad_configuration_changes_nothing(void **state)
     agent_stop(w->agent);
 }
 
+static bool has_reloaded(struct world *w)
+{
+    struct buffer metrics = buffer_with_limit((size_t)1 << 20);
+    assert_true(agent_write_metrics(w->agent, &metrics));
+    struct slice s = buffer_slice(&metrics);
+    static const char line[] = "cellgate_agent_reloads_total{outcome=\"good\"} 1\n";
+    bool there = memmem(s.at, s.len, line, sizeof line - 1);
+    buffer_free(&metrics);
+    return there;
+}
+
+/* Nobody would look at it again before it changes once more, and the old key would hold. */
+static void a_key_that_is_replaced_while_the_agent_starts_is_read_again(void **state)
+{
+    struct world *w = *state;
+    put(w, w->key, "the old key, of more than 32 bytes, as it must be");
+    put_config_with(
+        w, w->directory,
+        "\"tokens\": [{\"kind\": \"jwt\", \"alg\": \"HS256\", \"kid\": \"k1\", \"secret_file\": \"k1\"}]");
+    struct policy *policy = load(w);
+    put(w, w->key, "the new key, of more than 32 bytes, as it must be");
+    start_with(w, policy);
+    for (int i = 0; i < 100 && !has_reloaded(w); i++)
+        loop_turn(w->loop, true); /* the loop has timers */
+    assert_true(has_reloaded(w));
+    agent_stop(w->agent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +263,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_reload_changes_to_another_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_configuration_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_key_that_is_replaced_while_the_agent_starts_is_read_again, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

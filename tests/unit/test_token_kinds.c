@@ -643,7 +643,7 @@ static void short_secrets_are_warned_of_and_all_files_told(void **state)
 {
     const struct world *w = *state;
     assert_int_equal(tokens_warnings(w->tokens)->count, 4);
-    assert_int_equal(tokens_files(w->tokens)->count, 6);
+    assert_int_equal(tokens_files(w->tokens)->paths.count, 6);
     for (size_t i = 0; i < 4; i++)
         assert_non_null(strstr(tokens_warnings(w->tokens)->at[i], "bytes"));
 }
