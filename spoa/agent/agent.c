@@ -85,11 +85,19 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
     return good;
 }
 
-static void on_key_changed(void *context)
+/* What cannot be read may be readable soon, for want of descriptors for instance; it is told once. */
+static bool on_key_changed(void *context)
 {
     struct agent *a = context;
-    struct fail why;
-    (void)take_over(a, policy_reload_tokens(policy_in_force(a), &why), "keys", &why);
+    struct fail why = {""};
+    struct policy *policy = policy_reload_tokens(policy_in_force(a), &why);
+    if (!policy && strcmp(why.text, a->keys_told.text) == 0)
+        return false;
+    bool good = take_over(a, policy, "keys", &why);
+    if (good)
+        why.text[0] = '\0';
+    a->keys_told = why;
+    return good;
 }
 
 bool agent_reload(struct agent *a, struct fail *why)

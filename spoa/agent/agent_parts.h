@@ -15,6 +15,7 @@ struct agent {
     struct metrics *metrics;
     struct metrics_shard *shard; /* of the main thread */
     struct file_watch *keys;
+    struct fail keys_told; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
     struct decider **deciders;
     size_t decider_count;

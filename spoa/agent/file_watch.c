@@ -12,8 +12,9 @@ struct watched {
 
 struct file_watch {
     struct loop_timer look;
-    void (*changed)(void *context);
+    bool (*changed)(void *context);
     void *context;
+    bool again;
     struct watched *files;
     size_t count;
 };
@@ -32,15 +33,14 @@ static bool differs(struct watched *file)
 static void on_look(void *owner)
 {
     struct file_watch *w = owner;
-    bool changed = false;
+    bool changed = w->again;
     for (size_t i = 0; i < w->count; i++)
         changed = differs(&w->files[i]) || changed;
     loop_timer_set(&w->look, LOOK_SECONDS);
-    if (changed)
-        w->changed(w->context);
+    w->again = changed && !w->changed(w->context);
 }
 
-struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context)
+struct file_watch *file_watch_new(struct loop *loop, bool (*changed)(void *context), void *context)
 {
     struct file_watch *w = calloc(1, sizeof *w);
     if (!w)

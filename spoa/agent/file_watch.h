@@ -13,8 +13,9 @@
 
 struct file_watch;
 
-/* `changed` is called once for changes that are seen together. NULL when out of memory. */
-struct file_watch *file_watch_new(struct loop *loop, void (*changed)(void *context), void *context);
+/* `changed` is called once for changes that are seen together, and again with each look while it returns false. NULL
+ * when out of memory. */
+struct file_watch *file_watch_new(struct loop *loop, bool (*changed)(void *context), void *context);
 /* Watches the file too, from what it looked like before it was read (zeroed: it was not there), so that no change
  * is missed in between. One that is watched already stays so. False when out of memory. */
 bool file_watch_add(struct file_watch *watch, const char *path, const struct stat *seen);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "spoa/agent/agent.h"
@@ -222,31 +223,61 @@ static void a_bad_configuration_changes_nothing(void **state)
     agent_stop(w->agent);
 }
 
-static bool has_reloaded(struct world *w)
+static bool says(struct world *w, const char *line)
 {
     struct buffer metrics = buffer_with_limit((size_t)1 << 20);
     assert_true(agent_write_metrics(w->agent, &metrics));
     struct slice s = buffer_slice(&metrics);
-    static const char line[] = "cellgate_agent_reloads_total{outcome=\"good\"} 1\n";
-    bool there = memmem(s.at, s.len, line, sizeof line - 1);
+    bool there = memmem(s.at, s.len, line, strlen(line));
     buffer_free(&metrics);
     return there;
+}
+
+/* Whether the agent's metrics come to say so while its loop runs. */
+static bool comes_to_say(struct world *w, const char *line)
+{
+    for (int i = 0; i < 100 && !says(w, line); i++)
+        loop_turn(w->loop, true); /* the loop has timers */
+    return says(w, line);
+}
+
+#define READ_AGAIN "cellgate_agent_reloads_total{outcome=\"good\"} 1\n"
+#define NOT_READ   "cellgate_agent_reloads_total{outcome=\"bad\"} 1\n"
+
+static void put_key(const struct world *w, const char *key)
+{
+    put(w, w->key, key);
+    put_config_with(w, w->directory,
+                    "\"tokens\": [{\"kind\": \"jwt\", \"alg\": \"HS256\", \"secret_file\": \"k1\"}]");
 }
 
 /* Nobody would look at it again before it changes once more, and the old key would hold. */
 static void a_key_that_is_replaced_while_the_agent_starts_is_read_again(void **state)
 {
     struct world *w = *state;
-    put(w, w->key, "the old key, of more than 32 bytes, as it must be");
-    put_config_with(
-        w, w->directory,
-        "\"tokens\": [{\"kind\": \"jwt\", \"alg\": \"HS256\", \"kid\": \"k1\", \"secret_file\": \"k1\"}]");
+    put_key(w, "the old key, of more than 32 bytes, as it must be");
     struct policy *policy = load(w);
     put(w, w->key, "the new key, of more than 32 bytes, as it must be");
     start_with(w, policy);
-    for (int i = 0; i < 100 && !has_reloaded(w); i++)
-        loop_turn(w->loop, true); /* the loop has timers */
-    assert_true(has_reloaded(w));
+    assert_true(comes_to_say(w, READ_AGAIN));
+    agent_stop(w->agent);
+}
+
+static void a_key_that_there_is_no_descriptor_for_is_read_when_there_is(void **state)
+{
+    struct world *w = *state;
+    struct rlimit enough, none;
+    put_key(w, "the old key, of more than 32 bytes, as it must be");
+    start(w);
+    put(w, w->key, "the new key, of more than 32 bytes, as it must be");
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &enough), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = enough.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    bool failed = comes_to_say(w, NOT_READ);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &enough), 0);
+    assert_true(failed);
+    assert_true(comes_to_say(w, READ_AGAIN));
+    assert_true(says(w, NOT_READ)); /* it was told once */
     agent_stop(w->agent);
 }
 
@@ -264,6 +295,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_reload_changes_to_another_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_configuration_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_key_that_is_replaced_while_the_agent_starts_is_read_again, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_key_that_there_is_no_descriptor_for_is_read_when_there_is, setup,
                                         teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@ struct world {
     struct file_watch *watch;
     struct loop_timer patience;
     unsigned changes;
+    bool refuses;
 };
 
 static void put(const char *path, const char *text)
@@ -23,11 +24,12 @@ static void put(const char *path, const char *text)
     assert_int_equal(fclose(out), 0);
 }
 
-static void on_changed(void *context)
+static bool on_changed(void *context)
 {
     struct world *w = context;
     w->changes++;
     loop_stop(w->loop);
+    return !w->refuses;
 }
 
 static void on_patience(void *context)
@@ -102,6 +104,18 @@ static void a_replaced_file_is_told(void **state)
     assert_true(told(w, 5));
 }
 
+static void what_cannot_be_taken_is_told_again_until_it_is(void **state)
+{
+    struct world *w = *state;
+    put(w->key, "2");
+    w->refuses = true;
+    assert_true(told(w, 5));
+    assert_true(told(w, 5));
+    w->refuses = false;
+    assert_true(told(w, 5));
+    assert_false(told(w, 0.7));
+}
+
 static void a_file_beside_it_is_not_told_until_it_is_watched_too(void **state)
 {
     struct world *w = *state;
@@ -142,6 +156,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_rewritten_file_is_told_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_replaced_file_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_be_taken_is_told_again_until_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_beside_it_is_not_told_until_it_is_watched_too, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_folder_swapped_by_a_link_is_told, setup, teardown),
