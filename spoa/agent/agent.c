@@ -20,7 +20,7 @@ bool agent_use(struct agent *a, const struct snapshot_parts *parts)
     return true;
 }
 
-static void on_names(void *context, struct name_table *table)
+static bool on_names(void *context, struct name_table *table)
 {
     struct agent *a = context;
     pthread_mutex_lock(&a->lock);
@@ -30,6 +30,7 @@ static void on_names(void *context, struct name_table *table)
     pthread_mutex_unlock(&a->lock);
     if (!good)
         log_write(a->options.log, LOG_ERROR, "new addresses not taken over: out of memory");
+    return good;
 }
 
 /* ---- reload ---- */

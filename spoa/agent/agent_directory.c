@@ -25,7 +25,7 @@ static void answers(struct agent *a, bool pushing)
     a->directory_error[0] = '\0';
 }
 
-static void on_loaded(void *context, const struct directory_load *load)
+static bool on_loaded(void *context, const struct directory_load *load)
 {
     struct agent *a = context;
     bool wanted =
@@ -54,6 +54,7 @@ static void on_loaded(void *context, const struct directory_load *load)
               LOG_U64("records", records_count(load->records)),
               LOG_U64("bytes", records_bytes(load->records)), LOG_U64("epochs_behind", load->epochs_behind),
               LOG_SECONDS("seconds", load->seconds));
+    return good;
 }
 
 static void on_not_loaded(struct agent *a, const char *why)
@@ -92,7 +93,7 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
               LOG_TEXT("changes", pushing ? "pushed" : "polled"), LOG_TEXT("why", why));
 }
 
-static void on_revoked(void *context, int64_t not_before)
+static bool on_revoked(void *context, int64_t not_before)
 {
     struct agent *a = context;
     pthread_mutex_lock(&a->lock);
@@ -102,6 +103,7 @@ static void on_revoked(void *context, int64_t not_before)
     pthread_mutex_unlock(&a->lock);
     if (!good)
         log_write(a->options.log, LOG_ERROR, "revocation not taken over: out of memory");
+    return good;
 }
 
 static void use_name(struct agent *a, const struct worker *worker)

@@ -18,10 +18,10 @@ struct directory {
 
 /* ---- what the kind tells ---- */
 
-static void on_loaded(void *context, const struct directory_load *load)
+static bool on_loaded(void *context, const struct directory_load *load)
 {
     struct directory *d = context;
-    d->owner.loaded(d->owner.context, load);
+    return d->owner.loaded(d->owner.context, load);
 }
 
 static void on_answered(void *context, struct slice key, enum lookup outcome, const struct record *record,
@@ -57,10 +57,10 @@ static void on_missed(void *context)
     directory_cache_missed(((struct directory *)context)->cache);
 }
 
-static void on_revoked(void *context, int64_t not_before)
+static bool on_revoked(void *context, int64_t not_before)
 {
     struct directory *d = context;
-    d->owner.revoked(d->owner.context, not_before);
+    return d->owner.revoked(d->owner.context, not_before);
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)

@@ -14,8 +14,8 @@ struct directory;
 /* Called by threads of the directory or by who asks it; none blocks. */
 struct directory_owner {
     /* As of struct directory_sink. */
-    void (*loaded)(void *context, const struct directory_load *load);
-    void (*revoked)(void *context, int64_t not_before);
+    bool (*loaded)(void *context, const struct directory_load *load);
+    bool (*revoked)(void *context, int64_t not_before);
     void (*health)(void *context, bool answering, bool pushing, const char *why);
     /* Before the record is in the cache. */
     void (*learned)(void *context, const struct record *record);

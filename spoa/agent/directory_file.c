@@ -166,8 +166,8 @@ struct directory_file {
     pthread_t thread;
     struct records *records; /* the last good ones; of the thread */
     struct stat seen;        /* what the file looked like when it was last read */
-    bool unread;             /* for want of descriptors or memory, or because it was not there */
-    struct fail told;        /* why; empty: it was read */
+    bool unread;      /* or not taken, for want of descriptors or memory, or because it was not there */
+    struct fail told; /* why it could not be read; empty: it was */
 };
 
 static void load(struct directory_file *d)
@@ -188,7 +188,7 @@ static void load(struct directory_file *d)
     d->told.text[0] = '\0';
     records_release(d->records);
     d->records = load.records;
-    d->sink->loaded(d->sink->context, &load);
+    d->unread = !d->sink->loaded(d->sink->context, &load);
 }
 
 static bool concerns(const void *context, const char *name)

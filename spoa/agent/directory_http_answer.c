@@ -178,8 +178,8 @@ static bool tell_revoke(const struct directory_sink *sink, const struct json *do
     int64_t seconds;
     if (!json_int(doc, node, 0, TIME_LIMIT, &seconds))
         return json_fail(doc, json_root(doc), why, "not_before is a time in Unix seconds");
-    sink->revoked(sink->context, seconds);
-    return true;
+    /* the stream ends then, and begins with the revocation when it is opened again */
+    return sink->revoked(sink->context, seconds) || fail(why, "out of memory");
 }
 
 bool directory_http_event(const struct directory_sink *sink, struct slice name, struct slice data,

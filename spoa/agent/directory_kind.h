@@ -66,8 +66,9 @@ struct directory_load {
  * answers from a thread of its own. They never block on I/O, and copy what they keep.
  */
 struct directory_sink {
-    /* Of kinds that hold all: the whole table; load->records: retain to keep. */
-    void (*loaded)(void *context, const struct directory_load *load);
+    /* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be told
+     * again. */
+    bool (*loaded)(void *context, const struct directory_load *load);
     /* The answer to one look_up: FOUND with a record, ABSENT, or UNAVAILABLE (no answer in time, an answer
      * that makes no sense). ttl in seconds; below 0: the configured one. */
     void (*answered)(void *context, struct slice key, enum lookup outcome, const struct record *record,
@@ -80,8 +81,8 @@ struct directory_sink {
     void (*announced)(void *context, struct slice key);
     /* Pushes may have been lost (a new connection): everything in use is looked up again. */
     void (*missed)(void *context);
-    /* Tokens issued before (Unix seconds, 0: none) are revoked for all sandboxes. */
-    void (*revoked)(void *context, int64_t not_before);
+    /* Tokens issued before (Unix seconds, 0: none) are revoked for all sandboxes. False as above. */
+    bool (*revoked)(void *context, int64_t not_before);
     /* When either changes, and once when the first is known. `why` (while not answering; no secrets, one
      * line) is for people; a bad file is one that does not answer. pushing: changes come by themselves. */
     void (*health)(void *context, bool answering, bool pushing, const char *why);

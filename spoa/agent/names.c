@@ -38,7 +38,7 @@ struct use {
 };
 
 struct names {
-    void (*changed)(void *context, struct name_table *table);
+    bool (*changed)(void *context, struct name_table *table);
     void *context;
     pthread_t thread;
 
@@ -110,12 +110,11 @@ static void publish(void *owner)
     struct names *n = owner;
     uint64_t start = loop_clock();
     struct name_table *table = table_of(n);
-    if (table)
-        n->changed(n->context, table);
+    bool taken = table && n->changed(n->context, table);
     name_table_release(table);
     n->published_at = loop_clock();
     n->publish_cost = n->published_at - start;
-    if (!table) /* out of memory: tried again */
+    if (!taken) /* out of memory: tried again */
         loop_timer_set(&n->publish, 1);
 }
 
@@ -342,7 +341,7 @@ static bool prepare(struct names *n, const struct option_texts *servers, struct 
 }
 
 struct names *names_start(const struct option_texts *servers,
-                          void (*changed)(void *context, struct name_table *table), void *context,
+                          bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why)
 {
     struct names *n = calloc(1, sizeof *n);

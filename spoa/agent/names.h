@@ -16,10 +16,11 @@
 #include "spoa/lib/options.h"
 
 struct names;
-/* `changed` is called by the resolver's thread; it retains what it keeps. servers: name servers to ask, borrowed
+/* `changed` is called by the resolver's thread; it retains what it keeps, and is called again a second after it has
+ * returned false, which it does when out of memory. servers: name servers to ask, borrowed
  * for the call; none: the system's. NULL and *why when there is no thread, or one of them is no address. */
 struct names *names_start(const struct option_texts *servers,
-                          void (*changed)(void *context, struct name_table *table), void *context,
+                          bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why);
 /* Replaces the set of names to resolve by those of the records; any thread. False when out of memory. */
 bool names_want(struct names *names, const struct records *records);

@@ -44,14 +44,16 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
     pthread_mutex_unlock(&d->lock);
 }
 
-static void on_loaded(void *context, const struct directory_load *load)
+static bool on_loaded(void *context, const struct directory_load *load)
 {
     (void)context, (void)load;
+    return true;
 }
 
-static void on_revoked(void *context, int64_t not_before)
+static bool on_revoked(void *context, int64_t not_before)
 {
     (void)context, (void)not_before;
+    return true;
 }
 
 static void on_learned(void *context, const struct record *record)

@@ -22,11 +22,12 @@ static void on_key(void *context, struct slice key)
     told++;
 }
 
-static void on_revoked(void *context, int64_t not_before)
+static bool on_revoked(void *context, int64_t not_before)
 {
     (void)context;
     CHECK(not_before >= 0);
     told++;
+    return true;
 }
 
 static const struct directory_sink sink = {

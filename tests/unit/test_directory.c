@@ -66,9 +66,10 @@ struct world {
     int64_t not_before;
 };
 
-static void on_revoked(void *context, int64_t not_before)
+static bool on_revoked(void *context, int64_t not_before)
 {
     ((struct world *)context)->not_before = not_before;
+    return not_before > 0;
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)
@@ -188,7 +189,8 @@ static void what_the_kind_says_is_what_decisions_find(void **state)
     assert_int_equal(w->learned, 2);
     assert_int_equal(w->answered, 2);
     assert_int_equal(w->news, 2);
-    sink->revoked(sink->context, 17);
+    assert_false(sink->revoked(sink->context, 0));
+    assert_true(sink->revoked(sink->context, 17));
     assert_int_equal(w->not_before, 17);
 }
 

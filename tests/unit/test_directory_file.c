@@ -205,19 +205,21 @@ struct seen {
     pthread_mutex_t lock;
     pthread_cond_t news;
     unsigned loads, failures;
-    int64_t epoch; /* of sandbox "a" in the newest table */
+    unsigned refuses; /* so many loads, as if there were no memory for them */
+    int64_t epoch;    /* of sandbox "a" in the newest table */
 };
 
-static void on_loaded(void *context, const struct directory_load *load)
+static bool on_loaded(void *context, const struct directory_load *load)
 {
     struct seen *seen = context;
     struct record record;
     pthread_mutex_lock(&seen->lock);
-    seen->loads++;
-    if (records_get(load->records, slice_text("a"), &record) == LOOKUP_FOUND)
+    bool taken = ++seen->loads > seen->refuses;
+    if (taken && records_get(load->records, slice_text("a"), &record) == LOOKUP_FOUND)
         seen->epoch = record.epoch;
     pthread_cond_signal(&seen->news);
     pthread_mutex_unlock(&seen->lock);
+    return taken;
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)
@@ -281,6 +283,22 @@ static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state
     directory_kind_file.stop(directory);
 }
 
+static void what_could_not_be_taken_is_read_again(void **state)
+{
+    struct folder *f = *state;
+    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .refuses = 1};
+    const struct directory_sink sink = {.loaded = on_loaded, .health = on_health, .context = &seen};
+    const struct directory_file_options options = {.path = (char *)f->file};
+    struct fail why;
+    put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
+    void *directory = directory_kind_file.start(&options, &sink, NULL, &why);
+    assert_non_null(directory);
+    bool taken = await(&seen, 1, 0);
+    directory_kind_file.stop(directory);
+    assert_true(taken);
+    assert_int_equal(seen.loads, 2);
+}
+
 static void without_descriptors_it_is_read_when_there_are_some_again(void **state)
 {
     struct folder *f = *state;
@@ -316,6 +334,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_memory_a_load_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(replaced_rewritten_removed_and_broken_files_are_noticed, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(what_could_not_be_taken_is_read_again, setup, teardown),
         cmocka_unit_test_setup_teardown(without_descriptors_it_is_read_when_there_are_some_again, setup,
                                         teardown),
     };

@@ -162,10 +162,14 @@ static void on_announced(void *context, struct slice key)
     note("announced", key, NULL);
 }
 
-static void on_revoked(void *context, int64_t not_before)
+static bool out_of_memory;
+
+static bool on_revoked(void *context, int64_t not_before)
 {
     (void)context;
-    snprintf(told, sizeof told, "revoked %lld", (long long)not_before);
+    if (!out_of_memory)
+        snprintf(told, sizeof told, "revoked %lld", (long long)not_before);
+    return !out_of_memory;
 }
 
 static const struct directory_sink sink = {
@@ -198,6 +202,16 @@ static void events_are_given_to_the_sink(void **state)
     event("revoke", "{\"not_before\":1700000000}", "revoked 1700000000");
     event("ping", "anything", "");
     event("", "{\"sandbox\":\"sb-1\"}", "");
+}
+
+/* The stream ends, and the next one begins with it. */
+static void a_revocation_that_there_is_no_memory_for_is_refused(void **state)
+{
+    (void)state;
+    out_of_memory = true;
+    event("revoke", "{\"not_before\":1700000000}", NULL);
+    out_of_memory = false;
+    event("revoke", "{\"not_before\":1700000000}", "revoked 1700000000");
 }
 
 static void events_that_make_no_sense_are_refused(void **state)
@@ -276,6 +290,7 @@ int main(void)
         cmocka_unit_test(other_statuses_speak_against_the_control_plane),
         cmocka_unit_test(retry_after_is_heeded_within_bounds),
         cmocka_unit_test(events_are_given_to_the_sink),
+        cmocka_unit_test(a_revocation_that_there_is_no_memory_for_is_refused),
         cmocka_unit_test(events_that_make_no_sense_are_refused),
         cmocka_unit_test(an_id_is_one_step_of_the_path_whatever_it_is),
         cmocka_unit_test(only_urls_without_secrets_are_taken),

@@ -3,6 +3,7 @@
  * look-ups, links to Redis, the worker's tunnels of Cell-Resume. */
 #include "tests/unit/support.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -36,10 +37,11 @@ static void begins_or_says_no(begin_function *begin, void *context)
 
 /* ---- the directory kinds ---- */
 
-static void on_loaded(void *context, const struct directory_load *load)
+static bool on_loaded(void *context, const struct directory_load *load)
 {
     (void)context;
     (void)load;
+    return true;
 }
 
 static void on_answered(void *context, struct slice key, enum lookup outcome, const struct record *record,
@@ -70,10 +72,11 @@ static void on_news(void *context)
     (void)context;
 }
 
-static void on_time(void *context, int64_t not_before)
+static bool on_time(void *context, int64_t not_before)
 {
     (void)context;
     (void)not_before;
+    return true;
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)
@@ -137,10 +140,11 @@ static void a_directory_without_memory_does_not_start(void **state)
 
 /* ---- names ---- */
 
-static void on_table(void *context, struct name_table *table)
+static bool on_table(void *context, struct name_table *table)
 {
     (void)context;
     (void)table;
+    return true;
 }
 
 static bool begin_names(void *context)
@@ -160,6 +164,48 @@ static void names_without_memory_are_not_asked_for(void **state)
 {
     (void)state;
     begins_or_says_no(begin_names, NULL);
+}
+
+struct tables {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    unsigned told;
+};
+
+/* Not the first time. */
+static bool take_later(void *context, struct name_table *table)
+{
+    struct tables *t = context;
+    struct address address;
+
+    assert_true(name_table_find(table, SLICE_LITERAL("localhost"), &address));
+    pthread_mutex_lock(&t->lock);
+    bool taken = ++t->told > 1;
+    pthread_cond_signal(&t->news);
+    pthread_mutex_unlock(&t->lock);
+    return taken;
+}
+
+static void addresses_that_could_not_be_taken_are_told_again(void **state)
+{
+    struct tables t = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct timespec until;
+    struct fail why;
+    int error = 0;
+    struct names *names = names_start(&servers, take_later, &t, &why);
+
+    assert_non_null(names);
+    assert_true(names_use(names, SLICE_LITERAL("localhost")));
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 10;
+    pthread_mutex_lock(&t.lock);
+    while (t.told < 2 && error == 0)
+        error = pthread_cond_timedwait(&t.news, &t.lock, &until);
+    pthread_mutex_unlock(&t.lock);
+    names_stop(names);
+    assert_int_equal(error, 0);
+    (void)state;
 }
 
 static void count_answer(void *owner, const struct dns_answer *answer)
@@ -277,6 +323,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_directory_without_memory_does_not_start),
         cmocka_unit_test(names_without_memory_are_not_asked_for),
+        cmocka_unit_test(addresses_that_could_not_be_taken_are_told_again),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),
