@@ -378,12 +378,15 @@ static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64
     struct directory_entry *e = h->entry;
     const struct record_box *old = e->box;
     e->learned = since;
-    e->good_for = good;
     e->absent = e->unavailable = e->outdated = e->announced = false;
     e->doubt_since = e->retry_at = 0;
-    bool behind = old && old->record.epoch && box->record.epoch && box->record.epoch < old->record.epoch;
+    bool behind = old && box->record.epoch && box->record.epoch < e->epoch;
     if (behind)
         h->stripe->counts.behind++;
+    else
+        e->good_for = good;
+    if (!behind && !box->record.bare)
+        e->epoch = box->record.epoch;
     if (behind || (old && record_box_equal(old, box))) {
         h->box = box;
         return false;

@@ -21,6 +21,7 @@ struct directory_entry {
     enum directory_list list;
     uint64_t hash;
     struct record_box *box; /* the last good record; NULL: there is none */
+    int64_t epoch;          /* of the last whole record, as a state alone has none; 0: there was none */
     unsigned pins;
     bool absent;      /* the directory says that there is none */
     bool asked;       /* a look-up is on its way */

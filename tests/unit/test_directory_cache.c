@@ -13,8 +13,8 @@
 struct world {
     struct directory_cache *cache;
     uint64_t now;
-    bool refuses;       /* look-ups cannot be begun */
-    const char *pushed; /* just then, if it is set */
+    bool refuses;                    /* look-ups cannot be begun */
+    const char *pushed;              /* just then, if it is set */
     bool (*faster)(struct world *w); /* what another thread does between this one's clock and its lock */
     unsigned asked, told, works;
     char last_asked[256], last_told[256];
@@ -426,6 +426,30 @@ static void an_epoch_that_goes_back_is_ignored_and_counted(void **state)
     directory_cache_removed(w->cache, SLICE_LITERAL("a"));
     directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old); /* another life */
     assert_string_equal(find(w, "a"), "found four");
+}
+
+/* Which the directory says of a sandbox that moves or wakes; it has no epoch. */
+static void an_epoch_that_goes_back_is_ignored_behind_a_state_alone_too(void **state)
+{
+    struct world *w = *state;
+    const struct record moves = {.state = RECORD_MIGRATING, .bare = true};
+    struct record old = record_of("four", 4), next = record_of("six", 6);
+    find(w, "a");
+    answer_epoch(w, "a", "five", 5);
+    w->now += 3 * SECOND;
+    find(w, "a");
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &moves, 1);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old);
+    assert_string_equal(find(w, "a"), "found ");
+    assert_int_equal(directory_cache_counts(w->cache).behind, 1);
+    w->now += SECOND;
+    find(w, "a");
+    assert_int_equal(w->asked, 3); /* the state is good for as long as it was */
+    answer_epoch(w, "a", "six", 6);
+    assert_string_equal(find(w, "a"), "found six");
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &moves, 1);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &next); /* the same again */
+    assert_string_equal(find(w, "a"), "found six");
 }
 
 static void where_absence_is_doubt_the_record_serves_30_seconds_more(void **state)
@@ -958,6 +982,7 @@ int main(void)
         TEST(one_that_cannot_be_asked_now_is_asked_soon),
         TEST(an_answer_that_never_comes_is_given_up),
         TEST(an_epoch_that_goes_back_is_ignored_and_counted),
+        TEST(an_epoch_that_goes_back_is_ignored_behind_a_state_alone_too),
         TEST(where_absence_is_doubt_the_record_serves_30_seconds_more),
         TEST(after_30_seconds_of_doubt_it_is_asked_once_more_and_nobody_is_turned_away),
         TEST(a_doubt_ends_when_the_record_is_there_again),
