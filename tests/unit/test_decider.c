@@ -48,7 +48,8 @@ static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct policy *policy = make_policy();
     struct snapshot *snapshot;
-    struct decider *decider = start(listener, listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
+    struct decider *decider =
+        start(listener, listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
     decider_stop(decider);
     decider_use(decider, snapshot);
     decider_news(decider, SLICE_LITERAL("sb-1"));
