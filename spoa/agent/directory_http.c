@@ -7,14 +7,16 @@
 #include "spoa/agent/directory_http_stream.h"
 #include "spoa/lib/thread.h"
 
-#define CALLS_MAX  32                   /* to the control plane at a time */
-#define HELD_MAX   65536                /* questions that wait or are being asked */
-#define PAUSE      ((uint64_t)100000)   /* microseconds without a question, after nobody answered */
-#define LOG_PAUSE  ((uint64_t)1000000)  /* microseconds between two lines about odd answers */
-#define TURN_MAX   1000                 /* milliseconds */
-#define WAKE_AGAIN ((uint64_t)500000)   /* microseconds between attempts to have one sandbox woken */
-#define WAKE_MOST  ((uint64_t)30000000) /* microseconds after which nobody waits any more; relay.hold, if not set */
-#define SCRATCH    ((size_t)128 * 1024) /* ports and headers of one record */
+#define CALLS_MAX  32                  /* to the control plane at a time */
+#define WAKES_MAX  8                   /* of them, so that those that hang hold up no look-up */
+#define HELD_MAX   65536               /* questions that wait or are being asked */
+#define PAUSE      ((uint64_t)100000)  /* microseconds without a question, after nobody answered */
+#define LOG_PAUSE  ((uint64_t)1000000) /* microseconds between two lines about odd answers */
+#define TURN_MAX   1000                /* milliseconds */
+#define WAKE_AGAIN ((uint64_t)500000)  /* microseconds between attempts to have one sandbox woken */
+#define WAKE_MOST \
+    ((uint64_t)30000000) /* microseconds after which nobody waits any more; relay.hold, if not set */
+#define SCRATCH ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct question {
     struct question *next;
@@ -46,11 +48,12 @@ struct directory_http {
     /* of the thread: */
     struct directory_http_target target;
     struct directory_http_stream stream;
-    struct question *waiting, **waiting_end;
+    struct question *waiting, **waiting_end; /* look-ups */
+    struct question *wakes, **wakes_end;
     struct question *unheard,
         **unheard_end; /* wakes that nobody has answered, in the order of their next attempts */
     struct asking asking[CALLS_MAX];
-    size_t busy;
+    size_t busy, waking; /* calls; those that wake */
     uint64_t last_good, paused_until, logged;
     bool reachable; /* the last one who tried got an answer */
     bool known, answering, pushing, was_bad;
@@ -147,8 +150,8 @@ static void wait_again(struct directory_http *d, uint64_t now)
             d->unheard_end = &d->unheard;
         q->deadline = now + (uint64_t)d->options->timeout * 1000;
         q->next = NULL;
-        *d->waiting_end = q;
-        d->waiting_end = &q->next;
+        *d->wakes_end = q;
+        d->wakes_end = &q->next;
     }
 }
 
@@ -163,32 +166,44 @@ static void give_up(struct directory_http *d, struct question *q)
 static void take_inbox(struct directory_http *d)
 {
     pthread_mutex_lock(&d->lock);
-    *d->waiting_end = d->inbox;
-    if (d->inbox)
-        d->waiting_end = d->inbox_end;
+    struct question *q = d->inbox, *next;
     d->inbox = NULL;
     d->inbox_end = &d->inbox;
     pthread_mutex_unlock(&d->lock);
+    for (; q; q = next) {
+        struct question ***end = q->wake ? &d->wakes_end : &d->waiting_end;
+        next = q->next;
+        q->next = NULL;
+        **end = q;
+        *end = &q->next;
+    }
 }
 
-static struct question *next_waiting(struct directory_http *d)
+static struct question *take_first(struct question **first, struct question ***end)
 {
-    struct question *q = d->waiting;
-    d->waiting = q->next;
-    if (!d->waiting)
-        d->waiting_end = &d->waiting;
+    struct question *q = *first;
+    *first = q->next;
+    if (!*first)
+        *end = first;
     return q;
+}
+
+static bool is_late(const struct directory_http *d, const struct question *q, uint64_t now)
+{
+    return q && (now < d->paused_until || now >= q->deadline);
 }
 
 /* Deadlines are in the order in which they were asked. While nobody answers, or asks us to wait, waiting is of
  * no use. */
 static void give_up_late(struct directory_http *d, uint64_t now)
 {
-    while (d->waiting && (now < d->paused_until || now >= d->waiting->deadline))
-        give_up(d, next_waiting(d));
+    while (is_late(d, d->waiting, now))
+        give_up(d, take_first(&d->waiting, &d->waiting_end));
+    while (is_late(d, d->wakes, now))
+        give_up(d, take_first(&d->wakes, &d->wakes_end));
 }
 
-static bool begin(struct directory_http *d, struct asking *a, struct question *q, uint64_t now)
+static void begin(struct directory_http *d, struct asking *a, struct question *q, uint64_t now)
 {
     char path[4 * DIRECTORY_HTTP_KEY_MAX + 64];
     struct fail why;
@@ -199,20 +214,34 @@ static bool begin(struct directory_http *d, struct asking *a, struct question *q
         a->question = q;
         a->begun = now;
         d->busy++;
-        return true;
+        d->waking += q->wake;
+        return;
     }
     log_oddity(d, "directory: cannot ask", key_of(q), why.text);
     tell_health(d, d->known && d->answering, why.text);
     give_up(d, q);
-    return false;
 }
 
-/* One goes ahead where the last got no answer. */
+/* One goes ahead where the last got no answer; look-ups do not wait for what wakes. */
+static bool may_look_up(const struct directory_http *d)
+{
+    return d->waiting && d->busy < CALLS_MAX && (d->reachable || d->busy == d->waking);
+}
+
+static bool may_wake(const struct directory_http *d)
+{
+    return d->wakes && d->busy < CALLS_MAX && d->waking < WAKES_MAX && (d->reachable || d->busy == 0);
+}
+
 static void begin_waiting(struct directory_http *d, uint64_t now)
 {
-    for (size_t i = 0; i < CALLS_MAX && d->waiting && (d->reachable || d->busy == 0); i++)
-        while (d->waiting && !d->asking[i].question && !begin(d, &d->asking[i], next_waiting(d), now))
-            ;
+    for (size_t i = 0; may_look_up(d) || may_wake(d);)
+        if (d->asking[i].question)
+            i++;
+        else if (may_look_up(d))
+            begin(d, &d->asking[i], take_first(&d->waiting, &d->waiting_end), now);
+        else
+            begin(d, &d->asking[i], take_first(&d->wakes, &d->wakes_end), now);
 }
 
 /* ---- answers ---- */
@@ -256,8 +285,10 @@ static void end(struct directory_http *d, struct asking *a, CURLcode result)
     struct question *q = a->question;
     a->question = NULL;
     d->busy--;
+    d->waking -= q->wake;
     if (!directory_http_call_end(&a->call, d->multi, result, &reply, &why)) {
-        note_silence(d, a->begun, why.text);
+        if (!q->wake) /* that may take its time, which says nothing of look-ups */
+            note_silence(d, a->begun, why.text);
         return give_up(d, q);
     }
     d->reachable = true;
@@ -315,10 +346,12 @@ static void read_ended(struct directory_http *d)
 static int patience(const struct directory_http *d, uint64_t now)
 {
     uint64_t next = directory_http_stream_next(&d->stream, &d->target);
-    if (d->waiting && (d->reachable ? d->busy < CALLS_MAX : d->busy == 0))
+    if (may_look_up(d) || may_wake(d))
         return 0;
     if (d->waiting && d->waiting->deadline < next)
         next = d->waiting->deadline;
+    if (d->wakes && d->wakes->deadline < next)
+        next = d->wakes->deadline;
     if (d->unheard && d->unheard->again < next)
         next = d->unheard->again;
     if (next <= now)
@@ -408,6 +441,7 @@ static void destroy(struct directory_http *d)
     directory_http_stream_free(&d->stream, d->multi);
     directory_http_target_free(&d->target);
     free_questions(d->waiting);
+    free_questions(d->wakes);
     free_questions(d->unheard);
     free_questions(d->inbox);
     curl_multi_cleanup(d->multi);
@@ -437,6 +471,7 @@ static void *start(const void *options, const struct directory_sink *sink, struc
     d->reachable = true;
     d->inbox_end = &d->inbox;
     d->waiting_end = &d->waiting;
+    d->wakes_end = &d->wakes;
     d->unheard_end = &d->unheard;
     pthread_mutex_init(&d->lock, NULL);
     directory_http_target_init(&d->target, options);

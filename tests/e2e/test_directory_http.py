@@ -7,6 +7,7 @@ import json
 import signal
 import ssl
 import subprocess
+import threading
 import time
 
 import pytest
@@ -195,6 +196,23 @@ def test_a_wake_that_nobody_heard_is_asked_for_again(patient, plane):
     until(lambda: len(plane.asked("wake")) == before + 3, 15, "it is not asked for again")
     time.sleep(0.7)  # that it will be woken is enough
     assert [(r.method, r.target) for r in plane.asked("wake")[before:]] == [("POST", "/v1/sandboxes/unheard/wake")] * 3
+
+
+def test_wakes_that_hang_hold_up_no_look_up(patient, plane, origin):
+    """Some control planes answer when the sandbox is awake."""
+    cell, haproxy = patient
+    gate, names, before = threading.Event(), [f"slow-{i}" for i in range(40)], len(plane.asked("wake"))
+    plane.ways["wake"] = lambda connection, _: gate.wait(60) and answer(connection, 202)
+    for name in names:
+        plane.records[name] = {"state": "suspended"}
+        haproxy.ask({1: question(f"/s/{name}/x")})
+        assert b"sandbox_waking" in haproxy.receive()[2]
+    plane.records["new"] = {"worker": origin.url}
+    haproxy.ask({1: question("/s/new/x")})
+    assert b"unavailable" not in haproxy.receive()[2]
+    gate.set()
+    woken = {f"/v1/sandboxes/{name}/wake" for name in names}
+    until(lambda: {r.target for r in plane.asked("wake")[before:]} == woken, 20, "not all of them are woken")
 
 
 def test_who_is_known_is_served_before_who_is_not_is_refused(patient, plane, origin):
