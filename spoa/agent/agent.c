@@ -70,8 +70,10 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
     if (good) {
         pthread_mutex_lock(&a->lock);
         struct snapshot_parts parts = a->snapshot->parts;
-        parts.policy = policy;
-        good = agent_use(a, &parts) || fail(why, "out of memory");
+        if (parts.policy != policy) { /* unless another directory has brought it */
+            parts.policy = policy;
+            good = agent_use(a, &parts) || fail(why, "out of memory");
+        }
         pthread_mutex_unlock(&a->lock);
     }
     metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);

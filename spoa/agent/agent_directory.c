@@ -146,6 +146,13 @@ static void on_work(void *context)
 
 /* ---- what is due: the main thread ---- */
 
+static void end(struct agent *a)
+{
+    directory_stop(a->directory);
+    directory_release(a->directory);
+    a->directory = NULL;
+}
+
 static struct directory_cache *cache_of(struct agent *a)
 {
     return a->directory ? directory_cache(a->directory) : NULL;
@@ -158,9 +165,24 @@ static void look_up_urgent(void *context)
         directory_cache_work(cache_of(a), true);
 }
 
+/* After a reload that could start neither the new one nor the old one again. */
+static void start_again(struct agent *a)
+{
+    struct fail ignored;
+    pthread_mutex_lock(&a->lock);
+    struct policy *policy = a->snapshot->parts.policy; /* only this thread puts another one in force */
+    pthread_mutex_unlock(&a->lock);
+    if (agent_directory_start(a, policy, &ignored))
+        log_write(a->options.log, LOG_INFO, "directory started again");
+    else
+        end(a);
+}
+
 static void look_up_due(void *context)
 {
     struct agent *a = context;
+    if (!a->directory)
+        start_again(a);
     if (cache_of(a))
         directory_cache_work(cache_of(a), false);
     loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);
@@ -168,21 +190,20 @@ static void look_up_due(void *context)
 
 /* ---- its life ---- */
 
-static bool put_in_force(struct agent *a)
+/* Called with the lock held. The policy with it: keys of the one were never good for the other's sandboxes. */
+static bool put_in_force(struct agent *a, struct policy *policy)
 {
-    pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
+    parts.policy = policy;
     parts.directory = a->directory;
     parts.resolver = a->names;
     /* what was revoked stays so until this directory says otherwise, as it may have just done */
     if (cache_of(a))
         parts.records = NULL;
-    bool good = agent_use(a, &parts);
-    pthread_mutex_unlock(&a->lock);
-    return good;
+    return agent_use(a, &parts);
 }
 
-bool agent_directory_start(struct agent *a, const struct policy *policy, struct fail *why)
+bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *why)
 {
     const struct directory_owner owner = {.loaded = on_loaded,
                                           .revoked = on_revoked,
@@ -195,21 +216,17 @@ bool agent_directory_start(struct agent *a, const struct policy *policy, struct 
     uint64_t patience = (uint64_t)policy->settings->agent.lookup * 1000;
     a->directory_asked = policy->directory->kind->look_up;
     a->work = (struct loop_task){.run = look_up_urgent, .context = a};
+    pthread_mutex_lock(&a->lock); /* nothing that it tells is taken before it is in force */
     a->directory = directory_start(policy->directory, &owner, patience, a->options.log, why);
-    if (!a->directory)
+    bool good = a->directory && (put_in_force(a, policy) || fail(why, "out of memory"));
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
         return false;
     if (!loop_timer_active(&a->look_again)) {
         loop_timer_open(&a->look_again, a->options.loop, look_up_due, a);
         loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);
     }
-    return put_in_force(a) || fail(why, "out of memory");
-}
-
-static void end(struct agent *a)
-{
-    directory_stop(a->directory);
-    directory_release(a->directory);
-    a->directory = NULL;
+    return true;
 }
 
 void agent_directory_stop(struct agent *a)
@@ -219,16 +236,16 @@ void agent_directory_stop(struct agent *a)
 }
 
 /* The old one ends first: what it still had to say would replace what the new one has read. */
-bool agent_directory_change(struct agent *a, const struct policy *from, const struct policy *to,
-                            struct fail *why)
+bool agent_directory_change(struct agent *a, struct policy *from, struct policy *to, struct fail *why)
 {
     struct fail ignored;
-    if (directory_options_equal(from->directory, to->directory))
+    if (a->directory && directory_options_equal(from->directory, to->directory))
         return true;
     end(a);
     if (agent_directory_start(a, to, why))
         return true;
     end(a);
-    agent_directory_start(a, from, &ignored);
+    if (!agent_directory_start(a, from, &ignored))
+        end(a); /* it is tried again */
     return false;
 }

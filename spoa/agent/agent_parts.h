@@ -46,11 +46,11 @@ struct agent {
 /* Called with the lock held: puts a snapshot of these parts in force. False: out of memory. */
 bool agent_use(struct agent *agent, const struct snapshot_parts *parts);
 
-/* agent_directory.c: the directory that runs, and what it tells. */
-bool agent_directory_start(struct agent *agent, const struct policy *policy, struct fail *why);
-/* To that of another policy, if it differs; on failure the old one is started again. */
-bool agent_directory_change(struct agent *agent, const struct policy *from, const struct policy *to,
-                            struct fail *why);
+/* agent_directory.c: the directory that runs, and what it tells. Starting it puts the policy in force, too. */
+bool agent_directory_start(struct agent *agent, struct policy *policy, struct fail *why);
+/* To that of another policy, if it differs; on failure the old one is started again, at once or as soon as that can
+ * be done. */
+bool agent_directory_change(struct agent *agent, struct policy *from, struct policy *to, struct fail *why);
 void agent_directory_stop(struct agent *agent);
 
 #endif

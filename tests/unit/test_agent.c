@@ -241,6 +241,58 @@ static bool comes_to_say(struct world *w, const char *line)
     return says(w, line);
 }
 
+/* Whether it has so many records, or comes to have them while its loop runs. */
+static bool comes_to_hold(struct world *w, unsigned records)
+{
+    char text[32];
+    bool there = false;
+    snprintf(text, sizeof text, "\"records\":%u,", records);
+    for (int i = 0; i < 100 && !there; i++) {
+        struct buffer status = buffer_with_limit(4096);
+        assert_true(agent_write_status(w->agent, &status));
+        struct slice s = buffer_slice(&status);
+        there = memmem(s.at, s.len, text, strlen(text));
+        buffer_free(&status);
+        if (!there)
+            loop_turn(w->loop, true); /* the loop has timers */
+    }
+    return there;
+}
+
+static unsigned allocations_of_a_policy(const struct world *w)
+{
+    alloc_fail_at(0);
+    policy_release(load(w));
+    return alloc_count();
+}
+
+/* The directory is the old one's then, and it is alive; or both are new. */
+static void a_reload_without_memory_leaves_all_in_force_that_was(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    bool good = false;
+    start(w);
+    assert_true(comes_to_hold(w, 4));
+    for (unsigned n = allocations_of_a_policy(w) + 1; !good; n++) {
+        put_config(w, w->other);
+        alloc_fail_at(n);
+        good = agent_reload(w->agent, &why);
+        alloc_fail_at(0);
+        put_config(w, w->directory);
+        if (good) {
+            assert_true(comes_to_hold(w, 8));
+            assert_true(agent_reload(w->agent, &why));
+        } else {
+            put_sandboxes(w, w->directory, 10 + n);
+        }
+        assert_true(comes_to_hold(w, good ? 4 : 11 + n));
+        put_sandboxes(w, w->directory, 3);
+        assert_true(comes_to_hold(w, 4));
+    }
+    agent_stop(w->agent);
+}
+
 #define READ_AGAIN "cellgate_agent_reloads_total{outcome=\"good\"} 1\n"
 #define NOT_READ   "cellgate_agent_reloads_total{outcome=\"bad\"} 1\n"
 
@@ -294,6 +346,8 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_reload_changes_to_another_directory, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_configuration_changes_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_reload_without_memory_leaves_all_in_force_that_was, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_key_that_is_replaced_while_the_agent_starts_is_read_again, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_key_that_there_is_no_descriptor_for_is_read_when_there_is, setup,
