@@ -480,7 +480,9 @@ static bool check_state(struct decision *d)
         return true;
     if (!slice_present(d->verdict->org) || d->verdict->org.len == 0)
         d->verdict->org = d->record.org;
-    d->verdict->epoch = record_epoch(&d->record);
+    bool compared = !d->record.bare || !d->granted || !slice_present(d->grant.org);
+    if (compared) /* else resolve() compares the owner, when it is told */
+        d->verdict->epoch = record_epoch(&d->record);
     switch (d->record.state) {
     case RECORD_STOPPED:
         return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");

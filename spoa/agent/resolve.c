@@ -102,12 +102,12 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }
 
-/* It may have got another owner since the tunnel was opened, or the record was not there yet when its token was
- * judged: then decide() could not compare the two. Of a state alone nobody knows whose it is. */
+/* It may have got another owner since the tunnel was opened. Where there was no record yet when decide() judged the
+ * token, which no epoch tells, it is compared here as it would have been there: a record of nobody is foreign, too. */
 static bool is_of_another(const struct resolve_question *q, const struct record *record)
 {
-    bool same = slice_present(record->org) && slice_equal(q->org, record->org);
-    return slice_present(q->org) && !record->bare && !same;
+    bool owned = slice_present(record->org), judged = q->epoch >= 0;
+    return slice_present(q->org) && !record->bare && (owned ? !slice_equal(q->org, record->org) : !judged);
 }
 
 void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,
@@ -123,7 +123,8 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
         return;
     }
     a->state = (int)record.state;
-    a->epoch = record_epoch(&record);
+    /* after a state alone the owner has still to be compared */
+    a->epoch = record.bare && slice_present(q->org) && q->epoch < 0 ? -1 : record_epoch(&record);
     a->headers = all_headers(routes_find(view->routes, q->route), &record, scratch);
     a->refused = still_admitted(view, q, &record);
     if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
@@ -145,7 +146,8 @@ bool resolve_is_news(const struct resolve_question *question, const struct resol
 {
     if (answer->state == RESOLVE_UNAVAILABLE)
         return false;
-    return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT ||
+    bool stopped = answer->state == RECORD_STOPPED && answer->epoch < 0; /* which no epoch would tell */
+    return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT || stopped ||
            answer->epoch != question->epoch || is_elsewhere(question, answer);
 }
 
@@ -185,7 +187,8 @@ void resolve_write(const struct resolve_answer *a, struct spop_actions *actions)
         set(actions, "headers", spop_binary(a->headers));
     if (a->refused != REFUSAL_NONE)
         set_text(actions, "refused", slice_text(refusal_info(a->refused)->code));
-    set(actions, "epoch", spop_int(a->epoch));
+    if (a->epoch >= 0)
+        set(actions, "epoch", spop_int(a->epoch));
     const char *state = a->state == RESOLVE_ABSENT        ? "absent"
                         : a->state == RESOLVE_UNAVAILABLE ? "unavailable"
                                                           : record_state_text((enum record_state)a->state);

@@ -39,8 +39,8 @@ struct resolve_question {
 enum resolve_state { RESOLVE_ABSENT = RECORD_STOPPED + 1, RESOLVE_UNAVAILABLE };
 
 struct resolve_answer {
-    int state; /* enum record_state or enum resolve_state */
-    int64_t epoch;
+    int state;      /* enum record_state or enum resolve_state */
+    int64_t epoch;  /* -1: of a state alone, where no record was known before */
     bool reachable; /* worker, port and host are set */
     struct worker worker;
     uint16_t port;

@@ -106,6 +106,7 @@ static const struct {
     {"fresh", "fresh", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"stale", "fresh", NULL, NEED_ALL, 0, NOW - 60, NOW + 60},
     {"bare", "bare", "o1", NEED_ALL, 0, NOW - 60, NOW + 60},
+    {"bareany", "bare", NULL, NEED_ALL, 0, NOW - 60, NOW + 60},
 };
 enum { TOKENS = sizeof token_table / sizeof *token_table };
 
@@ -556,6 +557,18 @@ static void a_state_alone_says_nothing_of_owner_and_secret(void **state)
     ROWS_CHECK(w, nobody);
 }
 
+static void whose_owner_is_still_to_be_compared_gets_no_epoch(void **state)
+{
+    static const char *const owned[LINES] = {WS, B("bare")}, *const any[LINES] = {WS, B("bareany")};
+    struct world *w = *state;
+    struct verdict verdict;
+    assert_true(ask(w, "GET " RELAY("bare"), owned, &verdict));
+    assert_int_equal(verdict.kind, VERDICT_RELAY);
+    assert_int_equal(verdict.epoch, -1);
+    assert_true(ask(w, "GET " RELAY("bare"), any, &verdict));
+    assert_true(verdict.epoch > 0);
+}
+
 static void only_wrong_secrets_are_counted(void **state)
 {
     static const struct row good[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
@@ -997,6 +1010,7 @@ int main(void)
         TEST(a_directory_that_cannot_say_is_waited_for),
         TEST(a_secret_of_the_record_waits_for_the_record),
         TEST(a_state_alone_says_nothing_of_owner_and_secret),
+        TEST(whose_owner_is_still_to_be_compared_gets_no_epoch),
         TEST(only_wrong_secrets_are_counted),
         TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),

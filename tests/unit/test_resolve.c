@@ -132,12 +132,9 @@ static void states_without_a_worker_to_dial(void **state)
         const char *sandbox;
         int state;
         bool reachable;
-    } cases[] = {{"tls", RECORD_MIGRATING, true},
-                 {"stop", RECORD_STOPPED, false},
-                 {"wake", RECORD_WAKING, false},
-                 {"none", RESOLVE_ABSENT, false},
-                 {"far", RECORD_RUNNING, false},
-                 {"unix", RECORD_RUNNING, true}};
+    } cases[] = {{"tls", RECORD_MIGRATING, true}, {"stop", RECORD_STOPPED, false},
+                 {"wake", RECORD_WAKING, false},  {"none", RESOLVE_ABSENT, false},
+                 {"far", RECORD_RUNNING, false},  {"unix", RECORD_RUNNING, true}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct resolve_question q = ask(cases[i].sandbox);
         struct resolve_answer a = answer(*state, &q);
@@ -165,9 +162,35 @@ static void a_sandbox_of_no_organisation_is_absent_for_who_has_one(void **state)
     assert_false(answer(*state, &q).reachable);
     q.org = slice_of("", 0);
     assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
-    q = ask("bare"); /* whose it is was not said */
+}
+
+/* It was judged by a record then; what a directory says of one that moves or has stopped may be little. */
+static void a_tunnel_that_is_open_outlives_a_record_without_an_organisation(void **state)
+{
+    struct resolve_question q = ask("stop");
     q.org = slice_text("org");
+    q.epoch = 7;
+    assert_int_equal(answer(*state, &q).state, RECORD_STOPPED);
+    q.sandbox = slice_text("tls");
     assert_int_equal(answer(*state, &q).state, RECORD_MIGRATING);
+    assert_true(answer(*state, &q).reachable);
+}
+
+static void a_state_alone_does_not_stand_for_a_record_whose_owner_was_compared(void **state)
+{
+    struct resolve_question q = ask("bare");
+    q.org = slice_text("org");
+    struct resolve_answer a = answer(*state, &q);
+    assert_int_equal(a.state, RECORD_MIGRATING);
+    assert_int_equal(a.epoch, -1);
+    assert_false(resolve_is_news(&q, &a));
+    a.state = RECORD_STOPPED;
+    assert_true(resolve_is_news(&q, &a));
+    q.epoch = 7;
+    assert_true(answer(*state, &q).epoch > 0);
+    q.epoch = -1;
+    q.org = slice_text(NULL);
+    assert_true(answer(*state, &q).epoch > 0);
 }
 
 static void a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not(void **state)
@@ -269,6 +292,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_sandbox_of_another_organisation_is_absent, setup, teardown),
         cmocka_unit_test_setup_teardown(a_sandbox_of_no_organisation_is_absent_for_who_has_one, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_that_is_open_outlives_a_record_without_an_organisation,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_state_alone_does_not_stand_for_a_record_whose_owner_was_compared,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_outlives_a_state_that_does_not_say_the_secret, setup,
