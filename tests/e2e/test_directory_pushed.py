@@ -4,6 +4,7 @@ also how long a move takes, from the announcement to the dial of the new worker:
 
 import json
 import os
+import threading
 import time
 
 import pytest
@@ -131,6 +132,32 @@ def test_tokens_that_a_control_plane_revokes_end_their_tunnels(live):
     way.plane.push(b'event: revoke\ndata: {"not_before": %d}\n\n' % (now - 30))
     assert old.closed() == (1008, "token revoked")
     pass_both_ways(new, upstream)
+
+
+@pytest.mark.parametrize("owner, first", [(None, 200), (None, 503), ("other", 503), ("acme", 200), ("acme", 503)])
+def test_a_record_that_comes_late_is_held_against_the_organisation_of_the_token(live, owner, first):
+    """Too late for the agent's decision: the relay waits for it. What comes first may be a state and no record."""
+    tunnels, way = live
+    if not isinstance(way, ByPlane):
+        pytest.skip("only a control plane is as slow as it is told to be")
+    sandbox, gate = f"late-{owner}-{first}", threading.Event()
+    worker = tunnels.worker()
+    record = {"worker": worker.url} | ({"org": owner} if owner else {})
+    said = [(200, record)] if first == 200 else [(503, {"error": "sandbox_migrating"}), (200, record)]
+
+    def late(connection, _):
+        return gate.wait(10) and answer(connection, *(said.pop(0) if len(said) > 1 else said[0]))
+
+    way.plane.ways[sandbox] = late
+    client = tunnels.ask(sandbox, "secure", headers=[tunnels.cell.bearer(sandbox, org="acme")])
+    assert client.silent(0.5)  # the decision, which is made without the record, takes 0.2 s
+    gate.set()
+    if owner == "acme":
+        upstream = worker.serve()
+        pass_both_ways(tunnels.accepted(client), upstream)
+    else:
+        status, _, document = tunnels.answer(client)
+        assert (status, document["error"]) == (404, "sandbox_not_found")
 
 
 # ---- how long it takes ----
