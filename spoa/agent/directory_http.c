@@ -238,10 +238,10 @@ static void begin_waiting(struct directory_http *d, uint64_t now)
     for (size_t i = 0; may_look_up(d) || may_wake(d);)
         if (d->asking[i].question)
             i++;
-        else if (may_look_up(d))
-            begin(d, &d->asking[i], take_first(&d->waiting, &d->waiting_end), now);
-        else
+        else if (may_wake(d)) /* they are few, and would find no room while there are always look-ups */
             begin(d, &d->asking[i], take_first(&d->wakes, &d->wakes_end), now);
+        else
+            begin(d, &d->asking[i], take_first(&d->waiting, &d->waiting_end), now);
 }
 
 /* ---- answers ---- */
