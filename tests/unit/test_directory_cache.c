@@ -721,6 +721,29 @@ static void a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned
     assert_int_equal(w->asked, 1000);
 }
 
+static void what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_once(void **state)
+{
+    enum { KEYS = 1000, STEPS = 100 };
+    struct world *w = *state;
+    unsigned most = 0;
+    char key[16];
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        learn(w, key, "one");
+    }
+    w->asked = 0;
+    for (int i = 0; i < STEPS; i++) {
+        unsigned before = w->asked;
+        w->now += 3 * SECOND / STEPS;
+        directory_cache_work(w->cache, false);
+        most = w->asked - before > most ? w->asked - before : most;
+        assert_true(w->asked == 0 || i >= STEPS * 3 / 4 - 1);
+    }
+    assert_int_equal(w->asked, KEYS); /* each in its time */
+    assert_in_range(most, 1, KEYS / 5);
+}
+
 static void a_redial_asks_afresh_and_is_told(void **state)
 {
     struct world *w = *state;
@@ -997,6 +1020,7 @@ int main(void)
         TEST(after_pushes_may_have_been_lost_all_in_use_is_looked_up_again),
         TEST(what_was_learned_before_pushes_were_lost_serves_no_longer_for_those_that_come_again),
         TEST(a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned),
+        TEST(what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_once),
         TEST(a_redial_asks_afresh_and_is_told),
         TEST(a_redial_does_not_wait_for_a_directory_that_is_away),
         TEST(waking_is_asked_for_once_in_five_seconds),
