@@ -7,6 +7,7 @@
 struct name {
     const char *text; /* in the table's memory */
     struct address addr;
+    bool used; /* atomic */
 };
 
 struct name_table {
@@ -34,7 +35,23 @@ static int compare(struct slice a, const char *b)
     return order ? order : -(int)(b[a.len] != '\0');
 }
 
-bool name_table_find(const struct name_table *table, struct slice name, struct address *addr)
+/* Written once between two calls of name_table_used, so that threads that find it do not take it from each other. */
+static void note_use(struct name *name)
+{
+    if (!__atomic_load_n(&name->used, __ATOMIC_RELAXED))
+        __atomic_store_n(&name->used, true, __ATOMIC_RELAXED);
+}
+
+void name_table_used(struct name_table *table, void (*each)(void *context, const char *name), void *context)
+{
+    for (size_t i = 0; table && i < table->count; i++)
+        if (__atomic_load_n(&table->names[i].used, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&table->names[i].used, false, __ATOMIC_RELAXED);
+            each(context, table->names[i].text);
+        }
+}
+
+bool name_table_find(struct name_table *table, struct slice name, struct address *addr)
 {
     size_t low = 0, high = table ? table->count : 0;
     while (low < high) {
@@ -42,6 +59,7 @@ bool name_table_find(const struct name_table *table, struct slice name, struct a
         int order = compare(name, table->names[middle].text);
         if (order == 0) {
             *addr = table->names[middle].addr;
+            note_use(&table->names[middle]);
             return addr->family != 0;
         }
         if (order < 0)
@@ -68,6 +86,6 @@ void name_table_add(struct name_table *table, const char *name, const struct add
 {
     size_t size = strlen(name) + 1;
     memcpy(table->texts_end, name, size);
-    table->names[table->count++] = (struct name){table->texts_end, *addr};
+    table->names[table->count++] = (struct name){table->texts_end, *addr, false};
     table->texts_end += size;
 }

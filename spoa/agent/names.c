@@ -13,7 +13,6 @@
 #define AGAIN_LEAST    1.0 /* seconds, however short the time to live is */
 #define AGAIN_MOST     30.0
 #define AGAIN_FAILED   5.0
-#define UNUSED         (600 * SECOND)
 #define USED_MOST      100000
 #define SWEEP          0.5  /* seconds between looks at what is to be asked again */
 #define PUBLISH_LEAST  0.02 /* seconds between two tables */
@@ -27,7 +26,7 @@ struct host {
     struct names *names;
     struct address addr;
     uint64_t ask_at, used_until; /* loop_clock */
-    uint64_t generation;         /* of the set of records that it was last in */
+    uint64_t generation;         /* of the set of records that it was last in; 0: of none */
     bool asking, asked;          /* now; ever */
     char text[];
 };
@@ -54,6 +53,8 @@ struct names {
     uint64_t generation;
     size_t unasked; /* of this generation */
     uint64_t published_at, publish_cost;
+    struct name_table *table; /* the last one that was taken */
+    uint64_t unused;          /* microseconds */
     bool stopping;
 
     pthread_mutex_t lock;     /* guards what follows */
@@ -74,6 +75,8 @@ static void schedule(struct host *e, double seconds)
 {
     e->ask_at = loop_clock() + (uint64_t)(seconds * 1e6);
 }
+
+static void note_uses(struct names *n);
 
 /* ---- tables ---- */
 
@@ -109,8 +112,13 @@ static void publish(void *owner)
 {
     struct names *n = owner;
     uint64_t start = loop_clock();
+    note_uses(n); /* of the one that it replaces */
     struct name_table *table = table_of(n);
     bool taken = table && n->changed(n->context, table);
+    if (taken) {
+        name_table_release(n->table);
+        n->table = name_table_retain(table);
+    }
     name_table_release(table);
     n->published_at = loop_clock();
     n->publish_cost = n->published_at - start;
@@ -201,6 +209,20 @@ static struct host *host_for(struct names *n, const char *text)
     return e;
 }
 
+static void note_use(void *context, const char *text)
+{
+    struct names *n = context;
+    struct host *e = n->count < USED_MOST ? host_for(n, text) : NULL;
+    if (e)
+        e->used_until = loop_clock() + n->unused;
+}
+
+/* Who finds a name in the table does not ask for it here. */
+static void note_uses(struct names *n)
+{
+    name_table_used(n->table, note_use, n);
+}
+
 static void take_wanted(struct names *n, const struct host_names *wanted)
 {
     n->generation++;
@@ -219,9 +241,7 @@ static void take_uses(struct names *n, struct use *uses)
 {
     for (struct use *u = uses, *next; u; u = next) {
         next = u->next;
-        struct host *e = n->count < USED_MOST ? host_for(n, u->text) : NULL;
-        if (e)
-            e->used_until = loop_clock() + UNUSED;
+        note_use(n, u->text);
         free(u);
     }
 }
@@ -254,6 +274,7 @@ static void on_sweep(void *owner)
 {
     struct names *n = owner;
     uint64_t now = loop_clock();
+    note_uses(n);
     for (struct host **link = &n->hosts, *e; (e = *link);) {
         if (!e->asking && !is_wanted(e, now)) {
             *link = e->next;
@@ -316,6 +337,7 @@ static void destroy(struct names *n)
     loop_timer_close(&n->publish);
     loop_free(n->loop);
     tdestroy(n->tree, keep_all);
+    name_table_release(n->table);
     for (struct host *e = n->hosts, *next; e; e = next) {
         next = e->next;
         free(e);
@@ -340,7 +362,7 @@ static bool prepare(struct names *n, const struct option_texts *servers, struct 
     return true;
 }
 
-struct names *names_start(const struct option_texts *servers,
+struct names *names_start(const struct option_texts *servers, double unused,
                           bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why)
 {
@@ -350,8 +372,10 @@ struct names *names_start(const struct option_texts *servers,
         return NULL;
     }
     n->changed = changed;
+    n->unused = (uint64_t)(unused * 1e6);
     n->context = context;
     n->settled = true;
+    n->generation = 1; /* what is only used is in none */
     init_lock(n);
     if (prepare(n, servers, why) && thread_start(&n->thread, run, n, why))
         return n;

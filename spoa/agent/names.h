@@ -17,15 +17,16 @@
 
 struct names;
 /* `changed` is called by the resolver's thread; it retains what it keeps, and is called again a second after it has
- * returned false, which it does when out of memory. servers: name servers to ask, borrowed
+ * returned false, which it does when out of memory. unused: seconds that a name is resolved on after names_use, or after
+ * it was last found in a table. servers: name servers to ask, borrowed
  * for the call; none: the system's. NULL and *why when there is no thread, or one of them is no address. */
-struct names *names_start(const struct option_texts *servers,
+struct names *names_start(const struct option_texts *servers, double unused,
                           bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why);
 /* Replaces the set of names to resolve by those of the records; any thread. False when out of memory. */
 bool names_want(struct names *names, const struct records *records);
-/* One more name to resolve, and to keep resolved until it was not asked for by this for 10 minutes; for records
- * of a cache. Any thread, never waits for the resolver. False when out of memory or too many are wanted. */
+/* One more name to resolve, and to keep resolved while it is asked for by this or found in the tables; for records of a
+ * cache. Any thread, never waits for the resolver. False when out of memory or too many are wanted. */
 bool names_use(struct names *names, struct slice host);
 /* Waits until the names that are wanted now were asked for once, at most until then (CLOCK_MONOTONIC). */
 void names_await(struct names *names, const struct timespec *until);

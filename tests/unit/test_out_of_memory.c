@@ -151,7 +151,7 @@ static bool begin_names(void *context)
 {
     struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why = {.text = ""};
-    struct names *names = names_start(&servers, on_table, context, &why);
+    struct names *names = names_start(&servers, 600, on_table, context, &why);
 
     assert_true(names || why.text[0]);
     bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
@@ -193,7 +193,7 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
     struct timespec until;
     struct fail why;
     int error = 0;
-    struct names *names = names_start(&servers, take_later, &t, &why);
+    struct names *names = names_start(&servers, 600, take_later, &t, &why);
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("localhost")));
@@ -205,6 +205,59 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
     pthread_mutex_unlock(&t.lock);
     names_stop(names);
     assert_int_equal(error, 0);
+    (void)state;
+}
+
+struct tables_seen {
+    pthread_mutex_t lock;
+    struct name_table *table;
+};
+
+static bool take_table(void *context, struct name_table *table)
+{
+    struct tables_seen *t = context;
+    pthread_mutex_lock(&t->lock);
+    name_table_release(t->table);
+    t->table = name_table_retain(table);
+    pthread_mutex_unlock(&t->lock);
+    return true;
+}
+
+/* As a decision does. */
+static bool finds(struct tables_seen *t, const char *name)
+{
+    struct address address;
+    pthread_mutex_lock(&t->lock);
+    bool found = name_table_find(t->table, slice_text(name), &address);
+    pthread_mutex_unlock(&t->lock);
+    return found;
+}
+
+/* Both are in the table until another is made; what is looked up no more would be where it was for ever. Addresses are
+ * names that nobody has to be asked for. */
+static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void **state)
+{
+    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why;
+    struct names *names = names_start(&servers, 2, take_table, &t, &why);
+
+    assert_non_null(names);
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
+    for (int i = 0; i < 500 && !(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2")); i++)
+        usleep(10000);
+    assert_true(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2"));
+    for (int i = 0; i < 50; i++) {
+        usleep(100000);
+        assert_true(finds(&t, "127.0.0.1"));
+    }
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.3")));
+    for (int i = 0; i < 500 && !finds(&t, "127.0.0.3"); i++)
+        usleep(10000);
+    bool third = finds(&t, "127.0.0.3"), used = finds(&t, "127.0.0.1"), unused = finds(&t, "127.0.0.2");
+    names_stop(names);
+    name_table_release(t.table);
+    assert_true(third && used && !unused);
     (void)state;
 }
 
@@ -324,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_directory_without_memory_does_not_start),
         cmocka_unit_test(names_without_memory_are_not_asked_for),
         cmocka_unit_test(addresses_that_could_not_be_taken_are_told_again),
+        cmocka_unit_test(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),
