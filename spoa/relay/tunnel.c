@@ -448,13 +448,20 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Whether there is a session no more, or it has nothing more to say to this client. */
+static bool ends_session(enum close_reason reason)
+{
+    return !ends_client(reason) || reason == CLOSE_process_exited || reason == CLOSE_session_not_found ||
+           reason == CLOSE_sandbox_stopped || reason == CLOSE_sandbox_not_found;
+}
+
 /* What its session has said last a slow client may take as slowly as before. */
 static uint64_t close_due(const struct tunnel *t)
 {
     const struct leg *client = &t->legs[CLIENT];
     uint64_t patience = outbox_empty(&client->out) ? t->settings->close_timeout : t->settings->stall;
 
-    if (!t->client_there || t->worker_there || ends_client(t->reason))
+    if (!t->client_there || t->worker_there || !ends_session(t->reason))
         return t->close_at;
     return client->progress + patience > t->close_at ? client->progress + patience : t->close_at;
 }

@@ -1458,6 +1458,39 @@ static void a_slow_client_gets_the_end_of_the_output(void **state)
     world_close(&w);
 }
 
+/* However the relay learns that there is no session any more. */
+static void a_slow_client_gets_the_end_of_the_output_of_what_is_gone(void **state)
+{
+    static const struct {
+        enum answer_state state;
+        unsigned status;
+        const char *said;
+    } rows[] = {{ANSWER_STOPPED, 0, "Blast words C1000:sandbox stopped"},
+                {ANSWER_ABSENT, 0, "Blast words C1000:sandbox not found"},
+                {ANSWER_RUNNING, 404, "Blast words C1000:session not found"},
+                {ANSWER_RUNNING, 0, "Blast words C1000:process exited"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        serving();
+        w.ears[CLIENT].room = 0;
+        world_says(&w, WORKER, 0x82, "last words");
+        if (rows[i].state == ANSWER_RUNNING)
+            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        if (w.asking)
+            world_answers(&w, ANSWER_RUNNING, 1, 1);
+        if (rows[i].state != ANSWER_RUNNING)
+            world_tells(&w, rows[i].state, 0, 2);
+        else
+            world_dialled(&w, rows[i].status ? DIAL_STATUS : DIAL_ENDED, rows[i].status);
+        world_pass(&w, 200 * SEC);
+        assert_int_equal(w.t.state, TUNNEL_CLOSING);
+        w.ears[CLIENT].room = SIZE_MAX;
+        tunnel_writable(&w.t, CLIENT, w.now);
+        assert_said(CLIENT, rows[i].said);
+        world_close(&w);
+    }
+}
+
 static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void **state)
 {
     (void)state;
@@ -1825,6 +1858,7 @@ int main(void)
         cmocka_unit_test(a_slow_client_stops_its_worker),
         cmocka_unit_test(a_client_without_progress_is_too_slow),
         cmocka_unit_test(a_slow_client_gets_the_end_of_the_output),
+        cmocka_unit_test(a_slow_client_gets_the_end_of_the_output_of_what_is_gone),
         cmocka_unit_test(a_client_that_does_not_take_the_end_of_the_output_is_given_up),
         cmocka_unit_test(who_has_to_leave_is_not_waited_for),
         cmocka_unit_test(what_came_before_a_message_that_is_too_big_passes),
