@@ -126,6 +126,12 @@ static void no_answer(struct tunnel *t, bool agent_lost, uint64_t now)
         tunnel_seek_again(t, now);
 }
 
+/* To the worker that serves. */
+static bool has_come_back(const struct tunnel *t, const struct answer *answer)
+{
+    return t->state == TUNNEL_SERVING && target_same(&t->target, &answer->target);
+}
+
 /* An answer for somebody who looks for a worker. */
 static void use_answer(struct tunnel *t, const struct answer *answer, uint64_t now)
 {
@@ -133,8 +139,8 @@ static void use_answer(struct tunnel *t, const struct answer *answer, uint64_t n
         no_answer(t, answer->agent_lost, now);
     } else if (!target_known(&answer->target)) {
         wait_for_worker(t, now);
-    } else if (t->state == TUNNEL_SERVING && target_same(&t->target, &answer->target)) {
-        tunnel_seek_stop(t); /* the sandbox has come back to the worker that serves */
+    } else if (has_come_back(t, answer)) {
+        tunnel_seek_stop(t);
         target_free(&t->next);
     } else {
         redial_resume(&t->redial, now);
@@ -189,7 +195,7 @@ static void use_news(struct tunnel *t, const struct answer *answer, uint64_t now
 {
     if (!is_news(t, answer))
         return;
-    if (t->seek == SEEK_NOTHING) {
+    if (t->seek == SEEK_NOTHING && !has_come_back(t, answer)) {
         if (t->state == TUNNEL_SERVING)
             move(t, answer, now);
         return;

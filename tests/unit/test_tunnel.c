@@ -850,30 +850,31 @@ static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **st
     world_close(&w);
 }
 
-/* By the watch while the other is dialled; by an answer after that has failed. */
+/* Told while the other one is dialled; by an answer, when that has failed; when that does not know the session. */
 static void a_sandbox_that_comes_back_stays_with_the_worker_that_serves(void **state)
 {
+    static const enum dial_outcome outcomes[] = {DIAL_OPEN, DIAL_INVALID, DIAL_STATUS};
     struct handover h = world_handover();
     (void)state;
     h.overlap = true;
-    for (unsigned asks = 0; asks < 2; asks++) {
+    for (unsigned i = 0; i < 3; i++) {
         serving_as(&h);
         world_tells(&w, ANSWER_RUNNING, 2, 2);
-        if (asks) {
-            world_dialled(&w, DIAL_INVALID, 0);
+        if (outcomes[i] != DIAL_OPEN) {
+            world_dialled(&w, outcomes[i], 404);
             world_pass(&w, 200 * MS);
-            assert_true(w.asking);
-            world_answers(&w, ANSWER_RUNNING, 1, 3);
-        } else {
-            world_tells(&w, ANSWER_RUNNING, 1, 3);
-            assert_int_equal(w.hang_ups, 1);
+            world_answers(&w, ANSWER_RUNNING, outcomes[i] == DIAL_STATUS ? 2 : 1, 3);
         }
-        assert_int_equal(w.dials, 2);
+        if (outcomes[i] == DIAL_STATUS)
+            world_dialled(&w, DIAL_STATUS, 404);
+        unsigned dials = w.dials;
+        world_tells(&w, ANSWER_RUNNING, 1, 3);
+        assert_int_equal(w.dials, dials);
         assert_int_equal(w.t.seek, SEEK_NOTHING);
         assert_int_equal(w.t.state, TUNNEL_SERVING);
         assert_said(WORKER, "");
         world_tells(&w, ANSWER_RUNNING, 2, 4);
-        assert_int_equal(w.dials, 3);
+        assert_int_equal(w.dials, dials + 1);
         world_tells(&w, ANSWER_RUNNING, 1, 5);
         world_closes(&w, WORKER, 4001, "taken over"); /* the other had got to it all the same */
         assert_int_equal(w.t.state, TUNNEL_REDIALLING);
