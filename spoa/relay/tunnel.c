@@ -451,8 +451,16 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* Whether there is a session no more, or it has nothing more to say to this client. */
 static bool ends_session(enum close_reason reason)
 {
-    return !ends_client(reason) || reason == CLOSE_process_exited || reason == CLOSE_session_not_found ||
-           reason == CLOSE_sandbox_stopped || reason == CLOSE_sandbox_not_found;
+    switch (reason) {
+    case CLOSE_process_exited:
+    case CLOSE_session_not_found:
+    case CLOSE_sandbox_stopped:
+    case CLOSE_sandbox_not_found:
+    case CLOSE_worker_lost:
+        return true;
+    default:
+        return !ends_client(reason);
+    }
 }
 
 /* What its session has said last a slow client may take as slowly as before. */

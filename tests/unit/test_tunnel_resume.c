@@ -110,6 +110,20 @@ static void a_plain_worker_is_not_redialled_where_it_has_none(void **state)
     ended_with(CLOSE_worker_lost, "C1011:worker lost");
 }
 
+static void a_slow_client_gets_what_a_plain_worker_has_said_last(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "", false);
+    w.ears[CLIENT].room = 0;
+    world_says(&w, WORKER, 0x82, "last words");
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_pass(&w, 200 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    ended_with(CLOSE_worker_lost, "Blast words C1011:worker lost");
+}
+
 static void a_worker_that_has_forgotten_the_protocol_ends_the_tunnel(void **state)
 {
     (void)state;
@@ -525,6 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_worker_is_redialled_where_the_session_has_a_name),
         cmocka_unit_test(a_plain_worker_is_not_redialled_where_it_has_none),
+        cmocka_unit_test(a_slow_client_gets_what_a_plain_worker_has_said_last),
         cmocka_unit_test(a_worker_that_has_forgotten_the_protocol_ends_the_tunnel),
         cmocka_unit_test(what_a_redial_is_answered_decides),
         cmocka_unit_test(gone_is_final_and_a_conflict_is_tried_again),
