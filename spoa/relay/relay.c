@@ -10,6 +10,7 @@
 
 #define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
 #define FILES_A_TUNNEL  2
+#define QUESTIONS       200000 /* of a lane */
 #define SAMPLE_SECONDS  2.0
 #define SAMPLES         150
 #define DRAINED_SECONDS 0.05
@@ -42,17 +43,17 @@ static void each_lane(struct relay *r, void (*run)(struct lane *lane, void *cont
 
 /* ---- start and end ---- */
 
-/* How many tunnels there may be now, and, whatever a later reload says, as far as open files allow. */
-static bool fit_files(const struct settings *settings, uint64_t *tunnels, uint64_t *most, struct fail *why)
+/* How many tunnels there may be, as far as open files allow. */
+static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct fail *why)
 {
     uint64_t files = 0, wanted = (uint64_t)settings->relay.max_tunnels;
 
     if (!daemon_raise_files(&files, why))
         return false;
-    *most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
+    uint64_t most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
     uint64_t needed = wanted * FILES_A_TUNNEL + FILES_SPARE;
-    *tunnels = wanted ? wanted : *most;
-    if (*tunnels > *most || *most == 0)
+    *tunnels = wanted ? wanted : most;
+    if (*tunnels > most || most == 0)
         return fail(
             why, "relay.max_tunnels %llu needs %llu open files, the limit is %llu (LimitNOFILE, ulimit -n)",
             (unsigned long long)wanted, (unsigned long long)needed, (unsigned long long)files);
@@ -66,7 +67,9 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
                                     (uint64_t)settings->relay.memory};
 }
 
-static bool start_lanes(struct relay *r, const struct settings *settings, uint64_t most, struct fail *why)
+/* Questions are two of each tunnel, and of each that ended within the last minute its watch, which the agent still has:
+ * as many as tunnels can come and go, however few there may be at a time. */
+static bool start_lanes(struct relay *r, const struct settings *settings, struct fail *why)
 {
     struct lane_settings lane_settings;
 
@@ -80,7 +83,7 @@ static bool start_lanes(struct relay *r, const struct settings *settings, uint64
             .counts = r->counts,
             .settings = &lane_settings,
             .agent = &settings->relay.agent,
-            .questions = (unsigned)(most < 100000 ? 2 * most + 16 : 200000),
+            .questions = QUESTIONS,
             .listener = r->listener,
         };
         r->lanes[i] = lane_start(&options, why);
@@ -96,9 +99,9 @@ static void look_if_drained(void *owner);
 
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
 {
-    uint64_t tunnels = 0, most = 0;
+    uint64_t tunnels = 0;
 
-    if (!fit_files(settings, &tunnels, &most, why))
+    if (!fit_files(settings, &tunnels, why))
         return false;
     struct limits_settings limits = limits_from(settings, tunnels);
     r->limits = limits_new(&limits);
@@ -106,7 +109,7 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     if (!r->limits || !r->counts)
         return fail(why, "out of memory");
     r->listener = net_listen(&settings->relay.listen, 0660, why);
-    if (r->listener < 0 || !start_lanes(r, settings, most, why))
+    if (r->listener < 0 || !start_lanes(r, settings, why))
         return false;
     loop_timer_open(&r->sampling, r->options.loop, sample, r);
     loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
@@ -207,14 +210,13 @@ static bool reload(struct relay *r, struct fail *why)
 {
     const struct relay_options *o = &r->options;
     struct lane_settings lane_settings;
-    uint64_t tunnels = 0, most = 0;
+    uint64_t tunnels = 0;
     struct settings *settings = settings_load(o->config, o->overrides, o->override_count, why);
 
     if (!settings)
         return false;
-    bool good =
-        fit_files(settings, &tunnels, &most, why) && (lane_settings_from(&lane_settings, settings) ||
-                                                      fail(why, "more than %d worker_networks", LANE_CIDRS));
+    bool good = fit_files(settings, &tunnels, why) && (lane_settings_from(&lane_settings, settings) ||
+                                                       fail(why, "more than %d worker_networks", LANE_CIDRS));
     if (good) {
         struct limits_settings limits = limits_from(settings, tunnels);
         limits_set(r->limits, &limits);

@@ -912,6 +912,21 @@ def test_a_reload_allows_more_tunnels_and_each_of_them_is_redialled(tmp_path):
         assert client.hear()[1] == b"again"
 
 
+def test_tunnels_that_come_and_go_leave_room_for_the_questions_of_others(tmp_path):
+    """The watch of one that has ended stays with the agent for up to a minute."""
+    with Direct(tmp_path, limits=256, relay={"threads": 1, "keepalive": "60s"}) as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        client, upstream = direct.open(worker)
+        for _ in range(150):
+            peers = direct.open(worker)
+            for peer in peers:
+                peer.close()
+        upstream.reset()
+        worker.serve().say(b"again")
+        assert client.hear()[1] == b"again"
+
+
 def test_the_listener_is_for_haproxy_alone(direct):
     assert os.stat(direct.folder / "relay.sock").st_mode & 0o777 == 0o660
     assert os.stat(direct.folder / "relay.control.sock").st_mode & 0o777 == 0o600
