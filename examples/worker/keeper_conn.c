@@ -20,7 +20,7 @@ struct keeper_conn {
     struct loop_io io;
     struct buffer in, out;
     bool greeted, closed;
-    bool fenced; /* it was a tunnel's leg: whatever it still says is of no interest */
+    bool fenced; /* it was a tunnel's leg, or a reader: whatever it still says is of no interest */
     void (*gone)(struct keeper *k, struct keeper_conn *c);
 };
 
@@ -119,7 +119,7 @@ static void resume(struct keeper_conn *c, const struct keeper_message *m)
     struct keeper_message answer;
     enum keeper_code code;
     struct fail why;
-    if (c->reader.running || c->carrier.tunnel || c->fenced)
+    if (c->reader.running || c->carrier.tunnel)
         put_error(c, KEEPER_BAD_REQUEST, "this connection has a session already");
     else if (keeper_resume(c->keeper, &c->carrier, m, &answer, &code, &why))
         put(c, &answer);
@@ -129,8 +129,6 @@ static void resume(struct keeper_conn *c, const struct keeper_message *m)
 
 static void on_leg(struct keeper_conn *c, const struct keeper_message *m)
 {
-    if (c->fenced)
-        return;
     if (!c->carrier.tunnel)
         return put_error(c, KEEPER_BAD_REQUEST, "this connection carries no tunnel");
     enum resume_verdict verdict = resume_tunnel_handle(&c->carrier, m);
@@ -175,6 +173,8 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
 {
     if (!c->greeted)
         return greet(c, m);
+    if (c->fenced)
+        return;
     switch (m->type) {
     case KEEPER_CREATE:
         return create(c, m);
@@ -343,6 +343,7 @@ static void fenced(struct resume_carrier *carrier, enum keeper_code code)
 static void drop(struct running_reader *reader, enum keeper_code code)
 {
     struct keeper_conn *c = (struct keeper_conn *)reader;
+    c->fenced = true;
     put(c, &(struct keeper_message){.type = KEEPER_DETACHED, .code = (uint8_t)code});
     wake(reader);
 }

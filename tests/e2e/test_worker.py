@@ -848,6 +848,28 @@ def test_keeper_socket_is_for_its_user_only_and_taken_once():
     host.close()
 
 
+HELLO, ATTACH, RESIZE, SIGNAL, QUERY = 1, 3, 5, 6, 7
+
+
+def name(text):
+    return struct.pack(">H", len(text)) + text.encode()
+
+
+def message(kind, *fields):
+    """Of the keeper's language (examples/worker/keeper_protocol.h)."""
+    body = bytes([kind]) + b"".join(fields)
+    return struct.pack(">I", len(body)) + body
+
+
+def converse(host):
+    """A conversation with the keeper, of which the first words are said."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(5)
+    sock.connect(host.socket)
+    sock.sendall(message(HELLO, b"\1"))
+    return sock
+
+
 def ask(host, data, answers):
     """Messages that the keeper answers with, as (type, fields)."""
     with socket.socket(socket.AF_UNIX) as sock:
@@ -873,6 +895,27 @@ def test_keeper_lists_the_sessions_of_a_scope(host, worker):
 def test_keeper_refuses_another_version(host):
     ((kind, fields),) = ask(host, b"\0\0\0\2\1\2", 1)
     assert kind == 65 and fields[0] == 2
+
+
+def test_who_was_taken_over_has_no_say_any_more(host, worker):
+    """As a worker that was stopped meanwhile, with what its client had sent before."""
+    session = shell(worker)
+    who = name("execd") + name(session)
+    old, new = converse(host), converse(host)
+    for sock, flags in ((old, 2), (new, 4)):
+        sock.sendall(message(ATTACH, who, struct.pack(">QBB", 0, flags, 1)))
+        assert sock.recv(5)[4] == 66
+    assert ask(host, message(HELLO, b"\1") + message(RESIZE, who, struct.pack(">HH", 120, 40)), 1)[0][0] == 64
+    old.sendall(message(RESIZE, who, struct.pack(">HH", 100, 30)) + message(SIGNAL, who, b"\x09"))
+    old.shutdown(socket.SHUT_WR)
+    while old.recv(4096):
+        pass
+    ((_, fields),) = ask(host, message(HELLO, b"\1") + message(QUERY, who), 1)
+    _, state, _, cols, rows = struct.unpack(">BBIHH", fields[len(who) :][:10])
+    assert (state, cols, rows) == (2, 120, 40)
+    assert worker.call("GET", f"/pty/{session}")[1]["running"]
+    old.close()
+    new.close()
 
 
 @pytest.mark.parametrize("junk", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\x07", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\1\x63"])
