@@ -280,6 +280,8 @@ void resume_tunnel_left(struct resume_carrier *c)
         return;
     c->tunnel = NULL;
     t->carrier = NULL;
+    if (t->closed) /* nobody comes back */
+        return bury(t);
     resume_left(&t->numbers);
     loop_timer_stop(&t->telling);
     loop_timer_set(&t->grace, t->grace_seconds);

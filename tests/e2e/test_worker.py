@@ -3,6 +3,7 @@
 happens to sessions when clients and workers go."""
 
 import asyncio
+import fcntl
 import hashlib
 import http.client
 import json
@@ -13,6 +14,7 @@ import signal
 import socket
 import struct
 import subprocess
+import termios
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -848,7 +850,7 @@ def test_keeper_socket_is_for_its_user_only_and_taken_once():
     host.close()
 
 
-HELLO, ATTACH, RESIZE, SIGNAL, QUERY = 1, 3, 5, 6, 7
+HELLO, CREATE, ATTACH, RESIZE, SIGNAL, QUERY, RESUME, ACKNOWLEDGE, END = 1, 2, 3, 5, 6, 7, 10, 96, 97
 
 
 def name(text):
@@ -859,6 +861,22 @@ def message(kind, *fields):
     """Of the keeper's language (examples/worker/keeper_protocol.h)."""
     body = bytes([kind]) + b"".join(fields)
     return struct.pack(">I", len(body)) + body
+
+
+def plan(session, *command, flags=0):
+    """Of a terminal: what CREATE and RESUME say."""
+    arguments = "".join(f"{word}\0" for word in command).encode()
+    numbers = struct.pack(">BBHHIIII", 1, flags, 80, 24, 0, 0xFFFFFFFF, 0, 0)
+    return name("terminal") + name(session) + numbers + name("") + struct.pack(">I", len(arguments)) + arguments + bytes(4)
+
+
+def queued(sock):
+    """Bytes that have come and were not read."""
+    return struct.unpack("i", fcntl.ioctl(sock, termios.FIONREAD, bytes(4)))[0]
+
+
+def knows(host, session):
+    return ask(host, message(HELLO, b"\1") + message(QUERY, name("terminal") + name(session)), 1)[0][0] == 66
 
 
 def converse(host):
@@ -916,6 +934,22 @@ def test_who_was_taken_over_has_no_say_any_more(host, worker):
     assert worker.call("GET", f"/pty/{session}")[1]["running"]
     old.close()
     new.close()
+
+
+def test_a_callers_end_counts_though_nobody_hears_that_it_does(host):
+    session = "e0" * 16
+    leg = converse(host)
+    command = "/bin/sh", "-c", "stty raw; head -c 10000000 /dev/zero"
+    leg.sendall(message(RESUME, plan(session, *command), struct.pack(">QQI", 1, 0, 0)))
+    assert leg.recv(5)[4] == 70
+    sizes = [-2, -1]
+    while sizes[-1] != sizes[-2]:  # the keeper says more whenever it hears something, until the socket takes no more
+        leg.sendall(message(ACKNOWLEDGE, bytes(8)))
+        time.sleep(0.1)
+        sizes.append(queued(leg))
+    leg.sendall(message(END, struct.pack(">Q", 1)))
+    leg.close()
+    until(lambda: not knows(host, session), 10, "it is not hung up")
 
 
 @pytest.mark.parametrize("junk", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\x07", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\1\x63"])
