@@ -246,11 +246,13 @@ static bool on_close(struct bridge *b)
 {
     if (b->leg.ended && b->leg.binding == RESUME_BY_BROWSER)
         hear(b, RESUME_SAYS_RECV, b->leg.ended);
-    if (!b->leg.mark || b->leg.ended)
+    if (!b->leg.mark)
         return false;
+    link_put(&b->link, &(struct keeper_message){.type = KEEPER_END, .number = b->leg.mark});
+    if (b->leg.ended)
+        return false; /* the two have crossed: the client hears no more */
     b->leg.closing = b->leg.mark;
     b->leg.code = b->ws.decoder.close_code;
-    link_put(&b->link, &(struct keeper_message){.type = KEEPER_END, .number = b->leg.mark});
     return true;
 }
 

@@ -351,6 +351,17 @@ def test_the_callers_end_comes_after_its_input_and_hangs_up(caller, workers, tmp
     assert status(one.dial, workers[0].port) == 410
 
 
+def test_both_ends_may_cross(caller, workers):
+    """The caller's is on its way before the session's is read: nothing is left of either."""
+    one = caller()
+    one.say(b"exit 3\n")
+    while one.ws.frame()[0] != CLOSE:
+        pass
+    one.leave()
+    assert one.ws.frame() is None
+    assert status(one.dial, workers[0].port) == 410
+
+
 def test_a_close_without_a_mark_ends_the_leg_only(caller, workers):
     one = caller()
     pid = pid_of(one)
