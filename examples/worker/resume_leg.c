@@ -241,10 +241,18 @@ void resume_leg_data(struct bridge *b, const struct ws_data *data)
                                                 .bytes = data->bytes});
 }
 
+/* A page can say nothing behind the session's Close: its answer, which has the same code, acknowledges that. A Close
+ * with another one was on its way before, and whoever sent it may not have heard of the end. */
+static bool answers_end(const struct bridge *b)
+{
+    return b->leg.ended && b->leg.binding == RESUME_BY_BROWSER &&
+           b->ws.decoder.close_code == b->dialect->resume->end.code;
+}
+
 /* A Close behind a mark is an item: it is answered when the keeper has it. Any other ends the leg alone. */
 static bool on_close(struct bridge *b)
 {
-    if (b->leg.ended && b->leg.binding == RESUME_BY_BROWSER)
+    if (answers_end(b))
         hear(b, RESUME_SAYS_RECV, b->leg.ended);
     if (!b->leg.mark)
         return false;

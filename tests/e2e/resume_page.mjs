@@ -38,9 +38,10 @@ globalThis.WebSocket = class {
     tasks.push(() => this.readyState === 1 && this.onmessage?.({ data }));
   }
 
-  close() {
+  close(code) {
+    if (this.readyState === 3) return;
     this.readyState = 3;
-    tasks.push(() => this.session.left(this));
+    tasks.push(() => this.session.left(this, code));
   }
 
   lose(code, reason = "") {
@@ -62,6 +63,7 @@ class Session {
 
   accept(socket, query) {
     const attempt = Number(query.get("cr_attempt"));
+    assert(!this.over, "the session has heard that its end is known");
     assert.match(query.get("cr_tunnel"), /^[0-9a-f]{32}$/);
     assert(attempt > this.attempt, "an attempt is used once");
     this.attempt = attempt;
@@ -85,6 +87,7 @@ class Session {
       const leg = this.leg;
       if (!item.end) leg.deliver(item);
       else leg.deliver(`{"cell-resume":{"end":${this.next}}}`);
+      leg.ended = Boolean(item.end);
       if (item.end) tasks.push(() => leg.lose(1000, "process exited"));
     }
   }
@@ -106,8 +109,10 @@ class Session {
     socket.deliver(`{"cell-resume":{"recv":${this.input.length}}}`);
   }
 
-  left(socket) {
-    if (socket === this.leg) this.leg = null;
+  left(socket, code) {
+    if (socket !== this.leg) return;
+    this.leg = null;
+    if (socket.ended && code === 1000) this.over = true; // as an answer to its own Close
   }
 }
 
@@ -128,8 +133,8 @@ const settle = async () => {
 
 const line = (word, i) => `${word} ${i} ${".".repeat(1000)}`; // a few fill the window
 
-/** Runs one conversation; at step `at` and every `every` steps from there the leg is lost, or the page reloaded, or it
- * crashes: then what it has shown and not acknowledged is shown again. A slow page shows each message some steps later. */
+/** Runs one conversation; at step `at` and every `every` steps from there the leg is lost, or left for another one, or the
+ * page reloaded, or it crashes: then what it has shown and not acknowledged is shown again. A slow page shows each message some steps later. */
 async function converse({ at, every, how, slow }) {
   tasks = [];
   timers = [];
@@ -159,7 +164,9 @@ async function converse({ at, every, how, slow }) {
     if (session.output.length < LINES && steps % 4 === 0) session.put(encode(line("out", session.output.length)));
     else if (session.output.length === LINES && session.input.length === LINES) session.put({ end: true });
     if (steps === at || (every && steps > at && (steps - at) % every === 0)) {
-      if (how !== "cut") {
+      if (how === "again") {
+        dial();
+      } else if (how !== "cut") {
         if (how === "reload") tunnel.keep();
         life += 1;
         session.leg?.lose(1006);
@@ -185,7 +192,7 @@ async function converse({ at, every, how, slow }) {
 }
 
 let runs = 0;
-for (const how of ["cut", "reload", "crash"]) {
+for (const how of ["cut", "again", "reload", "crash"]) {
   for (const slow of [false, true]) {
     const length = await converse({ at: -1, how, slow });
     for (let at = 0; at <= length; at += 1, runs += 1) await converse({ at, how, slow });

@@ -532,6 +532,24 @@ def test_a_page_resumes_by_query_and_messages(workers):
     assert late.ws.message() == (CLOSE, struct.pack(">H", 4410))
 
 
+@pytest.mark.parametrize("body", [struct.pack(">H", 1001), struct.pack(">H", 4000), b""])
+def test_a_page_that_leaves_as_its_session_ends_is_told_of_the_end(workers, body):
+    """Its Close crosses the session's: it is no answer to it."""
+    tunnel = hashlib.md5(b"leaves" + body).hexdigest()
+    page = Page(workers[0].port, tunnel)
+    page.greeting()
+    page.ws.send(BINARY, b"exit 3\n")
+    while page.ws.frame()[0] != CLOSE:
+        pass
+    page.ws.send(CLOSE, body)
+    assert page.ws.frame() is None
+    again = Page(workers[1].port, tunnel, 2, 0)
+    assert again.greeting() == {"recv": 1, "next": 1, "buffer": WINDOW}
+    again.wait(lambda: False)
+    assert again.close == (1000, "process exited") and b'"exit_code":3' in again.output
+    again.ws.drop()
+
+
 def test_a_page_ends_its_session(workers):
     page = Page(workers[0].port, "c1" * 16)
     page.greeting()

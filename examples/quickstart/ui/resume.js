@@ -20,6 +20,7 @@ const WINDOW = 262144; // bytes that may be unacknowledged
 const ACKNOWLEDGE_MS = 100;
 const SILENCE_MS = 60000; // without a message; the other side speaks every 25 seconds
 const CONTROL = /^\{"cell-resume":\{"(recv|end)":(\d+)(?:,"next":(\d+),"buffer":(\d+))?\}\}$/;
+const MOVED = 4000; // closes a leg that is left: no session ends with it, so that it is no answer to an end
 const LOST = { code: 1006, reason: "" };
 
 /** What became of a tunnel when its WebSocket closed. */
@@ -93,7 +94,7 @@ export class Tunnel {
 
   /** Leaves the WebSocket that there is, if any. Throws what WebSocket throws. */
   dial(address, protocols, handlers) {
-    this.#leave(1000);
+    this.#leave(MOVED);
     this.#attempt += 1;
     this.#save();
     const url = new URL(address);
@@ -182,7 +183,7 @@ export class Tunnel {
   }
 
   #lose(event, fate) {
-    this.#leave(1000);
+    this.#leave(MOVED);
     if (fate === Fate.GONE || fate === Fate.ENDED) this.forget();
     this.#handlers.closed(event, fate);
   }
