@@ -52,7 +52,8 @@ export class Tunnel {
   #plain = false;
   // output
   #taken = 0; // items given to the page
-  #shown = 0; // items it is done with
+  #shown = 0; // items it is done with, and with all before them
+  #showing = Promise.resolve(); // the last of those given to it
   #told = 0; // items acknowledged
   #untold = 0; // bytes in between
   // input
@@ -247,7 +248,8 @@ export class Tunnel {
     if (number <= this.#taken) return;
     this.#taken = number;
     const size = sizeOf(data);
-    Promise.resolve(this.#handlers.message(data)).then(() => this.#wasShown(number, size + COST));
+    const shown = this.#handlers.message(data);
+    this.#showing = this.#showing.then(() => shown).then(() => this.#wasShown(number, size + COST));
   }
 
   #wasShown(number, cost) {
