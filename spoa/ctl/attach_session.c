@@ -362,11 +362,14 @@ static bool is_over(const struct session *s)
            (s->wire_broken || late || buffer_len(&s->to_wire) == 0);
 }
 
-/* Asks after the other side when it has been silent. One that we have stopped reading is not judged. */
+/* Asks after the other side when it has been silent, once what it has said is read. It is no silence when we do not read,
+ * or were stopped ourselves and did not ask. */
 static void keep_alive(struct session *s, int64_t now)
 {
-    if (s->phase != RUNNING || !reads_wire(s))
+    if (s->phase != RUNNING)
         return;
+    if (!reads_wire(s) || now - s->asked >= DEAD_MS)
+        s->heard = s->asked = now;
     if (now - s->heard >= DEAD_MS)
         end_with(s, "the other side does not answer");
     if (now - s->asked >= QUIET_MS) {
@@ -387,7 +390,6 @@ static void turn(struct session *s, int signals)
 {
     enum { KEYBOARD, WIRE, SCREEN, SIGNALS, COUNT };
     int64_t now = now_ms();
-    keep_alive(s, now);
     prod(s, now);
     short wire = attach_wire_events(s->wire, reads_wire(s), buffer_len(&s->to_wire) > 0);
     struct pollfd fds[COUNT] = {
@@ -407,6 +409,7 @@ static void turn(struct session *s, int signals)
         read_wire(s);
     if (fds[KEYBOARD].revents && reads_keyboard(s))
         read_keyboard(s);
+    keep_alive(s, now_ms());
     if (!s->wire_broken)
         write_wire(s);
 }
