@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* cellgate: the operator's command. Each subcommand is a file of its own. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "spoa/ctl/ctl.h"
 
@@ -28,8 +30,20 @@ static void usage(FILE *to)
     fprintf(to, "\n`cellgate COMMAND --help` says more. -V prints the version.\n");
 }
 
+/* So that what is opened later never stands in for one that was closed: what is typed would be read from it, and what is
+ * shown written to it. Read from, these are at their end; writing to them fails. */
+static void fill_standard_descriptors(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    fill_standard_descriptors();
     if (argc >= 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
         usage(stdout);
         return 0;

@@ -424,6 +424,34 @@ def test_a_slow_reader_holds_up_the_sender_and_loses_nothing(serve):
     assert got == b"".join(bytes([i % 251]) * 65536 for i in range(400))
 
 
+def test_descriptors_that_are_closed_are_not_the_connection(serve):
+    """Where the first three were closed, the connection would be one of them."""
+    typed = []
+
+    async def handler(websocket):
+        await websocket.send(b"echo to the screen\n")
+        async for message in websocket:
+            typed.append(message)
+            if message == b"\x04":
+                await websocket.close(1000, "")
+
+    def run(redirection):
+        """Nothing is typed, and the input does not end."""
+        command = f"exec {CELLGATE} attach {serve(handler).url} {redirection}"
+        process = subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        code = process.wait(WAIT)
+        said = process.stdout.read(), process.stderr.read()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            pipe.close()
+        return code, *said
+
+    code, shown, _ = run("<&-")
+    assert (code, shown, typed) == (0, b"echo to the screen\n", [b"\x04"])
+    code, _, why = run(">&-")
+    assert code == 255 and b"standard output is closed" in why
+    assert run("2>&- </dev/null")[0] == 0
+
+
 # ---- credentials ----
 
 
