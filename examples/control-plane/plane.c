@@ -319,6 +319,8 @@ bool plane_set(struct plane *p, struct slice id, struct slice record, struct fai
         take_out(p, i);
     else if (p->changed)
         p->changed(p->context, s->id, s);
+    if (good && s->state == WAKING)
+        loop_timer_set(&s->waking, p->options->wake_seconds);
     sandbox_free(good ? old : s);
     return good;
 }

@@ -120,6 +120,20 @@ def test_what_cannot_be_saved_is_not_said_and_waking_goes_on(tmp_path):
         plane.close()
 
 
+def test_a_sandbox_that_is_set_while_it_wakes_wakes(tmp_path):
+    """The record comes with a new owner, and with the state that it was read with."""
+    plane = Plane(tmp_path, wake=0.5)
+    try:
+        plane.set("sb-1", worker="http://127.0.0.1:1", state="waking")
+        until(lambda: "running" in plane("list"), 10, "it wakes for ever")
+        plane("suspend", "sb-1")
+        plane("wake", "sb-1")
+        plane.set("sb-1", worker="http://127.0.0.1:1", state="waking", org="acme")
+        until(lambda: "running" in plane("list"), 10, "it wakes for ever")
+    finally:
+        plane.close()
+
+
 def test_plain_http_wakes_it_too_and_is_told_to_come_again(tunnels, origin):
     sandbox = "plain-http"
     tunnels.place(sandbox, origin, state="suspended")
