@@ -371,7 +371,7 @@ bool plane_stop(struct plane *p, struct slice id, struct fail *why)
 bool plane_wake(struct plane *p, struct slice id, struct fail *why)
 {
     struct sandbox *s = find_or_fail(p, id, why);
-    if (!s || s->state == RUNNING || s->state == WAKING)
+    if (!s || s->state == RUNNING || s->state == MIGRATING || s->state == WAKING)
         return s != NULL;
     return change(p, s, WAKING, NULL, why);
 }

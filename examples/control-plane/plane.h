@@ -40,7 +40,7 @@ bool plane_remove(struct plane *p, struct slice id, struct fail *why);
 bool plane_move(struct plane *p, struct slice id, struct slice worker, struct fail *why);
 bool plane_suspend(struct plane *p, struct slice id, struct fail *why);
 bool plane_stop(struct plane *p, struct slice id, struct fail *why);
-/* What runs or is being woken is left alone. */
+/* What runs, moves or is being woken is left alone. */
 bool plane_wake(struct plane *p, struct slice id, struct fail *why);
 
 #endif

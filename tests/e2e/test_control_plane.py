@@ -134,6 +134,16 @@ def test_a_sandbox_that_is_set_while_it_wakes_wakes(tmp_path):
         plane.close()
 
 
+def test_who_comes_late_to_wake_a_sandbox_does_not_end_its_migration(tmp_path):
+    plane = Plane(tmp_path)
+    try:
+        plane.set("sb-1", worker="http://127.0.0.1:1", state="migrating")
+        assert request(plane.port, "POST", "/v1/sandboxes/sb-1/wake").status == 202
+        assert "migrating" in plane("list")
+    finally:
+        plane.close()
+
+
 def test_plain_http_wakes_it_too_and_is_told_to_come_again(tunnels, origin):
     sandbox = "plain-http"
     tunnels.place(sandbox, origin, state="suspended")
