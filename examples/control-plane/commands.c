@@ -102,10 +102,9 @@ static bool run_revoke(void *context, const struct json *doc, const json_node *r
 {
     int64_t seconds;
     (void)to;
-    if (!json_int(doc, json_member(request, "not_before"), 0, (int64_t)1 << 53, &seconds))
+    if (!json_int(doc, json_member(request, "not_before"), 0, PLANE_TIME_MAX, &seconds))
         return fail(why, "revoke what was issued before when? (Unix seconds)");
-    serve_revoke(context, seconds);
-    return true;
+    return serve_revoke(context, seconds, why);
 }
 
 size_t commands_fill(struct serve *serve, struct control_command commands[static COMMANDS_MAX])

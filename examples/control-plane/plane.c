@@ -20,6 +20,7 @@ struct plane {
     const struct plane_options *options;
     struct sandbox **sandboxes; /* sorted by id */
     size_t count, size;
+    int64_t not_before;
     void (*changed)(void *context, const char *id, const struct sandbox *s);
     void *context;
 };
@@ -114,6 +115,11 @@ const struct sandbox *plane_at(const struct plane *p, size_t i)
     return p->sandboxes[i];
 }
 
+int64_t plane_not_before(const struct plane *p)
+{
+    return p->not_before;
+}
+
 void plane_on_change(struct plane *p, void (*changed)(void *context, const char *id, const struct sandbox *s),
                      void *context)
 {
@@ -130,7 +136,10 @@ bool plane_write(const struct plane *p, struct buffer *to)
         good = buffer_put(to, i ? SLICE_LITERAL(",\n") : SLICE_LITERAL("\n")) &&
                json_write_text(to, slice_text(p->sandboxes[i]->id)) && buffer_put(to, SLICE_LITERAL(":")) &&
                sandbox_write(p->sandboxes[i], to);
-    return good && buffer_put(to, SLICE_LITERAL("\n}}\n"));
+    good = good && buffer_put(to, SLICE_LITERAL("\n}"));
+    if (p->not_before)
+        good = good && json_write(to, ",\"not_before\":%lld", (long long)p->not_before);
+    return good && buffer_put(to, SLICE_LITERAL("}\n"));
 }
 
 static bool write_all(int fd, struct slice text)
@@ -200,9 +209,21 @@ static bool on_loaded(void *context, struct slice key, struct slice record, stru
     return true;
 }
 
+static bool on_other(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct plane *p = context;
+    uint64_t seconds;
+    if (!slice_is(key, "not_before"))
+        return true;
+    if (!slice_u64(slice_trim(value), PLANE_TIME_MAX, &seconds))
+        return fail(why, "%s: not_before is a time in Unix seconds", p->options->state);
+    p->not_before = (int64_t)seconds;
+    return true;
+}
+
 static bool load(struct plane *p, struct fail *why)
 {
-    const struct json_stream stream = {.each = on_loaded, .context = p};
+    const struct json_stream stream = {.each = on_loaded, .other = on_other, .context = p};
     const char *path = p->options->state;
     struct slice text;
     if (!path || (access(path, F_OK) != 0 && errno == ENOENT))
@@ -366,6 +387,16 @@ bool plane_stop(struct plane *p, struct slice id, struct fail *why)
 {
     struct sandbox *s = find_or_fail(p, id, why);
     return s && change(p, s, STOPPED, NULL, why);
+}
+
+bool plane_revoke(struct plane *p, int64_t not_before, struct fail *why)
+{
+    int64_t before = p->not_before;
+    p->not_before = not_before;
+    if (save(p, why))
+        return true;
+    p->not_before = before;
+    return false;
 }
 
 bool plane_wake(struct plane *p, struct slice id, struct fail *why)

@@ -9,6 +9,7 @@
 #include "examples/control-plane/sandbox.h"
 
 #define PLANE_WORKERS_MAX 64
+#define PLANE_TIME_MAX    ((int64_t)1 << 53) /* Unix seconds */
 
 struct plane_options {
     const char *state;                      /* the file; NULL: nothing is kept */
@@ -30,7 +31,9 @@ void plane_on_change(struct plane *p, void (*changed)(void *context, const char 
 const struct sandbox *plane_find(const struct plane *p, struct slice id); /* NULL: there is none */
 size_t plane_count(const struct plane *p);
 const struct sandbox *plane_at(const struct plane *p, size_t i); /* in the order of their ids */
-/* {"sandboxes":{ID:RECORD,...}} */
+/* Tokens issued before are revoked, for all sandboxes; 0: none. */
+int64_t plane_not_before(const struct plane *p);
+/* {"sandboxes":{ID:RECORD,...}}, and "not_before" where tokens are revoked */
 bool plane_write(const struct plane *p, struct buffer *to);
 
 /* Each is false with *why when it cannot be done, and nothing has changed then. */
@@ -40,6 +43,7 @@ bool plane_remove(struct plane *p, struct slice id, struct fail *why);
 bool plane_move(struct plane *p, struct slice id, struct slice worker, struct fail *why);
 bool plane_suspend(struct plane *p, struct slice id, struct fail *why);
 bool plane_stop(struct plane *p, struct slice id, struct fail *why);
+bool plane_revoke(struct plane *p, int64_t not_before, struct fail *why);
 /* What runs, moves or is being woken is left alone. */
 bool plane_wake(struct plane *p, struct slice id, struct fail *why);
 

@@ -202,8 +202,8 @@ static void send_all(struct serve *s, struct slice bytes)
 
 static bool write_revocation(const struct serve *s, struct buffer *to)
 {
-    return !s->not_before ||
-           json_write(to, "event: revoke\ndata: {\"not_before\":%lld}\n\n", (long long)s->not_before);
+    long long not_before = plane_not_before(s->plane);
+    return !not_before || json_write(to, "event: revoke\ndata: {\"not_before\":%lld}\n\n", not_before);
 }
 
 static void follow_end(struct exchange *x)
@@ -282,12 +282,14 @@ static void on_change(void *context, const char *id, const struct sandbox *sandb
     buffer_free(&data);
 }
 
-void serve_revoke(struct serve *s, int64_t not_before)
+bool serve_revoke(struct serve *s, int64_t not_before, struct fail *why)
 {
     struct buffer event = buffer_with_limit(256);
-    s->not_before = not_before;
+    if (!plane_revoke(s->plane, not_before, why))
+        return false;
     send_all(s, write_revocation(s, &event) ? buffer_slice(&event) : nothing);
     buffer_free(&event);
+    return true;
 }
 
 static void comment_due(void *owner)

@@ -14,8 +14,7 @@
 struct serve {
     struct plane *plane;
     struct feed *feed;
-    const char *token;  /* as Authorization: Bearer; NULL: anybody */
-    int64_t not_before; /* tokens issued before are revoked; 0: none */
+    const char *token; /* as Authorization: Bearer; NULL: anybody */
     struct follower *followers;
     struct loop_timer comment; /* so that a follower knows that we are there */
 };
@@ -25,7 +24,7 @@ extern const struct front_route plane_routes[];
 /* From now on changes of the plane go to followers. */
 void serve_open(struct serve *s, struct loop *loop);
 void serve_close(struct serve *s);
-/* Revokes tokens issued before that time, for agents that follow now or later. */
-void serve_revoke(struct serve *s, int64_t not_before);
+/* Revokes tokens issued before that time, for agents that follow now or later. False with *why: nothing has changed. */
+bool serve_revoke(struct serve *s, int64_t not_before, struct fail *why);
 
 #endif

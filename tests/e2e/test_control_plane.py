@@ -5,6 +5,7 @@ behind a link that stalls; moves and wakes through live tunnels."""
 import json
 import re
 import signal
+import socket
 import statistics
 import time
 
@@ -175,6 +176,38 @@ def test_a_token_that_the_control_plane_revokes_ends_its_tunnels(tunnels):
 
 
 # ---- it is away ----
+
+
+def told_first(plane):
+    """What an agent hears that begins to follow."""
+    with socket.create_connection(("127.0.0.1", plane.port), 10) as sock:
+        sock.sendall(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+        text = b""
+        while b": cell-plane\n\n" not in text:
+            text += sock.recv(4096)
+    return text
+
+
+def test_what_was_revoked_stays_so_when_it_is_killed(tmp_path):
+    """Also for an agent that comes only then."""
+    plane, part = Plane(tmp_path), tmp_path / "plane.json.part"
+    try:
+        plane.set("sb-1", worker="http://127.0.0.1:1")
+        plane("revoke", "1700000000")
+        plane.kill()
+        plane.start()
+        assert b'"not_before":1700000000' in told_first(plane)
+        plane.set("sb-1", worker="http://127.0.0.1:2")
+        assert json.loads(plane.state.read_text())["not_before"] == 1700000000
+        part.mkdir()
+        with pytest.raises(AssertionError, match="plane.json.part"):
+            plane("revoke", "1800000000")
+        assert b'"not_before":1700000000' in told_first(plane)
+        part.rmdir()
+        plane("revoke", "0")
+        assert b"not_before" not in told_first(plane)
+    finally:
+        plane.close()
 
 
 def test_killed_and_back_with_its_data(tunnels, origin):
