@@ -13,7 +13,8 @@
 
 #define FILE_MAX   ((size_t)256 << 20)
 #define DEPTH      10
-#define WAKE_AGAIN 1.0 /* seconds, when it could not be saved that a sandbox is awake */
+#define EPOCH_MAX  ((int64_t)1 << 62) /* so that there is one for every change to come */
+#define WAKE_AGAIN 1.0                /* seconds, when it could not be saved that a sandbox is awake */
 
 struct plane {
     struct loop *loop;
@@ -325,6 +326,10 @@ bool plane_set(struct plane *p, struct slice id, struct slice record, struct fai
     struct sandbox *old = find(p, id), *s = make(p, id, record, why);
     if (!s)
         return false;
+    if (s->epoch > EPOCH_MAX) {
+        sandbox_free(s);
+        return fail(why, "epoch is at most 2^62");
+    }
     size_t i = position(p, id);
     if (old && old->epoch > s->epoch)
         s->epoch = old->epoch;

@@ -52,7 +52,7 @@ void sandbox_free(struct sandbox *s)
 void sandbox_touch(struct sandbox *s)
 {
     int64_t now = (int64_t)time(NULL);
-    s->epoch = s->epoch < now ? now : s->epoch + 1;
+    s->epoch = s->epoch < now ? now : s->epoch < INT64_MAX ? s->epoch + 1 : INT64_MAX;
 }
 
 bool sandbox_set_worker(struct sandbox *s, const char *worker)
@@ -118,7 +118,7 @@ static bool on_member(void *context, struct slice key, struct slice value, struc
     if (slice_is(key, "worker"))
         return read_worker(value, &r->worker, why);
     if (slice_is(key, "epoch")) {
-        if (!slice_u64(slice_trim(value), INT64_MAX - 1, &epoch))
+        if (!slice_u64(slice_trim(value), INT64_MAX, &epoch))
             return fail(why, "epoch is a whole number");
         r->epoch = (int64_t)epoch;
         return true;

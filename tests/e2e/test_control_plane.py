@@ -178,6 +178,20 @@ def test_a_token_that_the_control_plane_revokes_ends_its_tunnels(tunnels):
 # ---- it is away ----
 
 
+def test_an_epoch_from_which_there_is_no_way_on_is_refused(tmp_path):
+    """It would come back as a file that cannot be read."""
+    plane = Plane(tmp_path)
+    try:
+        with pytest.raises(AssertionError, match="epoch is at most"):
+            plane.set("sb-1", worker="http://127.0.0.1:1", epoch=2**63 - 2)
+        plane.set("sb-1", worker="http://127.0.0.1:1", epoch=2**62)
+        plane.kill()
+        plane.start()
+        assert str(2**62 + 1) in plane.state.read_text()
+    finally:
+        plane.close()
+
+
 def told_first(plane):
     """What an agent hears that begins to follow."""
     with socket.create_connection(("127.0.0.1", plane.port), 10) as sock:
