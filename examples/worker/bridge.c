@@ -156,6 +156,8 @@ struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, co
 void bridge_accept(struct bridge *b)
 {
     ws_conn_open(&b->ws, (struct slice){NULL, 0});
+    if (front_is_draining(http_front(b->ws.x.conn))) /* since it was asked for: all others have been told */
+        b->ws.x.leave(&b->ws.x);
 }
 
 void bridge_send_output(struct bridge *b, int tag, struct slice bytes, size_t max)

@@ -183,6 +183,8 @@ bool resume_leg_message(struct bridge *b, const struct keeper_message *m)
     b->leg.told = m->type == KEEPER_RESUMED ? m->since : b->leg.told;
     if (m->type != KEEPER_RESUMED && ws_conn_is_open(&b->ws))
         on_open(b, m);
+    else if (m->type == KEEPER_RESUMED && front_is_draining(http_front(b->ws.x.conn)))
+        refuse(b, 503); /* since it was asked for: it goes on elsewhere */
     else if (m->type == KEEPER_RESUMED && b->leg.binding == RESUME_BY_HEADER)
         accept_by_header(b, m);
     else if (m->type == KEEPER_RESUMED)

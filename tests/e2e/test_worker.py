@@ -1164,6 +1164,11 @@ def test_another_implementation_of_websockets_agrees(worker):
 # ---- stopping, starting ----
 
 
+def held_connections(pid):
+    """Sockets of a process; the first one listens."""
+    return sum(os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:") for fd in os.listdir(f"/proc/{pid}/fd")) - 1
+
+
 def test_worker_that_is_stopped_drains(host):
     front = host.worker("--drain", "20")
     path = pty(front)
@@ -1189,6 +1194,40 @@ def test_worker_that_is_stopped_drains(host):
         ws.send(BINARY, b"echo on$((1+1))\n")
         ws.until(b"on2\r\n")
     slow.close()
+
+
+def by_default(path):
+    return lambda front: front.open(path).rest()[1]
+
+
+def by_header(front):
+    with pytest.raises(Ws.Refused) as refused:
+        front.open("/terminal", [("Cell-Resume", f"1; tunnel={'0d' * 16}; attempt=1")])
+    return refused.value.status
+
+
+def by_page(front):
+    return front.open(f"/terminal?cr_tunnel={'0e' * 16}&cr_attempt=1", [("Sec-WebSocket-Protocol", "cell-resume.1")]).rest()[1][0]
+
+
+@pytest.mark.parametrize("ask, told", [(by_default("/terminal"), (1001, "worker is stopping")), (by_header, 503), (by_page, 4503)])
+def test_a_websocket_that_opens_as_its_worker_is_stopped_is_told_so(ask, told):
+    """The keeper's answer was still on its way."""
+    host = Host()
+    front = host.worker("--drain", "60")
+    idle = connect(front.port)
+    until(lambda: held_connections(front.process.pid) > 0)
+    host.keeper.send_signal(signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(ask, front)
+        until(lambda: held_connections(front.process.pid) > 2)
+        front.process.terminate()
+        assert idle.recv(1) == b"", "it has begun to stop"
+        idle.close()
+        host.keeper.send_signal(signal.SIGCONT)
+        assert opening.result() == told
+    assert front.process.wait(10) == 0
+    host.close()
 
 
 def test_second_signal_ends_a_worker_now(host):
