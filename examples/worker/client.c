@@ -35,7 +35,8 @@ static void want(struct client *c)
 {
     bool full = buffer_len(&c->in) >= CLIENT_IN_MAX;
     if (!c->closed)
-        loop_io_want(&c->io, (full || c->paused ? 0 : LOOP_READ) | (buffer_len(&c->out) ? LOOP_WRITE : 0));
+        loop_io_want(&c->io, (full || c->paused || c->ended ? 0 : LOOP_READ) |
+                                 (buffer_len(&c->out) ? LOOP_WRITE : 0));
 }
 
 /* Gives what is held until the user wants no more. Within the user's own callback there is nothing to do but
@@ -68,6 +69,8 @@ static void receive(struct client *c)
     if (got > 0) {
         buffer_commit(&c->in, (size_t)got);
         deliver(c);
+    } else if (got == 0 && c->finishing && buffer_len(&c->out)) {
+        c->ended = true;
     } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
         client_abort(c);
     }
@@ -76,6 +79,8 @@ static void receive(struct client *c)
 static void go_on_finishing(struct client *c)
 {
     bool sent = !buffer_len(&c->out);
+    if (sent && c->ended)
+        return client_abort(c);
     loop_timer_set(&c->bound, sent ? FINISH_BOUND : STALL_BOUND);
     if (sent)
         shutdown(loop_io_fd(&c->io), SHUT_WR);

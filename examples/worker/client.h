@@ -30,6 +30,7 @@ struct client {
     struct loop_timer bound;
     struct loop_task end;
     bool paused, finishing, closed;
+    bool ended; /* finishing: the peer has ended its side, and still gets what waits */
     bool delivering, again;
 };
 
