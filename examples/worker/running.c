@@ -13,8 +13,9 @@
 #define INPUT_LIMIT    (12 * (size_t)KEEPER_DATA_MAX)
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
-#define TO_KILL    2.0 /* seconds from SIGHUP to SIGKILL */
-#define KEEP_ENDED 600.0
+#define FIRST_READER 5.0 /* seconds for the first reader of a session that ends with its readers to come */
+#define TO_KILL      2.0 /* seconds from SIGHUP to SIGKILL */
+#define KEEP_ENDED   600.0
 
 enum { IN, OUT, ERR, ENDS }; /* of a terminal OUT is both */
 
@@ -522,6 +523,8 @@ struct running *running_new(struct loop *loop, const struct keeper_message *crea
     loop_timer_open(&r->limit, loop, limit_due, r);
     loop_timer_open(&r->linger, loop, linger_due, r);
     loop_timer_open(&r->memory, loop, memory_due, r);
+    if ((create->flags & KEEPER_START_LATER) && create->linger_ms != KEEPER_FOREVER)
+        loop_timer_set(&r->linger, FIRST_READER + create->linger_ms / 1e3);
     return r;
 }
 

@@ -936,6 +936,14 @@ def test_who_was_taken_over_has_no_say_any_more(host, worker):
     new.close()
 
 
+def test_a_terminal_whose_client_left_before_it_was_attached_takes_no_place(host):
+    """The worker ended the conversation between the two messages, as the keeper saw it."""
+    with converse(host) as sock:
+        sock.sendall(message(CREATE, plan("0badcafe", "sleep", "100", flags=1)))
+        assert sock.recv(5)[4] == 66
+    until(lambda: not knows(host, "0badcafe"), 20, "it waits for ever")
+
+
 def test_a_callers_end_counts_though_nobody_hears_that_it_does(host):
     session = "e0" * 16
     leg = converse(host)
