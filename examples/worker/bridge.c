@@ -25,7 +25,7 @@ static void on_error(struct bridge *b, const struct keeper_message *m)
 {
     char text[KEEPER_TEXT_MAX + 1];
     snprintf(text, sizeof text, "%.*s", SLICE_PRINTF(m->text));
-    if (resume_leg_error(b, (enum keeper_code)m->code)) {
+    if (resume_leg_error(b, m)) {
         b->waiting = false;
     } else if (b->waiting) {
         b->waiting = false;

@@ -15,6 +15,7 @@ unsigned call_status(enum keeper_code code)
     case KEEPER_START_FAILED:
         return 400;
     case KEEPER_EXPIRED:
+    case KEEPER_OVER:
         return 410;
     case KEEPER_UNKNOWN_SESSION:
         return 404;

@@ -203,7 +203,7 @@ bool keeper_resume(struct keeper *k, struct resume_carrier *c, const struct keep
     if (!t)
         return false;
     enum resume_answer is = resume_tunnel_request(t, c, request, answer);
-    *code = is == RESUME_LATE ? KEEPER_LATE : is == RESUME_EXPIRED ? KEEPER_EXPIRED : KEEPER_IMPOSSIBLE;
+    *code = is == RESUME_LATE ? KEEPER_LATE : is == RESUME_EXPIRED ? KEEPER_OVER : KEEPER_IMPOSSIBLE;
     return is == RESUME_ACCEPTED || fail(why, "this attempt cannot go on");
 }
 

@@ -40,7 +40,7 @@ struct running *keeper_next(struct keeper *k, struct running *r, struct slice sc
 struct running *keeper_create(struct keeper *k, const struct keeper_message *create, enum keeper_code *code,
                               struct fail *why);
 /* The tunnel of that name, which is made with its session if it is not there and need not be. The carrier carries
- * it then, and *answer is a RESUMED. False, *code and why when refused. */
+ * it then, and *answer is a RESUMED. False, *code and why when refused; answer->number goes with KEEPER_OVER. */
 bool keeper_resume(struct keeper *k, struct resume_carrier *c, const struct keeper_message *request,
                    struct keeper_message *answer, enum keeper_code *code, struct fail *why);
 

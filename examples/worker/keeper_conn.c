@@ -53,6 +53,11 @@ static void put_error(struct keeper_conn *c, enum keeper_code code, const char *
     put(c, &(struct keeper_message){.type = KEEPER_ERROR, .code = (uint8_t)code, .text = slice_text(text)});
 }
 
+static void put_over(struct keeper_conn *c, uint64_t consumed)
+{
+    put(c, &(struct keeper_message){.type = KEEPER_ERROR, .code = KEEPER_OVER, .number = consumed});
+}
+
 static void put_session(struct keeper_conn *c, struct running *r)
 {
     struct keeper_message m = session_describe(running_session(r));
@@ -123,6 +128,8 @@ static void resume(struct keeper_conn *c, const struct keeper_message *m)
         put_error(c, KEEPER_BAD_REQUEST, "this connection has a session already");
     else if (keeper_resume(c->keeper, &c->carrier, m, &answer, &code, &why))
         put(c, &answer);
+    else if (code == KEEPER_OVER)
+        put_over(c, answer.number);
     else
         put_error(c, code, why.text);
 }

@@ -53,7 +53,7 @@ static const struct layout {
     {KEEPER_LIST, {NAME(scope)}},
     {KEEPER_DELETE, {NAME(scope), NAME(id)}},
     {KEEPER_DONE, {{END, 0, 0}}},
-    {KEEPER_ERROR, {NUMBER(U8, code), {TEXT, AT(text), KEEPER_TEXT_MAX}}},
+    {KEEPER_ERROR, {NUMBER(U8, code), {TEXT, AT(text), KEEPER_TEXT_MAX}, NUMBER(U64, number)}},
     {KEEPER_SESSION,
      {NAME(scope), NAME(id), NUMBER(U8, kind), NUMBER(U8, state), NUMBER(U32, pid), NUMBER(U16, cols),
       NUMBER(U16, rows), NUMBER(U8, readers), NUMBER(U64, first), NUMBER(U64, end), NUMBER(U64, input),

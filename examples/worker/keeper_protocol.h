@@ -55,7 +55,7 @@ enum keeper_type {
     KEEPER_MESSAGE,   /* flags (KEEPER_LAST) size cols rows bytes */
 
     KEEPER_DONE = 64,
-    KEEPER_ERROR,    /* code text */
+    KEEPER_ERROR,    /* code text number */
     KEEPER_SESSION,  /* scope id kind state pid cols rows readers first end input exit_code */
     KEEPER_OUTPUT,   /* stream since bytes */
     KEEPER_EXIT,     /* exit_code: 0-255, 128 + n after signal n; it follows the last OUTPUT */
@@ -106,6 +106,7 @@ enum keeper_code {
     KEEPER_IMPOSSIBLE, /* RESUME: what it says it has received was never sent */
     KEEPER_LATE,       /* RESUME: its attempt is not higher than those seen */
     KEEPER_EXPIRED,    /* RESUME: there is no such tunnel any more */
+    KEEPER_OVER,       /* RESUME: it has ended, with so much input consumed (number) */
     KEEPER_WRONG,      /* the caller has broken Cell-Resume */
     KEEPER_TOO_BIG,    /* it has sent more than the window */
     /* reasons of DETACHED */
@@ -128,7 +129,7 @@ struct keeper_message {
     uint32_t timeout_ms; /* so long it may run; 0 or KEEPER_FOREVER: no bound */
     uint32_t pid;        /* of the leader; 0: not started */
     uint32_t exit_code;  /* once it has ended */
-    uint64_t number;     /* of an item or an attempt */
+    uint64_t number;     /* of an item or an attempt, or of items */
     uint32_t size;       /* bytes on the wire; 0: those that are there */
     uint32_t buffer;     /* bytes that may be unacknowledged; 0: not said */
     uint16_t cols, rows;

@@ -68,11 +68,23 @@ bool resume_leg_lost(struct bridge *b)
     return true;
 }
 
-bool resume_leg_error(struct bridge *b, enum keeper_code code)
+/* It is over: the caller may wait for nothing but to hear that its own end was consumed. */
+static void refuse_over(struct bridge *b, uint64_t consumed)
 {
+    char fields[RESUME_TEXT_MAX];
+    snprintf(fields, sizeof fields, RESUME_HEADER ": 1; recv=%llu\r\n", (unsigned long long)consumed);
+    http_answer(&b->ws.x, 410, "application/json", fields,
+                SLICE_LITERAL("{\"error\":\"the tunnel has ended\"}"));
+}
+
+bool resume_leg_error(struct bridge *b, const struct keeper_message *m)
+{
+    enum keeper_code code = (enum keeper_code)m->code;
     if (!b->leg.binding)
         return false;
-    if (b->waiting)
+    if (b->waiting && code == KEEPER_OVER && b->leg.binding == RESUME_BY_HEADER)
+        refuse_over(b, m->number);
+    else if (b->waiting)
         refuse(b, call_status(code));
     else if (code == KEEPER_WRONG)
         ws_conn_end(&b->ws, 1002, "protocol error");

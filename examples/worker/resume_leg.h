@@ -52,7 +52,7 @@ void resume_leg_close(struct resume_leg *leg);
 /* From the keeper; false: not a leg's affair. */
 bool resume_leg_message(struct bridge *b, const struct keeper_message *m);
 bool resume_leg_lost(struct bridge *b); /* before it answered */
-bool resume_leg_error(struct bridge *b, enum keeper_code code);
+bool resume_leg_error(struct bridge *b, const struct keeper_message *m);
 /* From the client. */
 void resume_leg_data(struct bridge *b, const struct ws_data *data);
 bool resume_leg_control(struct bridge *b, enum ws_opcode opcode, struct slice payload);

@@ -256,8 +256,10 @@ enum resume_answer resume_tunnel_request(struct resume_tunnel *t, struct resume_
     enum resume_answer is = resume_request(&t->numbers, &asked);
     if (is == RESUME_EXPIRED && !was_over)
         give_up(t, KEEPER_TAKEN_OVER);
-    if (is != RESUME_ACCEPTED)
+    if (is != RESUME_ACCEPTED) {
+        answer->number = t->numbers.consumed;
         return is;
+    }
     fence(t, KEEPER_TAKEN_OVER);
     loop_timer_stop(&t->grace);
     loop_timer_stop(&t->telling);

@@ -28,7 +28,8 @@ void resume_tunnel_free(struct resume_tunnel *t);
 bool resume_tunnel_is(const struct resume_tunnel *t, struct slice scope, struct slice id);
 bool resume_tunnel_is_over(const struct resume_tunnel *t);
 
-/* Accepted: the carrier carries it, another one has been fenced, and *answer is what to say. */
+/* Accepted: the carrier carries it, another one has been fenced, and *answer is what to say. Otherwise only the number of
+ * inputs consumed is set. */
 enum resume_answer resume_tunnel_request(struct resume_tunnel *t, struct resume_carrier *c,
                                          const struct keeper_message *request, struct keeper_message *answer);
 /* The leg is lost. Fine for a carrier that carries nothing. */

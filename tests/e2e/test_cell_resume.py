@@ -348,7 +348,9 @@ def test_the_callers_end_comes_after_its_input_and_hangs_up(caller, workers, tmp
     assert one.close == (1001, "") and one.acknowledged == 4
     until(lambda: not alive(pid))
     assert (tmp_path / "words").read_text() == "last words\n"
-    assert status(one.dial, workers[0].port) == 410
+    with pytest.raises(Refused) as refused:
+        one.dial(workers[0].port)
+    assert refused.value.status == 410 and terms(refused.value.response.get("cell-resume")) == {"recv": 4}
 
 
 def test_both_ends_may_cross(caller, workers):

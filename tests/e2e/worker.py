@@ -84,7 +84,7 @@ class Ws:
     class Refused(Exception):
         def __init__(self, response):
             super().__init__(response.status)
-            self.status, self.body = response.status, response.body
+            self.status, self.body, self.response = response.status, response.body, response
 
     def __init__(self, port, path, headers=(), timeout=10, show_control=False):
         self.http = Http1(port, timeout=timeout)
