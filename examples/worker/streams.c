@@ -64,22 +64,31 @@ struct events {
     struct exchange x;
     struct loop_timer timer;
     uint64_t sent, count, interval_ms;
+    bool held; /* one is due, and waits for the client to take those before */
 };
 
 static void events_due(void *owner)
 {
     struct events *e = owner;
     char text[96];
-    if (!http_is_full(&e->x)) {
-        e->sent++;
-        int len = snprintf(text, sizeof text, "id: %llu\ndata: {\"n\":%llu}\n\n", (unsigned long long)e->sent,
-                           (unsigned long long)e->sent);
-        http_piece(&e->x, slice_of(text, (size_t)len));
-    }
+    e->held = http_is_full(&e->x);
+    if (e->held)
+        return;
+    e->sent++;
+    int len = snprintf(text, sizeof text, "id: %llu\ndata: {\"n\":%llu}\n\n", (unsigned long long)e->sent,
+                       (unsigned long long)e->sent);
+    http_piece(&e->x, slice_of(text, (size_t)len));
     if (e->sent >= e->count)
         http_end(&e->x);
     else
         loop_timer_set(&e->timer, (double)e->interval_ms / 1e3);
+}
+
+static void events_room(struct exchange *x)
+{
+    struct events *e = (struct events *)x;
+    if (e->held)
+        events_due(e);
 }
 
 static bool events_read(struct events *e)
@@ -114,6 +123,7 @@ struct exchange *serve_events(struct http_conn *h, const struct slice *parts)
     if (!e)
         return NULL;
     e->x.end = events_end;
+    e->x.room = events_room;
     e->x.leave = http_end;
     e->x.close = events_close;
     return &e->x;

@@ -1051,6 +1051,22 @@ def test_events_come_one_by_one(worker):
     assert times[3] - times[0] > 0.25
 
 
+def test_events_wait_for_a_client_that_does_not_read_them(host):
+    """The worker sleeps meanwhile, however short the time between two of them."""
+    front = host.worker()
+    with connect(front.port) as slow:
+        slow.sendall(b"GET /events?n=1000000&interval=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+        stat = Path(f"/proc/{front.process.pid}/stat")
+        until(lambda: queued(slow), 10, "no event comes")
+        until(lambda: all(stat.read_text().rpartition(") ")[2][0] == "S" for _ in range(100)), 10, "it is always busy")
+        seen = last = b""
+        while b"data: {\"n\":1000000}" not in seen:
+            last = slow.recv(1 << 20)
+            assert last
+            seen = seen[-100:] + last
+    front.close()
+
+
 def test_repeated_headers(worker):
     response, _ = plain(worker, "GET", "/headers")
     assert response.headers.get_all("Set-Cookie") == ["one=1; Path=/", "two=2; Path=/; HttpOnly"]
