@@ -96,7 +96,7 @@ static void attach(struct keeper_conn *c, const struct keeper_message *m, struct
     if (!running_start(r, m->kind, &code, &why))
         return put_error(c, code, why.text);
     if (m->flags & KEEPER_TAKEOVER)
-        running_drop_readers(r, KEEPER_TAKEN_OVER);
+        running_take_over(r);
     uint64_t since = place_to_read(s, m);
     running_attach(r, &c->reader, since);
     struct keeper_message answer = session_describe(s);
@@ -176,11 +176,16 @@ static void greet(struct keeper_conn *c, const struct keeper_message *m)
         put_error(c, KEEPER_WRONG_VERSION, "this keeper speaks version 1");
 }
 
+static bool is_fenced(const struct keeper_conn *c)
+{
+    return c->fenced || (c->reader.running && c->reader.leaving);
+}
+
 static void handle(struct keeper_conn *c, const struct keeper_message *m)
 {
     if (!c->greeted)
         return greet(c, m);
-    if (c->fenced)
+    if (is_fenced(c))
         return;
     switch (m->type) {
     case KEEPER_CREATE:
@@ -212,7 +217,7 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
  * to that by itself, and its leg is read whatever its output does. */
 static bool may_handle(const struct keeper_conn *c)
 {
-    if (c->carrier.tunnel || c->fenced)
+    if (c->carrier.tunnel || is_fenced(c))
         return !c->closed;
     return !c->closed && buffer_len(&c->out) < OUT_FULL &&
            (!c->reader.running || running_wants_input(c->reader.running));
@@ -286,7 +291,8 @@ static void go_on(struct keeper_conn *c)
     if (added && !c->closed)
         flush(c);
     if (!c->closed)
-        loop_io_want(&c->io, (may_handle(c) ? LOOP_READ : 0) | (flushed && !added ? 0 : LOOP_WRITE));
+        loop_io_want(&c->io, (may_handle(c) ? LOOP_READ : 0) |
+                                 (flushed && !buffer_len(&c->out) && !added ? 0 : LOOP_WRITE));
 }
 
 void keeper_conn_check(struct keeper_conn *c)

@@ -82,7 +82,7 @@ enum keeper_state {
 enum keeper_flags {
     KEEPER_START_LATER = 1, /* CREATE: as KEEPER_NEW says */
     KEEPER_EXCLUSIVE = 2,   /* ATTACH: refused while another reads */
-    KEEPER_TAKEOVER = 4,    /* ATTACH: the others are detached */
+    KEEPER_TAKEOVER = 4,    /* ATTACH: the others are detached, behind what there was when they came */
     KEEPER_RECEIVED = 16,   /* RESUME: recv is there */
     KEEPER_LAST = 32,       /* MESSAGE, ITEM: complete with these bytes */
     KEEPER_UNREAD = 8,      /* ATTACH: from where the last reader stopped; `since` is not looked at */

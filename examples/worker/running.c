@@ -315,16 +315,20 @@ static void linger_due(void *owner)
 
 /* ---- readers ---- */
 
+static void drop(struct running_reader *reader, enum keeper_code code)
+{
+    running_detach(reader);
+    reader->drop(reader, code);
+}
+
 static void stall_due(void *owner)
 {
     struct running *r = owner;
     uint64_t now = loop_clock(), bound = (uint64_t)r->session.plan.stall_ms * 1000;
     for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
         next = reader->next;
-        if (now - reader->moved >= bound && session_room(&r->session, reader->at) == 0) {
-            running_detach(reader);
-            reader->drop(reader, KEEPER_TOO_SLOW);
-        }
+        if (now - reader->moved >= bound && session_room(&r->session, reader->at) == 0)
+            drop(reader, KEEPER_TOO_SLOW);
     }
     if (r->held)
         loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
@@ -346,6 +350,8 @@ void running_attach(struct running *r, struct running_reader *reader, uint64_t s
     reader->running = r;
     reader->at = reader->taken = session_clamp(&r->session, since);
     reader->moved = loop_clock();
+    reader->owed = session_end(&r->session);
+    reader->leaving = false;
     reader->told_end = false;
     reader->next = r->readers;
     r->readers = reader;
@@ -373,10 +379,17 @@ void running_detach(struct running_reader *reader)
 
 void running_drop_readers(struct running *r, enum keeper_code code)
 {
-    while (r->readers) {
-        struct running_reader *reader = r->readers;
-        running_detach(reader);
-        reader->drop(reader, code);
+    while (r->readers)
+        drop(r->readers, code);
+}
+
+void running_take_over(struct running *r)
+{
+    for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
+        next = reader->next;
+        reader->leaving = reader->at < reader->owed;
+        if (!reader->leaving)
+            drop(reader, KEEPER_TAKEN_OVER);
     }
 }
 
@@ -385,9 +398,12 @@ bool running_next(struct running_reader *reader, struct keeper_message *m)
     struct running *r = reader->running;
     enum keeper_stream stream;
     reader->at = session_clamp(&r->session, reader->at); /* memory was short: a gap that `since` shows */
+    if (reader->leaving && reader->at >= reader->owed)
+        return drop(reader, KEEPER_TAKEN_OVER), false;
     struct slice bytes = session_at(&r->session, reader->at, &stream);
     if (bytes.len) {
-        bytes = slice_sub(bytes, 0, KEEPER_DATA_MAX);
+        uint64_t most = reader->leaving ? reader->owed - reader->at : KEEPER_DATA_MAX;
+        bytes = slice_sub(bytes, 0, most < KEEPER_DATA_MAX ? (size_t)most : KEEPER_DATA_MAX);
         *m = (struct keeper_message){
             .type = KEEPER_OUTPUT, .stream = (uint8_t)stream, .since = reader->at, .bytes = bytes};
         reader->at += bytes.len;

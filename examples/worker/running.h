@@ -25,6 +25,8 @@ struct running_reader {
     struct running *running; /* NULL: not attached */
     struct running_reader *next;
     uint64_t at, taken; /* given to it; known to have left this process */
+    uint64_t owed;      /* what there was when it came ends here */
+    bool leaving;       /* it has been taken over, and is detached as soon as it has that */
     uint64_t moved;     /* clock of its last step */
     bool told_end;
 };
@@ -61,6 +63,8 @@ bool running_input(struct running *r, struct slice bytes);
 void running_attach(struct running *r, struct running_reader *reader, uint64_t since);
 void running_detach(struct running_reader *reader);
 void running_drop_readers(struct running *r, enum keeper_code code);
+/* Who is owed output gets that first: it may be in the middle of what it says as one. */
+void running_take_over(struct running *r);
 /* The next OUTPUT, or EXIT after the last; false when there is none yet. Valid until the loop's next step. */
 bool running_next(struct running_reader *reader, struct keeper_message *m);
 /* All that running_next gave has been sent. */

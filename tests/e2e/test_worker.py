@@ -850,7 +850,7 @@ def test_keeper_socket_is_for_its_user_only_and_taken_once():
     host.close()
 
 
-HELLO, CREATE, ATTACH, RESIZE, SIGNAL, QUERY, RESUME, ACKNOWLEDGE, END = 1, 2, 3, 5, 6, 7, 10, 96, 97
+HELLO, CREATE, ATTACH, INPUT, RESIZE, SIGNAL, QUERY, RESUME, ACKNOWLEDGE, END = 1, 2, 3, 4, 5, 6, 7, 10, 96, 97
 
 
 def name(text):
@@ -958,6 +958,29 @@ def test_a_callers_end_counts_though_nobody_hears_that_it_does(host):
     leg.sendall(message(END, struct.pack(">Q", 1)))
     leg.close()
     until(lambda: not knows(host, session), 10, "it is not hung up")
+
+
+def test_who_is_taken_over_in_its_replay_gets_the_rest_of_it_and_is_told(host, worker):
+    """The frame of the replay has been begun: who is only cut off takes the session back."""
+    session = shell(worker, command="head -c 900000 /dev/zero | tr '\\0' x; echo; read line")
+    with attach(worker, session) as ws:
+        until(lambda: worker.call("GET", f"/pty/{session}")[1]["output_offset"] == 900002, 10, "the shell says less")
+        who = name("execd") + name(session)
+    until(lambda: ask(host, message(HELLO, b"\1") + message(QUERY, who), 1)[0][1][len(who) + 10] == 0, 10, "it still reads")
+    old, new = converse(host), converse(host)
+    old.sendall(message(ATTACH, who, struct.pack(">QBB", 0, 2, 1)))
+    stream, got = old.makefile("rb"), b""
+    assert stream.read(5)[4] == 66
+    new.sendall(message(ATTACH, who, struct.pack(">QBB", 900002, 4, 1)))
+    assert new.recv(5)[4] == 66
+    old.sendall(message(INPUT, b"not from here\r"))
+    stream.read(struct.calcsize(">BBIHHBQQQI") + len(who))
+    while (head := struct.unpack(">IB", stream.read(5)))[1] == 67:
+        got += stream.read(head[0] - 1)[9:]
+    assert (head[1], stream.read(1)) == (69, b"\x20") and got == b"x" * 900000 + b"\r\n"
+    assert worker.call("GET", f"/pty/{session}")[1] == {"session_id": session, "running": True, "output_offset": 900002}
+    old.close()
+    new.close()
 
 
 @pytest.mark.parametrize("junk", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\x07", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\1\x63"])
