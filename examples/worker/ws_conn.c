@@ -8,7 +8,8 @@
 #define HELD_LIMIT 1024
 #define WHOLE \
     16384 /* of a shorter frame nothing is taken until it is complete: who sends it again sends it whole */
-#define CLOSE_WAIT 5.0 /* seconds for the answer to a Close that was sent first */
+#define CLOSE_WAIT  5.0 /* seconds for the answer to a Close that was sent first */
+#define LAST_CHANCE 1.0 /* seconds for a peer that was silent to be heard after all */
 
 static struct client *client_of(const struct ws_conn *w)
 {
@@ -172,6 +173,7 @@ static size_t raw(struct exchange *x, struct slice bytes)
     struct slice in = bytes;
     struct ws_piece piece;
     w->heard = loop_clock();
+    w->doubted = false;
     while (w->open && !client_of(w)->paused) {
         enum ws_event event = ws_decode(&w->decoder, &in, &piece);
         if (event == WS_MORE)
@@ -206,10 +208,11 @@ static void tick_due(void *owner)
     bool silent = w->silence_max && !client_of(w)->paused && loop_clock() - w->heard > w->silence_max;
     if (w->closing)
         return ws_conn_end(w, WS_NO_CODE, "");
-    if (silent)
+    if (silent && w->doubted)
         return client_abort(client_of(w));
     ws_conn_control(w, WS_PING, (struct slice){NULL, 0});
-    loop_timer_set(&w->tick, WS_PING_EVERY);
+    w->doubted = silent; /* where we were stopped ourselves, what it has said is there and not read yet */
+    loop_timer_set(&w->tick, silent ? LAST_CHANCE : WS_PING_EVERY);
 }
 
 /* ---- opening ---- */

@@ -32,6 +32,7 @@ struct ws_conn {       /* the first member of what serves the request */
     struct ws_decoder decoder;
     enum ws_opcode opcode;
     bool begins, open, told_left;
+    bool doubted;        /* it was silent for too long, and has a last chance */
     bool closing;        /* our Close is sent, the peer's is waited for */
     uint64_t frame_left; /* payload that is still to be sent of the frame that was begun */
     struct buffer held;  /* control frames that wait for its end */
