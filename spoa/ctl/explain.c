@@ -362,6 +362,8 @@ static int decide_and_print(const struct arguments *a, const struct snapshot *sn
         struct decide_view view = snapshot_view(snapshot, &finder, cache, time(NULL));
         view.resolve = resolve;
         fetch_record(directory, &view, &finder, request, &scratch);
+        if (directory) /* it was told while the record was waited for */
+            view.not_before = explain_directory_not_before(directory);
         print_json_or_text(a, &view, request, &scratch, &verdict);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
         snapshot_finder_done(&finder);

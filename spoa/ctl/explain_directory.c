@@ -6,15 +6,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_SECONDS 10
+#define PATIENCE_SECONDS    10
+#define FOLLOW_MILLISECONDS 300 /* for what it pushes, if it does: it begins with what is revoked */
 
 struct explain_directory {
     struct directory *running;
     struct log *log;      /* of answers that make no sense */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool answered, answering;
-    struct fail why; /* while not answering */
+    bool answered, answering, pushing;
+    int64_t not_before; /* as it was pushed; 0: none */
+    struct fail why;    /* while not answering */
 };
 
 /* ---- what it tells, on a thread of its own ---- */
@@ -37,10 +39,11 @@ static void on_news(void *context, struct slice key)
 static void on_health(void *context, bool answering, bool pushing, const char *why)
 {
     struct explain_directory *d = context;
-    (void)pushing;
     pthread_mutex_lock(&d->lock);
     d->answering = answering;
+    d->pushing = pushing;
     fail(&d->why, "%s", answering ? "it does not answer" : why);
+    pthread_cond_signal(&d->changed);
     pthread_mutex_unlock(&d->lock);
 }
 
@@ -52,7 +55,10 @@ static bool on_loaded(void *context, const struct directory_load *load)
 
 static bool on_revoked(void *context, int64_t not_before)
 {
-    (void)context, (void)not_before;
+    struct explain_directory *d = context;
+    pthread_mutex_lock(&d->lock);
+    d->not_before = not_before;
+    pthread_mutex_unlock(&d->lock);
     return true;
 }
 
@@ -106,14 +112,41 @@ struct directory *explain_directory_running(const struct explain_directory *d)
     return d->running;
 }
 
+int64_t explain_directory_not_before(struct explain_directory *d)
+{
+    pthread_mutex_lock(&d->lock);
+    int64_t not_before = d->not_before;
+    pthread_mutex_unlock(&d->lock);
+    return not_before;
+}
+
+static struct timespec after(int milliseconds)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += milliseconds / 1000;
+    t.tv_nsec += milliseconds % 1000 * 1000000L;
+    if (t.tv_nsec >= 1000000000L) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000L;
+    }
+    return t;
+}
+
+/* Waits, with the lock, until it is true or the time is over. */
+static void await(struct explain_directory *d, const bool *is, int milliseconds)
+{
+    struct timespec until = after(milliseconds);
+    for (int error = 0; !*is && error == 0;)
+        error = pthread_cond_timedwait(&d->changed, &d->lock, &until);
+}
+
 bool explain_directory_await(struct explain_directory *d, struct fail *why)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += PATIENCE_SECONDS;
     pthread_mutex_lock(&d->lock);
-    for (int error = 0; !d->answered && error == 0;)
-        error = pthread_cond_timedwait(&d->changed, &d->lock, &until);
+    await(d, &d->answered, PATIENCE_SECONDS * 1000);
+    if (d->answered && d->answering)
+        await(d, &d->pushing, FOLLOW_MILLISECONDS);
     bool good = d->answered && d->answering;
     d->answered = false;
     if (!good)

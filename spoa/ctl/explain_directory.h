@@ -14,7 +14,9 @@ struct explain_directory;
 struct explain_directory *explain_directory_start(struct directory_options *options, struct fail *why);
 void explain_directory_stop(struct explain_directory *d); /* NULL is fine */
 struct directory *explain_directory_running(const struct explain_directory *d);
-/* Waits until a look-up that is on its way was answered. False and *why: the directory does not answer.
+/* Tokens issued before are revoked, as far as it has told; 0: none. */
+int64_t explain_directory_not_before(struct explain_directory *d);
+/* Waits until a look-up that is on its way was answered, and a little for a directory that pushes its changes to do so. False and *why: the directory does not answer.
  * An answer that makes no sense is said on standard error. */
 bool explain_directory_await(struct explain_directory *d, struct fail *why);
 

@@ -5,10 +5,12 @@ import hashlib
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 from cell import BIN
+from plane import Plane
 
 ROOT = Path(__file__).parents[2]
 CELLGATE = str(BIN / "cellgate")
@@ -49,6 +51,22 @@ def test_says_which_route_and_why_not_the_others(config, token):
     assert "carried by: query" in done.stdout
     for secret in (token, "record-secret", "secret"):
         assert secret not in done.stdout + done.stderr
+
+
+def test_a_revocation_that_is_pushed_counts(config, token, tmp_path):
+    plane = Plane(tmp_path)
+    try:
+        plane.set("sb-1", worker="http://127.0.0.1:9001")
+        key = Path(config).with_name("k")
+        tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(key)}]
+        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens}))
+        request = ("--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
+        assert run("explain", *request).returncode == 0
+        plane("revoke", str(int(time.time()) + 100))
+        done = run("explain", *request)
+        assert done.returncode == 1 and "token_revoked" in done.stdout, done.stdout
+    finally:
+        plane.close()
 
 
 def test_json_holds_steps_and_verdict(config, token):
