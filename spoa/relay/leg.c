@@ -47,7 +47,7 @@ static bool hold(struct leg *leg, const struct leg_batch *batch)
     return true;
 }
 
-static size_t batch_len(const struct leg_batch *batch)
+size_t leg_batch_len(const struct leg_batch *batch)
 {
     size_t len = 0;
     for (size_t i = 0; i < batch->count; i++)
@@ -57,7 +57,7 @@ static size_t batch_len(const struct leg_batch *batch)
 
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
 {
-    size_t len = batch_len(batch), taken = 0;
+    size_t len = leg_batch_len(batch), taken = 0;
     bool held = !leg->cut;
 
     if (len == 0 || !held) {
@@ -72,6 +72,8 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
     }
     if (taken < len || (leg->out.keeps && !batch->control)) {
         held = hold(leg, batch);
+        if (held && batch->control)
+            outbox_put_controls(&leg->out, len);
         leg->cut = !held && taken;
         if (leg->cut)
             outbox_free(&leg->out);

@@ -11,6 +11,8 @@
 
 #define LEG_FRAME_WHOLE 16384 /* a longer frame goes on as fragments of the bytes at hand */
 #define LEG_PAUSE       65536 /* more than this held for a peer that is there: its source is not read */
+#define LEG_SLACK       (2 * LEG_PAUSE) /* what may be held beyond the limit: what one read can bring, ... */
+#define LEG_SPARE       (LEG_PAUSE / 2) /* ... heads of fragments, and control frames */
 #define LEG_RUNS        16
 
 struct leg_settings {
@@ -59,6 +61,7 @@ struct leg_batch {
     bool control;    /* control frames: nobody keeps them */
 };
 
+size_t leg_batch_len(const struct leg_batch *batch);
 /* Sends what send takes and holds the rest; send is NULL while there is no peer. False: over the limit or out
  * of memory. The batch is empty afterwards. */
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)

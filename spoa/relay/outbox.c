@@ -4,6 +4,8 @@
 #include "spoa/lib/reader.h"
 #include "spoa/lib/ws.h"
 
+#define MANY 16384 /* bytes of control frames that are worth looking for */
+
 struct outbox outbox_with_limit(size_t limit)
 {
     return (struct outbox){.frames = buffer_with_limit(limit)};
@@ -12,12 +14,18 @@ struct outbox outbox_with_limit(size_t limit)
 void outbox_free(struct outbox *outbox)
 {
     buffer_free(&outbox->frames);
-    outbox->sent = 0;
+    outbox->sent = outbox->controls = 0;
 }
 
 bool outbox_put(struct outbox *outbox, struct slice frames)
 {
     return buffer_put(&outbox->frames, frames);
+}
+
+void outbox_put_controls(struct outbox *outbox, size_t len)
+{
+    if (outbox->keeps)
+        outbox->controls += len;
 }
 
 struct slice outbox_unsent(const struct outbox *outbox)
@@ -68,7 +76,38 @@ static void note_message(struct outbox *outbox, uint8_t start)
         outbox->message = 0;
 }
 
-/* Control frames are not kept. */
+static void forget_controls(struct outbox *outbox, size_t len)
+{
+    outbox->controls -= len < outbox->controls ? len : outbox->controls;
+}
+
+/* In place: what is kept moves to the front of what is held. A message whose beginning is not there begins with what is
+ * left of it, if its opcode is given. */
+static size_t strip_controls(struct outbox *outbox, uint8_t message)
+{
+    struct slice rest = buffer_slice(&outbox->frames);
+    uint8_t *to = (uint8_t *)rest.at;
+    size_t kept = 0;
+
+    while (rest.len) {
+        size_t frame = frame_len(rest);
+        uint8_t start = rest.at[0];
+        if (!ws_is_control(start & 0x0f)) {
+            if (!kept && !(start & 0x0f))
+                start |= message;
+            memmove(to + kept, rest.at, frame);
+            to[kept] = start;
+            kept += frame;
+        }
+        rest = slice_from(rest, frame);
+    }
+    outbox->controls = 0;
+    outbox->frames.end = outbox->frames.start + kept;
+    buffer_consume(&outbox->frames, 0);
+    return kept;
+}
+
+/* Control frames are not kept: those in front go at once, those behind what is kept when they are many. */
 static void drop_controls(struct outbox *outbox)
 {
     struct slice rest = buffer_slice(&outbox->frames);
@@ -76,9 +115,12 @@ static void drop_controls(struct outbox *outbox)
 
     while (rest.len && ws_is_control(rest.at[0] & 0x0f) && (frame = frame_len(rest)) <= outbox->sent) {
         outbox->sent -= frame;
+        forget_controls(outbox, frame);
         buffer_consume(&outbox->frames, frame);
         rest = buffer_slice(&outbox->frames);
     }
+    if (outbox->controls >= MANY && outbox_empty(outbox))
+        outbox->sent = strip_controls(outbox, 0);
 }
 
 void outbox_sent(struct outbox *outbox, size_t len)
@@ -115,6 +157,7 @@ bool outbox_cut(const struct outbox *outbox)
 bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint64_t *payload)
 {
     struct slice all = buffer_slice(&outbox->frames), rest = all;
+    size_t controls = 0;
     uint64_t len;
 
     *payload = 0;
@@ -125,6 +168,8 @@ bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint6
         if (!ws_is_control(rest.at[0] & 0x0f)) {
             *payload += len;
             messages -= rest.at[0] >> 7;
+        } else {
+            controls += frame;
         }
         rest = slice_from(rest, frame);
     }
@@ -132,6 +177,7 @@ bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint6
     if (messages || (!unsent && released > outbox->sent))
         return false;
     outbox->sent -= released < outbox->sent ? released : outbox->sent;
+    forget_controls(outbox, controls);
     if (rest.len)
         buffer_consume(&outbox->frames, released);
     else
@@ -146,28 +192,11 @@ void outbox_trim(struct outbox *outbox)
         buffer_free(&outbox->frames);
 }
 
-/* In place: what is kept moves to the front of what is held. */
 bool outbox_salvage(struct outbox *outbox)
 {
-    struct slice rest = buffer_slice(&outbox->frames);
-    uint8_t *to = (uint8_t *)rest.at;
-    size_t kept = 0;
+    size_t kept = strip_controls(outbox, outbox->message);
 
-    while (rest.len) {
-        size_t frame = frame_len(rest);
-        uint8_t start = rest.at[0];
-        if (!ws_is_control(start & 0x0f)) {
-            if (!kept && !(start & 0x0f))
-                start |= outbox->message;
-            memmove(to + kept, rest.at, frame);
-            to[kept] = start;
-            kept += frame;
-        }
-        rest = slice_from(rest, frame);
-    }
     outbox->sent = 0;
     outbox->message = 0;
-    outbox->frames.end = outbox->frames.start + kept;
-    buffer_consume(&outbox->frames, 0);
     return kept > 0;
 }

@@ -15,6 +15,7 @@
 struct outbox {
     struct buffer frames;
     size_t sent;     /* bytes of the first frame that the kernel has taken; `keeps`: of all of them */
+    size_t controls; /* `keeps`: bytes of control frames that are held, between what is kept */
     uint8_t message; /* opcode of the message that is open in front of the first frame; 0: none */
     bool keeps;
 };
@@ -40,6 +41,8 @@ uint64_t outbox_payload(const struct outbox *outbox);
 /* Appends bytes of whole frames (the last may be completed by the next call); false: over the limit or out of
  * memory. */
 bool outbox_put(struct outbox *outbox, struct slice frames) __attribute__((warn_unused_result));
+/* So many bytes of what was put are control frames, which nobody keeps. */
+void outbox_put_controls(struct outbox *outbox, size_t len);
 /* What is to be sent next. */
 struct slice outbox_unsent(const struct outbox *outbox);
 /* The kernel took so many bytes of it. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #define MILLISECOND UINT64_C(1000)
-#define SLACK       (2 * LEG_PAUSE) /* heads of fragments, and what one read can bring beyond the limit */
 #define READ_LEAST  4096
 
 /* ---- life ---- */
@@ -40,7 +39,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
 {
     const struct handover *h = o->handover;
     const struct adapter *adapter = adapter_find((enum handover_resume)h->resume, o->client_resumes);
-    size_t limit = o->settings->buffer + SLACK;
+    size_t limit = o->settings->buffer + LEG_SLACK;
 
     *t = (struct tunnel){
         .actions = o->actions,
@@ -344,17 +343,28 @@ static size_t window_room(const struct tunnel *t)
     return most < LEG_PAUSE ? (size_t)most : LEG_PAUSE;
 }
 
+/* What the relay answers by itself, most of all pings: who does not take that is not read. Without a peer that is all
+ * there is to be taken; with one it needs room beside the most that output alone can hold. */
+static bool may_answer(const struct tunnel *t, enum side from, bool there)
+{
+    const struct outbox *out = &t->legs[from].out;
+
+    if (!there)
+        return outbox_len(out) < LEG_PAUSE;
+    return from == WORKER || !t->adapter->numbers || outbox_len(out) + LEG_PAUSE <= out->frames.limit;
+}
+
 /* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
 static bool may_read_for(const struct tunnel *t, enum side from)
 {
     const struct leg *peer = &t->legs[other(from)];
     bool there = from == CLIENT ? t->worker_there : t->client_there;
 
-    /* without a worker the relay answers pings itself: a client that does not take the answers has to wait */
-    if (!there && outbox_len(&t->legs[from].out) >= LEG_PAUSE)
+    if (!may_answer(t, from, there))
         return false;
     if (t->adapter->numbers && from == CLIENT)
-        return window_room(t) > 0 && (there || t->actions->may_hold(t->port));
+        return window_room(t) > 0 && peer->out.controls < LEG_SPARE &&
+               (there || t->actions->may_hold(t->port));
     if (outbox_empty(&peer->out) && (there || !buffer_len(&t->legs[from].partial)))
         return true;
     /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */

@@ -187,8 +187,22 @@ static void fail_leg(struct pass *p, enum close_reason reason)
     tunnel_close(p->t, reason, 0, slice_text(""), p->now);
 }
 
+/* A message in so many fragments that their heads are more than its bytes may be cannot be kept. */
+static bool too_many_fragments(const struct pass *p)
+{
+    const struct outbox *out = &p->peer->out;
+    size_t data = outbox_len(out) - out->controls + leg_batch_len(&p->batch);
+
+    return out->keeps && data > out->frames.limit - LEG_SLACK + LEG_SPARE;
+}
+
 static bool pass_flush(struct pass *p)
 {
+    if (too_many_fragments(p)) {
+        p->batch.count = 0;
+        fail_leg(p, CLOSE_message_too_big);
+        return false;
+    }
     return flush(p->t, other(p->from), &p->batch, p->now) || no_memory(p);
 }
 

@@ -310,6 +310,63 @@ static void input_is_sent_again_from_what_was_consumed(void **state)
     world_close(&w);
 }
 
+/* Reads of the same frame, until the client is read no more. */
+static unsigned floods(unsigned start, const char *payload)
+{
+    static uint8_t stream[LEG_PAUSE];
+    unsigned reads = 0;
+    size_t len = 0;
+
+    while (len + WS_CONTROL_FRAME_MAX <= sizeof stream)
+        len += world_frame(stream + len, CLIENT, start, slice_text(payload)).len;
+    while (reads < 1000 && w.t.state == TUNNEL_SERVING &&
+           world_bytes(&w, CLIENT, slice_of(stream, len), SIZE_MAX))
+        reads++;
+    return reads;
+}
+
+static void pings_wait_for_a_worker_that_does_not_read(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x82, "kept");
+    for (unsigned i = 0; i < 50; i++) {
+        w.ears[WORKER].room = 0;
+        assert_in_range(floods(0x89, "there?"), 1, 4);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        w.ears[WORKER].room = SIZE_MAX;
+        tunnel_writable(&w.t, WORKER, w.now);
+        assert_true(w.t.legs[CLIENT].reading);
+    }
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    forget();
+    resumes_with("Cell-Resume: 1; recv=0; next=1\r\n");
+    assert_said(WORKER, "Bkept");
+    world_close(&w);
+}
+
+static void pings_wait_for_a_client_that_does_not_take_their_answers(void **state)
+{
+    (void)state;
+    serving();
+    w.ears[CLIENT].room = 0;
+    assert_in_range(floods(0x89, "crx"), 1, 20);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    assert_true(w.t.legs[CLIENT].reading);
+    world_close(&w);
+}
+
+static void a_message_in_too_many_fragments_is_too_big(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, CLIENT, 0x02, "x");
+    assert_in_range(floods(0x00, ""), 1, 20);
+    ended_with(CLOSE_message_too_big, "C1009:message too big");
+}
+
 /* ---- ends ---- */
 static void an_unmarked_close_is_a_loss(void **state)
 {
@@ -549,6 +606,9 @@ int main(void)
         cmocka_unit_test(a_slow_client_withholds_acknowledgements),
         cmocka_unit_test(the_window_stops_the_client),
         cmocka_unit_test(the_window_is_never_exceeded),
+        cmocka_unit_test(pings_wait_for_a_worker_that_does_not_read),
+        cmocka_unit_test(pings_wait_for_a_client_that_does_not_take_their_answers),
+        cmocka_unit_test(a_message_in_too_many_fragments_is_too_big),
         cmocka_unit_test(a_message_of_the_whole_window_is_read_to_its_end),
         cmocka_unit_test(input_is_sent_again_from_what_was_consumed),
         cmocka_unit_test(an_unmarked_close_is_a_loss),
