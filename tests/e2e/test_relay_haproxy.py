@@ -16,7 +16,7 @@ import urllib.error
 import pytest
 from cell import BIN, ROOT, end, free_port, token, until
 from client import Http2
-from direct import BINARY, CLOSE, Peer, Worker
+from direct import BINARY, CLOSE, PING, PONG, Peer, Worker, frame
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
 
 AT_ONCE = 0.9
@@ -424,6 +424,54 @@ def test_each_side_gets_the_others_close_and_then_the_end(tunnels):
     upstream.close_with(1000, b"thine")
     assert client.hear() == (CLOSE, b"\x03\xe8thine", True)
     assert client.ended() and upstream.ended()
+
+
+# ---- a client that is lost while nothing moves either way ----
+
+
+def asked(cell, command):
+    """The answer of HAProxy's own socket."""
+    with socket.socket(socket.AF_UNIX) as stats:
+        stats.connect(str(cell.run_dir / "haproxy.sock"))
+        stats.sendall(command.encode() + b"\n")
+        return stats.makefile().read()
+
+
+def fills(peer):
+    """Says as much as is taken; what is left when no more is."""
+    message = frame(BINARY, bytes(16000), mask=bytes(4) if peer.masks else None)
+    rest, moved = message, time.monotonic()
+    peer.sock.settimeout(0)
+    while time.monotonic() - moved < 0.5:
+        if select.select([], [peer.sock], [], 0.05)[1]:
+            rest, moved = rest[peer.sock.send(rest) :] or message, time.monotonic()
+
+
+@pytest.mark.parametrize("route,timeout", [("plain", "CELLGATE_RELAY_TUNNEL_TIMEOUT"), ("api/sandboxes", "CELLGATE_TUNNEL_TIMEOUT")])
+def test_a_client_that_is_lost_while_nothing_moves_is_forgotten_in_time(make, route, timeout):
+    """As long as HAProxy holds data for both sides it does not see that one is lost, nor that both are."""
+    forgetful = make(environment={timeout: "2s"})
+    client, upstream = forgetful.open(forgetful.worker(), route=route)
+    name = f"src=127.0.0.1:{client.sock.getsockname()[1]} "
+    assert name in asked(forgetful.cell, "show sess")
+    for peer in (upstream, client, upstream):
+        fills(peer)
+    client.reset()
+    until(lambda: name not in asked(forgetful.cell, "show sess"), 20, "HAProxy keeps the tunnel")
+
+
+def test_a_silent_tunnel_is_kept_by_the_relays_pings(make):
+    tunnels = make(relay={"keepalive": "250ms"}, environment={"CELLGATE_RELAY_TUNNEL_TIMEOUT": "2s"})
+    client, upstream = tunnels.open(tunnels.worker())
+    for _ in range(12):  # at 250 ms
+        for peer in (client, upstream):
+            opcode, payload, _ = peer.hear()
+            assert opcode == PING
+            peer.say(payload, PONG)
+    client.say(b"there")
+    while (heard := upstream.hear())[0] == PING:
+        pass
+    assert heard[:2] == (BINARY, b"there")
 
 
 # ---- stopping and reloading ----
