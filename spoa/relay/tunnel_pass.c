@@ -161,13 +161,20 @@ void tunnel_mark_end(struct tunnel *t, uint64_t now)
 
 /* ---- from one side to the other ---- */
 
+#define MADE         2048 /* bytes of frames that are sent together */
+#define TAGGED_SMALL 124  /* bytes behind a tag in a frame whose length has one byte */
+
 /* One tunnel_read. What goes to the other side is collected as runs of the memory it came in: a frame that
- * passes unchanged is written to the very place it lies at, so that neighbours become one run. */
+ * passes unchanged is written to the very place it lies at, so that neighbours become one run. Small frames
+ * that cannot lie there are made elsewhere: however small frames are, a system call sends many of them. */
 struct pass {
     struct tunnel *t;
     enum side from;
     struct leg *leg, *peer;
     struct leg_batch batch; /* for peer */
+    size_t made_len, answers_len;
+    uint8_t made[MADE];    /* of the batch */
+    uint8_t answers[MADE]; /* control frames for leg */
     uint64_t now;
 };
 
@@ -191,19 +198,41 @@ static void fail_leg(struct pass *p, enum close_reason reason)
 static bool too_many_fragments(const struct pass *p)
 {
     const struct outbox *out = &p->peer->out;
-    size_t data = outbox_len(out) - out->controls + leg_batch_len(&p->batch);
+    size_t data = outbox_len(out) - out->controls + (p->batch.control ? 0 : leg_batch_len(&p->batch));
 
     return out->keeps && data > out->frames.limit - LEG_SLACK + LEG_SPARE;
 }
 
+static bool flush_answers(struct pass *p)
+{
+    size_t len = p->answers_len;
+
+    p->answers_len = 0;
+    return !len || send_bytes(p->t, p->from, slice_of(p->answers, len), p->now) || no_memory(p);
+}
+
 static bool pass_flush(struct pass *p)
 {
+    if (!flush_answers(p))
+        return false;
     if (too_many_fragments(p)) {
         p->batch.count = 0;
         fail_leg(p, CLOSE_message_too_big);
         return false;
     }
-    return flush(p->t, other(p->from), &p->batch, p->now) || no_memory(p);
+    bool sent = flush(p->t, other(p->from), &p->batch, p->now);
+    p->batch.control = false;
+    p->made_len = 0;
+    return sent || no_memory(p);
+}
+
+/* Room for another frame that is made, and for its run; NULL when the pass does not go on. */
+static uint8_t *make_room(struct pass *p, size_t len)
+{
+    if ((p->made_len + len > MADE || p->batch.count == LEG_RUNS) && !pass_flush(p))
+        return NULL;
+    p->made_len += len;
+    return p->made + p->made_len - len;
 }
 
 static bool pass_run(struct pass *p, struct slice run)
@@ -228,6 +257,9 @@ static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, 
     uint8_t head[WS_HEAD_MAX];
     struct ws_frame part = ws_fragment(&p->leg->in.frame, offset, payload.len);
 
+    /* what is kept and what is not do not mix */
+    if (p->batch.control && !pass_flush(p))
+        return false;
     part.opcode = p->peer->message_out ? WS_CONTINUATION : (enum ws_opcode)p->leg->message_in;
     part.fin = fin;
     size_t len = ws_encode_head(head, &part);
@@ -238,16 +270,31 @@ static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, 
     return pass_run(p, slice_of(at, len + payload.len));
 }
 
+/* Where the tag of a piece is written, with the piece behind it: in front of it, or in a frame that is made. */
+static uint8_t *place_of_tag(struct pass *p, struct slice bytes)
+{
+    uint8_t *at;
+
+    /* a head of 6 bytes: the client's frames are masked */
+    if (bytes.len > TAGGED_SMALL)
+        return pass_flush(p) ? (uint8_t *)bytes.at - 1 : NULL;
+    if ((at = make_room(p, 7 + bytes.len)) == NULL)
+        return NULL;
+    memcpy(at + 7, bytes.at, bytes.len);
+    return at + 6;
+}
+
 /* A piece of input becomes a message of its own, behind a tag of its own: a worker that is lost never leaves the rest
  * of one to the next, who would take the byte that stands there for its tag. The tag may lie on bytes that are not
  * sent yet. */
 static bool pass_tagged(struct pass *p, const struct ws_piece *in)
 {
-    if (!pass_flush(p))
-        return false;
     /* as if the tag were the frame's byte in front of these, masked like it */
     uint64_t offset = in->offset + 3;
-    uint8_t *tag = (uint8_t *)in->bytes.at - 1;
+    uint8_t *tag = place_of_tag(p, in->bytes);
+
+    if (!tag)
+        return false;
     *tag = p->leg->in.frame.mask[offset % 4];
     return pass_payload(p, slice_of(tag, in->bytes.len + 1), offset, true);
 }
@@ -361,11 +408,32 @@ static bool on_head(struct pass *p)
 
 static bool pass_control(struct pass *p, struct slice payload)
 {
-    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    uint8_t frame[WS_CONTROL_FRAME_MAX], *at;
     const struct ws_frame *in = &p->leg->in.frame;
     size_t len = ws_encode_control(frame, in->opcode, payload, in->masked ? in->mask : NULL);
+    bool alone = p->peer->out.keeps;
 
-    return pass_flush(p) && (send_bytes(p->t, other(p->from), slice_of(frame, len), p->now) || no_memory(p));
+    if (alone && !p->batch.control && !pass_flush(p))
+        return false;
+    if ((at = make_room(p, len)) == NULL)
+        return false;
+    memcpy(at, frame, len);
+    p->batch.control = alone;
+    return pass_run(p, slice_of(at, len));
+}
+
+/* A Pong of the relay's own. */
+static bool answer(struct pass *p, struct slice payload)
+{
+    uint8_t mask[4];
+
+    if (p->leg->close_out)
+        return true;
+    if (p->answers_len + WS_CONTROL_FRAME_MAX > MADE && !flush_answers(p))
+        return false;
+    p->answers_len +=
+        ws_encode_control(p->answers + p->answers_len, WS_PONG, payload, own_mask(p->t, p->from, mask));
+    return true;
 }
 
 /* Control frames that belong to a protocol that the client knows nothing of. */
@@ -379,10 +447,9 @@ static bool on_ping(struct pass *p, struct slice payload)
     struct tunnel *t = p->t;
 
     if (is_hidden(p, payload))
-        return p->from == WORKER ? wrong(p, ADAPTER_WRONG)
-                                 : tunnel_send_control(t, CLIENT, WS_PONG, payload, p->now) || no_memory(p);
+        return p->from == WORKER ? wrong(p, ADAPTER_WRONG) : answer(p, payload);
     if (!is_there(t, other(p->from)) || p->peer->close_out)
-        return tunnel_send_control(t, p->from, WS_PONG, payload, p->now) || no_memory(p);
+        return answer(p, payload);
     if (p->from == CLIENT)
         pings_put(&t->pings, payload);
     return pass_control(p, payload);
@@ -481,16 +548,29 @@ static void keep_partial(struct pass *p, struct slice rest)
         no_memory(p);
 }
 
+static void pass_begin(struct pass *p, struct tunnel *t, enum side from, uint64_t now)
+{
+    p->t = t;
+    p->from = from;
+    p->leg = &t->legs[from];
+    p->peer = &t->legs[other(from)];
+    p->batch.count = 0;
+    p->batch.control = false;
+    p->batch.message = p->peer->message_out;
+    p->made_len = p->answers_len = 0;
+    p->now = now;
+}
+
 void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
 {
-    struct pass p = {.t = t, .from = from, .leg = &t->legs[from], .peer = &t->legs[other(from)], .now = now};
+    struct pass p;
     struct ws_piece piece;
     enum ws_event event;
     bool on = true;
 
     if (t->state == TUNNEL_ENDED || !is_there(t, from))
         return;
-    p.batch.message = p.peer->message_out;
+    pass_begin(&p, t, from, now);
     p.leg->bytes_in += bytes.len;
     p.leg->heard = now;
     p.leg->pinged = 0;

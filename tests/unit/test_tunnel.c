@@ -335,6 +335,8 @@ static size_t deaf_send(void *port, enum side to, const struct slice *runs, size
         struct slice part = slice_sub(runs[i], 0, world->ears[to].room);
         assert_true(buffer_put(&world->ears[to].bytes, part));
         taken += part.len;
+        if (part.len < runs[i].len)
+            break;
     }
     return taken;
 }

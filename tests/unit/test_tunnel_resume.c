@@ -310,19 +310,54 @@ static void input_is_sent_again_from_what_was_consumed(void **state)
     world_close(&w);
 }
 
-/* Reads of the same frame, until the client is read no more. */
-static unsigned floods(unsigned start, const char *payload)
+/* As much as is read at once, of one frame again and again. */
+static struct slice flood(unsigned start, const char *payload)
 {
     static uint8_t stream[LEG_PAUSE];
-    unsigned reads = 0;
     size_t len = 0;
 
     while (len + WS_CONTROL_FRAME_MAX <= sizeof stream)
         len += world_frame(stream + len, CLIENT, start, slice_text(payload)).len;
-    while (reads < 1000 && w.t.state == TUNNEL_SERVING &&
-           world_bytes(&w, CLIENT, slice_of(stream, len), SIZE_MAX))
+    return slice_of(stream, len);
+}
+
+/* Reads of it, until the client is read no more. */
+static unsigned floods(unsigned start, const char *payload)
+{
+    struct slice stream = flood(start, payload);
+    unsigned reads = 0;
+
+    while (reads < 1000 && w.t.state == TUNNEL_SERVING && world_bytes(&w, CLIENT, stream, SIZE_MAX))
         reads++;
     return reads;
+}
+
+/* Who sends nothing but small frames does not cost the others more than who sends large ones. */
+static void small_frames_are_sent_together(void **state)
+{
+    static const struct {
+        enum handover_resume resume;
+        unsigned start;
+        const char *payload;
+        bool lost;
+    } rows[] = {{HANDOVER_RESUME_NONE, 0x89, "", false},       {HANDOVER_RESUME_NONE, 0x8a, "x", false},
+                {HANDOVER_RESUME_NONE, 0x89, "", true},        {HANDOVER_RESUME_SINCE, 0x00, "x", false},
+                {HANDOVER_RESUME_CELL, 0x89, "", false},       {HANDOVER_RESUME_CELL, 0x89, "cr", false},
+                {HANDOVER_RESUME_SCROLLBACK, 0x00, "x", false}};
+    (void)state;
+    for (unsigned i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        serving_with(rows[i].resume, NULL,
+                     rows[i].resume == HANDOVER_RESUME_CELL ? "Cell-Resume: 1; recv=0; next=1\r\n" : "",
+                     false);
+        if (rows[i].start == 0x00)
+            world_bytes(&w, CLIENT, SLICE_LITERAL("\x02\x82\0\0\0\0\0x"), SIZE_MAX);
+        if (rows[i].lost)
+            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        w.sends[CLIENT] = w.sends[WORKER] = 0;
+        assert_true(world_bytes(&w, CLIENT, flood(rows[i].start, rows[i].payload), SIZE_MAX));
+        assert_in_range(w.sends[CLIENT] + w.sends[WORKER], 1, 100);
+        world_close(&w);
+    }
 }
 
 static void pings_wait_for_a_worker_that_does_not_read(void **state)
@@ -606,6 +641,7 @@ int main(void)
         cmocka_unit_test(a_slow_client_withholds_acknowledgements),
         cmocka_unit_test(the_window_stops_the_client),
         cmocka_unit_test(the_window_is_never_exceeded),
+        cmocka_unit_test(small_frames_are_sent_together),
         cmocka_unit_test(pings_wait_for_a_worker_that_does_not_read),
         cmocka_unit_test(pings_wait_for_a_client_that_does_not_take_their_answers),
         cmocka_unit_test(a_message_in_too_many_fragments_is_too_big),

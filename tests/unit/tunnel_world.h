@@ -29,6 +29,7 @@ struct world {
     struct tunnel_settings settings;
     uint64_t now;
     struct ear ears[2]; /* the client, the worker that is there */
+    unsigned sends[2];
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
     bool dialling, open, asking, watching, full;
     uint16_t dialled_port;
@@ -105,6 +106,7 @@ static inline size_t world_send(void *port, enum side to, const struct slice *ru
     struct world *w = port;
     struct ear *ear = &w->ears[to];
     size_t taken = 0;
+    w->sends[to]++;
     for (size_t i = 0; i < count; i++) {
         struct slice part = slice_sub(runs[i], 0, ear->room);
         if (!buffer_put(&ear->bytes, part)) /* a test of short memory */
