@@ -75,6 +75,14 @@ def test_a_haproxy_that_does_not_start_ends_everything(config, tmp_path):
     assert not list((tmp_path / "run").glob("*.pid"))
 
 
+def test_a_folder_in_which_another_one_runs_is_named_and_left_alone(cells):
+    cell = cells()
+    before = {path.name: path.read_text() for path in cell.run_dir.glob("*.pid")}
+    done = up("--config", cell.config_file, "--run-dir", cell.run_dir, "--http-port", "0", "--https-port", "0")
+    assert done.returncode != 0 and f"another up runs in {cell.run_dir}" in done.stderr
+    assert before and before == {path.name: path.read_text() for path in cell.run_dir.glob("*.pid")}
+
+
 def test_it_leaves_nothing_running(cells):
     cell = cells()
     pids = [int(path.read_text()) for path in cell.run_dir.glob("*.pid")]
