@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -34,7 +35,7 @@ def processes_below(folder):
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("q") / "run"
+    folder = tmp_path_factory.mktemp("q") / "r n"  # what is printed is to be copied as it is
     environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder), "HOME": str(folder.parent), "CELLGATE_BIN": str(BIN)}
     # a shell that runs the tests in the background has told them to ignore Ctrl-C
     interruptible = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
@@ -72,7 +73,7 @@ def test_the_same_page_works_on_tls(quickstart):
 
 def test_the_printed_command_attaches_a_terminal(quickstart):
     _, text = quickstart
-    command = re.search(r"\S+cellgate attach .*", text)[0].split()
+    command = shlex.split(re.search(r"\S+cellgate attach .*", text)[0])
     child, terminal = pty.fork()
     if child == 0:
         os.execv(command[0], command)
@@ -99,7 +100,7 @@ def served_by(folder):
 
 
 def printed(text, verb):
-    return re.search(rf"\S+cell-plane .* {verb} sb-1", text)[0].split()
+    return shlex.split(re.search(rf"\S+cell-plane .* {verb} sb-1", text)[0])
 
 
 def test_the_printed_move_goes_on_in_the_same_terminal(quickstart):
@@ -131,7 +132,7 @@ def test_a_sandbox_that_was_sent_to_sleep_is_woken_by_its_next_visitor(quickstar
 
 def test_the_printed_explanation_asks_the_control_plane(quickstart):
     _, text = quickstart
-    command = re.search(r"\S+cellgate explain --config \S+ '[^']*'", text)[0]
+    command = re.search(r"\S+cellgate explain --config .* '[^']*'", text)[0]
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20)
     assert done.returncode == 0 and re.search(r"worker +127.0.0.1", done.stdout), done
 
