@@ -160,8 +160,9 @@ def h2_data(data, end=True):
     return h2_frame(DATA, END_STREAM if end else 0, 1, data)
 
 
-def h2_talk(port, frames, timeout=10):
-    """Sends the frames on a new connection: the status that stream 1 is answered with, or "reset", "goaway", "closed"."""
+def h2_talk(port, frames, timeout=10, opens=False):
+    """Sends the frames on a new connection: the status that stream 1 is answered with, or "reset", "goaway", "closed". A
+    200 is waited for to its end, unless it opens a tunnel."""
     decoder, status = hpack.Decoder(), None
     with connect(port, tls=True, alpn="h2", timeout=timeout) as sock:
         stream = sock.makefile("rb")
@@ -172,7 +173,7 @@ def h2_talk(port, frames, timeout=10):
                 payload = stream.read(int.from_bytes(head[:3], "big"))
                 if kind == HEADERS and number == 1:
                     status = dict(decoder.decode(payload)).get(":status") or status
-                    if status == "200" and not flags & END_STREAM:
+                    if status == "200" and not flags & END_STREAM and not opens:
                         continue
                     return int(status)
                 if kind == DATA and number == 1:

@@ -426,6 +426,23 @@ def test_each_side_gets_the_others_close_and_then_the_end(tunnels):
     assert client.ended() and upstream.ended()
 
 
+# ---- a client that leaves before it is answered ----
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_client_that_does_not_wait_for_its_worker_takes_no_place(make, tls):
+    tunnels = make(relay={"max_tunnels_per_sandbox": 1, "dial_timeout": "1m"})
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client = tunnels.ask(sandbox, tls=tls)
+    silent = worker.take()
+    assert tunnels.refused(sandbox) == (503, "too_many_tunnels")
+    client.close()
+    tunnels.gone(sandbox)
+    assert silent.ended()
+    tunnels.open(worker, sandbox)
+
+
 # ---- a client that is lost while nothing moves either way ----
 
 

@@ -197,7 +197,7 @@ def h2_upgrade(*fields, way="r", **more):
     return h2(("sec-websocket-version", "13"), *fields, method="CONNECT", protocol="websocket", path=f"/{way}/mine/x", body=b"", **more)
 
 
-# name, (fields, body: bytes end the stream, None: there is none), answer, what the attacker's own worker gets
+# name, (fields, body: bytes end the stream, but a WebSocket's, None: there is none), answer, what the attacker's own worker gets
 HTTP2 = [
     ("the good one", h2(), 200, (GOT,)),
     ("CR and LF in a value", h2(("x-a", "b\r\nx-cell-route: forged")), "goaway", ()),
@@ -296,8 +296,9 @@ class Stage:
 
     def h2(self, fields, body):
         filled = [(self.fill(n.encode("latin-1")), self.fill(v.encode("latin-1"))) for n, v in fields]
-        data = h2_headers(filled, end=body is None) + (h2_data(self.fill(body)) if body is not None else b"")
-        return h2_talk(self.cell.https, data)
+        stays = (":protocol", "websocket") in fields and (":method", "CONNECT") in fields
+        data = h2_headers(filled, end=body is None) + (h2_data(self.fill(body), end=not stays) if body is not None else b"")
+        return h2_talk(self.cell.https, data, opens=stays)
 
     def close(self):
         self.mine.close()
