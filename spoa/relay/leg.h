@@ -11,9 +11,11 @@
 
 #define LEG_FRAME_WHOLE 16384 /* a longer frame goes on as fragments of the bytes at hand */
 #define LEG_PAUSE       65536 /* more than this held for a peer that is there: its source is not read */
-#define LEG_SLACK       (2 * LEG_PAUSE) /* what may be held beyond the limit: what one read can bring, ... */
-#define LEG_SPARE       (LEG_PAUSE / 2) /* ... heads of fragments, and control frames */
-#define LEG_RUNS        16
+/* What may be held beyond the limit: what one read can bring, and one read's answers or control frames. */
+#define LEG_SLACK (2 * LEG_PAUSE + LEG_FRAME_WHOLE)
+/* Of it for heads of fragments, and for control frames before no more are read. */
+#define LEG_SPARE (LEG_PAUSE / 2)
+#define LEG_RUNS  16
 
 struct leg_settings {
     uint64_t keepalive;  /* silence after which a Ping is sent */

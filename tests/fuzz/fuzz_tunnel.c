@@ -22,7 +22,7 @@ static void check_world(const struct world *w)
     CHECK((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
     for (int side = 0; side < 2; side++)
         CHECK(outbox_len(&t->legs[side].out) <=
-              t->settings->buffer + 2 * LEG_PAUSE + (side == CLIENT ? t->adapter->insert_max : 0));
+              t->settings->buffer + LEG_SLACK + (side == CLIENT ? t->adapter->insert_max : 0));
 }
 
 static void says(struct world *w, enum side from, uint8_t argument)

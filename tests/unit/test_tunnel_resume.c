@@ -393,6 +393,34 @@ static void pings_wait_for_a_client_that_does_not_take_their_answers(void **stat
     world_close(&w);
 }
 
+/* As much output as there can be: the next worker has a window of its own. */
+static void a_client_that_does_not_read_is_heard(void **state)
+{
+    static uint8_t frame[17000], payload[16000], stream[LEG_PAUSE];
+    struct slice one = world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload));
+    struct slice first = slice_sub(one, 0, one.len - 1);
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", false);
+    w.ears[CLIENT].room = 0;
+    for (unsigned i = 0; i < 12; i++)
+        assert_true(world_bytes(&w, WORKER, one, SIZE_MAX));
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    resumes_with("Cell-Resume: 1; recv=0; next=13\r\n");
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(world_bytes(&w, WORKER, one, SIZE_MAX));
+    assert_true(world_bytes(&w, WORKER, first, SIZE_MAX));
+    stream[0] = one.at[one.len - 1];
+    for (unsigned i = 0; i < 4; i++)
+        memcpy(stream + 1 + i * one.len, one.at, one.len);
+    assert_true(world_bytes(&w, WORKER, slice_of(stream, 1 + 4 * one.len), SIZE_MAX));
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_false(w.t.legs[WORKER].reading);
+    assert_true(w.t.legs[CLIENT].reading);
+    world_says(&w, CLIENT, 0x82, "stop");
+    assert_non_null(strstr(w.ears[WORKER].said, "Bstop"));
+    world_close(&w);
+}
+
 static void a_message_in_too_many_fragments_is_too_big(void **state)
 {
     (void)state;
@@ -644,6 +672,7 @@ int main(void)
         cmocka_unit_test(small_frames_are_sent_together),
         cmocka_unit_test(pings_wait_for_a_worker_that_does_not_read),
         cmocka_unit_test(pings_wait_for_a_client_that_does_not_take_their_answers),
+        cmocka_unit_test(a_client_that_does_not_read_is_heard),
         cmocka_unit_test(a_message_in_too_many_fragments_is_too_big),
         cmocka_unit_test(a_message_of_the_whole_window_is_read_to_its_end),
         cmocka_unit_test(input_is_sent_again_from_what_was_consumed),
