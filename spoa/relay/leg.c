@@ -39,15 +39,25 @@ void leg_renew(struct leg *leg, uint64_t now)
 }
 
 /* ---- towards the peer ---- */
-static bool hold(struct leg *leg, const struct leg_batch *batch)
+static bool is_control(const struct leg_batch *batch, size_t run)
 {
-    for (size_t i = 0; i < batch->count; i++)
+    return batch->controls >> run & 1;
+}
+
+static bool hold(struct leg *leg, const struct leg_batch *batch, bool controls)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        if (is_control(batch, i) && !controls)
+            continue;
         if (!outbox_put(&leg->out, batch->runs[i]))
             return false;
+        if (is_control(batch, i))
+            outbox_put_controls(&leg->out, batch->runs[i].len);
+    }
     return true;
 }
 
-size_t leg_batch_len(const struct leg_batch *batch)
+static size_t batch_len(const struct leg_batch *batch)
 {
     size_t len = 0;
     for (size_t i = 0; i < batch->count; i++)
@@ -55,32 +65,36 @@ size_t leg_batch_len(const struct leg_batch *batch)
     return len;
 }
 
+size_t leg_batch_data(const struct leg_batch *batch)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        len += is_control(batch, i) ? 0 : batch->runs[i].len;
+    return len;
+}
+
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
 {
-    size_t len = leg_batch_len(batch), taken = 0;
+    size_t len = leg->cut ? 0 : batch_len(batch), taken = 0;
     bool held = !leg->cut;
 
-    if (len == 0 || !held) {
-        batch->count = 0;
-        return held;
-    }
-    if (outbox_empty(&leg->out)) {
+    if (len && outbox_empty(&leg->out)) {
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
         leg->progress = now; /* if something is held from now on */
         leg->out.message = leg->out.keeps ? 0 : taken == len ? leg->message_out : batch->message;
     }
-    if (taken < len || (leg->out.keeps && !batch->control)) {
-        held = hold(leg, batch);
-        if (held && batch->control)
-            outbox_put_controls(&leg->out, len);
+    if (len && (taken < len || leg->out.keeps)) {
+        bool rest = taken < len;
+        held = hold(leg, batch, rest);
         leg->cut = !held && taken;
         if (leg->cut)
             outbox_free(&leg->out);
         else
-            outbox_sent(&leg->out, held ? taken : 0);
+            outbox_sent(&leg->out, !held ? 0 : rest ? taken : leg_batch_data(batch));
     }
     batch->count = 0;
+    batch->controls = 0;
     batch->message = leg->message_out;
     return held;
 }

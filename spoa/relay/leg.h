@@ -59,11 +59,12 @@ typedef size_t leg_send(void *context, const struct slice *runs, size_t count);
 struct leg_batch {
     struct slice runs[LEG_RUNS];
     size_t count;
-    uint8_t message; /* leg.message_out before the first of them */
-    bool control;    /* control frames: nobody keeps them */
+    uint8_t message;   /* leg.message_out before the first of them */
+    uint32_t controls; /* a bit for each run of control frames: nobody keeps them */
 };
 
-size_t leg_batch_len(const struct leg_batch *batch);
+/* Bytes of those that are kept. */
+size_t leg_batch_data(const struct leg_batch *batch);
 /* Sends what send takes and holds the rest; send is NULL while there is no peer. False: over the limit or out
  * of memory. The batch is empty afterwards. */
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)

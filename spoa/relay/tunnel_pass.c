@@ -28,8 +28,7 @@ static bool flush(struct tunnel *t, enum side to, struct leg_batch *batch, uint6
 
 static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint64_t now)
 {
-    struct leg_batch batch = {
-        .runs = {bytes}, .count = 1, .message = t->legs[to].message_out, .control = true};
+    struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = t->legs[to].message_out, .controls = 1};
     return flush(t, to, &batch, now);
 }
 
@@ -198,7 +197,7 @@ static void fail_leg(struct pass *p, enum close_reason reason)
 static bool too_many_fragments(const struct pass *p)
 {
     const struct outbox *out = &p->peer->out;
-    size_t data = outbox_len(out) - out->controls + (p->batch.control ? 0 : leg_batch_len(&p->batch));
+    size_t data = outbox_len(out) - out->controls + leg_batch_data(&p->batch);
 
     return out->keeps && data > out->frames.limit - LEG_SLACK + LEG_SPARE;
 }
@@ -221,7 +220,6 @@ static bool pass_flush(struct pass *p)
         return false;
     }
     bool sent = flush(p->t, other(p->from), &p->batch, p->now);
-    p->batch.control = false;
     p->made_len = 0;
     return sent || no_memory(p);
 }
@@ -257,9 +255,6 @@ static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, 
     uint8_t head[WS_HEAD_MAX];
     struct ws_frame part = ws_fragment(&p->leg->in.frame, offset, payload.len);
 
-    /* what is kept and what is not do not mix */
-    if (p->batch.control && !pass_flush(p))
-        return false;
     part.opcode = p->peer->message_out ? WS_CONTINUATION : (enum ws_opcode)p->leg->message_in;
     part.fin = fin;
     size_t len = ws_encode_head(head, &part);
@@ -411,15 +406,13 @@ static bool pass_control(struct pass *p, struct slice payload)
     uint8_t frame[WS_CONTROL_FRAME_MAX], *at;
     const struct ws_frame *in = &p->leg->in.frame;
     size_t len = ws_encode_control(frame, in->opcode, payload, in->masked ? in->mask : NULL);
-    bool alone = p->peer->out.keeps;
 
-    if (alone && !p->batch.control && !pass_flush(p))
-        return false;
     if ((at = make_room(p, len)) == NULL)
         return false;
     memcpy(at, frame, len);
-    p->batch.control = alone;
-    return pass_run(p, slice_of(at, len));
+    pass_run(p, slice_of(at, len)); /* there is room */
+    p->batch.controls |= UINT32_C(1) << (p->batch.count - 1);
+    return true;
 }
 
 /* A Pong of the relay's own. */
@@ -555,7 +548,7 @@ static void pass_begin(struct pass *p, struct tunnel *t, enum side from, uint64_
     p->leg = &t->legs[from];
     p->peer = &t->legs[other(from)];
     p->batch.count = 0;
-    p->batch.control = false;
+    p->batch.controls = 0;
     p->batch.message = p->peer->message_out;
     p->made_len = p->answers_len = 0;
     p->now = now;

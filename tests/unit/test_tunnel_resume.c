@@ -321,6 +321,19 @@ static struct slice flood(unsigned start, const char *payload)
     return slice_of(stream, len);
 }
 
+/* The same of small messages and pings in turns, as many as the window allows. */
+static struct slice flood_of_both(void)
+{
+    static uint8_t stream[16384];
+    size_t len = 0;
+
+    while (len + 2 * WS_CONTROL_FRAME_MAX <= sizeof stream) {
+        len += world_frame(stream + len, CLIENT, 0x82, slice_text("")).len;
+        len += world_frame(stream + len, CLIENT, 0x89, slice_text("")).len;
+    }
+    return slice_of(stream, len);
+}
+
 /* Reads of it, until the client is read no more. */
 static unsigned floods(unsigned start, const char *payload)
 {
@@ -356,6 +369,30 @@ static void small_frames_are_sent_together(void **state)
         w.sends[CLIENT] = w.sends[WORKER] = 0;
         assert_true(world_bytes(&w, CLIENT, flood(rows[i].start, rows[i].payload), SIZE_MAX));
         assert_in_range(w.sends[CLIENT] + w.sends[WORKER], 1, 100);
+        world_close(&w);
+    }
+}
+
+static void messages_and_pings_in_turns_are_sent_together(void **state)
+{
+    struct slice both = flood_of_both();
+    struct outbox *kept = &w.t.legs[WORKER].out;
+    (void)state;
+    for (unsigned full = 0; full < 2; full++) {
+        serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", false);
+        w.sends[WORKER] = 0;
+        w.ears[WORKER].room = full ? 1001 : SIZE_MAX;
+        assert_true(world_bytes(&w, CLIENT, both, SIZE_MAX));
+        assert_in_range(w.sends[WORKER], 1, both.len / 12 / 4);
+        w.ears[WORKER].room = SIZE_MAX;
+        tunnel_writable(&w.t, WORKER, w.now);
+        /* nothing but the messages is kept */
+        assert_true(outbox_empty(kept));
+        assert_int_equal(outbox_len(kept) - kept->controls, both.len / 2);
+        assert_true(full || !kept->controls);
+        assert_false(w.ears[WORKER].broken);
+        tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+        assert_int_equal(outbox_len(kept), both.len / 2);
         world_close(&w);
     }
 }
@@ -670,6 +707,7 @@ int main(void)
         cmocka_unit_test(the_window_stops_the_client),
         cmocka_unit_test(the_window_is_never_exceeded),
         cmocka_unit_test(small_frames_are_sent_together),
+        cmocka_unit_test(messages_and_pings_in_turns_are_sent_together),
         cmocka_unit_test(pings_wait_for_a_worker_that_does_not_read),
         cmocka_unit_test(pings_wait_for_a_client_that_does_not_take_their_answers),
         cmocka_unit_test(a_client_that_does_not_read_is_heard),
