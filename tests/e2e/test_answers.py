@@ -216,7 +216,7 @@ def test_an_upgrade_that_is_redirected_is_passed_on_and_not_followed(cell, worke
     target = filled(worker, target)
     with Http1(cell.http) as client:
         worker.lines, worker.status = ["Location: /login", *INTERNAL], "302 Found"
-        got = client.upgrade(target, [f"X-Once: {target}"])
+        got = client.upgrade(target, [("X-Once", target)])
         assert (got.status, got.all("location")) == (302, [target.removesuffix("/ws") + "/login"])
         # a tunnel of an earlier test may still be redialled
         assert len([r for r in worker.origin.requests if r.get("x-once") == target]) == 1 and not passed(got.headers)
