@@ -1226,27 +1226,6 @@ static void tagged_input_is_never_cut(void **state)
 }
 
 /* ---- while there is no upstream ---- */
-static void pings_wait_while_there_is_no_worker_and_the_client_takes_no_answer(void **state)
-{
-    static uint8_t stream[LEG_PAUSE];
-    unsigned reads = 0;
-    size_t len = 0;
-    (void)state;
-    serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
-    while (len + WS_CONTROL_FRAME_MAX <= sizeof stream)
-        len += world_frame(stream + len, CLIENT, 0x89, SLICE_LITERAL("there?")).len;
-    w.ears[CLIENT].room = 0;
-    while (reads < 100 && world_bytes(&w, CLIENT, slice_of(stream, len), SIZE_MAX))
-        reads++;
-    assert_in_range(reads, 1, 20);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
-    assert_true(w.t.legs[CLIENT].reading);
-    world_close(&w);
-}
-
 static void pings_are_answered_while_there_is_no_worker(void **state)
 {
     (void)state;
@@ -1872,7 +1851,6 @@ int main(void)
         cmocka_unit_test(tagged_input_is_never_cut),
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
         cmocka_unit_test(a_client_that_does_not_read_the_answers_to_its_pings_is_not_read),
-        cmocka_unit_test(pings_wait_while_there_is_no_worker_and_the_client_takes_no_answer),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
         cmocka_unit_test(without_memory_that_others_have_taken_no_more_than_a_little_is_read),
