@@ -622,6 +622,7 @@ def test_an_agent_that_restarts_is_asked_again(direct):
     direct.agent.kill()
     direct.agent.wait()
     direct.set(worker=new)
+    old.listener.close()  # who is known is dialled while there is no agent
     upstream.reset()
     time.sleep(0.3)
     direct.start_agent()
