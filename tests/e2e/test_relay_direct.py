@@ -624,10 +624,16 @@ def test_an_agent_that_restarts_is_asked_again(direct):
     direct.set(worker=new)
     old.listener.close()  # who is known is dialled while there is no agent
     upstream.reset()
-    time.sleep(0.3)
-    direct.start_agent()
-    new.serve().say(b"there")
-    got = next_but_pings(client)
+
+    def come_back():
+        time.sleep(0.3)
+        direct.start_agent()
+        new.serve().say(b"there")
+
+    back = threading.Thread(target=come_back)
+    back.start()
+    got = next_but_pings(client)  # a client that answers no pings is given up meanwhile
+    back.join()
     assert got[1] == b"there"
 
 
