@@ -14,9 +14,9 @@
 #define LOG_PAUSE  ((uint64_t)1000000) /* microseconds between two lines about odd answers */
 #define TURN_MAX   1000                /* milliseconds */
 #define WAKE_AGAIN ((uint64_t)500000)  /* microseconds between attempts to have one sandbox woken */
-#define WAKE_MOST \
-    ((uint64_t)30000000) /* microseconds after which nobody waits any more; relay.hold, if not set */
-#define SCRATCH ((size_t)128 * 1024) /* ports and headers of one record */
+/* Microseconds after which nobody waits any more; relay.hold, if not set. */
+#define WAKE_MOST ((uint64_t)30000000)
+#define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct question {
     struct question *next;
@@ -129,6 +129,22 @@ static void drop(struct directory_http *d, struct question *q)
     free(q);
 }
 
+static void put_last(struct question ***end, struct question *q)
+{
+    q->next = NULL;
+    **end = q;
+    *end = &q->next;
+}
+
+static struct question *take_first(struct question **first, struct question ***end)
+{
+    struct question *q = *first;
+    *first = q->next;
+    if (!*first)
+        *end = first;
+    return q;
+}
+
 /* A tunnel may wait for it, and nobody else will ask. */
 static void wake_later(struct directory_http *d, struct question *q)
 {
@@ -138,9 +154,7 @@ static void wake_later(struct directory_http *d, struct question *q)
         return drop(d, q);
     }
     q->again = now + WAKE_AGAIN;
-    q->next = NULL;
-    *d->unheard_end = q;
-    d->unheard_end = &q->next;
+    put_last(&d->unheard_end, q);
 }
 
 static void wait_again(struct directory_http *d, uint64_t now)
@@ -149,9 +163,7 @@ static void wait_again(struct directory_http *d, uint64_t now)
         if (!(d->unheard = q->next))
             d->unheard_end = &d->unheard;
         q->deadline = now + (uint64_t)d->options->timeout * 1000;
-        q->next = NULL;
-        *d->wakes_end = q;
-        d->wakes_end = &q->next;
+        put_last(&d->wakes_end, q);
     }
 }
 
@@ -171,21 +183,9 @@ static void take_inbox(struct directory_http *d)
     d->inbox_end = &d->inbox;
     pthread_mutex_unlock(&d->lock);
     for (; q; q = next) {
-        struct question ***end = q->wake ? &d->wakes_end : &d->waiting_end;
         next = q->next;
-        q->next = NULL;
-        **end = q;
-        *end = &q->next;
+        put_last(q->wake ? &d->wakes_end : &d->waiting_end, q);
     }
-}
-
-static struct question *take_first(struct question **first, struct question ***end)
-{
-    struct question *q = *first;
-    *first = q->next;
-    if (!*first)
-        *end = first;
-    return q;
 }
 
 static bool is_late(const struct directory_http *d, const struct question *q, uint64_t now)
@@ -401,8 +401,7 @@ static bool ask(struct directory_http *d, struct slice key, bool wake)
     pthread_mutex_lock(&d->lock);
     bool full = d->held >= HELD_MAX, first = !d->inbox;
     if (!full) {
-        *d->inbox_end = q;
-        d->inbox_end = &q->next;
+        put_last(&d->inbox_end, q);
         d->held++;
     }
     pthread_mutex_unlock(&d->lock);

@@ -73,18 +73,28 @@ size_t leg_batch_data(const struct leg_batch *batch)
     return len;
 }
 
+static void begin_batch(struct leg_batch *batch, const struct leg *leg)
+{
+    batch->count = batch->controls = 0;
+    batch->message = leg->message_out;
+}
+
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
 {
-    size_t len = leg->cut ? 0 : batch_len(batch), taken = 0;
-    bool held = !leg->cut;
+    size_t len = batch_len(batch), taken = 0;
+    bool held = true;
 
-    if (len && outbox_empty(&leg->out)) {
+    if (len == 0 || leg->cut) {
+        begin_batch(batch, leg);
+        return !leg->cut;
+    }
+    if (outbox_empty(&leg->out)) {
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
         leg->progress = now; /* if something is held from now on */
         leg->out.message = leg->out.keeps ? 0 : taken == len ? leg->message_out : batch->message;
     }
-    if (len && (taken < len || leg->out.keeps)) {
+    if (taken < len || leg->out.keeps) {
         bool rest = taken < len;
         held = hold(leg, batch, rest);
         leg->cut = !held && taken;
@@ -93,9 +103,7 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
         else
             outbox_sent(&leg->out, !held ? 0 : rest ? taken : leg_batch_data(batch));
     }
-    batch->count = 0;
-    batch->controls = 0;
-    batch->message = leg->message_out;
+    begin_batch(batch, leg);
     return held;
 }
 
