@@ -201,6 +201,20 @@ static void note_tunnel(struct decider *d, const struct resolve_question *q)
         renew_note(d->options.renew, &intent);
 }
 
+/* Nobody wants to know any more what the watch of that stream-id, on the same connection, would tell. */
+static void end_watch(struct decider *d, struct spop_args args, struct spop_actions *actions,
+                      const struct server_ticket *ticket)
+{
+    struct server_ticket watch = *ticket;
+    struct slice name;
+    struct spop_value value;
+    while (spop_arg_next(&args, &name, &value))
+        if (slice_is(name, "watch") && spop_value_unsigned(value, &watch.stream_id)) {
+            waits_end(d->watches, &watch); /* it may have been answered meanwhile */
+            spop_set_var(actions, SPOP_TRANSACTION, name, value);
+        }
+}
+
 static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
                                           struct spop_actions *actions, const struct server_ticket *ticket)
 {
@@ -208,6 +222,10 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
     struct resolve_question question;
     struct resolve_answer answer;
     uint8_t key[256];
+    if (slice_is(name, "cell-unwatch")) {
+        end_watch(d, args, actions, ticket);
+        return SERVER_NOW;
+    }
     bool watch = slice_is(name, "cell-watch");
     if ((!watch && !slice_is(name, "cell-resolve")) || !resolve_from_args(args, &question))
         return SERVER_NOW; /* the fallback: unavailable */

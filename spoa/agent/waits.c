@@ -6,9 +6,13 @@
 
 #define BUCKETS 4096u
 
+enum index { BY_KEY, BY_TICKET, INDEXES };
+
 struct kept {
-    struct kept *next, *before;   /* in the order of their ends, which is that of their beginnings */
-    struct kept *chain, **anchor; /* next of the bucket; what points to this one */
+    struct kept *next, *before; /* in the order of their ends, which is that of their beginnings */
+    struct {
+        struct kept *next, **anchor; /* of the bucket; what points to this one */
+    } chain[INDEXES];
     struct wait wait;
     size_t bytes;
     uint8_t texts[];
@@ -20,7 +24,7 @@ struct waits {
     struct hash_secret secret;
     struct kept *first, *last;
     size_t count, bytes;
-    struct kept *buckets[BUCKETS];
+    struct kept *buckets[INDEXES][BUCKETS];
 };
 
 static uint64_t due_at(const struct waits *w, const struct kept *k)
@@ -39,7 +43,29 @@ static void arm(struct waits *w)
 
 static struct kept **bucket_of(struct waits *w, struct slice key)
 {
-    return &w->buckets[hash_keyed(&w->secret, key) % BUCKETS];
+    return &w->buckets[BY_KEY][hash_keyed(&w->secret, key) % BUCKETS];
+}
+
+/* Peers that ask to be answered later are our own relays, whose streams are numbers in a row. */
+static struct kept **bucket_of_ticket(struct waits *w, const struct server_ticket *ticket)
+{
+    return &w->buckets[BY_TICKET][(ticket->stream_id + ticket->slot * UINT64_C(0x9e3779b9)) % BUCKETS];
+}
+
+static void link_into(struct kept **bucket, struct kept *k, enum index index)
+{
+    k->chain[index].next = *bucket;
+    k->chain[index].anchor = bucket;
+    if (*bucket)
+        (*bucket)->chain[index].anchor = &k->chain[index].next;
+    *bucket = k;
+}
+
+static void unlink_from(struct kept *k, enum index index)
+{
+    *k->chain[index].anchor = k->chain[index].next;
+    if (k->chain[index].next)
+        k->chain[index].next->chain[index].anchor = k->chain[index].anchor;
 }
 
 static void forget(struct waits *w, struct kept *k)
@@ -52,9 +78,8 @@ static void forget(struct waits *w, struct kept *k)
         w->last = k->before;
     else
         k->next->before = k->before;
-    *k->anchor = k->chain;
-    if (k->chain)
-        k->chain->anchor = k->anchor;
+    unlink_from(k, BY_KEY);
+    unlink_from(k, BY_TICKET);
     w->count--;
     w->bytes -= k->bytes;
     if (w->options.gone)
@@ -102,17 +127,16 @@ bool waits_add(struct waits *w, const struct wait *wait)
     assert(!w->last || w->last->wait.begun <= wait->begun);
     if (w->count >= w->options.most || w->bytes + bytes > w->options.most_bytes)
         return false;
-    struct kept *k = malloc(bytes), **bucket = bucket_of(w, key);
+    struct kept *k = malloc(bytes);
     if (!k)
         return false;
-    *k = (struct kept){.before = w->last, .chain = *bucket, .anchor = bucket, .wait = *wait, .bytes = bytes};
+    *k = (struct kept){.before = w->last, .wait = *wait, .bytes = bytes};
     memcpy(k->texts, key.at, key.len);
     memcpy(k->texts + key.len, rest.at, rest.len);
     k->wait.key = slice_of(k->texts, key.len);
     k->wait.args.reader.rest = slice_of(k->texts + key.len, rest.len);
-    if (k->chain)
-        k->chain->anchor = &k->chain;
-    *bucket = k;
+    link_into(bucket_of(w, key), k, BY_KEY);
+    link_into(bucket_of_ticket(w, &wait->ticket), k, BY_TICKET);
     *(w->last ? &w->last->next : &w->first) = k;
     w->last = k;
     w->bytes += bytes;
@@ -124,7 +148,7 @@ bool waits_add(struct waits *w, const struct wait *wait)
 void waits_look_at(struct waits *w, struct slice key, waits_news *news)
 {
     for (struct kept *k = *bucket_of(w, key), *next; k; k = next) {
-        next = k->chain;
+        next = k->chain[BY_KEY].next;
         if (slice_equal(k->wait.key, key) && news(w->options.context, &k->wait))
             forget(w, k);
     }
@@ -137,6 +161,24 @@ void waits_look(struct waits *w, waits_news *news)
         if (news(w->options.context, &k->wait))
             forget(w, k);
     }
+}
+
+static bool same_ticket(const struct server_ticket *a, const struct server_ticket *b)
+{
+    return a->stream_id == b->stream_id && a->frame_id == b->frame_id && a->slot == b->slot &&
+           a->generation == b->generation;
+}
+
+bool waits_end(struct waits *w, const struct server_ticket *ticket)
+{
+    struct kept *k = *bucket_of_ticket(w, ticket);
+    while (k && !same_ticket(&k->wait.ticket, ticket))
+        k = k->chain[BY_TICKET].next;
+    if (!k)
+        return false;
+    w->options.due(w->options.context, &k->wait);
+    forget(w, k);
+    return true;
 }
 
 size_t waits_count(const struct waits *w)

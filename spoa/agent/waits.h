@@ -42,6 +42,8 @@ bool waits_add(struct waits *waits, const struct wait *wait);
 typedef bool waits_news(void *context, struct wait *wait);
 void waits_look_at(struct waits *waits, struct slice key, waits_news *news);
 void waits_look(struct waits *waits, waits_news *news);
+/* The time of the question with this ticket is over now. False: there is none. */
+bool waits_end(struct waits *waits, const struct server_ticket *ticket);
 size_t waits_count(const struct waits *waits);
 
 #endif

@@ -67,8 +67,8 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
                                     (uint64_t)settings->relay.memory};
 }
 
-/* Questions are two of each tunnel, and of each that ended within the last minute its watch, which the agent still has:
- * as many as tunnels can come and go, however few there may be at a time. */
+/* Questions are two of each tunnel, and of each that has just ended its watch, until the agent has heard of that: as many
+ * as tunnels can come and go, however few there may be at a time. */
 static bool start_lanes(struct relay *r, const struct settings *settings, struct fail *why)
 {
     struct lane_settings lane_settings;

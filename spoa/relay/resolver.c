@@ -7,13 +7,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define ASK_PATIENCE   UINT64_C(3000000) /* microseconds */
-#define TICK           0.1 /* seconds between looks at overdue questions and attempts to connect */
-#define RECONNECT_MOST 10  /* ticks */
-#define QUESTION_MAX   SPOP_FRAME_USUAL
-#define HELLO_PATIENCE 50 /* ticks */
-#define INPUT_MAX      (4 * SPOP_FRAME_MOST)
-#define OUTPUT_MAX     (64 << 20)
+#define ASK_PATIENCE     UINT64_C(3000000) /* microseconds */
+#define TICK             0.1 /* seconds between looks at overdue questions and attempts to connect */
+#define RECONNECT_MOST   10  /* ticks */
+#define QUESTION_MAX     SPOP_FRAME_USUAL
+#define UNWATCH_MAX      128
+#define HELLO_PATIENCE   50 /* ticks */
+#define INPUT_MAX        (4 * SPOP_FRAME_MOST)
+#define OUTPUT_MAX       (64 << 20)
+#define TAKEN_BACK(most) (1 + (most) / 8) /* at a time, beside the questions */
 
 struct resolver {
     struct loop *loop;
@@ -172,12 +174,38 @@ static bool put_question(struct resolver *r, struct question *q)
     return put;
 }
 
+/* The watch's answer is swallowed, and this one's. It leaves with the next question, or at the next tick. What cannot be
+ * said is not: the watch ends by itself then. */
+static void take_back(struct resolver *r, uint64_t watch)
+{
+    struct spop_ask ask;
+    size_t room;
+    uint8_t *memory = buffer_room(&r->out, UNWATCH_MAX, &room);
+    struct writer w = writer_of(memory, memory ? room : 0);
+
+    if (!memory)
+        return;
+    if (spop_client_ask_begin(r->client, SLICE_LITERAL("cell-unwatch"), NULL, &w, &ask)) {
+        spop_client_ask_arg(&ask, SLICE_LITERAL("watch"), spop_int((int64_t)watch));
+        if (spop_client_ask_end(r->client, &ask))
+            spop_client_forget(r->client, ask.id);
+        else
+            w.len = 0;
+    }
+    buffer_commit(&r->out, w.len);
+}
+
+static bool can_ask(const struct resolver *r)
+{
+    return r->client && spop_client_ready(r->client) && spop_client_waiting(r->client) < r->most;
+}
+
 /* A question that cannot be put waits for its patience to end, or for the next tick. */
 static void put_queued(struct resolver *r)
 {
     struct question *next;
 
-    for (struct question *q = r->queued; q && r->client && spop_client_ready(r->client); q = next) {
+    for (struct question *q = r->queued; q && can_ask(r); q = next) {
         next = q->next;
         if (put_question(r, q))
             note_asked(r, q);
@@ -320,7 +348,7 @@ static void connect_agent(struct resolver *r)
     struct fail why;
 
     r->pause = 0;
-    r->client = spop_client_new(r->most);
+    r->client = spop_client_new(r->most + TAKEN_BACK(r->most));
     int fd = r->client ? net_connect(&r->agent, &why) : -1;
     if (fd < 0) {
         lose(r);
@@ -364,7 +392,13 @@ static void give_up_overdue(struct resolver *r)
 
 static bool wants_tick(const struct resolver *r)
 {
-    return !r->ready || r->queued || r->asked;
+    return !r->ready || r->queued || r->asked || buffer_len(&r->out);
+}
+
+static void tick_if_wanted(struct resolver *r)
+{
+    if (!loop_timer_active(&r->timer) && wants_tick(r))
+        loop_timer_set(&r->timer, TICK);
 }
 
 static void on_tick(void *owner)
@@ -376,10 +410,9 @@ static void on_tick(void *owner)
         lose(r);
     else if (!r->client && (r->pause == 0 || --r->pause == 0))
         connect_agent(r);
-    else if (r->ready && r->queued)
+    else if (r->ready)
         put_queued(r);
-    if (wants_tick(r))
-        loop_timer_set(&r->timer, TICK);
+    tick_if_wanted(r);
 }
 
 /* ---- for the outside ---- */
@@ -424,16 +457,19 @@ void resolver_ask(struct resolver *r, struct question *q)
     queue(r, q);
     if (r->ready)
         put_queued(r);
-    if (!loop_timer_active(&r->timer) && wants_tick(r))
-        loop_timer_set(&r->timer, TICK);
+    tick_if_wanted(r);
 }
 
 void resolver_drop(struct resolver *r, struct question *q)
 {
     if (q->state == QUESTION_CLOSED)
         return;
-    if (q->state == QUESTION_ASKED && r->client)
+    if (q->state == QUESTION_ASKED && r->client) {
         spop_client_forget(r->client, q->id);
+        if (q->watch)
+            take_back(r, q->id);
+        tick_if_wanted(r);
+    }
     unlink_question(r, q);
 }
 

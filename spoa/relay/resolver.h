@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * resolver: the agent, asked over SPOP on one connection per thread: where a sandbox is (cell-resolve) and
- * when that changes (cell-watch). Any number of questions may be open. When the agent goes away the
+ * when that changes (cell-watch). A watch that is dropped is taken back (cell-unwatch), or the agent would keep
+ * it for its whole minute. Any number of questions may be open. When the agent goes away the
  * connection is made again and open questions are asked again; one that is not a watch is answered
  * ANSWER_UNAVAILABLE when that takes too long.
  */
@@ -33,7 +34,7 @@ struct question {
     uint64_t id, due;
 };
 
-/* most: questions open at a time. log may be NULL. NULL when out of memory. */
+/* most: questions that are with the agent at a time. log may be NULL. NULL when out of memory. */
 struct resolver *resolver_new(struct loop *loop, const struct net_address *agent, unsigned most,
                               struct log *log);
 void resolver_free(struct resolver *resolver); /* drops all questions */

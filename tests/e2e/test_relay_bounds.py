@@ -46,6 +46,24 @@ def settled(number, seconds=0.3):
     return last
 
 
+# ---- tunnels that come and go ----
+
+
+def test_tunnels_that_have_ended_leave_no_watch_with_the_agent(made):
+    tunnels = made()
+    worker = tunnels.worker()
+    lines = lambda: tunnels.cell.admin("/metrics", "agent").splitlines()  # noqa: E731
+    waiting = lambda: int(next(line for line in lines() if line.startswith("cellgate_agent_spop_waiting ")).split()[1])  # noqa: E731
+    stays = tunnels.open(worker)
+    opened = [tunnels.open(worker) for _ in range(20)]
+    until(lambda: waiting() == 21, 10, "a tunnel is not watched")
+    for client, upstream in opened:
+        client.close()
+        upstream.close()
+    until(lambda: waiting() == 1, 10, "watches are left over")
+    pass_both_ways(*stays)
+
+
 # ---- readers that stop ----
 
 

@@ -66,6 +66,7 @@ struct world {
     const struct directory_sink *sink;
     struct decider *decider;
     int64_t epoch; /* atomic */
+    bool steady;   /* the epoch is the same at each look-up */
     int silent;    /* 0: it answers; else it says here that it was asked, and no more */
 };
 
@@ -86,7 +87,7 @@ static void *kind_start(const void *options, const struct directory_sink *sink, 
 static void *answer(void *context)
 {
     struct world *w = context;
-    const struct record record = {.epoch = __atomic_add_fetch(&w->epoch, 1, __ATOMIC_SEQ_CST),
+    const struct record record = {.epoch = __atomic_add_fetch(&w->epoch, !w->steady, __ATOMIC_SEQ_CST),
                                   .worker = {.kind = WORKER_HTTP,
                                              .host = SLICE_LITERAL("127.0.0.1"),
                                              .port = 9001,
@@ -136,7 +137,7 @@ struct relay {
     int fd;
     struct spop_client *client;
     uint8_t bytes[4096];
-    size_t len;
+    size_t len, taken; /* of them, what the last event was in */
 };
 
 static void send_all(int fd, const struct writer *w)
@@ -150,10 +151,10 @@ static enum spop_client_step next(struct relay *r, struct spop_client_event *eve
     for (;;) {
         uint8_t memory[SPOP_HELLO_MOST];
         struct writer out = writer_of(memory, sizeof memory);
+        memmove(r->bytes, r->bytes + r->taken, r->len -= r->taken);
         struct slice in = slice_of(r->bytes, r->len);
         enum spop_client_step step = spop_client_next(r->client, &in, event, &out);
-        memmove(r->bytes, in.at, in.len);
-        r->len = in.len;
+        r->taken = r->len - in.len;
         if (step != SPOP_CLIENT_MORE)
             return step;
         ssize_t got = recv(r->fd, r->bytes + r->len, sizeof r->bytes - r->len, 0);
@@ -182,7 +183,8 @@ struct argument {
     struct spop_value value;
 };
 
-static void put(struct relay *r, const char *message, const struct argument *arguments, size_t count)
+/* The stream-id of the question. */
+static uint64_t put(struct relay *r, const char *message, const struct argument *arguments, size_t count)
 {
     uint8_t memory[1024];
     struct writer out = writer_of(memory, sizeof memory);
@@ -192,14 +194,15 @@ static void put(struct relay *r, const char *message, const struct argument *arg
         spop_client_ask_arg(&ask, slice_text(arguments[i].name), arguments[i].value);
     assert_true(spop_client_ask_end(r->client, &ask));
     send_all(r->fd, &out);
+    return ask.id;
 }
 
-static void put_question(struct relay *r, const char *message, int64_t epoch)
+static uint64_t put_question(struct relay *r, const char *message, int64_t epoch)
 {
     const struct argument arguments[] = {{"route", spop_text(SLICE_LITERAL("any"))},
                                          {"sandbox", spop_text(SLICE_LITERAL("sb-1"))},
                                          {"epoch", spop_int(epoch)}};
-    put(r, message, arguments, sizeof arguments / sizeof *arguments);
+    return put(r, message, arguments, sizeof arguments / sizeof *arguments);
 }
 
 /* Whether the answer says so. */
@@ -308,6 +311,36 @@ static void a_watch_is_told_what_changes_while_it_begins(void **state)
     (void)state;
 }
 
+static void a_watch_that_is_taken_back_is_over(void **state)
+{
+    struct stage s;
+    struct relay relay, other;
+    int64_t said;
+    begin(&s, 0);
+    s.world.steady = true;
+    s.world.epoch = 5;
+    connect_relay(&relay, &s.relay_address);
+    connect_relay(&other, &s.relay_address);
+    int64_t known = ask(&relay, "cell-resolve", -1);
+    const int64_t watch = (int64_t)put_question(&relay, "cell-watch", known);
+    const struct argument of_it[] = {{"watch", spop_int(watch)}},
+                          of_none[] = {{"watch", spop_int(watch + 9)}};
+    put(&other, "cell-unwatch", of_it, 1); /* that stream-id is another one there */
+    assert_true(hear(&other, "watch", NULL, &said));
+    put(&relay, "cell-unwatch", of_none, 1);
+    assert_true(hear(&relay, "watch", NULL, &said)); /* not the watch, which goes on */
+    put(&relay, "cell-unwatch", of_it, 1);
+    assert_true(hear(&relay, "epoch", NULL, &said));
+    assert_int_equal(said, known);
+    assert_true(hear(&relay, "watch", NULL, &said));
+    put(&relay, "cell-unwatch", NULL, 0);
+    assert_true(hear(&relay, "state", "unavailable", &said));
+    end_relay(&relay);
+    end_relay(&other);
+    finish(&s);
+    (void)state;
+}
+
 /* Both are told when their own time is up: waits_add asserts that nobody waits behind one who came later. */
 static void a_request_does_not_wait_behind_a_redial_that_came_later(void **state)
 {
@@ -342,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_comes_when_its_thread_is_gone_is_let_be),
         cmocka_unit_test(a_watch_is_told_what_changes_while_it_begins),
+        cmocka_unit_test(a_watch_that_is_taken_back_is_over),
         cmocka_unit_test(a_request_does_not_wait_behind_a_redial_that_came_later)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

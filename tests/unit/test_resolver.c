@@ -20,6 +20,7 @@ struct world {
     struct spop_agent agent;
     struct resolver *resolver;
     unsigned notified, answered;
+    char heard[32]; /* the name of the last message */
 };
 
 static void on_tick(void *owner)
@@ -42,7 +43,13 @@ static void take_frames(struct world *w, struct slice in)
     enum spop_agent_step step;
     while ((step = spop_agent_next(&w->agent, &in, &event, &out)) != SPOP_AGENT_MORE) {
         assert_true(step == SPOP_AGENT_HELLO || step == SPOP_AGENT_NOTIFY);
-        w->notified += step == SPOP_AGENT_NOTIFY;
+        if (step != SPOP_AGENT_NOTIFY)
+            continue;
+        struct reader payload = reader_of(event.frame.payload);
+        struct spop_message message;
+        assert_true(spop_message_next(&payload, &message));
+        snprintf(w->heard, sizeof w->heard, "%.*s", SLICE_PRINTF(message.name));
+        w->notified++;
     }
     assert_int_equal(in.len, 0); /* the questions are short: they come whole */
     if (out.len)
@@ -143,6 +150,22 @@ static void what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_g
     assert_int_equal(w->answered, 0);
 }
 
+static void a_watch_that_is_dropped_is_taken_back(void **state)
+{
+    struct world *w = *state;
+    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    struct question watch = {.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
+    resolver_ask(w->resolver, &watch);
+    for (uint64_t since = loop_clock(); w->notified < 1 && !is_late(since);)
+        turn(w);
+    assert_string_equal(w->heard, "cell-watch");
+    resolver_drop(w->resolver, &watch);
+    for (uint64_t since = loop_clock(); w->notified < 2 && !is_late(since);)
+        turn(w);
+    assert_string_equal(w->heard, "cell-unwatch");
+    assert_int_equal(w->answered, 0);
+}
+
 struct patient {
     struct world *w;
     struct question question;
@@ -192,6 +215,7 @@ static void who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_watch_that_is_dropped_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_question_for_which_there_was_no_memory_is_asked_when_there_is,

@@ -65,7 +65,7 @@ static int setup(void **state)
     struct fail why;
     w->loop = loop_new(&why);
     assert_non_null(w->loop);
-    start(w, 60, 1000, (size_t)1 << 20);
+    start(w, 60, 10000, (size_t)1 << 22);
     *state = w;
     return 0;
 }
@@ -151,6 +151,32 @@ static void the_time_of_each_is_over_in_order(void **state)
     assert_int_equal(w->due, 4);
 }
 
+static void one_ends_by_its_ticket(void **state)
+{
+    struct world *w = *state;
+    struct server_ticket ticket = {.stream_id = 4097};
+    for (uint64_t i = 0; i < 9000; i++) /* more than buckets, all of one key */
+        assert_true(add(w, i, "a"));
+    assert_true(waits_end(w->waits, &ticket));
+    assert_int_equal(w->last, 4097);
+    assert_false(waits_end(w->waits, &ticket));
+    ticket.stream_id = 9000; /* whose bucket has others */
+    assert_false(waits_end(w->waits, &ticket));
+    ticket = (struct server_ticket){.stream_id = 1, .generation = 1}; /* another connection's */
+    assert_false(waits_end(w->waits, &ticket));
+    ticket = (struct server_ticket){.slot = 1, .stream_id = 1};
+    assert_false(waits_end(w->waits, &ticket));
+    assert_int_equal(w->due, 1);
+    assert_int_equal(w->gone, 1);
+    for (uint64_t i = 0; i < 9000; i++) {
+        ticket = (struct server_ticket){.stream_id = i * 7 % 9000};
+        assert_int_equal(waits_end(w->waits, &ticket), ticket.stream_id != 4097);
+    }
+    assert_int_equal(waits_count(w->waits), 0);
+    waits_look_at(w->waits, SLICE_LITERAL("a"), on_look);
+    assert_int_equal(w->looked, 0);
+}
+
 static void they_are_bounded(void **state)
 {
     struct world *w = *state;
@@ -230,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(news_of_a_key_reach_its_questions_alone),
         TEST(the_time_of_each_is_over_in_order),
+        TEST(one_ends_by_its_ticket),
         TEST(they_are_bounded),
         cmocka_unit_test(an_inbox_says_when_its_thread_has_to_be_woken),
         cmocka_unit_test(what_does_not_fit_into_an_inbox_means_all),
