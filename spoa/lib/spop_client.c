@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #define LIMIT_MOST (1u << 20)
+#define NO_PLACE   LIMIT_MOST
 #define FRAME_ID   1 /* HAProxy's, too: one NOTIFY per stream-id */
 
 /* A question's stream-id is round * limit + place: it names the place, and is used only once. */
@@ -17,7 +18,9 @@ struct place {
 struct spop_client {
     enum { NEW, GREETED, OPEN, ENDED } state;
     size_t frame_size;
-    unsigned limit, waiting, free, lost;
+    unsigned limit, waiting, lost;
+    unsigned free; /* the first of those that are free again */
+    unsigned used; /* places; those behind have never been touched, so that they cost no memory */
     struct place places[];
 };
 
@@ -29,8 +32,7 @@ struct spop_client *spop_client_new(unsigned limit)
     if (!client)
         return NULL;
     client->limit = limit;
-    for (unsigned i = 0; i < limit; i++)
-        client->places[i].next_free = i + 1;
+    client->free = NO_PLACE;
     return client;
 }
 
@@ -63,6 +65,15 @@ static struct place *place_of(struct spop_client *client, uint64_t id)
     return place->waiting && place->round == id / client->limit ? place : NULL;
 }
 
+static unsigned take_place(struct spop_client *client)
+{
+    unsigned taken = client->free;
+    if (taken == NO_PLACE)
+        return client->used++;
+    client->free = client->places[taken].next_free;
+    return taken;
+}
+
 static void release(struct spop_client *client, struct place *place)
 {
     place->waiting = place->forgotten = false;
@@ -78,9 +89,9 @@ bool spop_client_ask_begin(struct spop_client *client, struct slice message, voi
 {
     if (!spop_client_ready(client))
         return false;
-    struct place *place = &client->places[client->free];
-    ask->id = place->round * client->limit + client->free;
-    client->free = place->next_free;
+    unsigned taken = take_place(client);
+    struct place *place = &client->places[taken];
+    ask->id = place->round * client->limit + taken;
     client->waiting++;
     place->waiting = true;
     place->context = context;
@@ -115,7 +126,7 @@ void spop_client_forget(struct spop_client *client, uint64_t id)
 bool spop_client_lost(struct spop_client *client, void **context)
 {
     client->state = ENDED;
-    while (client->lost < client->limit) {
+    while (client->lost < client->used) {
         struct place *place = &client->places[client->lost++];
         bool wanted = place->waiting && !place->forgotten;
         *context = place->context;
