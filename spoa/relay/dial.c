@@ -227,6 +227,11 @@ static void on_time(void *owner)
 {
     struct dial *d = owner;
 
+    /* where this process stood still the answer may have come in time */
+    if (d->connected && !buffer_len(&d->out))
+        read_some(d);
+    if (d->finished)
+        return;
     if (d->io.loop)
         finish_because(d, DIAL_TIMEOUT, d->connected ? "no answer in time" : "no connection in time");
     else

@@ -117,6 +117,9 @@ void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)
     leg->bytes_out += taken;
     leg->progress = now;
     outbox_sent(&leg->out, taken);
+    /* the Ping may have stood behind that, or its answer be as late as that was */
+    if (leg->pinged && outbox_empty(&leg->out))
+        leg->pinged = now;
 }
 
 /* ---- silence ---- */

@@ -488,10 +488,24 @@ static void update(struct port *p)
     set_timer(p);
 }
 
+/* Where this process stood still, what has come meanwhile came in time: it is looked at before anybody is given up. libev
+ * tells of timers first. */
+static void look_again(struct port *p)
+{
+    if (loop_clock() < tunnel_due(&p->tunnel))
+        return;
+    resolver_look(p->lane->resolver);
+    for (enum side side = CLIENT; side <= WORKER && p->accepted && !p->gone; side++)
+        on_leg_ready(p, side, LOOP_READ | LOOP_WRITE);
+}
+
 static void on_time(void *owner)
 {
     struct port *p = owner;
 
+    look_again(p);
+    if (p->gone)
+        return;
     if (p->tunnel.seek == SEEK_DIALLING && !p->dial)
         tunnel_dialled(&p->tunnel, p->undialled, 0, NULL, loop_clock());
     tunnel_tick(&p->tunnel, loop_clock());

@@ -473,6 +473,12 @@ void resolver_drop(struct resolver *r, struct question *q)
     unlink_question(r, q);
 }
 
+void resolver_look(struct resolver *r)
+{
+    if (r->ready)
+        on_ready(r, LOOP_READ);
+}
+
 bool resolver_connected(const struct resolver *r)
 {
     return r->ready;

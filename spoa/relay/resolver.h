@@ -41,6 +41,8 @@ void resolver_free(struct resolver *resolver); /* drops all questions */
 void resolver_ask(struct resolver *resolver, struct question *question);
 /* No answer is wanted any more; a closed question is fine. */
 void resolver_drop(struct resolver *resolver, struct question *question);
+/* Takes what the agent has said by now, before somebody is given up. */
+void resolver_look(struct resolver *resolver);
 bool resolver_connected(const struct resolver *resolver);
 
 #endif

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """One tunnel that misbehaves, a process without file descriptors, an agent that is away: what the other tunnels notice."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -243,6 +244,71 @@ def test_an_agent_that_keeps_dying_does_not_end_a_redial(tunnels):
             upstream.reset()
         until(lambda p=pid: tunnels.cell.pid("agent") != p, 10)
     pass_both_ways(client, worker.serve())
+
+
+# ---- a relay that stands still ----
+
+
+class Stillness:
+    """The relay is stopped, for longer than it waits for anybody. What comes meanwhile comes in time."""
+
+    SECONDS = 2.5
+
+    def __init__(self, tunnels):
+        self.pid = tunnels.cell.pid("relay")
+
+    def __enter__(self):
+        stop(self.pid)
+        self.since = time.monotonic()
+
+    def __exit__(self, *_):
+        time.sleep(max(0, self.since + self.SECONDS - time.monotonic()))
+        os.kill(self.pid, signal.SIGCONT)
+
+
+def data(peer):
+    """The payload of the next message; pings in front of it are answered."""
+    while (frame := peer.hear())[0] == PING:
+        peer.say(frame[1], PONG)
+    assert frame[0] == BINARY
+    return frame[1]
+
+
+def test_who_answers_while_the_relay_is_stopped_is_not_silent(made):
+    tunnels = made(keepalive="1s", dead_after="1s")
+    peers = client, upstream = tunnels.open(tunnels.worker())
+    pings = [peer.hear() for peer in peers]
+    with Stillness(tunnels):
+        for peer, (opcode, payload, _) in zip(peers, pings):
+            assert opcode == PING
+            peer.say(payload, PONG)
+    client.say(b"word")
+    assert data(upstream) == b"word"
+    upstream.say(b"answer")
+    assert data(client) == b"answer"
+
+
+def test_a_move_that_is_told_while_the_relay_is_stopped_is_no_end(made):
+    tunnels = made(settle="2s")
+    one, two = tunnels.worker(), tunnels.worker()
+    sandbox = tunnels.sandbox(one)
+    client, upstream = tunnels.open(one, sandbox)
+    with contextlib.ExitStack() as stillness:
+        with Absence(tunnels.cell):
+            upstream.close_with(1000, b"released")
+            tunnels.state(sandbox, "settling")
+            stillness.enter_context(Stillness(tunnels))
+        tunnels.place(sandbox, two)
+    pass_both_ways(client, two.serve())
+
+
+def test_a_worker_that_answers_while_the_relay_is_stopped_has_answered(tunnels):
+    worker = tunnels.worker()
+    client = tunnels.ask(tunnels.sandbox(worker))
+    upstream = worker.take()
+    with Stillness(tunnels):
+        worker.accept(upstream)
+    pass_both_ways(tunnels.accepted(client), upstream)
 
 
 # ---- limits ----

@@ -1610,6 +1610,37 @@ static void a_silent_client_is_torn_down(void **state)
     world_close(&w);
 }
 
+/* It reads one thing after the other: what stands behind the Ping, or in front of it, held up its answer. */
+static void who_was_slow_has_time_to_answer_a_ping(void **state)
+{
+    (void)state;
+    for (enum side slow = CLIENT; slow <= WORKER; slow++) {
+        enum side quick = slow == CLIENT ? WORKER : CLIENT;
+        serving();
+        for (unsigned i = 0; i < 6; i++) {
+            world_pass(&w, 20 * SEC);
+            world_says(&w, quick, 0x8a, "alive");
+            w.ears[slow].room = i < 2 ? 0 : 1;
+            if (i == 1)
+                world_says(&w, quick, 0x82, "is read slowly");
+            tunnel_writable(&w.t, slow, w.now);
+        }
+        w.ears[slow].room = SIZE_MAX;
+        tunnel_writable(&w.t, slow, w.now);
+        assert_non_null(strstr(w.ears[slow].said, "PINGown"));
+        assert_non_null(strstr(w.ears[slow].said, "Bis read slowly"));
+        tunnel_tick(&w.t, w.now);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_pass(&w, 20 * SEC);
+        world_says(&w, quick, 0x8a, "alive");
+        world_pass(&w, 40 * SEC - MS);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_pass(&w, MS);
+        assert_int_equal(w.t.state, slow == CLIENT ? TUNNEL_ENDED : TUNNEL_REDIALLING);
+        world_close(&w);
+    }
+}
+
 static void an_empty_frame_keeps_the_clients_of_others_alive(void **state)
 {
     struct handover h = world_handover();
@@ -1868,6 +1899,7 @@ int main(void)
         cmocka_unit_test(silence_is_met_with_a_ping_and_its_pong_is_swallowed),
         cmocka_unit_test(a_silent_worker_is_redialled),
         cmocka_unit_test(a_silent_client_is_torn_down),
+        cmocka_unit_test(who_was_slow_has_time_to_answer_a_ping),
         cmocka_unit_test(an_empty_frame_keeps_the_clients_of_others_alive),
         cmocka_unit_test(keepalive_does_not_count_as_use),
         cmocka_unit_test(a_tunnel_ends_at_its_greatest_age),
