@@ -274,9 +274,11 @@ static void on_sweep(void *owner)
 {
     struct names *n = owner;
     uint64_t now = loop_clock();
+    bool gone = false;
     note_uses(n);
     for (struct host **link = &n->hosts, *e; (e = *link);) {
         if (!e->asking && !is_wanted(e, now)) {
+            gone = gone || e->addr.family;
             *link = e->next;
             (void)tdelete(e, &n->tree, by_text);
             n->count--;
@@ -287,6 +289,8 @@ static void on_sweep(void *owner)
             ask(e);
         link = &e->next;
     }
+    if (gone) /* whoever comes later is to wait for the address that it has then */
+        publish_soon(n);
     loop_timer_set(&n->sweep, SWEEP);
 }
 

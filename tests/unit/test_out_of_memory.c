@@ -211,6 +211,7 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
 struct tables_seen {
     pthread_mutex_t lock;
     struct name_table *table;
+    unsigned count;
 };
 
 static bool take_table(void *context, struct name_table *table)
@@ -219,8 +220,17 @@ static bool take_table(void *context, struct name_table *table)
     pthread_mutex_lock(&t->lock);
     name_table_release(t->table);
     t->table = name_table_retain(table);
+    t->count++;
     pthread_mutex_unlock(&t->lock);
     return true;
+}
+
+static unsigned tables_of(struct tables_seen *t)
+{
+    pthread_mutex_lock(&t->lock);
+    unsigned count = t->count;
+    pthread_mutex_unlock(&t->lock);
+    return count;
 }
 
 /* As a decision does. */
@@ -233,8 +243,7 @@ static bool finds(struct tables_seen *t, const char *name)
     return found;
 }
 
-/* Both are in the table until another is made; what is looked up no more would be where it was for ever. Addresses are
- * names that nobody has to be asked for. */
+/* What is looked up no more would be where it was for ever. Addresses are names that nobody has to be asked for. */
 static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void **state)
 {
     struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -258,6 +267,26 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
     names_stop(names);
     name_table_release(t.table);
     assert_true(third && used && !unused);
+    (void)state;
+}
+
+/* Where it was when it was looked up last may be another sandbox's worker by now. */
+static void a_name_that_is_let_go_is_found_no_longer(void **state)
+{
+    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why;
+    struct names *names = names_start(&servers, 0.1, take_table, &t, &why);
+
+    assert_non_null(names);
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
+    for (int i = 0; i < 500 && tables_of(&t) < 2; i++) /* one with it, one without */
+        usleep(10000);
+    bool found = finds(&t, "127.0.0.1");
+    names_stop(names);
+    name_table_release(t.table);
+    assert_int_equal(t.count, 2);
+    assert_false(found);
     (void)state;
 }
 
@@ -378,6 +407,7 @@ int main(void)
         cmocka_unit_test(names_without_memory_are_not_asked_for),
         cmocka_unit_test(addresses_that_could_not_be_taken_are_told_again),
         cmocka_unit_test(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer),
+        cmocka_unit_test(a_name_that_is_let_go_is_found_no_longer),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),
