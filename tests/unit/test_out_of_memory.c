@@ -151,7 +151,7 @@ static bool begin_names(void *context)
 {
     struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why = {.text = ""};
-    struct names *names = names_start(&servers, 600, on_table, context, &why);
+    struct names *names = names_start(&servers, 600, 9, on_table, context, &why);
 
     assert_true(names || why.text[0]);
     bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
@@ -193,7 +193,7 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
     struct timespec until;
     struct fail why;
     int error = 0;
-    struct names *names = names_start(&servers, 600, take_later, &t, &why);
+    struct names *names = names_start(&servers, 600, 9, take_later, &t, &why);
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("localhost")));
@@ -249,7 +249,7 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
     struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why;
-    struct names *names = names_start(&servers, 2, take_table, &t, &why);
+    struct names *names = names_start(&servers, 2, 9, take_table, &t, &why);
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
@@ -276,7 +276,7 @@ static void a_name_that_is_let_go_is_found_no_longer(void **state)
     struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why;
-    struct names *names = names_start(&servers, 0.1, take_table, &t, &why);
+    struct names *names = names_start(&servers, 0.1, 9, take_table, &t, &why);
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
@@ -287,6 +287,29 @@ static void a_name_that_is_let_go_is_found_no_longer(void **state)
     name_table_release(t.table);
     assert_int_equal(t.count, 2);
     assert_false(found);
+    (void)state;
+}
+
+/* It would else be let go although it is used, and be unknown until it had been looked up again. */
+static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void **state)
+{
+    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why;
+    struct names *names = names_start(&servers, 1, 1, take_table, &t, &why);
+
+    assert_non_null(names);
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
+    for (int i = 0; i < 500 && !finds(&t, "127.0.0.1"); i++)
+        usleep(10000);
+    bool found = true;
+    for (int i = 0; i < 1000 && found; i++) {
+        usleep(2500);
+        found = finds(&t, "127.0.0.1");
+    }
+    names_stop(names);
+    name_table_release(t.table);
+    assert_true(found);
     (void)state;
 }
 
@@ -408,6 +431,7 @@ int main(void)
         cmocka_unit_test(addresses_that_could_not_be_taken_are_told_again),
         cmocka_unit_test(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer),
         cmocka_unit_test(a_name_that_is_let_go_is_found_no_longer),
+        cmocka_unit_test(a_name_that_is_found_is_kept_where_there_is_no_room_for_others),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),
