@@ -4,7 +4,7 @@
 
 #include "spoa/agent/agent_parts.h"
 
-enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAME_UNUSED_SECONDS = 600 };
+enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAME_UNUSED_SECONDS = 600, NAMES_MOST = 100000 };
 
 /* ---- snapshots: any thread ---- */
 
@@ -244,7 +244,8 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     a->keys = a->relay_listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
     if (!a->keys || !watch_keys(a, policy))
         return false;
-    a->names = names_start(&policy->settings->agent.name_servers, NAME_UNUSED_SECONDS, on_names, a, why);
+    a->names = names_start(&policy->settings->agent.name_servers, NAME_UNUSED_SECONDS, NAMES_MOST, on_names, a,
+                           why);
     if (!a->names || !agent_directory_start(a, policy, why) || !start_renew(a, policy, why))
         return false;
     await_directory(a);

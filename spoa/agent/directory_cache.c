@@ -372,6 +372,11 @@ bool directory_cache_may_wake(struct directory_cache *c, struct slice key)
 
 /* ---- what the directory says ---- */
 
+static bool is_behind(const struct directory_entry *e, const struct record_box *box)
+{
+    return e->box && box->record.epoch && box->record.epoch < e->epoch;
+}
+
 /* Takes over box, which says how it was at `since`. Whether something is different now. */
 static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64_t good)
 {
@@ -380,7 +385,7 @@ static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64
     e->learned = since;
     e->absent = e->unavailable = e->outdated = e->announced = false;
     e->doubt_since = e->retry_at = 0;
-    bool behind = old && box->record.epoch && box->record.epoch < e->epoch;
+    bool behind = is_behind(e, box);
     if (behind)
         h->stripe->counts.behind++;
     else
@@ -489,7 +494,10 @@ static void push(struct directory_cache *c, struct slice key, struct record_box 
 {
     struct held h;
     hold(&h, c, key);
-    if (!h.entry) {
+    bool behind = h.entry && box && is_behind(h.entry, box);
+    if (behind) /* of before what is known: it confirms nothing, and an answer that is on its way is newer */
+        h.stripe->counts.behind++;
+    if (!h.entry || behind) {
         if (h.stripe)
             let_go(&h);
         record_box_release(box);

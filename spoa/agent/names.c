@@ -13,7 +13,6 @@
 #define AGAIN_LEAST    1.0 /* seconds, however short the time to live is */
 #define AGAIN_MOST     30.0
 #define AGAIN_FAILED   5.0
-#define USED_MOST      100000
 #define SWEEP          0.5  /* seconds between looks at what is to be asked again */
 #define PUBLISH_LEAST  0.02 /* seconds between two tables */
 #define PUBLISH_SHARE  10   /* of the time at most goes into making tables */
@@ -55,6 +54,7 @@ struct names {
     uint64_t published_at, publish_cost;
     struct name_table *table; /* the last one that was taken */
     uint64_t unused;          /* microseconds */
+    size_t most;
     bool stopping;
 
     pthread_mutex_t lock;     /* guards what follows */
@@ -189,14 +189,15 @@ static void ask(struct host *e)
         schedule(e, AGAIN_LEAST);
 }
 
-static struct host *host_for(struct names *n, const char *text)
+/* room: it is made if it is not there. */
+static struct host *host_for(struct names *n, const char *text, bool room)
 {
     size_t size = strlen(text) + 1;
     struct host *e = calloc(1, sizeof *e + size);
     if (!e)
         return NULL;
     memcpy(e->text, text, size);
-    struct host *const *found = tsearch(e, &n->tree, by_text);
+    struct host *const *found = room ? tsearch(e, &n->tree, by_text) : tfind(e, &n->tree, by_text);
     if (!found || *found != e) {
         free(e);
         return found ? *found : NULL;
@@ -212,7 +213,7 @@ static struct host *host_for(struct names *n, const char *text)
 static void note_use(void *context, const char *text)
 {
     struct names *n = context;
-    struct host *e = n->count < USED_MOST ? host_for(n, text) : NULL;
+    struct host *e = host_for(n, text, n->count < n->most);
     if (e)
         e->used_until = loop_clock() + n->unused;
 }
@@ -228,7 +229,7 @@ static void take_wanted(struct names *n, const struct host_names *wanted)
     n->generation++;
     n->unasked = 0;
     for (size_t i = 0; i < wanted->count; i++) {
-        struct host *e = host_for(n, wanted->texts[i]);
+        struct host *e = host_for(n, wanted->texts[i], true);
         if (!e)
             continue;
         e->generation = n->generation;
@@ -274,9 +275,11 @@ static void on_sweep(void *owner)
 {
     struct names *n = owner;
     uint64_t now = loop_clock();
+    bool gone = false;
     note_uses(n);
     for (struct host **link = &n->hosts, *e; (e = *link);) {
         if (!e->asking && !is_wanted(e, now)) {
+            gone = gone || e->addr.family;
             *link = e->next;
             (void)tdelete(e, &n->tree, by_text);
             n->count--;
@@ -287,6 +290,8 @@ static void on_sweep(void *owner)
             ask(e);
         link = &e->next;
     }
+    if (gone) /* whoever comes later is to wait for the address that it has then */
+        publish_soon(n);
     loop_timer_set(&n->sweep, SWEEP);
 }
 
@@ -362,7 +367,7 @@ static bool prepare(struct names *n, const struct option_texts *servers, struct 
     return true;
 }
 
-struct names *names_start(const struct option_texts *servers, double unused,
+struct names *names_start(const struct option_texts *servers, double unused, size_t most,
                           bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why)
 {
@@ -373,6 +378,7 @@ struct names *names_start(const struct option_texts *servers, double unused,
     }
     n->changed = changed;
     n->unused = (uint64_t)(unused * 1e6);
+    n->most = most;
     n->context = context;
     n->settled = true;
     n->generation = 1; /* what is only used is in none */
@@ -407,7 +413,7 @@ bool names_use(struct names *n, struct slice host)
         return false;
     memcpy(use->text, host.at, host.len);
     pthread_mutex_lock(&n->lock);
-    bool room = n->use_count < USED_MOST;
+    bool room = n->use_count < n->most;
     if (room) {
         use->next = n->uses;
         n->uses = use;

@@ -9,7 +9,7 @@
 #include "spoa/lib/loop_memory.h"
 
 struct queue {
-    pthread_mutex_t lock;
+    pthread_mutex_t *lock; /* of the loop: a task is in one of its queues at most */
     struct loop_task *first, *last;
 };
 
@@ -17,6 +17,7 @@ struct loop {
     struct ev_loop *ev;
     struct ev_prepare turn_end;
     struct ev_async wake;
+    pthread_mutex_t lock;
     struct queue deferred, posted;
 };
 
@@ -30,7 +31,7 @@ uint64_t loop_clock(void)
 /* ---- tasks ---- */
 static void queue_put(struct queue *queue, struct loop_task *task)
 {
-    pthread_mutex_lock(&queue->lock);
+    pthread_mutex_lock(queue->lock);
     if (!task->queued) {
         task->queued = true;
         task->next = NULL;
@@ -40,26 +41,26 @@ static void queue_put(struct queue *queue, struct loop_task *task)
             queue->first = task;
         queue->last = task;
     }
-    pthread_mutex_unlock(&queue->lock);
+    pthread_mutex_unlock(queue->lock);
 }
 
 static struct loop_task *queue_take(struct queue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
+    pthread_mutex_lock(queue->lock);
     struct loop_task *task = queue->first;
     if (task) {
         queue->first = task->next;
         task->queued = false;
     }
-    pthread_mutex_unlock(&queue->lock);
+    pthread_mutex_unlock(queue->lock);
     return task;
 }
 
 static struct loop_task *queue_last(struct queue *queue)
 {
-    pthread_mutex_lock(&queue->lock);
+    pthread_mutex_lock(queue->lock);
     struct loop_task *last = queue->first ? queue->last : NULL;
-    pthread_mutex_unlock(&queue->lock);
+    pthread_mutex_unlock(queue->lock);
     return last;
 }
 
@@ -115,8 +116,8 @@ struct loop *loop_new(struct fail *why)
         return NULL;
     }
     loop->ev = ev;
-    pthread_mutex_init(&loop->deferred.lock, NULL);
-    pthread_mutex_init(&loop->posted.lock, NULL);
+    pthread_mutex_init(&loop->lock, NULL);
+    loop->deferred.lock = loop->posted.lock = &loop->lock;
     ev_prepare_init(&loop->turn_end, on_turn_end);
     ev_async_init(&loop->wake, on_wake);
     loop->turn_end.data = loop->wake.data = loop;
@@ -134,8 +135,7 @@ void loop_free(struct loop *loop)
         queue_run(loop, &loop->deferred);
     }
     ev_loop_destroy(loop->ev);
-    pthread_mutex_destroy(&loop->deferred.lock);
-    pthread_mutex_destroy(&loop->posted.lock);
+    pthread_mutex_destroy(&loop->lock);
     free(loop);
 }
 

@@ -452,6 +452,29 @@ static void an_epoch_that_goes_back_is_ignored_behind_a_state_alone_too(void **s
     assert_string_equal(find(w, "a"), "found six");
 }
 
+/* It is older than what is known, and says nothing of what is asked for or was announced meanwhile. */
+static void a_push_whose_epoch_goes_back_overtakes_nothing(void **state)
+{
+    struct world *w = *state;
+    struct record old = record_of("four", 4);
+    find(w, "a");
+    answer_epoch(w, "a", "five", 5);
+    w->now += 3 * SECOND;
+    assert_string_equal(find(w, "a"), "found five");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old);
+    answer_epoch(w, "a", "six", 6);
+    assert_string_equal(find(w, "a"), "found six");
+    directory_cache_announced(w->cache, SLICE_LITERAL("a"));
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old);
+    assert_string_equal(find(w, "a"), "pending");
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old);
+    assert_int_equal(w->told, 1); /* the look-up is still on its way */
+    answer_epoch(w, "a", "seven", 7);
+    assert_int_equal(w->told, 2);
+    assert_string_equal(find(w, "a"), "found seven");
+    assert_int_equal(directory_cache_counts(w->cache).behind, 3);
+}
+
 static void where_absence_is_doubt_the_record_serves_30_seconds_more(void **state)
 {
     struct world *w = *state;
@@ -1006,6 +1029,7 @@ int main(void)
         TEST(an_answer_that_never_comes_is_given_up),
         TEST(an_epoch_that_goes_back_is_ignored_and_counted),
         TEST(an_epoch_that_goes_back_is_ignored_behind_a_state_alone_too),
+        TEST(a_push_whose_epoch_goes_back_overtakes_nothing),
         TEST(where_absence_is_doubt_the_record_serves_30_seconds_more),
         TEST(after_30_seconds_of_doubt_it_is_asked_once_more_and_nobody_is_turned_away),
         TEST(a_doubt_ends_when_the_record_is_there_again),

@@ -143,6 +143,28 @@ static void a_task_may_be_posted_again_while_it_runs(void **state)
     assert_in_range(runs, 1, POSTS);
 }
 
+/* In both queues at once it would never leave them: run with each turn, for ever. */
+static void a_task_may_be_deferred_and_posted_at_once(void **state)
+{
+    (void)state;
+    unsigned runs = 0;
+    struct loop_task task = {.run = only_count, .context = &runs};
+    for (unsigned round = 0; round < 100; round++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, post_again_and_again, &task), 0);
+        for (unsigned i = 0; i < 1000; i++) {
+            loop_defer(loop, &task);
+            loop_turn(loop, false);
+        }
+        pthread_join(thread, NULL);
+        loop_turn(loop, false);
+        loop_turn(loop, false);
+        runs = 0;
+        loop_turn(loop, false);
+        assert_int_equal(runs, 0);
+    }
+}
+
 static void tasks_left_at_the_end_are_run_by_loop_free(void **state)
 {
     (void)state;
@@ -273,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_task_may_free_itself),
         cmocka_unit_test(tasks_of_another_thread_run_here_in_order),
         cmocka_unit_test(a_task_may_be_posted_again_while_it_runs),
+        cmocka_unit_test(a_task_may_be_deferred_and_posted_at_once),
         cmocka_unit_test(tasks_left_at_the_end_are_run_by_loop_free),
         cmocka_unit_test(a_closed_descriptor_gets_no_event_that_was_already_seen),
         cmocka_unit_test(only_what_is_wanted_is_told),

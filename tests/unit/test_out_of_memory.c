@@ -151,7 +151,7 @@ static bool begin_names(void *context)
 {
     struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why = {.text = ""};
-    struct names *names = names_start(&servers, 600, on_table, context, &why);
+    struct names *names = names_start(&servers, 600, 9, on_table, context, &why);
 
     assert_true(names || why.text[0]);
     bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
@@ -193,7 +193,7 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
     struct timespec until;
     struct fail why;
     int error = 0;
-    struct names *names = names_start(&servers, 600, take_later, &t, &why);
+    struct names *names = names_start(&servers, 600, 9, take_later, &t, &why);
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("localhost")));
@@ -211,6 +211,7 @@ static void addresses_that_could_not_be_taken_are_told_again(void **state)
 struct tables_seen {
     pthread_mutex_t lock;
     struct name_table *table;
+    unsigned count;
 };
 
 static bool take_table(void *context, struct name_table *table)
@@ -219,8 +220,17 @@ static bool take_table(void *context, struct name_table *table)
     pthread_mutex_lock(&t->lock);
     name_table_release(t->table);
     t->table = name_table_retain(table);
+    t->count++;
     pthread_mutex_unlock(&t->lock);
     return true;
+}
+
+static unsigned tables_of(struct tables_seen *t)
+{
+    pthread_mutex_lock(&t->lock);
+    unsigned count = t->count;
+    pthread_mutex_unlock(&t->lock);
+    return count;
 }
 
 /* As a decision does. */
@@ -233,14 +243,13 @@ static bool finds(struct tables_seen *t, const char *name)
     return found;
 }
 
-/* Both are in the table until another is made; what is looked up no more would be where it was for ever. Addresses are
- * names that nobody has to be asked for. */
+/* What is looked up no more would be where it was for ever. Addresses are names that nobody has to be asked for. */
 static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void **state)
 {
     struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why;
-    struct names *names = names_start(&servers, 2, take_table, &t, &why);
+    struct names *names = names_start(&servers, 2, 9, take_table, &t, &why);
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
@@ -258,6 +267,49 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
     names_stop(names);
     name_table_release(t.table);
     assert_true(third && used && !unused);
+    (void)state;
+}
+
+/* Where it was when it was looked up last may be another sandbox's worker by now. */
+static void a_name_that_is_let_go_is_found_no_longer(void **state)
+{
+    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why;
+    struct names *names = names_start(&servers, 0.1, 9, take_table, &t, &why);
+
+    assert_non_null(names);
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
+    for (int i = 0; i < 500 && tables_of(&t) < 2; i++) /* one with it, one without */
+        usleep(10000);
+    bool found = finds(&t, "127.0.0.1");
+    names_stop(names);
+    name_table_release(t.table);
+    assert_int_equal(t.count, 2);
+    assert_false(found);
+    (void)state;
+}
+
+/* It would else be let go although it is used, and be unknown until it had been looked up again. */
+static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void **state)
+{
+    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why;
+    struct names *names = names_start(&servers, 1, 1, take_table, &t, &why);
+
+    assert_non_null(names);
+    assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
+    for (int i = 0; i < 500 && !finds(&t, "127.0.0.1"); i++)
+        usleep(10000);
+    bool found = true;
+    for (int i = 0; i < 1000 && found; i++) {
+        usleep(2500);
+        found = finds(&t, "127.0.0.1");
+    }
+    names_stop(names);
+    name_table_release(t.table);
+    assert_true(found);
     (void)state;
 }
 
@@ -378,6 +430,8 @@ int main(void)
         cmocka_unit_test(names_without_memory_are_not_asked_for),
         cmocka_unit_test(addresses_that_could_not_be_taken_are_told_again),
         cmocka_unit_test(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer),
+        cmocka_unit_test(a_name_that_is_let_go_is_found_no_longer),
+        cmocka_unit_test(a_name_that_is_found_is_kept_where_there_is_no_room_for_others),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),
