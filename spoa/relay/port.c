@@ -11,7 +11,9 @@
 #include "spoa/relay/arrival.h"
 #include "spoa/relay/dial.h"
 
-#define EARLY_MAX (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
+#define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
+#define STOOD_STILL UINT64_C(1000000)                 /* microseconds that a timer is late then */
+#define PATIENCE    UINT64_C(1000000)
 
 struct port {
     struct tunnel tunnel;
@@ -25,7 +27,8 @@ struct port {
     bool accepted;
     bool gone;
     struct loop_timer timer;
-    uint64_t timer_at;
+    uint64_t timer_at;      /* when it is to fire */
+    uint64_t patient_until; /* it does not before */
     struct loop_task free_task;
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
@@ -109,7 +112,7 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
         return;
     /* the tunnel is at work: it is told by the timer */
     loop_timer_set(&p->timer, 0.);
-    p->timer_at = 0;
+    p->timer_at = loop_clock();
 }
 
 static void act_dial(void *context, const struct target *target)
@@ -405,6 +408,8 @@ static void set_timer(struct port *p)
 {
     uint64_t due = tunnel_due(&p->tunnel), now;
 
+    if (due < p->patient_until)
+        due = p->patient_until;
     if (loop_timer_active(&p->timer) && p->timer_at <= due)
         return;
     if (due == UINT64_MAX) {
@@ -412,8 +417,8 @@ static void set_timer(struct port *p)
         return;
     }
     now = loop_clock();
-    p->timer_at = due;
-    loop_timer_set(&p->timer, due > now ? (double)(due - now) / 1e6 : 0.);
+    p->timer_at = due > now ? due : now;
+    loop_timer_set(&p->timer, (double)(p->timer_at - now) / 1e6);
 }
 
 /* For whom a tunnel counts: who is only told why not takes no place of a sandbox that is not his. */
@@ -488,8 +493,7 @@ static void update(struct port *p)
     set_timer(p);
 }
 
-/* Where this process stood still, what has come meanwhile came in time: it is looked at before anybody is given up. libev
- * tells of timers first. */
+/* What has come meanwhile came in time: it is looked at before anybody is given up. libev tells of timers first. */
 static void look_again(struct port *p)
 {
     if (loop_clock() < tunnel_due(&p->tunnel))
@@ -502,7 +506,14 @@ static void look_again(struct port *p)
 static void on_time(void *owner)
 {
     struct port *p = owner;
+    uint64_t now = loop_clock();
 
+    /* with the machine all others may have stood still, too: they get a moment to say what they would have */
+    if (now > p->timer_at + STOOD_STILL) {
+        p->patient_until = now + PATIENCE;
+        set_timer(p);
+        return;
+    }
     look_again(p);
     if (p->gone)
         return;

@@ -288,6 +288,24 @@ def test_who_answers_while_the_relay_is_stopped_is_not_silent(made):
     assert data(client) == b"answer"
 
 
+def test_who_stood_still_with_the_relay_is_not_silent(made):
+    tunnels = made(keepalive="1s", dead_after="1s")
+    worker = tunnels.worker()
+    peers = tunnels.open(worker)
+    pings = [peer.hear() for peer in peers]
+    with Stillness(tunnels):
+        pass
+    tunnels.open(worker)  # all timers that were late have fired
+    for peer, (opcode, payload, _) in zip(peers, pings):
+        assert opcode == PING
+        peer.say(payload, PONG)
+    client, upstream = peers
+    client.say(b"word")
+    assert data(upstream) == b"word"
+    upstream.say(b"answer")
+    assert data(client) == b"answer"
+
+
 def test_a_move_that_is_told_while_the_relay_is_stopped_is_no_end(made):
     tunnels = made(settle="2s")
     one, two = tunnels.worker(), tunnels.worker()
