@@ -188,19 +188,37 @@ static const uint8_t *find(struct slice in, size_t from, struct slice wanted)
     return memmem(rest.at, rest.len, wanted.at, wanted.len);
 }
 
-/* Behind the last occurrence of the tail; found if that is the only one. */
+static void turn_round(struct slice bytes)
+{
+    uint8_t *first = (uint8_t *)bytes.at, *last = first + bytes.len;
+
+    while (first + 1 < last) {
+        uint8_t byte = *first;
+        *first++ = *--last;
+        *last = byte;
+    }
+}
+
+/* Behind the last occurrence, of which there is one: the first one from the end, whatever the bytes are, in one pass. Both are
+ * turned round. */
+static size_t behind_last(struct slice in, struct slice wanted)
+{
+    turn_round(in);
+    turn_round(wanted);
+    return in.len - (size_t)(find(in, 0, wanted) - in.at);
+}
+
+/* Behind the last occurrence of the tail; found if that is the only one. Both are the caller's to change, and lost. */
 static struct place find_tail(struct slice replay, struct slice tail)
 {
     const uint8_t *first = tail.len ? find(replay, 0, tail) : NULL;
 
     if (!first)
         return (struct place){false, 0};
-    size_t at = (size_t)(first - replay.at), last = replay.len - tail.len;
+    size_t at = (size_t)(first - replay.at);
     if (!find(replay, at + 1, tail))
         return (struct place){true, at + tail.len};
-    while (memcmp(replay.at + last, tail.at, tail.len) != 0)
-        last--;
-    return (struct place){false, last + tail.len};
+    return (struct place){false, behind_last(replay, tail)};
 }
 
 static bool place_stream(const struct scrollback *s, uint8_t tag, bool complete, struct place *place)

@@ -379,11 +379,13 @@ static void take_overdue(struct resolver *r, struct question *first, uint64_t no
     }
 }
 
-/* Each list is gone through once: whoever is told may ask again, and drop others. */
+/* Each list is gone through once: whoever is told may ask again, and drop others. What has been answered by now was
+ * answered in time. */
 static void give_up_overdue(struct resolver *r)
 {
     uint64_t now = loop_clock();
 
+    resolver_look(r);
     take_overdue(r, r->queued, now);
     take_overdue(r, r->asked, now);
     while (r->overdue)

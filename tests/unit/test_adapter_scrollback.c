@@ -1,7 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
+#include <string.h>
+
 #include "tests/unit/adapter_talk.h"
+
+/* What the adapter compares by itself, if it does, is counted. */
+static size_t compared;
+
+static int __attribute__((unused)) counted_memcmp(const void *a, const void *b, size_t len)
+{
+    const uint8_t *x = a, *y = b;
+    for (size_t i = 0; i < len; i++, compared++)
+        if (x[i] != y[i])
+            return x[i] - y[i];
+    return 0;
+}
+
+#define memcmp counted_memcmp
+#include "spoa/relay/adapter_scrollback.c"
+#undef memcmp
 
 #define RING      1048576
 #define LIVE      SLICE_LITERAL("\4")
@@ -192,6 +210,29 @@ static void a_tail_that_occurs_twice_is_a_gap_and_nothing_is_repeated(void **sta
     talk_end(&t);
 }
 
+/* However alike what the session says is, as it likes. */
+static void the_last_of_several_places_is_found_in_one_pass(void **state)
+{
+    static uint8_t output[RING];
+    (void)state;
+    memset(output, 'a', sizeof output);
+    output[4999] = output[9999] = 'b';
+    begin();
+    says_all(1, slice_of(output, 5000));
+    talk_says(&t, 0x82, LIVE);
+    again();
+    says_all(1, slice_of(output, RING));
+    compared = 0;
+    talk_says(&t, 0x82, LIVE);
+    assert_int_equal(t.gaps, 1);
+    size_t sum = 0;
+    for (const char *at = t.said; (at = strchr(at, '(')); at++)
+        sum += strtoul(at + 1, NULL, 10) - 1;
+    assert_int_equal(sum, RING - 10000);
+    assert_in_range(compared, 0, 4 * RING);
+    talk_end(&t);
+}
+
 static void a_short_ring_of_the_same_is_exact_by_count(void **state)
 {
     static uint8_t same[RING];
@@ -357,6 +398,7 @@ int main(void)
         cmocka_unit_test(the_tail_tells_where_a_full_ring_goes_on),
         cmocka_unit_test(a_tail_that_was_dropped_is_a_gap_of_unknown_size),
         cmocka_unit_test(a_tail_that_occurs_twice_is_a_gap_and_nothing_is_repeated),
+        cmocka_unit_test(the_last_of_several_places_is_found_in_one_pass),
         cmocka_unit_test(a_short_ring_of_the_same_is_exact_by_count),
         cmocka_unit_test(a_count_that_does_not_agree_with_the_bytes_is_not_believed),
         cmocka_unit_test(a_stream_without_a_place_goes_on_where_the_other_does),

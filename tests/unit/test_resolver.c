@@ -212,12 +212,40 @@ static void who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others(voi
     assert_true(patients[1].told == 0 || patients[2].told == 0);
 }
 
+static void on_answer_in_time(void *owner, bool watch, const struct answer *answer)
+{
+    assert_false(watch);
+    assert_false(answer->agent_lost);
+    ((struct world *)owner)->answered++;
+}
+
+/* As after a stop of this process: the time of the question is over, and the answer is there. */
+static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
+{
+    struct world *w = *state;
+    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    struct question question = {.handover = &handover, .answered = on_answer_in_time, .owner = w};
+    uint8_t memory[64];
+    struct writer out = writer_of(memory, sizeof memory);
+    resolver_ask(w->resolver, &question);
+    for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
+        turn(w);
+    assert_true(spop_frame_end(&out, spop_frame_begin(&out, SPOP_TYPE_ACK, question.id, 1), sizeof memory));
+    question.due = loop_clock();
+    usleep(120000); /* the tick is due, too */
+    assert_int_equal(send(w->fd, memory, out.len, MSG_NOSIGNAL), out.len);
+    for (uint64_t since = loop_clock(); !w->answered && !is_late(since);)
+        loop_turn(w->loop, true);
+    assert_int_equal(w->answered, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_watch_that_is_dropped_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(an_answer_that_was_not_read_in_time_came_in_time, setup, teardown),
         cmocka_unit_test_setup_teardown(a_question_for_which_there_was_no_memory_is_asked_when_there_is,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(
