@@ -222,6 +222,8 @@ bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *
     pthread_mutex_unlock(&a->lock);
     if (!good)
         return false;
+    if (cache_of(a))
+        (void)names_want(a->names, NULL); /* those of a file's records, if there was one before */
     if (!loop_timer_active(&a->look_again)) {
         loop_timer_open(&a->look_again, a->options.loop, look_up_due, a);
         loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);

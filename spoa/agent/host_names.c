@@ -50,7 +50,7 @@ bool host_names_collect(struct host_names *w, const struct records *records)
     struct record record;
     struct slice key;
     size_t cursor = 0;
-    while (records_each(records, &cursor, &key, &record)) {
+    while (records && records_each(records, &cursor, &key, &record)) {
         size_t at = 0;
         struct worker worker;
         bool good = add(w, &record.worker);

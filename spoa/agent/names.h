@@ -23,7 +23,7 @@ struct names;
 struct names *names_start(const struct option_texts *servers, double unused, size_t most,
                           bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why);
-/* Replaces the set of names to resolve by those of the records; any thread. False when out of memory. */
+/* Replaces the set of names to resolve by those of the records (NULL: none); any thread. False when out of memory. */
 bool names_want(struct names *names, const struct records *records);
 /* One more name to resolve, and to keep resolved while it is asked for by this or found in the tables; for records of a
  * cache. Any thread, never waits for the resolver. False when out of memory or too many are wanted. */

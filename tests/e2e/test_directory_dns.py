@@ -3,6 +3,7 @@
 slow, or does not answer."""
 
 import json
+import signal
 import socket
 import time
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from cell import until
 from client import Http1
 from name_server import NXDOMAIN, SERVFAIL, SILENT, NameServer
+from plane import FakePlane
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 PROXY = {"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"}
@@ -224,3 +226,20 @@ def test_a_thousand_names_at_once(tunnels):
     # known: nobody listens there
     until(lambda: answer(tunnels.cell, "/s/many-999/x")[1] == "worker_unreachable", 10)
     tunnels.cell.set_sandboxes(**{f"many-{i}": None for i in numbers})
+
+
+def test_names_of_a_file_that_is_no_longer_the_directory_are_let_go(cells, name_servers, origins):
+    names, plane, origin = name_servers(), FakePlane(), origins()
+    names.names["old.test"] = names.names["new.test"] = ["127.0.0.1"]
+    plane.records["new"] = {"worker": f"http://new.test:{origin.port}"}
+    old = {"worker": f"http://old.test:{origin.port}"}
+    cell = cells(sandboxes={"old": old}, config={"agent": {"name_servers": [names.address]}, "routes": [PROXY]})
+    until(lambda: names.count("old.test"), 10)  # nobody asks for the sandbox: the name would be kept for ten minutes
+    cell.config_file.write_text(json.dumps(cell.config | {"directory": {"kind": "http", "url": plane.url}}))
+    cell.kill("agent", signal.SIGHUP)
+    becomes(cell, 200, "/s/new/x")
+    until(lambda: names.count("new.test") > 2, 10)
+    asked = names.count("old.test")
+    until(lambda: names.count("new.test") > 5, 10)
+    assert names.count("old.test") == asked
+    plane.close()
