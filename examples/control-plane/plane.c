@@ -21,7 +21,7 @@ struct plane {
     const struct plane_options *options;
     struct sandbox **sandboxes; /* sorted by id */
     size_t count, size;
-    int64_t not_before;
+    int64_t not_before; /* -1: nothing was ever said of it */
     void (*changed)(void *context, const char *id, const struct sandbox *s);
     void *context;
 };
@@ -138,7 +138,7 @@ bool plane_write(const struct plane *p, struct buffer *to)
                json_write_text(to, slice_text(p->sandboxes[i]->id)) && buffer_put(to, SLICE_LITERAL(":")) &&
                sandbox_write(p->sandboxes[i], to);
     good = good && buffer_put(to, SLICE_LITERAL("\n}"));
-    if (p->not_before)
+    if (p->not_before >= 0)
         good = good && json_write(to, ",\"not_before\":%lld", (long long)p->not_before);
     return good && buffer_put(to, SLICE_LITERAL("}\n"));
 }
@@ -423,6 +423,7 @@ struct plane *plane_new(struct loop *loop, const struct plane_options *options, 
     }
     p->loop = loop;
     p->options = options;
+    p->not_before = -1;
     if (load(p, why))
         return p;
     plane_free(p);

@@ -31,9 +31,9 @@ void plane_on_change(struct plane *p, void (*changed)(void *context, const char 
 const struct sandbox *plane_find(const struct plane *p, struct slice id); /* NULL: there is none */
 size_t plane_count(const struct plane *p);
 const struct sandbox *plane_at(const struct plane *p, size_t i); /* in the order of their ids */
-/* Tokens issued before are revoked, for all sandboxes; 0: none. */
+/* Tokens issued before are revoked, for all sandboxes; 0: none any more; -1: none ever were. */
 int64_t plane_not_before(const struct plane *p);
-/* {"sandboxes":{ID:RECORD,...}}, and "not_before" where tokens are revoked */
+/* {"sandboxes":{ID:RECORD,...}}, and "not_before" where tokens are revoked, or were */
 bool plane_write(const struct plane *p, struct buffer *to);
 
 /* Each is false with *why when it cannot be done, and nothing has changed then. */

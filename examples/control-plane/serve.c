@@ -203,7 +203,7 @@ static void send_all(struct serve *s, struct slice bytes)
 static bool write_revocation(const struct serve *s, struct buffer *to)
 {
     long long not_before = plane_not_before(s->plane);
-    return !not_before || json_write(to, "event: revoke\ndata: {\"not_before\":%lld}\n\n", not_before);
+    return not_before < 0 || json_write(to, "event: revoke\ndata: {\"not_before\":%lld}\n\n", not_before);
 }
 
 static void follow_end(struct exchange *x)
