@@ -99,6 +99,21 @@ static bool read_worker(struct slice value, char **worker, struct fail *why)
     return (good && (none || *worker)) || fail(why, "worker is http://HOST:PORT or https://HOST:PORT");
 }
 
+/* Events, and answers to commands, end with the line. In JSON a line ends nowhere but between two words of it. */
+static bool put_on_a_line(struct buffer *to, struct slice json)
+{
+    while (json.len) {
+        size_t len = 0;
+        while (len < json.len && json.at[len] != '\n' && json.at[len] != '\r')
+            len++;
+        if (!buffer_put(to, slice_sub(json, 0, len)) ||
+            (len < json.len && !buffer_put(to, SLICE_LITERAL(" "))))
+            return false;
+        json = slice_from(json, len + 1);
+    }
+    return true;
+}
+
 /* Agents refuse a record with any other: a mistyped key has to be told to whoever types it. */
 static bool is_for_agents(struct slice key)
 {
@@ -126,7 +141,7 @@ static bool on_member(void *context, struct slice key, struct slice value, struc
     if (!is_for_agents(key))
         return fail(why, "a record has no key \"%.*s\"", SLICE_PRINTF(key));
     return (buffer_put(&r->rest, SLICE_LITERAL(",")) && json_write_text(&r->rest, key) &&
-            buffer_put(&r->rest, SLICE_LITERAL(":")) && buffer_put(&r->rest, value)) ||
+            buffer_put(&r->rest, SLICE_LITERAL(":")) && put_on_a_line(&r->rest, value)) ||
            fail(why, "the record is over %zu bytes", SANDBOX_RECORD_MAX);
 }
 

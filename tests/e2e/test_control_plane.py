@@ -193,6 +193,36 @@ def test_a_revocation_that_is_taken_back_holds_no_longer(tunnels):
     assert b'{"not_before":0}\n\n' in told_first(tunnels.plane)
 
 
+def test_a_record_of_several_lines_is_one_event(tmp_path):
+    """A line of an event's data is whatever stands behind `data:`."""
+    plane = Plane(tmp_path)
+    try:
+        plane.set("sb-2", worker="http://127.0.0.1:1")
+        record = json.dumps({"worker": "http://127.0.0.1:1", "org": "a\nb", "headers": {"8080": {"A": "b", "C": "d"}}, "x-a": []}, indent=1)
+        plane("set", "sb-1", record)
+        plane("set", "sb-1", record.replace("\n", "\r\n\t") + "\n")
+        plane.kill()
+        plane.state.write_text(json.dumps(json.loads(plane.state.read_text()), indent=4))
+        plane.start()
+        with socket.create_connection(("127.0.0.1", plane.port), 10) as follower:
+            follower.sendall(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+            told = follower.recv(4096)
+            while b": cell-plane\n\n" not in told:
+                told += follower.recv(4096)
+            plane("set", "sb-1", record)
+            plane("move", "sb-2", "http://127.0.0.1:2")
+            plane("move", "sb-1", "http://127.0.0.1:2")
+            while told.count(b"event: update") < 3 or not told.endswith(b"\n\n\r\n"):
+                told += (more := follower.recv(4096))
+                assert more, told
+        events = [line[6:] for line in told.splitlines() if line.startswith(b"data: ")]
+        assert [json.loads(event)["sandbox"] for event in events] == ["sb-1", "sb-2", "sb-1"]
+        assert json.loads(events[-1])["record"]["headers"] == {"8080": {"A": "b", "C": "d"}}
+        assert json.loads(events[-1])["record"]["org"] == "a\nb"
+    finally:
+        plane.close()
+
+
 # ---- it is away ----
 
 
