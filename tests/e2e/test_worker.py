@@ -811,8 +811,10 @@ def test_sessions_that_end_together_leave_nobody_behind(tmp_path):
     until(lambda: not any(alive(pid) for pid in pids), 20, "some live on")
 
 
-def test_keeper_refuses_more_sessions_than_it_may_have():
-    host = Host("--sessions", "3")
+@pytest.mark.parametrize("most", [("--sessions", "3"), ("--memory", "3")])
+def test_keeper_refuses_more_sessions_than_it_may_have(most):
+    """The one that has ended makes room."""
+    host = Host(*most)
     front = host.worker()
     paths = [execute(front, "sleep", "100") for _ in range(3)]
     assert front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "ls"})[0] == 503
