@@ -106,7 +106,8 @@ static bool put_on_a_line(struct buffer *to, struct slice json)
         size_t len = 0;
         while (len < json.len && json.at[len] != '\n' && json.at[len] != '\r')
             len++;
-        if (!buffer_put(to, slice_sub(json, 0, len)) || (len < json.len && !buffer_put(to, SLICE_LITERAL(" "))))
+        if (!buffer_put(to, slice_sub(json, 0, len)) ||
+            (len < json.len && !buffer_put(to, SLICE_LITERAL(" "))))
             return false;
         json = slice_from(json, len + 1);
     }

@@ -117,13 +117,20 @@ struct running *keeper_next(struct keeper *k, struct running *r, struct slice sc
     return NULL;
 }
 
-/* When the table is full, the oldest session that has ended and that nobody reads makes room. */
-static void make_room(struct keeper *k)
+static bool is_full(const struct keeper *k, uint32_t ring)
 {
-    for (unsigned i = 0; i < k->session_count && k->session_count == k->options.sessions; i++) {
+    return k->session_count == k->options.sessions || ring > k->options.memory - k->memory;
+}
+
+/* When the table or its memory is full, the oldest sessions that have ended and that nobody reads make room. */
+static void make_room(struct keeper *k, uint32_t ring)
+{
+    for (unsigned i = 0; i < k->session_count && is_full(k, ring);) {
         const struct session *s = running_session(k->sessions[i].running);
         if (s->state == SESSION_ENDED && s->readers == 0)
             free_session(k, i);
+        else
+            i++;
     }
 }
 
@@ -152,8 +159,8 @@ struct running *keeper_create(struct keeper *k, const struct keeper_message *cre
 {
     char chosen[9];
     uint32_t ring = create->ring ? create->ring : SESSION_RING;
-    make_room(k);
-    if (k->stopping || k->session_count == k->options.sessions || ring > k->options.memory - k->memory)
+    make_room(k, ring);
+    if (k->stopping || is_full(k, ring))
         return refuse(code, KEEPER_TOO_MANY, why, "no room for another session");
     if (!create->id.len && !choose_id(k, create->scope, chosen))
         return refuse(code, KEEPER_OUT_OF_MEMORY, why, "no random numbers");

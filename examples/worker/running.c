@@ -13,6 +13,8 @@
 #define INPUT_LIMIT    (12 * (size_t)KEEPER_DATA_MAX)
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
+/* of an output when its process has ended: no pipe or terminal holds more of what that wrote */
+#define LAST_BYTES   (1u << 20)
 #define FIRST_READER 5.0 /* seconds for the first reader of a session that ends with its readers to come */
 #define TO_KILL      2.0 /* seconds from SIGHUP to SIGKILL */
 #define KEEP_ENDED   600.0
@@ -24,6 +26,7 @@ struct running {
     struct loop *loop;
     struct loop_io ends[ENDS];
     bool open[ENDS];
+    size_t last[ENDS]; /* bytes read since the process has ended */
     /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
     bool held;
     bool forgotten, over_told;
@@ -119,6 +122,8 @@ enum taken { TAKEN, NOTHING, NO_ROOM, NO_MEMORY, AT_END };
 static enum taken read_once(struct running *r, unsigned n)
 {
     uint8_t bytes[READ_SIZE];
+    if (r->last[n] >= LAST_BYTES)
+        return AT_END;
     size_t room = session_room(&r->session, slowest(r));
     if (room == 0)
         return NO_ROOM;
@@ -132,6 +137,8 @@ static enum taken read_once(struct running *r, unsigned n)
     if (got <= 0) /* a terminal says EIO when its other side is closed */
         return AT_END;
     session_output(&r->session, n == ERR ? KEEPER_STDERR : KEEPER_STDOUT, slice_of(bytes, (size_t)got));
+    if (r->session.state == SESSION_DRAINING)
+        r->last[n] += (size_t)got;
     return TAKEN;
 }
 
@@ -232,7 +239,8 @@ static void finish(struct running *r)
         linger(r);
 }
 
-/* All that the process itself wrote can be read by now; others that hold its output open get no more time. */
+/* All that the process itself wrote can be read by now; others that hold its output open get no more time. Where a reader
+ * is so slow that it cannot be, it is read when there is room, LAST_BYTES of it. */
 static void drain_due(void *owner)
 {
     struct running *r = owner;

@@ -7,14 +7,15 @@
 #include <unistd.h>
 
 #define PATIENCE_SECONDS    10
-#define FOLLOW_MILLISECONDS 300 /* for what it pushes, if it does: it begins with what is revoked */
+#define FOLLOW_MILLISECONDS 300 /* for what it pushes to begin with, if it does: what is revoked */
 
 struct explain_directory {
     struct directory *running;
     struct log *log;      /* of answers that make no sense */
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
-    bool answered, answering, pushing;
+    bool answered, answering;
+    bool told, waited;  /* what is revoked; until that was told, or long enough */
     int64_t not_before; /* as it was pushed; 0: none */
     struct fail why;    /* while not answering */
 };
@@ -40,8 +41,8 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
 {
     struct explain_directory *d = context;
     pthread_mutex_lock(&d->lock);
+    (void)pushing;
     d->answering = answering;
-    d->pushing = pushing;
     fail(&d->why, "%s", answering ? "it does not answer" : why);
     pthread_cond_signal(&d->changed);
     pthread_mutex_unlock(&d->lock);
@@ -58,6 +59,8 @@ static bool on_revoked(void *context, int64_t not_before)
     struct explain_directory *d = context;
     pthread_mutex_lock(&d->lock);
     d->not_before = not_before;
+    d->told = true;
+    pthread_cond_signal(&d->changed);
     pthread_mutex_unlock(&d->lock);
     return true;
 }
@@ -145,8 +148,10 @@ bool explain_directory_await(struct explain_directory *d, struct fail *why)
 {
     pthread_mutex_lock(&d->lock);
     await(d, &d->answered, PATIENCE_SECONDS * 1000);
-    if (d->answered && d->answering)
-        await(d, &d->pushing, FOLLOW_MILLISECONDS);
+    if (d->answered && d->answering && !d->waited) {
+        await(d, &d->told, FOLLOW_MILLISECONDS);
+        d->waited = true;
+    }
     bool good = d->answered && d->answering;
     d->answered = false;
     if (!good)

@@ -5,12 +5,13 @@ import hashlib
 import json
 import re
 import subprocess
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from cell import BIN
-from plane import Plane
+from plane import FakePlane, Plane, answer
 
 ROOT = Path(__file__).parents[2]
 CELLGATE = str(BIN / "cellgate")
@@ -65,6 +66,32 @@ def test_a_revocation_that_is_pushed_counts(config, token, tmp_path):
         plane("revoke", str(int(time.time()) + 100))
         done = run("explain", *request)
         assert done.returncode == 1 and "token_revoked" in done.stdout, done.stdout
+    finally:
+        plane.close()
+
+
+def test_a_revocation_that_comes_behind_the_record_counts(config, token, tmp_path):
+    """As from a control plane that sends the head of its events first, and then what they begin with."""
+    answered = threading.Event()
+
+    def record(connection, request):
+        answer(connection, 200, {"worker": "http://127.0.0.1:9001"})
+        answered.set()
+
+    def events(connection, request):
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        answered.wait(10)
+        connection.send(b"event: revoke\ndata: {\"not_before\":%d}\n\n" % (time.time() + 100))
+        connection.read()
+        return True
+
+    plane = FakePlane()
+    plane.ways["sb-1"], plane.events = record, events
+    try:
+        tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(Path(config).with_name("k"))}]
+        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens}))
+        done = run("explain", "--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
+        assert done.returncode == 1 and "token_revoked" in done.stdout, done.stdout + done.stderr
     finally:
         plane.close()
 

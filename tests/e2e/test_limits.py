@@ -398,3 +398,17 @@ def test_requests_of_a_sandbox_and_of_an_organisation_at_a_time(cells, origins):
     served("a1")
     served("a3")
     assert " 429 " in cell.access_log() and "error=too_many_requests" in cell.access_log()
+
+
+def test_names_that_begin_alike_are_counted_apart(cells, origins):
+    """However long the beginning is."""
+    slow = Slow(origins)
+    names = ["s" * 240 + end for end in "12"]
+    records = {name: {"worker": slow.origin.url, "org": "o" * 254 + name[-1]} for name in names}
+    cell = cells(sandboxes=records, config={"routes": ROUTES}, environment={"CELLGATE_SANDBOX_REQUESTS": "1", "CELLGATE_ORG_REQUESTS": "1"})
+    with Http1(cell.http) as client:
+        client.send(f"GET /pages/{names[0]}/slow HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
+        until(lambda: slow.origin.requests, 10, "it does not arrive")
+        assert [request(cell.http, "GET", f"/pages/{name}/quick").status for name in names] == [429, 200]
+        slow.go.set()
+        assert client.response().status == 200

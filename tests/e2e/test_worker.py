@@ -811,8 +811,10 @@ def test_sessions_that_end_together_leave_nobody_behind(tmp_path):
     until(lambda: not any(alive(pid) for pid in pids), 20, "some live on")
 
 
-def test_keeper_refuses_more_sessions_than_it_may_have():
-    host = Host("--sessions", "3")
+@pytest.mark.parametrize("most", [("--sessions", "3"), ("--memory", "3")])
+def test_keeper_refuses_more_sessions_than_it_may_have(most):
+    """The one that has ended makes room."""
+    host = Host(*most)
     front = host.worker()
     paths = [execute(front, "sleep", "100") for _ in range(3)]
     assert front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "ls"})[0] == 503
@@ -942,6 +944,38 @@ def test_a_terminal_whose_client_left_before_it_was_attached_takes_no_place(host
         sock.sendall(message(CREATE, plan("0badcafe", "sleep", "100", flags=1)))
         assert sock.recv(5)[4] == 66
     until(lambda: not knows(host, "0badcafe"), 20, "it waits for ever")
+
+
+def test_a_job_that_writes_on_does_not_hold_up_the_end(host):
+    """It writes faster than the client reads: whenever the keeper looks, the ring is full."""
+    who = name("terminal") + name("f100d000")
+    command = "/bin/sh", "-c", "trap '' HUP; echo first; yes & read line; exit 3"
+    got, kind, ends = b"", 67, [0]
+
+    def is_full_or_over():
+        ((_, fields),) = ask(host, message(HELLO, b"\1") + message(QUERY, who), 1)
+        _, state, _, _, _, _, _, end, _, _ = struct.unpack(">BBIHHBQQQI", fields[len(who) :])
+        ends.append(end)
+        return state == 3 or end - len(got) >= RING and end == ends[-2]
+
+    with converse(host) as sock, sock.makefile("rb") as stream:
+        sock.sendall(message(CREATE, plan("f100d000", *command, flags=1)) + message(ATTACH, who, struct.pack(">QBB", 0, 2, 0)))
+        for _ in range(2):
+            size, kind = struct.unpack(">IB", stream.read(5))
+            said = stream.read(size - 1)
+            assert kind == 66
+        pid = struct.unpack(">I", said[len(who) + 2 :][:4])[0]
+        until(is_full_or_over, 20, "it does not write")
+        sock.sendall(message(INPUT, b"\r"))
+        until(lambda: not alive(pid), 10, "the shell does not end")
+        while kind != 68:
+            until(is_full_or_over, 10, "it writes no more")
+            enough = len(got) + 65536
+            while kind != 68 and len(got) < enough:
+                size, kind = struct.unpack(">IB", stream.read(5))
+                got += stream.read(size - 1)[9 if kind == 67 else 0 :]
+            assert len(got) < 4 * RING, "there is no end to it"
+        assert got.startswith(b"first\r\ny\r\n") and got[-4:] == struct.pack(">I", 3)
 
 
 def test_a_callers_end_counts_though_nobody_hears_that_it_does(host):
