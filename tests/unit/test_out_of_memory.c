@@ -243,15 +243,29 @@ static bool finds(struct tables_seen *t, const char *name)
     return found;
 }
 
+static struct names *resolver_of(struct tables_seen *t, double unused, size_t most)
+{
+    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct fail why;
+
+    *t = (struct tables_seen){.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct names *names = names_start(&servers, unused, most, take_table, t, &why);
+    assert_non_null(names);
+    return names;
+}
+
+static void end_resolver(struct names *names, struct tables_seen *t)
+{
+    names_stop(names);
+    name_table_release(t->table);
+}
+
 /* What is looked up no more would be where it was for ever. Addresses are names that nobody has to be asked for. */
 static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void **state)
 {
-    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
-    struct fail why;
-    struct names *names = names_start(&servers, 2, 9, take_table, &t, &why);
+    struct tables_seen t;
+    struct names *names = resolver_of(&t, 2, 9);
 
-    assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
     for (int i = 0; i < 500 && !(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2")); i++)
         usleep(10000);
@@ -264,8 +278,7 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.3"); i++)
         usleep(10000);
     bool third = finds(&t, "127.0.0.3"), used = finds(&t, "127.0.0.1"), unused = finds(&t, "127.0.0.2");
-    names_stop(names);
-    name_table_release(t.table);
+    end_resolver(names, &t);
     assert_true(third && used && !unused);
     (void)state;
 }
@@ -273,18 +286,14 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
 /* Where it was when it was looked up last may be another sandbox's worker by now. */
 static void a_name_that_is_let_go_is_found_no_longer(void **state)
 {
-    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
-    struct fail why;
-    struct names *names = names_start(&servers, 0.1, 9, take_table, &t, &why);
+    struct tables_seen t;
+    struct names *names = resolver_of(&t, 0.1, 9);
 
-    assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
     for (int i = 0; i < 500 && tables_of(&t) < 2; i++) /* one with it, one without */
         usleep(10000);
     bool found = finds(&t, "127.0.0.1");
-    names_stop(names);
-    name_table_release(t.table);
+    end_resolver(names, &t);
     assert_int_equal(t.count, 2);
     assert_false(found);
     (void)state;
@@ -293,12 +302,9 @@ static void a_name_that_is_let_go_is_found_no_longer(void **state)
 /* It would else be let go although it is used, and be unknown until it had been looked up again. */
 static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void **state)
 {
-    struct tables_seen t = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
-    struct fail why;
-    struct names *names = names_start(&servers, 1, 1, take_table, &t, &why);
+    struct tables_seen t;
+    struct names *names = resolver_of(&t, 1, 1);
 
-    assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.1"); i++)
         usleep(10000);
@@ -307,8 +313,7 @@ static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void 
         usleep(2500);
         found = finds(&t, "127.0.0.1");
     }
-    names_stop(names);
-    name_table_release(t.table);
+    end_resolver(names, &t);
     assert_true(found);
     (void)state;
 }
