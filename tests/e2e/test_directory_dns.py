@@ -132,8 +132,8 @@ def test_slow_answers_are_waited_for_and_many_at_once_do_not_wait_for_each_other
         world.names.names[f"slow-{number}{SUFFIX}"] = ["127.0.0.1"]
         client.send(f"GET /s/slow-{number}/x HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
     statuses = [client.response().status for client in clients]
-    # a machine that is busy may need longer than a look-up's 200 ms for many of them; one after the other, two were in time
-    assert statuses.count(200) >= 8 and set(statuses) <= {200, 503}
+    # a machine that is busy may need longer than a look-up's 200 ms for some of them; one after the other, two were in time
+    assert statuses.count(200) >= 40 and set(statuses) <= {200, 503}
     assert time.monotonic() - begun < 4.9  # one after the other they take 5 s
     world.names.delay = 0
     for client in clients:
