@@ -447,6 +447,11 @@ static size_t held(const void *state)
     return s->replay.size + tails(&s->streams[0]) + tails(&s->streams[1]);
 }
 
+static bool collects(const void *state)
+{
+    return ((const struct scrollback *)state)->collecting;
+}
+
 static void end(void *state)
 {
     struct scrollback *s = state;
@@ -469,6 +474,7 @@ const struct adapter adapter_scrollback = {
     .joined = joined,
     .from_worker = from_worker,
     .may_end = may_end,
+    .collects = collects,
     .held = held,
     .end = end,
 };

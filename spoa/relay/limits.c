@@ -9,10 +9,10 @@
 
 enum { SHARDS = 64 };
 
-/* How many tunnels one sandbox or organisation has. */
+/* How many tunnels one sandbox or organisation has, and how many of them collect a replay. */
 struct holder {
     struct holder *next;
-    uint64_t tunnels;
+    uint64_t tunnels, replays;
     size_t len;
     uint8_t name[];
 };
@@ -28,7 +28,7 @@ struct shard {
 
 struct limits {
     _Atomic uint64_t most, per_sandbox, per_org, memory;
-    _Atomic uint64_t tunnels;
+    _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
     struct hash_secret secret;
     struct shard shards[SHARDS];
@@ -126,6 +126,15 @@ static bool change(struct limits *l, struct slice name, bool up, uint64_t most)
 /* ---- names: "s" namespace "/" sandbox, "o" organisation ---- */
 enum { NAME_MAX_BYTES = 1024 };
 
+static void put_sandbox(struct writer *w, struct slice space, struct slice sandbox)
+{
+    writer_text(w, "s");
+    if (!slice_is(space, "default"))
+        writer_put(w, space);
+    writer_text(w, "/");
+    writer_put(w, sandbox);
+}
+
 static bool change_sandbox(struct limits *l, struct slice space, struct slice sandbox, bool up)
 {
     uint8_t memory[NAME_MAX_BYTES];
@@ -133,11 +142,7 @@ static bool change_sandbox(struct limits *l, struct slice space, struct slice sa
 
     if (!sandbox.len)
         return true;
-    writer_text(&w, "s");
-    if (!slice_is(space, "default"))
-        writer_put(&w, space);
-    writer_text(&w, "/");
-    writer_put(&w, sandbox);
+    put_sandbox(&w, space, sandbox);
     return !w.full && change(l, writer_slice(&w), up, l->per_sandbox);
 }
 
@@ -197,4 +202,47 @@ uint64_t limits_held(const struct limits *l)
 bool limits_may_hold(const struct limits *l)
 {
     return limits_held(l) < l->memory;
+}
+
+/* ---- replays ---- */
+static uint64_t at_least_one(uint64_t number)
+{
+    return number ? number : 1;
+}
+
+/* A sandbox that is not counted has no tunnel that could be one of many. */
+static bool change_replays(struct limits *l, struct slice space, struct slice sandbox, bool up, uint64_t most)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+    bool done = true;
+
+    put_sandbox(&w, space, sandbox);
+    uint64_t hash = hash_keyed(&l->secret, writer_slice(&w));
+    struct shard *shard = &l->shards[hash % SHARDS];
+    pthread_mutex_lock(&shard->lock);
+    struct holder *holder = *find(shard, hash, writer_slice(&w));
+    if (holder && up)
+        done = holder->replays < most;
+    if (holder && done)
+        holder->replays += up ? 1 : (uint64_t)-1;
+    pthread_mutex_unlock(&shard->lock);
+    return done;
+}
+
+bool limits_replay_begin(struct limits *l, struct slice space, struct slice sandbox)
+{
+    uint64_t most = at_least_one(l->memory / LIMITS_REPLAY_LEN);
+
+    if (atomic_fetch_add(&l->replays, 1) < most &&
+        change_replays(l, space, sandbox, true, at_least_one(most / LIMITS_REPLAY_SHARE)))
+        return true;
+    atomic_fetch_sub(&l->replays, 1);
+    return false;
+}
+
+void limits_replay_end(struct limits *l, struct slice space, struct slice sandbox)
+{
+    (void)change_replays(l, space, sandbox, false, 0);
+    atomic_fetch_sub(&l->replays, 1);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * limits: what the tunnels of all threads may take together: their number, also per sandbox and per
- * organisation, and the memory of what they hold. Locks are taken only when a tunnel comes or goes. For any
- * thread.
+ * organisation, the memory of what they hold, and how many may collect a replay at once. Locks are taken only
+ * when a tunnel or a replay comes or goes. For any thread.
  */
 #ifndef CELLGATE_RELAY_LIMITS_H
 #define CELLGATE_RELAY_LIMITS_H
@@ -35,5 +35,16 @@ uint64_t limits_tunnels(const struct limits *limits);
 void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
 bool limits_may_hold(const struct limits *limits);
+
+enum {
+    LIMITS_REPLAY_LEN =
+        4 << 20,             /* bytes that a replay takes at most: so many at once as memory has room for */
+    LIMITS_REPLAY_SHARE = 8, /* and an eighth of them for one sandbox; at least one */
+};
+
+/* A turn to collect a replay, for a tunnel that has entered; false: not now. */
+bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
+    __attribute__((warn_unused_result));
+void limits_replay_end(struct limits *limits, struct slice space, struct slice sandbox);
 
 #endif

@@ -36,9 +36,17 @@ struct port {
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
+    bool turn;           /* to collect a replay */
+    uint64_t turn_until; /* others do not wait longer for a worker that does not end its replay */
 };
 
 static void update(struct port *p);
+
+/* For whom a tunnel counts: who is only told why not takes no place of a sandbox that is not his. */
+static struct slice counted(const struct handover *h, struct slice name)
+{
+    return h->refuse >= 400 ? slice_text(NULL) : name;
+}
 
 /* ---- actions of the tunnel ---- */
 static size_t act_send(void *context, enum side to, const struct slice *runs, size_t count)
@@ -231,6 +239,18 @@ static bool act_may_hold(void *context)
     return limits_may_hold(((struct port *)context)->lane->limits);
 }
 
+static bool act_take_turn(void *context)
+{
+    struct port *p = context;
+    const struct handover *h = &p->upgrade->handover;
+
+    if (!p->turn && limits_replay_begin(p->lane->limits, h->space, counted(h, h->sandbox))) {
+        p->turn = true;
+        p->turn_until = loop_clock() + 2 * p->lane->settings.dial_timeout;
+    }
+    return p->turn;
+}
+
 static uint32_t act_random(void *context)
 {
     (void)context;
@@ -244,8 +264,9 @@ static void act_ended(void *context)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,   act_dial,   act_hang_up, act_adopt,    act_part,   act_drop,     act_ask,    act_watch,
-    act_accept, act_refuse, act_resumed, act_declared, act_unsure, act_may_hold, act_random, act_ended,
+    act_send,   act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
+    act_ask,    act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
+    act_unsure, act_may_hold, act_take_turn, act_random, act_ended,
 };
 
 /* ---- reading ---- */
@@ -408,6 +429,8 @@ static void set_timer(struct port *p)
 {
     uint64_t due = tunnel_due(&p->tunnel), now;
 
+    if (p->turn && p->turn_until < due)
+        due = p->turn_until;
     if (due < p->patient_until)
         due = p->patient_until;
     if (loop_timer_active(&p->timer) && p->timer_at <= due)
@@ -421,10 +444,13 @@ static void set_timer(struct port *p)
     loop_timer_set(&p->timer, (double)(p->timer_at - now) / 1e6);
 }
 
-/* For whom a tunnel counts: who is only told why not takes no place of a sandbox that is not his. */
-static struct slice counted(const struct handover *h, struct slice name)
+static void end_turn(struct port *p)
 {
-    return h->refuse >= 400 ? slice_text(NULL) : name;
+    const struct handover *h = &p->upgrade->handover;
+
+    if (p->turn)
+        limits_replay_end(p->lane->limits, h->space, counted(h, h->sandbox));
+    p->turn = false;
 }
 
 static void release(void *context)
@@ -451,6 +477,7 @@ void port_cut(struct port *p)
     buffer_free(&p->early);
     tunnel_free(&p->tunnel);
     account_update(&p->account);
+    end_turn(p);
     if (p->entered)
         limits_leave(lane->limits, h->space, counted(h, h->sandbox), counted(h, h->org));
     *p->link = p->next;
@@ -485,6 +512,8 @@ static void update(struct port *p)
         if (p->broken[side])
             lose_broken(p, side);
     account_update(&p->account);
+    if (p->turn && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= p->turn_until))
+        end_turn(p);
     if (p->tunnel.state == TUNNEL_ENDED) {
         port_cut(p);
         return;

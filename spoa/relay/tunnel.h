@@ -98,6 +98,8 @@ struct tunnel_actions {
     void (*unsure)(void *port, uint64_t bytes);
     /* Whether bytes may be held for a worker that is not there (the memory of the process). */
     bool (*may_hold)(void *port);
+    /* Whether it is this tunnel's turn to collect a replay; then it remains so while tunnel_needs_turn. */
+    bool (*take_turn)(void *port);
     uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
     void (*ended)(void *port);
 };
@@ -206,6 +208,8 @@ uint64_t tunnel_due(const struct tunnel *t);
 /* From outside: CLOSE_restarting, CLOSE_kicked. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 
+/* Whether a worker that replays is dialled, or its replay collected. */
+bool tunnel_needs_turn(const struct tunnel *t);
 /* How many more bytes may be read from that side now. */
 size_t tunnel_room(const struct tunnel *t, enum side from);
 /* The target that is known to the tunnel, for questions. */

@@ -95,6 +95,12 @@ static bool act_may_hold(void *port)
     return true;
 }
 
+static bool act_take_turn(void *port)
+{
+    (void)port;
+    return true;
+}
+
 static uint32_t act_random(void *port)
 {
     (void)port;
@@ -102,8 +108,9 @@ static uint32_t act_random(void *port)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,    act_dial,   act_nothing, act_nothing,  act_part,   act_drop,     act_nothing, act_nothing,
-    act_nothing, act_refuse, act_resumed, act_declared, act_unsure, act_may_hold, act_random,  act_nothing};
+    act_send,    act_dial,     act_nothing,   act_nothing, act_part,    act_drop,
+    act_nothing, act_nothing,  act_nothing,   act_refuse,  act_resumed, act_declared,
+    act_unsure,  act_may_hold, act_take_turn, act_random,  act_nothing};
 
 static void need(bool holds, const char *what)
 {

@@ -65,6 +65,66 @@ def test_tunnels_that_have_ended_leave_no_watch_with_the_agent(made):
     pass_both_ways(*stays)
 
 
+# ---- replays ----
+
+
+def loses(upstream, worker):
+    """A worker that holds a full session goes, and the next one is dialled."""
+    upstream.reset()
+    return worker.serve()
+
+
+def test_replays_are_collected_as_many_at_once_as_memory_has_room_for(made):
+    """A relay that loses a host with many full rings at once: with 8 MiB, two; and one sandbox is not both of them."""
+    tunnels = made(memory="8MiB", buffer="64KiB", dial_timeout="10s")
+    worker, ring = tunnels.worker(), bytes(range(256)) * 4096
+    sandboxes = [tunnels.sandbox(worker) for _ in range(3)]
+    pairs = [tunnels.open(worker, name, "ring") for name in [*sandboxes[:2], sandboxes[0], sandboxes[2]]]
+    for client, upstream in pairs:
+        for message in (b"\x04", b"\x01before"):
+            upstream.say(message)
+            assert client.message() == (BINARY, message)
+    collecting = [loses(upstream, worker) for _, upstream in pairs[:2]]
+    for _, upstream in pairs[2:]:
+        upstream.reset()
+    waiting = lambda: [t["state"] for name in sandboxes for t in tunnels.tunnels(name)].count("redialling")  # noqa: E731
+    until(lambda: waiting() == 2, 10, "no tunnel waits")
+    for upstream in collecting:
+        for at in range(0, len(ring), 4096):
+            upstream.say(b"\x01" + ring[at : at + 4096])
+    until(lambda: tunnels.metric("cellgate_relay_held_bytes") > 2 * len(ring), 10, "the replays are not held")
+    assert not worker.dials(0.5), "a third is dialled"
+    for (client, _), upstream in zip(pairs[:2], collecting):
+        upstream.say(b"\x04")
+        assert b"".join(client.message()[1][1:] for _ in range(len(ring) // 4096)) == ring
+    for client, _ in pairs[2:]:
+        upstream = worker.serve()
+        upstream.say(b"\x01before")
+        upstream.say(b"\x04")
+        upstream.say(b"\x01behind")
+    for client, _ in pairs[2:]:
+        assert client.message() == (BINARY, b"\x01behind")
+
+
+def test_a_replay_that_does_not_end_is_not_waited_for(made):
+    tunnels = made(memory="1MiB", buffer="64KiB", dial_timeout="500ms")
+    worker = tunnels.worker()
+    pairs = [tunnels.open(worker, route="ring") for _ in range(2)]
+    for client, upstream in pairs:
+        for message in (b"\x04", b"\x01before"):
+            upstream.say(message)
+            assert client.message() == (BINARY, message)
+    stuck = loses(pairs[0][1], worker)
+    stuck.say(b"\x01before")
+    pairs[1][1].reset()
+    upstream = worker.serve()
+    upstream.say(b"\x01before")
+    upstream.say(b"\x04")
+    pass_both_ways(pairs[1][0], upstream, b"\0word")
+    stuck.say(b"\x04")
+    pass_both_ways(pairs[0][0], stuck, b"\0word")
+
+
 # ---- readers that stop ----
 
 

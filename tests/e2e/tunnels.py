@@ -30,6 +30,7 @@ ROUTES = [
     route("text", stream=True),
     route("both", overlap=True),
     route("exec", end="exit-frame"),
+    route("ring", end="exit-frame", resume="scrollback"),
     route("quiet", keepalive="empty-frame"),
     route("secure", "pty"),
     route("closing", "pty", refuse="close"),

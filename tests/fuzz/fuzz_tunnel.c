@@ -110,7 +110,8 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
     case 5:
         answers(w, argument);
         if (w->dialling)
-            world_dialled(w, argument < 128 ? DIAL_OPEN : (enum dial_outcome)(argument % (DIAL_NO_SOCKET + 1)),
+            world_dialled(w,
+                          argument < 128 ? DIAL_OPEN : (enum dial_outcome)(argument % (DIAL_NO_SOCKET + 1)),
                           argument & 1 ? 404 : 503);
         break;
     case 6:
@@ -133,6 +134,7 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         break;
     default:
         w->full = argument & 1;
+        w->crowded = argument & 2;
         if (argument > 250)
             tunnel_end(&w->t, CLOSE_restarting, w->now);
     }

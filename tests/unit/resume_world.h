@@ -433,6 +433,11 @@ static inline bool net_may_hold(void *port)
     return true;
 }
 
+static inline bool net_take_turn(void *port)
+{
+    return dice(port, 4) != 0;
+}
+
 static inline uint32_t net_random(void *port)
 {
     return dice(port, UINT32_MAX);
@@ -444,8 +449,9 @@ static inline void net_ended(void *port)
 }
 
 static const struct tunnel_actions net_actions = {
-    net_send,   net_dial,   net_hang_up, net_adopt,    net_part,   net_drop,     net_ask,    net_watch,
-    net_accept, net_refuse, net_resumed, net_declared, net_unsure, net_may_hold, net_random, net_ended,
+    net_send,   net_dial,     net_hang_up,   net_adopt,  net_part,    net_drop,
+    net_ask,    net_watch,    net_accept,    net_refuse, net_resumed, net_declared,
+    net_unsure, net_may_hold, net_take_turn, net_random, net_ended,
 };
 
 /* ---- the client ---- */

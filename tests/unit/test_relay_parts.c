@@ -303,6 +303,48 @@ static void limits_hold_for_sandbox_organisation_and_all(void **state)
     limits_free(l);
 }
 
+static void replays_are_as_many_as_memory_has_room_for(void **state)
+{
+    struct limits_settings most = {.memory = 16 * (uint64_t)LIMITS_REPLAY_LEN};
+    struct limits *l = limits_new(&most);
+    struct slice names[9];
+    char memory[9][4];
+    (void)state;
+    for (unsigned i = 0; i < 9; i++) {
+        snprintf(memory[i], sizeof memory[i], "s%u", i);
+        names[i] = slice_text(memory[i]);
+        assert_true(limits_enter(l, none, names[i], none));
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        assert_true(limits_replay_begin(l, none, names[i]));
+        assert_true(limits_replay_begin(l, none, names[i]));
+        assert_false(limits_replay_begin(l, none, names[i])); /* an eighth is for one sandbox */
+    }
+    assert_false(limits_replay_begin(l, none, names[8])); /* all sixteen */
+    assert_false(limits_replay_begin(l, none, none));
+    limits_replay_end(l, none, names[0]);
+    assert_true(limits_replay_begin(l, none, names[8]));
+    limits_replay_end(l, none, names[8]);
+    assert_true(limits_replay_begin(l, none, none)); /* one that is not counted for a sandbox */
+    assert_false(limits_replay_begin(l, none, names[0]));
+    limits_replay_end(l, none, none);
+    most.memory = 1;
+    limits_set(l, &most);
+    for (unsigned i = 1; i < 8; i++) {
+        assert_false(limits_replay_begin(l, none, names[8]));
+        limits_replay_end(l, none, names[i]);
+        limits_replay_end(l, none, names[i]);
+    }
+    limits_replay_end(l, none, names[0]);
+    assert_true(limits_replay_begin(l, none, names[8])); /* one, however little there is */
+    assert_false(limits_replay_begin(l, none, names[0]));
+    limits_replay_end(l, none, names[8]);
+    for (unsigned i = 0; i < 9; i++)
+        limits_leave(l, none, names[i], none);
+    assert_int_equal(limits_tunnels(l), 0);
+    limits_free(l);
+}
+
 static void limits_without_memory_refuse(void **state)
 {
     struct limits_settings most = {.tunnels = 3};
@@ -652,6 +694,7 @@ int main(void)
         cmocka_unit_test(ends_are_recognised_exactly),
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),
         cmocka_unit_test(limits_hold_for_sandbox_organisation_and_all),
+        cmocka_unit_test(replays_are_as_many_as_memory_has_room_for),
         cmocka_unit_test(limits_without_memory_refuse),
         cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
         cmocka_unit_test(a_request_without_a_whole_handover_is_refused),

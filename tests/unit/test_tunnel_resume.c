@@ -667,6 +667,85 @@ static void a_client_that_resumes_answers_a_close_itself(void **state)
     world_close(&w);
 }
 
+/* ---- turns ---- */
+static void loses_its_worker_among_many(void)
+{
+    serving_with(HANDOVER_RESUME_SCROLLBACK, "x", "", false);
+    w.settings.keepalive = 3600 * SEC;
+    w.crowded = true;
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_answers(&w, ANSWER_RUNNING, 1, 1);
+    assert_int_equal(w.dials, 1);
+    assert_false(tunnel_needs_turn(&w.t));
+}
+
+static void a_replay_waits_for_its_turn_however_long_that_takes(void **state)
+{
+    (void)state;
+    loses_its_worker_among_many();
+    world_pass(&w, 599 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.dials, 1);
+    assert_int_equal(w.asks, 1);
+    w.crowded = false;
+    world_pass(&w, 75 * MS);
+    assert_true(tunnel_needs_turn(&w.t));
+    resumes_with("");
+    assert_int_equal(w.dials, 2);
+    assert_true(tunnel_needs_turn(&w.t));
+    world_says(&w, WORKER, 0x82, "\4");
+    assert_false(tunnel_needs_turn(&w.t));
+    world_close(&w);
+}
+
+static void a_turn_that_does_not_come_is_given_up(void **state)
+{
+    (void)state;
+    loses_its_worker_among_many();
+    world_pass(&w, 601 * SEC);
+    ended_with(CLOSE_unrecoverable, "C1011:upstream unrecoverable");
+}
+
+static void the_old_worker_serves_until_it_is_the_turn_of_the_new_one(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_SCROLLBACK, "x", "", false);
+    world_says(&w, WORKER, 0x82, "\4");
+    forget();
+    w.crowded = true;
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    world_pass(&w, SEC);
+    assert_int_equal(w.dials, 1);
+    world_says(&w, WORKER, 0x82, "\1old");
+    assert_said(CLIENT, "B\1old");
+    w.crowded = false;
+    world_pass(&w, 75 * MS);
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    assert_int_equal(w.dialled_port, 2);
+    requests();
+    world_dialled(&w, DIAL_OPEN, 101);
+    world_says(&w, WORKER, 0x82, "\1oldnew");
+    world_says(&w, WORKER, 0x82, "\4");
+    assert_said(CLIENT, "B\1old B\1new");
+    world_close(&w);
+}
+
+static void who_does_not_collect_needs_no_turn(void **state)
+{
+    static const enum handover_resume kinds[] = {HANDOVER_RESUME_NONE, HANDOVER_RESUME_SINCE};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        serving_with(kinds[i], "x", "", false);
+        w.crowded = true;
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_answers(&w, ANSWER_RUNNING, 1, 1);
+        assert_int_equal(w.dials, 2);
+        assert_int_equal(w.turns, 0);
+        assert_false(tunnel_needs_turn(&w.t));
+        world_close(&w);
+    }
+}
+
 static void memory_that_is_short_ends_a_tunnel(void **state)
 {
     static const enum handover_resume kinds[] = {HANDOVER_RESUME_SCROLLBACK, HANDOVER_RESUME_SINCE,
@@ -694,6 +773,10 @@ static void memory_that_is_short_ends_a_tunnel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_replay_waits_for_its_turn_however_long_that_takes),
+        cmocka_unit_test(a_turn_that_does_not_come_is_given_up),
+        cmocka_unit_test(the_old_worker_serves_until_it_is_the_turn_of_the_new_one),
+        cmocka_unit_test(who_does_not_collect_needs_no_turn),
         cmocka_unit_test(a_plain_worker_is_redialled_where_the_session_has_a_name),
         cmocka_unit_test(a_plain_worker_is_not_redialled_where_it_has_none),
         cmocka_unit_test(a_slow_client_gets_what_a_plain_worker_has_said_last),

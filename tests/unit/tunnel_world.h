@@ -31,7 +31,8 @@ struct world {
     struct ear ears[2]; /* the client, the worker that is there */
     unsigned sends[2];
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
-    bool dialling, open, asking, watching, full;
+    unsigned turns;
+    bool dialling, open, asking, watching, full, crowded;
     uint16_t dialled_port;
     enum refusal refusal;
     enum loss loss;
@@ -121,6 +122,8 @@ static inline size_t world_send(void *port, enum side to, const struct slice *ru
 static inline void world_dial(void *port, const struct target *target)
 {
     struct world *w = port;
+    if (w->t.adapter->collects && w->t.state != TUNNEL_OPENING && w->crowded)
+        abort();
     w->dials++;
     w->dialling = true;
     w->dialled_port = target->port;
@@ -219,6 +222,13 @@ static inline bool world_may_hold(void *port)
     return !((struct world *)port)->full;
 }
 
+static inline bool world_take_turn(void *port)
+{
+    struct world *w = port;
+    w->turns += !w->crowded;
+    return !w->crowded;
+}
+
 static inline uint32_t world_random(void *port)
 {
     struct world *w = port;
@@ -231,9 +241,9 @@ static inline void world_ended(void *port)
 }
 
 static const struct tunnel_actions world_actions = {
-    world_send,   world_dial,     world_hang_up, world_adopt,  world_part,    world_drop,
-    world_ask,    world_watch,    world_accept,  world_refuse, world_resumed, world_declared,
-    world_unsure, world_may_hold, world_random,  world_ended,
+    world_send,   world_dial,     world_hang_up,   world_adopt,  world_part,    world_drop,
+    world_ask,    world_watch,    world_accept,    world_refuse, world_resumed, world_declared,
+    world_unsure, world_may_hold, world_take_turn, world_random, world_ended,
 };
 
 static inline struct handover world_handover(void)
@@ -267,7 +277,8 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
-    struct tunnel_opening opening = {&world_actions, w, &w->settings, h, slice_text(target), client_resumes, 0};
+    struct tunnel_opening opening = {&world_actions, w, &w->settings, h, slice_text(target),
+                                     client_resumes, 0};
     return tunnel_open(&w->t, &opening, w->now);
 }
 
