@@ -525,7 +525,7 @@ static void update(struct port *p)
 /* What has come meanwhile came in time: it is looked at before anybody is given up. libev tells of timers first. */
 static void look_again(struct port *p)
 {
-    if (loop_clock() < tunnel_due(&p->tunnel))
+    if (loop_clock() < tunnel_judges_at(&p->tunnel))
         return;
     resolver_look(p->lane->resolver);
     for (enum side side = CLIENT; side <= WORKER && p->accepted && !p->gone; side++)

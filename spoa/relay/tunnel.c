@@ -514,7 +514,7 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
     tunnel_reading(t, now);
 }
 
-uint64_t tunnel_due(const struct tunnel *t)
+uint64_t tunnel_judges_at(const struct tunnel *t)
 {
     struct leg_settings client = leg_settings(t, CLIENT), worker = leg_settings(t, WORKER);
     uint64_t due = UINT64_MAX;
@@ -531,7 +531,14 @@ uint64_t tunnel_due(const struct tunnel *t)
     due = least(due, least(after(t->opened, t->limits.max_age), after(t->used, t->limits.idle)));
     due = least(due, t->expires);
     due = least(due, leg_due(&t->legs[CLIENT], &client));
-    if (t->adapter->numbers && t->worker_there && !tunnel_withholds(t))
-        due = least(due, t->adapter->numbers->due(t->adapter_state));
     return t->worker_there ? least(due, leg_due(&t->legs[WORKER], &worker)) : due;
+}
+
+uint64_t tunnel_due(const struct tunnel *t)
+{
+    uint64_t due = tunnel_judges_at(t);
+
+    if (!is_open(t) || !t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
+        return due;
+    return least(due, t->adapter->numbers->due(t->adapter_state));
 }

@@ -205,6 +205,8 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
 /* Something of it may be due. */
 void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
+/* When that may be more than an acknowledgement: what has come by then counts, and is to be told first. */
+uint64_t tunnel_judges_at(const struct tunnel *t);
 /* From outside: CLOSE_restarting, CLOSE_kicked. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 

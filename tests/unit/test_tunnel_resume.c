@@ -202,6 +202,8 @@ static void output_is_acknowledged_in_time(void **state)
     (void)state;
     serving();
     world_says(&w, WORKER, 0x82, "x");
+    assert_int_equal(tunnel_due(&w.t), w.now + 200 * MS);
+    assert_int_equal(tunnel_judges_at(&w.t), w.now + w.settings.keepalive);
     world_pass(&w, 199 * MS);
     assert_said(WORKER, "");
     world_pass(&w, 1 * MS);
