@@ -47,6 +47,13 @@ def until(check, seconds=5.0, what="it did not happen"):
     return result
 
 
+def stop(pid):
+    """A stop takes effect only when each thread has noticed it."""
+    os.kill(pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{pid}/task")
+    until(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()), 10, "it does not stop")
+
+
 _closed = []
 
 

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from cell import end, free_port, until
+from cell import end, free_port, stop, until
 
 PREFIX = "cellgate:sandbox:"
 
@@ -82,7 +82,7 @@ class Redis:
         self.process.wait()
 
     def pause(self):
-        os.kill(self.process.pid, signal.SIGSTOP)
+        stop(self.process.pid)
 
     def go_on(self):
         os.kill(self.process.pid, signal.SIGCONT)

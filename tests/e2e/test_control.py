@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import pytest
-from cell import BIN, until
+from cell import BIN, stop, until
 from tunnels import QUICK, ROUTES, Tunnels
 
 
@@ -137,7 +137,7 @@ def test_a_daemon_that_is_stopped_is_waited_for_and_told(tunnels, operator):
     if not os.environ.get("CELLGATE_LONG"):
         pytest.skip("takes the 10 s that an operator's command waits; CELLGATE_LONG=1")
     pid = tunnels.cell.pid("relay")
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     try:
         code, _, errors = operator("tunnels")
     finally:

@@ -11,10 +11,10 @@ import time
 
 import pytest
 from browser import Browser
-from cell import until
+from cell import stop, until
 from client import request
 from plane import Plane, Proxy
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 STALE = 4.0
 PAGE = {"name": "page", "path": "/page/{sandbox}/{rest...}", "to": "/{rest}", "need": "none", "upgrade": False}

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import ROOT, end, haproxy_version, until
+from cell import ROOT, end, haproxy_version, stop, until
 from client import Http1, request
 from false_agent import FalseAgent, actions, frame, set_var, text, typed
 
@@ -101,7 +101,7 @@ def test_an_agent_that_is_killed_ten_times_is_not_noticed(cell, origin):
 
 def test_an_agent_that_is_stopped_costs_the_processing_timeout_and_no_more(cell, origin):
     before = len(origin.requests)
-    cell.kill("agent", signal.SIGSTOP)
+    stop(cell.pid("agent"))
     try:
         for headers in ([cell.bearer("sb")], []):
             started = time.monotonic()

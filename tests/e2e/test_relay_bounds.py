@@ -9,9 +9,9 @@ import threading
 import time
 
 import pytest
-from cell import SANITIZED, until
+from cell import SANITIZED, stop, until
 from direct import BINARY, PING, PONG
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 
 def grown(tunnels, before, kib):

@@ -14,10 +14,9 @@ import threading
 import time
 
 import pytest
-from cell import until
+from cell import stop, until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, accept_key, frame
 from false_agent import FalseAgent, actions
-from tunnels import stop
 
 SWITCH = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
 

@@ -14,10 +14,10 @@ import time
 import urllib.error
 
 import pytest
-from cell import BIN, ROOT, end, free_port, token, until
+from cell import BIN, ROOT, end, free_port, stop, token, until
 from client import Http2
 from direct import BINARY, CLOSE, PING, PONG, Peer, Worker, frame
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, stop
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 
 AT_ONCE = 0.9
 LONG = os.environ.get("CELLGATE_LONG")

@@ -11,10 +11,10 @@ import threading
 import time
 
 import pytest
-from cell import BIN, until
+from cell import BIN, stop, until
 from client import frame
 from direct import BINARY, CONTINUATION, PING, PONG, TEXT
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses, stop
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
 from worker import start
 
 

@@ -4,8 +4,6 @@ tunnel is active, and that nobody waits for it."""
 
 import datetime
 import json
-import os
-import signal
 import time
 
 import pytest
@@ -118,13 +116,13 @@ def test_nobody_waits_for_redis_and_what_was_noted_meanwhile_is_told_later(cells
 
     use(range(1))
     until(lambda: len(intents(redis)) == 1, 10, "no intent")
-    os.kill(redis.process.pid, signal.SIGSTOP)
+    redis.pause()
     try:
         began = time.monotonic()
         use(range(10))
         assert time.monotonic() - began < 2
     finally:
-        os.kill(redis.process.pid, signal.SIGCONT)
+        redis.go_on()
     until(lambda: told(cell, "told") + told(cell, "failed") == 10, 20, "they are not told")
     redis.stop()
     use(range(10, 20))

@@ -16,7 +16,7 @@ import urllib.error
 from pathlib import Path
 
 import pytest
-from cell import BIN, closed_port, token, until
+from cell import BIN, closed_port, stop, token, until
 from client import WEBSOCKET, Http1, Http2, connect, head
 from raw import RawOrigin, h2_headers, h2_talk
 
@@ -299,7 +299,7 @@ def test_no_secret_is_anywhere_it_does_not_belong(cell, origin):
     cell.config_file.write_text(good)
     (cell.folder / "k1.secret").write_bytes(KEY)
     cell.set_sandboxes()
-    cell.kill("agent", signal.SIGSTOP)
+    stop(cell.pid("agent"))
     with Http1(cell.http) as client:
         everything.add("error", client.request("GET", f"/d/up/x?cellgate_token={valid()}").body)
     cell.kill("agent", signal.SIGCONT)

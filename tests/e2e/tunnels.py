@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import re
-import signal
 import socket
 from pathlib import Path
 
@@ -138,13 +137,6 @@ def pass_both_ways(client, upstream, word=b"word"):
     assert upstream.message() == (2, word)
     upstream.say(b"re: " + word)
     assert client.message() == (2, b"re: " + word)
-
-
-def stop(pid):
-    """A stop takes effect only when each thread has noticed it."""
-    os.kill(pid, signal.SIGSTOP)
-    tasks = Path(f"/proc/{pid}/task")
-    until(lambda: all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks.iterdir()), 10, "it does not stop")
 
 
 def port_that_refuses():
