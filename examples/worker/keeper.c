@@ -174,6 +174,7 @@ struct running *keeper_create(struct keeper *k, const struct keeper_message *cre
         running_free(r);
         return NULL;
     }
+    running_expect(r, k->options.wait);
     k->sessions[k->session_count++] = (struct kept){r, false};
     k->memory += ring;
     return r;

@@ -20,6 +20,7 @@ struct keeper_options {
     unsigned connections;
     uint64_t memory; /* all rings together, in bytes */
     double grace;    /* seconds in which a Cell-Resume tunnel may come back */
+    double wait;     /* seconds in which the first client of a session has to come that starts for it */
 };
 
 struct keeper *keeper_new(struct loop *loop, const struct keeper_options *options, struct fail *why);

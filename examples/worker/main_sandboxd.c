@@ -15,10 +15,12 @@
 #define CONNECTIONS  1024
 #define MEMORY_MIB   512
 #define GRACE        600
-#define GRACE_MAX    86400
+#define WAIT         600
+#define SECONDS_MAX  86400
 
 static const char help[] =
     "usage: cell-sandboxd --socket PATH [--sessions N] [--memory MIB] [--grace SECONDS]\n"
+    "                     [--wait SECONDS]\n"
     "\n"
     "Keeps the terminals and processes of a sandbox host alive, whatever happens to the cell-workers in\n"
     "front of it. It runs commands for whoever can open its socket: PATH is created with mode 0600, for\n"
@@ -28,6 +30,7 @@ static const char help[] =
     "  --sessions N     at most so many sessions, those that have ended included (256, at most 512)\n"
     "  --memory MIB     at most so much memory for their output (512)\n"
     "  --grace SECONDS  so long a Cell-Resume tunnel may be away before its session is hung up (600)\n"
+    "  --wait SECONDS   so long a terminal that starts for its first client waits for it (600)\n"
     "  --help           this text\n"
     "  --version        the version\n"
     "\n"
@@ -48,21 +51,20 @@ static bool number_of(const char *text, uint64_t max, const char *option, uint64
 
 static int read_arguments(int argc, char **argv, struct keeper_options *options)
 {
-    static const struct option names[] = {{"socket", required_argument, NULL, 'l'},
-                                          {"sessions", required_argument, NULL, 's'},
-                                          {"memory", required_argument, NULL, 'm'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"grace", required_argument, NULL, 'g'},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {NULL, 0, NULL, 0}};
-    uint64_t sessions = SESSIONS, memory = MEMORY_MIB, grace = GRACE;
+    static const struct option names[] = {
+        {"socket", required_argument, NULL, 'l'}, {"sessions", required_argument, NULL, 's'},
+        {"memory", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'},
+        {"grace", required_argument, NULL, 'g'},  {"wait", required_argument, NULL, 'w'},
+        {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
+    uint64_t sessions = SESSIONS, memory = MEMORY_MIB, grace = GRACE, wait = WAIT;
     for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
         if (c == 'l')
             options->path = optarg;
         else if (c == 'h' || c == 'V')
             return fputs(c == 'h' ? help : "cell-sandboxd " CELLGATE_VERSION "\n", stdout), SHOWN;
         else if ((c != 's' || !number_of(optarg, SESSIONS_MAX, "--sessions", &sessions)) &&
-                 (c != 'g' || !number_of(optarg, GRACE_MAX, "--grace", &grace)) &&
+                 (c != 'g' || !number_of(optarg, SECONDS_MAX, "--grace", &grace)) &&
+                 (c != 'w' || !number_of(optarg, SECONDS_MAX, "--wait", &wait)) &&
                  (c != 'm' || !number_of(optarg, 1 << 20, "--memory", &memory)))
             return WRONG;
     }
@@ -74,6 +76,7 @@ static int read_arguments(int argc, char **argv, struct keeper_options *options)
     options->memory = memory << 20;
     options->connections = CONNECTIONS;
     options->grace = (double)grace;
+    options->wait = (double)wait;
     return OK;
 }
 

@@ -30,7 +30,8 @@ struct running {
     /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
     bool held;
     bool forgotten, over_told;
-    bool hung_up; /* its jobs are to end with it */
+    bool hung_up;    /* its jobs are to end with it */
+    double expected; /* seconds for the first reader of one that outlives its readers to come; 0: no bound */
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger, memory;
@@ -216,12 +217,15 @@ static bool has_ended(const struct running *r)
 static void linger(struct running *r)
 {
     uint32_t linger_ms = r->session.plan.linger_ms;
+    bool waits = r->session.state == SESSION_NEW && r->expected > 0;
     if (r->forgotten && has_ended(r))
         tell_over(r);
     else if (r->session.state == SESSION_ENDED)
         loop_timer_set(&r->linger, linger_ms ? KEEP_ENDED : 0);
     else if (linger_ms != KEEPER_FOREVER)
         loop_timer_set(&r->linger, linger_ms / 1e3);
+    else if (waits)
+        loop_timer_set(&r->linger, r->expected);
 }
 
 static void finish(struct running *r)
@@ -550,6 +554,13 @@ struct running *running_new(struct loop *loop, const struct keeper_message *crea
     if ((create->flags & KEEPER_START_LATER) && create->linger_ms != KEEPER_FOREVER)
         loop_timer_set(&r->linger, FIRST_READER + create->linger_ms / 1e3);
     return r;
+}
+
+void running_expect(struct running *r, double seconds)
+{
+    r->expected = seconds;
+    if (r->session.state == SESSION_NEW && r->session.plan.linger_ms == KEEPER_FOREVER)
+        linger(r);
 }
 
 void running_free(struct running *r)

@@ -40,6 +40,9 @@ void running_free(
     struct running *r); /* detaches readers; a process that still runs is killed, not waited for */
 const struct session *running_session(const struct running *r);
 
+/* Its first reader has to come within that time, in seconds, if it is to start for one; else it is over. Without this one
+ * that outlives its readers waits for ever. */
+void running_expect(struct running *r, double seconds);
 /* kind 0: as it was created. False, *code and *why when that cannot be, or not now. */
 bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, struct fail *why);
 /* SIGHUP, and after two seconds SIGKILL. */

@@ -98,6 +98,9 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [DIRECTORY_EVICTED] = {.name = "cellgate_directory_cache_evicted_total",
                            .help = "Entries of the cache given up for others.",
                            .type = METRIC_COUNTER},
+    [DIRECTORY_CROWDED] = {.name = "cellgate_directory_look_ups_refused_total",
+                           .help = "Look-ups of unknown sandboxes not begun: too many were on their way.",
+                           .type = METRIC_COUNTER},
     [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",
                      .help =
                          "Intents for OpenSandbox's control plane; dropped: not told in time, or too many.",
@@ -125,7 +128,7 @@ void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cac
         {DIRECTORY_ENTRIES, 0, counts->records}, {DIRECTORY_ENTRIES, 1, counts->empty},
         {DIRECTORY_ENTRIES, 2, counts->pinned},  {DIRECTORY_BYTES, 0, counts->bytes},
         {DIRECTORY_PUSHES, 0, counts->pushed},   {DIRECTORY_BEHIND, 0, counts->behind},
-        {DIRECTORY_EVICTED, 0, counts->evicted},
+        {DIRECTORY_EVICTED, 0, counts->evicted}, {DIRECTORY_CROWDED, 0, counts->crowded},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         metrics_set(shard, all[i].family, METRIC_INDEX(all[i].index), (int64_t)all[i].value);

@@ -28,6 +28,7 @@ enum agent_metric {
     DIRECTORY_PUSHES,
     DIRECTORY_BEHIND, /* records whose epoch went back */
     DIRECTORY_EVICTED,
+    DIRECTORY_CROWDED,
     AGENT_RENEW,   /* outcome: enum renew_outcome */
     AGENT_RELOADS, /* outcome: good, bad */
     AGENT_LOG_DROPPED,

@@ -153,9 +153,15 @@ static void put_box(struct held *h, struct record_box *box)
     h->box = directory_table_put(&h->stripe->table, h->entry, box);
 }
 
+/* Look-ups that began then or before will have no answer. */
+static uint64_t lost_at(uint64_t now)
+{
+    return now > LOST ? now - LOST : 0;
+}
+
 static void let_go(struct held *h)
 {
-    struct directory_entry *out = directory_table_trim(&h->stripe->table);
+    struct directory_entry *out = directory_table_trim(&h->stripe->table, lost_at(h->now));
     for (const struct directory_entry *e = out; e; e = e->chain)
         h->stripe->counts.evicted++;
     pthread_mutex_unlock(&h->stripe->lock);
@@ -206,7 +212,14 @@ static uint64_t serves_until(const struct directory_cache *c, const struct direc
 
 static bool is_flying(const struct directory_entry *e, uint64_t now)
 {
-    return e->asked && now < e->asked_at + LOST;
+    return e->asked && e->asked_at > lost_at(now);
+}
+
+/* What is unknown finds no room while too much is. What has a record or is watched always does. */
+static bool is_crowded_out(const struct held *h)
+{
+    const struct directory_entry *e = h->entry;
+    return !e->box && !e->pins && !e->asked && directory_table_crowded(&h->stripe->table, lost_at(h->now));
 }
 
 /* Whether the caller is to begin a look-up when it has let go. */
@@ -215,7 +228,11 @@ static bool take_off(struct held *h)
     struct directory_entry *e = h->entry;
     if (is_flying(e, h->now) || h->now < e->retry_at)
         return false;
-    e->asked = true;
+    if (is_crowded_out(h)) {
+        h->stripe->counts.crowded++;
+        return false;
+    }
+    directory_table_asked(&h->stripe->table, e, true);
     e->again = e->overtaken = false; /* of one that never began or was never answered */
     e->asked_at = h->now;
     h->stripe->counts.look_ups++;
@@ -232,7 +249,8 @@ static void not_begun(struct directory_cache *c, struct slice key)
         return;
     if (h.entry) {
         tell = h.entry->waited;
-        h.entry->asked = h.entry->waited = false;
+        directory_table_asked(&h.stripe->table, h.entry, false);
+        h.entry->waited = false;
         h.entry->unavailable = true;
         h.entry->retry_at = h.now + RETRY_SOON;
     }
@@ -434,7 +452,8 @@ static bool take_answer(struct held *h, enum lookup outcome, struct record_box *
     struct directory_entry *e = h->entry;
     bool overtaken = e->overtaken, again = e->again, changed = false;
     uint64_t since = e->asked ? e->asked_at : h->now;
-    e->asked = e->overtaken = e->again = false;
+    directory_table_asked(&h->stripe->table, e, false);
+    e->overtaken = e->again = false;
     if (again)
         e->announced = false; /* this answer may be older than that */
     if (overtaken)
@@ -640,8 +659,9 @@ struct directory_cache_counts directory_cache_counts(struct directory_cache *c)
         DIRECTORY_CACHE_COUNTERS(X)
 #undef X
         sum.pinned += s->table.lists[DIRECTORY_PINNED].count;
-        sum.records += s->table.lists[DIRECTORY_RECORDS].count;
-        sum.empty += s->table.lists[DIRECTORY_EMPTY].count;
+        sum.records +=
+            s->table.lists[DIRECTORY_RECORDS].count + s->table.lists[DIRECTORY_RECORDS_ASKED].count;
+        sum.empty += s->table.lists[DIRECTORY_EMPTY].count + s->table.lists[DIRECTORY_EMPTY_ASKED].count;
         sum.bytes += s->table.bytes;
         pthread_mutex_unlock(&s->lock);
     }

@@ -3,7 +3,8 @@
  * directory_cache: what is known of a directory that is asked for one record at a time. It decides when what
  * is known may be served, when the directory is asked, and who is told; I/O and time are its owner's.
  *
- * - A look-up is on its way for each key at most once, however many ask.
+ * - A look-up is on its way for each key at most once, however many ask. Its key is not given up for others until it is
+ *   answered. How much of what is unknown is looked up at a time is bounded: what comes then is unavailable at once.
  * - A record serves for `ttl` (ten times that while the directory pushes changes and none since can have been
  *   lost), and for a moment longer while it is looked up in the background. Later a decision has to wait for the look-up, unless the
  *   directory is known not to answer: then it serves until it is `stale`, and is unknown from then on.
@@ -24,7 +25,7 @@ struct directory_cache;
 struct directory_cache_options {
     size_t entries;      /* records kept, each 4 KiB on average at most; what has none is bounded besides */
     uint64_t ttl, stale; /* microseconds */
-    uint64_t patience; /* a look-up that takes longer hangs */
+    uint64_t patience;   /* a look-up that takes longer hangs */
     bool absence_is_doubt;
     uint64_t (*clock)(void *context); /* microseconds, only forward, not 0 */
     /* Asks the directory; directory_cache_answered follows later. False: it cannot be asked now. */
@@ -42,6 +43,7 @@ struct directory_cache_options {
     X(absent, "answered that there is none, from memory")                             \
     X(waits, "had to wait for a look-up")                                             \
     X(unavailable, "nothing was known and the directory did not answer")              \
+    X(crowded, "not looked up because too many look-ups are on their way")            \
     X(look_ups, "look-ups begun")                                                     \
     X(found, "look-ups answered with a record")                                       \
     X(not_found, "look-ups answered that there is none")                              \

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { BYTES_PER_RECORD = 4096, EMPTY_LEAST = 16, LOOK_BACK = 8 };
+enum { BYTES_PER_RECORD = 4096, EMPTY_LEAST = 16, ASKED_LEAST = 128, SETTLED_LEAST = 16 };
 
 struct directory_entry *directory_entry_new(uint64_t hash, struct slice key)
 {
@@ -34,6 +34,7 @@ bool directory_table_init(struct directory_table *t, size_t most_records)
                                   .mask = buckets - 1,
                                   .most_records = most_records,
                                   .most_empty = most_records / 4 + EMPTY_LEAST,
+                                  .most_asked = most_records / 4 + ASKED_LEAST,
                                   .most_bytes = most_records * BYTES_PER_RECORD};
     return t->buckets;
 }
@@ -59,9 +60,18 @@ static size_t size_of(const struct directory_entry *e)
     return sizeof *e + e->key_len + (e->box ? e->box->bytes : 0);
 }
 
+static enum directory_list list_of(const struct directory_entry *e)
+{
+    if (e->pins)
+        return DIRECTORY_PINNED;
+    if (e->box)
+        return e->asked ? DIRECTORY_RECORDS_ASKED : DIRECTORY_RECORDS;
+    return e->asked ? DIRECTORY_EMPTY_ASKED : DIRECTORY_EMPTY;
+}
+
 static void list_add(struct directory_table *t, struct directory_entry *e)
 {
-    e->list = e->pins ? DIRECTORY_PINNED : e->box ? DIRECTORY_RECORDS : DIRECTORY_EMPTY;
+    e->list = list_of(e);
     e->newer = NULL;
     e->older = t->lists[e->list].newest;
     *(e->older ? &e->older->newer : &t->lists[e->list].oldest) = e;
@@ -103,13 +113,22 @@ struct record_box *directory_table_put(struct directory_table *t, struct directo
     return old;
 }
 
-/* The oldest of a list; one that was asked for just now is passed over if others are near. */
-static struct directory_entry *victim(const struct directory_table *t, enum directory_list list)
+void directory_table_asked(struct directory_table *t, struct directory_entry *e, bool asked)
 {
-    struct directory_entry *e = t->lists[list].oldest;
-    for (int i = 0; e && e->asked && i < LOOK_BACK; i++)
-        e = e->newer;
-    return e ? e : t->lists[list].oldest;
+    e->asked = asked;
+    if (list_of(e) != e->list)
+        directory_table_touch(t, e);
+}
+
+static bool is_lost(const struct directory_entry *e, uint64_t lost)
+{
+    return e && e->asked_at <= lost;
+}
+
+bool directory_table_crowded(const struct directory_table *t, uint64_t lost)
+{
+    return t->lists[DIRECTORY_EMPTY_ASKED].count >= t->most_asked &&
+           !is_lost(t->lists[DIRECTORY_EMPTY_ASKED].oldest, lost);
 }
 
 static void take_out(struct directory_table *t, struct directory_entry *e, struct directory_entry **out)
@@ -124,13 +143,30 @@ static void take_out(struct directory_table *t, struct directory_entry *e, struc
     *out = e;
 }
 
-struct directory_entry *directory_table_trim(struct directory_table *t)
+/* A few that were just answered stay, however many look-ups are on their way: who waited has yet to read them. */
+static bool too_many_records(const struct directory_table *t)
+{
+    size_t asked = t->lists[DIRECTORY_RECORDS_ASKED].count;
+    size_t room = asked < t->most_records ? t->most_records - asked : 0;
+    return t->lists[DIRECTORY_RECORDS].count > (room > SETTLED_LEAST ? room : SETTLED_LEAST) ||
+           t->bytes > t->most_bytes;
+}
+
+static void take_out_lost(struct directory_table *t, enum directory_list list, size_t most, uint64_t lost,
+                          struct directory_entry **out)
+{
+    while (t->lists[list].count > most && is_lost(t->lists[list].oldest, lost))
+        take_out(t, t->lists[list].oldest, out);
+}
+
+struct directory_entry *directory_table_trim(struct directory_table *t, uint64_t lost)
 {
     struct directory_entry *out = NULL;
     while (t->lists[DIRECTORY_EMPTY].count > t->most_empty)
-        take_out(t, victim(t, DIRECTORY_EMPTY), &out);
-    while (t->lists[DIRECTORY_RECORDS].count > 0 &&
-           (t->lists[DIRECTORY_RECORDS].count > t->most_records || t->bytes > t->most_bytes))
-        take_out(t, victim(t, DIRECTORY_RECORDS), &out);
+        take_out(t, t->lists[DIRECTORY_EMPTY].oldest, &out);
+    take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->most_asked, lost, &out);
+    while (t->lists[DIRECTORY_RECORDS].count > 0 && too_many_records(t))
+        take_out(t, t->lists[DIRECTORY_RECORDS].oldest, &out);
+    take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->most_records, lost, &out);
     return out;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * directory_table: the entries of one stripe of the cache (directory_cache.c): a hash table whose entries also
- * stand in one of three lists, by when they were last asked for. Bounded: what is over the limits is given
- * back to the caller, from the end of the lists. Pinned entries are never given up.
+ * stand in one of five lists, by when they were last asked for. Bounded: what is over the limits is given
+ * back to the caller, from the end of the lists. Pinned entries are never given up, and those with a look-up
+ * on its way are not either: somebody waits for its answer, and with the entry would be forgotten that it is asked for.
  *
  * For one thread at a time: the cache's stripe has a lock, under which this does nothing but move pointers.
  */
@@ -11,8 +12,15 @@
 
 #include "spoa/agent/record_box.h"
 
-/* Entries that a watch uses; that have a record; that have none (absent, asked for). */
-enum directory_list { DIRECTORY_PINNED, DIRECTORY_RECORDS, DIRECTORY_EMPTY, DIRECTORY_LISTS };
+/* Entries that a watch uses; that have a record; that have none (absent, unknown). ASKED: with a look-up on its way. */
+enum directory_list {
+    DIRECTORY_PINNED,
+    DIRECTORY_RECORDS,
+    DIRECTORY_RECORDS_ASKED,
+    DIRECTORY_EMPTY,
+    DIRECTORY_EMPTY_ASKED,
+    DIRECTORY_LISTS
+};
 
 /* What is known of one key; times are microseconds. */
 struct directory_entry {
@@ -24,7 +32,7 @@ struct directory_entry {
     int64_t epoch;          /* of the last whole record, as a state alone has none; 0: there was none */
     unsigned pins;
     bool absent;      /* the directory says that there is none */
-    bool asked;       /* a look-up is on its way */
+    bool asked;       /* a look-up is on its way; directory_table_asked sets it */
     bool waited;      /* somebody wants to hear when it is answered */
     bool unavailable; /* the last look-up had no answer */
     bool outdated;    /* the directory announced a change that was not looked up yet */
@@ -48,7 +56,7 @@ struct directory_table {
         struct directory_entry *newest, *oldest;
         size_t count;
     } lists[DIRECTORY_LISTS];
-    size_t most_records, most_empty, most_bytes;
+    size_t most_records, most_empty, most_asked, most_bytes;
     size_t bytes;
 };
 
@@ -66,7 +74,12 @@ void directory_table_touch(struct directory_table *table, struct directory_entry
 /* Takes over the caller's reference of box (may be NULL); returns the old one, for the caller to release. */
 struct record_box *directory_table_put(struct directory_table *table, struct directory_entry *entry,
                                        struct record_box *box);
+/* A look-up is on its way, or is not any more. */
+void directory_table_asked(struct directory_table *table, struct directory_entry *entry, bool asked);
+/* Whether there is no room for one more look-up of something unknown. Those that began at `lost` or before will have
+ * no answer: here and in directory_table_trim they have to make room. */
+bool directory_table_crowded(const struct directory_table *table, uint64_t lost);
 /* Takes out what is over the limits: a chain for directory_entry_free. */
-struct directory_entry *directory_table_trim(struct directory_table *table);
+struct directory_entry *directory_table_trim(struct directory_table *table, uint64_t lost);
 
 #endif

@@ -63,6 +63,7 @@ class Http1(Connection):
 
     def __init__(self, port, tls=False, timeout=10):
         super().__init__(connect(port, tls, timeout=timeout))
+        self.interim = []  # answers before the last one
 
     def __enter__(self):
         return self
@@ -85,8 +86,9 @@ class Http1(Connection):
         return Response(int(line.split(" ")[1]), headers)
 
     def response(self, method="GET"):
+        self.interim = []
         while (response := self.response_head()).status in (100, 103):
-            pass
+            self.interim.append(response)
         if response.status in (101, 204, 304) or method == "HEAD":
             return response
         if response.get("transfer-encoding") == "chunked":
@@ -107,6 +109,11 @@ def request(port, method, target, headers=(), body=b"", tls=False, **more):
         return connection.request(method, target, headers, body)
 
 
+def answer_of(headers):
+    """Of HTTP/2."""
+    return Response(int(dict(headers)[":status"]), [h for h in headers if not h[0].startswith(":")])
+
+
 class Http2:
     """One HTTP/2 connection, one stream at a time; `upgrade` opens a WebSocket by extended CONNECT (RFC 8441), after
     which send() and read() are the tunnel's bytes."""
@@ -117,6 +124,7 @@ class Http2:
         self.h2.initiate_connection()
         self.stream = None
         self.data, self.headers, self.trailers, self.ended, self.extended = [], None, [], False, False
+        self.interim = []
         self._flush()
 
     def __enter__(self):
@@ -136,6 +144,8 @@ class Http2:
         for event in self.h2.receive_data(received) if received else ():
             if isinstance(event, h2.events.RemoteSettingsChanged):
                 self.extended |= h2.settings.SettingCodes.ENABLE_CONNECT_PROTOCOL in event.changed_settings
+            elif isinstance(event, h2.events.InformationalResponseReceived):
+                self.interim.append(answer_of(event.headers))
             elif isinstance(event, h2.events.ResponseReceived):
                 self.headers = event.headers
             elif isinstance(event, h2.events.TrailersReceived):
@@ -148,7 +158,7 @@ class Http2:
         self._flush()
 
     def _open(self, pseudo, headers, end):
-        self.data, self.headers, self.trailers, self.ended = [], None, [], False
+        self.data, self.headers, self.trailers, self.ended, self.interim = [], None, [], False, []
         self.stream = self.h2.get_next_available_stream_id()
         self.h2.send_headers(self.stream, pseudo + [(n.lower(), str(v)) for n, v in headers], end_stream=end)
         self._flush()
@@ -191,7 +201,7 @@ class Http2:
         while self.headers is None and not self.ended:
             self._pump()
         assert self.headers is not None, "the stream ended before an answer"
-        return Response(int(dict(self.headers)[":status"]), [h for h in self.headers if not h[0].startswith(":")])
+        return answer_of(self.headers)
 
     def request(self, method, target, headers=(), body=b"", host="cell.test"):
         pseudo = [(":method", method), (":scheme", "https"), (":authority", host), (":path", target)]

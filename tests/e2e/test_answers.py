@@ -3,6 +3,7 @@
 and cookies that work, repeated headers in order, and nothing that is meant for what stands in between."""
 
 import pytest
+from browser import Browser
 from client import Http1, Http2
 from origin import switch
 
@@ -23,15 +24,18 @@ class Answers:
 
     def __init__(self, origins):
         self.lines, self.status = [], "200 OK"
+        self.interim = b""  # said before the answer
         self.origin = origins(answer=self.answer, upgrade=self.upgrade)
 
     def answer(self, connection, request):
         lines = "".join(f"{line}\r\n" for line in self.lines)
+        connection.send(self.interim)
         connection.send(f"HTTP/1.1 {self.status}\r\n{lines}Content-Length: 0\r\n\r\n".encode())
 
     def upgrade(self, connection, request):
         if not self.status.startswith("101"):
             return self.answer(connection, request)
+        connection.send(self.interim)
         switch(connection, request, "".join(f"{line}\r\n" for line in self.lines).encode())
 
 
@@ -228,3 +232,51 @@ def test_an_upgrade_that_is_redirected_is_passed_on_and_not_followed(cell, worke
         assert (got.status, got.all("location")) == (302, [target.removesuffix("/ws") + "/login"])
         # a tunnel of an earlier test may still be redialled
         assert len([r for r in worker.origin.requests if r.get("x-once") == target]) == 1 and not passed(got.headers)
+
+
+# ---- interim answers ----
+
+
+@pytest.fixture
+def hints(worker):
+    """Two interim answers with what the last one must not have, before each answer."""
+    lines = [*INTERNAL, "Set-Cookie: __Host-cellgate=x; Path=/", "Link: </a>; rel=preload"]
+    worker.interim = "".join(f"HTTP/1.1 {status}\r\n" + "".join(f"{line}\r\n" for line in lines) + "\r\n" for status in ("100 Continue", "103 Early Hints")).encode()
+    yield [(n.lower(), v.strip()) for n, _, v in (line.partition(":") for line in lines)]
+    worker.interim = b""
+
+
+def test_interim_answers_of_direct_workers_pass_as_they_are(client, worker, hints):
+    """HAProxy hands them on before any rule is asked, and has none for them (docs/haproxy.md): what is in them is between a
+    worker and its client. The answer behind them has been through the rules."""
+    got = ask(client, worker, filled(worker, BELOW + "/"), INTERNAL + ["Set-Cookie: __Host-cellgate=x; Path=/", "X-One: 1"])
+    assert got.status == 200 and passed(got.headers) == [("x-one", "1")] and not any(got.all("set-cookie"))
+    assert [seen.status for seen in client.interim] == [100, 103]
+    whole = sorted(pair for pair in hints if client.kind != "h2" or pair[0] != "keep-alive")  # HTTP/2 has no such header
+    for seen in client.interim:
+        assert sorted((name.lower(), value) for name, value in seen.headers) == whole
+
+
+def test_interim_answers_stay_behind_the_relay(cell, worker, hints):
+    with Http1(cell.http) as client:
+        worker.lines, worker.status = PASSED[:1] + INTERNAL, "101 Switching Protocols"
+        got = client.upgrade("/r/sb-1/ws")
+        assert got.status == 101 and passed(got.headers) == [("x-one", "1")]
+        assert not client.interim
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_browser_takes_no_cookie_from_an_interim_answer(cell, worker, scheme):
+    """Nor one for the domain that all sandboxes share: that would be the one harm that such an answer can do."""
+    host, port = f"{worker.origin.port}-sb-2.e2b.test", cell.https if scheme == "https" else cell.http
+    worker.lines, worker.status = ["Set-Cookie: last=1; Path=/", "Content-Type: text/html"], "200 OK"
+    worker.interim = b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1; Path=/\r\nSet-Cookie: wide=1; Path=/; Domain=e2b.test\r\n\r\n"
+    try:
+        with Browser("--ignore-certificate-errors", "--host-resolver-rules=MAP *.e2b.test 127.0.0.1") as browser:
+            browser.open(f"{scheme}://{host}:{port}/")
+            cookies = browser.wait(lambda: browser.call("Network.getCookies", urls=[f"{scheme}://{host}:{port}/"])["cookies"], "a cookie")
+            heard = [event for event in browser.events if event["method"] == "Network.responseReceivedEarlyHints"]
+            assert heard or scheme == "http", "it has not seen the interim answer"
+    finally:
+        worker.interim = b""
+    assert [cookie["name"] for cookie in cookies] == ["last"]

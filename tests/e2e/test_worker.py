@@ -825,6 +825,26 @@ def test_keeper_refuses_more_sessions_than_it_may_have(most):
     host.close()
 
 
+def test_a_shell_that_nobody_attaches_is_forgotten():
+    """One that somebody had, and left, is not. Until then they take the places that there are."""
+    host = Host("--sessions", "3", "--wait", "3")
+    front = host.worker()
+    session = shell(front)
+    with attach(front, session):
+        pass
+    waiting = [shell(front), shell(front, cwd="/no/such/folder")]
+    with front.open(f"/pty/{waiting[1]}/ws") as ws:  # it is not started by that, and waits on
+        assert ws.rest()[1][0] == 1011
+    status, answer = front.call("POST", "/pty")
+    assert status == 503 and answer == {"code": "UNAVAILABLE", "message": "no room for another session"}
+    until(lambda: all(front.call("GET", f"/pty/{name}")[0] == 404 for name in waiting), 20, "they wait for ever")
+    assert front.call("GET", f"/pty/{session}")[1]["running"]
+    with attach(front, shell(front)) as ws:
+        ws.send(BINARY, b"\x00echo a$((1+1))\n")
+        live(ws, b"a2\r\n")
+    host.close()
+
+
 def test_terminals_that_cannot_be_started_take_no_place():
     host = Host("--sessions", "3")
     front = host.worker()

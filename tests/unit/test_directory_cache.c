@@ -856,6 +856,125 @@ static void large_records_are_bounded_by_their_bytes(void **state)
     assert_in_range(counts.records, 1, 8);
 }
 
+/* Asks for keys that nobody has asked for, whose answers are still to come. Returns how many were refused. */
+static int find_unknown(struct world *w, int from, int to)
+{
+    char key[32];
+    int refused = 0;
+    for (int i = from; i < to; i++) {
+        snprintf(key, sizeof key, "unknown-%d", i);
+        const char *found = find(w, key);
+        refused += strcmp(found, "unavailable") == 0;
+        assert_true(strcmp(found, "unavailable") == 0 || strcmp(found, "pending") == 0);
+    }
+    return refused;
+}
+
+static void a_look_up_on_its_way_is_not_given_up_for_others(void **state)
+{
+    struct world *w = *state;
+    struct record moved = record_of("moved", 0);
+    find_unknown(w, 0, 20);
+    assert_string_equal(find(w, "a"), "pending");
+    find_unknown(w, 20, 5000);
+    unsigned asked = w->asked;
+    assert_string_equal(find(w, "a"), "pending");
+    assert_int_equal(w->asked, asked);
+    directory_cache_changed(w->cache, SLICE_LITERAL("a"), &moved);
+    assert_int_equal(w->told, 1);
+    assert_string_equal(w->last_told, "a");
+    answer(w, "a", "as it was before");
+    assert_string_equal(find(w, "a"), "found moved");
+}
+
+static void a_record_that_is_looked_up_is_not_given_up_for_others(void **state)
+{
+    struct world *w = *state;
+    char key[32];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "record-%d", i);
+        learn(w, key, "one");
+        if (i >= 20)
+            continue;
+        w->now += 100 * MS;
+        assert_true(directory_cache_refresh(w->cache, slice_text(key)));
+    }
+    assert_in_range(directory_cache_counts(w->cache).records, 90, 100);
+    for (int i = 0; i < 20; i++) {
+        snprintf(key, sizeof key, "record-%d", i);
+        unsigned told = w->told;
+        answer(w, key, "two");
+        assert_int_equal(w->told, told + 1);
+        assert_string_equal(w->last_told, key);
+    }
+}
+
+static void what_was_just_answered_stays_however_many_records_are_looked_up(void **state)
+{
+    struct world *w = *state;
+    char key[32];
+    for (int i = 0; i < 100; i++) {
+        snprintf(key, sizeof key, "record-%d", i);
+        learn(w, key, "one");
+        w->now += 100 * MS;
+        assert_true(directory_cache_refresh(w->cache, slice_text(key)));
+    }
+    learn(w, "new", "one");
+    assert_string_equal(find(w, "new"), "found one");
+}
+
+static void look_ups_of_what_is_unknown_are_bounded(void **state)
+{
+    struct world *w = *state;
+    learn(w, "known", "one");
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("pinned")));
+    int refused = find_unknown(w, 0, 5000);
+    assert_in_range(5000 - refused, 128, 256);
+    assert_int_equal(w->asked, 1 + 5000 - refused);
+    struct directory_cache_counts counts = directory_cache_counts(w->cache);
+    assert_in_range(counts.empty, 5000 - refused, 5000 - refused + 64);
+    assert_int_equal(counts.crowded, refused);
+    assert_int_equal(counts.unavailable, refused);
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("unknown-4999")));
+    /* each answer makes room for one */
+    answer_none(w, "unknown-0", LOOKUP_UNAVAILABLE);
+    assert_string_equal(find(w, "unknown-4998"), "pending");
+    assert_string_equal(find(w, "unknown-4999"), "unavailable");
+    /* who waited for one of them has yet to read the answer */
+    answer_none(w, "unknown-1", LOOKUP_ABSENT);
+    assert_string_equal(find(w, "unknown-4999"), "pending");
+    assert_string_equal(find(w, "unknown-1"), "absent");
+    /* who is known or watched has no part in it */
+    w->now += 10 * SECOND;
+    assert_string_equal(find(w, "known"), "pending");
+    assert_string_equal(find(w, "pinned"), "pending");
+    answer(w, "known", "two");
+    assert_string_equal(find(w, "known"), "found two");
+    directory_cache_unpin(w->cache, SLICE_LITERAL("pinned"));
+}
+
+static void look_ups_that_cannot_be_begun_make_room_for_others(void **state)
+{
+    struct world *w = *state;
+    w->refuses = true;
+    assert_int_equal(find_unknown(w, 0, 5000), 5000);
+    assert_int_equal(w->asked, 5000);
+    assert_int_equal(directory_cache_counts(w->cache).crowded, 0);
+    w->refuses = false;
+    assert_string_equal(find(w, "a"), "pending");
+}
+
+static void answers_that_never_come_make_room_for_others(void **state)
+{
+    struct world *w = *state;
+    assert_true(find_unknown(w, 0, 5000) > 0);
+    w->now += 60 * SECOND - 1;
+    assert_int_equal(find_unknown(w, 5000, 5001), 1);
+    w->now += 1;
+    assert_int_equal(find_unknown(w, 5001, 5101), 0);
+    assert_in_range(directory_cache_counts(w->cache).empty, 128, 256);
+}
+
 static void a_record_lives_on_with_who_holds_it(void **state)
 {
     struct world *w = *state;
@@ -1050,6 +1169,12 @@ int main(void)
         TEST(waking_is_asked_for_once_in_five_seconds),
         TEST(it_is_bounded_and_what_is_used_stays),
         TEST(large_records_are_bounded_by_their_bytes),
+        TEST(a_look_up_on_its_way_is_not_given_up_for_others),
+        TEST(a_record_that_is_looked_up_is_not_given_up_for_others),
+        TEST(what_was_just_answered_stays_however_many_records_are_looked_up),
+        TEST(look_ups_of_what_is_unknown_are_bounded),
+        TEST(look_ups_that_cannot_be_begun_make_room_for_others),
+        TEST(answers_that_never_come_make_room_for_others),
         TEST(a_record_lives_on_with_who_holds_it),
         TEST(without_memory_nothing_is_known_and_nothing_is_lost),
         cmocka_unit_test(threads_may_do_everything_at_once),
