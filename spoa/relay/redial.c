@@ -10,6 +10,13 @@ void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
     redial->give_up = now + budget;
 }
 
+void redial_renew(struct redial *redial, uint64_t budget, uint64_t now)
+{
+    redial->give_up = now + budget;
+    if (redial->waiting)
+        redial->waiting = now;
+}
+
 bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
                  uint64_t *at)
 {

@@ -30,6 +30,8 @@ struct redial {
 
 /* A search begins. */
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
+/* It goes on, and its times count from now: what served meanwhile is lost. */
+void redial_renew(struct redial *redial, uint64_t budget, uint64_t now);
 /* When the next attempt is due: at once for the first, then after the backoff, give or take a fifth (random:
  * any 32 bits). False: the budget does not last until then. */
 bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,

@@ -47,7 +47,7 @@ void tunnel_redial(struct tunnel *t, uint64_t now)
     else if (t->loss != LOSS_moved && redial_lost(&t->redial, &t->settings->redial, lived, now))
         tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
     else if (t->seek != SEEK_NOTHING)
-        t->redial.give_up = now + t->settings->redial.budget;
+        redial_renew(&t->redial, t->settings->redial.budget, now);
     else
         redial_begin(&t->redial, t->settings->redial.budget, now);
 }

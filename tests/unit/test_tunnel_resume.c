@@ -708,6 +708,25 @@ static void a_turn_that_does_not_come_is_given_up(void **state)
     ended_with(CLOSE_unrecoverable, "C1011:upstream unrecoverable");
 }
 
+static void a_worker_that_is_lost_in_front_of_a_turn_is_replaced_as_any_other(void **state)
+{
+    (void)state;
+    serving_with(HANDOVER_RESUME_SCROLLBACK, "x", "", false);
+    w.settings.keepalive = 3600 * SEC;
+    w.crowded = true;
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    world_pass(&w, 599 * SEC);
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_pass(&w, 599 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    w.crowded = false;
+    world_pass(&w, 75 * MS);
+    assert_true(w.asking);
+    world_answers(&w, ANSWER_RUNNING, 2, 2);
+    assert_true(w.dialling);
+    world_close(&w);
+}
+
 static void the_old_worker_serves_until_it_is_the_turn_of_the_new_one(void **state)
 {
     (void)state;
@@ -777,6 +796,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replay_waits_for_its_turn_however_long_that_takes),
         cmocka_unit_test(a_turn_that_does_not_come_is_given_up),
+        cmocka_unit_test(a_worker_that_is_lost_in_front_of_a_turn_is_replaced_as_any_other),
         cmocka_unit_test(the_old_worker_serves_until_it_is_the_turn_of_the_new_one),
         cmocka_unit_test(who_does_not_collect_needs_no_turn),
         cmocka_unit_test(a_plain_worker_is_redialled_where_the_session_has_a_name),
