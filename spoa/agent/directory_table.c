@@ -143,13 +143,13 @@ static void take_out(struct directory_table *t, struct directory_entry *e, struc
     *out = e;
 }
 
-/* A few that were just answered stay, however many look-ups are on their way: who waited has yet to read them. */
+/* A few that were just answered stay, however many look-ups are on their way: who waited has yet to read them. Of those
+ * that are large one does, whatever the others take that cannot be given up. */
 static bool too_many_records(const struct directory_table *t)
 {
-    size_t asked = t->lists[DIRECTORY_RECORDS_ASKED].count;
+    size_t asked = t->lists[DIRECTORY_RECORDS_ASKED].count, count = t->lists[DIRECTORY_RECORDS].count;
     size_t room = asked < t->most_records ? t->most_records - asked : 0;
-    return t->lists[DIRECTORY_RECORDS].count > (room > SETTLED_LEAST ? room : SETTLED_LEAST) ||
-           t->bytes > t->most_bytes;
+    return count > (room > SETTLED_LEAST ? room : SETTLED_LEAST) || (count > 1 && t->bytes > t->most_bytes);
 }
 
 static void take_out_lost(struct directory_table *t, enum directory_list list, size_t most, uint64_t lost,
@@ -165,7 +165,7 @@ struct directory_entry *directory_table_trim(struct directory_table *t, uint64_t
     while (t->lists[DIRECTORY_EMPTY].count > t->most_empty)
         take_out(t, t->lists[DIRECTORY_EMPTY].oldest, &out);
     take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->most_asked, lost, &out);
-    while (t->lists[DIRECTORY_RECORDS].count > 0 && too_many_records(t))
+    while (too_many_records(t))
         take_out(t, t->lists[DIRECTORY_RECORDS].oldest, &out);
     take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->most_records, lost, &out);
     return out;

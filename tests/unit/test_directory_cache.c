@@ -856,6 +856,34 @@ static void large_records_are_bounded_by_their_bytes(void **state)
     assert_in_range(counts.records, 1, 8);
 }
 
+static void a_large_record_that_was_just_answered_stays_whatever_the_others_take(void **state)
+{
+    struct world *w = *state;
+    static uint8_t large[60000];
+    struct record record = record_of("one", 0);
+    char key[32];
+    record.headers = slice_of(large, sizeof large);
+    for (int i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "watched-%d", i);
+        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        find(w, key);
+        directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+    }
+    assert_true(directory_cache_counts(w->cache).bytes > 100 * 4096);
+    for (int i = 0; i < 4; i++) {
+        snprintf(key, sizeof key, "new-%d", i);
+        assert_string_equal(find(w, key), "pending");
+        directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+        assert_string_equal(find(w, key), "found one");
+    }
+    assert_int_equal(directory_cache_counts(w->cache).records, 1);
+    for (int i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "watched-%d", i);
+        directory_cache_unpin(w->cache, slice_text(key));
+    }
+    assert_true(directory_cache_counts(w->cache).bytes <= 100 * 4096);
+}
+
 /* Asks for keys that nobody has asked for, whose answers are still to come. Returns how many were refused. */
 static int find_unknown(struct world *w, int from, int to)
 {
@@ -1169,6 +1197,7 @@ int main(void)
         TEST(waking_is_asked_for_once_in_five_seconds),
         TEST(it_is_bounded_and_what_is_used_stays),
         TEST(large_records_are_bounded_by_their_bytes),
+        TEST(a_large_record_that_was_just_answered_stays_whatever_the_others_take),
         TEST(a_look_up_on_its_way_is_not_given_up_for_others),
         TEST(a_record_that_is_looked_up_is_not_given_up_for_others),
         TEST(what_was_just_answered_stays_however_many_records_are_looked_up),
