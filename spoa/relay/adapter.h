@@ -117,8 +117,8 @@ struct adapter {
     /* Whether a message towards the client that was cut can be ended where it was cut: the rest will come as
      * another one. */
     bool (*may_end)(const void *state);
-    /* Whether it collects what a further worker replays. Not NULL: such a worker is dialled only when it is this
-     * tunnel's turn, as many replays at once need much memory. */
+    /* Whether it collects what a further worker replays. That is read only when it is this tunnel's turn, as many
+     * replays at once need much memory. */
     bool (*collects)(const void *state);
     /* Bytes of memory beyond the state's own. */
     size_t (*held)(const void *state);

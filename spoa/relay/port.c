@@ -14,6 +14,13 @@
 #define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
 #define STOOD_STILL UINT64_C(1000000)                 /* microseconds that a timer is late then */
 #define PATIENCE    UINT64_C(1000000)
+#define TURN_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
+
+enum turn {
+    TURN_NONE,
+    TURN_TAKEN, /* counted by the limits */
+    TURN_OVER,  /* it goes on without: others do not wait longer */
+};
 
 struct port {
     struct tunnel tunnel;
@@ -36,8 +43,8 @@ struct port {
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
-    bool turn;           /* to collect a replay */
-    uint64_t turn_until; /* others do not wait longer for a worker that does not end its replay */
+    enum turn turn; /* to collect what the worker replays */
+    uint64_t turn_since;
 };
 
 static void update(struct port *p);
@@ -147,6 +154,9 @@ static void act_adopt(void *context)
     struct port *p = context;
 
     p->broken[WORKER] = false;
+    if (p->turn == TURN_OVER)
+        p->turn = TURN_NONE;
+    p->turn_since = loop_clock();
     loop_io_open(&p->io[WORKER], p->lane->loop, dial_take(p->dial), on_worker_ready, p);
 }
 
@@ -244,11 +254,11 @@ static bool act_take_turn(void *context)
     struct port *p = context;
     const struct handover *h = &p->upgrade->handover;
 
-    if (!p->turn && limits_replay_begin(p->lane->limits, h->space, counted(h, h->sandbox))) {
-        p->turn = true;
-        p->turn_until = loop_clock() + 2 * p->lane->settings.dial_timeout;
+    if (p->turn == TURN_NONE && limits_replay_begin(p->lane->limits, h->space, counted(h, h->sandbox))) {
+        p->turn = TURN_TAKEN;
+        p->turn_since = loop_clock();
     }
-    return p->turn;
+    return p->turn != TURN_NONE;
 }
 
 static uint32_t act_random(void *context)
@@ -423,14 +433,22 @@ static void want(struct port *p)
     }
 }
 
+/* When the turn is another tunnel's, whether or not the replay has ended. */
+static uint64_t turn_until(const struct port *p)
+{
+    uint64_t timeout = p->lane->settings.dial_timeout;
+    uint64_t quiet = p->tunnel.legs[WORKER].heard + timeout / TURN_QUIET, most = p->turn_since + timeout;
+    return quiet < most ? quiet : most;
+}
+
 /* Moved only when it would fire too late: traffic puts off most of what is due, and the timer then fires for
  * nothing, which is cheaper than to set it for every message. */
 static void set_timer(struct port *p)
 {
     uint64_t due = tunnel_due(&p->tunnel), now;
 
-    if (p->turn && p->turn_until < due)
-        due = p->turn_until;
+    if (p->turn == TURN_TAKEN && turn_until(p) < due)
+        due = turn_until(p);
     if (due < p->patient_until)
         due = p->patient_until;
     if (loop_timer_active(&p->timer) && p->timer_at <= due)
@@ -448,9 +466,9 @@ static void end_turn(struct port *p)
 {
     const struct handover *h = &p->upgrade->handover;
 
-    if (p->turn)
+    if (p->turn == TURN_TAKEN)
         limits_replay_end(p->lane->limits, h->space, counted(h, h->sandbox));
-    p->turn = false;
+    p->turn = TURN_OVER;
 }
 
 static void release(void *context)
@@ -512,7 +530,7 @@ static void update(struct port *p)
         if (p->broken[side])
             lose_broken(p, side);
     account_update(&p->account);
-    if (p->turn && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= p->turn_until))
+    if (p->turn == TURN_TAKEN && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= turn_until(p)))
         end_turn(p);
     if (p->tunnel.state == TUNNEL_ENDED) {
         port_cut(p);

@@ -5,6 +5,7 @@
 
 #define MILLISECOND UINT64_C(1000)
 #define READ_LEAST  4096
+#define TURN_PAUSE  UINT64_C(50000) /* before it is asked again for a turn, and half of that at random */
 
 /* ---- life ---- */
 /* What the route says, else what the relay does. */
@@ -375,6 +376,24 @@ static bool may_read_for(const struct tunnel *t, enum side from)
     return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && t->actions->may_hold(t->port);
 }
 
+bool tunnel_needs_turn(const struct tunnel *t)
+{
+    return t->worker_there && t->state < TUNNEL_CLOSING && t->adapter->collects &&
+           t->adapter->collects(t->adapter_state);
+}
+
+/* What the worker replays waits with it until it is this tunnel's turn. */
+static bool may_collect(struct tunnel *t, uint64_t now)
+{
+    if (!tunnel_needs_turn(t) || t->actions->take_turn(t->port)) {
+        t->turn_at = 0;
+        return true;
+    }
+    if (now >= t->turn_at)
+        t->turn_at = now + TURN_PAUSE + t->actions->random(t->port) % (TURN_PAUSE / 2);
+    return false;
+}
+
 void tunnel_reading(struct tunnel *t, uint64_t now)
 {
     bool closing = t->state == TUNNEL_CLOSING;
@@ -384,7 +403,10 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
     if (t->state == TUNNEL_ENDED)
         return;
     leg_read(&t->legs[CLIENT], t->client_there && !done && (closing || may_read_for(t, CLIENT)), now);
-    leg_read(&t->legs[WORKER], t->worker_there && may_read_for(t, WORKER), now);
+    bool read = t->worker_there && may_read_for(t, WORKER);
+    if (!read)
+        t->turn_at = 0;
+    leg_read(&t->legs[WORKER], read && may_collect(t, now), now);
 }
 
 /* For a peer that is not there. Since it was decided that this side is read, others may have taken the memory: it then
@@ -538,6 +560,8 @@ uint64_t tunnel_due(const struct tunnel *t)
 {
     uint64_t due = tunnel_judges_at(t);
 
+    if (is_open(t) && t->turn_at)
+        due = least(due, t->turn_at);
     if (!is_open(t) || !t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
         return due;
     return least(due, t->adapter->numbers->due(t->adapter_state));

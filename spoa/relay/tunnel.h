@@ -98,7 +98,7 @@ struct tunnel_actions {
     void (*unsure)(void *port, uint64_t bytes);
     /* Whether bytes may be held for a worker that is not there (the memory of the process). */
     bool (*may_hold)(void *port);
-    /* Whether it is this tunnel's turn to collect a replay; then it remains so while tunnel_needs_turn. */
+    /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
     bool (*take_turn)(void *port);
     uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
     void (*ended)(void *port);
@@ -151,6 +151,7 @@ struct tunnel {
     uint64_t abandoned_at; /* a dial that its worker may get to all the same; 0: there is none */
     uint64_t seek_at;      /* SEEK_PAUSING: until when */
     uint64_t asked_at;     /* SEEK_ASKING: since when */
+    uint64_t turn_at;      /* when to ask again whether its turn has come; 0: it does not wait for it */
     uint64_t close_at;     /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
     uint64_t opened, used, expires, worker_since, lost_at;
     enum loss loss;
@@ -210,7 +211,7 @@ uint64_t tunnel_judges_at(const struct tunnel *t);
 /* From outside: CLOSE_restarting, CLOSE_kicked. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 
-/* Whether a worker that replays is dialled, or its replay collected. */
+/* Whether what its worker replays is being collected. */
 bool tunnel_needs_turn(const struct tunnel *t);
 /* How many more bytes may be read from that side now. */
 size_t tunnel_room(const struct tunnel *t, enum side from);

@@ -4,8 +4,6 @@
 #define SECOND       UINT64_C(1000000)
 #define ABSENT_RETRY (3 * SECOND) /* a worker may hear of a session later than the directory does */
 #define WATCH_PAUSE  SECOND       /* before a watch that told nothing new is repeated */
-#define TURN_PAUSE \
-    (SECOND / 20) /* before it is asked again whether it is this tunnel's turn, and half of that at random */
 
 /* ---- attempts ---- */
 static void give_up(struct tunnel *t, uint64_t now)
@@ -29,25 +27,6 @@ static void end_dial(struct tunnel *t, enum close_reason reason, uint64_t now)
         tunnel_close(t, reason, 0, slice_text(""), now);
 }
 
-/* Whether a worker may be dialled, as far as what it replays goes. If not, the budget stands still. */
-static bool is_our_turn(struct tunnel *t, uint64_t now)
-{
-    if (!t->adapter->collects || t->state == TUNNEL_OPENING || t->actions->take_turn(t->port))
-        return true;
-    redial_wait(&t->redial, now);
-    t->seek = SEEK_PAUSING;
-    t->seek_at = now + TURN_PAUSE + t->actions->random(t->port) % (TURN_PAUSE / 2);
-    return false;
-}
-
-bool tunnel_needs_turn(const struct tunnel *t)
-{
-    if (!t->adapter->collects || t->state >= TUNNEL_CLOSING)
-        return false;
-    return t->seek == SEEK_ASKING || t->seek == SEEK_DIALLING ||
-           (t->worker_there && t->adapter->collects(t->adapter_state));
-}
-
 static void dial(struct tunnel *t, const struct target *target, uint64_t now)
 {
     const struct target *known = tunnel_target(t);
@@ -65,8 +44,6 @@ static void dial(struct tunnel *t, const struct target *target, uint64_t now)
         give_up(t, now);
         return;
     }
-    if (!is_our_turn(t, now))
-        return;
     t->seek = SEEK_DIALLING;
     t->actions->dial(t->port, &t->next);
 }
@@ -484,19 +461,10 @@ static bool wants_watch(const struct tunnel *t)
     return !t->watching && (t->state != TUNNEL_OPENING || t->seek == SEEK_WAITING);
 }
 
-/* Who waits for his turn does not ask before: where the worker is may have changed by then. */
-static void end_pause(struct tunnel *t, uint64_t now)
-{
-    if (is_our_turn(t, now))
-        tunnel_ask(t, now);
-    else if (now >= wait_until(t))
-        give_up(t, now);
-}
-
 void tunnel_seek_tick(struct tunnel *t, uint64_t now)
 {
     if (t->seek == SEEK_PAUSING && now >= t->seek_at)
-        end_pause(t, now);
+        tunnel_ask(t, now);
     else if (t->seek == SEEK_WAITING && now >= wait_until(t))
         give_up(t, now);
     if (t->state < TUNNEL_CLOSING && wants_watch(t))

@@ -68,61 +68,72 @@ def test_tunnels_that_have_ended_leave_no_watch_with_the_agent(made):
 # ---- replays ----
 
 
-def loses(upstream, worker):
-    """A worker that holds a full session goes, and the next one is dialled."""
-    upstream.reset()
-    return worker.serve()
+def rings(tunnels, worker, sandboxes):
+    """Tunnels of `scrollback` whose client has all that was said: `before`."""
+    pairs = [tunnels.open(worker, name, "ring") for name in sandboxes]
+    for client, upstream in pairs:
+        for message in (b"\x04", b"\x01before"):
+            upstream.say(message)
+            assert client.message() == (BINARY, message)
+    return pairs
+
+
+def lost(pair, worker):
+    """(client, upstream) with the next worker."""
+    pair[1].reset()
+    return pair[0], worker.serve()
+
+
+def replays(client, upstream):
+    upstream.say(b"\x01before")
+    upstream.say(b"\x04")
+    pass_both_ways(client, upstream, b"\0word")
 
 
 def test_replays_are_collected_as_many_at_once_as_memory_has_room_for(made):
     """A relay that loses a host with many full rings at once: with 8 MiB, two; and one sandbox is not both of them."""
-    tunnels = made(memory="8MiB", buffer="64KiB", dial_timeout="10s")
+    tunnels = made(memory="8MiB", buffer="64KiB", dial_timeout="60s")
     worker, ring = tunnels.worker(), bytes(range(256)) * 4096
-    sandboxes = [tunnels.sandbox(worker) for _ in range(3)]
-    pairs = [tunnels.open(worker, name, "ring") for name in [*sandboxes[:2], sandboxes[0], sandboxes[2]]]
-    for client, upstream in pairs:
-        for message in (b"\x04", b"\x01before"):
-            upstream.say(message)
-            assert client.message() == (BINARY, message)
-    collecting = [loses(upstream, worker) for _, upstream in pairs[:2]]
-    for _, upstream in pairs[2:]:
-        upstream.reset()
-    waiting = lambda: [t["state"] for name in sandboxes for t in tunnels.tunnels(name)].count("redialling")  # noqa: E731
-    until(lambda: waiting() == 2, 10, "no tunnel waits")
-    for upstream in collecting:
+    held = lambda: tunnels.metric("cellgate_relay_held_bytes")  # noqa: E731
+    first, second, third = [tunnels.sandbox(worker) for _ in range(3)]
+    pairs = rings(tunnels, worker, [first, second, first, third])
+    pairs = [lost(pair, worker) for pair in pairs]
+    for _, upstream in pairs:
         for at in range(0, len(ring), 4096):
             upstream.say(b"\x01" + ring[at : at + 4096])
-    until(lambda: tunnels.metric("cellgate_relay_held_bytes") > 2 * len(ring), 10, "the replays are not held")
-    assert not worker.dials(0.5), "a third is dialled"
-    for (client, _), upstream in zip(pairs[:2], collecting):
+    until(lambda: held() > 2 * len(ring), 10, "the replays are not held")
+    two = settled(held)
+    assert two < 5 * len(ring)  # memory is doubled when it is full
+    for client, upstream in pairs[2:]:  # input does not wait
+        client.say(b"\0word")
+        assert upstream.message() == (BINARY, b"\0word")
+    assert held() < two + len(ring)
+    for client, upstream in pairs:
         upstream.say(b"\x04")
         assert b"".join(client.message()[1][1:] for _ in range(len(ring) // 4096)) == ring
-    for client, _ in pairs[2:]:
-        upstream = worker.serve()
-        upstream.say(b"\x01before")
-        upstream.say(b"\x04")
-        upstream.say(b"\x01behind")
-    for client, _ in pairs[2:]:
-        assert client.message() == (BINARY, b"\x01behind")
+        pass_both_ways(client, upstream, b"\0word")
 
 
 def test_a_replay_that_does_not_end_is_not_waited_for(made):
-    tunnels = made(memory="1MiB", buffer="64KiB", dial_timeout="500ms")
+    tunnels = made(memory="1MiB", buffer="64KiB", dial_timeout="1s")
     worker = tunnels.worker()
-    pairs = [tunnels.open(worker, route="ring") for _ in range(2)]
-    for client, upstream in pairs:
-        for message in (b"\x04", b"\x01before"):
-            upstream.say(message)
-            assert client.message() == (BINARY, message)
-    stuck = loses(pairs[0][1], worker)
-    stuck.say(b"\x01before")
-    pairs[1][1].reset()
-    upstream = worker.serve()
-    upstream.say(b"\x01before")
-    upstream.say(b"\x04")
-    pass_both_ways(pairs[1][0], upstream, b"\0word")
-    stuck.say(b"\x04")
-    pass_both_ways(pairs[0][0], stuck, b"\0word")
+    stuck, other = rings(tunnels, worker, [tunnels.sandbox(worker) for _ in range(2)])
+    stuck = lost(stuck, worker)
+    stuck[1].say(b"\x01be")
+    replays(*lost(other, worker))
+    stuck[1].say(b"\x01fore")
+    stuck[1].say(b"\x04")
+    pass_both_ways(*stuck, b"\0word")
+
+
+def test_a_worker_that_does_not_answer_is_not_waited_for_by_those_of_others(made):
+    tunnels = made(memory="1MiB", buffer="64KiB", dial_timeout="30s")
+    hangs, answers = tunnels.worker(), tunnels.worker()
+    (late, upstream), other = [rings(tunnels, worker, [tunnels.sandbox(worker)])[0] for worker in (hangs, answers)]
+    upstream.reset()
+    hanging = hangs.take()
+    replays(*lost(other, answers))
+    replays(late, hangs.accept(hanging))
 
 
 # ---- readers that stop ----

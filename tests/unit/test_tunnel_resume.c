@@ -670,101 +670,110 @@ static void a_client_that_resumes_answers_a_close_itself(void **state)
 }
 
 /* ---- turns ---- */
-static void loses_its_worker_among_many(void)
+static void resumes_among_many(void)
 {
     serving_with(HANDOVER_RESUME_SCROLLBACK, "x", "", false);
     w.settings.keepalive = 3600 * SEC;
+    world_says(&w, WORKER, 0x82, "\4");
+    world_says(&w, WORKER, 0x82, "\1old");
     w.crowded = true;
     tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
-    world_answers(&w, ANSWER_RUNNING, 1, 1);
-    assert_int_equal(w.dials, 1);
+    resumes_with("");
+    forget();
+}
+
+static void replays_the_rest(void)
+{
+    world_says(&w, WORKER, 0x82, "\1oldnew");
+    world_says(&w, WORKER, 0x82, "\4");
+    assert_said(CLIENT, "B\1new");
+    assert_int_equal(w.declared[0], 1);
     assert_false(tunnel_needs_turn(&w.t));
+    world_close(&w);
 }
 
 static void a_replay_waits_for_its_turn_however_long_that_takes(void **state)
 {
     (void)state;
-    loses_its_worker_among_many();
-    world_pass(&w, 599 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    assert_int_equal(w.dials, 1);
-    assert_int_equal(w.asks, 1);
+    resumes_among_many();
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_true(tunnel_needs_turn(&w.t));
+    assert_false(world_says(&w, WORKER, 0x82, "\1old"));
+    assert_in_range(tunnel_due(&w.t), w.now + 50 * MS, w.now + 75 * MS);
+    assert_in_range(tunnel_judges_at(&w.t), w.now + SEC, UINT64_MAX); /* that is no judgement */
+    world_says(&w, CLIENT, 0x82, "input");
+    assert_said(WORKER, "Binput");
+    world_pass(&w, 3000 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
     w.crowded = false;
     world_pass(&w, 75 * MS);
-    assert_true(tunnel_needs_turn(&w.t));
-    resumes_with("");
-    assert_int_equal(w.dials, 2);
-    assert_true(tunnel_needs_turn(&w.t));
-    world_says(&w, WORKER, 0x82, "\4");
+    replays_the_rest();
+}
+
+static void a_worker_that_is_lost_in_front_of_its_turn_is_replaced(void **state)
+{
+    (void)state;
+    resumes_among_many();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
     assert_false(tunnel_needs_turn(&w.t));
-    world_close(&w);
+    resumes_with("");
+    assert_false(w.t.legs[WORKER].reading);
+    w.crowded = false;
+    world_pass(&w, 75 * MS);
+    replays_the_rest();
 }
 
-static void a_turn_that_does_not_come_is_given_up(void **state)
+static void a_client_that_does_not_read_takes_no_turn(void **state)
 {
-    (void)state;
-    loses_its_worker_among_many();
-    world_pass(&w, 601 * SEC);
-    ended_with(CLOSE_unrecoverable, "C1011:upstream unrecoverable");
-}
-
-static void a_worker_that_is_lost_in_front_of_a_turn_is_replaced_as_any_other(void **state)
-{
+    static uint8_t frame[LEG_PAUSE + 100], payload[LEG_PAUSE + 1] = {1};
     (void)state;
     serving_with(HANDOVER_RESUME_SCROLLBACK, "x", "", false);
-    w.settings.keepalive = 3600 * SEC;
-    w.crowded = true;
-    world_tells(&w, ANSWER_RUNNING, 2, 2);
-    world_pass(&w, 599 * SEC);
+    world_says(&w, WORKER, 0x82, "\4");
+    w.ears[CLIENT].room = 0;
+    world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX);
     tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
-    world_pass(&w, 599 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    w.crowded = false;
-    world_pass(&w, 75 * MS);
-    assert_true(w.asking);
-    world_answers(&w, ANSWER_RUNNING, 2, 2);
-    assert_true(w.dialling);
-    world_close(&w);
-}
-
-static void the_old_worker_serves_until_it_is_the_turn_of_the_new_one(void **state)
-{
-    (void)state;
-    serving_with(HANDOVER_RESUME_SCROLLBACK, "x", "", false);
-    world_says(&w, WORKER, 0x82, "\4");
-    forget();
-    w.crowded = true;
-    world_tells(&w, ANSWER_RUNNING, 2, 2);
-    world_pass(&w, SEC);
-    assert_int_equal(w.dials, 1);
-    world_says(&w, WORKER, 0x82, "\1old");
-    assert_said(CLIENT, "B\1old");
-    w.crowded = false;
-    world_pass(&w, 75 * MS);
-    world_answers(&w, ANSWER_RUNNING, 2, 2);
-    assert_int_equal(w.dialled_port, 2);
-    requests();
-    world_dialled(&w, DIAL_OPEN, 101);
-    world_says(&w, WORKER, 0x82, "\1oldnew");
-    world_says(&w, WORKER, 0x82, "\4");
-    assert_said(CLIENT, "B\1old B\1new");
+    resumes_with("");
+    assert_true(tunnel_needs_turn(&w.t));
+    assert_false(w.turn);
+    assert_in_range(tunnel_due(&w.t), w.now + SEC, UINT64_MAX);
+    w.ears[CLIENT].room = SIZE_MAX;
+    tunnel_writable(&w.t, CLIENT, w.now);
+    assert_true(w.turn);
     world_close(&w);
 }
 
 static void who_does_not_collect_needs_no_turn(void **state)
 {
-    static const enum handover_resume kinds[] = {HANDOVER_RESUME_NONE, HANDOVER_RESUME_SINCE};
+    static const enum handover_resume kinds[] = {HANDOVER_RESUME_NONE, HANDOVER_RESUME_SINCE,
+                                                 HANDOVER_RESUME_SCROLLBACK};
     (void)state;
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < 3; i++) {
         serving_with(kinds[i], "x", "", false);
-        w.crowded = true;
+        assert_true(w.t.legs[WORKER].reading);
         tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
-        world_answers(&w, ANSWER_RUNNING, 1, 1);
-        assert_int_equal(w.dials, 2);
-        assert_int_equal(w.turns, 0);
-        assert_false(tunnel_needs_turn(&w.t));
+        resumes_with("");
+        assert_int_equal(tunnel_needs_turn(&w.t), kinds[i] == HANDOVER_RESUME_SCROLLBACK);
+        assert_int_equal(w.turn, kinds[i] == HANDOVER_RESUME_SCROLLBACK);
         world_close(&w);
     }
+}
+
+/* ---- a loss while the next worker is looked for ---- */
+static void a_loss_after_a_long_migration_is_as_any_other(void **state)
+{
+    (void)state;
+    serving();
+    w.settings.keepalive = 3600 * SEC;
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    world_dialled(&w, DIAL_UNREACHABLE, 0);
+    world_pass(&w, 121 * MS);
+    world_answers(&w, ANSWER_MIGRATING, 0, 3);
+    world_pass(&w, 599 * SEC);
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_pass(&w, 599 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    world_close(&w);
 }
 
 static void memory_that_is_short_ends_a_tunnel(void **state)
@@ -795,10 +804,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_replay_waits_for_its_turn_however_long_that_takes),
-        cmocka_unit_test(a_turn_that_does_not_come_is_given_up),
-        cmocka_unit_test(a_worker_that_is_lost_in_front_of_a_turn_is_replaced_as_any_other),
-        cmocka_unit_test(the_old_worker_serves_until_it_is_the_turn_of_the_new_one),
+        cmocka_unit_test(a_worker_that_is_lost_in_front_of_its_turn_is_replaced),
+        cmocka_unit_test(a_client_that_does_not_read_takes_no_turn),
         cmocka_unit_test(who_does_not_collect_needs_no_turn),
+        cmocka_unit_test(a_loss_after_a_long_migration_is_as_any_other),
         cmocka_unit_test(a_plain_worker_is_redialled_where_the_session_has_a_name),
         cmocka_unit_test(a_plain_worker_is_not_redialled_where_it_has_none),
         cmocka_unit_test(a_slow_client_gets_what_a_plain_worker_has_said_last),
