@@ -217,14 +217,13 @@ static bool has_ended(const struct running *r)
 static void linger(struct running *r)
 {
     uint32_t linger_ms = r->session.plan.linger_ms;
-    bool waits = r->session.state == SESSION_NEW && r->expected > 0;
     if (r->forgotten && has_ended(r))
         tell_over(r);
     else if (r->session.state == SESSION_ENDED)
         loop_timer_set(&r->linger, linger_ms ? KEEP_ENDED : 0);
     else if (linger_ms != KEEPER_FOREVER)
         loop_timer_set(&r->linger, linger_ms / 1e3);
-    else if (waits)
+    else if (r->session.state == SESSION_NEW && r->expected > 0)
         loop_timer_set(&r->linger, r->expected);
 }
 

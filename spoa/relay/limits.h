@@ -36,11 +36,9 @@ void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
 bool limits_may_hold(const struct limits *limits);
 
-enum {
-    LIMITS_REPLAY_LEN =
-        4 << 20,             /* bytes that a replay takes at most: so many at once as memory has room for */
-    LIMITS_REPLAY_SHARE = 8, /* and an eighth of them for one sandbox; at least one */
-};
+/* A replay takes so many bytes at most: there are as many turns as memory has room for, and of these one in so many
+ * for one sandbox; at least one. */
+enum { LIMITS_REPLAY_LEN = 4 << 20, LIMITS_REPLAY_SHARE = 8 };
 
 /* A turn to collect a replay, for a tunnel that has entered; false: not now. */
 bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
