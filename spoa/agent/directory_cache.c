@@ -215,20 +215,13 @@ static bool is_flying(const struct directory_entry *e, uint64_t now)
     return e->asked && e->asked_at > lost_at(now);
 }
 
-/* What is unknown finds no room while too much is. What has a record or is watched always does. */
-static bool is_crowded_out(const struct held *h)
-{
-    const struct directory_entry *e = h->entry;
-    return !e->box && !e->pins && !e->asked && directory_table_crowded(&h->stripe->table, lost_at(h->now));
-}
-
 /* Whether the caller is to begin a look-up when it has let go. */
 static bool take_off(struct held *h)
 {
     struct directory_entry *e = h->entry;
     if (is_flying(e, h->now) || h->now < e->retry_at)
         return false;
-    if (is_crowded_out(h)) {
+    if (directory_table_crowded(&h->stripe->table, e, lost_at(h->now))) {
         h->stripe->counts.crowded++;
         return false;
     }

@@ -4,7 +4,8 @@
  * is known may be served, when the directory is asked, and who is told; I/O and time are its owner's.
  *
  * - A look-up is on its way for each key at most once, however many ask. Its key is not given up for others until it is
- *   answered. How much of what is unknown is looked up at a time is bounded: what comes then is unavailable at once.
+ *   answered. How many are on their way for what is unknown, and for records that nobody watches, is bounded: what is
+ *   unknown is then unavailable at once.
  * - A record serves for `ttl` (ten times that while the directory pushes changes and none since can have been
  *   lost), and for a moment longer while it is looked up in the background. Later a decision has to wait for the look-up, unless the
  *   directory is known not to answer: then it serves until it is `stale`, and is unknown from then on.

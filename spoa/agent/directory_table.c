@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-enum { BYTES_PER_RECORD = 4096, EMPTY_LEAST = 16, ASKED_LEAST = 128, SETTLED_LEAST = 16 };
+enum { BYTES_PER_RECORD = 4096, EMPTY_LEAST = 16, ASKED_LEAST = 128 };
 
 struct directory_entry *directory_entry_new(uint64_t hash, struct slice key)
 {
@@ -34,7 +34,8 @@ bool directory_table_init(struct directory_table *t, size_t most_records)
                                   .mask = buckets - 1,
                                   .most_records = most_records,
                                   .most_empty = most_records / 4 + EMPTY_LEAST,
-                                  .most_asked = most_records / 4 + ASKED_LEAST,
+                                  .most_empty_asked = most_records / 4 + ASKED_LEAST,
+                                  .most_records_asked = most_records - most_records / 4,
                                   .most_bytes = most_records * BYTES_PER_RECORD};
     return t->buckets;
 }
@@ -125,10 +126,11 @@ static bool is_lost(const struct directory_entry *e, uint64_t lost)
     return e && e->asked_at <= lost;
 }
 
-bool directory_table_crowded(const struct directory_table *t, uint64_t lost)
+bool directory_table_crowded(const struct directory_table *t, const struct directory_entry *e, uint64_t lost)
 {
-    return t->lists[DIRECTORY_EMPTY_ASKED].count >= t->most_asked &&
-           !is_lost(t->lists[DIRECTORY_EMPTY_ASKED].oldest, lost);
+    enum directory_list list = e->box ? DIRECTORY_RECORDS_ASKED : DIRECTORY_EMPTY_ASKED;
+    size_t most = e->box ? t->most_records_asked : t->most_empty_asked;
+    return !e->pins && !e->asked && t->lists[list].count >= most && !is_lost(t->lists[list].oldest, lost);
 }
 
 static void take_out(struct directory_table *t, struct directory_entry *e, struct directory_entry **out)
@@ -143,13 +145,12 @@ static void take_out(struct directory_table *t, struct directory_entry *e, struc
     *out = e;
 }
 
-/* A few that were just answered stay, however many look-ups are on their way: who waited has yet to read them. Of those
- * that are large one does, whatever the others take that cannot be given up. */
+/* A quarter is for what was just answered, however many look-ups are on their way: who waited has yet to read it. Of
+ * large records one stays, whatever the others take that cannot be given up. */
 static bool too_many_records(const struct directory_table *t)
 {
     size_t asked = t->lists[DIRECTORY_RECORDS_ASKED].count, count = t->lists[DIRECTORY_RECORDS].count;
-    size_t room = asked < t->most_records ? t->most_records - asked : 0;
-    return count > (room > SETTLED_LEAST ? room : SETTLED_LEAST) || (count > 1 && t->bytes > t->most_bytes);
+    return count + asked > t->most_records || (count > 1 && t->bytes > t->most_bytes);
 }
 
 static void take_out_lost(struct directory_table *t, enum directory_list list, size_t most, uint64_t lost,
@@ -164,9 +165,11 @@ struct directory_entry *directory_table_trim(struct directory_table *t, uint64_t
     struct directory_entry *out = NULL;
     while (t->lists[DIRECTORY_EMPTY].count > t->most_empty)
         take_out(t, t->lists[DIRECTORY_EMPTY].oldest, &out);
-    take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->most_asked, lost, &out);
-    while (too_many_records(t))
+    take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->most_empty_asked, lost, &out);
+    take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->most_records_asked, lost, &out);
+    while (t->lists[DIRECTORY_RECORDS_ASKED].count > t->most_records) /* they were watched when they were asked for */
+        take_out(t, t->lists[DIRECTORY_RECORDS_ASKED].oldest, &out);
+    while (t->lists[DIRECTORY_RECORDS].count > 0 && too_many_records(t))
         take_out(t, t->lists[DIRECTORY_RECORDS].oldest, &out);
-    take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->most_records, lost, &out);
     return out;
 }

@@ -56,7 +56,7 @@ struct directory_table {
         struct directory_entry *newest, *oldest;
         size_t count;
     } lists[DIRECTORY_LISTS];
-    size_t most_records, most_empty, most_asked, most_bytes;
+    size_t most_records, most_records_asked, most_empty, most_empty_asked, most_bytes;
     size_t bytes;
 };
 
@@ -76,9 +76,10 @@ struct record_box *directory_table_put(struct directory_table *table, struct dir
                                        struct record_box *box);
 /* A look-up is on its way, or is not any more. */
 void directory_table_asked(struct directory_table *table, struct directory_entry *entry, bool asked);
-/* Whether there is no room for one more look-up of something unknown. Those that began at `lost` or before will have
- * no answer: here and in directory_table_trim they have to make room. */
-bool directory_table_crowded(const struct directory_table *table, uint64_t lost);
+/* Whether there is no room for a look-up of this one. There always is for what is watched. Those that began at `lost` or
+ * before will have no answer: here and in directory_table_trim they have to make room. */
+bool directory_table_crowded(const struct directory_table *table, const struct directory_entry *entry,
+                             uint64_t lost);
 /* Takes out what is over the limits: a chain for directory_entry_free. */
 struct directory_entry *directory_table_trim(struct directory_table *table, uint64_t lost);
 

@@ -945,10 +945,18 @@ static void what_was_just_answered_stays_however_many_records_are_looked_up(void
         snprintf(key, sizeof key, "record-%d", i);
         learn(w, key, "one");
         w->now += 100 * MS;
-        assert_true(directory_cache_refresh(w->cache, slice_text(key)));
+        assert_int_equal(directory_cache_refresh(w->cache, slice_text(key)), i < 75);
     }
-    learn(w, "new", "one");
-    assert_string_equal(find(w, "new"), "found one");
+    for (int i = 0; i < 40; i++) {
+        snprintf(key, sizeof key, "new-%d", i);
+        learn(w, key, "one");
+        assert_string_equal(find(w, key), "found one");
+        assert_int_equal(directory_cache_counts(w->cache).records, 100);
+    }
+    w->now += 100 * MS;
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39")));
+    answer(w, "record-0", "two");
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39")));
 }
 
 static void look_ups_of_what_is_unknown_are_bounded(void **state)
