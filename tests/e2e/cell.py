@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BIN = (ROOT / os.environ.get("BUILD", "build") / "bin").resolve()
 RELAY = BIN / "cellgate-relay"
+COVERED = RELAY.exists() and b"__gcov_" in RELAY.read_bytes()
 # Built with a sanitizer: slow, and it keeps what is freed.
 SANITIZED = RELAY.exists() and any(mark in RELAY.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
 SECRET = b"a secret of the tests, 32 bytes or more"

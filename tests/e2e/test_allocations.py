@@ -15,7 +15,7 @@ import urllib.error
 import urllib.parse
 
 import pytest
-from cell import BIN, SANITIZED, free_port, until
+from cell import BIN, COVERED, SANITIZED, free_port, until
 from client import request
 from dialects import Exec, Since, Terminal
 from name_server import NameServer
@@ -492,6 +492,8 @@ def test_commands(starved, process, tmp_path):
 @pytest.mark.parametrize("variable, every", [("SHIM_ALLOC", 10 * EVERY), ("SHIM_FILES", 1)])
 def test_a_start(tmp_path, process, count, variable, every):
     """It starts, or says why not."""
+    if COVERED and (variable, count) == ("SHIM_ALLOC", ALL):
+        pytest.skip("gcov does not bear it when it has no memory to write its counts")
     (tmp_path / "k1.secret").write_bytes(b"a secret of the tests, 32 bytes or more")
     (tmp_path / "sandboxes.json").write_text('{"sandboxes":{"sb-1":{"worker":"http://127.0.0.1:1"}}}')
     addresses = {"agent": {"listen": f"unix@{tmp_path}/a.sock", "admin": f"127.0.0.1:{free_port()}"},
