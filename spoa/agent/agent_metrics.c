@@ -99,7 +99,7 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                            .help = "Entries of the cache given up for others.",
                            .type = METRIC_COUNTER},
     [DIRECTORY_CROWDED] = {.name = "cellgate_directory_look_ups_refused_total",
-                           .help = "Look-ups of unknown sandboxes not begun: too many were on their way.",
+                           .help = "Look-ups not begun: too many were on their way.",
                            .type = METRIC_COUNTER},
     [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",
                      .help =

@@ -2,8 +2,9 @@
 /*
  * directory_table: the entries of one stripe of the cache (directory_cache.c): a hash table whose entries also
  * stand in one of five lists, by when they were last asked for. Bounded: what is over the limits is given
- * back to the caller, from the end of the lists. Pinned entries are never given up, and those with a look-up
- * on its way are not either: somebody waits for its answer, and with the entry would be forgotten that it is asked for.
+ * back to the caller, from the end of the lists. Pinned entries are never given up. Those with a look-up on its way are
+ * not either, unless they were pinned when it began and would be more than all: somebody waits for its answer, and
+ * with the entry would be forgotten that it is asked for.
  *
  * For one thread at a time: the cache's stripe has a lock, under which this does nothing but move pointers.
  */

@@ -107,14 +107,22 @@ static void count_down(struct holder **at)
     free(holder);
 }
 
-static bool change(struct limits *l, struct slice name, bool up, uint64_t most)
+/* Where the holder of that name stands, or would; its shard is locked. */
+static struct holder **lock(struct limits *l, struct slice name, struct shard **shard)
 {
     uint64_t hash = hash_keyed(&l->secret, name);
-    struct shard *shard = &l->shards[hash % SHARDS];
+
+    *shard = &l->shards[hash % SHARDS];
+    pthread_mutex_lock(&(*shard)->lock);
+    return find(*shard, hash, name);
+}
+
+static bool change(struct limits *l, struct slice name, bool up, uint64_t most)
+{
+    struct shard *shard;
+    struct holder **at = lock(l, name, &shard);
     bool done = true;
 
-    pthread_mutex_lock(&shard->lock);
-    struct holder **at = find(shard, hash, name);
     if (up)
         done = count_up(at, name, most);
     else
@@ -215,13 +223,11 @@ static bool change_replays(struct limits *l, struct slice space, struct slice sa
 {
     uint8_t memory[NAME_MAX_BYTES];
     struct writer w = writer_of(memory, sizeof memory);
+    struct shard *shard;
     bool done = true;
 
     put_sandbox(&w, space, sandbox);
-    uint64_t hash = hash_keyed(&l->secret, writer_slice(&w));
-    struct shard *shard = &l->shards[hash % SHARDS];
-    pthread_mutex_lock(&shard->lock);
-    struct holder *holder = *find(shard, hash, writer_slice(&w));
+    struct holder *holder = *lock(l, writer_slice(&w), &shard);
     if (holder && up)
         done = holder->replays < most;
     if (holder && done)

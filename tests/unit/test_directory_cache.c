@@ -839,17 +839,22 @@ static void it_is_bounded_and_what_is_used_stays(void **state)
     directory_cache_unpin(w->cache, SLICE_LITERAL("pinned"));
 }
 
+static void learn_large(struct world *w, const char *key)
+{
+    static uint8_t large[60000];
+    struct record record = record_of("one", 0);
+    record.headers = slice_of(large, sizeof large);
+    find(w, key);
+    directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+}
+
 static void large_records_are_bounded_by_their_bytes(void **state)
 {
     struct world *w = *state;
-    static uint8_t large[60000];
-    struct record record = record_of("one", 0);
     char key[32];
-    record.headers = slice_of(large, sizeof large);
     for (int i = 0; i < 100; i++) {
         snprintf(key, sizeof key, "%d", i);
-        find(w, key);
-        directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+        learn_large(w, key);
     }
     struct directory_cache_counts counts = directory_cache_counts(w->cache);
     assert_true(counts.bytes <= 100 * 4096);
@@ -859,21 +864,17 @@ static void large_records_are_bounded_by_their_bytes(void **state)
 static void a_large_record_that_was_just_answered_stays_whatever_the_others_take(void **state)
 {
     struct world *w = *state;
-    static uint8_t large[60000];
-    struct record record = record_of("one", 0);
     char key[32];
-    record.headers = slice_of(large, sizeof large);
     for (int i = 0; i < 8; i++) {
         snprintf(key, sizeof key, "watched-%d", i);
         assert_true(directory_cache_pin(w->cache, slice_text(key)));
-        find(w, key);
-        directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+        learn_large(w, key);
     }
     assert_true(directory_cache_counts(w->cache).bytes > 100 * 4096);
     for (int i = 0; i < 4; i++) {
         snprintf(key, sizeof key, "new-%d", i);
         assert_string_equal(find(w, key), "pending");
-        directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+        learn_large(w, key);
         assert_string_equal(find(w, key), "found one");
     }
     assert_int_equal(directory_cache_counts(w->cache).records, 1);
