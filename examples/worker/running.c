@@ -120,6 +120,14 @@ static bool outputs_open(const struct running *r)
 
 enum taken { TAKEN, NOTHING, NO_ROOM, NO_MEMORY, AT_END };
 
+/* A terminal says EIO when its other side is closed. Linux looks for that behind its look for bytes, so that those
+ * written in between are still there: only what it says twice is true. */
+static ssize_t read_some(int fd, uint8_t *to, size_t most)
+{
+    ssize_t got = read(fd, to, most);
+    return got < 0 && errno == EIO ? read(fd, to, most) : got;
+}
+
 static enum taken read_once(struct running *r, unsigned n)
 {
     uint8_t bytes[READ_SIZE];
@@ -132,10 +140,10 @@ static enum taken read_once(struct running *r, unsigned n)
     if (memory == 0)
         return NO_MEMORY;
     size_t most = room < memory ? room : memory;
-    ssize_t got = read(loop_io_fd(&r->ends[n]), bytes, most < sizeof bytes ? most : sizeof bytes);
+    ssize_t got = read_some(loop_io_fd(&r->ends[n]), bytes, most < sizeof bytes ? most : sizeof bytes);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return NOTHING;
-    if (got <= 0) /* a terminal says EIO when its other side is closed */
+    if (got <= 0)
         return AT_END;
     session_output(&r->session, n == ERR ? KEEPER_STDERR : KEEPER_STDOUT, slice_of(bytes, (size_t)got));
     if (r->session.state == SESSION_DRAINING)

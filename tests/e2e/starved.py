@@ -29,9 +29,10 @@ class Supply:
         return self.LAYOUT.unpack_from(self.map)[:3]
 
     def fail(self, first, count):
-        """Of those that come, `count` from the first-th on (0 is the next)."""
+        """Of those that come, `count` from the first-th on (0 is the next), whose number is returned."""
         first += self.counts()[0]
         self.LIMITS.pack_into(self.map, self.LAYOUT.size - self.LIMITS.size, first, first + count)
+        return first
 
     def suffices(self):
         self.fail(0, 0)
@@ -63,7 +64,7 @@ class Starved:
         """operation() with each that it asks for failing (and the next count - 1), until it asks for no more, and again with
         enough after each: it tells whether it was served, which it has to be then, at the latest when HAProxy has looked
         whether the daemon is there again."""
-        memory, pid, at, rounds, calls, failed = self.memory[name], self.pid(name), 0, 0, 0, 1
+        memory, pid, at, rounds, calls = self.memory[name], self.pid(name), 0, 0, 0
 
         def call():
             nonlocal calls
@@ -76,21 +77,25 @@ class Starved:
         for _ in range(8):
             until(call, 10, "not served at all")  # what is made once is there
         began, calls, opened = memory.counts()[2], 0, descriptors()
-        while failed:
+        had_enough = False
+        while not had_enough:
             had = supply.counts()[1]
-            supply.fail(at, count)
+            first = supply.fail(at, count)
             self.starving = True
             try:
-                call()
+                served = call()
             finally:
                 self.starving = False
+                asked = supply.counts()[0] > first
                 supply.suffices()
-            failed = supply.counts()[1] - had
+            failed = supply.counts()[1] > had
+            had_enough = served and not asked and not failed
             why = f"after number {at} of {name} had failed"
             until(call, 10, f"not served {why}\n{self.logs()}")
             assert self.pid(name) == pid, f"{name} ended {why}\n{self.logs()}"
-            at, rounds = at + every, rounds + 1
-        assert rounds > 1, "it asks for none at all"
+            if failed:  # otherwise it was refused before it asked, or asked before it was to fail: once more
+                at, rounds = at + every, rounds + 1
+        assert rounds, "it asks for none at all"
         half, all_calls = memory.counts()[2], 2 * calls
         while calls < all_calls:
             until(call, 10)

@@ -22,9 +22,10 @@ from pathlib import Path
 
 import pytest
 import websockets
-from cell import BIN, alive, until
+from cell import BIN, SANITIZED, alive, until
 from client import connect
 from client import exchange as raw_exchange
+from starved import SHIM
 from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Ws
 
 RING = 1 << 20
@@ -676,6 +677,17 @@ def test_terminal_loses_no_tail(worker):
         out = b"".join(m for op, m in messages if op == BINARY)
         assert b"\n" + b"".join(b"%d\n" % i for i in range(1, 200001)) in out
         assert messages[-1] == (TEXT, b'{"type":"exit","exit_code":3}') and close == (1000, "process exited")
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer has to be the first that is loaded")
+def test_terminal_that_says_too_early_that_it_has_ended_is_read_on():
+    """Linux says EIO to who has read all when the last was written and the other side closed just behind that."""
+    host = Host(before=("env", f"LD_PRELOAD={SHIM}", "SHIM_EIO=1"))
+    with host.worker().open("/terminal?command=seq+1+20000") as ws:
+        messages, close = ws.rest()
+    out = b"".join(m for op, m in messages if op == BINARY)
+    assert out == b"".join(b"%d\r\n" % i for i in range(1, 20001)) and close == (1000, "process exited")
+    host.close()
 
 
 def test_terminal_waits_for_a_slow_client(worker):

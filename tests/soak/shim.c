@@ -4,6 +4,7 @@
  *
  *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
  *   SHIM_CUT=FILE    how many of them moved less than they could have is counted in FILE, which is mapped: a uint64_t
+ *   SHIM_EIO=1       a terminal with something to read says EIO first, as Linux does now and then to its master
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
  *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
  *   SHIM_FILES=FILE  the same of descriptors: EMFILE
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -101,6 +104,28 @@ ssize_t writev(int fd, const struct iovec *parts, int count)
         return real(fd, parts, count);
     struct iovec one = {parts[0].iov_base, shorter(parts[0].iov_len)};
     return real(fd, &one, 1);
+}
+
+/* ---- terminals ---- */
+static bool says_eio(int fd)
+{
+    static int said_of = -1;
+    int number;
+    struct pollfd in = {.fd = fd, .events = POLLIN};
+    if (!getenv("SHIM_EIO") || said_of == fd || ioctl(fd, TIOCGPTN, &number) < 0 || poll(&in, 1, 0) < 1) {
+        said_of = -1;
+        return false;
+    }
+    said_of = fd;
+    errno = EIO;
+    return true;
+}
+
+ssize_t read(int fd, void *to, size_t len)
+{
+    static ssize_t (*real)(int, void *, size_t);
+    real = real ? real : (ssize_t(*)(int, void *, size_t))next("read");
+    return says_eio(fd) ? -1 : real(fd, to, len);
 }
 
 /* ---- the calendar ---- */
