@@ -2,7 +2,6 @@
 #include "spoa/relay/dial.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -315,9 +314,6 @@ static bool start(struct dial *d, const struct dial_options *o)
             d->early = DIAL_NO_SOCKET;
         return false;
     }
-    unsigned milliseconds = (unsigned)(o->user_timeout / 1000);
-    if (!net_is_unix(&address))
-        setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
     loop_io_open(&d->io, o->loop, fd, on_ready, d);
     loop_io_want(&d->io, LOOP_WRITE);
     return true;

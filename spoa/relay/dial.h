@@ -17,7 +17,6 @@ struct dial_options {
     struct loop *loop;
     const struct net_address *worker_tls; /* HAProxy's listener for https workers */
     uint64_t timeout;                     /* microseconds, all in all */
-    uint64_t user_timeout;                /* of TCP (tcp(7)), microseconds */
     size_t head_max;
     struct upgrade *upgrade; /* borrowed */
     const struct target *to; /* borrowed for the call */

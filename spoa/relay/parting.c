@@ -2,7 +2,9 @@
 #include "spoa/relay/parting.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -69,6 +71,13 @@ static bool send_rest(struct parting *p)
     return !p->ended;
 }
 
+/* What is still on its way when the peer has ended its side it may never read. Our own FIN counts as one, too. */
+static bool is_taken(int fd)
+{
+    int queued;
+    return ioctl(fd, SIOCOUTQ, &queued) == 0 && queued <= 1;
+}
+
 static bool read_away(struct parting *p)
 {
     uint8_t scratch[16384];
@@ -82,7 +91,8 @@ static bool read_away(struct parting *p)
         return p->read < READ_AWAY;
     if (buffer_len(&p->rest))
         return true;
-    p->unread = 0;
+    if (is_taken(loop_io_fd(&p->io)))
+        p->unread = 0;
     return false;
 }
 

@@ -24,8 +24,8 @@ struct partings {
 };
 
 /* Takes over fd and rest. When memory is short the socket is closed at once. unread: bytes of input that count as
- * unsure unless the peer takes the rest and then ends the connection itself: a socket that is closed with
- * unread bytes resets it. */
+ * unsure unless the peer's kernel has all of them when the peer then ends the connection: a socket that is closed
+ * with unread bytes resets it. */
 void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint64_t unread);
 /* Closes all that are left. */
 void partings_end(struct partings *partings);

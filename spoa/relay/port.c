@@ -89,7 +89,6 @@ static struct dial *start_dial(struct port *p, const struct target *to, struct s
         .loop = p->lane->loop,
         .worker_tls = &settings->worker_tls,
         .timeout = settings->dial_timeout,
-        .user_timeout = settings->tunnel.keepalive + settings->tunnel.dead_after,
         .head_max = settings->head_size,
         .upgrade = p->upgrade,
         .to = to,
@@ -306,7 +305,8 @@ static void on_leg_ready(struct port *p, enum side side, int events)
     if ((events & LOOP_READ) && p->io[side].loop && p->tunnel.legs[side].reading) {
         ssize_t got = receive(p, side);
         if (got == 0)
-            tunnel_lost(&p->tunnel, side, LOSS_eof, loop_clock());
+            /* behind an error that send() was told of there is an end, too */
+            tunnel_lost(&p->tunnel, side, p->broken[side] ? LOSS_reset : LOSS_eof, loop_clock());
         else if (got < 0 && errno != EAGAIN && errno != EINTR)
             tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
     }

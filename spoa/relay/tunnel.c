@@ -495,15 +495,15 @@ static bool ends_session(enum close_reason reason)
     }
 }
 
-/* What its session has said last a slow client may take as slowly as before. */
+/* What its session has said last a slow client may take as slowly as before, and type meanwhile: that the kernel has
+ * taken all does not say where it is. Its answer to the Close does. */
 static uint64_t close_due(const struct tunnel *t)
 {
-    const struct leg *client = &t->legs[CLIENT];
-    uint64_t patience = outbox_empty(&client->out) ? t->settings->close_timeout : t->settings->stall;
+    uint64_t due = t->legs[CLIENT].progress + t->settings->stall;
 
     if (!t->client_there || t->worker_there || !ends_session(t->reason))
         return t->close_at;
-    return client->progress + patience > t->close_at ? client->progress + patience : t->close_at;
+    return due > t->close_at ? due : t->close_at;
 }
 
 static void check_limits(struct tunnel *t, uint64_t now)

@@ -15,8 +15,13 @@ KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 WEBSOCKET = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", KEY)]
 
 
-def connect(port, tls=False, alpn=None, timeout=10):
-    sock = socket.create_connection(("127.0.0.1", port), timeout)
+def connect(port, tls=False, alpn=None, timeout=10, room=None):
+    """room: bytes that the kernel takes for who does not read."""
+    sock = socket.socket()
+    sock.settimeout(timeout)
+    if room:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+    sock.connect(("127.0.0.1", port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -419,6 +419,28 @@ def test_the_last_words_of_a_worker_pass_though_it_takes_no_more_input(tmp_path)
         assert direct.metric("cellgate_relay_redials_total") == 0
 
 
+def test_a_worker_that_reads_nothing_for_a_long_time_is_left_alone_while_it_speaks(tmp_path):
+    """Its kernel has no room for input that long: TCP asks for it and is answered. That its process may do something else
+    than read is for its session to judge."""
+    with quick(tmp_path, keepalive="500ms", dead_after="2s") as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        client, upstream = direct.open(worker)
+        count = 0
+        busy = time.monotonic() + 8  # more than three times that after which silence would be a loss
+        while time.monotonic() < busy:
+            if direct.tunnels()[0]["held"] <= 65536:  # until the client is not read any more
+                client.say(b"x" * 16_000)
+                taken(client)
+                count += 1
+            else:
+                time.sleep(0.1)
+            upstream.say(b"output")
+            assert next_but_pings(client) == (BINARY, b"output", True)
+        assert [next_but_pings(upstream) for _ in range(count)] == [(BINARY, b"x" * 16_000, True)] * count
+        assert direct.metric("cellgate_relay_redials_total") == 0
+
+
 @pytest.mark.parametrize("first", ["client", "worker"])
 def test_the_last_words_of_a_client_pass_though_it_takes_no_more_output(direct, first):
     worker = direct.worker()

@@ -416,6 +416,29 @@ def test_what_a_worker_said_before_its_half_close_arrives_and_it_is_redialled(tu
     pass_both_ways(client, worker.serve())
 
 
+def test_a_slow_client_that_types_gets_all_that_its_session_said_last(tunnels):
+    """On its way through HAProxy and two kernels is what a relay that leaves would take with it: HAProxy cannot pass on what
+    the client types then, and resets it."""
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    client = tunnels.ask(sandbox, room=8192)
+    upstream = worker.serve()
+    tunnels.accepted(client)
+    for _ in range(50):
+        upstream.say(b"x" * 10_000)
+    upstream.close_with(1000, b"done")
+    tunnels.state(sandbox, "closing")
+    slow = time.monotonic() + 8  # more than the five seconds that others have for their answer, and the two for leaving
+    while time.monotonic() < slow:
+        assert [t["state"] for t in tunnels.tunnels(sandbox)] == ["closing"]
+        client.say(b"y")
+        time.sleep(0.5)
+    for _ in range(50):
+        assert client.message() == (BINARY, b"x" * 10_000)
+    assert client.closed() == (1000, "done")
+    tunnels.gone(sandbox)
+
+
 def test_each_side_gets_the_others_close_and_then_the_end(tunnels):
     worker = tunnels.worker()
     client, upstream = tunnels.open(worker)

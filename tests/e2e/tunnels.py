@@ -74,9 +74,9 @@ class Tunnels:
         until(lambda: request(self.cell.http, "GET", target, [bearer]).status == 410, 10, "the agent does not read its directory")
         del self.cell.sandboxes[probe]
 
-    def ask(self, sandbox, route="plain", session="s1", headers=(), tls=False, query="", port=None):
+    def ask(self, sandbox, route="plain", session="s1", headers=(), tls=False, query="", port=None, room=None):
         """Sends the upgrade; the answer is not awaited."""
-        client = Peer(connect(port or (self.cell.https if tls else self.cell.http), tls), masks=True)
+        client = Peer(connect(port or (self.cell.https if tls else self.cell.http), tls, room=room), masks=True)
         self.clients.append(client)
         client.key = base64.b64encode(os.urandom(16)).decode()
         fields = [("Sec-WebSocket-Key", client.key) if name == "Sec-WebSocket-Key" else (name, value) for name, value in WEBSOCKET]

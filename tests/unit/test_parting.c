@@ -2,6 +2,8 @@
 /* Sockets whose tunnels are through with them. */
 #include "tests/unit/support.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,11 +22,21 @@ struct world {
     uint64_t began;
 };
 
+static void open_loop(struct world *w)
+{
+    struct fail why;
+    w->counts = counts_new();
+    assert_non_null(w->counts);
+    w->partings =
+        (struct partings){.loop = loop_new(&why), .shard = metrics_shard(counts_metrics(w->counts))};
+    assert_non_null(w->partings.loop);
+    w->began = loop_clock();
+}
+
 static void open_world(struct world *w)
 {
     static uint8_t bytes[REST_LEN];
     struct buffer rest = buffer_with_limit(REST_LEN);
-    struct fail why;
     int fds[2];
     for (size_t i = 0; i < REST_LEN; i++)
         bytes[i] = (uint8_t)(i % 251);
@@ -32,12 +44,7 @@ static void open_world(struct world *w)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
     assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &(int){ROOM}, sizeof(int)), 0);
     w->peer = fds[1];
-    w->counts = counts_new();
-    assert_non_null(w->counts);
-    w->partings =
-        (struct partings){.loop = loop_new(&why), .shard = metrics_shard(counts_metrics(w->counts))};
-    assert_non_null(w->partings.loop);
-    w->began = loop_clock();
+    open_loop(w);
     parting_begin(&w->partings, fds[0], &rest, UNREAD);
 }
 
@@ -135,12 +142,68 @@ static void a_peer_that_is_gone_is_not_waited_for(void **state)
     plays(a_peer_goes);
 }
 
+/* One end of a TCP connection, and the other in *peer. */
+static int connection(int *peer)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&at, len), 0);
+    *peer = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(*peer >= 0);
+    close(listener);
+    return fd;
+}
+
+/* The peer's kernel does not even have it. */
+static void a_peer_that_ends_while_input_is_on_its_way_has_not_read_it(void **state)
+{
+    struct world w;
+    struct buffer nothing = buffer_with_limit(1);
+    uint8_t bytes[REST_LEN] = {0};
+    (void)state;
+    int fd = connection(&w.peer);
+    while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
+        ;
+    open_loop(&w);
+    parting_begin(&w.partings, fd, &nothing, UNREAD);
+    shutdown(w.peer, SHUT_WR);
+    while (w.partings.count)
+        loop_turn(w.partings.loop, true);
+    assert_int_equal(unsure(&w), UNREAD);
+    close_world(&w);
+}
+
+static void a_peer_that_ends_behind_what_it_has_read_has_read_it(void **state)
+{
+    struct world w;
+    struct buffer nothing = buffer_with_limit(1);
+    uint8_t bytes[UNREAD] = {0};
+    (void)state;
+    int fd = connection(&w.peer);
+    assert_int_equal(send(fd, bytes, sizeof bytes, 0), UNREAD);
+    open_loop(&w);
+    parting_begin(&w.partings, fd, &nothing, UNREAD);
+    assert_int_equal(recv(w.peer, bytes, sizeof bytes, MSG_WAITALL), UNREAD);
+    shutdown(w.peer, SHUT_WR);
+    while (w.partings.count)
+        loop_turn(w.partings.loop, true);
+    assert_int_equal(unsure(&w), 0);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_that_has_ended_its_side_gets_all_of_the_rest),
         cmocka_unit_test(a_peer_that_ends_behind_the_rest_has_read_it),
         cmocka_unit_test(a_peer_that_is_gone_is_not_waited_for),
+        cmocka_unit_test(a_peer_that_ends_while_input_is_on_its_way_has_not_read_it),
+        cmocka_unit_test(a_peer_that_ends_behind_what_it_has_read_has_read_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
