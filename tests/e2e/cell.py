@@ -191,9 +191,10 @@ class Cell:
             return answer.read().decode()
 
     def spawn(self, name, *command):
-        """A process of this cell, ended with it; its output is in NAME.log."""
+        """A process of this cell, ended with it; its output is in NAME.log. Shells in it read nobody's .bashrc."""
+        environment = os.environ | {"HOME": str(self.folder)}
         with open(self.folder / f"{name}.log", "wb") as log:
-            process = subprocess.Popen([str(c) for c in command], stdout=log, stderr=subprocess.STDOUT)
+            process = subprocess.Popen([str(c) for c in command], stdout=log, stderr=subprocess.STDOUT, env=environment)
         self.processes.append(process)
         return process
 
