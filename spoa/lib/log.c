@@ -20,6 +20,7 @@ enum {
     VALUE_MAX = 1024,
     QUEUE_BYTES = 256 << 10,
     LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
+    PATIENCE_MS = 1000,   /* with the thread, behind that */
 };
 
 struct log {
@@ -183,7 +184,7 @@ static bool out_of_time(struct log *log)
     return over;
 }
 
-/* Writes without blocking on a pipe, a socket or a terminal that is ready. */
+/* Writes without blocking on a pipe or a socket that is ready. */
 static ssize_t write_some(int fd, struct slice text)
 {
     size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
@@ -268,6 +269,14 @@ struct log *log_new(int fd, enum log_level level)
     return NULL;
 }
 
+/* The thread may hang in a write, as to a terminal that was stopped, which is said to be ready. */
+static bool joined(const struct log *log)
+{
+    int64_t end = log->deadline + PATIENCE_MS;
+    const struct timespec until = {end / 1000, end % 1000 * 1000000};
+    return pthread_clockjoin_np(log->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+}
+
 void log_free(struct log *log)
 {
     if (!log)
@@ -277,7 +286,10 @@ void log_free(struct log *log)
     log->deadline = now_ms() + LAST_WORDS_MS;
     pthread_cond_signal(&log->wake);
     pthread_mutex_unlock(&log->lock);
-    pthread_join(log->thread, NULL);
+    if (!joined(log)) {
+        pthread_detach(log->thread); /* it keeps what it has, until it can go on or the process ends */
+        return;
+    }
     pthread_cond_destroy(&log->wake);
     pthread_mutex_destroy(&log->lock);
     discard(log);

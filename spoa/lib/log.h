@@ -37,7 +37,7 @@ struct log_field {
 
 /* Lines below `level` are not written. NULL when out of memory or the thread cannot start. */
 struct log *log_new(int fd, enum log_level level);
-/* Writes what is queued (for at most a second) and ends the thread. */
+/* Writes what is queued (for at most a second) and ends the thread; one that hangs in a write is left behind. */
 void log_free(struct log *log);
 uint64_t log_dropped(const struct log *log);
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -129,6 +130,28 @@ static void a_blocked_pipe_costs_lines_not_time(void **state)
     assert_true(end.tv_sec - start.tv_sec <= 3);
 }
 
+static int open_terminal(void **state)
+{
+    (void)state;
+    if (openpty(&ends[0], &ends[1], NULL, NULL, NULL) < 0)
+        return -1;
+    the_log = log_new(ends[1], LOG_INFO);
+    return the_log ? 0 : -1;
+}
+
+/* As with one that was stopped by ^S: it is said to be ready, and a write to it waits for ever. */
+static void a_terminal_that_takes_nothing_does_not_hold_up_the_end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2000; i++)
+        log_write(the_log, LOG_INFO, "a line that is longer than others, so that there are 100 KiB",
+                  LOG_I64("n", i));
+    alarm(60); /* instead of for ever */
+    log_free(the_log);
+    alarm(0);
+    the_log = NULL;
+}
+
 static void a_closed_reader_is_survived(void **state)
 {
     (void)state;
@@ -248,6 +271,8 @@ int main(void)
         cmocka_unit_test(no_log_is_fine),
         WITH_PIPE(a_long_line_is_cut_and_says_so),
         cmocka_unit_test_setup_teardown(a_blocked_pipe_costs_lines_not_time, open_blocked, close_pipe),
+        cmocka_unit_test_setup_teardown(a_terminal_that_takes_nothing_does_not_hold_up_the_end, open_terminal,
+                                        close_pipe),
         WITH_PIPE(a_closed_reader_is_survived),
         WITH_PIPE(threads_do_not_mix_their_lines),
         cmocka_unit_test(running_out_of_memory_is_an_error),
