@@ -16,7 +16,7 @@
 #include "spoa/lib/writer.h"
 
 enum {
-    LINE_MAX_BYTES = 4096, /* with its line feed; also what a ready pipe takes without blocking */
+    LINE_MAX_BYTES = 4096, /* with its line feed; PIPE_BUF: what a ready pipe takes at once, in one piece */
     VALUE_MAX = 1024,
     QUEUE_BYTES = 256 << 10,
     LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
@@ -184,10 +184,19 @@ static bool out_of_time(struct log *log)
     return over;
 }
 
+/* Others may write to the same pipe: what they say shall come to stand between our lines, not within one. */
+static size_t whole_lines(struct slice text)
+{
+    size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
+    while (text.at[len - 1] != '\n')
+        len--;
+    return len;
+}
+
 /* Writes without blocking on a pipe or a socket that is ready. */
 static ssize_t write_some(int fd, struct slice text)
 {
-    size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
+    size_t len = whole_lines(text);
     ssize_t sent = send(fd, text.at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
     return sent < 0 && errno == ENOTSOCK ? write(fd, text.at, len) : sent;
 }

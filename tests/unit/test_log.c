@@ -152,6 +152,39 @@ static void a_terminal_that_takes_nothing_does_not_hold_up_the_end(void **state)
     the_log = NULL;
 }
 
+/* Of a pipe with O_DIRECT each read gives what one write has put there. */
+static int open_full_pipe(void **state)
+{
+    (void)state;
+    if (pipe2(ends, O_DIRECT | O_NONBLOCK) < 0)
+        return -1;
+    while (write(ends[1], "x", 1) == 1)
+        ;
+    fcntl(ends[0], F_SETFL, O_DIRECT);
+    fcntl(ends[1], F_SETFL, O_DIRECT);
+    the_log = log_new(ends[1], LOG_INFO);
+    return the_log ? 0 : -1;
+}
+
+/* Others may write to the same pipe: what they say must not come to stand within a line. */
+static void each_write_is_of_whole_lines(void **state)
+{
+    (void)state;
+    char got[8192];
+    for (int i = 0; i < 1000; i++)
+        log_write(the_log, LOG_INFO, "many lines in one write", LOG_I64("n", i));
+    for (int lines = 0; lines < 1000;) {
+        ssize_t len = read(ends[0], got, sizeof got);
+        assert_true(len > 0);
+        if (got[0] == 'x')
+            continue;
+        assert_memory_equal(got, "ts=", 3);
+        assert_int_equal(got[len - 1], '\n');
+        for (ssize_t i = 0; i < len; i++)
+            lines += got[i] == '\n';
+    }
+}
+
 static void a_closed_reader_is_survived(void **state)
 {
     (void)state;
@@ -273,6 +306,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_blocked_pipe_costs_lines_not_time, open_blocked, close_pipe),
         cmocka_unit_test_setup_teardown(a_terminal_that_takes_nothing_does_not_hold_up_the_end, open_terminal,
                                         close_pipe),
+        cmocka_unit_test_setup_teardown(each_write_is_of_whole_lines, open_full_pipe, close_pipe),
         WITH_PIPE(a_closed_reader_is_survived),
         WITH_PIPE(threads_do_not_mix_their_lines),
         cmocka_unit_test(running_out_of_memory_is_an_error),
