@@ -232,11 +232,21 @@ int net_connect(const struct net_address *address, struct fail *why)
     return fd;
 }
 
+/* TCP connects to itself who was given, as its own port, the very one on this host that it dials. */
+static bool is_its_own_peer(int fd)
+{
+    struct net_address here, there = {.len = sizeof there.path};
+    return net_local(fd, &here) && !net_is_unix(&here) && getpeername(fd, &there.any, &there.len) == 0 &&
+           here.len == there.len && memcmp(&here.any, &there.any, here.len) == 0;
+}
+
 int net_connected(int fd)
 {
     int error = 0;
     socklen_t len = sizeof error;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+        return errno;
+    return error == 0 && is_its_own_peer(fd) ? ECONNREFUSED : error;
 }
 
 bool net_peer(int fd, struct net_peer *peer)

@@ -50,7 +50,7 @@ int net_accept(int listener);
 /* Starts a connection, tuned as net_accept does: once the descriptor is writable, net_connected tells how it
  * went. */
 int net_connect(const struct net_address *address, struct fail *why);
-/* 0, or the errno that the connection failed with. */
+/* 0, or the errno that the connection failed with: nobody listens where it has reached nobody but itself. */
 int net_connected(int fd);
 
 /* Who is at the other end of a Unix socket. */

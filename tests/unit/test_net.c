@@ -181,6 +181,25 @@ static void tcp_listens_and_connects(void **state)
     tcp_connects_on_a_free_port("[::1]:0");
 }
 
+/* As it happens, now and then, to who dials a port that nobody listens on, on this host: the system gives it that port. */
+static void connects_to_itself(const char *written)
+{
+    struct net_address address = address_of(written), bound;
+    int fd = socket(address.any.sa_family, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, &address.any, address.len), 0);
+    assert_true(net_local(fd, &bound));
+    assert_int_equal(connect(fd, &bound.any, bound.len), 0);
+    assert_int_equal(net_connected(fd), ECONNREFUSED);
+    close(fd);
+}
+
+static void a_connection_to_itself_is_none(void **state)
+{
+    (void)state;
+    connects_to_itself("127.0.0.1:0");
+    connects_to_itself("[::1]:0");
+}
+
 static void a_unix_socket_has_its_mode_and_tells_its_peer(void **state)
 {
     (void)state;
@@ -194,6 +213,7 @@ static void a_unix_socket_has_its_mode_and_tells_its_peer(void **state)
     assert_int_equal(there.st_mode & 0777, 0660);
     int client = net_connect(&address, &why), server = accepted(listener);
     struct net_peer peer;
+    assert_int_equal(net_connected(client), 0);
     assert_true(net_peer(server, &peer));
     assert_int_equal(peer.pid, getpid());
     assert_int_equal(peer.uid, getuid());
@@ -262,6 +282,7 @@ int main(void)
         cmocka_unit_test(what_is_no_address_is_refused_with_a_reason),
         cmocka_unit_test(paths_as_long_as_the_system_allows_are_taken),
         cmocka_unit_test(tcp_listens_and_connects),
+        cmocka_unit_test(a_connection_to_itself_is_none),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_tells_its_peer),
         cmocka_unit_test(only_a_socket_that_nobody_listens_on_is_replaced),
         cmocka_unit_test(a_folder_that_is_not_there_is_named),
