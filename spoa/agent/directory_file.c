@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "spoa/agent/folder_events.h"
 #include "spoa/agent/record_json.h"
+#include "spoa/lib/file.h"
 #include "spoa/lib/thread.h"
 
 #define LOOK_EVERY_MS 100
@@ -87,10 +87,11 @@ static bool load_other(void *context, struct slice key, struct slice value, stru
     return fail_at(l, value, &inner, why);
 }
 
-static bool same_file(const struct stat *a, const struct stat *b)
+/* Of one that is open. One that is replaced meanwhile is changed by that, too, but not what it holds. */
+static bool same_content(const struct stat *a, const struct stat *b)
 {
-    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
 /* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it
@@ -112,7 +113,7 @@ static bool read_whole(const char *path, struct slice *text, struct fail *why)
         ssize_t n;
         while (len < size && (n = read(fd, memory + len, size - len)) > 0)
             len += (size_t)n;
-        if (len != size || fstat(fd, &after) != 0 || !same_file(&before, &after))
+        if (len != size || fstat(fd, &after) != 0 || !same_content(&before, &after))
             good = fail(why, "%s: changed while it was read", path);
         *text = slice_of(memory, len);
     }
@@ -175,8 +176,7 @@ static void load(struct directory_file *d)
     struct directory_load load;
     struct fail why;
     /* looked at before it is read: a change in between is then seen by the next look */
-    if (stat(d->path, &d->seen) != 0)
-        memset(&d->seen, 0, sizeof d->seen);
+    file_look(d->path, &d->seen);
     bool good = directory_file_load(d->path, d->records, &load, &why), again = d->unread;
     d->unread = load.unread;
     if (!good) {
@@ -199,9 +199,8 @@ static bool concerns(const void *context, const char *name)
 static bool looks_different(const struct directory_file *d)
 {
     struct stat now;
-    if (stat(d->path, &now) != 0)
-        memset(&now, 0, sizeof now);
-    return !same_file(&now, &d->seen);
+    file_look(d->path, &now);
+    return !file_looks_same(&d->seen, &now);
 }
 
 static void *run(void *context)

@@ -105,12 +105,6 @@ static struct slice without_end(struct slice text)
     return text;
 }
 
-static bool looks_the_same(const struct stat *a, const struct stat *b)
-{
-    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
-           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
 static bool is_token(struct slice text)
 {
     for (size_t i = 0; i < text.len; i++)
@@ -125,10 +119,11 @@ static bool read_token(struct directory_http_target *t, struct fail *why)
     const char *path = t->options->token_file;
     struct stat now;
     struct slice content;
-    if (!path || (slice_present(t->token) && stat(path, &now) == 0 && looks_the_same(&now, &t->token_seen)))
+    if (!path)
         return true;
-    if (stat(path, &now) != 0)
-        memset(&now, 0, sizeof now);
+    file_look(path, &now);
+    if (slice_present(t->token) && file_looks_same(&t->token_seen, &now))
+        return true;
     if (!file_read(path, TOKEN_MAX, &content, why))
         return slice_present(t->token);
     if (!is_token(without_end(content))) {

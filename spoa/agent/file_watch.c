@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "spoa/lib/file.h"
+
 #define LOOK_SECONDS 0.5
 
 struct watched {
@@ -22,12 +24,9 @@ struct file_watch {
 /* Whether it looks different than the last time; remembers what it looks like. */
 static bool differs(struct watched *file)
 {
-    struct stat now, before = file->seen;
-    if (stat(file->path, &now) != 0)
-        memset(&now, 0, sizeof now);
-    file->seen = now;
-    return now.st_ino != before.st_ino || now.st_dev != before.st_dev || now.st_size != before.st_size ||
-           now.st_mtim.tv_sec != before.st_mtim.tv_sec || now.st_mtim.tv_nsec != before.st_mtim.tv_nsec;
+    struct stat before = file->seen;
+    file_look(file->path, &file->seen);
+    return !file_looks_same(&before, &file->seen);
 }
 
 static void on_look(void *owner)

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "spoa/lib/file.h"
+
 struct tokens {
     uint64_t generation;
     struct token_files files;
@@ -42,8 +44,7 @@ bool token_load_file(const struct token_load *load, const char *path, struct fai
     if (!seen)
         return fail(why, "out of memory");
     files->seen = seen;
-    if (stat(path, &seen[files->paths.count]) != 0)
-        memset(&seen[files->paths.count], 0, sizeof(*seen));
+    file_look(path, &seen[files->paths.count]);
     return add_text(&files->paths, path) || fail(why, "out of memory");
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Reads until the end of the file or until the memory is full; -1 on an error. */
@@ -76,4 +75,23 @@ void file_free(struct slice content)
     if (memory)
         explicit_bzero(memory, content.len);
     free(memory);
+}
+
+void file_look(const char *path, struct stat *look)
+{
+    if (stat(path, look) != 0)
+        memset(look, 0, sizeof *look);
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* The time of its last change is the only one that nobody can set. */
+bool file_looks_same(const struct stat *before, const struct stat *now)
+{
+    return before->st_dev == now->st_dev && before->st_ino == now->st_ino &&
+           before->st_size == now->st_size && same_time(&before->st_mtim, &now->st_mtim) &&
+           same_time(&before->st_ctim, &now->st_ctim);
 }

@@ -3,6 +3,8 @@
 #ifndef CELLGATE_LIB_FILE_H
 #define CELLGATE_LIB_FILE_H
 
+#include <sys/stat.h>
+
 #include "spoa/lib/fail.h"
 #include "spoa/lib/slice.h"
 
@@ -11,5 +13,11 @@
 bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why);
 /* Overwrites before it frees, as the content may be a secret. Absent is fine. */
 void file_free(struct slice content);
+
+/* What a file looks like, before it is read; zeroed: it is not there. */
+void file_look(const char *path, struct stat *look);
+/* Whether it is the same file with the same content, as far as that can be told without reading: also one that was
+ * put there with the size and the age of the last one, as `cp -p` and `tar x` do, is another. */
+bool file_looks_same(const struct stat *before, const struct stat *now);
 
 #endif

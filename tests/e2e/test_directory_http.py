@@ -4,6 +4,7 @@ in or turned away by mistake, and it recovers by itself."""
 
 import asyncio
 import json
+import os
 import signal
 import ssl
 import subprocess
@@ -457,6 +458,13 @@ def test_the_token_is_sent_and_read_again_when_it_changes(cells, origins):
     part.write_text("second\n")
     part.rename(cell.folder / "plane.token")
     until(lambda: ask(cell, "sb-2") == SERVED, 5, "the new token is not used")
+    good[:] = ["Bearer third!"]
+    file = cell.folder / "plane.token"
+    seen = file.stat()
+    file.write_text("third!\n")
+    os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # as cp -p does
+    assert file.stat().st_size == seen.st_size
+    until(lambda: ask(cell, "sb-3") == SERVED, 5, "the token of the same size and age is not used")
     assert "first" not in (cell.run_dir / "agent.log").read_text()
     plane.close()
 
