@@ -4,8 +4,8 @@
 #include <ares.h>
 #include <netdb.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
+#include "spoa/lib/file.h"
 #include "spoa/lib/writer.h"
 
 #define SYSTEM_FILE "/etc/resolv.conf"
@@ -54,7 +54,7 @@ struct dns {
     struct ask *unsent; /* the first of open that was not sent; all behind it neither */
     unsigned in_flight;
     uint64_t looked_at;
-    struct timespec system_time;
+    struct stat system_seen; /* SYSTEM_FILE, before it was read */
 };
 
 /* ---- sockets of c-ares ---- */
@@ -127,6 +127,7 @@ static struct channel *channel_new(struct dns *d, struct fail *why)
     int mask = ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_SOCK_STATE_CB;
     if (d->options.exact)
         mask |= ARES_OPT_FLAGS | ARES_OPT_LOOKUPS;
+    file_look(SYSTEM_FILE, &d->system_seen);
     if (!c || ares_init_options(&c->ares, &options, mask) != ARES_SUCCESS) {
         free(c);
         fail(why, "out of memory");
@@ -163,16 +164,13 @@ static void free_retired(struct dns *d)
 
 static bool system_changed(struct dns *d)
 {
-    struct stat now = {0};
+    struct stat now;
     uint64_t clock = loop_clock();
     if (d->options.servers.count || (d->looked_at && clock - d->looked_at < LOOK_AGAIN))
         return false;
-    bool first = d->looked_at == 0;
     d->looked_at = clock;
-    (void)stat(SYSTEM_FILE, &now);
-    bool same = now.st_mtim.tv_sec == d->system_time.tv_sec && now.st_mtim.tv_nsec == d->system_time.tv_nsec;
-    d->system_time = now.st_mtim;
-    return !first && !same;
+    file_look(SYSTEM_FILE, &now);
+    return !file_looks_same(&d->system_seen, &now);
 }
 
 static void replace_stale(struct dns *d)
