@@ -8,6 +8,8 @@
 
 #include "spoa/lib/loop_memory.h"
 
+#define WATCH_AGAIN 0.1 /* seconds */
+
 struct queue {
     pthread_mutex_t *lock; /* of the loop: a task is in one of its queues at most */
     struct loop_task *first, *last;
@@ -17,6 +19,7 @@ struct loop {
     struct ev_loop *ev;
     struct ev_prepare turn_end;
     struct ev_async wake;
+    struct ev_timer watch_again;
     pthread_mutex_t lock;
     struct queue deferred, posted;
 };
@@ -84,6 +87,12 @@ static void on_turn_end(struct ev_loop *ev, struct ev_prepare *watcher, int even
     queue_run(loop, &loop->deferred);
 }
 
+/* Ends a wait; what could not be watched is told behind it (watch). */
+static void on_watch_again(struct ev_loop *ev, struct ev_timer *watcher, int events)
+{
+    (void)ev, (void)watcher, (void)events;
+}
+
 static void on_wake(struct ev_loop *ev, struct ev_async *watcher, int events)
 {
     (void)ev, (void)events;
@@ -120,6 +129,7 @@ struct loop *loop_new(struct fail *why)
     loop->deferred.lock = loop->posted.lock = &loop->lock;
     ev_prepare_init(&loop->turn_end, on_turn_end);
     ev_async_init(&loop->wake, on_wake);
+    ev_init(&loop->watch_again, on_watch_again);
     loop->turn_end.data = loop->wake.data = loop;
     ev_prepare_start(ev, &loop->turn_end);
     ev_async_start(ev, &loop->wake);
@@ -157,11 +167,27 @@ void loop_stop(struct loop *loop)
 }
 
 /* ---- descriptors ---- */
+/* The one place where a descriptor's watcher starts. libev tells the kernel when this turn is over, and what the kernel
+ * refuses (fs.epoll.max_user_watches, memory) comes back as EV_ERROR, behind the next wait, which this bounds. */
+static void watch(struct loop_io *io, int events)
+{
+    struct loop *loop = io->loop;
+    ev_io_set(&io->watcher, io->watcher.fd, events); /* else libev does not tell the kernel twice */
+    ev_io_start(loop->ev, &io->watcher);
+    if (ev_is_active(&loop->watch_again))
+        return;
+    ev_timer_set(&loop->watch_again, WATCH_AGAIN, 0.);
+    ev_timer_start(loop->ev, &loop->watch_again);
+}
+
 static void on_ready(struct ev_loop *ev, struct ev_io *watcher, int events)
 {
     (void)ev;
     struct loop_io *io = watcher->data;
-    io->ready(io->owner, events & (LOOP_READ | LOOP_WRITE));
+    if (events & EV_ERROR)
+        watch(io, io->watcher.events);
+    else
+        io->ready(io->owner, events & (LOOP_READ | LOOP_WRITE));
 }
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
@@ -174,16 +200,15 @@ void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(v
     io->owner = owner;
 }
 
-/* The one place where a descriptor's watcher starts. */
 void loop_io_want(struct loop_io *io, int events)
 {
-    int now = ev_is_active(&io->watcher) ? io->watcher.events & (LOOP_READ | LOOP_WRITE) : 0;
+    int now = io->watcher.events & (LOOP_READ | LOOP_WRITE);
     if (!io->loop || events == now)
         return;
     ev_io_stop(io->loop->ev, &io->watcher);
     ev_io_set(&io->watcher, io->watcher.fd, events);
     if (events)
-        ev_io_start(io->loop->ev, &io->watcher);
+        watch(io, events);
 }
 
 int loop_io_fd(const struct loop_io *io)

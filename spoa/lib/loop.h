@@ -58,7 +58,8 @@ struct loop_io {
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
                   void *owner);
-/* What it waits for from now on: LOOP_READ, LOOP_WRITE, both or 0. */
+/* What it waits for from now on: LOOP_READ, LOOP_WRITE, both or 0. While the kernel has no room for the watch nothing
+ * comes, and it is asked again ten times a second. */
 void loop_io_want(struct loop_io *io, int events);
 int loop_io_fd(const struct loop_io *io);
 /* Stops waiting; the descriptor is closed too. A closed or zeroed loop_io is fine. */

@@ -199,14 +199,15 @@ def handover(**fields):
 
 
 class Direct:
-    """The relay's settings are made quick; `relay` overrides them. Without an agent nothing answers the relay."""
+    """The relay's settings are made quick; `relay` overrides them. Without an agent nothing answers the relay.
+    `environment` is the relay's besides ours."""
 
-    def __init__(self, folder, relay=None, agent=True, limits=None):
+    def __init__(self, folder, relay=None, agent=True, limits=None, environment=None):
         self.folder = Path(folder)
         self.workers, self.clients = [], []
         self.records = {}
         self.epoch = 0
-        self.with_agent, self.limits = agent, limits
+        self.with_agent, self.limits, self.environment = agent, limits, environment or {}
         self.agent = self.relay = None
         settings = {"listen": f"unix@{self.folder}/relay.sock", "agent": f"unix@{self.folder}/agent-relay.sock",
                     "control": f"unix@{self.folder}/relay.control.sock", "admin": "127.0.0.1:0", "threads": 2,
@@ -250,8 +251,10 @@ class Direct:
     def spawn(self, program):
         log = open(self.folder / f"{program}.log", "ab")
         command = [BIN / program, "-c", self.folder / "cellgate.json"]
-        if self.limits and program == "cellgate-relay":
-            command = ["prlimit", f"--nofile={self.limits}:{self.limits}", *command]
+        if program == "cellgate-relay":
+            command = ["env", *(f"{name}={value}" for name, value in self.environment.items()), *command]
+            if self.limits:
+                command = ["prlimit", f"--nofile={self.limits}:{self.limits}", *command]
         process = subprocess.Popen([str(c) for c in command], stdout=log, stderr=log)
         log.close()
         return process

@@ -17,6 +17,7 @@ import pytest
 from cell import stop, until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, accept_key, frame
 from false_agent import FalseAgent, actions
+from starved import ALL, SHIM, Supply
 
 SWITCH = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
 
@@ -834,6 +835,21 @@ def test_descriptors_that_run_out_pause_accepting_and_nothing_else(tmp_path):
         client, upstream = direct.open(worker)
         client.say(b"again")
         assert upstream.hear()[1] == b"again"
+
+
+def test_a_listener_that_cannot_be_watched_for_a_while_is_accepted_from_again(tmp_path):
+    descriptors, watches = Supply(tmp_path / "descriptors"), Supply(tmp_path / "watches")
+    environment = {"LD_PRELOAD": SHIM, "SHIM_FILES": tmp_path / "descriptors", "SHIM_WATCHES": tmp_path / "watches"}
+    with Direct(tmp_path, relay={"threads": 1}, environment=environment) as direct:
+        watches.fail(0, ALL)
+        descriptors.fail(0, 1)  # accepting pauses, and cannot go on
+        check = direct.ask(head=b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n")
+        until(lambda: watches.counts()[1], 5, "nothing was to be watched")
+        watches.suffices()
+        assert direct.answer(check)[0] == 204
+        check = direct.ask(head=b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n")
+        assert direct.answer(check)[0] == 204
+        assert descriptors.counts()[1] == 1
 
 
 def test_too_few_descriptors_are_named_at_the_start(tmp_path):

@@ -8,6 +8,7 @@
  *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
  *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
  *   SHIM_FILES=FILE  the same of descriptors: EMFILE
+ *   SHIM_WATCHES=FILE the same of what epoll is to watch: ENOSPC
  *   SHIM_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
@@ -21,6 +22,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -178,7 +180,7 @@ struct counted {
     int64_t there;     /* not freed yet */
     uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
 };
-static struct counted *allocations, *descriptors;
+static struct counted *allocations, *descriptors, *watches;
 static int traces = -1;
 
 static void *map_file(const char *name, size_t size)
@@ -195,8 +197,9 @@ __attribute__((constructor)) static void map_all(void)
     /* not in force yet: the next ones take a descriptor */
     struct counted *files = map_file(getenv("SHIM_FILES"), sizeof *files);
     allocations = map_file(getenv("SHIM_ALLOC"), sizeof *allocations);
+    watches = map_file(getenv("SHIM_WATCHES"), sizeof *watches);
     cuts = map_file(getenv("SHIM_CUT"), sizeof *cuts);
-    if (files || allocations) /* what a daemon starts is not its own */
+    if (files || allocations || watches) /* what a daemon starts is not its own */
         unsetenv("LD_PRELOAD");
     if (getenv("SHIM_TRACE"))
         traces = open(getenv("SHIM_TRACE"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
@@ -332,4 +335,12 @@ int pipe2(int fds[2], int flags)
     static int (*real)(int *, int);
     real = real ? real : (int (*)(int *, int))next("pipe2");
     return runs_out(descriptors, EMFILE) ? -1 : real(fds, flags);
+}
+
+/* ---- watches of epoll, of which a user has fs.epoll.max_user_watches ---- */
+int epoll_ctl(int set, int what, int fd, struct epoll_event *event)
+{
+    static int (*real)(int, int, int, struct epoll_event *);
+    real = real ? real : (int (*)(int, int, int, struct epoll_event *))next("epoll_ctl");
+    return what == EPOLL_CTL_ADD && runs_out(watches, ENOSPC) ? -1 : real(set, what, fd, event);
 }

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "spoa/lib/loop.h"
@@ -247,13 +250,129 @@ static void only_what_is_wanted_is_told(void **state)
     close(fds[1]);
 }
 
-/* ---- times ---- */
 static void stop_loop(void *owner)
 {
     (void)owner;
     loop_stop(loop);
 }
 
+/* ---- descriptors that cannot be watched, for a while ---- */
+static bool full; /* epoll takes no other descriptor; what libev calls is ours here */
+static unsigned refusals;
+
+int epoll_ctl(int set, int what, int fd, struct epoll_event *event)
+{
+    if (full && what == EPOLL_CTL_ADD) {
+        refusals++;
+        errno = ENOSPC; /* of fs.epoll.max_user_watches */
+        return -1;
+    }
+    return (int)syscall(SYS_epoll_ctl, set, what, fd, event);
+}
+
+/* A descriptor with something to read, whose watch was refused. */
+struct refused {
+    struct loop_io io;
+    int fds[2];
+    unsigned ready;
+};
+
+static void count_ready(void *owner, int events)
+{
+    struct refused *r = owner;
+    r->ready++;
+    assert_int_equal(events, LOOP_READ);
+    loop_io_want(&r->io, 0);
+}
+
+static struct refused *refused_new(void)
+{
+    struct refused *r = calloc(1, sizeof *r);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, r->fds), 0);
+    assert_int_equal(write(r->fds[1], "x", 1), 1);
+    loop_io_open(&r->io, loop, r->fds[0], count_ready, r);
+    full = true;
+    refusals = 0;
+    loop_io_want(&r->io, LOOP_READ);
+    loop_turn(loop, false);
+    assert_true(refusals > 0);
+    assert_int_equal(r->ready, 0);
+    return r;
+}
+
+static void refused_free(struct refused *r)
+{
+    loop_io_close(&r->io);
+    close(r->fds[1]);
+    free(r);
+}
+
+/* Whether it is told that there is something to read, sooner or later. */
+static bool comes(struct refused *r)
+{
+    struct loop_timer patience;
+    loop_timer_open(&patience, loop, stop_loop, NULL);
+    loop_timer_set(&patience, 10);
+    while (!r->ready && loop_timer_active(&patience))
+        loop_turn(loop, true);
+    loop_timer_close(&patience);
+    return r->ready == 1;
+}
+
+static void what_cannot_be_watched_is_watched_when_it_can(void **state)
+{
+    (void)state;
+    struct refused *r = refused_new(), *other = refused_new();
+    while (refusals < 10)
+        loop_turn(loop, true);
+    assert_int_equal(r->ready + other->ready, 0);
+    full = false;
+    assert_true(comes(r));
+    assert_true(comes(other));
+    refused_free(r);
+    refused_free(other);
+}
+
+static void want_no_more(void *owner)
+{
+    loop_io_want(&((struct refused *)owner)->io, 0);
+}
+
+static void what_cannot_be_watched_and_is_wanted_no_more_is_left_alone(void **state)
+{
+    (void)state;
+    struct refused *r = refused_new(), *closed = refused_new(), *last = refused_new();
+    struct loop_timer timer;
+    loop_timer_open(&timer, loop, want_no_more, r);
+    loop_timer_set(&timer, 0);
+    loop_turn(loop, false); /* it is refused once more, and before that is told */
+    loop_timer_close(&timer);
+    refused_free(closed);
+    full = false;
+    assert_true(comes(last)); /* all are tried again together */
+    assert_int_equal(r->ready, 0);
+    loop_io_want(&r->io, LOOP_READ);
+    assert_true(comes(r));
+    refused_free(r);
+    refused_free(last);
+}
+
+static void what_cannot_be_watched_may_be_wanted_again(void **state)
+{
+    (void)state;
+    struct refused *r = refused_new();
+    for (int i = 0; i < 3; i++) {
+        loop_io_want(&r->io, 0);
+        loop_io_want(&r->io, LOOP_READ);
+        loop_turn(loop, false);
+    }
+    assert_int_equal(refusals, 4);
+    full = false;
+    assert_true(comes(r));
+    refused_free(r);
+}
+
+/* ---- times ---- */
 static void a_timer_fires_once_and_not_too_early(void **state)
 {
     (void)state;
@@ -299,6 +418,9 @@ int main(void)
         cmocka_unit_test(tasks_left_at_the_end_are_run_by_loop_free),
         cmocka_unit_test(a_closed_descriptor_gets_no_event_that_was_already_seen),
         cmocka_unit_test(only_what_is_wanted_is_told),
+        cmocka_unit_test(what_cannot_be_watched_is_watched_when_it_can),
+        cmocka_unit_test(what_cannot_be_watched_and_is_wanted_no_more_is_left_alone),
+        cmocka_unit_test(what_cannot_be_watched_may_be_wanted_again),
         cmocka_unit_test(a_timer_fires_once_and_not_too_early),
         cmocka_unit_test(the_environment_does_not_choose_the_back_end),
     };
