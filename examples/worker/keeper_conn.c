@@ -21,6 +21,7 @@ struct keeper_conn {
     struct buffer in, out;
     bool greeted, closed;
     bool fenced; /* it was a tunnel's leg, or a reader: whatever it still says is of no interest */
+    bool left;   /* nobody hears it any more, but what was said to it last may not have been read yet */
     void (*gone)(struct keeper *k, struct keeper_conn *c);
 };
 
@@ -35,9 +36,17 @@ static void close_conn(struct keeper_conn *c)
     c->gone(c->keeper, c);
 }
 
+static void leave(struct keeper_conn *c)
+{
+    c->left = true;
+    buffer_free(&c->out);
+}
+
 static void put(struct keeper_conn *c, const struct keeper_message *m)
 {
     size_t room = 0;
+    if (c->left)
+        return;
     uint8_t *at = buffer_room(&c->out, KEEPER_LENGTH_SIZE + KEEPER_DATA_MAX + 64, &room);
     struct writer w = writer_of(at, at ? room : 0);
     if (at)
@@ -214,10 +223,11 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
 /* ---- the socket ---- */
 
 /* Whether the next message may be handled: its answer, or the input in it, must find room. A tunnel's window sees
- * to that by itself, and its leg is read whatever its output does. */
+ * to that by itself, and its leg is read whatever its output does. Of who has left there is no more than a socket
+ * holds, for which a session has room. */
 static bool may_handle(const struct keeper_conn *c)
 {
-    if (c->carrier.tunnel || is_fenced(c))
+    if (c->carrier.tunnel || is_fenced(c) || c->left)
         return !c->closed;
     return !c->closed && buffer_len(&c->out) < OUT_FULL &&
            (!c->reader.running || running_wants_input(c->reader.running));
@@ -256,7 +266,7 @@ static bool fill(struct keeper_conn *c)
 {
     struct keeper_message m;
     bool added = false;
-    while (!c->closed && buffer_len(&c->out) < OUT_FULL && next(c, &m)) {
+    while (!c->closed && !c->left && buffer_len(&c->out) < OUT_FULL && next(c, &m)) {
         put(c, &m);
         added = true;
     }
@@ -273,8 +283,8 @@ static bool flush(struct keeper_conn *c)
     if (put_len > 0)
         buffer_consume(&c->out, (size_t)put_len);
     else if (errno != EAGAIN && errno != EINTR)
-        close_conn(c);
-    if (c->closed || buffer_len(&c->out))
+        leave(c);
+    if (c->left || buffer_len(&c->out))
         return false;
     if (c->reader.running)
         running_taken(&c->reader);
@@ -297,9 +307,11 @@ static void go_on(struct keeper_conn *c)
 
 void keeper_conn_check(struct keeper_conn *c)
 {
-    struct pollfd fd = {.fd = c->closed ? -1 : loop_io_fd(&c->io), .events = POLLRDHUP};
-    if (!c->closed && !may_handle(c) && poll(&fd, 1, 0) == 1)
-        close_conn(c);
+    struct pollfd fd = {.fd = loop_io_fd(&c->io), .events = POLLRDHUP};
+    if (c->closed || may_handle(c) || poll(&fd, 1, 0) != 1)
+        return;
+    leave(c);
+    go_on(c);
 }
 
 static void receive(struct keeper_conn *c)

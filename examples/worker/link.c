@@ -87,6 +87,13 @@ static void receive(struct link *l)
     }
 }
 
+/* The keeper hears nothing any more. What it has said last is still read: it may be the session's end. */
+static void deafen(struct link *l)
+{
+    l->deaf = true;
+    buffer_free(&l->out);
+}
+
 static void flush(struct link *l)
 {
     struct slice s = buffer_slice(&l->out);
@@ -94,7 +101,7 @@ static void flush(struct link *l)
     if (put > 0)
         buffer_consume(&l->out, (size_t)put);
     else if (put < 0 && errno != EAGAIN && errno != EINTR)
-        return lose(l);
+        deafen(l);
     if (!link_is_full(l) && l->room)
         l->room(l->user);
 }
@@ -120,6 +127,7 @@ bool link_open(struct link *l, struct loop *loop, const char *path)
                  : -1;
     if (fd < 0)
         return false;
+    l->deaf = false;
     l->in = buffer_with_limit(IN_LIMIT);
     l->out = buffer_with_limit(OUT_LIMIT);
     loop_io_open(&l->io, loop, fd, ready, l);
@@ -129,6 +137,8 @@ bool link_open(struct link *l, struct loop *loop, const char *path)
 
 void link_put(struct link *l, const struct keeper_message *m)
 {
+    if (l->deaf)
+        return;
     size_t room = 0, need = OVERHEAD + m->bytes.len + m->argv.len + m->env.len + m->cwd.len;
     uint8_t *at = link_is_open(l) ? buffer_room(&l->out, need, &room) : NULL;
     struct writer w = writer_of(at, room);

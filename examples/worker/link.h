@@ -21,14 +21,15 @@ struct link {
     /* private */
     struct loop_io io;
     struct buffer in, out;
-    bool paused, delivering;
+    bool paused, delivering, deaf;
 };
 
 /* Connects and says HELLO; false when the keeper is not there. A zeroed or closed link may be closed. */
 bool link_open(struct link *l, struct loop *loop, const char *path);
 void link_close(struct link *l);
 bool link_is_open(const struct link *l);
-/* On a closed link, or when memory is short, the message is lost and the link with it. */
+/* On a closed link, or when memory is short, the message is lost and the link with it. A keeper that has gone gets
+ * nothing any more, but is `lost` only when all that it has said is read. */
 void link_put(struct link *l, const struct keeper_message *m);
 /* INPUT in as many messages as it takes. */
 void link_put_input(struct link *l, struct slice bytes);

@@ -10,7 +10,8 @@
 #define MEMORY_AGAIN   0.1  /* seconds until what could not be held is read again */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
-#define INPUT_LIMIT    (12 * (size_t)KEEPER_DATA_MAX)
+/* besides, a message, and what is left in the buffer and the socket of somebody who has gone */
+#define INPUT_LIMIT (INPUT_FULL + 11 * (size_t)KEEPER_DATA_MAX)
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
 /* of an output when its process has ended: no pipe or terminal holds more of what that wrote */

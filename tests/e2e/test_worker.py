@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 import websockets
-from cell import BIN, SANITIZED, alive, until
+from cell import BIN, SANITIZED, alive, stop, until
 from client import connect
 from client import exchange as raw_exchange
 from starved import SHIM
@@ -897,10 +897,10 @@ def message(kind, *fields):
     return struct.pack(">I", len(body)) + body
 
 
-def plan(session, *command, flags=0):
+def plan(session, *command, flags=0, linger=0):
     """Of a terminal: what CREATE and RESUME say."""
     arguments = "".join(f"{word}\0" for word in command).encode()
-    numbers = struct.pack(">BBHHIIII", 1, flags, 80, 24, 0, 0xFFFFFFFF, 0, 0)
+    numbers = struct.pack(">BBHHIIII", 1, flags, 80, 24, 0, 0xFFFFFFFF, linger, 0)
     return name("terminal") + name(session) + numbers + name("") + struct.pack(">I", len(arguments)) + arguments + bytes(4)
 
 
@@ -1008,6 +1008,54 @@ def test_a_job_that_writes_on_does_not_hold_up_the_end(host):
                 got += stream.read(size - 1)[9 if kind == 67 else 0 :]
             assert len(got) < 4 * RING, "there is no end to it"
         assert got.startswith(b"first\r\ny\r\n") and got[-4:] == struct.pack(">I", 3)
+
+
+@pytest.mark.parametrize("output,size,taken", [("yes &", RING, 0), ("echo", 1, 4)], ids=["nobody hears it", "it does not read yet"])
+def test_the_last_input_of_who_leaves_is_read_to_its_end(host, tmp_path, output, size, taken):
+    """More than the keeper takes while it has something to say, or while the process is busy."""
+    session, go, said = f"1a57000{taken}", tmp_path / "go", tmp_path / "said"
+    parts, who = [os.urandom(32768) for _ in range(taken + 5)], name("terminal") + name(session)
+    data, inputs = b"".join(parts), [message(INPUT, part) for part in parts]
+    command = f"stty raw -echo; {output}\nuntil [ -e {go} ]; do sleep 0.01; done; head -c {len(data)} >{said}"
+
+    def described():
+        ((_, fields),) = ask(host, message(HELLO, b"\1") + message(QUERY, who), 1)
+        return struct.unpack(">BBIHHBQQQI", fields[len(who) :])
+
+    with converse(host) as sock:
+        create = plan(session, "/bin/sh", "-c", command, flags=1, linger=0xFFFFFFFF)
+        sock.sendall(message(CREATE, create) + message(ATTACH, who, struct.pack(">QBB", 0, 2, 0)))
+        until(lambda: described()[7] >= size, 20, "it says less")
+        sock.sendall(b"".join(inputs[:taken]))
+        until(lambda: fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)) == bytes(4), 10, "it is not read")
+        sock.setblocking(False)
+        rest = b"".join(inputs[taken:])
+        assert sock.send(rest) == len(rest), "the socket does not take that much"
+    until(lambda: described()[5] == 0, 10, "it has not left")
+    go.touch()
+    until(lambda: said.exists() and said.stat().st_size == len(data), 10, "some is lost")
+    assert said.read_bytes() == data
+
+
+def test_a_session_that_has_ended_says_so_though_its_keeper_has_gone(tmp_path):
+    """Its client types on: that this cannot be written any more hides nothing that can still be read."""
+    host, script, go = Host(), tmp_path / "script", tmp_path / "go"
+    front = host.worker()
+    script.write_text(f"echo pid=$$.; until [ -e {go} ]; do sleep 0.01; done; echo last words; exit 3\n")
+    with front.open(f"/terminal?command=sh+{script}") as ws:
+        pid = int(ws.find(rb"pid=(\d+)\.\r\n")[1])
+        until(lambda: Path(f"/proc/{front.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S")
+        stop(front.process.pid)
+        go.touch()
+        until(lambda: not alive(pid))
+        host.keeper.terminate()
+        assert host.keeper.wait(10) == 0
+        ws.send(BINARY, b"too late\n")
+        front.process.send_signal(signal.SIGCONT)
+        messages, close = ws.rest()
+    assert messages == [(BINARY, b"last words\r\n"), (TEXT, b'{"type":"exit","exit_code":3}')]
+    assert close == (1000, "process exited")
+    host.close()
 
 
 def test_a_callers_end_counts_though_nobody_hears_that_it_does(host):
