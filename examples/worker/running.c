@@ -8,6 +8,7 @@
 
 #define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
 #define MEMORY_AGAIN   0.1  /* seconds until what could not be held is read again */
+#define OPEN_AGAIN     0.1  /* seconds until a terminal is read again that nobody had open */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
 /* besides, a message, and what is left in the buffer and the socket of somebody who has gone */
@@ -36,6 +37,7 @@ struct running {
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger, memory;
+    struct loop_timer unopened; /* runs while a terminal that its process has let go of is not read */
     void (*over)(void *owner, struct running *r);
     void *owner;
 };
@@ -82,7 +84,7 @@ static uint64_t slowest(const struct running *r)
 static void want(struct running *r)
 {
     for (unsigned n = IN; n < ENDS; n++) {
-        int events = n == IN || r->held ? 0 : LOOP_READ;
+        int events = n == IN || r->held || loop_timer_active(&r->unopened) ? 0 : LOOP_READ;
         if (n == input_end(r) && buffer_len(&r->input))
             events |= LOOP_WRITE;
         if (r->open[n])
@@ -152,12 +154,26 @@ static enum taken read_once(struct running *r, unsigned n)
     return TAKEN;
 }
 
+/* It may open its terminal again, and would be hung up if that were closed. */
+static void leave_unopened(struct running *r)
+{
+    loop_timer_set(&r->unopened, OPEN_AGAIN);
+    want(r);
+}
+
+static void unopened_due(void *owner)
+{
+    want(owner);
+}
+
 static void read_end(struct running *r, unsigned n, unsigned reads)
 {
     enum taken taken = TAKEN;
     while (reads-- && taken == TAKEN)
         taken = read_once(r, n);
-    if (taken == AT_END)
+    if (taken == AT_END && is_terminal(r) && is_alive(r))
+        leave_unopened(r);
+    else if (taken == AT_END)
         close_end(r, n);
     set_held(r, taken == NO_ROOM || taken == NO_MEMORY);
     if (taken == NO_MEMORY)
@@ -279,6 +295,8 @@ void running_exited(struct running *r, int status)
 {
     session_exited(&r->session, process_exit_code(status));
     close_end(r, IN);
+    loop_timer_stop(&r->unopened);
+    want(r);
     if (!outputs_open(r))
         finish(r);
     else
@@ -559,6 +577,7 @@ struct running *running_new(struct loop *loop, const struct keeper_message *crea
     loop_timer_open(&r->limit, loop, limit_due, r);
     loop_timer_open(&r->linger, loop, linger_due, r);
     loop_timer_open(&r->memory, loop, memory_due, r);
+    loop_timer_open(&r->unopened, loop, unopened_due, r);
     if ((create->flags & KEEPER_START_LATER) && create->linger_ms != KEEPER_FOREVER)
         loop_timer_set(&r->linger, FIRST_READER + create->linger_ms / 1e3);
     return r;
@@ -584,6 +603,7 @@ void running_free(struct running *r)
     loop_timer_close(&r->limit);
     loop_timer_close(&r->linger);
     loop_timer_close(&r->memory);
+    loop_timer_close(&r->unopened);
     session_clear(&r->session);
     free(r);
 }

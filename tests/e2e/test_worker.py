@@ -690,6 +690,49 @@ def test_terminal_that_says_too_early_that_it_has_ended_is_read_on():
     host.close()
 
 
+LETS_GO = """
+import ctypes, os, pathlib, signal, sys, time
+_, gone, go, *how = sys.argv
+print("before", flush=True)
+name = os.ttyname(0)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if "vhangup" in how else signal.SIG_DFL)
+os.closerange(0, 3)
+if "vhangup" in how:
+    ctypes.CDLL(None).vhangup()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+pathlib.Path(gone).touch()
+while not os.path.exists(go):
+    time.sleep(0.01)
+if "open" in how:
+    os.open(name, os.O_RDWR)
+    os.dup2(0, 1)
+    print("after", flush=True)
+    print("got", input(), flush=True)
+os._exit(7)
+"""
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@pytest.mark.parametrize("how", ["", "open", pytest.param("vhangup+open", marks=NEEDS_ROOT)], ids=["close", "close+open", "vhangup+open"])
+def test_terminal_that_its_program_lets_go_of_is_kept(host, worker, tmp_path, how):
+    """As of one that goes to the background, or of login(1): meanwhile nobody has it open."""
+    script, gone, go = tmp_path / "script", tmp_path / "gone", tmp_path / "go"
+    script.write_text(LETS_GO)
+    with worker.open(f"/terminal?command=/usr/bin/python3+{script}+{gone}+{go}+{how}") as ws:
+        ws.until(b"before\r\n")
+        until(gone.exists, 10)
+        for _ in range(2):  # so that the keeper has looked at what there is by now
+            assert not knows(host, "0badcafe")
+        go.touch()
+        if "open" in how:
+            ws.until(b"after\r\n")
+            ws.send(BINARY, b"line\n")
+        messages, close = ws.rest()
+    said = b"".join(m for op, m in messages if op == BINARY)
+    assert said == (b"line\r\ngot line\r\n" if "open" in how else b"")
+    assert messages[-1] == (TEXT, b'{"type":"exit","exit_code":7}') and close == (1000, "process exited")
+
+
 def test_terminal_waits_for_a_slow_client(worker):
     """Nothing is dropped however slow the client is: the terminal is not read meanwhile."""
     with worker.open("/terminal?command=seq+1+1500000", timeout=30) as ws:
