@@ -154,10 +154,18 @@ enum process_result process_start(const struct process_plan *plan, struct proces
     return result;
 }
 
+/* A terminal tells the number of its foreground group also when that has ended and the number is somebody else's.
+ * While it has members nobody else gets it, whether the process of that number lives or not. */
+static bool is_strange(pid_t group, int terminal)
+{
+    pid_t session = getsid(group);
+    return session >= 0 && session != tcgetsid(terminal);
+}
+
 void process_signal(pid_t leader, int terminal, int number)
 {
     pid_t foreground = terminal >= 0 ? tcgetpgrp(terminal) : -1;
-    if (foreground > 1 && foreground != leader)
+    if (foreground > 1 && foreground != leader && !is_strange(foreground, terminal))
         kill(-foreground, number);
     kill(-leader, number);
 }

@@ -758,6 +758,50 @@ def test_terminal_whose_program_does_not_listen_leaves_no_job_behind(worker, tmp
     until(lambda: not any(alive(pid) for pid in pids), 20, "some live on")
 
 
+STRANGER = """
+import os, signal, time
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+def group():
+    if not (pid := os.fork()):
+        os.setpgid(0, 0)
+        os.tcsetpgrp(0, os.getpid())
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+def stranger(number):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+        last.write(str(number - 1))
+    if not (pid := os.fork()):
+        os.setsid()
+        time.sleep(1000)
+    if pid != number:
+        os.kill(pid, 9)
+        os.waitpid(pid, 0)
+    return pid
+
+while (number := group()) != stranger(number):
+    pass
+while os.getsid(number) != number:
+    time.sleep(0.01)
+print(f"pids={os.getpid()}-{number}.", flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.access("/proc/sys/kernel/ns_last_pid", os.W_OK), reason="chooses a process's number")
+def test_terminal_hangs_up_nobody_else(worker, tmp_path):
+    """The group that was in its foreground has ended, and its number is a stranger's by now."""
+    script = tmp_path / "script"
+    script.write_text(STRANGER)
+    with worker.open(f"/terminal?command=/usr/bin/python3+{script}") as ws:
+        leader, stranger = map(int, ws.find(rb"pids=(\d+-\d+)\.")[1].split(b"-"))
+    until(lambda: not alive(leader))
+    assert alive(stranger)
+    os.kill(stranger, signal.SIGKILL)
+
+
 def test_terminal_text_that_is_no_message_is_answered(worker):
     with worker.open("/terminal?command=sleep+100") as ws:
         ws.send(TEXT, b"hello")
