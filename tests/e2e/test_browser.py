@@ -44,6 +44,17 @@ def browser(chromium):
     return chromium
 
 
+@pytest.fixture
+def hidden(browser):
+    """The same, behind another tab."""
+    front = browser.call("Target.createTarget", url="about:blank")["targetId"]
+    browser.call("Target.activateTarget", targetId=front)
+    browser.wait(lambda: browser.evaluate("document.hidden"))
+    yield browser
+    browser.call("Target.closeTarget", targetId=front)
+    browser.wait(lambda: not browser.evaluate("document.hidden"))
+
+
 class Sandbox:
     """Greets, keeps what it gets, and obeys lines: `exit N`, `drop`, `close CODE REASON`."""
 
@@ -325,6 +336,24 @@ def test_a_flood_of_output_is_drawn_to_its_end(serve, browser):
     browser.open(f"{serve(handler).page}#token={TOKEN}")
     browser.expect(ROWS, "the end of 19 megabytes")
     assert browser.complaints() == []
+
+
+def test_a_hidden_tab_does_not_hold_up_the_program(serve, hidden):
+    drawn = []
+
+    async def handler(websocket):
+        for _ in range(100):  # each is more than xterm.js draws at a stretch, and a hidden tab has one timer a second
+            await websocket.send(b"\x1b[2J" * 2000)
+        await websocket.send(b"\x1b[5n")  # Device Status Report: answered in its turn
+        while (answer := await websocket.recv()) != b"\x1b[0n":
+            assert isinstance(answer, str)
+        drawn.append(True)
+        await websocket.wait_closed()
+
+    hidden.open(f"{serve(handler).page}#token={TOKEN}")
+    hidden.wait(lambda: drawn, "all to be drawn")
+    assert hidden.evaluate("document.hidden")
+    assert hidden.complaints() == []
 
 
 def test_the_wheel_scrolls_back(serve, browser):
