@@ -271,6 +271,14 @@ def test_a_lost_connection_comes_back_by_itself(serve, browser):
     browser.expect(ROWS, "session 3")
 
 
+def test_a_clock_that_is_put_back_does_not_hold_up_the_next_attempt(serve, browser):
+    browser.open(f"{serve(Sandbox()).page}#token={TOKEN}")
+    browser.expect(ROWS, "session 1")
+    browser.evaluate("{ let now = Date.now(); Date.now = () => (now -= 60000); }")
+    type_line(browser, "drop")
+    browser.expect(ROWS, "session 2")
+
+
 def test_a_gate_that_refuses_is_tried_again_and_the_button_does_not_wait(serve, browser):
     asked = []
 

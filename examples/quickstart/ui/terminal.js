@@ -162,10 +162,10 @@ function end(closed) {
 /** Waits longer each time, with jitter so that many pages do not come back at the same moment. */
 function retry() {
   const wait = Math.min(FIRST_WAIT_MS * 2 ** failures, LONGEST_WAIT_MS) * (0.8 + 0.4 * Math.random());
-  const due = Date.now() + wait;
+  const due = performance.now() + wait;
   failures += 1;
   (function countDown() {
-    const left = due - Date.now();
+    const left = due - performance.now();
     if (left <= 0) {
       connect();
       return;
@@ -184,7 +184,7 @@ function beginAnew() {
 
 function closed(event, fate, wasKnown, openedAt) {
   const opened = openedAt !== 0;
-  if (opened && Date.now() - openedAt > LASTED_MS) failures = 0;
+  if (opened && performance.now() - openedAt > LASTED_MS) failures = 0;
   if (fate !== Fate.AGAIN) draw(RESET_MODES);
   const again = fate === Fate.AGAIN || (fate === Fate.PLAIN && exit === null && isPassing(event.code));
   // the gate tells what is final by codes of its own, also to a page that can go on
@@ -200,7 +200,7 @@ function handlers() {
   let openedAt = 0;
   return {
     opened() {
-      openedAt = Date.now();
+      openedAt = performance.now();
       showState("open", "Connected");
       sendSize();
       terminal.focus();
