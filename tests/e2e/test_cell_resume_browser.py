@@ -145,6 +145,34 @@ def test_a_page_goes_on_at_another_worker_and_hears_of_the_end(cell, page):
     page.expect(ROWS, "new-.")
 
 
+def test_going_back_goes_on_with_the_session_where_it_is(page):
+    """Also to a page that the browser has put away and shows as it was, before a later one went on with the session."""
+    terminal = page.evaluate("location.href")
+
+    def go(step, path):
+        page.evaluate(step)
+        page.wait(lambda: page.evaluate(f"document.readyState === 'complete' && location.pathname === '{path}'"))
+
+    def leave():
+        go(f"location.href = '{terminal}words.js'", "/ui/sb-1/words.js")
+
+    page.type("A=there; echo $((40+2)).\r")
+    page.expect(ROWS, "42.")
+    leave()
+    go(f"location.href = '{terminal}'", "/ui/sb-1/")
+    page.expect("#state", "Connected")
+    page.type("echo still-$A; A=$A-too\r")
+    page.expect(ROWS, "still-there")
+    leave()
+    for steps in (-1, -2):
+        before = sum(e.get("params", {}).get("type") == "BackForwardCacheRestore" for e in page.events)
+        go(f"history.go({steps})", "/ui/sb-1/")
+        page.expect("#state", "Connected")
+        page.type(f"echo $A{steps}\r")
+        page.expect(ROWS, f"there-too{steps}")
+        assert sum(e.get("params", {}).get("type") == "BackForwardCacheRestore" for e in page.events) > before
+
+
 def test_a_pages_side_is_exact_wherever_a_leg_is_lost_or_the_page_reloaded(tmp_path):
     module = tmp_path / "resume.mjs"
     module.write_bytes((QUICKSTART / "ui/resume.js").read_bytes())

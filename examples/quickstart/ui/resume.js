@@ -89,6 +89,12 @@ export class Tunnel {
     return this.#known;
   }
 
+  /** Whether a later page of this tab has gone on with it, or has another one: this one was put away meanwhile. */
+  get isOutdated() {
+    const kept = JSON.parse(this.#storage.getItem(this.#key) ?? "null");
+    return kept !== null && (kept.id !== this.#id || kept.attempt > this.#attempt);
+  }
+
   get isOpen() {
     return this.#socket?.readyState === WebSocket.OPEN && (this.#plain || this.#greeted);
   }

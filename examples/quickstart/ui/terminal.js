@@ -268,10 +268,12 @@ addEventListener("hashchange", () => {
   connectNow();
 });
 addEventListener("pagehide", () => {
-  if (!tunnel.isKnown) return;
+  if (!tunnel.isKnown || tunnel.isOutdated) return;
   tunnel.keep();
   keepScreen();
 });
+// a browser shows a page that was left as it was then
+addEventListener("pageshow", () => tunnel.isOutdated && location.reload());
 addEventListener("online", () => document.body.dataset.state === "waiting" && connect());
 
 byId("sandbox").textContent = document.title = place.sandbox || "Terminal";
