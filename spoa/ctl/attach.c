@@ -2,6 +2,7 @@
 #include "spoa/ctl/attach.h"
 
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,10 +120,18 @@ static void tell_close(const struct attach_end *end)
     fputc('\n', stderr);
 }
 
+/* False of a terminal that stands still: a write would wait. */
+static bool takes_words(int fd)
+{
+    struct pollfd one = {.fd = fd, .events = POLLOUT};
+    return poll(&one, 1, 0) > 0;
+}
+
 static int tell_end(const struct attach_end *end)
 {
     if (end->signal) {
-        fprintf(stderr, PROGRAM ": ended by signal %d\n", end->signal);
+        if (takes_words(STDERR_FILENO))
+            fprintf(stderr, PROGRAM ": ended by signal %d\n", end->signal);
         return 128 + end->signal;
     }
     if (end->exited) {
@@ -156,6 +165,7 @@ static bool attach(const struct options *options, struct slice token, struct att
     if (opened) {
         struct attach_screen screen = attach_screen_open();
         attach_session(wire, &screen, &input, end);
+        attach_screen_close(&screen);
     }
     buffer_free(&input);
     attach_wire_free(wire);

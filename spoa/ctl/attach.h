@@ -65,9 +65,11 @@ struct attach_screen {
     bool terminal; /* standard input is one */
     bool raw;
     struct termios before;
+    int output; /* standard output; of a terminal a description of our own, on which writes do not wait */
 };
 
 struct attach_screen attach_screen_open(void);
+void attach_screen_close(struct attach_screen *screen);
 void attach_screen_raw(struct attach_screen *screen);
 void attach_screen_restore(struct attach_screen *screen);
 /* Columns and rows; false when there is no terminal or it does not know. */

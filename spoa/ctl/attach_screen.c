@@ -1,14 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/ctl/attach.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* The description that we were given is not ours alone: O_NONBLOCK would be a surprise to the shell. Our own terminal
+ * opens as /dev/tty also where it belongs to another user, as behind su. */
+static int open_output(void)
+{
+    static const int flags = O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    int fd = -1;
+
+    if (!isatty(STDOUT_FILENO))
+        return STDOUT_FILENO;
+    if (tcgetpgrp(STDOUT_FILENO) >= 0)
+        fd = open("/dev/tty", flags);
+    if (fd < 0)
+        fd = open("/proc/self/fd/1", flags);
+    return fd < 0 ? STDOUT_FILENO : fd;
+}
+
 struct attach_screen attach_screen_open(void)
 {
-    struct attach_screen screen = {0};
+    struct attach_screen screen = {.output = open_output()};
     screen.terminal = isatty(STDIN_FILENO) && tcgetattr(STDIN_FILENO, &screen.before) == 0;
     return screen;
+}
+
+void attach_screen_close(struct attach_screen *screen)
+{
+    if (screen->output != STDOUT_FILENO)
+        close(screen->output);
+    screen->output = STDOUT_FILENO;
 }
 
 void attach_screen_raw(struct attach_screen *screen)

@@ -298,7 +298,7 @@ static void read_keyboard(struct session *s)
 static void write_screen(struct session *s)
 {
     struct slice held = slice_sub(buffer_slice(&s->to_screen), 0, SCREEN_AT_ONCE);
-    ssize_t put = held.len ? write(STDOUT_FILENO, held.at, held.len) : 0;
+    ssize_t put = held.len ? write(s->screen->output, held.at, held.len) : 0;
 
     if (put < 0 && errno != EAGAIN && errno != EINTR) {
         buffer_free(&s->to_screen);
@@ -395,7 +395,7 @@ static void turn(struct session *s, int signals)
     struct pollfd fds[COUNT] = {
         [KEYBOARD] = {.fd = reads_keyboard(s) ? STDIN_FILENO : -1, .events = POLLIN},
         [WIRE] = {.fd = wire && !s->wire_broken ? attach_wire_fd(s->wire) : -1, .events = wire},
-        [SCREEN] = {.fd = buffer_len(&s->to_screen) ? STDOUT_FILENO : -1, .events = POLLOUT},
+        [SCREEN] = {.fd = buffer_len(&s->to_screen) ? s->screen->output : -1, .events = POLLOUT},
         [SIGNALS] = {.fd = signals, .events = POLLIN},
     };
 

@@ -215,6 +215,28 @@ def test_a_signal_restores_the_terminal_and_closes(serve, terminal, number):
     eventually(lambda: server.calls[0].close_code == 1000)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_it_while_the_terminal_stands_still(serve, terminal, number):
+    held = threading.Event()
+
+    async def handler(websocket):
+        await websocket.send(b"y" * 200_000)  # more than a terminal takes that nobody reads
+        for _ in range(100):
+            await (await websocket.ping())
+        held.set()
+        await websocket.wait_closed()
+
+    server = serve(handler)
+    t = terminal(server.url)
+    assert held.wait(WAIT)
+    assert t.is_raw()
+    assert not fcntl.fcntl(t.slave, fcntl.F_GETFL) & os.O_NONBLOCK, "what is the shell's, too, was changed"
+    t.process.send_signal(number)
+    assert t.process.wait(WAIT) == 128 + number
+    assert t.is_restored()
+    eventually(lambda: server.calls[0].close_code == 1000)
+
+
 def test_a_stopped_program_gives_the_terminal_back_until_it_goes_on(serve, terminal):
     shell = Shell()
     t = terminal(serve(shell).url)
