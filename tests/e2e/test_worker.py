@@ -692,8 +692,14 @@ def test_terminal_that_says_too_early_that_it_has_ended_is_read_on():
 
 LETS_GO = """
 import ctypes, os, pathlib, signal, sys, time
-_, gone, go, *how = sys.argv
+_, heard, gone, go, *how = sys.argv
+
+def wait(path):
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
 print("before", flush=True)
+wait(heard)  # vhangup throws away what was not read
 name = os.ttyname(0)
 signal.signal(signal.SIGHUP, signal.SIG_IGN if "vhangup" in how else signal.SIG_DFL)
 os.closerange(0, 3)
@@ -701,8 +707,7 @@ if "vhangup" in how:
     ctypes.CDLL(None).vhangup()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 pathlib.Path(gone).touch()
-while not os.path.exists(go):
-    time.sleep(0.01)
+wait(go)
 if "open" in how:
     os.open(name, os.O_RDWR)
     os.dup2(0, 1)
@@ -716,10 +721,11 @@ NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize("how", ["", "open", pytest.param("vhangup+open", marks=NEEDS_ROOT)], ids=["close", "close+open", "vhangup+open"])
 def test_terminal_that_its_program_lets_go_of_is_kept(host, worker, tmp_path, how):
     """As of one that goes to the background, or of login(1): meanwhile nobody has it open."""
-    script, gone, go = tmp_path / "script", tmp_path / "gone", tmp_path / "go"
+    script, heard, gone, go = (tmp_path / word for word in ("script", "heard", "gone", "go"))
     script.write_text(LETS_GO)
-    with worker.open(f"/terminal?command=/usr/bin/python3+{script}+{gone}+{go}+{how}") as ws:
+    with worker.open(f"/terminal?command=/usr/bin/python3+{script}+{heard}+{gone}+{go}+{how}") as ws:
         ws.until(b"before\r\n")
+        heard.touch()
         until(gone.exists, 10)
         for _ in range(2):  # so that the keeper has looked at what there is by now
             assert not knows(host, "0badcafe")
