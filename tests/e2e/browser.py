@@ -17,6 +17,13 @@ WAIT = 30  # seconds: an upper bound, never slept through
 KEYS = {"\r": ("Enter", 13), "\x7f": ("Backspace", 8), "\t": ("Tab", 9)}
 
 
+LEFT = ("Inspected target navigated or closed", "Not attached to an active page")
+
+
+class PageLeft(AssertionError):
+    """The page that was asked went away before it answered."""
+
+
 class Browser:
     """One Chromium with one page, in a profile of its own. Use as a context manager."""
 
@@ -89,6 +96,8 @@ class Browser:
     def call(self, method, **params):
         self._next_id += 1
         answer = self._loop.run_until_complete(self._call({"id": self._next_id, "method": method, "params": params}))
+        if answer.get("error", {}).get("message") in LEFT:
+            raise PageLeft(answer)
         assert "error" not in answer, answer
         return answer["result"]
 
@@ -117,8 +126,15 @@ class Browser:
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
+    def ask(self, expression):
+        """As evaluate; None when the page is left meanwhile."""
+        try:
+            return self.evaluate(expression)
+        except PageLeft:
+            return None
+
     def text(self, selector):
-        return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
+        return self.ask(f"document.querySelector({json.dumps(selector)})?.innerText") or ""
 
     def expect(self, selector, text):
         """Waits until the element's text holds `text`."""
