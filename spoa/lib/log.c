@@ -32,6 +32,7 @@ struct log {
     uint8_t *queue, *writing; /* of QUEUE_BYTES each; writing is the thread's own */
     size_t queued;
     bool stopping;
+    bool ended, left; /* the thread has; log_free did not wait for that: the thread frees all this */
     int64_t deadline; /* once stopping, milliseconds of the monotonic clock */
     _Atomic uint64_t dropped;
 };
@@ -234,12 +235,28 @@ static bool take(struct log *log, struct slice *text)
     return text->len > 0;
 }
 
+static void discard(struct log *log)
+{
+    pthread_cond_destroy(&log->wake);
+    pthread_mutex_destroy(&log->lock);
+    free(log->queue);
+    free(log->writing);
+    free(log);
+}
+
 static void *run(void *context)
 {
     struct log *log = context;
     struct slice text;
     while (take(log, &text))
         write_all(log, text);
+    pthread_mutex_lock(&log->lock);
+    bool left = log->left;
+    log->ended = true;
+    pthread_cond_signal(&log->wake);
+    pthread_mutex_unlock(&log->lock);
+    if (left)
+        discard(log);
     return NULL;
 }
 
@@ -254,11 +271,14 @@ static bool start(struct log *log)
     return started;
 }
 
-static void discard(struct log *log)
+static void set_up_waiting(struct log *log)
 {
-    free(log->queue);
-    free(log->writing);
-    free(log);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&log->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&log->lock, NULL);
 }
 
 struct log *log_new(int fd, enum log_level level)
@@ -270,20 +290,25 @@ struct log *log_new(int fd, enum log_level level)
     log->level = level;
     log->queue = malloc(QUEUE_BYTES);
     log->writing = malloc(QUEUE_BYTES);
-    pthread_mutex_init(&log->lock, NULL);
-    pthread_cond_init(&log->wake, NULL);
+    set_up_waiting(log);
     if (log->queue && log->writing && start(log))
         return log;
     discard(log);
     return NULL;
 }
 
-/* The thread may hang in a write, as to a terminal that was stopped, which is said to be ready. */
-static bool joined(const struct log *log)
+/* The thread may hang in a write, as to a terminal that was stopped, which is said to be ready: it is left then, until
+ * it can go on or the process ends. */
+static bool has_ended(struct log *log)
 {
     int64_t end = log->deadline + PATIENCE_MS;
     const struct timespec until = {end / 1000, end % 1000 * 1000000};
-    return pthread_clockjoin_np(log->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
+    while (!log->ended && pthread_cond_timedwait(&log->wake, &log->lock, &until) == 0)
+        ;
+    log->left = !log->ended;
+    if (log->left)
+        pthread_detach(log->thread);
+    return log->ended;
 }
 
 void log_free(struct log *log)
@@ -294,13 +319,11 @@ void log_free(struct log *log)
     log->stopping = true;
     log->deadline = now_ms() + LAST_WORDS_MS;
     pthread_cond_signal(&log->wake);
+    bool ended = has_ended(log);
     pthread_mutex_unlock(&log->lock);
-    if (!joined(log)) {
-        pthread_detach(log->thread); /* it keeps what it has, until it can go on or the process ends */
+    if (!ended)
         return;
-    }
-    pthread_cond_destroy(&log->wake);
-    pthread_mutex_destroy(&log->lock);
+    pthread_join(log->thread, NULL);
     discard(log);
 }
 

@@ -139,6 +139,13 @@ static int open_terminal(void **state)
     return the_log ? 0 : -1;
 }
 
+/* The log's thread, which goes on now, has the other end. */
+static int hang_up(void **state)
+{
+    (void)state;
+    return close(ends[0]);
+}
+
 /* As with one that was stopped by ^S: it is said to be ready, and a write to it waits for ever. */
 static void a_terminal_that_takes_nothing_does_not_hold_up_the_end(void **state)
 {
@@ -305,7 +312,7 @@ int main(void)
         WITH_PIPE(a_long_line_is_cut_and_says_so),
         cmocka_unit_test_setup_teardown(a_blocked_pipe_costs_lines_not_time, open_blocked, close_pipe),
         cmocka_unit_test_setup_teardown(a_terminal_that_takes_nothing_does_not_hold_up_the_end, open_terminal,
-                                        close_pipe),
+                                        hang_up),
         cmocka_unit_test_setup_teardown(each_write_is_of_whole_lines, open_full_pipe, close_pipe),
         WITH_PIPE(a_closed_reader_is_survived),
         WITH_PIPE(threads_do_not_mix_their_lines),
