@@ -262,6 +262,7 @@ static struct agent *agent_new(const struct agent_options *options)
     a->listener = a->relay_listener = -1;
     a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
     a->first_load = (struct loop_task){.run = on_first_load, .context = a};
+    a->work = (struct loop_task){.run = agent_directory_urgent, .context = a};
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -158,7 +158,7 @@ static struct directory_cache *cache_of(struct agent *a)
     return a->directory ? directory_cache(a->directory) : NULL;
 }
 
-static void look_up_urgent(void *context)
+void agent_directory_urgent(void *context)
 {
     struct agent *a = context;
     if (!a->stopped && cache_of(a))
@@ -194,13 +194,18 @@ static void look_up_due(void *context)
 static bool put_in_force(struct agent *a, struct policy *policy)
 {
     struct snapshot_parts parts = a->snapshot->parts;
+    bool another = !directory_options_equal(parts.policy->directory, policy->directory);
     parts.policy = policy;
     parts.directory = a->directory;
     parts.resolver = a->names;
     /* what was revoked stays so until this directory says otherwise, as it may have just done */
-    if (cache_of(a))
+    if (another)
         parts.records = NULL;
-    return agent_use(a, &parts);
+    if (!agent_use(a, &parts))
+        return false;
+    if (another)
+        a->directory_known = a->directory_up = a->directory_pushing = false;
+    return true;
 }
 
 bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *why)
@@ -215,7 +220,6 @@ bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *
                                           .context = a};
     uint64_t patience = (uint64_t)policy->settings->agent.lookup * 1000;
     a->directory_asked = policy->directory->kind->look_up;
-    a->work = (struct loop_task){.run = look_up_urgent, .context = a};
     pthread_mutex_lock(&a->lock); /* nothing that it tells is taken before it is in force */
     a->directory = directory_start(policy->directory, &owner, patience, a->options.log, why);
     bool good = a->directory && (put_in_force(a, policy) || fail(why, "out of memory"));

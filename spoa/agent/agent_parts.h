@@ -52,5 +52,6 @@ bool agent_directory_start(struct agent *agent, struct policy *policy, struct fa
  * be done. */
 bool agent_directory_change(struct agent *agent, struct policy *from, struct policy *to, struct fail *why);
 void agent_directory_stop(struct agent *agent);
+void agent_directory_urgent(void *agent); /* its task `work`: looks up what was announced */
 
 #endif

@@ -38,7 +38,8 @@ static void on_answered(void *context, struct slice key, enum lookup outcome, co
 static void on_changed(void *context, struct slice key, const struct record *record)
 {
     struct directory *d = context;
-    d->owner.learned(d->owner.context, record);
+    if (directory_cache_has(d->cache, key))
+        d->owner.learned(d->owner.context, record);
     directory_cache_changed(d->cache, key, record);
 }
 

@@ -17,7 +17,7 @@ struct directory_owner {
     bool (*loaded)(void *context, const struct directory_load *load);
     bool (*revoked)(void *context, int64_t not_before);
     void (*health)(void *context, bool answering, bool pushing, const char *why);
-    /* Before the record is in the cache. */
+    /* Before the record is in the cache; of those that are pushed only what has a place there. */
     void (*learned)(void *context, const struct record *record);
     /* A look-up was answered after so many seconds. */
     void (*answered)(void *context, enum lookup outcome, double seconds);

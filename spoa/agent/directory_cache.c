@@ -501,6 +501,15 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
     return seconds;
 }
 
+bool directory_cache_has(struct directory_cache *c, struct slice key)
+{
+    struct held h;
+    hold(&h, c, key);
+    if (h.stripe)
+        let_go(&h);
+    return h.entry;
+}
+
 /* Pushed with content, of which NULL is absence. Takes over box. */
 static void push(struct directory_cache *c, struct slice key, struct record_box *box)
 {

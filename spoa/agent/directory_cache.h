@@ -84,6 +84,8 @@ bool directory_cache_may_wake(struct directory_cache *cache, struct slice key);
 /* Returns how long the look-up took, in seconds; below 0: none was on its way. */
 double directory_cache_answered(struct directory_cache *cache, struct slice key, enum lookup outcome,
                                 const struct record *record, double ttl);
+/* Whether it is of interest here; what is pushed of others is not kept. */
+bool directory_cache_has(struct directory_cache *cache, struct slice key);
 void directory_cache_changed(struct directory_cache *cache, struct slice key, const struct record *record);
 void directory_cache_removed(struct directory_cache *cache, struct slice key);
 void directory_cache_announced(struct directory_cache *cache, struct slice key);

@@ -199,3 +199,20 @@ def test_sighup_takes_a_good_configuration_and_leaves_a_bad_one(closed):
     with Http1(closed.http) as client:
         assert client.request("GET", "/s/sb-1/x").status == 401
     assert os.path.exists(f"/proc/{closed.pid('agent')}")
+
+
+def test_new_keys_are_good_for_no_sandbox_of_the_last_directory(closed, origins):
+    """A reload changes both, and the new directory is not there yet."""
+    fresh, second = b"another secret, also of 32 bytes or more", origins()
+    (closed.folder / "k2.secret").write_bytes(fresh)
+    changed = json.loads(closed.config_file.read_text())
+    changed["directory"]["path"] = "elsewhere.json"
+    changed["tokens"][0]["secret_file"] = "k2.secret"
+    before = metric(closed, 'cellgate_agent_reloads_total{outcome="good"}')
+    closed.config_file.write_text(json.dumps(changed))
+    closed.kill("agent", signal.SIGHUP)
+    until(lambda: metric(closed, 'cellgate_agent_reloads_total{outcome="good"}') > before)
+    assert (status(closed), status(closed, fresh)) == (401, 503)
+    (closed.folder / "elsewhere.json").write_text(json.dumps({"sandboxes": {"sb-1": {"worker": second.url}}}))
+    until(lambda: status(closed, fresh) == 200)
+    assert len(second.requests) == 1

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "spoa/agent/agent.h"
@@ -210,6 +214,115 @@ static void a_reload_changes_to_another_directory(void **state)
     agent_stop(w->agent);
 }
 
+/* What is in force besides, its keys, say, was never meant for the sandboxes of the last. */
+static void nothing_of_the_last_directory_is_left_while_the_next_cannot_be_read(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    const char *reason;
+    start(w);
+    assert_true(becomes(w, "\"records\":4,"));
+    unlink(w->other);
+    put_config(w, w->other);
+    assert_true(agent_reload(w->agent, &why));
+    assert_true(becomes(w, "\"records\":0,"));
+    assert_false(agent_ready(w->agent, &reason));
+    put_sandboxes(w, w->other, 7);
+    assert_true(becomes(w, "\"records\":8,"));
+    assert_true(agent_ready(w->agent, &reason));
+    agent_stop(w->agent);
+}
+
+/* A control plane whose event streams open and say nothing. */
+struct plane {
+    int listener;
+    pthread_t thread;
+};
+
+static void *serve_streams(void *context)
+{
+    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n";
+    const struct plane *p = context;
+    int streams[8];
+    size_t count = 0;
+    char request[4096];
+    while (count < 8 && (streams[count] = accept(p->listener, NULL, NULL)) >= 0) {
+        if (recv(streams[count], request, sizeof request, 0) > 0)
+            (void)!write(streams[count], head, sizeof head - 1);
+        count++;
+    }
+    while (count)
+        close(streams[--count]);
+    return NULL;
+}
+
+static in_port_t plane_start(struct plane *p)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    p->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(p->listener, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(listen(p->listener, 8), 0);
+    assert_int_equal(getsockname(p->listener, (struct sockaddr *)&at, &len), 0);
+    assert_int_equal(pthread_create(&p->thread, NULL, serve_streams, p), 0);
+    return ntohs(at.sin_port);
+}
+
+static void plane_stop(struct plane *p)
+{
+    shutdown(p->listener, SHUT_RDWR);
+    pthread_join(p->thread, NULL);
+    close(p->listener);
+}
+
+static void put_plane(const struct world *w, in_port_t port, const char *ttl)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "{\"open\": true, \"tokens\": [],\n"
+             " \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:%u\", \"ttl\": \"%s\"},\n"
+             " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",
+             port, ttl, w->folder, w->folder);
+    put(w, w->config, text);
+}
+
+static void end_turns(void *owner)
+{
+    *(bool *)owner = true;
+}
+
+/* The turns of the loop in a second. */
+static unsigned turns(struct world *w)
+{
+    struct loop_timer timer;
+    bool over = false;
+    unsigned count = 0;
+    loop_timer_open(&timer, w->loop, end_turns, &over);
+    loop_timer_set(&timer, 1.);
+    for (; !over; count++)
+        loop_turn(w->loop, true);
+    loop_timer_close(&timer);
+    return count;
+}
+
+/* Both directories' streams ask the main thread for work, the first just before the reload. */
+static void work_that_is_asked_for_around_a_reload_is_done_once(void **state)
+{
+    struct world *w = *state;
+    struct plane plane;
+    struct fail why;
+    in_port_t port = plane_start(&plane);
+    put_plane(w, port, "3s");
+    start(w);
+    assert_true(becomes(w, "\"pushing\":true"));
+    put_plane(w, port, "4s");
+    assert_true(agent_reload(w->agent, &why));
+    assert_true(becomes(w, "\"pushing\":true"));
+    assert_in_range(turns(w), 1, 1000); /* some for its timers */
+    agent_stop(w->agent);
+    plane_stop(&plane);
+}
+
 static void a_bad_configuration_changes_nothing(void **state)
 {
     struct world *w = *state;
@@ -345,6 +458,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(configuration_and_directory_may_change_at_the_same_time, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_reload_changes_to_another_directory, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_of_the_last_directory_is_left_while_the_next_cannot_be_read,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(work_that_is_asked_for_around_a_reload_is_done_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_configuration_changes_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_reload_without_memory_leaves_all_in_force_that_was, setup,
                                         teardown),

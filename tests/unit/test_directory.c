@@ -194,6 +194,19 @@ static void what_the_kind_says_is_what_decisions_find(void **state)
     assert_int_equal(w->not_before, 17);
 }
 
+/* A control plane may push whatever changes in the whole cell. */
+static void what_is_pushed_of_others_is_not_learned(void **state)
+{
+    struct world *w = *state;
+    const struct directory_sink *sink = w->seen.sink;
+    sink->changed(sink->context, SLICE_LITERAL("other"), &running);
+    assert_int_equal(w->learned, 0);
+    assert_int_equal(find(w, NULL, "sb", false), LOOKUP_PENDING);
+    sink->changed(sink->context, SLICE_LITERAL("sb"), &running);
+    assert_int_equal(w->learned, 1);
+    assert_int_equal(find(w, NULL, "sb", false), LOOKUP_FOUND);
+}
+
 static void a_key_that_is_too_long_is_absent(void **state)
 {
     struct world *w = *state;
@@ -280,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_the_kind_says_is_what_decisions_find),
+        TEST(what_is_pushed_of_others_is_not_learned),
         TEST(a_key_that_is_too_long_is_absent),
         TEST(its_health_decides_whether_anybody_waits),
         TEST(many_decisions_wake_a_sandbox_once),
