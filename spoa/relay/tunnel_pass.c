@@ -186,11 +186,20 @@ static bool no_memory(struct pass *p)
     return false;
 }
 
+/* A client that has been sent a Close: what it still says is read away until it answers. */
+static bool is_ignored(const struct pass *p)
+{
+    return p->t->state == TUNNEL_CLOSING && p->from == CLIENT;
+}
+
 /* What else comes from this side is not understood any more: its Close is not waited for. */
 static void fail_leg(struct pass *p, enum close_reason reason)
 {
     p->leg->close_in = true;
-    tunnel_close(p->t, reason, 0, slice_text(""), p->now);
+    if (is_ignored(p))
+        tunnel_leave_client(p->t, p->now);
+    else
+        tunnel_close(p->t, reason, 0, slice_text(""), p->now);
 }
 
 /* A message in so many fragments that their heads are more than its bytes may be cannot be kept. */
@@ -370,7 +379,7 @@ static bool on_piece(struct pass *p, const struct ws_piece *in)
     const struct adapter *adapter = p->t->adapter;
 
     p->t->used = p->now;
-    if (p->t->state == TUNNEL_CLOSING && p->from == CLIENT)
+    if (is_ignored(p))
         return true;
     look_for_end(p, &piece);
     if (adapter->from_worker && p->from == WORKER)
@@ -394,7 +403,7 @@ static bool on_head(struct pass *p)
         p->leg->message_len = 0;
     }
     p->leg->message_len += frame->length;
-    if (!most || p->leg->message_len <= most)
+    if (!most || p->leg->message_len <= most || is_ignored(p))
         return true;
     if (pass_flush(p))
         fail_leg(p, CLOSE_message_too_big);

@@ -1509,6 +1509,27 @@ static void a_slow_client_gets_the_end_of_the_output_of_what_is_gone(void **stat
     }
 }
 
+static void a_client_that_types_much_behind_the_end_may_answer_it(void **state)
+{
+    (void)state;
+    ends_while_its_client_is_slow();
+    w.t.limits.max_message = 10;
+    world_says(&w, CLIENT, 0x82, "more than ten bytes");
+    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    world_closes(&w, CLIENT, 1000, "done");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
+static void a_client_that_breaks_the_protocol_behind_the_end_is_left(void **state)
+{
+    (void)state;
+    ends_while_its_client_is_slow();
+    world_says(&w, CLIENT, 0xf3, "no such frame");
+    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    world_close(&w);
+}
+
 static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void **state)
 {
     (void)state;
@@ -1910,6 +1931,8 @@ int main(void)
         cmocka_unit_test(a_client_without_progress_is_too_slow),
         cmocka_unit_test(a_slow_client_gets_the_end_of_the_output),
         cmocka_unit_test(a_client_that_types_before_it_has_read_the_end_is_not_cut_off),
+        cmocka_unit_test(a_client_that_types_much_behind_the_end_may_answer_it),
+        cmocka_unit_test(a_client_that_breaks_the_protocol_behind_the_end_is_left),
         cmocka_unit_test(a_slow_client_gets_the_end_of_the_output_of_what_is_gone),
         cmocka_unit_test(a_client_that_does_not_take_the_end_of_the_output_is_given_up),
         cmocka_unit_test(who_has_to_leave_is_not_waited_for),
