@@ -5,17 +5,18 @@
 
 #include "spoa/lib/cidr.h"
 #include "spoa/lib/hash.h"
+#include "spoa/lib/writer.h"
 
-enum { COUNTERS = 256 };
+enum { WAYS = 8, SETS = 2048, HOST_V4 = 4, HOST_V6 = 8, SITE_V6 = 6 /* bytes */, SITE_TIMES = 16 };
 
 struct counter {
-    int64_t second;
-    int64_t wrong;
+    uint64_t tag;           /* of the network and the second: who shares a set now does not in the next */
+    uint32_t second, wrong; /* `wrong` of that second, of which these are the lower bits */
 };
 
 struct guesses {
     struct hash_secret secret;
-    struct counter counter[COUNTERS];
+    struct counter counter[SETS][WAYS];
 };
 
 struct guesses *guesses_new(void)
@@ -32,23 +33,67 @@ void guesses_free(struct guesses *guesses)
     free(guesses);
 }
 
-static struct counter *counter_of(struct guesses *guesses, const struct address *from, int64_t now)
+/* Of the network of so many bytes: each length has tags of its own. */
+static uint64_t tag_of(const struct guesses *guesses, const struct address *own, size_t bytes, int64_t now)
 {
-    struct address own = cidr_unmapped(from); /* else all of IPv4 on an IPv6 socket would be one /64 */
-    uint64_t hash = hash_keyed(&guesses->secret, slice_of(own.bytes, own.family == 6 ? 8 : 4));
-    struct counter *counter = &guesses->counter[hash % COUNTERS];
-    if (counter->second != now)
-        *counter = (struct counter){.second = now};
-    return counter;
+    uint8_t key[8 + 1 + HOST_V6];
+    struct writer w = writer_of(key, sizeof key);
+    writer_be(&w, (uint64_t)now, 8);
+    writer_u8(&w, (uint8_t)bytes);
+    writer_put(&w, slice_of(own->bytes, bytes));
+    return hash_keyed(&guesses->secret, writer_slice(&w));
+}
+
+static bool is_of(const struct counter *counter, uint64_t tag)
+{
+    return counter->wrong > 0 && counter->tag == tag;
+}
+
+static int64_t wrong_of(const struct guesses *guesses, uint64_t tag)
+{
+    const struct counter *set = guesses->counter[tag % SETS];
+    for (size_t i = 0; i < WAYS; i++)
+        if (is_of(&set[i], tag))
+            return set[i].wrong;
+    return 0;
+}
+
+/* Where none is free, or of another second, the least takes this one in: nobody inherits a count. */
+static void count(struct guesses *guesses, uint64_t tag, int64_t now)
+{
+    struct counter *set = guesses->counter[tag % SETS], *least = set;
+    uint32_t fewest = UINT32_MAX;
+    for (size_t i = 0; i < WAYS; i++) {
+        if (is_of(&set[i], tag)) {
+            set[i].wrong++;
+            return;
+        }
+        uint32_t wrong = set[i].second == (uint32_t)now ? set[i].wrong : 0;
+        if (wrong < fewest) {
+            fewest = wrong;
+            least = &set[i];
+        }
+    }
+    *least = (struct counter){tag, (uint32_t)now, 1};
 }
 
 bool guesses_left(struct guesses *guesses, const struct address *from, int64_t now, int64_t most)
 {
-    return !guesses || most == 0 || counter_of(guesses, from, now)->wrong < most;
+    if (!guesses || most == 0)
+        return true;
+    struct address own = cidr_unmapped(from); /* else all of IPv4 on an IPv6 socket would be one /64 */
+    if (own.family != 6)
+        return wrong_of(guesses, tag_of(guesses, &own, HOST_V4, now)) < most;
+    return wrong_of(guesses, tag_of(guesses, &own, HOST_V6, now)) < most &&
+           wrong_of(guesses, tag_of(guesses, &own, SITE_V6, now)) < SITE_TIMES * most;
 }
 
 void guesses_count(struct guesses *guesses, const struct address *from, int64_t now)
 {
-    if (guesses)
-        counter_of(guesses, from, now)->wrong++;
+    if (!guesses)
+        return;
+    struct address own = cidr_unmapped(from);
+    count(guesses, tag_of(guesses, &own, own.family == 6 ? HOST_V6 : HOST_V4, now), now);
+    if (own.family == 6)
+        count(guesses, tag_of(guesses, &own, SITE_V6, now), now);
 }

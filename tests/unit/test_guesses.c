@@ -32,7 +32,83 @@ static void one_address_does_not_use_up_what_others_have(void **state)
         struct address other = {.family = 4, .bytes = {192, 0, 2, i}};
         without += !guesses_left(guesses, &other, NOW, 1);
     }
-    assert_true(without < 10);
+    assert_int_equal(without, 0);
+    guesses_free(guesses);
+    (void)state;
+}
+
+static struct address network(uint8_t site, unsigned i)
+{
+    return (struct address){.family = 6,
+                            .bytes = {0x20, 1, 0xd, 0xb8, 0, site, (uint8_t)(i >> 8), (uint8_t)i}};
+}
+
+static void guess_whatever_is_left(struct guesses *guesses, const struct address *from, int64_t most)
+{
+    for (int i = 0; i < 100 && guesses_left(guesses, from, NOW, most); i++)
+        guesses_count(guesses, from, NOW);
+}
+
+static unsigned strangers_without(struct guesses *guesses, int64_t now)
+{
+    unsigned without = 0;
+    for (unsigned i = 0; i < 10000; i++) {
+        struct address stranger = {.family = 4, .bytes = {10, 0, (uint8_t)(i >> 8), (uint8_t)i}};
+        without += !guesses_left(guesses, &stranger, now, 20);
+    }
+    return without;
+}
+
+/* As many as somebody has who has one /48, and more addresses than there are counters. */
+static void nobody_is_refused_for_what_others_did(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    guess_whatever_is_left(guesses, &one, 20);
+    assert_int_equal(strangers_without(guesses, NOW), 0);
+    for (unsigned i = 0; i < 65536; i++) {
+        struct address of_a_site = network(1, i);
+        struct address of_many = {.family = 4, .bytes = {11, 0, (uint8_t)(i >> 8), (uint8_t)i}};
+        guess_whatever_is_left(guesses, &of_a_site, 20);
+        guess_whatever_is_left(guesses, &of_many, 20);
+    }
+    assert_int_equal(strangers_without(guesses, NOW), 0);
+    assert_int_equal(strangers_without(guesses, NOW + 1), 0);
+    guesses_free(guesses);
+    (void)state;
+}
+
+static void hundreds_of_addresses_are_each_held_to_their_own_number(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    unsigned left = 0;
+    for (unsigned i = 0; i < 512; i++) {
+        struct address from = {.family = 4, .bytes = {10, 0, (uint8_t)(i >> 8), (uint8_t)i}};
+        for (int times = 0; times < 3; times++) {
+            assert_true(guesses_left(guesses, &from, NOW, 3));
+            guesses_count(guesses, &from, NOW);
+        }
+    }
+    for (unsigned i = 0; i < 512; i++) {
+        struct address from = {.family = 4, .bytes = {10, 0, (uint8_t)(i >> 8), (uint8_t)i}};
+        left += guesses_left(guesses, &from, NOW, 3);
+    }
+    assert_int_equal(left, 0);
+    guesses_free(guesses);
+    (void)state;
+}
+
+static void a_site_of_ipv6_has_sixteen_times_as_many(void **state)
+{
+    struct guesses *guesses = guesses_new();
+    struct address last = network(1, 0xffff), other = network(2, 0);
+    for (unsigned i = 0; i < 16; i++) {
+        struct address from = network(1, i);
+        assert_true(guesses_left(guesses, &last, NOW, 3));
+        guess_whatever_is_left(guesses, &from, 3);
+    }
+    assert_false(guesses_left(guesses, &last, NOW, 3));
+    assert_true(guesses_left(guesses, &other, NOW, 3));
+    assert_true(guesses_left(guesses, &last, NOW + 1, 3));
     guesses_free(guesses);
     (void)state;
 }
@@ -59,7 +135,7 @@ static void ipv4_addresses_on_an_ipv6_socket_are_not_one_network(void **state)
         const struct address other = {.family = 6, .bytes = {[10] = 0xff, 0xff, 192, 0, 2, i}};
         without += !guesses_left(guesses, &other, NOW, 1);
     }
-    assert_true(without < 10);
+    assert_int_equal(without, 0);
     guesses_free(guesses);
     (void)state;
 }
@@ -79,6 +155,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(so_many_in_a_second_and_then_none_until_the_next),
         cmocka_unit_test(one_address_does_not_use_up_what_others_have),
+        cmocka_unit_test(nobody_is_refused_for_what_others_did),
+        cmocka_unit_test(hundreds_of_addresses_are_each_held_to_their_own_number),
+        cmocka_unit_test(a_site_of_ipv6_has_sixteen_times_as_many),
         cmocka_unit_test(a_network_of_ipv6_counts_as_one),
         cmocka_unit_test(ipv4_addresses_on_an_ipv6_socket_are_not_one_network),
         cmocka_unit_test(without_counters_there_is_always_one_left),
