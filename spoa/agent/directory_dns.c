@@ -40,8 +40,13 @@ struct look_up {
 
 /* ---- names ---- */
 
+/* Without capitals, which DNS does not tell apart: "SB-1" would be another sandbox to tokens and limits, on the
+ * worker of "sb-1". */
 static bool is_label(struct slice text)
 {
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] >= 'A' && text.at[i] <= 'Z')
+            return false;
     return text.len <= LABEL_MOST && slice_find(text, '.') == text.len &&
            (hostname_valid(text) || slice_u64(text, UINT64_MAX, &(uint64_t){0}));
 }
@@ -72,6 +77,9 @@ static bool name_of(const struct directory_dns_options *o, struct slice key, str
         sandbox = slice_from(key, slash + 1);
     }
     if (!is_label(sandbox) || !is_label(space))
+        return false;
+    /* of another namespace, which the name could not tell from this one */
+    if (!strstr(o->name, "{namespace}") && !slice_is(space, o->namespace))
         return false;
     expand(o->name, sandbox, space, w);
     return !w->full && hostname_valid(writer_slice(w));
@@ -224,6 +232,18 @@ static void stop(void *self)
 
 /* ---- options ---- */
 
+/* In one label "{sandbox}-{namespace}" a-b of c and a of b-c would be one name. */
+static bool are_apart(struct slice template)
+{
+    struct slice label;
+    while (slice_split(&template, '.', &label)) {
+        size_t first = slice_find(label, '{');
+        if (first < label.len && slice_find(slice_from(label, first + 1), '{') < label.len - first - 1)
+            return false;
+    }
+    return true;
+}
+
 static const char *check_name(struct slice value)
 {
     struct slice rest = value, part;
@@ -237,6 +257,9 @@ static const char *check_name(struct slice value)
             return "a name with {sandbox} and, if need be, {namespace}";
         sandboxes += sandbox;
     }
+    if (!are_apart(value))
+        return "a name with one of {sandbox} and {namespace} in a label: with both in it, different "
+               "sandboxes would have the same name";
     char *template = slice_dup(value);
     if (template)
         expand(template, SLICE_LITERAL("a"), SLICE_LITERAL("b"), &w);
@@ -247,7 +270,7 @@ static const char *check_name(struct slice value)
 
 static const char *check_label(struct slice value)
 {
-    return is_label(value) ? NULL : "one label of a name";
+    return is_label(value) ? NULL : "one label of a name, without capital letters";
 }
 
 static const struct option options[] = {
@@ -255,8 +278,8 @@ static const struct option options[] = {
     {.key = "name",
      .type = OPTION_TEXT,
      .offset = offsetof(struct directory_dns_options, name),
-     .help = "name of a sandbox's worker, with `{sandbox}` and `{namespace}`; it is looked up as it is, "
-             "without a search list",
+     .help = "name of a sandbox's worker, with `{sandbox}` and `{namespace}`, one in a label; it is looked "
+             "up as it is, without a search list",
      .min = 1,
      .max = NAME_MOST,
      .check = check_name,

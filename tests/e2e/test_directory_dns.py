@@ -92,6 +92,14 @@ def test_an_id_that_is_no_label_leads_nowhere(world, name):
     assert len([x for x in world.names.asked[asked:] if not x[0].startswith(("sb-", "known"))]) == 0
 
 
+def test_ids_that_dns_does_not_tell_apart_are_not_one_sandbox(world):
+    """Tokens and limits do: they would be two sandboxes on one worker."""
+    world.names.names["sb-case" + SUFFIX] = world.names.names["SB-CASE" + SUFFIX] = ["127.0.0.1"]
+    assert answer(world.cell, "/s/sb-case/x") == 200
+    assert answer(world.cell, "/s/SB-CASE/x") == ABSENT
+    assert answer(world.cell, "/n/Default/sb-case/x") == ABSENT
+
+
 def test_servers_that_fail_do_not_make_a_sandbox_absent(world):
     world.names.names["sb-fail" + SUFFIX] = SERVFAIL
     assert answer(world.cell, "/s/sb-fail/x") == GONE
