@@ -137,9 +137,13 @@ static bool read_headers(struct reading *r, const json_node *node)
         if (!json_text(n, &value) || !is_field_value(value))
             return wrong(r, n, "a header's value is a text without control bytes");
         record_pack_header(r->scratch, name, value);
+        if (r->scratch->full || r->scratch->len - start > RECORD_HEADERS_MOST)
+            return json_fail(r->doc, n, r->why,
+                             "headers are over %d bytes, 4 of each beside its name and value",
+                             RECORD_HEADERS_MOST);
     }
     r->record->headers = slice_from(writer_slice(r->scratch), start);
-    return !r->scratch->full || wrong(r, node, "too many headers");
+    return true;
 }
 
 static bool read_access(struct reading *r, const json_node *node)

@@ -12,7 +12,7 @@
 #include "spoa/lib/writer.h"
 
 /* Slices of *record point into the document and into `scratch`, where ports and headers are packed; its size
- * bounds them. False: *why has the position. */
+ * bounds them, and RECORD_HEADERS_MOST headers. False: *why has the position. */
 bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
                       struct record *record, struct fail *why);
 

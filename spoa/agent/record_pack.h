@@ -12,6 +12,12 @@
 #include "spoa/lib/reader.h"
 #include "spoa/lib/writer.h"
 
+/* What the relay is told of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
+ * those that the route sets, and an answer's other variables. */
+#define RECORD_HEADERS_MOST 12288
+#define ROUTE_SET_MOST      3072
+#define ANSWER_REST_MOST    1020
+
 void record_pack_text(struct writer *w, struct slice text); /* at most 65535 bytes, else w->full */
 struct slice record_unpack_text(struct reader *r);
 void record_pack_worker(struct writer *w, const struct worker *worker);

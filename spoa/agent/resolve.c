@@ -153,6 +153,9 @@ bool resolve_is_news(const struct resolve_question *question, const struct resol
 
 /* ---- on the wire ---- */
 
+_Static_assert(RECORD_HEADERS_MOST + ROUTE_SET_MOST + ANSWER_REST_MOST <= SPOP_FRAME_USUAL,
+               "an answer fits into a frame");
+
 static void set(struct spop_actions *actions, const char *name, struct spop_value value)
 {
     spop_set_var(actions, SPOP_TRANSACTION, slice_text(name), value);

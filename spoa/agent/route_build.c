@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/grant.h"
+#include "spoa/agent/record_pack.h"
 #include "spoa/agent/route_table.h"
 #include "spoa/agent/worker_url.h"
 
@@ -206,6 +207,14 @@ static bool read_set_header(struct build *b, const json_node *member, struct fai
     return (header->name.at && header->value.at) || fail(why, "out of memory");
 }
 
+static bool set_fits(const struct route *route)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < route->set_count; i++)
+        bytes += 4 + route->set[i].name.len + route->set[i].value.len;
+    return bytes <= ROUTE_SET_MOST;
+}
+
 static bool read_set(struct build *b, struct fail *why)
 {
     const json_node *node = b->entry->set_node;
@@ -218,7 +227,9 @@ static bool read_set(struct build *b, struct fail *why)
     for (const json_node *member = json_first(node); member; member = json_next(member))
         if (!read_set_header(b, member, why))
             return false;
-    return true;
+    return set_fits(&b->entry->route) ||
+           json_fail(b->doc, node, why, "set is over %d bytes, 4 of each header beside its name and value",
+                     ROUTE_SET_MOST);
 }
 
 static bool read_upgrade(struct build *b, struct fail *why)

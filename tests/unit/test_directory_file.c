@@ -11,6 +11,7 @@
 
 #include "spoa/agent/directory_file.h"
 #include "spoa/agent/record_json.h"
+#include "spoa/agent/record_pack.h"
 
 struct folder {
     char path[64], file[96], other[96];
@@ -130,6 +131,38 @@ static void a_bad_file_is_refused_with_its_position(void **state)
         if (strncmp(why.text, start, strlen(start)) != 0)
             fail_msg("%s: said %s", cases[i].text, why.text);
         assert_null(strstr(why.text, "secret"));
+    }
+}
+
+/* `b` begins the second line, at 16. */
+static char *file_with_headers_of(size_t a, size_t b)
+{
+    char *text = test_malloc(20000), as[8193], bs[8193];
+    memset(as, 'x', sizeof as);
+    memset(bs, 'x', sizeof bs);
+    snprintf(text, 20000,
+             "{\"sandboxes\": {\"sb-1\": {\"worker\": \"http://h:1\", \"headers\": {\"a\": \"%.*s\",\n"
+             "\"name\": \"%.*s\"}}}}",
+             (int)a, as, (int)b, bs);
+    return text;
+}
+
+/* The relay would be told `unavailable` for good. */
+static void headers_that_do_not_fit_into_a_frame_are_refused(void **state)
+{
+    const size_t a = 8000, b = RECORD_HEADERS_MOST - (4 + 1 + a) - (4 + 4);
+    struct folder *f = *state;
+    for (size_t more = 0; more < 2; more++) {
+        struct directory_load load = {.records = NULL};
+        struct fail why = {""};
+        char *text = file_with_headers_of(a, b + more);
+        put(f->file, text);
+        assert_int_equal(directory_file_load(f->file, NULL, &load, &why), more == 0);
+        if (more && (!strstr(why.text, ":2:9: headers are over 12288 bytes") || strstr(why.text, "xxx")))
+            fail_msg("said %s", why.text);
+        if (!more)
+            records_release(load.records);
+        test_free(text);
     }
 }
 
@@ -328,6 +361,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_good_file_is_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(a_bad_file_is_refused_with_its_position, setup, teardown),
+        cmocka_unit_test_setup_teardown(headers_that_do_not_fit_into_a_frame_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_pipe_or_a_folder_is_refused_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_file_cut_anywhere_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(an_epoch_that_goes_back_keeps_the_older_record, setup, teardown),

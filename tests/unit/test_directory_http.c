@@ -85,6 +85,21 @@ static void what_is_no_record_is_doubt_about_this_one_only(void **state)
            (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_DOUBT, .ttl = -1});
 }
 
+static void headers_that_do_not_fit_into_a_frame_are_doubt(void **state)
+{
+    char text[20000], value[8000];
+    (void)state;
+    memset(value, 'x', sizeof value);
+    for (int i = 0; i < 2; i++) {
+        int len = snprintf(text, sizeof text,
+                           "{\"worker\":\"http://127.0.0.1:1\",\"headers\":{\"a\":\"%.*s\",\"b\":\"%.*s\"}}",
+                           8000, value, i ? 8000 : 4000, value);
+        answer((struct directory_http_reply){.status = 200, .body = slice_of(text, (size_t)len)},
+               i ? (struct expected){LOOKUP_UNAVAILABLE, DIRECTORY_HTTP_DOUBT, .ttl = -1}
+                 : (struct expected){LOOKUP_FOUND, .ttl = -1});
+    }
+}
+
 static void absence_and_states_are_told_by_status(void **state)
 {
     (void)state;
@@ -285,6 +300,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_found_and_lives_as_long_as_the_answer_says),
         cmocka_unit_test(what_is_no_record_is_doubt_about_this_one_only),
+        cmocka_unit_test(headers_that_do_not_fit_into_a_frame_are_doubt),
         cmocka_unit_test(absence_and_states_are_told_by_status),
         cmocka_unit_test(the_page_of_something_in_front_is_no_absence),
         cmocka_unit_test(other_statuses_speak_against_the_control_plane),

@@ -283,6 +283,34 @@ static void another_address_is_news(void **state)
     assert_false(resolve_is_news(&q, &a));
 }
 
+/* With the most headers that a record and a route may have: what does not fit would be told as `unavailable`. */
+static void the_largest_answer_fits_into_a_frame(void **state)
+{
+    static uint8_t texts[RECORD_HEADERS_MOST + ROUTE_SET_MOST], memory[SPOP_FRAME_USUAL + SPOP_LENGTH_BYTES];
+    static const enum refusal refusals[] = {
+#define X(name, status, retryable, after, sentence) REFUSAL_##name,
+        REFUSALS(X)
+#undef X
+    };
+    const struct slice name = slice_of(texts, 253);
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        struct resolve_answer a = {.state = RECORD_SUSPENDED,
+                                   .epoch = INT64_MAX,
+                                   .reachable = true,
+                                   .worker = {WORKER_HTTPS, name, 65535, {.family = 6}},
+                                   .port = 65535,
+                                   .host = slice_of(texts, 253 + strlen(":65535")),
+                                   .headers = slice_of(texts, sizeof texts),
+                                   .refused = refusals[i]};
+        struct writer w = writer_of(memory, sizeof memory);
+        struct spop_actions actions = {.out = &w};
+        size_t begin = spop_frame_begin(&w, SPOP_TYPE_ACK, UINT64_MAX, UINT64_MAX);
+        resolve_write(&a, &actions);
+        assert_true(spop_frame_end(&w, begin, SPOP_FRAME_USUAL));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +332,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(doubt_is_no_news, setup, teardown),
         cmocka_unit_test_setup_teardown(another_address_is_news, setup, teardown),
+        cmocka_unit_test(the_largest_answer_fits_into_a_frame),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

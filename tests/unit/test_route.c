@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "spoa/agent/grant.h"
+#include "spoa/agent/record_pack.h"
 #include "spoa/agent/request_text.h"
 #include "spoa/agent/route.h"
 #include "spoa/lib/handover.h"
@@ -443,6 +444,27 @@ static void refuses_what_is_not_in_order(void **state)
     }
 }
 
+/* Together with a record's they go to the relay in one frame. */
+static void what_is_set_fits_into_a_frame(void **state)
+{
+    char text[8192], value[4097];
+    (void)state;
+    memset(value, 'x', sizeof value);
+    for (int more = 0; more < 2; more++) {
+        struct fail why = {""};
+        snprintf(
+            text, sizeof text,
+            ROUTE("\"path\":\"/"
+                  "{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"set\":{\"X-A\":\"%.*s\",\"X-B\":\"1\"}"),
+            ROUTE_SET_MOST - (4 + 3) - (4 + 3 + 1) + more, value);
+        struct routes *routes = routes_of(text, &why);
+        assert_int_equal(routes != NULL, more == 0);
+        if (more && !strstr(why.text, ": set is over 3072 bytes"))
+            fail_msg("said %s", why.text);
+        routes_free(routes);
+    }
+}
+
 static void survives_failing_allocations(void **state)
 {
     static const char text[] =
@@ -478,6 +500,7 @@ int main(void)
         cmocka_unit_test(a_port_is_the_same_however_it_is_written),
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(refuses_what_is_not_in_order),
+        cmocka_unit_test(what_is_set_fits_into_a_frame),
         cmocka_unit_test(survives_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
