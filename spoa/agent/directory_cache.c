@@ -13,6 +13,7 @@ enum {
     KEY_MAX = 255,
     BATCH = 32,         /* keys that are looked up between two turns of a lock */
     PUSHED_FACTOR = 10, /* how much longer a record serves while changes are pushed */
+    TURNS = 32,         /* refreshes at a time, as all that is watched may be due at once */
 };
 
 #define MS           ((uint64_t)1000)
@@ -24,6 +25,7 @@ enum {
 #define FRESH_ENOUGH (100 * MS)    /* younger is not worth another look-up */
 #define LOST         (60 * SECOND) /* a look-up that was not answered by then never will be */
 #define WAKE_EVERY   (5 * SECOND)
+#define HANGS        SECOND /* a refresh that takes longer holds up no other */
 #define GRACE_LEAST  SECOND
 #define GRACE_MOST   (10 * SECOND)
 
@@ -32,6 +34,7 @@ struct stripe {
     struct directory_table table;
     struct directory_cache_counts counts;
     bool urgent; /* a pinned entry was announced */
+    bool behind; /* a pinned entry is due, but for which there was no turn yet */
 } __attribute__((aligned(64)));
 
 struct directory_cache {
@@ -39,6 +42,9 @@ struct directory_cache {
     struct hash_secret secret;
     bool answering, pushing; /* atomic */
     uint64_t missed;         /* atomic: what was learned before is to be looked up again */
+    uint64_t turns[TURNS];   /* atomic: when the refresh began that has this one; 0: none has */
+    bool behind;             /* atomic: some stripe is */
+    size_t first;            /* atomic: the stripe that is worked first */
     uint64_t grace;          /* how long a record serves while it is looked up in the background */
     size_t mask;             /* number of stripes less one */
     struct stripe stripes[];
@@ -215,11 +221,16 @@ static bool is_flying(const struct directory_entry *e, uint64_t now)
     return e->asked && e->asked_at > lost_at(now);
 }
 
+static bool may_take_off(const struct held *h)
+{
+    return !is_flying(h->entry, h->now) && h->now >= h->entry->retry_at;
+}
+
 /* Whether the caller is to begin a look-up when it has let go. */
 static bool take_off(struct held *h)
 {
     struct directory_entry *e = h->entry;
-    if (is_flying(e, h->now) || h->now < e->retry_at)
+    if (!may_take_off(h))
         return false;
     if (directory_table_crowded(&h->stripe->table, e, lost_at(h->now))) {
         h->stripe->counts.crowded++;
@@ -227,9 +238,45 @@ static bool take_off(struct held *h)
     }
     directory_table_asked(&h->stripe->table, e, true);
     e->again = e->overtaken = false; /* of one that never began or was never answered */
+    e->turn = 0;
     e->asked_at = h->now;
     h->stripe->counts.look_ups++;
     return true;
+}
+
+/* ---- turns: who waits for an answer is not to wait behind all that is looked up again ---- */
+
+/* From 1 on; 0: there is none. */
+static uint8_t free_turn(struct directory_cache *c, uint64_t now)
+{
+    for (uint8_t i = 0; i < TURNS; i++) {
+        uint64_t begun = __atomic_load_n(&c->turns[i], __ATOMIC_SEQ_CST);
+        if ((!begun || begun + HANGS <= now) &&
+            __atomic_compare_exchange_n(&c->turns[i], &begun, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            return (uint8_t)(i + 1);
+    }
+    return 0;
+}
+
+static uint8_t take_turn(struct directory_cache *c, uint64_t now)
+{
+    uint8_t turn = free_turn(c, now);
+    if (turn)
+        return turn;
+    __atomic_store_n(&c->behind, true, __ATOMIC_SEQ_CST); /* who gives one back from now on says so */
+    return free_turn(c, now);
+}
+
+/* Whether somebody is behind who can have it. */
+static bool give_turn_back(struct held *h)
+{
+    struct directory_entry *e = h->entry;
+    struct directory_cache *c = h->cache;
+    uint64_t begun = e->asked_at; /* if it hung, somebody else may have it */
+    bool given = e->turn && __atomic_compare_exchange_n(&c->turns[e->turn - 1], &begun, 0, false,
+                                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    e->turn = 0;
+    return given && __atomic_load_n(&c->behind, __ATOMIC_SEQ_CST) && flag(&c->answering);
 }
 
 /* The look-up could not be begun. */
@@ -243,6 +290,7 @@ static void not_begun(struct directory_cache *c, struct slice key)
     if (h.entry) {
         tell = h.entry->waited;
         directory_table_asked(&h.stripe->table, h.entry, false);
+        (void)give_turn_back(&h);
         h.entry->waited = false;
         h.entry->unavailable = true;
         h.entry->retry_at = h.now + RETRY_SOON;
@@ -490,8 +538,9 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
         seconds = (double)(h.now - h.entry->asked_at) / 1e6;
     count_answer(h.stripe, outcome);
     uint64_t good = ttl < 0 ? 0 : (uint64_t)(ttl < 86400 ? ttl * 1e6 : 86400e6);
+    bool turn = give_turn_back(&h);
     bool changed = take_answer(&h, outcome, box, ttl >= 0 && !good ? 1 : good);
-    bool tell = h.entry->waited || (changed && h.entry->pins), work = h.stripe->urgent;
+    bool tell = h.entry->waited || (changed && h.entry->pins), work = h.stripe->urgent || turn;
     h.entry->waited = false;
     let_go(&h);
     if (tell)
@@ -572,7 +621,7 @@ void directory_cache_missed(struct directory_cache *c)
     __atomic_store_n(&c->missed, now_of(c), __ATOMIC_RELAXED);
     for (size_t i = 0; i <= c->mask; i++) {
         pthread_mutex_lock(&c->stripes[i].lock);
-        c->stripes[i].urgent = true;
+        c->stripes[i].behind = true;
         pthread_mutex_unlock(&c->stripes[i].lock);
     }
     c->options.work(c->options.context);
@@ -587,6 +636,10 @@ void directory_cache_health(struct directory_cache *c, bool answering, bool push
 /* ---- its owner ---- */
 
 struct batch {
+    bool all;     /* what is due; else what was announced, and the rest of what was due */
+    bool room;    /* there are turns left */
+    bool taken;   /* one was */
+    size_t first; /* the stripe that had the choice of them */
     size_t count;
     struct {
         uint8_t len;
@@ -603,52 +656,95 @@ static uint64_t early(const struct directory_cache *c, const struct directory_en
     return good ? good_for(c, e) / 1024 * (e->hash >> 56) : 0; /* the other bits choose stripe and bucket */
 }
 
+/* The next one is first that had none; this one, if it had what others had left. */
+static void go_on_at(const struct held *h, const struct batch *batch)
+{
+    size_t at = (size_t)(h->stripe - h->cache->stripes);
+    if (at == batch->first && batch->taken)
+        at = (at + 1) & h->cache->mask;
+    __atomic_store_n(&h->cache->first, at, __ATOMIC_RELAXED);
+}
+
+/* Whether one that is due takes off. What was announced, or is not known, needs no turn: somebody waits for it. */
+static bool take_off_in_turn(struct held *h, struct batch *batch)
+{
+    struct directory_cache *c = h->cache;
+    struct directory_entry *e = h->entry;
+    bool refresh = (e->box || e->absent) && !e->outdated;
+    if (!may_take_off(h))
+        return false;
+    uint8_t turn = refresh && batch->room ? take_turn(c, h->now) : 0;
+    if (refresh && !turn) {
+        if (batch->room)
+            go_on_at(h, batch);
+        batch->room = false;
+        h->stripe->behind = true;
+        return false;
+    }
+    if (!take_off(h))
+        return false;
+    e->turn = turn;
+    batch->taken = batch->taken || turn;
+    directory_table_touch(&h->stripe->table, e); /* behind all others, for the next time */
+    return true;
+}
+
 /* Takes off with what is pinned and due, a batch at most. */
 static void collect(struct directory_cache *c, struct stripe *s, struct batch *batch)
 {
     struct held h = {.cache = c, .stripe = s, .now = now_of(c)};
+    struct directory_entry *e, *next;
     batch->count = 0;
     pthread_mutex_lock(&s->lock);
-    for (struct directory_entry *e = s->table.lists[DIRECTORY_PINNED].newest; e && batch->count < BATCH;
-         e = e->older) {
+    bool all = batch->all || s->urgent;
+    s->behind = s->behind && !batch->room;
+    for (e = s->table.lists[DIRECTORY_PINNED].oldest; e && batch->count < BATCH && (batch->room || all);
+         e = next) {
+        next = e->newer;
         h.entry = e;
-        if (h.now + early(c, e) < due_at(c, e) || !take_off(&h))
+        if (h.now + early(c, e) < due_at(c, e) || !take_off_in_turn(&h, batch))
             continue;
         batch->keys[batch->count].len = e->key_len;
         memcpy(batch->keys[batch->count++].bytes, e->key, e->key_len);
     }
     if (batch->count < BATCH)
         s->urgent = false;
+    else
+        s->behind = true; /* that may have been all; the next one says */
     pthread_mutex_unlock(&s->lock);
 }
 
 /* A directory that does not answer is not asked for all of them. */
-static bool work_stripe(struct directory_cache *c, struct stripe *s)
+static bool work_stripe(struct directory_cache *c, struct stripe *s, struct batch *batch)
 {
-    struct batch batch;
     do {
-        collect(c, s, &batch);
-        for (size_t i = 0; i < batch.count; i++)
-            begin(c, slice_of(batch.keys[i].bytes, batch.keys[i].len));
-        if (batch.count && !flag(&c->answering))
+        collect(c, s, batch);
+        for (size_t i = 0; i < batch->count; i++)
+            begin(c, slice_of(batch->keys[i].bytes, batch->keys[i].len));
+        if (batch->count && !flag(&c->answering))
             return false;
-    } while (batch.count == BATCH);
+    } while (batch->count == BATCH);
     return true;
 }
 
 static bool is_urgent(struct stripe *s)
 {
     pthread_mutex_lock(&s->lock);
-    bool urgent = s->urgent;
+    bool urgent = s->urgent || s->behind;
     pthread_mutex_unlock(&s->lock);
     return urgent;
 }
 
 void directory_cache_work(struct directory_cache *c, bool urgent)
 {
-    for (size_t i = 0; i <= c->mask; i++)
-        if ((!urgent || is_urgent(&c->stripes[i])) && !work_stripe(c, &c->stripes[i]))
+    struct batch batch = {.all = !urgent, .room = true};
+    batch.first = __atomic_load_n(&c->first, __ATOMIC_RELAXED);
+    __atomic_store_n(&c->behind, false, __ATOMIC_SEQ_CST);
+    for (size_t i = 0; i <= c->mask; i++) {
+        struct stripe *s = &c->stripes[(batch.first + i) & c->mask];
+        if ((!urgent || is_urgent(s)) && !work_stripe(c, s, &batch))
             break;
+    }
 }
 
 struct directory_cache_counts directory_cache_counts(struct directory_cache *c)

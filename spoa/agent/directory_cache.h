@@ -11,7 +11,8 @@
  *   directory is known not to answer: then it serves until it is `stale`, and is unknown from then on.
  * - Absence is believed for a second. Where a record was, and absence is doubt, the record serves 30 s more.
  * - A record whose epoch is lower than the last one's is ignored.
- * - What a watch uses (pinned) is looked up again by itself, and stays in memory.
+ * - What a watch uses (pinned) is looked up again by itself, and stays in memory. Where nobody waits for that, a few
+ *   are at a time, whatever is due: the directory is asked for them in its own order, and who waits would be behind them.
  *
  * Any thread may call everything. Locks are striped by key and held only while pointers move: no system call,
  * no allocation and no callback happens under them.

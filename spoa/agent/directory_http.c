@@ -7,7 +7,7 @@
 #include "spoa/agent/directory_http_stream.h"
 #include "spoa/lib/thread.h"
 
-#define CALLS_MAX  32                  /* to the control plane at a time */
+#define CALLS_MAX  64                  /* to the control plane at a time; half are left to those who wait */
 #define WAKES_MAX  8                   /* of them, so that those that hang hold up no look-up */
 #define HELD_MAX   65536               /* questions that wait or are being asked */
 #define PAUSE      ((uint64_t)100000)  /* microseconds without a question, after nobody answered */

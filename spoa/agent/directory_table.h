@@ -46,6 +46,7 @@ struct directory_entry {
     uint64_t doubt_since; /* when it first said that there is none though there is a record; 0: it did not */
     uint64_t doubted;     /* when it last said so */
     uint64_t woken;       /* when its waking was last asked for; 0: never */
+    uint8_t turn;         /* of the look-up on its way, if it is a refresh (directory_cache.c); 0: none */
     uint8_t key_len;
     uint8_t key[];
 };

@@ -744,12 +744,24 @@ static void a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned
     assert_int_equal(w->asked, 1000);
 }
 
+static bool answers_at_once(void *context, struct slice key)
+{
+    struct world *w = context;
+    struct record record = record_of("one", 0);
+    w->asked++;
+    directory_cache_answered(w->cache, key, LOOKUP_FOUND, &record, -1);
+    return true;
+}
+
 static void what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_once(void **state)
 {
     enum { KEYS = 1000, STEPS = 100 };
     struct world *w = *state;
     unsigned most = 0;
     char key[16];
+    struct directory_cache_options options = options_of(w);
+    options.look_up = answers_at_once;
+    restart(w, &options);
     for (int i = 0; i < KEYS; i++) {
         snprintf(key, sizeof key, "%d", i);
         assert_true(directory_cache_pin(w->cache, slice_text(key)));
@@ -765,6 +777,133 @@ static void what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_onc
     }
     assert_int_equal(w->asked, KEYS); /* each in its time */
     assert_in_range(most, 1, KEYS / 5);
+}
+
+enum { WATCHED = 1000, AT_A_TIME = 32 };
+
+/* The keys "0" to "999" are watched and known; then pushes may have been lost. */
+static void miss_all_of_many(struct world *w)
+{
+    char key[16];
+    for (int i = 0; i < WATCHED; i++) {
+        snprintf(key, sizeof key, "%d", i);
+        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        learn(w, key, "one");
+    }
+    w->now += MS;
+    w->asked = w->works = 0;
+    directory_cache_missed(w->cache);
+    assert_int_equal(w->works, 1);
+    directory_cache_work(w->cache, true);
+}
+
+static void what_nobody_waits_for_leaves_the_directory_to_those_who_wait(void **state)
+{
+    struct world *w = *state;
+    struct directory_cache_options options = options_of(w);
+    options.entries = 100000; /* many stripes */
+    restart(w, &options);
+    miss_all_of_many(w);
+    assert_int_equal(w->asked, AT_A_TIME);
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, AT_A_TIME);
+    assert_string_equal(find(w, "cold"), "pending");
+    assert_int_equal(w->asked, AT_A_TIME + 1);
+    directory_cache_announced(w->cache, SLICE_LITERAL("0"));
+    directory_cache_announced(w->cache, SLICE_LITERAL("999"));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("new")));
+    directory_cache_work(w->cache, true);
+    directory_cache_work(w->cache, false);
+    assert_in_range(w->asked, AT_A_TIME + 2, AT_A_TIME + 4); /* one or two may be among the first */
+}
+
+static void each_answer_lets_the_next_one_be_looked_up(void **state)
+{
+    struct world *w = *state;
+    miss_all_of_many(w);
+    for (unsigned i = AT_A_TIME; i < WATCHED; i++) {
+        assert_int_equal(w->asked, i);
+        w->works = 0;
+        answer(w, w->last_asked, "one");
+        assert_int_equal(w->works, 1);
+        directory_cache_work(w->cache, true);
+    }
+    assert_int_equal(w->asked, WATCHED); /* each once */
+    directory_cache_work(w->cache, true);
+    w->works = 0;
+    answer(w, w->last_asked, "one");
+    assert_int_equal(w->works, 0); /* there is no next one */
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, WATCHED);
+}
+
+static void look_ups_that_hang_hold_up_no_other_for_long(void **state)
+{
+    struct world *w = *state;
+    miss_all_of_many(w);
+    w->now += SECOND - 1;
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, AT_A_TIME);
+    for (unsigned i = 1; i <= WATCHED / AT_A_TIME; i++) {
+        w->now += i == 1 ? 1 : SECOND;
+        directory_cache_work(w->cache, false);
+        assert_int_equal(w->asked, (i + 1) * AT_A_TIME < WATCHED ? (i + 1) * AT_A_TIME : WATCHED);
+    }
+}
+
+static unsigned times_asked[WATCHED];
+
+static bool counts_times(void *context, struct slice key)
+{
+    uint64_t number;
+    assert_true(slice_u64(key, WATCHED - 1, &number));
+    times_asked[number]++;
+    return on_look_up(context, key);
+}
+
+/* All are broken: the first ones are due again long before it was the last one's turn. */
+static void each_has_a_turn(struct world *w, size_t entries)
+{
+    struct directory_cache_options options = options_of(w);
+    options.entries = entries;
+    options.look_up = counts_times;
+    restart(w, &options);
+    memset(times_asked, 0, sizeof times_asked);
+    miss_all_of_many(w);
+    for (unsigned i = 0; i < 4 * WATCHED / AT_A_TIME; i++) {
+        for (unsigned k = 0; k < WATCHED; k++) {
+            char key[16];
+            snprintf(key, sizeof key, "%u", k);
+            answer_none(w, key, LOOKUP_UNAVAILABLE);
+        }
+        w->now += SECOND;
+        directory_cache_work(w->cache, false);
+    }
+    for (unsigned k = 0; k < WATCHED; k++)
+        assert_true(times_asked[k] > 1); /* once it was learned */
+}
+
+static void those_that_are_due_again_are_behind_those_that_had_no_turn_yet(void **state)
+{
+    each_has_a_turn(*state, 100);    /* one stripe */
+    each_has_a_turn(*state, 100000); /* many */
+}
+
+/* What is on its way for one that was given a turn, did not use it, and answers after all, is not the other's. */
+static void an_answer_that_comes_late_gives_back_no_turn_but_its_own(void **state)
+{
+    struct world *w = *state;
+    char late[256];
+    miss_all_of_many(w);
+    snprintf(late, sizeof late, "%s", w->last_asked);
+    w->now += SECOND;
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, 2 * AT_A_TIME);
+    w->works = 0;
+    answer(w, late, "one");
+    assert_int_equal(w->works, 0);
+    directory_cache_work(w->cache, false);
+    assert_int_equal(w->asked, 2 * AT_A_TIME);
 }
 
 static void a_redial_asks_afresh_and_is_told(void **state)
@@ -1201,6 +1340,11 @@ int main(void)
         TEST(what_was_learned_before_pushes_were_lost_serves_no_longer_for_those_that_come_again),
         TEST(a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned),
         TEST(what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_once),
+        TEST(what_nobody_waits_for_leaves_the_directory_to_those_who_wait),
+        TEST(each_answer_lets_the_next_one_be_looked_up),
+        TEST(look_ups_that_hang_hold_up_no_other_for_long),
+        TEST(those_that_are_due_again_are_behind_those_that_had_no_turn_yet),
+        TEST(an_answer_that_comes_late_gives_back_no_turn_but_its_own),
         TEST(a_redial_asks_afresh_and_is_told),
         TEST(a_redial_does_not_wait_for_a_directory_that_is_away),
         TEST(waking_is_asked_for_once_in_five_seconds),
