@@ -377,7 +377,7 @@ static const struct option options[] = {
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_redis_options, timeout),
      .fallback = "1s",
-     .help = "how long a connection may take until it is ready, and an answer of the server",
+     .help = "how long a connection may take until it is ready, and the server until its next answer",
      .min = 50,
      .max = OPTION_MINUTE},
     DIRECTORY_CACHE_OPTIONS(struct directory_redis_options, "10s"),

@@ -26,6 +26,7 @@ struct redis_link {
     struct redis_command hello, ping;
     unsigned greetings; /* replies that the greeting still waits for */
     bool pinged;
+    uint64_t heard; /* when the server said something last; if it owed nothing then, when it began to owe */
     double backoff;
     unsigned attempt; /* tells an answer for an attempt that was given up */
 };
@@ -103,12 +104,13 @@ static bool put(struct redis_link *l, const struct slice *words, size_t count, s
     if (!resp_command(&l->out, words, count))
         return false;
     bool first = !l->flight;
-    command->due = loop_clock() + (uint64_t)(l->options.timeout * 1e6);
     command->next = NULL;
     *l->flight_end = command;
     l->flight_end = &command->next;
-    if (first && l->state == LINK_READY)
+    if (first) {
+        l->heard = loop_clock();
         loop_timer_set(&l->timer, l->options.timeout);
+    }
     loop_io_want(&l->io, LOOP_READ | LOOP_WRITE); /* many commands of one turn leave in one write */
     return true;
 }
@@ -227,6 +229,7 @@ static bool is_message(const struct redis_link *l, const struct resp *value)
 static bool take_value(struct redis_link *l, const struct resp *value)
 {
     unsigned attempt = l->attempt;
+    l->heard = loop_clock();
     if (is_message(l, value)) {
         if (slice_equal(value->parts[1].text, l->options.channel))
             l->options.message(l->options.context, value->parts[2].text);
@@ -347,20 +350,31 @@ static void on_pong(struct redis_command *command, const struct resp *reply)
         lose_by(l, reply, "the server refuses");
 }
 
+/* For how long the server has owed its next answer; below 0: it owes none. */
+static double silence(const struct redis_link *l)
+{
+    return l->flight ? (double)(loop_clock() - l->heard) / 1e6 : -1;
+}
+
 /* Whoever was heard within `timeout` needs no ping; what is in flight says more than one. */
 static void look_after(struct redis_link *l)
 {
     const struct slice ping[] = {SLICE_LITERAL("PING")};
-    uint64_t now = loop_clock();
-    if (l->flight && l->flight->due <= now) {
+    unsigned attempt = l->attempt;
+    if (silence(l) >= l->options.timeout)
+        receive(l); /* if this thread stood still, the answer may be there */
+    if (l->attempt != attempt)
+        return;
+    double silent = silence(l);
+    if (silent >= l->options.timeout) {
         lose(l, "the server does not answer");
         return;
     }
-    if (!l->flight && !l->pinged) {
+    if (silent < 0 && !l->pinged) {
         l->ping = (struct redis_command){.replied = on_pong};
         l->pinged = put(l, ping, 1, &l->ping);
     }
-    loop_timer_set(&l->timer, l->flight ? (double)(l->flight->due - now) / 1e6 : l->options.timeout);
+    loop_timer_set(&l->timer, silent > 0 ? l->options.timeout - silent : l->options.timeout);
 }
 
 static void on_timer(void *owner)

@@ -4,8 +4,8 @@
  * authenticates, chooses the database, subscribes if it is to, asks for a sign of life when nothing was said
  * for a while, and begins anew after a jittered pause whenever any of this fails. For one loop's thread.
  *
- * Commands are answered in order. One that is not answered in `timeout` ends the connection, because all
- * behind it would wait too; so does anything that is not the protocol.
+ * Commands are answered in order. A server that owes answers and gives none for `timeout` ends the connection; so does
+ * anything that is not the protocol. While answers come the others are waited for, however many they are.
  */
 #ifndef CELLGATE_AGENT_REDIS_LINK_H
 #define CELLGATE_AGENT_REDIS_LINK_H
@@ -32,7 +32,7 @@ struct redis_link_options { /* borrowed while the link lives */
     const char *user, *password_file; /* NULL: none; the file is read for every connection */
     int64_t database;
     struct slice channel; /* to subscribe to; absent: the link is for commands */
-    double timeout;       /* seconds: for a connection until it is ready, and for each answer */
+    double timeout;       /* seconds: for a connection until it is ready, and for the next answer */
 
     void (*ready)(void *context);
     void (*message)(void *context, struct slice message); /* on the channel */
@@ -46,7 +46,6 @@ struct redis_command {
     /* NULL: the connection was lost. The command may be freed here. */
     void (*replied)(struct redis_command *command, const struct resp *reply);
     struct redis_command *next;
-    uint64_t due;
 };
 
 /* Begins to connect in the loop's next turn. NULL when out of memory. */

@@ -115,6 +115,88 @@ static const char *refused(struct world *w, const char *answer)
     return w->why;
 }
 
+/* ---- answers ---- */
+
+enum { COMMANDS = 6 };
+
+static struct redis_command commands[COMMANDS];
+static unsigned replies, losses;
+
+static void on_reply(struct redis_command *command, const struct resp *reply)
+{
+    (void)command;
+    replies += reply != NULL;
+    losses += reply == NULL;
+}
+
+static const struct slice get[] = {SLICE_LITERAL("GET"), SLICE_LITERAL("x")};
+
+/* Connected, with that many commands that the server has yet to answer. */
+static void owe(struct world *w, size_t count)
+{
+    replies = losses = 0;
+    w->answer = "+PONG\r\n";
+    w->link = redis_link_new(&w->options);
+    assert_non_null(w->link);
+    for (uint64_t since = loop_clock(); !w->ready && loop_clock() - since < MANY_SECS;)
+        turn(w);
+    assert_true(w->ready);
+    for (size_t i = 0; i < count; i++) {
+        commands[i] = (struct redis_command){.replied = on_reply};
+        assert_true(redis_link_send(w->link, get, 2, &commands[i]));
+    }
+}
+
+/* The server says that at times, until so many were answered or the link is lost. */
+static void say_slowly(struct world *w, const char *what, uint64_t pause, unsigned until)
+{
+    uint64_t begun = loop_clock(), said = begun;
+    while (replies < until && !w->why[0] && loop_clock() - begun < MANY_SECS) {
+        turn(w);
+        if (loop_clock() - said < pause)
+            continue;
+        said = loop_clock();
+        (void)send(w->fd, what, strlen(what), MSG_NOSIGNAL);
+    }
+}
+
+static void a_server_is_waited_for_while_its_answers_come(void **state)
+{
+    struct world *w = *state;
+    w->options.timeout = 2;
+    owe(w, COMMANDS);
+    say_slowly(w, "+x\r\n", 500000, COMMANDS); /* half as long again as `timeout` */
+    assert_string_equal(w->why, "");
+    assert_int_equal(replies, COMMANDS);
+}
+
+static void drops_of_an_answer_are_none(void **state)
+{
+    struct world *w = *state;
+    w->options.timeout = 0.5;
+    owe(w, COMMANDS);
+    assert_int_equal(send(w->fd, "+x", 2, MSG_NOSIGNAL), 2);
+    say_slowly(w, "x", 50000, 1);
+    assert_string_equal(w->why, "the server does not answer");
+    assert_int_equal(losses, COMMANDS);
+}
+
+static void an_answer_that_came_while_this_thread_stood_still_is_read(void **state)
+{
+    struct world *w = *state;
+    w->options.timeout = 1;
+    owe(w, 1);
+    while (recv(w->fd, (char[64]){0}, 64, MSG_DONTWAIT) <= 0)
+        loop_turn(w->loop, true);
+    assert_int_equal(send(w->fd, "+x\r\n", 4, MSG_NOSIGNAL), 4);
+    usleep(1100000);
+    loop_turn(w->loop, true);
+    assert_string_equal(w->why, "");
+    assert_int_equal(replies, 1);
+}
+
+/* ---- the greeting ---- */
+
 static void a_refusal_is_told(void **state)
 {
     struct world *w = *state;
@@ -167,6 +249,9 @@ static void without_the_file_no_more_than_a_word_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_server_is_waited_for_while_its_answers_come),
+        TEST(drops_of_an_answer_are_none),
+        TEST(an_answer_that_came_while_this_thread_stood_still_is_read),
         TEST(a_refusal_is_told),
         TEST(a_server_that_repeats_the_password_has_it_told_to_nobody),
         TEST(nor_the_beginning_of_it),
