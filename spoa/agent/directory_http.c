@@ -20,7 +20,7 @@
 
 struct question {
     struct question *next;
-    uint64_t deadline; /* of loop_clock() */
+    uint64_t deadline; /* of loop_clock(): if it was not begun by then, it is not asked any more */
     bool wake;
     uint64_t again, wanted_until; /* a wake: the next attempt, and the last */
     size_t len;
@@ -207,10 +207,10 @@ static void begin(struct directory_http *d, struct asking *a, struct question *q
 {
     char path[4 * DIRECTORY_HTTP_KEY_MAX + 64];
     struct fail why;
-    long milliseconds = (long)((q->deadline - now) / 1000) + 1;
     if (!directory_http_target_path(key_of(q), q->wake ? "/wake" : "", path, sizeof path))
         fail(&why, "its id is too long");
-    else if (directory_http_call_begin(&a->call, d->multi, &d->target, path, q->wake, milliseconds, &why)) {
+    else if (directory_http_call_begin(&a->call, d->multi, &d->target, path, q->wake,
+                                       (long)d->options->timeout, &why)) {
         a->question = q;
         a->begun = now;
         d->busy++;
@@ -519,7 +519,8 @@ static const struct option table[] = {
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_http_options, timeout),
      .fallback = "2s",
-     .help = "for one look-up, from asking to the last byte",
+     .help =
+         "for one request, from its first byte to the answer's last; a look-up waits as long for its turn",
      .min = 50,
      .max = 60 * OPTION_SECOND},
     DIRECTORY_CACHE_OPTIONS(struct directory_http_options, "3s"),

@@ -102,8 +102,9 @@ struct directory_kind {
     /* Starts its thread; does not wait for the directory. Options, sink and log outlive it. NULL and *why
      * when there is no memory, thread or descriptor. */
     void *(*start)(const void *options, const struct directory_sink *sink, struct log *log, struct fail *why);
-    /* Any thread, never blocks: exactly one `answered` for it follows, within the kind's timeout. The key is
-     * copied. NULL: the kind holds all. False when out of memory or too much is in flight: nothing follows.*/
+    /* Any thread, never blocks: exactly one `answered` for it follows, within the kind's timeout when it is its turn among
+     * those before. The key is copied. NULL: the kind holds all. False when out of memory or too much is in flight:
+     * nothing follows. */
     bool (*look_up)(void *self, struct slice key);
     /* Asks the control plane to wake a suspended sandbox; as look_up, but nothing follows but the change of
      * the record. May be NULL: this directory cannot. */

@@ -249,6 +249,30 @@ def test_retry_after_is_heeded(cells, origins):
     plane.close()
 
 
+def test_a_look_up_that_waited_for_its_turn_has_as_long_as_any_other(cells):
+    """More are asked for than are on their way at a time. Those behind would not be answered in what is left of their time,
+    and the control plane would be taken for one that is dead."""
+    plane, names = FakePlane(), [f"late-{i}" for i in range(100)]
+    cell = cells(config={"directory": directory(plane.url, timeout="4s"), "agent": {"threads": 1}, "routes": ROUTES})
+    until(lambda: '"pushing":true' in cell.admin("/status").replace(" ", ""), 10, "changes are not pushed")
+
+    def slowly(connection, _):
+        time.sleep(2.4)
+        answer(connection, 404)
+
+    def outcomes():
+        return [metric(cell, f'cellgate_directory_look_ups_total{{outcome="{outcome}"}}') for outcome in ("absent", "unavailable")]
+
+    plane.ways |= dict.fromkeys(names, slowly)
+    haproxy = FalseHaproxy(cell.run_dir / "agent.sock")
+    haproxy.ask({number: question(f"/s/{name}/x") for number, name in enumerate(names, 1)})
+    until(lambda: sum(outcomes()) >= len(names), 20, "not all of them are answered")
+    assert outcomes() == [len(names), 0]
+    assert "does not answer" not in (cell.run_dir / "agent.log").read_text()
+    haproxy.close()
+    plane.close()
+
+
 def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, plane, cells):
     sandboxd = cell.sandboxd()
     worker = cell.worker(sandboxd)
