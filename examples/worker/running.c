@@ -2,13 +2,14 @@
 #include "examples/worker/running.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
 #define MEMORY_AGAIN   0.1  /* seconds until what could not be held is read again */
-#define OPEN_AGAIN     0.1  /* seconds until a terminal is read again that nobody had open */
+#define OPEN_AGAIN     0.1  /* seconds until a terminal is looked at again that nobody had open */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
 /* besides, a message, and what is left in the buffer and the socket of somebody who has gone */
@@ -37,7 +38,7 @@ struct running {
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger, memory;
-    struct loop_timer unopened; /* runs while a terminal that its process has let go of is not read */
+    struct loop_timer unopened; /* runs while a terminal that its process has let go of is left alone */
     void (*over)(void *owner, struct running *r);
     void *owner;
 };
@@ -84,11 +85,11 @@ static uint64_t slowest(const struct running *r)
 static void want(struct running *r)
 {
     for (unsigned n = IN; n < ENDS; n++) {
-        int events = n == IN || r->held || loop_timer_active(&r->unopened) ? 0 : LOOP_READ;
+        int events = n == IN || r->held ? 0 : LOOP_READ;
         if (n == input_end(r) && buffer_len(&r->input))
             events |= LOOP_WRITE;
         if (r->open[n])
-            loop_io_want(&r->ends[n], events);
+            loop_io_want(&r->ends[n], loop_timer_active(&r->unopened) ? 0 : events);
     }
 }
 
@@ -184,6 +185,13 @@ static void read_end(struct running *r, unsigned n, unsigned reads)
         wake_readers(r);
 }
 
+/* Linux calls it writable then, also when it is full. */
+static bool nobody_has_it_open(int terminal)
+{
+    struct pollfd fd = {.fd = terminal};
+    return poll(&fd, 1, 0) == 1 && (fd.revents & POLLHUP);
+}
+
 static void write_input(struct running *r)
 {
     struct slice s = buffer_slice(&r->input);
@@ -191,6 +199,8 @@ static void write_input(struct running *r)
     if (put > 0) {
         r->session.input += (uint64_t)put;
         buffer_consume(&r->input, (size_t)put);
+    } else if (put < 0 && errno == EAGAIN && is_terminal(r) && nobody_has_it_open(terminal_of(r))) {
+        leave_unopened(r);
     } else if (put < 0 && errno != EAGAIN && errno != EINTR) {
         buffer_free(&r->input);
         if (!is_terminal(r))
@@ -295,12 +305,13 @@ void running_exited(struct running *r, int status)
 {
     session_exited(&r->session, process_exit_code(status));
     close_end(r, IN);
+    buffer_free(&r->input); /* of a terminal: nobody is to read it any more */
     loop_timer_stop(&r->unopened);
     want(r);
     if (!outputs_open(r))
-        finish(r);
-    else
-        loop_timer_set(&r->drain, LAST_WORDS);
+        return finish(r);
+    loop_timer_set(&r->drain, LAST_WORDS);
+    wake_readers(r); /* who waits for room for input need not */
 }
 
 void running_signal(struct running *r, int number)

@@ -1028,6 +1028,12 @@ def ask(host, data, answers):
         return got
 
 
+def described(host, who):
+    """kind state pid cols rows readers first end input exit_code of a session."""
+    ((_, fields),) = ask(host, message(HELLO, b"\1") + message(QUERY, who), 1)
+    return struct.unpack(">BBIHHBQQQI", fields[len(who) :])
+
+
 def test_keeper_lists_the_sessions_of_a_scope(host, worker):
     paths = [execute(worker, "sleep", "100", sandbox="sb-list") for _ in range(2)]
     hello, scope = b"\0\0\0\2\1\1", b"sb-list/exec"
@@ -1111,23 +1117,57 @@ def test_the_last_input_of_who_leaves_is_read_to_its_end(host, tmp_path, output,
     data, inputs = b"".join(parts), [message(INPUT, part) for part in parts]
     command = f"stty raw -echo; {output}\nuntil [ -e {go} ]; do sleep 0.01; done; head -c {len(data)} >{said}"
 
-    def described():
-        ((_, fields),) = ask(host, message(HELLO, b"\1") + message(QUERY, who), 1)
-        return struct.unpack(">BBIHHBQQQI", fields[len(who) :])
-
     with converse(host) as sock:
         create = plan(session, "/bin/sh", "-c", command, flags=1, linger=0xFFFFFFFF)
         sock.sendall(message(CREATE, create) + message(ATTACH, who, struct.pack(">QBB", 0, 2, 0)))
-        until(lambda: described()[7] >= size, 20, "it says less")
+        until(lambda: described(host, who)[7] >= size, 20, "it says less")
         sock.sendall(b"".join(inputs[:taken]))
         until(lambda: fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)) == bytes(4), 10, "it is not read")
         sock.setblocking(False)
         rest = b"".join(inputs[taken:])
         assert sock.send(rest) == len(rest), "the socket does not take that much"
-    until(lambda: described()[5] == 0, 10, "it has not left")
+    until(lambda: described(host, who)[5] == 0, 10, "it has not left")
     go.touch()
     until(lambda: said.exists() and said.stat().st_size == len(data), 10, "some is lost")
     assert said.read_bytes() == data
+
+
+@pytest.mark.parametrize("how", ["let go", "ended"])
+def test_input_that_nobody_can_take_keeps_nobody_busy(tmp_path, how):
+    """Its program has let go of its terminal, or has ended and said more than its reader has taken: the keeper sleeps."""
+    who, host, ends = name("terminal") + name("1d1e0000"), Host(), [0]
+    script, heard, gone, go = (tmp_path / word for word in ("script", "heard", "gone", "go"))
+    script.write_text(LETS_GO)
+    heard.touch()
+    programs = {"let go": ("/usr/bin/python3", *map(str, (script, heard, gone, go))), "ended": ("/bin/sh", "-c", f"stty raw -echo; touch {gone}; until [ -e {go} ]; do sleep 0.01; done; exec yes")}
+
+    def holds_back():
+        ends.append(described(host, who)[7])
+        return ends[-1] >= RING and ends[-1] == ends[-2]
+
+    with converse(host) as sock, sock.makefile("rb") as stream:
+        create = plan("1d1e0000", *programs[how], flags=1)
+        sock.sendall(message(CREATE, create) + message(ATTACH, who, struct.pack(">QBB", 0, 2, 0)))
+        until(gone.exists, 20)
+        sock.sendall(message(INPUT, (b"x" * 99 + b"\n") * 300) * 3)
+        until(lambda: fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)) == bytes(4), 10, "it is not read")
+        until(lambda: described(host, who)[8], 10, "nothing of it is written")
+        if how == "ended":
+            go.touch()
+            until(holds_back, 20, "it does not write")
+            pid = described(host, who)[2]
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: not Path(f"/proc/{pid}").exists(), 10, "it is not waited for")
+        stat = Path(f"/proc/{host.keeper.pid}/stat")
+        until(lambda: all(stat.read_text().rpartition(") ")[2][0] == "S" for _ in range(100)), 10, "it is always busy")
+        assert described(host, who)[8] < 90000, "the terminal takes all of it"
+        go.touch()
+        kind = said = 0
+        while kind != 68:
+            size, kind = struct.unpack(">IB", stream.read(5))
+            said = stream.read(size - 1)
+        assert said == struct.pack(">I", 7 if how == "let go" else 137)
+    host.close()
 
 
 def test_a_session_that_has_ended_says_so_though_its_keeper_has_gone(tmp_path):
