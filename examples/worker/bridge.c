@@ -112,7 +112,7 @@ static void on_end(struct exchange *x)
     if (!ws_conn_check(x))
         return;
     b->waiting = true;
-    if (!link_open(&b->link, front_loop(front), serve_options(x->conn)->keeper))
+    if (!link_open(&b->link, front, serve_options(x->conn)->keeper))
         return on_lost(b);
     if (resume_leg_read(b))
         b->dialect->ask(b);

@@ -108,7 +108,7 @@ static void on_end(struct exchange *x)
         return http_refuse(x, 413, "the body is too large");
     if (!read_body(c, &root))
         return call_fail(c, KEEPER_BAD_REQUEST, "the body is not a JSON object");
-    if (!link_open(&c->link, front_loop(front), serve_options(x->conn)->keeper))
+    if (!link_open(&c->link, front, serve_options(x->conn)->keeper))
         return on_lost(c);
     c->plan->ask(c, root);
 }

@@ -18,7 +18,8 @@ struct front {
     int listener;
     struct loop_io accept;
     struct http_conn *conns;
-    unsigned count;
+    struct front_work *works;
+    unsigned count; /* of both */
     struct loop_timer tick, bound;
     bool draining;
 };
@@ -141,6 +142,24 @@ void front_gone(struct front *f)
         loop_stop(f->loop);
 }
 
+void front_work_add(struct front *f, struct front_work *w)
+{
+    w->link = &f->works;
+    w->next = f->works;
+    if (w->next)
+        w->next->link = &w->next;
+    f->works = w;
+    f->count++;
+}
+
+void front_work_done(struct front *f, struct front_work *w)
+{
+    *w->link = w->next;
+    if (w->next)
+        w->next->link = w->link;
+    front_gone(f);
+}
+
 static void accept_ready(void *owner, int events)
 {
     struct front *f = owner;
@@ -217,5 +236,7 @@ void front_free(struct front *f)
     for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
         client_abort(http_client(h));
     loop_turn(f->loop, false); /* they free themselves at its end */
+    while (f->works)
+        f->works->end(f->works);
     free(f);
 }

@@ -17,6 +17,12 @@ struct front_route {
     struct exchange *(*make)(struct http_conn *h, const struct slice *parts);
 };
 
+/* What is to be finished though nobody is connected for it any more. It counts as a connection does. */
+struct front_work {
+    void (*end)(struct front_work *w); /* there is no more time: calls front_work_done */
+    struct front_work *next, **link;   /* private */
+};
+
 struct front_options {
     struct net_address listen;
     const struct front_route *routes; /* the last one has no path */
@@ -43,6 +49,8 @@ struct loop *front_loop(struct front *f);
 const char *front_name(const struct front *f);
 bool front_is_draining(const struct front *f);
 struct exchange *front_not_found(struct http_conn *h); /* answers 404 */
+void front_work_add(struct front *f, struct front_work *w);
+void front_work_done(struct front *f, struct front_work *w);
 
 /* ---- for connections ---- */
 struct exchange *front_route(struct front *f, struct http_conn *h); /* NULL: out of memory */

@@ -289,11 +289,16 @@ static void accept_ready(void *owner, int events)
         k->conns[k->conn_count++] = (struct open_conn){c, false};
 }
 
+void keeper_check(struct keeper *k)
+{
+    for (unsigned i = k->conn_count; i-- > 0;)
+        keeper_conn_check(k->conns[i].conn);
+}
+
 static void check_due(void *owner)
 {
     struct keeper *k = owner;
-    for (unsigned i = k->conn_count; i-- > 0;)
-        keeper_conn_check(k->conns[i].conn);
+    keeper_check(k);
     if (!k->stopping)
         loop_io_want(&k->accept, LOOP_READ);
     loop_timer_set(&k->check, CHECK_EVERY);

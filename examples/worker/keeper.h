@@ -33,6 +33,7 @@ void keeper_stop(struct keeper *k);
 
 /* ---- for connections ---- */
 struct loop *keeper_loop(struct keeper *k);
+void keeper_check(struct keeper *k); /* looks who has left */
 struct running *keeper_find(struct keeper *k, struct slice scope,
                             struct slice id); /* NULL if there is none */
 /* The first session after `r` (NULL: of all) in that scope (empty: any). */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "examples/worker/keeper.h"
@@ -12,6 +13,7 @@
 #define OUT_LIMIT ((size_t)256 * 1024) /* a LIST of all sessions */
 #define OUT_FULL  KEEPER_DATA_MAX
 #define SIGNALS   31
+#define SILENT    10000000u /* microseconds in which nothing comes of who has left, while others wait for that */
 
 struct keeper_conn {
     struct running_reader reader; /* first: its callbacks know the connection by it */
@@ -20,8 +22,9 @@ struct keeper_conn {
     struct loop_io io;
     struct buffer in, out;
     bool greeted, closed;
-    bool fenced; /* it was a tunnel's leg, or a reader: whatever it still says is of no interest */
-    bool left;   /* nobody hears it any more, but what was said to it last may not have been read yet */
+    bool fenced;     /* it was a tunnel's leg, or a reader: whatever it still says is of no interest */
+    bool left;       /* nobody hears it any more, but what was said to it last may not have been read yet */
+    uint64_t silent; /* clock since when nothing comes of it though it has left; 0: something does */
     void (*gone)(struct keeper *k, struct keeper_conn *c);
 };
 
@@ -39,6 +42,7 @@ static void close_conn(struct keeper_conn *c)
 static void leave(struct keeper_conn *c)
 {
     c->left = true;
+    running_end(&c->reader);
     buffer_free(&c->out);
 }
 
@@ -98,6 +102,7 @@ static void attach(struct keeper_conn *c, const struct keeper_message *m, struct
     enum keeper_code code;
     struct fail why;
     const struct session *s = running_session(r);
+    keeper_check(c->keeper); /* what those who have left have said goes before what this one will say */
     if (c->reader.running)
         return put_error(c, KEEPER_BAD_REQUEST, "this connection is a reader already");
     if ((m->flags & KEEPER_EXCLUSIVE) && !(m->flags & KEEPER_TAKEOVER) && s->readers)
@@ -223,14 +228,14 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
 /* ---- the socket ---- */
 
 /* Whether the next message may be handled: its answer, or the input in it, must find room. A tunnel's window sees
- * to that by itself, and its leg is read whatever its output does. Of who has left there is no more than a socket
- * holds, for which a session has room. */
+ * to that by itself, and its leg is read whatever its output does. */
 static bool may_handle(const struct keeper_conn *c)
 {
-    if (c->carrier.tunnel || is_fenced(c) || c->left)
+    if (c->closed || c->carrier.tunnel || is_fenced(c))
         return !c->closed;
-    return !c->closed && buffer_len(&c->out) < OUT_FULL &&
-           (!c->reader.running || running_wants_input(c->reader.running));
+    if (c->reader.running && !running_wants_input_of(&c->reader))
+        return false;
+    return c->left || buffer_len(&c->out) < OUT_FULL;
 }
 
 static void handle_all(struct keeper_conn *c)
@@ -296,6 +301,8 @@ static bool flush(struct keeper_conn *c)
 static void go_on(struct keeper_conn *c)
 {
     handle_all(c);
+    if (c->left && !may_handle(c))
+        running_leave(&c->reader);
     bool flushed = !c->closed && flush(c);
     bool added = flushed && fill(c);
     if (added && !c->closed)
@@ -305,18 +312,37 @@ static void go_on(struct keeper_conn *c)
                                  (flushed && !buffer_len(&c->out) && !added ? 0 : LOOP_WRITE));
 }
 
-void keeper_conn_check(struct keeper_conn *c)
+/* A worker that has more to say than the socket takes ends its side for reading first: that is seen where it is
+ * written to. */
+static bool has_left(const struct keeper_conn *c)
 {
     struct pollfd fd = {.fd = loop_io_fd(&c->io), .events = POLLRDHUP};
-    if (c->closed || may_handle(c) || poll(&fd, 1, 0) != 1)
-        return;
-    leave(c);
-    go_on(c);
+    return poll(&fd, 1, 0) == 1 || (send(fd.fd, "", 0, MSG_NOSIGNAL) < 0 && errno == EPIPE);
 }
 
+void keeper_conn_check(struct keeper_conn *c)
+{
+    if (c->closed)
+        return;
+    if (!may_handle(c)) {
+        c->silent = 0;
+        if (!c->left && has_left(c)) {
+            leave(c);
+            go_on(c);
+        }
+    } else if (c->reader.ending && !c->silent) {
+        c->silent = loop_clock();
+    } else if (c->reader.ending && loop_clock() - c->silent > SILENT) {
+        close_conn(c);
+    }
+}
+
+/* What has been read is handled first: behind the end nothing is. */
 static void receive(struct keeper_conn *c)
 {
     size_t room = 0;
+    c->silent = 0;
+    handle_all(c);
     uint8_t *at = may_handle(c) ? buffer_room(&c->in, 1, &room) : NULL;
     if (!at)
         return;

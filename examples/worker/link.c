@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "spoa/lib/net.h"
@@ -10,25 +12,86 @@
 #define IN_LIMIT  (2 * (size_t)(KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX))
 #define OUT_LIMIT ((size_t)512 * 1024)
 #define OUT_FULL  ((size_t)128 * 1024)
-#define OVERHEAD  512 /* of a message that holds data */
+#define OVERHEAD  512  /* of a message that holds data */
+#define PATIENCE  10.0 /* seconds in which a keeper takes nothing of what was said last */
 
 bool link_is_open(const struct link *l)
 {
     return l->io.loop != NULL;
 }
 
-/* A client that leaves right behind its last words has said them: the keeper still gets what its socket
- * takes. */
-static void send_last(struct link *l)
+/* ---- last words ---- */
+
+/* A client that leaves right behind its last words has said them: those that the keeper's socket does not take at once
+ * outlive their link. */
+struct last_words {
+    struct front_work work; /* first: its callback knows them by it */
+    struct front *front;
+    struct loop_io io;
+    struct buffer out;
+    struct loop_timer patience;
+    struct loop_task bury;
+};
+
+static void end_last_words(struct front_work *work)
 {
-    struct slice rest = buffer_slice(&l->out);
-    if (link_is_open(l) && rest.len && write(loop_io_fd(&l->io), rest.at, rest.len) < 0)
-        return; /* the keeper is gone */
+    struct last_words *w = (struct last_words *)work;
+    loop_io_close(&w->io);
+    loop_timer_close(&w->patience);
+    buffer_free(&w->out);
+    loop_defer(front_loop(w->front), &w->bury);
+    front_work_done(w->front, work);
 }
+
+static void no_patience(void *owner)
+{
+    end_last_words(owner);
+}
+
+/* Whether there is more to say. */
+static bool say_more(int fd, struct buffer *out)
+{
+    struct slice rest = buffer_slice(out);
+    ssize_t put = rest.len ? write(fd, rest.at, rest.len) : 0;
+    if (put > 0)
+        buffer_consume(out, (size_t)put);
+    return buffer_len(out) && (put >= 0 || errno == EAGAIN || errno == EINTR);
+}
+
+static void last_words_ready(void *owner, int events)
+{
+    struct last_words *w = owner;
+    (void)events;
+    if (say_more(loop_io_fd(&w->io), &w->out))
+        loop_timer_set(&w->patience, PATIENCE);
+    else
+        end_last_words(&w->work);
+}
+
+static void leave_last_words(struct link *l)
+{
+    struct loop *loop = l->io.loop;
+    struct last_words *w = calloc(1, sizeof *w);
+    if (!w)
+        return;
+    *w = (struct last_words){.work.end = end_last_words, .front = l->front, .out = l->out};
+    w->bury = (struct loop_task){.run = free, .context = w};
+    l->out = buffer_with_limit(OUT_LIMIT);
+    int fd = loop_io_release(&l->io);
+    shutdown(fd, SHUT_RD); /* nobody hears the keeper any more: it learns that when it speaks, or looks */
+    loop_io_open(&w->io, loop, fd, last_words_ready, w);
+    loop_io_want(&w->io, LOOP_WRITE);
+    loop_timer_open(&w->patience, loop, no_patience, w);
+    loop_timer_set(&w->patience, PATIENCE);
+    front_work_add(w->front, &w->work);
+}
+
+/* ---- the link ---- */
 
 void link_close(struct link *l)
 {
-    send_last(l);
+    if (link_is_open(l) && say_more(loop_io_fd(&l->io), &l->out))
+        leave_last_words(l);
     loop_io_close(&l->io);
     if (!l->delivering)
         buffer_free(&l->in);
@@ -116,7 +179,7 @@ static void ready(void *owner, int events)
     want(l);
 }
 
-bool link_open(struct link *l, struct loop *loop, const char *path)
+bool link_open(struct link *l, struct front *front, const char *path)
 {
     struct net_address address;
     struct fail why;
@@ -127,10 +190,11 @@ bool link_open(struct link *l, struct loop *loop, const char *path)
                  : -1;
     if (fd < 0)
         return false;
+    l->front = front;
     l->deaf = false;
     l->in = buffer_with_limit(IN_LIMIT);
     l->out = buffer_with_limit(OUT_LIMIT);
-    loop_io_open(&l->io, loop, fd, ready, l);
+    loop_io_open(&l->io, front_loop(front), fd, ready, l);
     link_put(l, &(struct keeper_message){.type = KEEPER_HELLO, .version = KEEPER_VERSION});
     return true;
 }

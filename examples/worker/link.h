@@ -6,6 +6,7 @@
 #ifndef CELLGATE_WORKER_LINK_H
 #define CELLGATE_WORKER_LINK_H
 
+#include "examples/worker/front.h"
 #include "examples/worker/keeper_protocol.h"
 #include "spoa/lib/buffer.h"
 #include "spoa/lib/loop.h"
@@ -19,13 +20,16 @@ struct link {
     void *user;
 
     /* private */
+    struct front *front;
     struct loop_io io;
     struct buffer in, out;
     bool paused, delivering, deaf;
 };
 
-/* Connects and says HELLO; false when the keeper is not there. A zeroed or closed link may be closed. */
-bool link_open(struct link *l, struct loop *loop, const char *path);
+/* Connects and says HELLO; false when the keeper is not there. */
+bool link_open(struct link *l, struct front *front, const char *path);
+/* What was put is still sent, for as long as the keeper takes it and the front is there. A zeroed or closed link may be
+ * closed. */
 void link_close(struct link *l);
 bool link_is_open(const struct link *l);
 /* On a closed link, or when memory is short, the message is lost and the link with it. A keeper that has gone gets

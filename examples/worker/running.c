@@ -12,8 +12,9 @@
 #define OPEN_AGAIN     0.1  /* seconds until a terminal is looked at again that nobody had open */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
-/* besides, a message, and what is left in the buffer and the socket of somebody who has gone */
-#define INPUT_LIMIT (INPUT_FULL + 11 * (size_t)KEEPER_DATA_MAX)
+/* besides, a message, and what is left in the buffer, the socket and the worker of somebody who has gone */
+#define INPUT_LIMIT (INPUT_FULL + 27 * (size_t)KEEPER_DATA_MAX)
+#define LEFT_MAX    8 /* of who has gone with input for which there is no room yet */
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
 /* of an output when its process has ended: no pipe or terminal holds more of what that wrote */
@@ -76,7 +77,7 @@ static uint64_t slowest(const struct running *r)
 {
     uint64_t at = session_end(&r->session);
     for (const struct running_reader *reader = r->readers; reader; reader = reader->next)
-        at = reader->at < at ? reader->at : at;
+        at = reader->at < at && !reader->left ? reader->at : at;
     return at;
 }
 
@@ -273,7 +274,7 @@ static void finish(struct running *r)
     set_held(r, false);
     session_drained(&r->session);
     wake_readers(r);
-    if (!r->readers)
+    if (!r->session.readers)
         linger(r);
 }
 
@@ -344,7 +345,7 @@ void running_forget(struct running *r)
 {
     r->forgotten = true;
     running_hang_up(r);
-    if (has_ended(r) && !r->readers)
+    if (has_ended(r) && !r->session.readers)
         tell_over(r);
 }
 
@@ -376,7 +377,7 @@ static void stall_due(void *owner)
     uint64_t now = loop_clock(), bound = (uint64_t)r->session.plan.stall_ms * 1000;
     for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
         next = reader->next;
-        if (now - reader->moved >= bound && session_room(&r->session, reader->at) == 0)
+        if (!reader->left && now - reader->moved >= bound && session_room(&r->session, reader->at) == 0)
             drop(reader, KEEPER_TOO_SLOW);
     }
     if (r->held)
@@ -401,11 +402,31 @@ void running_attach(struct running *r, struct running_reader *reader, uint64_t s
     reader->moved = loop_clock();
     reader->owed = session_end(&r->session);
     reader->leaving = false;
+    reader->ending = reader->left = false;
     reader->told_end = false;
     reader->next = r->readers;
     r->readers = reader;
     r->session.readers++;
     loop_timer_stop(&r->linger);
+}
+
+void running_end(struct running_reader *reader)
+{
+    reader->ending = true;
+}
+
+static void count_out(struct running_reader *reader)
+{
+    struct running *r = reader->running;
+    if (reader->left)
+        return;
+    reader->ending = reader->left = true;
+    r->session.readers--;
+    if (reader->taken > r->session.unread)
+        r->session.unread = reader->taken;
+    release_hold(r);
+    if (!r->session.readers)
+        linger(r);
 }
 
 void running_detach(struct running_reader *reader)
@@ -417,13 +438,22 @@ void running_detach(struct running_reader *reader)
     while (*link != reader)
         link = &(*link)->next;
     *link = reader->next;
+    if (reader->ending)
+        wake_readers(r); /* whose input came behind its own */
+    count_out(reader);
     reader->running = NULL;
-    r->session.readers--;
-    if (reader->taken > r->session.unread)
-        r->session.unread = reader->taken;
-    release_hold(r);
-    if (!r->readers)
-        linger(r);
+}
+
+void running_leave(struct running_reader *reader)
+{
+    unsigned left = 0;
+    if (!reader->running)
+        return;
+    count_out(reader);
+    for (const struct running_reader *other = reader->running->readers; other; other = other->next)
+        left += other->left;
+    if (left > LEFT_MAX)
+        drop(reader, KEEPER_TOO_SLOW);
 }
 
 void running_drop_readers(struct running *r, enum keeper_code code)
@@ -436,6 +466,8 @@ void running_take_over(struct running *r)
 {
     for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
         next = reader->next;
+        if (reader->left)
+            continue;
         reader->leaving = reader->at < reader->owed;
         if (!reader->leaving)
             drop(reader, KEEPER_TAKEN_OVER);
@@ -485,6 +517,15 @@ void running_keep(struct running_reader *reader, uint64_t offset)
 bool running_wants_input(const struct running *r)
 {
     return buffer_len(&r->input) <= INPUT_FULL;
+}
+
+bool running_wants_input_of(const struct running_reader *reader)
+{
+    size_t most = reader->ending ? INPUT_LIMIT - KEEPER_DATA_MAX : INPUT_FULL;
+    for (const struct running_reader *earlier = reader->next; earlier; earlier = earlier->next)
+        if (earlier->ending)
+            return false;
+    return buffer_len(&reader->running->input) <= most;
 }
 
 bool running_input_is_empty(const struct running *r)

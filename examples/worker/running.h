@@ -27,6 +27,8 @@ struct running_reader {
     uint64_t at, taken; /* given to it; known to have left this process */
     uint64_t owed;      /* what there was when it came ends here */
     bool leaving;       /* it has been taken over, and is detached as soon as it has that */
+    bool ending;        /* it has gone; there may be input of it yet, which goes first */
+    bool left;          /* besides, it counts as a reader no more */
     uint64_t moved;     /* clock of its last step */
     bool told_end;
 };
@@ -58,6 +60,8 @@ void running_resize(struct running *r, uint16_t cols, uint16_t rows);
 
 /* Whether more input may be given; wake is called when there is room again. */
 bool running_wants_input(const struct running *r);
+/* Whether it is a reader's turn to give input: that of those who came before it and have left goes first. */
+bool running_wants_input_of(const struct running_reader *reader);
 bool running_input_is_empty(const struct running *r);
 bool running_reads(const struct running *r); /* somebody may still read input */
 /* False: nobody will read it, or memory is short. */
@@ -65,6 +69,9 @@ bool running_input(struct running *r, struct slice bytes);
 
 void running_attach(struct running *r, struct running_reader *reader, uint64_t since);
 void running_detach(struct running_reader *reader);
+/* It has gone, and stays attached for the input that it has not given yet; with running_leave it is no reader besides. */
+void running_end(struct running_reader *reader);
+void running_leave(struct running_reader *reader);
 void running_drop_readers(struct running *r, enum keeper_code code);
 /* Who is owed output gets that first: it may be in the middle of what it says as one. */
 void running_take_over(struct running *r);

@@ -26,7 +26,7 @@ from cell import BIN, SANITIZED, alive, stop, until
 from client import connect
 from client import exchange as raw_exchange
 from starved import SHIM
-from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Ws
+from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Worker, Ws
 
 RING = 1 << 20
 
@@ -1130,6 +1130,64 @@ def test_the_last_input_of_who_leaves_is_read_to_its_end(host, tmp_path, output,
     go.touch()
     until(lambda: said.exists() and said.stat().st_size == len(data), 10, "some is lost")
     assert said.read_bytes() == data
+
+
+@pytest.mark.parametrize("stopped", [False, True], ids=["", "worker is stopped"])
+def test_what_a_client_said_before_its_close_reaches_a_keeper_that_is_busy(tmp_path, stopped):
+    """More than its socket takes: the worker has the rest when it answers the Close."""
+    who, part, sent, got = name("execd") + name("0b51e500"), os.urandom(8192), 0, b""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.settimeout(10)
+        worker = Worker(str(tmp_path / "s"))
+        with ThreadPoolExecutor(1) as pool:
+            opening = pool.submit(worker.open, "/pty/0b51e500/ws")
+            sock, _ = listener.accept()
+            sock.settimeout(10)
+            for expected in (1, 3):  # HELLO, ATTACH
+                size, kind = struct.unpack(">IB", sock.recv(5, socket.MSG_WAITALL))
+                assert kind == expected and len(sock.recv(size - 1, socket.MSG_WAITALL)) == size - 1
+            sock.sendall(message(66, who, struct.pack(">BBIHHBQQQI", 1, 2, 1, 80, 24, 1, 0, 0, 0, 0)))
+            ws = opening.result()
+        ws.show_control = True
+        assert ws.message()[0] == TEXT
+        for turn in range(2):  # behind the first its socket takes all of what is there, which fills it
+            got += sock.recv(sent, socket.MSG_DONTWAIT) if turn else b""
+            until(lambda: sent - len(got) == queued(sock) or not turn, 10, "it is not sent on")
+            while sent - len(got) - queued(sock) < 110000:
+                ws.send(BINARY, b"\0" + part)
+                ws.send(PING)
+                assert ws.message() == (PONG, b"")
+                sent += len(message(INPUT, part))
+        ws.send(CLOSE, struct.pack(">H", 1000))
+        assert ws.rest() == ([], (1000, ""))
+        ws.drop()
+        if stopped:
+            worker.process.terminate()
+        with sock, sock.makefile("rb") as stream:
+            got += stream.read()
+        assert got == message(INPUT, part) * (sent // len(message(INPUT, part)))
+        worker.close()
+
+
+def test_the_last_inputs_of_many_who_leave_are_read_in_their_order(host, tmp_path):
+    """More than the keeper holds for a program that does not read: none of it is lost, and nobody is in the way."""
+    session, go, said = "1a570f00", tmp_path / "go", tmp_path / "said"
+    who, parts = name("terminal") + name(session), [os.urandom(32768) for _ in range(50)]
+    command = f"stty raw -echo; echo; until [ -e {go} ]; do sleep 0.01; done; head -c {sum(map(len, parts))} >{said}"
+    for turn in range(10):
+        with converse(host) as sock:
+            create = message(CREATE, plan(session, "/bin/sh", "-c", command, flags=1, linger=0xFFFFFFFF))
+            sock.sendall((b"" if turn else create) + message(ATTACH, who, struct.pack(">QBB", 0, 2, 0)))
+            until(lambda: described(host, who)[7] and described(host, who)[5], 20, "it is not attached")
+            sock.setblocking(False)
+            inputs = b"".join(message(INPUT, part) for part in parts[5 * turn :][:5])
+            assert sock.send(inputs) == len(inputs), "the socket does not take that much"
+        until(lambda: described(host, who)[5] == 0, 10, "it has not left")
+    go.touch()
+    until(lambda: said.exists() and said.stat().st_size == sum(map(len, parts)), 10, "some is lost")
+    assert said.read_bytes() == b"".join(parts)
 
 
 @pytest.mark.parametrize("how", ["let go", "ended"])
