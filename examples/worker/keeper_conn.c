@@ -14,6 +14,7 @@
 #define OUT_FULL  KEEPER_DATA_MAX
 #define SIGNALS   31
 #define SILENT    10000000u /* microseconds in which nothing comes of who has left, while others wait for that */
+#define HANDOVER  1000000u /* microseconds for who was taken over to say what it had taken before */
 
 struct keeper_conn {
     struct running_reader reader; /* first: its callbacks know the connection by it */
@@ -22,9 +23,10 @@ struct keeper_conn {
     struct loop_io io;
     struct buffer in, out;
     bool greeted, closed;
-    bool fenced;     /* it was a tunnel's leg, or a reader: whatever it still says is of no interest */
-    bool left;       /* nobody hears it any more, but what was said to it last may not have been read yet */
-    uint64_t silent; /* clock since when nothing comes of it though it has left; 0: something does */
+    bool fenced; /* it was a tunnel's leg, or a reader: whatever it still says is of no interest */
+    bool left;   /* nobody hears it any more, but what was said to it last may not have been read yet */
+    uint64_t taken_over; /* clock when it was; 0: it was not, or has nothing to say any more */
+    uint64_t silent;     /* clock since when nothing comes of it though it has left; 0: something does */
     void (*gone)(struct keeper *k, struct keeper_conn *c);
 };
 
@@ -199,7 +201,7 @@ static void handle(struct keeper_conn *c, const struct keeper_message *m)
 {
     if (!c->greeted)
         return greet(c, m);
-    if (is_fenced(c))
+    if (is_fenced(c) || (c->taken_over && m->type != KEEPER_INPUT))
         return;
     switch (m->type) {
     case KEEPER_CREATE:
@@ -235,7 +237,7 @@ static bool may_handle(const struct keeper_conn *c)
         return !c->closed;
     if (c->reader.running && !running_wants_input_of(&c->reader))
         return false;
-    return c->left || buffer_len(&c->out) < OUT_FULL;
+    return c->left || c->taken_over || buffer_len(&c->out) < OUT_FULL;
 }
 
 static void handle_all(struct keeper_conn *c)
@@ -264,7 +266,7 @@ static bool next(struct keeper_conn *c, struct keeper_message *m)
         c->fenced = !c->carrier.tunnel;
         return is;
     }
-    return c->reader.running && running_next(&c->reader, m);
+    return c->reader.running && !c->taken_over && running_next(&c->reader, m);
 }
 
 static bool fill(struct keeper_conn *c)
@@ -320,20 +322,36 @@ static bool has_left(const struct keeper_conn *c)
     return poll(&fd, 1, 0) == 1 || (send(fd.fd, "", 0, MSG_NOSIGNAL) < 0 && errno == EPIPE);
 }
 
+static void wake_conn(struct keeper_conn *c)
+{
+    if (!c->closed)
+        loop_io_want(&c->io, LOOP_WRITE | (may_handle(c) ? LOOP_READ : 0));
+}
+
+static void cut_off(struct keeper_conn *c)
+{
+    c->fenced = true;
+    c->taken_over = 0;
+    running_detach(&c->reader);
+    wake_conn(c);
+}
+
 void keeper_conn_check(struct keeper_conn *c)
 {
     if (c->closed)
         return;
+    if (c->taken_over && loop_clock() - c->taken_over > HANDOVER)
+        cut_off(c);
     if (!may_handle(c)) {
         c->silent = 0;
         if (!c->left && has_left(c)) {
             leave(c);
             go_on(c);
         }
-    } else if (c->reader.ending && !c->silent) {
-        c->silent = loop_clock();
-    } else if (c->reader.ending && loop_clock() - c->silent > SILENT) {
-        close_conn(c);
+    } else if (c->reader.running && c->reader.ending) {
+        c->silent = c->silent ? c->silent : loop_clock();
+        if (loop_clock() - c->silent > SILENT)
+            close_conn(c);
     }
 }
 
@@ -362,12 +380,6 @@ static void ready(void *owner, int events)
         go_on(c);
 }
 
-static void wake_conn(struct keeper_conn *c)
-{
-    if (!c->closed)
-        loop_io_want(&c->io, LOOP_WRITE | (may_handle(c) ? LOOP_READ : 0));
-}
-
 static void wake(struct running_reader *reader)
 {
     wake_conn((struct keeper_conn *)reader);
@@ -383,20 +395,35 @@ static void wake_leg(struct resume_carrier *carrier)
     wake_conn(conn_of(carrier));
 }
 
+static void put_detached(struct keeper_conn *c, enum keeper_code code)
+{
+    put(c, &(struct keeper_message){.type = KEEPER_DETACHED, .code = (uint8_t)code});
+    wake_conn(c);
+}
+
 static void fenced(struct resume_carrier *carrier, enum keeper_code code)
 {
     struct keeper_conn *c = conn_of(carrier);
     c->fenced = true;
-    put(c, &(struct keeper_message){.type = KEEPER_DETACHED, .code = (uint8_t)code});
-    wake_conn(c);
+    put_detached(c, code);
 }
 
 static void drop(struct running_reader *reader, enum keeper_code code)
 {
     struct keeper_conn *c = (struct keeper_conn *)reader;
     c->fenced = true;
-    put(c, &(struct keeper_message){.type = KEEPER_DETACHED, .code = (uint8_t)code});
-    wake(reader);
+    if (c->taken_over)
+        wake_conn(c);
+    else
+        put_detached(c, code);
+}
+
+/* Its worker closes its client when it hears that: what it still has was said before. */
+static void taken_over(struct running_reader *reader)
+{
+    struct keeper_conn *c = (struct keeper_conn *)reader;
+    c->taken_over = loop_clock();
+    put_detached(c, KEEPER_TAKEN_OVER);
 }
 
 struct keeper_conn *keeper_conn_new(struct keeper *k, int fd,
@@ -409,6 +436,7 @@ struct keeper_conn *keeper_conn_new(struct keeper *k, int fd,
     }
     c->reader.wake = wake;
     c->reader.drop = drop;
+    c->reader.taken_over = taken_over;
     c->carrier.wake = wake_leg;
     c->carrier.fenced = fenced;
     c->keeper = k;

@@ -469,8 +469,14 @@ void running_take_over(struct running *r)
         if (reader->left)
             continue;
         reader->leaving = reader->at < reader->owed;
-        if (!reader->leaving)
+        if (reader->leaving)
+            continue;
+        if (!reader->taken_over) {
             drop(reader, KEEPER_TAKEN_OVER);
+        } else {
+            count_out(reader);
+            reader->taken_over(reader);
+        }
     }
 }
 

@@ -20,6 +20,8 @@ struct running;
 struct running_reader {
     void (*wake)(struct running_reader *reader); /* there is output, the end, or room for input */
     void (*drop)(struct running_reader *reader, enum keeper_code code); /* it was detached */
+    /* It was taken over, and has left but for the input that it has; NULL: it is dropped. */
+    void (*taken_over)(struct running_reader *reader);
 
     /* private */
     struct running *running; /* NULL: not attached */

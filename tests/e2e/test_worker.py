@@ -538,6 +538,30 @@ def test_opensandbox_takeover_by_another_worker_keeps_the_shell(host, worker):
     other.close()
 
 
+def test_opensandbox_takeover_comes_behind_what_the_first_client_had_said(host, worker, tmp_path):
+    """Its worker has it, the keeper not yet: the program does not read."""
+    go, said, data = tmp_path / "go", tmp_path / "said", [os.urandom(1000) for _ in range(200)]
+    whole = b"".join(data) + b"behind"
+    session = shell(worker, command=f"stty raw -echo; echo; until [ -e {go} ]; do sleep 0.01; done; head -c {len(whole)} >{said}; read x")
+    other = host.worker()
+    with attach(worker, session) as first:
+        until(lambda: worker.call("GET", f"/pty/{session}")[1]["output_offset"], 10, "the terminal is not ready")
+        for part in data:
+            first.send(BINARY, b"\0" + part)
+        first.show_control = True
+        first.send(PING)
+        while first.message()[0] != PONG:
+            pass
+        with attach(other, session, "?since=1000000&takeover=1") as second:
+            second.send(BINARY, b"\0behind")
+            assert first.rest()[1] == (4001, "TAKEN_OVER")
+            go.touch()
+            until(lambda: said.exists() and said.stat().st_size == len(whole), 10, "some is lost")
+    assert said.read_bytes() == whole
+    worker.call("DELETE", f"/pty/{session}")
+    other.close()
+
+
 def test_opensandbox_takeover_with_a_bad_handshake_evicts_nobody(worker):
     session = shell(worker)
     with attach(worker, session) as ws:
@@ -1067,6 +1091,18 @@ def test_who_was_taken_over_has_no_say_any_more(host, worker):
     assert worker.call("GET", f"/pty/{session}")[1]["running"]
     old.close()
     new.close()
+
+
+def test_who_was_taken_over_and_stays_holds_nobody_up(host, worker):
+    """As a worker that was stopped for good: whoever comes is not heard before it has had time to say what it had taken."""
+    session = shell(worker, command="stty -echo; read line; echo got=$line.; read line")
+    who = name("execd") + name(session)
+    with converse(host) as old:
+        old.sendall(message(ATTACH, who, struct.pack(">QBB", 0, 2, 1)))
+        assert old.recv(5)[4] == 66
+        with attach(worker, session, "?takeover=1") as ws:
+            ws.send(BINARY, b"\0mine\n")
+            assert ws.find(rb"got=(\w+)\.", tags=(1, 3))[1] == b"mine"
 
 
 def test_a_terminal_whose_client_left_before_it_was_attached_takes_no_place(host):
