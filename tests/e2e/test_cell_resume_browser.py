@@ -145,38 +145,62 @@ def test_a_page_goes_on_at_another_worker_and_hears_of_the_end(cell, page):
     page.expect(ROWS, "new-.")
 
 
-def test_going_back_goes_on_with_the_session_where_it_is(page):
-    """Also to a page that the browser has put away and shows as it was, before a later one went on with the session."""
-    terminal = page.evaluate("location.href")
+def go(page, url):
+    page.open(url)
+    page.wait(lambda: page.ask(f"document.readyState === 'complete' && location.href === '{url}'"))
 
-    def go(url):
-        page.open(url)
-        page.wait(lambda: page.ask(f"document.readyState === 'complete' && location.href === '{url}'"))
 
-    def go_back(steps):
-        history = page.call("Page.getNavigationHistory")
-        page.events.clear()
-        page.call("Page.navigateToHistoryEntry", entryId=history["entries"][history["currentIndex"] - steps]["id"])
-        page.wait(was_put_away, "a page as it was left")
+def go_back(page, steps):
+    """To a page that the browser has put away and shows as it was."""
 
     def was_put_away():
         page.ask("0")  # takes in what was told meanwhile
         return any(event.get("params", {}).get("type") == "BackForwardCacheRestore" for event in page.events)
 
+    history = page.call("Page.getNavigationHistory")
+    page.events.clear()
+    page.call("Page.navigateToHistoryEntry", entryId=history["entries"][history["currentIndex"] - steps]["id"])
+    page.wait(was_put_away, "a page as it was left")
+
+
+def go_on_with_a_later_page(page):
+    """The session's first page is two steps back then."""
+    terminal = page.evaluate("location.href")
     page.type("A=there; echo $((40+2)).\r")
     page.expect(ROWS, "42.")
-    go(terminal + "words.js")
-    go(terminal)
+    go(page, terminal + "words.js")
+    go(page, terminal)
     page.expect("#state", "Connected")
     page.type("echo still-$A; A=$A-too\r")
     page.expect(ROWS, "still-there")
-    go(terminal + "words.js")
+    go(page, terminal + "words.js")
+
+
+def test_going_back_goes_on_with_the_session_where_it_is(page):
+    go_on_with_a_later_page(page)
     for steps in (1, 2):
-        go_back(steps)
+        go_back(page, steps)
         page.expect(ROWS, "still-there")
         page.expect("#state", "Connected")
         page.type(f"echo $A-{steps}\r")
         page.expect(ROWS, f"there-too-{steps}")
+
+
+def test_a_page_that_is_shown_again_leaves_the_session_to_the_later_one_when_it_hears_of_its_loss(page):
+    """That may be before it is told that it is shown again: here it does not see the later one until then."""
+    page.evaluate("""{
+        const get = Storage.prototype.getItem;
+        Storage.prototype.getItem = () => null;
+        addEventListener("pageshow", () => (Storage.prototype.getItem = get));
+    }""")
+    go_on_with_a_later_page(page)
+    go_back(page, 1)
+    page.expect("#state", "Connected")
+    go_back(page, 2)
+    page.expect(ROWS, "still-there")
+    page.expect("#state", "Connected")
+    page.type("echo $A-again\r")
+    page.expect(ROWS, "there-too-again")
 
 
 def test_a_pages_side_is_exact_wherever_a_leg_is_lost_or_the_page_reloaded(tmp_path):

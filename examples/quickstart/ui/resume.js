@@ -89,7 +89,8 @@ export class Tunnel {
     return this.#known;
   }
 
-  /** Whether a later page of this tab has gone on with it, or has another one: this one was put away meanwhile. */
+  /** Whether a later page of this tab has gone on with it, or has another one: this one was put away meanwhile, and what is
+   * kept is the later one's. */
   get isOutdated() {
     const kept = JSON.parse(this.#storage.getItem(this.#key) ?? "null");
     return kept !== null && (kept.id !== this.#id || kept.attempt > this.#attempt);
@@ -146,9 +147,10 @@ export class Tunnel {
   /** A new tunnel of this key begins anew. */
   forget() {
     this.#known = false;
-    for (const number of this.#inputs.keys()) this.#storage.removeItem(`${this.#key}.${number}`);
+    const outdated = this.isOutdated;
+    for (const number of outdated ? [] : this.#inputs.keys()) this.#storage.removeItem(`${this.#key}.${number}`);
     this.#inputs.clear();
-    this.#storage.removeItem(this.#key);
+    if (!outdated) this.#storage.removeItem(this.#key);
   }
 
   // ---- what is kept ----
@@ -162,6 +164,7 @@ export class Tunnel {
   }
 
   #save() {
+    if (this.isOutdated) return;
     const kept = { id: this.#id, attempt: this.#attempt, known: this.#known, recv: this.#shown, acknowledged: this.#acknowledged };
     this.#store(this.#key, JSON.stringify(kept));
   }

@@ -212,6 +212,7 @@ function handlers() {
 
 function connect() {
   clearTimeout(timer);
+  if (tunnel.isOutdated) return location.reload();
   if (!tunnel.isKnown) exit = null;
   hideNotice();
   showState("connecting", failures ? `Connecting (attempt ${failures} of ${ATTEMPTS})` : "Connecting");
@@ -272,7 +273,7 @@ addEventListener("pagehide", () => {
   tunnel.keep();
   keepScreen();
 });
-// a browser shows a page that was left as it was then
+// a browser shows a page that was left as it was then; its socket may tell of its end before that
 addEventListener("pageshow", () => tunnel.isOutdated && location.reload());
 addEventListener("online", () => document.body.dataset.state === "waiting" && connect());
 
