@@ -167,7 +167,7 @@ static void accept_ready(void *owner, int events)
     int fd = f->count < CONNECTIONS_MAX ? net_accept(f->listener) : -1;
     if (fd < 0) {
         bool later =
-            f->count == CONNECTIONS_MAX || (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED);
+            f->count >= CONNECTIONS_MAX || (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED);
         if (later)
             loop_io_want(&f->accept, 0); /* until the next tick */
         return;

@@ -157,19 +157,17 @@ static bool read_key(const struct json *doc, struct writer *key, struct fail *wh
     return !key->full || json_fail(doc, root, why, "a sandbox is over %d bytes", DIRECTORY_HTTP_KEY_MAX);
 }
 
-static bool tell_update(const struct directory_sink *sink, const struct json *doc, struct slice key,
-                        struct writer *scratch, struct fail *why)
+/* A record that is of no use is looked up like one that was not told: it puts its own sandbox in doubt, and no other. */
+static void tell_update(const struct directory_sink *sink, const struct json *doc, struct slice key,
+                        struct writer *scratch)
 {
     const json_node *node = json_member(json_root(doc), "record");
     struct record record;
-    if (!node) {
+    struct fail why;
+    if (node && record_from_json(doc, node, scratch, &record, &why))
+        sink->changed(sink->context, key, &record);
+    else
         sink->announced(sink->context, key);
-        return true;
-    }
-    if (!record_from_json(doc, node, scratch, &record, why))
-        return false;
-    sink->changed(sink->context, key, &record);
-    return true;
 }
 
 static bool tell_revoke(const struct directory_sink *sink, const struct json *doc, struct fail *why)
@@ -194,7 +192,7 @@ bool directory_http_event(const struct directory_sink *sink, struct slice name, 
     struct json *doc = json_parse(data, "event", 0, limits, why);
     bool good = doc && (revoke || read_key(doc, &key, why));
     if (good && update)
-        good = tell_update(sink, doc, writer_slice(&key), scratch, why);
+        tell_update(sink, doc, writer_slice(&key), scratch);
     else if (good && removal)
         sink->removed(sink->context, writer_slice(&key));
     else if (good)

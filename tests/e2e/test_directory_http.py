@@ -368,7 +368,6 @@ BROKEN = {
     "data without end": b"data: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\n" * 5000,
     "no JSON": b"event: update\ndata: {\n\n",
     "no sandbox": b'event: remove\ndata: {"sandboxes":[]}\n\n',
-    "no record": b'event: update\ndata: {"sandbox":"x","record":{"state":"asleep"}}\n\n',
 }
 
 
@@ -386,6 +385,17 @@ def test_a_stream_that_makes_no_sense_is_opened_again(cell, plane, origin, what)
         pass
     until(lambda: len(plane.followed()) > before, 10, "the stream goes on")
     until(lambda: ask(cell, name)[0] == 410, 10, "the change is not noticed")
+
+
+def test_a_pushed_record_of_no_use_is_about_its_own_sandbox_only(cell, plane, origin):
+    plane.records["odd"] = {"worker": origin.url, "epoch": 1}
+    assert ask(cell, "odd") == SERVED
+    plane.records["odd"] = {"state": "stopped", "epoch": 2}
+    before = len(plane.followed())
+    plane.push(event("update", {"sandbox": "nobody", "record": {"worker": origin.url, "headers": {"X-Long": "x" * 13000}}}))
+    plane.push(event("update", {"sandbox": "odd", "record": {"state": "asleep"}}))
+    until(lambda: ask(cell, "odd")[0] == 410, 5, "it is not looked up")
+    assert len(plane.followed()) == before
 
 
 def test_events_that_are_not_known_are_ignored(cell, plane, origin):

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from cell import stop, until
+from cell import SANITIZED, stop, until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, accept_key, frame
 from false_agent import FalseAgent, actions
 from starved import ALL, SHIM, Supply
@@ -837,6 +837,7 @@ def test_descriptors_that_run_out_pause_accepting_and_nothing_else(tmp_path):
         assert upstream.hear()[1] == b"again"
 
 
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer has to be the first that is loaded")
 def test_a_listener_that_cannot_be_watched_for_a_while_is_accepted_from_again(tmp_path):
     descriptors, watches = Supply(tmp_path / "descriptors"), Supply(tmp_path / "watches")
     environment = {"LD_PRELOAD": SHIM, "SHIM_FILES": tmp_path / "descriptors", "SHIM_WATCHES": tmp_path / "watches"}
