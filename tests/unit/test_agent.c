@@ -299,8 +299,10 @@ static unsigned turns(struct world *w)
     unsigned count = 0;
     loop_timer_open(&timer, w->loop, end_turns, &over);
     loop_timer_set(&timer, 1.);
-    for (; !over; count++)
+    while (!over) {
         loop_turn(w->loop, true);
+        count++;
+    }
     loop_timer_close(&timer);
     return count;
 }
