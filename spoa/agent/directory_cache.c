@@ -249,7 +249,7 @@ static bool take_off(struct held *h)
 /* From 1 on; 0: there is none. */
 static uint8_t free_turn(struct directory_cache *c, uint64_t now)
 {
-    for (uint8_t i = 0; i < TURNS; i++) {
+    for (unsigned i = 0; i < TURNS; i++) {
         uint64_t begun = __atomic_load_n(&c->turns[i], __ATOMIC_SEQ_CST);
         if ((!begun || begun + HANGS <= now) &&
             __atomic_compare_exchange_n(&c->turns[i], &begun, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
