@@ -166,7 +166,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments, s
                                           .started = on_started,
                                           .drained = on_stop,
                                           .context = p};
-    p->signals = daemon_signals_open(p->loop, &signals, why);
+    p->signals = notify_open(why) ? daemon_signals_open(p->loop, &signals, why) : NULL;
     if (!p->signals || !open_admin(p, policy->settings, why) || !open_control(p, policy->settings, why)) {
         policy_release(policy);
         return false;

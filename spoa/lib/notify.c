@@ -9,7 +9,23 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
-#include <unistd.h>
+
+/* Kept open, as there may be no descriptor left when there is something to say; -1: it is not open yet. */
+static int channel = -1;
+
+/* NULL: there is no manager. */
+static const char *manager(void)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    return name && *name ? name : NULL;
+}
+
+bool notify_open(struct fail *why)
+{
+    if (manager() && channel < 0)
+        channel = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return !manager() || channel >= 0 || fail(why, "cannot tell the service manager: %m");
+}
 
 static bool send_to(const char *name, const char *text)
 {
@@ -20,23 +36,19 @@ static bool send_to(const char *name, const char *text)
     memcpy(address.sun_path, name, len);
     if (name[0] == '@') /* in the abstract name space */
         address.sun_path[0] = '\0';
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return false;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
-    ssize_t sent = sendto(fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
-    close(fd);
+    ssize_t sent = sendto(channel, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
     return sent == (ssize_t)strlen(text);
 }
 
 static bool notify(const char *state, const char *status)
 {
-    const char *name = getenv("NOTIFY_SOCKET");
     char text[512];
-    if (!name || !*name)
+    struct fail why;
+    if (!manager())
         return true;
     snprintf(text, sizeof text, "%s%s%s", state, status ? "STATUS=" : "", status ? status : "");
-    return send_to(name, text);
+    return notify_open(&why) && send_to(manager(), text);
 }
 
 bool notify_ready(const char *status)

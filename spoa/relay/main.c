@@ -84,7 +84,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
                                           .override_count = arguments->overrides_count,
                                           .drained = on_stop,
                                           .context = p};
-    p->signals = daemon_signals_open(p->loop, &signals, why);
+    p->signals = notify_open(why) ? daemon_signals_open(p->loop, &signals, why) : NULL;
     if (!p->signals || !open_admin(p, settings, why) || !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
