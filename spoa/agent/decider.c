@@ -52,13 +52,21 @@ static void count_cache(struct decider *d)
 
 /* ---- deciding ---- */
 
+/* time(2) lags behind by up to a tick: a token that was issued just now would be of the future. */
+static int64_t unix_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec;
+}
+
 /* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
  * takes too long. What *verdict points to is good until finder_done. */
 static bool decide_request(struct decider *d, const struct request *request, struct snapshot_finder *finder,
                            bool first, struct verdict *verdict)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, time(NULL));
+    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
     view.token_checked = first ? agent_metrics_token : NULL;
     view.counting = d->options.shard;
     view.guesses = d->guesses;
@@ -139,7 +147,7 @@ static void look_up(struct decider *d, const struct resolve_question *question,
                     struct snapshot_finder *finder, struct resolve_answer *answer)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, time(NULL));
+    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
     resolve(&view, question, &scratch, answer);
 }
 

@@ -134,6 +134,16 @@ def test_tokens_that_a_control_plane_revokes_end_their_tunnels(live):
     pass_both_ways(new, upstream)
 
 
+def test_a_token_is_good_from_its_first_moment_on(live):
+    tunnels, way = live
+    worker = tunnels.worker()
+    way.tell(tunnels.cell, "first", {"worker": worker.url, "epoch": 1})
+    tunnels.open(worker, "first", "secure", headers=[tunnels.cell.bearer("first")])
+    for _ in range(3):
+        time.sleep(1 - time.time() % 1)
+        tunnels.open(worker, "first", "secure", headers=[tunnels.cell.bearer("first")])
+
+
 @pytest.mark.parametrize("owner, first", [(None, 200), (None, 503), ("other", 503), ("acme", 200), ("acme", 503)])
 def test_a_record_that_comes_late_is_held_against_the_organisation_of_the_token(live, owner, first):
     """Too late for the agent's decision: the relay waits for it. What comes first may be a state and no record."""
