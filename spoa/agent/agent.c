@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "spoa/agent/agent_parts.h"
+
+#define TICKET_SUFFIX ".key"
 
 enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAME_UNUSED_SECONDS = 600, NAMES_MOST = 100000 };
 
@@ -167,6 +170,7 @@ void agent_stop(struct agent *a)
     close_listeners(a);
     file_watch_free(a->keys);
     snapshot_release(a->snapshot);
+    key_free(a->ticket_key);
     metrics_free(a->metrics);
     pthread_cond_destroy(&a->first_seen);
     pthread_mutex_destroy(&a->lock);
@@ -200,6 +204,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                 .token_cache = TOKEN_CACHE_ENTRIES,
                                                 .lookup = (double)settings->lookup / 1000,
                                                 .renew = a->renew,
+                                                .ticket_key = a->ticket_key,
                                                 .shard = metrics_shard(a->metrics),
                                                 .log = a->options.log,
                                                 .drained = on_decider_drained,
@@ -230,6 +235,16 @@ static void await_directory(struct agent *a)
     names_await(a->names, &until);
 }
 
+/* Beside the socket that tickets are asked by: who can replace the one can replace the other. */
+static struct key *load_ticket_key(const struct settings_agent *settings, struct fail *why)
+{
+    char path[sizeof settings->relay_listen.path.sun_path + sizeof TICKET_SUFFIX];
+    if (settings->ticket_secret_file)
+        return ticket_key_load(settings->ticket_secret_file, why);
+    snprintf(path, sizeof path, "%s" TICKET_SUFFIX, settings->relay_listen.path.sun_path);
+    return ticket_key_load(path, why);
+}
+
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
 {
     const struct snapshot_parts parts = {.policy = policy};
@@ -241,11 +256,12 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
         return fail(why, "out of memory");
     a->listener = net_listen(&policy->settings->agent.listen, 0660, why);
     a->relay_listener = a->listener < 0 ? -1 : net_listen(&policy->settings->agent.relay_listen, 0660, why);
-    a->keys = a->relay_listener < 0 ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
+    a->ticket_key = a->relay_listener < 0 ? NULL : load_ticket_key(&policy->settings->agent, why);
+    a->keys = !a->ticket_key ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
     if (!a->keys || !watch_keys(a, policy))
         return false;
-    a->names = names_start(&policy->settings->agent.name_servers, NAME_UNUSED_SECONDS, NAMES_MOST, on_names, a,
-                           why);
+    a->names =
+        names_start(&policy->settings->agent.name_servers, NAME_UNUSED_SECONDS, NAMES_MOST, on_names, a, why);
     if (!a->names || !agent_directory_start(a, policy, why) || !start_renew(a, policy, why))
         return false;
     await_directory(a);

@@ -22,6 +22,10 @@ static const char *const renewed[] = {
 static const char *const look_ups[] = {"found", "absent", "unavailable", NULL};
 static const char *const finds[] = {"hit", "stale", "absent", "wait", "unavailable", NULL};
 static const char *const entries[] = {"record", "empty", "in_use", NULL};
+const char *const agent_relay_refusals[] = {[AGENT_RELAY_NOT_ADMITTED] = "not_admitted",
+                                            [AGENT_RELAY_TOO_MANY] = "too_many",
+                                            [AGENT_RELAY_TOO_LONG] = "too_long",
+                                            NULL};
 static const char *const cache[] = {"hit", "miss", NULL};
 
 const struct metric agent_metrics[AGENT_METRICS] = {
@@ -101,6 +105,11 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [DIRECTORY_CROWDED] = {.name = "cellgate_directory_look_ups_refused_total",
                            .help = "Look-ups not begun: too many were on their way.",
                            .type = METRIC_COUNTER},
+    [AGENT_RELAY_REFUSED] = {.name = "cellgate_agent_relay_refused_total",
+                             .help = "Questions of relays that were refused: for tunnels that no agent has "
+                                     "admitted, too many watches, too long.",
+                             .type = METRIC_COUNTER,
+                             .labels = {{"why", agent_relay_refusals}}},
     [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",
                      .help =
                          "Intents for OpenSandbox's control plane; dropped: not told in time, or too many.",

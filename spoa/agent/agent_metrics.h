@@ -29,15 +29,18 @@ enum agent_metric {
     DIRECTORY_BEHIND, /* records whose epoch went back */
     DIRECTORY_EVICTED,
     DIRECTORY_CROWDED,
-    AGENT_RENEW,   /* outcome: enum renew_outcome */
-    AGENT_RELOADS, /* outcome: good, bad */
+    AGENT_RELAY_REFUSED, /* why: enum agent_relay_refusal */
+    AGENT_RENEW,         /* outcome: enum renew_outcome */
+    AGENT_RELOADS,       /* outcome: good, bad */
     AGENT_LOG_DROPPED,
     AGENT_METRICS
 };
 
 enum agent_outcome { AGENT_GOOD, AGENT_BAD };
+enum agent_relay_refusal { AGENT_RELAY_NOT_ADMITTED, AGENT_RELAY_TOO_MANY, AGENT_RELAY_TOO_LONG };
 enum renew_outcome { RENEW_TOLD, RENEW_FAILED, RENEW_DROPPED };
 
+extern const char *const agent_relay_refusals[];
 extern const struct metric agent_metrics[AGENT_METRICS];
 
 /* What the directory's cache has counted; before a scrape. */

@@ -9,6 +9,7 @@
 #include "spoa/agent/agent_metrics.h"
 #include "spoa/agent/decider.h"
 #include "spoa/agent/file_watch.h"
+#include "spoa/agent/ticket.h"
 
 struct agent {
     struct agent_options options;
@@ -17,6 +18,7 @@ struct agent {
     struct file_watch *keys;
     struct fail keys_told; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
+    struct key *ticket_key;
     struct decider **deciders;
     size_t decider_count;
     size_t drained; /* deciders that are; atomic */

@@ -35,7 +35,8 @@ struct decide_trace {
 struct decide_view {
     const struct routes *routes;
     const struct tokens *tokens;
-    bool open; /* no token is needed anywhere */
+    bool open;                    /* no token is needed anywhere */
+    const struct key *ticket_key; /* of tickets for relays; NULL: none is made, and none is good */
     struct token_cache *cache;
     struct guesses *guesses; /* NULL: nobody counts them */
     int64_t guesses_most;    /* a second, of one address; 0: any number */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* decide_handover: what the relay has to know about a tunnel: the end of a decision that sends it there. */
 #include "spoa/agent/decide_steps.h"
-#include "spoa/lib/handover.h"
+#include "spoa/agent/ticket.h"
 
 static int64_t if_set(int64_t value)
 {
@@ -68,6 +68,8 @@ void decide_handover(struct decision *d)
     if (v->refusal != REFUSAL_NONE) {
         h.refuse = v->status;
         h.error = v->error;
+    } else {
+        h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
     }
     size_t start = d->scratch->len;
     /* the encoder puts a separator before every key but the first of its writer */

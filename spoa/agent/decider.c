@@ -15,6 +15,8 @@
 
 enum { PARKED_MOST = 8192, PARKED_BYTES = 16 << 20, WATCH_SECONDS = 60 };
 
+#define REFUSAL_EVERY UINT64_C(10000000) /* microseconds between two such lines of the log */
+
 enum wait_kind { WAIT_ROUTE, WAIT_RESOLVE, WAIT_WATCH };
 
 struct decider {
@@ -34,6 +36,7 @@ struct decider {
     struct snapshot *snapshot; /* of the thread */
     struct snapshot *next;     /* atomic: handed over, not taken yet */
     struct token_cache_counts reported;
+    uint64_t refusal_told; /* loop_clock: when the log was told last that a relay is refused; 0: never */
 
     struct loop_task take, look, drain, stop;
     double grace;
@@ -70,6 +73,7 @@ static bool decide_request(struct decider *d, const struct request *request, str
     view.token_checked = first ? agent_metrics_token : NULL;
     view.counting = d->options.shard;
     view.guesses = d->guesses;
+    view.ticket_key = d->options.ticket_key;
     return decide(&view, request, &scratch, verdict);
 }
 
@@ -223,6 +227,19 @@ static void end_watch(struct decider *d, struct spop_args args, struct spop_acti
         }
 }
 
+/* Counted, and told from time to time: whoever asks may ask as often as there is time for. */
+static void refuse_relay(struct decider *d, enum agent_relay_refusal why)
+{
+    uint64_t now = loop_clock();
+    metrics_add(d->options.shard, AGENT_RELAY_REFUSED, METRIC_INDEX(why), 1);
+    if (d->refusal_told && now - d->refusal_told < REFUSAL_EVERY)
+        return;
+    d->refusal_told = now;
+    if (d->options.log)
+        log_write(d->options.log, LOG_WARN, "questions of a relay are refused",
+                  LOG_TEXT("why", agent_relay_refusals[why]));
+}
+
 static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
                                           struct spop_actions *actions, const struct server_ticket *ticket)
 {
@@ -237,6 +254,11 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
     bool watch = slice_is(name, "cell-watch");
     if ((!watch && !slice_is(name, "cell-resolve")) || !resolve_from_args(args, &question))
         return SERVER_NOW; /* the fallback: unavailable */
+    if (!resolve_is_admitted(d->options.ticket_key, &question)) {
+        refuse_relay(d, AGENT_RELAY_NOT_ADMITTED);
+        resolve_write(&(struct resolve_answer){.state = RESOLVE_NOT_ADMITTED, .epoch = -1}, actions);
+        return SERVER_NOW;
+    }
     struct wait wait = {.ticket = *ticket,
                         .key = snapshot_key(question.space, question.sandbox, key),
                         .args = args,

@@ -20,6 +20,7 @@ struct decider_options {
     size_t token_cache;           /* entries */
     double lookup;                /* seconds that a question waits for a look-up */
     struct renew *renew;          /* NULL: nobody is told of sandboxes in use */
+    const struct key *ticket_key; /* borrowed; of what relays may ask for; NULL: nothing */
     struct metrics_shard *shard;
     struct log *log;
     void (*drained)(void *context); /* called on the decider's thread */

@@ -4,6 +4,7 @@
 #include "spoa/agent/destination.h"
 #include "spoa/agent/record_json.h"
 #include "spoa/agent/record_pack.h"
+#include "spoa/agent/ticket.h"
 #include "spoa/agent/tokens.h"
 
 /* ---- the question ---- */
@@ -44,6 +45,16 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
 #undef X
     }
     return slice_present(question->route) && slice_present(question->sandbox) && question->port <= 65535;
+}
+
+bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_question *question)
+{
+    struct handover h = handover_none();
+    h.ticket = question->ticket;
+#define X(kind, field, key) h.field = question->field;
+    HANDOVER_IDENTITY(X)
+#undef X
+    return ticket_is_good(ticket_key, &h);
 }
 
 /* ---- the answer ---- */
@@ -192,8 +203,9 @@ void resolve_write(const struct resolve_answer *a, struct spop_actions *actions)
         set_text(actions, "refused", slice_text(refusal_info(a->refused)->code));
     if (a->epoch >= 0)
         set(actions, "epoch", spop_int(a->epoch));
-    const char *state = a->state == RESOLVE_ABSENT        ? "absent"
-                        : a->state == RESOLVE_UNAVAILABLE ? "unavailable"
-                                                          : record_state_text((enum record_state)a->state);
+    const char *state = a->state == RESOLVE_ABSENT         ? "absent"
+                        : a->state == RESOLVE_UNAVAILABLE  ? "unavailable"
+                        : a->state == RESOLVE_NOT_ADMITTED ? "not_admitted"
+                                                           : record_state_text((enum record_state)a->state);
     set_text(actions, "state", slice_text(state));
 }

@@ -9,21 +9,16 @@
 #define CELLGATE_AGENT_RESOLVE_H
 
 #include "spoa/agent/decide.h"
+#include "spoa/lib/handover.h"
 #include "spoa/lib/spop.h"
 
 /*  X(kind, field, argument); an INT that is absent is -1, an ADDRESS has family 0 */
-#define RESOLVE_ARGUMENTS(X)                                                  \
-    X(TEXT, route, "route")                                                   \
-    X(TEXT, sandbox, "sandbox")                                               \
-    X(TEXT, space, "namespace")                                               \
-    X(INT, port, "port") /* of the sandbox, as it was asked for */            \
-    X(TEXT, org, "org")  /* of the token */                                   \
-    X(TEXT, kid, "kid")                                                       \
-    X(INT, iat, "iat")                                                        \
-    X(INT, exp, "exp")                                                        \
-    X(INT, idle, "idle")     /* a watch: seconds since the tunnel was used */ \
-    X(INT, epoch, "epoch")   /* a watch: the one it knows */                  \
-    X(ADDRESS, addr, "addr") /* a watch: where the tunnel is or is about to be; 0.0.0.0: nowhere yet */
+#define RESOLVE_ARGUMENTS(X)                                                   \
+    HANDOVER_IDENTITY(X)                                                       \
+    X(TEXT, ticket, "ticket") /* for all of that */                            \
+    X(INT, idle, "idle")      /* a watch: seconds since the tunnel was used */ \
+    X(INT, epoch, "epoch")    /* a watch: the one it knows */                  \
+    X(ADDRESS, addr, "addr")  /* a watch: where the tunnel is or is about to be; 0.0.0.0: nowhere yet */
 
 struct resolve_question {
 #define RESOLVE_TYPE_TEXT    struct slice
@@ -35,8 +30,8 @@ struct resolve_question {
 };
 
 /* `absent`: the directory says that there is none;
- * `unavailable`: it cannot say. Both stand behind the record's. */
-enum resolve_state { RESOLVE_ABSENT = RECORD_STOPPED + 1, RESOLVE_UNAVAILABLE };
+ * `unavailable`: it cannot say; `not_admitted`: nobody was let in who could ask that. They stand behind the record's. */
+enum resolve_state { RESOLVE_ABSENT = RECORD_STOPPED + 1, RESOLVE_UNAVAILABLE, RESOLVE_NOT_ADMITTED };
 
 struct resolve_answer {
     int state;      /* enum record_state or enum resolve_state */
@@ -51,7 +46,9 @@ struct resolve_answer {
 
 /* Slices point into the frame. False: the arguments are not a question of a relay's. */
 bool resolve_from_args(struct spop_args args, struct resolve_question *question);
-/* Texts of *answer point into the record, the policy and scratch. */
+/* Whether the agent has admitted the tunnel that it is asked for: nothing else may be said of a sandbox. */
+bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_question *question);
+/* Of a question that is admitted. Texts of *answer point into the record, the policy and scratch. */
 void resolve(const struct decide_view *view, const struct resolve_question *question, struct writer *scratch,
              struct resolve_answer *answer);
 /* Whether a watch that knows question->epoch has something

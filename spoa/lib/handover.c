@@ -80,9 +80,20 @@ static void put_address(struct writer *w, const char *key, struct address value)
     put_text(w, key, slice_text(text));
 }
 
+static struct writer behind(const struct writer *w)
+{
+    return writer_of(w->at ? w->at + w->len : NULL, w->full ? 0 : w->size - w->len);
+}
+
+static void append(struct writer *w, const struct writer *line)
+{
+    w->len += line->len;
+    w->full = w->full || line->full;
+}
+
 void handover_encode(const struct handover *handover, struct writer *w)
 {
-    struct writer line = writer_of(w->at ? w->at + w->len : NULL, w->full ? 0 : w->size - w->len);
+    struct writer line = behind(w);
 #define PUT_TEXT(field, key)    put_text(&line, key, handover->field);
 #define PUT_INT(field, key)     put_int(&line, key, handover->field);
 #define PUT_BOOL(field, key)    put_bool(&line, key, handover->field);
@@ -91,8 +102,16 @@ void handover_encode(const struct handover *handover, struct writer *w)
 #define X(kind, field, key)     PUT_##kind(field, key)
     HANDOVER_FIELDS(X)
 #undef X
-    w->len += line.len;
-    w->full = w->full || line.full;
+    append(w, &line);
+}
+
+void handover_encode_identity(const struct handover *handover, struct writer *w)
+{
+    struct writer line = behind(w);
+#define X(kind, field, key) PUT_##kind(field, key)
+    HANDOVER_IDENTITY(X)
+#undef X
+    append(w, &line);
 }
 
 /* ---- reading ---- */

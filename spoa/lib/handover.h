@@ -66,7 +66,21 @@ extern const char *const handover_keepalive_names[];
     X(BOOL, close, "close")            /* what the relay refuses it accepts and closes, too */              \
     X(INT, refuse, "refuse")           /* HTTP status: accept the upgrade and close it with 4000 + this */  \
     X(TEXT, error, "error")            /* of a refusal: its code in refusal.h */                            \
-    X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */
+    X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */          \
+    X(TEXT, ticket, "ticket") /* of a tunnel that was admitted: the right to ask where its sandbox is */
+
+/* What the relay hands back with each question (cell-resolve, cell-watch) under the same keys: who the tunnel is for and
+ * what lets it in, all that the agent judges by and the relay must not change. The ticket is for all of it: a field that is
+ * not present changes no ticket, so that a version with one more field takes those of the version before. */
+#define HANDOVER_IDENTITY(X)    \
+    X(TEXT, route, "route")     \
+    X(TEXT, sandbox, "sandbox") \
+    X(TEXT, space, "namespace") \
+    X(INT, port, "port")        \
+    X(TEXT, org, "org")         \
+    X(TEXT, kid, "kid")         \
+    X(INT, iat, "iat")          \
+    X(INT, exp, "exp")
 
 #define HANDOVER_TYPE_TEXT    struct slice
 #define HANDOVER_TYPE_INT     int64_t
@@ -84,6 +98,8 @@ struct handover {
 struct handover handover_none(void);
 /* The value of the header line; w->full when it does not fit. */
 void handover_encode(const struct handover *handover, struct writer *w);
+/* Appends what is present of HANDOVER_IDENTITY, in the same form. */
+void handover_encode_identity(const struct handover *handover, struct writer *w);
 /* Texts are decoded into memory, at most text.len bytes of it, and point there. False on a value that does
  * not fit its field, a key that comes twice or broken encoding; why holds the key but no value. */
 bool handover_decode(struct handover *handover, struct slice text, struct writer *memory, struct fail *why)

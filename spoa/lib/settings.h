@@ -24,6 +24,7 @@ struct settings_agent {
     int64_t guesses; /* wrong access secrets a second of one address; 0: any number */
     int64_t drain;
     struct option_texts name_servers; /* none: the system's */
+    char *ticket_secret_file;         /* NULL: beside relay_listen */
 };
 
 struct settings_relay {

@@ -89,6 +89,13 @@ static const struct option keys[] = {
      "name servers to ask for workers' names, `\"10.0.0.10\"` or `\"127.0.0.1:5353\"`; none: those of "
      "/etc/resolv.conf; read at the start only",
      RANGE(0, 8)},
+    {"agent.ticket_secret_file", OPTION_PATH, AT(agent.ticket_secret_file), OPTION_NONE,
+     "key of the tickets that let a relay ask about its tunnels, 32 bytes or more; the agent makes it if it "
+     "is not "
+     "there, and reads it at the start only; absent: the path of relay_listen with `.key` behind it; share "
+     "it "
+     "between agents whose relays ask each other's",
+     ANY},
 
     {"relay.listen", OPTION_ADDRESS, AT(relay.listen), "unix@/run/cellgate/relay.sock",
      "where HAProxy hands over upgrades; a Unix socket", ANY},

@@ -27,20 +27,21 @@
     X(client_resumes, 1012, 1001, "worker lost")    /* the client knows how to go on itself */             \
     X(session_not_found, 1000, CLOSE_NONE, "session not found") /* 404 or 410 at a redial */               \
     X(worker_refused, 1011, CLOSE_NONE, "worker refused")       /* 401 or 403 at a redial */               \
-    X(sandbox_stopped, 1000, 1001, "sandbox stopped") /* the directory says so */                          \
-    X(sandbox_not_found, 1000, 1001, "sandbox not found") /* the directory says so */                      \
+    X(sandbox_stopped, 1000, 1001, "sandbox stopped")           /* the directory says so */                \
+    X(sandbox_not_found, 1000, 1001, "sandbox not found")       /* the directory says so */                \
     X(token_revoked, 1008, 1001, "token revoked") /* its key is gone, or not_before is later */            \
     X(token_expired, 1008, 1001, "token expired") /* of a key with `bind` */                               \
+    X(not_admitted, 1011, 1001, "not admitted")   /* the agent does not know its ticket */                 \
     X(unrecoverable, 1011, CLOSE_NONE, "upstream unrecoverable") /* budget spent */                        \
-    X(flapping, 1011, 1001, "upstream flapping") /* lost too often within `flap_window` */                 \
-    X(message_cut, 1012, CLOSE_NONE, "message cut") /* on its way to the client */                         \
-    X(message_too_big, 1009, 1009, "message too big") /* larger than `max_message` */                      \
-    X(idle, 1001, 1001, "idle") /* no data for `idle` */                                                   \
-    X(max_age, 1001, 1001, "max age") /* open for `max_age` */                                             \
-    X(restarting, 1012, 1001, "relay restarting") /* SIGTERM or `cellgate drain` */                        \
-    X(kicked, 1008, 1001, "closed by the operator") /* `cellgate kick` */                                  \
-    X(no_memory, 1011, 1001, "out of memory") /* of this process */                                        \
-    X(refused, CLOSE_PASSED, CLOSE_NONE, "") /* 4000 + status, on `refuse: close` */
+    X(flapping, 1011, 1001, "upstream flapping")                 /* lost too often within `flap_window` */ \
+    X(message_cut, 1012, CLOSE_NONE, "message cut")              /* on its way to the client */            \
+    X(message_too_big, 1009, 1009, "message too big")            /* larger than `max_message` */           \
+    X(idle, 1001, 1001, "idle")                                  /* no data for `idle` */                  \
+    X(max_age, 1001, 1001, "max age")                            /* open for `max_age` */                  \
+    X(restarting, 1012, 1001, "relay restarting")                /* SIGTERM or `cellgate drain` */         \
+    X(kicked, 1008, 1001, "closed by the operator")              /* `cellgate kick` */                     \
+    X(no_memory, 1011, 1001, "out of memory")                    /* of this process */                     \
+    X(refused, CLOSE_PASSED, CLOSE_NONE, "")                     /* 4000 + status, on `refuse: close` */
 
 enum close_reason {
 #define X(name, client, worker, text) CLOSE_##name,

@@ -132,14 +132,12 @@ static void put_args(struct spop_ask *ask, const struct question *q)
 {
     const struct handover *h = q->handover;
 
-    arg_text(ask, "route", h->route);
-    arg_text(ask, "sandbox", h->sandbox);
-    arg_text(ask, "namespace", h->space);
-    arg_int(ask, "port", h->port);
-    arg_text(ask, "org", h->org);
-    arg_text(ask, "kid", h->kid);
-    arg_int(ask, "iat", h->iat);
-    arg_int(ask, "exp", h->exp);
+#define ARG_TEXT            arg_text
+#define ARG_INT             arg_int
+#define X(kind, field, key) ARG_##kind(ask, key, h->field);
+    HANDOVER_IDENTITY(X)
+#undef X
+    arg_text(ask, "ticket", h->ticket);
     if (q->watch)
         arg_int(ask, "idle", q->idle);
     arg_int(ask, "epoch", q->epoch);

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-const char *const answer_state_names[] = {"running", "migrating", "waking",      "suspended",
-                                          "stopped", "absent",    "unavailable", NULL};
+const char *const answer_state_names[] = {"running", "migrating",   "waking",       "suspended", "stopped",
+                                          "absent",  "unavailable", "not_admitted", NULL};
 
 bool target_known(const struct target *target)
 {

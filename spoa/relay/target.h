@@ -39,7 +39,8 @@ enum answer_state {
     ANSWER_SUSPENDED,
     ANSWER_STOPPED,
     ANSWER_ABSENT,
-    ANSWER_UNAVAILABLE /* the directory or the agent cannot say */
+    ANSWER_UNAVAILABLE, /* the directory or the agent cannot say */
+    ANSWER_NOT_ADMITTED /* no agent of this key has let the tunnel in */
 };
 extern const char *const answer_state_names[]; /* in this order, NULL behind the last */
 

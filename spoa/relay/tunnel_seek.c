@@ -94,6 +94,9 @@ static bool is_final(const struct answer *answer, enum close_reason *reason, enu
     } else if (answer->state == ANSWER_ABSENT) {
         *reason = CLOSE_sandbox_not_found;
         *refusal = REFUSAL_sandbox_not_found;
+    } else if (answer->state == ANSWER_NOT_ADMITTED) {
+        *reason = CLOSE_not_admitted;
+        *refusal = REFUSAL_agent_unavailable;
     } else {
         return false;
     }

@@ -18,6 +18,7 @@
 
 #include "spoa/agent/agent.h"
 #include "spoa/agent/directory_file.h"
+#include "spoa/agent/ticket.h"
 #include "spoa/lib/spop_client.h"
 
 #define FOLDER "/tmp/bench_directory.XXXXXX"
@@ -272,6 +273,7 @@ static void agent_begin(struct running *r, uint16_t port, const char *ttl)
 
 struct asker {
     struct spop_client *client;
+    struct key *ticket_key; /* of who watches */
     int fd;
     uint8_t in[65536];
     size_t len;
@@ -445,8 +447,15 @@ static void watch(struct asker *a, const char *sandbox, unsigned epoch, double *
     struct spop_ask question;
     if (!spop_client_ask_begin(a->client, SLICE_LITERAL("cell-watch"), when, &out, &question))
         die("too many watches");
-    spop_client_ask_arg(&question, SLICE_LITERAL("route"), spop_text(SLICE_LITERAL("s")));
-    spop_client_ask_arg(&question, SLICE_LITERAL("sandbox"), spop_text(slice_text(sandbox)));
+    struct handover h = handover_none();
+    uint8_t of_ticket[TICKET_BYTES * 2];
+    struct writer ticket = writer_of(of_ticket, sizeof of_ticket);
+    h.route = SLICE_LITERAL("s");
+    h.sandbox = slice_text(sandbox);
+    spop_client_ask_arg(&question, SLICE_LITERAL("route"), spop_text(h.route));
+    spop_client_ask_arg(&question, SLICE_LITERAL("sandbox"), spop_text(h.sandbox));
+    spop_client_ask_arg(&question, SLICE_LITERAL("ticket"),
+                        spop_text(ticket_write(a->ticket_key, &h, &ticket)));
     spop_client_ask_arg(&question, SLICE_LITERAL("epoch"), spop_int(epoch));
     spop_client_ask_arg(&question, SLICE_LITERAL("addr"), spop_address(slice_of(loopback, sizeof loopback)));
     if (!spop_client_ask_end(a->client, &question))
@@ -483,6 +492,12 @@ static void bench_watches(const char *folder, struct plane *plane)
 {
     static struct asker a;
     static double never;
+    char path[128];
+    struct fail why;
+    snprintf(path, sizeof path, "%s/r.key", folder);
+    a.ticket_key = ticket_key_load(path, &why); /* the agent's */
+    if (!a.ticket_key)
+        die(why.text);
     connect_to(&a, folder, "r", WATCHES + 1);
     for (int i = 0; i < 1000 && !__atomic_load_n(&plane->stream, __ATOMIC_ACQUIRE); i++)
         usleep(10000);
@@ -500,7 +515,7 @@ static void bench_watches(const char *folder, struct plane *plane)
 static void agent_clean(const struct running *r)
 {
     char path[128];
-    static const char *const left[] = {"cellgate.json", "a", "r"};
+    static const char *const left[] = {"cellgate.json", "a", "r", "r.key"};
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
         snprintf(path, sizeof path, "%s/%s", r->folder, left[i]);
         unlink(path);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An agent of the test's own making, that says what it is told to, and somebody who asks an agent as HAProxy does."""
+"""An agent of the test's own making, that says what it is told to, and those who ask an agent as HAProxy and relays do."""
 
 import socket
 import struct
@@ -124,13 +124,18 @@ class FalseHaproxy:
         self.socket.sendall(frame(1, 0, 0, offer + text("capabilities") + typed("pipelining") + text("engine-id") + typed("test")))
         assert self.receive()[0] == 101
 
-    def ask(self, questions):
-        """All {stream: {argument: value}} in one write."""
+    message = "cell-route"
+
+    def frames(self, questions, message=None):
         frames = b""
         for stream, arguments in questions.items():
             pairs = b"".join(text(name) + typed(value) for name, value in arguments.items())
-            frames += frame(3, stream, 1, text("cell-route") + bytes([len(arguments)]) + pairs)
-        self.socket.sendall(frames)
+            frames += frame(3, stream, 1, text(message or self.message) + bytes([len(arguments)]) + pairs)
+        return frames
+
+    def ask(self, questions, message=None):
+        """All {stream: {argument: value}} in one write."""
+        self.socket.sendall(self.frames(questions, message))
 
     def receive(self):
         """(type, stream, payload) of the next frame."""
@@ -141,3 +146,36 @@ class FalseHaproxy:
     def close(self):
         self.stream.close()
         self.socket.close()
+
+
+def variables(payload):
+    """{name: value} of an answer."""
+    found, at = {}, 0
+    while at < len(payload):
+        size, at = read_varint(payload, at + 3)
+        name, at = payload[at:at + size].decode(), at + size
+        kind, at = payload[at] & 15, at + 1
+        if kind == 1:
+            found[name] = bool(payload[at - 1] & 16)
+        elif kind in (6, 7):
+            size = 4 if kind == 6 else 16
+            found[name], at = payload[at:at + size], at + size
+        elif kind in (8, 9):
+            size, at = read_varint(payload, at)
+            found[name], at = payload[at:at + size], at + size
+        else:
+            found[name], at = read_varint(payload, at)
+    return found
+
+
+class FalseRelay(FalseHaproxy):
+    """Asks an agent as relays do."""
+
+    message = "cell-resolve"
+
+    def one(self, message="cell-resolve", stream=1, **arguments):
+        """The answer to one question."""
+        self.ask({stream: arguments}, message)
+        kind, said, payload = self.receive()
+        assert (kind, said) == (103, stream)
+        return variables(payload)

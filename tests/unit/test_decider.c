@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "spoa/agent/decider.h"
+#include "spoa/agent/ticket.h"
 #include "spoa/lib/spop_client.h"
 
 static struct policy *make_policy(void)
@@ -28,11 +29,31 @@ static struct policy *make_policy(void)
     return policy;
 }
 
+static struct key *ticket_key;
+
+static int make_key(void **state)
+{
+    struct fail why;
+    (void)state;
+    ticket_key = key_secret(SLICE_LITERAL("0123456789abcdef0123456789abcdef"), TICKET_SECRET, "test", &why);
+    return ticket_key ? 0 : -1;
+}
+
+static int free_key(void **state)
+{
+    (void)state;
+    key_free(ticket_key);
+    return 0;
+}
+
 static struct decider *start(int listener, int relay_listener, const struct snapshot_parts *parts,
                              struct snapshot **snapshot)
 {
-    const struct decider_options options = {
-        .listener = listener, .relay_listener = relay_listener, .token_cache = 4, .lookup = 0.2};
+    const struct decider_options options = {.listener = listener,
+                                            .relay_listener = relay_listener,
+                                            .token_cache = 4,
+                                            .lookup = 0.2,
+                                            .ticket_key = ticket_key};
     struct fail why;
     *snapshot = snapshot_new(parts);
     struct decider *decider = decider_start(&options, *snapshot, &why);
@@ -199,9 +220,15 @@ static uint64_t put(struct relay *r, const char *message, const struct argument 
 
 static uint64_t put_question(struct relay *r, const char *message, int64_t epoch)
 {
-    const struct argument arguments[] = {{"route", spop_text(SLICE_LITERAL("any"))},
-                                         {"sandbox", spop_text(SLICE_LITERAL("sb-1"))},
-                                         {"epoch", spop_int(epoch)}};
+    struct handover h = handover_none();
+    uint8_t memory[TICKET_BYTES * 2];
+    struct writer ticket = writer_of(memory, sizeof memory);
+    h.route = SLICE_LITERAL("any");
+    h.sandbox = SLICE_LITERAL("sb-1");
+    const struct argument arguments[] = {{"route", spop_text(h.route)},
+                                         {"sandbox", spop_text(h.sandbox)},
+                                         {"epoch", spop_int(epoch)},
+                                         {"ticket", spop_text(ticket_write(ticket_key, &h, &ticket))}};
     return put(r, message, arguments, sizeof arguments / sizeof *arguments);
 }
 
@@ -341,6 +368,35 @@ static void a_watch_that_is_taken_back_is_over(void **state)
     (void)state;
 }
 
+/* Whether there is such a sandbox, and what it is, is for those who were let in to it: the look-up is not even begun. */
+static void who_was_not_admitted_is_told_nothing(void **state)
+{
+    struct stage s;
+    struct relay relay;
+    static const char *const messages[] = {"cell-resolve", "cell-watch"},
+                             *const sandboxes[] = {"sb-1", "nobody-knows"},
+                             *const tickets[] = {NULL, "", "0123456789012345678901", "012345678901234567890"};
+    begin(&s, 0);
+    connect_relay(&relay, &s.relay_address);
+    for (size_t i = 0; i < 2 * 2 * 4; i++) {
+        const char *ticket = tickets[i / 4];
+        const struct argument arguments[] = {{"route", spop_text(SLICE_LITERAL("any"))},
+                                             {"sandbox", spop_text(slice_text(sandboxes[i / 2 % 2]))},
+                                             {"ticket", spop_text(slice_text(ticket))}};
+        struct spop_client_event event;
+        struct spop_action action;
+        put(&relay, messages[i % 2], arguments, ticket ? 3 : 2);
+        assert_int_equal(next(&relay, &event), SPOP_CLIENT_ANSWER);
+        assert_true(spop_action_next(&event.actions, &action));
+        assert_true(slice_is(action.name, "state") && slice_is(action.value.bytes, "not_admitted"));
+        assert_false(spop_action_next(&event.actions, &action));
+    }
+    assert_int_equal(__atomic_load_n(&s.world.epoch, __ATOMIC_SEQ_CST), 0);
+    end_relay(&relay);
+    finish(&s);
+    (void)state;
+}
+
 /* Both are told when their own time is up: waits_add asserts that nobody waits behind one who came later. */
 static void a_request_does_not_wait_behind_a_redial_that_came_later(void **state)
 {
@@ -376,6 +432,7 @@ int main(void)
         cmocka_unit_test(what_comes_when_its_thread_is_gone_is_let_be),
         cmocka_unit_test(a_watch_is_told_what_changes_while_it_begins),
         cmocka_unit_test(a_watch_that_is_taken_back_is_over),
+        cmocka_unit_test(who_was_not_admitted_is_told_nothing),
         cmocka_unit_test(a_request_does_not_wait_behind_a_redial_that_came_later)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_key, free_key);
 }
