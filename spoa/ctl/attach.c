@@ -99,7 +99,7 @@ static bool find_token(const struct options *options, struct slice *token, struc
                        struct fail *why)
 {
     *owned = (struct slice){NULL, 0};
-    if (options->token_file && !file_read(options->token_file, TOKEN_MAX + 2, owned, why))
+    if (options->token_file && !file_read_stream(options->token_file, TOKEN_MAX + 2, owned, why))
         return false;
     *token = options->token_file ? trim_line_end(*owned) : slice_text(getenv("CELLGATE_TOKEN"));
     if (slice_present(*token) && !token_fits_a_header(*token))

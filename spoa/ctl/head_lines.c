@@ -17,7 +17,7 @@ static bool read_file(struct head_lines *head, const char *path, struct slice *t
 {
     if (head->files == HEAD_FILES)
         return fail(why, "there are more than %d files", HEAD_FILES);
-    if (!file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, FILE_MOST, text, why))
+    if (!file_read_stream(strcmp(path, "-") == 0 ? "/dev/stdin" : path, FILE_MOST, text, why))
         return false;
     head->file[head->files++] = *text;
     return true;

@@ -23,22 +23,10 @@ static ssize_t read_all(int fd, uint8_t *memory, size_t size)
     return (ssize_t)len;
 }
 
-/* Room for what the file is said to hold and one byte more, by which growth is seen; what is no regular file
- * (a pipe) gets the whole limit. */
-static size_t room_for(const struct stat *st, size_t limit)
+/* Reads at most `limit` bytes into `room`, of which one is for seeing that there is more. */
+static bool read_open(int fd, const char *path, size_t room, size_t limit, struct slice *content,
+                      struct fail *why)
 {
-    if (!S_ISREG(st->st_mode))
-        return limit + 1;
-    size_t size = (size_t)st->st_size;
-    return (size < limit ? size : limit) + 1;
-}
-
-static bool read_open(int fd, const char *path, size_t limit, struct slice *content, struct fail *why)
-{
-    struct stat st;
-    if (fstat(fd, &st) < 0)
-        return fail(why, "%s: %s", path, strerror(errno));
-    size_t room = room_for(&st, limit);
     uint8_t *memory = malloc(room + 1);
     if (!memory)
         return fail(why, "%s: out of memory", path);
@@ -58,13 +46,36 @@ static bool read_open(int fd, const char *path, size_t limit, struct slice *cont
     return true;
 }
 
+static bool read_regular(int fd, const char *path, size_t limit, struct slice *content, struct fail *why)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return fail(why, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return fail(why, "%s: not a regular file", path);
+    size_t size = st.st_size < 0 ? 0 : (size_t)st.st_size;
+    return read_open(fd, path, (size < limit ? size : limit) + 1, limit, content, why);
+}
+
+/* O_NONBLOCK: the open of a FIFO that nobody writes to would wait for a writer. */
 bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why)
+{
+    *content = (struct slice){NULL, 0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return fail(why, "%s: %s", path, strerror(errno));
+    bool good = read_regular(fd, path, limit, content, why);
+    close(fd);
+    return good;
+}
+
+bool file_read_stream(const char *path, size_t limit, struct slice *content, struct fail *why)
 {
     *content = (struct slice){NULL, 0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return fail(why, "%s: %s", path, strerror(errno));
-    bool good = read_open(fd, path, limit, content, why);
+    bool good = read_open(fd, path, limit + 1, limit, content, why);
     close(fd);
     return good;
 }

@@ -8,9 +8,13 @@
 #include "spoa/lib/fail.h"
 #include "spoa/lib/slice.h"
 
-/* Reads at most `limit` bytes; a longer file is refused. *content has a NUL behind its end and is freed with
- * file_free. On failure why is "PATH: what" and *content is absent. Blocks: not for a loop's thread. */
+/* Reads a regular file of at most `limit` bytes. Anything longer, and a FIFO, a device or a folder, is refused
+ * without waiting for it. *content has a NUL behind its end and is freed with file_free. On failure why is
+ * "PATH: what" and *content is absent. Waits for the disk: not for a loop's thread. */
 bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why);
+/* The same of a pipe or a terminal, too, until its end, however long that takes: for what a person names on a
+ * command line, never in a daemon. */
+bool file_read_stream(const char *path, size_t limit, struct slice *content, struct fail *why);
 /* Overwrites before it frees, as the content may be a secret. Absent is fine. */
 void file_free(struct slice content);
 
