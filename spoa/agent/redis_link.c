@@ -8,12 +8,11 @@
 #include "spoa/agent/worker_url.h"
 #include "spoa/lib/file.h"
 
-#define BACKOFF_LEAST  0.05
-#define BACKOFF_MOST   1.0
-#define PASSWORD_MOST  1024
-#define PASSWORD_BEGIN 8
-#define INPUT_MAX      (4 * RESP_TEXT)
-#define OUTPUT_MAX     (8u << 20)
+#define BACKOFF_LEAST 0.05
+#define BACKOFF_MOST  1.0
+#define PASSWORD_MOST 1024
+#define INPUT_MAX     (4 * RESP_TEXT)
+#define OUTPUT_MAX    (8u << 20)
 
 struct redis_link {
     struct redis_link_options options;
@@ -123,29 +122,34 @@ bool redis_link_send(struct redis_link *l, const struct slice *words, size_t cou
 
 /* ---- greeting ---- */
 
-/* A server that does not know AUTH repeats what it was sent, or the beginning of it. */
-static struct slice without_password(const struct redis_link *l, struct slice said)
+/* Why a server refuses, by the first word of its error. Nothing that it says is repeated, because a server that does
+ * not know AUTH repeats the password, or any part of it. */
+static const char *refusal_of(const struct resp *reply)
 {
-    struct slice secret;
-    struct fail ignored;
-    if (!l->options.password_file)
-        return said;
-    if (!file_read(l->options.password_file, PASSWORD_MOST, &secret, &ignored))
-        return slice_sub(said, 0, slice_find(said, ' '));
-    struct slice begin = slice_sub(slice_sub(secret, 0, slice_find(secret, '\n')), 0, PASSWORD_BEGIN);
-    const uint8_t *at = begin.len ? memmem(said.at, said.len, begin.at, begin.len) : NULL;
-    file_free(secret);
-    return at ? slice_sub(said, 0, (size_t)(at - said.at)) : said;
+    static const char *const known[][2] = {
+        {"WRONGPASS", "WRONGPASS: wrong user or password"},
+        {"NOAUTH", "NOAUTH: a password is needed"},
+        {"NOPERM", "NOPERM: the user may not do this"},
+        {"LOADING", "LOADING: the server still loads its data"},
+        {"MASTERDOWN", "MASTERDOWN: a replica without its master"},
+        {"CLUSTERDOWN", "CLUSTERDOWN"},
+        {"MOVED", "MOVED: a node of a cluster"},
+        {"DENIED", "DENIED: protected mode"},
+        {"BUSY", "BUSY: a script runs"},
+        {"MISCONF", "MISCONF"},
+        {"ERR", "ERR"},
+    };
+    struct slice said = reply->parts[0].text, code = slice_sub(said, 0, slice_find(said, ' '));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (slice_is(code, known[i][0]))
+            return known[i][1];
+    return "an error that is not known here";
 }
 
-static void lose_by(struct redis_link *l, const struct resp *reply, const char *what)
+static void lose_by(struct redis_link *l, const struct resp *reply)
 {
-    char why[160];
-    struct slice said = slice_sub(without_password(l, reply->parts[0].text), 0, 100);
-    for (size_t i = 0; i < said.len; i++)
-        if (said.at[i] < 0x20 || said.at[i] > 0x7e)
-            said.len = i;
-    snprintf(why, sizeof why, "%s: %.*s", what, SLICE_PRINTF(said));
+    char why[96];
+    snprintf(why, sizeof why, "the server refuses: %s", refusal_of(reply));
     lose(l, why);
 }
 
@@ -155,7 +159,7 @@ static void on_greeted(struct redis_command *command, const struct resp *reply)
     if (!reply)
         return;
     if (reply->kind == RESP_ERROR) {
-        lose_by(l, reply, "the server refuses");
+        lose_by(l, reply);
         return;
     }
     if (--l->greetings)
@@ -347,7 +351,7 @@ static void on_pong(struct redis_command *command, const struct resp *reply)
     struct redis_link *l = (void *)((uint8_t *)command - offsetof(struct redis_link, ping));
     l->pinged = false;
     if (reply && reply->kind == RESP_ERROR)
-        lose_by(l, reply, "the server refuses");
+        lose_by(l, reply);
 }
 
 /* For how long the server has owed its next answer; below 0: it owes none. */
