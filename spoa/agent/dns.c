@@ -2,8 +2,12 @@
 #include "spoa/agent/dns.h"
 
 #include <ares.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "spoa/lib/file.h"
 #include "spoa/lib/writer.h"
@@ -97,6 +101,66 @@ static void on_socket_state(void *data, int fd, int readable, int writable)
     loop_io_want(&(*link)->io, (readable ? LOOP_READ : 0) | (writable ? LOOP_WRITE : 0));
 }
 
+/* ---- what is taken from the network ---- */
+
+enum { DNS_HEAD = 12, FORGERIES = 16 /* dropped in one turn; the rest is read in the next */ };
+
+/* c-ares holds an answer's number and question against those that were asked, and our socket is connected, so that the
+ * kernel holds its source against the server. It does not look at what RFC 1035 section 4.1.1 calls QR and OPCODE: a
+ * question that somebody reflects would be taken for an answer that there is no such name. */
+static bool is_response(const uint8_t *datagram, size_t len)
+{
+    return len >= DNS_HEAD && (datagram[2] & 0xf8) == 0x80;
+}
+
+/* Of TCP, which c-ares asks without room for an address, the stream is the server's whatever it says. */
+static ares_ssize_t socket_receive(ares_socket_t fd, void *to, size_t size, int flags, struct sockaddr *from,
+                                   ares_socklen_t *from_len, void *data)
+{
+    (void)data;
+    for (unsigned forged = 0; forged < FORGERIES; forged++) {
+        ssize_t got = recvfrom(fd, to, size, flags, from, from_len);
+        if (got < 0 || !from || is_response(to, (size_t)got))
+            return got;
+    }
+    errno = EAGAIN;
+    return -1;
+}
+
+/* c-ares leaves all of a socket's options to whoever opens it. */
+static ares_socket_t socket_open(int family, int type, int protocol, void *data)
+{
+    (void)data;
+    return socket(family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
+}
+
+static int socket_close(ares_socket_t fd, void *data)
+{
+    (void)data;
+    return close(fd);
+}
+
+static int socket_connect(ares_socket_t fd, const struct sockaddr *to, ares_socklen_t len, void *data)
+{
+    (void)data;
+    return connect(fd, to, len);
+}
+
+static ares_ssize_t socket_send(ares_socket_t fd, const struct iovec *parts, int count, void *data)
+{
+    const struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)count};
+    (void)data;
+    return sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
+static const struct ares_socket_functions socket_functions = {
+    .asocket = socket_open,
+    .aclose = socket_close,
+    .aconnect = socket_connect,
+    .arecvfrom = socket_receive,
+    .asendv = socket_send,
+};
+
 /* ---- channels ---- */
 
 static bool use_servers(struct channel *c, const struct option_texts *servers, struct fail *why)
@@ -134,6 +198,7 @@ static struct channel *channel_new(struct dns *d, struct fail *why)
         return NULL;
     }
     c->dns = d;
+    ares_set_socket_functions(c->ares, &socket_functions, NULL);
     if (use_servers(c, &d->options.servers, why))
         return c;
     ares_destroy(c->ares);

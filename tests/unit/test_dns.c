@@ -158,6 +158,86 @@ static void servers_of_the_same_age_are_noticed(void **state)
     dns_free(dns);
 }
 
+/* ---- what is taken for an answer ---- */
+
+struct outcome {
+    bool came;
+    struct dns_answer answer;
+};
+
+static void on_outcome(void *owner, const struct dns_answer *answer)
+{
+    *(struct outcome *)owner = (struct outcome){true, *answer};
+}
+
+/* A datagram to somebody who asked: the question with that head, and where `last` is not 0 the address 127.0.0.last. */
+static void say(int fd, const struct sockaddr_in *to, const uint8_t *question, size_t len, uint8_t flags, uint8_t code,
+                uint8_t last)
+{
+    uint8_t reply[512];
+    const uint8_t record[] = {0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, last};
+    memcpy(reply, question, len);
+    reply[2] = flags;
+    reply[3] = code;
+    reply[7] = last != 0;
+    memcpy(reply + len, record, last ? sizeof record : 0);
+    assert_true(sendto(fd, reply, len + (last ? sizeof record : 0), 0, (const void *)to, sizeof *to) > 0);
+}
+
+/* All of these say that there is no such name, or name another address; then the server answers. */
+static void say_forgeries(int fd, const struct sockaddr_in *to, uint8_t *question, size_t len)
+{
+    int other = socket(AF_INET, SOCK_DGRAM, 0);
+    say(fd, to, question, len, 0x01, 3, 0);    /* QR is 0: a question */
+    say(fd, to, question, len, 0x01, 0, 66);
+    say(fd, to, question, len, 0x91, 3, 0);    /* OPCODE is 2 */
+    say(fd, to, question, len, 0xf9, 0, 66);
+    say(fd, to, question, 11, 0x81, 3, 0);     /* no whole head */
+    say(other, to, question, len, 0x81, 3, 0); /* from another port */
+    question[0] ^= 1;
+    say(fd, to, question, len, 0x81, 3, 0); /* another number */
+    question[0] ^= 1;
+    question[13] ^= 1;
+    say(fd, to, question, len, 0x81, 3, 0); /* another question */
+    question[13] ^= 1;
+    close(other);
+}
+
+static void only_an_answer_to_the_question_is_taken(void **state)
+{
+    (void)state;
+    struct fail why;
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, asker;
+    socklen_t own_len = sizeof own, asker_len = sizeof asker;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
+    char server[40], *servers[] = {server};
+    uint8_t question[512];
+    ssize_t len;
+    assert_int_equal(bind(fd, (const void *)&own, sizeof own), 0);
+    assert_int_equal(getsockname(fd, (void *)&own, &own_len), 0);
+    snprintf(server, sizeof server, "127.0.0.1:%u", ntohs(own.sin_port));
+    const struct dns_options to_it = {.servers = {servers, 1}, .exact = true, .timeout = 5};
+    struct dns *dns = dns_new(loop, &to_it, &why);
+    struct outcome outcome = {.came = false};
+    assert_non_null(dns);
+    assert_true(dns_ask(dns, SLICE_LITERAL("worker.example"), on_outcome, &outcome));
+    while ((len = recvfrom(fd, question, sizeof question, 0, (void *)&asker, &asker_len)) < 0)
+        loop_turn(loop, true);
+    for (unsigned i = 0; i < 3; i++) /* more than are read away in one turn */
+        say_forgeries(fd, &asker, question, (size_t)len);
+    for (unsigned i = 0; i < 100 && !outcome.came; i++)
+        loop_turn(loop, true);
+    assert_false(outcome.came);
+    say(fd, &asker, question, (size_t)len, 0x81, 0, 1);
+    while (!outcome.came)
+        loop_turn(loop, true);
+    assert_int_equal(outcome.answer.result, DNS_FOUND);
+    assert_int_equal(outcome.answer.count, 1);
+    assert_memory_equal(outcome.answer.addresses[0].bytes, ((uint8_t[]){127, 0, 0, 1}), 4);
+    dns_free(dns);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +245,7 @@ int main(void)
         cmocka_unit_test(servers_that_change_before_the_first_question_are_noticed),
         cmocka_unit_test(servers_that_change_while_they_are_read_are_noticed),
         cmocka_unit_test(servers_of_the_same_age_are_noticed),
+        cmocka_unit_test(only_an_answer_to_the_question_is_taken),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
