@@ -71,6 +71,8 @@ static bool check_request(struct decision *d)
         why = "the query is malformed";
     else if (r->origins > 1)
         why = "there are several Origin headers";
+    else if (r->cookies > 1) /* whoever writes cookies for a parent domain could put one beside ours */
+        why = "there are several __Host-cellgate cookies";
     return !why || decide_deny(d, REFUSAL_bad_request, "request", why);
 }
 

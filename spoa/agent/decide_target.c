@@ -2,6 +2,7 @@
 /* decide_target: the end of a decision: which worker, and what it gets. */
 #include "spoa/agent/decide_steps.h"
 #include "spoa/agent/destination.h"
+#include "spoa/lib/http.h"
 
 static struct slice text_from(const struct writer *w, size_t start)
 {
@@ -96,10 +97,10 @@ bool decide_path(struct decision *d)
 /* The variable of a header that HAProxy can set by name (haproxy.cfg); NULL: it cannot. */
 static struct slice *header_variable(struct verdict *v, struct slice name)
 {
-    return slice_equal_nocase(name, SLICE_LITERAL("Authorization"))             ? &v->auth
-           : slice_equal_nocase(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN"))    ? &v->execd
-           : slice_equal_nocase(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")) ? &v->egress
-                                                                                : NULL;
+    return http_same_name(name, SLICE_LITERAL("Authorization"))             ? &v->auth
+           : http_same_name(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN"))    ? &v->execd
+           : http_same_name(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")) ? &v->egress
+                                                                            : NULL;
 }
 
 static void set_header(struct decision *d, struct slice name, struct slice value, const char *whose)
@@ -125,7 +126,7 @@ static void set_headers(struct decision *d)
 static bool strips(const struct route *route, struct slice name)
 {
     for (size_t i = 0; i < route->strip.count; i++)
-        if (slice_equal_nocase(name, slice_text(route->strip.at[i])))
+        if (http_same_name(name, slice_text(route->strip.at[i])))
             return true;
     return false;
 }

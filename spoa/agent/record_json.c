@@ -3,6 +3,7 @@
 
 #include "spoa/agent/record_pack.h"
 #include "spoa/agent/worker_url.h"
+#include "spoa/lib/http.h"
 
 static const char *const states[] = {[RECORD_RUNNING] = "running",
                                      [RECORD_MIGRATING] = "migrating",
@@ -111,10 +112,9 @@ static bool is_reserved(struct slice name)
                                            "te",     "trailer",    "keep-alive", "transfer-encoding",
                                            "cookie", "expect"};
     for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (slice_equal_nocase(name, slice_text(reserved[i])))
+        if (http_same_name(name, slice_text(reserved[i])))
             return true;
-    return slice_equal_nocase(slice_sub(name, 0, 14), SLICE_LITERAL("sec-websocket-")) ||
-           slice_equal_nocase(slice_sub(name, 0, 7), SLICE_LITERAL("x-cell-"));
+    return http_name_starts(name, "sec-websocket-") || http_name_starts(name, "x-cell-");
 }
 
 static bool is_field_value(struct slice value)

@@ -41,6 +41,7 @@
     X(TEXT, origin, "origin", "req.fhdr(origin,1)")                                                               \
     X(COUNT, origins, "origins", "req.fhdr_cnt(origin)")                                                          \
     X(TEXT, cookie, "cookie", "req.cook(__Host-cellgate)")                                                        \
+    X(COUNT, cookies, "cookies", "req.cook_cnt(__Host-cellgate)")                                                 \
     X(TEXT, accept, "accept", "req.fhdr(accept,1)")                                                               \
     X(TEXT, cors_method, "cors_method", "req.fhdr(access-control-request-method,1)")                              \
     X(TEXT, sandbox_id, "sandbox_id", "req.fhdr(x-sandbox-id,1)")                                                 \

@@ -39,8 +39,10 @@ static struct slice header_value(const struct head *head, struct slice name, uin
     return (struct slice){NULL, 0};
 }
 
-static struct slice cookie_value(const struct head *head, struct slice name)
+/* How many cookies have the name, and the value of the first. */
+static size_t cookies_of(const struct head *head, struct slice name, struct slice *first)
 {
+    size_t count = 0;
     for (size_t i = 0; i < head->count; i++) {
         struct slice list = head->lines[i].value, pair;
         if (!slice_equal_nocase(head->lines[i].name, SLICE_LITERAL("cookie")))
@@ -48,11 +50,18 @@ static struct slice cookie_value(const struct head *head, struct slice name)
         while (slice_split(&list, ';', &pair)) {
             pair = slice_trim(pair);
             size_t equals = slice_find(pair, '=');
-            if (equals < pair.len && slice_equal(slice_sub(pair, 0, equals), name))
-                return slice_from(pair, equals + 1);
+            if (equals < pair.len && slice_equal(slice_trim(slice_sub(pair, 0, equals)), name) && !count++)
+                *first = slice_trim(slice_from(pair, equals + 1));
         }
     }
-    return (struct slice){NULL, 0};
+    return count;
+}
+
+static struct slice cookie_value(const struct head *head, struct slice name)
+{
+    struct slice value = {NULL, 0};
+    cookies_of(head, name, &value);
+    return value;
 }
 
 /* "req.fhdr(name,1)" is function "req.fhdr" of "name" and 1; no parentheses: no argument. */
@@ -89,7 +98,9 @@ static int64_t evaluate_COUNT(const struct head *head, const char *sample)
     struct slice function, name;
     uint64_t n;
     sample_split(slice_text(sample), &function, &name, &n);
-    return (int64_t)header_count(head, name);
+    struct slice first;
+    return (int64_t)(slice_is(function, "req.cook_cnt") ? cookies_of(head, name, &first)
+                                                        : header_count(head, name));
 }
 
 static bool evaluate_BOOL(const struct head *head, const char *sample)

@@ -6,6 +6,7 @@
 #include "spoa/agent/record_pack.h"
 #include "spoa/agent/ticket.h"
 #include "spoa/agent/tokens.h"
+#include "spoa/lib/http.h"
 
 /* ---- the question ---- */
 
@@ -82,7 +83,7 @@ static bool record_has(const struct record *record, struct slice wanted)
     struct slice name, value;
     size_t cursor = 0;
     while (record_header(record, &cursor, &name, &value))
-        if (slice_equal_nocase(name, wanted))
+        if (http_same_name(name, wanted))
             return true;
     return false;
 }

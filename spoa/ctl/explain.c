@@ -227,10 +227,15 @@ static bool is_among(struct slice name, const char *const *list)
 /* What haproxy.cfg removes of every request; tests/e2e/test_haproxy.py compares. */
 static bool always_stripped(struct slice name, struct slice dashed)
 {
-    static const char *const as_written[] = {
-        "authorization",    "proxy-authorization", "forwarded", "keep-alive",
-        "proxy-connection", "http2-settings",      "te",        NULL};
-    static const char *const either_way[] = {"open-sandbox-api-key",
+    static const char *const as_written[] = {"authorization", "forwarded", NULL};
+    static const char *const either_way[] = {"te",
+                                             "keep-alive",
+                                             "http2-settings",
+                                             "proxy",
+                                             "proxy-authenticate",
+                                             "proxy-authorization",
+                                             "proxy-connection",
+                                             "open-sandbox-api-key",
                                              "open-sandbox-ingress",
                                              "opensandbox-ingress-to",
                                              "opensandbox-secure-access",
@@ -247,10 +252,12 @@ static bool always_stripped(struct slice name, struct slice dashed)
                                              "x-sandbox-preview-token",
                                              "x-sandbox-preview-sandbox-id",
                                              NULL};
-    static const char *const with_underscore[] = {"x-execd-access-token", "opensandbox-egress-auth", NULL};
+    static const char *const with_underscore[] = {"x-execd-access-token", "opensandbox-egress-auth",
+                                                  "content-length", "transfer-encoding", NULL};
+    bool underscored = slice_find(name, '_') < name.len;
     return is_among(name, as_written) || is_among(dashed, either_way) || slice_starts(dashed, "x-cell-") ||
            slice_starts(dashed, "x-forwarded-") ||
-           (is_among(dashed, with_underscore) && slice_find(name, '_') < name.len);
+           (underscored && (is_among(dashed, with_underscore) || slice_starts(dashed, "sec-websocket-")));
 }
 
 static bool is_stripped(struct slice name, const struct verdict *v, const struct route *route)

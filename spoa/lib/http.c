@@ -154,6 +154,25 @@ static struct slice take_line(struct slice *rest)
     return line;
 }
 
+static uint8_t folded(uint8_t c)
+{
+    return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+bool http_same_name(struct slice name, struct slice other)
+{
+    bool same = name.len == other.len;
+    for (size_t i = 0; same && i < name.len; i++)
+        same = folded(name.at[i]) == folded(other.at[i]);
+    return same;
+}
+
+bool http_name_starts(struct slice name, const char *prefix)
+{
+    size_t len = strlen(prefix);
+    return name.len >= len && http_same_name(slice_sub(name, 0, len), slice_of(prefix, len));
+}
+
 struct slice http_get(const struct http_head *head, const char *name)
 {
     for (size_t i = 0; i < head->count; i++)

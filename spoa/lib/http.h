@@ -63,6 +63,11 @@ static inline struct http_reader http_reader_of(enum http_side side, size_t head
  * HTTP_DONE *head is filled and bytes from head->len on belong to what follows. *head is only used then. */
 enum http_result http_read(struct http_reader *r, struct slice bytes, struct http_head *head);
 
+/* Whether a header's name is that one to a worker: in any case, and with '_' for '-', which are the same to many servers.
+ * Whatever is stripped, reserved or replaced by its name is compared by this. */
+bool http_same_name(struct slice name, struct slice other);
+bool http_name_starts(struct slice name, const char *prefix); /* by the same rule */
+
 /* The first value of that name (any case); absent when there is none. */
 struct slice http_get(const struct http_head *head, const char *name);
 /* Lines of that name. */

@@ -20,6 +20,7 @@ static bool is_passed(struct slice name)
                                       "host",
                                       "http2-settings",
                                       "keep-alive",
+                                      "proxy", /* to CGI it is the variable HTTP_PROXY */
                                       "proxy-authenticate",
                                       "proxy-authorization",
                                       "proxy-connection",
@@ -30,10 +31,9 @@ static bool is_passed(struct slice name)
                                       NULL};
 
     for (size_t i = 0; own[i]; i++)
-        if (slice_equal_nocase(name, slice_text(own[i])))
+        if (http_same_name(name, slice_text(own[i])))
             return false;
-    return !slice_equal_nocase(slice_sub(name, 0, 7), SLICE_LITERAL("x-cell-")) &&
-           !slice_equal_nocase(slice_sub(name, 0, 14), SLICE_LITERAL("sec-websocket-"));
+    return !http_name_starts(name, "x-cell-") && !http_name_starts(name, "sec-websocket-");
 }
 
 static void put_field(struct writer *w, struct slice name, struct slice value)
@@ -44,23 +44,12 @@ static void put_field(struct writer *w, struct slice name, struct slice value)
     writer_text(w, "\r\n");
 }
 
-/* To many servers '_' in a name is '-'. */
-static bool same_name(struct slice a, struct slice b)
-{
-    bool same = a.len == b.len;
-    for (size_t i = 0; same && i < a.len; i++) {
-        uint8_t x = a.at[i] == '_' ? '-' : a.at[i], y = b.at[i] == '_' ? '-' : b.at[i];
-        same = x == y || ((x ^ y) == 0x20 && (x | 0x20) >= 'a' && (x | 0x20) <= 'z');
-    }
-    return same;
-}
-
 static bool in_list(struct slice list, struct slice name)
 {
     struct slice part;
 
     while (slice_split(&list, ',', &part))
-        if (same_name(part, name))
+        if (http_same_name(part, name))
             return true;
     return false;
 }
@@ -70,7 +59,7 @@ static bool has_field(struct slice fields, struct slice wanted)
     struct slice name, value;
 
     while (target_header(&fields, &name, &value))
-        if (same_name(name, wanted))
+        if (http_same_name(name, wanted))
             return true;
     return false;
 }
@@ -81,7 +70,7 @@ static void put_passed(const struct upgrade *u, const struct target *from, const
 {
     for (size_t i = 0; i < head->count; i++) {
         const struct http_field *field = &head->fields[i];
-        bool resume = slice_equal_nocase(field->name, FIELD_RESUME);
+        bool resume = http_same_name(field->name, FIELD_RESUME);
         if (is_passed(field->name) && !has_field(from->headers, field->name) &&
             (u->client_resumes || !resume))
             put_field(w, field->name, field->value);
@@ -118,6 +107,16 @@ static struct slice keep_protocols(struct writer *w, const struct http_head *hea
     return w->len > start ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
 }
 
+/* A page's address may hold a credential in its query. */
+static struct slice passed_value(const struct http_field *field)
+{
+    struct slice value = field->value;
+    if (!http_same_name(field->name, SLICE_LITERAL("referer")))
+        return value;
+    value = slice_sub(value, 0, slice_find(value, '?'));
+    return slice_sub(value, 0, slice_find(value, '#'));
+}
+
 /* But for those of `strip`. */
 static struct slice keep_fields(struct writer *w, const struct http_head *head, struct slice strip)
 {
@@ -125,12 +124,13 @@ static struct slice keep_fields(struct writer *w, const struct http_head *head, 
 
     for (size_t i = 0; i < head->count; i++) {
         const struct http_field *field = &head->fields[i];
+        struct slice value = passed_value(field);
         if (!is_passed(field->name) || in_list(strip, field->name))
             continue;
         writer_be(w, field->name.len, 2);
         writer_put(w, field->name);
-        writer_be(w, field->value.len, 2);
-        writer_put(w, field->value);
+        writer_be(w, value.len, 2);
+        writer_put(w, value);
     }
     return slice_of(w->at + start, w->len - start);
 }
@@ -253,7 +253,7 @@ static void put_fields(const struct upgrade *u, const struct target *to, struct 
     struct slice rest = u->fields, name, value;
 
     while (target_header(&rest, &name, &value))
-        if (!has_field(to->headers, name) && (u->client_resumes || !slice_equal_nocase(name, FIELD_RESUME)))
+        if (!has_field(to->headers, name) && (u->client_resumes || !http_same_name(name, FIELD_RESUME)))
             put_field(w, name, value);
     for (rest = to->headers; target_header(&rest, &name, &value);)
         put_field(w, name, value);

@@ -21,6 +21,7 @@ from origin import accept_of, switch
 CONFIG = {
     "routes": [
         {"name": "cookies", "path": "/cookies/{sandbox}/{rest...}", "to": "/{rest}", "cookies": "keep", "need": "http"},
+        {"name": "own", "host": "{sandbox}.own.test", "need": "none"},
         {"name": "auth", "path": "/auth/{sandbox}/{rest...}", "to": "/{rest}", "auth": "keep", "need": "none"},
         {"name": "keep", "path": "/keep/{sandbox}/{rest...}", "to": "/{rest}", "host_header": "keep", "need": "none"},
         {"name": "proxy", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "none"},
@@ -137,6 +138,15 @@ def test_what_a_worker_does_not_see(client, origin, upgrade):
         ("X_Forwarded_Proto", "forged"),
         ("Forwarded", "for=6.6.6.6"),
         ("Proxy-Authorization", "Basic not-for-the-worker"),
+        ("Proxy_Authorization", "Basic not-for-the-worker"),
+        ("Proxy", "http://6.6.6.6/"),
+        ("Keep_Alive", "forged"),
+        ("Proxy_Connection", "forged"),
+        ("HTTP2_Settings", "forged"),
+        ("Content_Length", "6.6.6.6"),
+        ("Transfer_Encoding", "forged"),
+        ("Sec_WebSocket_Protocol", "cellgate.bearer.not-for-the-worker"),
+        ("Referer", "https://cell.test/s/not-for-the-worker/?cellgate_token=not-for-the-worker"),
     ]
     if client.kind != "h2" and not upgrade:
         secret += [("Keep-Alive", "timeout=5"), ("TE", "trailers"), ("Connection", "keep-alive, TE"), ("Proxy-Connection", "keep-alive")]
@@ -150,6 +160,7 @@ def test_what_a_worker_does_not_see(client, origin, upgrade):
     assert not {"keep-alive", "te", "proxy-connection", "cookie", "authorization", "forwarded"} & set(got.names)
     for name, value in kept:
         assert got.all(name) == [value]
+    assert got.all("referer") == ["https://cell.test/"]
     assert got.all("x-forwarded-for") == ["127.0.0.1"]
     assert got.all("x-forwarded-host") == ["cell.test"]
     assert got.all("x-forwarded-proto") == ["http" if client.kind == "http" else "https"]
@@ -173,7 +184,7 @@ def test_three_headers_of_a_record_can_be_set_and_what_a_client_says_of_others_p
 
 def test_explain_says_what_is_removed(cell, origin):
     """What `cellgate explain` says and what a worker sees of headers of every kind, with `-` and with `_`."""
-    names = {"Authorization", "Cookie", "Forwarded", "TE", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "HTTP2-Settings", "X-Own", "X-Cell", "X-Sandbox"}
+    names = {"Authorization", "Cookie", "Forwarded", "TE", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Proxy", "HTTP2-Settings", "Sec-WebSocket-Extensions", "X-Own", "X-Cell", "X-Sandbox"}
     names |= {"X-Cell-Route", "X-Forwarded-For", "X-Forwarded-Prefix", "OPEN-SANDBOX-API-KEY", "OPEN-SANDBOX-INGRESS", "OpenSandbox-Ingress-To", "X-OC-Preview-Token"}
     names |= {"OpenSandbox-Secure-Access", "X-Daytona-Preview-Token", "X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", "traceparent", "X-Request-ID", "Origin"}
     names |= {f"X-Sandbox-{x}" for x in ("ID", "Namespace", "Port", "UID", "Pod-IP")}
@@ -187,6 +198,24 @@ def test_explain_says_what_is_removed(cell, origin):
         got = through(client, origin, "/s/sb-2/", [(name, "mine") for name in sorted(names)])
     arrived = {name for name in names if "mine" in got.all(name)}
     assert set(told["removed"].split(", ")) == names - arrived
+
+
+@pytest.mark.parametrize("value, left", [("https://a.test/b/c?signature=secret", "https://a.test/b/c"), ("https://a.test/b#c?d", "https://a.test/b"), ("/b?c", "/b"), ("https://a.test/b", "https://a.test/b")])
+def test_of_a_referer_the_query_is_cut_off(cell, origin, value, left):
+    """Where the host is the sandbox's own, its pages may know each other's paths."""
+    with Http1(cell.http) as client:
+        assert client.request("GET", "/b", [("Referer", value)], host="sb-2.own.test").status == 200
+    assert origin.requests[-1].all("referer") == [left]
+
+
+def test_two_of_our_cookies_are_refused_wherever_they_stand(client, cell):
+    """Whoever may write cookies for the parent domain could put a token of his own beside the user's."""
+    ours = f"__Host-cellgate={cell.token('sb-2')}"
+    forms = [[f"{ours}; {ours}"], [f"a=1; {ours}; b=2;  __Host-cellgate=x"], [ours, ours], [ours, "a=1; __Host-cellgate=\"\""], [f"{ours};__Host-cellgate=x"]]
+    for lines in forms:
+        for path in ("/cookies/sb-2/", "/s/sb-2/"):
+            response = client.request("GET", path, [cell.bearer("sb-2"), *(("Cookie", line) for line in lines)])
+            assert (response.status, json.loads(response.body)["error"]) == (400, "bad_request"), (lines, path)
 
 
 def test_an_id_is_made_where_there_is_none(client, origin):

@@ -505,6 +505,7 @@ static void a_client_that_resumes_is_known_by_header_or_binding(void **state)
     } rows[] = {
         {PLAIN("/p", HAS_CELL HAS_HEADER), true},
         {PLAIN("/p", HAS_NONE HAS_HEADER), false},
+        {PLAIN("/p", HAS_NONE "cell_resume:1; tunnel=x\r\n"), false},
         {PLAIN("/p", HAS_CELL), false},
         {PLAIN("/p?cr_tunnel=x", HAS_CELL HAS_OFFER), true},
         {PLAIN("/p?cr_tunnel=x", HAS_CELL), false},
@@ -521,7 +522,8 @@ static void a_client_that_resumes_is_known_by_header_or_binding(void **state)
         assert_non_null(u);
         assert_int_equal(u->client_resumes, rows[i].resumes);
         upgrade_request(u, &to, SLICE_LITERAL("KEY"), none, none, &w);
-        bool shown = memmem(w.at, w.len, "Cell-Resume", 11) != NULL;
+        bool shown =
+            memmem(w.at, w.len, "Cell-Resume", 11) != NULL || memmem(w.at, w.len, "cell_resume", 11) != NULL;
         assert_int_equal(shown, rows[i].resumes && i == 0);
         static struct http_head head;
         static const char answer[] = "HTTP/1.1 101 S\r\nCell-Resume: 1; recv=0; next=1\r\n\r\n";
@@ -560,6 +562,50 @@ static void what_the_route_strips_and_the_record_sets_is_not_the_clients(void **
     upgrade_pass_refusal(u, &to, &head, SLICE_LITERAL("b"), &w);
     assert_true(slice_is(writer_slice(&w), "HTTP/1.1 403 No\r\nX-B: 1\r\nX-B: 2\r\nContent-Length: 1\r\n"
                                            "Connection: close\r\n\r\nb"));
+    free(u);
+}
+
+/* Written with '-' and with '_', which to many servers are the same. */
+static void what_is_stripped_is_stripped_in_both_spellings(void **state)
+{
+    static const char *const names[] = {"keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+                                        "http2-settings", "x-cell-org", "sec-websocket-extensions",
+                                        "sec-websocket-protocol", "cell-resume", "proxy", "te", "trailer"};
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
+        char name[64], text[512];
+        snprintf(name, sizeof name, "%s", names[i / 2]);
+        for (char *dash = name; i % 2 && (dash = strchr(dash, '-'));)
+            *dash = '_';
+        snprintf(text, sizeof text, PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n%s: client\r\nX-B: 1\r\n"),
+                 name);
+        struct slice guard;
+        struct upgrade *u = upgrade_of(text, &guard);
+        guarded_free(guard);
+        assert_non_null(u);
+        uint8_t memory[1024];
+        struct writer w = writer_of(memory, sizeof memory);
+        upgrade_probe(u, &(struct target){.host = SLICE_LITERAL("w")}, SLICE_LITERAL("/p"), &w);
+        if (!slice_is(writer_slice(&w), "GET /p HTTP/1.1\r\nHost: w\r\nConnection: close\r\nX-B: 1\r\n\r\n"))
+            fail_msg("%s passes", name);
+        free(u);
+    }
+}
+
+static void of_a_referer_the_query_stays_here(void **state)
+{
+    struct slice guard;
+    struct upgrade *u = upgrade_of(PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n"
+                                               "Referer: https://a/b?cellgate_token=x#y\r\nreferer: /c#d?e\r\n"),
+                                   &guard);
+    uint8_t memory[1024];
+    struct writer w = writer_of(memory, sizeof memory);
+    (void)state;
+    guarded_free(guard);
+    assert_non_null(u);
+    upgrade_probe(u, &(struct target){.host = SLICE_LITERAL("w")}, SLICE_LITERAL("/p"), &w);
+    assert_true(slice_is(writer_slice(&w), "GET /p HTTP/1.1\r\nHost: w\r\nConnection: close\r\n"
+                                           "Referer: https://a/b\r\nreferer: /c\r\n\r\n"));
     free(u);
 }
 
@@ -703,6 +749,8 @@ int main(void)
         cmocka_unit_test(parameters_of_an_adapter_replace_those_of_the_client),
         cmocka_unit_test(a_client_that_resumes_is_known_by_header_or_binding),
         cmocka_unit_test(what_the_route_strips_and_the_record_sets_is_not_the_clients),
+        cmocka_unit_test(what_is_stripped_is_stripped_in_both_spellings),
+        cmocka_unit_test(of_a_referer_the_query_stays_here),
         cmocka_unit_test(a_refusal_can_be_a_close_that_a_browser_reads),
         cmocka_unit_test(a_probe_asks_with_the_fields_of_the_client),
         cmocka_unit_test(every_worker_selects_the_same_subprotocol),
