@@ -4,6 +4,7 @@ reload."""
 
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -498,6 +499,21 @@ def test_a_client_that_is_lost_while_nothing_moves_is_forgotten_in_time(make, ro
         fills(peer)
     client.reset()
     until(lambda: name not in asked(forgetful.cell, "show sess"), 20, "HAProxy keeps the tunnel")
+
+
+@pytest.mark.parametrize("route", ["plain", "api/sandboxes"])
+def test_by_default_a_tunnel_on_which_nothing_moves_ends_in_minutes(tunnels, route):
+    """Nothing else ends one that is lost while it is full both ways, and HAProxy 2.6 takes a core for it."""
+    client, _ = tunnels.open(tunnels.worker(), route=route)
+    name = f"src=127.0.0.1:{client.sock.getsockname()[1]} "
+
+    def ends_in():
+        """Once its task has looked, in minutes."""
+        (session,) = (line for line in asked(tunnels.cell, "show sess").splitlines() if name in line)
+        return re.search(r" exp=(\d+)([mhd])", session)
+
+    minutes, unit = until(ends_in, 10, "it never ends").groups()
+    assert unit == "m" and 5 <= int(minutes) <= 15
 
 
 def test_a_silent_tunnel_is_kept_by_the_relays_pings(make):
