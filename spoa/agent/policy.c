@@ -19,11 +19,18 @@ static bool check_renew(const struct settings *s, struct fail *why)
     return renew_check(&s->renew, &what) || fail(why, "%s: %s", s->path, what.text);
 }
 
+static bool load_routes(struct policy *p, struct fail *why)
+{
+    const struct settings *s = p->settings;
+    const struct route_nodes nodes = {s->systems, s->routes, s->domains};
+    p->routes = routes_new(s->doc, &nodes, why);
+    return p->routes;
+}
+
 static bool load_parts(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
-    return (p->directory = directory_options_read(s, why)) &&
-           (p->routes = routes_new(s->doc, s->routes, s->domains, why)) && check_renew(s, why) &&
+    return (p->directory = directory_options_read(s, why)) && load_routes(p, why) && check_renew(s, why) &&
            load_tokens(p, why);
 }
 

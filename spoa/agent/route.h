@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * route: the table that says what to do with which request: the configuration's `routes`, or the built-in set
- * (route_defaults.c). First match wins. Built once, then read by any number of threads; everything in a route
- * belongs to its table.
+ * route: the table that says what to do with which request: the configuration's `routes`, the built-in ones of
+ * its `systems` (route_defaults.c), or both. First match wins. Built once, then read by any number of threads;
+ * everything in a route belongs to its table.
  *
  * The keys are those of route_options(); docs/routing.md explains them. Beyond plain patterns (pattern.h) a
  * path may begin with an optional part "[/v1]", a host may hold "<FORM>", which stands for every domain
@@ -14,6 +14,7 @@
 
 #include "spoa/agent/pattern.h"
 #include "spoa/agent/request.h"
+#include "spoa/agent/system.h"
 #include "spoa/agent/template.h"
 #include "spoa/lib/json.h"
 #include "spoa/lib/options.h"
@@ -29,6 +30,7 @@ struct route_header { /* to set towards the worker */
 
 struct route {
     char *name;
+    enum system system; /* SYSTEM_NONE: it is not one of the built-in routes */
     enum route_upgrade upgrade;
     int via;                   /* enum route_via */
     struct template *template; /* NULL: the worker gets the path unchanged */
@@ -52,10 +54,18 @@ const struct option *route_options(size_t *count);
 
 struct routes;
 
-/* nodes: the array `routes`, NULL for the built-in set; domains: the object `domains` or NULL; both of doc.
- * NULL and *why with the position. */
-struct routes *routes_new(const struct json *doc, const json_node *nodes, const json_node *domains,
-                          struct fail *why);
+/* What the table is made of: members of one configuration, each may be NULL. */
+struct route_nodes {
+    const json_node *systems; /* which built-in routes are on */
+    const json_node *routes;  /* among them "defaults" where the built-in ones stand; NULL: these alone */
+    const json_node *domains;
+};
+struct route_nodes route_nodes_of(const json_node *root);
+
+/* NULL and *why with the position. */
+struct routes *routes_new(const struct json *doc, const struct route_nodes *nodes, struct fail *why);
+/* The built-in routes of every system, whichever are on. */
+struct routes *routes_of_all_systems(const struct json *doc, const json_node *domains, struct fail *why);
 void routes_free(struct routes *routes); /* NULL is fine */
 
 size_t routes_count(const struct routes *routes);
@@ -96,8 +106,5 @@ struct route_watcher {
  * into the request, host and the table. watcher may be NULL. */
 bool route_match(const struct routes *routes, const struct request *request, bool upgrade, struct slice host,
                  struct route_match *match, const struct route_watcher *watcher);
-
-/* JSON text of the built-in set. */
-extern const char route_defaults[];
 
 #endif

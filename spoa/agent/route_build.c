@@ -33,6 +33,7 @@ struct build {
     struct route_entry *entry;
     struct capture_names names;
     unsigned captured; /* by the keys before this one */
+    unsigned forms;    /* bits of forms[] that its host names */
 };
 
 /* ---- alternatives ---- */
@@ -82,6 +83,14 @@ static bool path_add(struct build *b, struct patterns *patterns, struct slice te
 static const char *const forms[] = {"opencomputer",   "opensandbox", "sandbox-sdk", "daytona",
                                     "daytona-signed", "e2b",         NULL};
 
+static unsigned form_bit(struct slice form) /* 0: it is none */
+{
+    for (size_t i = 0; forms[i]; i++)
+        if (slice_is(form, forms[i]))
+            return 1u << i;
+    return 0;
+}
+
 /* "{port}-{sandbox}.<e2b>": one pattern for each domain of the form. A form without any is checked all the
  * same. */
 static bool host_add(struct build *b, struct patterns *patterns, struct slice text, struct fail *why)
@@ -96,8 +105,9 @@ static bool host_add(struct build *b, struct patterns *patterns, struct slice te
     char name[64];
     snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(form));
     const json_node *list = json_member(b->domains, name);
-    if (!text_among(form, forms))
+    if (!form_bit(form))
         return fail(why, "'<%s>' is no form of host that has domains", name);
+    b->forms |= form_bit(form);
     for (const json_node *domain = json_first(list); domain; domain = json_next(domain)) {
         struct slice value = {NULL, 0};
         json_text(domain, &value);
@@ -318,21 +328,87 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
     return true;
 }
 
-static bool routes_build(struct routes *routes, const struct json *doc, const json_node *nodes,
-                         const json_node *domains, struct fail *why)
+/* The building of the whole table. */
+struct building {
+    struct routes *routes;
+    const struct json *doc;
+    const struct route_nodes *nodes;
+    unsigned systems; /* that are on */
+    unsigned forms;   /* bits of forms[] that a route's host names */
+};
+
+/* doc: the one that node belongs to. */
+static bool add_route(struct building *w, const struct json *doc, const json_node *node, enum system system,
+                      struct fail *why)
 {
-    if (!json_is_array(nodes))
-        return json_fail(doc, nodes, why, "routes is an array");
-    if (!(routes->at = calloc(json_count(nodes) + 1, sizeof *routes->at)))
-        return fail(why, "out of memory");
-    for (const json_node *node = json_first(nodes); node; node = json_next(node)) {
-        struct build b = {.doc = doc, .domains = domains, .entry = &routes->at[routes->count++]};
-        capture_names_init(&b.names);
-        if (!entry_build(&b, node, why))
+    struct route_entry *entry = &w->routes->at[w->routes->count++];
+    struct build b = {.doc = doc, .domains = w->nodes->domains, .entry = entry};
+    capture_names_init(&b.names);
+    bool good = entry_build(&b, node, why);
+    entry->route.system = system;
+    w->forms |= b.forms;
+    return good;
+}
+
+static bool add_defaults(struct building *w, struct fail *why)
+{
+    const struct json_limits limits = {64 * 1024, 8};
+    for (size_t i = 0; i < route_defaults_count; i++) {
+        const struct route_default *route = &route_defaults[i];
+        if (!(w->systems & SYSTEM_BIT(route->system)))
+            continue;
+        struct json *doc = json_parse(slice_text(route->text), "built-in routes", 0, limits, why);
+        bool good = doc && add_route(w, doc, json_root(doc), route->system, why);
+        json_free(doc);
+        if (!good)
             return false;
     }
+    return true;
+}
+
+/* The array `routes`: objects, and "defaults" once at most. */
+static bool add_list(struct building *w, const json_node *list, struct fail *why)
+{
+    bool placed = false;
+    for (const json_node *node = json_first(list); node; node = json_next(node)) {
+        struct slice word;
+        if (!json_text(node, &word)) {
+            if (!add_route(w, w->doc, node, SYSTEM_NONE, why))
+                return false;
+            continue;
+        }
+        if (!slice_is(word, "defaults"))
+            return json_fail(w->doc, node, why, "a route is an object, or \"defaults\"");
+        if (placed)
+            return json_fail(w->doc, node, why, "\"defaults\" stands twice");
+        if (!w->systems)
+            return json_fail(w->doc, node, why,
+                             "\"defaults\" stands for the routes of `systems`, which is not there");
+        if (!add_defaults(w, why))
+            return false;
+        placed = true;
+    }
+    return placed || !w->systems ||
+           json_fail(w->doc, w->nodes->systems, why,
+                     "systems: `routes` does not say where their routes stand: add \"defaults\" to it");
+}
+
+static bool add_all(struct building *w, struct fail *why)
+{
+    const json_node *list = w->nodes->routes;
+    if (!list && !w->systems)
+        return json_fail(w->doc, json_root(w->doc), why,
+                         "there is no route: name in `systems` those whose clients come here (" SYSTEM_WORDS
+                         "), or write `routes`");
+    if (list && !json_is_array(list))
+        return json_fail(w->doc, list, why, "routes is an array");
+    w->routes->at = calloc(json_count(list) + route_defaults_count, sizeof *w->routes->at);
+    if (!w->routes->at)
+        return fail(why, "out of memory");
     struct fail what;
-    return routes_check(routes, &what) || json_fail(doc, nodes, why, "%s", what.text);
+    if (!(list ? add_list(w, list, why) : add_defaults(w, why)))
+        return false;
+    return routes_check(w->routes, &what) || json_fail(w->doc, list, why, "%s", what.text);
 }
 
 static bool domain_is_new(const json_node *domains, const json_node *domain, struct slice name)
@@ -353,7 +429,7 @@ static bool domains_check(const struct json *doc, const json_node *domains, stru
     if (domains && !json_is_object(domains))
         return json_fail(doc, domains, why, "domains is an object of forms and their domains");
     for (const json_node *list = json_first(domains); list; list = json_next(list)) {
-        if (!text_among(slice_text(json_key(list)), forms))
+        if (!form_bit(slice_text(json_key(list))))
             return json_fail(
                 doc, list, why,
                 "'%s' is none of opencomputer, opensandbox, sandbox-sdk, daytona, daytona-signed, e2b",
@@ -372,28 +448,52 @@ static bool domains_check(const struct json *doc, const json_node *domains, stru
     return true;
 }
 
-struct routes *routes_new(const struct json *doc, const json_node *nodes, const json_node *domains,
-                          struct fail *why)
+/* A domain whose form nothing serves would be off without a word. */
+static bool domains_served(const struct building *w, struct fail *why)
 {
-    struct json *built_in = NULL;
-    struct routes *routes = calloc(1, sizeof *routes);
-    if (!routes) {
+    for (const json_node *list = json_first(w->nodes->domains); list; list = json_next(list))
+        if (!(w->forms & form_bit(slice_text(json_key(list)))))
+            return json_fail_key(w->doc, list, why,
+                                 "no route is for domains of '%s': is its system missing in `systems`?",
+                                 json_key(list));
+    return true;
+}
+
+static bool routes_build(struct building *w, struct fail *why)
+{
+    return domains_check(w->doc, w->nodes->domains, why) && add_all(w, why) && domains_served(w, why);
+}
+
+static struct routes *routes_make(struct building *w, struct fail *why)
+{
+    if (!(w->routes = calloc(1, sizeof *w->routes))) {
         fail(why, "out of memory");
         return NULL;
     }
-    bool good = domains_check(doc, domains, why);
-    if (good && !nodes) {
-        struct json_limits limits = {64 * 1024, 8};
-        good = (built_in = json_parse(slice_text(route_defaults), "built-in routes", 0, limits, why));
-        doc = built_in;
-        nodes = good ? json_root(built_in) : NULL;
-    }
-    good = good && routes_build(routes, doc, nodes, domains, why);
-    json_free(built_in);
-    if (good)
-        return routes;
-    routes_free(routes);
+    if (routes_build(w, why))
+        return w->routes;
+    routes_free(w->routes);
     return NULL;
+}
+
+struct route_nodes route_nodes_of(const json_node *root)
+{
+    return (struct route_nodes){.systems = json_member(root, "systems"),
+                                .routes = json_member(root, "routes"),
+                                .domains = json_member(root, "domains")};
+}
+
+struct routes *routes_new(const struct json *doc, const struct route_nodes *nodes, struct fail *why)
+{
+    struct building w = {.doc = doc, .nodes = nodes};
+    return systems_read(doc, nodes->systems, &w.systems, why) ? routes_make(&w, why) : NULL;
+}
+
+struct routes *routes_of_all_systems(const struct json *doc, const json_node *domains, struct fail *why)
+{
+    const struct route_nodes nodes = {.domains = domains};
+    struct building w = {.doc = doc, .nodes = &nodes, .systems = SYSTEMS_ALL};
+    return routes_make(&w, why);
 }
 
 static void entry_free(struct route_entry *entry)

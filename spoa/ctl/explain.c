@@ -319,8 +319,32 @@ static bool resolve(void *directory, struct slice host, struct address *addr)
     return addr->family != 0;
 }
 
-static void print_json_or_text(const struct arguments *a, const struct decide_view *view,
-                               const struct request *request, struct writer *scratch, struct verdict *verdict)
+/* Where no route matched: whether one of another system's would have. */
+static void report_system(struct report *r, const struct settings *settings, const struct decide_view *view,
+                          const struct request *request)
+{
+    struct fail why;
+    struct verdict verdict;
+    uint8_t memory[16384];
+    struct writer scratch = writer_of(memory, sizeof memory);
+    struct routes *all = routes_of_all_systems(settings->doc, settings->domains, &why);
+    struct decide_view other = *view;
+    other.routes = all;
+    other.open = true; /* no credential is looked at again */
+    other.trace = NULL;
+    if (all)
+        decide(&other, request, &scratch, &verdict);
+    const struct route *route = all ? routes_find(all, verdict.route) : NULL;
+    if (route) {
+        on_step(r, "route", "it would match if `systems` had", slice_text(system_text(route->system)));
+        on_step(r, "route", "which has the route", slice_text(route->name));
+    }
+    routes_free(all);
+}
+
+static void print_json_or_text(const struct arguments *a, const struct settings *settings,
+                               const struct decide_view *view, const struct request *request,
+                               struct writer *scratch, struct verdict *verdict)
 {
     struct report report = {.json = a->json};
     struct decide_trace trace = {.step = on_step, .context = &report, .routes = {on_route, &report}};
@@ -329,6 +353,8 @@ static void print_json_or_text(const struct arguments *a, const struct decide_vi
     if (a->json)
         printf("{\"steps\": [");
     decide(&traced, request, scratch, verdict);
+    if (verdict->refusal == REFUSAL_no_route)
+        report_system(&report, settings, view, request);
     report.members = 0;
     printf("%s", a->json ? "], \"verdict\": {" : "\n");
     report_verdict(&report, verdict);
@@ -356,8 +382,9 @@ static void fetch_record(struct explain_directory *directory, struct decide_view
     scratch->len = 0;
 }
 
-static int decide_and_print(const struct arguments *a, const struct snapshot *snapshot,
-                            struct explain_directory *directory, const struct request *request)
+static int decide_and_print(const struct arguments *a, const struct settings *settings,
+                            const struct snapshot *snapshot, struct explain_directory *directory,
+                            const struct request *request)
 {
     struct verdict verdict;
     uint8_t *memory = malloc(DECIDE_SCRATCH);
@@ -371,7 +398,7 @@ static int decide_and_print(const struct arguments *a, const struct snapshot *sn
         fetch_record(directory, &view, &finder, request, &scratch);
         if (directory) /* it was told while the record was waited for */
             view.not_before = explain_directory_not_before(directory);
-        print_json_or_text(a, &view, request, &scratch, &verdict);
+        print_json_or_text(a, settings, &view, request, &scratch, &verdict);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
         snapshot_finder_done(&finder);
     } else {
@@ -399,7 +426,7 @@ static int with_policy(const struct arguments *a, struct policy *policy, const s
     struct snapshot *snapshot = snapshot_new(&parts);
     int code = EXIT_REFUSED;
     if (snapshot)
-        code = decide_and_print(a, snapshot, directory, request);
+        code = decide_and_print(a, policy->settings, snapshot, directory, request);
     else
         fprintf(stderr, "%s: out of memory\n", PROGRAM);
     snapshot_release(snapshot);

@@ -58,6 +58,8 @@ static bool check_nodes(const struct settings *s, struct fail *why)
         return refuse(s, "tokens", why, "must be a list");
     if (s->routes && !json_is_array(s->routes))
         return refuse(s, "routes", why, "must be a list");
+    if (s->systems && !json_is_array(s->systems))
+        return refuse(s, "systems", why, "must be a list");
     if (s->domains && !json_is_object(s->domains))
         return refuse(s, "domains", why, "must be an object");
     if (s->open && json_first(s->tokens))

@@ -57,7 +57,7 @@ struct settings {
     char *cell;
     bool open;     /* an empty list of tokens is meant so */
     int log_level; /* enum log_level */
-    const json_node *directory, *tokens, *routes,
+    const json_node *directory, *tokens, *systems, *routes,
         *domains; /* directory is an object, the others may be NULL */
     struct option_texts worker_networks;
     struct cidr *networks; /* the same, parsed */

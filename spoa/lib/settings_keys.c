@@ -54,11 +54,18 @@ static const struct option keys[] = {
      .example =
          "[{ \"kind\": \"jwt\", \"alg\": \"HS256\", \"kid\": \"k1\", \"secret_file\": \"k1.secret\" }]"},
     {"open", OPTION_BOOL, AT(open), "false", "with an empty list of tokens: let everybody in", ANY},
+    {"systems", OPTION_NODE, AT(systems), OPTION_NONE,
+     "whose clients come here: the built-in routes of these systems are on, and of no other", ANY,
+     .form = "a list of \"opencomputer\", \"opensandbox\", \"sandbox-sdk\", \"agent-sandbox\", \"daytona\", "
+             "\"e2b\"",
+     .example = "[\"opencomputer\", \"opensandbox\"]"},
     {"routes", OPTION_NODE, AT(routes), OPTION_NONE,
-     "what to do with which request; left out: the default routes", ANY,
-     .form = "a list of objects, see below"},
-    {"domains", OPTION_NODE, AT(domains), OPTION_NONE, "domains of the host forms; a form without one is off",
-     ANY, .form = "an object of lists of DNS names"},
+     "what to do with which request; left out: the routes of `systems`, which `\"defaults\"` places among "
+     "one's own",
+     ANY, .form = "a list of objects, see below, and of `\"defaults\"` once"},
+    {"domains", OPTION_NODE, AT(domains), OPTION_NONE,
+     "domains of the host forms of `systems`; a form without one is off", ANY,
+     .form = "an object of lists of DNS names"},
     {"worker_networks", OPTION_TEXTS, AT(worker_networks),
      "[\"127.0.0.0/8\", \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"::1/128\", \"fc00::/7\"]",
      "networks in which workers may be", RANGE(1, 64), .check = check_network},

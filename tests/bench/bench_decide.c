@@ -77,7 +77,7 @@ static struct bench *bench_new(void)
                                 .iat = time(NULL),
                                 .exp = time(NULL) + 3600};
     struct json *doc = json_parse(slice_text(config), "bench", 0, (struct json_limits){65536, 8}, &why);
-    if (!b || !doc || !(b->routes = routes_new(doc, NULL, json_member(json_root(doc), "domains"), &why)))
+    if (!b || !doc || !(b->routes = routes_of_all_systems(doc, json_member(json_root(doc), "domains"), &why)))
         die("cannot start");
     load_tokens(b, doc);
     b->cache = token_cache_new(1024);

@@ -251,7 +251,8 @@ static void agent_begin(struct running *r, uint16_t port, const char *ttl)
     if (!out)
         die(r->config);
     fprintf(out,
-            "{\"open\": true, \"tokens\": [], \"directory\": {\"kind\": \"http\", \"ttl\": \"%s\","
+            "{\"open\": true, \"tokens\": [], \"systems\": [\"opensandbox\"], \"directory\": {\"kind\": "
+            "\"http\", \"ttl\": \"%s\","
             " \"url\": \"http://127.0.0.1:%u\"},\n"
             " \"routes\": [{\"name\": \"s\", \"path\": \"/s/{sandbox}/{rest...}\", \"need\": \"none\"}],\n"
             " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",

@@ -23,6 +23,8 @@ RELAY = BIN / "cellgate-relay"
 COVERED = RELAY.exists() and b"__gcov_" in RELAY.read_bytes()
 # Built with a sanitizer: slow, and it keeps what is freed.
 SANITIZED = RELAY.exists() and any(mark in RELAY.read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
+SYSTEMS = ["opencomputer", "opensandbox"]
+ALL_SYSTEMS = [*SYSTEMS, "sandbox-sdk", "agent-sandbox", "daytona", "e2b"]
 SECRET = b"a secret of the tests, 32 bytes or more"
 
 
@@ -99,9 +101,8 @@ def haproxy_version():
 
 
 class Cell:
-    """`config` is merged into the default configuration, key by key; `sandboxes` is the directory's content;
-    `files` are written beside
-    it (keys); `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...)."""
+    """`config` is merged into the default configuration, key by key, which has SYSTEMS unless it brings routes;
+    `sandboxes` is the directory's content; `files` are written beside it (keys); `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...)."""
 
     def __init__(self, folder, sandboxes=None, config=None, haproxy=None, environment=None, files=None):
         self.folder = Path(folder)
@@ -116,7 +117,7 @@ class Cell:
             "cell": "test",
             "directory": {"kind": "file", "path": "sandboxes.json"},
             "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}],
-        } | (config or {})
+        } | ({} if "routes" in (config or {}) else {"systems": SYSTEMS}) | (config or {})
         self.config_file = self.folder / "cellgate.json"
         self.config_file.write_text(json.dumps(self.config))
         self.run_dir = self.folder / "run"

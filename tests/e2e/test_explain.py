@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from cell import ALL_SYSTEMS as SYSTEMS
 from cell import BIN
 from plane import FakePlane, Plane, answer
 
@@ -32,6 +33,7 @@ def config(tmp_path_factory):
             {
                 "directory": {"kind": "file", "path": "s.json"},
                 "tokens": [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}],
+                "systems": SYSTEMS,
             }
         )
     )
@@ -54,13 +56,25 @@ def test_says_which_route_and_why_not_the_others(config, token):
         assert secret not in done.stdout + done.stderr
 
 
+def test_says_which_system_would_have_served_it(tmp_path):
+    (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": RECORD}}))
+    config = {"directory": {"kind": "file", "path": "s.json"}, "open": True, "systems": ["opencomputer"]}
+    (tmp_path / "c.json").write_text(json.dumps(config))
+    done = run("explain", "--config", str(tmp_path / "c.json"), "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
+    assert done.returncode == 1 and "no_route" in done.stdout
+    assert "it would match if `systems` had: opensandbox\n" in done.stdout
+    assert "which has the route: opensandbox-proxy\n" in done.stdout
+    done = run("explain", "--config", str(tmp_path / "c.json"), "GET http://h/nowhere")
+    assert done.returncode == 1 and "it would match" not in done.stdout
+
+
 def test_a_revocation_that_is_pushed_counts(config, token, tmp_path):
     plane = Plane(tmp_path)
     try:
         plane.set("sb-1", worker="http://127.0.0.1:9001")
         key = Path(config).with_name("k")
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(key)}]
-        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens}))
+        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
         request = ("--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
         assert run("explain", *request).returncode == 0
         plane("revoke", str(int(time.time()) + 100))
@@ -89,7 +103,7 @@ def test_a_revocation_that_comes_behind_the_record_counts(config, token, tmp_pat
     plane.ways["sb-1"], plane.events = record, events
     try:
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(Path(config).with_name("k"))}]
-        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens}))
+        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
         done = run("explain", "--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
         assert done.returncode == 1 and "token_revoked" in done.stdout, done.stdout + done.stderr
     finally:
@@ -210,7 +224,7 @@ def test_says_which_rule_about_the_token_decided(tmp_path):
     record = RECORD | {"access": {"token_sha256": hashlib.sha256(secret.encode()).hexdigest()}}
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": record}}))
     tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}, {"kind": "agent-sandbox", "secret_file": "k"}, {"kind": "static"}]
-    (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "file", "path": "s.json"}, "tokens": tokens}))
+    (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "file", "path": "s.json"}, "tokens": tokens, "systems": SYSTEMS}))
     config, url = str(tmp_path / "c.json"), "GET http://h/sandboxes/sb-1/proxy/80/"
 
     def steps(header):

@@ -16,6 +16,7 @@ GOOD = {
     "cell": "cell-a",
     "directory": {"kind": "file", "path": "sandboxes.json"},
     "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}],
+    "systems": ["opensandbox"],
 }
 
 
@@ -39,6 +40,9 @@ def folder(tmp_path_factory):
 
     write("good", agent={"control": "unix@agent.control.sock"}, relay={"control": "unix@relay.control.sock"})
     write("key", tokns=[])
+    write("system", systems=["opensandbox", "opensandbx"])
+    write("no-form", systems=["opensandbox"], domains={"e2b": ["e2b.example"]})
+    (folder / "no-routes").write_text(json.dumps({k: v for k, v in GOOD.items() if k != "systems"}, indent=1))
     write("value", relay={"keepalive": "soon"})
     write("no-secret", tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k2.secret"}])
     write("short-secret", tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "short.secret"}])
@@ -58,6 +62,9 @@ MISTAKES = [
     ("cellgate-agent -c .", 1, r"\.: .*directory"),
     ("cellgate-agent -t -c comma", 1, r"comma:3:\d+: "),
     ("cellgate-agent -t -c key", 1, r"key:\d+:\d+: .*tokns"),
+    ("cellgate-agent -t -c system", 1, r"system:\d+:\d+: systems: .*opensandbox"),
+    ("cellgate-agent -t -c no-form", 1, r"no-form:\d+:\d+: .*'e2b'.*systems"),
+    ("cellgate-agent -t -c no-routes", 1, r"no-routes:\d+:\d+: .*`systems`.*`routes`"),
     ("cellgate-relay -t -c value", 1, r"value:\d+:\d+: .*keepalive.*duration"),
     ("cellgate-agent -t -c no-secret", 1, r"k2\.secret: No such file or directory"),
     ("cellgate-agent -t -c short-secret", 1, r"short\.secret: .*32"),

@@ -5,7 +5,7 @@ What the worker gets is asserted as its first line, its Host and the port that w
 import hashlib
 
 import pytest
-from cell import until
+from cell import ALL_SYSTEMS, until
 from client import Http1, Http2
 
 DOMAINS = {
@@ -36,7 +36,7 @@ def workers(origins):
 def cell(cells, workers):
     record = {"worker": workers[""].url, "ports": {port: workers[port].url for port in PORTS}}
     names = ["sb-1", "a-p80-b", ID, "sb_2.x~", "ns/sb-1", hashlib.sha256(b"abc_123").hexdigest()]
-    return cells(sandboxes={name: record for name in names}, config={"domains": DOMAINS, "open": True, "tokens": []})
+    return cells(sandboxes={name: record for name in names}, config={"systems": ALL_SYSTEMS, "domains": DOMAINS, "open": True, "tokens": []})
 
 
 def arrived(workers, before):

@@ -14,7 +14,7 @@ import time
 import urllib.parse
 
 import pytest
-from cell import b64, token, until
+from cell import ALL_SYSTEMS, b64, token, until
 from client import WEBSOCKET, Http1
 
 SCOPED = b"0123456789abcdef0123456789abcdef"
@@ -27,6 +27,7 @@ PLANTED = []
 
 LIFE = 3000  # seconds: what is made when tests are collected is used when others have run
 CONFIG = {
+    "systems": ALL_SYSTEMS,
     "domains": {"opencomputer": ["oc.test"], "opensandbox": ["os.test"], "sandbox-sdk": ["sdk.test"], "daytona": ["day.test"], "daytona-signed": ["signed.test"], "e2b": ["e2b.test"]},
     "agent": {"guesses": 5},
     "tokens": [
@@ -178,7 +179,7 @@ def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
 def test_a_secret_in_the_query_becomes_a_cookie(cells, origin):
     """Daytona's parameter, on a route that has a cookie: a page's links and scripts do not repeat it."""
     routes = [{"name": "preview", "host": "{port}-{sandbox}.<daytona>", "cookie": True}]
-    cell = cells(sandboxes={"sb-1": {"worker": origin.url, "access": access(SECRET)}}, config=CONFIG | {"routes": routes, "tokens": [{"kind": "static"}]})
+    cell = cells(sandboxes={"sb-1": {"worker": origin.url, "access": access(SECRET)}}, config={"domains": {"daytona": ["day.test"]}, "routes": routes, "tokens": [{"kind": "static"}]})
     host = "80-sb-1.day.test"
     response = answer(cell, "GET", f"/a?x=1&DAYTONA_SANDBOX_AUTH_KEY={SECRET}&y", host=host)
     assert (response.status, response.get("location"), response.get("cache-control")) == (302, "/a?x=1&y", "no-store")

@@ -112,9 +112,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fail why;
     if (!doc) {
         doc = json_parse(slice_text(config), "c", 0, (struct json_limits){65536, 8}, &why);
-        const json_node *root = json_root(doc);
-        own = routes_new(doc, json_member(root, "routes"), json_member(root, "domains"), &why);
-        built_in = routes_new(doc, NULL, json_member(root, "domains"), &why);
+        const struct route_nodes nodes = route_nodes_of(json_root(doc));
+        own = routes_new(doc, &nodes, &why);
+        built_in = routes_of_all_systems(doc, nodes.domains, &why);
         tokens = tokens_load(doc, NULL, ".", "cell", TOKENS_CHECK, &why);
         cache = token_cache_new(16);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Input: a configuration's {"routes", "domains"}, then behind NUL bytes a request line and header lines.
+ * Input: a configuration's {"systems", "routes", "domains"}, then behind NUL bytes a request line and header lines.
  * Where the first part is no configuration, the built-in routes are used.
  */
 #include <stdlib.h>
@@ -16,9 +16,8 @@ static struct routes *routes_from(struct slice text)
     struct fail why;
     struct json *doc = json_parse(text, "fuzz", 0, limits, &why);
     const json_node *root = doc ? json_root(doc) : NULL;
-    struct routes *routes = json_is_object(root) ? routes_new(doc, json_member(root, "routes"),
-                                                              json_member(root, "domains"), &why)
-                                                 : NULL;
+    const struct route_nodes nodes = json_is_object(root) ? route_nodes_of(root) : (struct route_nodes){0};
+    struct routes *routes = json_is_object(root) ? routes_new(doc, &nodes, &why) : NULL;
     json_free(doc);
     return routes;
 }
@@ -52,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!request_from_text(line, lines, count, &request, &why) || !path_valid(request.path))
         return 0;
     if (!built_in)
-        built_in = routes_new(NULL, NULL, NULL, &why);
+        built_in = routes_of_all_systems(NULL, NULL, &why);
     struct routes *own = routes_from(text), *routes = own ? own : built_in;
     for (int upgrade = 0; upgrade < 2; upgrade++)
         if (route_match(routes, &request, upgrade, request.host, &match, NULL))

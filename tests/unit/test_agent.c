@@ -35,7 +35,8 @@ static void put_config_with(const struct world *w, const char *directory, const 
 {
     char text[1024];
     snprintf(text, sizeof text,
-             "{%s, \"directory\": {\"kind\": \"file\", \"path\": \"%s\"},\n"
+             "{%s, \"systems\": [\"opensandbox\"],\n"
+             " \"directory\": {\"kind\": \"file\", \"path\": \"%s\"},\n"
              " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 2}}",
              access, directory, w->folder, w->folder);
     put(w, w->config, text);
@@ -281,7 +282,7 @@ static void put_plane(const struct world *w, in_port_t port, const char *ttl)
 {
     char text[1024];
     snprintf(text, sizeof text,
-             "{\"open\": true, \"tokens\": [],\n"
+             "{\"open\": true, \"tokens\": [], \"systems\": [\"opensandbox\"],\n"
              " \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:%u\", \"ttl\": \"%s\"},\n"
              " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",
              port, ttl, w->folder, w->folder);

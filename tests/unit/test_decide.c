@@ -20,7 +20,6 @@ static const char config[] =
     " {\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_KEY\",\"cookie\","
     "\"label\"],"
     "  \"need\":[\"http\",\"pty\"]}],"
-    "\"domains\":{\"sandbox-sdk\":[\"p.io\"],\"e2b\":[\"e2b.io\"]},"
     "\"routes\":["
     "{\"name\":\"app\",\"host\":\"{sandbox}.app.io\",\"cookie\":true,\"timeout\":\"5m\"},"
     "{\"name\":\"signed\",\"host\":[\"{port}-{token}.day.io\",\"{port}-{sandbox}.day.io\"]},"
@@ -224,7 +223,8 @@ static int set_up(void **state)
     fclose(key);
     w->doc = json_parse(slice_text(config), "c", 0, (struct json_limits){65536, 8}, &why);
     const json_node *root = json_root(w->doc);
-    w->routes = routes_new(w->doc, json_member(root, "routes"), json_member(root, "domains"), &why);
+    const struct route_nodes nodes = route_nodes_of(root);
+    w->routes = routes_new(w->doc, &nodes, &why);
     w->tokens = tokens_load(w->doc, json_member(root, "tokens"), w->folder, "cell-a", TOKENS_MINT, &why);
     if (!w->routes || !w->tokens)
         fail_msg("%s", why.text);

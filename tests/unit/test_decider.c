@@ -16,7 +16,8 @@
 static struct policy *make_policy(void)
 {
     static const char config[] =
-        "{\"open\": true, \"tokens\": [], \"directory\": {\"kind\": \"file\", \"path\": \"/nowhere\"}}";
+        "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", \"opensandbox\"], \"directory\": "
+        "{\"kind\": \"file\", \"path\": \"/nowhere\"}}";
     char path[] = "/tmp/cellgate-test-XXXXXX";
     struct fail why = {""};
     int file = mkstemp(path);

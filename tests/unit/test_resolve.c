@@ -56,7 +56,8 @@ static int setup(void **state)
     struct world *w = test_calloc(1, sizeof *w);
     struct fail why;
     w->doc = json_parse(slice_text(routes), "routes", 0, (struct json_limits){4096, 8}, &why);
-    w->routes = routes_new(w->doc, json_root(w->doc), NULL, &why);
+    const struct route_nodes nodes = {.routes = json_root(w->doc)};
+    w->routes = routes_new(w->doc, &nodes, &why);
     if (!w->routes)
         fail_msg("%s", why.text);
     w->records = records_new(8);

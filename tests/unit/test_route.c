@@ -14,16 +14,18 @@ static const char domains_text[] =
     "\"sandbox-sdk\":[\"preview.example.com\"],\"daytona\":[\"day.io\"],\"daytona-signed\":[\"signed.io\"],"
     "\"e2b\":[\"e2b.io\"]}";
 
+#define ALL "[\"opencomputer\",\"opensandbox\",\"sandbox-sdk\",\"agent-sandbox\",\"daytona\",\"e2b\"]"
+
 static const struct json_limits limits = {65536, 8};
 
-/* The table of {"routes": ..., "domains": ...}; either may be left out. */
+/* The table of {"systems": ..., "routes": ..., "domains": ...}. */
 static struct routes *routes_of(const char *text, struct fail *why)
 {
     struct json *doc = json_parse(slice_text(text), "t", 0, limits, why);
     if (!doc)
         fail_msg("%s", why->text);
-    struct routes *routes =
-        routes_new(doc, json_member(json_root(doc), "routes"), json_member(json_root(doc), "domains"), why);
+    const struct route_nodes nodes = route_nodes_of(json_root(doc));
+    struct routes *routes = routes_new(doc, &nodes, why);
     json_free(doc);
     return routes;
 }
@@ -32,7 +34,7 @@ static struct routes *defaults(void)
 {
     char text[512];
     struct fail why;
-    snprintf(text, sizeof text, "{\"domains\":%s}", domains_text);
+    snprintf(text, sizeof text, "{\"systems\":" ALL ",\"domains\":%s}", domains_text);
     struct routes *routes = routes_of(text, &why);
     if (!routes)
         fail_msg("%s", why.text);
@@ -226,7 +228,7 @@ static void the_built_in_routes_take_the_clients_of_five_systems(void **state)
 static void a_form_without_a_domain_is_off(void **state)
 {
     struct fail why;
-    struct routes *routes = routes_of("{\"domains\":{\"e2b\":[]}}", &why);
+    struct routes *routes = routes_of("{\"systems\":" ALL ",\"domains\":{\"e2b\":[]}}", &why);
     struct request request;
     struct header_line lines[LINES];
     char got[512];
@@ -431,9 +433,29 @@ static void refuses_what_is_not_in_order(void **state)
          "must stand before 'p'"},
         {"{\"domains\":[]}", "domains is an object"},
         {"{\"domains\":{\"x\":[]}}", "'x' is none of"},
+        {"{\"domains\":{\"E2B\":[]}}", "'E2B' is none of"},
         {"{\"domains\":{\"e2b\":\"a\"}}", "are an array"},
         {"{\"domains\":{\"e2b\":[\"a b\"]}}", "t:1:20: not the name of a domain"},
         {"{\"domains\":{\"e2b\":[\"a.b\"],\"daytona\":[\"A.b\"]}}", "stands twice"},
+        {"{}", "t:1:1: there is no route: name in `systems`"},
+        {"{\"systems\":[]}", "t:1:12: systems is a list of one or more of"},
+        {"{\"systems\":\"e2b\"}", "t:1:12: systems is a list"},
+        {"{\"systems\":[\"e2b\",\"E2B\"]}", "t:1:19: systems: this is none of"},
+        {"{\"systems\":[\"none\"]}", "systems: this is none of"},
+        {"{\"systems\":[1]}", "systems: this is none of"},
+        {"{\"systems\":[\"e2b\",\"e2b\"]}", "t:1:19: systems: 'e2b' stands twice"},
+        {"{\"systems\":[\"e2b\"],\"domains\":{\"daytona\":[\"a.b\"]}}",
+         "t:1:31: no route is for domains of 'daytona'"},
+        {"{\"domains\":{\"e2b\":[\"a.b\"]},\"routes\":[{\"name\":\"r\"," PATH "}]}",
+         "t:1:13: no route is for domains of 'e2b'"},
+        {"{\"routes\":[\"defaults\"]}", "t:1:12: \"defaults\" stands for the routes of `systems`"},
+        {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",\"defaults\"]}",
+         "t:1:41: \"defaults\" stands twice"},
+        {"{\"systems\":[\"e2b\"],\"routes\":[\"default\"]}", "t:1:30: a route is an object, or \"defaults\""},
+        {"{\"systems\":[\"e2b\"],\"routes\":[{\"name\":\"r\"," PATH "}]}",
+         "t:1:12: systems: `routes` does not say where"},
+        {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",{\"name\":\"e2b-preview\"," PATH "}]}",
+         "two routes have the name 'e2b-preview'"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -442,6 +464,67 @@ static void refuses_what_is_not_in_order(void **state)
         if (routes || !strstr(why.text, bad[i].why) || strncmp(why.text, "t:1:", 4) != 0)
             fail_msg("%s: '%s' has no '%s'", bad[i].text, why.text, bad[i].why);
     }
+}
+
+static bool finds(const struct routes *routes, const char *name)
+{
+    return routes_find(routes, slice_text(name)) != NULL;
+}
+
+/* A request of another system finds no route, rather than a worker that may understand it. */
+static void only_the_routes_of_the_systems_that_are_named_are_on(void **state)
+{
+    struct fail why;
+    struct request request;
+    struct header_line lines[LINES];
+    char got[512];
+    struct routes *routes = routes_of("{\"systems\":[\"opencomputer\"]}", &why);
+    (void)state;
+    assert_non_null(routes);
+    assert_true(finds(routes, "opencomputer-pty") && finds(routes, "opencomputer-api"));
+    assert_false(finds(routes, "terminal") || finds(routes, "opensandbox-proxy") ||
+                 finds(routes, "agent-sandbox"));
+    for (size_t i = 0; i < routes_count(routes); i++)
+        assert_int_equal(routes_at(routes, i)->system, SYSTEM_OPENCOMPUTER);
+    request_make("POST http://h/v1/sandboxes/sb-1/proxy/3000/sandboxes/sb-1/exec",
+                 (const char *const[LINES]){0}, lines, &request);
+    match_text(routes, &request, false, got, sizeof got);
+    assert_string_equal(got, "none");
+    routes_free(routes);
+}
+
+static void every_built_in_route_belongs_to_the_system_it_is_called_after(void **state)
+{
+    struct fail why;
+    struct routes *routes = routes_of_all_systems(NULL, NULL, &why);
+    (void)state;
+    assert_non_null(routes);
+    for (size_t i = 0; i < routes_count(routes); i++) {
+        const struct route *route = routes_at(routes, i);
+        struct slice name = slice_text(route->name);
+        if (slice_is(name, "terminal"))
+            assert_int_equal(route->system, SYSTEM_OPENSANDBOX);
+        else
+            assert_true(slice_starts(name, system_text(route->system)));
+    }
+    routes_free(routes);
+}
+
+static void the_defaults_stand_where_they_are_placed(void **state)
+{
+    struct fail why;
+    struct routes *routes = routes_of("{\"systems\":[\"e2b\"],\"routes\":[{\"name\":\"a\"," PATH
+                                      "},\"defaults\",{\"name\":\"b\"," PATH "}]}",
+                                      &why);
+    (void)state;
+    assert_non_null(routes);
+    assert_int_equal(routes_count(routes), 3);
+    assert_string_equal(routes_at(routes, 0)->name, "a");
+    assert_string_equal(routes_at(routes, 1)->name, "e2b-preview");
+    assert_string_equal(routes_at(routes, 2)->name, "b");
+    assert_int_equal(routes_at(routes, 0)->system, SYSTEM_NONE);
+    assert_int_equal(routes_at(routes, 1)->system, SYSTEM_E2B);
+    routes_free(routes);
 }
 
 /* Together with a record's they go to the relay in one frame. */
@@ -474,16 +557,15 @@ static void survives_failing_allocations(void **state)
         "\"domains\":{\"e2b\":[\"x.y\",\"z.y\"]}}";
     struct fail why;
     struct json *doc = json_parse(slice_text(text), "t", 0, limits, &why);
-    const json_node *root = json_root(doc);
+    const struct route_nodes nodes = route_nodes_of(json_root(doc));
     (void)state;
     alloc_fail_at(0);
-    routes_free(routes_new(doc, json_member(root, "routes"), json_member(root, "domains"), &why));
+    routes_free(routes_new(doc, &nodes, &why));
     unsigned all = alloc_count();
     assert_true(all > 10);
     for (unsigned n = 1; n <= all; n++) {
         alloc_fail_at(n);
-        struct routes *routes =
-            routes_new(doc, json_member(root, "routes"), json_member(root, "domains"), &why);
+        struct routes *routes = routes_new(doc, &nodes, &why);
         alloc_fail_at(0);
         assert_null(routes);
         assert_non_null(strstr(why.text, "memory"));
@@ -500,6 +582,9 @@ int main(void)
         cmocka_unit_test(a_port_is_the_same_however_it_is_written),
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(refuses_what_is_not_in_order),
+        cmocka_unit_test(only_the_routes_of_the_systems_that_are_named_are_on),
+        cmocka_unit_test(every_built_in_route_belongs_to_the_system_it_is_called_after),
+        cmocka_unit_test(the_defaults_stand_where_they_are_placed),
         cmocka_unit_test(what_is_set_fits_into_a_frame),
         cmocka_unit_test(survives_failing_allocations),
     };
