@@ -51,6 +51,8 @@ static bool read_regular(int fd, const char *path, size_t limit, struct slice *c
     struct stat st;
     if (fstat(fd, &st) < 0)
         return fail(why, "%s: %s", path, strerror(errno));
+    if (S_ISDIR(st.st_mode))
+        return fail(why, "%s: %s", path, strerror(EISDIR));
     if (!S_ISREG(st.st_mode))
         return fail(why, "%s: not a regular file", path);
     size_t size = st.st_size < 0 ? 0 : (size_t)st.st_size;

@@ -97,7 +97,6 @@ static void what_is_no_regular_file_is_refused_and_not_waited_for(void **state)
     unlink(name);
     refuse_special("/dev/zero");
     refuse_special("/dev/null");
-    refuse_special("/");
 }
 
 static void what_cannot_be_read_is_named(void **state)
@@ -105,6 +104,8 @@ static void what_cannot_be_read_is_named(void **state)
     (void)state;
     assert_false(file_read("/nowhere/at/all", 10, &content, &why));
     assert_string_equal(why.text, "/nowhere/at/all: No such file or directory");
+    assert_false(file_read("/", 10, &content, &why));
+    assert_string_equal(why.text, "/: Is a directory");
     alloc_fail_at(1);
     assert_false(file_read(path, 10, &content, &why));
     alloc_fail_at(0);

@@ -511,7 +511,7 @@ static void a_file_is_read_and_named(void **state)
     snprintf(expected, sizeof expected, "%s: No such file or directory", path);
     assert_string_equal(why.text, expected);
     assert_null(json_parse_file("/tmp", 0, limits, &why));
-    assert_string_equal(why.text, "/tmp: not a regular file");
+    assert_string_equal(why.text, "/tmp: Is a directory");
 }
 
 /* ---- streaming ---- */
