@@ -44,6 +44,8 @@ struct decide_view {
     int64_t now;             /* Unix seconds */
     /* Whether a worker may be there (worker_networks). */
     bool (*allowed)(const void *networks, const struct address *addr);
+    /* Whether it may be at a Unix socket of that path (worker_sockets); NULL: none may. */
+    bool (*socket_allowed)(const void *networks, struct slice path);
     const void *networks;
     /* space may be absent. */
     enum lookup (*find)(void *directory, struct slice space, struct slice sandbox, struct record *record);

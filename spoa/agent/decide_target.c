@@ -29,7 +29,8 @@ static bool no_worker(struct decision *d, enum destination_result result)
     static const enum refusal refusals[] = {[DESTINATION_NO_WORKER] = REFUSAL_directory_unavailable,
                                             [DESTINATION_NO_PORT] = REFUSAL_bad_request,
                                             [DESTINATION_UNRESOLVED] = REFUSAL_directory_unavailable,
-                                            [DESTINATION_FOREIGN] = REFUSAL_worker_unreachable};
+                                            [DESTINATION_FOREIGN] = REFUSAL_worker_unreachable,
+                                            [DESTINATION_FOREIGN_SOCKET] = REFUSAL_worker_unreachable};
     bool unresolved = result == DESTINATION_UNRESOLVED;
     if (unresolved && d->route->via == ROUTE_RELAY)
         return decide_without_address(d, "its name is not resolved yet: the relay waits");

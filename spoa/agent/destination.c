@@ -19,7 +19,9 @@ enum destination_result destination_choose(const struct decide_view *view, const
         *worker = record->worker;
     d->port = worker->port ? worker->port : port;
     if (worker->kind == WORKER_UNIX)
-        return DESTINATION_FOUND;
+        return view->socket_allowed && view->socket_allowed(view->networks, worker->host)
+                   ? DESTINATION_FOUND
+                   : DESTINATION_FOREIGN_SOCKET;
     if (worker->kind == WORKER_NONE)
         return DESTINATION_NO_WORKER;
     if (!d->port)

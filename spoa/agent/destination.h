@@ -11,7 +11,8 @@
     X(NO_WORKER, "the record names no worker")            \
     X(NO_PORT, "neither request nor record names a port") \
     X(UNRESOLVED, "its name is not resolved yet")         \
-    X(FOREIGN, "it is outside of `worker_networks`")
+    X(FOREIGN, "it is outside of `worker_networks`")      \
+    X(FOREIGN_SOCKET, "its socket is outside of `worker_sockets`")
 
 enum destination_result {
     DESTINATION_FOUND,

@@ -96,6 +96,11 @@ static bool allowed(const void *networks, const struct address *addr)
     return settings_worker_allowed(networks, addr);
 }
 
+static bool socket_allowed(const void *networks, struct slice path)
+{
+    return settings_socket_folder(networks, path) != NULL;
+}
+
 struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finder *finder,
                                  struct token_cache *cache, int64_t now)
 {
@@ -110,6 +115,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .not_before = s->parts.not_before,
         .now = now,
         .allowed = allowed,
+        .socket_allowed = socket_allowed,
         .networks = policy->settings,
         .find = find,
         .resolve = resolve,

@@ -69,6 +69,54 @@ bool cidr_contains(const struct cidr *cidr, const struct address *address)
     return plain.family == cidr->network.family && same_prefix(plain.bytes, cidr->network.bytes, cidr->bits);
 }
 
+/* The list of haproxy.cfg (`metadata`) is the same; tests/e2e/test_tables.py compares. */
+static const struct cidr metadata[] = {
+    {{4, {169, 254}}, 16},            /* link-local: 169.254.169.254 of most clouds */
+    {{4, {100, 100, 100, 200}}, 32},  /* Alibaba */
+    {{4, {192, 0, 0, 192}}, 32},      /* Oracle */
+    {{4, {168, 63, 129, 16}}, 32},    /* Azure's agent */
+    {{6, {0xfe, 0x80}}, 10},          /* link-local */
+    {{6, {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}}, 128},             /* AWS */
+    {{6, {0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}}, 128},             /* Google */
+};
+enum { METADATA = sizeof metadata / sizeof *metadata };
+
+/* The IPv4 address that an IPv6 address carries for a translator or a tunnel; any other as it is. */
+static struct address carried(const struct address *address)
+{
+    static const struct {
+        struct cidr prefix;
+        size_t at;
+    } forms[] = {
+        {{{6, {[10] = 0xff, 0xff}}, 96}, 12},          /* mapped, RFC 4291 section 2.5.5.2 */
+        {{{6, {0}}, 96}, 12},                          /* compatible, section 2.5.5.1 */
+        {{{6, {0x00, 0x64, 0xff, 0x9b}}, 96}, 12},     /* NAT64, RFC 6052 */
+        {{{6, {0x00, 0x64, 0xff, 0x9b, 0, 1}}, 48}, 12}, /* NAT64 of one's own, RFC 8215, in its longest form */
+        {{{6, {0x20, 0x02}}, 16}, 2},                  /* 6to4, RFC 3056 */
+    };
+    for (size_t i = 0; address->family == 6 && i < sizeof forms / sizeof *forms; i++)
+        if (same_prefix(address->bytes, forms[i].prefix.network.bytes, forms[i].prefix.bits)) {
+            struct address inner = {.family = 4};
+            memcpy(inner.bytes, address->bytes + forms[i].at, 4);
+            return inner;
+        }
+    return *address;
+}
+
+bool cidr_is_metadata(const struct address *address)
+{
+    struct address inner = carried(address);
+    return cidr_any_contains(metadata, METADATA, address) || cidr_any_contains(metadata, METADATA, &inner);
+}
+
+bool cidr_within_metadata(const struct cidr *cidr)
+{
+    for (size_t i = 0; i < METADATA; i++)
+        if (cidr->bits >= metadata[i].bits && cidr_contains(&metadata[i], &cidr->network))
+            return true;
+    return false;
+}
+
 bool cidr_any_contains(const struct cidr *cidrs, size_t count, const struct address *address)
 {
     for (size_t i = 0; i < count; i++)

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,57 @@ int net_connect(const struct net_address *address, struct fail *why)
     tune(fd);
     if (connect(fd, &address->any, address->len) != 0 && errno != EINPROGRESS)
         return give_up(fd, "connect to", address, why);
+    return fd;
+}
+
+bool net_path_plain(struct slice path)
+{
+    struct slice rest = slice_from(path, 1), part;
+    if (path.len < 2 || path.len > NET_PATH_MOST || path.at[0] != '/' || slice_find(path, '\0') != path.len)
+        return false;
+    while (slice_split(&rest, '/', &part))
+        if (part.len == 0 || slice_is(part, ".") || slice_is(part, ".."))
+            return false;
+    return path.at[path.len - 1] != '/';
+}
+
+bool net_path_beneath(const char *folder, struct slice path)
+{
+    return net_path_plain(path) && slice_starts(path, folder) && path.len > strlen(folder);
+}
+
+/* Goes down one folder after the other, so that nobody can exchange one for a link meanwhile. -1: errno says why. */
+static int open_beneath(const char *folder, struct slice rest)
+{
+    struct slice part;
+    int at = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    while (at >= 0 && slice_split(&rest, '/', &part)) {
+        char name[NET_PATH_MOST + 1];
+        snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(part));
+        int next = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        int error = errno;
+        close(at);
+        errno = error;
+        at = next;
+    }
+    return at;
+}
+
+int net_connect_beneath(const char *folder, struct slice path, struct fail *why)
+{
+    struct net_address address = {.len = sizeof address.path};
+    int at = open_beneath(folder, slice_from(path, strlen(folder))), fd = -1;
+    if (at >= 0) {
+        address.path.sun_family = AF_UNIX;
+        snprintf(address.path.sun_path, sizeof address.path.sun_path, "/proc/self/fd/%d", at);
+        fd = net_connect(&address, why);
+    }
+    int error = errno;
+    if (fd < 0)
+        fail(why, "cannot connect to unix@%.*s: %s", SLICE_PRINTF(path), strerror(error));
+    if (at >= 0)
+        close(at);
+    errno = error;
     return fd;
 }
 

@@ -50,6 +50,15 @@ int net_accept(int listener);
 /* Starts a connection, tuned as net_accept does: once the descriptor is writable, net_connected tells how it
  * went. */
 int net_connect(const struct net_address *address, struct fail *why);
+
+enum { NET_PATH_MOST = 107, NET_FOLDERS_MOST = 8 };
+/* A path from the root, of 107 bytes at most, without "", "." and ".." between its slashes. */
+bool net_path_plain(struct slice path);
+/* Whether a plain path lies beneath the folder, which ends with a slash. */
+bool net_path_beneath(const char *folder, struct slice path);
+/* As net_connect, to a Unix socket beneath that folder: no symbolic link beneath it is followed. The folder itself may
+ * be reached by one. */
+int net_connect_beneath(const char *folder, struct slice path, struct fail *why);
 /* 0, or the errno that the connection failed with: nobody listens where it has reached nobody but itself. */
 int net_connected(int fd);
 

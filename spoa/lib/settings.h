@@ -59,7 +59,7 @@ struct settings {
     int log_level; /* enum log_level */
     const json_node *directory, *tokens, *systems, *routes,
         *domains; /* directory is an object, the others may be NULL */
-    struct option_texts worker_networks;
+    struct option_texts worker_networks, worker_sockets;
     struct cidr *networks; /* the same, parsed */
     size_t networks_count;
     struct settings_agent agent;
@@ -73,8 +73,11 @@ struct settings *settings_load(const char *path, const char *const *overrides, s
                                struct fail *why);
 void settings_free(struct settings *settings); /* NULL is fine */
 
-/* May a worker be reached at this address? */
+/* May a worker be reached at this address? Never, where a metadata service is. */
 bool settings_worker_allowed(const struct settings *settings, const struct address *address);
+/* The folder of worker_sockets in which the Unix socket lies; NULL: in none. By its name: net_connect_beneath sees to
+ * it that no link leads out of there. */
+const char *settings_socket_folder(const struct settings *settings, struct slice path);
 
 /* The table of keys, for -h, manual and documentation. */
 const struct option *settings_options(size_t *count);

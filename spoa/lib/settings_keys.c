@@ -17,9 +17,17 @@ static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL}
 static const char *check_network(struct slice text)
 {
     struct cidr cidr;
-    return cidr_parse(text, &cidr)
-               ? NULL
-               : "a list of networks such as \"10.0.0.0/8\", without bits behind the prefix";
+    if (!cidr_parse(text, &cidr))
+        return "a list of networks such as \"10.0.0.0/8\", without bits behind the prefix";
+    return cidr_within_metadata(&cidr) ? "a list of networks that no metadata service is in: these are never dialled"
+                                       : NULL;
+}
+
+static const char *check_folder(struct slice text)
+{
+    bool good = text.len > 2 && text.len <= NET_PATH_MOST && text.at[0] == '/' && text.at[text.len - 1] == '/' &&
+                net_path_plain(slice_sub(text, 0, text.len - 1));
+    return good ? NULL : "a list of folders such as \"/run/cell/\", from the root, with a slash at the end";
 }
 
 static const char *check_backoff(struct slice text)
@@ -66,9 +74,13 @@ static const struct option keys[] = {
     {"domains", OPTION_NODE, AT(domains), OPTION_NONE,
      "domains of the host forms of `systems`; a form without one is off", ANY,
      .form = "an object of lists of DNS names"},
-    {"worker_networks", OPTION_TEXTS, AT(worker_networks),
-     "[\"127.0.0.0/8\", \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"::1/128\", \"fc00::/7\"]",
-     "networks in which workers may be", RANGE(1, 64), .check = check_network},
+    {"worker_networks", OPTION_TEXTS, AT(worker_networks), OPTION_NONE,
+     "networks in which workers may be, required; metadata services of clouds and the link-local networks are never "
+     "dialled, whatever it says",
+     RANGE(1, 64), .check = check_network, .example = "[\"127.0.0.0/8\", \"::1/128\"]"},
+    {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
+     "folders in which the Unix sockets of `http+unix:` workers may be; none: there are no such workers",
+     RANGE(0, NET_FOLDERS_MOST), .check = check_folder, .example = "[\"/run/cell/\"]"},
     {"log_level", OPTION_ENUM, AT(log_level), "info", "events below this level are not logged", ANY,
      .names = log_levels},
 

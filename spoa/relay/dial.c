@@ -279,36 +279,28 @@ static bool put_request(struct dial *d, const struct dial_options *o)
     return buffer_put(&d->out, writer_slice(&w)) || fail(&d->why, "out of memory");
 }
 
-static bool address_of(const struct dial_options *o, struct net_address *address, struct fail *why)
+/* A descriptor, or -1 and d->why. */
+static int connect_to(struct dial *d, const struct dial_options *o)
 {
     const struct target *to = o->to;
-    char path[sizeof address->path.sun_path + 8];
-
-    if (to->tls) {
-        *address = *o->worker_tls;
-        return to->sni.len <= 255 || fail(why, "the worker's name is too long");
-    }
-    if (!slice_present(to->unix_path)) {
-        net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, address);
-        return true;
-    }
-    if (to->unix_path.len + 6 > sizeof path)
-        return fail(why, "the path of the worker's socket is too long");
-    struct writer w = writer_of(path, sizeof path);
-    writer_text(&w, "unix@");
-    writer_put(&w, to->unix_path);
-    return net_parse(writer_slice(&w), address, why);
+    struct net_address address;
+    if (to->tls)
+        return net_connect(o->worker_tls, &d->why);
+    if (slice_present(to->unix_path))
+        return net_connect_beneath(o->folder, to->unix_path, &d->why);
+    net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);
+    return net_connect(&address, &d->why);
 }
 
 static bool start(struct dial *d, const struct dial_options *o)
 {
-    struct net_address address;
-
     d->early = DIAL_INVALID;
-    if (!address_of(o, &address, &d->why) || !put_request(d, o))
+    if (o->to->tls && o->to->sni.len > 255)
+        return fail(&d->why, "the worker's name is too long");
+    if (!put_request(d, o))
         return false;
     d->early = DIAL_UNREACHABLE;
-    int fd = net_connect(&address, &d->why);
+    int fd = connect_to(d, o);
     if (fd < 0) {
         if (fail_of_resources(errno))
             d->early = DIAL_NO_SOCKET;

@@ -20,6 +20,7 @@ struct dial_options {
     size_t head_max;
     struct upgrade *upgrade; /* borrowed */
     const struct target *to; /* borrowed for the call */
+    const char *folder;      /* of its Unix socket, which net_connect_beneath keeps to; borrowed for the call */
     struct slice probe; /* a question about the session, to this path, instead of the upgrade; or absent */
     struct slice query, fields; /* of the adapter; borrowed for the call */
     bool first;                 /* of its tunnel: a refusal's body is wanted, too */

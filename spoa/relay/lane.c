@@ -65,6 +65,8 @@ bool lane_settings_from(struct lane_settings *to, const struct settings *setting
         .worker_tls = s->worker_tls,
         .networks_count = settings->networks_count,
     };
+    for (size_t i = 0; i < settings->worker_sockets.count; i++)
+        snprintf(to->socket_folders[i], sizeof to->socket_folders[i], "%s", settings->worker_sockets.at[i]);
     memcpy(to->networks, settings->networks, settings->networks_count * sizeof to->networks[0]);
     return true;
 }

@@ -34,6 +34,7 @@ struct lane_settings {
     struct net_address worker_tls;
     struct cidr networks[LANE_CIDRS];
     size_t networks_count;
+    char socket_folders[NET_FOLDERS_MOST][NET_PATH_MOST + 1]; /* the rest is empty */
 };
 
 /* False: more networks than a lane takes. */

@@ -75,9 +75,20 @@ static size_t act_send(void *context, enum side to, const struct slice *runs, si
 
 static void on_dialled(void *owner, enum dial_outcome outcome);
 
+/* The folder of worker_sockets that the target's socket is in; NULL: none. */
+static const char *socket_folder(const struct lane_settings *settings, const struct target *target)
+{
+    for (size_t i = 0; i < NET_FOLDERS_MOST && settings->socket_folders[i][0]; i++)
+        if (net_path_beneath(settings->socket_folders[i], target->unix_path))
+            return settings->socket_folders[i];
+    return NULL;
+}
+
 static bool is_allowed(const struct lane_settings *settings, const struct target *target)
 {
-    return slice_present(target->unix_path) ||
+    if (slice_present(target->unix_path))
+        return socket_folder(settings, target) != NULL;
+    return !cidr_is_metadata(&target->addr) &&
            cidr_any_contains(settings->networks, settings->networks_count, &target->addr);
 }
 
@@ -92,6 +103,7 @@ static struct dial *start_dial(struct port *p, const struct target *to, struct s
         .head_max = settings->head_size,
         .upgrade = p->upgrade,
         .to = to,
+        .folder = socket_folder(settings, to),
         .probe = probe,
         .query = query,
         .fields = fields,
@@ -120,7 +132,8 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
         p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
         p->undialled = DIAL_MEMORY;
     } else {
-        account_problem(&p->account, "worker refused", "its address is not in worker_networks");
+        account_problem(&p->account, "worker refused", slice_present(target->unix_path) ? "its socket is not in worker_sockets"
+                                                                             : "its address is not in worker_networks");
     }
     if (p->dial)
         return;

@@ -116,6 +116,7 @@ class Cell:
         self.config = {
             "cell": "test",
             "directory": {"kind": "file", "path": "sandboxes.json"},
+            "worker_networks": ["127.0.0.0/8", "::1/128"],
             "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}],
         } | ({} if "routes" in (config or {}) else {"systems": SYSTEMS}) | (config or {})
         self.config_file = self.folder / "cellgate.json"

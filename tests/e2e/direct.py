@@ -144,12 +144,19 @@ def unmask(payload, mask):
 class Worker:
     """A listening socket; each connection is taken and answered by the test."""
 
-    def __init__(self):
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.listener.settimeout(10)
-        self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+    def __init__(self, path=None):
+        """At a free port of loopback, or at a Unix socket of that path."""
         self.peers = []
+        if path:
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(str(path))
+            self.listener.listen()
+            self.url = f"http+unix:{path}"
+        else:
+            self.listener = socket.create_server(("127.0.0.1", 0))
+            self.port = self.listener.getsockname()[1]
+            self.url = f"http://127.0.0.1:{self.port}"
+        self.listener.settimeout(10)
 
     def take(self):
         """The next connection, with its request read."""
@@ -202,7 +209,7 @@ class Direct:
     """The relay's settings are made quick; `relay` overrides them. Without an agent nothing answers the relay.
     `environment` is the relay's besides ours."""
 
-    def __init__(self, folder, relay=None, agent=True, limits=None, environment=None):
+    def __init__(self, folder, relay=None, agent=True, limits=None, environment=None, top=None):
         self.folder = Path(folder)
         self.workers, self.clients = [], []
         self.records = {}
@@ -217,13 +224,14 @@ class Direct:
             settings["admin"] = f"127.0.0.1:{free.getsockname()[1]}"
         self.admin_address = settings["admin"]
         config = {"cell": "test", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},
+                  "worker_networks": ["127.0.0.0/8", "::1/128"],
                   "log_level": "debug",
                   "agent": {"listen": f"unix@{self.folder}/agent.sock", "relay_listen": f"unix@{self.folder}/agent-relay.sock",
                             "control": f"unix@{self.folder}/agent.control.sock", "admin": f"unix@{self.folder}/agent.admin.sock",
                             "threads": 1},
                   "routes": [{"name": "pty", "path": "/sandboxes/{sandbox}/pty/{session}", "upgrade": True, "via": "relay",
                               "need": "none"}],
-                  "relay": settings}
+                  "relay": settings} | (top or {})
         (self.folder / "cellgate.json").write_text(json.dumps(config))
         self.write()
 

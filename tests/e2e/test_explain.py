@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 CELLGATE = str(BIN / "cellgate")
 RECORD = {"worker": "http://127.0.0.1:9001", "epoch": 3, "headers": {"X-EXECD-ACCESS-TOKEN": "record-secret"}}
 
+LOOPBACK = ["127.0.0.0/8", "::1/128"]
+
 
 def run(*arguments, stdin=None):
     return subprocess.run([CELLGATE, *arguments], capture_output=True, text=True, timeout=20, input=stdin)
@@ -32,6 +34,7 @@ def config(tmp_path_factory):
         json.dumps(
             {
                 "directory": {"kind": "file", "path": "s.json"},
+                "worker_networks": LOOPBACK,
                 "tokens": [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}],
                 "systems": SYSTEMS,
             }
@@ -58,7 +61,7 @@ def test_says_which_route_and_why_not_the_others(config, token):
 
 def test_says_which_system_would_have_served_it(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": RECORD}}))
-    config = {"directory": {"kind": "file", "path": "s.json"}, "open": True, "systems": ["opencomputer"]}
+    config = {"worker_networks": LOOPBACK, "directory": {"kind": "file", "path": "s.json"}, "open": True, "systems": ["opencomputer"]}
     (tmp_path / "c.json").write_text(json.dumps(config))
     done = run("explain", "--config", str(tmp_path / "c.json"), "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
     assert done.returncode == 1 and "no_route" in done.stdout
@@ -74,7 +77,7 @@ def test_a_revocation_that_is_pushed_counts(config, token, tmp_path):
         plane.set("sb-1", worker="http://127.0.0.1:9001")
         key = Path(config).with_name("k")
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(key)}]
-        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
+        (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
         request = ("--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
         assert run("explain", *request).returncode == 0
         plane("revoke", str(int(time.time()) + 100))
@@ -103,7 +106,7 @@ def test_a_revocation_that_comes_behind_the_record_counts(config, token, tmp_pat
     plane.ways["sb-1"], plane.events = record, events
     try:
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(Path(config).with_name("k"))}]
-        (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
+        (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
         done = run("explain", "--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
         assert done.returncode == 1 and "token_revoked" in done.stdout, done.stdout + done.stderr
     finally:
@@ -131,7 +134,7 @@ def test_says_which_headers_are_set_and_removed(config, token, tmp_path):
     ]
     records = {"sb-1": RECORD | {"headers": {"X-EXECD-ACCESS-TOKEN": "secret", "X-Other": "secret"}}}
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": records}))
-    (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "file", "path": "s.json"}, "open": True, "tokens": [], "routes": routes}))
+    (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "file", "path": "s.json"}, "open": True, "tokens": [], "routes": routes}))
     lines = [x for line in ("X_Drop: secret", "X-Kept: secret", "X_Cell_Org: secret", "Cookie: secret") for x in ("-H", line)]
     done = run("explain", "--config", str(tmp_path / "c.json"), "--upgrade", *lines, "GET http://h/r/sb-1")
     assert "header    set by the route: X-Set\n" in done.stdout and "header    set by the record: X-Other\n" in done.stdout
@@ -167,7 +170,7 @@ def test_wrong_usage_exits_with_2(config):
 
 def test_a_bad_configuration_is_named_with_its_position(tmp_path):
     path = tmp_path / "c.json"
-    path.write_text('{"directory":{"kind":"file","path":"s"},"tokens":[],"open":true,"routes":[{"name":"r"}]}')
+    path.write_text('{"worker_networks":["10.0.0.0/8"],"directory":{"kind":"file","path":"s"},"tokens":[],"open":true,"routes":[{"name":"r"}]}')
     done = run("explain", "--config", str(path), "GET http://h/")
     assert done.returncode == 1
     assert f"{path}:1:" in done.stderr
@@ -224,7 +227,7 @@ def test_says_which_rule_about_the_token_decided(tmp_path):
     record = RECORD | {"access": {"token_sha256": hashlib.sha256(secret.encode()).hexdigest()}}
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": record}}))
     tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}, {"kind": "agent-sandbox", "secret_file": "k"}, {"kind": "static"}]
-    (tmp_path / "c.json").write_text(json.dumps({"directory": {"kind": "file", "path": "s.json"}, "tokens": tokens, "systems": SYSTEMS}))
+    (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "file", "path": "s.json"}, "tokens": tokens, "systems": SYSTEMS}))
     config, url = str(tmp_path / "c.json"), "GET http://h/sandboxes/sb-1/proxy/80/"
 
     def steps(header):

@@ -4,6 +4,7 @@
 import collections
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -124,12 +125,12 @@ def test_an_agent_that_is_stopped_costs_the_processing_timeout_and_no_more(cell,
 class Haproxy:
     """HAProxy alone, with the agent's socket where a test puts one."""
 
-    def __init__(self, folder, cell):
+    def __init__(self, folder, cell, files=ROOT / "haproxy"):
         self.folder = folder
         with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
             self.http, https = one.getsockname()[1], two.getsockname()[1]
         environment = os.environ | {
-            "CELLGATE_DIR": str(ROOT / "haproxy"),
+            "CELLGATE_DIR": str(files),
             "CELLGATE_CERT": str(cell.run_dir / "cert.pem"),
             "CELLGATE_HTTP": f"127.0.0.1:{self.http}",
             "CELLGATE_HTTPS": f"127.0.0.1:{https}",
@@ -242,6 +243,43 @@ def test_a_decision_that_makes_no_sense(haproxy, false_agent, origin, name):
     before = len(origin.requests)
     refused_until_asked(haproxy, false_agent(direct(origin.port, **NONSENSE[name])))
     assert len(origin.requests) == before
+
+
+# Metadata services, and the same within addresses of IPv6.
+METADATA = ["169.254.169.254", "169.254.0.1", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fe80::1", "fd00:ec2::254", "fd20:ce::254",
+            "::ffff:169.254.169.254", "::169.254.169.254", "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::", "::ffff:100.100.100.200",
+            "64:ff9b::192.0.0.192", "2002:a83f:8110::1"]
+
+
+@pytest.fixture(scope="module")
+def everywhere(cells):
+    """HAProxy where workers.lst holds every address."""
+    cell = cells(config=CONFIG)
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        files = shutil.copytree(ROOT / "haproxy", Path(folder) / "files")
+        (files / "workers.lst").write_text("0.0.0.0/0\n::/0\n")
+        haproxy = Haproxy(Path(folder), cell, files)
+        yield haproxy
+        end(haproxy.process)
+
+
+@pytest.mark.parametrize("address", METADATA)
+@pytest.mark.parametrize("verdict", ["direct", "relay"])
+def test_metadata_services_are_never_reached(everywhere, origin, address, verdict):
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    agent = FalseAgent(everywhere.folder / "agent.sock", direct(1, verdict=verdict, addr=packed))
+    try:
+        refused_until_asked(everywhere, agent)
+    finally:
+        agent.close()
+
+
+def test_other_addresses_are_where_the_list_holds_all(everywhere, origin):
+    agent = FalseAgent(everywhere.folder / "agent.sock", direct(origin.port))
+    try:
+        until(lambda: ask(everywhere).status == 200)
+    finally:
+        agent.close()
 
 
 def garbage_frames(port):

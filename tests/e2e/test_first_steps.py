@@ -15,6 +15,7 @@ UP = ROOT / "examples/quickstart/up"
 GOOD = {
     "cell": "cell-a",
     "directory": {"kind": "file", "path": "sandboxes.json"},
+    "worker_networks": ["127.0.0.0/8", "::1/128"],
     "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}],
     "systems": ["opensandbox"],
 }

@@ -15,7 +15,7 @@ import time
 
 import pytest
 from cell import SANITIZED, stop, until
-from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, accept_key, frame
+from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, Worker, accept_key, frame
 from false_agent import FalseAgent, actions
 from starved import ALL, SHIM, Supply
 
@@ -178,6 +178,26 @@ def test_a_worker_outside_of_the_networks_is_not_dialled(direct):
     status, _, body = direct.answer(client)
     assert status == 502 and b'"worker_unreachable"' in body
     until(lambda: "worker_networks" in direct.log())
+
+
+def test_sockets_of_workers_are_where_the_operator_says_only(tmp_path):
+    """The record may name any path: also one outside, or a link that leads out."""
+    folder = tmp_path / "sockets"
+    folder.mkdir()
+    inside, outside = Worker(folder / "w.sock"), Worker(tmp_path / "docker.sock")
+    (folder / "link.sock").symlink_to(tmp_path / "docker.sock")
+    for top, path, reached in [({}, folder / "w.sock", False), ({"worker_sockets": [f"{folder}/"]}, folder / "w.sock", True),
+                               ({"worker_sockets": [f"{folder}/"]}, folder / "link.sock", False),
+                               ({"worker_sockets": [f"{folder}/"]}, tmp_path / "docker.sock", False),
+                               ({"worker_sockets": [f"{folder}/"]}, f"{folder}/../docker.sock", False)]:
+        with Direct(tmp_path, top=top, agent=False) as direct:
+            client = direct.ask(unix=path)
+            if reached:
+                inside.serve()
+            assert (direct.answer(client)[0] == 101) == reached, path
+    assert not outside.dials()
+    inside.close()
+    outside.close()
 
 
 def test_a_sandbox_that_wakes_is_waited_for(direct):

@@ -2,6 +2,7 @@
 """What is written in several places says the same in each: arguments, variables and refusals."""
 
 import grp
+import ipaddress
 import json
 import os
 import pwd
@@ -50,6 +51,29 @@ def test_every_status_of_a_refusal_has_its_rule():
     assert statuses <= set(re.search(r"acl known-status .* -m int (.*)", text)[1].split())
     for status in statuses:
         assert f"http-request return status {status} content-type application/json" in text
+
+
+def test_metadata_services_are_the_same_in_the_agent_and_in_haproxy():
+    rows = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/lib/cidr.c").read_text(), re.S)[1].splitlines()
+    ours = set()
+    for row in rows:
+        family, octets, bits = re.match(r"\s*\{\{(\d), \{(.*?)\}\}, (\d+)\},", row).groups()
+        packed, at = bytearray(4 if family == "4" else 16), 0
+        for octet in octets.split(", "):
+            index, _, value = octet.rpartition(" = ")
+            at = int(index.strip("[]")) if index else at
+            packed[at], at = int(value, 0), at + 1
+        ours.add(ipaddress.ip_network((bytes(packed), int(bits))))
+    text = (ROOT / "haproxy/haproxy.cfg").read_text()
+    lists = [set(map(ipaddress.ip_network, line.split())) for line in re.findall(r"-m ip (169\.254[^}\n]*)", text)]
+    assert len(ours) > 5 and lists == [ours, ours]
+    carried = {ipaddress.ip_network(word) for line in re.findall(r"acl metadata .* -m ip (::ffff.*)", text) for word in line.split()}
+    wanted = set()
+    for network in (n for n in ours if n.version == 4):
+        at, bits = int(network.network_address), network.prefixlen
+        wanted |= {ipaddress.ip_network((front | at, 96 + bits)) for front in (0, 0xFFFF << 32, 0x64FF9B << 96)}
+        wanted.add(ipaddress.ip_network((0x2002 << 112 | at << 80, 16 + bits)))
+    assert carried == wanted
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "haproxy/errors").iterdir()), ids=lambda path: path.stem)

@@ -38,7 +38,7 @@ def command(tmp_path):
         def configure(self, tokens, files):
             for name, content in files.items():
                 (tmp_path / name).write_bytes(content)
-            config = {"cell": "cell-a", "directory": {"kind": "file", "path": "s.json"}, "tokens": tokens}
+            config = {"cell": "cell-a", "worker_networks": ["127.0.0.0/8"], "directory": {"kind": "file", "path": "s.json"}, "tokens": tokens}
             (tmp_path / "cellgate.json").write_text(json.dumps(config))
 
         def run(self, *arguments, stdin=""):

@@ -20,7 +20,7 @@ def up(*arguments):
 @pytest.fixture
 def config(tmp_path):
     path = tmp_path / "cellgate.json"
-    path.write_text('{"directory": {"kind": "file", "path": "sandboxes.json"}, "tokens": [], "open": true, "systems": ["opensandbox"]}')
+    path.write_text('{"worker_networks": ["127.0.0.0/8"], "directory": {"kind": "file", "path": "sandboxes.json"}, "tokens": [], "open": true, "systems": ["opensandbox"]}')
     (tmp_path / "sandboxes.json").write_text('{"sandboxes": {}}')
     return path
 

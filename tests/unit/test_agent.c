@@ -35,7 +35,7 @@ static void put_config_with(const struct world *w, const char *directory, const 
 {
     char text[1024];
     snprintf(text, sizeof text,
-             "{%s, \"systems\": [\"opensandbox\"],\n"
+             "{%s, \"worker_networks\": [\"127.0.0.0/8\"], \"systems\": [\"opensandbox\"],\n"
              " \"directory\": {\"kind\": \"file\", \"path\": \"%s\"},\n"
              " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 2}}",
              access, directory, w->folder, w->folder);
@@ -283,6 +283,7 @@ static void put_plane(const struct world *w, in_port_t port, const char *ttl)
     char text[1024];
     snprintf(text, sizeof text,
              "{\"open\": true, \"tokens\": [], \"systems\": [\"opensandbox\"],\n"
+             " \"worker_networks\": [\"127.0.0.0/8\"],\n"
              " \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:%u\", \"ttl\": \"%s\"},\n"
              " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",
              port, ttl, w->folder, w->folder);

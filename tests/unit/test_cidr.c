@@ -57,6 +57,29 @@ static void networks_contain_their_addresses_only(void **state)
     }
 }
 
+static void metadata_services_are_known_in_every_form(void **state)
+{
+    (void)state;
+    static const char *const theirs[] = {
+        "169.254.0.0", "169.254.169.254", "169.254.255.255", "100.100.100.200", "192.0.0.192", "168.63.129.16",
+        "fe80::1", "febf:ffff::1", "fd00:ec2::254", "fd20:ce::254", "::ffff:169.254.169.254", "::169.254.169.254",
+        "64:ff9b::169.254.169.254", "64:ff9b:1::169.254.169.254", "2002:a9fe:a9fe::1", "2002:6464:64c8::",
+        "::ffff:192.0.0.192", "64:ff9b::168.63.129.16"};
+    static const char *const others[] = {"169.253.255.255", "169.255.0.0", "100.100.100.201", "192.0.0.193",
+                                         "168.63.129.17",   "fec0::1",     "fd00:ec2::253",   "::ffff:10.0.0.1",
+                                         "2002:a00:1::1",   "::1",         "127.0.0.1",       "64:ff9b::10.0.0.1"};
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
+        struct address address = address_of(theirs[i]);
+        if (!cidr_is_metadata(&address))
+            fail_msg("%s is none", theirs[i]);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct address address = address_of(others[i]);
+        if (cidr_is_metadata(&address))
+            fail_msg("%s is one", others[i]);
+    }
+}
+
 static void no_address_is_in_no_network(void **state)
 {
     (void)state;
@@ -113,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(networks_contain_their_addresses_only),
+        cmocka_unit_test(metadata_services_are_known_in_every_form),
         cmocka_unit_test(no_address_is_in_no_network),
         cmocka_unit_test(anything_else_is_no_network),
         cmocka_unit_test(one_of_several_is_enough),

@@ -57,6 +57,7 @@ static const char sandboxes[] =
     "\"lost\":{\"worker\":\"http://nowhere.cell:1\"},"
     "\"far\":{\"worker\":\"http://8.8.8.8:80\"},"
     "\"unix\":{\"worker\":\"http+unix:/run/w.sock\"},"
+    "\"docker\":{\"worker\":\"http+unix:/var/run/docker.sock\"},"
     "\"secret\":{\"worker\":\"http://10.0.0.3:80\",\"headers\":{\"Authorization\":\"Bearer worker\","
     "  \"X-EXECD-ACCESS-TOKEN\":\"of the record\",\"OPENSANDBOX-EGRESS-AUTH\":\"e\",\"X-Other\":\"o\"}},"
     "\"stopped\":{\"state\":\"stopped\",\"org\":\"o1\"},"
@@ -96,6 +97,7 @@ static const struct {
     {"lost", "lost", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"far", "far", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"unix", "unix", NULL, NEED_ALL, 0, NOW, NOW + 60},
+    {"docker", "docker", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"secret", "secret", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"stopped", "stopped", NULL, NEED_ALL, 0, NOW, NOW + 60},
     {"waking", "waking", NULL, NEED_ALL, 0, NOW, NOW + 60},
@@ -159,6 +161,12 @@ static bool allowed(const void *networks, const struct address *addr)
 {
     (void)networks;
     return addr->bytes[0] == 10 || addr->bytes[0] == 0xfd;
+}
+
+static bool socket_allowed(const void *networks, struct slice path)
+{
+    (void)networks;
+    return slice_starts(path, "/run/");
 }
 
 static void load_records(struct world *w)
@@ -295,6 +303,7 @@ static bool ask(struct world *w, const char *line, const char *const *texts, str
                                .not_before = w->not_before,
                                .now = NOW,
                                .allowed = allowed,
+                               .socket_allowed = socket_allowed,
                                .find = find,
                                .resolve = resolve,
                                .wake = wake,
@@ -473,6 +482,8 @@ static void the_worker_is_chosen(void **state)
         {"GET " RELAY("far"), {WS, B("far")}, "502 worker_unreachable"},
         {"GET " DIRECT("unix"), {B("unix")}, "502 worker_unreachable"},
         {"GET " RELAY("unix"), {WS, B("unix")}, "relay - /sandboxes/unix/pty/s%2F1"},
+        {"GET " DIRECT("docker"), {B("docker")}, "502 worker_unreachable"},
+        {"GET " RELAY("docker"), {WS, B("docker")}, "502 worker_unreachable"},
     };
     ROWS_CHECK(*state, rows);
 }

@@ -16,7 +16,8 @@
 static struct policy *make_policy(void)
 {
     static const char config[] =
-        "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", \"opensandbox\"], \"directory\": "
+        "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", \"opensandbox\"], \"worker_networks\": "
+        "[\"127.0.0.0/8\"], \"directory\": "
         "{\"kind\": \"file\", \"path\": \"/nowhere\"}}";
     char path[] = "/tmp/cellgate-test-XXXXXX";
     struct fail why = {""};

@@ -13,7 +13,7 @@ static struct directory_options *options_of(const char *keys, struct fail *why)
 {
     char path[] = "/tmp/cellgate-dns.XXXXXX", text[1024];
     int fd = mkstemp(path);
-    int len = snprintf(text, sizeof text, "{\"open\": true,\n \"directory\": {" DNS ", %s}}", keys);
+    int len = snprintf(text, sizeof text, "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"],\n \"directory\": {" DNS ", %s}}", keys);
     assert_true(fd >= 0 && write(fd, text, (size_t)len) == len);
     close(fd);
     struct settings *s = settings_load(path, NULL, 0, why);

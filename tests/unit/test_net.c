@@ -274,6 +274,50 @@ static void the_backlog_takes_a_burst(void **state)
     net_unlisten(listener);
 }
 
+/* In "in": a socket, folders, and links to a socket outside. */
+static void beneath_a_folder_no_link_is_followed(void **state)
+{
+    (void)state;
+    static const char *const made[] = {"in/s", "in/a/s", "out/s", "out.s"};
+    char root[] = "/tmp/cellgate-net-XXXXXX", before[256], name[64], below[64];
+    int listeners[4];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_non_null(mkdtemp(root));
+    assert_int_equal(chdir(root), 0);
+    assert_int_equal(mkdir("in", 0700) + mkdir("in/a", 0700) + mkdir("out", 0700), 0);
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "unix@%s/%s", root, made[i]);
+        struct net_address address = address_of(name);
+        listeners[i] = net_listen(&address, 0600, &why);
+        assert_true(listeners[i] >= 0);
+    }
+    assert_int_equal(symlink("../out", "in/link") + symlink("../out.s", "in/l") + symlink("a", "in/b"), 0);
+    assert_int_equal(symlink("in", "alias"), 0);
+    static const struct {
+        const char *folder, *path;
+        bool reached;
+    } rows[] = {{"in", "s", true},      {"in", "a/s", true}, {"alias", "a/s", true}, {"in", "link/s", false},
+                {"in", "l", false},     {"in", "b/s", false}, {"in", "none", false}, {"in", "s/s", false},
+                {"in", "none/s", false}, {"none", "s", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(below, sizeof below, "%s/%s/", root, rows[i].folder);
+        snprintf(name, sizeof name, "%s%s", below, rows[i].path);
+        int fd = net_connect_beneath(below, slice_text(name), &why);
+        if ((fd >= 0) != rows[i].reached)
+            fail_msg("%s", name);
+        if (fd < 0)
+            assert_non_null(strstr(why.text, rows[i].folder));
+        else
+            close(fd);
+    }
+    for (size_t i = 0; i < 4; i++)
+        net_unlisten(listeners[i]);
+    assert_int_equal(unlink("in/link") + unlink("in/l") + unlink("in/b") + unlink("alias"), 0);
+    assert_int_equal(rmdir("in/a") + rmdir("in") + rmdir("out"), 0);
+    assert_int_equal(chdir(before), 0);
+    rmdir(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -285,6 +329,7 @@ int main(void)
         cmocka_unit_test(a_connection_to_itself_is_none),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_tells_its_peer),
         cmocka_unit_test(only_a_socket_that_nobody_listens_on_is_replaced),
+        cmocka_unit_test(beneath_a_folder_no_link_is_followed),
         cmocka_unit_test(a_folder_that_is_not_there_is_named),
         cmocka_unit_test(the_backlog_takes_a_burst),
     };

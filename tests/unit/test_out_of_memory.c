@@ -123,11 +123,11 @@ static struct settings *settings_of(const char *text)
 static void a_directory_without_memory_does_not_start(void **state)
 {
     static const char *const kinds[] = {
-        "{\"open\": true, \"directory\": {\"kind\": \"file\", \"path\": \"/tmp/none.json\"}}",
-        "{\"open\": true, \"directory\": {\"kind\": \"redis\", \"server\": \"127.0.0.1:1\"}}",
-        "{\"open\": true, \"directory\": {\"kind\": \"redis\", \"server\": \"redis.test:1\"}}",
-        "{\"open\": true, \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:1\"}}",
-        ("{\"open\": true, \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", "
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"file\", \"path\": \"/tmp/none.json\"}}",
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"redis\", \"server\": \"127.0.0.1:1\"}}",
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"redis\", \"server\": \"redis.test:1\"}}",
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:1\"}}",
+        ("{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", "
          "\"servers\": [\"127.0.0.1:1\"]}}"),
     };
     (void)state;

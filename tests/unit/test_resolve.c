@@ -28,6 +28,12 @@ static enum lookup find(void *directory, struct slice space, struct slice sandbo
     return w->records ? records_find(w->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
 }
 
+static bool socket_allowed(const void *networks, struct slice path)
+{
+    (void)networks;
+    return slice_starts(path, "/run/");
+}
+
 static bool allowed(const void *networks, const struct address *addr)
 {
     (void)networks;
@@ -69,7 +75,7 @@ static int setup(void **state)
     put(w, "revoked", "http://10.0.0.4:1", RECORD_RUNNING, 9, NULL, 2000);
     put(w, "hashed", "http://10.0.0.5:1", RECORD_RUNNING, 0, NULL, 0);
     put(w, "unix", "http+unix:/run/w.sock", RECORD_RUNNING, 1, NULL, 0);
-    w->view = (struct decide_view){.routes = w->routes, .allowed = allowed, .find = find, .directory = w};
+    w->view = (struct decide_view){.routes = w->routes, .allowed = allowed, .socket_allowed = socket_allowed, .find = find, .directory = w};
     w->scratch = writer_of(w->memory, sizeof w->memory);
     *state = w;
     return 0;

@@ -41,7 +41,8 @@ static struct settings *load(const char *text)
     return settings_load(path, NULL, 0, &why);
 }
 
-#define SMALLEST "{\"directory\": {}, \"open\": true}"
+#define NETWORKS "\"worker_networks\": [\"127.0.0.0/8\", \"::1/128\"]"
+#define SMALLEST "{\"directory\": {}, \"open\": true, " NETWORKS "}"
 
 static void the_smallest_file_gets_the_documented_defaults(void **state)
 {
@@ -75,19 +76,47 @@ static void the_smallest_file_gets_the_documented_defaults(void **state)
     settings_free(s);
 }
 
-static void workers_may_be_on_loopback_and_private_networks(void **state)
+static void workers_may_be_where_the_operator_says(void **state)
 {
     (void)state;
     struct settings *s = load(SMALLEST);
     assert_true(settings_worker_allowed(s, &(struct address){4, {127, 9, 9, 9}}));
-    assert_true(settings_worker_allowed(s, &(struct address){4, {172, 31, 0, 1}}));
     assert_true(settings_worker_allowed(s, &(struct address){6, {[15] = 1}}));
-    assert_false(settings_worker_allowed(s, &(struct address){4, {169, 254, 169, 254}}));
+    assert_false(settings_worker_allowed(s, &(struct address){4, {10, 0, 0, 1}}));
     assert_false(settings_worker_allowed(s, &(struct address){4, {8, 8, 8, 8}}));
+    assert_null(settings_socket_folder(s, SLICE_LITERAL("/run/cell/w.sock")));
     settings_free(s);
     s = load("{\"directory\": {}, \"open\": true, \"worker_networks\": [\"8.8.8.0/24\"]}");
     assert_true(settings_worker_allowed(s, &(struct address){4, {8, 8, 8, 8}}));
     assert_false(settings_worker_allowed(s, &(struct address){4, {127, 0, 0, 1}}));
+    settings_free(s);
+}
+
+static void a_metadata_service_is_no_worker_whatever_the_networks_are(void **state)
+{
+    (void)state;
+    struct settings *s = load("{\"directory\": {}, \"open\": true, \"worker_networks\": [\"0.0.0.0/0\", \"::/0\"]}");
+    assert_true(settings_worker_allowed(s, &(struct address){4, {8, 8, 8, 8}}));
+    assert_true(settings_worker_allowed(s, &(struct address){6, {0x20, 1}}));
+    assert_false(settings_worker_allowed(s, &(struct address){4, {169, 254, 169, 254}}));
+    assert_false(settings_worker_allowed(s, &(struct address){6, {0xfd, 0, 0x0e, 0xc2, [14] = 2, 0x54}}));
+    settings_free(s);
+}
+
+static void sockets_may_be_beneath_the_folders_that_are_named(void **state)
+{
+    (void)state;
+    static const char *const outside[] = {"/run/cell",        "/run/cell/",        "/run/cellar/w", "/run/cell/../w",
+                                          "/run/cell/a/../w", "/run/cell//w",      "/run/cell/./w", "/run/cell/w/",
+                                          "/run/cell/w/.",    "run/cell/w",        "/etc/w",        "/run/cell/..",
+                                          "/srv/x/../../w",   "/run/cell/a/../../w"};
+    struct settings *s = load("{\"directory\": {}, \"open\": true, " NETWORKS
+                              ", \"worker_sockets\": [\"/srv/x/\", \"/run/cell/\"]}");
+    assert_string_equal(settings_socket_folder(s, SLICE_LITERAL("/run/cell/w.sock")), "/run/cell/");
+    assert_string_equal(settings_socket_folder(s, SLICE_LITERAL("/srv/x/a/..b/w")), "/srv/x/");
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        if (settings_socket_folder(s, slice_text(outside[i])))
+            fail_msg("%s", outside[i]);
     settings_free(s);
 }
 
@@ -138,6 +167,14 @@ static void an_error_has_file_line_and_column(void **state)
          ":2:11: tokens is empty: say \"open\": true to let everybody in"},
         {"{\"directory\": {}, \"open\": true, \"tokens\": [{}]}",
          ":1:27: open lets everybody in, whatever tokens says: leave one of them out"},
+        {"{\"directory\": {}, \"open\": true}",
+         ":1:1: worker_networks is missing: name the networks in which your workers are, as narrow as you can; of "
+         "this machine that is \"worker_networks\": [\"127.0.0.0/8\", \"::1/128\"]"},
+        {"{\"worker_networks\": [\"169.254.169.254\"]}",
+         ":1:22: worker_networks must be a list of networks that no metadata service is in: these are never dialled"},
+        {"{\"worker_sockets\": [\"/run/cell\"]}",
+         ":1:21: worker_sockets must be a list of folders such as \"/run/cell/\", from the root, with a slash at the "
+         "end"},
         {"{\"directory\": {}, \"tokens\": {}}", ":1:29: tokens must be a list"},
         {"{\"directory\": {}, \"tokens\": [1], \"routes\": 1}", ":1:44: routes must be a list"},
         {"{\"directory\": {}, \"tokens\": [1], \"domains\": []}", ":1:45: domains must be an object"},
@@ -155,7 +192,7 @@ static void an_error_has_file_line_and_column(void **state)
          ":1:52: agent.admin must be a loopback address or a Unix socket"},
         {"{\"directory\": {}, \"open\": true, \"relay\": {\"control\": \"[::1]:1\"}}",
          ":1:54: relay.control must be a Unix socket (unix@PATH)"},
-        {"{\"directory\": {}, \"open\": true, \"relay\": {\"memory\": \"1MiB\", \"buffer\": \"2MiB\"}}",
+        {"{\"directory\": {}, \"open\": true, \"relay\": {\"memory\": \"1MiB\", \"buffer\": \"2MiB\"}, " NETWORKS "}",
          ":1:53: relay.memory must not be less than relay.buffer"},
         {"", ":1:1: the document ends too early"},
     };
@@ -211,7 +248,7 @@ static void the_folder_of_the_file_is_the_base(void **state)
 static void running_out_of_memory_is_an_error(void **state)
 {
     (void)state;
-    write_file("{\"directory\": {}, \"tokens\": [1], \"cell\": \"x\"}");
+    write_file("{\"directory\": {}, \"tokens\": [1], \"cell\": \"x\", " NETWORKS "}");
     cJSON_InitHooks(&(cJSON_Hooks){malloc, free});
     struct settings *s = NULL;
     unsigned n = 0;
@@ -275,7 +312,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_smallest_file_gets_the_documented_defaults),
-        cmocka_unit_test(workers_may_be_on_loopback_and_private_networks),
+        cmocka_unit_test(workers_may_be_where_the_operator_says),
+        cmocka_unit_test(a_metadata_service_is_no_worker_whatever_the_networks_are),
+        cmocka_unit_test(sockets_may_be_beneath_the_folders_that_are_named),
         cmocka_unit_test(the_example_of_the_contract_is_read),
         cmocka_unit_test(an_error_has_file_line_and_column),
         cmocka_unit_test(a_missing_file_is_named),
