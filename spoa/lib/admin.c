@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 
-#include "spoa/lib/cidr.h"
 #include "spoa/lib/exchange.h"
-#include "spoa/lib/http.h"
+#include "spoa/lib/http_site.h"
 #include "spoa/lib/writer.h"
 
 struct admin {
@@ -23,6 +22,8 @@ static const char *reason(unsigned status)
         return "OK";
     case 400:
         return "Bad Request";
+    case 403:
+        return "Forbidden";
     case 404:
         return "Not Found";
     case 405:
@@ -41,15 +42,16 @@ static const char *reason(unsigned status)
 }
 
 /* All of it or nothing. */
-static void put_answer(struct buffer *to, unsigned status, const char *type, struct slice body,
-                       bool head_only)
+static void put_answer(struct buffer *to, unsigned status, const char *type, const char *policy,
+                       struct slice body, bool head_only)
 {
-    char memory[512];
+    char memory[1024];
     struct writer head = writer_of(memory, sizeof memory);
     writer_printf(&head,
                   "HTTP/1.1 %u %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-                  "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-                  status, reason(status), status == 405 ? "Allow: GET, HEAD\r\n" : "", type, body.len);
+                  "Content-Security-Policy: %s\r\n" HTTP_SITE_FIELDS "Connection: close\r\n\r\n",
+                  status, reason(status), status == 405 ? "Allow: GET, HEAD\r\n" : "", type, body.len,
+                  policy ? policy : "default-src 'none'; frame-ancestors 'none'");
     if (head.full || !buffer_put(to, writer_slice(&head)) || (!head_only && !buffer_put(to, body)))
         buffer_free(to);
 }
@@ -59,35 +61,17 @@ static void put_error(struct buffer *to, unsigned status, const char *code, cons
     char memory[256];
     struct writer body = writer_of(memory, sizeof memory);
     writer_printf(&body, "{\"error\":\"%s\",\"message\":\"%s\",\"retryable\":false}\n", code, message);
-    put_answer(to, status, ADMIN_JSON, writer_slice(&body), false);
+    put_answer(to, status, ADMIN_JSON, NULL, writer_slice(&body), false);
 }
 
 /* ---- requests ---- */
-
-/* Host without its port. */
-static struct slice host_name(struct slice host)
-{
-    if (slice_starts(host, "["))
-        return slice_sub(host, 1, slice_find(host, ']') - 1);
-    return slice_sub(host, 0, slice_find(host, ':'));
-}
-
-static bool is_local(struct slice host)
-{
-    struct cidr address;
-    struct slice name = host_name(host);
-    if (!slice_present(host)) /* HTTP/1.0: no browser sends it */
-        return true;
-    return slice_equal_nocase(name, SLICE_LITERAL("localhost")) ||
-           (slice_find(name, '/') == name.len && cidr_parse(name, &address));
-}
 
 static void put_page(const struct admin_page *page, struct slice query, bool head_only, struct buffer *to)
 {
     struct admin_answer answer = {.status = 200, .type = "text/plain; charset=utf-8"};
     answer.body = buffer_with_limit(ADMIN_BODY_MAX);
     if (page->make(page->context, query, &answer))
-        put_answer(to, answer.status, answer.type, buffer_slice(&answer.body), head_only);
+        put_answer(to, answer.status, answer.type, answer.policy, buffer_slice(&answer.body), head_only);
     else
         put_error(to, 500, "internal", "The page could not be made.");
     buffer_free(&answer.body);
@@ -103,8 +87,13 @@ static void answer_request(const struct admin_page *pages, size_t count, const s
         put_error(to, 405, "method_not_allowed", "Only GET and HEAD are allowed here.");
         return;
     }
-    if (!is_local(http_get(head, "host"))) {
+    struct slice host = http_get(head, "Host"); /* absent in HTTP/1.0, which no browser speaks */
+    if (slice_present(host) && !http_site_is_unnamed(http_site_name(host))) {
         put_error(to, 421, "bad_request", "The Host must be localhost or an IP address.");
+        return;
+    }
+    if (!http_site_is_own(head)) {
+        put_error(to, 403, "origin_refused", "Pages of other origins may not ask here.");
         return;
     }
     for (size_t i = 0; i < count; i++) {

@@ -3,8 +3,8 @@
  * admin: read-only pages over HTTP for people and for Prometheus: /metrics, /healthz, /readyz, views. GET and
  * HEAD, one request per connection. Nothing can be changed here: see control.h.
  *
- * A page of a website must not be able to read it through its visitor's browser (DNS rebinding): the Host has
- * to be `localhost` or an IP address.
+ * A page of a website must not be able to read it through its visitor's browser: the Host has to be `localhost` or an IP
+ * address (DNS rebinding), an Origin has to be that Host, and nothing is shown in frames (http_site.h).
  */
 #ifndef CELLGATE_LIB_ADMIN_H
 #define CELLGATE_LIB_ADMIN_H
@@ -15,6 +15,7 @@
 struct admin_answer {
     unsigned status;    /* 200 unless the page sets another */
     const char *type;   /* Content-Type; text/plain unless the page sets another */
+    const char *policy; /* Content-Security-Policy, for a page that needs more than nothing; NULL: nothing */
     struct buffer body; /* the page writes it */
 };
 

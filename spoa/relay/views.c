@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/views.h"
 
+/* In three pieces, so that its policy allows nothing that stands in the page itself. */
 static const char live_page[] =
     "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>cellgate-relay</title>\n"
-    "<style>body{font:14px system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "figure{margin:1.5em "
-    "0}svg{width:100%;height:90px;background:#8881}polyline{fill:none;stroke:#27c;stroke-width:1.5}"
-    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.2em .6em;border-bottom:1px "
-    "solid #8884}"
-    "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}polyline{stroke:#6bf}}</style>\n"
+    "<link rel=\"icon\" href=\"data:,\"><link rel=\"stylesheet\" href=\"live.css\">"
+    "<script defer src=\"live.js\"></script>\n"
     "<h1>cellgate-relay</h1><p id=\"state\" role=\"status\">loading</p>\n"
     "<figure><figcaption>tunnels: <b id=\"v0\"></b></figcaption><svg id=\"g0\" viewBox=\"0 0 150 50\" "
     "preserveAspectRatio=\"none\"><polyline/></svg></figure>\n"
     "<figure><figcaption>redials in each interval, in all <b id=\"v1\"></b></figcaption><svg id=\"g1\" "
-    "viewBox=\"0 0 150 "
-    "50\" preserveAspectRatio=\"none\"><polyline/></svg></figure>\n"
-    "<figure><figcaption>longest gap, seconds: <b id=\"v2\"></b></figcaption><svg id=\"g2\" viewBox=\"0 0 "
-    "150 50\" "
-    "preserveAspectRatio=\"none\"><polyline/></svg></figure>\n"
+    "viewBox=\"0 0 150 50\" preserveAspectRatio=\"none\"><polyline/></svg></figure>\n"
+    "<figure><figcaption>longest gap, seconds: <b id=\"v2\"></b></figcaption><svg id=\"g2\" "
+    "viewBox=\"0 0 150 50\" preserveAspectRatio=\"none\"><polyline/></svg></figure>\n"
     "<table><thead><tr><th>tunnel<th>state<th>route<th>sandbox<th>worker<th>age<th>to "
     "worker<th>to client<th>redials<th>longest gap</tr></thead><tbody id=\"rows\"></tbody></table>\n"
-    "<script>\n"
+    "</html>\n";
+
+static const char live_style[] =
+    "body{font:14px system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 1em}\n"
+    "figure{margin:1.5em 0}\n"
+    "svg{width:100%;height:90px;background:#8881}polyline{fill:none;stroke:#27c;stroke-width:1.5}\n"
+    "table{border-collapse:collapse;width:100%}"
+    "td,th{text-align:left;padding:.2em .6em;border-bottom:1px solid #8884}\n"
+    "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}polyline{stroke:#6bf}}\n";
+
+static const char live_script[] =
     "const draw=(n,v,text)=>{const top=Math.max(...v,1e-9);document.querySelector('#g'+n+' polyline')"
     ".setAttribute('points',v.map((y,i)=>`${150-v.length+i},${48-46*y/top}`).join(' '));"
     "document.getElementById('v'+n).textContent=text};\n"
@@ -37,8 +42,7 @@ static const char live_page[] =
     "document.getElementById('state').textContent=(s.draining?'draining':'serving')+', '+s.held+"
     "' bytes held, each step is '+s.sample_seconds+' s'}"
     "catch(e){document.getElementById('state').textContent='the relay does not answer'}"
-    "setTimeout(poll,2000)}poll();\n"
-    "</script></html>\n";
+    "setTimeout(poll,2000)}poll();\n";
 
 /* ---- pages ---- */
 static struct relay *relay_of(void *context)
@@ -100,14 +104,32 @@ static bool page_live(void *context, struct slice query, struct admin_answer *an
 {
     (void)context, (void)query;
     answer->type = "text/html; charset=utf-8";
+    answer->policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     return buffer_put(&answer->body, slice_text(live_page));
+}
+
+static bool page_live_style(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context, (void)query;
+    answer->type = "text/css; charset=utf-8";
+    return buffer_put(&answer->body, slice_text(live_style));
+}
+
+static bool page_live_script(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)context, (void)query;
+    answer->type = "text/javascript; charset=utf-8";
+    return buffer_put(&answer->body, slice_text(live_script));
 }
 
 void views_pages(struct admin_page pages[static VIEWS_PAGES], struct relay **relay)
 {
     const struct admin_page all[VIEWS_PAGES] = {
-        {"/metrics", page_metrics, relay}, {"/healthz", page_health, relay}, {"/readyz", page_ready, relay},
-        {"/tunnels", page_tunnels, relay}, {"/stats", page_stats, relay},    {"/", page_live, relay},
+        {"/metrics", page_metrics, relay},     {"/healthz", page_health, relay},
+        {"/readyz", page_ready, relay},        {"/tunnels", page_tunnels, relay},
+        {"/stats", page_stats, relay},         {"/", page_live, relay},
+        {"/live.css", page_live_style, relay}, {"/live.js", page_live_script, relay},
     };
     memcpy(pages, all, sizeof all);
 }

@@ -7,7 +7,7 @@
 #include "spoa/lib/control.h"
 #include "spoa/relay/relay.h"
 
-enum { VIEWS_PAGES = 6, VIEWS_COMMANDS = 4 };
+enum { VIEWS_PAGES = 8, VIEWS_COMMANDS = 4 };
 
 /* The address of the relay's pointer is kept: pages say 503 while it is NULL. */
 void views_pages(struct admin_page pages[static VIEWS_PAGES], struct relay **relay);

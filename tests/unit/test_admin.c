@@ -110,6 +110,14 @@ static void anything_else_is_refused_as_json(void **state)
         {"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421", "bad_request"},
         {"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1.evil.example\r\n\r\n", "421", "bad_request"},
         {"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1/8\r\n\r\n", "4", "bad_request"},
+        {"GET /metrics HTTP/1.1\r\nHost: [::1].evil.example\r\n\r\n", "421", "bad_request"},
+        {"GET /metrics HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://evil.example\r\n\r\n", "403",
+         "origin_refused"},
+        {"GET /metrics HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://localhost:2\r\n\r\n", "403",
+         "origin_refused"},
+        {"GET /metrics HTTP/1.1\r\nHost: localhost:1\r\nOrigin: null\r\n\r\n", "403", "origin_refused"},
+        {"OPTIONS /metrics HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://localhost:1\r\n\r\n", "405",
+         "method_not_allowed"},
         {"GET /broken HTTP/1.1\r\nHost: localhost\r\n\r\n", "500", "internal"},
         {"nonsense\r\n\r\n", "400", "bad_request"},
         {"GET /metrics HTTP/1.1\r\n\r\n", "400", "bad_request"},
@@ -123,6 +131,51 @@ static void anything_else_is_refused_as_json(void **state)
         assert_null(strstr(text, "half a page"));
         free(text);
     }
+}
+
+static bool make_page(void *context, struct slice query, struct admin_answer *answer)
+{
+    (void)query;
+    answer->policy = context;
+    return buffer_put(&answer->body, SLICE_LITERAL("<p>"));
+}
+
+static void no_answer_is_framed_guessed_at_or_read_by_other_sites(void **state)
+{
+    (void)state;
+    static char own[] = "default-src 'self'; frame-ancestors 'none'";
+    const struct admin_page page = {"/", make_page, own};
+    static const char *const requests[] = {
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /metrics HTTP/1.1\r\nHost: localhost:1\r\nOrigin: http://localhost:1\r\n\r\n",
+        "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+        "POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "nonsense\r\n\r\n",
+    };
+    static const char *const fields[] = {
+        "\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n",
+        "\r\nX-Frame-Options: DENY\r\n",
+        "\r\nX-Content-Type-Options: nosniff\r\n",
+        "\r\nReferrer-Policy: no-referrer\r\n",
+        "\r\nCross-Origin-Resource-Policy: same-origin\r\n",
+        "\r\nCache-Control: no-store\r\n",
+    };
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        char *text = respond(requests[i]);
+        assert_non_null(text);
+        for (size_t j = 0; j < sizeof fields / sizeof *fields; j++)
+            assert_non_null(strstr(text, fields[j]));
+        free(text);
+    }
+    struct buffer answer = buffer_with_limit(4096);
+    assert_true(admin_respond(&page, 1, SLICE_LITERAL("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), &answer));
+    assert_true(buffer_put(&answer, SLICE_LITERAL("\0")));
+    const char *text = (const char *)buffer_slice(&answer).at;
+    assert_non_null(
+        strstr(text, "\r\nContent-Security-Policy: default-src 'self'; frame-ancestors 'none'\r\n"));
+    assert_null(strstr(text, "default-src 'none'"));
+    buffer_free(&answer);
 }
 
 static void an_unfinished_request_is_waited_for(void **state)
@@ -375,6 +428,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pages_are_served),
         cmocka_unit_test(anything_else_is_refused_as_json),
+        cmocka_unit_test(no_answer_is_framed_guessed_at_or_read_by_other_sites),
         cmocka_unit_test(an_unfinished_request_is_waited_for),
         cmocka_unit_test(commands_are_answered),
         cmocka_unit_test(any_bytes_become_valid_json),
