@@ -21,7 +21,7 @@ static bool read_id(const json_node *request, struct slice *id, struct fail *why
 static bool write_one(const struct sandbox *s, struct buffer *to)
 {
     return buffer_put(to, SLICE_LITERAL("{\"sandbox\":")) && json_write_text(to, slice_text(s->id)) &&
-           buffer_put(to, SLICE_LITERAL(",\"record\":")) && sandbox_write(s, to) &&
+           buffer_put(to, SLICE_LITERAL(",\"record\":")) && sandbox_write(s, NULL, to) &&
            buffer_put(to, SLICE_LITERAL("}"));
 }
 

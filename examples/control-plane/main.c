@@ -25,10 +25,15 @@ static const char help[] =
     "\n"
     "  --control PATH       socket for these commands (" CONTROL ")\n"
     "  --listen ADDRESS     for agents, for instance 127.0.0.1:8081; port 0 takes a free one\n"
-    "  --allow-remote       listen on an address that is not loopback; wants --token-file\n"
-    "  --token-file FILE    agents must send what is in FILE as Authorization: Bearer\n"
+    "  --secret-file FILE   agents must send what is in FILE as Authorization: Bearer (their\n"
+    "                       directory's token_file); --token-file is its old name\n"
+    "  --open               instead: no secret, for whatever runs on this machine\n"
+    "  --host NAME          a name that an open one answers to, beside localhost; may be repeated\n"
+    "  --allow-remote       listen on an address that is not loopback; wants --secret-file\n"
     "  --state FILE         where sandboxes are kept; a change is in it before anybody is told\n"
     "  --worker URL         where a sandbox may be moved to or woken; may be repeated\n"
+    "  --worker-secret-file FILE   what these workers ask for (cell-worker --secret-file): records on\n"
+    "                       one of them get it among their headers, as Authorization: Bearer\n"
     "  --wake SECONDS       that waking takes (1)\n"
     "  --help, --version\n"
     "\n"
@@ -40,7 +45,8 @@ enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 struct arguments {
     struct front_options front;
     struct plane_options plane;
-    const char *listen, *control, *token_file;
+    struct guard_options guard;
+    const char *listen, *control, *worker_secret_file;
     bool allow_remote;
 };
 
@@ -57,9 +63,11 @@ static int judge_serve(struct arguments *a)
         return wrong("serve needs --listen", "");
     if (!net_parse(slice_text(a->listen), &a->front.listen, &why) || net_is_unix(&a->front.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!net_is_loopback(&a->front.listen) && !(a->allow_remote && a->token_file))
-        return wrong("without --allow-remote and --token-file only a loopback address is listened on, not ",
+    if (!net_is_loopback(&a->front.listen) && !(a->allow_remote && a->guard.secret_file))
+        return wrong("without --allow-remote and --secret-file only a loopback address is listened on, not ",
                      a->listen);
+    if (guard_check(&a->guard))
+        return wrong(guard_check(&a->guard), "");
     return OK;
 }
 
@@ -83,7 +91,17 @@ static int take(int c, struct arguments *a)
         a->plane.state = optarg;
         break;
     case 't':
-        a->token_file = optarg;
+        a->guard.secret_file = optarg;
+        break;
+    case 'o':
+        a->guard.open = true;
+        break;
+    case 'H':
+        if (!guard_add_host(&a->guard, optarg))
+            return wrong("--host: a name, at most 16 of them, not ", optarg);
+        break;
+    case 'W':
+        a->worker_secret_file = optarg;
         break;
     case 'r':
         a->allow_remote = true;
@@ -112,6 +130,8 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
     static const struct option names[] = {
         {"listen", required_argument, NULL, 'l'}, {"control", required_argument, NULL, 'c'},
         {"state", required_argument, NULL, 's'},  {"token-file", required_argument, NULL, 't'},
+        {"open", no_argument, NULL, 'o'},         {"secret-file", required_argument, NULL, 't'},
+        {"host", required_argument, NULL, 'H'},   {"worker-secret-file", required_argument, NULL, 'W'},
         {"worker", required_argument, NULL, 'w'}, {"wake", required_argument, NULL, 'k'},
         {"allow-remote", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'},
         {"version", no_argument, NULL, 'V'},      {NULL, 0, NULL, 0}};
@@ -166,17 +186,32 @@ static bool run(struct loop *loop, struct arguments *a, struct serve *serve, str
     return good;
 }
 
+/* What workers get as Authorization; none where path is NULL. */
+static bool read_authorization(const char *path, char **authorization, struct fail *why)
+{
+    char *secret = NULL;
+    bool good = guard_read_secret(path, &secret, why);
+    if (good && secret && asprintf(authorization, "Bearer %s", secret) < 0) {
+        *authorization = NULL;
+        good = fail(why, "out of memory");
+    }
+    free(secret);
+    return good;
+}
+
 static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why)
 {
-    char *token = NULL;
+    char *secret = NULL, *authorization = NULL;
     struct serve serve = {.feed = feed_new()};
-    bool good = (serve.feed || fail(why, "out of memory")) && front_read_token(a->token_file, &token, why) &&
-                (serve.plane = plane_new(loop, &a->plane, why));
-    serve.token = token;
-    good = good && run(loop, a, &serve, why);
+    bool good = (serve.feed || fail(why, "out of memory")) && guard_open(&a->guard, &secret, why) &&
+                read_authorization(a->worker_secret_file, &authorization, why);
+    a->front.guard = a->guard.guard;
+    a->plane.authorization = authorization;
+    good = good && (serve.plane = plane_new(loop, &a->plane, why)) && run(loop, a, &serve, why);
     plane_free(serve.plane);
     feed_free(serve.feed);
-    free(token);
+    free(secret);
+    free(authorization);
     return good;
 }
 

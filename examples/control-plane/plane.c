@@ -130,13 +130,28 @@ void plane_on_change(struct plane *p, void (*changed)(void *context, const char 
 
 /* ---- the file ---- */
 
-bool plane_write(const struct plane *p, struct buffer *to)
+/* What the sandbox's worker asks for: nothing of ours goes to workers that are not ours. */
+static const char *authorization_for(const struct plane *p, const struct sandbox *s)
+{
+    for (size_t i = 0; i < p->options->worker_count && s->worker; i++)
+        if (strcmp(p->options->workers[i], s->worker) == 0)
+            return p->options->authorization;
+    return NULL;
+}
+
+bool plane_write_record(const struct plane *p, const struct sandbox *s, struct buffer *to)
+{
+    return sandbox_write(s, authorization_for(p, s), to);
+}
+
+bool plane_write(const struct plane *p, bool for_agents, struct buffer *to)
 {
     bool good = buffer_put(to, SLICE_LITERAL("{\"sandboxes\":{"));
     for (size_t i = 0; i < p->count && good; i++)
         good = buffer_put(to, i ? SLICE_LITERAL(",\n") : SLICE_LITERAL("\n")) &&
                json_write_text(to, slice_text(p->sandboxes[i]->id)) && buffer_put(to, SLICE_LITERAL(":")) &&
-               sandbox_write(p->sandboxes[i], to);
+               (for_agents ? plane_write_record(p, p->sandboxes[i], to)
+                           : sandbox_write(p->sandboxes[i], NULL, to));
     good = good && buffer_put(to, SLICE_LITERAL("\n}"));
     if (p->not_before >= 0)
         good = good && json_write(to, ",\"not_before\":%lld", (long long)p->not_before);
@@ -190,7 +205,7 @@ static bool save(const struct plane *p, struct fail *why)
     struct buffer text = buffer_with_limit(FILE_MAX);
     if (!p->options->state)
         return true;
-    bool good = plane_write(p, &text) || fail(why, "%s: out of memory", p->options->state);
+    bool good = plane_write(p, false, &text) || fail(why, "%s: out of memory", p->options->state);
     good = good && replace_file(p->options->state, buffer_slice(&text), why);
     buffer_free(&text);
     return good;

@@ -15,7 +15,8 @@ struct plane_options {
     const char *state;                      /* the file; NULL: nothing is kept */
     const char *workers[PLANE_WORKERS_MAX]; /* where sandboxes may be moved to and woken */
     size_t worker_count;
-    double wake_seconds; /* that waking takes */
+    double wake_seconds;       /* that waking takes */
+    const char *authorization; /* what these workers ask for; NULL: nothing */
 };
 
 struct plane;
@@ -33,8 +34,11 @@ size_t plane_count(const struct plane *p);
 const struct sandbox *plane_at(const struct plane *p, size_t i); /* in the order of their ids */
 /* Tokens issued before are revoked, for all sandboxes; 0: none any more; -1: none ever were. */
 int64_t plane_not_before(const struct plane *p);
-/* {"sandboxes":{ID:RECORD,...}}, and "not_before" where tokens are revoked, or were */
-bool plane_write(const struct plane *p, struct buffer *to);
+/* {"sandboxes":{ID:RECORD,...}}, and "not_before" where tokens are revoked, or were. For agents: with what its worker asks
+ * for, where that is one of the options'. */
+bool plane_write(const struct plane *p, bool for_agents, struct buffer *to);
+/* One record, for agents. */
+bool plane_write_record(const struct plane *p, const struct sandbox *s, struct buffer *to);
 
 /* Each is false with *why when it cannot be done, and nothing has changed then. */
 bool plane_set(struct plane *p, struct slice id, struct slice record, struct fail *why);

@@ -34,7 +34,7 @@ struct sandbox *sandbox_new(struct slice id)
         return NULL;
     }
     if (s)
-        s->rest = buffer_with_limit(SANDBOX_RECORD_MAX);
+        s->rest = s->headers = buffer_with_limit(SANDBOX_RECORD_MAX);
     return s;
 }
 
@@ -44,6 +44,7 @@ void sandbox_free(struct sandbox *s)
         return;
     loop_timer_close(&s->waking);
     buffer_free(&s->rest);
+    buffer_free(&s->headers);
     free(s->worker);
     free(s->id);
     free(s);
@@ -71,7 +72,8 @@ struct reading {
     enum sandbox_state state;
     int64_t epoch;
     char *worker;
-    struct buffer rest;
+    struct buffer rest, headers;
+    bool authorizes;
 };
 
 static bool read_state(struct slice value, enum sandbox_state *state, struct fail *why)
@@ -124,6 +126,26 @@ static bool is_for_agents(struct slice key)
     return slice_starts(key, "x-");
 }
 
+/* Whether nothing can be added: agents refuse headers that are no object, or have a name twice. */
+static bool read_authorizes(struct slice headers, bool *authorizes, struct fail *why)
+{
+    struct json *doc =
+        json_parse(headers, "headers", 0, (struct json_limits){SANDBOX_RECORD_MAX, DEPTH}, why);
+    if (!doc)
+        return false;
+    *authorizes = !json_is_object(json_root(doc));
+    for (const json_node *n = json_first(json_root(doc)); n && !*authorizes; n = json_next(n))
+        *authorizes = slice_equal_nocase(slice_text(json_key(n)), SLICE_LITERAL("Authorization"));
+    json_free(doc);
+    return true;
+}
+
+static bool read_headers(struct slice value, struct reading *r, struct fail *why)
+{
+    return read_authorizes(value, &r->authorizes, why) &&
+           (put_on_a_line(&r->headers, slice_trim(value)) || fail(why, "the headers are too large"));
+}
+
 static bool on_member(void *context, struct slice key, struct slice value, struct fail *why)
 {
     struct reading *r = context;
@@ -138,6 +160,8 @@ static bool on_member(void *context, struct slice key, struct slice value, struc
         r->epoch = (int64_t)epoch;
         return true;
     }
+    if (slice_is(key, "headers"))
+        return read_headers(value, r, why);
     if (!is_for_agents(key))
         return fail(why, "a record has no key \"%.*s\"", SLICE_PRINTF(key));
     return (buffer_put(&r->rest, SLICE_LITERAL(",")) && json_write_text(&r->rest, key) &&
@@ -162,18 +186,23 @@ static bool read_members(struct slice record, struct reading *r, struct fail *wh
 
 bool sandbox_read(struct sandbox *s, struct slice record, struct fail *why)
 {
-    struct reading r = {.rest = buffer_with_limit(SANDBOX_RECORD_MAX)};
+    struct reading r = {.rest = buffer_with_limit(SANDBOX_RECORD_MAX),
+                        .headers = buffer_with_limit(SANDBOX_RECORD_MAX)};
     bool good = read_members(record, &r, why) &&
                 (r.worker || r.state != RUNNING || fail(why, "a running sandbox needs a worker"));
     if (!good) {
         free(r.worker);
         buffer_free(&r.rest);
+        buffer_free(&r.headers);
         return false;
     }
     free(s->worker);
     buffer_free(&s->rest);
+    buffer_free(&s->headers);
     s->worker = r.worker;
     s->rest = r.rest;
+    s->headers = r.headers;
+    s->authorizes = r.authorizes;
     s->state = r.state;
     if (r.epoch > s->epoch)
         s->epoch = r.epoch;
@@ -182,11 +211,24 @@ bool sandbox_read(struct sandbox *s, struct slice record, struct fail *why)
 
 /* ---- writing ---- */
 
-bool sandbox_write(const struct sandbox *s, struct buffer *to)
+static bool write_headers(const struct sandbox *s, const char *authorization, struct buffer *to)
+{
+    struct slice own = slice_trim(buffer_slice(&s->headers));
+    if (!authorization || s->authorizes)
+        return !own.len || (buffer_put(to, SLICE_LITERAL(",\"headers\":")) && buffer_put(to, own));
+    struct slice members = slice_trim(slice_sub(own, 1, own.len > 2 ? own.len - 2 : 0));
+    return buffer_put(to, SLICE_LITERAL(",\"headers\":{\"Authorization\":")) &&
+           json_write_text(to, slice_text(authorization)) &&
+           (!members.len || (buffer_put(to, SLICE_LITERAL(",")) && buffer_put(to, members))) &&
+           buffer_put(to, SLICE_LITERAL("}"));
+}
+
+bool sandbox_write(const struct sandbox *s, const char *authorization, struct buffer *to)
 {
     return json_write(to, "{\"state\":\"%s\",\"epoch\":%lld", sandbox_state_text(s->state),
                       (long long)s->epoch) &&
            (!s->worker ||
             (buffer_put(to, SLICE_LITERAL(",\"worker\":")) && json_write_text(to, slice_text(s->worker)))) &&
-           buffer_put(to, buffer_slice(&s->rest)) && buffer_put(to, SLICE_LITERAL("}"));
+           write_headers(s, authorization, to) && buffer_put(to, buffer_slice(&s->rest)) &&
+           buffer_put(to, SLICE_LITERAL("}"));
 }

@@ -22,6 +22,8 @@ struct sandbox {
     enum sandbox_state state;
     int64_t epoch;
     struct buffer rest;       /* further members, each with a comma in front */
+    struct buffer headers;    /* the member of that name, empty where there is none */
+    bool authorizes;          /* they have an Authorization of their own, or are no object */
     struct loop_timer waking; /* of the owner */
     void *owner;
 };
@@ -35,8 +37,8 @@ bool sandbox_id_is_good(struct slice id);
 
 /* Takes over a record in JSON. False and *why: nothing has changed. */
 bool sandbox_read(struct sandbox *s, struct slice record, struct fail *why);
-/* The record in JSON, appended. */
-bool sandbox_write(const struct sandbox *s, struct buffer *to);
+/* The record in JSON, appended. authorization: what is to be among its headers, unless it has one itself; or NULL. */
+bool sandbox_write(const struct sandbox *s, const char *authorization, struct buffer *to);
 /* The epoch of a change that is made now. */
 void sandbox_touch(struct sandbox *s);
 /* False when out of memory. */

@@ -16,31 +16,6 @@ static struct serve *serve_of(const struct exchange *x)
     return front_context(http_front(x->conn));
 }
 
-/* ---- who may ask ---- */
-
-static bool is_allowed(const struct exchange *x)
-{
-    const char *token = serve_of(x)->token;
-    struct slice given = http_get(x->head, "Authorization");
-    if (!token)
-        return true;
-    return given.len > 7 && slice_equal_nocase(slice_sub(given, 0, 7), SLICE_LITERAL("Bearer ")) &&
-           slice_equal_constant_time(slice_from(given, 7), slice_text(token));
-}
-
-static void refuse_caller(struct exchange *x)
-{
-    http_answer(x, 401, "application/json", "WWW-Authenticate: Bearer\r\n",
-                SLICE_LITERAL("{\"error\":\"unauthorized\"}"));
-}
-
-static struct exchange *guard(struct exchange *x, void (*end)(struct exchange *x))
-{
-    if (x)
-        x->end = is_allowed(x) ? end : refuse_caller;
-    return x;
-}
-
 /* ---- one sandbox ---- */
 
 struct asked {
@@ -82,11 +57,12 @@ static bool read_id(const struct exchange *x, struct slice part, char id[static 
 static void get_end(struct exchange *x)
 {
     const struct asked *a = (const struct asked *)x;
-    const struct sandbox *s = plane_find(serve_of(x)->plane, slice_text(a->id));
+    const struct plane *plane = serve_of(x)->plane;
+    const struct sandbox *s = plane_find(plane, slice_text(a->id));
     struct buffer body = buffer_with_limit(2 * SANDBOX_RECORD_MAX);
     if (!s)
         http_refuse(x, 404, "sandbox_not_found");
-    else if (!sandbox_write(s, &body))
+    else if (!plane_write_record(plane, s, &body))
         http_refuse(x, 500, "out of memory");
     else
         http_answer(x, 200, "application/json", NULL, buffer_slice(&body));
@@ -115,7 +91,8 @@ static struct exchange *ask(struct http_conn *h, struct slice part, void (*end)(
     if (!a)
         return NULL;
     read_id(&a->x, part, a->id);
-    return guard(&a->x, end);
+    a->x.end = end;
+    return &a->x;
 }
 
 static struct exchange *serve_get(struct http_conn *h, const struct slice *parts)
@@ -151,7 +128,7 @@ static void list_end(struct exchange *x)
 {
     struct list *l = (struct list *)x;
     l->body = buffer_with_limit(LIST_MAX);
-    if (!plane_write(serve_of(x)->plane, &l->body))
+    if (!plane_write(serve_of(x)->plane, true, &l->body))
         return http_refuse(x, 500, "out of memory");
     http_begin(x, 200, "application/json", NULL, buffer_len(&l->body));
     list_room(x);
@@ -170,7 +147,8 @@ static struct exchange *serve_list(struct http_conn *h, const struct slice *part
         return NULL;
     l->x.room = list_room;
     l->x.close = list_close;
-    return guard(&l->x, list_end);
+    l->x.end = list_end;
+    return &l->x;
 }
 
 /* ---- events ---- */
@@ -244,7 +222,8 @@ static struct exchange *serve_events(struct http_conn *h, const struct slice *pa
         return NULL;
     f->x.close = follow_close;
     f->x.leave = http_end;
-    return guard(&f->x, follow_end);
+    f->x.end = follow_end;
+    return &f->x;
 }
 
 const struct front_route plane_routes[] = {
@@ -276,7 +255,8 @@ static void on_change(void *context, const char *id, const struct sandbox *sandb
     struct buffer data = buffer_with_limit(EVENT_MAX);
     bool good = write_key(&data, id);
     if (sandbox)
-        good = good && buffer_put(&data, SLICE_LITERAL(",\"record\":")) && sandbox_write(sandbox, &data);
+        good = good && buffer_put(&data, SLICE_LITERAL(",\"record\":")) &&
+               plane_write_record(s->plane, sandbox, &data);
     good = good && buffer_put(&data, SLICE_LITERAL("}"));
     send_all(s, good ? feed_add(s->feed, sandbox ? "update" : "remove", buffer_slice(&data)) : nothing);
     buffer_free(&data);

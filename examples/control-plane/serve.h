@@ -14,7 +14,6 @@
 struct serve {
     struct plane *plane;
     struct feed *feed;
-    const char *token; /* as Authorization: Bearer; NULL: anybody */
     struct follower *followers;
     struct loop_timer comment; /* so that a follower knows that we are there */
 };

@@ -63,12 +63,45 @@ struct exchange *front_not_found(struct http_conn *h)
     return x;
 }
 
+static void no_secret(struct exchange *x)
+{
+    http_answer(x, 401, "application/json", "WWW-Authenticate: Bearer\r\n",
+                SLICE_LITERAL("{\"error\":\"unauthorized\"}"));
+}
+
+static void wrong_host(struct exchange *x)
+{
+    http_refuse(x, 421, "the Host is no name of this server");
+}
+
+static void wrong_origin(struct exchange *x)
+{
+    http_refuse(x, 403, "pages of other origins may not ask here");
+}
+
+static void wrong_type(struct exchange *x)
+{
+    http_refuse(x, 415, "this Content-Type is not taken: say application/json");
+}
+
+static bool is_refused(const struct front *f, struct exchange *x)
+{
+    static void (*const refusals[])(struct exchange * x) = {[GUARD_NO_SECRET] = no_secret,
+                                                            [GUARD_HOST] = wrong_host,
+                                                            [GUARD_ORIGIN] = wrong_origin,
+                                                            [GUARD_TYPE] = wrong_type};
+    enum guard_verdict verdict = guard_judge(&f->options->guard, x->head);
+    if (verdict != GUARD_PASS)
+        x->end = refusals[verdict];
+    return verdict != GUARD_PASS;
+}
+
 struct exchange *front_route(struct front *f, struct http_conn *h)
 {
     struct exchange *asked = front_not_found(h);
     struct slice parts[FRONT_PARTS] = {{NULL, 0}};
-    if (!asked)
-        return NULL;
+    if (!asked || is_refused(f, asked))
+        return asked;
     for (const struct front_route *r = f->options->routes; r->path; r++) {
         if (!matches(r->path, asked->path, parts))
             continue;
@@ -82,6 +115,11 @@ struct exchange *front_route(struct front *f, struct http_conn *h)
 }
 
 /* ---- for what is served ---- */
+
+const struct guard *front_guard(const struct front *f)
+{
+    return &f->options->guard;
+}
 
 void *front_context(const struct front *f)
 {

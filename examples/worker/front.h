@@ -5,6 +5,7 @@
 #ifndef CELLGATE_WORKER_FRONT_H
 #define CELLGATE_WORKER_FRONT_H
 
+#include "examples/worker/guard.h"
 #include "examples/worker/http_conn.h"
 #include "spoa/lib/net.h"
 
@@ -28,6 +29,7 @@ struct front_options {
     const struct front_route *routes; /* the last one has no path */
     void *context;                    /* of what is served */
     const char *name;                 /* in answers */
+    struct guard guard;               /* asked before any route */
     double drain;                     /* seconds for what is open when it is stopped */
 };
 
@@ -45,6 +47,7 @@ void front_say_listening(const struct front *f); /* `listening ADDRESS`, with th
 
 /* ---- for what is served ---- */
 void *front_context(const struct front *f);
+const struct guard *front_guard(const struct front *f);
 struct loop *front_loop(struct front *f);
 const char *front_name(const struct front *f);
 bool front_is_draining(const struct front *f);

@@ -277,11 +277,14 @@ static const char *reason_of(unsigned status)
                    {204, "No Content"},
                    {400, "Bad Request"},
                    {401, "Unauthorized"},
+                   {403, "Forbidden"},
                    {404, "Not Found"},
                    {405, "Method Not Allowed"},
                    {409, "Conflict"},
                    {410, "Gone"},
                    {413, "Content Too Large"},
+                   {415, "Unsupported Media Type"},
+                   {421, "Misdirected Request"},
                    {426, "Upgrade Required"},
                    {500, "Internal Server Error"},
                    {502, "Bad Gateway"},
@@ -300,14 +303,14 @@ static bool is_to_head(const struct exchange *x)
 void http_begin(struct exchange *x, unsigned status, const char *type, const char *fields, uint64_t length)
 {
     struct http_conn *h = x->conn;
-    char memory[1024];
+    char memory[2048];
     struct writer w = writer_of(memory, sizeof memory);
     if (status >= 400 || h->head.minor == 0 || http_has_token(&h->head, "Connection", "close") ||
         front_is_draining(h->front))
         h->last = true;
     writer_printf(&w, "HTTP/1.1 %u %s\r\nServer: %s\r\n", status, reason_of(status), front_name(h->front));
     if (type)
-        writer_printf(&w, "Content-Type: %s\r\n", type);
+        writer_printf(&w, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     h->begun = true;
     h->unsent = is_to_head(x) ? 0 : length;
     h->chunks = length == HTTP_UNKNOWN_LENGTH && h->head.minor > 0;

@@ -14,12 +14,17 @@ static const char help[] =
     "ways of OpenComputer, OpenSandbox and a plain browser terminal. The processes are kept by\n"
     "cell-sandboxd.\n"
     "\n"
-    "IT RUNS COMMANDS FOR WHOEVER REACHES ITS PORT. Keep it on loopback, or in a network where only\n"
-    "the cell's HAProxy and cellgate-relay can reach it.\n"
+    "IT RUNS COMMANDS FOR WHOEVER BRINGS ITS SECRET, OR REACHES ITS PORT WITH --open. Keep it on\n"
+    "loopback, or in a network where only the cell's HAProxy and cellgate-relay can reach it.\n"
     "\n"
     "  --listen ADDRESS    for instance 127.0.0.1:9001; port 0 takes a free one\n"
     "  --sandboxd PATH     socket of cell-sandboxd\n"
-    "  --allow-remote      listen on an address that is not loopback\n"
+    "  --secret-file FILE  every request must bring what is in FILE as Authorization: Bearer; the\n"
+    "                      gate does, where the sandbox's record says so in its headers\n"
+    "  --open              instead: no secret. Requests must be for a loopback address, localhost or\n"
+    "                      --host, and pages of other origins are refused\n"
+    "  --host NAME         a name that an open one answers to; may be repeated\n"
+    "  --allow-remote      listen on an address that is not loopback; wants --secret-file\n"
     "  --name NAME         in the Server field and in /echo (worker)\n"
     "  --ui DIR            folder that is served under /ui/\n"
     "  --token-file FILE   /pty wants what is in FILE as X-EXECD-ACCESS-TOKEN\n"
@@ -30,13 +35,14 @@ static const char help[] =
     "closed 1001, requests are finished; a second one ends it now. Sessions live on in cell-sandboxd.\n"
     "Exit status: 0, 1 (cannot start), 2 (wrong arguments).\n";
 
-static const char warning[] = "cell-worker: this runs commands for whoever reaches the port\n";
+static const char warning[] = "cell-worker: open: this runs commands for every program of this machine\n";
 
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 
 struct arguments {
     struct front_options front;
     struct serve_options serve;
+    struct guard_options guard;
     const char *listen, *token_file;
     bool allow_remote;
 };
@@ -55,8 +61,11 @@ static int judge(struct arguments *a)
         return wrong("--listen and --sandboxd are needed", "");
     if (!net_parse(slice_text(a->listen), &a->front.listen, &why) || net_is_unix(&a->front.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!a->allow_remote && !net_is_loopback(&a->front.listen))
-        return wrong("without --allow-remote only a loopback address is listened on, not ", a->listen);
+    if (!net_is_loopback(&a->front.listen) && !(a->allow_remote && a->guard.secret_file))
+        return wrong("without --allow-remote and --secret-file only a loopback address is listened on, not ",
+                     a->listen);
+    if (guard_check(&a->guard))
+        return wrong(guard_check(&a->guard), "");
     if (name.len > 64 || !http_is_token(name))
         return wrong("--name: letters, digits and -_. only, not ", a->front.name);
     return OK;
@@ -64,12 +73,19 @@ static int judge(struct arguments *a)
 
 static int read_arguments(int argc, char **argv, struct arguments *a)
 {
-    static const struct option names[] = {
-        {"listen", required_argument, NULL, 'l'},     {"sandboxd", required_argument, NULL, 's'},
-        {"name", required_argument, NULL, 'n'},       {"ui", required_argument, NULL, 'u'},
-        {"token-file", required_argument, NULL, 't'}, {"drain", required_argument, NULL, 'd'},
-        {"allow-remote", no_argument, NULL, 'r'},     {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {{"listen", required_argument, NULL, 'l'},
+                                          {"sandboxd", required_argument, NULL, 's'},
+                                          {"name", required_argument, NULL, 'n'},
+                                          {"ui", required_argument, NULL, 'u'},
+                                          {"token-file", required_argument, NULL, 't'},
+                                          {"drain", required_argument, NULL, 'd'},
+                                          {"allow-remote", no_argument, NULL, 'r'},
+                                          {"secret-file", required_argument, NULL, 'S'},
+                                          {"open", no_argument, NULL, 'o'},
+                                          {"host", required_argument, NULL, 'H'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {"version", no_argument, NULL, 'V'},
+                                          {NULL, 0, NULL, 0}};
     uint64_t drain = 5;
     for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
         switch (c) {
@@ -90,6 +106,16 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             break;
         case 'r':
             a->allow_remote = true;
+            break;
+        case 'S':
+            a->guard.secret_file = optarg;
+            break;
+        case 'o':
+            a->guard.open = true;
+            break;
+        case 'H':
+            if (!guard_add_host(&a->guard, optarg))
+                return wrong("--host: a name, at most 16 of them, not ", optarg);
             break;
         case 'h':
             fputs(help, stdout);
@@ -124,7 +150,8 @@ static bool run(struct loop *loop, const struct arguments *a, struct fail *why)
         front_free(f);
         return false;
     }
-    fputs(warning, stderr);
+    if (a->guard.open)
+        fputs(warning, stderr);
     front_say_listening(f);
     loop_run(loop);
     signals_close(&signals);
@@ -136,17 +163,19 @@ int main(int argc, char **argv)
 {
     struct arguments a = {.front = {.name = "worker", .routes = serve_routes, .context = &a.serve}};
     struct fail why;
-    char *token = NULL;
+    char *token = NULL, *secret = NULL;
     int status = read_arguments(argc, argv, &a);
     if (status != OK)
         return status == SHOWN ? OK : status;
-    bool ready = front_read_token(a.token_file, &token, &why);
+    bool ready = front_read_token(a.token_file, &token, &why) && guard_open(&a.guard, &secret, &why);
     a.serve.token = token;
+    a.front.guard = a.guard.guard;
     struct loop *loop = ready ? loop_new(&why) : NULL;
     bool ran = loop && run(loop, &a, &why);
     if (!ran)
         fprintf(stderr, "cell-worker: %s\n", why.text);
     loop_free(loop);
     free(token);
+    free(secret);
     return ran ? OK : FAILED;
 }

@@ -28,6 +28,16 @@ static void echo_body(struct exchange *x, struct slice piece)
     digest_add(&((struct echo *)x)->digest, piece);
 }
 
+/* Who may see this page may not see what gate and worker share. */
+static struct slice shown_value(const struct exchange *x, const struct http_field *field)
+{
+    bool shared = (front_guard(http_front(x->conn))->secret &&
+                   slice_equal_nocase(field->name, SLICE_LITERAL("Authorization"))) ||
+                  (serve_options(x->conn)->token &&
+                   slice_equal_nocase(field->name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN")));
+    return shared ? SLICE_LITERAL("***") : field->value;
+}
+
 static void put_echo_json(struct writer *w, struct exchange *x, uint64_t length, const char *hash)
 {
     const struct http_head *head = x->head;
@@ -42,7 +52,7 @@ static void put_echo_json(struct writer *w, struct exchange *x, uint64_t length,
         writer_text(w, i ? ",[" : "[");
         json_text_put_bytes(w, head->fields[i].name);
         writer_text(w, ",");
-        json_text_put_bytes(w, head->fields[i].value);
+        json_text_put_bytes(w, shown_value(x, &head->fields[i]));
         writer_text(w, "]");
     }
     writer_printf(w, "],\"body_length\":%llu,\"body_sha256\":\"%s\"}\n", (unsigned long long)length, hash);
@@ -58,7 +68,7 @@ static void put_echo_text(struct writer *w, struct exchange *x, uint64_t length,
     for (size_t i = 0; i < head->count; i++) {
         writer_put(w, head->fields[i].name);
         writer_text(w, ": ");
-        writer_put(w, head->fields[i].value);
+        writer_put(w, shown_value(x, &head->fields[i]));
         writer_text(w, "\n");
     }
     writer_printf(w, "\n%llu %s\n", (unsigned long long)length, hash);

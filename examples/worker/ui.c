@@ -58,6 +58,15 @@ static int open_file(const char *folder, const char *name, uint64_t *size)
     return fd;
 }
 
+/* xterm.js puts its colours into style elements of its own. */
+static const char page_fields[] =
+    "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "X-Frame-Options: DENY\r\n"
+    "Referrer-Policy: no-referrer\r\n"
+    "Cross-Origin-Resource-Policy: same-origin\r\n"
+    "Cache-Control: no-cache\r\n";
+
 static void send_more(struct exchange *x)
 {
     struct file *f = (struct file *)x;
@@ -80,8 +89,7 @@ static void on_end(struct exchange *x)
     f->fd = folder && f->name[0] ? open_file(folder, f->name, &size) : -1;
     if (f->fd < 0)
         return http_refuse(x, 404, "not found");
-    http_begin(x, 200, type_of(f->name), "X-Content-Type-Options: nosniff\r\nCache-Control: no-cache\r\n",
-               size);
+    http_begin(x, 200, type_of(f->name), page_fields, size);
     send_more(x);
 }
 

@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.request
 from pathlib import Path
@@ -26,6 +27,27 @@ SANITIZED = RELAY.exists() and any(mark in RELAY.read_bytes() for mark in (b"__a
 SYSTEMS = ["opencomputer", "opensandbox"]
 ALL_SYSTEMS = [*SYSTEMS, "sandbox-sdk", "agent-sandbox", "daytona", "e2b"]
 SECRET = b"a secret of the tests, 32 bytes or more"
+
+
+# What the gate and the cell-workers of these tests share, in a file that ends with this process.
+WORKER_SECRET = "gate-and-workers-of-the-tests"
+WORKER_BEARER = ("Authorization", "Bearer " + WORKER_SECRET)
+_worker_secret = tempfile.NamedTemporaryFile("w", prefix="cg-secret-")
+_worker_secret.write(WORKER_SECRET + "\n")
+_worker_secret.flush()
+
+
+WORKER_SECRET_FILE = _worker_secret.name
+
+
+def worker_command(keeper, *options, listen="127.0.0.1:0"):
+    """A cell-worker that wants the secret."""
+    return [BIN / "cell-worker", "--listen", listen, "--sandboxd", keeper, "--secret-file", WORKER_SECRET_FILE, *options]
+
+
+def on_worker(url, **record):
+    """The record of a sandbox on such a worker."""
+    return {"worker": url, "headers": dict([WORKER_BEARER])} | record
 
 
 def b64(data):
@@ -217,7 +239,7 @@ class Cell:
 
     def worker(self, sandboxd, name="worker", *arguments):
         """The address of a cell-worker on the sessions of that sandboxd."""
-        self.spawn(name, BIN / "cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", sandboxd, "--name", name, *arguments)
+        self.spawn(name, *worker_command(sandboxd, "--name", name, *arguments))
         return self.listening(name)
 
     def access_log(self):

@@ -7,11 +7,11 @@ import secrets
 import urllib.parse
 import urllib.request
 
-from worker import BINARY, TEXT
+from worker import BINARY, TEXT, WORKER_BEARER
 
 
 def post(port, path, body):
-    made = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode())
+    made = urllib.request.Request(f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), dict([WORKER_BEARER, ("Content-Type", "application/json")]))
     with urllib.request.urlopen(made, timeout=10) as answer:
         return json.loads(answer.read() or b"null")
 

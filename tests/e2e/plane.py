@@ -70,22 +70,33 @@ class FakePlane(Origin):
 
 
 class Plane:
-    """A cell-plane of its own, on a port that stays over restarts."""
+    """A cell-plane of its own, on a port that stays over restarts. Who asks it has to bring its secret."""
 
-    def __init__(self, folder, workers=(), wake=0.3, token=None):
+    SECRET = "secret-of-the-plane"
+    BEARER = ("Authorization", "Bearer " + SECRET)
+    FOLLOW = f"GET /v1/events HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {SECRET}\r\n\r\n".encode()
+
+    def __init__(self, folder, workers=(), wake=0.3, worker_secret=None):
         self.folder = folder
+        self.secret_file = folder / "plane.secret"
+        self.secret_file.write_text(self.SECRET + "\n")
         self.state, self.control = folder / "plane.json", folder / "plane.sock"
         self.arguments = ["--control", self.control, "--state", self.state, "--wake", str(wake)]
         for worker in workers:
             self.arguments += ["--worker", worker]
-        if token:
-            self.arguments += ["--token-file", token]
+        self.arguments += ["--secret-file", self.secret_file]
+        if worker_secret:
+            self.arguments += ["--worker-secret-file", worker_secret]
         self.port, self.process = 0, None
         self.start()
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
+
+    def directory(self, **more):
+        """Of an agent that asks it."""
+        return {"kind": "http", "url": self.url, "token_file": str(self.secret_file)} | more
 
     def start(self):
         log = self.folder / "plane.log"

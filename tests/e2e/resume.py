@@ -8,7 +8,7 @@ import select
 import struct
 import time
 
-from worker import BINARY, CLOSE, CONTINUATION, PONG, TEXT, Ws
+from worker import BINARY, CLOSE, CONTINUATION, PONG, TEXT, WORKER_BEARER, Ws
 
 Refused = Ws.Refused
 
@@ -44,7 +44,7 @@ class Caller:
 
     def request(self, port, **changes):
         """A leg, that is not yet taken as the current one."""
-        return Ws(port, self.path, [("Cell-Resume", self.header(**changes))], self.patience, show_control=True)
+        return Ws(port, self.path, [WORKER_BEARER, ("Cell-Resume", self.header(**changes))], self.patience, show_control=True)
 
     def dial(self, port):
         """Raises Refused. The old leg is left."""

@@ -15,11 +15,11 @@ import urllib.error
 import urllib.parse
 
 import pytest
-from cell import BIN, COVERED, SANITIZED, free_port, until
+from cell import BIN, COVERED, SANITIZED, WORKER_SECRET_FILE, free_port, on_worker, until, worker_command
 from client import request
 from dialects import Exec, Since, Terminal
 from name_server import NameServer
-from plane import FakePlane, answer
+from plane import FakePlane, Plane, answer
 from redis_server import Redis
 from resume import Caller
 from starved import ALL, EVERY, SHIM, StarvedCell, StarvedExamples, Supply
@@ -226,7 +226,7 @@ def records():
     """Of one sandbox at its two workers."""
     host = Host()
     workers = [host.worker("--name", name) for name in ("worker-a", "worker-b")]
-    yield [{"worker": f"http://127.0.0.1:{worker.port}"} for worker in workers]
+    yield [on_worker(f"http://127.0.0.1:{worker.port}") for worker in workers]
     host.close()
 
 
@@ -282,7 +282,7 @@ def test_a_tunnel(starved, records, echo, process, dialect):
 def starved_host(tmp_path):
     host = StarvedExamples(tmp_path, "cell-sandboxd", "cell-worker")
     host.start("cell-sandboxd", "--socket", tmp_path / "s", "--grace", 3)
-    host.port = int(host.start("cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", tmp_path / "s").rpartition(":")[2])
+    host.port = int(host.start(*worker_command(tmp_path / "s")).rpartition(":")[2])
     yield host
     host.close()
 
@@ -327,7 +327,9 @@ WORKERS = "http://127.0.0.1:1", "http://127.0.0.1:2"
 def starved_plane(tmp_path):
     plane = StarvedExamples(tmp_path, "cell-plane")
     plane.state, plane.control = tmp_path / "plane.json", tmp_path / "plane.sock"
-    arguments = ["--control", plane.control, "--state", plane.state, "--worker", WORKERS[0]]
+    (tmp_path / "secret").write_text(Plane.SECRET)
+    arguments = ["--control", plane.control, "--state", plane.state, "--secret-file", tmp_path / "secret"]
+    arguments += ["--worker", WORKERS[0], "--worker-secret-file", WORKER_SECRET_FILE]
     plane.port = int(plane.start("cell-plane", "serve", "--listen", "127.0.0.1:0", *arguments).rpartition(":")[2])
     yield plane
     plane.close()
@@ -349,7 +351,7 @@ class Operator:
     def follow(self):
         try:
             self.follower = socket.create_connection(("127.0.0.1", self.plane.port), 5)
-            self.follower.sendall(b"GET /v1/events HTTP/1.1\r\nHost: plane\r\n\r\n")
+            self.follower.sendall(Plane.FOLLOW)
             heard = self.hear(b": cell-plane\n\n")
             assert not self.revoked or not self.follower or b"not_before" in heard
         except OSError:
@@ -378,7 +380,7 @@ class Operator:
     def look(self, name):
         """Its worker, None if there is no such sandbox, False if that cannot be told now."""
         try:
-            answer = request(self.plane.port, "GET", f"/v1/sandboxes/{name}")
+            answer = request(self.plane.port, "GET", f"/v1/sandboxes/{name}", [Plane.BEARER])
         except (OSError, AssertionError):  # no connection, or no answer
             assert self.plane.starving
             return False

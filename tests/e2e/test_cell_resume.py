@@ -13,7 +13,7 @@ import time
 import pytest
 from cell import alive, until
 from resume import Caller, Refused, terms
-from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Ws
+from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WORKER_BEARER, Host, Ws
 
 SH = "?command=/bin/sh"
 WINDOW = 262144
@@ -228,13 +228,13 @@ def test_a_first_answer_that_was_lost_makes_no_second_session(workers):
 )
 def test_a_malformed_header_is_refused(workers, header):
     value = header.format(id="ab" * 16, up="AB" * 16)
-    assert status(Ws, workers[0].port, "/terminal" + SH, [("Cell-Resume", value)]) == 400
+    assert status(Ws, workers[0].port, "/terminal" + SH, [WORKER_BEARER, ("Cell-Resume", value)]) == 400
 
 
 def test_two_headers_are_refused(workers):
     one = Caller(SH)
     one.attempt = 1
-    headers = [("Cell-Resume", one.header()), ("Cell-Resume", one.header())]
+    headers = [WORKER_BEARER, ("Cell-Resume", one.header()), ("Cell-Resume", one.header())]
     assert status(Ws, workers[0].port, one.path, headers) == 400
 
 
@@ -486,7 +486,7 @@ class Page:
 
     def __init__(self, port, tunnel, attempt=1, recv=None, more="", protocols="cellgate, cell-resume.1"):
         query = f"{SH}&cr_tunnel={tunnel}&cr_attempt={attempt}" + ("" if recv is None else f"&cr_recv={recv}") + more
-        self.ws = Ws(port, "/terminal" + query, [("Sec-WebSocket-Protocol", protocols)])
+        self.ws = Ws(port, "/terminal" + query, [WORKER_BEARER, ("Sec-WebSocket-Protocol", protocols)])
         assert self.ws.response.get("sec-websocket-protocol") == "cell-resume.1"
         assert self.ws.response.get("cell-resume") is None
         self.said, self.output, self.recv, self.close = [], b"", recv or 0, None

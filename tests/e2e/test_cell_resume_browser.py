@@ -10,7 +10,7 @@ import time
 
 import pytest
 from browser import Browser
-from cell import ROOT, until
+from cell import ROOT, on_worker, until
 from wire import Wire
 
 QUICKSTART = ROOT / "examples/quickstart"
@@ -38,7 +38,7 @@ def cell(request, cells, tmp_path_factory):
 
 def move(cell, to):
     cell.epoch += 1
-    cell.set_sandboxes(**{"sb-1": {"worker": f"http://{cell.addresses[to]}", "epoch": cell.epoch}})
+    cell.set_sandboxes(**{"sb-1": on_worker(f"http://{cell.addresses[to]}", epoch=cell.epoch)})
     time.sleep(0.6)  # the file is read a moment after it was written
 
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from browser import Browser
-from cell import stop, until
+from cell import WORKER_BEARER, WORKER_SECRET, WORKER_SECRET_FILE, stop, until
 from client import request
 from plane import Plane, Proxy
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
@@ -26,9 +26,9 @@ class Cell(Tunnels):
     def __init__(self, cells, folder, proxied=False, **directory):
         self.plane = Plane(folder)
         self.proxy = Proxy(self.plane.port) if proxied else None
-        url = self.proxy.url if proxied else self.plane.url
+        url = {"url": self.proxy.url} if proxied else {}
         config = {"relay": QUICK, "routes": [*ROUTES, PAGE],
-                  "directory": {"kind": "http", "url": url, "timeout": "500ms"} | directory}
+                  "directory": self.plane.directory(timeout="500ms", **url, **directory)}
         super().__init__(cells(config=config))
 
     def place(self, sandbox, worker=None, **record):
@@ -139,7 +139,7 @@ def test_who_comes_late_to_wake_a_sandbox_does_not_end_its_migration(tmp_path):
     plane = Plane(tmp_path)
     try:
         plane.set("sb-1", worker="http://127.0.0.1:1", state="migrating")
-        assert request(plane.port, "POST", "/v1/sandboxes/sb-1/wake").status == 202
+        assert request(plane.port, "POST", "/v1/sandboxes/sb-1/wake", [Plane.BEARER]).status == 202
         assert "migrating" in plane("list")
     finally:
         plane.close()
@@ -182,7 +182,7 @@ def test_a_revocation_that_is_taken_back_holds_no_longer(tunnels):
     headers = [tunnels.cell.bearer(sandbox)]
     pass_both_ways(*tunnels.open(worker, sandbox, "secure", headers=headers))
     with socket.create_connection(("127.0.0.1", tunnels.plane.port), 10) as follower:
-        follower.sendall(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+        follower.sendall(Plane.FOLLOW)
         tunnels.plane("revoke", str(int(time.time()) + 100))
         tunnels.plane("revoke", "0")
         text = b""
@@ -205,7 +205,7 @@ def test_a_record_of_several_lines_is_one_event(tmp_path):
         plane.state.write_text(json.dumps(json.loads(plane.state.read_text()), indent=4))
         plane.start()
         with socket.create_connection(("127.0.0.1", plane.port), 10) as follower:
-            follower.sendall(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+            follower.sendall(Plane.FOLLOW)
             told = follower.recv(4096)
             while b": cell-plane\n\n" not in told:
                 told += follower.recv(4096)
@@ -243,7 +243,7 @@ def test_an_epoch_from_which_there_is_no_way_on_is_refused(tmp_path):
 def told_first(plane):
     """What an agent hears that begins to follow."""
     with socket.create_connection(("127.0.0.1", plane.port), 10) as sock:
-        sock.sendall(b"GET /v1/events HTTP/1.1\r\nHost: a\r\n\r\n")
+        sock.sendall(Plane.FOLLOW)
         text = b""
         while b": cell-plane\n\n" not in text:
             text += sock.recv(4096)
@@ -346,17 +346,57 @@ def test_a_link_that_stalls_is_noticed_and_left(stalling, origin):
     until(lambda: stalling.status("linked") == 200 and stalling.status("never-asked-for") == 404, 10, "it does not recover")
 
 
-def test_nobody_without_the_token_learns_anything(tmp_path):
-    (tmp_path / "token").write_text("secret-of-the-plane\n")
-    plane = Plane(tmp_path, token=tmp_path / "token")
+def test_nobody_without_the_secret_learns_anything(tmp_path):
+    plane = Plane(tmp_path)
     try:
         plane.set("sb-1", worker="http://127.0.0.1:1")
         for target in ("/v1/sandboxes", "/v1/sandboxes/sb-1", "/v1/events"):
             assert request(plane.port, "GET", target).status == 401
             assert request(plane.port, "GET", target, [("Authorization", "Bearer wrong")]).status == 401
         assert request(plane.port, "POST", "/v1/sandboxes/sb-1/wake").status == 401
-        answer = request(plane.port, "GET", "/v1/sandboxes/sb-1", [("Authorization", "Bearer secret-of-the-plane")])
+        answer = request(plane.port, "GET", "/v1/sandboxes/sb-1", [Plane.BEARER])
         assert json.loads(answer.body)["worker"] == "http://127.0.0.1:1"
-        assert request(plane.port, "DELETE", "/v1/sandboxes/sb-1").status == 405
+        assert request(plane.port, "DELETE", "/v1/sandboxes/sb-1", [Plane.BEARER]).status == 405
     finally:
         plane.close()
+
+
+def test_what_its_workers_ask_for_is_told_to_agents_and_to_nobody_else(tmp_path):
+    """It goes into records of sandboxes on those workers, beside headers that are there; an Authorization stays."""
+    ours, foreign = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    records = {
+        "none": {"worker": ours},
+        "beside": {"worker": ours, "headers": {"X-A": "b", "X-C": "d"}},
+        "empty": {"worker": ours, "headers": {}},
+        "own": {"worker": ours, "headers": {"authorization": "Bearer own"}},
+        "foreign": {"worker": foreign, "headers": {"X-A": "b"}},
+    }
+    bearer = dict([WORKER_BEARER])
+    expected = {"none": bearer, "beside": bearer | {"X-A": "b", "X-C": "d"}, "empty": bearer, "own": {"authorization": "Bearer own"}, "foreign": {"X-A": "b"}}
+    plane = Plane(tmp_path, workers=[ours], worker_secret=WORKER_SECRET_FILE)
+
+    def asked(path):
+        return json.loads(request(plane.port, "GET", path, [Plane.BEARER]).body)
+
+    try:
+        printed = [plane.set(name, **record) for name, record in records.items()] + [plane("list")]
+        assert {name: record.get("headers") for name, record in asked("/v1/sandboxes")["sandboxes"].items()} == expected
+        for name, headers in expected.items():
+            assert asked(f"/v1/sandboxes/{name}")["headers"] == headers
+        with socket.create_connection(("127.0.0.1", plane.port), 10) as follower:
+            follower.sendall(Plane.FOLLOW)
+            told = follower.recv(4096)
+            for change in (("move", "foreign", ours), ("move", "beside", foreign)):
+                printed.append(plane(*change))
+            while told.count(b"event: update") < 2 or not told.endswith(b"\n\n\r\n"):
+                told += follower.recv(4096)
+        there, left = (json.loads(x.split(b"\n")[0])["record"]["headers"] for x in told.split(b"data: ")[-2:])
+        assert there == bearer | {"X-A": "b"} and left == {"X-A": "b", "X-C": "d"}
+        plane.kill()
+        kept = plane.state.read_text()
+        plane.start()
+        assert asked("/v1/sandboxes/beside")["headers"] == left
+    finally:
+        plane.close()
+    for text in (kept, *printed, (tmp_path / "plane.log").read_text()):
+        assert WORKER_SECRET not in text and Plane.SECRET not in text

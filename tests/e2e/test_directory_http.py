@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from cell import SANITIZED, until
+from cell import SANITIZED, on_worker, until
 from client import Http1, request
 from false_agent import FalseHaproxy
 from plane import FakePlane, answer
@@ -279,7 +279,7 @@ def test_1000_requests_for_a_record_that_is_not_there_yet_are_one_look_up(cell, 
 
     def slowly(connection, _):
         time.sleep(0.1)
-        answer(connection, 200, {"worker": f"http://{worker}"})
+        answer(connection, 200, on_worker(f"http://{worker}"))
 
     async def one(gate):
         reader, writer = await asyncio.open_connection("127.0.0.1", cell.http)

@@ -77,7 +77,7 @@ def test_a_revocation_that_is_pushed_counts(config, token, tmp_path):
         plane.set("sb-1", worker="http://127.0.0.1:9001")
         key = Path(config).with_name("k")
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(key)}]
-        (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
+        (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": plane.directory(), "tokens": tokens, "systems": SYSTEMS}))
         request = ("--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
         assert run("explain", *request).returncode == 0
         plane("revoke", str(int(time.time()) + 100))

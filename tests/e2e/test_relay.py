@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from cell import until
+from cell import on_worker, until
 from client import request
 from tunnels import QUICK, Tunnels
 from worker import BINARY, CLOSE, TEXT, Ws
@@ -31,7 +31,7 @@ class Hosts:
     def move(self, **record):
         """To the other worker."""
         self.epoch += 1
-        self.cell.set_sandboxes(**{"sb-1": {"worker": self.urls[self.epoch % 2], "epoch": self.epoch} | record})
+        self.cell.set_sandboxes(**{"sb-1": on_worker(self.urls[self.epoch % 2], epoch=self.epoch) | record})
 
     def call(self, method, path, body=None):
         """(status, document or None)"""

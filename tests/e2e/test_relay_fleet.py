@@ -9,7 +9,7 @@ import resource
 import struct
 
 import pytest
-from cell import BIN, until
+from cell import on_worker, until, worker_command
 from client import WEBSOCKET, frame, head
 from tunnels import QUICK, ROUTES, Tunnels
 from worker import start
@@ -26,7 +26,7 @@ class Echo:
         self.url = "http://" + self.address
 
     def start(self):
-        self.process, self.address = start(BIN / "cell-worker", "--listen", self.address, "--sandboxd", "/nonexistent")
+        self.process, self.address = start(*worker_command("/nonexistent", listen=self.address))
 
     def kill(self):
         self.process.kill()
@@ -104,7 +104,7 @@ def fleet(cells):
     workers = [Echo() for _ in range(WORKERS)]
     relay = QUICK | {"redial_backoff": ["5ms", "10ms", "20ms", "50ms", "100ms"]}
     tunnels = Tunnels(cells(config={"relay": relay, "routes": ROUTES}))
-    tunnels.cell.set_sandboxes(**{f"w-{i}": {"worker": worker.url, "epoch": 1} for i, worker in enumerate(workers)})
+    tunnels.cell.set_sandboxes(**{f"w-{i}": on_worker(worker.url, epoch=1) for i, worker in enumerate(workers)})
     tunnels.known()
     yield tunnels, workers
     for worker in workers:
@@ -141,7 +141,7 @@ async def restarts(tunnels, workers):
     lost = tunnels.cell.admin("/metrics", "relay")
     # and now announced: each sandbox moves to the worker of its neighbour
     for number in range(WORKERS):
-        tunnels.cell.set_sandboxes(**{f"w-{number}": {"worker": workers[(number + 1) % WORKERS].url, "epoch": 2}})
+        tunnels.cell.set_sandboxes(**{f"w-{number}": on_worker(workers[(number + 1) % WORKERS].url, epoch=2)})
     await loop.run_in_executor(None, until, lambda: tunnels.redials("moved") >= TUNNELS, 60, "not all have moved")
     await everybody(clients, 2000)
     assert [client.end for client in clients if client.end] == []

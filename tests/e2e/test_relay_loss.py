@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from cell import BIN, stop, until
+from cell import on_worker, stop, until, worker_command
 from client import frame
 from direct import BINARY, CONTINUATION, PING, PONG, TEXT
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
@@ -55,9 +55,13 @@ class Echo:
     """A cell-worker, which can be killed, stopped and started again at the same address."""
 
     def __init__(self, prefix=(), address="127.0.0.1:0"):
-        self.command = [*prefix, BIN / "cell-worker", "--sandboxd", "/nonexistent", "--allow-remote", "--listen"]
-        self.process, self.address = start(*self.command, address)
+        self.prefix = prefix
+        self.process, self.address = self._start(address)
         self.url = "http://" + self.address
+        self.record = on_worker(self.url)
+
+    def _start(self, address):
+        return start(*self.prefix, *worker_command("/nonexistent", "--allow-remote", listen=address))
 
     def kill(self):
         self.process.kill()
@@ -71,7 +75,7 @@ class Echo:
 
     def again(self):
         self.close()
-        self.process, _ = start(*self.command, self.address)
+        self.process, _ = self._start(self.address)
 
     def close(self):
         self.kill()

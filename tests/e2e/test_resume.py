@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from cell import BIN, until
+from cell import on_worker, until, worker_command
 from dialects import Exec, Since, Terminal
 from tunnels import QUICK, Tunnels
 from worker import BINARY, CLOSE, TEXT, Ws, start
@@ -96,7 +96,7 @@ class Workers:
             self.start(number)
 
     def start(self, number):
-        command = (BIN / "cell-worker", "--listen", self.addresses[number], "--sandboxd", self.socket, "--name", f"worker-{'ab'[number]}")
+        command = worker_command(self.socket, "--name", f"worker-{'ab'[number]}", listen=self.addresses[number])
         self.running[number], self.addresses[number] = start(*command)
 
     def kill(self, number):
@@ -154,7 +154,7 @@ class Stage:
 def stage(cells, tmp_path):
     relay = QUICK | {"flap_limit": 8, "flap_window": "1s", "redial_backoff": ["5ms", "10ms", "20ms", "50ms"]}
     stage = Stage(cells(config={"relay": relay}), tmp_path)
-    stage.cell.set_sandboxes(**{"sb-1": {"worker": stage.workers.url(0), "epoch": 1}})
+    stage.cell.set_sandboxes(**{"sb-1": on_worker(stage.workers.url(0), epoch=1)})
     stage.tunnels.known()
     yield stage
     stage.close()
@@ -211,7 +211,7 @@ def test_output_and_input_are_exact_across_announced_migrations(stage):
         began = began or time.monotonic()
         before = resumed(stage)
         stage.open_gate(number)
-        stage.cell.set_sandboxes(**{"sb-1": {"worker": stage.workers.url((number + 1) % 2), "epoch": number + 2}})
+        stage.cell.set_sandboxes(**{"sb-1": on_worker(stage.workers.url((number + 1) % 2), epoch=number + 2)})
         for at in range(number * part, min(number * part + part, TYPED), 5000):
             typing.say(data[at : min(at + 5000, number * part + part)])
         stage.all_back(lambda b=before: resumed(stage) >= b + 4, f"move {number}")

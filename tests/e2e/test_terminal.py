@@ -9,7 +9,7 @@ import time
 
 import pytest
 from browser import Browser
-from cell import BIN, ROOT, token, until
+from cell import BIN, ROOT, on_worker, token, until
 
 QUICKSTART = ROOT / "examples/quickstart"
 ROWS = ".xterm-rows"
@@ -23,7 +23,7 @@ def cell(cells, tmp_path_factory):
     cell = cells(config={"routes": json.loads(text)["routes"], "worker_networks": ["127.0.0.0/8"]})
     address = cell.worker(cell.sandboxd(), "worker", "--ui", pages)
     cell.worker_port = int(address.rpartition(":")[2])
-    cell.set_sandboxes(**{"sb-1": {"worker": f"http://{address}", "epoch": 1}})
+    cell.set_sandboxes(**{"sb-1": on_worker(f"http://{address}", epoch=1)})
     # the file is read a moment after it was written
     until(lambda: attach(terminal_url(cell), token=cell.token()).returncode == 7, 15)
     return cell

@@ -23,12 +23,16 @@ from pathlib import Path
 import pytest
 import websockets
 from cell import BIN, SANITIZED, alive, stop, until
-from client import connect
-from client import exchange as raw_exchange
+from client import connect, exchange
 from starved import SHIM
-from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Host, Worker, Ws
+from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WORKER_BEARER, WORKER_SECRET, Host, Worker, Ws
 
 RING = 1 << 20
+A = b"\r\nHost: a\r\nAuthorization: Bearer %s\r\n" % WORKER_SECRET.encode()  # of requests that are written out here
+
+
+def raw_exchange(port, data):
+    return exchange(port, data.replace(b"\r\nHost: a\r\n", A))
 
 
 @pytest.fixture(scope="module")
@@ -1341,7 +1345,7 @@ def test_keeper_ends_a_conversation_it_does_not_understand(host, worker, junk):
 
 def plain(worker, method, path, body=None, headers=None):
     connection = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=30)
-    connection.request(method, path, body, headers or {})
+    connection.request(method, path, body, dict([WORKER_BEARER]) | (headers or {}))
     response = connection.getresponse()
     content = response.read()
     connection.close()
@@ -1349,7 +1353,7 @@ def plain(worker, method, path, body=None, headers=None):
 
 
 def test_echo_shows_the_request_as_it_came(worker):
-    head = "PATCH /echo?a=1&a=%2F HTTP/1.1\r\nHost: x.example\r\nX-Two: 1\r\nx-two:  2 \r\nX-Latin: \xe9\"\r\nContent-Length: 3\r\nConnection: close\r\n\r\n"
+    head = f"PATCH /echo?a=1&a=%2F HTTP/1.1\r\nHost: x.example\r\nAuthorization: Bearer {WORKER_SECRET}\r\nX-Two: 1\r\nx-two:  2 \r\nX-Latin: \xe9\"\r\nContent-Length: 3\r\nConnection: close\r\n\r\n"
     answer, _ = raw_exchange(worker.port, head.encode("latin-1") + b"abc")
     document = json.loads(answer.partition(b"\r\n\r\n")[2])
     assert document == {
@@ -1357,12 +1361,12 @@ def test_echo_shows_the_request_as_it_came(worker):
         "method": "PATCH",
         "target": "/echo?a=1&a=%2F",
         "version": "HTTP/1.1",
-        "headers": [["Host", "x.example"], ["X-Two", "1"], ["x-two", "2"], ["X-Latin", '\xe9"'], ["Content-Length", "3"], ["Connection", "close"]],
+        "headers": [["Host", "x.example"], ["Authorization", "***"], ["X-Two", "1"], ["x-two", "2"], ["X-Latin", '\xe9"'], ["Content-Length", "3"], ["Connection", "close"]],
         "body_length": 3,
         "body_sha256": hashlib.sha256(b"abc").hexdigest(),
     }
     answer, _ = raw_exchange(worker.port, b"GET /echo?format=text HTTP/1.0\r\nHost: a\r\n\r\n")
-    assert answer.partition(b"\r\n\r\n")[2].startswith(b"GET /echo?format=text HTTP/1.0\nHost: a\n\n0 ")
+    assert answer.partition(b"\r\n\r\n")[2].startswith(b"GET /echo?format=text HTTP/1.0\nHost: a\nAuthorization: ***\n\n0 ")
 
 
 @pytest.mark.parametrize("chunked", ["", "&chunked=1"])
@@ -1383,7 +1387,7 @@ def test_upload_of_a_hundred_mebibytes(worker, method, chunked):
 
 def test_upload_with_expect_gets_a_100_first(worker):
     with connect(worker.port) as sock:
-        sock.sendall(b"PUT /upload HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        sock.sendall(b"PUT /upload HTTP/1.1" + A + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         assert sock.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         sock.sendall(b"ok")
         assert sock.recv(4096).startswith(b"HTTP/1.1 200 OK\r\n")
@@ -1397,7 +1401,7 @@ def test_a_body_nobody_reads_is_not_held_in_memory(worker):
 
     before = resident()
     with connect(worker.port) as sock:
-        sock.sendall(b"GET /bytes?n=1000000000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+        sock.sendall(b"GET /bytes?n=1000000000000 HTTP/1.1" + A + b"\r\n")
         sock.recv(1000)
         time.sleep(0.3)
         assert resident() - before < 16384
@@ -1405,7 +1409,7 @@ def test_a_body_nobody_reads_is_not_held_in_memory(worker):
 
 def test_events_come_one_by_one(worker):
     with connect(worker.port) as sock:
-        sock.sendall(b"GET /events?n=4&interval=100ms HTTP/1.1\r\nHost: a\r\n\r\n")
+        sock.sendall(b"GET /events?n=4&interval=100ms HTTP/1.1" + A + b"\r\n")
         times, seen = [], b""
         while b"0\r\n\r\n" not in seen:
             seen += sock.recv(4096)
@@ -1419,7 +1423,7 @@ def test_events_wait_for_a_client_that_does_not_read_them(host):
     """The worker sleeps meanwhile, however short the time between two of them."""
     front = host.worker()
     with connect(front.port) as slow:
-        slow.sendall(b"GET /events?n=1000000&interval=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+        slow.sendall(b"GET /events?n=1000000&interval=0 HTTP/1.1" + A + b"\r\n")
         stat = Path(f"/proc/{front.process.pid}/stat")
         until(lambda: queued(slow), 10, "no event comes")
         until(lambda: all(stat.read_text().rpartition(") ")[2][0] == "S" for _ in range(100)), 10, "it is always busy")
@@ -1534,13 +1538,13 @@ def test_frames_in_the_same_packet_as_the_upgrade_are_not_lost(worker):
 
 def test_another_implementation_of_websockets_agrees(worker):
     async def talk():
-        async with websockets.connect(f"ws://127.0.0.1:{worker.port}/terminal?command=sh", compression=None) as ws:
+        async with websockets.connect(f"ws://127.0.0.1:{worker.port}/terminal?command=sh", compression=None, extra_headers=[WORKER_BEARER]) as ws:
             await ws.send(b"echo $((6*7)); exit 1\n")
             messages = [m async for m in ws]
             assert b"42\r\n" in b"".join(m for m in messages if isinstance(m, bytes))
             assert json.loads(messages[-1]) == {"type": "exit", "exit_code": 1}
             assert (ws.close_code, ws.close_reason) == (1000, "process exited")
-        async with websockets.connect(f"ws://127.0.0.1:{worker.port}/ws-echo", max_size=None) as ws:
+        async with websockets.connect(f"ws://127.0.0.1:{worker.port}/ws-echo", max_size=None, extra_headers=[WORKER_BEARER]) as ws:
             for blob in ("text", b"", pattern(200_000)):
                 await ws.send(blob)
                 assert await ws.recv() == blob
@@ -1563,7 +1567,7 @@ def test_worker_that_is_stopped_drains(host):
     ws, slow = front.open(path), connect(front.port)
     ws.send(BINARY, b"echo up$((1+1))\n")
     ws.until(b"up2\r\n")
-    slow.sendall(b"GET /bytes?n=50000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+    slow.sendall(b"GET /bytes?n=50000000 HTTP/1.1" + A + b"\r\n")
     got = len(slow.recv(1000))
     front.process.terminate()
     messages, close = ws.rest()
@@ -1621,7 +1625,7 @@ def test_a_websocket_that_opens_as_its_worker_is_stopped_is_told_so(ask, told):
 def test_second_signal_ends_a_worker_now(host):
     front = host.worker("--drain", "60")
     slow = connect(front.port)
-    slow.sendall(b"GET /bytes?n=5000000000 HTTP/1.1\r\nHost: a\r\n\r\n")
+    slow.sendall(b"GET /bytes?n=5000000000 HTTP/1.1" + A + b"\r\n")
     slow.recv(100)
     ws = front.open("/ws-echo")
     front.process.terminate()
@@ -1641,7 +1645,7 @@ def test_address_that_is_not_loopback_needs_a_flag():
 
 
 def test_port_that_is_taken_is_named(worker):
-    refused = run("cell-worker", "--listen", f"127.0.0.1:{worker.port}", "--sandboxd", "/nowhere")
+    refused = run("cell-worker", "--listen", f"127.0.0.1:{worker.port}", "--sandboxd", "/nowhere", "--open")
     assert refused.returncode == 1 and f"127.0.0.1:{worker.port}" in refused.stderr
 
 

@@ -62,7 +62,7 @@ class Tunnels:
     def place(self, sandbox, worker=None, **record):
         """The directory says so, and the agent knows it; with nothing but a name the sandbox is removed."""
         number = next(self.numbers)
-        record = {"worker": worker.url} | record if worker else record
+        record = {"worker": worker.url} | getattr(worker, "record", {}) | record if worker else record
         self.cell.set_sandboxes(**{sandbox: {"epoch": number} | record if record else None})
         self.known()
 

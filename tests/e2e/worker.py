@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 
-from cell import BIN, end
+from cell import BIN, WORKER_BEARER, WORKER_SECRET, end, worker_command
 from client import KEY, Http1
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -57,7 +57,7 @@ class Host:
 
 class Worker:
     def __init__(self, keeper, *options):
-        self.process, address = start(BIN / "cell-worker", "--listen", "127.0.0.1:0", "--sandboxd", keeper, *options)
+        self.process, address = start(*worker_command(keeper, *options))
         self.port = int(address.rsplit(":", 1)[1])
 
     def close(self):
@@ -71,11 +71,11 @@ class Worker:
         """A JSON request: (status, document or None)."""
         data = b"" if body is None else json.dumps(body).encode()
         with Http1(self.port) as connection:
-            response = connection.request(method, path, headers, data)
+            response = connection.request(method, path, [WORKER_BEARER, *headers], data)
         return response.status, json.loads(response.body) if response.body else None
 
     def open(self, path, headers=(), timeout=10):
-        return Ws(self.port, path, headers, timeout)
+        return Ws(self.port, path, [WORKER_BEARER, *headers], timeout)
 
 
 class Ws:
@@ -176,4 +176,4 @@ class Ws:
             messages.append((opcode, payload))
 
 
-__all__ = ["BINARY", "CLOSE", "CONTINUATION", "Host", "KEY", "PING", "PONG", "TEXT", "Worker", "Ws", "start"]
+__all__ = ["BINARY", "CLOSE", "CONTINUATION", "Host", "KEY", "PING", "PONG", "TEXT", "WORKER_BEARER", "WORKER_SECRET", "Worker", "Ws", "start"]

@@ -15,7 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "e2e"))
 os.environ.setdefault("HAPROXY", "haproxy")
-from cell import BIN, Cell, end, token, until  # noqa: E402,F401
+from cell import BIN, WORKER_BEARER, Cell, end, on_worker, token, until, worker_command  # noqa: E402,F401
 from worker import start as start_worker  # noqa: E402
 
 SOAK = BIN.parent / "soak"
@@ -30,7 +30,7 @@ class Worker:
         self.url = "http://" + self.address
 
     def start(self):
-        self.process, self.address = start_worker(BIN / "cell-worker", "--listen", self.address, "--sandboxd", self.host.socket)
+        self.process, self.address = start_worker(*worker_command(self.host.socket, listen=self.address))
 
     def kill(self):
         self.process.kill()
@@ -119,7 +119,7 @@ class Stage:
     def place(self, hosts):
         """The directory says where these are now."""
         self.epoch += 1
-        self.tell({h.sandbox: self.record | {"worker": h.workers[h.at].url, "epoch": self.epoch} for h in hosts})
+        self.tell({h.sandbox: self.record | on_worker(h.workers[h.at].url, epoch=self.epoch) for h in hosts})
 
     def tell(self, records):
         self.cell.set_sandboxes(**records)
@@ -143,7 +143,8 @@ class Stage:
             script.write_text(f"#!/bin/sh\nexec {SOAK / 'session'} {number}\n")
             script.chmod(0o755)
             body = json.dumps({"shell": str(script)}).encode()
-            with urllib.request.urlopen(f"{host.workers[0].url}/sandboxes/{host.sandbox}/pty", body, timeout=20) as answer:
+            made = urllib.request.Request(f"{host.workers[0].url}/sandboxes/{host.sandbox}/pty", body, dict([WORKER_BEARER]))
+            with urllib.request.urlopen(made, timeout=20) as answer:
                 paths.append(f"/api/sandboxes/{host.sandbox}/pty/{json.load(answer)['sessionID']} {number}")
         return paths
 
