@@ -195,6 +195,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
 {
     const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
     size_t threads = (size_t)settings->threads;
+    a->watches.most = (uint64_t)settings->max_watches;
     a->deciders = calloc(threads, sizeof(struct decider *));
     if (!a->deciders)
         return fail(why, "out of memory");
@@ -205,6 +206,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                 .lookup = (double)settings->lookup / 1000,
                                                 .renew = a->renew,
                                                 .ticket_key = a->ticket_key,
+                                                .watches = &a->watches,
                                                 .shard = metrics_shard(a->metrics),
                                                 .log = a->options.log,
                                                 .drained = on_decider_drained,

@@ -105,6 +105,9 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [DIRECTORY_CROWDED] = {.name = "cellgate_directory_look_ups_refused_total",
                            .help = "Look-ups not begun: too many were on their way.",
                            .type = METRIC_COUNTER},
+    [AGENT_WATCHES] = {.name = "cellgate_agent_watches",
+                       .help = "Of agent.max_watches, what relays' watches take.",
+                       .type = METRIC_GAUGE},
     [AGENT_RELAY_REFUSED] = {.name = "cellgate_agent_relay_refused_total",
                              .help = "Questions of relays that were refused: for tunnels that no agent has "
                                      "admitted, too many watches, too long.",

@@ -29,6 +29,7 @@ enum agent_metric {
     DIRECTORY_BEHIND, /* records whose epoch went back */
     DIRECTORY_EVICTED,
     DIRECTORY_CROWDED,
+    AGENT_WATCHES,       /* gauge */
     AGENT_RELAY_REFUSED, /* why: enum agent_relay_refusal */
     AGENT_RENEW,         /* outcome: enum renew_outcome */
     AGENT_RELOADS,       /* outcome: good, bad */

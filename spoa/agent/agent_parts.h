@@ -19,6 +19,7 @@ struct agent {
     struct fail keys_told; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
     struct key *ticket_key;
+    struct waits_quota watches;
     struct decider **deciders;
     size_t decider_count;
     size_t drained; /* deciders that are; atomic */

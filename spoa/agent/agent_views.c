@@ -42,6 +42,8 @@ bool agent_write_metrics(struct agent *a, struct buffer *to)
 {
     struct server_counters sum = count(a);
     set_directory_metrics(a);
+    metrics_set(a->shard, AGENT_WATCHES, METRIC_PLAIN,
+                (int64_t)__atomic_load_n(&a->watches.used, __ATOMIC_RELAXED));
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
     bool good = metrics_write(a->metrics, to);
 #define X(field, help)                                                                  \

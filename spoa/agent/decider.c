@@ -9,11 +9,22 @@
 #include "spoa/agent/answer.h"
 #include "spoa/agent/key_inbox.h"
 #include "spoa/agent/resolve.h"
-#include "spoa/agent/waits.h"
 #include "spoa/lib/net.h"
 #include "spoa/lib/thread.h"
 
-enum { PARKED_MOST = 8192, PARKED_BYTES = 16 << 20, WATCH_SECONDS = 60 };
+enum {
+    PARKED_MOST = 8192,
+    PARKED_BYTES = 16 << 20,
+    WATCH_SECONDS = 60,
+    QUESTION_MOST = 2048, /* bytes of a relay's question that is kept */
+    RELAY_CONNECTIONS = 256,
+    RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
+    RELAY_OUTPUT = 64 << 10,
+};
+
+/* What a thread does for relays, and for those who wait, between two looks at what HAProxy asks. */
+#define RELAY_TURN 0.001
+#define WORK_TURN  UINT64_C(1000) /* microseconds */
 
 #define REFUSAL_EVERY UINT64_C(10000000) /* microseconds between two such lines of the log */
 
@@ -26,6 +37,7 @@ struct decider {
     struct waits *parked;  /* questions that wait for a look-up */
     struct waits *waiting; /* those that wait on: nothing is known that could serve instead */
     struct waits *redials; /* questions of relays that wait for a look-up */
+    struct waits_quota redials_quota;
     struct waits *watches; /* of relays */
     struct key_inbox *inbox;
     struct token_cache *cache;
@@ -38,7 +50,7 @@ struct decider {
     struct token_cache_counts reported;
     uint64_t refusal_told; /* loop_clock: when the log was told last that a relay is refused; 0: never */
 
-    struct loop_task take, look, drain, stop;
+    struct loop_task take, work, drain, stop;
     double grace;
 };
 
@@ -240,13 +252,32 @@ static void refuse_relay(struct decider *d, enum agent_relay_refusal why)
                   LOG_TEXT("why", agent_relay_refusals[why]));
 }
 
+/* Only what counts of it, so that a watch costs what it has to. False: too long. */
+static bool pack(struct decider *d, const struct resolve_question *question, struct wait *wait,
+                 uint8_t memory[QUESTION_MOST])
+{
+    struct writer w = writer_of(memory, QUESTION_MOST);
+    if (resolve_pack(question, &w, &wait->args))
+        return true;
+    refuse_relay(d, AGENT_RELAY_TOO_LONG);
+    return false;
+}
+
+static bool keep_watch(struct decider *d, const struct wait *wait)
+{
+    if (waits_add(d->watches, wait))
+        return true;
+    refuse_relay(d, AGENT_RELAY_TOO_MANY);
+    return false;
+}
+
 static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
                                           struct spop_actions *actions, const struct server_ticket *ticket)
 {
     struct decider *d = context;
     struct resolve_question question;
     struct resolve_answer answer;
-    uint8_t key[256];
+    uint8_t key[256], memory[QUESTION_MOST];
     if (slice_is(name, "cell-unwatch")) {
         end_watch(d, args, actions, ticket);
         return SERVER_NOW;
@@ -264,7 +295,8 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
                         .args = args,
                         .begun = loop_clock(),
                         .kind = watch ? WAIT_WATCH : WAIT_RESOLVE};
-    if (!watch && ask_afresh(d, &wait))
+    bool packed = pack(d, &question, &wait, memory);
+    if (!watch && packed && ask_afresh(d, &wait))
         return SERVER_LATER;
     if (watch) {
         note_tunnel(d, &question);
@@ -272,7 +304,9 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
     }
     struct snapshot_finder finder = {.last = true, .wakes = !watch};
     look_up(d, &question, &finder, &answer);
-    bool later = watch && !resolve_is_news(&question, &answer) && waits_add(d->watches, &wait);
+    bool wanted = watch && !resolve_is_news(&question, &answer);
+    bool later = wanted && packed && keep_watch(d, &wait);
+    answer.unwatched = wanted && !later;
     if (!later) {
         unpin(d, &wait);
         resolve_write(&answer, actions);
@@ -299,16 +333,8 @@ static void on_due(void *context, const struct wait *wait)
         answer_question(context, wait, true);
 }
 
-/* Of the key that something is known of now. */
-static bool on_key(void *context, struct wait *wait)
-{
-    return wait->kind == WAIT_ROUTE ? answer_route(context, wait, false, false)
-                                    : answer_question(context, wait, false);
-}
-
-/* Of all but redials, which still wait for their look-up, after the snapshot was replaced: a watch uses the
- * directory that is there now. */
-static bool on_snapshot(void *context, struct wait *wait)
+/* Something is known now of its key, or of all. A watch uses the directory that is there now. */
+static bool on_news(void *context, struct wait *wait)
 {
     struct decider *d = context;
     if (wait->kind == WAIT_WATCH && wait->pinned != d->snapshot->parts.directory) {
@@ -316,16 +342,34 @@ static bool on_snapshot(void *context, struct wait *wait)
         wait->pinned = NULL;
         pin(d, wait);
     }
-    return on_key(d, wait);
+    return wait->kind == WAIT_ROUTE ? answer_route(d, wait, false, false) : answer_question(d, wait, false);
 }
 
-static void look_at(void *context, struct slice key)
+/* A relay that does not read what it is answered waits for the rest of it. */
+static bool has_room(void *context, const struct wait *wait)
+{
+    const struct decider *d = context;
+    return server_has_room(d->relay_server, &wait->ticket);
+}
+
+static void on_closed(void *context, uint32_t slot, uint32_t generation)
 {
     struct decider *d = context;
-    waits_look_at(d->parked, key, on_key);
-    waits_look_at(d->waiting, key, on_key);
-    waits_look_at(d->redials, key, on_key);
-    waits_look_at(d->watches, key, on_key);
+    waits_drop(d->parked, slot, generation);
+    waits_drop(d->waiting, slot, generation);
+}
+
+static void on_relay_closed(void *context, uint32_t slot, uint32_t generation)
+{
+    struct decider *d = context;
+    waits_drop(d->redials, slot, generation);
+    waits_drop(d->watches, slot, generation);
+}
+
+static void want_work(void *context)
+{
+    struct decider *d = context;
+    loop_post(d->loop, &d->work);
 }
 
 /* What others still post then is for nobody: there is no server to answer by, and soon nothing else. */
@@ -334,21 +378,57 @@ static bool is_stopped(const struct decider *d)
     return !d->server;
 }
 
-static void look_at_news(void *context)
+static void tell(struct decider *d, struct slice key)
+{
+    waits_tell(d->parked, key);
+    waits_tell(d->waiting, key);
+    waits_tell(d->redials, key);
+    waits_tell(d->watches, key);
+}
+
+static void tell_all(struct decider *d)
+{
+    waits_tell_all(d->parked);
+    waits_tell_all(d->waiting);
+    waits_tell_all(d->watches);
+}
+
+/* Whether there may be more. */
+static bool read_inbox(struct decider *d, uint64_t until)
+{
+    uint8_t memory[KEY_INBOX_KEY];
+    struct slice key;
+    if (key_inbox_lost(d->inbox)) {
+        tell_all(d);
+        waits_tell_all(d->redials);
+    }
+    while (key_inbox_take(d->inbox, memory, &key)) {
+        tell(d, key);
+        if (loop_clock() >= until)
+            return true;
+    }
+    return false;
+}
+
+/* Decisions come first: what there is to do goes on in the next turn, behind what HAProxy has asked meanwhile. */
+static void work(void *context)
 {
     struct decider *d = context;
-    if (is_stopped(d) || key_inbox_take(d->inbox, look_at, d))
+    if (is_stopped(d))
         return;
-    waits_look(d->parked, on_key);
-    waits_look(d->waiting, on_key);
-    waits_look(d->redials, on_key);
-    waits_look(d->watches, on_key);
+    uint64_t until = loop_clock() + WORK_TURN;
+    bool more = read_inbox(d, until);
+    struct waits *const all[] = {d->parked, d->waiting, d->redials, d->watches};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        more = waits_work(all[i], until) || more;
+    if (more)
+        want_work(d);
 }
 
 void decider_news(struct decider *d, struct slice key)
 {
     if (key_inbox_put(d->inbox, key))
-        loop_post(d->loop, &d->look);
+        loop_post(d->loop, &d->work);
 }
 
 /* Who may ask for records' secrets: root, and who runs as our user or in our group. */
@@ -369,9 +449,7 @@ static void take_next(void *context)
         return;
     snapshot_release(d->snapshot);
     d->snapshot = next;
-    waits_look(d->parked, on_snapshot);
-    waits_look(d->waiting, on_snapshot);
-    waits_look(d->watches, on_snapshot);
+    tell_all(d); /* but redials, which still wait for their look-up */
 }
 
 void decider_use(struct decider *d, struct snapshot *snapshot)
@@ -452,14 +530,20 @@ static bool prepare_waits(struct decider *d)
                                     .most = PARKED_MOST,
                                     .most_bytes = PARKED_BYTES,
                                     .due = on_half_due,
+                                    .news = on_news,
+                                    .work = want_work,
                                     .context = d};
     d->parked = waits_new(&options);
     options.seconds = d->options.lookup;
     options.due = on_due;
     d->waiting = waits_new(&options);
+    d->redials_quota.most = PARKED_BYTES / WAITS_UNIT;
+    options.quota = &d->redials_quota;
     d->redials = waits_new(&options); /* each has its whole time before it, those above the rest of theirs */
     options.seconds = WATCH_SECONDS;
-    options.most = options.most_bytes = SIZE_MAX; /* relays limit their tunnels */
+    options.most = options.most_bytes = SIZE_MAX;
+    options.quota = d->options.watches;
+    options.room = has_room;
     options.gone = unpin;
     d->watches = waits_new(&options);
     return d->parked && d->waiting && d->redials && d->watches;
@@ -468,11 +552,11 @@ static bool prepare_waits(struct decider *d)
 static bool prepare(struct decider *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
-    const struct server_handler handler = {.message = on_message, .context = d};
+    const struct server_handler handler = {.message = on_message, .closed = on_closed, .context = d};
     const struct server_handler relay_handler = {
-        .message = on_relay_message, .admit = admit_relay, .context = d};
+        .message = on_relay_message, .admit = admit_relay, .closed = on_relay_closed, .context = d};
     d->take = (struct loop_task){.run = take_next, .context = d};
-    d->look = (struct loop_task){.run = look_at_news, .context = d};
+    d->work = (struct loop_task){.run = work, .context = d};
     d->drain = (struct loop_task){.run = drain_now, .context = d};
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
@@ -485,6 +569,10 @@ static bool prepare(struct decider *d, struct fail *why)
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
     options.fallback_name = "state";
     options.fallback_value = "unavailable";
+    options.connections = RELAY_CONNECTIONS;
+    options.per_process = RELAY_CONNECTIONS_EACH;
+    options.output = RELAY_OUTPUT;
+    options.turn = RELAY_TURN;
     d->relay_server = server_new(d->loop, d->options.relay_listener, &options, &relay_handler);
     return (d->server && d->relay_server) || fail(why, "out of memory or of descriptors");
 }

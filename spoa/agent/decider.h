@@ -10,6 +10,7 @@
 #include "spoa/agent/renew.h"
 #include "spoa/agent/server.h"
 #include "spoa/agent/snapshot.h"
+#include "spoa/agent/waits.h"
 #include "spoa/lib/log.h"
 #include "spoa/lib/metrics.h"
 
@@ -18,6 +19,7 @@ struct decider;
 struct decider_options {
     int listener, relay_listener; /* borrowed; shared by all deciders */
     size_t token_cache;           /* entries */
+    struct waits_quota *watches;  /* borrowed, of all deciders: what relays' watches may take */
     double lookup;                /* seconds that a question waits for a look-up */
     struct renew *renew;          /* NULL: nobody is told of sandboxes in use */
     const struct key *ticket_key; /* borrowed; of what relays may ask for; NULL: nothing */

@@ -48,6 +48,52 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
     return slice_present(question->route) && slice_present(question->sandbox) && question->port <= 65535;
 }
 
+static bool is_set_TEXT(const struct slice *text)
+{
+    return slice_present(*text);
+}
+
+static bool is_set_INT(const int64_t *number)
+{
+    return *number >= 0;
+}
+
+static bool is_set_ADDRESS(const struct address *addr)
+{
+    return addr->family != 0;
+}
+
+static struct spop_value value_TEXT(const struct slice *text)
+{
+    return spop_text(*text);
+}
+
+static struct spop_value value_INT(const int64_t *number)
+{
+    return spop_int(*number);
+}
+
+static struct spop_value value_ADDRESS(const struct address *addr)
+{
+    return spop_address(slice_of(addr->bytes, addr->family == 4 ? 4 : 16));
+}
+
+bool resolve_pack(const struct resolve_question *q, struct writer *w, struct spop_args *args)
+{
+    size_t start = w->len, message = spop_message_begin(w, SLICE_LITERAL("kept"));
+#define X(kind, field, name)      \
+    if (is_set_##kind(&q->field)) \
+        spop_arg_write(w, message, SLICE_LITERAL(name), value_##kind(&q->field));
+    RESOLVE_ARGUMENTS(X)
+#undef X
+    struct reader packed = reader_of(slice_of(w->at + start, w->full ? 0 : w->len - start));
+    struct spop_message kept;
+    if (w->full || !spop_message_next(&packed, &kept))
+        return false;
+    *args = kept.args;
+    return true;
+}
+
 bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_question *question)
 {
     struct handover h = handover_none();
@@ -200,6 +246,8 @@ void resolve_write(const struct resolve_answer *a, struct spop_actions *actions)
         write_worker(a, actions);
     if (a->headers.len)
         set(actions, "headers", spop_binary(a->headers));
+    if (a->unwatched)
+        set(actions, "unwatched", spop_bool(true));
     if (a->refused != REFUSAL_NONE)
         set_text(actions, "refused", slice_text(refusal_info(a->refused)->code));
     if (a->epoch >= 0)

@@ -36,6 +36,7 @@ enum resolve_state { RESOLVE_ABSENT = RECORD_STOPPED + 1, RESOLVE_UNAVAILABLE, R
 struct resolve_answer {
     int state;      /* enum record_state or enum resolve_state */
     int64_t epoch;  /* -1: of a state alone, where no record was known before */
+    bool unwatched; /* of a watch: it is not kept, there are too many; to be asked again later */
     bool reachable; /* worker, port and host are set */
     struct worker worker;
     uint16_t port;
@@ -44,6 +45,9 @@ struct resolve_answer {
     enum refusal refused; /* token_revoked, token_expired; REFUSAL_NONE */
 };
 
+/* What of the arguments counts, in a message of its own, so that nothing else is kept for as long as a watch lasts. False: w
+ * is full. */
+bool resolve_pack(const struct resolve_question *question, struct writer *w, struct spop_args *args);
 /* Slices point into the frame. False: the arguments are not a question of a relay's. */
 bool resolve_from_args(struct spop_args args, struct resolve_question *question);
 /* Whether the agent has admitted the tunnel that it is asked for: nothing else may be said of a sandbox. */

@@ -27,10 +27,26 @@ static void resume_accepting(void *owner)
         loop_io_want(&server->listener, LOOP_READ);
 }
 
+/* One process cannot take all places of a server whose clients are several. */
+static bool has_too_many(const struct server *server, int fd, pid_t *pid)
+{
+    struct net_peer peer;
+    size_t others = 0;
+    *pid = 0;
+    if (!server->options.per_process || !net_peer(fd, &peer))
+        return false;
+    *pid = peer.pid;
+    for (size_t i = 0; i < server->options.connections; i++)
+        others += server->slots[i].connection && server->slots[i].connection->peer == peer.pid;
+    return others >= server->options.per_process;
+}
+
 static void admit(struct server *server, int fd)
 {
+    pid_t peer;
     uint32_t slot = server->free_slot;
-    if (server->handler.admit && !server->handler.admit(server->handler.context, fd)) {
+    if ((server->handler.admit && !server->handler.admit(server->handler.context, fd)) ||
+        has_too_many(server, fd, &peer)) {
         server_add(&server->counters.refused_peers, 1);
         close(fd);
         return;
@@ -42,6 +58,7 @@ static void admit(struct server *server, int fd)
     }
     server->free_slot = server->slots[slot].next_free;
     server->slots[slot].connection = connection;
+    connection->peer = peer;
     server_add(&server->counters.connections, 1);
     server_add(&server->counters.accepted, 1);
 }
@@ -71,6 +88,8 @@ static void on_connection(void *owner, int events)
 void server_forget(struct server *server, uint32_t index)
 {
     struct slot *slot = &server->slots[index];
+    if (server->handler.closed)
+        server->handler.closed(server->handler.context, index, slot->generation);
     slot->connection = NULL;
     slot->generation++;
     slot->next_free = server->free_slot;
@@ -89,6 +108,12 @@ static struct connection *find(const struct server *server, const struct server_
         return NULL;
     struct connection *connection = server->slots[ticket->slot].connection;
     return connection && connection->waiting ? connection : NULL;
+}
+
+bool server_has_room(const struct server *server, const struct server_ticket *ticket)
+{
+    const struct connection *connection = find(server, ticket);
+    return !connection || buffer_len(&connection->out) < server->options.output;
 }
 
 static struct spop_frame frame_of(const struct server_ticket *ticket)
@@ -207,6 +232,7 @@ struct server *server_new(struct loop *loop, int listener, const struct server_o
     server->options = *options;
     server->handler = *handler;
     server->drained_task = (struct loop_task){.run = on_drained, .context = server};
+    server->ready_task = (struct loop_task){.run = connections_turn, .context = server};
     int own = fcntl(listener, F_DUPFD_CLOEXEC, 0);
     if (own < 0 || !take_memory(server)) {
         if (own >= 0)

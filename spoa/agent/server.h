@@ -34,11 +34,15 @@ struct server_handler {
                                  struct spop_actions *actions, const struct server_ticket *ticket);
     /* Whether the peer of a new connection may stay (net_peer); NULL: everybody may. */
     bool (*admit)(void *context, int fd);
+    /* A connection is closed: its tickets, by slot and generation, are void. May be NULL. */
+    void (*closed)(void *context, uint32_t slot, uint32_t generation);
     void *context;
 };
 
 struct server_options {
     size_t connections; /* at most this many; more wait in the backlog */
+    size_t per_process; /* of them of one process on a Unix socket, more are closed; 0: any number */
+    double turn; /* seconds that a turn of the loop has for reading, its connections in turns; 0: no end */
     /* Bytes of unsent answers at which a connection is no longer read. Answers of tickets may be more: at 16
      * times this, the connection is closed. */
     size_t output;
@@ -112,6 +116,10 @@ bool server_answer_begin(struct server *server, const struct server_ticket *tick
                          struct spop_actions *actions);
 void server_answer_end(struct server *server, const struct server_ticket *ticket,
                        struct spop_actions *actions);
+
+/* Whether the ticket's connection takes in what is answered: that its unsent answers are fewer than `output`, or that it
+ * is gone. */
+bool server_has_room(const struct server *server, const struct server_ticket *ticket);
 
 /* Stops accepting (the caller closes the listener itself: it is still there for new connections). A
  * connection without open tickets handles what it has received, gets DISCONNECT 0 and is closed once that is

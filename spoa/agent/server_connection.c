@@ -59,12 +59,56 @@ static void arm(struct connection *c)
     loop_timer_set(&c->timer, first > now ? (double)(first - now) / 1e6 : 0);
 }
 
+/* ---- turns: nobody who has much to say holds up the others, or the thread ---- */
+static void begin_turn(struct server *server)
+{
+    server->turn_end = loop_clock() + (uint64_t)(server->options.turn * 1e6);
+}
+
+static bool has_turns(const struct server *server)
+{
+    return server->options.turn > 0;
+}
+
+static bool turn_is_over(const struct server *server)
+{
+    return has_turns(server) && loop_clock() >= server->turn_end;
+}
+
+static void set_ready(struct connection *c)
+{
+    struct server *server = c->server;
+    if (c->ready)
+        return;
+    if (!server->ready)
+        server->ready_end = &server->ready;
+    c->ready = true;
+    c->ready_next = NULL;
+    c->ready_link = server->ready_end;
+    *server->ready_end = c;
+    server->ready_end = &c->ready_next;
+    loop_defer(server->loop, &server->ready_task);
+}
+
+static void not_ready(struct connection *c)
+{
+    if (!c->ready)
+        return;
+    c->ready = false;
+    *c->ready_link = c->ready_next;
+    if (c->ready_next)
+        c->ready_next->ready_link = c->ready_link;
+    else
+        c->server->ready_end = c->ready_link;
+}
+
 /* ---- the end ---- */
 void connection_close(struct connection *c)
 {
     if (c->state == CONNECTION_CLOSED)
         return;
     c->state = CONNECTION_CLOSED;
+    not_ready(c);
     loop_io_close(&c->io);
     loop_timer_close(&c->timer);
     buffer_free(&c->in);
@@ -115,8 +159,8 @@ static void settle(struct connection *c)
         linger(c);
     if (c->state == CONNECTION_CLOSED)
         return;
-    bool reading =
-        c->state == CONNECTION_LINGER || (c->state == CONNECTION_OPEN && !c->half_closed && !stopped(c));
+    bool reading = c->state == CONNECTION_LINGER ||
+                   (c->state == CONNECTION_OPEN && !c->half_closed && !stopped(c) && !c->ready);
     if (!unsent)
         c->due[DEADLINE_WRITE] = 0;
     else if (!c->due[DEADLINE_WRITE])
@@ -280,9 +324,13 @@ static void take(struct connection *c, struct slice bytes)
     struct server *server = c->server;
     struct writer out = writer_of(server->output, SERVER_WRITE);
     size_t had = bytes.len;
-    while (c->state == CONNECTION_OPEN && !stopped(c) && take_frame(c, &bytes, &out))
+    bool more = true;
+    while (c->state == CONNECTION_OPEN && !stopped(c) && (more = take_frame(c, &bytes, &out))) {
         if (out.size - out.len < SERVER_FRAME)
             send_answers(c, &out);
+        if (turn_is_over(server))
+            break;
+    }
     if (c->state != CONNECTION_CLOSED)
         send_answers(c, &out);
     if (c->state != CONNECTION_OPEN)
@@ -294,7 +342,10 @@ static void take(struct connection *c, struct slice bytes)
     }
     if (bytes.len < had)
         deadline_set(c, DEADLINE_IDLE, server->options.idle_timeout);
-    if (bytes.len == 0 || stopped(c))
+    bool cut = more && bytes.len && !stopped(c); /* the turn is over, there may be a whole frame left */
+    if (cut)
+        set_ready(c);
+    if (bytes.len == 0 || stopped(c) || cut)
         c->due[DEADLINE_FRAME] = 0;
     else if (bytes.len < had || !c->due[DEADLINE_FRAME])
         deadline_set(c, DEADLINE_FRAME, server->options.frame_timeout);
@@ -357,6 +408,17 @@ static void resume(struct connection *c)
     take(c, slice_of(c->server->input, held.len));
 }
 
+/* What was left of the last read, then what has arrived since. */
+static void catch_up(struct connection *c)
+{
+    bool left = c->ready;
+    not_ready(c);
+    if (left)
+        resume(c);
+    if (c->state == CONNECTION_OPEN && !c->ready && !stopped(c))
+        receive(c);
+}
+
 static void send_held(struct connection *c)
 {
     if (buffer_len(&c->out) == 0)
@@ -367,8 +429,22 @@ static void send_held(struct connection *c)
         return;
     buffer_consume(&c->out, sent);
     c->due[DEADLINE_WRITE] = 0; /* there was progress */
-    if (was_stopped && !stopped(c))
+    if (was_stopped && !stopped(c) && has_turns(c->server))
+        set_ready(c);
+    else if (was_stopped && !stopped(c))
         resume(c);
+}
+
+void connections_turn(void *context)
+{
+    struct server *server = context;
+    begin_turn(server);
+    for (struct connection *c = server->ready; c; c = turn_is_over(server) ? NULL : server->ready) {
+        catch_up(c);
+        settle(c);
+    }
+    if (server->ready)
+        loop_defer(server->loop, &server->ready_task);
 }
 
 /* ---- events ---- */
@@ -380,6 +456,8 @@ static void on_io(void *owner, int events)
     if (events & LOOP_READ) {
         if (c->state == CONNECTION_LINGER)
             throw_away(c);
+        else if (c->state == CONNECTION_OPEN && has_turns(c->server))
+            set_ready(c);
         else if (c->state == CONNECTION_OPEN && !stopped(c))
             receive(c);
     }
@@ -416,9 +494,10 @@ static void on_due(void *owner)
 {
     struct connection *c = owner;
     c->timer_due = UINT64_MAX;
+    begin_turn(c->server);
     /* the peer is not to blame when it was this thread that had no time: what has arrived counts */
     if (c->state == CONNECTION_OPEN && !stopped(c))
-        receive(c);
+        catch_up(c);
     if (c->state == CONNECTION_CLOSED)
         return;
     if (due(c, DEADLINE_LINGER))
@@ -463,9 +542,10 @@ void connection_drain(struct connection *c, bool now)
     }
     if (c->state != CONNECTION_OPEN || (c->waiting && !now))
         return;
+    begin_turn(c->server);
     /* NOTIFYs that have arrived already are answered: HAProxy fails what it has sent and gets no ACK for */
     if (!stopped(c))
-        receive(c);
+        catch_up(c);
     if (c->state == CONNECTION_OPEN && (c->waiting == 0 || now))
         end_now(c, SPOP_STATUS_NORMAL);
     settle(c);

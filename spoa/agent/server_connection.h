@@ -49,6 +49,10 @@ struct server {
     bool draining;
     struct loop_timer grace;
     struct loop_task drained_task, free_task;
+    struct loop_task ready_task; /* with options.turn: */
+    struct connection *ready,
+        **ready_end; /* those that there is something to read of, or left of what was read */
+    uint64_t turn_end;
     void (*drained)(void *context);
     void *drained_context;
 };
@@ -75,6 +79,9 @@ struct connection {
     struct buffer in;  /* an incomplete frame; while reading is stopped, all frames of the last read */
     struct buffer out; /* what the kernel did not take, and answers of tickets until the turn's end */
     size_t waiting;    /* open tickets */
+    pid_t peer;        /* 0: unknown */
+    bool ready;        /* in the server's list: */
+    struct connection *ready_next, **ready_link;
     struct loop_io io;
     struct loop_timer timer;
     struct loop_task turn_end; /* sends `out`, or frees the closed connection */
@@ -93,6 +100,8 @@ void connection_ack_end(struct connection *connection, size_t begin, const struc
                         struct spop_actions *actions);
 /* Sends what is in `out` at the end of the turn. */
 void connection_send_later(struct connection *connection);
+/* Reads of those that are ready, as long as the turn has time for it; the others go on in the next one. */
+void connections_turn(void *server);
 /* When no ticket is open, or `now`: handles what has been received, says DISCONNECT 0 and ends. */
 void connection_drain(struct connection *connection, bool now);
 

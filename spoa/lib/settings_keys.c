@@ -102,6 +102,11 @@ static const struct option keys[] = {
      "wrong access secrets, and wrong signatures of routes, that each thread takes from one client address "
      "in a second; 0: any number",
      RANGE(0, 1000000)},
+    {"agent.max_watches", OPTION_INT, AT(agent.max_watches), "200000",
+     "tunnels of relays that the agent watches the directory for at a time, in 512 bytes each, a larger one "
+     "as several; "
+     "one connection of a relay gets half of it at most; a tunnel beyond asks from time to time instead",
+     RANGE(1000, 10000000)},
     {"agent.drain", OPTION_DURATION, AT(agent.drain), "5s",
      "how long requests that came before SIGTERM may take to be answered", RANGE(0, HOURS(1))},
     {"agent.name_servers", OPTION_TEXTS, AT(agent.name_servers), OPTION_NONE,

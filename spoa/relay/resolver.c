@@ -258,6 +258,8 @@ static void take_variable(struct answer *a, const struct spop_action *action)
         a->target.headers = value->bytes;
     else if (slice_is(name, "epoch"))
         a->epoch = value->number;
+    else if (slice_is(name, "unwatched"))
+        a->unwatched = value->truth;
     else if (slice_is(name, "refused"))
         a->refused = slice_is(value->bytes, "token_expired") ? REFUSAL_token_expired : REFUSAL_token_revoked;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel_parts.h"
 
-#define SECOND       UINT64_C(1000000)
-#define ABSENT_RETRY (3 * SECOND) /* a worker may hear of a session later than the directory does */
-#define WATCH_PAUSE  SECOND       /* before a watch that told nothing new is repeated */
+#define SECOND          UINT64_C(1000000)
+#define ABSENT_RETRY    (3 * SECOND) /* a worker may hear of a session later than the directory does */
+#define UNWATCHED_PAUSE (20 * SECOND)
+#define WATCH_PAUSE     SECOND /* before a watch that told nothing new is repeated */
 
 /* ---- attempts ---- */
 static void give_up(struct tunnel *t, uint64_t now)
@@ -209,6 +210,13 @@ static void use_news(struct tunnel *t, const struct answer *answer, uint64_t now
     use_answer(t, answer, now);
 }
 
+/* Spread, or those that the agent has no room for would all ask at once. */
+static uint64_t ask_later(struct tunnel *t)
+{
+    uint64_t pause = t->seek == SEEK_WAITING ? 2 * WATCH_PAUSE : UNWATCHED_PAUSE;
+    return pause / 2 + t->actions->random(t->port) % pause;
+}
+
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now)
 {
     enum close_reason reason;
@@ -219,7 +227,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
         return;
     if (watch) {
         t->watching = false;
-        t->watch_at = told ? now : now + WATCH_PAUSE;
+        t->watch_at = answer->unwatched ? now + ask_later(t) : told ? now : now + WATCH_PAUSE;
     }
     if (answer->state != ANSWER_UNAVAILABLE) {
         t->epoch = answer->epoch;

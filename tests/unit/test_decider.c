@@ -32,6 +32,7 @@ static struct policy *make_policy(void)
 }
 
 static struct key *ticket_key;
+static struct waits_quota watches;
 
 static int make_key(void **state)
 {
@@ -55,7 +56,9 @@ static struct decider *start(int listener, int relay_listener, const struct snap
                                             .relay_listener = relay_listener,
                                             .token_cache = 4,
                                             .lookup = 0.2,
-                                            .ticket_key = ticket_key};
+                                            .ticket_key = ticket_key,
+                                            .watches = &watches};
+    watches.most = 1000;
     struct fail why;
     *snapshot = snapshot_new(parts);
     struct decider *decider = decider_start(&options, *snapshot, &why);
@@ -316,6 +319,7 @@ static void finish(struct stage *s)
     decider_stop(s->world.decider);
     directory_stop(s->directory);
     decider_free(s->world.decider);
+    assert_int_equal(watches.used, 0);
     snapshot_release(s->snapshot);
     directory_release(s->directory);
     policy_release(s->policy);

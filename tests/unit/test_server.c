@@ -22,6 +22,7 @@ static struct net_address unix_address, address;
 static struct loop *loop;
 static struct server *server;
 static struct server_options options;
+static double turn; /* options.turn */
 static int listener;
 
 static struct {
@@ -92,6 +93,7 @@ static int setup(void **state)
 {
     (void)state;
     options = SERVER_OPTIONS_DEFAULT;
+    options.turn = turn;
     address = unix_address;
     return 0;
 }
@@ -291,10 +293,55 @@ static void all_frames_of_one_read_are_answered_by_one_write(void **state)
     assert_int_equal(take(&bytes).type, SPOP_TYPE_AGENT_HELLO);
     for (uint64_t i = 0; i < 100; i++)
         assert_ack(&bytes, i, "v", "x");
-    assert_int_equal(COUNTER(reads), 1);
-    assert_int_equal(COUNTER(writes), 1);
+    if (turn == 0) {
+        assert_int_equal(COUNTER(reads), 1);
+        assert_int_equal(COUNTER(writes), 1);
+    }
     assert_int_equal(COUNTER(acks), 100);
     close(fd);
+}
+
+/* One that says much has its answers a turn later each, and holds up nobody. */
+static void connections_are_read_in_turns(void **state)
+{
+    (void)state;
+    options.turn = 1e-6;
+    begin();
+    int much = dial_and_greet(16380), little = dial_and_greet(16380);
+    struct writer w = fresh();
+    bool ended;
+    for (uint64_t i = 0; i < 100; i++)
+        put_notify(&w, i, "echo", spop_text(SLICE_LITERAL("x")));
+    say(much, writer_slice(&w));
+    notify(little, 7, "echo", spop_text(SLICE_LITERAL("y")));
+    struct slice bytes = hear(little, 1, &ended);
+    assert_ack(&bytes, 7, "v", "y");
+    assert_in_range(COUNTER(acks), 2, 20);
+    bytes = hear(much, 100, &ended);
+    for (uint64_t i = 0; i < 100; i++)
+        assert_ack(&bytes, i, "v", "x");
+    close(much);
+    close(little);
+}
+
+static void a_process_gets_so_many_connections(void **state)
+{
+    (void)state;
+    options.per_process = 2;
+    begin();
+    int one = dial_and_greet(16380), two = dial_and_greet(16380), more = dial();
+    turns(3);
+    uint8_t byte;
+    assert_int_equal(recv(more, &byte, 1, 0), 0);
+    assert_int_equal(COUNTER(refused_peers), 1);
+    close(more);
+    close(one);
+    turns(3);
+    one = dial_and_greet(16380);
+    assert_echoes(one);
+    assert_echoes(two);
+    close(one);
+    close(two);
 }
 
 static void every_byte_may_come_alone(void **state)
@@ -920,12 +967,15 @@ static void many_answers_of_one_turn_arrive_although_the_peer_reads_late(void **
     bool ended;
     for (uint64_t i = 0; i < TICKETS; i++)
         notify(fd, i, "later", spop_null());
-    turns(3);
+    turns(turn > 0 ? 3 * TICKETS : 3);
+    assert_true(server_has_room(server, &handled.tickets[0]));
     for (size_t i = 0; i < TICKETS; i++) {
         struct spop_actions actions;
         assert_true(server_answer_begin(server, &handled.tickets[i], &actions));
         spop_set_var(&actions, SPOP_TRANSACTION, SLICE_LITERAL("v"), spop_text(slice_of(filler, 2000)));
         server_answer_end(server, &handled.tickets[i], &actions);
+        assert_true(i == 0 || i + 1 == TICKETS ||
+                    server_has_room(server, &handled.tickets[i + 1]) == ((i + 1) * 2030 < options.output));
     }
     struct slice bytes = hear(fd, TICKETS, &ended);
     for (uint64_t i = 0; i < TICKETS; i++)
@@ -1033,6 +1083,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(ids_are_echoed_as_64_bits_and_may_be_zero),
         TEST(all_frames_of_one_read_are_answered_by_one_write),
+        TEST(connections_are_read_in_turns),
+        TEST(a_process_gets_so_many_connections),
         TEST(every_byte_may_come_alone),
         TEST(every_split_gives_the_same_answers),
         TEST(every_notify_is_acknowledged_with_an_action),
@@ -1065,6 +1117,8 @@ int main(void)
         TEST(options_that_cannot_work_are_refused),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    turn = 1e-6; /* a frame in each turn */
+    failed += cmocka_run_group_tests_name("turns", tests, NULL, NULL);
     rmdir(folder);
     return failed;
 }

@@ -10,6 +10,9 @@
 struct world {
     struct loop *loop;
     struct waits *waits;
+    struct waits_quota *quota;
+    bool full;   /* the connection takes no answers */
+    bool wanted; /* there is work */
     unsigned due, gone, looked;
     uint64_t last;   /* stream of the question seen last */
     uint64_t answer; /* stream of the one that there is news for; UINT64_MAX: for all */
@@ -20,8 +23,6 @@ static void on_due(void *context, const struct wait *wait)
     struct world *w = context;
     w->due++;
     w->last = wait->ticket.stream_id;
-    if (waits_count(w->waits) == 1)
-        loop_stop(w->loop);
 }
 
 static void on_gone(void *context, const struct wait *wait)
@@ -45,14 +46,49 @@ static bool on_look(void *context, struct wait *wait)
     return w->answer == UINT64_MAX || w->answer == wait->ticket.stream_id;
 }
 
+static bool has_room(void *context, const struct wait *wait)
+{
+    (void)wait;
+    return !((struct world *)context)->full;
+}
+
+static void on_work(void *context)
+{
+    struct world *w = context;
+    w->wanted = true;
+}
+
+/* All that there is to do. */
+static void work(struct world *w)
+{
+    while (w->wanted) {
+        w->wanted = false;
+        if (waits_work(w->waits, 0))
+            w->wanted = true;
+    }
+}
+
+/* Until they are all gone. */
+static void run(struct world *w)
+{
+    while (waits_count(w->waits)) {
+        loop_turn(w->loop, true);
+        work(w);
+    }
+}
+
 static void start(struct world *w, double seconds, size_t most, size_t most_bytes)
 {
     const struct waits_options options = {.loop = w->loop,
                                           .seconds = seconds,
                                           .most = most,
                                           .most_bytes = most_bytes,
+                                          .quota = w->quota,
                                           .due = on_due,
+                                          .news = on_look,
+                                          .room = has_room,
                                           .gone = on_gone,
+                                          .work = on_work,
                                           .context = w};
     waits_free(w->waits);
     w->waits = waits_new(&options);
@@ -79,7 +115,21 @@ static int teardown(void **state)
     return 0;
 }
 
-static bool add(struct world *w, uint64_t stream, const char *key)
+static void look_at(struct world *w, struct slice key)
+{
+    waits_tell(w->waits, key);
+    work(w);
+}
+
+static void look(struct world *w)
+{
+    waits_tell_all(w->waits);
+    while (!w->wanted) /* another look rests for as long as the last one took */
+        loop_turn(w->loop, true);
+    work(w);
+}
+
+static bool add_of(struct world *w, uint32_t slot, uint64_t stream, const char *key)
 {
     uint8_t memory[512];
     struct writer out = writer_of(memory, sizeof memory);
@@ -95,7 +145,7 @@ static bool add(struct world *w, uint64_t stream, const char *key)
     assert_true(spop_message_next(&payload, &message));
     char text[300];
     snprintf(text, sizeof text, "%s", key);
-    const struct wait wait = {.ticket = {.stream_id = stream},
+    const struct wait wait = {.ticket = {.slot = slot, .stream_id = stream},
                               .key = slice_text(text),
                               .args = message.args,
                               .begun = loop_clock()};
@@ -103,6 +153,11 @@ static bool add(struct world *w, uint64_t stream, const char *key)
     memset(memory, 0, sizeof memory);
     memset(text, 0, sizeof text);
     return kept;
+}
+
+static bool add(struct world *w, uint64_t stream, const char *key)
+{
+    return add_of(w, 0, stream, key);
 }
 
 static void news_of_a_key_reach_its_questions_alone(void **state)
@@ -113,22 +168,22 @@ static void news_of_a_key_reach_its_questions_alone(void **state)
         snprintf(key, sizeof key, "sb-%u", (unsigned)i % 100);
         assert_true(add(w, i, key));
     }
-    waits_look_at(w->waits, SLICE_LITERAL("sb-7"), on_look);
+    look_at(w, SLICE_LITERAL("sb-7"));
     assert_int_equal(w->looked, 5);
     w->answer = 107;
-    waits_look_at(w->waits, SLICE_LITERAL("sb-7"), on_look);
+    look_at(w, SLICE_LITERAL("sb-7"));
     assert_int_equal(waits_count(w->waits), 499);
     assert_int_equal(w->gone, 1);
     w->looked = 0;
-    waits_look_at(w->waits, SLICE_LITERAL("sb-7"), on_look);
+    look_at(w, SLICE_LITERAL("sb-7"));
     assert_int_equal(w->looked, 4);
-    waits_look_at(w->waits, SLICE_LITERAL("sb"), on_look);
+    look_at(w, SLICE_LITERAL("sb"));
     assert_int_equal(w->looked, 4);
     w->answer = UINT64_MAX;
-    waits_look(w->waits, on_look);
+    look(w);
     assert_int_equal(waits_count(w->waits), 0);
     assert_int_equal(w->gone, 500);
-    waits_look_at(w->waits, SLICE_LITERAL("sb-7"), on_look);
+    look_at(w, SLICE_LITERAL("sb-7"));
     assert_int_equal(w->looked, 4 + 499);
 }
 
@@ -140,14 +195,14 @@ static void the_time_of_each_is_over_in_order(void **state)
     assert_true(add(w, 1, "a"));
     assert_true(add(w, 2, "b"));
     assert_true(add(w, 3, "a"));
-    loop_run(w->loop);
+    run(w);
     assert_true(loop_clock() - begun >= 20000);
     assert_int_equal(w->due, 3);
     assert_int_equal(w->last, 3);
     assert_int_equal(w->gone, 3);
     assert_int_equal(waits_count(w->waits), 0);
     assert_true(add(w, 4, "a")); /* and again */
-    loop_run(w->loop);
+    run(w);
     assert_int_equal(w->due, 4);
 }
 
@@ -173,7 +228,7 @@ static void one_ends_by_its_ticket(void **state)
         assert_int_equal(waits_end(w->waits, &ticket), ticket.stream_id != 4097);
     }
     assert_int_equal(waits_count(w->waits), 0);
-    waits_look_at(w->waits, SLICE_LITERAL("a"), on_look);
+    look_at(w, SLICE_LITERAL("a"));
     assert_int_equal(w->looked, 0);
 }
 
@@ -184,7 +239,7 @@ static void they_are_bounded(void **state)
     assert_true(add(w, 1, "a") && add(w, 2, "b") && add(w, 3, "c"));
     assert_false(add(w, 4, "d"));
     w->answer = 2;
-    waits_look(w->waits, on_look);
+    look(w);
     assert_true(add(w, 4, "d"));
     start(w, 60, 1000, 4000);
     uint64_t kept = 0;
@@ -192,42 +247,197 @@ static void they_are_bounded(void **state)
         kept++;
     assert_in_range(kept, 5, 40);
     w->answer = 0;
-    waits_look(w->waits, on_look);
+    look(w);
     assert_true(add(w, 0, "a"));
     alloc_fail_at(1);
     w->answer = 0;
-    waits_look(w->waits, on_look);
+    look(w);
     assert_false(add(w, 0, "a"));
     alloc_fail_at(0);
 }
 
+/* Who is told of in a row is looked at once, in pieces of any size, and those that come and go meanwhile do no harm. */
+static void news_that_come_in_a_row_are_looked_at_once(void **state)
+{
+    struct world *w = *state;
+    w->answer = 99999;
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_true(add(w, i, i % 2 ? "odd" : "even"));
+    for (int i = 0; i < 1000; i++) {
+        waits_tell(w->waits, SLICE_LITERAL("odd"));
+        waits_tell_all(w->waits);
+    }
+    work(w);
+    assert_int_equal(w->looked, 1500);
+    w->looked = 0;
+    waits_tell(w->waits, SLICE_LITERAL("odd"));
+    assert_true(waits_work(w->waits, 0)); /* one of them */
+    assert_int_equal(w->looked, 1);
+    waits_tell(w->waits, SLICE_LITERAL("odd")); /* has the first one seen that? */
+    waits_tell(w->waits, SLICE_LITERAL("odd"));
+    const struct server_ticket next = {.stream_id = 3};
+    assert_true(waits_end(w->waits, &next)); /* which is next */
+    work(w);
+    assert_int_equal(w->looked, 499 + 499);
+}
+
+static void a_key_of_many_is_looked_at_beside_others(void **state)
+{
+    struct world *w = *state;
+    w->answer = 99999;
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_true(add(w, i, "many"));
+    assert_true(add(w, 1000, "one"));
+    waits_tell(w->waits, SLICE_LITERAL("many"));
+    waits_tell(w->waits, SLICE_LITERAL("one"));
+    for (int i = 0; i < 2; i++)
+        assert_true(waits_work(w->waits, 0));
+    assert_int_equal(w->last, 1000);
+    work(w);
+    assert_int_equal(w->looked, 1001);
+}
+
+static void what_is_answered_in_a_look_at_all_ends_it_nowhere(void **state)
+{
+    struct world *w = *state;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_true(add(w, i, "a"));
+    w->answer = 50;
+    waits_tell_all(w->waits);
+    for (int i = 0; i < 10; i++)
+        assert_true(waits_work(w->waits, 0));
+    const struct server_ticket next = {.stream_id = 10};
+    assert_true(waits_end(w->waits, &next)); /* which is next */
+    assert_true(add(w, 100, "b"));
+    work(w);
+    assert_int_equal(w->looked, 100);
+    assert_int_equal(waits_count(w->waits), 99);
+}
+
+static void the_questions_of_a_connection_go_with_it(void **state)
+{
+    struct world *w = *state;
+    for (uint64_t i = 0; i < 1000; i++)
+        assert_true(add_of(w, i % 2, i, "a"));
+    waits_tell(w->waits, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
+    waits_drop(w->waits, 1, 0);
+    waits_drop(w->waits, 1, 0);
+    waits_drop(w->waits, 2, 0);
+    waits_drop(w->waits, 0, 1);
+    w->answer = 99999;
+    work(w);
+    assert_int_equal(w->due, 0);
+    assert_int_equal(w->gone, 500);
+    assert_int_equal(w->looked, 500);
+    assert_int_equal(waits_count(w->waits), 500);
+    waits_drop(w->waits, 0, 0);
+    assert_true(waits_work(w->waits, 0)); /* freed in the middle of it */
+}
+
+static void a_connection_leaves_room_for_others(void **state)
+{
+    struct waits_quota quota = {.most = 1000};
+    struct world *w = *state;
+    uint64_t kept[3] = {0}, stream = 0;
+    w->quota = &quota;
+    start(w, 60, SIZE_MAX, SIZE_MAX);
+    for (uint32_t slot = 0; slot < 3; slot++)
+        while (add_of(w, slot, stream++, "a"))
+            kept[slot]++;
+    assert_int_equal(kept[0], 500); /* half, half of the rest, and so on */
+    assert_int_equal(kept[1], 250);
+    assert_int_equal(kept[2], 125);
+    assert_int_equal(quota.used, 875);
+    waits_drop(w->waits, 0, 0);
+    work(w);
+    assert_int_equal(quota.used, 375);
+    assert_true(add_of(w, 1, stream++, "a"));
+    waits_free(w->waits);
+    w->waits = NULL;
+    assert_int_equal(quota.used, 0);
+    w->quota = NULL;
+}
+
+static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
+{
+    struct world *w = *state;
+    assert_true(add(w, 1, "a"));
+    w->full = true;
+    w->answer = UINT64_MAX;
+    waits_tell(w->waits, SLICE_LITERAL("a"));
+    work(w);
+    assert_int_equal(w->looked, 0);
+    w->full = false;
+    run(w);
+    assert_int_equal(w->looked, 1);
+    start(w, 0.02, 10, 100000);
+    assert_true(add(w, 1, "a"));
+    w->full = true;
+    uint64_t begun = loop_clock();
+    loop_turn(w->loop, true);
+    work(w);
+    assert_int_equal(waits_count(w->waits), 1);
+    w->full = false;
+    run(w);
+    assert_int_equal(w->due, 1);
+    assert_true(loop_clock() - begun >= 40000);
+}
+
+static void adding_takes_memory_or_nothing(void **state)
+{
+    struct world *w = *state;
+    for (unsigned n = 1; n < 8; n++) {
+        alloc_fail_at(n);
+        bool kept = add(w, n, "a");
+        alloc_fail_at(0);
+        assert_int_equal(waits_count(w->waits), kept);
+        if (kept)
+            return;
+    }
+    fail_msg("it is never kept");
+}
+
 /* ---- key_inbox ---- */
 
-struct taken {
-    unsigned count;
-    char last[16];
-};
-
-static void on_key(void *context, struct slice key)
+static unsigned take_all(struct key_inbox *inbox, char last[16])
 {
-    struct taken *taken = context;
-    taken->count++;
-    snprintf(taken->last, sizeof taken->last, "%.*s", SLICE_PRINTF(key));
+    uint8_t memory[KEY_INBOX_KEY];
+    struct slice key;
+    unsigned count = 0;
+    for (; key_inbox_take(inbox, memory, &key); count++)
+        snprintf(last, 16, "%.*s", SLICE_PRINTF(key));
+    return count;
 }
 
 static void an_inbox_says_when_its_thread_has_to_be_woken(void **state)
 {
     (void)state;
     struct key_inbox *inbox = key_inbox_new();
-    struct taken taken = {0};
+    char last[16] = "";
     assert_true(key_inbox_put(inbox, SLICE_LITERAL("a")));
     assert_false(key_inbox_put(inbox, SLICE_LITERAL("b")));
-    assert_true(key_inbox_take(inbox, on_key, &taken));
-    assert_int_equal(taken.count, 2);
-    assert_string_equal(taken.last, "b");
-    assert_true(key_inbox_take(inbox, on_key, &taken));
-    assert_int_equal(taken.count, 2);
+    assert_false(key_inbox_lost(inbox));
+    assert_int_equal(take_all(inbox, last), 2);
+    assert_string_equal(last, "b");
+    assert_int_equal(take_all(inbox, last), 0);
     assert_true(key_inbox_put(inbox, SLICE_LITERAL("c")));
+    key_inbox_free(inbox);
+}
+
+static void a_key_is_in_an_inbox_once(void **state)
+{
+    (void)state;
+    struct key_inbox *inbox = key_inbox_new();
+    char last[16] = "", key[16];
+    for (int i = 0; i < 100000; i++) {
+        snprintf(key, sizeof key, "sb-%d", i % 10);
+        assert_int_equal(key_inbox_put(inbox, slice_text(key)), i == 0);
+    }
+    assert_false(key_inbox_lost(inbox));
+    assert_int_equal(take_all(inbox, last), 10);
+    assert_string_equal(last, "sb-9");
+    assert_true(key_inbox_put(inbox, slice_text(key)));
+    assert_int_equal(take_all(inbox, last), 1);
     key_inbox_free(inbox);
 }
 
@@ -235,17 +445,21 @@ static void what_does_not_fit_into_an_inbox_means_all(void **state)
 {
     (void)state;
     struct key_inbox *inbox = key_inbox_new();
-    struct taken taken = {0};
-    for (int i = 0; i < 20000; i++)
-        assert_int_equal(key_inbox_put(inbox, SLICE_LITERAL("a")), i == 0);
-    assert_false(key_inbox_take(inbox, on_key, &taken));
-    assert_in_range(taken.count, 1000, 19999);
+    char last[16] = "", key[16];
+    for (int i = 0; i < 20000; i++) {
+        snprintf(key, sizeof key, "sb-%d", i);
+        assert_int_equal(key_inbox_put(inbox, slice_text(key)), i == 0);
+    }
+    assert_true(key_inbox_lost(inbox));
+    assert_false(key_inbox_lost(inbox));
+    assert_int_equal(take_all(inbox, last), 0);
     alloc_fail_at(1);
     assert_true(key_inbox_put(inbox, SLICE_LITERAL("a")));
     assert_false(key_inbox_put(inbox, SLICE_LITERAL("a")));
     alloc_fail_at(0);
-    assert_false(key_inbox_take(inbox, on_key, &taken));
-    assert_true(key_inbox_take(inbox, on_key, &taken));
+    assert_true(key_inbox_lost(inbox));
+    assert_true(key_inbox_put(inbox, SLICE_LITERAL("a")));
+    assert_int_equal(take_all(inbox, last), 1);
     key_inbox_free(inbox);
 }
 
@@ -258,7 +472,15 @@ int main(void)
         TEST(the_time_of_each_is_over_in_order),
         TEST(one_ends_by_its_ticket),
         TEST(they_are_bounded),
+        TEST(news_that_come_in_a_row_are_looked_at_once),
+        TEST(a_key_of_many_is_looked_at_beside_others),
+        TEST(what_is_answered_in_a_look_at_all_ends_it_nowhere),
+        TEST(the_questions_of_a_connection_go_with_it),
+        TEST(a_connection_leaves_room_for_others),
+        TEST(who_takes_no_answer_waits_and_is_looked_at_again),
+        TEST(adding_takes_memory_or_nothing),
         cmocka_unit_test(an_inbox_says_when_its_thread_has_to_be_woken),
+        cmocka_unit_test(a_key_is_in_an_inbox_once),
         cmocka_unit_test(what_does_not_fit_into_an_inbox_means_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
