@@ -157,15 +157,82 @@ def test_nothing_is_fetched_from_elsewhere_and_no_url_holds_the_token(serve, bro
 
 def test_port_and_path_come_from_the_fragment(serve, browser):
     server = serve(Sandbox())
-    browser.open(f"{server.page}#port=4711&path=/x/%7Bsandbox%7D/%7Bport%7D/t?a=b")
+    browser.open(f"{server.page}#token={TOKEN}&port=4711&path=/x/%7Bsandbox%7D/%7Bport%7D/t?a=b")
     browser.expect(ROWS, "session 1")
     assert server.calls[0].path.startswith("/x/sb-1/4711/t?a=b&cols=")
-    assert server.calls[0].request_headers["Sec-WebSocket-Protocol"] == "cell-resume.1, cellgate"
+    assert server.calls[0].request_headers["Sec-WebSocket-Protocol"] == f"cell-resume.1, cellgate, cellgate.bearer.{TOKEN}"
+
+
+OWN = "/v1/sandboxes/sb-1/proxy/8888/terminal?cols="
+
+
+@pytest.mark.parametrize("said", ["path=/x/t", "path=/x/t?command=id&token=", "port=4711", f"path={OWN[:-5]}command=id"])
+@pytest.mark.parametrize("reloads", [False, True])
+def test_a_link_without_a_token_says_nothing_about_where_the_tabs_token_goes(serve, browser, said, reloads):
+    server = serve(Sandbox())
+    browser.open(f"{server.page}#token={TOKEN}")
+    browser.expect(ROWS, "session 1")
+    if reloads:
+        browser.open("about:blank")
+        browser.wait(lambda: browser.ask("location.href") == "about:blank")
+        browser.open(f"{server.page}#{said}")
+        browser.expect(ROWS, "session 2")
+    else:
+        browser.evaluate(f"location.hash = {json.dumps(said)}")
+        browser.wait(lambda: browser.evaluate("location.hash") == "", "the link was read")
+        type_line(browser, "still here")
+        browser.expect(ROWS, "still here")
+    assert all(call.path.startswith(OWN) and "command" not in call.path for call in server.calls)
+    assert len(server.calls) == 1 + reloads
+
+
+@pytest.mark.parametrize("name", ["command", "%2563ommand", "Command"])
+def test_a_command_of_a_link_is_run_when_a_person_agrees_and_not_before(serve, browser, name):
+    server = serve(Sandbox())
+    browser.open(f"{server.page}#token={TOKEN}")
+    browser.expect(ROWS, "session 1")
+    browser.evaluate(f"location.hash = 'token=other&path=/x/t?{name}=id'")
+    browser.expect("#notice-title", "A link wants to open another terminal")
+    browser.expect("#notice-detail", "/x/t?")
+    type_line(browser, "still here")
+    browser.expect(ROWS, "still here")
+    browser.click("#reconnect")
+    browser.expect("#state", "Connected")
+    assert all(call.path.startswith(OWN) for call in server.calls)
+    browser.evaluate(f"location.hash = 'token=other&path=/x/t?{name}=id'")
+    browser.expect("#notice-title", "A link wants to open another terminal")
+    before = len(server.calls)
+    browser.click("#agree")
+    browser.wait(lambda: len(server.calls) > before)
+    assert server.calls[-1].path.startswith("/x/t?") and server.calls[-1].request_headers["Sec-WebSocket-Protocol"].endswith(".other")
+
+
+def test_a_typed_token_goes_where_a_link_says_only_when_a_person_agrees(serve, browser):
+    tokens = []
+
+    async def handler(websocket):
+        tokens.append(websocket.request_headers["Sec-WebSocket-Protocol"].split("cellgate.bearer.")[-1])
+        if tokens[-1] == "stale":
+            await websocket.close(4401, "token_expired")
+        await websocket.send(b"welcome")
+        await websocket.wait_closed()
+
+    server = serve(handler)
+    browser.open(f"{server.page}#token=stale&path=/x/t")
+    browser.expect("#notice-title", "The token is missing, invalid or expired.")
+    browser.click("#token")
+    browser.type("mine\r")
+    browser.expect("#notice-detail", "/x/t")
+    browser.expect("#agree", "Open")
+    assert tokens == ["stale"]
+    browser.click("#agree")
+    browser.expect(ROWS, "welcome")
+    assert tokens == ["stale", "mine"]
 
 
 def test_a_path_cannot_lead_to_another_host(serve, browser):
     server = serve(Sandbox())
-    browser.open(f"{server.page}#path=//192.0.2.1/t")
+    browser.open(f"{server.page}#token={TOKEN}&path=//192.0.2.1/t")
     browser.expect(ROWS, "session 1")
     assert server.calls[0].path.startswith("/t?cols=")
 

@@ -111,5 +111,5 @@ def test_a_browser_with_a_token_that_has_expired_says_so_much(cell, browser):
     browser.open(f"http://127.0.0.1:{cell.http}/ui/sb-1/#port={cell.worker_port}&token={cell.token(**expired())}")
     browser.expect("#state", "Disconnected (4401)")
     browser.expect("body", "The token is missing, invalid or expired.")
-    browser.evaluate(f"location.hash = 'token={cell.token()}'")
+    browser.evaluate(f"location.hash = 'port={cell.worker_port}&token={cell.token()}'")
     browser.expect("#state", "Connected")

@@ -3,7 +3,7 @@
 // "rows":..} to the sandbox, {"type":"exit","exit_code":..} and {"type":"error","message":..} from it.
 
 import { FitAddon } from "./addon-fit.js";
-import { addressOf, keepPlace, readPlace } from "./place.js";
+import { addressOf, keepPlace, keptPlace, linkedPlace, needsConsent } from "./place.js";
 import { Fate, Tunnel } from "./resume.js";
 import { explain, isAboutToken, isPassing } from "./words.js";
 import { Terminal } from "./xterm.js";
@@ -20,7 +20,8 @@ const RESET_MODES = "\x1b[?1047l\x1b[!p\x1b[?1000;1002;1003;1004;1006;2004l\x1b[
 const byId = (id) => document.getElementById(id);
 const encoder = new TextEncoder();
 
-let place = readPlace();
+let place = keptPlace();
+let asked = null; // a place that a person has to agree to
 let tunnel = null;
 let exit = null; // the remote's exit code, once it said one
 let failures = 0;
@@ -49,6 +50,7 @@ function showNotice({ title, detail, done }, askToken) {
   byId("notice-detail").textContent = detail;
   byId("notice").dataset.kind = done ? "done" : "failed";
   byId("token-label").hidden = !askToken;
+  byId("agree").textContent = asked ? "Open" : "Reconnect";
   byId("notice").hidden = false;
   fit.fit();
 }
@@ -237,6 +239,41 @@ function connectNow() {
   connect();
 }
 
+/** Goes there; a session that belongs to another place ends. */
+function go(next) {
+  const before = tunnelKey();
+  place = next;
+  keepPlace(place);
+  if (tunnelKey() !== before) {
+    tunnel.end();
+    tunnel = new Tunnel(sessionStorage, tunnelKey());
+    drawKept();
+  }
+  connectNow();
+}
+
+function needsConsentOrFails(next) {
+  try {
+    addressOf(next, 0, 0);
+    return needsConsent(next);
+  } catch {
+    return true;
+  }
+}
+
+/** Goes there, or asks first: what runs already goes on meanwhile. */
+function follow(next) {
+  try {
+    addressOf(next, 0, 0);
+    if (!needsConsent(next)) return go(next);
+  } catch {
+    return showNotice({ title: "The address or the token is malformed.", detail: "Open this page with a fresh link." }, true);
+  }
+  asked = next;
+  const { pathname, search } = new URL(next.path, location.origin);
+  showNotice({ title: "A link wants to open another terminal, or to run a command in it.", detail: `${pathname}${search}` }, false);
+}
+
 // ---- what a person does ----
 
 terminal.onData((text) => sendBytes(encoder.encode(text)));
@@ -248,14 +285,19 @@ terminal.onResize(() => {
 });
 new ResizeObserver(() => requestAnimationFrame(() => fit.fit())).observe(byId("terminal"));
 
-byId("reconnect").addEventListener("click", connectNow);
+byId("reconnect").addEventListener("click", () => {
+  asked = null;
+  connectNow();
+});
 byId("again").addEventListener("submit", (event) => {
   event.preventDefault();
   const token = byId("token").value.trim();
   byId("token").value = "";
-  if (token) place.token = token;
-  keepPlace(place);
-  connectNow();
+  const agreed = asked;
+  asked = null;
+  if (agreed) go({ ...agreed, agreed: true });
+  else if (token) follow({ ...place, token, typed: true, agreed: false });
+  else connectNow();
 });
 byId("reader").addEventListener("click", () => {
   terminal.options.screenReaderMode = !terminal.options.screenReaderMode;
@@ -263,10 +305,8 @@ byId("reader").addEventListener("click", () => {
   terminal.focus();
 });
 addEventListener("hashchange", () => {
-  const before = tunnelKey();
-  place = readPlace();
-  if (tunnelKey() !== before) tunnel.end();
-  connectNow();
+  const linked = linkedPlace();
+  if (linked) follow(linked);
 });
 addEventListener("pagehide", () => {
   if (!tunnel.isKnown || tunnel.isOutdated) return;
@@ -280,6 +320,14 @@ addEventListener("online", () => document.body.dataset.state === "waiting" && co
 byId("sandbox").textContent = document.title = place.sandbox || "Terminal";
 fit.fit();
 showSize();
+const linked = linkedPlace();
+if (linked && !needsConsentOrFails(linked)) {
+  place = linked;
+  keepPlace(place);
+}
 tunnel = new Tunnel(sessionStorage, tunnelKey());
 drawKept();
-connect();
+if (linked && place !== linked) {
+  showState("waiting", "Not connected");
+  follow(linked);
+} else connect();
