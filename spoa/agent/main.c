@@ -2,6 +2,7 @@
 /* cellgate-agent: command line, signals, admin listener. What it does for HAProxy starts in agent.c. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "spoa/agent/agent.h"
@@ -11,6 +12,7 @@
 #include "spoa/lib/daemon.h"
 #include "spoa/lib/notify.h"
 #include "spoa/lib/openssl_memory.h"
+#include "spoa/lib/seccomp.h"
 
 static const struct daemon_program program = {
     .name = "cellgate-agent",
@@ -19,6 +21,9 @@ static const struct daemon_program program = {
 };
 
 enum { PAGES = 4, COMMANDS = 3 };
+
+/* What the agent needs beside what every daemon does: it watches files. */
+static const int calls[] = {__NR_inotify_init1, __NR_inotify_add_watch, __NR_inotify_rm_watch};
 
 struct process {
     struct loop *loop;
@@ -171,8 +176,9 @@ static bool start(struct process *p, const struct daemon_arguments *arguments, s
         policy_release(policy);
         return false;
     }
+    const enum seccomp_mode mode = (enum seccomp_mode)policy->settings->seccomp;
     p->agent = agent_start(&options, policy, why);
-    return p->agent != NULL;
+    return p->agent && seccomp_confine(mode, calls, sizeof calls / sizeof *calls, why);
 }
 
 static void finish(struct process *p)
@@ -233,11 +239,11 @@ int main(int argc, char **argv)
     bool good = process.log && process.loop && daemon_raise_files(&files, &why);
     if (!good)
         policy_release(policy);
-    if (good && start(&process, &arguments, policy, &why))
+    good = good && start(&process, &arguments, policy, &why);
+    if (good)
         loop_run(process.loop);
     else
         fprintf(stderr, "%s: %s\n", program.name, why.text);
-    code = process.agent ? DAEMON_OK : DAEMON_FAILED;
     finish(&process);
-    return code;
+    return good ? DAEMON_OK : DAEMON_FAILED;
 }

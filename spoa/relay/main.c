@@ -6,6 +6,7 @@
 #include "spoa/lib/daemon.h"
 #include "spoa/lib/notify.h"
 #include "spoa/lib/openssl_memory.h"
+#include "spoa/lib/seccomp.h"
 #include "spoa/relay/views.h"
 
 static const struct daemon_program program = {
@@ -88,7 +89,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
     if (!p->signals || !open_admin(p, settings, why) || !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
-    return p->relay != NULL;
+    return p->relay && seccomp_confine((enum seccomp_mode)settings->seccomp, NULL, 0, why);
 }
 
 static void finish(struct process *p)

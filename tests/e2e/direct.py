@@ -223,7 +223,7 @@ class Direct:
         with socket.create_server(("127.0.0.1", 0)) as free:
             settings["admin"] = f"127.0.0.1:{free.getsockname()[1]}"
         self.admin_address = settings["admin"]
-        config = {"cell": "test", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},
+        config = {"cell": "test", "seccomp": "kill", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},
                   "worker_networks": ["127.0.0.0/8", "::1/128"],
                   "log_level": "debug",
                   "agent": {"listen": f"unix@{self.folder}/agent.sock", "relay_listen": f"unix@{self.folder}/agent-relay.sock",
