@@ -202,6 +202,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
     for (size_t i = 0; i < threads; i++) {
         const struct decider_options options = {.listener = a->listener,
                                                 .relay_listener = a->relay_listener,
+                                                .relay_user = a->relay_user,
                                                 .token_cache = TOKEN_CACHE_ENTRIES,
                                                 .lookup = (double)settings->lookup / 1000,
                                                 .renew = a->renew,
@@ -256,9 +257,13 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     a->snapshot = snapshot_new(&parts);
     if (!a->directory_shard || !a->snapshot)
         return fail(why, "out of memory");
-    a->listener = net_listen(&policy->settings->agent.listen, 0660, why);
-    a->relay_listener = a->listener < 0 ? -1 : net_listen(&policy->settings->agent.relay_listen, 0660, why);
-    a->ticket_key = a->relay_listener < 0 ? NULL : load_ticket_key(&policy->settings->agent, why);
+    const struct settings_agent *settings = &policy->settings->agent;
+    if (!relay_user_find(settings->relay_user, &a->relay_user, why))
+        return false;
+    a->listener = net_listen(&settings->listen, 0660, why);
+    a->relay_listener =
+        a->listener < 0 ? -1 : relay_user_listen(&a->relay_user, &settings->relay_listen, why);
+    a->ticket_key = a->relay_listener < 0 ? NULL : load_ticket_key(settings, why);
     a->keys = !a->ticket_key ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
     if (!a->keys || !watch_keys(a, policy))
         return false;

@@ -20,6 +20,7 @@ struct agent {
     int listener, relay_listener;
     struct key *ticket_key;
     struct waits_quota watches;
+    struct relay_user relay_user;
     struct decider **deciders;
     size_t decider_count;
     size_t drained; /* deciders that are; atomic */

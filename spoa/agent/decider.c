@@ -431,12 +431,11 @@ void decider_news(struct decider *d, struct slice key)
         loop_post(d->loop, &d->work);
 }
 
-/* Who may ask for records' secrets: root, and who runs as our user or in our group. */
 static bool admit_relay(void *context, int fd)
 {
+    const struct decider *d = context;
     struct net_peer peer;
-    (void)context;
-    return net_peer(fd, &peer) && (peer.uid == 0 || peer.uid == geteuid() || peer.gid == getegid());
+    return net_peer(fd, &peer) && relay_user_admits(&d->options.relay_user, &peer);
 }
 
 /* ---- what others ask of the thread ---- */

@@ -7,6 +7,7 @@
 #ifndef CELLGATE_AGENT_DECIDER_H
 #define CELLGATE_AGENT_DECIDER_H
 
+#include "spoa/agent/relay_user.h"
 #include "spoa/agent/renew.h"
 #include "spoa/agent/server.h"
 #include "spoa/agent/snapshot.h"
@@ -18,6 +19,7 @@ struct decider;
 
 struct decider_options {
     int listener, relay_listener; /* borrowed; shared by all deciders */
+    struct relay_user relay_user; /* who may connect to relay_listener */
     size_t token_cache;           /* entries */
     struct waits_quota *watches;  /* borrowed, of all deciders: what relays' watches may take */
     double lookup;                /* seconds that a question waits for a look-up */

@@ -19,6 +19,7 @@ enum { SETTINGS_BACKOFF_MAX = 16, SETTINGS_THREADS_MAX = 64 };
 struct settings_agent {
     struct net_address listen, relay_listen, admin, control;
     bool trust_tcp;
+    char *relay_user; /* the account of the relay; NULL: the agent's own */
     int64_t threads; /* never 0: the processors were counted */
     int64_t lookup;  /* what a look-up that the cache cannot answer may take */
     int64_t max_watches;
@@ -58,6 +59,7 @@ struct settings {
     char *cell;
     bool open;     /* an empty list of tokens is meant so */
     int log_level; /* enum log_level */
+    int seccomp;   /* enum seccomp_mode */
     const json_node *directory, *tokens, *systems, *routes,
         *domains; /* directory is an object, the others may be NULL */
     struct option_texts worker_networks, worker_sockets;

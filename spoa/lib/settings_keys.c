@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The one list of the configuration's keys. docs/configuration.md is made from it. */
+#include "spoa/lib/seccomp.h"
 #include "spoa/lib/settings.h"
 
 #define AT(member)    offsetof(struct settings, member)
@@ -83,6 +84,10 @@ static const struct option keys[] = {
      RANGE(0, NET_FOLDERS_MOST), .check = check_folder, .example = "[\"/run/cell/\"]"},
     {"log_level", OPTION_ENUM, AT(log_level), "info", "events below this level are not logged", ANY,
      .names = log_levels},
+    {"seccomp", OPTION_ENUM, AT(seccomp), "on",
+     "once started, agent and relay make only the system calls they need: another fails (`on`) or ends the "
+     "process (`kill`); read at the start only",
+     ANY, .names = seccomp_modes},
 
     {"agent.listen", OPTION_ADDRESS, AT(agent.listen), "unix@/run/cellgate/agent.sock", "where HAProxy asks",
      ANY},
@@ -90,6 +95,10 @@ static const struct option keys[] = {
      "agent.listen may be a TCP address: everybody who reaches it is believed to be HAProxy", ANY},
     {"agent.relay_listen", OPTION_ADDRESS, AT(agent.relay_listen), "unix@/run/cellgate/agent-relay.sock",
      "where the relay asks; a Unix socket", ANY},
+    {"agent.relay_user", OPTION_TEXT, AT(agent.relay_user), OPTION_NONE,
+     "the account that the relay runs as; it alone may ask on relay_listen, beside root and the agent's own "
+     "account, and the socket belongs to its group; read at the start only",
+     RANGE(1, 32)},
     {"agent.admin", OPTION_ADDRESS, AT(agent.admin), "127.0.0.1:9101",
      "metrics, health and views over HTTP; loopback or a Unix socket", ANY},
     {"agent.control", OPTION_ADDRESS, AT(agent.control), "unix@/run/cellgate/agent.control.sock",

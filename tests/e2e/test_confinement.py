@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""What agent and relay may do once they run: their system calls, and who may speak to whom where they have accounts of their
+own. That the tables of system calls are enough is what all other tests show: they run with `seccomp: kill`."""
+import json
+import os
+import pwd
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from cell import BIN, until
+
+SANITIZED = any(word in str(BIN) for word in ("/san-", "/cov/"))
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run the daemons as others")
+AGENT, RELAY, STRANGER = "daemon", "games", "nobody"  # accounts that Debian has
+
+
+def threads_of(pid):
+    """What the kernel says of each thread: {field: value}."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        yield dict(line.split(":\t", 1) for line in (thread / "status").read_text().splitlines() if ":\t" in line)
+
+
+@pytest.mark.skipif(SANITIZED, reason="a build that needs more system calls does without")
+@pytest.mark.parametrize("mode", ["on", "kill", "off"])
+def test_all_threads_are_confined_unless_the_operator_says_otherwise(cells, mode):
+    cell = cells(config={"seccomp": mode})
+    for name in ("agent", "relay"):
+        threads = list(threads_of(cell.pid(name)))
+        assert len(threads) > 2
+        assert {thread["Seccomp"] for thread in threads} == {"0" if mode == "off" else "2"}
+        assert {thread["NoNewPrivs"] for thread in threads} == {"0" if mode == "off" else "1"}
+
+
+# ---- accounts ----
+
+
+def as_user(name, *command, groups=()):
+    """The command line that runs as that account, in no group but its own and these."""
+    entry = pwd.getpwnam(name)
+    others = ["--groups", ",".join(str(pwd.getpwnam(group).pw_gid) for group in groups)] if groups else ["--clear-groups"]
+    return ["setpriv", "--reuid", str(entry.pw_uid), "--regid", str(entry.pw_gid), *others, *[str(c) for c in command]]
+
+
+class Agent:
+    """An agent with an account of its own, in a folder that everybody may enter and it may write."""
+
+    def __init__(self, folder, groups=(), **settings):
+        self.folder = Path(folder)
+        self.folder.chmod(0o755)
+        os.chown(folder, pwd.getpwnam(AGENT).pw_uid, -1)
+        (self.folder / "sandboxes.json").write_text('{"sandboxes": {}}')
+        sockets = {key: f"unix@{folder}/{key}" for key in ("listen", "relay_listen", "admin", "control")}
+        config = {"cell": "test", "seccomp": "kill", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},
+                  "routes": [{"name": "all", "path": "/{sandbox}", "need": "none"}], "agent": sockets | settings}
+        (self.folder / "cellgate.json").write_text(json.dumps(config))
+        self.log = self.folder / "agent.log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(as_user(AGENT, BIN / "cellgate-agent", "-c", self.folder / "cellgate.json", groups=groups),
+                                            stderr=log, start_new_session=True)
+
+    def started(self):
+        """Whether it stands; its exit tells that it will not."""
+        return until(lambda: self.process.poll() is not None or (self.folder / "control").exists() and "directory" in self.log.read_text(), 20) \
+            and self.process.poll() is None
+
+    def answers(self, user, listener, groups=()):
+        """Whether somebody of that account gets an answer."""
+        script = ("import struct, sys; sys.path.insert(0, sys.argv[1])\nfrom false_agent import FalseHaproxy\n"
+                  "try: FalseHaproxy(sys.argv[2]); print('answered')\nexcept (OSError, struct.error): print('refused')")
+        command = as_user(user, "/usr/bin/python3", "-B", "-c", script, Path(__file__).parent, self.folder / listener, groups=groups)
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.strip() == "answered"
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@pytest.fixture
+def agent():
+    agents = []
+    with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+
+        def make(**arguments):
+            agents.append(Agent(folder, **arguments))
+            return agents[-1]
+
+        yield make
+        for each in agents:
+            each.stop()
+
+
+@as_root
+def test_only_the_relays_account_may_ask_for_what_records_hold(agent):
+    it = agent(groups=[RELAY], relay_user=RELAY)
+    assert it.started(), it.log.read_text()
+    socket = it.folder / "relay_listen"
+    assert socket.stat().st_gid == pwd.getpwnam(RELAY).pw_gid and socket.stat().st_mode & 0o777 == 0o660
+    assert it.answers(RELAY, "relay_listen") and it.answers(AGENT, "relay_listen") and it.answers("root", "relay_listen")
+    assert not it.answers(STRANGER, "relay_listen")
+    # whom the file's mode lets in is refused all the same: HAProxy shares the agent's group, others may have got it
+    assert not it.answers(STRANGER, "relay_listen", groups=[RELAY])
+    socket.chmod(0o666)
+    assert not it.answers(STRANGER, "relay_listen", groups=[AGENT, RELAY])
+    assert it.answers(RELAY, "relay_listen")
+
+
+@as_root
+def test_without_it_the_group_that_haproxy_shares_is_not_enough(agent):
+    it = agent()
+    assert it.started(), it.log.read_text()
+    assert it.answers(STRANGER, "listen", groups=[AGENT])  # as HAProxy asks
+    assert not it.answers(STRANGER, "relay_listen", groups=[AGENT])
+    assert it.answers(AGENT, "relay_listen")
+
+
+@as_root
+@pytest.mark.parametrize(
+    "user,says",
+    [("cellgate-no-such", "agent.relay_user: there is no account cellgate-no-such"), (RELAY, "cannot give")],
+)
+def test_an_account_that_cannot_be_served_is_told_at_the_start(agent, user, says):
+    it = agent(relay_user=user)  # not in the relay's group
+    assert not it.started()
+    assert it.process.wait() == 1 and says in it.log.read_text()
