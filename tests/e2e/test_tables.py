@@ -111,7 +111,7 @@ def test_the_configuration_is_valid_without_a_warning(environment, pytestconfig)
 def test_it_is_valid_behind_the_configuration_that_debian_installs(environment, tmp_path, pytestconfig):
     debian = "global\n log /dev/log local0\n user haproxy\n group haproxy\n ca-base /etc/ssl/certs\n crt-base /etc/ssl/private\n"
     (tmp_path / "debian.cfg").write_text(debian + "defaults\n log global\n mode http\n timeout connect 5s\n timeout client 50s\n timeout server 50s\n")
-    environment |= {"CELLGATE_GROUP": "haproxy", "CELLGATE_WORKER_CA": environment["CELLGATE_CERT"]}
+    environment |= {"CELLGATE_RELAY_GROUP": "haproxy", "CELLGATE_WORKER_CA": environment["CELLGATE_CERT"]}
     environment |= {"REDIS_SOCKET": f"{tmp_path}/r", "REDIS_SERVER": "127.0.0.1:1", "REDIS_NAME": "x", "REDIS_CA": environment["CELLGATE_CERT"]}
     files = [tmp_path / "debian.cfg", ROOT / "haproxy/haproxy.cfg", ROOT / "examples/redis-tls/haproxy.cfg"]
     command = [*pytestconfig.getoption("--haproxy").split(), "-c", *(word for file in files for word in ("-f", file))]
@@ -120,9 +120,8 @@ def test_it_is_valid_behind_the_configuration_that_debian_installs(environment, 
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
-def test_as_a_user_haproxy_and_the_relay_reach_each_others_sockets(environment, tmp_path, pytestconfig):
-    """They are open to the group."""
-    environment |= {"CELLGATE_USER": "haproxy", "CELLGATE_GROUP": "haproxy", "CELLGATE_STATS": str(tmp_path / "s"), "CELLGATE_WORKER_TLS": f"unix@{tmp_path}/t"}
+def test_as_a_user_haproxy_leaves_its_socket_to_the_relays_group(environment, tmp_path, pytestconfig):
+    environment |= {"CELLGATE_USER": "haproxy", "CELLGATE_GROUP": "haproxy", "CELLGATE_RELAY_GROUP": "games", "CELLGATE_STATS": str(tmp_path / "s"), "CELLGATE_WORKER_TLS": f"unix@{tmp_path}/t"}
     environment |= {"CELLGATE_HTTP": f"unix@{tmp_path}/a", "CELLGATE_HTTPS": f"unix@{tmp_path}/b", "CELLGATE_LOG": "stderr"}
     command = [*pytestconfig.getoption("--haproxy").split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg"]
     with open(tmp_path / "log", "wb") as log:
@@ -138,6 +137,6 @@ def test_as_a_user_haproxy_and_the_relay_reach_each_others_sockets(environment, 
         assert process.poll() is None, (tmp_path / "log").read_text()
         assert become() == wanted
         there = os.stat(tmp_path / "t")
-        assert there.st_gid == wanted[1] and there.st_mode & 0o777 == 0o660
+        assert there.st_gid == grp.getgrnam("games").gr_gid and there.st_mode & 0o777 == 0o660
     finally:
         end(process)
