@@ -53,7 +53,7 @@ class Agent:
         os.chown(folder, pwd.getpwnam(AGENT).pw_uid, -1)
         (self.folder / "sandboxes.json").write_text('{"sandboxes": {}}')
         sockets = {key: f"unix@{folder}/{key}" for key in ("listen", "relay_listen", "admin", "control")}
-        config = {"cell": "test", "seccomp": "kill", "open": True, "tokens": [], "directory": {"kind": "file", "path": "sandboxes.json"},
+        config = {"cell": "test", "seccomp": "kill", "open": True, "tokens": [], "worker_networks": ["127.0.0.0/8"], "directory": {"kind": "file", "path": "sandboxes.json"},
                   "routes": [{"name": "all", "path": "/{sandbox}", "need": "none"}], "agent": sockets | settings}
         (self.folder / "cellgate.json").write_text(json.dumps(config))
         self.log = self.folder / "agent.log"
