@@ -249,6 +249,18 @@ size_t ws_encode_head(uint8_t to[WS_HEAD_MAX], const struct ws_frame *frame)
     return w.len;
 }
 
+struct slice ws_put_head(struct slice payload, size_t room, const struct ws_frame *frame)
+{
+    uint8_t head[WS_HEAD_MAX];
+    size_t len = ws_encode_head(head, frame);
+
+    if (len > room)
+        return slice_text(NULL);
+    uint8_t *at = (uint8_t *)payload.at - len;
+    memcpy(at, head, len);
+    return slice_of(at, len + payload.len);
+}
+
 size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode, struct slice payload,
                          const uint8_t *mask)
 {

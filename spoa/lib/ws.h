@@ -108,6 +108,10 @@ struct ws_frame ws_fragment(const struct ws_frame *frame, uint64_t offset, uint6
 
 /* Writes a frame's head, in its shortest form; returns its length. */
 size_t ws_encode_head(uint8_t to[WS_HEAD_MAX], const struct ws_frame *frame);
+/* Writes a frame's head into the memory in front of its payload, of which `room` bytes are the caller's to change. The
+ * whole frame; absent, and nothing is written, when the head does not fit there. */
+struct slice ws_put_head(struct slice payload, size_t room, const struct ws_frame *frame)
+    __attribute__((warn_unused_result));
 /* Writes a whole control frame; mask is NULL from a server. At most WS_CONTROL_MAX bytes of payload are
  * taken. Returns the frame's length. */
 size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode, struct slice payload,

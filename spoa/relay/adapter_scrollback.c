@@ -21,13 +21,14 @@
 #define RING_LEN   (1 << 20)
 #define CHUNK_MAX  4096 /* bytes of output in a message, at most */
 #define TAIL_LEN   1024
-#define REPLAY_MAX (4 << 20) /* bytes collected, with 5 in front of each change of stream */
+#define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_LEN in front of each record */
+#define INSERT_MAX (REPLAY_MAX + WS_HEAD_MAX + 1) /* and the head and tag of the message behind them */
 
 #define TAG_OUTPUT 1
 #define TAG_ERRORS 2
 #define TAG_EXIT   3
 #define TAG_LIVE   4 /* the replay has ended */
-#define RECORD_LEN 5 /* in front of what was collected: tag, 32 bits of length */
+#define RECORD_LEN 5 /* in front of what was collected, at most CHUNK_MAX bytes: tag, 32 bits of length */
 
 struct extent {
     uint64_t len;  /* bytes */
@@ -138,25 +139,38 @@ static void set_length(struct scrollback *s, size_t len)
     writer_be(&w, len, 4);
 }
 
-/* Joined to the last record if that is of the same stream and has room. */
-static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
+/* Bytes that the last record still takes of that stream. */
+static size_t record_room(const struct scrollback *s, uint8_t tag)
 {
     struct slice record = slice_from(buffer_slice(&s->replay), s->record);
-    size_t end = buffer_len(&s->replay), had = end ? record.len - RECORD_LEN : 0;
+    return record.len && record.at[0] == tag ? CHUNK_MAX + RECORD_LEN - record.len : 0;
+}
 
-    if (!bytes.len)
-        return true;
-    if (record.len && record.at[0] == tag && had + bytes.len <= CHUNK_MAX) {
-        if (!buffer_put(&s->replay, bytes))
-            return false;
-        set_length(s, had + bytes.len);
-        return true;
-    }
+static bool begin_record(struct scrollback *s, uint8_t tag)
+{
     uint8_t head[RECORD_LEN] = {tag};
-    if (!buffer_put(&s->replay, slice_of(head, sizeof head)) || !buffer_put(&s->replay, bytes))
-        return false;
-    s->record = end;
-    set_length(s, bytes.len);
+
+    s->record = buffer_len(&s->replay);
+    return buffer_put(&s->replay, slice_of(head, sizeof head));
+}
+
+static bool has_room_for(const struct scrollback *s, struct slice bytes)
+{
+    size_t heads = (bytes.len / CHUNK_MAX + 1) * RECORD_LEN;
+    return bytes.len <= REPLAY_MAX && buffer_len(&s->replay) + heads + bytes.len <= REPLAY_MAX;
+}
+
+/* False: out of memory. However long a piece is, no record is longer than CHUNK_MAX. */
+static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
+{
+    while (bytes.len) {
+        size_t room = record_room(s, tag);
+        struct slice part = slice_sub(bytes, 0, room ? room : CHUNK_MAX);
+        if ((!room && !begin_record(s, tag)) || !buffer_put(&s->replay, part))
+            return false;
+        set_length(s, buffer_len(&s->replay) - s->record - RECORD_LEN);
+        bytes = slice_from(bytes, part.len);
+    }
     return true;
 }
 
@@ -283,12 +297,31 @@ static size_t replay_len(const struct scrollback *s)
 
 /* ---- what follows what was delivered ---- */
 
-/* Turns the records into frames, over the same memory: a frame's head and its tag are never longer than the
- * head of a record. */
+/* A record's bytes become a frame where they lie, and move down to the end of the frames before them; false: there is no
+ * room for its head. */
+static bool put_frame(uint8_t *frames, size_t *len, uint8_t tag, struct slice bytes)
+{
+    struct ws_frame frame = {.opcode = WS_BINARY, .fin = true, .length = bytes.len + 1};
+    uint8_t *at = (uint8_t *)bytes.at;
+    size_t room = (size_t)(at - (frames + *len));
+
+    if (room < 1)
+        return false;
+    struct slice whole = ws_put_head(slice_of(at - 1, bytes.len + 1), room - 1, &frame);
+    if (!slice_present(whole))
+        return false;
+    at[-1] = tag;
+    memmove(frames + *len, whole.at, whole.len);
+    *len += whole.len;
+    return true;
+}
+
+/* Turns the records into frames, over the same memory: of at most CHUNK_MAX bytes, the head of a frame and its tag are
+ * as long as the head of a record. */
 static bool put_rest(struct scrollback *s, const struct place places[2])
 {
     struct slice rest = buffer_slice(&s->replay), bytes;
-    uint8_t *to = (uint8_t *)rest.at, tag;
+    uint8_t *frames = (uint8_t *)rest.at, tag;
     uint64_t seen[2] = {0, 0};
     size_t len = 0;
 
@@ -300,15 +333,8 @@ static bool put_rest(struct scrollback *s, const struct place places[2])
             continue;
         if (place > from)
             bytes = slice_from(bytes, (size_t)(place - from));
-        if (!deliver(&s->streams[i], bytes))
+        if (!deliver(&s->streams[i], bytes) || !put_frame(frames, &len, tag, bytes))
             return false;
-        uint8_t head[WS_HEAD_MAX];
-        struct ws_frame frame = {.opcode = WS_BINARY, .fin = true, .length = bytes.len + 1};
-        size_t head_len = ws_encode_head(head, &frame);
-        memmove(to + len + head_len + 1, bytes.at, bytes.len);
-        memcpy(to + len, head, head_len);
-        to[len + head_len] = tag;
-        len += head_len + 1 + bytes.len;
     }
     s->replay.end = s->replay.start + len;
     buffer_consume(&s->replay, 0);
@@ -317,15 +343,16 @@ static bool put_rest(struct scrollback *s, const struct place places[2])
     return true;
 }
 
-static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit *edit)
+/* too_long: there was no room for all of it. What was collected is compared, but whether the rest agrees nobody knows. */
+static bool end_replay(struct scrollback *s, bool too_long, struct adapter_edit *edit)
 {
-    bool complete = replay_len(s) + CHUNK_MAX < RING_LEN;
+    bool complete = !too_long && replay_len(s) + CHUNK_MAX < RING_LEN;
     struct place places[2];
 
     if (!place_stream(s, TAG_OUTPUT, complete, &places[0]) ||
         !place_stream(s, TAG_ERRORS, complete, &places[1]))
-        return ADAPTER_NO_MEMORY;
-    edit->outcome = has_gap(s, complete, places) || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
+        return false;
+    edit->outcome = has_gap(s, complete, places) || too_long || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
     s->torn = false;
     edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
     for (unsigned i = 0; i < 2; i++) {
@@ -333,12 +360,13 @@ static enum adapter_verdict end_replay(struct scrollback *s, struct adapter_edit
         forget(&s->streams[i].joined);
     }
     if (!put_rest(s, places))
-        return ADAPTER_NO_MEMORY;
+        return false;
     edit->insert = s->replay;
+    edit->insert.limit = INSERT_MAX;
     s->replay = buffer_with_limit(REPLAY_MAX);
     s->record = 0;
     s->collecting = false;
-    return ADAPTER_DROP;
+    return true;
 }
 
 /* ---- messages ---- */
@@ -374,12 +402,18 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
 static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_piece *piece,
                                     struct adapter_edit *edit)
 {
-    enum adapter_verdict verdict = s->collecting && piece->last ? end_replay(s, edit) : ADAPTER_DROP;
-
-    if (verdict != ADAPTER_DROP || s->live || !piece->last)
-        return verdict;
+    if (!piece->last)
+        return ADAPTER_DROP;
+    if (s->collecting && !end_replay(s, false, edit))
+        return ADAPTER_NO_MEMORY;
+    if (s->live)
+        return ADAPTER_DROP;
     s->live = true;
-    return ADAPTER_PASS;
+    if (piece->first)
+        return ADAPTER_PASS;
+    /* its first fragments were dropped */
+    return adapter_put_frame(&edit->insert, WS_BINARY, true, slice_of(&s->tag, 1)) ? ADAPTER_DROP
+                                                                                   : ADAPTER_NO_MEMORY;
 }
 
 /* Live output; of a message that the client has the beginning of, the rest passes behind a tag of its own. */
@@ -430,8 +464,10 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     }
     struct stream *stream = stream_of(s, s->tag);
     struct slice bytes = slice_from(piece->bytes, tagged ? 1 : 0);
-    if (s->collecting && stream)
+    if (s->collecting && stream && has_room_for(s, bytes))
         return collect(s, s->tag, bytes) ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+    if (s->collecting && stream && !end_replay(s, true, edit))
+        return ADAPTER_NO_MEMORY;
     return stream ? pass_output(s, stream, bytes, piece, edit) : ADAPTER_PASS;
 }
 
@@ -468,7 +504,7 @@ const struct adapter adapter_scrollback = {
     .name = "scrollback",
     .overlap = true,
     .tagged = true,
-    .insert_max = REPLAY_MAX,
+    .insert_max = INSERT_MAX,
     .state_len = sizeof(struct scrollback),
     .request = request,
     .joined = joined,

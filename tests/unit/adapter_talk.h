@@ -22,6 +22,7 @@ struct talk {
     struct outbox kept;
     struct buffer client; /* frames */
     struct buffer text;   /* of the message the client is in */
+    struct buffer output; /* of all its messages, each without its first byte */
     enum ws_opcode heard;
     enum adapter_verdict verdict;
     unsigned exact, gaps;
@@ -39,7 +40,8 @@ static inline void talk_begin(struct talk *t, const struct adapter *adapter, con
                        .out = ws_decoder_of(WS_SERVER, 0),
                        .kept = outbox_with_limit(1 << 20),
                        .client = buffer_with_limit(1 << 25),
-                       .text = buffer_with_limit(1 << 25)};
+                       .text = buffer_with_limit(1 << 25),
+                       .output = buffer_with_limit(1 << 25)};
     t->kept.keeps = adapter->numbers != NULL;
     t->state = calloc(1, adapter->state_len);
     assert_non_null(t->state);
@@ -56,6 +58,7 @@ static inline void talk_end(struct talk *t)
     outbox_free(&t->kept);
     buffer_free(&t->client);
     buffer_free(&t->text);
+    buffer_free(&t->output);
 }
 
 static inline void talk_note(struct talk *t, const char *end)
@@ -63,7 +66,11 @@ static inline void talk_note(struct talk *t, const char *end)
     struct slice text = buffer_slice(&t->text);
     size_t at = strlen(t->said);
 
-    assert_true(at + 256 < sizeof t->said);
+    assert_true(buffer_put(&t->output, slice_from(text, 1)));
+    if (at + 256 >= sizeof t->said) { /* of many messages the beginning */
+        buffer_free(&t->text);
+        return;
+    }
     at += (size_t)sprintf(t->said + at, "%s%c", at ? " " : "", t->heard == WS_TEXT ? 'T' : 'B');
     for (size_t i = 0; i < text.len && i < 40; i++)
         at += (size_t)sprintf(t->said + at, text.at[i] > ' ' && text.at[i] < 0x7f ? "%c" : "<%02x>",
