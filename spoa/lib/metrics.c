@@ -10,7 +10,8 @@
 #include "spoa/lib/writer.h"
 
 enum { CACHE_LINE = 64, LINE = 1024 };
-#define NANOSECONDS 1000000000
+#define NANOSECONDS  1000000000
+#define MOST_SECONDS 9e9 /* as nanoseconds in 63 bits */
 
 const double metrics_seconds[] = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001,
                                   0.0025,  0.005,    0.01,    0.025,  0.05,    0.1,    0.25,
@@ -127,16 +128,23 @@ static _Atomic int64_t *series_at(struct metrics_shard *shard, unsigned family, 
     return &shard->slots[l->start + series_of(l, values) * l->slots];
 }
 
+/* At the end of the range it stays: what is counted may be what a peer says. */
+static int64_t add(int64_t a, int64_t b)
+{
+    int64_t total;
+    return __builtin_add_overflow(a, b, &total) ? (b < 0 ? INT64_MIN : INT64_MAX) : total;
+}
+
 /* Only the shard's own thread writes: no read-modify-write is needed. */
 static void bump(_Atomic int64_t *slot, int64_t by)
 {
     int64_t before = atomic_load_explicit(slot, memory_order_relaxed);
-    atomic_store_explicit(slot, before + by, memory_order_relaxed);
+    atomic_store_explicit(slot, add(before, by), memory_order_relaxed);
 }
 
 void metrics_add(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t by)
 {
-    if (shard)
+    if (shard && (by >= 0 || shard->metrics->families[family].type == METRIC_GAUGE))
         bump(series_at(shard, family, values), by);
 }
 
@@ -156,7 +164,8 @@ void metrics_observe(struct metrics_shard *shard, unsigned family, const unsigne
     while (bucket < count && seconds > bounds[bucket])
         bucket++;
     bump(&series[bucket], 1);
-    bump(&series[count + 1], (int64_t)(seconds * NANOSECONDS));
+    if (seconds > 0)
+        bump(&series[count + 1], seconds < MOST_SECONDS ? (int64_t)(seconds * NANOSECONDS) : INT64_MAX);
 }
 
 /* ---- reading ---- */
@@ -165,7 +174,7 @@ static int64_t sum(const struct metrics *m, size_t slot)
 {
     int64_t total = 0;
     for (struct metrics_shard *shard = m->shards; shard; shard = shard->next)
-        total += atomic_load_explicit(&shard->slots[slot], memory_order_relaxed);
+        total = add(total, atomic_load_explicit(&shard->slots[slot], memory_order_relaxed));
     return total;
 }
 
@@ -176,7 +185,7 @@ int64_t metrics_value(struct metrics *metrics, unsigned family, const unsigned *
     int64_t total = 0;
     pthread_mutex_lock(&metrics->lock);
     for (size_t i = 0; i < counts; i++)
-        total += sum(metrics, first + i);
+        total = add(total, sum(metrics, first + i));
     pthread_mutex_unlock(&metrics->lock);
     return total;
 }
@@ -240,7 +249,7 @@ static bool put_histogram(const struct metrics *m, const struct metric *family, 
     char bound[32], value[48];
     int64_t total = 0;
     for (size_t i = 0; i <= l->bounds; i++) {
-        total += sum(m, first + i);
+        total = add(total, sum(m, first + i));
         if (i < l->bounds)
             snprintf(bound, sizeof bound, "%g", family->bounds[i]);
         snprintf(value, sizeof value, "%" PRId64, total);

@@ -54,8 +54,8 @@ struct metrics_shard *metrics_shard(struct metrics *metrics);
 #define METRIC_INDEX(...) ((const unsigned[METRIC_LABELS]){__VA_ARGS__})
 #define METRIC_PLAIN      METRIC_INDEX(0)
 
-/* Counters take what is not negative; a gauge may fall, and
- * its shards may be negative as long as the sum is not. */
+/* A counter does not take what is negative, and at the end of 63 bits it stays; a gauge may fall, and its shards may be
+ * negative as long as the sum is not. */
 void metrics_add(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t by);
 /* Of a gauge that only this thread keeps. */
 void metrics_set(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t value);

@@ -71,7 +71,7 @@ void account_declared(const struct account *a, uint64_t missing)
     if (!missing || plain)
         return;
     if (known)
-        metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter), (int64_t)missing);
+        metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter), missing < INT64_MAX ? (int64_t)missing : INT64_MAX);
     account_id(a, id);
     log_write(a->lane->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
               LOG_SLICE("sandbox", a->handover->sandbox), LOG_TEXT("adapter", a->tunnel->adapter->name),

@@ -21,6 +21,7 @@
 #define HEAD_LEN    9    /* of a replay: tag and offset */
 #define MESSAGE_MAX 4096 /* bytes of a `connected` */
 #define BODY_MAX    4096
+#define OFFSET_MAX  ((UINT64_C(1) << 53) - 1) /* the largest that readers of JSON tell from its neighbours */
 
 struct since {
     uint64_t delivered; /* offset behind the last byte that the client was sent */
@@ -40,6 +41,7 @@ struct since {
     bool text;
     bool inside; /* it has no end yet */
     bool begun;  /* some of it was passed on */
+    bool absurd; /* a replay with an offset that cannot be */
     uint8_t head[HEAD_LEN];
     size_t head_len;
 };
@@ -55,7 +57,7 @@ static uint64_t parameter(struct slice query, const char *name)
     while (slice_split(&query, '&', &part)) {
         key = part;
         if (slice_split(&part, '=', &key) && slice_is(key, name) && slice_present(part))
-            return slice_u64(part, INT64_MAX, &value) ? value : 0;
+            return slice_u64(part, OFFSET_MAX, &value) ? value : 0;
     }
     return 0;
 }
@@ -104,10 +106,13 @@ static enum adapter_found probed(void *state, unsigned status, struct slice body
         return ADAPTER_UNCLEAR;
     struct json *doc = json_parse(body, "session", 0, (struct json_limits){BODY_MAX, 8}, &why);
     bool understood = doc && json_bool(json_member(json_root(doc), "running"), &running);
-    if (understood && json_int(doc, json_member(json_root(doc), "output_offset"), 0, INT64_MAX, &offset)) {
+    const json_node *said = understood ? json_member(json_root(doc), "output_offset") : NULL;
+    if (said && json_int(doc, said, 0, (int64_t)OFFSET_MAX, &offset)) {
         s->restarted = (uint64_t)offset < s->asked;
         uint64_t lacks = (uint64_t)offset > s->delivered ? (uint64_t)offset - s->delivered : 0;
         *missing = s->restarted || s->pipes ? ADAPTER_UNKNOWN : lacks;
+    } else if (said) {
+        *missing = ADAPTER_UNKNOWN;
     }
     json_free(doc);
     return !understood ? ADAPTER_UNCLEAR : running ? ADAPTER_ALIVE : ADAPTER_ENDED;
@@ -153,12 +158,19 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     s->begun = false;
 }
 
-/* The replay's offset is known: what it lacks, or repeats. */
+/* The replay's offset is known: what it lacks, or repeats. One that cannot be says nothing: what follows counts as
+ * what comes next, the client gets its offset, and nobody knows what is missing. */
 static void place_replay(struct since *s, struct adapter_edit *edit)
 {
     struct reader r = reader_of(slice_of(s->head + 1, HEAD_LEN - 1));
     uint64_t offset = reader_be(&r, 8), gap = 0;
 
+    s->absurd = offset > OFFSET_MAX;
+    if (s->absurd) {
+        s->position = s->delivered;
+        resolve(s, edit, ADAPTER_UNKNOWN);
+        return;
+    }
     if (!s->unresolved || offset >= s->delivered) {
         gap = s->unresolved ? offset - s->delivered : 0;
         s->delivered = offset;
@@ -203,7 +215,7 @@ static enum adapter_verdict pass_replay(struct since *s, const struct adapter_pi
     }
     if (s->head_len < HEAD_LEN)
         return piece->last ? ADAPTER_WRONG : ADAPTER_DROP;
-    bool whole_head = head.len == HEAD_LEN && s->position >= s->delivered;
+    bool whole_head = head.len == HEAD_LEN && s->position >= s->delivered && !s->absurd;
     size_t trimmed = go_on(s, rest.len);
     edit->skip = whole_head ? 0 : head.len + trimmed;
     rest = slice_from(rest, trimmed);
@@ -275,6 +287,7 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
         s->tag = 0;
         s->text = piece->opcode == WS_TEXT;
         s->begun = false;
+        s->absurd = false;
         s->head_len = 0;
     }
     s->inside = !piece->last;

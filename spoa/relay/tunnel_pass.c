@@ -120,7 +120,7 @@ void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap
     if (gap)
         t->gaps++;
     if (gap != ADAPTER_UNKNOWN)
-        t->missing += gap;
+        t->missing = gap < UINT64_MAX - t->missing ? t->missing + gap : UINT64_MAX;
     t->actions->declared(t->port, gap);
 }
 

@@ -260,3 +260,26 @@ def test_a_replay_that_is_longer_than_what_is_held_is_a_declared_gap(direct, siz
     assert t.outcomes() == (exact, gaps + 1)
     assert reason(direct, "no_memory") == 0
     t.close()
+
+
+@pytest.mark.parametrize("offset", [(1 << 53) - 1, 1 << 53, (1 << 63) - 1, 1 << 63, (1 << 64) - 1])
+def test_no_counter_falls_whatever_offset_a_worker_says(direct, offset):
+    name = 'cellgate_relay_resume_missing_bytes_total{adapter="since"}'
+    t = Since(direct, "since")
+    t.say(b"some")
+    t.hears()
+    for _ in range(3):
+        before, (exact, gaps) = direct.metric(name), t.outcomes()
+        t.redial()
+        t.upstream.say(b"\x03" + struct.pack(">Q", offset) + b"x" * 70_000)
+        t.upstream.say(t.connected, TEXT)
+        heard = b""
+        while len(heard) < 70_000:
+            opcode, payload = t.client.message()
+            assert opcode == BINARY
+            heard += payload[9:] if payload[0] == 3 else payload[1:]
+        assert heard == b"x" * 70_000
+        assert direct.metric(name) >= before
+        assert sum(t.outcomes()) == exact + gaps + 1
+        assert t.outcomes()[1] == gaps + 1 or offset < 1 << 53
+    t.close()

@@ -150,6 +150,65 @@ static void a_clamped_offset_is_a_gap_of_its_size(void **state)
     talk_end(&t);
 }
 
+#define FAR_REPLAY(offset, text) SLICE_LITERAL("\3" offset text)
+
+/* Whatever offset a worker says: what is missing is a number that can be, or unknown, and the client, and the next worker,
+ * are told offsets that can be. */
+static void an_offset_that_cannot_be_is_a_gap_of_unknown_size(void **state)
+{
+    static const struct slice replays[] = {
+        FAR_REPLAY("\0\x20\0\0\0\0\0\0", "xyz"),          /* 2^53 */
+        FAR_REPLAY("\x7f\xff\xff\xff\xff\xff\xff\xff", "xyz"), /* 2^63 - 1 */
+        FAR_REPLAY("\x80\0\0\0\0\0\0\0", "xyz"),
+        FAR_REPLAY("\xff\xff\xff\xff\xff\xff\xff\xfd", "xyz"), /* goes round */
+        FAR_REPLAY("\xff\xff\xff\xff\xff\xff\xff\xff", "xyz"),
+    };
+    uint8_t memory[64];
+    (void)state;
+    for (unsigned i = 0; i < sizeof replays / sizeof *replays; i++)
+        for (size_t step = 1; step < 20; step++) {
+            begin("/pty/x/ws");
+            talk_says(&t, 0x82, SLICE_LITERAL("\1abc"));
+            talk_join(&t);
+            talk_bytes(&t, talk_frame(memory, 0x82, replays[i]), step);
+            talk_says(&t, 0x82, SLICE_LITERAL("\1de"));
+            assert_said("B<01>abc B<03><00><00><00><00><00><00><00><03>xyz B<01>de");
+            assert_int_equal(t.gaps, 1);
+            assert_true(t.gap == ADAPTER_UNKNOWN);
+            assert_string_equal(talk_request(&t), "since=8&takeover=1|");
+            talk_join(&t);
+            talk_says(&t, 0x82, REPLAY("\x08", "fg"));
+            assert_said("B<03><00><00><00><00><00><00><00><08>fg");
+            assert_int_equal(t.exact, 1);
+            talk_end(&t);
+        }
+}
+
+static void the_largest_offset_that_can_be_is_believed(void **state)
+{
+    (void)state;
+    begin("/pty/x/ws");
+    talk_says(&t, 0x82, SLICE_LITERAL("\1abc"));
+    talk_join(&t);
+    talk_says(&t, 0x82, FAR_REPLAY("\0\x1f\xff\xff\xff\xff\xff\xff", "xyz"));
+    assert_int_equal(t.gaps, 1);
+    assert_true(t.gap == (UINT64_C(1) << 53) - 4);
+    assert_string_equal(talk_request(&t), "since=9007199254740994&takeover=1|");
+    talk_end(&t);
+}
+
+/* A worker that serves may go back: what it says is passed as it is, and the next one is asked for what follows. */
+static void an_offset_that_jumps_back_is_followed(void **state)
+{
+    (void)state;
+    begin("/pty/x/ws");
+    talk_says(&t, 0x82, REPLAY("\x50", "abc"));
+    talk_says(&t, 0x82, REPLAY("\x10", "xyz"));
+    assert_said("B<03><00><00><00><00><00><00><00>Pabc B<03><00><00><00><00><00><00><00><10>xyz");
+    assert_string_equal(talk_request(&t), "since=19&takeover=1|");
+    talk_end(&t);
+}
+
 static void output_that_was_cut_is_ended_and_goes_on_in_the_replay(void **state)
 {
     (void)state;
@@ -231,6 +290,15 @@ static void a_session_is_asked_for_before_it_is_dialled_again(void **state)
     assert_int_equal(found(200, "{\"running\":true,\"output_offset\":9}", &missing), ADAPTER_ALIVE);
     assert_int_equal(found(200, "{\"running\":false,\"output_offset\":9}", &missing), ADAPTER_ENDED);
     assert_int_equal(missing, 9);
+    static const char *const absurd[] = {"-1", "9007199254740992", "9223372036854775807", "1e99", "\"9\"", "1.5"};
+    for (unsigned i = 0; i < sizeof absurd / sizeof *absurd; i++) {
+        char text[80];
+        snprintf(text, sizeof text, "{\"running\":false,\"output_offset\":%s}", absurd[i]);
+        assert_int_equal(found(200, text, &missing), ADAPTER_ENDED);
+        assert_true(missing == ADAPTER_UNKNOWN);
+    }
+    assert_int_equal(found(200, "{\"running\":false}", &missing), ADAPTER_ENDED);
+    assert_int_equal(missing, 0);
     assert_int_equal(found(200, "{\"running\":1}", &missing), ADAPTER_UNCLEAR);
     assert_int_equal(found(200, "", &missing), ADAPTER_UNCLEAR);
     assert_int_equal(found(404, "{\"running\":true}", &missing), ADAPTER_UNCLEAR);
@@ -313,6 +381,9 @@ int main(void)
         cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated),
         cmocka_unit_test(a_replay_of_nothing_new_is_not_passed),
         cmocka_unit_test(a_clamped_offset_is_a_gap_of_its_size),
+        cmocka_unit_test(an_offset_that_cannot_be_is_a_gap_of_unknown_size),
+        cmocka_unit_test(the_largest_offset_that_can_be_is_believed),
+        cmocka_unit_test(an_offset_that_jumps_back_is_followed),
         cmocka_unit_test(output_that_was_cut_is_ended_and_goes_on_in_the_replay),
         cmocka_unit_test(a_connected_that_the_client_lacks_is_passed),
         cmocka_unit_test(pipes_are_never_exact),

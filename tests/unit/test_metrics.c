@@ -101,6 +101,33 @@ static void an_index_that_is_too_high_counts_as_the_last(void **state)
     assert_int_equal(metrics_value(metrics, PAIRS, METRIC_INDEX(1, 1)), 1);
 }
 
+/* Numbers that a peer may choose: no counter falls, and none goes round. */
+static void at_the_end_of_its_range_a_counter_stays(void **state)
+{
+    (void)state;
+    struct metrics_shard *one = metrics_shard(metrics), *other = metrics_shard(metrics);
+    for (int i = 0; i < 3; i++)
+        metrics_add(one, PLAIN, METRIC_PLAIN, INT64_MAX - 1);
+    metrics_add(other, PLAIN, METRIC_PLAIN, INT64_MAX);
+    metrics_add(other, PLAIN, METRIC_PLAIN, -7);
+    assert_true(metrics_value(metrics, PLAIN, METRIC_PLAIN) == INT64_MAX);
+    metrics_add(one, PAIRS, METRIC_INDEX(0, 0), -1);
+    assert_true(metrics_value(metrics, PAIRS, METRIC_INDEX(0, 0)) == 0);
+    metrics_add(one, OPEN, METRIC_INDEX(0), INT64_MIN);
+    metrics_add(one, OPEN, METRIC_INDEX(0), -1);
+    assert_true(metrics_value(metrics, OPEN, METRIC_INDEX(0)) == INT64_MIN);
+    metrics_observe(one, TIMES, METRIC_INDEX(0), 1e300);
+    metrics_observe(other, TIMES, METRIC_INDEX(0), 1);
+    metrics_observe(one, TIMES, METRIC_INDEX(0), -1e300);
+    assert_int_equal(metrics_value(metrics, TIMES, METRIC_INDEX(0)), 3);
+    struct buffer out = buffer_with_limit(65536);
+    assert_true(metrics_write(metrics, &out));
+    assert_true(buffer_put(&out, SLICE_LITERAL("\0")));
+    assert_non_null(strstr((const char *)buffer_slice(&out).at, "\nx_total 9223372036854775807\n"));
+    assert_non_null(strstr((const char *)buffer_slice(&out).at, "_sum{reason=\"idle\"} 9223372036.854775807\n"));
+    buffer_free(&out);
+}
+
 static void no_shard_counts_nothing(void **state)
 {
     (void)state;
@@ -165,6 +192,7 @@ int main(void)
         TEST(the_exposition_has_each_family_once_and_all_series),
         TEST(a_value_is_the_sum_over_all_threads),
         TEST(an_index_that_is_too_high_counts_as_the_last),
+        TEST(at_the_end_of_its_range_a_counter_stays),
         TEST(no_shard_counts_nothing),
         TEST(an_exposition_that_does_not_fit_is_refused),
         TEST(threads_count_while_they_are_scraped),
