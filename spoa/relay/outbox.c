@@ -90,16 +90,16 @@ static size_t strip_controls(struct outbox *outbox, uint8_t message)
     size_t kept = 0;
 
     while (rest.len) {
-        size_t frame = frame_len(rest);
+        struct slice frame = slice_sub(rest, 0, frame_len(rest)); /* the last one may not be whole yet */
         uint8_t start = rest.at[0];
         if (!ws_is_control(start & 0x0f)) {
             if (!kept && !(start & 0x0f))
                 start |= message;
-            memmove(to + kept, rest.at, frame);
+            memmove(to + kept, frame.at, frame.len);
             to[kept] = start;
-            kept += frame;
+            kept += frame.len;
         }
-        rest = slice_from(rest, frame);
+        rest = slice_from(rest, frame.len);
     }
     outbox->controls = 0;
     outbox->frames.end = outbox->frames.start + kept;

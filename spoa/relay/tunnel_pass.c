@@ -162,6 +162,7 @@ void tunnel_mark_end(struct tunnel *t, uint64_t now)
 
 #define MADE         2048 /* bytes of frames that are sent together */
 #define TAGGED_SMALL 124  /* bytes behind a tag in a frame whose length has one byte */
+#define TAGGED_HEAD  6    /* the length of such a frame's head: the client's are masked */
 
 /* One tunnel_read. What goes to the other side is collected as runs of the memory it came in: a frame that
  * passes unchanged is written to the very place it lies at, so that neighbours become one run. Small frames
@@ -171,6 +172,8 @@ struct pass {
     enum side from;
     struct leg *leg, *peer;
     struct leg_batch batch; /* for peer */
+    uint8_t *memory; /* of the read, with its room in front */
+    uint8_t *unsent; /* the end of what of it is in the batch: nothing in front of that may be written */
     size_t made_len, answers_len;
     uint8_t made[MADE];    /* of the batch */
     uint8_t answers[MADE]; /* control frames for leg */
@@ -229,6 +232,7 @@ static bool pass_flush(struct pass *p)
         return false;
     }
     bool sent = flush(p->t, other(p->from), &p->batch, p->now);
+    p->unsent = p->memory;
     p->made_len = 0;
     return sent || no_memory(p);
 }
@@ -257,50 +261,59 @@ static bool pass_run(struct pass *p, struct slice run)
     return true;
 }
 
-/* Sends payload as a frame whose head is written in front of it, over what was its own head or is not passed
- * on. */
-static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, bool fin)
+/* Sends payload as a frame whose head is written into the `room` bytes in front of it, over what was its own head or is
+ * not passed on. */
+static bool pass_behind_head(struct pass *p, struct slice payload, size_t room, uint64_t offset, bool fin)
 {
-    uint8_t head[WS_HEAD_MAX];
     struct ws_frame part = ws_fragment(&p->leg->in.frame, offset, payload.len);
 
     part.opcode = p->peer->message_out ? WS_CONTINUATION : (enum ws_opcode)p->leg->message_in;
     part.fin = fin;
-    size_t len = ws_encode_head(head, &part);
-    uint8_t *at = (uint8_t *)payload.at - len;
-    memcpy(at, head, len);
+    struct slice whole = ws_put_head(payload, room, &part);
+    if (!slice_present(whole))
+        return no_memory(p);
     p->peer->message_out = fin ? 0 : p->leg->message_in;
     p->peer->data += payload.len;
-    return pass_run(p, slice_of(at, len + payload.len));
+    return pass_run(p, whole);
 }
 
-/* Where the tag of a piece is written, with the piece behind it: in front of it, or in a frame that is made. */
-static uint8_t *place_of_tag(struct pass *p, struct slice bytes)
+/* Payload that lies in the memory of the read. */
+static bool pass_payload(struct pass *p, struct slice payload, uint64_t offset, bool fin)
 {
-    uint8_t *at;
+    if (!pass_behind_head(p, payload, (size_t)(payload.at - p->unsent), offset, fin))
+        return false;
+    p->unsent = (uint8_t *)payload.at + payload.len;
+    return true;
+}
 
-    /* a head of 6 bytes: the client's frames are masked */
-    if (bytes.len > TAGGED_SMALL)
-        return pass_flush(p) ? (uint8_t *)bytes.at - 1 : NULL;
-    if ((at = make_room(p, 7 + bytes.len)) == NULL)
-        return NULL;
-    memcpy(at + 7, bytes.at, bytes.len);
-    return at + 6;
+/* Small pieces are sent together: a frame is made of them elsewhere. */
+static bool pass_small_tagged(struct pass *p, struct slice bytes, uint8_t tag, uint64_t offset)
+{
+    uint8_t *at = make_room(p, TAGGED_HEAD + 1 + bytes.len);
+
+    if (!at)
+        return false;
+    at[TAGGED_HEAD] = tag;
+    memcpy(at + TAGGED_HEAD + 1, bytes.at, bytes.len);
+    return pass_behind_head(p, slice_of(at + TAGGED_HEAD, bytes.len + 1), TAGGED_HEAD, offset, true);
 }
 
 /* A piece of input becomes a message of its own, behind a tag of its own: a worker that is lost never leaves the rest
- * of one to the next, who would take the byte that stands there for its tag. The tag may lie on bytes that are not
- * sent yet. */
+ * of one to the next, who would take the byte that stands there for its tag. */
 static bool pass_tagged(struct pass *p, const struct ws_piece *in)
 {
     /* as if the tag were the frame's byte in front of these, masked like it */
     uint64_t offset = in->offset + 3;
-    uint8_t *tag = place_of_tag(p, in->bytes);
+    uint8_t tag = p->leg->in.frame.mask[offset % 4];
 
-    if (!tag)
+    if (in->bytes.len <= TAGGED_SMALL)
+        return pass_small_tagged(p, in->bytes, tag, offset);
+    /* head and tag may be longer than what was the head: they may lie on bytes that are not sent yet */
+    if (!pass_flush(p))
         return false;
-    *tag = p->leg->in.frame.mask[offset % 4];
-    return pass_payload(p, slice_of(tag, in->bytes.len + 1), offset, true);
+    uint8_t *at = (uint8_t *)in->bytes.at - 1;
+    *at = tag;
+    return pass_payload(p, slice_of(at, in->bytes.len + 1), offset, true);
 }
 
 static bool pass_input(struct pass *p, const struct adapter_piece *piece, const struct ws_piece *in)
@@ -550,10 +563,11 @@ static void keep_partial(struct pass *p, struct slice rest)
         no_memory(p);
 }
 
-static void pass_begin(struct pass *p, struct tunnel *t, enum side from, uint64_t now)
+static void pass_begin(struct pass *p, struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
 {
     p->t = t;
     p->from = from;
+    p->memory = p->unsent = (uint8_t *)bytes.at - TUNNEL_FRONT;
     p->leg = &t->legs[from];
     p->peer = &t->legs[other(from)];
     p->batch.count = 0;
@@ -572,7 +586,7 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
 
     if (t->state == TUNNEL_ENDED || !is_there(t, from))
         return;
-    pass_begin(&p, t, from, now);
+    pass_begin(&p, t, from, bytes, now);
     p.leg->bytes_in += bytes.len;
     p.leg->heard = now;
     p.leg->pinged = 0;

@@ -42,6 +42,21 @@ static void an_outbox_sends_in_any_steps(void **state)
     }
 }
 
+/* All that is put is whole in the end; memory is not touched beyond it even if it is not. */
+static void an_outbox_whose_last_frame_is_not_whole_is_salvaged_within_its_memory(void **state)
+{
+    static const struct slice cut[] = {SLICE_LITERAL("\x89\x01?\x82\x05hel"), SLICE_LITERAL("\x89\0\x82\x7f\0\0"),
+                                       SLICE_LITERAL("\x89\0\x82\x7e\xff\xff...")};
+    (void)state;
+    for (unsigned i = 0; i < sizeof cut / sizeof *cut; i++) {
+        struct outbox o = outbox_with_limit(cut[i].len);
+        assert_true(outbox_put(&o, cut[i]));
+        assert_true(outbox_salvage(&o));
+        assert_held(&o, slice_from(cut[i], i == 0 ? 3 : 2));
+        outbox_free(&o);
+    }
+}
+
 static void an_outbox_knows_how_much_data_it_holds(void **state)
 {
     struct outbox o = outbox_with_limit(100);
@@ -727,6 +742,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_outbox_sends_in_any_steps),
         cmocka_unit_test(a_frame_that_was_partly_sent_is_salvaged_whole),
+        cmocka_unit_test(an_outbox_whose_last_frame_is_not_whole_is_salvaged_within_its_memory),
         cmocka_unit_test(an_outbox_knows_how_much_data_it_holds),
         cmocka_unit_test(an_outbox_that_keeps_sends_again_what_was_not_released),
         cmocka_unit_test(a_message_whose_beginning_is_gone_begins_anew),

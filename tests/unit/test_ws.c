@@ -438,6 +438,35 @@ static void an_uncut_frame_is_its_own_fragment(void **state)
 
 /* ---- control frames ---- */
 
+static void a_head_is_put_in_front_of_its_payload_where_there_is_room(void **state)
+{
+    static const size_t sizes[] = {0, 1, 124, 125, 126, 127, 65535, 65536, 131072, 1 << 20};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (unsigned masked = 0; masked < 2; masked++) {
+            struct ws_frame frame = {.opcode = WS_BINARY, .fin = true, .masked = masked, .length = sizes[i]};
+            uint8_t head[WS_HEAD_MAX], *memory = calloc(1, WS_HEAD_MAX + sizes[i]);
+            size_t len = ws_encode_head(head, &frame);
+            struct slice payload = slice_of(memory + WS_HEAD_MAX, sizes[i]);
+            assert_non_null(memory);
+            for (size_t room = 0; room <= WS_HEAD_MAX; room++) {
+                memset(memory, 0xee, WS_HEAD_MAX);
+                struct slice whole = ws_put_head(payload, room, &frame);
+                size_t changed = room < len ? 0 : len;
+                assert_int_equal(slice_present(whole), room >= len);
+                for (size_t k = 0; k < WS_HEAD_MAX - changed; k++)
+                    assert_int_equal(memory[k], 0xee);
+                if (!changed)
+                    continue;
+                assert_ptr_equal(whole.at, payload.at - len);
+                assert_int_equal(whole.len, len + sizes[i]);
+                assert_memory_equal(whole.at, head, len);
+            }
+            free(memory);
+        }
+}
+
 static void control_frames_are_built_for_both_roles(void **state)
 {
     uint8_t bytes[WS_CONTROL_FRAME_MAX];
@@ -499,6 +528,7 @@ int main(void)
         cmocka_unit_test(masking_far_into_a_frame_turns_the_mask),
         cmocka_unit_test(a_frame_cut_anywhere_is_the_same_message),
         cmocka_unit_test(an_uncut_frame_is_its_own_fragment),
+        cmocka_unit_test(a_head_is_put_in_front_of_its_payload_where_there_is_room),
         cmocka_unit_test(control_frames_are_built_for_both_roles),
         cmocka_unit_test(a_close_is_built_with_and_without_a_code),
         cmocka_unit_test(a_long_reason_is_cut_between_characters),
