@@ -4,9 +4,11 @@
 #define CELLGATE_TESTS_FUZZ_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHECK(condition) fuzz_check(condition, #condition, __FILE__, __LINE__)
 
@@ -16,6 +18,32 @@ static inline void fuzz_check(bool holds, const char *condition, const char *fil
         return;
     fprintf(stderr, "%s:%d: does not hold: %s\n", file, line, condition);
     abort();
+}
+
+/* Lengths of pieces: those at which heads get longer, and reads, whole frames and rings end, and their neighbours. Inputs
+ * stay small: the bytes of a long piece are made (fuzz_fill). */
+static inline size_t fuzz_length(uint8_t choice)
+{
+    static const size_t lengths[] = {0,     1,     2,     3,     16,    124,   125,    126,    127,    300,    4094,
+                                     4095,  4096,  4097,  16383, 16384, 16385, 17000,  65520,  65526,  65533,  65534,
+                                     65535, 65536, 65537, 70000, 81920, 131071, 131072, 262144, 600000, 1 << 20};
+    return lengths[choice % (sizeof lengths / sizeof *lengths)];
+}
+
+/* Of the same seed the same bytes, from the first on; no two parts of them are alike. At most 1 MiB. */
+static inline void fuzz_fill(uint8_t *to, size_t len, uint8_t seed)
+{
+    static uint8_t noise[(1 << 20) + 256];
+    uint32_t state = 2654435769U;
+
+    for (size_t i = 0; !noise[0] && i < sizeof noise; i++) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        noise[sizeof noise - 1 - i] = (uint8_t)(i + 1 < sizeof noise ? state : 1);
+    }
+    if (len)
+        memcpy(to, noise + seed, len);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

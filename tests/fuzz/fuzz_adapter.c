@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random lives of one adapter: the first byte chooses it, then each event is a byte of what, a byte of length
- * and so many bytes. Whatever workers say, what is passed on makes valid frames and memory is bounded.
+ * and so many bytes; with LONG two more bytes make a long piece of these, and say how reads cut it. Whatever workers say,
+ * what is passed on makes valid frames, memory is bounded, and it is not said to be short.
  */
 #include <stdlib.h>
 
@@ -9,8 +10,12 @@
 #include "spoa/relay/adapter.h"
 #include "tests/fuzz/fuzz.h"
 
+#define LONG      0x20
+#define LONG_MOST (6 << 20) /* bytes of long pieces in a life */
+
 struct life {
     const struct adapter *adapter;
+    size_t long_bytes;
     void *state;
     struct outbox kept;
     struct ws_decoder client;
@@ -30,22 +35,22 @@ static void client_gets(struct life *l, struct slice frames)
 
 static void client_gets_frame(struct life *l, enum ws_opcode opcode, bool fin, struct slice payload)
 {
-    struct buffer frame = buffer_with_limit(1 << 16);
+    struct buffer frame = buffer_with_limit(2 << 20);
     CHECK(adapter_put_frame(&frame, opcode, fin, payload));
     client_gets(l, buffer_slice(&frame));
     buffer_free(&frame);
 }
 
-static bool worker_says(struct life *l, uint8_t what, struct slice bytes)
+static bool worker_says(struct life *l, uint8_t what, struct slice bytes, bool last)
 {
     struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
-    struct adapter_piece piece = {l->opcode, !l->in_message, what & 0x40, bytes};
+    struct adapter_piece piece = {l->opcode, !l->in_message, last, bytes};
 
     if (piece.first)
         piece.opcode = l->opcode = what & 0x80 ? WS_TEXT : WS_BINARY;
     l->in_message = !piece.last;
     enum adapter_verdict verdict = l->adapter->from_worker(l->state, &piece, &edit);
-    CHECK(edit.skip <= bytes.len);
+    CHECK(edit.skip <= bytes.len && verdict != ADAPTER_NO_MEMORY);
     CHECK(!buffer_len(&edit.insert) || !l->open);
     if (buffer_len(&edit.insert)) {
         client_gets(l, buffer_slice(&edit.insert));
@@ -57,6 +62,35 @@ static bool worker_says(struct life *l, uint8_t what, struct slice bytes)
         l->open = piece.last ? 0 : (uint8_t)l->opcode;
     }
     return verdict <= ADAPTER_DROP;
+}
+
+/* The bytes, and made ones behind them up to a length. */
+static bool worker_says_long(struct life *l, uint8_t what, struct slice bytes, struct slice choice)
+{
+    size_t len = fuzz_length(choice.at[0]), step = fuzz_length(choice.at[1]);
+    uint8_t *memory = malloc(bytes.len + len);
+    bool alive = true;
+
+    CHECK(memory || !bytes.len);
+    if (bytes.len)
+        memcpy(memory, bytes.at, bytes.len);
+    if (len)
+        fuzz_fill(memory + bytes.len, len, bytes.len ? bytes.at[bytes.len - 1] : 0);
+    struct slice rest = slice_of(memory, bytes.len + len), part;
+    step = step < rest.len / 64 ? rest.len / 64 + 1 : step ? step : 1;
+    do {
+        part = slice_sub(rest, 0, step);
+        rest = slice_from(rest, part.len);
+        uint8_t *exact = malloc(part.len ? part.len : 1); /* one byte too far is noticed */
+        CHECK(exact != NULL);
+        if (part.len)
+            memcpy(exact, part.at, part.len);
+        alive = worker_says(l, what, slice_of(exact, part.len), !rest.len && what & 0x40);
+        free(exact);
+    } while (alive && rest.len);
+    free(memory);
+    l->long_bytes += len;
+    return alive;
 }
 
 static void request(struct life *l)
@@ -162,7 +196,7 @@ static bool event(struct life *l, uint8_t what, struct slice bytes)
     case 4:
         return probes(l, what, bytes);
     default:
-        return worker_says(l, what, bytes);
+        return worker_says(l, what, bytes, what & 0x40);
     }
 }
 
@@ -190,7 +224,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (bytes.len)
             memcpy(copy, bytes.at, bytes.len);
         uint8_t *exact = realloc(copy, bytes.len ? bytes.len : 1);
-        alive = event(&l, what, slice_of(exact, bytes.len));
+        bool is_long = (what & 7) > 4 && what & LONG && r.rest.len >= 2 && l.long_bytes < LONG_MOST;
+        alive = is_long ? worker_says_long(&l, what, slice_of(exact, bytes.len), reader_take(&r, 2))
+                        : event(&l, what, slice_of(exact, bytes.len));
         free(exact);
         CHECK(!l.adapter->held || l.adapter->held(l.state) < (9 << 20));
     }

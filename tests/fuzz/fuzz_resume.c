@@ -59,9 +59,8 @@ static void number(struct life *l, enum resume_kind kind, uint32_t length)
 
 static void hear(struct life *l, uint8_t argument)
 {
-    static uint8_t bytes[40000];
-    static const uint32_t sizes[] = {0, 1, 100, 4096, 32768, 40000, 17, 2000};
-    struct slice piece = slice_of(bytes, sizes[argument & 7]);
+    static uint8_t bytes[1 << 20];
+    struct slice piece = slice_of(bytes, fuzz_length(argument & 0x1f));
     struct resume_message m = {.length = (uint32_t)piece.len + (uint32_t)l->r.open};
     m.size = m.length;
     if (l->r.state != RESUME_LIVE || l->r.closing)
@@ -103,7 +102,7 @@ static void event(struct life *l, uint8_t what, uint8_t argument)
         request(l, argument);
         break;
     case 1:
-        number(l, RESUME_BYTES, (uint32_t)argument * 150 + 1);
+        number(l, RESUME_BYTES, (uint32_t)fuzz_length(argument) + (argument >> 5));
         break;
     case 2:
         number(l, argument > 240 ? RESUME_END : argument > 200 ? RESUME_EXIT : RESUME_BYTES, 5);

@@ -13,6 +13,7 @@ static void check_world(const struct world *w)
     bool ended = t->state == TUNNEL_ENDED;
 
     CHECK(!w->ears[CLIENT].broken && !w->ears[WORKER].broken);
+    CHECK(t->state < TUNNEL_CLOSING || t->reason != CLOSE_no_memory);
     CHECK(w->ends == (ended ? 1 : 0));
     CHECK(w->accepts || !w->ears[CLIENT].said[0]);
     CHECK(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_SERVING || w->accepts == 1));
@@ -26,8 +27,65 @@ static void check_world(const struct world *w)
               t->settings->buffer + LEG_SLACK + (side == CLIENT ? t->adapter->insert_max : 0));
 }
 
+/* What a side still has to say of a long frame: its reads cut it anywhere, and it may have to wait. */
+static struct {
+    uint8_t memory[WS_HEAD_MAX + (1 << 20) + 1];
+    struct slice rest;
+    unsigned of; /* which worker's */
+    size_t step;
+} longs[2];
+static size_t long_bytes; /* in this life */
+
+static bool can_say(const struct world *w, enum side from)
+{
+    return w->t.state != TUNNEL_ENDED && (from == WORKER ? w->t.worker_there : w->t.client_there && w->accepts);
+}
+
+/* False: it is not through. */
+static bool says_rest(struct world *w, enum side from)
+{
+    struct slice *rest = &longs[from].rest;
+
+    if (longs[from].of != w->adopts && from == WORKER)
+        rest->len = 0;
+    while (rest->len && can_say(w, from) && w->t.legs[from].reading) {
+        size_t room = tunnel_room(&w->t, from), step = longs[from].step;
+        struct slice part = slice_sub(*rest, 0, step < room ? step : room);
+        if (!part.len)
+            break;
+        *rest = slice_from(*rest, part.len);
+        world_bytes(w, from, part, SIZE_MAX);
+        if (longs[from].of != w->adopts && from == WORKER)
+            rest->len = 0;
+    }
+    return !rest->len;
+}
+
+/* A binary frame of a length of fuzz_length, of what adapters know; the upper bits choose that. */
+static void says_long(struct world *w, enum side from, uint8_t argument)
+{
+    static const size_t steps[] = {65536, 65535, 16384, 16385, 4096, 126, 65536, 30000};
+    static uint8_t payload[(1 << 20) + 1];
+    size_t len = fuzz_length(argument & 0x1f);
+
+    if (!can_say(w, from) || !says_rest(w, from) || long_bytes > 6 << 20)
+        return;
+    long_bytes += len;
+    fuzz_fill(payload + 1, len, 7);
+    payload[0] = from == WORKER ? 1 + (argument >> 5 & 1) : argument >> 5 & 1;
+    unsigned opcode = w->t.legs[from].in.in_message ? WS_CONTINUATION : WS_BINARY, fin = argument & 0x40 ? 0 : 0x80;
+    longs[from].rest = world_frame(longs[from].memory, from, fin | opcode, slice_of(payload, len + 1));
+    longs[from].of = w->adopts;
+    longs[from].step = steps[argument >> 5];
+    if (longs[from].step < len / 256)
+        longs[from].step = len / 256;
+    says_rest(w, from);
+}
+
 static void says(struct world *w, enum side from, uint8_t argument)
 {
+    if (!says_rest(w, from))
+        return;
     static const unsigned starts[] = {0x81, 0x82, 0x02, 0x00, 0x80, 0x89, 0x8a, 0x83};
     static const size_t lens[] = {0, 1, 5, 125, 126, 17000, 70000, 300};
     static uint8_t frame[70100], payload[70000];
@@ -98,8 +156,10 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
 
     switch (what % 12) {
     case 0:
-    case 1:
         says(w, side, argument);
+        break;
+    case 1:
+        says_long(w, side, argument);
         break;
     case 2:
         closes(w, side, argument);
@@ -148,6 +208,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 3 || size > 4000)
         return 0;
+    longs[CLIENT].rest.len = longs[WORKER].rest.len = long_bytes = 0;
     h.end = data[0] % 3;
     h.stream = data[0] & 4;
     h.overlap = data[0] & 8;
