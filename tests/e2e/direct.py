@@ -4,6 +4,7 @@ step by step from the test's own thread: nothing happens in the background."""
 
 import base64
 import hashlib
+import hmac
 import json
 import os
 import socket
@@ -205,6 +206,9 @@ def handover(**fields):
     return ";".join(f"{k}={encode(v)}" for k, v in fields.items() if v is not None)
 
 
+IDENTITY = ("route", "sandbox", "namespace", "port", "org", "kid", "iat", "exp")
+
+
 class Direct:
     """The relay's settings are made quick; `relay` overrides them. Without an agent nothing answers the relay.
     `environment` is the relay's besides ours."""
@@ -344,6 +348,15 @@ class Direct:
         self.clients.append(client)
         return client
 
+    def ticket(self, handed):
+        """As the agent makes it, for what it has admitted."""
+        key = self.folder / "agent-relay.sock.key"
+        if not key.exists():
+            return None
+        identity = handover(**{name: handed.get(name) for name in IDENTITY})
+        mac = hmac.new(key.read_bytes(), b"cellgate ticket 1;" + identity.encode(), hashlib.sha256).digest()
+        return base64.urlsafe_b64encode(mac[:16]).rstrip(b"=").decode()
+
     def ask(self, worker=None, fields=(), path="/sandboxes/sb-1/pty/s1?cols=80", behind=b"", head=None, **handed):
         """Sends the upgrade; the answer is not awaited."""
         sandbox = handed.get("sandbox", "sb-1")
@@ -353,6 +366,7 @@ class Direct:
         handed = {"route": "pty", "sandbox": "sb-1", "session": "s1", "epoch": self.epoch} | handed
         if worker:
             handed = {"addr": "127.0.0.1", "addr_port": worker.port} | handed
+        handed = {"ticket": self.ticket(handed)} | handed
         client.key = base64.b64encode(os.urandom(16)).decode()
         lines = [f"GET {path} HTTP/1.1", "Host: app.example", "Upgrade: websocket", "Connection: Upgrade",
                  "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + client.key, "X-Cell-Handover: " + handover(**handed), *fields]
