@@ -225,7 +225,8 @@ def test_a_frame_that_is_cut_anywhere_goes_on_with_the_next_worker(direct):
             t = KINDS[adapter](direct, adapter)
             t.say(os.urandom(1000))
             t.hears()
-            t.cut(os.urandom(size), chance.randrange(size))
+            # so little that it does not wait for the client: else the relay reads no more, and does not see the end
+            t.cut(os.urandom(size), chance.randrange(min(size, 100_000)))
             t.redial()
             t.replay()
             t.say(b"and on")
