@@ -59,8 +59,8 @@
     X(COUNT, daytona_previews, "daytona_previews", "req.fhdr_cnt(x-daytona-preview-token)")                       \
     X(TEXT, e2b_access, "e2b_access", "req.fhdr(e2b-traffic-access-token,1)")                                     \
     X(COUNT, e2b_accesses, "e2b_accesses", "req.fhdr_cnt(e2b-traffic-access-token)")                              \
-    X(ADDRESS, source, "source", "src")                                                                           \
-    X(BOOL, tls, "tls", "ssl_fc")
+    X(ADDRESS, source, "source", "var(txn.client_addr)")                                                          \
+    X(BOOL, tls, "tls", "var(txn.client_tls)")
 
 #define REQUEST_TYPE_TEXT    struct slice
 #define REQUEST_TYPE_COUNT   int64_t

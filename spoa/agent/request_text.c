@@ -105,7 +105,7 @@ static int64_t evaluate_COUNT(const struct head *head, const char *sample)
 
 static bool evaluate_BOOL(const struct head *head, const char *sample)
 {
-    return strcmp(sample, "ssl_fc") == 0 && head->tls;
+    return strcmp(sample, "var(txn.client_tls)") == 0 && head->tls;
 }
 
 static struct address evaluate_ADDRESS(const struct head *head, const char *sample)

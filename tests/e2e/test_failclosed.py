@@ -131,6 +131,7 @@ class Haproxy:
             self.http, https = one.getsockname()[1], two.getsockname()[1]
         environment = os.environ | {
             "CELLGATE_DIR": str(files),
+            "CELLGATE_PLAIN_HTTP": "allow",
             "CELLGATE_CERT": str(cell.run_dir / "cert.pem"),
             "CELLGATE_HTTP": f"127.0.0.1:{self.http}",
             "CELLGATE_HTTPS": f"127.0.0.1:{https}",

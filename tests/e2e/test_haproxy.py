@@ -673,7 +673,7 @@ class Reloaded:
 
     def __init__(self, cell, folder):
         self.folder, self.port = folder, port_of_nobody()
-        self.environment = os.environ | {"CELLGATE_DIR": str(ROOT / "haproxy"), "CELLGATE_CERT": str(cell.run_dir / "cert.pem")}
+        self.environment = os.environ | {"CELLGATE_DIR": str(ROOT / "haproxy"), "CELLGATE_CERT": str(cell.run_dir / "cert.pem"), "CELLGATE_PLAIN_HTTP": "allow"}
         self.environment |= {"CELLGATE_HTTP": f"127.0.0.1:{self.port}", "CELLGATE_HTTPS": f"127.0.0.1:{port_of_nobody()}"}
         self.environment |= {"CELLGATE_STATS": f"{folder}/stats", "CELLGATE_WORKER_TLS": f"{folder}/tls", "CELLGATE_AGENT": f"unix@{cell.run_dir}/agent.sock"}
 
