@@ -108,6 +108,16 @@ def test_the_configuration_is_valid_without_a_warning(environment, pytestconfig)
     assert "WARNING" not in done.stderr and "ALERT" not in done.stderr
 
 
+def test_a_haproxy_that_is_too_old_is_refused(environment, tmp_path, pytestconfig):
+    """As if this one were."""
+    text = (ROOT / "haproxy/haproxy.cfg").read_text()
+    assert text.count("!version_atleast(2.6.9)") == 1
+    (tmp_path / "haproxy.cfg").write_text(text.replace("!version_atleast(2.6.9)", "!version_atleast(99.0)"))
+    command = [*pytestconfig.getoption("--haproxy").split(), "-c", "-f", tmp_path / "haproxy.cfg"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and "HAProxy 2.6.9 or later is needed" in done.stderr
+
+
 def test_it_is_valid_behind_the_configuration_that_debian_installs(environment, tmp_path, pytestconfig):
     debian = "global\n log /dev/log local0\n user haproxy\n group haproxy\n ca-base /etc/ssl/certs\n crt-base /etc/ssl/private\n"
     (tmp_path / "debian.cfg").write_text(debian + "defaults\n log global\n mode http\n timeout connect 5s\n timeout client 50s\n timeout server 50s\n")
