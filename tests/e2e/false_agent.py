@@ -113,12 +113,13 @@ class FalseAgent:
 
 
 class FalseHaproxy:
-    """Asks an agent on one connection, several questions at a time."""
+    """Asks an agent on one connection, several questions at a time. It listens at a path, or on a port."""
 
     def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
+        at_port = isinstance(path, int)
+        self.socket = socket.socket(socket.AF_INET if at_port else socket.AF_UNIX)
         self.socket.settimeout(20)
-        self.socket.connect(str(path))
+        self.socket.connect(("127.0.0.1", path) if at_port else str(path))
         self.stream = self.socket.makefile("rb")
         offer = text("supported-versions") + typed("2.0") + text("max-frame-size") + b"\x03" + varint(16380)
         self.socket.sendall(frame(1, 0, 0, offer + text("capabilities") + typed("pipelining") + text("engine-id") + typed("test")))
