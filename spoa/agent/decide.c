@@ -227,23 +227,57 @@ static enum lookup look_up(struct decision *d)
     return d->lookup;
 }
 
-static bool may_guess(struct decision *d, const char **why)
+/* Too few bits, or chosen by people: trying on would find it. */
+static bool can_be_guessed(const struct decision *d)
 {
-    const struct decide_view *view = d->view;
-    *why = "too many wrong secrets came from this address within a second";
-    return guesses_left(view->guesses, &d->request->source, view->now, view->guesses_most);
+    return d->carried.credential.carrier == CARRIER_SIGNATURE || token_needs_secret(&d->grant);
 }
 
-static void count_guess(struct decision *d)
+static bool has_credential(const struct decision *d)
 {
-    guesses_count(d->view->guesses, &d->request->source, d->view->now);
+    return d->carried.credential.carrier != CARRIER_NONE;
+}
+
+static bool may_guess(const struct decision *d, enum guess sort)
+{
+    const struct decide_view *view = d->view;
+    return guesses_left(view->guesses, &d->request->source, sort, view->now, view->guesses_most);
+}
+
+/* The credential, and all that a right one is right for. */
+static size_t guess_parts(const struct decision *d, uint8_t memory[static 3], struct slice parts[static GUESSES_PARTS])
+{
+    const struct credential *c = &d->carried.credential;
+    struct writer w = writer_of(memory, 3);
+    writer_u8(&w, (uint8_t)c->carrier);
+    writer_be(&w, d->port, 2);
+    parts[0] = writer_slice(&w);
+    parts[1] = d->space;
+    parts[2] = d->sandbox;
+    parts[3] = c->token;
+    parts[4] = c->expires;
+    return 5;
+}
+
+static bool was_right(const struct decision *d)
+{
+    uint8_t memory[3];
+    struct slice parts[GUESSES_PARTS];
+    size_t count = guess_parts(d, memory, parts);
+    return guesses_known(d->view->guesses, parts, count);
+}
+
+static void remember(const struct decision *d)
+{
+    uint8_t memory[3];
+    struct slice parts[GUESSES_PARTS];
+    size_t count = guess_parts(d, memory, parts);
+    guesses_learn(d->view->guesses, parts, count);
 }
 
 /* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
 static enum refusal check_secret(struct decision *d, const char **why)
 {
-    if (!may_guess(d, why))
-        return REFUSAL_agent_unavailable;
     enum lookup lookup = look_up(d);
     d->pending = lookup == LOOKUP_PENDING;
     *why = "the directory cannot say";
@@ -251,25 +285,44 @@ static enum refusal check_secret(struct decision *d, const char **why)
         return REFUSAL_directory_unavailable;
     /* a state alone does not say whether there is a secret */
     bool whole = lookup == LOOKUP_FOUND && !d->record.bare;
-    enum refusal refusal = token_admits_secret(&d->grant, whole ? &d->record : NULL, why);
-    if (refusal != REFUSAL_NONE)
-        count_guess(d);
+    return token_admits_secret(&d->grant, whole ? &d->record : NULL, why);
+}
+
+/* What is not looked at must not be told from what is wrong by anything but the address it comes from. */
+static enum refusal too_many(const char **why)
+{
+    *why = "too many wrong credentials came from this address within a second";
+    return REFUSAL_too_many_requests;
+}
+
+/* Counts what is wrong, and says otherwise of it once there is too much of it. */
+static enum refusal judge(struct decision *d, enum refusal refusal, const char **why)
+{
+    enum guess sort = can_be_guessed(d) ? GUESS_SECRET : GUESS_TOKEN;
+    if (refusal == REFUSAL_NONE && sort == GUESS_SECRET)
+        remember(d);
+    if (refusal != REFUSAL_token_invalid)
+        return refusal;
+    if (!may_guess(d, sort))
+        return too_many(why);
+    guesses_count(d->view->guesses, &d->request->source, sort, d->view->now);
     return refusal;
 }
 
-/* A signature of 32 bits is no better than a secret: all of them could be tried. */
 static enum refusal check_text(struct decision *d, const char **why)
 {
     const struct decide_view *view = d->view;
-    const struct credential *credential = &d->carried.credential;
-    bool can_be_guessed = credential->carrier == CARRIER_SIGNATURE;
     d->grant = (struct grant){.kind = NULL};
-    if (can_be_guessed && !may_guess(d, why))
-        return REFUSAL_agent_unavailable;
-    enum refusal refusal = token_check(view->tokens, credential, view->now, view->cache, &d->grant, why);
-    if (can_be_guessed && refusal == REFUSAL_token_invalid)
-        count_guess(d);
-    return refusal;
+    bool short_one = d->carried.credential.carrier == CARRIER_SIGNATURE;
+    if (short_one && !may_guess(d, GUESS_SECRET) && !was_right(d))
+        return too_many(why);
+    enum refusal refusal =
+        token_check(view->tokens, &d->carried.credential, view->now, view->cache, &d->grant, why);
+    if (refusal != REFUSAL_NONE || !token_needs_secret(&d->grant))
+        return refusal;
+    if (has_credential(d) && !may_guess(d, GUESS_SECRET) && !was_right(d))
+        return too_many(why);
+    return check_secret(d, why);
 }
 
 /* The credential by itself, whatever it grants. */
@@ -278,12 +331,12 @@ static enum refusal check_credential(struct decision *d, const char **why)
     const struct credential *credential = &d->carried.credential;
     decide_tell(d, "token", "carried by", slice_text(carrier_text(credential->carrier)));
     enum refusal refusal = check_text(d, why);
+    if (has_credential(d))
+        refusal = judge(d, refusal, why);
     if (d->grant.kind)
         decide_tell(d, "token", "judged as a token of kind", slice_text(d->grant.kind));
     if (slice_present(d->grant.kid))
         decide_tell(d, "token", "with the key", d->grant.kid);
-    if (refusal == REFUSAL_NONE && token_needs_secret(&d->grant))
-        refusal = check_secret(d, why);
     if (d->view->token_checked && refusal != REFUSAL_token_missing)
         d->view->token_checked(d->view->counting, d->grant.kind, refusal);
     return refusal;

@@ -25,6 +25,7 @@
     X(method_not_allowed, 405, false, 0, "This method is not allowed here.")                      \
     X(sandbox_stopped, 410, false, 0, "The sandbox has been stopped.")                            \
     X(upgrade_version, 426, false, 0, "WebSocket version 13 is required.")                        \
+    X(too_many_requests, 429, true, 1, "Too many wrong credentials came from this address.")      \
     X(request_too_large, 431, false, 0, "The request's head is too large.")                       \
     X(worker_unreachable, 502, false, 0, "The sandbox's worker cannot be reached.")               \
     X(sandbox_migrating, 503, true, 1, "The sandbox is moving to another worker.")                \

@@ -23,7 +23,7 @@ struct settings_agent {
     int64_t threads; /* never 0: the processors were counted */
     int64_t lookup;  /* what a look-up that the cache cannot answer may take */
     int64_t max_watches;
-    int64_t guesses; /* wrong access secrets a second of one address; 0: any number */
+    int64_t guesses; /* wrong credentials a second of one address; 0: any number */
     int64_t drain;
     struct option_texts name_servers; /* none: the system's */
     char *ticket_secret_file;         /* NULL: beside relay_listen */

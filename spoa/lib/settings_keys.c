@@ -108,8 +108,7 @@ static const struct option keys[] = {
     {"agent.lookup", OPTION_DURATION, AT(agent.lookup), "200ms",
      "how long a decision waits for a look-up that the cache cannot answer", RANGE(1, SECONDS(30))},
     {"agent.guesses", OPTION_INT, AT(agent.guesses), "20",
-     "wrong access secrets, and wrong signatures of routes, that each thread takes from one client address "
-     "in a second; 0: any number",
+     "wrong credentials, of each sort, that each thread takes from one client address in a second; 0: any number",
      RANGE(0, 1000000)},
     {"agent.max_watches", OPTION_INT, AT(agent.max_watches), "200000",
      "tunnels of relays that the agent watches the directory for at a time, in 512 bytes each, a larger one "

@@ -584,8 +584,10 @@ static void only_wrong_secrets_are_counted(void **state)
 {
     static const struct row good[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
     static const struct row wrong[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "401 token_invalid"}};
-    static const struct row bounded[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "503 agent_unavailable"},
+    static const struct row bounded[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "429 too_many_requests"},
+                                         {"GET " DIRECT("absent"), {KEY("letmein")}, "429 too_many_requests"},
                                          {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"}};
+    static const struct row unknown[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "429 too_many_requests"}};
     static const char *const keyed[LINES] = {KEY("letmein")};
     struct world *w = *state;
     struct verdict verdict;
@@ -602,6 +604,57 @@ static void only_wrong_secrets_are_counted(void **state)
     for (int i = 0; i < 3; i++)
         ROWS_CHECK(w, wrong);
     ROWS_CHECK(w, bounded);
+    ROWS_CHECK(w, good); /* who had it right before goes on */
+    guesses_free(w->guesses);
+    w->guesses = guesses_new();
+    assert_non_null(w->guesses);
+    for (int i = 0; i < 3; i++)
+        ROWS_CHECK(w, wrong);
+    ROWS_CHECK(w, unknown); /* else trying on would find it */
+    ROWS_CHECK(w, bounded);
+}
+
+/* Pages of an application ask for their images without a credential; a thousand of these are no guess. */
+static void a_request_without_a_credential_never_counts(void **state)
+{
+    static const char public[] = "[{\"kind\":\"static\",\"public\":true}]";
+    static const struct row none[] = {{"GET " DIRECT("keyed"), {0}, "401 token_missing"},
+                                      {"GET " DIRECT("absent"), {0}, "401 token_missing"}};
+    static const struct row right[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
+    static const struct row wrong[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "401 token_invalid"}};
+    struct world *w = *state;
+    w->guesses = guesses_new();
+    assert_non_null(w->guesses);
+    load_tokens(w, public);
+    for (int i = 0; i < 10; i++)
+        ROWS_CHECK(w, none);
+    ROWS_CHECK(w, right);
+    for (int i = 0; i < 3; i++)
+        ROWS_CHECK(w, wrong);
+    ROWS_CHECK(w, none); /* nor is it refused for what others did */
+}
+
+/* Their signatures cannot be guessed: who has a good one is not locked out by neighbours behind one address. */
+static void wrong_tokens_are_bounded_and_right_ones_pass(void **state)
+{
+    static const struct row wrong[] = {{"GET " PROXY, {"Authorization: Bearer wrong"}, "401 token_invalid"},
+                                       {"GET " PROXY, {"Authorization: Bearer a.b"}, "401 token_invalid"},
+                                       {"GET " PROXY, {"Authorization: Bearer a.b.c"}, "401 token_invalid"}};
+    static const struct row others[] = {{"GET " PROXY, {B("late")}, "401 token_expired"},
+                                        {"GET " PROXY, {0}, "401 token_missing"},
+                                        {"GET " PROXY, {B("gone")}, "403 wrong_sandbox"}};
+    static const struct row bounded[] = {{"GET " PROXY, {"Authorization: Bearer wrong"}, "429 too_many_requests"},
+                                         {"GET " PROXY, {"Authorization: Bearer a.b"}, "429 too_many_requests"},
+                                         {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"},
+                                         {"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
+    struct world *w = *state;
+    w->guesses = guesses_new();
+    assert_non_null(w->guesses);
+    for (int i = 0; i < 5; i++) /* none of these counts */
+        ROWS_CHECK(w, others);
+    ROWS_CHECK(w, wrong);
+    ROWS_CHECK(w, bounded);
+    ROWS_CHECK(w, others);
 }
 
 static void a_suspended_sandbox_is_woken_by_who_may_use_it(void **state)
@@ -1023,6 +1076,8 @@ int main(void)
         TEST(a_state_alone_says_nothing_of_owner_and_secret),
         TEST(whose_owner_is_still_to_be_compared_gets_no_epoch),
         TEST(only_wrong_secrets_are_counted),
+        TEST(a_request_without_a_credential_never_counts),
+        TEST(wrong_tokens_are_bounded_and_right_ones_pass),
         TEST(a_suspended_sandbox_is_woken_by_who_may_use_it),
         TEST(the_worker_gets_path_and_query_byte_for_byte),
         TEST(what_the_worker_gets_besides),
