@@ -219,10 +219,12 @@ static struct slice token_sandbox(struct decision *d)
 }
 
 /* Asks the directory once a decision. */
-static enum lookup look_up(struct decision *d)
+static enum lookup look_up(struct decision *d, bool alike)
 {
+    const struct decide_view *view = d->view;
     if (!d->looked)
-        d->lookup = d->view->find(d->view->directory, d->space, d->sandbox, &d->record);
+        d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space, d->sandbox,
+                                                                                &d->record);
     d->looked = true;
     return d->lookup;
 }
@@ -278,7 +280,7 @@ static void remember(const struct decision *d)
 /* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
 static enum refusal check_secret(struct decision *d, const char **why)
 {
-    enum lookup lookup = look_up(d);
+    enum lookup lookup = look_up(d, true);
     d->pending = lookup == LOOKUP_PENDING;
     *why = "the directory cannot say";
     if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
@@ -508,7 +510,7 @@ static bool without_record(struct decision *d, enum lookup lookup)
 static bool find_record(struct decision *d)
 {
     const char *why = "";
-    enum lookup lookup = look_up(d);
+    enum lookup lookup = look_up(d, false);
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
     if (lookup != LOOKUP_FOUND)

@@ -49,6 +49,9 @@ struct decide_view {
     const void *networks;
     /* space may be absent. */
     enum lookup (*find)(void *directory, struct slice space, struct slice sandbox, struct record *record);
+    /* The same for somebody of whom nothing is proven yet, so that nothing tells absent sandboxes from others; NULL:
+     * find does. */
+    enum lookup (*find_alike)(void *directory, struct slice space, struct slice sandbox, struct record *record);
     /* The address of a worker's name; false: not known (yet). May be NULL. */
     bool (*resolve)(void *directory, struct slice host, struct address *addr);
     /* Asks for a suspended sandbox to be woken; false: nobody here can. May be NULL. */

@@ -42,6 +42,7 @@ struct directory_cache {
     struct hash_secret secret;
     bool answering, pushing; /* atomic */
     uint64_t missed;         /* atomic: what was learned before is to be looked up again */
+    uint64_t usual;          /* atomic: for how long the last record said that it is good; 0: it did not */
     uint64_t turns[TURNS];   /* atomic: when the refresh began that has this one; 0: none has */
     bool behind;             /* atomic: some stripe is */
     size_t first;            /* atomic: the stripe that is worked first */
@@ -191,24 +192,25 @@ static bool missed_since(const struct directory_cache *c, const struct directory
 
 static uint64_t good_for(const struct directory_cache *c, const struct directory_entry *e)
 {
-    if (e->good_for)
-        return e->good_for;
+    uint64_t said = e->box ? e->good_for : __atomic_load_n(&c->usual, __ATOMIC_RELAXED);
+    if (said)
+        return said;
     return flag(&c->pushing) && !missed_since(c, e) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
 }
 
-/* From when on it is to be looked up again. */
-static uint64_t due_at(const struct directory_cache *c, const struct directory_entry *e)
+/* From when on it is to be looked up again. alike: absence when a record would be. */
+static uint64_t due_at(const struct directory_cache *c, const struct directory_entry *e, bool alike)
 {
     if (e->outdated || missed_since(c, e))
         return 0;
     if (e->doubt_since)
         return e->doubted + ABSENT_FOR;
-    if (e->absent)
+    if (e->absent && !alike)
         return e->learned + ABSENT_FOR;
     return e->learned ? e->learned + good_for(c, e) : 0;
 }
 
-/* Until when a record serves without anybody waiting. */
+/* Until when a record, or absence where it is treated alike, serves without anybody waiting. */
 static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e)
 {
     if (e->outdated)
@@ -330,39 +332,41 @@ static bool is_away(const struct held *h)
     return hangs || e->unavailable || !flag(&h->cache->answering);
 }
 
-/* Of an entry with a record, which serves without anybody waiting `until` then. */
-static enum lookup judge_record(struct held *h, bool last, uint64_t until)
+/* Of an entry with a record, or whose absence is treated alike, which serves without anybody waiting `until` then. */
+static enum lookup judge_known(struct held *h, bool last, uint64_t until)
 {
     const struct directory_cache *c = h->cache;
     const struct directory_entry *e = h->entry;
+    enum lookup known = e->box ? LOOKUP_FOUND : LOOKUP_ABSENT;
     if (h->now < until) {
-        h->stripe->counts.hits++;
-        return LOOKUP_FOUND;
+        h->stripe->counts.hits += e->box != NULL;
+        h->stripe->counts.absent += !e->box;
+        return known;
     }
     if (h->now >= e->learned + c->options.stale)
         return wait_for(h);
     if (!last && !is_away(h))
         return wait_for(h);
     h->stripe->counts.stale++;
-    return LOOKUP_FOUND;
+    return known;
 }
 
-static enum lookup judge(struct held *h, bool last, bool *ask)
+static enum lookup judge(struct held *h, bool last, bool alike, bool *ask)
 {
     const struct directory_entry *e = h->entry;
-    uint64_t until = e->box ? serves_until(h->cache, e) : UINT64_MAX;
-    bool due = h->now >= due_at(h->cache, e) || h->now >= until;
+    bool known = e->box || (alike && e->absent);
+    uint64_t until = known ? serves_until(h->cache, e) : UINT64_MAX;
+    bool due = h->now >= due_at(h->cache, e, alike) || h->now >= until;
     *ask = due && take_off(h);
-    if (e->box)
-        return judge_record(h, last, until);
+    if (known)
+        return judge_known(h, last, until);
     if (!e->absent || due)
         return wait_for(h);
     h->stripe->counts.absent++;
     return LOOKUP_ABSENT;
 }
 
-enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last,
-                                 struct record_box **box)
+static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, struct record_box **box)
 {
     struct held h;
     bool ask;
@@ -370,13 +374,23 @@ enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bo
     if (!hold_made(&h, c, key))
         return key.len == 0 || key.len > KEY_MAX ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
     directory_table_touch(&h.stripe->table, h.entry);
-    enum lookup found = judge(&h, last, &ask);
+    enum lookup found = judge(&h, last, alike, &ask);
     if (found == LOOKUP_FOUND)
         *box = record_box_retain(h.entry->box);
     let_go(&h);
     if (ask && !begin(c, key) && found == LOOKUP_PENDING)
         found = LOOKUP_UNAVAILABLE;
     return found;
+}
+
+enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last, struct record_box **box)
+{
+    return find(c, key, last, false, box);
+}
+
+enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last, struct record_box **box)
+{
+    return find(c, key, last, true, box);
 }
 
 bool directory_cache_refresh(struct directory_cache *c, struct slice key)
@@ -449,6 +463,8 @@ static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64
         h->stripe->counts.behind++;
     else
         e->good_for = good;
+    if (!behind)
+        __atomic_store_n(&h->cache->usual, good, __ATOMIC_RELAXED);
     if (!behind && !box->record.bare)
         e->epoch = box->record.epoch;
     if (behind || (old && record_box_equal(old, box))) {
@@ -702,7 +718,7 @@ static void collect(struct directory_cache *c, struct stripe *s, struct batch *b
          e = next) {
         next = e->newer;
         h.entry = e;
-        if (h.now + early(c, e) < due_at(c, e) || !take_off_in_turn(&h, batch))
+        if (h.now + early(c, e) < due_at(c, e, false) || !take_off_in_turn(&h, batch))
             continue;
         batch->keys[batch->count].len = e->key_len;
         memcpy(batch->keys[batch->count++].bytes, e->key, e->key_len);

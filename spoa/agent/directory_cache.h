@@ -9,7 +9,7 @@
  * - A record serves for `ttl` (ten times that while the directory pushes changes and none since can have been
  *   lost), and for a moment longer while it is looked up in the background. Later a decision has to wait for the look-up, unless the
  *   directory is known not to answer: then it serves until it is `stale`, and is unknown from then on.
- * - Absence is believed for a second. Where a record was, and absence is doubt, the record serves 30 s more.
+ * - Absence is believed for a second, but see directory_cache_find_alike. Where a record was, and absence is doubt, the record serves 30 s more.
  * - A record whose epoch is lower than the last one's is ignored.
  * - What a watch uses (pinned) is looked up again by itself, and stays in memory. Where nobody waits for that, a few
  *   are at a time, whatever is due: the directory is asked for them in its own order, and who waits would be behind them.
@@ -71,6 +71,11 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
  * caller has waited enough: the last good record will do. */
 enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last,
                                  struct record_box **box);
+/* The same for somebody who has yet to prove that he may know: absence is believed for as long as a record would be,
+ * looked up again when a record would be, and serves while the directory is away. So neither the time of an answer
+ * nor the directory's own load tells whether there is a record. */
+enum lookup directory_cache_find_alike(struct directory_cache *cache, struct slice key, bool last,
+                                       struct record_box **box);
 /* Wants to know what the directory says now. True: `news` follows. False: what is known is as fresh as can be
  * had. */
 bool directory_cache_refresh(struct directory_cache *cache, struct slice key);

@@ -47,19 +47,31 @@ struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memo
     return w.full ? slice_of(memory, 0) : writer_slice(&w);
 }
 
-static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
+static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct slice sandbox, bool alike,
+                           struct record *record)
 {
-    struct snapshot_finder *f = directory;
     const struct snapshot_parts *parts = &f->snapshot->parts;
     if (!parts->directory || !directory_cache(parts->directory))
         return parts->records ? records_find(parts->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
     struct slice key = snapshot_key(space, sandbox, f->key);
     f->len = key.len;
     record_box_release(f->held);
-    enum lookup found = directory_cache_find(directory_cache(parts->directory), key, f->last, &f->held);
+    struct directory_cache *cache = directory_cache(parts->directory);
+    enum lookup found = alike ? directory_cache_find_alike(cache, key, f->last, &f->held)
+                              : directory_cache_find(cache, key, f->last, &f->held);
     if (found == LOOKUP_FOUND)
         *record = f->held->record;
     return found;
+}
+
+static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
+{
+    return find_by(directory, space, sandbox, false, record);
+}
+
+static enum lookup find_alike(void *directory, struct slice space, struct slice sandbox, struct record *record)
+{
+    return find_by(directory, space, sandbox, true, record);
 }
 
 static bool wake(void *directory, struct slice space, struct slice sandbox)
@@ -118,6 +130,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .socket_allowed = socket_allowed,
         .networks = policy->settings,
         .find = find,
+        .find_alike = find_alike,
         .resolve = resolve,
         .wake = wake,
         .directory = finder,

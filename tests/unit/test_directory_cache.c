@@ -1303,9 +1303,94 @@ static void threads_may_do_everything_at_once(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* ---- who has yet to prove that he may know ---- */
+
+static enum lookup find_alike(struct world *w, const char *key, bool last)
+{
+    struct record_box *box;
+    enum lookup found = directory_cache_find_alike(w->cache, slice_text(key), last, &box);
+    record_box_release(box);
+    return found;
+}
+
+/* Whether the directory was asked, and what the asker noticed: an answer, that he waits, or that nobody can say. */
+static unsigned noticed(struct world *w, const char *key, bool last)
+{
+    unsigned before = w->asked;
+    enum lookup found = find_alike(w, key, last);
+    unsigned seen = found == LOOKUP_FOUND || found == LOOKUP_ABSENT ? 0 : found == LOOKUP_PENDING ? 1 : 2;
+    return 4 * (w->asked - before) + seen;
+}
+
+static void answer_both(struct world *w, double ttl, bool answers)
+{
+    struct record record = record_of("a", 0);
+    if (!answers) {
+        directory_cache_answered(w->cache, slice_text("here"), LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_cache_answered(w->cache, slice_text("none"), LOOKUP_UNAVAILABLE, NULL, -1);
+        return;
+    }
+    directory_cache_answered(w->cache, slice_text("here"), LOOKUP_FOUND, &record, ttl);
+    directory_cache_answered(w->cache, slice_text("none"), LOOKUP_ABSENT, NULL, -1);
+}
+
+/* Whatever happens, in step: a directory that answers soon or late or not at all, pushes or not, and records that say how
+ * long they are good or do not. */
+static void nothing_tells_absence_from_a_record(void **state)
+{
+    struct world *w = *state;
+    unsigned seed = 7, waited = 0, asked = 0, served = 0;
+    for (unsigned run = 0; run < 40; run++) {
+        struct directory_cache_options options = options_of(w);
+        options.absence_is_doubt = run % 2;
+        restart(w, &options);
+        w->refuses = false;
+        double ttl = run % 4 < 2 ? -1 : 20;
+        bool away = false;
+        for (unsigned step = 0; step < 400; step++) {
+            seed = seed * 1103515245 + 12345;
+            unsigned what = seed >> 16 & 31;
+            w->now += what < 16 ? 50 * MS : what < 24 ? 700 * MS : what == 24 ? 15 * SECOND : 2 * SECOND;
+            if (what == 30) {
+                away = !away;
+                directory_cache_health(w->cache, !away, !away && run % 3 == 0);
+            }
+            if (what == 29)
+                w->refuses = !w->refuses;
+            if (what == 28)
+                directory_cache_missed(w->cache);
+            bool last = seed >> 22 & 1;
+            unsigned one = noticed(w, "here", last), other = noticed(w, "none", last);
+            if (one != other)
+                fail_msg("run %u step %u: %u of the one that is there, %u of the one that is not", run, step, one, other);
+            asked += one / 4, waited += one % 4 == 1, served += one % 4 == 0;
+            if (what & 1 && w->asked)
+                answer_both(w, ttl, !away);
+        }
+    }
+    assert_true(asked > 500 && waited > 100 && served > 1000);
+}
+
+/* Who may know learns within a second of a sandbox that was made. */
+static void who_may_know_believes_absence_for_a_second_only(void **state)
+{
+    struct world *w = *state;
+    struct record_box *box;
+    struct slice key = SLICE_LITERAL("none");
+    assert_int_equal(find_alike(w, "none", false), LOOKUP_PENDING);
+    directory_cache_answered(w->cache, key, LOOKUP_ABSENT, NULL, -1);
+    w->now += 1100 * MS;
+    assert_int_equal(find_alike(w, "none", false), LOOKUP_ABSENT);
+    assert_int_equal(w->asked, 1);
+    assert_int_equal(directory_cache_find(w->cache, key, false, &box), LOOKUP_PENDING);
+    assert_int_equal(w->asked, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(nothing_tells_absence_from_a_record),
+        TEST(who_may_know_believes_absence_for_a_second_only),
         TEST(however_many_ask_there_is_one_look_up_and_all_are_told),
         TEST(who_read_the_clock_first_and_has_the_lock_second_asks_no_second_time),
         TEST(how_long_a_look_up_took_is_said_once),

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Who has no valid credential does not learn which sandboxes there are: the directory is asked as often, and the answer takes as
+long, for one that is there and one that is not. The stand-in directory counts its questions, which tells more than a clock."""
+
+import hashlib
+import json
+import statistics
+import time
+
+import pytest
+from client import Http1
+from name_server import NameServer
+from plane import FakePlane, answer
+
+ROUTES = [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]
+DELAY = 0.03
+
+
+class OverHttp:
+    def __init__(self):
+        self.plane = FakePlane()
+        self.plane.events = lambda connection, _: answer(connection, 404, {})  # changes that are pushed would let records serve longer
+        for name in ("here", "none"):
+            self.plane.ways[name] = self._slow
+        self.config = {"kind": "http", "url": self.plane.url, "ttl": "1s"}
+
+    def _slow(self, connection, request):
+        name = request.target.rpartition("/")[2]
+        time.sleep(DELAY)
+        record = {"worker": "http://127.0.0.1:9", "access": {"token_sha256": hashlib.sha256(b"right").hexdigest()}}
+        body = json.dumps(record if name == "here" else {"error": "sandbox_not_found"}).encode()
+        status = b"200 OK" if name == "here" else b"404 Not Found"
+        connection.send(b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body))
+
+    def count(self, name):
+        return sum(request.target.endswith("/" + name) for request in self.plane.requests)
+
+    def close(self):
+        self.plane.close()
+
+
+class OverDns:
+    def __init__(self):
+        self.names = NameServer()
+        self.names.names["here.default.svc.test"] = ["127.0.0.1"]
+        self.names.delay = DELAY
+        self.config = {"kind": "dns", "name": "{sandbox}.{namespace}.svc.test", "port": 9, "ttl": "1s", "servers": [self.names.address]}
+
+    def count(self, name):
+        return len({at for at, (asked, kind) in enumerate(self.names.asked) if asked.startswith(name + ".") and kind == 1})
+
+    def close(self):
+        self.names.close()
+
+
+@pytest.mark.parametrize("kind", [OverHttp, OverDns], ids=["http", "dns"])
+def test_nothing_tells_whether_a_sandbox_is_there(cells, kind):
+    directory = kind()
+    try:
+        config = {"directory": directory.config, "routes": ROUTES, "tokens": [{"kind": "static"}], "agent": {"guesses": 0, "threads": 1}}
+        cell = cells(config=config)
+        took, asked, end, turn = {"here": [], "none": []}, [], time.monotonic() + 6, 0
+        with Http1(cell.http) as client:
+            while time.monotonic() < end:
+                turn += 1
+                for name in ("here", "none") if turn % 2 else ("none", "here"):
+                    begun = time.monotonic()
+                    response = client.request("GET", f"/s/{name}/", [("X-OC-Preview-Token", "wrong")])
+                    took[name].append(time.monotonic() - begun)
+                    assert (response.status, json.loads(response.body)["error"]) == (401, "token_invalid")
+                asked.append((directory.count("here"), directory.count("none")))
+                time.sleep(0.05 if turn % 12 else 0.7)
+        here, none = asked[-1]
+        # a background look-up may be on its way on either side
+        assert here > 3 and abs(here - none) <= 1, asked
+        slow = {name: sum(t > DELAY * 0.8 for t in times) for name, times in took.items()}
+        assert abs(slow["here"] - slow["none"]) <= 2, (slow, took)
+        assert abs(statistics.median(took["here"]) - statistics.median(took["none"])) < DELAY / 3
+    finally:
+        directory.close()
