@@ -375,7 +375,7 @@ static void a_tree_is_read(void **state)
     const json_node *root = json_root(doc);
     int64_t v;
     bool b;
-    struct slice t;
+    struct slice t = {NULL, 0};
     assert_true(json_is_object(root));
     assert_int_equal(json_count(root), 5);
     assert_true(json_int(doc, json_member(root, "EXP"), 0, 9, &v));
