@@ -286,8 +286,11 @@ static enum refusal check_secret(struct decision *d, const char **why)
     if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
         return REFUSAL_directory_unavailable;
     /* a state alone does not say whether there is a secret */
-    bool whole = lookup == LOOKUP_FOUND && !d->record.bare;
-    return token_admits_secret(&d->grant, whole ? &d->record : NULL, why);
+    struct record record = d->record;
+    bool whole = lookup == LOOKUP_FOUND && !record.bare;
+    if (whole)
+        record.access_sha256 = record_access(&record, d->port);
+    return token_admits_secret(&d->grant, whole ? &record : NULL, why);
 }
 
 /* What is not looked at must not be told from what is wrong by anything but the address it comes from. */
@@ -354,7 +357,9 @@ static bool is_file_api(const struct decision *d)
 
 static enum refusal check_grant(struct decision *d, struct slice sandbox, const char **why)
 {
-    const struct token_target target = {sandbox, d->route->need, d->port};
+    /* at a management address http will ask for exec: which it is the record says */
+    bool either = d->route->need == NEED_HTTP && d->grant.needs & NEED_EXEC;
+    const struct token_target target = {sandbox, either ? NEED_EXEC : d->route->need, d->port};
     const struct request *r = d->request;
     enum refusal refusal = token_admits(&d->grant, &target, why);
     if (refusal == REFUSAL_NONE && slice_present(d->grant.file) && !is_file_api(d)) {
@@ -575,6 +580,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.verdict = verdict;
     d.route = NULL;
     d.upgrade = d.pending = d.granted = d.looked = d.found = false;
+    d.follows = false;
+    d.headers = nothing;
     d.authority = (struct authority){.port = 0};
     verdict_clear(verdict);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)

@@ -14,6 +14,7 @@
 #define CELLGATE_AGENT_DECIDE_H
 
 #include "spoa/agent/guesses.h"
+#include "spoa/agent/management.h"
 #include "spoa/agent/record.h"
 #include "spoa/agent/route.h"
 #include "spoa/agent/token.h"
@@ -34,6 +35,7 @@ struct decide_trace {
 /* What a decision reads beside the request. All of it is borrowed. */
 struct decide_view {
     const struct routes *routes;
+    const struct management *management; /* NULL: no ports, and workers serve management */
     const struct tokens *tokens;
     bool open;                    /* no token is needed anywhere */
     const struct key *ticket_key; /* of tickets for relays; NULL: none is made, and none is good */

@@ -38,6 +38,7 @@ static void set_grant(struct handover *h, const struct grant *grant)
     h->sub = grant->sub;
     h->jti = grant->jti;
     h->kid = grant->kid;
+    h->needs = grant->needs;
     h->iat = grant->iat < 0 ? 0 : grant->iat; /* one that does not say may be as old as can be */
     if (grant->bind)
         h->exp = grant->exp + grant->leeway;
@@ -50,7 +51,7 @@ void decide_handover(struct decision *d)
     h.route = v->route;
     h.sandbox = v->sandbox;
     h.space = v->space;
-    h.port = v->port;
+    h.port = d->follows ? -1 : v->port; /* the worker's port may be another where the sandbox moves */
     h.session = v->session;
     h.org = v->org;
     h.epoch = v->epoch;
@@ -59,7 +60,7 @@ void decide_handover(struct decision *d)
     h.tls = v->tls;
     h.sni = v->sni;
     h.host = v->host;
-    h.secrets = (d->found && d->record.headers.len > 0) || d->route->set_count > 0;
+    h.secrets = d->headers.len > 0 || d->route->set_count > 0;
     h.select_cellgate = v->select_cellgate;
     set_route(&h, d->route);
     h.strip = strip_list(&d->route->strip, d->scratch);

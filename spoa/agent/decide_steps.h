@@ -26,6 +26,8 @@ struct decision {
     enum lookup lookup;
     bool found; /* record is filled */
     struct record record;
+    struct slice headers; /* of the record, for the address that was chosen */
+    bool follows;         /* the address is the worker's own, wherever the sandbox moves */
 };
 
 /* Every step returns true to go on; false: the verdict is complete. */

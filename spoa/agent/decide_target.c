@@ -28,6 +28,7 @@ static bool no_worker(struct decision *d, enum destination_result result)
 {
     static const enum refusal refusals[] = {[DESTINATION_NO_WORKER] = REFUSAL_directory_unavailable,
                                             [DESTINATION_NO_PORT] = REFUSAL_bad_request,
+                                            [DESTINATION_CLOSED] = REFUSAL_not_granted,
                                             [DESTINATION_UNRESOLVED] = REFUSAL_directory_unavailable,
                                             [DESTINATION_FOREIGN] = REFUSAL_worker_unreachable,
                                             [DESTINATION_FOREIGN_SOCKET] = REFUSAL_worker_unreachable};
@@ -38,17 +39,35 @@ static bool no_worker(struct decision *d, enum destination_result result)
     return decide_deny(d, refusals[result], "worker", destination_text(result));
 }
 
+/* The needs of a route are known before the sandbox is; what they are worth only with its record. A token for
+ * one file says more exactly what it is for. */
+static bool may_reach(struct decision *d, const struct destination *to)
+{
+    bool unlimited = !d->granted || slice_present(d->grant.file);
+    decide_tell(d, "worker", to->management ? "a management address" : "an application's address",
+                to->worker.host);
+    if (to->management && d->route->need == NEED_HTTP && !unlimited)
+        decide_tell(d, "need", "a route for http asks for exec at a management address", slice_text(NULL));
+    if (unlimited || destination_admits(to, d->route, d->grant.needs))
+        return true;
+    return decide_deny(d, REFUSAL_not_granted, "token", "it does not grant what is served at this address");
+}
+
 bool decide_worker(struct decision *d)
 {
     struct verdict *v = d->verdict;
     struct destination to;
-    if (v->kind == VERDICT_RELAY) /* the relay waits for a worker */
+    if (v->kind == VERDICT_RELAY) /* the relay waits for a worker, and asks again when there is one */
         return true;
     enum destination_result result = destination_choose(d->view, &d->record, d->port, &to);
     if (result == DESTINATION_FOUND || result == DESTINATION_UNRESOLVED)
         set_host(d, &to);
     if (result != DESTINATION_FOUND)
         return no_worker(d, result);
+    if (!may_reach(d, &to))
+        return false;
+    d->headers = to.headers;
+    d->follows = to.own;
     if (to.worker.kind == WORKER_UNIX)
         return unix_worker(d);
     v->kind = d->route->via == ROUTE_RELAY ? VERDICT_RELAY : VERDICT_DIRECT;
@@ -120,7 +139,7 @@ static void set_headers(struct decision *d)
     size_t cursor = 0;
     for (size_t i = 0; i < d->route->set_count; i++)
         set_header(d, d->route->set[i].name, d->route->set[i].value, "set by the route");
-    while (d->found && record_header(&d->record, &cursor, &name, &value))
+    while (record_header(d->headers, &cursor, &name, &value))
         set_header(d, name, value, "set by the record");
 }
 

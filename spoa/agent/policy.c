@@ -30,8 +30,8 @@ static bool load_routes(struct policy *p, struct fail *why)
 static bool load_parts(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
-    return (p->directory = directory_options_read(s, why)) && load_routes(p, why) && check_renew(s, why) &&
-           load_tokens(p, why);
+    return (p->directory = directory_options_read(s, why)) && load_routes(p, why) &&
+           management_read(s, &p->management, why) && check_renew(s, why) && load_tokens(p, why);
 }
 
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
@@ -61,6 +61,7 @@ struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
                          .base = policy_retain(old->base ? old->base : old),
                          .settings = old->settings,
                          .routes = old->routes,
+                         .management = old->management,
                          .directory = old->directory};
     if (load_tokens(p, why))
         return p;

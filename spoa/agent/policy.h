@@ -7,6 +7,7 @@
 #define CELLGATE_AGENT_POLICY_H
 
 #include "spoa/agent/directory_options.h"
+#include "spoa/agent/management.h"
 #include "spoa/agent/route.h"
 #include "spoa/agent/tokens.h"
 #include "spoa/lib/settings.h"
@@ -17,6 +18,7 @@ struct policy {
     struct settings *settings;
     struct routes *routes;
     struct tokens *tokens;
+    struct management management;
     struct directory_options *directory;
 };
 

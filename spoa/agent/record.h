@@ -6,6 +6,7 @@
 #ifndef CELLGATE_AGENT_RECORD_H
 #define CELLGATE_AGENT_RECORD_H
 
+#include "spoa/agent/management.h"
 #include "spoa/agent/request.h"
 #include "spoa/lib/fail.h"
 
@@ -28,7 +29,17 @@ struct record {
     int64_t not_before;         /* Unix seconds, 0: none; tokens issued before are revoked */
     struct slice access_sha256; /* 64 lower-case hex digits, or absent */
     struct slice ports;         /* packed, read with record_port */
-    struct slice headers;       /* packed, read with record_header */
+    struct slice details;       /* packed, read with record_details: what a port has beside an address */
+    struct slice headers;       /* packed, read with record_header; of the management address */
+    enum serves serves;         /* what the worker's own port, or its management ports, serve */
+    struct slice management;    /* packed, read with record_management; absent: the configuration's */
+};
+
+/* What the record says of one of its ports. */
+struct record_details {
+    enum serves serves;
+    struct slice access_sha256; /* empty: the record's counts */
+    struct slice headers;       /* packed; empty: none of its own */
 };
 
 enum lookup {
@@ -44,7 +55,13 @@ int64_t record_epoch(const struct record *record);
 bool record_port(const struct record *record, uint16_t port, struct worker *worker);
 /* The next of these addresses: start with *cursor = 0; false at the end. */
 bool record_port_next(const struct record *record, size_t *cursor, uint16_t *port, struct worker *worker);
-/* The next header to add towards the worker: start with *cursor = 0; false at the end. */
-bool record_header(const struct record *record, size_t *cursor, struct slice *name, struct slice *value);
+/* False: nothing is said of the port but its address; *details is empty. */
+bool record_details(const struct record *record, uint16_t port, struct record_details *details);
+/* Whether the record has management ports of its own, and if so whether this is one. */
+bool record_management(const struct record *record, uint16_t port, bool *is_one);
+/* The access secret that opens a port (0: none was named). */
+struct slice record_access(const struct record *record, uint16_t port);
+/* The next header of a record's or a port's: start with *cursor = 0; false at the end. */
+bool record_header(struct slice headers, size_t *cursor, struct slice *name, struct slice *value);
 
 #endif

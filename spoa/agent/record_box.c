@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define TEXTS 5
+#define TEXTS 7
 
 static void texts_of(struct record *record, struct slice *texts[TEXTS])
 {
@@ -12,6 +12,8 @@ static void texts_of(struct record *record, struct slice *texts[TEXTS])
     texts[2] = &record->access_sha256;
     texts[3] = &record->ports;
     texts[4] = &record->headers;
+    texts[5] = &record->details;
+    texts[6] = &record->management;
 }
 
 struct record_box *record_box_new(const struct record *record)
@@ -65,5 +67,8 @@ bool record_box_equal(const struct record_box *a, const struct record_box *b)
     return x->state == y->state && x->bare == y->bare && x->epoch == y->epoch &&
            x->not_before == y->not_before && slice_equal(x->org, y->org) &&
            worker_equal(&x->worker, &y->worker) && slice_equal(x->access_sha256, y->access_sha256) &&
-           slice_equal(x->ports, y->ports) && slice_equal(x->headers, y->headers);
+           slice_equal(x->ports, y->ports) && slice_equal(x->headers, y->headers) &&
+           slice_equal(x->details, y->details) && x->serves == y->serves &&
+           slice_present(x->management) == slice_present(y->management) &&
+           slice_equal(x->management, y->management);
 }

@@ -21,6 +21,7 @@ struct reading {
     struct writer *scratch;
     struct record *record;
     struct fail *why;
+    size_t headers; /* bytes of all, packed */
 };
 
 static bool wrong(const struct reading *r, const json_node *node, const char *what)
@@ -75,25 +76,6 @@ static bool read_org(struct reading *r, const json_node *node)
     return true;
 }
 
-static bool read_ports(struct reading *r, const json_node *node)
-{
-    if (!json_is_object(node))
-        return wrong(r, node, "ports is an object of port: address");
-    size_t start = r->scratch->len;
-    for (const json_node *n = json_first(node); n; n = json_next(n)) {
-        uint64_t port;
-        struct worker worker;
-        struct slice key = slice_text(json_key(n));
-        if (!slice_u64(key, 65535, &port) || port == 0 || slice_starts(key, "0"))
-            return wrong(r, n, "the keys of ports are ports from 1 to 65535");
-        if (!read_url(r, n, &worker))
-            return false;
-        record_pack_port(r->scratch, (uint16_t)port, &worker);
-    }
-    r->record->ports = slice_from(writer_slice(r->scratch), start);
-    return !r->scratch->full || wrong(r, node, "too many ports");
-}
-
 static bool is_token(struct slice name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -125,52 +107,176 @@ static bool is_field_value(struct slice value)
     return slice_trim(value).len == value.len && value.len <= 8192;
 }
 
-static bool read_headers(struct reading *r, const json_node *node)
+/* Packs the headers and returns them, a part of scratch. */
+static bool read_header_list(struct reading *r, const json_node *node, struct slice *headers)
 {
     if (!json_is_object(node))
         return wrong(r, node, "headers is an object of name: value");
     size_t start = r->scratch->len;
     for (const json_node *n = json_first(node); n; n = json_next(n)) {
         struct slice name = slice_text(json_key(n)), value;
+        size_t before = r->scratch->len;
         if (!is_token(name) || is_reserved(name))
             return wrong(r, n, "this is no header's name that a record may set");
         if (!json_text(n, &value) || !is_field_value(value))
             return wrong(r, n, "a header's value is a text without control bytes");
         record_pack_header(r->scratch, name, value);
-        if (r->scratch->full || r->scratch->len - start > RECORD_HEADERS_MOST)
+        r->headers += r->scratch->len - before;
+        if (r->scratch->full || r->headers > RECORD_HEADERS_MOST)
             return json_fail(r->doc, n, r->why,
                              "headers are over %d bytes, 4 of each beside its name and value",
                              RECORD_HEADERS_MOST);
     }
-    r->record->headers = slice_from(writer_slice(r->scratch), start);
+    *headers = slice_from(writer_slice(r->scratch), start);
     return true;
 }
 
-static bool read_access(struct reading *r, const json_node *node)
+static bool read_headers(struct reading *r, const json_node *node)
+{
+    return read_header_list(r, node, &r->record->headers);
+}
+
+static bool read_secret(struct reading *r, const json_node *node, struct slice *access_sha256)
 {
     const json_node *digest = json_member(node, "token_sha256");
-    if (json_count(node) != 1 || !json_text(digest, &r->record->access_sha256))
+    if (json_count(node) != 1 || !json_text(digest, access_sha256))
         return wrong(r, node, "access is {\"token_sha256\": \"...\"}");
-    struct slice hex = r->record->access_sha256;
+    struct slice hex = *access_sha256;
     for (size_t i = 0; i < hex.len; i++)
         if (!strchr("0123456789abcdef", hex.at[i]))
             return wrong(r, digest, "token_sha256 is 64 lower-case hex digits");
     return hex.len == 64 || wrong(r, digest, "token_sha256 is 64 lower-case hex digits");
 }
 
+static bool read_access(struct reading *r, const json_node *node)
+{
+    return read_secret(r, node, &r->record->access_sha256);
+}
+
+/* ---- ports ---- */
+
+static bool read_serves(struct reading *r, const json_node *node, enum serves *serves)
+{
+    struct slice text;
+    *serves = json_text(node, &text) ? serves_of(text) : SERVES_UNSAID;
+    return *serves != SERVES_UNSAID || wrong(r, node, "serves is management or application");
+}
+
+static bool read_own_serves(struct reading *r, const json_node *node)
+{
+    return read_serves(r, node, &r->record->serves);
+}
+
+static bool read_management(struct reading *r, const json_node *node)
+{
+    struct slice text;
+    struct fail what;
+    struct port_list ports;
+    size_t start = r->scratch->len;
+    if (!json_text(node, &text) || text.len == 0)
+        return wrong(r, node, "management_ports is \"none\", or ports as \"44772,8888\"");
+    if (!management_ports(text, &ports, &what))
+        return json_fail(r->doc, node, r->why, "management_ports: %s", what.text);
+    record_pack_management(r->scratch, &ports);
+    r->record->management = slice_from(writer_slice(r->scratch), start);
+    return !r->scratch->full || wrong(r, node, "the record is too large");
+}
+
+static bool read_detail(struct reading *r, const json_node *node, struct record_details *details,
+                        const json_node **headers)
+{
+    const char *key = json_key(node);
+    if (strcmp(key, "url") == 0 || strncmp(key, "x-", 2) == 0)
+        return true;
+    if (strcmp(key, "access") == 0)
+        return read_secret(r, node, &details->access_sha256);
+    if (strcmp(key, "serves") == 0)
+        return read_serves(r, node, &details->serves);
+    if (strcmp(key, "headers") == 0) {
+        *headers = node;
+        return true;
+    }
+    return wrong(r, node, "no key of a port: they are url, serves, headers, access and x-...");
+}
+
+/* What a port has beside its address; its headers come last and are packed in place. */
+static bool read_details(struct reading *r, const json_node *node, uint16_t port)
+{
+    struct record_details details = {.serves = SERVES_UNSAID};
+    const json_node *headers = NULL;
+    for (const json_node *n = json_first(node); n; n = json_next(n))
+        if (!read_detail(r, n, &details, &headers))
+            return false;
+    record_pack_details(r->scratch, port, &details);
+    if (!headers || r->scratch->full)
+        return true;
+    uint8_t *length = r->scratch->at + r->scratch->len - 2; /* of none, so far */
+    if (!read_header_list(r, headers, &details.headers))
+        return false;
+    length[0] = (uint8_t)(details.headers.len >> 8);
+    length[1] = (uint8_t)details.headers.len;
+    return true;
+}
+
+/* A port's address: a text, or the `url` of an object. */
+static bool read_port(struct reading *r, const json_node *node, uint16_t port)
+{
+    struct worker worker;
+    const json_node *url = json_is_object(node) ? json_member(node, "url") : node;
+    if (!url)
+        return wrong(r, node, "a port is an address, or an object with its url");
+    if (!read_url(r, url, &worker))
+        return false;
+    record_pack_port(r->scratch, port, &worker);
+    return true;
+}
+
+static bool port_of(const json_node *node, uint16_t *port)
+{
+    uint64_t number;
+    struct slice key = slice_text(json_key(node));
+    if (!slice_u64(key, 65535, &number) || number == 0 || slice_starts(key, "0"))
+        return false;
+    *port = (uint16_t)number;
+    return true;
+}
+
+static bool read_ports(struct reading *r, const json_node *node)
+{
+    uint16_t port;
+    if (!json_is_object(node))
+        return wrong(r, node, "ports is an object of port: address");
+    size_t start = r->scratch->len;
+    for (const json_node *n = json_first(node); n; n = json_next(n)) {
+        if (!port_of(n, &port))
+            return wrong(r, n, "the keys of ports are ports from 1 to 65535");
+        if (!read_port(r, n, port))
+            return false;
+    }
+    r->record->ports = slice_from(writer_slice(r->scratch), start);
+    start = r->scratch->len;
+    for (const json_node *n = json_first(node); n; n = json_next(n))
+        if (json_is_object(n) && port_of(n, &port) && !read_details(r, n, port))
+            return false;
+    r->record->details = slice_from(writer_slice(r->scratch), start);
+    return !r->scratch->full || wrong(r, node, "too many ports");
+}
+
 static const struct {
     const char *key;
     bool (*read)(struct reading *r, const json_node *node);
 } members[] = {
-    {"state", read_state},     {"worker", read_worker},         {"epoch", read_epoch},
-    {"org", read_org},         {"not_before", read_not_before}, {"ports", read_ports},
-    {"headers", read_headers}, {"access", read_access},
+    {"state", read_state},           {"worker", read_worker},
+    {"epoch", read_epoch},           {"org", read_org},
+    {"not_before", read_not_before}, {"ports", read_ports},
+    {"headers", read_headers},       {"access", read_access},
+    {"serves", read_own_serves},     {"management_ports", read_management},
 };
 
 bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
                       struct record *record, struct fail *why)
 {
-    struct reading r = {doc, scratch, record, why};
+    struct reading r = {doc, scratch, record, why, 0};
     *record = (struct record){.state = RECORD_RUNNING};
     if (!json_is_object(node))
         return wrong(&r, node, "a record is an object");
@@ -183,7 +289,7 @@ bool record_from_json(const struct json *doc, const json_node *node, struct writ
                 continue;
             return wrong(&r, n,
                          "no key of a record: they are worker, state, epoch, org, ports, headers, access, "
-                         "not_before and x-...");
+                         "serves, management_ports, not_before and x-...");
         }
         if (!members[i].read(&r, n))
             return false;

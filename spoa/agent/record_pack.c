@@ -48,6 +48,22 @@ void record_pack_port(struct writer *w, uint16_t port, const struct worker *work
     record_pack_worker(w, worker);
 }
 
+void record_pack_details(struct writer *w, uint16_t port, const struct record_details *details)
+{
+    writer_be(w, port, 2);
+    writer_u8(w, (uint8_t)details->serves);
+    record_pack_text(w, details->access_sha256);
+    record_pack_text(w, details->headers);
+}
+
+void record_pack_management(struct writer *w, const struct port_list *ports)
+{
+    for (size_t i = 0; i < ports->count; i++) {
+        writer_be(w, ports->range[i].from, 2);
+        writer_be(w, ports->range[i].to, 2);
+    }
+}
+
 void record_pack_header(struct writer *w, struct slice name, struct slice value)
 {
     record_pack_text(w, name);
@@ -75,14 +91,49 @@ bool record_port(const struct record *record, uint16_t port, struct worker *work
     return false;
 }
 
-bool record_header(const struct record *record, size_t *cursor, struct slice *name, struct slice *value)
+bool record_details(const struct record *record, uint16_t port, struct record_details *details)
 {
-    struct reader r = reader_of(slice_from(record->headers, *cursor));
+    struct reader r = reader_of(record->details);
+    while (r.rest.len && !r.failed) {
+        uint16_t candidate = (uint16_t)reader_be(&r, 2);
+        details->serves = reader_u8(&r);
+        details->access_sha256 = record_unpack_text(&r);
+        details->headers = record_unpack_text(&r);
+        if (candidate == port && !r.failed)
+            return true;
+    }
+    *details = (struct record_details){.serves = SERVES_UNSAID};
+    return false;
+}
+
+bool record_management(const struct record *record, uint16_t port, bool *is_one)
+{
+    struct reader r = reader_of(record->management);
+    *is_one = false;
+    if (!slice_present(record->management))
+        return false;
+    while (r.rest.len && !r.failed) {
+        uint64_t from = reader_be(&r, 2), to = reader_be(&r, 2);
+        *is_one = *is_one || (port >= from && port <= to);
+    }
+    return true;
+}
+
+struct slice record_access(const struct record *record, uint16_t port)
+{
+    struct record_details details;
+    bool own = port && record_details(record, port, &details) && details.access_sha256.len;
+    return own ? details.access_sha256 : record->access_sha256;
+}
+
+bool record_header(struct slice headers, size_t *cursor, struct slice *name, struct slice *value)
+{
+    struct reader r = reader_of(slice_from(headers, *cursor));
     if (r.rest.len == 0)
         return false;
     *name = record_unpack_text(&r);
     *value = record_unpack_text(&r);
-    *cursor = record->headers.len - r.rest.len;
+    *cursor = headers.len - r.rest.len;
     return !r.failed;
 }
 

@@ -2,6 +2,8 @@
 /*
  * record_pack: how the ports and headers of a record lie in memory; read with record_port and record_header.
  *   ports:   { u16 port, worker }*        headers: { u16 length, name, u16 length, value }*
+ *   details: { u16 port, u8 serves, u16 length, access, u16 length, headers }*
+ *   management: { u16 from, u16 to }*
  *   worker:  u8 kind, u16 port, u8 family, 0, 4 or 16 bytes of address, u16 length, host
  * Integers are big-endian.
  */
@@ -23,6 +25,8 @@ struct slice record_unpack_text(struct reader *r);
 void record_pack_worker(struct writer *w, const struct worker *worker);
 void record_unpack_worker(struct reader *r, struct worker *worker);
 void record_pack_port(struct writer *w, uint16_t port, const struct worker *worker);
+void record_pack_details(struct writer *w, uint16_t port, const struct record_details *details);
+void record_pack_management(struct writer *w, const struct port_list *ports);
 void record_pack_header(struct writer *w, struct slice name, struct slice value);
 
 #endif

@@ -104,6 +104,10 @@ static void pack(struct writer *w, struct slice key, const struct record *record
     record_pack_text(w, record->access_sha256);
     record_pack_text(w, record->ports);
     record_pack_text(w, record->headers);
+    record_pack_text(w, record->details);
+    writer_u8(w, (uint8_t)record->serves);
+    writer_u8(w, slice_present(record->management));
+    record_pack_text(w, record->management);
 }
 
 static void absent_if_empty(struct slice *s)
@@ -127,6 +131,12 @@ static struct slice unpack(const struct records *r, uint32_t where, struct recor
     record->access_sha256 = record_unpack_text(&in);
     record->ports = record_unpack_text(&in);
     record->headers = record_unpack_text(&in);
+    record->details = record_unpack_text(&in);
+    record->serves = reader_u8(&in);
+    bool management = reader_u8(&in);
+    record->management = record_unpack_text(&in);
+    if (!management)
+        record->management = (struct slice){NULL, 0};
     absent_if_empty(&record->org);
     absent_if_empty(&record->access_sha256);
     return key;

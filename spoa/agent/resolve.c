@@ -35,7 +35,8 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
 {
     struct slice name;
     struct spop_value value;
-    *question = (struct resolve_question){.port = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1};
+    *question =
+        (struct resolve_question){.port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1};
     while (spop_arg_next(&args, &name, &value)) {
         if (value.kind == SPOP_NULL)
             continue;
@@ -106,17 +107,60 @@ bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_ques
 
 /* ---- the answer ---- */
 
+static bool headers_have(struct slice headers, struct slice wanted)
+{
+    struct slice name, value;
+    size_t cursor = 0;
+    while (record_header(headers, &cursor, &name, &value))
+        if (http_same_name(name, wanted))
+            return true;
+    return false;
+}
+
+/* The route's headers, then the destination's, which count where both name one. */
+static struct slice all_headers(const struct route *route, struct slice headers, struct writer *scratch)
+{
+    if (!route || route->set_count == 0)
+        return headers;
+    size_t start = scratch->len;
+    for (size_t i = 0; i < route->set_count; i++)
+        if (!headers_have(headers, route->set[i].name))
+            record_pack_header(scratch, route->set[i].name, route->set[i].value);
+    writer_put(scratch, headers);
+    return slice_of(scratch->at + start, scratch->len - start);
+}
+
+static bool is_by_token(const struct resolve_question *q)
+{
+    return slice_present(q->kid) || q->iat >= 0 || q->exp >= 0;
+}
+
+/* What the tunnel's token grants. A handover of before said nothing of it: no more than its route asks for. */
+static unsigned granted(const struct resolve_question *q, const struct route *route)
+{
+    if (q->needs >= 0)
+        return (unsigned)q->needs & NEED_ALL;
+    return !is_by_token(q) ? NEED_ALL : route ? route->need : 0;
+}
+
+/* Judged again: what the record says of the tunnel's port may be another than at its opening. */
 static void choose(const struct decide_view *view, const struct resolve_question *q,
                    const struct record *record, struct writer *scratch, struct resolve_answer *a)
 {
     struct destination to;
     const struct route *route = routes_find(view->routes, q->route);
     uint16_t port = q->port > 0 ? (uint16_t)q->port : 0;
-    if (destination_choose(view, record, port, &to) != DESTINATION_FOUND)
+    enum destination_result result = destination_choose(view, record, port, &to);
+    bool refused = result == DESTINATION_CLOSED ||
+                   (result == DESTINATION_FOUND && !destination_admits(&to, route, granted(q, route)));
+    if (refused && a->refused == REFUSAL_NONE)
+        a->refused = REFUSAL_not_granted;
+    if (result != DESTINATION_FOUND || a->refused != REFUSAL_NONE)
         return;
     a->reachable = true;
     a->worker = to.worker;
     a->port = to.port;
+    a->headers = all_headers(route, to.headers, scratch);
     if (route && route->keep_host)
         return;
     size_t start = scratch->len;
@@ -124,37 +168,14 @@ static void choose(const struct decide_view *view, const struct resolve_question
     a->host = slice_of(scratch->at + start, scratch->len - start);
 }
 
-static bool record_has(const struct record *record, struct slice wanted)
-{
-    struct slice name, value;
-    size_t cursor = 0;
-    while (record_header(record, &cursor, &name, &value))
-        if (http_same_name(name, wanted))
-            return true;
-    return false;
-}
-
-/* The route's headers, then the record's, which count where both name one. */
-static struct slice all_headers(const struct route *route, const struct record *record,
-                                struct writer *scratch)
-{
-    if (!route || route->set_count == 0)
-        return record->headers;
-    size_t start = scratch->len;
-    for (size_t i = 0; i < route->set_count; i++)
-        if (!record_has(record, route->set[i].name))
-            record_pack_header(scratch, route->set[i].name, route->set[i].value);
-    writer_put(scratch, record->headers);
-    return slice_of(scratch->at + start, scratch->len - start);
-}
-
 static enum refusal still_admitted(const struct decide_view *view, const struct resolve_question *q,
                                    const struct record *record)
 {
     int64_t own = record->not_before, all = view->not_before;
-    bool by_token = slice_present(q->kid) || q->iat >= 0 || q->exp >= 0;
-    bool revoked = by_token && token_revoked(q->iat, own > all ? own : all);
-    const struct record *whole = record->bare ? NULL : record;
+    bool revoked = is_by_token(q) && token_revoked(q->iat, own > all ? own : all);
+    struct record own_secret = *record;
+    own_secret.access_sha256 = record_access(record, q->port > 0 ? (uint16_t)q->port : 0);
+    const struct record *whole = record->bare ? NULL : &own_secret;
     if (revoked || (slice_present(q->kid) && view->tokens && !token_stands(view->tokens, q->kid, whole)))
         return REFUSAL_token_revoked;
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
@@ -183,7 +204,6 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
     a->state = (int)record.state;
     /* after a state alone the owner has still to be compared */
     a->epoch = record.bare && slice_present(q->org) && q->epoch < 0 ? -1 : record_epoch(&record);
-    a->headers = all_headers(routes_find(view->routes, q->route), &record, scratch);
     a->refused = still_admitted(view, q, &record);
     if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
         view->wake(view->directory, q->space, q->sandbox))

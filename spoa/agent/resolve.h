@@ -41,8 +41,8 @@ struct resolve_answer {
     struct worker worker;
     uint16_t port;
     struct slice host;    /* Host towards the worker; absent: keep the client's */
-    struct slice headers; /* of the record, packed as in record_pack.h */
-    enum refusal refused; /* token_revoked, token_expired; REFUSAL_NONE */
+    struct slice headers; /* of the destination, packed as in record_pack.h */
+    enum refusal refused; /* token_revoked, token_expired, not_granted; REFUSAL_NONE */
 };
 
 /* What of the arguments counts, in a message of its own, so that nothing else is kept for as long as a watch lasts. False: w

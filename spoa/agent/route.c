@@ -76,15 +76,12 @@ static bool port_served(const struct route_entry *entry, const struct attempt *a
     uint8_t digits[5];
     struct writer decoded = writer_of(digits, sizeof digits);
     uint64_t port;
-    if (entry->range_count == 0 || !(attempt->captured & 1u << CAPTURE_PORT))
+    if (entry->served.count == 0 || !(attempt->captured & 1u << CAPTURE_PORT))
         return true;
     path_decode(attempt->captures->value[CAPTURE_PORT], &decoded);
     if (decoded.full || !slice_u64(writer_slice(&decoded), 65535, &port))
         return true;
-    for (size_t i = 0; i < entry->range_count; i++)
-        if (port >= entry->ranges[i].from && port <= entry->ranges[i].to)
-            return true;
-    return false;
+    return port_list_has(&entry->served, (uint16_t)port);
 }
 
 static enum route_miss entry_match(const struct route_entry *entry, const struct request *request,

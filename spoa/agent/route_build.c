@@ -253,29 +253,11 @@ static bool read_upgrade(struct build *b, struct fail *why)
     return true;
 }
 
-static bool read_range(struct slice text, struct port_range *range)
-{
-    uint64_t from, to;
-    size_t hyphen = slice_find(text, '-');
-    if (!slice_u64(slice_sub(text, 0, hyphen), 65535, &from))
-        return false;
-    to = from;
-    if (hyphen < text.len && !slice_u64(slice_from(text, hyphen + 1), 65535, &to))
-        return false;
-    *range = (struct port_range){(uint16_t)from, (uint16_t)to};
-    return from >= 1 && from <= to;
-}
-
 static bool read_ports(struct route_entry *entry, struct fail *why)
 {
-    struct slice rest = slice_text(entry->ports), part;
-    while (slice_split(&rest, ',', &part)) {
-        if (entry->range_count == ROUTE_RANGES_MAX)
-            return fail(why, "ports: more than %d ranges", ROUTE_RANGES_MAX);
-        if (!read_range(slice_trim(part), &entry->ranges[entry->range_count++]))
-            return fail(why, "ports: '%.*s' is no port or range of ports", SLICE_PRINTF(part));
-    }
-    return true;
+    struct fail what;
+    return port_list_add(&entry->served, slice_text(entry->ports), &what) ||
+           fail(why, "ports: %s", what.text);
 }
 
 static bool read_need(struct route_entry *entry, struct fail *why)

@@ -4,6 +4,7 @@
 #ifndef CELLGATE_AGENT_ROUTE_TABLE_H
 #define CELLGATE_AGENT_ROUTE_TABLE_H
 
+#include "spoa/agent/port_list.h"
 #include "spoa/agent/route.h"
 
 /* Alternatives: the first that matches counts. */
@@ -17,20 +18,15 @@ struct route_header_rule {
     struct patterns patterns;
 };
 
-struct port_range {
-    uint16_t from, to;
-};
-
-enum { ROUTE_HEADERS_MAX = 8, ROUTE_RANGES_MAX = 8 };
+enum { ROUTE_HEADERS_MAX = 8 };
 
 struct route_entry {
     struct route route;
     struct patterns path, host; /* without alternatives: anything goes */
     struct route_header_rule headers[ROUTE_HEADERS_MAX];
     size_t header_count;
-    struct port_range ranges[ROUTE_RANGES_MAX];
-    size_t range_count; /* 0: any port */
-    bool off;           /* the host's form has no domain */
+    struct port_list served; /* none: any port */
+    bool off;                /* the host's form has no domain */
     /* what the table of keys fills and the rest is made of; nodes are gone once the table is built */
     char *to, *need, *ports;
     int host_header, cookies, auth; /* enum route_keep */

@@ -120,6 +120,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
     const struct policy *policy = s->parts.policy;
     return (struct decide_view){
         .routes = policy->routes,
+        .management = &policy->management,
         .tokens = policy->tokens,
         .open = policy->settings->open,
         .cache = cache,

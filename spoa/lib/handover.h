@@ -43,6 +43,7 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, sub, "sub") /* the token's claims, for the log and for cell-resolve */                          \
     X(TEXT, jti, "jti")                                                                                     \
     X(TEXT, kid, "kid")                                                                                     \
+    X(INT, needs, "needs") /* what the token grants, of enum need; not present: none was needed */          \
     X(INT, iat, "iat")                                                                                      \
     X(INT, exp, "exp")                                                                                      \
     X(INT, epoch, "epoch")                                                                                  \
@@ -79,6 +80,7 @@ extern const char *const handover_keepalive_names[];
     X(INT, port, "port")        \
     X(TEXT, org, "org")         \
     X(TEXT, kid, "kid")         \
+    X(INT, needs, "needs")      \
     X(INT, iat, "iat")          \
     X(INT, exp, "exp")
 

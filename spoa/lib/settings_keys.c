@@ -13,6 +13,7 @@
 #define RANGE(lo, hi) .min = (lo), .max = (hi)
 #define ANY           RANGE(0, 0)
 
+static const char *const serves_names[] = {"management", "application", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
 static const char *check_network(struct slice text)
@@ -20,14 +21,15 @@ static const char *check_network(struct slice text)
     struct cidr cidr;
     if (!cidr_parse(text, &cidr))
         return "a list of networks such as \"10.0.0.0/8\", without bits behind the prefix";
-    return cidr_within_metadata(&cidr) ? "a list of networks that no metadata service is in: these are never dialled"
-                                       : NULL;
+    return cidr_within_metadata(&cidr)
+               ? "a list of networks that no metadata service is in: these are never dialled"
+               : NULL;
 }
 
 static const char *check_folder(struct slice text)
 {
-    bool good = text.len > 2 && text.len <= NET_PATH_MOST && text.at[0] == '/' && text.at[text.len - 1] == '/' &&
-                net_path_plain(slice_sub(text, 0, text.len - 1));
+    bool good = text.len > 2 && text.len <= NET_PATH_MOST && text.at[0] == '/' &&
+                text.at[text.len - 1] == '/' && net_path_plain(slice_sub(text, 0, text.len - 1));
     return good ? NULL : "a list of folders such as \"/run/cell/\", from the root, with a slash at the end";
 }
 
@@ -75,8 +77,17 @@ static const struct option keys[] = {
     {"domains", OPTION_NODE, AT(domains), OPTION_NONE,
      "domains of the host forms of `systems`; a form without one is off", ANY,
      .form = "an object of lists of DNS names"},
+    {"management_ports", OPTION_TEXT, AT(management_ports), OPTION_NONE,
+     "ports on which a sandbox with an address of its own is managed, `\"44772,8888\"` or `\"none\"`: "
+     "reached with "
+     "pty, exec and agent alone; none: those of `systems`, or of every system where none is named",
+     RANGE(1, 128)},
+    {"serves", OPTION_ENUM, AT(serves), "management",
+     "what a worker with a port of its own serves, where its record does not say", ANY,
+     .names = serves_names},
     {"worker_networks", OPTION_TEXTS, AT(worker_networks), OPTION_NONE,
-     "networks in which workers may be, required; metadata services of clouds and the link-local networks are never "
+     "networks in which workers may be, required; metadata services of clouds and the link-local networks "
+     "are never "
      "dialled, whatever it says",
      RANGE(1, 64), .check = check_network, .example = "[\"127.0.0.0/8\", \"::1/128\"]"},
     {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,

@@ -31,6 +31,7 @@
     X(sandbox_not_found, 1000, 1001, "sandbox not found")       /* the directory says so */                \
     X(token_revoked, 1008, 1001, "token revoked") /* its key is gone, or not_before is later */            \
     X(token_expired, 1008, 1001, "token expired") /* of a key with `bind` */                               \
+    X(not_granted, 1008, 1001, "not granted")     /* where the sandbox is now its token does not reach */  \
     X(not_admitted, 1011, 1001, "not admitted")   /* the agent does not know its ticket */                 \
     X(unrecoverable, 1011, CLOSE_NONE, "upstream unrecoverable") /* budget spent */                        \
     X(flapping, 1011, 1001, "upstream flapping")                 /* lost too often within `flap_window` */ \

@@ -234,6 +234,14 @@ static uint16_t port_of(struct spop_value value)
     return spop_value_unsigned(value, &number) && number <= UINT16_MAX ? (uint16_t)number : 0;
 }
 
+/* What a newer agent may say is a reason to end the tunnel all the same. */
+static enum refusal refused_of(struct slice code)
+{
+    return slice_is(code, "token_expired") ? REFUSAL_token_expired
+           : slice_is(code, "not_granted") ? REFUSAL_not_granted
+                                           : REFUSAL_token_revoked;
+}
+
 static void take_variable(struct answer *a, const struct spop_action *action)
 {
     const struct spop_value *value = &action->value;
@@ -261,7 +269,7 @@ static void take_variable(struct answer *a, const struct spop_action *action)
     else if (slice_is(name, "unwatched"))
         a->unwatched = value->truth;
     else if (slice_is(name, "refused"))
-        a->refused = slice_is(value->bytes, "token_expired") ? REFUSAL_token_expired : REFUSAL_token_revoked;
+        a->refused = refused_of(value->bytes);
 }
 
 static void on_answer(struct resolver *r, struct question *q, struct reader actions)

@@ -46,7 +46,7 @@ extern const char *const answer_state_names[]; /* in this order, NULL behind the
 
 struct answer {
     enum answer_state state;
-    enum refusal refused; /* the authorisation is gone: REFUSAL_token_revoked, REFUSAL_token_expired */
+    enum refusal refused; /* the authorisation is gone: REFUSAL_token_revoked, token_expired, not_granted */
     bool unwatched;       /* of a watch: the agent has none, it is to be asked from time to time */
     bool agent_lost;      /* of ANSWER_UNAVAILABLE: it is the agent that cannot be asked */
     int64_t epoch;

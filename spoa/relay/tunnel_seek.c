@@ -87,7 +87,9 @@ void tunnel_seek_stop(struct tunnel *t)
 static bool is_final(const struct answer *answer, enum close_reason *reason, enum refusal *refusal)
 {
     if (answer->refused != REFUSAL_NONE) {
-        *reason = answer->refused == REFUSAL_token_expired ? CLOSE_token_expired : CLOSE_token_revoked;
+        *reason = answer->refused == REFUSAL_token_expired ? CLOSE_token_expired
+                  : answer->refused == REFUSAL_not_granted ? CLOSE_not_granted
+                                                           : CLOSE_token_revoked;
         *refusal = answer->refused;
     } else if (answer->state == ANSWER_STOPPED) {
         *reason = CLOSE_sandbox_stopped;

@@ -77,7 +77,7 @@ class Since(Dialect):
 
     def create(self, port, script):
         session = post(port, "/pty", {"command": str(script)})["session_id"]
-        return f"/v1/sandboxes/{self.sandbox}/proxy/8888/pty/{session}/ws"
+        return f"/v1/sandboxes/{self.sandbox}/proxy/44772/pty/{session}/ws"
 
     def typed(self, data):
         return b"\x00" + data
@@ -101,7 +101,7 @@ class Terminal(Dialect):
 
     def create(self, port, script):
         command = urllib.parse.quote_plus(str(script))
-        return f"/v1/sandboxes/{self.sandbox}/proxy/8888/terminal?command={command}&n={secrets.token_hex(2)}"
+        return f"/v1/sandboxes/{self.sandbox}/proxy/44772/terminal?command={command}&n={secrets.token_hex(2)}"
 
 
 DIALECTS = {dialect.adapter: dialect for dialect in (Plain, Exec, Since, Terminal)}

@@ -39,7 +39,7 @@ class TerminalServer:
         self._server = self.run(self._serve())
         self.port = self._server.sockets[0].getsockname()[1]
         scheme = "wss" if self._options.get("ssl") else "ws"
-        self.url = f"{scheme}://127.0.0.1:{self.port}/v1/sandboxes/sb-1/proxy/8888/terminal"
+        self.url = f"{scheme}://127.0.0.1:{self.port}/v1/sandboxes/sb-1/proxy/44772/terminal"
         return self
 
     def stop(self):

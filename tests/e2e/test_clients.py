@@ -35,7 +35,7 @@ def origin(origins):
 
 @pytest.fixture(scope="module")
 def cell(cells, origin):
-    config = {"routes": ROUTES, "domains": {"e2b": ["e2b.localhost"]}}
+    config = {"routes": ROUTES, "management_ports": "1-65535", "domains": {"e2b": ["e2b.localhost"]}}
     return cells(sandboxes={"sb-1": {"worker": origin.url}}, config=config)
 
 

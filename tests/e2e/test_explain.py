@@ -49,7 +49,7 @@ def token(config):
 
 
 def test_says_which_route_and_why_not_the_others(config, token):
-    done = run("explain", "--config", config, f"GET http://h/v1/sandboxes/sb-1/proxy/80/a?b=secret&cellgate_token={token}")
+    done = run("explain", "--config", config, f"GET http://h/v1/sandboxes/sb-1/proxy/9001/a?b=secret&cellgate_token={token}")
     assert done.returncode == 0, done.stderr
     assert "not opencomputer-preview: its form of host has no domain" in done.stdout
     assert "not terminal: it is for WebSocket upgrades only" in done.stdout
@@ -63,7 +63,7 @@ def test_says_which_system_would_have_served_it(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": RECORD}}))
     config = {"worker_networks": LOOPBACK, "directory": {"kind": "file", "path": "s.json"}, "open": True, "systems": ["opencomputer"]}
     (tmp_path / "c.json").write_text(json.dumps(config))
-    done = run("explain", "--config", str(tmp_path / "c.json"), "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
+    done = run("explain", "--config", str(tmp_path / "c.json"), "GET http://h/v1/sandboxes/sb-1/proxy/9001/a")
     assert done.returncode == 1 and "no_route" in done.stdout
     assert "it would match if `systems` had: opensandbox\n" in done.stdout
     assert "which has the route: opensandbox-proxy\n" in done.stdout
@@ -78,7 +78,7 @@ def test_a_revocation_that_is_pushed_counts(config, token, tmp_path):
         key = Path(config).with_name("k")
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(key)}]
         (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": plane.directory(), "tokens": tokens, "systems": SYSTEMS}))
-        request = ("--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
+        request = ("--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/9001/a")
         assert run("explain", *request).returncode == 0
         plane("revoke", str(int(time.time()) + 100))
         done = run("explain", *request)
@@ -107,7 +107,7 @@ def test_a_revocation_that_comes_behind_the_record_counts(config, token, tmp_pat
     try:
         tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": str(Path(config).with_name("k"))}]
         (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "http", "url": plane.url}, "tokens": tokens, "systems": SYSTEMS}))
-        done = run("explain", "--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/80/a")
+        done = run("explain", "--config", str(tmp_path / "c.json"), "-H", f"Authorization: Bearer {token}", "GET http://h/v1/sandboxes/sb-1/proxy/9001/a")
         assert done.returncode == 1 and "token_revoked" in done.stdout, done.stdout + done.stderr
     finally:
         plane.close()
@@ -149,7 +149,7 @@ def test_says_which_headers_are_set_and_removed(config, token, tmp_path):
     "request_line, code",
     [
         ("GET http://h/nothing", "no_route"),
-        ("GET http://h/sandboxes/sb-1/proxy/80/", "token_missing"),
+        ("GET http://h/sandboxes/sb-1/proxy/9001/", "token_missing"),
         ("GET http://h/sandboxes/sb-1/proxy/0/", "bad_request"),
         ("CONNECT http://h/", "method_not_allowed"),
     ],
@@ -189,8 +189,8 @@ def test_the_documentation_has_every_built_in_route_and_every_key(config):
 
 def test_headers_and_the_request_are_read_from_files(config, token, tmp_path):
     (tmp_path / "headers").write_text(f"Authorization: Bearer {token}\r\nX-Other: 1\n")
-    (tmp_path / "request").write_text(f"GET /sandboxes/sb-1/proxy/80/a?cellgate_token={token} HTTP/1.1\r\nHost: h\r\n\r\nnot a header\r\n")
-    url = "GET http://h/sandboxes/sb-1/proxy/80/a"
+    (tmp_path / "request").write_text(f"GET /sandboxes/sb-1/proxy/9001/a?cellgate_token={token} HTTP/1.1\r\nHost: h\r\n\r\nnot a header\r\n")
+    url = "GET http://h/sandboxes/sb-1/proxy/9001/a"
     for arguments, stdin in (
         (["-H", f"@{tmp_path}/headers", url], None),
         (["-H", "@-", url], f"Authorization: Bearer {token}"),
@@ -228,7 +228,7 @@ def test_says_which_rule_about_the_token_decided(tmp_path):
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": record}}))
     tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}, {"kind": "agent-sandbox", "secret_file": "k"}, {"kind": "static"}]
     (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "file", "path": "s.json"}, "tokens": tokens, "systems": SYSTEMS}))
-    config, url = str(tmp_path / "c.json"), "GET http://h/sandboxes/sb-1/proxy/80/"
+    config, url = str(tmp_path / "c.json"), "GET http://h/sandboxes/sb-1/proxy/9001/"
 
     def steps(header):
         done = run("explain", "--config", config, "-H", "@-", url, stdin=header)

@@ -34,9 +34,10 @@ def workers(origins):
 
 @pytest.fixture(scope="module")
 def cell(cells, workers):
+    # by any port that has no address of its own the worker is meant
     record = {"worker": workers[""].url, "ports": {port: workers[port].url for port in PORTS}}
     names = ["sb-1", "a-p80-b", ID, "sb_2.x~", "ns/sb-1", hashlib.sha256(b"abc_123").hexdigest()]
-    return cells(sandboxes={name: record for name in names}, config={"systems": ALL_SYSTEMS, "domains": DOMAINS, "open": True, "tokens": []})
+    return cells(sandboxes={name: record for name in names}, config={"systems": ALL_SYSTEMS, "domains": DOMAINS, "management_ports": "1-65535", "open": True, "tokens": []})
 
 
 def arrived(workers, before):

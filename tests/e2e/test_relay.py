@@ -247,7 +247,7 @@ def test_four_migrations_within_a_minute_do_not_flap(hosts):
 
 def test_opensandboxs_terminal_behind_its_proxy(hosts):
     """What its own tests ask of it, through the built-in routes."""
-    proxy = "/v1/sandboxes/sb-1/proxy/8888/pty"
+    proxy = "/v1/sandboxes/sb-1/proxy/44772/pty"
 
     def open(path):
         return Ws(hosts.cell.http, proxy + path, [hosts.cell.bearer()], timeout=20)

@@ -41,7 +41,7 @@ def redis(tmp_path):
 
 
 def config(redis, **renew):
-    return {"routes": ROUTES, "domains": {"e2b": ["e2b.test"]}, "relay": QUICK, "renew": {"redis": f"127.0.0.1:{redis.port}"} | renew}
+    return {"routes": ROUTES, "management_ports": "1-65535", "domains": {"e2b": ["e2b.test"]}, "relay": QUICK, "renew": {"redis": f"127.0.0.1:{redis.port}"} | renew}
 
 
 def told(cell, outcome):

@@ -275,7 +275,7 @@ def log_line(tunnels, sandbox):
 
 def test_a_clamped_offset_is_declared_to_the_byte(scripted):
     worker, connected = scripted.worker(), json.dumps({"type": "connected", "session_id": "s1", "mode": "pty"}).encode()
-    sandbox, client, upstream = opened(scripted, worker, "v1/sandboxes", "proxy/8888/pty/s1/ws")
+    sandbox, client, upstream = opened(scripted, worker, "v1/sandboxes", "proxy/44772/pty/s1/ws")
     gaps, missing = declared(scripted, "since")
     upstream.say(connected, TEXT)
     upstream.say(b"\x01" + b"a" * 1000)
@@ -300,7 +300,7 @@ def test_a_viewer_of_a_terminal_resumes_beside_the_one_who_types(scripted):
     worker, connected = scripted.worker(), json.dumps({"type": "connected", "session_id": "s1", "mode": "pty"}).encode()
     sandbox = scripted.sandbox(worker)
     headers = [scripted.cell.bearer(sandbox)]
-    client, upstream = scripted.open(worker, sandbox, "v1/sandboxes", session="proxy/8888/pty/s1/ws", headers=headers, query="?mode=viewer&since=40")
+    client, upstream = scripted.open(worker, sandbox, "v1/sandboxes", session="proxy/44772/pty/s1/ws", headers=headers, query="?mode=viewer&since=40")
     assert upstream.line.split()[1] == "/pty/s1/ws?mode=viewer&since=40"
     upstream.say(connected, TEXT)
     upstream.say(b"\x01" + b"a" * 1000)
@@ -386,7 +386,7 @@ def test_input_that_a_worker_reads_before_it_is_left_is_not_counted(scripted):
     assert scripted.metric(name) == before
 
 
-@pytest.mark.parametrize("family, session", [("api/sandboxes", "exec/s1"), ("v1/sandboxes", "proxy/8888/pty/s1/ws")])
+@pytest.mark.parametrize("family, session", [("api/sandboxes", "exec/s1"), ("v1/sandboxes", "proxy/44772/pty/s1/ws")])
 def test_the_rest_of_cut_input_is_still_input(scripted, family, session):
     """Without its tag it would be something else: an error, or one with the byte that happens to stand there. Each part is
     a message of its own."""

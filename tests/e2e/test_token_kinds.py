@@ -41,6 +41,11 @@ CONFIG = {
 }
 
 
+def behind(origin):
+    """A record of an application that answers on the ports which are asked for here."""
+    return {"worker": origin.url, "serves": "application", "ports": {port: origin.url for port in ("80", "8080", "8888", "44772")}}
+
+
 def access(secret):
     return {"token_sha256": hashlib.sha256(secret.encode()).hexdigest()}
 
@@ -109,13 +114,13 @@ def origin(origins):
 def cell(cells, origin):
     files = {"scoped": SCOPED + b"\n", "route.key": base64.b64encode(ROUTE_KEY) + b"\n", "url": URL_KEY}
     records = {
-        "sb-1": {"worker": origin.url, "access": access(SECRET)},
-        "sb-2": {"worker": origin.url, "access": access("another-secret")},
-        "plain": {"worker": origin.url},
+        "sb-1": {**behind(origin), "access": access(SECRET)},
+        "sb-2": {**behind(origin), "access": access("another-secret")},
+        "plain": {**behind(origin)},
         "stopped": {"state": "stopped", "access": access(SECRET)},
-        "ns/sb-1": {"worker": origin.url},
+        "ns/sb-1": {**behind(origin)},
         hashlib.sha256(PREVIEW.encode()).hexdigest(): {"ports": {"80": origin.url}, "access": access(PREVIEW)},
-        hashlib.sha256(b"another_token").hexdigest(): {"worker": origin.url, "access": access("not_that_one")},
+        hashlib.sha256(b"another_token").hexdigest(): {**behind(origin), "access": access("not_that_one")},
     }
     PLANTED.extend([SECRET, PREVIEW])
     return cells(sandboxes=records, config=CONFIG, files=files)
@@ -167,7 +172,7 @@ def test_each_credential_opens_its_sandbox_and_stays_here(cell, origin, name, ho
 
 def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
     """In a label it must be of [a-z0-9_]. Who has it learns that the sandbox is stopped, and nobody else."""
-    records = {"sb-1": {"worker": origin.url, "access": access("abcdef0123456_89")}, "sb-3": {"state": "stopped", "access": access("abcdef0123456_89")}}
+    records = {"sb-1": {**behind(origin), "access": access("abcdef0123456_89")}, "sb-3": {"state": "stopped", "access": access("abcdef0123456_89")}}
     cell = cells(sandboxes=records, config=CONFIG | {"tokens": [{"kind": "static"}]})
     assert ask(cell, "GET", "/", host="8080-sb-1-abcdef0123456_89.sdk.test") == GOOD
     assert ask(cell, "GET", "/", host="8080-sb-1-abcdef0123456_88.sdk.test") == INVALID
@@ -179,7 +184,7 @@ def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
 def test_a_secret_in_the_query_becomes_a_cookie(cells, origin):
     """Daytona's parameter, on a route that has a cookie: a page's links and scripts do not repeat it."""
     routes = [{"name": "preview", "host": "{port}-{sandbox}.<daytona>", "cookie": True}]
-    cell = cells(sandboxes={"sb-1": {"worker": origin.url, "access": access(SECRET)}}, config={"domains": {"daytona": ["day.test"]}, "routes": routes, "tokens": [{"kind": "static"}]})
+    cell = cells(sandboxes={"sb-1": {**behind(origin), "access": access(SECRET)}}, config={"domains": {"daytona": ["day.test"]}, "routes": routes, "tokens": [{"kind": "static"}]})
     host = "80-sb-1.day.test"
     response = answer(cell, "GET", f"/a?x=1&DAYTONA_SANDBOX_AUTH_KEY={SECRET}&y", host=host)
     assert (response.status, response.get("location"), response.get("cache-control")) == (302, "/a?x=1&y", "no-store")
@@ -212,7 +217,7 @@ def test_a_signed_preview_of_daytona_is_for_its_port_and_for_who_knows_the_token
     digest = hashlib.sha256(PREVIEW.encode()).hexdigest()
     assert ask(cell, "GET", "/", host=f"80-{PREVIEW}.signed.test") == GOOD
     assert ask(cell, "GET", "/", [*WEBSOCKET], host=f"80-{PREVIEW}.signed.test")[0] == 101
-    assert ask(cell, "GET", "/", host=f"81-{PREVIEW}.signed.test") == (503, "directory_unavailable")
+    assert ask(cell, "GET", "/", host=f"81-{PREVIEW}.signed.test") == (403, "not_granted")
     assert ask(cell, "GET", "/", host=f"80-{PREVIEW[:-1]}.signed.test") == INVALID
     assert ask(cell, "GET", "/", host=f"80-{digest}.signed.test") == INVALID  # which is what others may see
     assert ask(cell, "GET", "/", host="80-another_token.signed.test") == INVALID  # its record says otherwise
@@ -392,19 +397,19 @@ def test_not_before_refuses_what_does_not_say_when_it_was_made(cell, origin):
     def asked():
         return ask(cell, "GET", "/", [("Authorization", "Bearer " + scoped("sb-3")), ("X-Sandbox-ID", "sb-3")])
 
-    cell.set_sandboxes(**{"sb-3": {"worker": origin.url}})
+    cell.set_sandboxes(**{"sb-3": {**behind(origin)}})
     until(lambda: asked() == GOOD)
-    cell.set_sandboxes(**{"sb-3": {"worker": origin.url, "not_before": 1}})
+    cell.set_sandboxes(**{"sb-3": {**behind(origin), "not_before": 1}})
     until(lambda: asked() == (401, "token_revoked"))
 
 
 def test_not_before_ends_the_tunnels_of_what_does_not_say_when_it_was_made(cell, origin):
     bearer = ("Authorization", "Bearer " + scoped("sb-5"))
-    cell.set_sandboxes(**{"sb-5": {"worker": origin.url}})
+    cell.set_sandboxes(**{"sb-5": {**behind(origin)}})
     until(lambda: ask(cell, "GET", "/v1/sandboxes/sb-5/proxy/80/", [bearer]) == GOOD)
     with Http1(cell.http) as client:
         assert client.upgrade("/v1/sandboxes/sb-5/proxy/80/pty/s/ws", [bearer]).status == 101
-        cell.set_sandboxes(**{"sb-5": {"worker": origin.url, "not_before": 1}})
+        cell.set_sandboxes(**{"sb-5": {**behind(origin), "not_before": 1}})
         assert client.read_until(b"\x03\xf0token revoked") is not None  # 1008
 
 
@@ -412,12 +417,12 @@ def test_a_new_secret_ends_the_old_one_and_its_tunnels(cell, origin):
     def asked(secret):
         return ask(cell, "GET", "/v1/sandboxes/sb-4/proxy/80/", [("OpenSandbox-Secure-Access", secret)])
 
-    cell.set_sandboxes(**{"sb-4": {"worker": origin.url, "access": access("first")}})
+    cell.set_sandboxes(**{"sb-4": {**behind(origin), "access": access("first")}})
     until(lambda: asked("first") == GOOD)
     with Http1(cell.http) as client:
         response = client.upgrade("/v1/sandboxes/sb-4/proxy/80/pty/s/ws", [("OpenSandbox-Secure-Access", "first")])
         assert response.status == 101
-        cell.set_sandboxes(**{"sb-4": {"worker": origin.url, "access": access("second")}})
+        cell.set_sandboxes(**{"sb-4": {**behind(origin), "access": access("second")}})
         until(lambda: asked("second") == GOOD)
         assert asked("first") == INVALID
         assert client.read_until(b"\x03\xf0token revoked") is not None  # 1008

@@ -26,7 +26,7 @@ def cell(cells, origins):
         {"name": "port", "path": "/p/{sandbox}/{port}/{rest...}", "to": "/{rest}", "need": table["need"]},
         {"name": "none", "path": "/n/{sandbox}/{rest...}", "to": "/{rest}", "need": table["need"]},
     ]
-    config = {"cell": table["cell"], "tokens": table["tokens"], "routes": routes}
+    config = {"cell": table["cell"], "tokens": table["tokens"], "routes": routes, "management_ports": "1-65535"}
 
     files = {name: bytes.fromhex(content) for name, content in table["files"].items()}
     origin = origins()

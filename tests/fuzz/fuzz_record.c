@@ -18,7 +18,7 @@ static void read_all(const struct record *record)
     struct worker worker;
     uint16_t port;
     size_t cursor = 0;
-    while (record_header(record, &cursor, &name, &value))
+    while (record_header(record->headers, &cursor, &name, &value))
         require(name.len > 0);
     require(cursor == record->headers.len);
     cursor = 0;

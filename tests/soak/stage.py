@@ -132,7 +132,7 @@ class Stage:
     def terminals(self):
         """Paths of new sessions that speak Cell-Resume, a host after the other."""
         program = SOAK / "session"
-        return [f"/v1/sandboxes/{h.sandbox}/proxy/8888/terminal?command={program}+{{id}}" for h in self.hosts]
+        return [f"/v1/sandboxes/{h.sandbox}/proxy/44772/terminal?command={program}+{{id}}" for h in self.hosts]
 
     def plain(self, count, first):
         """Paths of sessions of OpenComputer's kind, whose adapter is `none`."""

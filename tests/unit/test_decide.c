@@ -50,14 +50,18 @@ static const char config[] =
 
 static const char sandboxes[] =
     "{\"sb-1\":{\"worker\":\"http://10.0.0.1:9001\",\"epoch\":3,\"org\":\"o1\","
-    "  \"ports\":{\"8080\":\"https://10.0.0.5:49001\"}},"
+    "  "
+    "\"serves\":\"application\",\"ports\":{\"80\":\"http://10.0.0.1:9001\",\"8888\":\"http://"
+    "10.0.0.1:9001\",\"8080\":\"https://"
+    "10.0.0.5:49001\"}},"
     "\"own\":{\"worker\":\"http://10.0.0.2\",\"org\":\"o1\"},"
     "\"own6\":{\"worker\":\"https://[fd00::1]\"},"
-    "\"named\":{\"worker\":\"https://w1.cell:8443\"},"
-    "\"lost\":{\"worker\":\"http://nowhere.cell:1\"},"
+    "\"named\":{\"worker\":\"https://w1.cell:8443\",\"ports\":{\"80\":\"https://w1.cell:8443\"}},"
+    "\"lost\":{\"worker\":\"http://nowhere.cell:1\",\"ports\":{\"80\":\"http://nowhere.cell:1\"}},"
     "\"far\":{\"worker\":\"http://8.8.8.8:80\"},"
-    "\"unix\":{\"worker\":\"http+unix:/run/w.sock\"},"
-    "\"docker\":{\"worker\":\"http+unix:/var/run/docker.sock\"},"
+    "\"unix\":{\"worker\":\"http+unix:/run/w.sock\",\"ports\":{\"80\":\"http+unix:/run/w.sock\"}},"
+    "\"docker\":{\"worker\":\"http+unix:/var/run/docker.sock\",\"ports\":{\"80\":\"http+unix:/var/run/"
+    "docker.sock\"}},"
     "\"secret\":{\"worker\":\"http://10.0.0.3:80\",\"headers\":{\"Authorization\":\"Bearer worker\","
     "  \"X-EXECD-ACCESS-TOKEN\":\"of the record\",\"OPENSANDBOX-EGRESS-AUTH\":\"e\",\"X-Other\":\"o\"}},"
     "\"stopped\":{\"state\":\"stopped\",\"org\":\"o1\"},"
@@ -66,7 +70,8 @@ static const char sandboxes[] =
     "\"moving\":{\"state\":\"migrating\",\"worker\":\"http://10.0.0.4:80\"},"
     "\"between\":{\"state\":\"migrating\"},"
     "\"fresh\":{\"worker\":\"http://10.0.0.6:80\",\"not_before\":1799999990},"
-    "\"keyed\":{\"worker\":\"http://10.0.0.9:80\",\"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
+    "\"keyed\":{\"serves\":\"application\",\"worker\":\"http://"
+    "10.0.0.9:80\",\"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
     "\"" LETMEIN_SHA256 "\":{\"ports\":{\"3000\":\"http://10.0.0.10:9\"},"
     "  \"access\":{\"token_sha256\":\"" LETMEIN_SHA256 "\"}},"
     /* of "another": its record has a secret that is not its name's */
@@ -977,7 +982,7 @@ static void a_token_in_the_place_of_the_sandbox_names_it_by_its_hash(void **stat
         {"GET http://3000-LETMEIN.day.io/",
          {WS, "Origin: http://3000-letmein.day.io"},
          "direct 10.0.0.10:9 /"},
-        {"GET http://3001-letmein.day.io/", {0}, "503 directory_unavailable"},
+        {"GET http://3001-letmein.day.io/", {0}, "403 not_granted"},
         {"GET http://0-letmein.day.io/", {0}, "400 bad_request"},
         {"GET http://3000-letmeout.day.io/", {0}, "401 token_invalid"},
         {"GET http://3000-another.day.io/", {0}, "401 token_invalid"},

@@ -75,7 +75,13 @@ static int setup(void **state)
     put(w, "revoked", "http://10.0.0.4:1", RECORD_RUNNING, 9, NULL, 2000);
     put(w, "hashed", "http://10.0.0.5:1", RECORD_RUNNING, 0, NULL, 0);
     put(w, "unix", "http+unix:/run/w.sock", RECORD_RUNNING, 1, NULL, 0);
-    w->view = (struct decide_view){.routes = w->routes, .allowed = allowed, .socket_allowed = socket_allowed, .find = find, .directory = w};
+    static const struct management management = {.ports = {{{8080, 8080}}, 1}, .serves = SERVES_MANAGEMENT};
+    w->view = (struct decide_view){.routes = w->routes,
+                                   .management = &management,
+                                   .allowed = allowed,
+                                   .socket_allowed = socket_allowed,
+                                   .find = find,
+                                   .directory = w};
     w->scratch = writer_of(w->memory, sizeof w->memory);
     *state = w;
     return 0;
@@ -96,6 +102,7 @@ static struct resolve_question ask(const char *sandbox)
     return (struct resolve_question){.route = slice_text("pty"),
                                      .sandbox = slice_text(sandbox),
                                      .port = 8080,
+                                     .needs = NEED_ALL,
                                      .iat = -1,
                                      .exp = -1,
                                      .epoch = -1};
@@ -121,9 +128,9 @@ static void a_running_sandbox_has_a_worker_a_host_and_headers(void **state)
     struct record headers = {.headers = a.headers};
     struct slice name, value;
     size_t cursor = 0;
-    assert_true(record_header(&headers, &cursor, &name, &value) && slice_is(name, "X-A"));
-    assert_true(record_header(&headers, &cursor, &name, &value) && slice_is(value, "Bearer r"));
-    assert_false(record_header(&headers, &cursor, &name, &value));
+    assert_true(record_header(headers.headers, &cursor, &name, &value) && slice_is(name, "X-A"));
+    assert_true(record_header(headers.headers, &cursor, &name, &value) && slice_is(value, "Bearer r"));
+    assert_false(record_header(headers.headers, &cursor, &name, &value));
 }
 
 static void a_route_that_keeps_the_host_gets_none(void **state)

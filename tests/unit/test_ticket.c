@@ -27,6 +27,7 @@ static struct handover admitted(void)
     h.port = 8080;
     h.org = SLICE_LITERAL("org-1");
     h.kid = SLICE_LITERAL("k1");
+    h.needs = 8;
     h.iat = 1000;
     h.exp = 2000;
     h.epoch = 3;
