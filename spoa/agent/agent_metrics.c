@@ -125,6 +125,9 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [AGENT_LOG_DROPPED] = {.name = "cellgate_agent_log_lines_dropped",
                            .help = "Log lines that could not be written in time.",
                            .type = METRIC_GAUGE},
+    [AGENT_LOG_HELD_BACK] = {.name = "cellgate_agent_log_lines_held_back",
+                             .help = "Log lines not written because there were many like them.",
+                             .type = METRIC_GAUGE},
 };
 
 void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cache_counts *counts)

@@ -34,6 +34,7 @@ enum agent_metric {
     AGENT_RENEW,         /* outcome: enum renew_outcome */
     AGENT_RELOADS,       /* outcome: good, bad */
     AGENT_LOG_DROPPED,
+    AGENT_LOG_HELD_BACK,
     AGENT_METRICS
 };
 

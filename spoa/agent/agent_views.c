@@ -45,6 +45,7 @@ bool agent_write_metrics(struct agent *a, struct buffer *to)
     metrics_set(a->shard, AGENT_WATCHES, METRIC_PLAIN,
                 (int64_t)__atomic_load_n(&a->watches.used, __ATOMIC_RELAXED));
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
+    metrics_set(a->shard, AGENT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(a->options.log));
     bool good = metrics_write(a->metrics, to);
 #define X(field, help)                                                                  \
     good = good && json_write(to,                                                       \

@@ -21,6 +21,16 @@ enum {
     QUEUE_BYTES = 256 << 10,
     LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
     PATIENCE_MS = 1000,   /* with the thread, behind that */
+    KINDS = 64,           /* messages that are counted at a time; there are about as many */
+};
+
+/* Lines of one message. */
+struct kind {
+    const char *message; /* a literal; NULL: the place is free */
+    enum log_level level;
+    int64_t since; /* when its window began, milliseconds of the monotonic clock */
+    unsigned lines;
+    uint64_t held_back;
 };
 
 struct log {
@@ -34,7 +44,8 @@ struct log {
     bool stopping;
     bool ended, left; /* the thread has; log_free did not wait for that: the thread frees all this */
     int64_t deadline; /* once stopping, milliseconds of the monotonic clock */
-    _Atomic uint64_t dropped;
+    struct kind kinds[KINDS];
+    _Atomic uint64_t dropped, held_back;
 };
 
 /* ---- lines ---- */
@@ -148,33 +159,130 @@ static size_t format_line(uint8_t line[LINE_MAX_BYTES], enum log_level level, co
     return w.len;
 }
 
-void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
-                size_t count)
-{
-    if (!log || level < log->level)
-        return;
-    uint8_t line[LINE_MAX_BYTES];
-    size_t len = format_line(line, level, message, fields, count);
-    pthread_mutex_lock(&log->lock);
-    bool fits = len <= QUEUE_BYTES - log->queued;
-    if (fits) {
-        memcpy(log->queue + log->queued, line, len);
-        if (log->queued == 0)
-            pthread_cond_signal(&log->wake);
-        log->queued += len;
-    }
-    pthread_mutex_unlock(&log->lock);
-    if (!fits)
-        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
-}
-
-/* ---- the thread ---- */
+/* ---- the queue ---- */
 
 static int64_t now_ms(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* With the lock held. */
+static void put_line(struct log *log, const uint8_t *line, size_t len)
+{
+    if (len > QUEUE_BYTES - log->queued) {
+        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
+        return;
+    }
+    memcpy(log->queue + log->queued, line, len);
+    if (log->queued == 0)
+        pthread_cond_signal(&log->wake);
+    log->queued += len;
+}
+
+/* Ends the window of a message, with the lock held. */
+static void tell_held_back(struct log *log, struct kind *kind)
+{
+    uint8_t line[LINE_MAX_BYTES];
+    const struct log_field fields[] = {LOG_TEXT("like", kind->message), LOG_U64("lines", kind->held_back)};
+    if (kind->held_back)
+        put_line(log, line, format_line(line, kind->level, "more of these were held back", fields, 2));
+    *kind = (struct kind){.message = NULL};
+}
+
+/* The place of a message: its own, a free one, or that of the one that began first. */
+static struct kind *kind_of(struct log *log, const char *message)
+{
+    struct kind *best = &log->kinds[0];
+    for (size_t i = 0; i < KINDS; i++) {
+        struct kind *kind = &log->kinds[i];
+        if (kind->message && (kind->message == message || strcmp(kind->message, message) == 0))
+            return kind;
+        if (best->message && (!kind->message || kind->since < best->since))
+            best = kind;
+    }
+    tell_held_back(log, best);
+    return best;
+}
+
+/* Whether a line of the message may be written now, with the lock held. */
+static bool may_pass(struct log *log, enum log_level level, const char *message)
+{
+    int64_t now = now_ms();
+    struct kind *kind = kind_of(log, message);
+    if (kind->message && now - kind->since >= LOG_WINDOW_MS)
+        tell_held_back(log, kind);
+    if (!kind->message)
+        *kind = (struct kind){.message = message, .since = now};
+    kind->level = level;
+    if (kind->lines++ < LOG_BURST)
+        return true;
+    if (!kind->held_back++)
+        pthread_cond_signal(&log->wake); /* the thread looks at the window's end */
+    atomic_fetch_add_explicit(&log->held_back, 1, memory_order_relaxed);
+    return false;
+}
+
+void log_fields_audit(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
+                      size_t count)
+{
+    if (!log || level < log->level)
+        return;
+    uint8_t line[LINE_MAX_BYTES];
+    size_t len = format_line(line, level, message, fields, count);
+    pthread_mutex_lock(&log->lock);
+    put_line(log, line, len);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
+                size_t count)
+{
+    if (!log || level < log->level)
+        return;
+    if (level > LOG_DEBUG) {
+        pthread_mutex_lock(&log->lock);
+        bool passes = may_pass(log, level, message);
+        pthread_mutex_unlock(&log->lock);
+        if (!passes)
+            return;
+    }
+    log_fields_audit(log, level, message, fields, count);
+}
+
+/* ---- the thread ---- */
+
+/* Says what was held back of messages whose window is over, or of all. When to look again; 0: nothing is held back. */
+static int64_t tell_all_held_back(struct log *log, bool all)
+{
+    int64_t now = now_ms(), next = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        struct kind *kind = &log->kinds[i];
+        int64_t end = kind->since + LOG_WINDOW_MS;
+        if (!kind->message || !kind->held_back)
+            continue;
+        if (all || now >= end)
+            tell_held_back(log, kind);
+        else if (!next || end < next)
+            next = end;
+    }
+    return next;
+}
+
+/* With the lock held: until there are lines, the log ends, or something has to be said of what was held back. */
+static void wait_for_lines(struct log *log)
+{
+    for (;;) {
+        int64_t next = tell_all_held_back(log, log->stopping);
+        if (log->queued || log->stopping)
+            return;
+        const struct timespec until = {next / 1000, next % 1000 * 1000000};
+        if (next)
+            (void)pthread_cond_timedwait(&log->wake, &log->lock, &until);
+        else
+            pthread_cond_wait(&log->wake, &log->lock);
+    }
 }
 
 static bool out_of_time(struct log *log)
@@ -224,8 +332,7 @@ static void write_all(struct log *log, struct slice text)
 static bool take(struct log *log, struct slice *text)
 {
     pthread_mutex_lock(&log->lock);
-    while (!log->queued && !log->stopping)
-        pthread_cond_wait(&log->wake, &log->lock);
+    wait_for_lines(log);
     uint8_t *filled = log->queue;
     log->queue = log->writing;
     log->writing = filled;
@@ -330,4 +437,9 @@ void log_free(struct log *log)
 uint64_t log_dropped(const struct log *log)
 {
     return log ? atomic_load_explicit(&log->dropped, memory_order_relaxed) : 0;
+}
+
+uint64_t log_held_back(const struct log *log)
+{
+    return log ? atomic_load_explicit(&log->held_back, memory_order_relaxed) : 0;
 }

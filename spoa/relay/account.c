@@ -28,7 +28,7 @@ void account_problem(const struct account *a, const char *what, const char *why)
 {
     char id[32];
     account_id(a, id);
-    log_write(a->lane->log, LOG_INFO, what, LOG_TEXT("tunnel", id),
+    log_audit(a->lane->log, LOG_INFO, what, LOG_TEXT("tunnel", id),
               LOG_SLICE("sandbox", a->handover->sandbox), LOG_TEXT("why", why));
 }
 
@@ -40,7 +40,7 @@ void account_opened(const struct account *a)
     metrics_add(a->lane->shard, COUNT_OPENED, METRIC_INDEX(a->route), 1);
     metrics_add(a->lane->shard, COUNT_TUNNELS, METRIC_INDEX(a->route), 1);
     account_id(a, id);
-    log_write(a->lane->log, LOG_INFO, "tunnel opened", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
+    log_audit(a->lane->log, LOG_INFO, "tunnel opened", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
               LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
               LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(a, worker)));
 }
@@ -55,7 +55,7 @@ void account_resumed(const struct account *a, enum loss loss, uint64_t gap)
         a->lane->longest_gap = gap;
     char id[32], worker[NET_TEXT];
     account_id(a, id);
-    log_write(a->lane->log, LOG_INFO, "redialled", LOG_TEXT("tunnel", id),
+    log_audit(a->lane->log, LOG_INFO, "redialled", LOG_TEXT("tunnel", id),
               LOG_SLICE("sandbox", a->handover->sandbox), LOG_TEXT("cause", loss_names[loss]),
               LOG_TEXT("worker", worker_text(a, worker)), LOG_SECONDS("gap", (double)gap / 1e6));
 }
@@ -73,7 +73,7 @@ void account_declared(const struct account *a, uint64_t missing)
     if (known)
         metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter), missing < INT64_MAX ? (int64_t)missing : INT64_MAX);
     account_id(a, id);
-    log_write(a->lane->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
+    log_audit(a->lane->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
               LOG_SLICE("sandbox", a->handover->sandbox), LOG_TEXT("adapter", a->tunnel->adapter->name),
               known ? LOG_U64("missing", missing) : LOG_TEXT("missing", "unknown"));
 }
@@ -118,7 +118,7 @@ static void log_ended(const struct account *a)
     char id[32], worker[NET_TEXT];
 
     account_id(a, id);
-    log_write(a->lane->log, LOG_INFO, "tunnel ended", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
+    log_audit(a->lane->log, LOG_INFO, "tunnel ended", LOG_TEXT("tunnel", id), LOG_SLICE("route", h->route),
               LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
               LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(a, worker)),
               LOG_TEXT("reason", close_reason_info(t->reason)->name),

@@ -84,6 +84,9 @@ static void fill_families(struct counts *c)
         [COUNT_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped",
                                .help = "Log lines that could not be written in time.",
                                .type = METRIC_GAUGE},
+        [COUNT_LOG_HELD_BACK] = {.name = "cellgate_relay_log_lines_held_back",
+                                 .help = "Log lines not written because there were many like them.",
+                                 .type = METRIC_GAUGE},
     };
     memcpy(c->families, families, sizeof families);
 }

@@ -25,6 +25,7 @@ enum count {
     COUNT_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
     COUNT_PARTINGS,      /* sockets that are being closed */
     COUNT_LOG_DROPPED,
+    COUNT_LOG_HELD_BACK,
     COUNT_FAMILIES
 };
 

@@ -259,8 +259,10 @@ static void note_gauges(struct lane *lane, void *context)
 {
     (void)context;
     metrics_set(lane->shard, COUNT_PARTINGS, METRIC_PLAIN, (int64_t)lane->partings.count);
-    if (lane->number == 0) /* the log is one for all */
+    if (lane->number == 0) { /* the log is one for all */
         metrics_set(lane->shard, COUNT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(lane->log));
+        metrics_set(lane->shard, COUNT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(lane->log));
+    }
 }
 
 bool relay_write_metrics(struct relay *r, struct buffer *to)

@@ -119,7 +119,7 @@ static void a_blocked_pipe_costs_lines_not_time(void **state)
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int i = 0; i < 10000; i++)
-        log_write(the_log, LOG_INFO, "nobody reads this line", LOG_I64("n", i));
+        log_audit(the_log, LOG_INFO, "nobody reads this line", LOG_I64("n", i));
     clock_gettime(CLOCK_MONOTONIC, &end);
     assert_true(end.tv_sec - start.tv_sec < 20); /* if a line had to wait, it would for ever */
     assert_true(log_dropped(the_log) > 1000);
@@ -151,7 +151,7 @@ static void a_terminal_that_takes_nothing_does_not_hold_up_the_end(void **state)
 {
     (void)state;
     for (int i = 0; i < 2000; i++)
-        log_write(the_log, LOG_INFO, "a line that is longer than others, so that there are 100 KiB",
+        log_audit(the_log, LOG_INFO, "a line that is longer than others, so that there are 100 KiB",
                   LOG_I64("n", i));
     alarm(60); /* instead of for ever */
     log_free(the_log);
@@ -179,7 +179,7 @@ static void each_write_is_of_whole_lines(void **state)
     (void)state;
     char got[8192];
     for (int i = 0; i < 1000; i++)
-        log_write(the_log, LOG_INFO, "many lines in one write", LOG_I64("n", i));
+        log_audit(the_log, LOG_INFO, "many lines in one write", LOG_I64("n", i));
     for (int lines = 0; lines < 1000;) {
         ssize_t len = read(ends[0], got, sizeof got);
         assert_true(len > 0);
@@ -196,7 +196,7 @@ static void a_closed_reader_is_survived(void **state)
 {
     (void)state;
     close(ends[0]);
-    log_write(the_log, LOG_INFO, "into the void");
+    log_audit(the_log, LOG_INFO, "into the void");
     for (int i = 0; i < 1000 && log_dropped(the_log) == 0; i++)
         usleep(1000);
     assert_int_equal(log_dropped(the_log), 1);
@@ -207,7 +207,7 @@ static void *write_many(void *context)
 {
     (void)context;
     for (int i = 0; i < 500; i++)
-        log_write(the_log, LOG_INFO, "many", LOG_TEXT("x", "0123456789"));
+        log_audit(the_log, LOG_INFO, "many", LOG_TEXT("x", "0123456789"));
     return NULL;
 }
 
@@ -295,10 +295,34 @@ static void planted_secrets_are_redacted(void **state)
 static void no_field_and_no_message_shows_a_secret(void **state)
 {
     (void)state;
-    log_write(the_log, LOG_INFO, "refused Bearer s3cr3t-1", LOG_TEXT("a", JWS),
+    log_audit(the_log, LOG_INFO, "refused Bearer s3cr3t-1", LOG_TEXT("a", JWS),
               LOG_TEXT("b", "x \n?s3cr3t-2 z"));
     assert_string_equal(
         written(), " level=info msg=\"refused Bearer [redacted]\" a=[redacted] b=\"x \\n?[redacted] z\"\n");
+}
+
+static size_t count_of(const char *text, const char *what)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        count++;
+    return count;
+}
+
+static void of_one_message_so_many_lines_are_written_and_then_their_number(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3000; i++)
+        log_write(the_log, LOG_INFO, "directory loaded", LOG_I64("i", i));
+    log_write(the_log, LOG_INFO, "another");
+    for (int i = 0; i < 2 * LOG_BURST; i++)
+        log_audit(the_log, LOG_INFO, "tunnel opened");
+    assert_int_equal(log_held_back(the_log), 3000 - LOG_BURST);
+    const char *text = written();
+    assert_int_equal(count_of(text, "msg=\"directory loaded\""), LOG_BURST);
+    assert_int_equal(count_of(text, "msg=another"), 1);
+    assert_int_equal(count_of(text, "msg=\"tunnel opened\""), 2 * LOG_BURST);
+    assert_int_equal(count_of(text, "msg=\"more of these were held back\" like=\"directory loaded\" lines=2950"), 1);
 }
 
 int main(void)
@@ -308,6 +332,7 @@ int main(void)
         WITH_PIPE(a_line_has_time_level_message_and_fields),
         WITH_PIPE(values_are_quoted_and_escaped),
         WITH_PIPE(lines_below_the_level_are_not_written),
+        WITH_PIPE(of_one_message_so_many_lines_are_written_and_then_their_number),
         cmocka_unit_test(no_log_is_fine),
         WITH_PIPE(a_long_line_is_cut_and_says_so),
         cmocka_unit_test_setup_teardown(a_blocked_pipe_costs_lines_not_time, open_blocked, close_pipe),
