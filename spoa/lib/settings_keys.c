@@ -188,7 +188,7 @@ static const struct option keys[] = {
 
     {"relay.buffer", OPTION_SIZE, AT(relay.buffer), "256KiB", "data held for one direction of a tunnel",
      RANGE(KIB(16), MIB(64))},
-    {"relay.memory", OPTION_SIZE, AT(relay.memory), "256MiB", "data held for all tunnels together",
+    {"relay.memory", OPTION_SIZE, AT(relay.memory), "256MiB", "data held for all tunnels together; then the largest holders wait",
      RANGE(MIB(1), GIB(1024))},
     {"relay.max_message", OPTION_SIZE, AT(relay.max_message), "64MiB", "a longer message ends its tunnel",
      RANGE(KIB(1), GIB(1024))},

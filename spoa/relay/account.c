@@ -83,15 +83,24 @@ void account_unsure(const struct account *a, uint64_t bytes)
     metrics_add(a->lane->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)bytes);
 }
 
+int64_t account_held(const struct account *a)
+{
+    const struct tunnel *t = a->tunnel;
+    size_t held = t->adapter_state && t->adapter->held ? t->adapter->held(t->adapter_state) : 0;
+
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        held += t->legs[side].out.frames.size + t->legs[side].partial.size;
+    return (int64_t)(held + t->pings.open.size + t->goodbye.size);
+}
+
 void account_update(struct account *a)
 {
     struct metrics_shard *shard = a->lane->shard;
     const struct tunnel *t = a->tunnel;
-    int64_t held = t->adapter_state && t->adapter->held ? (int64_t)t->adapter->held(t->adapter_state) : 0;
+    int64_t held = account_held(a);
 
     for (enum side side = CLIENT; side <= WORKER; side++) {
         const struct leg *leg = &t->legs[side];
-        held += (int64_t)(leg->out.frames.size + leg->partial.size);
         uint64_t sent = leg->bytes_out - a->counted[side];
         if (sent)
             metrics_add(shard, COUNT_BYTES, METRIC_INDEX(side == WORKER ? BYTES_TO_WORKER : BYTES_TO_CLIENT),

@@ -29,6 +29,8 @@ void account_opened(const struct account *account);
 void account_resumed(const struct account *account, enum loss loss, uint64_t gap);
 void account_declared(const struct account *account, uint64_t missing);
 void account_unsure(const struct account *account, uint64_t bytes);
+/* Bytes of memory that it holds by now. */
+int64_t account_held(const struct account *account);
 /* Counts what was sent and what is held since the last time; after each event, and once the tunnel is freed. */
 void account_update(struct account *account);
 /* Of one that was opened; before it is freed. */

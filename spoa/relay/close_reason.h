@@ -41,8 +41,9 @@
     X(max_age, 1001, 1001, "max age")                            /* open for `max_age` */                  \
     X(restarting, 1012, 1001, "relay restarting")                /* SIGTERM or `cellgate drain` */         \
     X(kicked, 1008, 1001, "closed by the operator")              /* `cellgate kick` */                     \
-    X(no_memory, 1011, 1001, "out of memory")                    /* of this process */                     \
-    X(refused, CLOSE_PASSED, CLOSE_NONE, "")                     /* 4000 + status, on `refuse: close` */
+    X(held_too_much, 1013, 1001, "relay memory short") /* it held most of what others waited for */        \
+    X(no_memory, 1011, 1001, "out of memory")          /* of this process */                               \
+    X(refused, CLOSE_PASSED, CLOSE_NONE, "")           /* 4000 + status, on `refuse: close` */
 
 enum close_reason {
 #define X(name, client, worker, text) CLOSE_##name,

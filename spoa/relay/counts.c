@@ -73,7 +73,7 @@ static void fill_families(struct counts *c)
                          .type = METRIC_COUNTER,
                          .labels = {{"direction", directions}}},
         [COUNT_HELD] = {.name = "cellgate_relay_held_bytes",
-                        .help = "Memory of what waits to be sent.",
+                        .help = "Memory of what tunnels hold: what waits to be sent, acknowledged or compared.",
                         .type = METRIC_GAUGE},
         [COUNT_ACCEPT_PAUSES] = {.name = "cellgate_relay_accept_pauses_total",
                                  .help = "Times that accepting paused for want of descriptors.",

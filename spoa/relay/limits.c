@@ -7,7 +7,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { SHARDS = 64 };
+enum {
+    SHARDS = 64,
+    WHOLE_PART = 4, /* of memory, for what has to become whole */
+    SHARE_PART = 4, /* of what is free: as much as one tunnel holds at most */
+    GIVEN_PART = 16 /* of memory, in a round */
+};
 
 /* How many tunnels one sandbox or organisation has, and how many of them collect a replay. */
 struct holder {
@@ -30,6 +35,11 @@ struct limits {
     _Atomic uint64_t most, per_sandbox, per_org, memory;
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
+    pthread_mutex_t giving; /* of what follows */
+    uint64_t round;         /* when it began */
+    uint64_t largest[2];    /* who has asked in this round, and in the one before */
+    uint64_t given;         /* bytes, in this round */
+    uint64_t wanted;        /* when one that cannot become whole last asked; 0: never */
     struct hash_secret secret;
     struct shard shards[SHARDS];
 };
@@ -52,6 +62,7 @@ struct limits *limits_new(const struct limits_settings *s)
     }
     for (size_t i = 0; i < SHARDS; i++)
         pthread_mutex_init(&l->shards[i].lock, NULL);
+    pthread_mutex_init(&l->giving, NULL);
     limits_set(l, s);
     return l;
 }
@@ -69,6 +80,7 @@ void limits_free(struct limits *l)
         }
         pthread_mutex_destroy(&l->shards[i].lock);
     }
+    pthread_mutex_destroy(&l->giving);
     free(l);
 }
 
@@ -207,9 +219,47 @@ uint64_t limits_held(const struct limits *l)
     return held > 0 ? (uint64_t)held : 0;
 }
 
-bool limits_may_hold(const struct limits *l)
+static uint64_t free_memory(const struct limits *l, int64_t unsettled, uint64_t most)
 {
-    return limits_held(l) < l->memory;
+    int64_t held = (int64_t)limits_held(l) + unsettled;
+    return held < (int64_t)most ? most - (uint64_t)(held > 0 ? held : 0) : 0;
+}
+
+size_t limits_room(const struct limits *l, uint64_t own, int64_t unsettled, bool whole)
+{
+    uint64_t memory = l->memory;
+    uint64_t share = whole ? free_memory(l, unsettled, memory)
+                           : free_memory(l, unsettled, memory - memory / WHOLE_PART) / SHARE_PART;
+
+    return share > own ? (size_t)((share - own) / 2) : 0;
+}
+
+static void begin_round(struct limits *l, uint64_t now)
+{
+    uint64_t passed = now - l->round;
+
+    if (passed < LIMITS_ROUND)
+        return;
+    l->largest[1] = passed < 2 * LIMITS_ROUND ? l->largest[0] : 0;
+    l->largest[0] = 0;
+    l->given = 0;
+    l->round = now;
+}
+
+bool limits_gives_way(struct limits *l, uint64_t own, bool whole, uint64_t now)
+{
+    pthread_mutex_lock(&l->giving);
+    begin_round(l, now);
+    if (own > l->largest[0])
+        l->largest[0] = own;
+    if (whole)
+        l->wanted = now;
+    bool wanted = l->wanted && now - l->wanted < LIMITS_ROUND;
+    bool large = wanted && l->largest[1] && own >= l->largest[1] - l->largest[1] / 8;
+    bool gives = large && (!l->given || l->given + own <= l->memory / GIVEN_PART);
+    l->given += gives ? own : 0;
+    pthread_mutex_unlock(&l->giving);
+    return gives;
 }
 
 /* ---- replays ---- */
@@ -240,7 +290,9 @@ bool limits_replay_begin(struct limits *l, struct slice space, struct slice sand
 {
     uint64_t most = at_least_one(l->memory / LIMITS_REPLAY_LEN);
 
-    if (atomic_fetch_add(&l->replays, 1) < most &&
+    uint64_t others = atomic_fetch_add(&l->replays, 1);
+
+    if (others < most && (!others || free_memory(l, 0, l->memory) >= LIMITS_REPLAY_LEN) &&
         change_replays(l, space, sandbox, true, at_least_one(most / LIMITS_REPLAY_SHARE)))
         return true;
     atomic_fetch_sub(&l->replays, 1);
@@ -251,4 +303,9 @@ void limits_replay_end(struct limits *l, struct slice space, struct slice sandbo
 {
     (void)change_replays(l, space, sandbox, false, 0);
     atomic_fetch_sub(&l->replays, 1);
+}
+
+bool limits_replay_alone(const struct limits *l)
+{
+    return l->replays == 1;
 }

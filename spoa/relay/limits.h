@@ -34,7 +34,15 @@ uint64_t limits_tunnels(const struct limits *limits);
 /* Held memory has changed by so many bytes. */
 void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
-bool limits_may_hold(const struct limits *limits);
+/* How many more bytes a tunnel may take in that holds `own` by now, `unsettled` of which were not told by limits_hold
+ * yet, so that its buffers, which grow by doubling, stay within its share. The share is a part of what is free: the
+ * more is held, the smaller it is, so that first the largest holders stop and who holds little goes on. A quarter of
+ * memory is kept for what has to become `whole` before it is given back. */
+size_t limits_room(const struct limits *limits, uint64_t own, int64_t unsettled, bool whole);
+/* There was no such room for a long time: whether the tunnel, of those that say so, is to end for one that cannot
+ * become whole. The largest holders are, a sixteenth of memory in LIMITS_ROUND. */
+enum { LIMITS_ROUND = 250000 }; /* microseconds; each of them asks at least once in that time */
+bool limits_gives_way(struct limits *limits, uint64_t own, bool whole, uint64_t now);
 
 /* A replay takes so many bytes at most: there are as many turns as memory has room for, and of these one in so many
  * for one sandbox; at least one. */
@@ -44,5 +52,7 @@ enum { LIMITS_REPLAY_LEN = 4 << 20, LIMITS_REPLAY_SHARE = 8 };
 bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
     __attribute__((warn_unused_result));
 void limits_replay_end(struct limits *limits, struct slice space, struct slice sandbox);
+/* Nobody else collects one: it is never short of memory. */
+bool limits_replay_alone(const struct limits *limits);
 
 #endif

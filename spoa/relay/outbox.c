@@ -4,7 +4,8 @@
 #include "spoa/lib/reader.h"
 #include "spoa/lib/ws.h"
 
-#define MANY 16384 /* bytes of control frames that are worth looking for */
+#define MANY  16384 /* bytes of control frames that are worth looking for */
+#define SPARE 16384 /* of memory, that an empty one keeps for the next message */
 
 struct outbox outbox_with_limit(size_t limit)
 {
@@ -178,7 +179,7 @@ bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint6
         return false;
     outbox->sent -= released < outbox->sent ? released : outbox->sent;
     forget_controls(outbox, controls);
-    if (rest.len)
+    if (rest.len || outbox->frames.size > SPARE)
         buffer_consume(&outbox->frames, released);
     else
         outbox->frames.start = outbox->frames.end = 0; /* the next message needs the memory again */

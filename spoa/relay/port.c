@@ -256,9 +256,20 @@ static void act_declared(void *context, uint64_t missing)
     account_declared(&((struct port *)context)->account, missing);
 }
 
-static bool act_may_hold(void *context)
+static size_t act_may_hold(void *context, bool whole)
 {
-    return limits_may_hold(((struct port *)context)->lane->limits);
+    struct port *p = context;
+    int64_t own = account_held(&p->account);
+
+    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->lane->limits))
+        return SIZE_MAX;
+    return limits_room(p->lane->limits, (uint64_t)own, own - p->account.held, whole);
+}
+
+static bool act_gives_way(void *context, bool whole)
+{
+    struct port *p = context;
+    return limits_gives_way(p->lane->limits, (uint64_t)account_held(&p->account), whole, loop_clock());
 }
 
 static bool act_take_turn(void *context)
@@ -288,7 +299,7 @@ static void act_ended(void *context)
 static const struct tunnel_actions actions = {
     act_send,   act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
     act_ask,    act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
-    act_unsure, act_may_hold, act_take_turn, act_random, act_ended,
+    act_unsure, act_may_hold, act_gives_way, act_take_turn, act_random, act_ended,
 };
 
 /* ---- reading ---- */

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #define MILLISECOND UINT64_C(1000)
-#define READ_LEAST  4096
-#define TURN_PAUSE  UINT64_C(50000) /* before it is asked again for a turn, and half of that at random */
+#define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
+#define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
+#define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
 
 /* ---- life ---- */
 /* What the route says, else what the relay does. */
@@ -344,6 +345,25 @@ static size_t window_room(const struct tunnel *t)
     return most < LEG_PAUSE ? (size_t)most : LEG_PAUSE;
 }
 
+/* Of a message that is acknowledged as one. */
+static bool is_inside_kept(const struct tunnel *t)
+{
+    const struct leg *client = &t->legs[CLIENT];
+    return t->adapter->numbers && (client->message_len || buffer_len(&client->partial));
+}
+
+size_t tunnel_memory(const struct tunnel *t, enum side from)
+{
+    return t->actions->may_hold(t->port, from == CLIENT ? is_inside_kept(t) : tunnel_needs_turn(t));
+}
+
+/* Input that is kept until it is acknowledged. */
+static bool may_keep(const struct tunnel *t)
+{
+    return outbox_len(&t->legs[WORKER].out) + buffer_len(&t->legs[CLIENT].partial) + READ_LEAST <= KEPT_LEAST ||
+           tunnel_memory(t, CLIENT);
+}
+
 /* What the relay answers by itself, most of all pings: who does not take that is not read. Without a peer that is all
  * there is to be taken; with one it needs room beside the most that output alone can hold. */
 static bool may_answer(const struct tunnel *t, enum side from, bool there)
@@ -351,7 +371,7 @@ static bool may_answer(const struct tunnel *t, enum side from, bool there)
     const struct outbox *out = &t->legs[from].out;
 
     if (!there)
-        return outbox_len(out) < LEG_PAUSE;
+        return outbox_len(out) < READ_LEAST || (outbox_len(out) < LEG_PAUSE && tunnel_memory(t, from));
     return from == WORKER || !t->adapter->numbers || outbox_len(out) + LEG_PAUSE <= out->frames.limit;
 }
 
@@ -365,15 +385,15 @@ static bool may_read_for(const struct tunnel *t, enum side from)
         return false;
     if (t->adapter->numbers && from == CLIENT)
         return window_room(t) > 0 && peer->out.controls < LEG_SPARE &&
-               (there || t->actions->may_hold(t->port));
+               (there ? may_keep(t) : tunnel_memory(t, CLIENT) > 0);
     if (outbox_empty(&peer->out) && (there || !buffer_len(&t->legs[from].partial)))
         return true;
     /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
     if (t->adapter->numbers && there)
-        return outbox_len(&peer->out) < t->settings->buffer;
+        return outbox_len(&peer->out) < t->settings->buffer && tunnel_memory(t, from);
     if (there)
-        return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE;
-    return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && t->actions->may_hold(t->port);
+        return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE && tunnel_memory(t, from);
+    return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && tunnel_memory(t, from);
 }
 
 bool tunnel_needs_turn(const struct tunnel *t)
@@ -385,13 +405,41 @@ bool tunnel_needs_turn(const struct tunnel *t)
 /* What the worker replays waits with it until it is this tunnel's turn. */
 static bool may_collect(struct tunnel *t, uint64_t now)
 {
-    if (!tunnel_needs_turn(t) || t->actions->take_turn(t->port)) {
+    bool needs = tunnel_needs_turn(t), has = !needs || t->actions->take_turn(t->port);
+
+    t->replay_short = needs && has && !tunnel_memory(t, WORKER);
+    if (has && !t->replay_short) {
         t->turn_at = 0;
         return true;
     }
     if (now >= t->turn_at)
         t->turn_at = now + TURN_PAUSE + t->actions->random(t->port) % (TURN_PAUSE / 2);
     return false;
+}
+
+/* Whether nothing but memory that others give back lets it go on: what it holds is given back when it has come to its
+ * end, and the rest of it is not read. */
+static bool is_short(const struct tunnel *t)
+{
+    const struct adapter *adapter = t->adapter;
+
+    if (t->state != TUNNEL_SERVING || !t->worker_there)
+        return false;
+    if (t->replay_short)
+        return true;
+    return adapter->numbers && !t->legs[CLIENT].reading && window_room(t) > 0 && !may_keep(t);
+}
+
+static void note_shortage(struct tunnel *t, uint64_t now)
+{
+    if (!is_short(t)) {
+        t->short_since = 0;
+        return;
+    }
+    if (!t->short_since)
+        t->short_since = now;
+    if (now >= t->short_at)
+        t->short_at = now + SHORT_PAUSE + t->actions->random(t->port) % (SHORT_PAUSE / 2);
 }
 
 void tunnel_reading(struct tunnel *t, uint64_t now)
@@ -404,27 +452,30 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
         return;
     leg_read(&t->legs[CLIENT], t->client_there && !done && (closing || may_read_for(t, CLIENT)), now);
     bool read = t->worker_there && may_read_for(t, WORKER);
+    t->replay_short = false;
     if (!read)
         t->turn_at = 0;
     leg_read(&t->legs[WORKER], read && may_collect(t, now), now);
+    note_shortage(t, now);
 }
 
-/* For a peer that is not there. Since it was decided that this side is read, others may have taken the memory: it then
- * gets no more than is needed for a ping or a Close. */
+/* For a peer that is not there: at least what is needed for a ping or a Close. */
 static size_t hold_room(const struct tunnel *t, size_t held)
 {
     size_t most = t->settings->buffer;
 
-    if (held + READ_LEAST > most || !t->actions->may_hold(t->port))
-        return READ_LEAST;
-    return most - held;
+    return held + READ_LEAST > most ? READ_LEAST : most - held;
 }
 
+/* Since it was decided that this side is read, others may have taken the memory. */
 size_t tunnel_room(const struct tunnel *t, enum side from)
 {
     bool there = from == CLIENT ? t->worker_there : t->client_there, closing = t->state == TUNNEL_CLOSING;
     size_t most = there || closing ? LEG_PAUSE : hold_room(t, outbox_len(&t->legs[other(from)].out));
+    size_t memory = tunnel_memory(t, from);
 
+    if (memory < most)
+        most = memory > READ_LEAST ? memory : READ_LEAST;
     size_t window = t->adapter->numbers && from == CLIENT && !closing ? window_room(t) : most;
 
     return window < most ? window : most;
@@ -516,6 +567,15 @@ static void check_limits(struct tunnel *t, uint64_t now)
         tunnel_close(t, CLOSE_idle, 0, slice_text(""), now);
 }
 
+/* What cannot be given back for want of its end makes others wait, too. */
+static void check_shortage(struct tunnel *t, uint64_t now)
+{
+    bool is_late = t->short_since && now - t->short_since >= TUNNEL_SHORT;
+
+    if (is_late && is_short(t) && t->actions->gives_way(t->port, t->replay_short || is_inside_kept(t)))
+        tunnel_close(t, CLOSE_held_too_much, 0, slice_text(""), now);
+}
+
 void tunnel_tick(struct tunnel *t, uint64_t now)
 {
     if (t->state == TUNNEL_CLOSING && now >= close_due(t))
@@ -530,6 +590,8 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         check_leg(t, WORKER, now);
     if (is_open(t))
         tunnel_acknowledge(t, now);
+    if (is_open(t))
+        check_shortage(t, now);
     outbox_trim(&t->legs[WORKER].out);
     if (t->state < TUNNEL_CLOSING)
         tunnel_seek_tick(t, now);
@@ -562,6 +624,8 @@ uint64_t tunnel_due(const struct tunnel *t)
 
     if (is_open(t) && t->turn_at)
         due = least(due, t->turn_at);
+    if (is_open(t) && t->short_since)
+        due = least(due, t->short_at);
     if (!is_open(t) || !t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
         return due;
     return least(due, t->adapter->numbers->due(t->adapter_state));

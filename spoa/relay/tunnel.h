@@ -96,8 +96,11 @@ struct tunnel_actions {
     void (*declared)(void *port, uint64_t missing);
     /* So many bytes of input may not have been read by anybody, and are not sent again. */
     void (*unsure)(void *port, uint64_t bytes);
-    /* Whether bytes may be held for a worker that is not there (the memory of the process). */
-    bool (*may_hold)(void *port);
+    /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
+     * before more has come, a message that is acknowledged as one or a replay. */
+    size_t (*may_hold)(void *port, bool whole);
+    /* It has had no room for TUNNEL_SHORT: whether it is the one that makes room for the others. */
+    bool (*gives_way)(void *port, bool whole);
     /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
     bool (*take_turn)(void *port);
     uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
@@ -152,6 +155,9 @@ struct tunnel {
     uint64_t seek_at;      /* SEEK_PAUSING: until when */
     uint64_t asked_at;     /* SEEK_ASKING: since when */
     uint64_t turn_at;      /* when to ask again whether its turn has come; 0: it does not wait for it */
+    bool replay_short;     /* its turn has come, but there is no memory */
+    uint64_t short_since;  /* no memory for what nothing of its own will make room for; 0: there is */
+    uint64_t short_at;     /* when to look again */
     uint64_t close_at;     /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
     uint64_t opened, used, expires, worker_since, lost_at;
     enum loss loss;
@@ -168,6 +174,7 @@ struct tunnel {
     enum close_reason reason; /* from TUNNEL_CLOSING on */
 };
 
+#define TUNNEL_SHORT UINT64_C(2000000) /* microseconds without memory that a tunnel bears */
 #define TUNNEL_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 
 struct tunnel_opening {

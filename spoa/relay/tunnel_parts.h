@@ -8,6 +8,8 @@
 
 #include "spoa/relay/tunnel.h"
 
+#define READ_LEAST 4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
+
 static inline enum side other(enum side side)
 {
     return side == CLIENT ? WORKER : CLIENT;
@@ -25,6 +27,8 @@ void tunnel_leave_client(struct tunnel *t, uint64_t now);
  * one goes, too. */
 void tunnel_lose_input(struct tunnel *t, bool all);
 void tunnel_reading(struct tunnel *t, uint64_t now);
+/* How many more bytes of that side may be held, as far as memory goes; may be 0. */
+size_t tunnel_memory(const struct tunnel *t, enum side from);
 /* In TUNNEL_OPENING. */
 void tunnel_refuse(struct tunnel *t, enum refusal refusal);
 

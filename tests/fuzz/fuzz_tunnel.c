@@ -196,6 +196,8 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
     default:
         w->full = argument & 1;
         w->crowded = argument & 2;
+        w->tight = argument & 4;
+        w->gives = argument & 8;
         if (argument > 250)
             tunnel_end(&w->t, CLOSE_restarting, w->now);
     }

@@ -290,6 +290,56 @@ static void close_reasons_are_legal_on_the_wire(void **state)
 /* ---- limits ---- */
 static const struct slice none = {NULL, 0};
 
+static void what_one_tunnel_may_hold_is_a_part_of_what_is_free(void **state)
+{
+    const uint64_t mib = 1 << 20;
+    struct limits_settings most = {.memory = 16 * mib};
+    struct limits *l = limits_new(&most);
+    (void)state;
+    /* a quarter is for what has to become whole, and of the rest a quarter for one; its buffers may double */
+    assert_int_equal(limits_room(l, 0, 0, false), 3 * mib / 2);
+    assert_int_equal(limits_room(l, mib, 0, false), mib);
+    assert_int_equal(limits_room(l, 3 * mib, 0, false), 0);
+    limits_hold(l, (int64_t)(10 * mib));
+    assert_int_equal(limits_room(l, mib, 0, false), 0); /* the large one first */
+    assert_int_equal(limits_room(l, mib / 4, 0, false), mib / 8);
+    assert_int_equal(limits_room(l, mib / 4, (int64_t)(2 * mib), false), 0);
+    assert_int_equal(limits_room(l, mib, 0, true), 5 * mib / 2);
+    limits_hold(l, (int64_t)(2 * mib));
+    assert_int_equal(limits_room(l, 0, 0, false), 0);
+    assert_int_equal(limits_room(l, mib, 0, true), 3 * mib / 2);
+    limits_hold(l, (int64_t)(5 * mib));
+    assert_int_equal(limits_room(l, 0, 0, true), 0);
+    limits_free(l);
+}
+
+/* However many ask: those that hold most, and a sixteenth of memory in a round. */
+static void the_largest_of_those_that_have_no_room_give_way(void **state)
+{
+    const uint64_t kib = 1024;
+    struct limits_settings most = {.memory = 16 * kib * 1024};
+    struct limits *l = limits_new(&most);
+    uint64_t now = 1000 * SEC;
+    unsigned given = 0;
+    (void)state;
+    for (unsigned i = 1; i <= 10; i++)
+        assert_false(limits_gives_way(l, i * 100 * kib, true, now)); /* the others have not asked yet */
+    now += LIMITS_ROUND;
+    for (unsigned i = 1; i <= 8; i++)
+        assert_false(limits_gives_way(l, i * 100 * kib, true, now));
+    assert_true(limits_gives_way(l, 1000 * kib, true, now));
+    assert_false(limits_gives_way(l, 1000 * kib, true, now));
+    now += LIMITS_ROUND;
+    for (unsigned i = 0; i < 100; i++)
+        given += limits_gives_way(l, 900 * kib, true, now);
+    assert_int_equal(given, 1);
+    now += 2 * LIMITS_ROUND; /* what they have asked for is long ago */
+    assert_false(limits_gives_way(l, 1000 * kib, true, now));
+    now += LIMITS_ROUND;
+    assert_false(limits_gives_way(l, 1000 * kib, false, now)); /* nobody lacks the end of anything */
+    limits_free(l);
+}
+
 static void limits_hold_for_sandbox_organisation_and_all(void **state)
 {
     struct limits_settings most = {.tunnels = 3, .per_sandbox = 2, .per_org = 2, .memory = 100};
@@ -305,10 +355,8 @@ static void limits_hold_for_sandbox_organisation_and_all(void **state)
     assert_false(limits_enter(l, none, s2, o)); /* the organisation's two; and s2 was not counted */
     assert_int_equal(limits_tunnels(l), 2);
     assert_true(limits_enter(l, none, s2, none));
-    limits_hold(l, 99);
-    assert_true(limits_may_hold(l));
-    limits_hold(l, 1);
-    assert_false(limits_may_hold(l));
+    limits_hold(l, 100);
+    assert_int_equal(limits_held(l), 100);
     limits_hold(l, -100);
     assert_int_equal(limits_held(l), 0);
     limits_leave(l, none, s1, o);
@@ -755,6 +803,8 @@ int main(void)
         cmocka_unit_test(the_fourth_loss_in_the_window_flaps),
         cmocka_unit_test(ends_are_recognised_exactly),
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),
+        cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
+        cmocka_unit_test(the_largest_of_those_that_have_no_room_give_way),
         cmocka_unit_test(limits_hold_for_sandbox_organisation_and_all),
         cmocka_unit_test(replays_are_as_many_as_memory_has_room_for),
         cmocka_unit_test(limits_without_memory_refuse),

@@ -1336,7 +1336,40 @@ static void without_memory_that_others_have_taken_no_more_than_a_little_is_read(
         assert_true(w.t.legs[CLIENT].reading);
         assert_in_range(tunnel_room(&w.t, CLIENT), 1, 4096);
         resumes(1);
+        assert_in_range(tunnel_room(&w.t, CLIENT), 1, 4096);
+        w.full = false;
         assert_int_equal(tunnel_room(&w.t, CLIENT), LEG_PAUSE);
+        world_close(&w);
+    }
+}
+
+/* One that holds nothing of a side goes on with it, however short memory is. */
+static void without_memory_a_side_is_read_when_nothing_of_it_is_held(void **state)
+{
+    static uint8_t payload[20000];
+    (void)state;
+    for (enum side from = CLIENT; from <= WORKER; from++) {
+        enum side to = from == CLIENT ? WORKER : CLIENT;
+        serving();
+        w.full = true;
+        w.ears[to].room = 0;
+        assert_true(w.t.legs[from].reading);
+        world_says(&w, from, 0x82, "held");
+        assert_false(w.t.legs[from].reading);
+        assert_true(w.t.legs[to].reading);
+        w.ears[to].room = SIZE_MAX;
+        tunnel_writable(&w.t, to, w.now);
+        assert_true(w.t.legs[from].reading);
+        /* what is not whole yet is not waited for, but what is small is */
+        uint8_t frame[sizeof payload + WS_HEAD_MAX];
+        struct slice large = world_frame(frame, from, 0x82, slice_of(payload, 10000));
+        world_bytes(&w, from, slice_sub(large, 0, 4000), SIZE_MAX);
+        assert_int_equal(buffer_len(&w.t.legs[from].partial), 4000 - (from == CLIENT ? 8 : 4));
+        world_bytes(&w, from, slice_sub(slice_from(large, 4000), 0, 4000), SIZE_MAX);
+        assert_int_equal(buffer_len(&w.t.legs[from].partial), 0);
+        world_bytes(&w, from, slice_from(large, 8000), SIZE_MAX);
+        assert_int_equal(w.t.legs[to].message_out, 0);
+        assert_false(w.ears[to].broken);
         world_close(&w);
     }
 }
@@ -1923,6 +1956,7 @@ int main(void)
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
         cmocka_unit_test(without_memory_that_others_have_taken_no_more_than_a_little_is_read),
+        cmocka_unit_test(without_memory_a_side_is_read_when_nothing_of_it_is_held),
         cmocka_unit_test(a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole),
         cmocka_unit_test(a_message_goes_on_with_the_next_worker),
         cmocka_unit_test(a_worker_that_is_left_in_the_middle_of_a_frame_is_cut_off),

@@ -31,7 +31,10 @@ struct world {
     struct ear ears[2]; /* the client, the worker that is there */
     unsigned sends[2];
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
-    bool dialling, open, asking, watching, full;
+    bool dialling, open, asking, watching;
+    bool full, tight;   /* no memory; none but for what has to become whole */
+    bool gives;         /* it is the one that makes room */
+    unsigned asked_to_give;
     bool crowded, turn; /* nobody gets a turn; this worker's replay has had it */
     uint16_t dialled_port;
     enum refusal refusal;
@@ -215,9 +218,17 @@ static inline void world_unsure(void *port, uint64_t bytes)
     ((struct world *)port)->unsure += bytes;
 }
 
-static inline bool world_may_hold(void *port)
+static inline size_t world_may_hold(void *port, bool whole)
 {
-    return !((struct world *)port)->full;
+    struct world *w = port;
+    return w->full || (w->tight && !whole) ? 0 : SIZE_MAX;
+}
+
+static inline bool world_gives_way(void *port, bool whole)
+{
+    struct world *w = port;
+    w->asked_to_give++;
+    return w->gives && whole;
 }
 
 static inline bool world_take_turn(void *port)
@@ -241,7 +252,7 @@ static inline void world_ended(void *port)
 static const struct tunnel_actions world_actions = {
     world_send,   world_dial,     world_hang_up,   world_adopt,  world_part,    world_drop,
     world_ask,    world_watch,    world_accept,    world_refuse, world_resumed, world_declared,
-    world_unsure, world_may_hold, world_take_turn, world_random, world_ended,
+    world_unsure, world_may_hold, world_gives_way, world_take_turn, world_random, world_ended,
 };
 
 static inline struct handover world_handover(void)
