@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* decide_handover: what the relay has to know about a tunnel: the end of a decision that sends it there. */
+#include <openssl/evp.h>
+
 #include "spoa/agent/decide_steps.h"
 #include "spoa/agent/ticket.h"
+#include "spoa/lib/base64url.h"
 
 static int64_t if_set(int64_t value)
 {
@@ -31,6 +34,30 @@ static struct slice strip_list(const struct option_texts *names, struct writer *
         writer_text(w, names->at[i]);
     }
     return names->count ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
+}
+
+#define TOKEN_DOMAIN "cellgate token 1;"
+enum { TOKEN_DIGEST = 8 };
+
+/* Which credential it was, of whatever kind, the same for all agents; absent: none. Without it the relay does not count
+ * by tokens. */
+static struct slice digest_token(const struct credential *credential, struct writer *scratch)
+{
+    const struct slice parts[] = {SLICE_LITERAL(TOKEN_DOMAIN), credential->token, credential->expires,
+                                  credential->path};
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    size_t start = scratch->len;
+    EVP_MD_CTX *context = slice_present(credential->token) ? EVP_MD_CTX_new() : NULL;
+    bool good = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+
+    for (size_t i = 0; good && i < sizeof parts / sizeof parts[0]; i++)
+        good = EVP_DigestUpdate(context, parts[i].at, parts[i].len) && EVP_DigestUpdate(context, "", 1);
+    good = good && EVP_DigestFinal_ex(context, digest, NULL);
+    EVP_MD_CTX_free(context);
+    if (!good)
+        return slice_text(NULL);
+    base64url_encode(slice_of(digest, TOKEN_DIGEST), scratch);
+    return slice_of(scratch->at + start, scratch->len - start);
 }
 
 static void set_grant(struct handover *h, const struct grant *grant)
@@ -64,8 +91,10 @@ void decide_handover(struct decision *d)
     h.select_cellgate = v->select_cellgate;
     set_route(&h, d->route);
     h.strip = strip_list(&d->route->strip, d->scratch);
-    if (d->granted)
+    if (d->granted) {
         set_grant(&h, &d->grant);
+        h.token = digest_token(&d->carried.credential, d->scratch);
+    }
     if (v->refusal != REFUSAL_NONE) {
         h.refuse = v->status;
         h.error = v->error;

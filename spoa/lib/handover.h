@@ -44,6 +44,7 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, jti, "jti")                                                                                     \
     X(TEXT, kid, "kid")                                                                                     \
     X(INT, needs, "needs") /* what the token grants, of enum need; not present: none was needed */          \
+    X(TEXT, token, "token") /* digest of the credential, to count its tunnels; never logged */              \
     X(INT, iat, "iat")                                                                                      \
     X(INT, exp, "exp")                                                                                      \
     X(INT, epoch, "epoch")                                                                                  \

@@ -2,6 +2,7 @@
 #include "spoa/relay/counts.h"
 
 #include "spoa/lib/refusal.h"
+#include "spoa/relay/limits.h"
 #include "spoa/relay/tunnel.h"
 
 #include <pthread.h>
@@ -44,6 +45,10 @@ static void fill_families(struct counts *c)
                            .help = "Upgrades that were not accepted, and why.",
                            .type = METRIC_COUNTER,
                            .labels = {{"error", refusal_names}}},
+        [COUNT_LIMITED] = {.name = "cellgate_relay_limited_total",
+                           .help = "Upgrades refused with too_many_tunnels, and by which limit.",
+                           .type = METRIC_COUNTER,
+                           .labels = {{"limit", limit_names}}},
         [COUNT_REDIALS] = {.name = "cellgate_relay_redials_total",
                            .help = "Workers that were lost, and what came of it.",
                            .type = METRIC_COUNTER,
@@ -73,7 +78,8 @@ static void fill_families(struct counts *c)
                          .type = METRIC_COUNTER,
                          .labels = {{"direction", directions}}},
         [COUNT_HELD] = {.name = "cellgate_relay_held_bytes",
-                        .help = "Memory of what tunnels hold: what waits to be sent, acknowledged or compared.",
+                        .help =
+                            "Memory of what tunnels hold: what waits to be sent, acknowledged or compared.",
                         .type = METRIC_GAUGE},
         [COUNT_ACCEPT_PAUSES] = {.name = "cellgate_relay_accept_pauses_total",
                                  .help = "Times that accepting paused for want of descriptors.",

@@ -14,6 +14,7 @@ enum count {
     COUNT_OPENED,  /* {route} */
     COUNT_CLOSED,  /* {route,reason} */
     COUNT_REFUSED, /* {error} */
+    COUNT_LIMITED, /* {limit} */
     COUNT_REDIALS, /* {cause,outcome} */
     COUNT_RESUME,  /* {adapter,outcome} */
     COUNT_MISSING, /* {adapter} */

@@ -14,7 +14,7 @@ enum {
     GIVEN_PART = 16 /* of memory, in a round */
 };
 
-/* How many tunnels one sandbox or organisation has, and how many of them collect a replay. */
+/* How many tunnels one sandbox, organisation or token has, and how many of them collect a replay. */
 struct holder {
     struct holder *next;
     uint64_t tunnels, replays;
@@ -32,7 +32,7 @@ struct shard {
 };
 
 struct limits {
-    _Atomic uint64_t most, per_sandbox, per_org, memory;
+    _Atomic uint64_t tunnels_most, most[LIMIT_COUNT], memory;
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
     pthread_mutex_t giving; /* of what follows */
@@ -44,11 +44,18 @@ struct limits {
     struct shard shards[SHARDS];
 };
 
+const char *const limit_names[] = {
+#define X(name) #name,
+    LIMITS(X)
+#undef X
+        "tunnels",
+    NULL};
+
 void limits_set(struct limits *l, const struct limits_settings *s)
 {
-    l->most = s->tunnels;
-    l->per_sandbox = s->per_sandbox;
-    l->per_org = s->per_org;
+    l->tunnels_most = s->tunnels;
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        l->most[i] = s->most[i];
     l->memory = s->memory;
 }
 
@@ -94,19 +101,19 @@ static struct holder **find(struct shard *shard, uint64_t hash, struct slice nam
     return at;
 }
 
-static bool count_up(struct holder **at, struct slice name, uint64_t most)
+static enum limit count_up(struct holder **at, struct slice name, uint64_t most, enum limit limit)
 {
     if (!*at) {
         *at = calloc(1, sizeof **at + name.len);
         if (!*at)
-            return false;
+            return LIMIT_MEMORY;
         (*at)->len = name.len;
         memcpy((*at)->name, name.at, name.len);
     }
     if (most && (*at)->tunnels >= most)
-        return false;
+        return limit;
     (*at)->tunnels++;
-    return true;
+    return LIMIT_NONE;
 }
 
 static void count_down(struct holder **at)
@@ -129,21 +136,7 @@ static struct holder **lock(struct limits *l, struct slice name, struct shard **
     return find(*shard, hash, name);
 }
 
-static bool change(struct limits *l, struct slice name, bool up, uint64_t most)
-{
-    struct shard *shard;
-    struct holder **at = lock(l, name, &shard);
-    bool done = true;
-
-    if (up)
-        done = count_up(at, name, most);
-    else
-        count_down(at);
-    pthread_mutex_unlock(&shard->lock);
-    return done;
-}
-
-/* ---- names: "s" namespace "/" sandbox, "o" organisation ---- */
+/* ---- names: "s" namespace "/" sandbox, "o" organisation, "t" token, "r" ---- */
 enum { NAME_MAX_BYTES = 1024 };
 
 static void put_sandbox(struct writer *w, struct slice space, struct slice sandbox)
@@ -155,49 +148,70 @@ static void put_sandbox(struct writer *w, struct slice space, struct slice sandb
     writer_put(w, sandbox);
 }
 
-static bool change_sandbox(struct limits *l, struct slice space, struct slice sandbox, bool up)
+/* False: it is not counted for any such. */
+static bool put_name(struct writer *w, const struct limits_owner *owner, enum limit limit)
+{
+    switch (limit) {
+    case LIMIT_sandbox:
+        put_sandbox(w, owner->space, owner->sandbox);
+        return owner->sandbox.len > 0;
+    case LIMIT_org:
+        writer_text(w, "o");
+        writer_put(w, owner->org);
+        return owner->org.len > 0;
+    case LIMIT_token:
+        writer_text(w, "t");
+        writer_put(w, owner->token);
+        return owner->token.len > 0;
+    default:
+        writer_text(w, "r");
+        return owner->refused;
+    }
+}
+
+static enum limit change(struct limits *l, const struct limits_owner *owner, enum limit limit, bool up)
 {
     uint8_t memory[NAME_MAX_BYTES];
     struct writer w = writer_of(memory, sizeof memory);
+    struct shard *shard;
+    enum limit reached = LIMIT_NONE;
 
-    if (!sandbox.len)
-        return true;
-    put_sandbox(&w, space, sandbox);
-    return !w.full && change(l, writer_slice(&w), up, l->per_sandbox);
+    if (!put_name(&w, owner, limit))
+        return LIMIT_NONE;
+    if (w.full)
+        return limit;
+    struct holder **at = lock(l, writer_slice(&w), &shard);
+    if (up)
+        reached = count_up(at, writer_slice(&w), l->most[limit], limit);
+    else
+        count_down(at);
+    pthread_mutex_unlock(&shard->lock);
+    return reached;
 }
 
-static bool change_org(struct limits *l, struct slice org, bool up)
+enum limit limits_enter(struct limits *l, const struct limits_owner *owner)
 {
-    uint8_t memory[NAME_MAX_BYTES];
-    struct writer w = writer_of(memory, sizeof memory);
-
-    if (!org.len)
-        return true;
-    writer_text(&w, "o");
-    writer_put(&w, org);
-    return !w.full && change(l, writer_slice(&w), up, l->per_org);
-}
-
-bool limits_enter(struct limits *l, struct slice space, struct slice sandbox, struct slice org)
-{
-    uint64_t most = l->most;
+    uint64_t most = l->tunnels_most;
+    enum limit reached = LIMIT_NONE;
+    unsigned entered = 0;
 
     if (atomic_fetch_add(&l->tunnels, 1) >= most && most)
-        goto too_many;
-    if (!change_sandbox(l, space, sandbox, true))
-        goto too_many;
-    if (change_org(l, org, true))
-        return true;
-    (void)change_sandbox(l, space, sandbox, false);
-too_many:
+        reached = LIMIT_tunnels;
+    while (reached == LIMIT_NONE && entered < LIMIT_COUNT)
+        if ((reached = change(l, owner, (enum limit)entered, true)) == LIMIT_NONE)
+            entered++;
+    if (reached == LIMIT_NONE)
+        return LIMIT_NONE;
+    while (entered)
+        (void)change(l, owner, (enum limit)-- entered, false);
     atomic_fetch_sub(&l->tunnels, 1);
-    return false;
+    return reached;
 }
 
-void limits_leave(struct limits *l, struct slice space, struct slice sandbox, struct slice org)
+void limits_leave(struct limits *l, const struct limits_owner *owner)
 {
-    (void)change_org(l, org, false);
-    (void)change_sandbox(l, space, sandbox, false);
+    for (unsigned limit = 0; limit < LIMIT_COUNT; limit++)
+        (void)change(l, owner, (enum limit)limit, false);
     atomic_fetch_sub(&l->tunnels, 1);
 }
 

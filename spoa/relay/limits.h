@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * limits: what the tunnels of all threads may take together: their number, also per sandbox and per
- * organisation, the memory of what they hold, and how many may collect a replay at once. Locks are taken only
+ * limits: what the tunnels of all threads may take together: their number, also per sandbox, per organisation
+ * and per token, the memory of what they hold, and how many may collect a replay at once. Locks are taken only
  * when a tunnel or a replay comes or goes. For any thread.
  */
 #ifndef CELLGATE_RELAY_LIMITS_H
@@ -11,9 +11,42 @@
 
 #include "spoa/lib/slice.h"
 
+/* By what tunnels are counted beside all of them. X(name) */
+#define LIMITS(X) \
+    X(sandbox)    \
+    X(org)        \
+    X(token)      \
+    X(refused) /* who is only told why not: all of them together */
+
+enum limit {
+#define X(name) LIMIT_##name,
+    LIMITS(X)
+#undef X
+        LIMIT_COUNT,
+    LIMIT_tunnels = LIMIT_COUNT,
+    LIMIT_NONE, /* none is reached */
+    LIMIT_MEMORY
+};
+extern const char *const limit_names[]; /* those of LIMITS and `tunnels`, NULL behind the last */
+
+/* The parts of all that one may take by default. */
+enum {
+    LIMITS_SANDBOX_PART = 8,
+    LIMITS_SANDBOX_MOST = 256,
+    LIMITS_ORG_PART = 4,
+    LIMITS_TOKEN_PART = 8,
+    LIMITS_REFUSED_PART = 8
+};
+
 struct limits_settings { /* 0: no limit */
-    uint64_t tunnels, per_sandbox, per_org;
+    uint64_t tunnels, most[LIMIT_COUNT];
     uint64_t memory; /* bytes held */
+};
+
+/* Whose a tunnel is. What is absent or empty it is not counted for. */
+struct limits_owner {
+    struct slice space, sandbox, org, token;
+    bool refused;
 };
 
 struct limits;
@@ -24,11 +57,11 @@ void limits_free(struct limits *limits);
 /* New ones; tunnels that are there stay. */
 void limits_set(struct limits *limits, const struct limits_settings *settings);
 
-/* Counts a tunnel; false: one more is not allowed, or memory is short. sandbox and org may be absent or
- * empty: it is not counted for them. */
-bool limits_enter(struct limits *limits, struct slice space, struct slice sandbox, struct slice org)
+/* Counts a tunnel, from before its worker is dialled until both its sides are through with it; else the limit that does
+ * not allow one more, or LIMIT_MEMORY. */
+enum limit limits_enter(struct limits *limits, const struct limits_owner *owner)
     __attribute__((warn_unused_result));
-void limits_leave(struct limits *limits, struct slice space, struct slice sandbox, struct slice org);
+void limits_leave(struct limits *limits, const struct limits_owner *owner);
 uint64_t limits_tunnels(const struct limits *limits);
 
 /* Held memory has changed by so many bytes. */

@@ -49,10 +49,12 @@ struct port {
 
 static void update(struct port *p);
 
-/* For whom a tunnel counts: who is only told why not takes no place of a sandbox that is not his. */
-static struct slice counted(const struct handover *h, struct slice name)
+/* Who is only told why not takes no place of a sandbox that is not his. */
+static struct limits_owner owner_of(const struct handover *h)
 {
-    return h->refuse >= 400 ? slice_text(NULL) : name;
+    if (h->refuse >= 400)
+        return (struct limits_owner){.refused = true};
+    return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
 }
 
 /* ---- actions of the tunnel ---- */
@@ -277,7 +279,7 @@ static bool act_take_turn(void *context)
     struct port *p = context;
     const struct handover *h = &p->upgrade->handover;
 
-    if (p->turn == TURN_NONE && limits_replay_begin(p->lane->limits, h->space, counted(h, h->sandbox))) {
+    if (p->turn == TURN_NONE && limits_replay_begin(p->lane->limits, h->space, owner_of(h).sandbox)) {
         p->turn = TURN_TAKEN;
         p->turn_since = loop_clock();
     }
@@ -297,9 +299,9 @@ static void act_ended(void *context)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,   act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
-    act_ask,    act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
-    act_unsure, act_may_hold, act_gives_way, act_take_turn, act_random, act_ended,
+    act_send,   act_dial,     act_hang_up,   act_adopt,     act_part,    act_drop,
+    act_ask,    act_watch,    act_accept,    act_refuse,    act_resumed, act_declared,
+    act_unsure, act_may_hold, act_gives_way, act_take_turn, act_random,  act_ended,
 };
 
 /* ---- reading ---- */
@@ -491,7 +493,7 @@ static void end_turn(struct port *p)
     const struct handover *h = &p->upgrade->handover;
 
     if (p->turn == TURN_TAKEN)
-        limits_replay_end(p->lane->limits, h->space, counted(h, h->sandbox));
+        limits_replay_end(p->lane->limits, h->space, owner_of(h).sandbox);
     p->turn = TURN_OVER;
 }
 
@@ -503,7 +505,7 @@ static void release(void *context)
 void port_cut(struct port *p)
 {
     struct lane *lane = p->lane;
-    const struct handover *h = &p->upgrade->handover;
+    struct limits_owner owner = owner_of(&p->upgrade->handover);
 
     if (p->gone)
         return;
@@ -521,7 +523,7 @@ void port_cut(struct port *p)
     account_update(&p->account);
     end_turn(p);
     if (p->entered)
-        limits_leave(lane->limits, h->space, counted(h, h->sandbox), counted(h, h->org));
+        limits_leave(lane->limits, &owner);
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
@@ -595,6 +597,22 @@ static void on_time(void *owner)
 }
 
 /* ---- for the outside ---- */
+static bool enter(struct lane *lane, const struct handover *h)
+{
+    struct limits_owner owner = owner_of(h);
+    enum limit limit = limits_enter(lane->limits, &owner);
+
+    if (limit == LIMIT_NONE)
+        return true;
+    if (limit == LIMIT_MEMORY)
+        return false;
+    metrics_add(lane->shard, COUNT_LIMITED, METRIC_INDEX(limit), 1);
+    log_write(lane->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
+              LOG_SLICE("route", h->route), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org),
+              LOG_SLICE("sub", h->sub), LOG_SLICE("jti", h->jti));
+    return false;
+}
+
 struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early)
 {
     const struct handover *h = &upgrade->handover;
@@ -602,8 +620,7 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
 
     if (p)
         p->early = buffer_with_limit(EARLY_MAX);
-    if (!p || !buffer_put(&p->early, early) ||
-        !limits_enter(lane->limits, h->space, counted(h, h->sandbox), counted(h, h->org))) {
+    if (!p || !buffer_put(&p->early, early) || !enter(lane, h)) {
         if (p)
             buffer_free(&p->early);
         free(p);

@@ -60,11 +60,26 @@ static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct
     return true;
 }
 
+/* As it was said, or a part of all: nobody alone takes every place. */
+static uint64_t part_of(int64_t said, uint64_t tunnels, uint64_t part)
+{
+    return said >= 0 ? (uint64_t)said : tunnels > part ? tunnels / part : 1;
+}
+
 static struct limits_settings limits_from(const struct settings *settings, uint64_t tunnels)
 {
-    return (struct limits_settings){tunnels, (uint64_t)settings->relay.max_tunnels_per_sandbox,
-                                    (uint64_t)settings->relay.max_tunnels_per_org,
-                                    (uint64_t)settings->relay.memory};
+    const struct settings_relay *s = &settings->relay;
+    uint64_t sandbox = part_of(s->max_tunnels_per_sandbox, tunnels, LIMITS_SANDBOX_PART);
+
+    if (s->max_tunnels_per_sandbox < 0 && sandbox > LIMITS_SANDBOX_MOST)
+        sandbox = LIMITS_SANDBOX_MOST;
+    return (struct limits_settings){
+        .tunnels = tunnels,
+        .most = {[LIMIT_sandbox] = sandbox,
+                 [LIMIT_org] = part_of(s->max_tunnels_per_org, tunnels, LIMITS_ORG_PART),
+                 [LIMIT_token] = part_of(s->max_tunnels_per_token, tunnels, LIMITS_TOKEN_PART),
+                 [LIMIT_refused] = part_of(-1, tunnels, LIMITS_REFUSED_PART)},
+        .memory = (uint64_t)s->memory};
 }
 
 /* Questions are two of each tunnel, and of each that has just ended its watch, until the agent has heard of that: as many

@@ -422,6 +422,56 @@ def test_too_many_tunnels_of_a_sandbox_or_an_organisation(made):
     tunnels.open(worker, two, **bearer(two))
 
 
+def limited(tunnels, limit):
+    return tunnels.metric(f'cellgate_relay_limited_total{{limit="{limit}"}}')
+
+
+def test_too_many_tunnels_of_a_token(made):
+    """Whatever sandboxes it opens them to, and before their workers answer."""
+    tunnels = made(max_tunnels_per_token=2)
+    worker = tunnels.worker()
+    sandboxes = [tunnels.sandbox(worker, org="acme") for _ in range(3)]
+    bearers = [{"route": "secure", "headers": [tunnels.cell.bearer("*", org="acme", jti=name)]} for name in ("one", "two")]
+    first = tunnels.open(worker, sandboxes[0], **bearers[0])
+    client = tunnels.ask(sandboxes[1], **bearers[0])
+    upstream = worker.take()
+    assert tunnels.refused(sandboxes[2], **bearers[0]) == (503, "too_many_tunnels")
+    assert limited(tunnels, "token") == 1
+    pass_both_ways(*tunnels.open(worker, sandboxes[2], **bearers[1]))
+    worker.accept(upstream)
+    pass_both_ways(tunnels.accepted(client), upstream)
+    first[0].close_with(1000)
+    first[1].closed()
+    until(lambda: not tunnels.tunnels(sandboxes[0]))
+    pass_both_ways(*tunnels.open(worker, sandboxes[0], **bearers[0]))
+
+
+def test_by_default_nobody_takes_all_places(made):
+    """Of 16: a sandbox two, a token two, an organisation four, and all that are only told why not two."""
+    tunnels = made(max_tunnels=16)
+    worker = tunnels.worker()
+    sandbox = tunnels.sandbox(worker)
+    for _ in range(2):
+        tunnels.open(worker, sandbox)
+    assert tunnels.refused(sandbox) == (503, "too_many_tunnels")
+    assert limited(tunnels, "sandbox") == 1
+    sandboxes = [tunnels.sandbox(worker, org="acme") for _ in range(3)]
+    bearer = {"route": "secure", "headers": [tunnels.cell.bearer("*", org="acme", jti="all")]}
+    for name in sandboxes[:2]:
+        tunnels.open(worker, name, **bearer)
+    assert tunnels.refused(sandboxes[2], **bearer) == (503, "too_many_tunnels")
+    assert limited(tunnels, "token") == 1
+    own = [{"route": "secure", "headers": [tunnels.cell.bearer(name, org="acme")]} for name in sandboxes]
+    for name, one in list(zip(sandboxes, own))[1:]:
+        tunnels.open(worker, name, **one)
+    assert tunnels.refused(sandboxes[0], **own[0]) == (503, "too_many_tunnels")
+    assert limited(tunnels, "org") == 1
+    refused = [tunnels.accepted(tunnels.ask(sandboxes[0], "closing")) for _ in range(2)]  # their Closes are not answered
+    assert tunnels.answer(tunnels.ask(sandboxes[0], "closing"))[0] in (101, 503)
+    assert limited(tunnels, "refused") == 1
+    assert [client.closed()[0] for client in refused] == [4401, 4401]
+
+
 def test_idle_old_and_long(made):
     tunnels = made(idle="300ms", max_message="64KiB")
     worker = tunnels.worker()

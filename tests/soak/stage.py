@@ -20,7 +20,8 @@ from worker import start as start_worker  # noqa: E402
 
 SOAK = BIN.parent / "soak"
 RELAY = {"keepalive": "1s", "dead_after": "4s", "dial_timeout": "4s", "connect_budget": "20s", "redial_budget": "60s",
-         "redial_backoff": ["20ms", "50ms", "100ms", "200ms"], "max_tunnels": 5000, "flap_limit": 8, "flap_window": "1s"}
+         "redial_backoff": ["20ms", "50ms", "100ms", "200ms"], "max_tunnels": 5000,
+         "max_tunnels_per_sandbox": 0, "max_tunnels_per_org": 0, "max_tunnels_per_token": 0, "flap_limit": 8, "flap_window": "1s"}
 
 
 class Worker:

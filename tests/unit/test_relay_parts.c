@@ -340,28 +340,42 @@ static void the_largest_of_those_that_have_no_room_give_way(void **state)
     limits_free(l);
 }
 
-static void limits_hold_for_sandbox_organisation_and_all(void **state)
+static void limits_hold_for_sandbox_organisation_token_and_all(void **state)
 {
-    struct limits_settings most = {.tunnels = 3, .per_sandbox = 2, .per_org = 2, .memory = 100};
+    struct limits_settings most = {
+        .tunnels = 5,
+        .most = {[LIMIT_sandbox] = 2, [LIMIT_org] = 3, [LIMIT_token] = 2, [LIMIT_refused] = 1},
+        .memory = 100};
     struct limits *l = limits_new(&most);
-    struct slice s1 = SLICE_LITERAL("s1"), s2 = SLICE_LITERAL("s2"), o = SLICE_LITERAL("o");
+    struct slice s1 = SLICE_LITERAL("s1"), s2 = SLICE_LITERAL("s2"), o = SLICE_LITERAL("o"),
+                 k = SLICE_LITERAL("k");
+    struct limits_owner one = {.sandbox = s1, .org = o}, free1 = {.sandbox = s1}, refused = {.refused = true},
+                        other = {.space = SLICE_LITERAL("other"), .sandbox = s1, .org = o, .token = k},
+                        second = {.sandbox = s2, .org = o}, third = {.sandbox = s2, .token = k},
+                        nobody = {.refused = false};
     (void)state;
-    assert_true(limits_enter(l, none, s1, o));
-    assert_true(limits_enter(l, none, s1, none));
-    assert_false(limits_enter(l, none, s1, none));
-    assert_true(limits_enter(l, SLICE_LITERAL("other"), s1, o));
-    assert_false(limits_enter(l, none, s2, none)); /* all */
-    limits_leave(l, none, s1, none);
-    assert_false(limits_enter(l, none, s2, o)); /* the organisation's two; and s2 was not counted */
-    assert_int_equal(limits_tunnels(l), 2);
-    assert_true(limits_enter(l, none, s2, none));
+    assert_int_equal(limits_enter(l, &one), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &free1), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &free1), LIMIT_sandbox);
+    assert_int_equal(limits_enter(l, &other), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &third), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &third), LIMIT_token); /* and s2 was not counted */
+    assert_int_equal(limits_enter(l, &refused), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &nobody), LIMIT_tunnels);
+    limits_leave(l, &free1);
+    assert_int_equal(limits_enter(l, &refused), LIMIT_refused);
+    assert_int_equal(limits_enter(l, &second), LIMIT_NONE);
+    limits_leave(l, &refused);
+    assert_int_equal(limits_enter(l, &one), LIMIT_org);
+    assert_int_equal(limits_tunnels(l), 4);
     limits_hold(l, 100);
     assert_int_equal(limits_held(l), 100);
     limits_hold(l, -100);
     assert_int_equal(limits_held(l), 0);
-    limits_leave(l, none, s1, o);
-    limits_leave(l, SLICE_LITERAL("other"), s1, o);
-    limits_leave(l, none, s2, none);
+    limits_leave(l, &one);
+    limits_leave(l, &other);
+    limits_leave(l, &second);
+    limits_leave(l, &third);
     assert_int_equal(limits_tunnels(l), 0);
     limits_free(l);
 }
@@ -376,7 +390,7 @@ static void replays_are_as_many_as_memory_has_room_for(void **state)
     for (unsigned i = 0; i < 9; i++) {
         snprintf(memory[i], sizeof memory[i], "s%u", i);
         names[i] = slice_text(memory[i]);
-        assert_true(limits_enter(l, none, names[i], none));
+        assert_int_equal(limits_enter(l, &(struct limits_owner){.sandbox = names[i]}), LIMIT_NONE);
     }
     for (unsigned i = 0; i < 8; i++) {
         assert_true(limits_replay_begin(l, none, names[i]));
@@ -403,7 +417,7 @@ static void replays_are_as_many_as_memory_has_room_for(void **state)
     assert_false(limits_replay_begin(l, none, names[0]));
     limits_replay_end(l, none, names[8]);
     for (unsigned i = 0; i < 9; i++)
-        limits_leave(l, none, names[i], none);
+        limits_leave(l, &(struct limits_owner){.sandbox = names[i]});
     assert_int_equal(limits_tunnels(l), 0);
     limits_free(l);
 }
@@ -412,10 +426,11 @@ static void limits_without_memory_refuse(void **state)
 {
     struct limits_settings most = {.tunnels = 3};
     struct limits *l = limits_new(&most);
+    struct limits_owner owner = {.sandbox = SLICE_LITERAL("s"), .org = SLICE_LITERAL("o")};
     (void)state;
     for (unsigned n = 1; n <= 2; n++) {
         alloc_fail_at(n);
-        assert_false(limits_enter(l, none, SLICE_LITERAL("s"), SLICE_LITERAL("o")));
+        assert_int_equal(limits_enter(l, &owner), LIMIT_MEMORY);
         alloc_fail_at(0);
         assert_int_equal(limits_tunnels(l), 0);
     }
@@ -631,17 +646,26 @@ static void what_the_route_strips_and_the_record_sets_is_not_the_clients(void **
 /* Written with '-' and with '_', which to many servers are the same. */
 static void what_is_stripped_is_stripped_in_both_spellings(void **state)
 {
-    static const char *const names[] = {"keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-                                        "http2-settings", "x-cell-org", "sec-websocket-extensions",
-                                        "sec-websocket-protocol", "cell-resume", "proxy", "te", "trailer"};
+    static const char *const names[] = {"keep-alive",
+                                        "proxy-authenticate",
+                                        "proxy-authorization",
+                                        "proxy-connection",
+                                        "http2-settings",
+                                        "x-cell-org",
+                                        "sec-websocket-extensions",
+                                        "sec-websocket-protocol",
+                                        "cell-resume",
+                                        "proxy",
+                                        "te",
+                                        "trailer"};
     (void)state;
     for (size_t i = 0; i < 2 * sizeof names / sizeof *names; i++) {
         char name[64], text[512];
         snprintf(name, sizeof name, "%s", names[i / 2]);
         for (char *dash = name; i % 2 && (dash = strchr(dash, '-'));)
             *dash = '_';
-        snprintf(text, sizeof text, PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n%s: client\r\nX-B: 1\r\n"),
-                 name);
+        snprintf(text, sizeof text,
+                 PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n%s: client\r\nX-B: 1\r\n"), name);
         struct slice guard;
         struct upgrade *u = upgrade_of(text, &guard);
         guarded_free(guard);
@@ -658,9 +682,10 @@ static void what_is_stripped_is_stripped_in_both_spellings(void **state)
 static void of_a_referer_the_query_stays_here(void **state)
 {
     struct slice guard;
-    struct upgrade *u = upgrade_of(PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n"
-                                               "Referer: https://a/b?cellgate_token=x#y\r\nreferer: /c#d?e\r\n"),
-                                   &guard);
+    struct upgrade *u =
+        upgrade_of(PLAIN("/p", "X-Cell-Handover:route=r;sandbox=s\r\n"
+                               "Referer: https://a/b?cellgate_token=x#y\r\nreferer: /c#d?e\r\n"),
+                   &guard);
     uint8_t memory[1024];
     struct writer w = writer_of(memory, sizeof memory);
     (void)state;
@@ -805,7 +830,7 @@ int main(void)
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),
         cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
         cmocka_unit_test(the_largest_of_those_that_have_no_room_give_way),
-        cmocka_unit_test(limits_hold_for_sandbox_organisation_and_all),
+        cmocka_unit_test(limits_hold_for_sandbox_organisation_token_and_all),
         cmocka_unit_test(replays_are_as_many_as_memory_has_room_for),
         cmocka_unit_test(limits_without_memory_refuse),
         cmocka_unit_test(a_request_goes_on_without_what_is_the_connections_own),
