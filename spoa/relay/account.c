@@ -90,7 +90,7 @@ int64_t account_held(const struct account *a)
 
     for (enum side side = CLIENT; side <= WORKER; side++)
         held += t->legs[side].out.frames.size + t->legs[side].partial.size;
-    return (int64_t)(held + t->pings.open.size + t->goodbye.size);
+    return (int64_t)(held + a->opening + t->pings.open.size + t->goodbye.size);
 }
 
 void account_update(struct account *a)
@@ -107,10 +107,7 @@ void account_update(struct account *a)
                         (int64_t)sent);
         a->counted[side] = leg->bytes_out;
     }
-    if (held == a->held)
-        return;
-    limits_hold(a->lane->limits, held - a->held);
-    metrics_add(shard, COUNT_HELD, METRIC_PLAIN, held - a->held);
+    counts_hold(shard, a->lane->limits, held - a->held);
     a->held = held;
 }
 

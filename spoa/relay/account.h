@@ -17,6 +17,7 @@ struct account {
     uint64_t id;         /* in its lane */
     unsigned route;      /* label */
     int64_t held;        /* bytes, as the limits and the metric know it */
+    size_t opening;      /* bytes beside the tunnel's own: what came before its 101, its dial */
     uint64_t counted[2]; /* bytes sent to each side */
 };
 

@@ -15,6 +15,7 @@ struct arrival {
     struct loop_timer timer;
     struct loop_task gone;
     struct buffer in;
+    size_t held; /* as the limits know it */
     struct http_reader reader;
 };
 
@@ -47,6 +48,12 @@ static void release(void *context)
     free(context);
 }
 
+static void note_held(struct arrival *a)
+{
+    counts_hold(a->lane->shard, a->lane->limits, (int64_t)a->in.size - (int64_t)a->held);
+    a->held = a->in.size;
+}
+
 /* The descriptor is the caller's. */
 static int leave(struct arrival *a)
 {
@@ -55,6 +62,7 @@ static int leave(struct arrival *a)
 
     loop_timer_close(&a->timer);
     buffer_free(&a->in);
+    note_held(a);
     *a->link = a->next;
     if (a->next)
         a->next->link = a->link;
@@ -144,6 +152,7 @@ static void on_ready(void *owner, int events)
         return;
     }
     buffer_commit(&a->in, (size_t)got);
+    note_held(a);
     on_bytes(a);
 }
 

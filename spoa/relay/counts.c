@@ -155,3 +155,11 @@ void counts_refused(struct metrics_shard *shard, unsigned refusal)
 {
     metrics_add(shard, COUNT_REFUSED, METRIC_INDEX(refusal), 1);
 }
+
+void counts_hold(struct metrics_shard *shard, struct limits *limits, int64_t bytes)
+{
+    if (!bytes)
+        return;
+    limits_hold(limits, bytes);
+    metrics_add(shard, COUNT_HELD, METRIC_PLAIN, bytes);
+}

@@ -35,6 +35,7 @@ enum { RESUME_EXACT, RESUME_GAP };
 enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
 
 struct counts;
+struct limits;
 
 enum { COUNTS_ROUTES = 64 };
 
@@ -44,6 +45,8 @@ void counts_free(struct counts *counts);
 struct metrics *counts_metrics(struct counts *counts);
 /* The index of a route's label; any thread. */
 unsigned counts_route(struct counts *counts, struct slice route);
+/* Memory of the process' tunnels has changed by so many bytes: limits and metric know it alike. */
+void counts_hold(struct metrics_shard *shard, struct limits *limits, int64_t bytes);
 /* REFUSAL_NONE: the worker's own refusal. */
 void counts_refused(struct metrics_shard *shard, unsigned refusal);
 

@@ -382,3 +382,8 @@ struct slice dial_rest(const struct dial *d)
 {
     return slice_from(received(d), d->head.len);
 }
+
+size_t dial_held(const struct dial *d)
+{
+    return d ? d->in.size + d->out.size + d->body.size : 0;
+}

@@ -34,6 +34,9 @@ struct dial *dial_new(const struct dial_options *options);
 /* Closes what was not taken. NULL is fine; so is a dial that is just calling `done`. */
 void dial_free(struct dial *dial);
 
+/* Bytes of memory that it holds; of NULL none. */
+size_t dial_held(const struct dial *dial);
+
 /* ---- after done ---- */
 unsigned dial_status(const struct dial *dial);
 const struct http_head *dial_head(const struct dial *dial); /* NULL: there was none */

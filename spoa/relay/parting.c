@@ -20,6 +20,7 @@ struct parting {
     struct loop_task gone;
     struct buffer rest;
     size_t read;
+    size_t held;     /* as the limits know it */
     bool ended;      /* the peer says no more; it may still take the rest */
     uint64_t unread; /* input, as far as is known */
 };
@@ -35,6 +36,12 @@ static void count_unsure(struct partings *partings, uint64_t unread)
         metrics_add(partings->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)unread);
 }
 
+static void note_held(struct parting *p)
+{
+    counts_hold(p->all->shard, p->all->limits, (int64_t)p->rest.size - (int64_t)p->held);
+    p->held = p->rest.size;
+}
+
 static void end(struct parting *p)
 {
     if (!p->io.loop)
@@ -44,6 +51,7 @@ static void end(struct parting *p)
     loop_io_close(&p->io);
     loop_timer_close(&p->timer);
     buffer_free(&p->rest);
+    note_held(p);
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
@@ -105,6 +113,7 @@ static void on_ready(void *owner, int events)
         alive = send_rest(p);
     if (alive && (events & LOOP_READ))
         alive = read_away(p);
+    note_held(p);
     if (!alive)
         end(p);
     else

@@ -10,6 +10,7 @@
 #include "spoa/lib/buffer.h"
 #include "spoa/lib/loop.h"
 #include "spoa/lib/metrics.h"
+#include "spoa/relay/limits.h"
 
 #define PARTING_SECONDS 2.0 /* at most */
 
@@ -18,7 +19,8 @@ struct parting;
 /* All partings of one thread. */
 struct partings {
     struct loop *loop;
-    struct metrics_shard *shard; /* for COUNT_UNSURE */
+    struct metrics_shard *shard;
+    struct limits *limits; /* what they hold counts */
     struct parting *first;
     size_t count;
 };

@@ -12,6 +12,7 @@
 #include "spoa/relay/dial.h"
 
 #define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
+#define EARLY_LEAST 4096                              /* of them, however short memory is */
 #define STOOD_STILL UINT64_C(1000000)                 /* microseconds that a timer is late then */
 #define PATIENCE    UINT64_C(1000000)
 #define TURN_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
@@ -446,13 +447,19 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 }
 
 /* ---- after each event ---- */
+static bool may_read_early(struct port *p)
+{
+    size_t len = buffer_len(&p->early);
+    return len < EARLY_LEAST || (len < EARLY_MAX && act_may_hold(p, false));
+}
+
 static void want(struct port *p)
 {
     for (enum side side = CLIENT; side <= WORKER; side++) {
         const struct leg *leg = &p->tunnel.legs[side];
         bool read = leg->reading;
         if (side == CLIENT && !p->accepted)
-            read = buffer_len(&p->early) < EARLY_MAX;
+            read = may_read_early(p);
         bool write = !outbox_empty(&leg->out) && !p->broken[side];
         if (p->io[side].loop)
             loop_io_want(&p->io[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
@@ -520,6 +527,7 @@ void port_cut(struct port *p)
     loop_timer_close(&p->timer);
     buffer_free(&p->early);
     tunnel_free(&p->tunnel);
+    p->account.opening = 0;
     account_update(&p->account);
     end_turn(p);
     if (p->entered)
@@ -555,6 +563,7 @@ static void update(struct port *p)
     for (enum side side = CLIENT; side <= WORKER; side++)
         if (p->broken[side])
             lose_broken(p, side);
+    p->account.opening = p->early.size + dial_held(p->dial);
     account_update(&p->account);
     if (p->turn == TURN_TAKEN && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= turn_until(p)))
         end_turn(p);

@@ -17,6 +17,7 @@
 
 struct world {
     struct counts *counts;
+    struct limits *limits;
     struct partings partings;
     int peer;
     uint64_t began;
@@ -27,8 +28,10 @@ static void open_loop(struct world *w)
     struct fail why;
     w->counts = counts_new();
     assert_non_null(w->counts);
-    w->partings =
-        (struct partings){.loop = loop_new(&why), .shard = metrics_shard(counts_metrics(w->counts))};
+    w->limits = limits_new(&(struct limits_settings){.memory = REST_LEN});
+    assert_non_null(w->limits);
+    w->partings = (struct partings){
+        .loop = loop_new(&why), .shard = metrics_shard(counts_metrics(w->counts)), .limits = w->limits};
     assert_non_null(w->partings.loop);
     w->began = loop_clock();
 }
@@ -46,11 +49,14 @@ static void open_world(struct world *w)
     w->peer = fds[1];
     open_loop(w);
     parting_begin(&w->partings, fds[0], &rest, UNREAD);
+    assert_int_equal(limits_held(w->limits), REST_LEN);
 }
 
 static void close_world(struct world *w)
 {
     partings_end(&w->partings);
+    assert_int_equal(limits_held(w->limits), 0);
+    limits_free(w->limits);
     close(w->peer);
     loop_free(w->partings.loop);
     counts_free(w->counts);
