@@ -282,7 +282,7 @@ def test_a_tunnel(starved, records, echo, process, dialect):
 def starved_host(tmp_path):
     host = StarvedExamples(tmp_path, "cell-sandboxd", "cell-worker")
     host.start("cell-sandboxd", "--socket", tmp_path / "s", "--grace", 3)
-    host.port = int(host.start(*worker_command(tmp_path / "s")).rpartition(":")[2])
+    host.port = int(host.start("cell-worker", *worker_command(tmp_path / "s")[1:]).rpartition(":")[2])
     yield host
     host.close()
 
