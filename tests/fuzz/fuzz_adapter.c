@@ -2,7 +2,8 @@
 /*
  * Random lives of one adapter: the first byte chooses it, then each event is a byte of what, a byte of length
  * and so many bytes; with LONG two more bytes make a long piece of these, and say how reads cut it. Whatever workers say,
- * what is passed on makes valid frames, memory is bounded, and it is not said to be short.
+ * what is passed on makes valid frames, what is passed of a replay goes up to its end, memory is bounded, and it is not said
+ * to be short.
  */
 #include <stdlib.h>
 
@@ -22,6 +23,12 @@ struct life {
     bool in_message; /* of the worker */
     enum ws_opcode opcode;
     uint8_t open; /* towards the client */
+    /* ---- of a replay that is collected ---- */
+    uint8_t tag;
+    struct end {
+        uint8_t bytes[4];
+        uint64_t len;
+    } ends[2]; /* the last bytes of each stream */
 };
 
 static void client_gets(struct life *l, struct slice frames)
@@ -41,17 +48,68 @@ static void client_gets_frame(struct life *l, enum ws_opcode opcode, bool fin, s
     buffer_free(&frame);
 }
 
+static bool collects(const struct life *l)
+{
+    return l->adapter->collects && l->adapter->collects(l->state);
+}
+
+static void note_replay(struct life *l, const struct adapter_piece *piece)
+{
+    struct slice bytes = piece->bytes;
+
+    if (!l->tag && piece->opcode == WS_BINARY && bytes.len) {
+        l->tag = bytes.at[0];
+        bytes = slice_from(bytes, 1);
+    }
+    if (l->tag != 1 && l->tag != 2)
+        return;
+    struct end *end = &l->ends[l->tag - 1];
+    end->len += bytes.len;
+    for (bytes = slice_from(bytes, bytes.len > 4 ? bytes.len - 4 : 0); bytes.len; bytes = slice_from(bytes, 1)) {
+        memmove(end->bytes, end->bytes + 1, 3);
+        end->bytes[3] = bytes.at[0];
+    }
+}
+
+/* What is passed of a replay goes up to its end: the last message of it ends as the replay of its stream did. */
+static void check_replay(struct life *l, struct slice frames)
+{
+    struct ws_decoder d = ws_decoder_of(WS_SERVER, SIZE_MAX);
+    struct slice message = {NULL, 0};
+    struct ws_piece piece;
+    enum ws_event event;
+
+    while ((event = ws_decode(&d, &frames, &piece)) != WS_MORE) {
+        CHECK(event == WS_HEAD || event == WS_PIECE);
+        if (event == WS_PIECE && d.frame.fin && piece.bytes.len > 1 && piece.bytes.at[0] <= 2)
+            message = piece.bytes;
+    }
+    if (message.len > 1) {
+        struct slice got = slice_from(message, message.len > 5 ? message.len - 4 : 1);
+        const struct end *end = &l->ends[message.at[0] - 1];
+        CHECK(end->len >= got.len && slice_equal(got, slice_of(end->bytes + 4 - got.len, got.len)));
+    }
+    memset(l->ends, 0, sizeof l->ends);
+}
+
 static bool worker_says(struct life *l, uint8_t what, struct slice bytes, bool last)
 {
+    bool collected = collects(l);
     struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
     struct adapter_piece piece = {l->opcode, !l->in_message, last, bytes};
 
     if (piece.first)
         piece.opcode = l->opcode = what & 0x80 ? WS_TEXT : WS_BINARY;
     l->in_message = !piece.last;
+    if (piece.first)
+        l->tag = 0;
     enum adapter_verdict verdict = l->adapter->from_worker(l->state, &piece, &edit);
     CHECK(edit.skip <= bytes.len && verdict != ADAPTER_NO_MEMORY);
     CHECK(!buffer_len(&edit.insert) || !l->open);
+    if (collected && !collects(l))
+        check_replay(l, buffer_slice(&edit.insert));
+    else if (collected)
+        note_replay(l, &piece);
     if (buffer_len(&edit.insert)) {
         client_gets(l, buffer_slice(&edit.insert));
         l->open = edit.opened;
@@ -130,6 +188,7 @@ static bool joins(struct life *l, struct slice text)
         l->open = 0;
     }
     l->in_message = false;
+    memset(l->ends, 0, sizeof l->ends);
     CHECK(outbox_salvage(&l->kept) || !buffer_len(&l->kept.frames));
     l->adapter->joined(l->state, &l->kept, &edit);
     return true;
