@@ -998,7 +998,7 @@ def test_the_listener_is_for_haproxy_alone(direct):
 
 
 def test_a_worker_over_tls_is_dialled_through_haproxy(tmp_path):
-    with quick(tmp_path, worker_tls=f"unix@{tmp_path}/tls.sock") as direct:
+    with Direct(tmp_path, relay={"worker_tls": f"unix@{tmp_path}/tls.sock"}, top={"worker_networks": ["10.0.0.0/8"]}) as direct:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(tmp_path / "tls.sock"))
         listener.listen()
