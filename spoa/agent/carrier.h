@@ -24,6 +24,7 @@
 
 #include "spoa/agent/pattern.h"
 #include "spoa/agent/request.h"
+#include "spoa/agent/system.h"
 #include "spoa/agent/verdict.h"
 #include "spoa/lib/writer.h"
 
@@ -55,8 +56,15 @@ enum carrier {
 #define CARRIERS_GENERAL \
     (CARRIER_BIT(AUTHORIZATION) | CARRIER_BIT(SUBPROTOCOL) | CARRIER_BIT(QUERY) | CARRIER_BIT(COOKIE))
 
+/* Where a credential is used. Entries of `tokens` may be bound to routes and to systems. */
+struct carrier_place {
+    const char *route; /* NULL: nowhere in particular, as for `cellgate token --inspect` */
+    enum system system;
+};
+
 struct credential {
     enum carrier carrier;
+    struct carrier_place place;
     struct slice token;    /* absent only with CARRIER_NONE; may be empty, then it is a bad one */
     struct slice expires;  /* signature, file-url: as it was written */
     struct slice path;     /* file-url: of the file, decoded */

@@ -376,7 +376,8 @@ static enum refusal check_grant(struct decision *d, struct slice sandbox, const 
 static bool check_token(struct decision *d)
 {
     const struct decide_view *view = d->view;
-    const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens) : 0,
+    const struct carrier_place place = {d->route->name, d->route->system};
+    const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
                                         .cookie = d->route->cookie,
                                         .captures = &d->match.captures};
     const char *why = "";
@@ -390,6 +391,7 @@ static bool check_token(struct decision *d)
         return true;
     }
     struct slice sandbox = token_sandbox(d);
+    d->carried.credential.place = place;
     d->carried.credential.sandbox = sandbox;
     d->carried.credential.port = d->port;
     refusal = check_credential(d, &why);
@@ -471,7 +473,7 @@ static bool turn_into_cookie(struct decision *d)
     const struct credential *c = &d->carried.credential;
     bool by_query = c->carrier == CARRIER_QUERY || c->carrier == CARRIER_DAYTONA_QUERY;
     if (!d->granted || !d->route->cookie || d->upgrade || !by_query || !slice_is(d->request->method, "GET") ||
-        !cookie_valid(c->token) || !token_may_be_cookie(d->view->tokens, &d->grant))
+        !cookie_valid(c->token) || !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
         return true;
     write_location(d);
     size_t start = d->scratch->len;

@@ -18,12 +18,12 @@ const struct token_kind *token_kind_at(size_t i)
     return i < KIND_COUNT ? kinds[i] : NULL;
 }
 
-/* Whether an entry of this kind listens to the carrier. */
+/* Whether an entry of this kind listens to the carrier at the place. */
 static bool configured(const struct token_entry *entries, size_t count, const char *kind,
-                       enum carrier carrier)
+                       enum carrier carrier, const struct carrier_place *place)
 {
     for (size_t i = 0; i < count; i++)
-        if (entries[i].kind->name == kind && entries[i].carriers & 1u << carrier)
+        if (entries[i].kind->name == kind && token_entry_carriers(&entries[i], place) & 1u << carrier)
             return true;
     return false;
 }
@@ -31,7 +31,8 @@ static bool configured(const struct token_entry *entries, size_t count, const ch
 static const struct token_kind *kind_of(const struct token_check *check)
 {
     for (size_t i = 0; i < KIND_COUNT; i++)
-        if (configured(check->entries, check->count, kinds[i]->name, check->credential->carrier) &&
+        if (configured(check->entries, check->count, kinds[i]->name, check->credential->carrier,
+                       &check->credential->place) &&
             kinds[i]->recognises(check->credential->token))
             return kinds[i];
     return NULL;
@@ -81,11 +82,12 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
     return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
 }
 
-bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant)
+bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
+                         const struct carrier_place *place)
 {
     size_t count;
     const struct token_entry *entries = tokens_entries(tokens, &count);
-    return configured(entries, count, grant->kind, CARRIER_COOKIE);
+    return configured(entries, count, grant->kind, CARRIER_COOKIE, place);
 }
 
 bool token_needs_secret(const struct grant *grant)

@@ -32,8 +32,9 @@ struct tokens;
  */
 enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason);
-/* Whether its kind would take it from a cookie, too. */
-bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant);
+/* Whether its kind would take it from a cookie there, too. */
+bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
+                         const struct carrier_place *place);
 /* Whether token_admits_secret has to be asked, too. */
 bool token_needs_secret(const struct grant *grant);
 /* record: NULL where there is none. token_invalid, or token_missing where there was no credential: the same,

@@ -41,6 +41,9 @@ bool token_load_file(const struct token_load *load, const char *path, struct fai
 __attribute__((format(printf, 3, 4))) bool token_load_warn(const struct token_load *load, struct fail *why,
                                                            const char *format, ...);
 
+/* CARRIER_BITs that bring credentials of the entry to the place. */
+unsigned token_entry_carriers(const struct token_entry *entry, const struct carrier_place *place);
+
 struct token_check {
     const struct token_entry *entries; /* of all kinds, in the configuration's order */
     size_t count;
@@ -65,6 +68,8 @@ struct token_kind {
     bool (*load)(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why);
     void (*release)(void *state);
+    /* Those of entry->carriers that are good at a place with a route. NULL: all. */
+    unsigned (*carriers_at)(const struct token_entry *entry, const struct carrier_place *place);
     /* Whether what one of its carriers brought has this kind's outward form. From then on no other kind sees
      * it. */
     bool (*recognises)(struct slice token);

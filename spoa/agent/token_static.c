@@ -15,13 +15,16 @@ enum { LIFE = 86400, HEX = 2 * SHA256_DIGEST_LENGTH, MARK = 8, SECRET = 32 };
 
 struct options {
     char *kind;
-    struct option_texts carriers, need;
-    bool public;
+    struct option_texts carriers, need, systems, routes;
+    bool public, everywhere;
 };
 
 struct state {
     unsigned needs;
-    bool public;
+    bool public, everywhere;
+    unsigned systems; /* where it is good; with neither these nor routes each carrier's own */
+    struct option_texts routes;
+    unsigned public_systems;
 };
 
 /* ---- the configuration ---- */
@@ -45,6 +48,31 @@ static const char *check_carrier(struct slice value)
                                 "DAYTONA_SANDBOX_AUTH_KEY or cookie";
 }
 
+static const char *check_system(struct slice value)
+{
+    return system_of(value) ? NULL : SYSTEM_WORDS;
+}
+
+/* Whose clients alone bring a carrier; 0: anybody's do. */
+static unsigned own_systems(enum carrier carrier)
+{
+    switch (carrier) {
+    case CARRIER_SECURE_ACCESS:
+        return SYSTEM_BIT(SYSTEM_OPENSANDBOX);
+    case CARRIER_OC_PREVIEW:
+        return SYSTEM_BIT(SYSTEM_OPENCOMPUTER);
+    case CARRIER_DAYTONA_PREVIEW:
+    case CARRIER_DAYTONA_QUERY:
+        return SYSTEM_BIT(SYSTEM_DAYTONA);
+    case CARRIER_E2B_ACCESS:
+        return SYSTEM_BIT(SYSTEM_E2B);
+    case CARRIER_LABEL:
+        return SYSTEM_BIT(SYSTEM_SANDBOX_SDK) | SYSTEM_BIT(SYSTEM_DAYTONA);
+    default:
+        return 0;
+    }
+}
+
 static const char *check_need(struct slice value)
 {
     return need_of(value) ? NULL : "pty, exec, agent, http, mux or egress";
@@ -55,10 +83,19 @@ static const char *check_need(struct slice value)
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
     {"carriers", OPTION_TEXTS, FIELD(carriers), OPTION_NONE,
-     .help = "where the secret may be: names of headers, and of what else carries tokens; none: all of them",
+     .help = "where the secret may be: names of headers, and of what else carries tokens; none: those of "
+             "systems, and all where it "
+             "is said where the entry is good",
      .max = CARRIER_COUNT, .check = check_carrier},
     {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; none: `http`", .max = 6,
      .check = check_need},
+    {"systems", OPTION_TEXTS, FIELD(systems), OPTION_NONE,
+     .help = "on whose built-in routes it is good; with no `routes` either: on those of the system whose "
+             "header brings it",
+     .max = SYSTEM_COUNT, .check = check_system},
+    {"routes", OPTION_TEXTS, FIELD(routes), OPTION_NONE, .help = "names of routes on which it is good",
+     .max = 64},
+    {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "it is good on every route"},
     {"public", OPTION_BOOL, FIELD(public), "false",
      .help = "a sandbox whose record has no access secret is open to everybody, for `need`"},
 };
@@ -70,7 +107,43 @@ static unsigned all_carriers(const struct option_texts *names)
     unsigned bits = 0;
     for (size_t i = 0; i < names->count; i++)
         bits |= carrier_bit(slice_text(names->at[i]));
-    return names->count ? bits : CARRIERS_ALL;
+    return bits;
+}
+
+static unsigned all_systems(const struct option_texts *words)
+{
+    unsigned bits = 0;
+    for (size_t i = 0; i < words->count; i++)
+        bits |= SYSTEM_BIT(system_of(slice_text(words->at[i])));
+    return bits;
+}
+
+static unsigned systems_of(unsigned carriers)
+{
+    unsigned systems = 0;
+    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
+        if (carriers & 1u << c)
+            systems |= own_systems(c);
+    return systems;
+}
+
+/* A secret that any carrier brings, and a door without one, open what the operator names and nothing else. */
+static bool check_scope(const struct token_load *load, const json_node *node, const struct options *o,
+                        unsigned carriers, struct fail *why)
+{
+    bool bound = o->systems.count || o->routes.count;
+    if (bound && o->everywhere)
+        return json_fail(load->doc, node, why, "everywhere: not together with systems or routes");
+    if (bound || o->everywhere)
+        return true;
+    if (carriers & CARRIERS_GENERAL)
+        return json_fail(
+            load->doc, node, why,
+            "carriers: one of them is of no system: say systems, routes or \"everywhere\": true");
+    if (o->public && !carriers)
+        return json_fail(load->doc, node, why,
+                         "public: say for which systems or routes, or \"everywhere\": true");
+    return true;
 }
 
 static unsigned all_needs(const struct option_texts *words)
@@ -81,6 +154,31 @@ static unsigned all_needs(const struct option_texts *words)
     return words->count ? bits : NEED_HTTP;
 }
 
+static void release(void *pointer)
+{
+    struct state *state = pointer;
+    for (size_t i = 0; i < state->routes.count; i++)
+        free(state->routes.at[i]);
+    free(state->routes.at);
+    free(state);
+}
+
+static void settle(struct options *o, unsigned carriers, struct token_entry *entry, struct state *state)
+{
+    bool bound = o->systems.count || o->routes.count;
+    *state = (struct state){.needs = all_needs(&o->need),
+                            .public = o->public,
+                            .everywhere = o->everywhere,
+                            .systems = all_systems(&o->systems),
+                            .routes = o->routes,
+                            .public_systems = bound ? 0 : systems_of(carriers)};
+    o->routes = (struct option_texts){NULL, 0};
+    entry->carriers = carriers                 ? carriers
+                      : bound || o->everywhere ? CARRIERS_ALL
+                                               : CARRIERS_ALL & ~CARRIERS_GENERAL;
+    entry->state = state;
+}
+
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why)
 {
@@ -88,16 +186,46 @@ static bool load(const struct token_load *load, const json_node *node, struct to
     struct state *state = calloc(1, sizeof(*state));
     if (!state)
         return fail(why, "out of memory");
-    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why);
-    if (good) {
-        *state = (struct state){.needs = all_needs(&o.need), .public = o.public};
-        entry->carriers = all_carriers(&o.carriers);
-        entry->state = state;
-    }
+    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
+                check_scope(load, node, &o, all_carriers(&o.carriers), why);
+    if (good)
+        settle(&o, all_carriers(&o.carriers), entry, state);
     options_free(options, OPTION_COUNT, &o);
     if (!good)
         free(state);
     return good;
+}
+
+/* ---- where it is good ---- */
+
+static bool is_named(const struct state *state, const struct carrier_place *place)
+{
+    if (state->systems & SYSTEM_BIT(place->system))
+        return true;
+    for (size_t i = 0; i < state->routes.count; i++)
+        if (strcmp(state->routes.at[i], place->route) == 0)
+            return true;
+    return false;
+}
+
+static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
+{
+    const struct state *state = entry->state;
+    unsigned carriers = 0;
+    if (state->everywhere)
+        return entry->carriers;
+    if (state->systems || state->routes.count)
+        return is_named(state, place) ? entry->carriers : 0;
+    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
+        if (entry->carriers & 1u << c && own_systems(c) & SYSTEM_BIT(place->system))
+            carriers |= 1u << c;
+    return carriers;
+}
+
+static bool is_public_at(const struct state *state, const struct carrier_place *place)
+{
+    return state->public && (!place->route || state->everywhere || is_named(state, place) ||
+                             state->public_systems & SYSTEM_BIT(place->system));
 }
 
 /* ---- checking ---- */
@@ -143,7 +271,8 @@ static void fill(const struct token_check *check, const struct token_entry *entr
 static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     const struct token_entry *entry = check->entries;
-    while (entry->kind != &token_kind_static || !(entry->carriers & 1u << check->credential->carrier))
+    while (entry->kind != &token_kind_static ||
+           !(token_entry_carriers(entry, &check->credential->place) & 1u << check->credential->carrier))
         entry++; /* there is one, or this kind would not have been asked */
     *reason = "out of memory";
     if (!token_static_digest(check->credential->token, check->text))
@@ -160,7 +289,7 @@ bool token_static_public(const struct token_check *check, struct grant *grant)
 {
     for (size_t i = 0; i < check->count; i++) {
         const struct token_entry *entry = &check->entries[i];
-        if (entry->kind != &token_kind_static || !((const struct state *)entry->state)->public)
+        if (entry->kind != &token_kind_static || !is_public_at(entry->state, &check->credential->place))
             continue;
         fill(check, entry, grant);
         grant->kind = entry->kind->name;
@@ -209,7 +338,8 @@ const struct token_kind token_kind_static = {.name = "static",
                                              .options = options,
                                              .options_count = OPTION_COUNT,
                                              .load = load,
-                                             .release = free,
+                                             .release = release,
+                                             .carriers_at = carriers_at,
                                              .recognises = recognises,
                                              .check = check,
                                              .mint = mint,

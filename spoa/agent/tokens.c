@@ -12,7 +12,6 @@ struct tokens {
     uint64_t generation;
     struct token_files files;
     struct option_texts warnings;
-    unsigned carriers;
     size_t count;
     struct token_entry entry[];
 };
@@ -104,7 +103,6 @@ static bool load_all(struct tokens *tokens, const struct token_load *load, const
     for (const json_node *node = array ? json_first(array) : NULL; node; node = json_next(node)) {
         if (!load_entry(load, node, &tokens->entry[tokens->count], why))
             return false;
-        tokens->carriers |= tokens->entry[tokens->count].carriers;
         tokens->count++;
     }
     return true;
@@ -173,9 +171,18 @@ bool tokens_has_kid(const struct tokens *tokens, struct slice kid)
     return false;
 }
 
-unsigned tokens_carriers(const struct tokens *tokens)
+unsigned token_entry_carriers(const struct token_entry *entry, const struct carrier_place *place)
 {
-    return tokens->carriers;
+    return place->route && entry->kind->carriers_at ? entry->kind->carriers_at(entry, place)
+                                                    : entry->carriers;
+}
+
+unsigned tokens_carriers(const struct tokens *tokens, const struct carrier_place *place)
+{
+    unsigned carriers = 0;
+    for (size_t i = 0; i < tokens->count; i++)
+        carriers |= token_entry_carriers(&tokens->entry[i], place);
+    return carriers;
 }
 
 const struct token_files *tokens_files(const struct tokens *tokens)

@@ -25,8 +25,8 @@ uint64_t tokens_generation(const struct tokens *tokens);
 const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *count);
 /* Whether any entry still has this kid. */
 bool tokens_has_kid(const struct tokens *tokens, struct slice kid);
-/* CARRIER_BITs that the entries' kinds listen to. */
-unsigned tokens_carriers(const struct tokens *tokens);
+/* CARRIER_BITs that the entries listen to at the place. */
+unsigned tokens_carriers(const struct tokens *tokens, const struct carrier_place *place);
 /* The files that were read: when one does not look any more as it did then, load again. */
 const struct token_files *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */

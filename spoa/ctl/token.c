@@ -127,7 +127,8 @@ static enum refusal check_anywhere(const struct tokens *tokens, struct credentia
 {
     enum refusal refusal = token_check(tokens, credential, now, cache, grant, reason);
     for (enum carrier c = CARRIER_NONE + 1; !grant->kind && c < CARRIER_COUNT; c++)
-        if (tokens_carriers(tokens) & 1u << c && c != CARRIER_SIGNATURE && c != CARRIER_FILE_URL) {
+        if (tokens_carriers(tokens, &(struct carrier_place){NULL, SYSTEM_NONE}) & 1u << c &&
+            c != CARRIER_SIGNATURE && c != CARRIER_FILE_URL) {
             credential->carrier = c;
             refusal = token_check(tokens, credential, now, cache, grant, reason);
         }
@@ -141,7 +142,8 @@ static enum refusal check_text(const struct tokens *tokens, struct slice text, i
     struct credential credential;
     *grant = (struct grant){.kind = NULL};
     *reason = "a signed URL has path, expires and signature";
-    if (!credential_from_text(text, tokens_carriers(tokens), scratch, &credential))
+    if (!credential_from_text(text, tokens_carriers(tokens, &(struct carrier_place){NULL, SYSTEM_NONE}),
+                              scratch, &credential))
         return REFUSAL_bad_request;
     return check_anywhere(tokens, &credential, now, cache, grant, reason);
 }

@@ -142,7 +142,7 @@ def test_a_state_alone_lets_nobody_in(cells):
     """The sandbox has a secret, but all that is said is that it wakes: it is not one that is open to everybody."""
     plane = FakePlane()
     routes = [ROUTES[0] | {"need": "http"}, {"name": "pty", "path": "/pty/{sandbox}", "upgrade": True, "via": "relay", "need": "pty"}]
-    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "public": True, "need": ["http", "pty"]}]
+    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "everywhere": True, "public": True, "need": ["http", "pty"]}]
     cell = cells(config={"directory": directory(plane.url), "routes": routes, "tokens": tokens})
     plane.ways["locked"] = says(503, {"error": "sandbox_waking"})
     assert request(cell.http, "GET", "/s/locked/x").status == 401

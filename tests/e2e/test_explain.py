@@ -224,9 +224,9 @@ def test_what_cannot_be_read_is_said_without_quoting_it(config, arguments, stdin
 def test_says_which_rule_about_the_token_decided(tmp_path):
     (tmp_path / "k").write_text("0123456789abcdef0123456789abcdef")
     secret = "an access secret"
-    record = RECORD | {"access": {"token_sha256": hashlib.sha256(secret.encode()).hexdigest()}}
+    record = RECORD | {"serves": "application", "access": {"token_sha256": hashlib.sha256(secret.encode()).hexdigest()}}
     (tmp_path / "s.json").write_text(json.dumps({"sandboxes": {"sb-1": record}}))
-    tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}, {"kind": "agent-sandbox", "secret_file": "k"}, {"kind": "static"}]
+    tokens = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k"}, {"kind": "agent-sandbox", "secret_file": "k"}, {"kind": "static", "everywhere": True}]
     (tmp_path / "c.json").write_text(json.dumps({"worker_networks": LOOPBACK, "directory": {"kind": "file", "path": "s.json"}, "tokens": tokens, "systems": SYSTEMS}))
     config, url = str(tmp_path / "c.json"), "GET http://h/sandboxes/sb-1/proxy/9001/"
 

@@ -161,7 +161,7 @@ def origin():
 @pytest.fixture(scope="module")
 def cell(cells, origin):
     relay = {"connect_budget": "100ms", "dial_timeout": "100ms", "drain": "100ms"}
-    config = {"routes": ROUTES, "log_level": "debug", "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "carriers": ["label"]}], "relay": relay}
+    config = {"routes": ROUTES, "log_level": "debug", "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "carriers": ["label"], "everywhere": True}], "relay": relay}
     return cells(sandboxes=records(origin), config=config, files={"k1.secret": KEY}, environment={"CELLGATE_WORKER_TIMEOUT": "500ms"})
 
 

@@ -36,7 +36,7 @@ CONFIG = {
         {"kind": "opensandbox-route", "keys": {"a": "route.key"}},
         {"kind": "file-url", "secret_file": "url"},
         {"kind": "static", "carriers": ["OpenSandbox-Secure-Access"], "need": ["http", "pty"]},
-        {"kind": "static"},
+        {"kind": "static", "everywhere": True},
     ],
 }
 
@@ -173,7 +173,7 @@ def test_each_credential_opens_its_sandbox_and_stays_here(cell, origin, name, ho
 def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
     """In a label it must be of [a-z0-9_]. Who has it learns that the sandbox is stopped, and nobody else."""
     records = {"sb-1": {**behind(origin), "access": access("abcdef0123456_89")}, "sb-3": {"state": "stopped", "access": access("abcdef0123456_89")}}
-    cell = cells(sandboxes=records, config=CONFIG | {"tokens": [{"kind": "static"}]})
+    cell = cells(sandboxes=records, config=CONFIG | {"tokens": [{"kind": "static", "everywhere": True}]})
     assert ask(cell, "GET", "/", host="8080-sb-1-abcdef0123456_89.sdk.test") == GOOD
     assert ask(cell, "GET", "/", host="8080-sb-1-abcdef0123456_88.sdk.test") == INVALID
     assert ask(cell, "GET", "/", host="8080-sb-2-abcdef0123456_89.sdk.test") == INVALID
@@ -184,7 +184,7 @@ def test_sandbox_sdks_label_token_is_the_secret(cells, origin):
 def test_a_secret_in_the_query_becomes_a_cookie(cells, origin):
     """Daytona's parameter, on a route that has a cookie: a page's links and scripts do not repeat it."""
     routes = [{"name": "preview", "host": "{port}-{sandbox}.<daytona>", "cookie": True}]
-    cell = cells(sandboxes={"sb-1": {**behind(origin), "access": access(SECRET)}}, config={"domains": {"daytona": ["day.test"]}, "routes": routes, "tokens": [{"kind": "static"}]})
+    cell = cells(sandboxes={"sb-1": {**behind(origin), "access": access(SECRET)}}, config={"domains": {"daytona": ["day.test"]}, "routes": routes, "tokens": [{"kind": "static", "everywhere": True}]})
     host = "80-sb-1.day.test"
     response = answer(cell, "GET", f"/a?x=1&DAYTONA_SANDBOX_AUTH_KEY={SECRET}&y", host=host)
     assert (response.status, response.get("location"), response.get("cache-control")) == (302, "/a?x=1&y", "no-store")

@@ -17,10 +17,11 @@
 
 static const char config[] =
     "{\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-    " {\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_KEY\",\"cookie\","
+    " {\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_"
+    "KEY\",\"cookie\","
     "\"label\"],"
     "  \"need\":[\"http\",\"pty\"]}],"
-    "\"routes\":["
+    "\"systems\":[\"e2b\"],\"domains\":{\"e2b\":[\"e2b.io\"]},\"routes\":[\"defaults\","
     "{\"name\":\"app\",\"host\":\"{sandbox}.app.io\",\"cookie\":true,\"timeout\":\"5m\"},"
     "{\"name\":\"signed\",\"host\":[\"{port}-{token}.day.io\",\"{port}-{sandbox}.day.io\"]},"
     "{\"name\":\"free\",\"path\":\"/free/{sandbox}/{rest...}\",\"to\":\"/"
@@ -553,8 +554,9 @@ static void a_secret_of_the_record_waits_for_the_record(void **state)
 
 static void a_state_alone_says_nothing_of_owner_and_secret(void **state)
 {
-    static const char public[] = "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-                                 " {\"kind\":\"static\",\"public\":true,\"need\":[\"http\",\"pty\"]}]";
+    static const char public[] =
+        "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
+        " {\"kind\":\"static\",\"everywhere\":true,\"public\":true,\"need\":[\"http\",\"pty\"]}]";
     static const struct row named[] = {
         {"GET " DIRECT("bare"), {B("bare")}, "503 sandbox_waking"},
         {"GET " RELAY("bare"), {WS, B("bare")}, "relay - /sandboxes/bare/pty/s%2F1"},
@@ -622,7 +624,7 @@ static void only_wrong_secrets_are_counted(void **state)
 /* Pages of an application ask for their images without a credential; a thousand of these are no guess. */
 static void a_request_without_a_credential_never_counts(void **state)
 {
-    static const char public[] = "[{\"kind\":\"static\",\"public\":true}]";
+    static const char public[] = "[{\"kind\":\"static\",\"everywhere\":true,\"public\":true}]";
     static const struct row none[] = {{"GET " DIRECT("keyed"), {0}, "401 token_missing"},
                                       {"GET " DIRECT("absent"), {0}, "401 token_missing"}};
     static const struct row right[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
@@ -648,10 +650,11 @@ static void wrong_tokens_are_bounded_and_right_ones_pass(void **state)
     static const struct row others[] = {{"GET " PROXY, {B("late")}, "401 token_expired"},
                                         {"GET " PROXY, {0}, "401 token_missing"},
                                         {"GET " PROXY, {B("gone")}, "403 wrong_sandbox"}};
-    static const struct row bounded[] = {{"GET " PROXY, {"Authorization: Bearer wrong"}, "429 too_many_requests"},
-                                         {"GET " PROXY, {"Authorization: Bearer a.b"}, "429 too_many_requests"},
-                                         {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"},
-                                         {"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
+    static const struct row bounded[] = {
+        {"GET " PROXY, {"Authorization: Bearer wrong"}, "429 too_many_requests"},
+        {"GET " PROXY, {"Authorization: Bearer a.b"}, "429 too_many_requests"},
+        {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"},
+        {"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
     struct world *w = *state;
     w->guesses = guesses_new();
     assert_non_null(w->guesses);
@@ -886,8 +889,9 @@ static void a_token_in_the_query_becomes_a_cookie(void **state)
 static void a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to(void **state)
 {
     static const char asked_for[] = "GET http://keyed.app.io/a?b&DAYTONA_SANDBOX_AUTH_KEY=let%6Dein&c";
-    static const char narrow[] = "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-                                 " {\"kind\":\"static\",\"carriers\":[\"DAYTONA_SANDBOX_AUTH_KEY\"]}]";
+    static const char narrow[] =
+        "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
+        " {\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"DAYTONA_SANDBOX_AUTH_KEY\"]}]";
     static const struct row rows[] = {
         {"GET http://keyed.app.io/a", {"Cookie: __Host-cellgate=letmein"}, "direct 10.0.0.9:80 /a"},
         {"GET http://keyed.app.io/a?DAYTONA_SANDBOX_AUTH_KEY=wrong", {0}, "401 token_invalid"},
@@ -1068,9 +1072,43 @@ static void steps_are_told_without_credentials(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+/* A secret for previews of one system is nothing on routes of another, and there its header is the application's. */
+static void a_secret_is_good_where_its_carrier_belongs_or_its_entry_says(void **state)
+{
+    static const struct {
+        const char *entry, *got[3]; /* proxy and app, which are the operator's own, and e2b-preview */
+    } cases[] = {
+        {"{\"kind\":\"static\",\"carriers\":[\"e2b-traffic-access-token\"]}",
+         {"401 token_missing", "401 token_missing", "direct 10.0.0.9:80 /"}},
+        {"{\"kind\":\"static\"}", {"401 token_missing", "401 token_missing", "direct 10.0.0.9:80 /"}},
+        {"{\"kind\":\"static\",\"routes\":[\"proxy\"]}",
+         {"direct 10.0.0.9:80 /", "401 token_missing", "401 token_missing"}},
+        {"{\"kind\":\"static\",\"systems\":[\"daytona\"]}",
+         {"401 token_missing", "401 token_missing", "401 token_missing"}},
+        {"{\"kind\":\"static\",\"systems\":[\"e2b\"],\"routes\":[\"app\"]}",
+         {"401 token_missing", "direct 10.0.0.9:80 /", "direct 10.0.0.9:80 /"}},
+        {"{\"kind\":\"static\",\"everywhere\":true}",
+         {"direct 10.0.0.9:80 /", "direct 10.0.0.9:80 /", "direct 10.0.0.9:80 /"}},
+    };
+    static const char *const lines[] = {"GET http://h/sandboxes/keyed/proxy/80/", "GET http://keyed.app.io/",
+                                        "GET http://80-keyed.e2b.io/"};
+    struct world *w = *state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char tokens[512];
+        snprintf(tokens, sizeof tokens, "[%s]", cases[i].entry);
+        load_tokens(w, tokens);
+        for (size_t j = 0; j < 3; j++) {
+            const struct row row = {lines[j], {"e2b-traffic-access-token: letmein"}, cases[i].got[j]};
+            rows_check(w, &row, 1);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_secret_is_good_where_its_carrier_belongs_or_its_entry_says, set_up,
+                                        tear_down),
         TEST(the_request_itself_is_judged_first),
         TEST(without_a_valid_token_nobody_learns_anything),
         TEST(a_valid_token_is_held_against_the_sandbox),

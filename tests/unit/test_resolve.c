@@ -227,7 +227,7 @@ static void a_tunnel_outlives_a_state_that_does_not_say_the_secret(void **state)
 {
     struct world *w = *state;
     struct fail why;
-    struct json *doc = json_parse(SLICE_LITERAL("[{\"kind\":\"static\"}]"), "tokens", 0,
+    struct json *doc = json_parse(SLICE_LITERAL("[{\"kind\":\"static\",\"everywhere\":true}]"), "tokens", 0,
                                   (struct json_limits){4096, 8}, &why);
     struct tokens *tokens = tokens_load(doc, json_root(doc), "/", "cell", TOKENS_CHECK, &why);
     assert_non_null(tokens);

@@ -20,7 +20,7 @@ static const char config[] =
     " {\"kind\":\"agent-sandbox\",\"kid\":\"new\",\"secret_file\":\"scoped\"},"
     " {\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"a\",\"z\":\"z\",\"k\":\"k\"}},"
     " {\"kind\":\"file-url\",\"kid\":\"f\",\"min_secret\":1,\"secret_file\":\"url\"},"
-    " {\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"authorization\"]},"
+    " {\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-OC-Preview-Token\",\"authorization\"]},"
     " {\"kind\":\"static\",\"carriers\":[\"opensandbox-secure-access\"],\"need\":[\"http\",\"pty\"]}]";
 
 /* What OpenSandbox's keys are in its own vectors, one after the other. */
@@ -499,7 +499,7 @@ static void sandboxes_without_a_secret_are_open_only_where_it_is_said(void **sta
     struct grant g;
     struct fail why;
     assert_int_equal(check(&w, &none, NOW, &g), REFUSAL_token_missing);
-    w.tokens = load(&w, "[{\"kind\":\"static\",\"public\":true}]", &why);
+    w.tokens = load(&w, "[{\"kind\":\"static\",\"everywhere\":true,\"public\":true}]", &why);
     assert_int_equal(check(&w, &none, NOW, &g), REFUSAL_NONE);
     assert_true(token_needs_secret(&g) && g.needs == NEED_HTTP);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_NONE);
@@ -627,6 +627,11 @@ static void entries_that_are_not_in_order_are_refused(void **state)
         {"[{\"kind\":\"static\",\"carriers\":[\"signature\"]}]", "X-OC-Preview-Token"},
         {"[{\"kind\":\"static\",\"carriers\":[\"X-Other\"]}]", "X-OC-Preview-Token"},
         {"[{\"kind\":\"static\",\"need\":[\"all\"]}]", "pty"},
+        {"[{\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"query\"]}]",
+         "one of them is of no system"},
+        {"[{\"kind\":\"static\",\"public\":true}]", "public: say for which systems"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"systems\":[\"e2b\"]}]", "not together"},
+        {"[{\"kind\":\"static\",\"systems\":[\"E2B\"]}]", "opencomputer"},
         {"[{\"kind\":\"static\",\"secret_file\":\"a\"}]", "secret_file"},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
