@@ -129,7 +129,7 @@ def test_it_opens_shows_and_types(serve, browser):
     assert opened.request_headers["Sec-WebSocket-Protocol"] == f"cell-resume.1, cellgate, cellgate.bearer.{TOKEN}"
     assert opened.subprotocol == "cellgate"
     cols, rows = browser.text("#size").split("×")
-    assert opened.path.startswith(f"/v1/sandboxes/sb-1/proxy/44772/terminal?cols={cols}&rows={rows}&cr_tunnel=")
+    assert opened.path.startswith(f"/v1/sandboxes/sb-1/proxy/8888/terminal?cols={cols}&rows={rows}&cr_tunnel=")
     assert browser.complaints() == []
 
 
