@@ -66,6 +66,7 @@ static void set_grant(struct handover *h, const struct grant *grant)
     h->jti = grant->jti;
     h->kid = grant->kid;
     h->needs = grant->needs;
+    h->key = grant->key;
     h->iat = grant->iat < 0 ? 0 : grant->iat; /* one that does not say may be as old as can be */
     if (grant->bind)
         h->exp = grant->exp + grant->leeway;

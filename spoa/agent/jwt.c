@@ -186,6 +186,17 @@ static void release(void *pointer)
     free(state);
 }
 
+/* Who has to be trusted for a token of this key: a tunnel does not outlive a change of one of these. */
+static bool mark_key(const struct token_load *load, const struct jwt_state *state, struct token_entry *entry,
+                     struct fail *why)
+{
+    const struct slice parts[] = {slice_text(key_algorithm_text(key_algorithm(state->key))),
+                                  slice_text(state->kid), slice_text(state->issuer),
+                                  slice_text(state->audience), slice_text(state->cell)};
+    return token_load_key(load, state->key, "jwt", parts, sizeof(parts) / sizeof(*parts), entry->fingerprint,
+                          why);
+}
+
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why)
 {
@@ -194,7 +205,8 @@ static bool load(const struct token_load *load, const json_node *node, struct to
     if (!state)
         return fail(why, "out of memory");
     bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
-                load_rules(load, &o, state, why) && load_key(load, node, &o, state, why);
+                load_rules(load, &o, state, why) && load_key(load, node, &o, state, why) &&
+                mark_key(load, state, entry, why);
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
         release(state);
@@ -256,6 +268,7 @@ static enum refusal check_open(const struct token_check *check, const struct jws
     const struct jwt_state *state = entry->state;
     refusal = jwt_claims_read(&state->rules, writer_slice(&payload), check->now, check->text, grant, reason);
     grant->kid = entry->kid;
+    grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
     return refusal;
 }
 

@@ -6,13 +6,15 @@
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdlib.h>
 
 #include "spoa/agent/jwk.h"
 #include "spoa/lib/file.h"
 #include "spoa/lib/openssl_memory.h"
 
-#define HASH ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */
+#define FINGERPRINT "\0cellgate: fingerprint of a key, 1"
+#define HASH        ((size_t)32) /* bytes of SHA-256, and of each half of an ES256 signature */
 
 struct key {
     enum key_algorithm algorithm;
@@ -238,6 +240,43 @@ static bool mac_of(const struct key *key, struct slice data, uint8_t mac[HASH])
     EVP_MAC_CTX_free(context);
     ERR_clear_error();
     return made;
+}
+
+/* The text is none that a kind of token signs: those begin with letters, and have no NUL. */
+static bool mark_secret(const struct key *key, struct slice use, uint8_t mark[HASH])
+{
+    uint8_t memory[sizeof FINGERPRINT + HASH];
+    struct writer text = writer_of(memory, sizeof memory);
+    writer_put(&text, slice_of(FINGERPRINT, sizeof FINGERPRINT));
+    writer_put(&text, use);
+    return !text.full && mac_of(key, writer_slice(&text), mark);
+}
+
+static bool mark_public(const struct key *key, struct slice use, uint8_t mark[HASH])
+{
+    uint8_t *der = NULL;
+    unsigned length = 0;
+    int size = i2d_PUBKEY(key->pkey, &der);
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    bool made = size > 0 && context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) &&
+                EVP_DigestUpdate(context, FINGERPRINT, sizeof FINGERPRINT) &&
+                EVP_DigestUpdate(context, use.at, use.len) && EVP_DigestUpdate(context, der, (size_t)size) &&
+                EVP_DigestFinal_ex(context, mark, &length) && length == HASH;
+    EVP_MD_CTX_free(context);
+    OPENSSL_free(der);
+    ERR_clear_error();
+    return made;
+}
+
+bool key_fingerprint(const struct key *key, struct slice use, uint8_t fingerprint[KEY_FINGERPRINT])
+{
+    static const char digits[] = "0123456789abcdef";
+    uint8_t mark[HASH] = {0};
+    if (!(key->pkey ? mark_public(key, use, mark) : mark_secret(key, use, mark)))
+        return false;
+    for (size_t i = 0; i < KEY_FINGERPRINT; i++)
+        fingerprint[i] = (uint8_t)digits[i % 2 ? mark[i / 2] & 15 : mark[i / 2] >> 4];
+    return true;
 }
 
 /* ES256 in a token is r and s, 32 bytes each; OpenSSL wants them in DER. At most 72 bytes become of them. */

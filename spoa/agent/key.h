@@ -16,9 +16,10 @@ struct key;
 enum key_algorithm { KEY_HS256, KEY_ES256, KEY_EDDSA };
 enum key_part { KEY_PUBLIC, KEY_PRIVATE };
 
-#define KEY_SIGNATURE 64 /* bytes of the longest signature */
-#define KEY_SECRET    32 /* bytes that a secret should have at least (RFC 7518 section 3.2) */
-#define KEY_FILE      65536
+#define KEY_SIGNATURE   64 /* bytes of the longest signature */
+#define KEY_SECRET      32 /* bytes that a secret should have at least (RFC 7518 section 3.2) */
+#define KEY_FILE        65536
+#define KEY_FINGERPRINT 64 /* hexadecimal digits */
 
 /* The word in a token's `alg`. */
 const char *key_algorithm_text(enum key_algorithm algorithm);
@@ -42,6 +43,10 @@ size_t key_secret_length(const struct key *key);
 bool key_secret_ends_line(const struct key *key);
 /* Whether both are of one pair. */
 bool key_matches(const struct key *one, const struct key *other);
+
+/* What tells this key from every other, for one use of it (a digest of what that is): the HMAC of a secret, the SHA-256 of a
+ * public key however it is written. Shows nothing that can sign. False when out of memory. */
+bool key_fingerprint(const struct key *key, struct slice use, uint8_t fingerprint[KEY_FINGERPRINT]);
 
 /* What a signature is found to be; without memory that is not found out. */
 enum key_result { KEY_GOOD, KEY_BAD, KEY_MEMORY };

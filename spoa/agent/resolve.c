@@ -132,7 +132,7 @@ static struct slice all_headers(const struct route *route, struct slice headers,
 
 static bool is_by_token(const struct resolve_question *q)
 {
-    return slice_present(q->kid) || q->iat >= 0 || q->exp >= 0;
+    return slice_present(q->kid) || slice_present(q->key) || q->iat >= 0 || q->exp >= 0;
 }
 
 /* What the tunnel's token grants. A handover of before said nothing of it: no more than its route asks for. */
@@ -168,15 +168,23 @@ static void choose(const struct decide_view *view, const struct resolve_question
     a->host = slice_of(scratch->at + start, scratch->len - start);
 }
 
+/* A tunnel that came in without a token, where none was needed then. */
+static bool needs_token(const struct decide_view *view, const struct resolve_question *q)
+{
+    const struct route *route = routes_find(view->routes, q->route);
+    return view->tokens && !view->open && route && route->need != 0;
+}
+
 static enum refusal still_admitted(const struct decide_view *view, const struct resolve_question *q,
                                    const struct record *record)
 {
     int64_t own = record->not_before, all = view->not_before;
-    bool revoked = is_by_token(q) && token_revoked(q->iat, own > all ? own : all);
+    bool known = slice_present(q->kid) || slice_present(q->key);
+    bool revoked = is_by_token(q) ? token_revoked(q->iat, own > all ? own : all) : needs_token(view, q);
     struct record own_secret = *record;
     own_secret.access_sha256 = record_access(record, q->port > 0 ? (uint16_t)q->port : 0);
     const struct record *whole = record->bare ? NULL : &own_secret;
-    if (revoked || (slice_present(q->kid) && view->tokens && !token_stands(view->tokens, q->kid, whole)))
+    if (revoked || (known && view->tokens && !token_stands(view->tokens, q->key, q->kid, whole)))
         return REFUSAL_token_revoked;
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }

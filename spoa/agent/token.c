@@ -138,8 +138,11 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
     return REFUSAL_NONE;
 }
 
-bool token_stands(const struct tokens *tokens, struct slice kid, const struct record *record)
+bool token_stands(const struct tokens *tokens, struct slice key, struct slice kid,
+                  const struct record *record)
 {
+    if (slice_present(key))
+        return tokens_has_key(tokens, key);
     return tokens_has_kid(tokens, kid) && (!record || token_static_stands(kid, record));
 }
 

@@ -53,9 +53,10 @@ enum refusal token_admits(const struct grant *grant, const struct token_target *
  * token was issued before not_before (the later of the record's and the directory's; 0: none). */
 enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
                                  const char **reason);
-/* For tunnels that are open: whether the key of grant->kid is still one, and the record's secret the same.
- * record: NULL where its secret is not known at the moment. */
-bool token_stands(const struct tokens *tokens, struct slice kid, const struct record *record);
+/* For tunnels that are open: whether the key of grant->key (absent: of grant->kid) is still one, and the record's secret
+ * the same. record: NULL where its secret is not known at the moment. */
+bool token_stands(const struct tokens *tokens, struct slice key, struct slice kid,
+                  const struct record *record);
 /* The same: whether a token issued at iat (-1: it did not say) is refused by not_before. */
 bool token_revoked(int64_t iat, int64_t not_before);
 

@@ -23,8 +23,8 @@ enum { PAYLOAD = 1024, LABEL = 63 };
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`agent-sandbox`", .max = 16},
-    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE,
-     .help = "a name for the key: tunnels opened with it end when it is gone", .min = 1, .max = 128},
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "a name for the key, for logs and `cellgate token`",
+     .min = 1, .max = 128},
     {"secret_file", OPTION_PATH, FIELD(secret_file), NULL,
      .help = "the secret of the router, as text; white space around it does not count"},
     {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "bytes that the secret must have", .min = 1,
@@ -97,6 +97,7 @@ static enum refusal check_claims(const struct token_check *check, const struct t
         return REFUSAL_token_invalid;
     grant->sandbox = writer_slice(check->text);
     grant->kid = entry->kid;
+    grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
     grant->needs = NEED_ALL;
     grant->in_place = true;
     return token_check_lifetime(check, state->max_ttl, grant, reason);

@@ -130,8 +130,8 @@ bool token_cache_find(struct token_cache *cache, uint64_t generation, struct sli
 /* Moves a grant's strings to memory of their own. */
 static uint8_t *own_text(struct grant *grant)
 {
-    struct slice *const all[] = {&grant->sub, &grant->org, &grant->sandbox,
-                                 &grant->jti, &grant->kid, &grant->ports};
+    struct slice *const all[] = {&grant->sub, &grant->org, &grant->sandbox, &grant->jti,
+                                 &grant->kid, &grant->key, &grant->ports};
     size_t count = sizeof(all) / sizeof(*all), total = 0;
     for (size_t i = 0; i < count; i++)
         total += all[i]->len;

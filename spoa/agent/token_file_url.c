@@ -93,6 +93,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     grant->file = url->path;
     grant->operation = url->operation;
     grant->kid = entry->kid;
+    grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
     grant->needs = NEED_HTTP;
     grant->exp = (int64_t)expires;
     grant->leeway = 1;

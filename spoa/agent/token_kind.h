@@ -11,6 +11,7 @@
 
 #include "spoa/agent/carrier.h"
 #include "spoa/agent/grant.h"
+#include "spoa/agent/key.h"
 #include "spoa/lib/options.h"
 
 struct token_kind;
@@ -19,7 +20,14 @@ struct token_entry {
     const struct token_kind *kind;
     struct slice kid;  /* points into state; absent: the entry has none */
     unsigned carriers; /* CARRIER_BITs that bring its credentials; unless `load` sets it, the kind's */
+    uint8_t fingerprint[KEY_FINGERPRINT]; /* of its key, for kinds with one in an entry */
     void *state;
+};
+
+/* Of all keys of all entries, sorted. */
+struct token_keys {
+    uint8_t (*at)[KEY_FINGERPRINT];
+    size_t count;
 };
 
 struct token_files {
@@ -33,10 +41,16 @@ struct token_load {
     const char *cell;
     bool minting;              /* private keys are wanted */
     struct token_files *files; /* read while loading; a change of one is a reason to load again */
+    struct token_keys *keys;   /* that the entries accept; a tunnel whose key is none of them ends */
     struct option_texts *warnings;
 };
 /* For kinds, while they load, before they read the file: false and *why when out of memory. */
 bool token_load_file(const struct token_load *load, const char *path, struct fail *why);
+/* For kinds, of each key with which they will verify; kind and parts (the kid, the issuer, ...): who has to be trusted for
+ * a token of this key to be accepted. What grants then have as `key`. False and *why when out of memory. */
+bool token_load_key(const struct token_load *load, const struct key *key, const char *kind,
+                    const struct slice *parts, size_t count, uint8_t fingerprint[KEY_FINGERPRINT],
+                    struct fail *why);
 /* The same, of what they have read. */
 __attribute__((format(printf, 3, 4))) bool token_load_warn(const struct token_load *load, struct fail *why,
                                                            const char *format, ...);

@@ -26,6 +26,7 @@ struct options {
 };
 
 struct secret {
+    uint8_t fingerprint[KEY_FINGERPRINT];
     size_t len; /* 0: there is no such key */
     uint8_t at[TOKEN_SECRET];
 };
@@ -116,6 +117,14 @@ static bool write_path(const struct token_load *load, const json_node *node, str
     return !w->full;
 }
 
+static bool mark_key(const struct token_load *load, struct secret *secret, struct slice id, struct fail *why)
+{
+    struct key *key = key_secret(slice_of(secret->at, secret->len), 1, "keys", why);
+    bool good = key && token_load_key(load, key, "opensandbox-route", &id, 1, secret->fingerprint, why);
+    key_free(key);
+    return good;
+}
+
 static bool load_key(const struct token_load *load, const json_node *node, const struct options *o,
                      struct state *state, struct fail *why)
 {
@@ -133,7 +142,7 @@ static bool load_key(const struct token_load *load, const json_node *node, const
     struct writer w = writer_of(secret->at, sizeof(secret->at));
     bool good = token_secret_base64(load, path, (size_t)o->min_secret, &w, why);
     secret->len = w.len;
-    return good;
+    return good && mark_key(load, secret, id, why);
 }
 
 static bool load_keys(const struct token_load *load, const json_node *node, const struct options *o,
@@ -246,7 +255,8 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     *reason = "there is no key of its id";
     if (!entry)
         return REFUSAL_token_invalid;
-    if (!sign(key_of(entry, id), &route, digits)) {
+    const struct secret *secret = key_of(entry, id);
+    if (!sign(secret, &route, digits)) {
         *reason = "out of memory";
         return REFUSAL_agent_unavailable;
     }
@@ -257,6 +267,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     writer_text(check->text, KID);
     writer_u8(check->text, id);
     grant->kid = writer_slice(text);
+    grant->key = slice_of(secret->fingerprint, KEY_FINGERPRINT);
     grant_put_port(check->text, c->port);
     grant->ports = slice_from(writer_slice(text), grant->kid.len);
     grant->sandbox = c->sandbox;

@@ -67,6 +67,8 @@ bool token_secret_load(const struct token_load *load, const json_node *node, con
     state->max_ttl = o.max_ttl / OPTION_SECOND;
     o.kid = NULL;
     options_free(options, count, &o);
+    const struct slice kid = slice_text(state->kid);
+    good = good && token_load_key(load, state->key, entry->kind->name, &kid, 1, entry->fingerprint, why);
     if (!good) {
         token_secret_release(state);
         return false;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/tokens.h"
 
+#include <openssl/evp.h>
 #include <openssl/rand.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 struct tokens {
     uint64_t generation;
     struct token_files files;
+    struct token_keys keys;
     struct option_texts warnings;
     size_t count;
     struct token_entry entry[];
@@ -55,6 +57,67 @@ bool token_load_warn(const struct token_load *load, struct fail *why, const char
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     return add_text(load->warnings, text) || fail(why, "out of memory");
+}
+
+/* ---- fingerprints ---- */
+
+/* Each part with its length in front, so that no two lists of parts are the same bytes. */
+static bool hash_part(EVP_MD_CTX *context, struct slice part)
+{
+    uint8_t memory[9];
+    struct writer head = writer_of(memory, sizeof(memory));
+    writer_u8(&head, slice_present(part));
+    writer_be(&head, part.len, 8);
+    return EVP_DigestUpdate(context, memory, head.len) && EVP_DigestUpdate(context, part.at, part.len);
+}
+
+static bool hash_use(const char *kind, const struct slice *parts, size_t count, struct writer *digest)
+{
+    unsigned length = 0;
+    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    bool good =
+        context && EVP_DigestInit_ex(context, EVP_sha256(), NULL) && hash_part(context, slice_text(kind));
+    for (size_t i = 0; good && i < count; i++)
+        good = hash_part(context, parts[i]);
+    good = good && EVP_DigestFinal_ex(context, digest->at, &length);
+    digest->len = length;
+    EVP_MD_CTX_free(context);
+    return good;
+}
+
+bool token_load_key(const struct token_load *load, const struct key *key, const char *kind,
+                    const struct slice *parts, size_t count, uint8_t fingerprint[KEY_FINGERPRINT],
+                    struct fail *why)
+{
+    uint8_t memory[EVP_MAX_MD_SIZE];
+    struct writer use = writer_of(memory, sizeof(memory));
+    struct token_keys *keys = load->keys;
+    uint8_t(*more)[KEY_FINGERPRINT] = reallocarray(keys->at, keys->count + 1, sizeof(*more));
+    if (more)
+        keys->at = more;
+    if (!more || !hash_use(kind, parts, count, &use) ||
+        !key_fingerprint(key, writer_slice(&use), fingerprint))
+        return fail(why, "out of memory");
+    memcpy(more[keys->count++], fingerprint, KEY_FINGERPRINT);
+    return true;
+}
+
+static int compare_keys(const void *one, const void *other)
+{
+    return memcmp(one, other, KEY_FINGERPRINT);
+}
+
+static void sort_keys(struct token_keys *keys)
+{
+    if (keys->count)
+        qsort(keys->at, keys->count, sizeof(*keys->at), compare_keys);
+}
+
+bool tokens_has_key(const struct tokens *tokens, struct slice fingerprint)
+{
+    const struct token_keys *keys = &tokens->keys;
+    return keys->count && fingerprint.len == KEY_FINGERPRINT &&
+           bsearch(fingerprint.at, keys->at, keys->count, sizeof(*keys->at), compare_keys);
 }
 
 enum refusal token_check_lifetime(const struct token_check *check, int64_t max_ttl, struct grant *grant,
@@ -105,6 +168,7 @@ static bool load_all(struct tokens *tokens, const struct token_load *load, const
             return false;
         tokens->count++;
     }
+    sort_keys(&tokens->keys);
     return true;
 }
 
@@ -130,6 +194,7 @@ struct tokens *tokens_load(const struct json *doc, const json_node *array, const
                               .cell = cell,
                               .minting = use == TOKENS_MINT,
                               .files = &tokens->files,
+                              .keys = &tokens->keys,
                               .warnings = &tokens->warnings};
     if (load_all(tokens, &load, array, why))
         return tokens;
@@ -145,6 +210,7 @@ void tokens_free(struct tokens *tokens)
         tokens->entry[i].kind->release(tokens->entry[i].state);
     free_texts(&tokens->files.paths);
     free(tokens->files.seen);
+    free(tokens->keys.at);
     free_texts(&tokens->warnings);
     free(tokens);
 }

@@ -25,6 +25,8 @@ uint64_t tokens_generation(const struct tokens *tokens);
 const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *count);
 /* Whether any entry still has this kid. */
 bool tokens_has_kid(const struct tokens *tokens, struct slice kid);
+/* Whether any entry still accepts what the key of this fingerprint signs. */
+bool tokens_has_key(const struct tokens *tokens, struct slice fingerprint);
 /* CARRIER_BITs that the entries listen to at the place. */
 unsigned tokens_carriers(const struct tokens *tokens, const struct carrier_place *place);
 /* The files that were read: when one does not look any more as it did then, load again. */

@@ -45,6 +45,7 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, kid, "kid")                                                                                     \
     X(INT, needs, "needs") /* what the token grants, of enum need; not present: none was needed */          \
     X(TEXT, token, "token") /* digest of the credential, to count its tunnels; never logged */              \
+    X(TEXT, key, "key") /* fingerprint of the key that verified the token; an older agent sends none */     \
     X(INT, iat, "iat")                                                                                      \
     X(INT, exp, "exp")                                                                                      \
     X(INT, epoch, "epoch")                                                                                  \
@@ -80,8 +81,10 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, space, "namespace") \
     X(INT, port, "port")        \
     X(TEXT, org, "org")         \
+    X(TEXT, jti, "jti")         \
     X(TEXT, kid, "kid")         \
     X(INT, needs, "needs")      \
+    X(TEXT, key, "key")         \
     X(INT, iat, "iat")          \
     X(INT, exp, "exp")
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "spoa/agent/record_pack.h"
@@ -58,7 +60,8 @@ static int setup(void **state)
     static const char routes[] = "[{\"name\":\"pty\",\"path\":\"/{sandbox}/"
                                  "{rest...}\",\"upgrade\":true,\"via\":\"relay\",\"set\":{\"X-A\":\"1\"}},"
                                  "{\"name\":\"kept\",\"path\":\"/k/"
-                                 "{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"host_header\":\"keep\"}]";
+                                 "{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"host_header\":\"keep\"},"
+                                 "{\"name\":\"free\",\"path\":\"/f/{sandbox}\",\"need\":\"none\"}]";
     struct world *w = test_calloc(1, sizeof *w);
     struct fail why;
     w->doc = json_parse(slice_text(routes), "routes", 0, (struct json_limits){4096, 8}, &why);
@@ -247,6 +250,66 @@ static void a_tunnel_outlives_a_state_that_does_not_say_the_secret(void **state)
     json_free(doc);
 }
 
+/* With one key, of which the tunnel has or has not the fingerprint; an older relay tells the kid alone. */
+static void a_tunnel_whose_key_is_gone_is_refused(void **state)
+{
+    struct world *w = *state;
+    char folder[] = "/tmp/test_resolve.XXXXXX", path[64], text[160];
+    struct fail why;
+    size_t count;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/key", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("a secret of 32 bytes, or of more", file);
+    fclose(file);
+    snprintf(text, sizeof text, "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"kid\":\"k\",\"secret_file\":\"%s\"}]",
+             path);
+    struct json *doc = json_parse(slice_text(text), "tokens", 0, (struct json_limits){4096, 8}, &why);
+    struct tokens *tokens = tokens_load(doc, json_root(doc), "/", "cell", TOKENS_CHECK, &why);
+    assert_non_null(tokens);
+    w->view.tokens = tokens;
+    struct resolve_question q = ask("run");
+    q.iat = 1999;
+    q.kid = slice_text("k");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    q.key = slice_of(tokens_entries(tokens, &count)->fingerprint, KEY_FINGERPRINT);
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    q.kid = slice_text(NULL);
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    q.kid = slice_text("k");
+    q.key = slice_sub(q.key, 0, KEY_FINGERPRINT - 1);
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    q.key = slice_text("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    q.key = slice_of("", 0);
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    w->view.tokens = NULL;
+    tokens_free(tokens);
+    json_free(doc);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* `open` was taken back, or the route needs a token now. */
+static void a_tunnel_without_a_token_is_refused_where_one_is_needed(void **state)
+{
+    struct world *w = *state;
+    struct fail why;
+    struct tokens *tokens = tokens_load(NULL, NULL, "/", "cell", TOKENS_CHECK, &why);
+    assert_non_null(tokens);
+    w->view.tokens = tokens;
+    struct resolve_question q = ask("run");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_token_revoked);
+    w->view.open = true;
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    w->view.open = false;
+    q.route = slice_text("free");
+    assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
+    w->view.tokens = NULL;
+    tokens_free(tokens);
+}
+
 static void without_an_epoch_a_hash_stands_in_and_changes_with_the_address(void **state)
 {
     struct world *w = *state;
@@ -341,6 +404,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_token_issued_before_not_before_is_refused_and_a_tunnel_without_one_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_outlives_a_state_that_does_not_say_the_secret, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_whose_key_is_gone_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_without_a_token_is_refused_where_one_is_needed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,
                                         teardown),

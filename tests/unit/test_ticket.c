@@ -26,8 +26,10 @@ static struct handover admitted(void)
     h.space = SLICE_LITERAL("team");
     h.port = 8080;
     h.org = SLICE_LITERAL("org-1");
+    h.jti = SLICE_LITERAL("j1");
     h.kid = SLICE_LITERAL("k1");
     h.needs = 8;
+    h.key = SLICE_LITERAL("0123456789abcdef");
     h.iat = 1000;
     h.exp = 2000;
     h.epoch = 3;

@@ -288,10 +288,11 @@ static void signed_routes_of_opensandbox_are_good(void **state)
         assert_true(slice_is(g.sandbox, v->sandbox) && g.needs == NEED_HTTP);
         assert_true(grant_allows_port(&g, v->port) && !grant_allows_port(&g, (uint16_t)(v->port + 1)));
         assert_true(g.kid.len == 19 && slice_starts(g.kid, "opensandbox-route:") && g.kid.at[18] == id);
-        assert_true(token_stands(w.tokens, g.kid, NULL));
-        assert_true(token_stands(((struct world *)*state)->tokens, g.kid, NULL));
-        assert_false(token_stands(w.tokens, SLICE_LITERAL("opensandbox-route:9"), NULL));
-        assert_false(token_stands(w.tokens, SLICE_LITERAL("a"), NULL));
+        assert_true(token_stands(w.tokens, (struct slice){NULL, 0}, g.kid, NULL));
+        assert_true(token_stands(((struct world *)*state)->tokens, (struct slice){NULL, 0}, g.kid, NULL));
+        assert_false(
+            token_stands(w.tokens, (struct slice){NULL, 0}, SLICE_LITERAL("opensandbox-route:9"), NULL));
+        assert_false(token_stands(w.tokens, (struct slice){NULL, 0}, SLICE_LITERAL("a"), NULL));
         tokens_free(w.tokens);
     }
 }
@@ -469,11 +470,11 @@ static void a_changed_secret_ends_what_it_opened(void **state)
     assert_int_equal(strlen(kid), strlen("static:") + 8);
     assert_null(strstr(hex, kid + strlen("static:")));
     record.access_sha256 = slice_text(hex);
-    assert_true(token_stands(w->tokens, slice_text(kid), &record));
+    assert_true(token_stands(w->tokens, (struct slice){NULL, 0}, slice_text(kid), &record));
     record.access_sha256 = slice_text(other);
-    assert_false(token_stands(w->tokens, slice_text(kid), &record));
+    assert_false(token_stands(w->tokens, (struct slice){NULL, 0}, slice_text(kid), &record));
     record.access_sha256 = (struct slice){NULL, 0};
-    assert_false(token_stands(w->tokens, slice_text(kid), &record));
+    assert_false(token_stands(w->tokens, (struct slice){NULL, 0}, slice_text(kid), &record));
 }
 
 static void secrets_are_not_remembered(void **state)
@@ -504,14 +505,14 @@ static void sandboxes_without_a_secret_are_open_only_where_it_is_said(void **sta
     assert_true(token_needs_secret(&g) && g.needs == NEED_HTTP);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_NONE);
     assert_int_equal(token_admits_secret(&g, NULL, &reason), REFUSAL_token_missing);
-    assert_true(token_stands(w.tokens, g.kid, &record));
+    assert_true(token_stands(w.tokens, (struct slice){NULL, 0}, g.kid, &record));
     sha256_of("x", hex);
     record.access_sha256 = slice_text(hex);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_token_missing);
     /* nor are tunnels that were opened before it had one */
-    assert_false(token_stands(w.tokens, g.kid, &record));
+    assert_false(token_stands(w.tokens, (struct slice){NULL, 0}, g.kid, &record));
     record.access_sha256 = (struct slice){NULL, 0};
-    assert_false(token_stands(((struct world *)*state)->tokens, g.kid, &record));
+    assert_false(token_stands(((struct world *)*state)->tokens, (struct slice){NULL, 0}, g.kid, &record));
     tokens_free(w.tokens);
 }
 
@@ -653,6 +654,62 @@ static void short_secrets_are_warned_of_and_all_files_told(void **state)
         assert_non_null(strstr(tokens_warnings(w->tokens)->at[i], "bytes"));
 }
 
+/* ---- fingerprints of keys ---- */
+
+/* What `text` makes of the files has the key of this grant. */
+static bool stands(const struct world *w, const char *text, const struct grant *g)
+{
+    struct fail why = {""};
+    struct tokens *tokens = load(w, text, &why);
+    if (!tokens)
+        fail_msg("%s", why.text);
+    bool same = token_stands(tokens, g->key, g->kid, NULL);
+    tokens_free(tokens);
+    return same;
+}
+
+static void each_kind_with_keys_says_which_one_it_was(void **state)
+{
+    const struct world *w = *state;
+    const struct route r = {NULL, "my-sandbox", 8080, "x2qxvk", "21e6a3d0a"};
+    const struct credential all[] = {credential_bearer(slice_text(box_a)), signed_route(&r),
+                                     file_url("/home/user/a.txt", "download", "2000000000", FILE_SIGNATURE)};
+    static const char *const file[] = {"scoped", "a", "url"};
+    static const char *const other[] = {"another secret of the same kind, long",
+                                        "Xl5eXg==", "another secret"};
+    static const char *const old[] = {"  0123456789abcdef0123456789abcdef\n",
+                                      "bXktYmFzZTY0LWRlY29kZWQtc2VjcmV0IQ==\n", "test-jwt-secret\n"};
+    for (size_t i = 0; i < 3; i++) {
+        struct grant g;
+        assert_int_equal(check(w, &all[i], NOW, &g), REFUSAL_NONE);
+        assert_int_equal(g.key.len, KEY_FINGERPRINT);
+        assert_true(stands(w, config, &g));
+        put(w, file[i], other[i]);
+        assert_false(stands(w, config, &g));
+        put(w, file[i], old[i]);
+        assert_true(stands(w, config, &g));
+        assert_false(stands(w, "[{\"kind\":\"static\"}]", &g));
+    }
+}
+
+/* One of an entry with many, and its entry under another name. */
+static void a_key_that_is_taken_out_or_called_otherwise_is_gone(void **state)
+{
+    const struct world *w = *state;
+    const struct route r = {NULL, "my-sandbox", 8080, "x2qxvk", "21e6a3d0a"};
+    const struct credential route = signed_route(&r), box = credential_bearer(slice_text(box_a));
+    struct grant g;
+    assert_int_equal(check(w, &route, NOW, &g), REFUSAL_NONE);
+    assert_true(stands(w, "[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"a\"}}]", &g));
+    assert_false(stands(w, "[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"z\":\"z\"}}]", &g));
+    assert_false(stands(w, "[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"b\":\"a\"}}]", &g));
+    assert_int_equal(check(w, &box, NOW, &g), REFUSAL_NONE);
+    assert_true(stands(w, "[{\"kind\":\"agent-sandbox\",\"kid\":\"new\",\"secret_file\":\"scoped\"}]", &g));
+    assert_false(stands(w, "[{\"kind\":\"agent-sandbox\",\"kid\":\"x\",\"secret_file\":\"scoped\"}]", &g));
+    assert_false(stands(w, "[{\"kind\":\"agent-sandbox\",\"secret_file\":\"scoped\"}]", &g));
+    assert_false(stands(w, "[{\"kind\":\"file-url\",\"kid\":\"new\",\"secret_file\":\"scoped\"}]", &g));
+}
+
 static void loading_and_checking_survive_every_failing_allocation(void **state)
 {
     struct world w = *(struct world *)*state;
@@ -711,6 +768,8 @@ int main(void)
         cmocka_unit_test(what_a_kind_cannot_say_is_not_minted),
         cmocka_unit_test(entries_that_are_not_in_order_are_refused),
         cmocka_unit_test(short_secrets_are_warned_of_and_all_files_told),
+        cmocka_unit_test(each_kind_with_keys_says_which_one_it_was),
+        cmocka_unit_test(a_key_that_is_taken_out_or_called_otherwise_is_gone),
         cmocka_unit_test(loading_and_checking_survive_every_failing_allocation),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
