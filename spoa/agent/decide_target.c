@@ -151,6 +151,15 @@ static bool strips(const struct route *route, struct slice name)
     return false;
 }
 
+/* Nothing in HAProxy ends a tunnel at a given time. One on which nothing moves shall at least not outlive its token because
+ * the route is patient. */
+static int64_t timeout_of(const struct decision *d)
+{
+    int64_t left = d->granted ? d->grant.exp + d->grant.leeway - d->view->now : 0;
+    bool bound = d->upgrade && d->verdict->kind == VERDICT_DIRECT && d->granted && d->grant.bind;
+    return bound && left > 0 && left < d->route->timeout / 1000 ? left * 1000 : d->route->timeout;
+}
+
 bool decide_headers(struct decision *d)
 {
     struct verdict *v = d->verdict;
@@ -164,6 +173,6 @@ bool decide_headers(struct decision *d)
     v->protocol_edit = d->carried.protocol_edit;
     v->protocol = d->carried.protocol;
     v->select_cellgate = d->carried.select_cellgate;
-    v->timeout = d->route->timeout ? d->route->timeout : -1;
+    v->timeout = d->route->timeout ? timeout_of(d) : -1;
     return true;
 }

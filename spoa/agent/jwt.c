@@ -58,7 +58,8 @@ static const struct option options[] = {
      .max = OPTION_HOUR},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), "1h", .help = "a token that lives longer is refused",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
-    {"bind", OPTION_BOOL, FIELD(bind), "false", .help = "a tunnel ends when its token expires"},
+    {"bind", OPTION_BOOL, FIELD(bind), "true",
+     .help = "a tunnel through the relay ends when its token expires; false: only who opens one needs a token"},
     {"claims", OPTION_NODE, FIELD(claims), OPTION_NONE,
      .help = "other names of claims, as {\"org\":\"org_id\"}", .form = "an object of texts"},
 };

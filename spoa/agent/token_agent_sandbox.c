@@ -32,6 +32,7 @@ static const struct option options[] = {
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
      .help = "a token that lives longer is refused; without it `not_before` refuses all tokens",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
+    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a tunnel through the relay ends when its token expires"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
@@ -100,6 +101,7 @@ static enum refusal check_claims(const struct token_check *check, const struct t
     grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
     grant->needs = NEED_ALL;
     grant->in_place = true;
+    grant->bind = state->bind;
     return token_check_lifetime(check, state->max_ttl, grant, reason);
 }
 

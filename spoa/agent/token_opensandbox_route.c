@@ -23,6 +23,7 @@ struct options {
     char *kind;
     const json_node *keys;
     int64_t min_secret, max_ttl;
+    bool bind;
 };
 
 struct secret {
@@ -34,6 +35,7 @@ struct secret {
 struct state {
     struct secret *key[KEYS]; /* by the digit that is its id */
     int64_t max_ttl;          /* seconds; 0: any */
+    bool bind;
 };
 
 /* ---- base 36 ---- */
@@ -87,6 +89,7 @@ static const struct option options[] = {
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
      .help = "a route that lives longer is refused; without it `not_before` refuses all of them",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
+    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a tunnel through the relay ends when its route expires"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
@@ -166,6 +169,7 @@ static bool load(const struct token_load *load, const json_node *node, struct to
     bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
                 load_keys(load, node, &o, state, why);
     state->max_ttl = o.max_ttl / OPTION_SECOND;
+    state->bind = o.bind;
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
         release(state);
@@ -274,6 +278,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     grant->needs = NEED_HTTP;
     grant->exp = bounded(expires);
     grant->leeway = 1;
+    grant->bind = ((const struct state *)entry->state)->bind;
     return token_check_lifetime(check, ((const struct state *)entry->state)->max_ttl, grant, reason);
 }
 

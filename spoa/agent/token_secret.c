@@ -65,6 +65,7 @@ bool token_secret_load(const struct token_load *load, const json_node *node, con
                 (state->key = read_key(load, o.secret_file, (size_t)o.min_secret, why));
     state->kid = o.kid;
     state->max_ttl = o.max_ttl / OPTION_SECOND;
+    state->bind = o.bind;
     o.kid = NULL;
     options_free(options, count, &o);
     const struct slice kid = slice_text(state->kid);

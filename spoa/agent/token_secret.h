@@ -16,11 +16,13 @@
 struct token_secret_options {
     char *kind, *kid, *secret_file;
     int64_t min_secret, max_ttl;
+    bool bind;
 };
 struct token_secret {
     struct key *key;
     char *kid;
     int64_t max_ttl; /* seconds; 0: any */
+    bool bind;
 };
 /* `load` and `release` of such a kind; options fill a struct token_secret_options. */
 bool token_secret_load(const struct token_load *load, const json_node *node, const struct option *options,

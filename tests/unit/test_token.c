@@ -173,7 +173,7 @@ static void a_grant_says_what_the_token_said(void **state)
         assert_int_equal(g.needs, NEED_PTY | NEED_EXEC);
         assert_true(grant_port(&g, 0, &port) && port == 80 && grant_port(&g, 1, &port) && port == 8080);
         assert_false(grant_port(&g, 2, &port));
-        assert_true(g.iat == t->now - 10 && g.exp == t->now + 110 && g.leeway == 5 && !g.bind);
+        assert_true(g.iat == t->now - 10 && g.exp == t->now + 110 && g.leeway == 5 && g.bind);
         check_good(t, "the least: exp, aud, sandbox", &g);
         assert_false(slice_present(g.sub) || slice_present(g.org) || slice_present(g.jti) ||
                      slice_present(g.ports));
