@@ -107,12 +107,25 @@ static bool run_revoke(void *context, const struct json *doc, const json_node *r
     return serve_revoke(context, seconds, why);
 }
 
+static bool run_revoke_token(void *context, const struct json *doc, const json_node *request, struct buffer *to,
+                             struct fail *why)
+{
+    struct slice jti;
+    int64_t until;
+    (void)to;
+    if (!json_text(json_member(request, "jti"), &jti) ||
+        !json_int(doc, json_member(request, "until"), 0, PLANE_TIME_MAX, &until))
+        return fail(why, "revoke which token, which expires when? (its jti, Unix seconds)");
+    return serve_revoke_token(context, jti, until, why);
+}
+
 size_t commands_fill(struct serve *serve, struct control_command commands[static COMMANDS_MAX])
 {
     const struct control_command all[COMMANDS_MAX] = {
         {"list", run_list, serve},       {"set", run_set, serve},       {"move", run_move, serve},
         {"suspend", run_suspend, serve}, {"wake", run_wake, serve},     {"stop", run_stop, serve},
         {"remove", run_remove, serve},   {"revoke", run_revoke, serve},
+        {"revoke-token", run_revoke_token, serve},
     };
     memcpy(commands, all, sizeof all);
     return COMMANDS_MAX;
@@ -128,6 +141,7 @@ static const struct {
     {"suspend", {"sandbox"}}, {"wake", {"sandbox"}},
     {"stop", {"sandbox"}},    {"set", {"sandbox", "record"}},
     {"remove", {"sandbox"}},  {"revoke", {"#not_before"}},
+    {"revoke-token", {"jti", "#until"}},
 };
 
 static bool put_word(struct buffer *to, const char *name, const char *word)

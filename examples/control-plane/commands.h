@@ -10,7 +10,7 @@
 #include "spoa/lib/control.h"
 
 /* For control_new; `commands` has room for COMMANDS_MAX. Gives how many there are. */
-enum { COMMANDS_MAX = 8 };
+enum { COMMANDS_MAX = 9 };
 size_t commands_fill(struct serve *serve, struct control_command commands[static COMMANDS_MAX]);
 
 /* The operator's side: argv is the command and what follows it. Prints, and gives the exit code. */

@@ -22,6 +22,7 @@ static const char help[] =
     "  move ID [WORKER]     to that worker, or to the next of --worker\n"
     "  suspend ID, wake ID, stop ID, remove ID\n"
     "  revoke SECONDS       tokens issued before that time (Unix seconds) are no longer good\n"
+    "  revoke-token JTI EXP that token, which expires at that time (Unix seconds), is no longer good\n"
     "\n"
     "  --control PATH       socket for these commands (" CONTROL ")\n"
     "  --listen ADDRESS     for agents, for instance 127.0.0.1:8081; port 0 takes a free one\n"

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "spoa/lib/file.h"
@@ -14,7 +15,16 @@
 #define FILE_MAX   ((size_t)256 << 20)
 #define DEPTH      10
 #define EPOCH_MAX  ((int64_t)1 << 62) /* so that there is one for every change to come */
+#define JTI_MOST   128
+#define REVOKED_TOKENS_MOST 256 /* which fit into one event of 64 KiB */
+#define FORGET_SECONDS 3600 /* behind a token's expiry; what agents allow clocks to differ */
 #define WAKE_AGAIN 1.0                /* seconds, when it could not be saved that a sandbox is awake */
+
+/* A token that is revoked by itself. */
+struct revoked_token {
+    char *jti;
+    int64_t until;
+};
 
 struct plane {
     struct loop *loop;
@@ -22,6 +32,8 @@ struct plane {
     struct sandbox **sandboxes; /* sorted by id */
     size_t count, size;
     int64_t not_before; /* -1: nothing was ever said of it */
+    struct revoked_token *revoked;
+    size_t revoked_count;
     void (*changed)(void *context, const char *id, const struct sandbox *s);
     void *context;
 };
@@ -128,6 +140,63 @@ void plane_on_change(struct plane *p, void (*changed)(void *context, const char 
     p->context = context;
 }
 
+/* ---- tokens that are revoked one by one ---- */
+
+static void forget_token(struct plane *p, size_t i)
+{
+    free(p->revoked[i].jti);
+    p->revoked[i] = p->revoked[--p->revoked_count];
+}
+
+/* Those that have expired long ago make room. */
+static void forget_tokens(struct plane *p)
+{
+    for (size_t i = p->revoked_count; i-- > 0;)
+        if (p->revoked[i].until < time(NULL) - FORGET_SECONDS)
+            forget_token(p, i);
+}
+
+static bool add_token(struct plane *p, struct slice jti, int64_t until, struct fail *why)
+{
+    if (jti.len == 0 || jti.len > JTI_MOST)
+        return fail(why, "a jti has 1 to %d bytes", JTI_MOST);
+    for (size_t i = 0; i < jti.len; i++)
+        if (jti.at[i] <= ' ' || jti.at[i] > '~' || jti.at[i] == '"' || jti.at[i] == '\\')
+            return fail(why, "a jti is printable ASCII without blanks, quotes and backslashes");
+    for (size_t i = 0; i < p->revoked_count; i++)
+        if (slice_is(jti, p->revoked[i].jti)) {
+            p->revoked[i].until = until;
+            return true;
+        }
+    if (p->revoked_count >= REVOKED_TOKENS_MOST)
+        return fail(why, "%d tokens are revoked already", REVOKED_TOKENS_MOST);
+    struct revoked_token *more = reallocarray(p->revoked, p->revoked_count + 1, sizeof *more);
+    char *copy = slice_dup(jti);
+    if (more)
+        p->revoked = more;
+    if (!more || !copy) {
+        free(copy);
+        return fail(why, "out of memory");
+    }
+    more[p->revoked_count++] = (struct revoked_token){copy, until};
+    return true;
+}
+
+size_t plane_revoked_count(const struct plane *p)
+{
+    return p->revoked_count;
+}
+
+bool plane_write_revoked(const struct plane *p, struct buffer *to)
+{
+    bool good = buffer_put(to, SLICE_LITERAL("{"));
+    for (size_t i = 0; good && i < p->revoked_count; i++)
+        good = (i == 0 || buffer_put(to, SLICE_LITERAL(","))) &&
+               json_write_text(to, slice_text(p->revoked[i].jti)) &&
+               json_write(to, ":%lld", (long long)p->revoked[i].until);
+    return good && buffer_put(to, SLICE_LITERAL("}"));
+}
+
 /* ---- the file ---- */
 
 /* What the sandbox's worker asks for: nothing of ours goes to workers that are not ours. */
@@ -155,6 +224,8 @@ bool plane_write(const struct plane *p, bool for_agents, struct buffer *to)
     good = good && buffer_put(to, SLICE_LITERAL("\n}"));
     if (p->not_before >= 0)
         good = good && json_write(to, ",\"not_before\":%lld", (long long)p->not_before);
+    if (p->revoked_count)
+        good = good && buffer_put(to, SLICE_LITERAL(",\"revoked\":")) && plane_write_revoked(p, to);
     return good && buffer_put(to, SLICE_LITERAL("}\n"));
 }
 
@@ -225,10 +296,26 @@ static bool on_loaded(void *context, struct slice key, struct slice record, stru
     return true;
 }
 
+static bool load_tokens(struct plane *p, struct slice text, struct fail *why)
+{
+    struct json *doc = json_parse(slice_trim(text), p->options->state, 0, (struct json_limits){1 << 20, 2}, why);
+    const json_node *root = doc ? json_root(doc) : NULL;
+    bool good = doc && (json_is_object(root) || fail(why, "%s: revoked is an object", p->options->state));
+    for (const json_node *node = good ? json_first(root) : NULL; node && good; node = json_next(node)) {
+        int64_t until;
+        good = json_int(doc, node, 0, PLANE_TIME_MAX, &until) ? add_token(p, slice_text(json_key(node)), until, why)
+                                                              : json_fail(doc, node, why, "not a time in Unix seconds");
+    }
+    json_free(doc);
+    return good;
+}
+
 static bool on_other(void *context, struct slice key, struct slice value, struct fail *why)
 {
     struct plane *p = context;
     uint64_t seconds;
+    if (slice_is(key, "revoked"))
+        return load_tokens(p, value, why);
     if (!slice_is(key, "not_before"))
         return true;
     if (!slice_u64(slice_trim(value), PLANE_TIME_MAX, &seconds))
@@ -419,6 +506,19 @@ bool plane_revoke(struct plane *p, int64_t not_before, struct fail *why)
     return false;
 }
 
+bool plane_revoke_token(struct plane *p, struct slice jti, int64_t until, struct fail *why)
+{
+    forget_tokens(p);
+    size_t before = p->revoked_count;
+    if (!add_token(p, jti, until, why))
+        return false;
+    if (save(p, why))
+        return true;
+    if (p->revoked_count > before)
+        forget_token(p, before);
+    return false;
+}
+
 bool plane_wake(struct plane *p, struct slice id, struct fail *why)
 {
     struct sandbox *s = find_or_fail(p, id, why);
@@ -452,5 +552,8 @@ void plane_free(struct plane *p)
     for (size_t i = 0; i < p->count; i++)
         sandbox_free(p->sandboxes[i]);
     free(p->sandboxes);
+    while (p->revoked_count)
+        forget_token(p, p->revoked_count - 1);
+    free(p->revoked);
     free(p);
 }

@@ -34,6 +34,8 @@ size_t plane_count(const struct plane *p);
 const struct sandbox *plane_at(const struct plane *p, size_t i); /* in the order of their ids */
 /* Tokens issued before are revoked, for all sandboxes; 0: none any more; -1: none ever were. */
 int64_t plane_not_before(const struct plane *p);
+/* Appends {"JTI":UNTIL,...} of the tokens that are revoked one by one and have not expired long ago. */
+bool plane_write_revoked(const struct plane *p, struct buffer *to);
 /* {"sandboxes":{ID:RECORD,...}}, and "not_before" where tokens are revoked, or were. For agents: with what its worker asks
  * for, where that is one of the options'. */
 bool plane_write(const struct plane *p, bool for_agents, struct buffer *to);
@@ -48,6 +50,9 @@ bool plane_move(struct plane *p, struct slice id, struct slice worker, struct fa
 bool plane_suspend(struct plane *p, struct slice id, struct fail *why);
 bool plane_stop(struct plane *p, struct slice id, struct fail *why);
 bool plane_revoke(struct plane *p, int64_t not_before, struct fail *why);
+/* until: when the token expires, Unix seconds */
+bool plane_revoke_token(struct plane *p, struct slice jti, int64_t until, struct fail *why);
+size_t plane_revoked_count(const struct plane *p);
 /* What runs, moves or is being woken is left alone. */
 bool plane_wake(struct plane *p, struct slice id, struct fail *why);
 

@@ -181,7 +181,15 @@ static void send_all(struct serve *s, struct slice bytes)
 static bool write_revocation(const struct serve *s, struct buffer *to)
 {
     long long not_before = plane_not_before(s->plane);
-    return not_before < 0 || json_write(to, "event: revoke\ndata: {\"not_before\":%lld}\n\n", not_before);
+    bool tokens = plane_revoked_count(s->plane) > 0;
+    if (not_before < 0 && !tokens)
+        return true;
+    bool good = buffer_put(to, SLICE_LITERAL("event: revoke\ndata: {"));
+    if (not_before >= 0)
+        good = good && json_write(to, "\"not_before\":%lld%s", not_before, tokens ? "," : "");
+    if (tokens)
+        good = good && buffer_put(to, SLICE_LITERAL("\"revoked\":")) && plane_write_revoked(s->plane, to);
+    return good && buffer_put(to, SLICE_LITERAL("}\n\n"));
 }
 
 static void follow_end(struct exchange *x)
@@ -264,10 +272,22 @@ static void on_change(void *context, const char *id, const struct sandbox *sandb
 
 bool serve_revoke(struct serve *s, int64_t not_before, struct fail *why)
 {
-    struct buffer event = buffer_with_limit(256);
+    struct buffer event = buffer_with_limit(CLIENT_OUT_MAX / 2);
     if (!plane_revoke(s->plane, not_before, why))
         return false;
     send_all(s, write_revocation(s, &event) ? buffer_slice(&event) : nothing);
+    buffer_free(&event);
+    return true;
+}
+
+bool serve_revoke_token(struct serve *s, struct slice jti, int64_t until, struct fail *why)
+{
+    struct buffer event = buffer_with_limit(4096);
+    if (!plane_revoke_token(s->plane, jti, until, why))
+        return false;
+    bool good = buffer_put(&event, SLICE_LITERAL("event: revoke\ndata: {\"revoked\":{")) &&
+                json_write_text(&event, jti) && json_write(&event, ":%lld}}\n\n", (long long)until);
+    send_all(s, good ? buffer_slice(&event) : nothing);
     buffer_free(&event);
     return true;
 }

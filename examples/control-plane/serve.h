@@ -25,5 +25,6 @@ void serve_open(struct serve *s, struct loop *loop);
 void serve_close(struct serve *s);
 /* Revokes tokens issued before that time, for agents that follow now or later. False with *why: nothing has changed. */
 bool serve_revoke(struct serve *s, int64_t not_before, struct fail *why);
+bool serve_revoke_token(struct serve *s, struct slice jti, int64_t until, struct fail *why);
 
 #endif

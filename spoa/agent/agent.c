@@ -60,7 +60,8 @@ static bool watch_keys(struct agent *a, const struct policy *policy)
     for (size_t i = 0; i < files->paths.count; i++)
         if (!file_watch_add(a->keys, files->paths.at[i], &files->seen[i]))
             return false;
-    return true;
+    const char *revoked = policy->settings->tokens_revoked_file;
+    return !revoked || file_watch_add(a->keys, revoked, &policy->revoked_seen);
 }
 
 /* Takes over the reference of policy, which is NULL if it could not be loaded. */
@@ -210,6 +211,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                 .watches = &a->watches,
                                                 .shard = metrics_shard(a->metrics),
                                                 .log = a->options.log,
+                                                .audit = a->options.audit,
                                                 .drained = on_decider_drained,
                                                 .context = a};
         pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */

@@ -16,6 +16,7 @@ struct agent;
 struct agent_options {
     struct loop *loop; /* of the main thread */
     struct log *log;
+    struct log *audit; /* for audit lines alone; NULL: none are written */
     const char *config;
     const char *const *overrides; /* of -o, for reloads */
     size_t override_count;

@@ -34,6 +34,7 @@ static bool on_loaded(void *context, const struct directory_load *load)
     struct snapshot_parts parts = a->snapshot->parts;
     parts.records = load->records;
     parts.not_before = load->not_before;
+    parts.revoked = load->revoked;
     bool good = agent_use(a, &parts);
     if (good) {
         answers(a, true);
@@ -103,6 +104,23 @@ static bool on_revoked(void *context, int64_t not_before)
     pthread_mutex_unlock(&a->lock);
     if (!good)
         log_write(a->options.log, LOG_ERROR, "revocation not taken over: out of memory");
+    return good;
+}
+
+static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    struct snapshot_parts parts = a->snapshot->parts;
+    struct revoked *list = all || !parts.revoked ? NULL : revoked_retain(parts.revoked);
+    bool good = revoked_read(text, "revoked", time(NULL), &list, &parts.not_before, why);
+    parts.revoked = list;
+    good = good && (agent_use(a, &parts) || fail(why, "out of memory"));
+    revoked_release(list);
+    metrics_add(a->directory_shard, AGENT_REVOCATIONS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
+        log_write(a->options.log, LOG_ERROR, "revoked tokens not taken over, those of before stay", LOG_TEXT("why", why->text));
     return good;
 }
 
@@ -212,6 +230,7 @@ bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *
 {
     const struct directory_owner owner = {.loaded = on_loaded,
                                           .revoked = on_revoked,
+                                          .revoked_tokens = on_revoked_tokens,
                                           .health = on_health,
                                           .learned = on_learned,
                                           .answered = on_answered,

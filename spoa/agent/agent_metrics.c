@@ -21,6 +21,7 @@ static const char *const renewed[] = {
     [RENEW_TOLD] = "told", [RENEW_FAILED] = "failed", [RENEW_DROPPED] = "dropped", NULL};
 static const char *const look_ups[] = {"found", "absent", "unavailable", NULL};
 static const char *const finds[] = {"hit", "stale", "absent", "wait", "unavailable", NULL};
+static const char *const revokers[] = {"directory", "file", NULL};
 static const char *const entries[] = {"record", "empty", "in_use", NULL};
 const char *const agent_relay_refusals[] = {[AGENT_RELAY_NOT_ADMITTED] = "not_admitted",
                                             [AGENT_RELAY_TOO_MANY] = "too_many",
@@ -122,6 +123,17 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                        .help = "Reloads of configuration and keys; a bad one changes nothing.",
                        .type = METRIC_COUNTER,
                        .labels = {{"outcome", outcomes}}},
+    [AGENT_REVOCATIONS] = {.name = "cellgate_agent_revocations_total",
+                           .help = "Lists of revoked tokens that were pushed; a bad one changes nothing.",
+                           .type = METRIC_COUNTER,
+                           .labels = {{"outcome", outcomes}}},
+    [AGENT_REVOKED] = {.name = "cellgate_agent_revoked_tokens",
+                       .help = "Tokens that are revoked one by one, by the directory and by tokens_revoked_file.",
+                       .type = METRIC_GAUGE,
+                       .labels = {{"by", revokers}}},
+    [AGENT_AUDIT_DROPPED] = {.name = "cellgate_agent_audit_lines_dropped_total",
+                             .help = "Audit lines that could not be written in time.",
+                             .type = METRIC_COUNTER},
     [AGENT_LOG_DROPPED] = {.name = "cellgate_agent_log_lines_dropped",
                            .help = "Log lines that could not be written in time.",
                            .type = METRIC_GAUGE},

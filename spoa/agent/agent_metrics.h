@@ -33,6 +33,9 @@ enum agent_metric {
     AGENT_RELAY_REFUSED, /* why: enum agent_relay_refusal */
     AGENT_RENEW,         /* outcome: enum renew_outcome */
     AGENT_RELOADS,       /* outcome: good, bad */
+    AGENT_REVOCATIONS,   /* outcome: good, bad */
+    AGENT_REVOKED,       /* gauge; by: directory, file */
+    AGENT_AUDIT_DROPPED,
     AGENT_LOG_DROPPED,
     AGENT_LOG_HELD_BACK,
     AGENT_METRICS

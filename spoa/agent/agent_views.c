@@ -35,6 +35,9 @@ static void set_directory_metrics(struct agent *a)
     pthread_mutex_lock(&a->lock);
     metrics_set(a->shard, DIRECTORY_UP, METRIC_PLAIN, a->directory_up);
     metrics_set(a->shard, DIRECTORY_PUSHING, METRIC_PLAIN, a->directory_pushing);
+    const struct snapshot_parts *parts = &a->snapshot->parts;
+    metrics_set(a->shard, AGENT_REVOKED, METRIC_INDEX(0), (int64_t)revoked_count(parts->revoked));
+    metrics_set(a->shard, AGENT_REVOKED, METRIC_INDEX(1), (int64_t)revoked_count(parts->policy->revoked));
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -46,6 +49,7 @@ bool agent_write_metrics(struct agent *a, struct buffer *to)
                 (int64_t)__atomic_load_n(&a->watches.used, __ATOMIC_RELAXED));
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
     metrics_set(a->shard, AGENT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(a->options.log));
+    metrics_set(a->shard, AGENT_AUDIT_DROPPED, METRIC_PLAIN, a->options.audit ? (int64_t)log_dropped(a->options.audit) : 0);
     bool good = metrics_write(a->metrics, to);
 #define X(field, help)                                                                  \
     good = good && json_write(to,                                                       \

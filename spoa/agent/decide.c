@@ -116,6 +116,7 @@ static bool find_route(struct decision *d)
         return decide_deny(d, REFUSAL_no_route, "route", "no route matches");
     d->verdict->route = slice_text(d->match.route->name);
     d->route = d->match.route;
+    d->verdict->need = d->route->need;
     if (d->match.climbs)
         return decide_deny(d, REFUSAL_bad_request, "route", "a dot segment climbs above the captured part");
     return true;
@@ -330,6 +331,11 @@ static enum refusal check_text(struct decision *d, const char **why)
     return check_secret(d, why);
 }
 
+bool decide_revoked(const struct decide_view *view, struct slice jti)
+{
+    return revoked_has(view->revoked[0], jti) || revoked_has(view->revoked[1], jti);
+}
+
 /* The credential by itself, whatever it grants. */
 static enum refusal check_credential(struct decision *d, const char **why)
 {
@@ -342,6 +348,10 @@ static enum refusal check_credential(struct decision *d, const char **why)
         decide_tell(d, "token", "judged as a token of kind", slice_text(d->grant.kind));
     if (slice_present(d->grant.kid))
         decide_tell(d, "token", "with the key", d->grant.kid);
+    if (refusal == REFUSAL_NONE && decide_revoked(d->view, d->grant.jti)) {
+        refusal = REFUSAL_token_revoked;
+        *why = "its jti was revoked";
+    }
     if (d->view->token_checked && refusal != REFUSAL_token_missing)
         d->view->token_checked(d->view->counting, d->grant.kind, refusal);
     return refusal;
@@ -373,6 +383,14 @@ static enum refusal check_grant(struct decision *d, struct slice sandbox, const 
     return REFUSAL_not_granted;
 }
 
+static void note_token(struct verdict *v, const struct grant *grant)
+{
+    v->token_kind = grant->kind;
+    v->sub = grant->sub;
+    v->jti = grant->jti;
+    v->kid = grant->kid;
+}
+
 static bool check_token(struct decision *d)
 {
     const struct decide_view *view = d->view;
@@ -399,6 +417,7 @@ static bool check_token(struct decision *d)
         return decide_deny(d, refusal, "token", why);
     d->granted = true;
     d->verdict->org = d->grant.org;
+    note_token(d->verdict, &d->grant);
     refusal = check_grant(d, sandbox, &why);
     if (refusal != REFUSAL_NONE)
         return decide_deny(d, refusal, "token", why);
@@ -586,6 +605,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.headers = nothing;
     d.authority = (struct authority){.port = 0};
     verdict_clear(verdict);
+    verdict->request_id = request->id;
+    verdict->source = request->source;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (!steps[i](&d))
             break;

@@ -16,6 +16,7 @@
 #include "spoa/agent/guesses.h"
 #include "spoa/agent/management.h"
 #include "spoa/agent/record.h"
+#include "spoa/agent/revoked.h"
 #include "spoa/agent/route.h"
 #include "spoa/agent/token.h"
 
@@ -43,6 +44,7 @@ struct decide_view {
     struct guesses *guesses; /* NULL: nobody counts them */
     int64_t guesses_most;    /* a second, of one address; 0: any number */
     int64_t not_before;      /* the directory's, 0: none */
+    const struct revoked *revoked[2]; /* the directory's and the configuration's; NULL: none */
     int64_t now;             /* Unix seconds */
     /* Whether a worker may be there (worker_networks). */
     bool (*allowed)(const void *networks, const struct address *addr);
@@ -73,5 +75,7 @@ struct decide_view {
  */
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict);
+/* Whether the token of this jti was revoked by itself. */
+bool decide_revoked(const struct decide_view *view, struct slice jti);
 
 #endif

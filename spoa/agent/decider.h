@@ -27,6 +27,7 @@ struct decider_options {
     const struct key *ticket_key; /* borrowed; of what relays may ask for; NULL: nothing */
     struct metrics_shard *shard;
     struct log *log;
+    struct log *audit; /* NULL: as if it were switched off */
     void (*drained)(void *context); /* called on the decider's thread */
     void *context;
 };

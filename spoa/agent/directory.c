@@ -64,6 +64,12 @@ static bool on_revoked(void *context, int64_t not_before)
     return d->owner.revoked(d->owner.context, not_before);
 }
 
+static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    struct directory *d = context;
+    return d->owner.revoked_tokens(d->owner.context, text, all, why);
+}
+
 static void on_health(void *context, bool answering, bool pushing, const char *why)
 {
     struct directory *d = context;
@@ -132,8 +138,16 @@ struct directory *directory_start(struct directory_options *options, const struc
     d->references = 1;
     d->options = directory_options_retain(options);
     d->owner = *owner;
-    d->sink = (struct directory_sink){on_loaded, on_answered, on_changed, on_removed, on_announced,
-                                      on_missed, on_revoked,  on_health,  d};
+    d->sink = (struct directory_sink){.loaded = on_loaded,
+                                      .answered = on_answered,
+                                      .changed = on_changed,
+                                      .removed = on_removed,
+                                      .announced = on_announced,
+                                      .missed = on_missed,
+                                      .revoked = on_revoked,
+                                      .revoked_tokens = on_revoked_tokens,
+                                      .health = on_health,
+                                      .context = d};
     pthread_rwlock_init(&d->lock, NULL);
     bool asked = options->kind->look_up;
     if (asked && !(d->cache = cache_new(d, patience)))

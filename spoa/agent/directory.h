@@ -16,6 +16,7 @@ struct directory_owner {
     /* As of struct directory_sink. */
     bool (*loaded)(void *context, const struct directory_load *load);
     bool (*revoked)(void *context, int64_t not_before);
+    bool (*revoked_tokens)(void *context, struct slice text, bool all, struct fail *why);
     void (*health)(void *context, bool answering, bool pushing, const char *why);
     /* Before the record is in the cache; of those that are pushed only what has a place there. */
     void (*learned)(void *context, const struct record *record);

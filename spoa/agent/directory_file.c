@@ -78,8 +78,12 @@ static bool load_other(void *context, struct slice key, struct slice value, stru
     struct loading *l = context;
     struct fail inner = {":1:1: not_before is a time in Unix seconds"};
     uint64_t seconds;
+    if (slice_is(key, "revoked")) {
+        int64_t now = (int64_t)time(NULL);
+        return revoked_read_object(slice_trim(value), l->path, now, &l->load->revoked, why);
+    }
     if (!slice_is(key, "not_before"))
-        fail(&inner, ":1:1: beside sandboxes only not_before may stand here");
+        fail(&inner, ":1:1: beside sandboxes only not_before and revoked may stand here");
     else if (slice_u64(value, (uint64_t)1 << 53, &seconds)) {
         l->load->not_before = (int64_t)seconds;
         return true;
@@ -152,7 +156,9 @@ bool directory_file_load(const char *path, const struct records *before, struct 
     free(l);
     if (!good) {
         records_release(load->records);
+        revoked_release(load->revoked);
         load->records = NULL;
+        load->revoked = NULL;
     }
     load->seconds = now_seconds() - start;
     return good;
@@ -189,6 +195,7 @@ static void load(struct directory_file *d)
     records_release(d->records);
     d->records = load.records;
     d->unread = !d->sink->loaded(d->sink->context, &load);
+    revoked_release(load.revoked);
 }
 
 static bool concerns(const void *context, const char *name)

@@ -170,8 +170,10 @@ static void tell_update(const struct directory_sink *sink, const struct json *do
         sink->announced(sink->context, key);
 }
 
-static bool tell_revoke(const struct directory_sink *sink, const struct json *doc, struct fail *why)
+static bool tell_revoke(const struct directory_sink *sink, const struct json *doc, struct slice data, struct fail *why)
 {
+    if (json_member(json_root(doc), "revoked"))
+        return sink->revoked_tokens(sink->context, data, false, why);
     const json_node *node = json_member(json_root(doc), "not_before");
     int64_t seconds;
     if (!json_int(doc, node, 0, TIME_LIMIT, &seconds))
@@ -196,7 +198,7 @@ bool directory_http_event(const struct directory_sink *sink, struct slice name, 
     else if (good && removal)
         sink->removed(sink->context, writer_slice(&key));
     else if (good)
-        good = tell_revoke(sink, doc, why);
+        good = tell_revoke(sink, doc, data, why);
     json_free(doc);
     return good;
 }

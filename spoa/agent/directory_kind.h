@@ -14,6 +14,7 @@
 #define CELLGATE_AGENT_DIRECTORY_KIND_H
 
 #include "spoa/agent/records.h"
+#include "spoa/agent/revoked.h"
 #include "spoa/lib/log.h"
 #include "spoa/lib/options.h"
 
@@ -56,6 +57,7 @@ struct directory_common {
 struct directory_load {
     struct records *records;
     int64_t not_before;     /* 0: none */
+    struct revoked *revoked; /* retain to keep; NULL: none */
     uint64_t epochs_behind; /* records ignored because their epoch went back */
     double seconds;         /* that reading took */
     bool unread;            /* it failed before the content was looked at: it may do the next time */
@@ -83,6 +85,8 @@ struct directory_sink {
     void (*missed)(void *context);
     /* Tokens issued before (Unix seconds, 0: none) are revoked for all sandboxes. False as above. */
     bool (*revoked)(void *context, int64_t not_before);
+    /* A list of revoked tokens as of revoked.h, to be added to those that are known, or `all` there are. False and *why. */
+    bool (*revoked_tokens)(void *context, struct slice text, bool all, struct fail *why);
     /* When either changes, and once when the first is known. `why` (while not answering; no secrets, one
      * line) is for people; a bad file is one that does not answer. pushing: changes come by themselves. */
     void (*health)(void *context, bool answering, bool pushing, const char *why);

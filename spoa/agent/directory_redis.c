@@ -8,6 +8,9 @@
 #include "spoa/agent/redis_link.h"
 #include "spoa/lib/thread.h"
 
+/* Behind the prefix the key of the list, and on the channel its announcement: no sandbox is called so. */
+#define REVOKED "#revoked"
+
 enum {
     KEY_MOST = 255,
     PREFIX_MOST = 255,
@@ -39,6 +42,8 @@ struct directory_redis {
         stopping;        /* known: how the command link's first attempt went */
     uint64_t complained; /* loop_clock of the last line about a bad record */
     unsigned open;       /* atomic */
+    struct redis_command list;    /* the look-up of the revoked tokens */
+    bool listing, list_again;     /* it is on its way; what it says may be too old by then */
     uint8_t scratch[128 * 1024];
 };
 
@@ -114,6 +119,48 @@ static void on_reply(struct redis_command *command, const struct resp *reply)
         finish_badly(l, "the value is over 64 KiB");
     else
         finish_with(l, reply->parts[0].text);
+}
+
+/* ---- revoked tokens ---- */
+
+static void on_list(struct redis_command *command, const struct resp *reply);
+
+static void ask_list(struct directory_redis *d)
+{
+    uint8_t memory[PREFIX_MOST + sizeof REVOKED];
+    struct writer key = writer_of(memory, sizeof memory);
+    char last[16];
+    if (d->listing || !redis_link_ready(d->commands)) {
+        d->list_again = true; /* when that is answered, or the link is ready */
+        return;
+    }
+    writer_text(&key, d->options->prefix);
+    writer_text(&key, REVOKED);
+    snprintf(last, sizeof last, "%d", VALUE_MOST);
+    const struct slice words[] = {SLICE_LITERAL("GETRANGE"), writer_slice(&key), SLICE_LITERAL("0"),
+                                  slice_text(last)};
+    d->list.replied = on_list;
+    d->listing = redis_link_send(d->commands, words, sizeof words / sizeof *words, &d->list);
+    d->list_again = !d->listing;
+}
+
+/* One that is not there any more is a server that was emptied: what was revoked stays so. */
+static void on_list(struct redis_command *command, const struct resp *reply)
+{
+    struct directory_redis *d =
+        (struct directory_redis *)(void *)((char *)command - offsetof(struct directory_redis, list));
+    struct slice text = {NULL, 0};
+    struct fail why = {"the value of " REVOKED " is no string, or over 64 KiB"};
+    d->listing = false;
+    if (d->stopping || !reply)
+        return;
+    if (reply->kind == RESP_STRING)
+        text = reply->parts[0].text;
+    if (reply->kind != RESP_STRING || text.len > VALUE_MOST ||
+        (text.len > 0 && !d->sink->revoked_tokens(d->sink->context, text, true, &why)))
+        complain(d, SLICE_LITERAL(REVOKED), why.text);
+    if (d->list_again)
+        ask_list(d);
 }
 
 /* ---- questions ---- */
@@ -200,6 +247,7 @@ static void on_commands_ready(void *context)
     struct directory_redis *d = context;
     d->known = true;
     tell_health(d);
+    ask_list(d);
     release_waiting(d, send_look_up);
 }
 
@@ -219,6 +267,7 @@ static void on_events_ready(void *context)
     struct directory_redis *d = context;
     d->last_problem[0] = '\0';
     d->sink->missed(d->sink->context); /* before anybody trusts in being told */
+    ask_list(d);
     tell_health(d);
 }
 
@@ -238,7 +287,9 @@ static void on_message(void *context, struct slice message)
     for (size_t i = 0; i < message.len; i++)
         if (message.at[i] <= ' ' || message.at[i] == 0x7f)
             return;
-    if (message.len > 0 && message.len <= KEY_MOST)
+    if (slice_is(message, REVOKED))
+        ask_list(d);
+    else if (message.len > 0 && message.len <= KEY_MOST)
         d->sink->announced(d->sink->context, message);
 }
 

@@ -2,15 +2,31 @@
 #include "spoa/agent/policy.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "spoa/agent/directory_options.h"
 #include "spoa/agent/renew.h"
+#include "spoa/lib/file.h"
+
+static bool load_revoked(struct policy *p, struct fail *why)
+{
+    const char *path = p->settings->tokens_revoked_file;
+    struct slice text;
+    if (!path)
+        return true;
+    file_look(path, &p->revoked_seen);
+    if (!file_read(path, REVOKED_BYTES, &text, why))
+        return false;
+    bool good = revoked_read(text, path, time(NULL), &p->revoked, NULL, why);
+    file_free(text);
+    return good;
+}
 
 static bool load_tokens(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
     p->tokens = tokens_load(s->doc, s->tokens, s->base_dir, s->cell, TOKENS_CHECK, why);
-    return p->tokens;
+    return p->tokens && load_revoked(p, why);
 }
 
 static bool check_renew(const struct settings *s, struct fail *why)
@@ -80,6 +96,7 @@ void policy_release(struct policy *p)
     if (!p || __atomic_sub_fetch(&p->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     tokens_free(p->tokens);
+    revoked_release(p->revoked);
     policy_release(p->base);
     if (!p->base) {
         routes_free(p->routes);

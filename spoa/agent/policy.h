@@ -8,17 +8,20 @@
 
 #include "spoa/agent/directory_options.h"
 #include "spoa/agent/management.h"
+#include "spoa/agent/revoked.h"
 #include "spoa/agent/route.h"
 #include "spoa/agent/tokens.h"
 #include "spoa/lib/settings.h"
 
 struct policy {
     unsigned references; /* atomic; of policy_retain and policy_release alone */
-    struct policy *base; /* owns all but the tokens, where only these were loaded again; else NULL */
+    struct policy *base; /* owns all but tokens and revoked, where only these were loaded again; else NULL */
     struct settings *settings;
     struct routes *routes;
     struct tokens *tokens;
     struct management management;
+    struct revoked *revoked;  /* of tokens_revoked_file; NULL: there is none, or nothing in it */
+    struct stat revoked_seen; /* what the file looked like before it was read */
     struct directory_options *directory;
 };
 
@@ -26,7 +29,7 @@ struct policy {
  * the first thing that is not in order; nothing of it is used then. */
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
                            struct fail *why);
-/* The same configuration with its key files read again. */
+/* The same configuration with its key files and the list of revoked tokens read again. */
 struct policy *policy_reload_tokens(struct policy *policy, struct fail *why);
 struct policy *policy_retain(struct policy *policy);
 void policy_release(struct policy *policy); /* NULL is fine */

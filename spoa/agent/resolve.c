@@ -181,6 +181,7 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
     int64_t own = record->not_before, all = view->not_before;
     bool known = slice_present(q->kid) || slice_present(q->key);
     bool revoked = is_by_token(q) ? token_revoked(q->iat, own > all ? own : all) : needs_token(view, q);
+    revoked = revoked || decide_revoked(view, q->jti);
     struct record own_secret = *record;
     own_secret.access_sha256 = record_access(record, q->port > 0 ? (uint16_t)q->port : 0);
     const struct record *whole = record->bare ? NULL : &own_secret;

@@ -16,6 +16,8 @@ struct snapshot *snapshot_new(const struct snapshot_parts *parts)
         directory_retain(parts->directory);
     if (parts->names)
         name_table_retain(parts->names);
+    if (parts->revoked)
+        revoked_retain(parts->revoked);
     return s;
 }
 
@@ -33,6 +35,7 @@ void snapshot_release(struct snapshot *s)
     records_release(s->parts.records);
     directory_release(s->parts.directory);
     name_table_release(s->parts.names);
+    revoked_release(s->parts.revoked);
     free(s);
 }
 
@@ -126,6 +129,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .cache = cache,
         .guesses_most = policy->settings->agent.guesses,
         .not_before = s->parts.not_before,
+        .revoked = {s->parts.revoked, policy->revoked},
         .now = now,
         .allowed = allowed,
         .socket_allowed = socket_allowed,

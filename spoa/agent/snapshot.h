@@ -19,6 +19,7 @@ struct snapshot_parts {
     struct names *resolver; /* borrowed: told of names that an asked directory's records need; may be NULL */
     struct name_table *names; /* NULL: none is resolved yet */
     int64_t not_before;       /* the directory's */
+    struct revoked *revoked;  /* the directory's; NULL: none */
 };
 
 struct snapshot {

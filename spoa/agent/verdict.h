@@ -64,6 +64,11 @@ enum verdict_kind {
 struct verdict {
     enum verdict_kind kind;
     enum refusal refusal; /* of VERDICT_DENY */
+    /* For the audit, of a token that was needed and is good: claims, and the mask of what the route needs. */
+    const char *token_kind; /* NULL: none was needed */
+    struct slice sub, jti, kid, request_id;
+    struct address source;
+    unsigned need;
 #define X(kind, field, name) VERDICT_TYPE_##kind field;
     VERDICT_VARIABLES(X)
 #undef X

@@ -393,14 +393,18 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
     if (memory && cache) {
         struct writer scratch = writer_of(memory, DECIDE_SCRATCH);
         struct snapshot_finder finder = {.last = false};
+        struct revoked *told = NULL;
         struct decide_view view = snapshot_view(snapshot, &finder, cache, time(NULL));
         view.resolve = resolve;
         fetch_record(directory, &view, &finder, request, &scratch);
-        if (directory) /* it was told while the record was waited for */
+        if (directory) { /* it was told while the record was waited for */
             view.not_before = explain_directory_not_before(directory);
+            view.revoked[0] = told = explain_directory_revoked(directory);
+        }
         print_json_or_text(a, settings, &view, request, &scratch, &verdict);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
         snapshot_finder_done(&finder);
+        revoked_release(told);
     } else {
         fprintf(stderr, "%s: out of memory\n", PROGRAM);
     }
@@ -422,7 +426,8 @@ static int with_policy(const struct arguments *a, struct policy *policy, const s
     const struct snapshot_parts parts = {.policy = policy,
                                          .records = load.records,
                                          .directory = directory ? explain_directory_running(directory) : NULL,
-                                         .not_before = load.not_before};
+                                         .not_before = load.not_before,
+                                         .revoked = load.revoked};
     struct snapshot *snapshot = snapshot_new(&parts);
     int code = EXIT_REFUSED;
     if (snapshot)
@@ -432,6 +437,7 @@ static int with_policy(const struct arguments *a, struct policy *policy, const s
     snapshot_release(snapshot);
     explain_directory_stop(directory);
     records_release(load.records);
+    revoked_release(load.revoked);
     return code;
 }
 

@@ -15,6 +15,7 @@ struct explain_directory {
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t changed;
     bool answered, answering;
+    struct revoked *revoked; /* NULL: none */
     bool told, waited;  /* what is revoked; until that was told, or long enough */
     int64_t not_before; /* as it was pushed; 0: none */
     struct fail why;    /* while not answering */
@@ -65,6 +66,18 @@ static bool on_revoked(void *context, int64_t not_before)
     return true;
 }
 
+static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    struct explain_directory *d = context;
+    pthread_mutex_lock(&d->lock);
+    (void)all; /* none were known before */
+    bool good = revoked_read(text, "revoked", time(NULL), &d->revoked, &d->not_before, why);
+    d->told = true;
+    pthread_cond_signal(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    return good;
+}
+
 static void on_learned(void *context, const struct record *record)
 {
     (void)context, (void)record;
@@ -84,8 +97,15 @@ struct explain_directory *explain_directory_start(struct directory_options *opti
         fail(why, "out of memory");
         return NULL;
     }
-    const struct directory_owner owner = {on_loaded,   on_revoked, on_health, on_learned,
-                                          on_answered, on_news,    on_work,   d};
+    const struct directory_owner owner = {.loaded = on_loaded,
+                                          .revoked = on_revoked,
+                                          .revoked_tokens = on_revoked_tokens,
+                                          .health = on_health,
+                                          .learned = on_learned,
+                                          .answered = on_answered,
+                                          .news = on_news,
+                                          .work = on_work,
+                                          .context = d};
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->changed, NULL);
     fail(&d->why, "it does not answer");
@@ -105,6 +125,7 @@ void explain_directory_stop(struct explain_directory *d)
     directory_release(d->running);
     if (d->log)
         log_free(d->log);
+    revoked_release(d->revoked);
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
     free(d);
@@ -113,6 +134,14 @@ void explain_directory_stop(struct explain_directory *d)
 struct directory *explain_directory_running(const struct explain_directory *d)
 {
     return d->running;
+}
+
+struct revoked *explain_directory_revoked(struct explain_directory *d)
+{
+    pthread_mutex_lock(&d->lock);
+    struct revoked *revoked = d->revoked ? revoked_retain(d->revoked) : NULL;
+    pthread_mutex_unlock(&d->lock);
+    return revoked;
 }
 
 int64_t explain_directory_not_before(struct explain_directory *d)

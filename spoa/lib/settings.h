@@ -16,7 +16,10 @@
 
 enum { SETTINGS_BACKOFF_MAX = 16, SETTINGS_THREADS_MAX = 64 };
 
+enum settings_audit { SETTINGS_AUDIT_OFF, SETTINGS_AUDIT_UPGRADES, SETTINGS_AUDIT_ALL };
+
 struct settings_agent {
+    int audit; /* enum settings_audit */
     struct net_address listen, relay_listen, admin, control;
     bool trust_tcp;
     char *relay_user; /* the account of the relay; NULL: the agent's own */
@@ -58,6 +61,7 @@ struct settings {
     char *path;
     char *base_dir; /* the folder of the file, for relative paths */
     char *cell;
+    char *tokens_revoked_file; /* NULL: none */
     bool open;     /* an empty list of tokens is meant so */
     int log_level; /* enum log_level */
     int seccomp;   /* enum seccomp_mode */

@@ -16,6 +16,9 @@
 static const char *const serves_names[] = {"management", "application", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
+/* In the order of enum settings_audit. */
+static const char *const audits[] = {"off", "upgrades", "all", NULL};
+
 static const char *check_network(struct slice text)
 {
     struct cidr cidr;
@@ -64,6 +67,8 @@ static const struct option keys[] = {
      .form = "a list of objects, see below",
      .example =
          "[{ \"kind\": \"jwt\", \"alg\": \"HS256\", \"kid\": \"k1\", \"secret_file\": \"k1.secret\" }]"},
+    {"tokens_revoked_file", OPTION_PATH, AT(tokens_revoked_file), OPTION_NONE,
+     "tokens that are revoked one by one: `{\"revoked\": {\"JTI\": EXP}}`; it is read again when it changes", ANY},
     {"open", OPTION_BOOL, AT(open), "false", "with an empty list of tokens: let everybody in", ANY},
     {"systems", OPTION_NODE, AT(systems), OPTION_NONE,
      "whose clients come here: the built-in routes of these systems are on, and of no other", ANY,
@@ -100,6 +105,9 @@ static const struct option keys[] = {
      "process (`kill`); read at the start only",
      ANY, .names = seccomp_modes},
 
+    {"agent.audit", OPTION_ENUM, AT(agent.audit), "upgrades",
+     "which decisions that let somebody in are logged: `all`, those about `upgrades`, or none (`off`)", ANY,
+     .names = audits},
     {"agent.listen", OPTION_ADDRESS, AT(agent.listen), "unix@/run/cellgate/agent.sock", "where HAProxy asks",
      ANY},
     {"agent.trust_tcp", OPTION_BOOL, AT(agent.trust_tcp), "false",

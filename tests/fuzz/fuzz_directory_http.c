@@ -22,6 +22,16 @@ static void on_key(void *context, struct slice key)
     told++;
 }
 
+static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    struct revoked *list = NULL;
+    (void)context, (void)all;
+    bool good = revoked_read(text, "list", 0, &list, NULL, why);
+    revoked_release(list);
+    told++;
+    return good;
+}
+
 static bool on_revoked(void *context, int64_t not_before)
 {
     (void)context;
@@ -31,7 +41,8 @@ static bool on_revoked(void *context, int64_t not_before)
 }
 
 static const struct directory_sink sink = {
-    .changed = on_changed, .removed = on_key, .announced = on_key, .revoked = on_revoked};
+    .changed = on_changed, .removed = on_key, .announced = on_key, .revoked = on_revoked,
+    .revoked_tokens = on_revoked_tokens};
 
 static void read_event(struct slice rest, struct writer *scratch)
 {

@@ -179,6 +179,13 @@ static void on_announced(void *context, struct slice key)
 
 static bool out_of_memory;
 
+static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    (void)context, (void)why;
+    snprintf(told, sizeof told, "%s %.*s", all ? "all of" : "more of", SLICE_PRINTF(text));
+    return true;
+}
+
 static bool on_revoked(void *context, int64_t not_before)
 {
     (void)context;
@@ -188,7 +195,8 @@ static bool on_revoked(void *context, int64_t not_before)
 }
 
 static const struct directory_sink sink = {
-    .changed = on_changed, .removed = on_removed, .announced = on_announced, .revoked = on_revoked};
+    .changed = on_changed, .removed = on_removed, .announced = on_announced, .revoked = on_revoked,
+    .revoked_tokens = on_revoked_tokens};
 
 /* NULL: the event makes no sense. */
 static void event(const char *name, const char *data, const char *expected)
@@ -217,6 +225,7 @@ static void events_are_given_to_the_sink(void **state)
     event("remove", "{\"sandbox\":\"sb-1\",\"namespace\":\"default\"}", "removed sb-1 ");
     event("remove", "{\"sandbox\":\"sb-1\"}", "removed sb-1 ");
     event("revoke", "{\"not_before\":1700000000}", "revoked 1700000000");
+    event("revoke", "{\"revoked\":{\"j\":1}}", "more of {\"revoked\":{\"j\":1}}");
     event("ping", "anything", "");
     event("", "{\"sandbox\":\"sb-1\"}", "");
 }

@@ -79,6 +79,15 @@ static bool on_time(void *context, int64_t not_before)
     return true;
 }
 
+static bool on_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    (void)context;
+    (void)text;
+    (void)all;
+    (void)why;
+    return true;
+}
+
 static void on_health(void *context, bool answering, bool pushing, const char *why)
 {
     (void)context;
@@ -89,8 +98,15 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
 
 static bool begin_kind(void *context)
 {
-    static const struct directory_sink sink = {on_loaded, on_answered, on_record, on_key, on_key,
-                                               on_news,   on_time,     on_health, NULL};
+    static const struct directory_sink sink = {.loaded = on_loaded,
+                                               .answered = on_answered,
+                                               .changed = on_record,
+                                               .removed = on_key,
+                                               .announced = on_key,
+                                               .missed = on_news,
+                                               .revoked = on_time,
+                                               .revoked_tokens = on_tokens,
+                                               .health = on_health};
     struct fail why = {.text = ""};
     struct directory_options *options = directory_options_read(context, &why);
     void *directory = options ? options->kind->start(options->own, &sink, NULL, &why) : NULL;
