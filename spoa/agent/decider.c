@@ -7,6 +7,7 @@
 
 #include "spoa/agent/agent_metrics.h"
 #include "spoa/agent/answer.h"
+#include "spoa/agent/audit.h"
 #include "spoa/agent/key_inbox.h"
 #include "spoa/agent/resolve.h"
 #include "spoa/lib/net.h"
@@ -99,6 +100,8 @@ static void note_use(struct decider *d, const struct verdict *v)
 static void count_decision(struct decider *d, const struct verdict *verdict, uint64_t begun)
 {
     note_use(d, verdict);
+    if (audit_wanted(verdict, d->snapshot->parts.policy->settings->agent.audit))
+        audit_write(d->options.audit, verdict);
     agent_metrics_decision(d->options.shard, verdict, (double)(loop_clock() - begun) / 1e6);
     count_cache(d);
 }

@@ -27,7 +27,7 @@ static const int calls[] = {__NR_inotify_init1, __NR_inotify_add_watch, __NR_ino
 
 struct process {
     struct loop *loop;
-    struct log *log;
+    struct log *log, *audit;
     struct agent *agent;
     struct admin *admin;
     struct admin_page pages[PAGES];
@@ -165,6 +165,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments, s
     const struct daemon_handler signals = {on_reload, on_drain, on_stop, on_summary, p};
     const struct agent_options options = {.loop = p->loop,
                                           .log = p->log,
+                                          .audit = p->audit,
                                           .config = arguments->path,
                                           .overrides = arguments->overrides,
                                           .override_count = arguments->overrides_count,
@@ -188,6 +189,7 @@ static void finish(struct process *p)
     agent_stop(p->agent);
     daemon_signals_close(p->signals);
     loop_free(p->loop);
+    log_free(p->audit);
     log_free(p->log);
 }
 
@@ -209,6 +211,7 @@ static int check(const struct policy *policy)
     fprintf(stderr, "the configuration is valid, the directory has %zu sandboxes\n",
             records_count(load.records));
     records_release(load.records);
+    revoked_release(load.revoked);
     return DAEMON_OK;
 }
 
@@ -235,8 +238,9 @@ int main(int argc, char **argv)
     }
     daemon_signals_block();
     process.log = log_new(STDERR_FILENO, (enum log_level)policy->settings->log_level);
+    process.audit = log_new(STDERR_FILENO, LOG_INFO); /* whatever log_level is */
     process.loop = loop_new(&why);
-    bool good = process.log && process.loop && daemon_raise_files(&files, &why);
+    bool good = process.log && process.audit && process.loop && daemon_raise_files(&files, &why);
     if (!good)
         policy_release(policy);
     good = good && start(&process, &arguments, policy, &why);
