@@ -855,7 +855,7 @@ static unsigned times_asked[WATCHED];
 
 static bool counts_times(void *context, struct slice key)
 {
-    uint64_t number;
+    uint64_t number = 0;
     assert_true(slice_u64(key, WATCHED - 1, &number));
     times_asked[number]++;
     return on_look_up(context, key);
