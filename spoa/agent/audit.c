@@ -64,5 +64,5 @@ void audit_write(struct log *log, const struct verdict *v)
     put(&line, "kid", v->kid);
     put(&line, "jti", v->jti);
     put(&line, "sub", v->sub);
-    log_fields(log, LOG_INFO, "audit", line.fields, line.count);
+    log_fields_audit(log, LOG_INFO, "audit", line.fields, line.count);
 }

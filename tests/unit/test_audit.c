@@ -76,6 +76,30 @@ static void what_a_client_chose_forges_no_line_and_no_field(void **state)
     assert_non_null(strstr(text, "verdict=relay"));
 }
 
+/* However alike they are: each is somebody's access. */
+static void none_of_many_is_held_back(void **state)
+{
+    enum { MANY = 4 * LOG_BURST };
+    static char text[64 * 1024];
+    const struct verdict v = admitted();
+    int ends[2];
+    size_t len = 0, lines = 0;
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    struct log *log = log_new(ends[1], LOG_INFO);
+    for (size_t i = 0; i < MANY; i++)
+        audit_write(log, &v);
+    assert_int_equal(log_dropped(log) + log_held_back(log), 0);
+    log_free(log);
+    close(ends[1]);
+    for (ssize_t n = 1; n > 0; len += (size_t)n)
+        n = read(ends[0], text + len, sizeof text - len);
+    close(ends[0]);
+    for (size_t i = 0; i < len; i++)
+        lines += text[i] == '\n';
+    assert_int_equal(lines, MANY);
+}
+
 static void only_who_is_let_in_has_a_line(void **state)
 {
     struct verdict v = admitted();
@@ -101,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_line_says_who_was_let_in_to_what),
         cmocka_unit_test(what_a_client_chose_forges_no_line_and_no_field),
+        cmocka_unit_test(none_of_many_is_held_back),
         cmocka_unit_test(only_who_is_let_in_has_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
