@@ -36,7 +36,8 @@ class Reloaded:
         self.tunnels = Tunnels(self.cell)
         self.worker = self.tunnels.worker()
         self.sandbox = "sb"
-        self.tunnels.place("sb", self.worker)
+        self.application = self.tunnels.worker()
+        self.tunnels.place("sb", self.worker, ports={"80": self.application.url})
         self.kept = self.open(self.bearer(token("test", sandbox="sb", header={"kid": "kept"})), session="kept")
 
     def bearer(self, text):
@@ -126,7 +127,7 @@ def test_a_new_key_of_signed_routes_ends_what_the_old_one_let_in(reloaded):
     r = reloaded({"kind": "opensandbox-route", "keys": {"a": "a.key", "b": "b.key"}}, a_key=base64.b64encode(ROUTE_KEY), b_key=base64.b64encode(OTHER))
     expires, signature = signed_route("sb")
     client = r.tunnels.ask("sb", "signed", f"80/{expires}/{signature}/")
-    r.worker.serve()
+    r.application.serve()
     r.tunnels.accepted(client)
     r.put("a.key", base64.b64encode(OTHER))
     r.ends(client)
