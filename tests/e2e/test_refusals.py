@@ -45,16 +45,21 @@ def origin(origins):
     return origins(answer=answer)
 
 
+def application(url):
+    """A record of a sandbox that has nothing to manage, and serves its port 80."""
+    return {"worker": url, "serves": "application", "ports": {"80": url}}
+
+
 @pytest.fixture(scope="module")
 def cell(cells, origin):
     records = {
-        "up": {"worker": origin.url, "org": "o1"},
-        "gone": {"worker": f"http://127.0.0.1:{closed_port()}"},
+        "up": application(origin.url) | {"org": "o1"},
+        "gone": application(f"http://127.0.0.1:{closed_port()}"),
         "stopped": {"state": "stopped"},
         "migrating": {"state": "migrating"},
         "waking": {"state": "waking"},
-        "outside": {"worker": "http://192.0.2.1:80"},
-    } | {f"elsewhere-{number}": {"worker": f"http://{address}:{origin.port}"} for number, address in enumerate(ELSEWHERE)}
+        "outside": application("http://192.0.2.1:80"),
+    } | {f"elsewhere-{number}": application(f"http://{address}:{origin.port}") for number, address in enumerate(ELSEWHERE)}
     return cells(sandboxes=records, config=CONFIG, environment={"CELLGATE_WORKER_TIMEOUT": "500ms"})
 
 
