@@ -10,6 +10,7 @@ int ctl_attach(int argc, char **argv);
 int ctl_explain(int argc, char **argv);
 int ctl_drain(int argc, char **argv);
 int ctl_kick(int argc, char **argv);
+int ctl_networks(int argc, char **argv);
 int ctl_options(int argc, char **argv);
 int ctl_status(int argc, char **argv);
 int ctl_token(int argc, char **argv);

@@ -19,6 +19,7 @@ static const struct {
     {"tunnels", ctl_tunnels, "the open tunnels"},
     {"kick", ctl_kick, "close one tunnel"},
     {"drain", ctl_drain, "end the relay's tunnels in good order"},
+    {"networks", ctl_networks, "the networks of workers, for HAProxy's workers.lst"},
     {"options", ctl_options, "every key of the configuration, for documentation"},
 };
 

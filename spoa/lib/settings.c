@@ -72,14 +72,6 @@ static bool check_nodes(const struct settings *s, struct fail *why)
                      "tokens is missing: say \"open\": true to let everybody in");
 }
 
-static bool check_networks(const struct settings *s, struct fail *why)
-{
-    return s->worker_networks.count ||
-           json_fail(s->doc, json_root(s->doc), why,
-                     "worker_networks is missing: name the networks in which your workers are, as narrow as you can; "
-                     "of this machine that is \"worker_networks\": [\"127.0.0.0/8\", \"::1/128\"]");
-}
-
 static bool check_sizes(const struct settings *s, struct fail *why)
 {
     if (s->relay.memory < s->relay.buffer)
@@ -147,7 +139,7 @@ struct settings *settings_load(const char *path, const char *const *overrides, s
         return NULL;
     }
     if (set_paths(s, path, why) && read_file(s, overrides, count, why) && check_nodes(s, why) &&
-        check_addresses(s, why) && check_networks(s, why) && check_sizes(s, why) && derive(s, why))
+        check_addresses(s, why) && check_sizes(s, why) && derive(s, why))
         return s;
     settings_free(s);
     return NULL;

@@ -90,11 +90,10 @@ static const struct option keys[] = {
     {"serves", OPTION_ENUM, AT(serves), "management",
      "what a worker with a port of its own serves, where its record does not say", ANY,
      .names = serves_names},
-    {"worker_networks", OPTION_TEXTS, AT(worker_networks), OPTION_NONE,
-     "networks in which workers may be, required; metadata services of clouds and the link-local networks "
-     "are never "
-     "dialled, whatever it says",
-     RANGE(1, 64), .check = check_network, .example = "[\"127.0.0.0/8\", \"::1/128\"]"},
+    {"worker_networks", OPTION_TEXTS, AT(worker_networks), "[\"127.0.0.0/8\", \"::1/128\"]",
+     "networks in which workers may be; this machine alone, unless you name yours. Metadata services of clouds "
+     "and the link-local networks are never dialled, whatever it says",
+     RANGE(1, 64), .check = check_network},
     {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
      "folders in which the Unix sockets of `http+unix:` workers may be; none: there are no such workers",
      RANGE(0, NET_FOLDERS_MOST), .check = check_folder, .example = "[\"/run/cell/\"]"},

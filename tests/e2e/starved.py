@@ -110,6 +110,7 @@ class StarvedCell(Starved):
         super().__init__(folder, "agent", "relay")
         programs = folder / "bin"
         programs.mkdir()
+        (programs / "cellgate").symlink_to(BIN / "cellgate")
         for name in self.names:
             script = programs / f"cellgate-{name}"
             script.write_text(f'#!/bin/sh\nexec env {" ".join(self.environment(name))} {BIN}/cellgate-{name} "$@"\n')

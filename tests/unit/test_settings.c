@@ -167,9 +167,6 @@ static void an_error_has_file_line_and_column(void **state)
          ":2:11: tokens is empty: say \"open\": true to let everybody in"},
         {"{\"directory\": {}, \"open\": true, \"tokens\": [{}]}",
          ":1:27: open lets everybody in, whatever tokens says: leave one of them out"},
-        {"{\"directory\": {}, \"open\": true}",
-         ":1:1: worker_networks is missing: name the networks in which your workers are, as narrow as you can; of "
-         "this machine that is \"worker_networks\": [\"127.0.0.0/8\", \"::1/128\"]"},
         {"{\"worker_networks\": [\"169.254.169.254\"]}",
          ":1:22: worker_networks must be a list of networks that no metadata service is in: these are never dialled"},
         {"{\"worker_sockets\": [\"/run/cell\"]}",
