@@ -81,12 +81,14 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
         pthread_mutex_unlock(&a->lock);
     }
     metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    /* who asked for it is always answered; files may change at any rate */
+    log_fields_function *line = strcmp(what, "configuration") == 0 ? log_fields_audit : log_fields;
     if (good) {
-        log_write(a->options.log, LOG_INFO, "reloaded", LOG_TEXT("what", what));
+        LOG_BY(line, a->options.log, LOG_INFO, "reloaded", LOG_TEXT("what", what));
         log_warnings(a, policy);
     } else {
-        log_write(a->options.log, LOG_ERROR, "not reloaded, what was in force stays", LOG_TEXT("what", what),
-                  LOG_TEXT("why", why->text));
+        LOG_BY(line, a->options.log, LOG_ERROR, "not reloaded, what was in force stays", LOG_TEXT("what", what),
+               LOG_TEXT("why", why->text));
     }
     policy_release(policy);
     return good;

@@ -48,10 +48,9 @@ void log_free(struct log *log);
 uint64_t log_dropped(const struct log *log);
 uint64_t log_held_back(const struct log *log); /* because there were many like them */
 
-void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
-                size_t count);
-void log_fields_audit(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
-                      size_t count);
+typedef void log_fields_function(struct log *log, enum log_level level, const char *message,
+                                 const struct log_field *fields, size_t count);
+log_fields_function log_fields, log_fields_audit;
 /* log may be NULL: then nothing is written (unit tests, sans-I/O cores without a log). */
 #define log_write(log, level, message, ...) LOG_BY(log_fields, log, level, message, __VA_ARGS__)
 #define log_audit(log, level, message, ...) LOG_BY(log_fields_audit, log, level, message, __VA_ARGS__)

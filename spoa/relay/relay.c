@@ -246,9 +246,9 @@ void relay_reload(struct relay *r)
     struct fail why;
 
     if (reload(r, &why))
-        log_write(r->options.log, LOG_INFO, "configuration reloaded");
+        log_audit(r->options.log, LOG_INFO, "configuration reloaded");
     else
-        log_write(r->options.log, LOG_ERROR, "configuration not reloaded, the old one stays in force",
+        log_audit(r->options.log, LOG_ERROR, "configuration not reloaded, the old one stays in force",
                   LOG_TEXT("why", why.text));
 }
 
