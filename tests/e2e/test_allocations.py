@@ -500,7 +500,7 @@ def test_a_start(tmp_path, process, count, variable, every):
     (tmp_path / "sandboxes.json").write_text('{"sandboxes":{"sb-1":{"worker":"http://127.0.0.1:1"}}}')
     addresses = {name: {key: f"unix@{tmp_path}/{name}.{key}" for key in ("listen", "control")} | {"admin": f"127.0.0.1:{free_port()}"} for name in ("agent", "relay")}
     addresses["agent"]["relay_listen"] = addresses["relay"]["agent"] = f"unix@{tmp_path}/agent.relay"
-    document = config(directory={"kind": "file", "path": "sandboxes.json"}, tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}])
+    document = config(worker_networks=["127.0.0.0/8"], directory={"kind": "file", "path": "sandboxes.json"}, tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}])
     (tmp_path / "cellgate.json").write_text(json.dumps(document | addresses))
     supply, at, failed = Supply(tmp_path / "supply"), 0, 1
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
