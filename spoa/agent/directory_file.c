@@ -216,11 +216,20 @@ static void *run(void *context)
     struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->events_fd, .events = POLLIN}};
     folder_events_add(d->events_fd, d->path);
     load(d);
-    for (unsigned looks = 1; poll(fds, 2, LOOK_EVERY_MS) >= 0 || errno == EINTR; looks++) {
+    double looked = now_seconds();
+    unsigned looks = 0;
+    for (int ready; (ready = poll(fds, 2, LOOK_EVERY_MS)) >= 0 || errno == EINTR;) {
         if (fds[0].revents)
             break;
         bool told = folder_events_read(d->events_fd, concerns, d);
-        if (told || looks_different(d) || (d->unread && looks % LOOKS_AGAIN == 0)) {
+        /* Not whenever something else in the folder changes: of a file that is replaced the other name's event comes
+         * first, and the file would be read twice. */
+        bool due = ready == 0 || now_seconds() - looked >= LOOK_EVERY_MS / 1e3;
+        if (due) {
+            looked = now_seconds();
+            looks++;
+        }
+        if (told || (due && (looks_different(d) || (d->unread && looks % LOOKS_AGAIN == 0)))) {
             folder_events_add(d->events_fd, d->path); /* the folder may be another one by now */
             load(d);
         }
