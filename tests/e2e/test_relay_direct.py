@@ -963,7 +963,7 @@ def test_a_reload_changes_what_can_change_and_refuses_what_is_wrong(direct):
 
 
 def test_a_reload_allows_more_tunnels_and_each_of_them_is_redialled(tmp_path):
-    with quick(tmp_path, max_tunnels=1, threads=1, keepalive="60s") as direct:
+    with quick(tmp_path, max_tunnels=1, max_tunnels_per_sandbox=0, threads=1, keepalive="60s") as direct:
         worker = direct.worker()
         direct.set(worker=worker)
         file = direct.folder / "cellgate.json"
