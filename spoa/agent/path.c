@@ -80,6 +80,15 @@ static size_t separator_at(struct slice tail, size_t i, bool lenient)
     return tail.at[i] == '\\' ? 1 : c == '/' || c == '\\' ? 3 : 0;
 }
 
+/* Where the parameters of a segment begin, for workers that know any; its length: it has none. */
+static size_t parameters_at(struct slice segment)
+{
+    size_t i = 0;
+    while (i < segment.len && segment.at[i] != ';' && encoded_at(segment, i) != ';')
+        i++;
+    return i;
+}
+
 enum ascent { STAYS, GOES_UP, CLIMBS };
 
 static enum ascent ascent_of(struct slice tail, bool lenient)
@@ -92,7 +101,7 @@ static enum ascent ascent_of(struct slice tail, bool lenient)
             i++;
         struct slice segment = slice_sub(tail, start, i - start);
         if (lenient)
-            segment = slice_sub(segment, 0, slice_find(segment, ';'));
+            segment = slice_sub(segment, 0, parameters_at(segment));
         bool dots = path_segment_dots(segment);
         bool up = dots && !path_segment_is(segment, SLICE_LITERAL("."));
         if (up && depth == 0)
@@ -114,7 +123,8 @@ static bool is_ambiguous(struct slice tail)
     unsigned kinds = 0;
     for (size_t i = 0; i < tail.len; i++) {
         int c = encoded_at(tail, i);
-        kinds |= tail.at[i] == '\\' ? 1 : tail.at[i] == ';' ? 2 : c == '/' ? 4 : c == '\\' ? 8 : 0;
+        kinds |= tail.at[i] == '\\' ? 1 : tail.at[i] == ';' ? 2 : c == '/' ? 4 : c == '\\' ? 8
+                 : c == ';' ? 16 : 0;
     }
     return kinds & (kinds - 1);
 }

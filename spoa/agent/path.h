@@ -19,7 +19,7 @@ bool path_segment_is(struct slice segment, struct slice text);
 bool path_segment_dots(struct slice segment);
 
 /* Whether the dot segments of a path's tail leave it upwards (section 5.2.4), in any way that a worker may
- * read it: %2F, '\' and %5C taken for slashes and "..;x" for ".." or not, empty segments merged. A tail that
+ * read it: %2F, '\' and %5C taken for slashes, "..;x" and "..%3Bx" for ".." or not, empty segments merged. A tail that
  * goes up at all and has several kinds of these is taken to climb: too many ways to read it. */
 bool path_climbs(struct slice tail);
 
