@@ -247,14 +247,14 @@ static bool may_guess(const struct decision *d, enum guess sort)
     return guesses_left(view->guesses, &d->request->source, sort, view->now, view->guesses_most);
 }
 
-/* The credential, and all that a right one is right for. */
-static size_t guess_parts(const struct decision *d, uint8_t memory[static 3], struct slice parts[static GUESSES_PARTS])
+/* The credential and its sandbox. Not the port: whoever has one secret could try it on all 65,535 and push out what
+ * is remembered of others. Nothing is admitted by this: what is known is looked at, as if nobody had guessed. */
+static size_t guess_parts(const struct decision *d, uint8_t memory[static 1],
+                          struct slice parts[static GUESSES_PARTS])
 {
     const struct credential *c = &d->carried.credential;
-    struct writer w = writer_of(memory, 3);
-    writer_u8(&w, (uint8_t)c->carrier);
-    writer_be(&w, d->port, 2);
-    parts[0] = writer_slice(&w);
+    memory[0] = (uint8_t)c->carrier;
+    parts[0] = slice_of(memory, 1);
     parts[1] = d->space;
     parts[2] = d->sandbox;
     parts[3] = c->token;
@@ -264,7 +264,7 @@ static size_t guess_parts(const struct decision *d, uint8_t memory[static 3], st
 
 static bool was_right(const struct decision *d)
 {
-    uint8_t memory[3];
+    uint8_t memory[1];
     struct slice parts[GUESSES_PARTS];
     size_t count = guess_parts(d, memory, parts);
     return guesses_known(d->view->guesses, parts, count);
@@ -272,7 +272,7 @@ static bool was_right(const struct decision *d)
 
 static void remember(const struct decision *d)
 {
-    uint8_t memory[3];
+    uint8_t memory[1];
     struct slice parts[GUESSES_PARTS];
     size_t count = guess_parts(d, memory, parts);
     guesses_learn(d->view->guesses, parts, count);

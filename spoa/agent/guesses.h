@@ -33,7 +33,7 @@ enum { GUESSES_PARTS = 8 };
 bool guesses_left(struct guesses *guesses, const struct address *from, enum guess sort, int64_t now, int64_t most);
 void guesses_count(struct guesses *guesses, const struct address *from, enum guess sort, int64_t now);
 
-/* Of a credential and all that it was right for, in up to GUESSES_PARTS parts. Some are forgotten: 4,096 are kept. */
+/* Of a credential and the sandbox that it was right for, in up to GUESSES_PARTS parts. Some are forgotten: 4,096 are kept. */
 bool guesses_known(const struct guesses *guesses, const struct slice *parts, size_t count);
 void guesses_learn(struct guesses *guesses, const struct slice *parts, size_t count);
 

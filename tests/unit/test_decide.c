@@ -590,6 +590,9 @@ static void whose_owner_is_still_to_be_compared_gets_no_epoch(void **state)
 static void only_wrong_secrets_are_counted(void **state)
 {
     static const struct row good[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
+    /* known on whatever port: else one secret, tried on all of them, would push out what is known of others */
+    static const struct row elsewhere[] = {
+        {"GET http://h/sandboxes/keyed/proxy/81/", {KEY("letmein")}, "403 not_granted"}};
     static const struct row wrong[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "401 token_invalid"}};
     static const struct row bounded[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "429 too_many_requests"},
                                          {"GET " DIRECT("absent"), {KEY("letmein")}, "429 too_many_requests"},
@@ -612,6 +615,7 @@ static void only_wrong_secrets_are_counted(void **state)
         ROWS_CHECK(w, wrong);
     ROWS_CHECK(w, bounded);
     ROWS_CHECK(w, good); /* who had it right before goes on */
+    ROWS_CHECK(w, elsewhere);
     guesses_free(w->guesses);
     w->guesses = guesses_new();
     assert_non_null(w->guesses);
