@@ -25,6 +25,9 @@ enum need {
         NEED_ALL = 63
 };
 
+/* A longer `jti` is none: it goes with every question about a tunnel, and into lists of what is revoked. */
+enum { GRANT_JTI_MOST = 256 };
+
 struct grant {
     const char *kind; /* which checked it, also if it refused; NULL: none recognised it */
     struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */

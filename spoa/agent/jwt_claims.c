@@ -191,6 +191,8 @@ static enum refusal take_all(struct reading *r)
     if (!take_text(r, JWT_SUB, &g->sub) || !take_text(r, JWT_ORG, &g->org) ||
         !take_text(r, JWT_SANDBOX, &g->sandbox) || !take_text(r, JWT_JTI, &g->jti))
         return invalid(r, "sub, org, sandbox or jti is not a string that could be one");
+    if (g->jti.len > GRANT_JTI_MOST)
+        return invalid(r, "the jti is longer than 256 bytes");
     if (!slice_present(g->org) && (!slice_present(g->sandbox) || slice_is(g->sandbox, "*")))
         return invalid(r, "it names neither a sandbox nor an organisation");
     enum refusal refusal = take_needs(r);
@@ -311,6 +313,8 @@ bool jwt_claims_write(const struct jwt_rules *rules, const struct grant *grant, 
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
         if (!jws_plain(texts[i]))
             return fail(why, "a token is made of printable ASCII without quotes and backslashes only");
+    if (grant->jti.len > GRANT_JTI_MOST)
+        return fail(why, "a jti has at most %d bytes", GRANT_JTI_MOST);
     struct writing out = {.rules = rules, .w = w, .comma = ""};
     writer_text(w, "{");
     put_text(&out, JWT_ISS, slice_text(rules->issuer));

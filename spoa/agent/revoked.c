@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "spoa/agent/grant.h"
 #include "spoa/lib/buffer.h"
 #include "spoa/lib/hash.h"
 #include "spoa/lib/json.h"
@@ -146,7 +147,7 @@ struct reading {
     int64_t now;
     struct revoked **revoked;
     int64_t *not_before;
-    bool own; /* *revoked was made here */
+    size_t entry; /* the one that is read, from 1 */
 };
 
 static bool read_time(const struct reading *r, struct slice value, const char *what, int64_t *seconds, struct fail *why)
@@ -175,8 +176,9 @@ static bool read_token(void *context, struct slice key, struct slice value, stru
 {
     struct reading *r = context;
     int64_t until = 0;
-    if (key.len == 0)
-        return fail(why, "%s: revoked: an empty jti", r->name);
+    r->entry++;
+    if (key.len == 0 || key.len > GRANT_JTI_MOST)
+        return fail(why, "%s: revoked: entry %zu: a jti has 1 to %d bytes", r->name, r->entry, GRANT_JTI_MOST);
     if (!read_time(r, value, "revoked: the value of a jti", &until, why))
         return false;
     if (until < r->now - REVOKED_GRACE || (*r->revoked && revoked_add(*r->revoked, key, until)))

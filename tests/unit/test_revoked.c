@@ -57,6 +57,23 @@ static void lists_that_are_not_in_order_are_refused(void **state)
     }
 }
 
+/* No token has a longer one: see GRANT_JTI_MOST. */
+static void a_jti_that_no_token_can_have_is_refused_and_told(void **state)
+{
+    char text[400], jti[258];
+    struct revoked *list = NULL;
+    struct fail why = {""};
+    (void)state;
+    memset(jti, 'x', sizeof jti);
+    snprintf(text, sizeof text, "{\"revoked\":{\"a\":1000000,\"%.256s\":1000000}}", jti);
+    assert_true(revoked_read(slice_text(text), "list", NOW, &list, NULL, &why));
+    assert_true(revoked_has(list, slice_of((const uint8_t *)jti, 256)));
+    snprintf(text, sizeof text, "{\"revoked\":{\"a\":1000000,\"%.257s\":1000000}}", jti);
+    assert_false(revoked_read(slice_text(text), "list", NOW, &list, NULL, &why));
+    assert_string_equal(why.text, "list: revoked: entry 2: a jti has 1 to 256 bytes");
+    revoked_release(list);
+}
+
 static void a_push_may_say_not_before_and_what_a_later_version_says(void **state)
 {
     struct revoked *list = NULL;
@@ -159,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_list_names_is_revoked_and_nothing_else),
         cmocka_unit_test(lists_that_are_not_in_order_are_refused),
+        cmocka_unit_test(a_jti_that_no_token_can_have_is_refused_and_told),
         cmocka_unit_test(a_push_may_say_not_before_and_what_a_later_version_says),
         cmocka_unit_test(what_has_expired_is_forgotten),
         cmocka_unit_test(the_later_of_two_times_counts),

@@ -468,17 +468,36 @@ static void a_grant_of_nobody_and_nothing_admits_to_nothing(void **state)
     (void)state;
 }
 
-static enum refusal expiring(const char *exp)
+static enum refusal with_claim(const char *claim)
 {
     struct jwt_rules rules = {.cell = "cell-a", .max_ttl = INT64_MAX / 2};
-    char payload[128], text[128];
+    char payload[512], text[512];
     struct writer w = writer_of(text, sizeof(text));
     struct grant g;
     const char *reason;
     for (enum jwt_claim i = 0; i < JWT_CLAIM_COUNT; i++)
         rules.name[i] = jwt_claim_name(i);
-    snprintf(payload, sizeof(payload), "{\"aud\":\"cell-a\",\"sandbox\":\"sb-1\",\"exp\":%s}", exp);
+    snprintf(payload, sizeof(payload), "{\"aud\":\"cell-a\",\"sandbox\":\"sb-1\",%s}", claim);
     return jwt_claims_read(&rules, slice_text(payload), 2000000000, &w, &g, &reason);
+}
+
+static enum refusal expiring(const char *exp)
+{
+    char claim[64];
+    snprintf(claim, sizeof(claim), "\"exp\":%s", exp);
+    return with_claim(claim);
+}
+
+/* It has to fit into every question about the token's tunnel. */
+static void a_jti_has_at_most_256_bytes(void **state)
+{
+    char jti[257], claims[320];
+    memset(jti, 'x', sizeof(jti));
+    for (int length = 255; length <= 257; length++) {
+        snprintf(claims, sizeof(claims), "\"exp\":2000000002,\"jti\":\"%.*s\"", length, jti);
+        assert_int_equal(with_claim(claims), length <= 256 ? REFUSAL_NONE : REFUSAL_token_invalid);
+    }
+    (void)state;
 }
 
 static void times_are_exact_up_to_2_to_the_53(void **state)
@@ -523,6 +542,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_minted_is_said),
         cmocka_unit_test(ports_and_needs_are_all_or_those_named),
         cmocka_unit_test(a_grant_of_nobody_and_nothing_admits_to_nothing),
+        cmocka_unit_test(a_jti_has_at_most_256_bytes),
         cmocka_unit_test(times_are_exact_up_to_2_to_the_53),
         cmocka_unit_test(needs_are_words),
     };
