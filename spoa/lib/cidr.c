@@ -78,6 +78,7 @@ static const struct cidr metadata[] = {
     {{6, {0xfe, 0x80}}, 10},          /* link-local */
     {{6, {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}}, 128},             /* AWS */
     {{6, {0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}}, 128},             /* Google */
+    {{6, {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}}, 48}, /* NAT64 of one's own, RFC 8215: any form, so any address */
 };
 enum { METADATA = sizeof metadata / sizeof *metadata };
 
@@ -91,7 +92,6 @@ static struct address carried(const struct address *address)
         {{{6, {[10] = 0xff, 0xff}}, 96}, 12},          /* mapped, RFC 4291 section 2.5.5.2 */
         {{{6, {0}}, 96}, 12},                          /* compatible, section 2.5.5.1 */
         {{{6, {0x00, 0x64, 0xff, 0x9b}}, 96}, 12},     /* NAT64, RFC 6052 */
-        {{{6, {0x00, 0x64, 0xff, 0x9b, 0, 1}}, 48}, 12}, /* NAT64 of one's own, RFC 8215, in its longest form */
         {{{6, {0x20, 0x02}}, 16}, 2},                  /* 6to4, RFC 3056 */
     };
     for (size_t i = 0; address->family == 6 && i < sizeof forms / sizeof *forms; i++)

@@ -249,7 +249,8 @@ def test_a_decision_that_makes_no_sense(haproxy, false_agent, origin, name):
 # Metadata services, and the same within addresses of IPv6.
 METADATA = ["169.254.169.254", "169.254.0.1", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fe80::1", "fd00:ec2::254", "fd20:ce::254",
             "::ffff:169.254.169.254", "::169.254.169.254", "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::", "::ffff:100.100.100.200",
-            "64:ff9b::192.0.0.192", "2002:a83f:8110::1"]
+            "64:ff9b::192.0.0.192", "2002:a83f:8110::1", "64:ff9b:1::169.254.169.254",
+            "64:ff9b:1:a9fe:a9:fe00::"]
 
 
 @pytest.fixture(scope="module")

@@ -67,13 +67,14 @@ def test_metadata_services_are_the_same_in_the_agent_and_in_haproxy():
     text = (ROOT / "haproxy/haproxy.cfg").read_text()
     lists = [set(map(ipaddress.ip_network, line.split())) for line in re.findall(r"-m ip (169\.254[^}\n]*)", text)]
     assert len(ours) > 5 and lists == [ours, ours]
-    carried = {ipaddress.ip_network(word) for line in re.findall(r"acl metadata .* -m ip (::ffff.*)", text) for word in line.split()}
+    front, relays = text.split("frontend to-worker-tls")
+    carried = [{ipaddress.ip_network(word) for line in re.findall(r"acl metadata .* -m ip (::ffff.*)", part) for word in line.split()} for part in (front, relays)]
     wanted = set()
     for network in (n for n in ours if n.version == 4):
         at, bits = int(network.network_address), network.prefixlen
         wanted |= {ipaddress.ip_network((front | at, 96 + bits)) for front in (0, 0xFFFF << 32, 0x64FF9B << 96)}
         wanted.add(ipaddress.ip_network((0x2002 << 112 | at << 80, 16 + bits)))
-    assert carried == wanted
+    assert carried == [wanted, wanted]
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "haproxy/errors").iterdir()), ids=lambda path: path.stem)
