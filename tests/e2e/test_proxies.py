@@ -216,6 +216,18 @@ def test_plain_http_is_sent_to_https(cell, origin, method):
     assert len(origin.requests) == before
 
 
+@pytest.mark.parametrize("host", ["cell.test", "127.0.0.1:80", "a_b.cell.test:", "[::1]:8080", "[::ffff:127.0.0.1]"])
+def test_plain_http_of_any_name_is_sent_to_https(cell, host):
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    assert plain(cell, target="/x", host=host).all("location") == [f"https://{name}/x"]
+
+
+@pytest.mark.parametrize("host", ["evil.test#", "a/@b", "a@evil.test", "a?b", "a b", "a\\b", "[::1", "::1", "a:b", "[a]b", "a%2f", "[::1]x:80", "\"a\""])
+def test_a_host_that_is_no_name_is_not_repeated(cell, host):
+    answer = plain(cell, target="/x", host=host)
+    assert (answer.status, answer.all("location")) == (400, [])
+
+
 def carriers(token):
     bearer = f"Bearer {token}"
     yield "/", [("Authorization", bearer)]
