@@ -6,6 +6,7 @@
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/lib/control.h"
+#include "spoa/lib/json_string.h"
 #include "spoa/lib/json_write.h"
 #include "spoa/lib/settings.h"
 
@@ -64,6 +65,49 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
     return false;
 }
 
+/* ---- what daemons say ---- */
+
+/* C0, DEL and C1, which is two bytes of UTF-8: what a terminal would obey. */
+static bool is_control(struct slice character)
+{
+    uint8_t first = character.at[0];
+    return first < ' ' || first == 0x7f || (character.len == 2 && first == 0xc2 && character.at[1] < 0xa0);
+}
+
+/* A worker or a client may have chosen a part of the text: what is no character that can be seen is a '?'. */
+static void put(FILE *to, struct slice text)
+{
+    while (text.len) {
+        size_t len = text.at[0] < 0x80 ? 1 : json_string_utf8(text);
+        struct slice character = slice_sub(text, 0, len ? len : 1);
+        if (len && !is_control(character))
+            fwrite(character.at, 1, len, to);
+        else
+            fputc('?', to);
+        text = slice_from(text, character.len);
+    }
+}
+
+/* Of a document that was parsed: these can be raw in it, within texts only. C0 cannot. */
+static void put_json(struct slice document)
+{
+    for (size_t i = 0; i < document.len; i++) {
+        struct slice pair = slice_sub(document, i, 2);
+        if (pair.at[0] == 0x7f || (pair.at[0] == 0xc2 && is_control(pair)))
+            printf("\\u%04x", pair.at[0] == 0x7f ? 0x7f : document.at[++i]);
+        else
+            putchar(pair.at[0]);
+    }
+    putchar('\n');
+}
+
+static void put_wide(struct slice text, size_t width)
+{
+    put(stdout, text);
+    for (size_t i = text.len; i < width; i++)
+        putchar(' ');
+}
+
 /* ---- asking ---- */
 
 enum daemon { AGENT, RELAY };
@@ -98,12 +142,14 @@ static struct json *ask(const struct arguments *a, enum daemon daemon, struct sl
         fail(&why, "%.*s", SLICE_PRINTF(said ? error : SLICE_LITERAL("refused")));
     }
     if (!ok) {
-        fprintf(stderr, "cellgate: the %s: %s\n", daemon == AGENT ? "agent" : "relay", why.text);
+        fprintf(stderr, "cellgate: the %s: ", daemon == AGENT ? "agent" : "relay");
+        put(stderr, slice_text(why.text));
+        fputc('\n', stderr);
         json_free(doc);
         doc = NULL;
     }
     if (doc && a->json)
-        printf("%.*s\n", SLICE_PRINTF(buffer_slice(&answer)));
+        put_json(buffer_slice(&answer));
     buffer_free(&answer);
     return doc;
 }
@@ -127,7 +173,7 @@ static struct json *ask_with(const struct arguments *a, const char *command, con
 
 /* ---- showing ---- */
 
-static void print_value(const struct json *doc, const json_node *value, int width)
+static void print_value(const struct json *doc, const json_node *value, size_t width)
 {
     struct slice text;
     int64_t number;
@@ -135,7 +181,7 @@ static void print_value(const struct json *doc, const json_node *value, int widt
     bool truth;
     char shown[32] = "-";
     if (json_text(value, &text) && text.len) {
-        printf("%-*.*s", width, SLICE_PRINTF(text));
+        put_wide(text, width);
         return;
     }
     if (json_int(doc, value, INT64_MIN, INT64_MAX, &number))
@@ -144,19 +190,19 @@ static void print_value(const struct json *doc, const json_node *value, int widt
         snprintf(shown, sizeof shown, "%s", truth ? "yes" : "no");
     else if (json_real(value, &real))
         snprintf(shown, sizeof shown, "%.3f", real);
-    printf("%-*s", width, shown);
+    put_wide(slice_text(shown), width);
 }
 
 static void print_tunnels(const struct json *doc)
 {
     static const struct {
         const char *key;
-        int width;
+        size_t width;
     } columns[] = {{"id", 11},  {"state", 10},     {"route", 17},     {"sandbox", 17}, {"worker", 23},
                    {"age", 10}, {"to_worker", 11}, {"to_client", 11}, {"redials", 8}};
     enum { COLUMNS = sizeof columns / sizeof *columns };
     for (size_t i = 0; i < COLUMNS; i++)
-        printf("%s%-*s", i ? " " : "", columns[i].width, columns[i].key);
+        printf("%s%-*s", i ? " " : "", (int)columns[i].width, columns[i].key);
     putchar('\n');
     for (const json_node *t = json_first(json_member(json_root(doc), "tunnels")); t; t = json_next(t)) {
         for (size_t i = 0; i < COLUMNS; i++) {
@@ -177,7 +223,8 @@ static void print_members(const struct json *doc, const json_node *object, const
             print_members(doc, n, name);
         if (json_is_object(n) || json_is_array(n))
             continue;
-        printf("  %-22s", name);
+        fputs("  ", stdout);
+        put_wide(slice_text(name), 22);
         print_value(doc, n, 0);
         putchar('\n');
     }

@@ -3,8 +3,11 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
+import threading
 
 import pytest
 from cell import BIN, stop, until
@@ -82,6 +85,81 @@ def test_tunnels_are_listed_and_kicked(tunnels, operator):
         code, text, errors = operator("kick", no_id)
         assert (code, text) == (1, "") and errors.startswith("cellgate: the relay: ")
     assert table(operator("tunnels", "--sandbox", "nobody")[1]) == []
+
+
+class FalseRelay:
+    """Answers whoever asks on its control socket with the same line."""
+
+    def __init__(self, path, answer):
+        self.address, self.answer = f"unix@{path}", answer
+        self.listener = socket.create_server(str(path), family=socket.AF_UNIX)
+        path.chmod(0o600)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with client:
+                client.recv(65536)
+                client.sendall(self.answer + b"\n")
+
+    def close(self):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.thread.join(5)
+
+
+@pytest.fixture
+def false_relay(tmp_path):
+    relays = []
+
+    def start(**answer):
+        relays.append(FalseRelay(tmp_path / "false.sock", json.dumps(answer, ensure_ascii=False).encode()))
+        return relays[-1].address
+
+    yield start
+    for relay in relays:
+        relay.close()
+
+
+# What a terminal obeys: colours, its title, a bell, another line, and the same in one character of C1.
+OBEYED = "\x1b[31m \x1b]0;owned\x07 \r\n \x7f \x80 \x9b2J \x9d".split(" ")
+
+
+def seen(text):
+    return re.sub("[\x00-\x1f\x7f-\x9f]", "?", text)
+
+
+@pytest.mark.parametrize("obeyed", OBEYED)
+def test_a_terminal_obeys_nothing_of_what_a_relay_says(false_relay, obeyed):
+    relay = false_relay(ok=True, tunnels=[{"id": "t-1", "sandbox": f"é-{obeyed}-x", "worker": obeyed, "age": 1.5}])
+    code, text, _ = cellgate("tunnels", "--relay", relay)
+    assert code == 0 and f" é-{seen(obeyed)}-x " in text and f" {seen(obeyed)} " in text
+    assert seen(text.replace("\n", "")) == text.replace("\n", "") and text.count("\n") == 2
+
+
+@pytest.mark.parametrize("obeyed", OBEYED)
+def test_a_document_is_the_same_and_obeyed_no_more(false_relay, obeyed):
+    answer = {"ok": True, "tunnels": [{"id": "t-1", "sandbox": f"é\\{obeyed}x", "worker": obeyed}]}
+    code, text, _ = cellgate("tunnels", "--json", "--relay", false_relay(**answer))
+    assert code == 0 and json.loads(text) == answer and seen(text) == text[:-1] + "?"
+
+
+@pytest.mark.parametrize("obeyed", OBEYED)
+def test_nor_of_refusals(false_relay, obeyed):
+    relay = false_relay(ok=False, error=f"no{obeyed}", status={})
+    assert cellgate("kick", "t-1", "--relay", relay) == (1, "", f"cellgate: the relay: no{seen(obeyed)}\n")
+
+
+@pytest.mark.parametrize("obeyed", OBEYED)
+def test_nor_of_a_status(false_relay, obeyed):
+    relay = false_relay(ok=True, status={"state" + obeyed: obeyed + "x"})
+    _, text, _ = cellgate("status", "--relay", relay, "--agent", relay)
+    assert text.count(f"  state{seen(obeyed)}") == text.count(f"{seen(obeyed)}x\n") == 2 and text.count("\n") == 4
 
 
 def test_a_drain_ends_the_relay(tunnels, operator):
