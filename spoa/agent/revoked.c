@@ -177,8 +177,10 @@ static bool read_token(void *context, struct slice key, struct slice value, stru
     struct reading *r = context;
     int64_t until = 0;
     r->entry++;
-    if (key.len == 0 || key.len > GRANT_JTI_MOST)
-        return fail(why, "%s: revoked: entry %zu: a jti has 1 to %d bytes", r->name, r->entry, GRANT_JTI_MOST);
+    if (key.len == 0)
+        return fail(why, "%s: revoked: entry %zu: an empty jti", r->name, r->entry);
+    if (key.len > GRANT_JTI_MOST)
+        return fail(why, "%s: revoked: entry %zu: a jti of over %d bytes", r->name, r->entry, GRANT_JTI_MOST);
     if (!read_time(r, value, "revoked: the value of a jti", &until, why))
         return false;
     if (until < r->now - REVOKED_GRACE || (*r->revoked && revoked_add(*r->revoked, key, until)))

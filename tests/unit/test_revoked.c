@@ -70,7 +70,7 @@ static void a_jti_that_no_token_can_have_is_refused_and_told(void **state)
     assert_true(revoked_has(list, slice_of((const uint8_t *)jti, 256)));
     snprintf(text, sizeof text, "{\"revoked\":{\"a\":1000000,\"%.257s\":1000000}}", jti);
     assert_false(revoked_read(slice_text(text), "list", NOW, &list, NULL, &why));
-    assert_string_equal(why.text, "list: revoked: entry 2: a jti has 1 to 256 bytes");
+    assert_string_equal(why.text, "list: revoked: entry 2: a jti of over 256 bytes");
     revoked_release(list);
 }
 
