@@ -130,10 +130,8 @@ unsigned destination_need(const struct destination *d, const struct route *route
 
 bool destination_admits(const struct destination *d, const struct route *route, unsigned needs)
 {
-    if (!route) /* of a tunnel whose route is gone */
-        return !d->management || needs & (NEED_PTY | NEED_EXEC | NEED_AGENT);
-    unsigned need = destination_need(d, route);
-    return (needs & need) == need;
+    unsigned need = route ? destination_need(d, route) : 0;
+    return route && (needs & need) == need;
 }
 
 void destination_host(const struct destination *d, struct writer *w)

@@ -175,6 +175,16 @@ static bool needs_token(const struct decide_view *view, const struct resolve_que
     return view->tokens && !view->open && route && route->need != 0;
 }
 
+/* What let it in would let it in again, where it is now. */
+static bool stands(const struct decide_view *view, const struct resolve_question *q, const struct record *record)
+{
+    const struct route *route = routes_find(view->routes, q->route);
+    struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};
+    if (route)
+        tunnel.place = (struct carrier_place){route->name, route->system};
+    return token_stands(view->tokens, &tunnel, record);
+}
+
 static enum refusal still_admitted(const struct decide_view *view, const struct resolve_question *q,
                                    const struct record *record)
 {
@@ -185,7 +195,7 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
     struct record own_secret = *record;
     own_secret.access_sha256 = record_access(record, q->port > 0 ? (uint16_t)q->port : 0);
     const struct record *whole = record->bare ? NULL : &own_secret;
-    if (revoked || (known && view->tokens && !token_stands(view->tokens, q->key, q->kid, whole)))
+    if (revoked || (known && view->tokens && !stands(view, q, whole)))
         return REFUSAL_token_revoked;
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }

@@ -138,12 +138,11 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
     return REFUSAL_NONE;
 }
 
-bool token_stands(const struct tokens *tokens, struct slice key, struct slice kid,
-                  const struct record *record)
+bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel, const struct record *record)
 {
-    if (slice_present(key))
-        return tokens_has_key(tokens, key);
-    return tokens_has_kid(tokens, kid) && (!record || token_static_stands(kid, record));
+    if (slice_present(tunnel->key))
+        return tokens_has_key(tokens, tunnel->key);
+    return tokens_admit(tokens, tunnel) && (!record || token_static_stands(tunnel->kid, record));
 }
 
 bool token_revoked(int64_t iat, int64_t not_before)

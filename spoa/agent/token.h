@@ -19,6 +19,7 @@
 #include "spoa/agent/token_cache.h"
 
 struct tokens;
+struct token_tunnel; /* token_kind.h */
 
 /* A credential is at most this long; a longer one is invalid before anything looks at it. */
 #define TOKEN_LIMIT 8192
@@ -53,10 +54,10 @@ enum refusal token_admits(const struct grant *grant, const struct token_target *
  * token was issued before not_before (the later of the record's and the directory's; 0: none). */
 enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
                                  const char **reason);
-/* For tunnels that are open: whether the key of grant->key (absent: of grant->kid) is still one, and the record's secret
- * the same. record: NULL where its secret is not known at the moment. */
-bool token_stands(const struct tokens *tokens, struct slice key, struct slice kid,
-                  const struct record *record);
+/* For tunnels that are open: whether the key of tunnel->key (absent: of tunnel->kid) is still one; of a secret, or of none,
+ * whether an entry still grants there what it granted, and the record's secret is the same. record: NULL where its secret
+ * is not known at the moment. */
+bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel, const struct record *record);
 /* The same: whether a token issued at iat (-1: it did not say) is refused by not_before. */
 bool token_revoked(int64_t iat, int64_t not_before);
 

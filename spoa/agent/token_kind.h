@@ -73,6 +73,13 @@ struct token_check {
 enum refusal token_check_lifetime(const struct token_check *check, int64_t max_ttl, struct grant *grant,
                                   const char **reason);
 
+/* What let an open tunnel in, of its grant, and where. */
+struct token_tunnel {
+    struct slice key, kid;
+    unsigned needs;             /* that were granted */
+    struct carrier_place place; /* the route as it is now; place.route NULL: it is gone */
+};
+
 struct token_kind {
     const char *name;             /* `kind` of an entry */
     const struct option *options; /* what an entry may hold, for the manual too */
@@ -92,8 +99,9 @@ struct token_kind {
     /* Appends a token that grants this (from iat until exp), or fails because this kind cannot say it. */
     bool (*mint)(const struct token_entry *entry, const struct grant *grant, struct writer *w,
                  struct fail *why);
-    /* Whether the entry still has the key of this grant->kid. NULL: if it is the entry's kid. */
-    bool (*has_kid)(const struct token_entry *entry, struct slice kid);
+    /* Whether the entry still has the key of tunnel->kid and, where it is bound to places, is good for the tunnel.
+     * NULL: if it is the entry's kid. */
+    bool (*admits)(const struct token_entry *entry, const struct token_tunnel *tunnel);
 };
 
 extern const struct token_kind token_kind_agent_sandbox, token_kind_file_url, token_kind_jwt,

@@ -187,8 +187,9 @@ static const struct secret *key_of(const struct token_entry *entry, uint8_t id)
     return ((const struct state *)entry->state)->key[digit];
 }
 
-static bool has_kid(const struct token_entry *entry, struct slice kid)
+static bool admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
 {
+    const struct slice kid = tunnel->kid;
     return slice_starts(kid, KID) && kid.len == sizeof(KID) && key_of(entry, kid.at[kid.len - 1]);
 }
 
@@ -322,4 +323,4 @@ const struct token_kind token_kind_opensandbox_route = {.name = "opensandbox-rou
                                                         .recognises = recognises,
                                                         .check = check,
                                                         .mint = mint,
-                                                        .has_kid = has_kid};
+                                                        .admits = admits};

@@ -312,9 +312,14 @@ bool token_static_stands(struct slice kid, const struct record *record)
            slice_equal(kid, writer_slice(&mark));
 }
 
-static bool has_kid(const struct token_entry *entry, struct slice kid)
+/* Whichever of its carriers brought the secret: the tunnel does not say. */
+static bool admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
 {
-    return slice_is(kid, PUBLIC) ? ((const struct state *)entry->state)->public : slice_starts(kid, KID);
+    const struct state *state = entry->state;
+    if (!slice_starts(tunnel->kid, KID) || tunnel->needs & ~state->needs)
+        return false;
+    return slice_is(tunnel->kid, PUBLIC) ? is_public_at(state, &tunnel->place)
+                                         : token_entry_carriers(entry, &tunnel->place) != 0;
 }
 
 /* ---- making one ---- */
@@ -343,4 +348,4 @@ const struct token_kind token_kind_static = {.name = "static",
                                              .recognises = recognises,
                                              .check = check,
                                              .mint = mint,
-                                             .has_kid = has_kid};
+                                             .admits = admits};

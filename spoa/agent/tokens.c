@@ -226,12 +226,12 @@ const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *co
     return tokens->entry;
 }
 
-bool tokens_has_kid(const struct tokens *tokens, struct slice kid)
+bool tokens_admit(const struct tokens *tokens, const struct token_tunnel *tunnel)
 {
     for (size_t i = 0; i < tokens->count; i++) {
         const struct token_entry *entry = &tokens->entry[i];
-        if (entry->kind->has_kid ? entry->kind->has_kid(entry, kid)
-                                 : slice_present(entry->kid) && slice_equal(entry->kid, kid))
+        if (entry->kind->admits ? entry->kind->admits(entry, tunnel)
+                                : slice_present(entry->kid) && slice_equal(entry->kid, tunnel->kid))
             return true;
     }
     return false;

@@ -23,8 +23,8 @@ void tokens_free(struct tokens *tokens); /* NULL is fine */
 
 uint64_t tokens_generation(const struct tokens *tokens);
 const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *count);
-/* Whether any entry still has this kid. */
-bool tokens_has_kid(const struct tokens *tokens, struct slice kid);
+/* Whether any entry would still let the tunnel in, by its kid. */
+bool tokens_admit(const struct tokens *tokens, const struct token_tunnel *tunnel);
 /* Whether any entry still accepts what the key of this fingerprint signs. */
 bool tokens_has_key(const struct tokens *tokens, struct slice fingerprint);
 /* CARRIER_BITs that the entries listen to at the place. */

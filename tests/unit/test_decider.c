@@ -228,7 +228,7 @@ static uint64_t put_question(struct relay *r, const char *message, int64_t epoch
     struct handover h = handover_none();
     uint8_t memory[TICKET_BYTES * 2];
     struct writer ticket = writer_of(memory, sizeof memory);
-    h.route = SLICE_LITERAL("any");
+    h.route = SLICE_LITERAL("opencomputer-pty");
     h.sandbox = SLICE_LITERAL("sb-1");
     const struct argument arguments[] = {{"route", spop_text(h.route)},
                                          {"sandbox", spop_text(h.sandbox)},
@@ -386,7 +386,7 @@ static void who_was_not_admitted_is_told_nothing(void **state)
     connect_relay(&relay, &s.relay_address);
     for (size_t i = 0; i < 2 * 2 * 4; i++) {
         const char *ticket = tickets[i / 4];
-        const struct argument arguments[] = {{"route", spop_text(SLICE_LITERAL("any"))},
+        const struct argument arguments[] = {{"route", spop_text(SLICE_LITERAL("opencomputer-pty"))},
                                              {"sandbox", spop_text(slice_text(sandboxes[i / 2 % 2]))},
                                              {"ticket", spop_text(slice_text(ticket))}};
         struct spop_client_event event;

@@ -61,6 +61,7 @@ static int setup(void **state)
                                  "{rest...}\",\"upgrade\":true,\"via\":\"relay\",\"set\":{\"X-A\":\"1\"}},"
                                  "{\"name\":\"kept\",\"path\":\"/k/"
                                  "{sandbox}\",\"upgrade\":true,\"via\":\"relay\",\"host_header\":\"keep\"},"
+                                 "{\"name\":\"app\",\"path\":\"/a/{sandbox}\",\"need\":\"http\"},"
                                  "{\"name\":\"free\",\"path\":\"/f/{sandbox}\",\"need\":\"none\"}]";
     struct world *w = test_calloc(1, sizeof *w);
     struct fail why;
@@ -237,6 +238,7 @@ static void a_tunnel_outlives_a_state_that_does_not_say_the_secret(void **state)
     w->view.tokens = tokens;
     struct resolve_question q = ask("bare");
     q.kid = slice_text("static:12345678");
+    q.needs = NEED_HTTP; /* what such an entry grants */
     q.iat = 1999;
     assert_int_equal(answer(w, &q).refused, REFUSAL_NONE);
     assert_int_equal(answer(w, &q).state, RECORD_MIGRATING);
@@ -289,6 +291,46 @@ static void a_tunnel_whose_key_is_gone_is_refused(void **state)
     json_free(doc);
     unlink(path);
     rmdir(folder);
+}
+
+/* An entry that is bound to other routes lets nobody in any more. */
+static void a_tunnel_by_a_secret_is_refused_when_its_entry_is_narrowed(void **state)
+{
+    static const struct {
+        const char *tokens;
+        enum refusal refused;
+    } cases[] = {
+        {"[{\"kind\":\"static\",\"routes\":[\"app\"]}]", REFUSAL_NONE},
+        {"[{\"kind\":\"static\",\"routes\":[\"kept\"]}]", REFUSAL_token_revoked},
+        {"[{\"kind\":\"static\",\"routes\":[\"app\"],\"need\":[\"pty\"]}]", REFUSAL_token_revoked},
+    };
+    struct world *w = *state;
+    struct resolve_question q = ask("bare");
+    q.route = slice_text("app");
+    q.kid = slice_text("static:12345678");
+    q.needs = NEED_HTTP;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fail why;
+        struct json *doc =
+            json_parse(slice_text(cases[i].tokens), "tokens", 0, (struct json_limits){4096, 8}, &why);
+        struct tokens *tokens = tokens_load(doc, json_root(doc), "/", "cell", TOKENS_CHECK, &why);
+        assert_non_null(tokens);
+        w->view.tokens = tokens;
+        assert_int_equal(answer(w, &q).refused, cases[i].refused);
+        w->view.tokens = NULL;
+        tokens_free(tokens);
+        json_free(doc);
+    }
+}
+
+/* Nobody would be let in there any more. */
+static void a_tunnel_whose_route_is_gone_is_not_granted(void **state)
+{
+    struct resolve_question q = ask("run");
+    assert_int_equal(answer(*state, &q).refused, REFUSAL_NONE);
+    q.route = slice_text("gone");
+    assert_int_equal(answer(*state, &q).refused, REFUSAL_not_granted);
+    assert_false(answer(*state, &q).reachable);
 }
 
 /* `open` was taken back, or the route needs a token now. */
@@ -406,6 +448,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_tunnel_outlives_a_state_that_does_not_say_the_secret, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_whose_key_is_gone_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_by_a_secret_is_refused_when_its_entry_is_narrowed, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_whose_route_is_gone_is_not_granted, setup, teardown),
         cmocka_unit_test_setup_teardown(a_tunnel_without_a_token_is_refused_where_one_is_needed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(without_an_epoch_a_hash_stands_in_and_changes_with_the_address, setup,

@@ -55,6 +55,13 @@ static struct tokens *load(const struct world *w, const char *text, struct fail 
     return tokens;
 }
 
+/* Of a tunnel to an application, wherever its route is. */
+static bool kid_stands(const struct tokens *tokens, struct slice kid, const struct record *record)
+{
+    const struct token_tunnel tunnel = {.kid = kid, .needs = NEED_HTTP};
+    return token_stands(tokens, &tunnel, record);
+}
+
 static void path_of(const struct world *w, const char *name, char path[128])
 {
     snprintf(path, 128, "%s/%s", w->folder, name);
@@ -288,11 +295,11 @@ static void signed_routes_of_opensandbox_are_good(void **state)
         assert_true(slice_is(g.sandbox, v->sandbox) && g.needs == NEED_HTTP);
         assert_true(grant_allows_port(&g, v->port) && !grant_allows_port(&g, (uint16_t)(v->port + 1)));
         assert_true(g.kid.len == 19 && slice_starts(g.kid, "opensandbox-route:") && g.kid.at[18] == id);
-        assert_true(token_stands(w.tokens, (struct slice){NULL, 0}, g.kid, NULL));
-        assert_true(token_stands(((struct world *)*state)->tokens, (struct slice){NULL, 0}, g.kid, NULL));
+        assert_true(kid_stands(w.tokens, g.kid, NULL));
+        assert_true(kid_stands(((struct world *)*state)->tokens, g.kid, NULL));
         assert_false(
-            token_stands(w.tokens, (struct slice){NULL, 0}, SLICE_LITERAL("opensandbox-route:9"), NULL));
-        assert_false(token_stands(w.tokens, (struct slice){NULL, 0}, SLICE_LITERAL("a"), NULL));
+            kid_stands(w.tokens, SLICE_LITERAL("opensandbox-route:9"), NULL));
+        assert_false(kid_stands(w.tokens, SLICE_LITERAL("a"), NULL));
         tokens_free(w.tokens);
     }
 }
@@ -470,11 +477,11 @@ static void a_changed_secret_ends_what_it_opened(void **state)
     assert_int_equal(strlen(kid), strlen("static:") + 8);
     assert_null(strstr(hex, kid + strlen("static:")));
     record.access_sha256 = slice_text(hex);
-    assert_true(token_stands(w->tokens, (struct slice){NULL, 0}, slice_text(kid), &record));
+    assert_true(kid_stands(w->tokens, slice_text(kid), &record));
     record.access_sha256 = slice_text(other);
-    assert_false(token_stands(w->tokens, (struct slice){NULL, 0}, slice_text(kid), &record));
+    assert_false(kid_stands(w->tokens, slice_text(kid), &record));
     record.access_sha256 = (struct slice){NULL, 0};
-    assert_false(token_stands(w->tokens, (struct slice){NULL, 0}, slice_text(kid), &record));
+    assert_false(kid_stands(w->tokens, slice_text(kid), &record));
 }
 
 static void secrets_are_not_remembered(void **state)
@@ -505,15 +512,51 @@ static void sandboxes_without_a_secret_are_open_only_where_it_is_said(void **sta
     assert_true(token_needs_secret(&g) && g.needs == NEED_HTTP);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_NONE);
     assert_int_equal(token_admits_secret(&g, NULL, &reason), REFUSAL_token_missing);
-    assert_true(token_stands(w.tokens, (struct slice){NULL, 0}, g.kid, &record));
+    assert_true(kid_stands(w.tokens, g.kid, &record));
     sha256_of("x", hex);
     record.access_sha256 = slice_text(hex);
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_token_missing);
     /* nor are tunnels that were opened before it had one */
-    assert_false(token_stands(w.tokens, (struct slice){NULL, 0}, g.kid, &record));
+    assert_false(kid_stands(w.tokens, g.kid, &record));
     record.access_sha256 = (struct slice){NULL, 0};
-    assert_false(token_stands(((struct world *)*state)->tokens, (struct slice){NULL, 0}, g.kid, &record));
+    assert_false(kid_stands(((struct world *)*state)->tokens, g.kid, &record));
     tokens_free(w.tokens);
+}
+
+/* By its place, and by what it grants there. */
+static void a_secrets_tunnel_ends_when_no_entry_would_let_it_in_again(void **state)
+{
+    static const struct {
+        const char *entry;
+        bool secret, public;
+    } cases[] = {
+        {"\"carriers\":[\"authorization\"],\"routes\":[\"app\"]", true, false},
+        {"\"carriers\":[\"authorization\"],\"routes\":[\"other\"]", false, false},
+        {"\"carriers\":[\"authorization\"],\"systems\":[\"e2b\"]", true, false},
+        {"\"carriers\":[\"authorization\"],\"systems\":[\"daytona\"]", false, false},
+        {"\"routes\":[\"app\"],\"public\":true", true, true},
+        {"\"routes\":[\"other\"],\"public\":true", false, false},
+        {"\"everywhere\":true,\"public\":true", true, true},
+        {"\"everywhere\":true", true, false},
+        {"\"everywhere\":true,\"public\":true,\"need\":[\"pty\"]", false, false},
+        {"\"everywhere\":true,\"public\":true,\"need\":[\"pty\",\"http\"]", true, true},
+        {"\"carriers\":[\"X-Daytona-Preview-Token\"]", false, false},
+        {"\"carriers\":[\"e2b-traffic-access-token\"]", true, false},
+    };
+    struct token_tunnel tunnel = {.needs = NEED_HTTP, .place = {"app", SYSTEM_E2B}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        struct fail why;
+        snprintf(text, sizeof text, "[{\"kind\":\"static\",%s}]", cases[i].entry);
+        struct tokens *tokens = load(*state, text, &why);
+        if (!tokens)
+            fail_msg("%s", why.text);
+        tunnel.kid = SLICE_LITERAL("static:12345678");
+        assert_int_equal(token_stands(tokens, &tunnel, NULL), cases[i].secret);
+        tunnel.kid = SLICE_LITERAL("static:public");
+        assert_int_equal(token_stands(tokens, &tunnel, NULL), cases[i].public);
+        tokens_free(tokens);
+    }
 }
 
 /* ---- all of them ---- */
@@ -663,7 +706,8 @@ static bool stands(const struct world *w, const char *text, const struct grant *
     struct tokens *tokens = load(w, text, &why);
     if (!tokens)
         fail_msg("%s", why.text);
-    bool same = token_stands(tokens, g->key, g->kid, NULL);
+    const struct token_tunnel tunnel = {.key = g->key, .kid = g->kid, .needs = g->needs};
+    bool same = token_stands(tokens, &tunnel, NULL);
     tokens_free(tokens);
     return same;
 }
@@ -762,6 +806,7 @@ int main(void)
         cmocka_unit_test(a_wrong_secret_and_no_such_sandbox_are_the_same),
         cmocka_unit_test(a_changed_secret_ends_what_it_opened),
         cmocka_unit_test(secrets_are_not_remembered),
+        cmocka_unit_test(a_secrets_tunnel_ends_when_no_entry_would_let_it_in_again),
         cmocka_unit_test(sandboxes_without_a_secret_are_open_only_where_it_is_said),
         cmocka_unit_test(lifetimes_can_be_bounded_which_is_what_revocation_goes_by),
         cmocka_unit_test(what_is_minted_is_good),
