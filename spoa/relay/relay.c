@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "spoa/lib/daemon.h"
+#include "spoa/lib/file.h"
 #include "spoa/lib/json_write.h"
 #include "spoa/relay/account.h"
 #include "spoa/relay/port.h"
@@ -226,6 +227,10 @@ static bool reload(struct relay *r, struct fail *why)
     const struct relay_options *o = &r->options;
     struct lane_settings lane_settings;
     uint64_t tunnels = 0;
+    struct stat look;
+    file_look(o->config, &look);
+    if (S_ISREG(look.st_mode) && look.st_nlink == 0) /* a mount holds it: the unit's BindReadOnlyPaths */
+        return fail(why, "%s: another file replaced it, which only a restart sees", o->config);
     struct settings *settings = settings_load(o->config, o->overrides, o->override_count, why);
 
     if (!settings)

@@ -126,3 +126,30 @@ def test_an_account_that_cannot_be_served_is_told_at_the_start(agent, user, says
     it = agent(relay_user=user)  # not in the relay's group
     assert not it.started()
     assert it.process.wait() == 1 and says in it.log.read_text()
+
+
+@as_root
+def test_a_relay_that_cannot_see_the_new_configuration_says_so(tmp_path):
+    """As the unit shows it the file: by a mount, which a file that takes its place does not change."""
+    real, shown = tmp_path / "real.json", tmp_path / "shown.json"
+    sockets = {key: f"unix@{tmp_path}/{key}" for key in ("listen", "admin", "control")}
+    text = json.dumps({"cell": "test", "open": True, "tokens": [], "worker_networks": ["127.0.0.0/8"], "directory": {"kind": "file", "path": "x"},
+                       "routes": [{"name": "all", "path": "/{sandbox}", "need": "none"}], "relay": sockets})
+    real.write_text(text)
+    shown.touch()
+    command = ["unshare", "-m", "sh", "-c", 'mount --bind "$1" "$2" && exec "$3" -c "$2"', "sh", real, shown, BIN / "cellgate-relay"]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    said = lambda: (tmp_path / "log").read_text()
+    try:
+        until(lambda: "relay started" in said(), 10, "it does not start")
+        real.write_text(text)  # over it: seen
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "configuration reloaded" in said(), 10, "it does not reload")
+        (tmp_path / "new.json").write_text(text)
+        (tmp_path / "new.json").rename(real)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: "another file replaced it" in said(), 10, "it does not say so")
+    finally:
+        process.terminate()
+        process.wait(10)
