@@ -72,6 +72,15 @@ static void set_grant(struct handover *h, const struct grant *grant)
         h->exp = grant->exp + grant->leeway;
 }
 
+/* Whose organisation it is: only a token's own has to be the record's for as long as the tunnel lasts. */
+static void set_org(struct handover *h, const struct decision *d)
+{
+    bool own = d->granted && slice_present(d->grant.org) && d->grant.org.len > 0;
+    h->org = d->verdict->org;
+    if (slice_present(h->org) && !own)
+        h->org_of_record = 1;
+}
+
 void decide_handover(struct decision *d)
 {
     struct verdict *v = d->verdict;
@@ -81,7 +90,7 @@ void decide_handover(struct decision *d)
     h.space = v->space;
     h.port = d->follows ? -1 : v->port; /* the worker's port may be another where the sandbox moves */
     h.session = v->session;
-    h.org = v->org;
+    set_org(&h, d);
     h.epoch = v->epoch;
     h.addr = v->addr;
     h.addr_port = v->addr_port;

@@ -36,7 +36,7 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
     struct slice name;
     struct spop_value value;
     *question =
-        (struct resolve_question){.port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1};
+        (struct resolve_question){.port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1, .org_of_record = -1};
     while (spop_arg_next(&args, &name, &value)) {
         if (value.kind == SPOP_NULL)
             continue;
@@ -200,12 +200,14 @@ static enum refusal still_admitted(const struct decide_view *view, const struct 
     return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
 }
 
-/* It may have got another owner since the tunnel was opened. Where there was no record yet when decide() judged the
- * token, which no epoch tells, it is compared here as it would have been there: a record of nobody is foreign, too. */
+/* It may have got another owner since the tunnel was opened, or lost its own: to a token's organisation a record of nobody
+ * is foreign, as for decide(). One that leads nowhere may say little, as while the sandbox moves. */
 static bool is_of_another(const struct resolve_question *q, const struct record *record)
 {
-    bool owned = slice_present(record->org), judged = q->epoch >= 0;
-    return slice_present(q->org) && !record->bare && (owned ? !slice_equal(q->org, record->org) : !judged);
+    bool leads = record->worker.kind != WORKER_NONE || record->ports.len > 0;
+    if (!slice_present(q->org) || record->bare)
+        return false;
+    return slice_present(record->org) ? !slice_equal(q->org, record->org) : leads && q->org_of_record <= 0;
 }
 
 void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,

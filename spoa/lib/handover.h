@@ -40,6 +40,7 @@ extern const char *const handover_keepalive_names[];
     X(INT, port, "port") /* the sandbox's port that was asked for */                                        \
     X(TEXT, session, "session")                                                                             \
     X(TEXT, org, "org")                                                                                     \
+    X(INT, org_of_record, "org_of_record") /* 1: the token names none, the sandbox's record does */         \
     X(TEXT, sub, "sub") /* the token's claims, for the log and for cell-resolve */                          \
     X(TEXT, jti, "jti")                                                                                     \
     X(TEXT, kid, "kid")                                                                                     \
@@ -81,6 +82,7 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, space, "namespace") \
     X(INT, port, "port")        \
     X(TEXT, org, "org")         \
+    X(INT, org_of_record, "org_of_record") \
     X(TEXT, jti, "jti")         \
     X(TEXT, kid, "kid")         \
     X(INT, needs, "needs")      \

@@ -966,6 +966,26 @@ static void a_token_that_does_not_say_when_it_was_made_is_as_old_as_can_be(void 
     assert_int_equal(h.iat, 0);
 }
 
+/* Limits count by it in any case; only a token's own is held against the record as long as the tunnel lasts. */
+static void the_relay_is_told_whose_organisation_it_is(void **state)
+{
+    static const struct {
+        const char *token;
+        int64_t of_record;
+    } rows[] = {{B("pty"), -1}, {B("sb1"), 1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct verdict v = ASKED(*state, "GET " RELAY("sb-1"), WS, rows[i].token);
+        struct handover h;
+        struct fail why;
+        uint8_t memory[1024];
+        struct writer texts = writer_of(memory, sizeof memory);
+        assert_int_equal(v.kind, VERDICT_RELAY);
+        assert_true(handover_decode(&h, v.handover, &texts, &why));
+        ASSERT_TEXT(h.org, "o1");
+        assert_int_equal(h.org_of_record, rows[i].of_record);
+    }
+}
+
 static void refusals_can_be_delivered_by_the_relay(void **state)
 {
     static const struct row rows[] = {
@@ -1136,6 +1156,7 @@ int main(void)
         TEST(a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to),
         TEST(preflights_are_answered_here),
         TEST(a_token_that_does_not_say_when_it_was_made_is_as_old_as_can_be),
+        TEST(the_relay_is_told_whose_organisation_it_is),
         TEST(refusals_can_be_delivered_by_the_relay),
         TEST(a_token_in_the_place_of_the_sandbox_names_it_by_its_hash),
         TEST(an_open_cell_needs_no_token),

@@ -27,6 +27,10 @@ static enum lookup find(void *directory, struct slice space, struct slice sandbo
         *record = (struct record){.state = RECORD_MIGRATING, .bare = true};
         return LOOKUP_FOUND;
     }
+    if (slice_is(sandbox, "between")) {
+        *record = (struct record){.state = RECORD_MIGRATING, .epoch = 8};
+        return LOOKUP_FOUND;
+    }
     return w->records ? records_find(w->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
 }
 
@@ -109,6 +113,7 @@ static struct resolve_question ask(const char *sandbox)
                                      .needs = NEED_ALL,
                                      .iat = -1,
                                      .exp = -1,
+                                     .org_of_record = -1,
                                      .epoch = -1};
 }
 
@@ -182,16 +187,33 @@ static void a_sandbox_of_no_organisation_is_absent_for_who_has_one(void **state)
     assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
 }
 
-/* It was judged by a record then; what a directory says of one that moves or has stopped may be little. */
-static void a_tunnel_that_is_open_outlives_a_record_without_an_organisation(void **state)
+/* Whatever the relay knows of the record. Only one that leads nowhere may say as little as that the sandbox moves. */
+static void a_tunnel_ends_with_its_record_s_organisation(void **state)
 {
     struct resolve_question q = ask("stop");
     q.org = slice_text("org");
     q.epoch = 7;
-    assert_int_equal(answer(*state, &q).state, RECORD_STOPPED);
+    assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
     q.sandbox = slice_text("tls");
+    assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
+    assert_false(answer(*state, &q).reachable);
+    q.sandbox = slice_text("between");
+    assert_int_equal(answer(*state, &q).state, RECORD_MIGRATING);
+    assert_false(answer(*state, &q).reachable);
+}
+
+/* The token names the sandbox alone; the organisation was the record's. */
+static void a_tunnel_of_a_token_of_nobody_outlives_its_record_s_organisation(void **state)
+{
+    struct resolve_question q = ask("tls");
+    q.org = slice_text("org");
+    q.org_of_record = 1;
     assert_int_equal(answer(*state, &q).state, RECORD_MIGRATING);
     assert_true(answer(*state, &q).reachable);
+    q.sandbox = slice_text("run");
+    assert_true(answer(*state, &q).reachable);
+    q.org = slice_text("other");
+    assert_int_equal(answer(*state, &q).state, RESOLVE_ABSENT);
 }
 
 static void a_state_alone_does_not_stand_for_a_record_whose_owner_was_compared(void **state)
@@ -439,7 +461,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_sandbox_of_another_organisation_is_absent, setup, teardown),
         cmocka_unit_test_setup_teardown(a_sandbox_of_no_organisation_is_absent_for_who_has_one, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(a_tunnel_that_is_open_outlives_a_record_without_an_organisation,
+        cmocka_unit_test_setup_teardown(a_tunnel_ends_with_its_record_s_organisation, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tunnel_of_a_token_of_nobody_outlives_its_record_s_organisation,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(a_state_alone_does_not_stand_for_a_record_whose_owner_was_compared,
                                         setup, teardown),

@@ -26,6 +26,7 @@ static struct handover admitted(void)
     h.space = SLICE_LITERAL("team");
     h.port = 8080;
     h.org = SLICE_LITERAL("org-1");
+    h.org_of_record = 1;
     h.jti = SLICE_LITERAL("j1");
     h.kid = SLICE_LITERAL("k1");
     h.needs = 8;
