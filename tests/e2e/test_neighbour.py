@@ -74,12 +74,13 @@ class Decisions:
         self.haproxy.close()
 
 
-def admitted(cell, sandbox="kept", route="plain"):
+def admitted(cell, sandbox="kept", route="plain", **more):
     """The arguments of a question that the agent admits: a relay that was taken over has them of tunnels that it carried."""
     key = (cell.run_dir / "agent-relay.sock.key").read_bytes()
-    mac = hmac.new(key, f"cellgate ticket 1;route={route};sandbox={sandbox}".encode(), hashlib.sha256).digest()
+    identity = "".join(f";{name}={value}" for name, value in {"route": route, "sandbox": sandbox, **more}.items())
+    mac = hmac.new(key, f"cellgate ticket 1{identity}".encode(), hashlib.sha256).digest()
     ticket = base64.urlsafe_b64encode(mac[:16]).rstrip(b"=")
-    return {"route": route, "sandbox": sandbox, "ticket": ticket.decode(), "epoch": 7, "addr": bytes([127, 0, 0, 1])}
+    return {"route": route, "sandbox": sandbox, "ticket": ticket.decode(), "epoch": 7, "addr": bytes([127, 0, 0, 1])} | more
 
 
 def throw_away(relay, seen=None):
@@ -209,7 +210,7 @@ def test_what_is_too_long_to_be_kept_is_answered_at_once(tunnels, relays):
     sandbox = "s" * 1500
     answer = relay.one("cell-watch", **admitted(cell, sandbox) | {"org": "o" * 1500, "epoch": 0})
     assert answer == {"state": b"not_admitted"}
-    kept = admitted(cell, "kept", "r" * 2500)
+    kept = admitted(cell, jti="j" * 2500)
     assert relay.one("cell-watch", **kept)["unwatched"] is True
     assert series(cell, 'cellgate_agent_relay_refused_total{why="too_long"}') == 1
 
