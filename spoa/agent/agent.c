@@ -52,6 +52,7 @@ static void log_warnings(struct agent *a, const struct policy *policy)
     const struct option_texts *warnings = tokens_warnings(policy->tokens);
     for (size_t i = 0; i < warnings->count; i++)
         log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));
+    agent_tell_over(a, "tokens_revoked_file", policy->revoked_over);
 }
 
 static bool watch_keys(struct agent *a, const struct policy *policy)

@@ -25,6 +25,13 @@ static void answers(struct agent *a, bool pushing)
     a->directory_error[0] = '\0';
 }
 
+void agent_tell_over(struct agent *a, const char *list, size_t over)
+{
+    if (over)
+        log_write(a->options.log, LOG_WARN, "revoked tokens left out: they expired over an hour ago",
+                  LOG_TEXT("list", list), LOG_U64("count", over));
+}
+
 static bool on_loaded(void *context, const struct directory_load *load)
 {
     struct agent *a = context;
@@ -55,6 +62,8 @@ static bool on_loaded(void *context, const struct directory_load *load)
               LOG_U64("records", records_count(load->records)),
               LOG_U64("bytes", records_bytes(load->records)), LOG_U64("epochs_behind", load->epochs_behind),
               LOG_SECONDS("seconds", load->seconds));
+    if (good)
+        agent_tell_over(a, "directory", load->revoked_over);
     return good;
 }
 
@@ -110,10 +119,11 @@ static bool on_revoked(void *context, int64_t not_before)
 static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
 {
     struct agent *a = context;
+    size_t over = 0;
     pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
     struct revoked *list = all || !parts.revoked ? NULL : revoked_retain(parts.revoked);
-    bool good = revoked_read(text, "revoked", time(NULL), &list, &parts.not_before, why);
+    bool good = revoked_read(text, "revoked", time(NULL), &list, &parts.not_before, &over, why);
     parts.revoked = list;
     good = good && (agent_use(a, &parts) || fail(why, "out of memory"));
     revoked_release(list);
@@ -121,6 +131,8 @@ static bool on_revoked_tokens(void *context, struct slice text, bool all, struct
     pthread_mutex_unlock(&a->lock);
     if (!good)
         log_write(a->options.log, LOG_ERROR, "revoked tokens not taken over, those of before stay", LOG_TEXT("why", why->text));
+    else
+        agent_tell_over(a, "directory", over);
     return good;
 }
 

@@ -58,4 +58,7 @@ bool agent_directory_change(struct agent *agent, struct policy *from, struct pol
 void agent_directory_stop(struct agent *agent);
 void agent_directory_urgent(void *agent); /* its task `work`: looks up what was announced */
 
+/* Of a list of revoked tokens that was taken over: how many of its entries were left out, if any. */
+void agent_tell_over(struct agent *agent, const char *list, size_t over);
+
 #endif

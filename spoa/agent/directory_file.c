@@ -80,7 +80,7 @@ static bool load_other(void *context, struct slice key, struct slice value, stru
     uint64_t seconds;
     if (slice_is(key, "revoked")) {
         int64_t now = (int64_t)time(NULL);
-        return revoked_read_object(slice_trim(value), l->path, now, &l->load->revoked, why);
+        return revoked_read_object(slice_trim(value), l->path, now, &l->load->revoked, &l->load->revoked_over, why);
     }
     if (!slice_is(key, "not_before"))
         fail(&inner, ":1:1: beside sandboxes only not_before and revoked may stand here");

@@ -58,6 +58,7 @@ struct directory_load {
     struct records *records;
     int64_t not_before;     /* 0: none */
     struct revoked *revoked; /* retain to keep; NULL: none */
+    size_t revoked_over;    /* entries of the list that were left out */
     uint64_t epochs_behind; /* records ignored because their epoch went back */
     double seconds;         /* that reading took */
     bool unread;            /* it failed before the content was looked at: it may do the next time */

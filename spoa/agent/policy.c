@@ -17,7 +17,7 @@ static bool load_revoked(struct policy *p, struct fail *why)
     file_look(path, &p->revoked_seen);
     if (!file_read(path, REVOKED_BYTES, &text, why))
         return false;
-    bool good = revoked_read(text, path, time(NULL), &p->revoked, NULL, why);
+    bool good = revoked_read(text, path, time(NULL), &p->revoked, NULL, &p->revoked_over, why);
     file_free(text);
     return good;
 }

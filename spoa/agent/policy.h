@@ -21,6 +21,7 @@ struct policy {
     struct tokens *tokens;
     struct management management;
     struct revoked *revoked;  /* of tokens_revoked_file; NULL: there is none, or nothing in it */
+    size_t revoked_over;      /* entries of it that were left out: their tokens are over for long */
     struct stat revoked_seen; /* what the file looked like before it was read */
     struct directory_options *directory;
 };

@@ -148,6 +148,7 @@ struct reading {
     struct revoked **revoked;
     int64_t *not_before;
     size_t entry; /* the one that is read, from 1 */
+    size_t *over;
 };
 
 static bool read_time(const struct reading *r, struct slice value, const char *what, int64_t *seconds, struct fail *why)
@@ -183,7 +184,11 @@ static bool read_token(void *context, struct slice key, struct slice value, stru
         return fail(why, "%s: revoked: entry %zu: a jti of over %d bytes", r->name, r->entry, GRANT_JTI_MOST);
     if (!read_time(r, value, "revoked: the value of a jti", &until, why))
         return false;
-    if (until < r->now - REVOKED_GRACE || (*r->revoked && revoked_add(*r->revoked, key, until)))
+    if (until < r->now - REVOKED_GRACE) {
+        *r->over += 1;
+        return true;
+    }
+    if ((*r->revoked && revoked_add(*r->revoked, key, until)))
         return true;
     if (!grow(r, why))
         return false;
@@ -200,9 +205,14 @@ static bool read_other(void *context, struct slice key, struct slice value, stru
 }
 
 bool revoked_read(struct slice text, const char *name, int64_t now, struct revoked **revoked,
-                  int64_t *not_before, struct fail *why)
+                  int64_t *not_before, size_t *over, struct fail *why)
 {
-    struct reading r = {.name = name, .now = now, .revoked = revoked, .not_before = not_before};
+    size_t uncounted = 0;
+    struct reading r = {.name = name,
+                        .now = now,
+                        .revoked = revoked,
+                        .not_before = not_before,
+                        .over = over ? over : &uncounted};
     const struct json_stream stream = {read_token, read_other, &r};
     if (text.len > REVOKED_BYTES)
         return fail(why, "%s: over %d bytes", name, REVOKED_BYTES);
@@ -210,12 +220,12 @@ bool revoked_read(struct slice text, const char *name, int64_t now, struct revok
 }
 
 bool revoked_read_object(struct slice object, const char *name, int64_t now, struct revoked **revoked,
-                         struct fail *why)
+                         size_t *over, struct fail *why)
 {
     struct buffer text = buffer_with_limit(REVOKED_BYTES);
     bool good = buffer_put(&text, SLICE_LITERAL("{\"revoked\":")) && buffer_put(&text, object) &&
                 buffer_put(&text, SLICE_LITERAL("}"));
-    good = good ? revoked_read(buffer_slice(&text), name, now, revoked, NULL, why)
+    good = good ? revoked_read(buffer_slice(&text), name, now, revoked, NULL, over, why)
                 : fail(why, "%s: revoked: over %d bytes, or out of memory", name, REVOKED_BYTES);
     buffer_free(&text);
     return good;

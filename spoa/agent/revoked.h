@@ -33,11 +33,12 @@ size_t revoked_count(const struct revoked *revoked);
 
 /* What a text says, of which `revoked` may be left out. Where *revoked is not NULL, it is added to that list, or to one that
  * takes its place; not_before stays as it is if the text does not say, which may then say other things, too (NULL: neither). False and *why when any of it is
- * not in order; *revoked is as before then, or has some of it. */
+ * not in order; *revoked is as before then, or has some of it. *over (may be NULL) grows by the entries that are left out, as
+ * they would be forgotten by now. */
 bool revoked_read(struct slice text, const char *name, int64_t now, struct revoked **revoked,
-                  int64_t *not_before, struct fail *why);
+                  int64_t *not_before, size_t *over, struct fail *why);
 /* The object alone, without {"revoked": ...} around it, which is `key` of another document. */
 bool revoked_read_object(struct slice object, const char *name, int64_t now, struct revoked **revoked,
-                         struct fail *why);
+                         size_t *over, struct fail *why);
 
 #endif

@@ -71,7 +71,7 @@ static bool on_revoked_tokens(void *context, struct slice text, bool all, struct
     struct explain_directory *d = context;
     pthread_mutex_lock(&d->lock);
     (void)all; /* none were known before */
-    bool good = revoked_read(text, "revoked", time(NULL), &d->revoked, &d->not_before, why);
+    bool good = revoked_read(text, "revoked", time(NULL), &d->revoked, &d->not_before, NULL, why);
     d->told = true;
     pthread_cond_signal(&d->changed);
     pthread_mutex_unlock(&d->lock);

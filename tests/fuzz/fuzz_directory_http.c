@@ -26,7 +26,7 @@ static bool on_revoked_tokens(void *context, struct slice text, bool all, struct
 {
     struct revoked *list = NULL;
     (void)context, (void)all;
-    bool good = revoked_read(text, "list", 0, &list, NULL, why);
+    bool good = revoked_read(text, "list", 0, &list, NULL, NULL, why);
     revoked_release(list);
     told++;
     return good;

@@ -11,7 +11,7 @@ static bool read_list(const char *text, struct revoked **list, int64_t *not_befo
 {
     struct fail why = {""};
     struct slice guard = guarded(slice_text(text));
-    bool good = revoked_read(guard, "list", NOW, list, not_before, &why);
+    bool good = revoked_read(guard, "list", NOW, list, not_before, NULL, &why);
     guarded_free(guard);
     assert_true(good || why.text[0]);
     return good;
@@ -66,10 +66,10 @@ static void a_jti_that_no_token_can_have_is_refused_and_told(void **state)
     (void)state;
     memset(jti, 'x', sizeof jti);
     snprintf(text, sizeof text, "{\"revoked\":{\"a\":1000000,\"%.256s\":1000000}}", jti);
-    assert_true(revoked_read(slice_text(text), "list", NOW, &list, NULL, &why));
+    assert_true(revoked_read(slice_text(text), "list", NOW, &list, NULL, NULL, &why));
     assert_true(revoked_has(list, slice_of((const uint8_t *)jti, 256)));
     snprintf(text, sizeof text, "{\"revoked\":{\"a\":1000000,\"%.257s\":1000000}}", jti);
-    assert_false(revoked_read(slice_text(text), "list", NOW, &list, NULL, &why));
+    assert_false(revoked_read(slice_text(text), "list", NOW, &list, NULL, NULL, &why));
     assert_string_equal(why.text, "list: revoked: entry 2: a jti of over 256 bytes");
     revoked_release(list);
 }
@@ -103,6 +103,22 @@ static void what_has_expired_is_forgotten(void **state)
     assert_false(revoked_has(next, SLICE_LITERAL("late")));
     revoked_release(list);
     revoked_release(next);
+}
+
+/* Whoever takes EXP for something else revokes nothing, and has to be told. */
+static void what_is_left_out_of_a_list_is_counted(void **state)
+{
+    struct revoked *list = NULL;
+    struct fail why;
+    size_t over = 1;
+    (void)state;
+    assert_true(revoked_read(SLICE_LITERAL("{\"revoked\":{\"a\":0,\"b\":996399,\"c\":996400}}"), "list", NOW, &list,
+                             NULL, &over, &why));
+    assert_int_equal(over, 3);
+    assert_int_equal(revoked_count(list), 1);
+    assert_true(revoked_read_object(SLICE_LITERAL("{\"d\":1}"), "list", NOW, &list, &over, &why));
+    assert_int_equal(over, 4);
+    revoked_release(list);
 }
 
 static void the_later_of_two_times_counts(void **state)
@@ -163,7 +179,7 @@ static void reading_survives_every_failing_allocation(void **state)
         struct revoked *list = NULL;
         struct fail why = {""};
         alloc_fail_at(n);
-        good = revoked_read_object(SLICE_LITERAL("{\"a\":1000000,\"\\u0062\":1000000}"), "list", NOW, &list, &why);
+        good = revoked_read_object(SLICE_LITERAL("{\"a\":1000000,\"\\u0062\":1000000}"), "list", NOW, &list, NULL, &why);
         alloc_fail_at(0);
         assert_true(good || why.text[0]);
         revoked_release(list);
@@ -179,6 +195,7 @@ int main(void)
         cmocka_unit_test(a_jti_that_no_token_can_have_is_refused_and_told),
         cmocka_unit_test(a_push_may_say_not_before_and_what_a_later_version_says),
         cmocka_unit_test(what_has_expired_is_forgotten),
+        cmocka_unit_test(what_is_left_out_of_a_list_is_counted),
         cmocka_unit_test(the_later_of_two_times_counts),
         cmocka_unit_test(a_list_grows_and_is_bounded),
         cmocka_unit_test(reading_survives_every_failing_allocation),
