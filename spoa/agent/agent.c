@@ -47,8 +47,21 @@ static struct policy *policy_in_force(struct agent *a)
     return policy;
 }
 
+static void warn_of_secrets(struct agent *a, const struct option *table, size_t count, const void *values)
+{
+    size_t at = 0;
+    const char *path;
+    while ((path = options_public_secret(table, count, values, &at)))
+        log_write(a->options.log, LOG_WARN, "everybody can read a secret: chmod 600", LOG_TEXT("path", path));
+}
+
 static void log_warnings(struct agent *a, const struct policy *policy)
 {
+    size_t count;
+    const struct option *table = settings_options(&count);
+    const struct directory_options *directory = policy->directory;
+    warn_of_secrets(a, table, count, policy->settings);
+    warn_of_secrets(a, directory->kind->options, directory->kind->options_count, directory->own);
     const struct option_texts *warnings = tokens_warnings(policy->tokens);
     for (size_t i = 0; i < warnings->count; i++)
         log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));

@@ -109,7 +109,7 @@ static bool load_claims(const struct token_load *load, const json_node *claims, 
 static bool load_secret(const struct token_load *load, const struct jwt_options *o, struct jwt_state *state,
                         struct fail *why)
 {
-    if (!token_load_file(load, o->secret_file, why) ||
+    if (!token_load_secret_file(load, o->secret_file, why) ||
         !(state->key = key_secret_file(o->secret_file, (size_t)o->min_secret, why)))
         return false;
     size_t length = key_secret_length(state->key);

@@ -59,6 +59,12 @@ bool token_load_warn(const struct token_load *load, struct fail *why, const char
     return add_text(load->warnings, text) || fail(why, "out of memory");
 }
 
+bool token_load_secret_file(const struct token_load *load, const char *path, struct fail *why)
+{
+    return token_load_file(load, path, why) &&
+           (!file_is_public(path) || token_load_warn(load, why, "%s: everybody can read it: chmod 600", path));
+}
+
 /* ---- fingerprints ---- */
 
 /* Each part with its length in front, so that no two lists of parts are the same bytes. */

@@ -96,6 +96,13 @@ void file_look(const char *path, struct stat *look)
         memset(look, 0, sizeof *look);
 }
 
+bool file_is_public(const char *path)
+{
+    struct stat look;
+    file_look(path, &look);
+    return S_ISREG(look.st_mode) && look.st_mode & S_IROTH;
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;

@@ -24,4 +24,7 @@ void file_look(const char *path, struct stat *look);
  * put there with the size and the age of the last one, as `cp -p` and `tar x` do, is another. */
 bool file_looks_same(const struct stat *before, const struct stat *now);
 
+/* Whether it is a file that everybody on this machine can read (mode o+r), as no secret should be. */
+bool file_is_public(const char *path);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "spoa/lib/file.h"
 #include "spoa/lib/net.h"
 
 enum { KEY_MAX = 96 };
@@ -366,6 +367,17 @@ bool options_equal(const struct option *table, size_t count, const void *a, cons
     for (size_t i = 0; same && i < count; i++)
         same = field_equal(&table[i], a, b);
     return same;
+}
+
+const char *options_public_secret(const struct option *table, size_t count, const void *values, size_t *at)
+{
+    while (*at < count) {
+        const struct option *option = &table[(*at)++];
+        const char *path = option->secret ? *(char *const *)(const void *)((const char *)values + option->offset) : NULL;
+        if (path && file_is_public(path))
+            return path;
+    }
+    return NULL;
 }
 
 bool options_override(const struct option *table, size_t count, const char *assignment, void *out,

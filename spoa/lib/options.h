@@ -70,6 +70,7 @@ struct option {
     const char *(*check)(struct slice value);
     const char *form;    /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
     const char *example; /* JSON text for the sample file, where there is no default */
+    bool secret;         /* OPTION_PATH: of a file that nobody else should read */
 };
 
 /* Fills *out (zeroed by the caller) from an object. base_dir: for relative paths, NULL leaves them. On
@@ -85,6 +86,10 @@ void options_free(const struct option *table, size_t count, void *out);
 
 /* Whether two structs that options_read filled say the same; nodes of two documents never do. */
 bool options_equal(const struct option *table, size_t count, const void *a, const void *b);
+
+/* The path of the first file from table[*at] on that is secret and that everybody can read; *at is then behind it.
+ * NULL: none is left. */
+const char *options_public_secret(const struct option *table, size_t count, const void *values, size_t *at);
 
 /* For modules that read nodes themselves: the same forms, false when it is none of them. */
 bool options_duration(struct slice text, int64_t *milliseconds);

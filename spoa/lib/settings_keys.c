@@ -145,7 +145,7 @@ static const struct option keys[] = {
      "there, and reads it at the start only; absent: the path of relay_listen with `.key` behind it; share "
      "it "
      "between agents whose relays ask each other's",
-     ANY},
+     ANY, .secret = true},
 
     {"relay.listen", OPTION_ADDRESS, AT(relay.listen), "unix@/run/cellgate/relay.sock",
      "where HAProxy hands over upgrades; a Unix socket", ANY},
@@ -221,7 +221,7 @@ static const struct option keys[] = {
     {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE,
      "user of Redis' access control list; none: the default user", RANGE(1, 255)},
     {"renew.password_file", OPTION_PATH, AT(renew.password_file), OPTION_NONE,
-     "its first line is the password; read for every new connection", ANY},
+     "its first line is the password; read for every new connection", ANY, .secret = true},
     {"renew.database", OPTION_INT, AT(renew.database), "0", "number of the database", RANGE(0, 65535)},
     {"renew.key", OPTION_TEXT, AT(renew.key), "opensandbox:renew:intent", "the list's key", RANGE(1, 255)},
     {"renew.every", OPTION_DURATION, AT(renew.every), "60s",

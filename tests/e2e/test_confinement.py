@@ -153,3 +153,34 @@ def test_a_relay_that_cannot_see_the_new_configuration_says_so(tmp_path):
     finally:
         process.terminate()
         process.wait(10)
+
+
+DIRECTORIES = [{"kind": "redis", "server": "127.0.0.1:1", "password_file": "directory.secret"}, {"kind": "http", "url": "http://127.0.0.1:1", "token_file": "directory.secret"}]
+
+
+@pytest.mark.parametrize("directory", DIRECTORIES, ids=lambda directory: directory["kind"])
+def test_a_secret_that_everybody_can_read_is_told(tmp_path, directory):
+    names = ["key.secret", "directory.secret", "renew.secret", "ticket.secret"]
+    for name in names:
+        (tmp_path / name).write_text("k" * 48)
+        (tmp_path / name).chmod(0o600 if name == "ticket.secret" else 0o644)
+    sockets = {key: f"unix@{tmp_path}/{key}" for key in ("listen", "relay_listen", "admin", "control")}
+    config = {"cell": "test", "worker_networks": ["127.0.0.0/8"], "directory": directory, "tokens": [{"kind": "jwt", "alg": "HS256", "kid": "k", "secret_file": "key.secret"}],
+              "renew": {"redis": "127.0.0.1:1", "password_file": "renew.secret"}, "routes": [{"name": "all", "path": "/{sandbox}"}],
+              "agent": sockets | {"ticket_secret_file": "ticket.secret"}}
+    (tmp_path / "cellgate.json").write_text(json.dumps(config))
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen([BIN / "cellgate-agent", "-c", tmp_path / "cellgate.json"], stderr=log)
+    said = lambda: [line for line in (tmp_path / "log").read_text().splitlines() if "everybody can read" in line and "chmod 600" in line]
+    told = lambda: sorted(name for name in names for line in said() if f"/{name}" in line)
+    try:
+        until(lambda: process.poll() is not None or len(told()) >= 3, 20, "it does not say so")
+        assert told() == sorted(names[:3]), (tmp_path / "log").read_text()
+        (tmp_path / "key.secret").chmod(0o600)
+        (tmp_path / "ticket.secret").chmod(0o640)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: len(told()) >= 5, 10, "it does not say so again")
+        assert told() == sorted([*names[:3], *names[1:3]])
+    finally:
+        process.terminate()
+        process.wait(10)

@@ -99,6 +99,19 @@ static void what_is_no_regular_file_is_refused_and_not_waited_for(void **state)
     refuse_special("/dev/null");
 }
 
+static void a_file_that_everybody_can_read_is_public(void **state)
+{
+    (void)state;
+    const mode_t modes[] = {0600, 0640, 0440, 0604, 0644};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(fchmod(fd, modes[i]), 0);
+        assert_int_equal(file_is_public(path), i >= 3);
+    }
+    assert_int_equal(fchmod(fd, 0600), 0);
+    assert_false(file_is_public("/nowhere/at/all"));
+    assert_false(file_is_public("/"));
+}
+
 static void what_cannot_be_read_is_named(void **state)
 {
     (void)state;
@@ -121,6 +134,7 @@ int main(void)
         cmocka_unit_test(a_pipe_is_read_to_its_end_for_whoever_asks_for_that),
         cmocka_unit_test(what_is_no_regular_file_is_refused_and_not_waited_for),
         cmocka_unit_test(what_cannot_be_read_is_named),
+        cmocka_unit_test(a_file_that_everybody_can_read_is_public),
     };
     return cmocka_run_group_tests(tests, make, drop);
 }

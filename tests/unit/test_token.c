@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
+#include <sys/stat.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -526,6 +528,7 @@ static void needs_are_words(void **state)
 
 int main(void)
 {
+    umask(077); /* secrets that everybody can read are warned of */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_token_of_the_table_gets_its_refusal_twice),
         cmocka_unit_test(a_grant_says_what_the_token_said),

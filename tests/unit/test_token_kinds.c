@@ -2,6 +2,8 @@
 /* The kinds of tokens beside `jwt`, with the test vectors of the systems that they come from. */
 #include "tests/unit/support.h"
 
+#include <sys/stat.h>
+
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -791,6 +793,7 @@ static void loading_and_checking_survive_every_failing_allocation(void **state)
 
 int main(void)
 {
+    umask(077); /* secrets that everybody can read are warned of */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scoped_tokens_name_their_sandbox),
         cmocka_unit_test(scoped_tokens_end_at_the_exact_second),
