@@ -108,6 +108,7 @@ void account_update(struct account *a)
         a->counted[side] = leg->bytes_out;
     }
     counts_hold(shard, a->lane->limits, held - a->held);
+    limits_holder_hold(a->holder, held - a->held);
     a->held = held;
 }
 

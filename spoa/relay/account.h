@@ -14,11 +14,12 @@ struct account {
     struct lane *lane; /* borrowed, as are the others */
     const struct handover *handover;
     const struct tunnel *tunnel;
-    uint64_t id;         /* in its lane */
-    unsigned route;      /* label */
-    int64_t held;        /* bytes, as the limits and the metric know it */
-    size_t opening;      /* bytes beside the tunnel's own: what came before its 101, its dial */
-    uint64_t counted[2]; /* bytes sent to each side */
+    uint64_t id;                  /* in its lane */
+    unsigned route;               /* label */
+    int64_t held;                 /* bytes, as the limits and the metric know it */
+    struct limits_holder *holder; /* who answers for them; NULL: nobody */
+    size_t opening;               /* bytes beside the tunnel's own: what came before its 101, its dial */
+    uint64_t counted[2];          /* bytes sent to each side */
 };
 
 /* "t-<lane>-<number>", unique in the process. */

@@ -132,8 +132,9 @@ uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings)
 {
     if (!outbox_empty(&leg->out) && settings->stall)
         return leg->progress + settings->stall;
+    /* who is not read is not judged; but that it has gone shows only when something is sent */
     if (!leg->reading)
-        return UINT64_MAX;
+        return outbox_empty(&leg->out) ? later(leg->heard, leg->pinged) + settings->keepalive : UINT64_MAX;
     if (!leg->pinged)
         return leg->heard + settings->keepalive;
     /* a Ping behind what is held has not even been sent */
@@ -146,7 +147,7 @@ enum leg_health leg_check(const struct leg *leg, const struct leg_settings *sett
         return LEG_FINE;
     if (!outbox_empty(&leg->out) && settings->stall)
         return LEG_STALLED;
-    return leg->pinged ? LEG_DEAD : LEG_QUIET;
+    return leg->pinged && leg->reading ? LEG_DEAD : LEG_QUIET;
 }
 
 void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t now)

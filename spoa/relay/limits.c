@@ -14,10 +14,11 @@ enum {
     GIVEN_PART = 16 /* of memory, in a round */
 };
 
-/* How many tunnels one sandbox, organisation or token has, and how many of them collect a replay. */
-struct holder {
-    struct holder *next;
+/* How many tunnels one sandbox, organisation or token has, how many of them collect a replay, what they hold. */
+struct limits_holder {
+    struct limits_holder *next;
     uint64_t tunnels, replays;
+    _Atomic int64_t held;
     size_t len;
     uint8_t name[];
 };
@@ -28,7 +29,7 @@ enum { BUCKETS = 256 };
 
 struct shard {
     pthread_mutex_t lock;
-    struct holder *buckets[BUCKETS];
+    struct limits_holder *buckets[BUCKETS];
 };
 
 struct limits {
@@ -37,9 +38,12 @@ struct limits {
     _Atomic int64_t held;
     pthread_mutex_t giving; /* of what follows */
     uint64_t round;         /* when it began */
-    uint64_t largest[2];    /* who has asked in this round, and in the one before */
-    uint64_t given;         /* bytes, in this round */
-    uint64_t wanted;        /* when one that cannot become whole last asked; 0: never */
+    /* Of those that have asked in this round, and in the one before: what the largest organisation or sandbox holds, and the
+     * largest tunnel of such as hold about as much. */
+    uint64_t owners[2], largest[2];
+    uint64_t given;          /* bytes, in this round */
+    _Atomic uint64_t wanted; /* when one that cannot become whole last asked; 0: never */
+    uint64_t wanted_since;   /* from when on one did without a pause */
     struct hash_secret secret;
     struct shard shards[SHARDS];
 };
@@ -80,7 +84,7 @@ void limits_free(struct limits *l)
         return;
     for (size_t i = 0; i < SHARDS; i++) {
         for (size_t k = 0; k < BUCKETS; k++) {
-            for (struct holder *h = l->shards[i].buckets[k], *next; h; h = next) {
+            for (struct limits_holder *h = l->shards[i].buckets[k], *next; h; h = next) {
                 next = h->next;
                 free(h);
             }
@@ -92,16 +96,16 @@ void limits_free(struct limits *l)
 }
 
 /* ---- one name ---- */
-static struct holder **find(struct shard *shard, uint64_t hash, struct slice name)
+static struct limits_holder **find(struct shard *shard, uint64_t hash, struct slice name)
 {
-    struct holder **at = &shard->buckets[hash / SHARDS % BUCKETS];
+    struct limits_holder **at = &shard->buckets[hash / SHARDS % BUCKETS];
 
     while (*at && !slice_equal(slice_of((*at)->name, (*at)->len), name))
         at = &(*at)->next;
     return at;
 }
 
-static enum limit count_up(struct holder **at, struct slice name, uint64_t most, enum limit limit)
+static enum limit count_up(struct limits_holder **at, struct slice name, uint64_t most, enum limit limit)
 {
     if (!*at) {
         *at = calloc(1, sizeof **at + name.len);
@@ -116,9 +120,9 @@ static enum limit count_up(struct holder **at, struct slice name, uint64_t most,
     return LIMIT_NONE;
 }
 
-static void count_down(struct holder **at)
+static void count_down(struct limits_holder **at)
 {
-    struct holder *holder = *at;
+    struct limits_holder *holder = *at;
 
     if (!holder || --holder->tunnels)
         return;
@@ -127,7 +131,7 @@ static void count_down(struct holder **at)
 }
 
 /* Where the holder of that name stands, or would; its shard is locked. */
-static struct holder **lock(struct limits *l, struct slice name, struct shard **shard)
+static struct limits_holder **lock(struct limits *l, struct slice name, struct shard **shard)
 {
     uint64_t hash = hash_keyed(&l->secret, name);
 
@@ -180,7 +184,7 @@ static enum limit change(struct limits *l, const struct limits_owner *owner, enu
         return LIMIT_NONE;
     if (w.full)
         return limit;
-    struct holder **at = lock(l, writer_slice(&w), &shard);
+    struct limits_holder **at = lock(l, writer_slice(&w), &shard);
     if (up)
         reached = count_up(at, writer_slice(&w), l->most[limit], limit);
     else
@@ -248,28 +252,72 @@ size_t limits_room(const struct limits *l, uint64_t own, int64_t unsettled, bool
     return share > own ? (size_t)((share - own) / 2) : 0;
 }
 
+struct limits_holder *limits_holder(struct limits *l, const struct limits_owner *owner)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct shard *shard;
+
+    if (!put_name(&w, owner, owner->org.len ? LIMIT_org : LIMIT_sandbox) || w.full)
+        return NULL;
+    struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
+    pthread_mutex_unlock(&shard->lock);
+    return holder;
+}
+
+void limits_holder_hold(struct limits_holder *holder, int64_t bytes)
+{
+    if (holder && bytes)
+        atomic_fetch_add_explicit(&holder->held, bytes, memory_order_relaxed);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool about(uint64_t held, uint64_t most)
+{
+    return held >= most - most / 8;
+}
+
 static void begin_round(struct limits *l, uint64_t now)
 {
     uint64_t passed = now - l->round;
+    bool next = passed < 2 * LIMITS_ROUND;
 
     if (passed < LIMITS_ROUND)
         return;
-    l->largest[1] = passed < 2 * LIMITS_ROUND ? l->largest[0] : 0;
-    l->largest[0] = 0;
+    l->owners[1] = next ? l->owners[0] : 0;
+    l->largest[1] = next ? l->largest[0] : 0;
+    l->owners[0] = l->largest[0] = 0;
     l->given = 0;
     l->round = now;
 }
 
-bool limits_gives_way(struct limits *l, uint64_t own, bool whole, uint64_t now)
+bool limits_wanted(const struct limits *l, uint64_t now)
 {
+    uint64_t wanted = l->wanted;
+    return wanted && now - wanted < 2 * LIMITS_ROUND;
+}
+
+bool limits_gives_way(struct limits *l, const struct limits_holder *holder, uint64_t own, bool whole,
+                      uint64_t now)
+{
+    int64_t held = holder ? atomic_load_explicit(&holder->held, memory_order_relaxed) : 0;
+    uint64_t all = held > 0 ? larger((uint64_t)held, own) : own;
+
     pthread_mutex_lock(&l->giving);
     begin_round(l, now);
-    if (own > l->largest[0])
-        l->largest[0] = own;
+    l->owners[0] = larger(l->owners[0], all);
+    if (about(all, l->owners[1]))
+        l->largest[0] = larger(l->largest[0], own);
+    if (whole && !limits_wanted(l, now))
+        l->wanted_since = now;
     if (whole)
         l->wanted = now;
-    bool wanted = l->wanted && now - l->wanted < LIMITS_ROUND;
-    bool large = wanted && l->largest[1] && own >= l->largest[1] - l->largest[1] / 8;
+    bool all_have_asked = limits_wanted(l, now) && now - l->wanted_since >= LIMITS_GRACE;
+    bool large = all_have_asked && l->largest[1] && about(all, l->owners[1]) && about(own, l->largest[1]);
     bool gives = large && (!l->given || l->given + own <= l->memory / GIVEN_PART);
     l->given += gives ? own : 0;
     pthread_mutex_unlock(&l->giving);
@@ -291,7 +339,7 @@ static bool change_replays(struct limits *l, struct slice space, struct slice sa
     bool done = true;
 
     put_sandbox(&w, space, sandbox);
-    struct holder *holder = *lock(l, writer_slice(&w), &shard);
+    struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
     if (holder && up)
         done = holder->replays < most;
     if (holder && done)

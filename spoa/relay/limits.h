@@ -72,10 +72,23 @@ uint64_t limits_held(const struct limits *limits);
  * more is held, the smaller it is, so that first the largest holders stop and who holds little goes on. A quarter of
  * memory is kept for what has to become `whole` before it is given back. */
 size_t limits_room(const struct limits *limits, uint64_t own, int64_t unsettled, bool whole);
+/* Who answers for what a tunnel holds: its organisation, or its sandbox where it has none. NULL: nobody does. Of a tunnel
+ * that has entered, until it leaves, when it holds nothing any more. */
+struct limits_holder;
+struct limits_holder *limits_holder(struct limits *limits, const struct limits_owner *owner);
+void limits_holder_hold(struct limits_holder *holder, int64_t bytes); /* NULL is fine */
 /* There was no such room for a long time: whether the tunnel, of those that say so, is to end for one that cannot
- * become whole. The largest holders are, a sixteenth of memory in LIMITS_ROUND. */
-enum { LIMITS_ROUND = 250000 }; /* microseconds; each of them asks at least once in that time */
-bool limits_gives_way(struct limits *limits, uint64_t own, bool whole, uint64_t now);
+ * become whole. The largest tunnels of who holds most are, a sixteenth of memory in LIMITS_ROUND: many small ones of one
+ * organisation do not outlast the large one of another. */
+enum {
+    LIMITS_ROUND = 250000, /* microseconds; each of them asks at least once in that time */
+    LIMITS_GRACE = 2500000 /* from the first question on: those that nothing wakes look every two seconds */
+};
+bool limits_gives_way(struct limits *limits, const struct limits_holder *holder, uint64_t own, bool whole,
+                      uint64_t now);
+
+/* One that cannot become whole waits for room: the others are to look whether they have any. */
+bool limits_wanted(const struct limits *limits, uint64_t now);
 
 /* A replay takes so many bytes at most: there are as many turns as memory has room for, and of these one in so many
  * for one sandbox; at least one. */

@@ -135,8 +135,9 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
         p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
         p->undialled = DIAL_MEMORY;
     } else {
-        account_problem(&p->account, "worker refused", slice_present(target->unix_path) ? "its socket is not in worker_sockets"
-                                                                             : "its address is not in worker_networks");
+        account_problem(&p->account, "worker refused",
+                        slice_present(target->unix_path) ? "its socket is not in worker_sockets"
+                                                         : "its address is not in worker_networks");
     }
     if (p->dial)
         return;
@@ -272,7 +273,8 @@ static size_t act_may_hold(void *context, bool whole)
 static bool act_gives_way(void *context, bool whole)
 {
     struct port *p = context;
-    return limits_gives_way(p->lane->limits, (uint64_t)account_held(&p->account), whole, loop_clock());
+    return limits_gives_way(p->lane->limits, p->account.holder, (uint64_t)account_held(&p->account), whole,
+                            loop_clock());
 }
 
 static bool act_take_turn(void *context)
@@ -606,6 +608,15 @@ static void on_time(void *owner)
 }
 
 /* ---- for the outside ---- */
+void ports_look(struct lane *lane)
+{
+    for (struct port *p = lane->ports, *next; p; p = next) {
+        next = p->next;
+        tunnel_look(&p->tunnel, loop_clock());
+        update(p);
+    }
+}
+
 static bool enter(struct lane *lane, const struct handover *h)
 {
     struct limits_owner owner = owner_of(h);
@@ -638,7 +649,9 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
     p->entered = true;
     p->lane = lane;
     p->upgrade = upgrade;
+    struct limits_owner owner = owner_of(h);
     p->account = (struct account){.lane = lane,
+                                  .holder = limits_holder(lane->limits, &owner),
                                   .handover = h,
                                   .tunnel = &p->tunnel,
                                   .id = ++lane->next_id,

@@ -20,6 +20,9 @@ void port_end(struct port *port, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
 void port_cut(struct port *port);
 
+/* All of the lane look anew whether they have room in memory. */
+void ports_look(struct lane *lane);
+
 struct account;
 
 struct port *port_next(const struct port *port);

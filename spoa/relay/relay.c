@@ -364,10 +364,20 @@ static uint64_t redials(struct relay *r)
     return (uint64_t)sum;
 }
 
+static void look_for_room(struct lane *lane, void *context)
+{
+    (void)context;
+    ports_look(lane);
+}
+
 static void sample(void *owner)
 {
     struct relay *r = owner;
     struct sample now = {.tunnels = limits_tunnels(r->limits), .redials = redials(r)};
+
+    /* whom no event wakes does not know that memory is short since */
+    if (limits_wanted(r->limits, loop_clock()))
+        each_lane(r, look_for_room, NULL);
 
     each_lane(r, take_gap, &now.longest_gap);
     r->samples[r->sampled++ % SAMPLES] = now;

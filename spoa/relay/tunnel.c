@@ -354,7 +354,9 @@ static bool is_inside_kept(const struct tunnel *t)
 
 size_t tunnel_memory(const struct tunnel *t, enum side from)
 {
-    return t->actions->may_hold(t->port, from == CLIENT ? is_inside_kept(t) : tunnel_needs_turn(t));
+    /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
+    bool keeps = t->adapter->numbers && outbox_len(&t->legs[WORKER].out);
+    return t->actions->may_hold(t->port, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
 }
 
 /* Input that is kept until it is acknowledged. */
@@ -427,7 +429,9 @@ static bool is_short(const struct tunnel *t)
         return false;
     if (t->replay_short)
         return true;
-    return adapter->numbers && !t->legs[CLIENT].reading && window_room(t) > 0 && !may_keep(t);
+    if (!adapter->numbers)
+        return false;
+    return (!t->legs[CLIENT].reading && !may_keep(t)) || (!t->legs[WORKER].reading && !tunnel_memory(t, WORKER));
 }
 
 static void note_shortage(struct tunnel *t, uint64_t now)
@@ -457,6 +461,11 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
         t->turn_at = 0;
     leg_read(&t->legs[WORKER], read && may_collect(t, now), now);
     note_shortage(t, now);
+}
+
+void tunnel_look(struct tunnel *t, uint64_t now)
+{
+    tunnel_reading(t, now);
 }
 
 /* For a peer that is not there: at least what is needed for a ping or a Close. */
@@ -572,7 +581,7 @@ static void check_shortage(struct tunnel *t, uint64_t now)
 {
     bool is_late = t->short_since && now - t->short_since >= TUNNEL_SHORT;
 
-    if (is_late && is_short(t) && t->actions->gives_way(t->port, t->replay_short || is_inside_kept(t)))
+    if (is_short(t) && t->actions->gives_way(t->port, is_late && (t->replay_short || is_inside_kept(t))))
         tunnel_close(t, CLOSE_held_too_much, 0, slice_text(""), now);
 }
 

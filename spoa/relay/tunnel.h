@@ -99,7 +99,8 @@ struct tunnel_actions {
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come, a message that is acknowledged as one or a replay. */
     size_t (*may_hold)(void *port, bool whole);
-    /* It has had no room for TUNNEL_SHORT: whether it is the one that makes room for the others. */
+    /* It has no room, and what has to become whole had none for TUNNEL_SHORT: whether it is the one that makes room for
+     * the others. */
     bool (*gives_way)(void *port, bool whole);
     /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
     bool (*take_turn)(void *port);
@@ -210,6 +211,8 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
                     const struct http_head *head, uint64_t now);
 /* The agent answers a question or, watch, tells of a change. */
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now);
+/* Memory may have become short, or free, since its last event. */
+void tunnel_look(struct tunnel *t, uint64_t now);
 /* Something of it may be due. */
 void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
