@@ -536,7 +536,7 @@ static bool without_record(struct decision *d, enum lookup lookup)
 static bool find_record(struct decision *d)
 {
     const char *why = "";
-    enum lookup lookup = look_up(d, false);
+    enum lookup lookup = look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
     if (lookup != LOOKUP_FOUND)

@@ -48,9 +48,12 @@ static bool may_reach(struct decision *d, const struct destination *to)
                 to->worker.host);
     if (to->management && d->route->need == NEED_HTTP && !unlimited)
         decide_tell(d, "need", "a route for http asks for exec at a management address", slice_text(NULL));
-    if (unlimited || destination_admits(to, d->route, d->grant.needs))
-        return true;
-    return decide_deny(d, REFUSAL_not_granted, "token", "it does not grant what is served at this address");
+    if (!unlimited && !destination_admits(to, d->route, d->grant.needs))
+        return decide_deny(d, REFUSAL_not_granted, "token", "it does not grant what is served at this address");
+    /* a route without a port leads to the worker's own */
+    if (!unlimited && !to->management && !d->port && !grant_allows_port(&d->grant, to->port))
+        return decide_deny(d, REFUSAL_not_granted, "token", "it is not for the port that is served there");
+    return true;
 }
 
 bool decide_worker(struct decision *d)

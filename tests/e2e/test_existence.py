@@ -8,12 +8,13 @@ import statistics
 import time
 
 import pytest
+from cell import token
 from client import Http1
 from name_server import NameServer
 from plane import FakePlane, answer
 
 ROUTES = [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]
-DELAY = 0.03
+DELAY = 0.1  # much longer than what a busy machine holds up an answer for
 
 
 class OverHttp:
@@ -76,5 +77,31 @@ def test_nothing_tells_whether_a_sandbox_is_there(cells, kind):
         slow = {name: sum(t > DELAY * 0.8 for t in times) for name, times in took.items()}
         assert abs(slow["here"] - slow["none"]) <= 2, (slow, took)
         assert abs(statistics.median(took["here"]) - statistics.median(took["none"])) < DELAY / 3
+    finally:
+        directory.close()
+
+
+def test_an_organisation_does_not_learn_of_sandboxes_of_others(cells):
+    """The record of "here" is of nobody the token is for."""
+    directory = OverHttp()
+    try:
+        cell = cells(config={"directory": directory.config, "routes": ROUTES, "agent": {"threads": 1}})
+        bearer = ("Authorization", "Bearer " + token("test", org="another"))
+        slow, end, turn = {"here": 0, "none": 0}, time.monotonic() + 6, 0
+        with Http1(cell.http) as client:
+            while time.monotonic() < end:
+                turn += 1
+                for name in ("here", "none") if turn % 2 else ("none", "here"):
+                    begun = time.monotonic()
+                    assert client.request("GET", f"/s/{name}/", [bearer]).status == 404
+                    slow[name] += time.monotonic() - begun > DELAY * 0.8
+                time.sleep(0.05 if turn % 12 else 0.7)
+        asked = directory.count("here"), directory.count("none")
+        assert asked[0] > 3 and abs(asked[0] - asked[1]) <= 1, asked
+        assert abs(slow["here"] - slow["none"]) <= 2, slow
+        directory.plane.ways = {name: lambda connection, _: answer(connection, 500, {}) for name in ("here", "none")}
+        time.sleep(1.5)
+        with Http1(cell.http) as client:
+            assert client.request("GET", "/s/here/", [bearer]).status == client.request("GET", "/s/none/", [bearer]).status
     finally:
         directory.close()
