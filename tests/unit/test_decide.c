@@ -436,6 +436,7 @@ static void a_valid_token_is_held_against_the_sandbox(void **state)
         {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"},
         {"GET " PROXY, {B("http")}, "direct 10.0.0.1:9001 /"},
         {"GET " PROXY, {B("port")}, "direct 10.0.0.1:9001 /"},
+        {"GET http://sb-1.app.io/", {B("port")}, "403 not_granted"}, /* it leads to port 9001 */
         {"GET " PROXY, {B("all")}, "direct 10.0.0.1:9001 /"},
         {"GET http://h/sandboxes/sb%2D1/proxy/%38%30/", {B("sb1")}, "direct 10.0.0.1:9001 /"},
         {"GET http://h/x",
