@@ -6,7 +6,7 @@
 
 static const char own_ping[] = "cellgate";
 
-struct leg leg_of(enum ws_sender sender, size_t limit, uint64_t now)
+struct leg leg_of(enum ws_sender sender, size_t limit, uint32_t mark, uint64_t now)
 {
     return (struct leg){
         .in = ws_decoder_of(sender, LEG_FRAME_WHOLE),
@@ -15,6 +15,7 @@ struct leg leg_of(enum ws_sender sender, size_t limit, uint64_t now)
         .asked_at = now,
         .heard = now,
         .progress = now,
+        .mark = mark,
     };
 }
 
@@ -26,7 +27,7 @@ void leg_free(struct leg *leg)
 
 void leg_renew(struct leg *leg, uint64_t now)
 {
-    struct leg fresh = leg_of(leg->in.sender, leg->out.frames.limit, now);
+    struct leg fresh = leg_of(leg->in.sender, leg->out.frames.limit, leg->mark, now);
 
     fresh.out = leg->out;
     fresh.bytes_in = leg->bytes_in;
@@ -157,6 +158,7 @@ void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t n
     leg->asked = leg->data;
     leg->asked_at = now;
     writer_text(&w, own_ping);
+    writer_be(&w, leg->mark, 4);
     writer_be(&w, ++leg->pings, 4);
 }
 
@@ -165,6 +167,8 @@ bool leg_own_pong(struct leg *leg, struct slice payload)
     if (payload.len != LEG_PING_LEN || !slice_starts(payload, own_ping))
         return false;
     struct reader r = reader_of(slice_from(payload, sizeof own_ping - 1));
+    if (reader_u32(&r) != leg->mark)
+        return false;
     uint32_t number = reader_u32(&r);
     if (number == leg->pings && leg->asked > leg->read)
         leg->read = leg->asked;
@@ -184,10 +188,11 @@ uint64_t leg_take_unread(struct leg *leg, bool all)
 
 void leg_read(struct leg *leg, bool on, uint64_t now)
 {
-    if (on && !leg->reading) {
+    if (on == leg->reading)
+        return;
+    if (on)
         leg->heard = now;
-        if (leg->pinged)
-            leg->pinged = now;
-    }
+    if (leg->pinged)
+        leg->pinged = now;
     leg->reading = on;
 }

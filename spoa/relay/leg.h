@@ -38,6 +38,7 @@ struct leg {
     uint64_t pinged;      /* a Ping of the relay's has been unanswered since; 0: none */
     uint64_t progress;    /* when the kernel last took some of what is held, or all */
     uint32_t pings;       /* of the relay's */
+    uint32_t mark;        /* in each of them: nobody but this peer has seen it */
     uint8_t message_in;   /* opcode of the message that is coming in */
     uint8_t message_out;  /* opcode of the message towards the peer that has no end yet; 0: none */
     bool reading;
@@ -45,8 +46,8 @@ struct leg {
     bool cut;                 /* there was no memory for the rest of a frame: nothing can follow */
 };
 
-/* limit: bytes held for it. */
-struct leg leg_of(enum ws_sender sender, size_t limit, uint64_t now);
+/* limit: bytes held for it. mark: unpredictable. */
+struct leg leg_of(enum ws_sender sender, size_t limit, uint32_t mark, uint64_t now);
 void leg_free(struct leg *leg);
 /* The peer is another one: everything but what is held for it and what was counted begins anew. */
 void leg_renew(struct leg *leg, uint64_t now);
@@ -80,14 +81,14 @@ uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings);
 
 /* The payload of the relay's own next Ping; leg_own_pong knows its Pong: what was sent before that Ping has been
  * read. leg.pinged is the caller's to set, if an answer is to be waited for. */
-#define LEG_PING_LEN 12
+#define LEG_PING_LEN 16
 void leg_ping_payload(struct leg *leg, uint8_t payload[LEG_PING_LEN], uint64_t now);
 bool leg_own_pong(struct leg *leg, struct slice payload);
 /* Bytes that were sent to the peer and it may not have read; of a leg that keeps, all that it keeps. all: what is held
  * counts, too; else it is for the next peer, and from here on only that counts. */
 uint64_t leg_take_unread(struct leg *leg, bool all);
 
-/* Reading is switched; its silence counts from when it is on again. */
+/* Reading is switched; its silence, and that of a Ping, counts from when it is. */
 void leg_read(struct leg *leg, bool on, uint64_t now);
 
 #endif

@@ -64,8 +64,8 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .pings = pings_none(),
         .goodbye = buffer_with_limit(WS_CONTROL_MAX),
     };
-    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, now);
-    t->legs[WORKER] = leg_of(WS_SERVER, limit, now);
+    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, o->actions->random(o->port), now);
+    t->legs[WORKER] = leg_of(WS_SERVER, limit, o->actions->random(o->port), now);
     t->legs[WORKER].out.keeps = adapter->numbers != NULL;
 }
 

@@ -1118,7 +1118,6 @@ static void eleven_changes_before_there_is_a_tunnel_are_refused(void **state)
 /* ---- input that may be lost ---- */
 static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void **state)
 {
-    uint8_t frame[64], ping[LEG_PING_LEN];
     (void)state;
     serving();
     world_says(&w, CLIENT, 0x82, "read");
@@ -1129,8 +1128,7 @@ static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void
     world_says(&w, CLIENT, 0x82, "this");
     assert_said(WORKER, "Bthis PINGown"); /* the worker was asked at last 25 s ago */
     world_says(&w, CLIENT, 0x82, "or this");
-    memcpy(ping, "cellgate\0\0\0\1", sizeof ping);
-    world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(ping, sizeof ping)), SIZE_MAX);
+    world_pongs(&w, WORKER, 1);
     tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
     assert_int_equal(w.unsure, strlen("or this"));
     world_says(&w, CLIENT, 0x82, "held");
@@ -1143,15 +1141,13 @@ static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void
 
 static void a_pong_to_a_ping_that_was_not_sent_yet_takes_nothing_from_the_count(void **state)
 {
-    uint8_t frame[64], ping[LEG_PING_LEN];
     (void)state;
     for (unsigned redials = 0; redials < 2; redials++) {
         serving();
         w.ears[WORKER].room = 0;
         world_says(&w, CLIENT, 0x82, "held");
         world_pass(&w, 26 * SEC);
-        memcpy(ping, "cellgate\0\0\0\1", sizeof ping);
-        world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(ping, sizeof ping)), SIZE_MAX);
+        world_pongs(&w, WORKER, 1);
         if (redials)
             tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
         else
@@ -1636,20 +1632,52 @@ static void silence_is_met_with_a_ping_and_its_pong_is_swallowed(void **state)
     assert_said(CLIENT, "PINGown");
     assert_said(WORKER, "PINGown");
     forget();
-    world_bytes(&w, CLIENT, SLICE_LITERAL("\x8a\x8c\0\0\0\0cellgate\0\0\0\1"), SIZE_MAX);
-    world_bytes(&w, WORKER,
-                SLICE_LITERAL("\x8a\x0c"
-                              "cellgate\0\0\0\1"),
-                SIZE_MAX);
+    world_pongs(&w, CLIENT, 1);
+    world_pongs(&w, WORKER, 1);
     assert_said(CLIENT, "");
     assert_said(WORKER, "");
-    world_bytes(&w, WORKER,
-                SLICE_LITERAL("\x8a\x0c"
-                              "cellgate\0\0\0\2"),
-                SIZE_MAX); /* never asked */
+    world_pongs(&w, WORKER, 2); /* never asked */
     assert_said(CLIENT, "PONGown");
     world_pass(&w, 25 * SEC);
     assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_close(&w);
+}
+
+/* Its own Ping the worker answers, and it is this client that waits for the answer. */
+static void a_ping_that_looks_like_one_of_the_relays_is_answered(void **state)
+{
+    (void)state;
+    serving();
+    world_pass(&w, 25 * SEC);
+    world_pongs(&w, CLIENT, 1);
+    world_pongs(&w, WORKER, 1);
+    uint32_t seen = w.t.legs[CLIENT].mark;
+    assert_int_not_equal(seen, w.t.legs[WORKER].mark);
+    forget();
+    world_says_own(&w, CLIENT, 0x89, seen, 1);
+    assert_said(WORKER, "PINGown");
+    world_says_own(&w, WORKER, 0x8a, seen, 1);
+    assert_said(CLIENT, "PONGown");
+    world_close(&w);
+}
+
+/* Or its timer would fire at once, for nothing. */
+static void nothing_is_overdue_when_a_client_with_a_ping_is_not_read_any_more(void **state)
+{
+    (void)state;
+    serving();
+    w.ears[WORKER].room = 0;
+    world_says(&w, CLIENT, 0x82, "is not taken");
+    for (unsigned i = 0; i < 10; i++) {
+        world_pass(&w, 6 * SEC);
+        world_says(&w, WORKER, 0x8a, "alive");
+    }
+    assert_true(w.t.legs[CLIENT].pinged && w.t.legs[CLIENT].reading);
+    w.tight = true;
+    tunnel_look(&w.t, w.now);
+    assert_false(w.t.legs[CLIENT].reading);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_true(tunnel_due(&w.t) > w.now);
     world_close(&w);
 }
 
@@ -1972,6 +2000,8 @@ int main(void)
         cmocka_unit_test(who_has_to_leave_is_not_waited_for),
         cmocka_unit_test(what_came_before_a_message_that_is_too_big_passes),
         cmocka_unit_test(silence_is_met_with_a_ping_and_its_pong_is_swallowed),
+        cmocka_unit_test(a_ping_that_looks_like_one_of_the_relays_is_answered),
+        cmocka_unit_test(nothing_is_overdue_when_a_client_with_a_ping_is_not_read_any_more),
         cmocka_unit_test(a_silent_worker_is_redialled),
         cmocka_unit_test(a_silent_client_is_torn_down),
         cmocka_unit_test(who_was_slow_has_time_to_answer_a_ping),

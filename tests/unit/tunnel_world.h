@@ -346,6 +346,23 @@ static inline bool world_says(struct world *w, enum side from, unsigned start, c
     return world_bytes(w, from, world_frame(frame, from, start, slice_text(text)), SIZE_MAX);
 }
 
+/* As the peer says it, a Ping of the relay's own, or the Pong to it. */
+static inline bool world_says_own(struct world *w, enum side from, unsigned start, uint32_t mark, uint32_t number)
+{
+    uint8_t payload[LEG_PING_LEN], frame[64];
+    struct writer to = writer_of(payload, sizeof payload);
+    writer_text(&to, "cellgate");
+    writer_be(&to, mark, 4);
+    writer_be(&to, number, 4);
+    return world_bytes(w, from, world_frame(frame, from, start, writer_slice(&to)), SIZE_MAX);
+}
+
+/* The Pong to the relay's Ping of that number. */
+static inline void world_pongs(struct world *w, enum side from, uint32_t number)
+{
+    world_says_own(w, from, 0x8a, w->t.legs[from].mark, number);
+}
+
 static inline void world_closes(struct world *w, enum side from, unsigned code, const char *reason)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4] = {1, 2, 3, 4};
