@@ -46,6 +46,29 @@ static inline void fuzz_fill(uint8_t *to, size_t len, uint8_t seed)
         memcpy(to, noise + seed, len);
 }
 
+/* For parsers, whose inputs are what they read: one that ends in FUZZ_GROWS and three bytes is read with a part of it, which
+ * two of these bytes choose, repeated up to a length of fuzz_length. The fuzzer's own inputs are a few hundred bytes long. */
+#define FUZZ_GROWS 0xfd
+
+static inline int fuzz_grown(int (*read_input)(const uint8_t *data, size_t size), const uint8_t *data, size_t size)
+{
+    if (size < 8 || data[size - 4] != FUZZ_GROWS)
+        return read_input(data, size);
+    size_t len = size - 4, most = fuzz_length(data[size - 1]), total = len, at = data[size - 3] % len;
+    size_t part = 1 + data[size - 2] % (len - at);
+    if (most > len)
+        total += (most - len) / part * part;
+    uint8_t *grown = malloc(total);
+    CHECK(grown);
+    memcpy(grown, data, at);
+    for (size_t i = at; i < at + part + total - len; i += part)
+        memcpy(grown + i, data + at, part);
+    memcpy(grown + total - (len - at - part), data + at + part, len - at - part);
+    int result = read_input(grown, total);
+    free(grown);
+    return result;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #endif

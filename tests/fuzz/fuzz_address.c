@@ -56,7 +56,7 @@ static void as_name(struct slice text)
         CHECK(text.at[i] > ' ' && text.at[i] < 0x7f && !strchr("/:@?#%[]", text.at[i]));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     char *copy = malloc(size + 1);
     if (!copy)
@@ -71,4 +71,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     as_name(text);
     free(copy);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -5,7 +5,7 @@
 #include "spoa/lib/base64url.h"
 #include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     struct slice input = slice_of(data, size);
     uint8_t *bytes = malloc(size + 1), *text = malloc(base64url_length(size) + 1);
@@ -24,4 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(bytes);
     free(text);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

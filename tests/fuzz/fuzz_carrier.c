@@ -30,7 +30,7 @@ static void again(const struct request *request, const struct carried *first, si
     free(memory);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     struct request request = {.authorizations = 1, .ws_protocols = 1};
     struct slice rest = slice_of(data, size);
@@ -51,4 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     free(memory);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -101,7 +101,7 @@ static void check(const struct verdict *v)
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static struct json *doc;
     static struct routes *own, *built_in;
@@ -137,4 +137,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     decide(&view, &request, &scratch, &verdict);
     check(&verdict);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

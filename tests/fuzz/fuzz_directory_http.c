@@ -70,7 +70,7 @@ static void read_answer(unsigned status, struct slice rest, struct writer *scrat
     json_free(f.doc);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static const unsigned statuses[] = {200, 404, 410, 503, 429, 401, 302, 500};
     static uint8_t memory[128 * 1024];
@@ -86,4 +86,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_answer(statuses[data[0] % 8], slice_of(copy, size - 1), &scratch);
     free(copy);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

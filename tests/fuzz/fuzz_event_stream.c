@@ -37,7 +37,7 @@ static void read_stepwise(struct slice all, size_t step, struct seen *seen)
     event_stream_free(&s);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     struct seen whole = {0}, cut = {0};
     if (size == 0)
@@ -47,4 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(whole.failed == cut.failed && whole.events == cut.events && whole.digest == cut.digest);
     CHECK(memcmp(whole.id, cut.id, strlen(whole.id) + 1) == 0);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

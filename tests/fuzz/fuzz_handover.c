@@ -26,7 +26,7 @@ static bool same(const struct handover *a, const struct handover *b)
     return all;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static uint8_t line[4 * LINE];
     struct handover first, second;
@@ -46,4 +46,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     free(memory);
     free(again);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

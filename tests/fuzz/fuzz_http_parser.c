@@ -196,7 +196,7 @@ static void read_chunks(struct slice all)
     free(theirs);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     if (size < 2)
         return 0;
@@ -206,4 +206,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     else
         read_head(data[0] & 1 ? HTTP_RESPONSE : HTTP_REQUEST, all);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -28,7 +28,7 @@ static bool each(void *context, struct slice key, struct slice value, struct fai
     return true;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     struct slice text = slice_of(data, size);
     struct json_limits limits = {1 << 20, 20};
@@ -51,4 +51,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct json_stream stream = {each, each, NULL};
     json_stream_object(text, "fuzz", "sandboxes", JSON_COMMENTS, 20, &stream, &why);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

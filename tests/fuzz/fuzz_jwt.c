@@ -79,7 +79,7 @@ static void as_key(struct slice input)
         }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     struct fail why;
     struct slice input = slice_of(data, size);
@@ -91,4 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     as_payload(key, input);
     as_key(input);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

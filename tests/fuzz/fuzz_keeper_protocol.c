@@ -5,7 +5,7 @@
 #include "examples/worker/keeper_protocol.h"
 #include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static uint8_t memory[KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX];
     struct slice in = slice_of(data, size), before = in;
@@ -23,4 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         before = in;
     }
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

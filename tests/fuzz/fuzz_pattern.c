@@ -100,7 +100,7 @@ static void climb(struct slice tail)
         CHECK(path_climbs(tail));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > 4096)
         return 0;
@@ -114,4 +114,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (path_valid(subject))
         climb(slice_from(subject, 1));
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -27,7 +27,7 @@ static void read_all(const struct record *record)
     require(cursor == record->ports.len);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static uint8_t memory[128 * 1024];
     struct writer scratch = writer_of(memory, sizeof memory);
@@ -49,4 +49,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     json_free(doc);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -19,7 +19,7 @@ static bool holds(struct slice text, const char *what)
     return text.len > 0 && memmem(text.at, text.len, what, strlen(what)) != NULL;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
@@ -48,4 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } while (secret);
     free(memory);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -39,7 +39,7 @@ static size_t count(struct slice all, size_t step, enum resp_result *end)
     return values;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     if (size < 1)
         return 0;
@@ -48,4 +48,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(count(all, all.len ? all.len : 1, &once) == count(all, 1u + data[0], &stepwise) &&
           once == stepwise);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -14,7 +14,7 @@ static void check_terms(enum resume_found found, const struct resume_terms *t)
     CHECK(t->buffer == 0 || (t->buffer >= RESUME_WINDOW_MIN && t->buffer <= RESUME_NUMBER_MAX));
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     uint8_t memory[RESUME_TEXT_MAX];
     struct slice in = slice_of(data, size);
@@ -35,4 +35,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(slice_equal(writer_slice(&w), in) && resume_is_message(in));
     }
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -35,7 +35,7 @@ static void check_match(const struct route_match *match)
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static struct routes *built_in;
     struct slice rest = slice_of(data, size), text, line;
@@ -58,4 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             check_match(&match);
     routes_free(own);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

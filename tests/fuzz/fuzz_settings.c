@@ -47,9 +47,14 @@ static void override_defaults(struct slice text)
     json_free(doc);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     read_document(slice_of(data, size));
     override_defaults(slice_of(data, size));
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -71,7 +71,7 @@ static size_t converse(struct slice in, size_t piece, struct writer out)
     return out.len;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > 65536)
         return 0;
@@ -80,4 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t cut = converse(in, 1u + data[0], writer_of(outputs[1], sizeof outputs[1]));
     CHECK(whole == cut && memcmp(outputs[0], outputs[1], whole) == 0);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

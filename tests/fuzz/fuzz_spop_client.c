@@ -79,7 +79,7 @@ static struct outcome converse(struct slice in, size_t piece)
     return outcome;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > 65536)
         return 0;
@@ -88,4 +88,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(whole.said == cut.said && whole.status == cut.status && whole.answers == cut.answers &&
           whole.lost == cut.lost && whole.actions == cut.actions);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

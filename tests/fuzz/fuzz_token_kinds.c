@@ -138,7 +138,7 @@ static void as_secret(struct slice text)
         abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     struct slice rest = slice_of(data, size), line[3] = {{data, 0}, {data, 0}, {data, 0}};
     if (!tokens)
@@ -151,4 +151,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     as_file_url(line[0], line[1], line[2]);
     as_secret(slice_of(data, size));
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

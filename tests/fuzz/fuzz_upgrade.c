@@ -12,7 +12,7 @@
 #include "spoa/lib/ws_handshake.h"
 #include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static int read_input(const uint8_t *data, size_t size)
 {
     static struct http_head head;
     static struct header_line lines[HTTP_FIELDS_MAX];
@@ -39,4 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     (void)upgrade_connection(&request, &reason);
     return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
 }

@@ -137,9 +137,10 @@ static void compare(struct told *t, struct slice all)
     wslay_frame_context_free(wslay);
 }
 
-static void read_both(struct slice all, enum ws_sender sender, size_t step)
+/* frames: at most so many are in it. */
+static void read_both(struct slice all, size_t frames, enum ws_sender sender, size_t step)
 {
-    size_t size = all.len * 40 + 256;
+    size_t size = all.len + frames * 40 + 256;
     uint8_t *ours = malloc(size), *theirs = malloc(size);
     CHECK(ours && theirs);
     struct told t = {writer_of(ours, size), writer_of(theirs, size), ws_decoder_of(sender, 0), false, false};
@@ -147,6 +148,32 @@ static void read_both(struct slice all, enum ws_sender sender, size_t step)
     compare(&t, all);
     free(ours);
     free(theirs);
+}
+
+/* Each two bytes of the plan are a frame of a real size; reads cut it anywhere. */
+static void read_long(struct slice plan, enum ws_sender sender)
+{
+    static const uint8_t starts[] = {0x81, 0x82, 0x02, 0x00, 0x80, 0x89, 0x8a, 0xc2};
+    static const size_t steps[] = {65536, 65535, 16384, 16385, 4096, 1460, 1 << 20, 30011};
+    static uint8_t memory[4 << 20], payload[1 << 20];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct reader r = reader_of(plan);
+    size_t step = steps[reader_u8(&r) % 8], frames = 0;
+
+    for (; r.rest.len >= 2 && w.len < 2 << 20; frames++) {
+        uint8_t kind = reader_u8(&r), head[WS_HEAD_MAX];
+        struct ws_frame frame = {starts[kind & 7] & 0x0f, starts[kind & 7] & 0x80, sender == WS_CLIENT, {1, 2, 3, 4},
+                                 fuzz_length(reader_u8(&r))};
+        size_t len = ws_encode_head(head, &frame);
+        head[0] = starts[kind & 7]; /* with its reserved bit */
+        if (kind & 0x80)
+            len = (size_t)kind % len; /* the rest of the head is what comes next */
+        writer_put(&w, slice_of(head, len));
+        fuzz_fill(payload, (size_t)frame.length, kind);
+        writer_put(&w, slice_of(payload, (size_t)(kind & 0x40 ? frame.length / 2 : frame.length)));
+    }
+    if (!w.full)
+        read_both(writer_slice(&w), 100000, sender, step);
 }
 
 /* ---- writing ---- */
@@ -189,9 +216,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct slice rest = slice_of(data + 1, size - 1);
     enum ws_sender sender = data[0] & 2 ? WS_CLIENT : WS_SERVER;
-    if (data[0] & 1)
+    if (data[0] >> 2 == 0x3f)
+        read_long(rest, sender);
+    else if (data[0] & 1)
         write_both(rest, sender);
     else
-        read_both(rest, sender, 1 + (data[0] >> 2));
+        read_both(rest, rest.len / 2 + 1, sender, 1 + (data[0] >> 2));
     return 0;
 }
