@@ -30,6 +30,11 @@ static struct slice bearer_of(struct slice authorization)
     return slice_trim(rest);
 }
 
+struct slice carrier_bearer(const struct request *request)
+{
+    return bearer_of(request->authorization);
+}
+
 /* ---- Sec-WebSocket-Protocol ---- */
 
 /* What the list holds of ours, and in *others the rest, or nothing. False: two tokens. */
@@ -207,11 +212,14 @@ enum refusal carrier_find(const struct request *request, const struct carrier_ru
     choose_captured(&search);
     if (!choose_file_url(&search, operation, wanted, scratch))
         return REFUSAL_bad_request;
-    choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
+    if (rules->bearer == BEARER_DECIDES)
+        choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
     choose(&search, CARRIER_SUBPROTOCOL, subprotocol);
     choose(&search, CARRIER_QUERY, query_decode(wanted[TOKEN].value, QUERY_PLUS_STAYS, scratch));
     choose(&search, CARRIER_DAYTONA_QUERY, query_decode(wanted[DAYTONA].value, QUERY_PLUS_STAYS, scratch));
     if (rules->cookie)
         choose(&search, CARRIER_COOKIE, request->cookie);
+    if (rules->bearer == BEARER_LAST)
+        choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
     return scratch->full ? REFUSAL_request_too_large : REFUSAL_NONE;
 }

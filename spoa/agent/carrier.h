@@ -10,7 +10,8 @@
  *   label          {token} that the route captured (sandbox-sdk)
  *   file-url       `expires` and `signature` in the query of GET .../files/download and PUT .../files/upload
  *                  (OpenComputer)
- *   authorization  `Authorization: Bearer TOKEN`, the scheme in any case; other schemes are the application's
+ *   authorization  `Authorization: Bearer TOKEN`, the scheme in any case; other schemes are the application's, and
+ *                  so may a Bearer be (enum carrier_bearer)
  *   subprotocol    `cellgate.bearer.TOKEN` among the subprotocols
  *   query          `cellgate_token=TOKEN`; name and value may be percent-encoded, '+' is no blank
  *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query
@@ -81,9 +82,17 @@ struct carried {
     bool select_cellgate;  /* the client offered `cellgate` */
 };
 
+/* What `Authorization: Bearer` is on the route. */
+enum carrier_bearer {
+    BEARER_DECIDES, /* in its place in the table */
+    BEARER_LAST,    /* the application's, unless nothing else is there: then it is a credential, and a bad one */
+    BEARER_FOREIGN  /* the application's */
+};
+
 struct carrier_rules {
-    unsigned listening;              /* CARRIER_BITs of the kinds that are configured */
-    bool cookie;                     /* the route's */
+    unsigned listening; /* CARRIER_BITs of the kinds that are configured */
+    bool cookie;        /* the route's */
+    enum carrier_bearer bearer;
     const struct captures *captures; /* the route's; may be NULL */
 };
 
@@ -92,6 +101,9 @@ struct carrier_rules {
  * captures and scratch. */
 enum refusal carrier_find(const struct request *request, const struct carrier_rules *rules,
                           struct writer *scratch, struct carried *carried);
+
+/* The token of `Authorization: Bearer`; absent: there is none. */
+struct slice carrier_bearer(const struct request *request);
 
 /* A token as `Authorization: Bearer` would bring it. */
 static inline struct credential credential_bearer(struct slice token)

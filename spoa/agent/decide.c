@@ -391,12 +391,28 @@ static void note_token(struct verdict *v, const struct grant *grant)
     v->kid = grant->kid;
 }
 
+/* An application with a login of its own has its own Bearer, on routes that keep it. One that is no token of ours is no
+ * credential there if the request has another, or may need none. */
+static enum carrier_bearer judge_bearer(struct decision *d, const struct carrier_place *place)
+{
+    const struct decide_view *view = d->view;
+    if (!d->route->keep_auth)
+        return BEARER_DECIDES;
+    struct slice bearer = carrier_bearer(d->request);
+    d->foreign_auth = view->open || !token_is_ours(view->tokens, bearer, place, view->now, view->cache);
+    if (!d->foreign_auth)
+        return BEARER_DECIDES;
+    bool needed = !view->open && d->route->need && !token_is_public(view->tokens, place);
+    return needed ? BEARER_LAST : BEARER_FOREIGN;
+}
+
 static bool check_token(struct decision *d)
 {
     const struct decide_view *view = d->view;
     const struct carrier_place place = {d->route->name, d->route->system};
     const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
                                         .cookie = d->route->cookie,
+                                        .bearer = judge_bearer(d, &place),
                                         .captures = &d->match.captures};
     const char *why = "";
     enum refusal refusal = carrier_find(d->request, &rules, d->scratch, &d->carried);
@@ -600,7 +616,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.scratch = scratch;
     d.verdict = verdict;
     d.route = NULL;
-    d.upgrade = d.pending = d.granted = d.looked = d.found = false;
+    d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = false;
     d.follows = false;
     d.headers = nothing;
     d.authority = (struct authority){.port = 0};

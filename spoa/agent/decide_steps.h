@@ -20,6 +20,7 @@ struct decision {
     struct slice sandbox, space; /* checked and decoded */
     uint16_t port;               /* 0: none is named */
     struct carried carried;
+    bool foreign_auth; /* Authorization, if there is any, is the application's */
     bool granted; /* grant is filled: a token was needed and is good */
     struct grant grant;
     bool looked; /* the directory has been asked */

@@ -2,6 +2,7 @@
 /* decide_target: the end of a decision: which worker, and what it gets. */
 #include "spoa/agent/decide_steps.h"
 #include "spoa/agent/destination.h"
+#include "spoa/agent/token_static.h"
 #include "spoa/lib/http.h"
 
 static struct slice text_from(const struct writer *w, size_t start)
@@ -163,11 +164,30 @@ static int64_t timeout_of(const struct decision *d)
     return bound && left > 0 && left < d->route->timeout / 1000 ? left * 1000 : d->route->timeout;
 }
 
+/* Who has the sandbox's access secret, or the credential that let him in, in a second place may have meant it for us. */
+static bool is_credential(struct decision *d, struct slice bearer)
+{
+    uint8_t hex[65];
+    struct writer digest = writer_of(hex, sizeof hex);
+    if (!slice_present(bearer))
+        return false;
+    if (slice_present(d->carried.credential.token) && slice_equal(bearer, d->carried.credential.token))
+        return true;
+    if (!d->found)
+        return false;
+    if (!token_static_digest(bearer, &digest))
+        return true;
+    const struct slice secrets[] = {d->record.access_sha256, record_access(&d->record, d->port)};
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
+        if (slice_present(secrets[i]) && slice_equal_constant_time(secrets[i], writer_slice(&digest)))
+            return true;
+    return false;
+}
+
 bool decide_headers(struct decision *d)
 {
     struct verdict *v = d->verdict;
-    bool ours = d->granted && d->carried.credential.carrier == CARRIER_AUTHORIZATION;
-    if (d->route->keep_auth && !ours)
+    if (d->foreign_auth && !is_credential(d, carrier_bearer(d->request)))
         v->auth = d->request->authorization;
     if (v->kind == VERDICT_DIRECT || d->view->trace)
         set_headers(d);

@@ -32,6 +32,7 @@ struct grant {
     const char *kind; /* which checked it, also if it refused; NULL: none recognised it */
     struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */
     struct slice key;                         /* fingerprint of the one that verified it; absent: none did */
+    bool ours; /* it names, or was made with, a key of an entry, whether it is good or not */
     unsigned needs;                           /* of enum need */
     struct slice ports;                       /* packed; absent: every port */
     int64_t iat;                              /* Unix seconds; -1: the token does not say */

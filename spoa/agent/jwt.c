@@ -226,15 +226,16 @@ static bool same_kid(const struct token_entry *entry, const struct jws *jws)
     return slice_present(entry->kid) == slice_present(jws->kid) && slice_equal(entry->kid, jws->kid);
 }
 
-/* REFUSAL_NONE, and the entry whose key has signed the token. */
+/* REFUSAL_NONE, and the entry whose key has signed the token; *named: an entry has its kid. */
 static enum refusal find_signer(const struct token_check *check, const struct jws *jws,
-                                const struct token_entry **signer, const char **reason)
+                                const struct token_entry **signer, bool *named, const char **reason)
 {
     *reason = "no key is configured for its kid, or for tokens without one";
     for (size_t i = 0; i < check->count; i++) {
         const struct token_entry *entry = &check->entries[i];
         if (entry->kind != &token_kind_jwt || !same_kid(entry, jws))
             continue;
+        *named = *named || slice_present(jws->kid);
         switch (jws_verify(jws, ((const struct jwt_state *)entry->state)->key)) {
         case KEY_GOOD:
             *signer = entry;
@@ -259,15 +260,17 @@ static enum refusal check_open(const struct token_check *check, const struct jws
         return REFUSAL_token_invalid;
     }
     const struct token_entry *entry = NULL;
-    enum refusal refusal = find_signer(check, jws, &entry, reason);
+    enum refusal refusal = find_signer(check, jws, &entry, &grant->ours, reason);
     if (refusal != REFUSAL_NONE)
         return refusal;
+    grant->ours = true;
     if (!jws_payload(jws, &payload)) {
         *reason = "the payload is not base64url";
         return REFUSAL_token_invalid;
     }
     const struct jwt_state *state = entry->state;
     refusal = jwt_claims_read(&state->rules, writer_slice(&payload), check->now, check->text, grant, reason);
+    grant->ours = true;
     grant->kid = entry->kid;
     grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
     return refusal;

@@ -35,7 +35,8 @@ struct route {
     int via;                   /* enum route_via */
     struct template *template; /* NULL: the worker gets the path unchanged */
     unsigned need;             /* of enum need; 0: no token */
-    bool keep_host, keep_cookies, keep_auth;
+    bool keep_host, keep_cookies;
+    bool keep_auth;                    /* an Authorization that is no credential of ours is the application's */
     bool cookie;                       /* a token may come as cookie, and a query token is turned into one */
     struct option_texts origins, cors; /* exact origins, or "*"; no `origins`: the request's own host */
     int64_t timeout;                   /* milliseconds; 0: HAProxy's */

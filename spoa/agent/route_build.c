@@ -286,7 +286,8 @@ static void entry_settle(struct route_entry *entry)
     entry->route.keep_host =
         entry->host_header == ROUTE_KEEP || (entry->host_header == ROUTE_BY_FORM && form);
     entry->route.keep_cookies = entry->cookies == ROUTE_KEEP || (entry->cookies == ROUTE_BY_FORM && form);
-    entry->route.keep_auth = entry->auth == 1;
+    entry->route.keep_auth =
+        entry->auth == ROUTE_KEEP || (entry->auth == ROUTE_BY_FORM && route_host_names_sandbox(&entry->host));
     entry->path_node = entry->host_node = entry->headers_node = entry->set_node = entry->upgrade_node = NULL;
 }
 

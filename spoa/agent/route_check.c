@@ -33,7 +33,7 @@ static bool captures_always(const struct patterns *patterns, enum capture captur
 }
 
 /* Where a label has a token in the place of the sandbox, the token says which one it is (decide.c). */
-static bool host_names_sandbox(const struct patterns *host)
+bool route_host_names_sandbox(const struct patterns *host)
 {
     for (size_t i = 0; i < host->count; i++)
         if (!(pattern_captures(host->at[i]) & (1u << CAPTURE_SANDBOX | 1u << CAPTURE_TOKEN)))
@@ -43,7 +43,7 @@ static bool host_names_sandbox(const struct patterns *host)
 
 static bool check_sandbox(const struct route_entry *entry, struct fail *why)
 {
-    if (captures_always(&entry->path, CAPTURE_SANDBOX) || host_names_sandbox(&entry->host))
+    if (captures_always(&entry->path, CAPTURE_SANDBOX) || route_host_names_sandbox(&entry->host))
         return true;
     for (size_t i = 0; i < entry->header_count; i++)
         if (captures_always(&entry->headers[i].patterns, CAPTURE_SANDBOX))

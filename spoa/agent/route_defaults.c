@@ -27,11 +27,11 @@ const struct route_default route_defaults[] = {
      " \"host\":[\"{port}-{token}.<daytona-signed>\", \"{port}-{sandbox}.<daytona-signed>\"]}"},
     {SYSTEM_E2B, "{\"name\":\"e2b-preview\", \"host\":\"{port}-{sandbox}.<e2b>\", \"need\":\"http\"}"},
     {SYSTEM_OPENSANDBOX, "{\"name\":\"opensandbox-ingress-to\", \"need\":\"http\", \"host_header\":\"keep\", "
-                         "\"cookies\":\"keep\","
+                         "\"cookies\":\"keep\", \"auth\":\"keep\","
                          " \"headers\":{\"OpenSandbox-Ingress-To\":" INGRESS_LABELS "}}"},
     {SYSTEM_OPENSANDBOX,
      "{\"name\":\"opensandbox-ingress-header\", \"need\":\"http\", \"host_header\":\"keep\", "
-     "\"cookies\":\"keep\","
+     "\"cookies\":\"keep\", \"auth\":\"keep\","
      " \"headers\":{\"OPEN-SANDBOX-INGRESS\":" INGRESS_LABELS "}}"},
     {SYSTEM_OPENSANDBOX,
      "{\"name\":\"opensandbox-ingress-path\", \"host\":\"<opensandbox>\", \"need\":\"http\", "

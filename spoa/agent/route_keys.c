@@ -9,7 +9,6 @@ static const char *const refuse_names[] = {"http", "close", NULL};
 /* in the order of enum route_keep; the empty word is that of a key that is left out and cannot be written */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};
 static const char *const keep_names[] = {"form", "strip", "keep", NULL};
-static const char *const auth_names[] = {"strip", "keep", NULL};
 
 static const char *check_name(struct slice value)
 {
@@ -75,8 +74,10 @@ static const struct option keys[] = {
     {"cookies", OPTION_ENUM, FIELD(cookies), "form",
      .help = "the application's cookies: strip, keep, or form: kept where host is a pattern",
      .names = keep_names},
-    {"auth", OPTION_ENUM, FIELD(auth), "strip", .help = "an Authorization that was not our credential",
-     .names = auth_names},
+    {"auth", OPTION_ENUM, FIELD(auth), "form",
+     .help = "an Authorization that is the application's: strip, keep, or form: kept where host names the "
+             "sandbox",
+     .names = keep_names},
     {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie"},
     {"origins", OPTION_TEXTS, FIELD(route.origins), OPTION_NONE,
      .help = "origins that may open a WebSocket; absent: the request's own host", .max = 64,

@@ -49,6 +49,8 @@ extern const size_t route_defaults_count;
 bool header_name_valid(struct slice name);
 /* Whether name equals one of a NULL-terminated list, in any case. */
 bool text_among(struct slice name, const char *const *list);
+/* Whether the host says which sandbox is meant, in every case. */
+bool route_host_names_sandbox(const struct patterns *host);
 /* One route, and the order of all; *why without a position. */
 bool route_check(const struct route_entry *entry, struct fail *why);
 bool routes_check(const struct routes *routes, struct fail *why);

@@ -82,6 +82,32 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
     return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
 }
 
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct carrier_place *place, int64_t now,
+                   struct token_cache *cache)
+{
+    struct credential credential = credential_bearer(bearer);
+    struct token_check check = {.credential = &credential};
+    struct grant grant;
+    const char *reason;
+    if (credential.carrier == CARRIER_NONE)
+        return false;
+    credential.place = *place;
+    check.entries = tokens_entries(tokens, &check.count);
+    const struct token_kind *kind = kind_of(&check);
+    if (!kind || kind == &token_kind_static)
+        return kind;
+    return token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid || grant.ours;
+}
+
+bool token_is_public(const struct tokens *tokens, const struct carrier_place *place)
+{
+    const struct credential none = {.carrier = CARRIER_NONE, .place = *place};
+    struct token_check check = {.credential = &none};
+    struct grant grant = {.kind = NULL};
+    check.entries = tokens_entries(tokens, &check.count);
+    return token_static_public(&check, &grant);
+}
+
 bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
                          const struct carrier_place *place)
 {

@@ -33,6 +33,12 @@ struct token_tunnel; /* token_kind.h */
  */
 enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason);
+/* Whether what stands in Authorization there is one of ours: it has the key of an entry, whatever it grants and until
+ * when, or a kind listens to Authorization there that knows its credentials by no form. */
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct carrier_place *place, int64_t now,
+                   struct token_cache *cache);
+/* Whether requests without a credential may be let in there. */
+bool token_is_public(const struct tokens *tokens, const struct carrier_place *place);
 /* Whether its kind would take it from a cookie there, too. */
 bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
                          const struct carrier_place *place);

@@ -123,6 +123,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
                                                writer_slice(&signature), &entry, reason);
     if (refusal != REFUSAL_NONE)
         return refusal;
+    grant->ours = true;
     return check_claims(check, entry, writer_slice(&decoded), grant, reason);
 }
 

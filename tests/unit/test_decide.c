@@ -796,6 +796,70 @@ static void headers_of_the_record_and_of_the_application(void **state)
     ASSERT_TEXT(v.path, "/a");
 }
 
+/* A JWT that no key of ours has made. */
+#define FOREIGN "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ1In0.Lzb7BNjJZ1JHlGPZX3ziPM2pqaKfrMGsG4JHZbFMFx4"
+
+/* Where the host names the sandbox, applications have logins of their own. */
+static void authorization_of_an_application_passes_on_host_forms(void **state)
+{
+    static const struct {
+        const char *line, *lines[3], *auth; /* NULL: refused as `want` says */
+        const char *want;
+    } cases[] = {
+        {"GET http://keyed.app.io/?cellgate_token=$own", {"Authorization: Basic x"}, NULL, "403 wrong_sandbox"},
+        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", "Authorization: Basic x"}, "Basic x", ""},
+        {"GET http://keyed.app.io/", {"Cookie: __Host-cellgate=letmein", "Authorization: Basic x"}, "Basic x", ""},
+        {"GET http://keyed.app.io/", {"Cookie: __Host-cellgate=letmein", "Authorization: Bearer app"}, "Bearer app", ""},
+        {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$sb1", "Authorization: Bearer " FOREIGN}, "Bearer " FOREIGN, ""},
+        {"GET http://80-keyed.e2b.io/", {"X-OC-Preview-Token: letmein", "Authorization: Digest q=1"}, "Digest q=1", ""},
+        /* none of ours ever */
+        {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$sb1", B("sb1")}, "", ""},
+        {"GET http://sb-1.app.io/", {B("sb1")}, "", ""},
+        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", B("sb1")}, "", ""},
+        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", "Authorization: bearer  $late "}, "", ""},
+        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", "Authorization: Bearer letmein"}, "", ""},
+        /* alone it has to be one */
+        {"GET http://sb-1.app.io/", {B("late")}, NULL, "401 token_expired"},
+        {"GET http://sb-1.app.io/", {"Authorization: Bearer app"}, NULL, "401 token_invalid"},
+        {"GET http://sb-1.app.io/", {"Authorization: Basic x"}, NULL, "401 token_missing"},
+        {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$late", "Authorization: Bearer app"}, NULL, "401 token_expired"},
+        {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$sb1", B("late")}, NULL, "401 token_expired"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct verdict v;
+        char got[9000];
+        ask(*state, cases[i].line, cases[i].lines, &v);
+        verdict_text(&v, got, sizeof got);
+        bool good = cases[i].auth ? v.kind == VERDICT_DIRECT && slice_is(v.auth, cases[i].auth)
+                                  : strcmp(got, cases[i].want) == 0;
+        if (!good)
+            fail_msg("%s, %s: %s, Authorization: %.*s", cases[i].line, cases[i].lines[0], got, SLICE_PRINTF(v.auth));
+    }
+}
+
+static void where_no_credential_is_needed_authorization_is_the_applications(void **state)
+{
+    struct world *w = *state;
+    struct verdict v;
+    load_tokens(w, "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
+                   " {\"kind\":\"static\",\"public\":true,\"routes\":[\"app\"],\"carriers\":[\"label\"]}]");
+    v = ASKED(w, "GET http://own.app.io/", "Authorization: Bearer app");
+    assert_int_equal(v.kind, VERDICT_DENY); /* a management address: public is http */
+    v = ASKED(w, "GET http://sb-1.app.io/", "Authorization: Bearer app");
+    assert_int_equal(v.kind, VERDICT_DIRECT);
+    ASSERT_TEXT(v.auth, "Bearer app");
+    v = ASKED(w, "GET http://sb-1.app.io/", B("http"));
+    assert_int_equal(v.kind, VERDICT_DIRECT);
+    assert_false(slice_present(v.auth));
+    v = ASKED(w, "GET http://h/free/sb-1/a", B("http"));
+    assert_false(slice_present(v.auth));
+    v = ASKED(w, "GET http://h/free/sb-1/a", "Authorization: Bearer app");
+    ASSERT_TEXT(v.auth, "Bearer app");
+    w->open = true;
+    v = ASKED(w, "GET http://sb-1.app.io/", "Authorization: Bearer app");
+    ASSERT_TEXT(v.auth, "Bearer app");
+}
+
 static void the_token_leaves_the_subprotocols(void **state)
 {
     struct world *w = *state;
@@ -1151,6 +1215,8 @@ int main(void)
         TEST(what_the_worker_gets_besides),
         TEST(what_the_path_lost_in_front_is_told),
         TEST(headers_of_the_record_and_of_the_application),
+        TEST(authorization_of_an_application_passes_on_host_forms),
+        TEST(where_no_credential_is_needed_authorization_is_the_applications),
         TEST(the_token_leaves_the_subprotocols),
         TEST(browsers_are_held_to_their_origin),
         TEST(a_token_in_the_query_becomes_a_cookie),

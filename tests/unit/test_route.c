@@ -368,7 +368,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(r->max_message, 65536);
     const struct route *h = routes_at(routes, 1), *d = routes_at(routes, 2);
     assert_int_equal(h->need, 0);
-    assert_true(h->keep_host && h->keep_cookies && !h->keep_auth && h->cookie);
+    assert_true(h->keep_host && h->keep_cookies && h->keep_auth && h->cookie);
     assert_int_equal(d->need, NEED_HTTP);
     assert_true(!d->keep_host && !d->keep_cookies && !d->template && d->upgrade == ROUTE_ANY);
     assert_null(routes_find(routes, SLICE_LITERAL("x")));

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Applications with a login of their own behind the gate: where the host names the sandbox their Authorization and cookies
+reach them, over each way, and no credential of the gate's does."""
+
+import base64
+import hashlib
+
+import pytest
+from cell import token
+from client import Http1, Http2
+
+SECRET = "the-access-secret-of-app"
+BASIC = "Basic " + base64.b64encode(b"root:").decode()  # as e2b's SDK names its user
+FOREIGN = token(cell="of-the-application", secret=b"a key of the application, no gate's", sub="u1")
+CONFIG = {
+    "systems": ["e2b"],
+    "domains": {"e2b": ["e2b.test"]},
+    "routes": [
+        {"name": "tunnel", "host": "{sandbox}.tunnel.test", "upgrade": True, "via": "relay"},
+        {"name": "page", "host": "{sandbox}.page.test", "cookie": True},
+        {"name": "path", "path": "/p/{sandbox}/{rest...}", "to": "/{rest}"},
+        "defaults",
+    ],
+    "tokens": [
+        {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"},
+        {"kind": "static", "carriers": ["e2b-traffic-access-token"]},
+        {"kind": "static", "public": True, "routes": ["page"], "carriers": ["label"]},
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def origin(origins):
+    return origins()
+
+
+@pytest.fixture(scope="module")
+def cell(cells, origin):
+    record = {"worker": origin.url, "serves": "application", "ports": {"3000": origin.url}}
+    access = {"access": {"token_sha256": hashlib.sha256(SECRET.encode()).hexdigest()}}
+    return cells(sandboxes={"app": record | access, "free": record}, config=CONFIG)
+
+
+def ours(**claims):
+    return token(sandbox="app", **claims)
+
+
+# host, target, headers beside Authorization
+E2B = ("3000-app.e2b.test", "/a", [("e2b-traffic-access-token", SECRET)])
+QUERY = ("3000-app.e2b.test", f"/a?cellgate_token={ours()}", [])
+COOKIE = ("app.page.test", "/a", [("Cookie", f"session=s1; __Host-cellgate={ours()}; theme=dark")])
+PUBLIC = ("free.page.test", "/a", [])
+PROTOCOL = ("3000-app.e2b.test", "/a", [("Sec-WebSocket-Protocol", f"chat, cellgate.bearer.{ours()}")])
+TUNNEL = ("app.tunnel.test", f"/a?cellgate_token={ours()}", [])
+OWN = [BASIC, "Bearer " + FOREIGN, "Bearer an-opaque-token", 'Digest username="u"', "token ghp_x"]
+
+
+def clients(cell):
+    return [lambda: Http1(cell.http), lambda: Http2(cell.https)]
+
+
+def seen(origin, want):
+    request = origin.requests[-1]
+    assert SECRET not in str(request.headers) and "__host-cellgate" not in str(request.headers).lower()
+    assert request.all("authorization") == want
+    return request
+
+
+@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("way", [E2B, QUERY, COOKIE, PUBLIC], ids=["header", "query", "cookie", "public"])
+def test_an_applications_authorization_reaches_it(cell, origin, way, own):
+    host, target, headers = way
+    for make in clients(cell):
+        with make() as client:
+            assert client.request("POST", target, [*headers, ("Authorization", own)], b"x", host=host).status == (200 if way is not COOKIE else 403)
+        if way is COOKIE:  # without an Origin a cookie alone changes nothing
+            with make() as client:
+                assert client.request("GET", target, [*headers, ("Authorization", own)], host=host).status == 200
+            assert seen(origin, [own]).all("cookie") == ["session=s1; theme=dark"]
+        else:
+            seen(origin, [own])
+
+
+@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("way", [E2B, PROTOCOL, TUNNEL], ids=["header", "subprotocol", "relay"])
+def test_it_reaches_the_application_with_an_upgrade(cell, origin, way, own):
+    host, target, headers = way
+    with Http1(cell.http) as client:
+        assert client.upgrade(target, [*headers, ("Authorization", own)], host=host).status == 101
+    assert ours() not in str(seen(origin, [own]).headers)
+
+
+@pytest.mark.parametrize("value", ["sb", "late", "revoked cell", "secret"])
+def test_no_credential_of_the_gates_reaches_it(cell, origin, value):
+    """Beside the one that counts: one that is good, has expired, is for another cell, or is the record's secret."""
+    made = {"sb": ours(), "late": ours(ttl=-100), "revoked cell": token(cell="another", sandbox="app"), "secret": SECRET}[value]
+    with Http1(cell.http) as client:
+        client.request("GET", E2B[1], [*E2B[2], ("Authorization", f"Bearer {made}")], host=E2B[0])
+    seen(origin, [])
+    # the only one: decides, and is gone
+    with Http1(cell.http) as client:
+        status = client.request("GET", "/a", [("Authorization", f"Bearer {made}")], host=E2B[0]).status
+    assert status == {"sb": 200, "late": 401, "revoked cell": 403, "secret": 401}[value]
+    if status == 200:
+        seen(origin, [])
+
+
+def test_below_a_path_it_is_stripped_as_before(cell, origin):
+    with Http1(cell.http) as client:
+        assert client.request("GET", f"/p/app/a?cellgate_token={ours()}", [("Authorization", BASIC), ("Cookie", "session=s1")]).status == 200
+    assert seen(origin, []).all("cookie") == []
+
+
+def test_alone_a_strangers_token_opens_nothing(cell):
+    with Http1(cell.http) as client:
+        response = client.request("GET", "/a", [("Authorization", "Bearer " + FOREIGN)], host=E2B[0])
+    assert response.status == 401 and b"token_invalid" in response.body
