@@ -62,6 +62,10 @@ static bool on_loaded(void *context, const struct directory_load *load)
               LOG_U64("records", records_count(load->records)),
               LOG_U64("bytes", records_bytes(load->records)), LOG_U64("epochs_behind", load->epochs_behind),
               LOG_SECONDS("seconds", load->seconds));
+    if (good && load->exposed)
+        log_write(a->options.log, LOG_WARN,
+                  "everybody on this machine can read the directory's file, and what its headers let in with: chmod o-r",
+                  LOG_U64("records", load->exposed));
     if (good)
         agent_tell_over(a, "directory", load->revoked_over);
     return good;

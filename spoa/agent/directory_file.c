@@ -29,6 +29,7 @@ struct loading {
     struct slice text;
     const struct records *before;
     struct directory_load *load;
+    bool is_public; /* everybody can read it */
     uint8_t scratch[128 * 1024]; /* ports and headers of one record */
 };
 
@@ -52,6 +53,21 @@ static bool fail_at(const struct loading *l, struct slice value, const struct fa
     return fail(why, "%s:%" PRIu64 ":%" PRIu64 ": %.*s", l->path, lines + line, column, SLICE_PRINTF(what));
 }
 
+/* Headers are what lets the gate in at a worker. */
+static bool has_headers(const struct record *record)
+{
+    struct record_details details;
+    struct worker worker;
+    uint16_t port;
+    size_t cursor = 0;
+    if (record->headers.len)
+        return true;
+    while (record_port_next(record, &cursor, &port, &worker))
+        if (record_details(record, port, &details) && details.headers.len)
+            return true;
+    return false;
+}
+
 static bool load_record(void *context, struct slice key, struct slice value, struct fail *why)
 {
     struct loading *l = context;
@@ -69,6 +85,7 @@ static bool load_record(void *context, struct slice key, struct slice value, str
         l->load->epochs_behind++;
     }
     good = good && records_add(l->load->records, key, kept, &inner);
+    l->load->exposed += good && l->is_public && has_headers(kept);
     json_free(doc);
     return good || fail_at(l, value, &inner, why);
 }
@@ -100,7 +117,7 @@ static bool same_content(const struct stat *a, const struct stat *b)
 
 /* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it
  * again. */
-static bool read_whole(const char *path, struct slice *text, struct fail *why)
+static bool read_whole(const char *path, struct slice *text, bool *is_public, struct fail *why)
 {
     struct stat before, after;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold the thread */
@@ -120,6 +137,7 @@ static bool read_whole(const char *path, struct slice *text, struct fail *why)
         if (len != size || fstat(fd, &after) != 0 || !same_content(&before, &after))
             good = fail(why, "%s: changed while it was read", path);
         *text = slice_of(memory, len);
+        *is_public = before.st_mode & S_IROTH;
     }
     close(fd);
     if (!good)
@@ -144,7 +162,7 @@ bool directory_file_load(const char *path, const struct records *before, struct 
     bool good = l && load->records;
     if (!good)
         fail(why, "%s: out of memory", path);
-    if (good && (good = read_whole(path, &l->text, why))) {
+    if (good && (good = read_whole(path, &l->text, &l->is_public, why))) {
         load->unread = false;
         l->path = path;
         l->before = before;

@@ -60,6 +60,7 @@ struct directory_load {
     struct revoked *revoked; /* retain to keep; NULL: none */
     size_t revoked_over;    /* entries of the list that were left out */
     uint64_t epochs_behind; /* records ignored because their epoch went back */
+    uint64_t exposed;       /* records with headers in a file that everybody can read */
     double seconds;         /* that reading took */
     bool unread;            /* it failed before the content was looked at: it may do the next time */
 };

@@ -123,6 +123,31 @@ def test_records_that_go_appear_and_change_state_take_effect(cells, origins):
     assert answer("sb-2") == (200, None)
 
 
+def test_headers_in_a_file_that_everybody_can_read_are_warned_of(cells, origins):
+    origin = origins()
+    cell = cells(config=CONFIG, sandboxes={"sb-1": {"worker": origin.url, "epoch": 1}})
+    warning = "everybody on this machine can read the directory's file"
+
+    def warned():
+        return warning in (cell.run_dir / "agent.log").read_text()
+
+    def loaded(mode, **record):
+        before = loads(cell, "good")
+        cell.sandboxes["sb-1"] = {"worker": origin.url} | record
+        part = cell.folder / "sandboxes.json.part"
+        part.write_text(json.dumps({"sandboxes": cell.sandboxes}))
+        part.chmod(mode)
+        part.rename(cell.folder / "sandboxes.json")
+        until(lambda: loads(cell, "good") > before)
+        return warned()
+
+    port = {"ports": {"3000": {"url": origin.url, "headers": {"X-App": "1"}}}}
+    assert not loaded(0o644, epoch=2)
+    assert not loaded(0o640, epoch=3, **port)
+    loaded(0o644, epoch=4, **port)
+    until(warned)
+
+
 def test_without_a_directory_nobody_gets_in_and_existence_stays_unknown(cells, origins):
     origin = origins()
     cell = cells(config=CONFIG | {"directory": {"kind": "file", "path": "later.json"}})
