@@ -185,37 +185,46 @@ static bool flag(const bool *atomic)
 }
 
 /* Pushes were lost since, or may have been: one of them may have been about this. */
-static bool missed_since(const struct directory_cache *c, const struct directory_entry *e)
+static bool missed_since(const struct directory_cache *c, uint64_t confirmed)
 {
-    return e->learned < __atomic_load_n(&c->missed, __ATOMIC_RELAXED);
+    return confirmed < __atomic_load_n(&c->missed, __ATOMIC_RELAXED);
 }
 
-static uint64_t good_for(const struct directory_cache *c, const struct directory_entry *e)
+/* confirmed: for those who may know, or for those who have yet to prove it. */
+static uint64_t good_for(const struct directory_cache *c, const struct directory_entry *e, uint64_t confirmed)
 {
     uint64_t said = e->box ? e->good_for : __atomic_load_n(&c->usual, __ATOMIC_RELAXED);
     if (said)
         return said;
-    return flag(&c->pushing) && !missed_since(c, e) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
+    return flag(&c->pushing) && !missed_since(c, confirmed) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
+}
+
+/* When the directory confirmed what is known. Whether a record is in use is nothing for who has yet to prove that he may
+ * know of it: what was confirmed to others counts for him as little as what is absent, of which there are no others. */
+static uint64_t confirmed_at(const struct directory_entry *e, bool alike)
+{
+    return alike ? e->shown : e->learned;
 }
 
 /* From when on it is to be looked up again. alike: absence when a record would be. */
 static uint64_t due_at(const struct directory_cache *c, const struct directory_entry *e, bool alike)
 {
-    if (e->outdated || missed_since(c, e))
+    uint64_t confirmed = confirmed_at(e, alike);
+    if (e->outdated || missed_since(c, confirmed))
         return 0;
     if (e->doubt_since)
         return e->doubted + ABSENT_FOR;
     if (e->absent && !alike)
         return e->learned + ABSENT_FOR;
-    return e->learned ? e->learned + good_for(c, e) : 0;
+    return confirmed ? confirmed + good_for(c, e, confirmed) : 0;
 }
 
 /* Until when a record, or absence where it is treated alike, serves without anybody waiting. */
-static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e)
+static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e, uint64_t confirmed)
 {
     if (e->outdated)
         return 0; /* in doubt, too: it was said that there is something to learn */
-    return e->doubt_since ? e->doubt_since + DOUBT : e->learned + good_for(c, e) + c->grace;
+    return e->doubt_since ? e->doubt_since + DOUBT : confirmed + good_for(c, e, confirmed) + c->grace;
 }
 
 static bool is_flying(const struct directory_entry *e, uint64_t now)
@@ -333,7 +342,7 @@ static bool is_away(const struct held *h)
 }
 
 /* Of an entry with a record, or whose absence is treated alike, which serves without anybody waiting `until` then. */
-static enum lookup judge_known(struct held *h, bool last, uint64_t until)
+static enum lookup judge_known(struct held *h, bool last, uint64_t confirmed, uint64_t until)
 {
     const struct directory_cache *c = h->cache;
     const struct directory_entry *e = h->entry;
@@ -343,7 +352,7 @@ static enum lookup judge_known(struct held *h, bool last, uint64_t until)
         h->stripe->counts.absent += !e->box;
         return known;
     }
-    if (h->now >= e->learned + c->options.stale)
+    if (h->now >= confirmed + c->options.stale)
         return wait_for(h);
     if (!last && !is_away(h))
         return wait_for(h);
@@ -353,13 +362,15 @@ static enum lookup judge_known(struct held *h, bool last, uint64_t until)
 
 static enum lookup judge(struct held *h, bool last, bool alike, bool *ask)
 {
-    const struct directory_entry *e = h->entry;
-    bool known = e->box || (alike && e->absent);
-    uint64_t until = known ? serves_until(h->cache, e) : UINT64_MAX;
+    struct directory_entry *e = h->entry;
+    uint64_t confirmed = confirmed_at(e, alike);
+    bool known = alike ? confirmed && (e->box || e->absent) : e->box != NULL;
+    uint64_t until = known ? serves_until(h->cache, e, confirmed) : UINT64_MAX;
     bool due = h->now >= due_at(h->cache, e, alike) || h->now >= until;
     *ask = due && take_off(h);
+    e->strangers = e->strangers || (alike && due);
     if (known)
-        return judge_known(h, last, until);
+        return judge_known(h, last, confirmed, until);
     if (!e->absent || due)
         return wait_for(h);
     h->stripe->counts.absent++;
@@ -511,6 +522,9 @@ static bool take_answer(struct held *h, enum lookup outcome, struct record_box *
     uint64_t since = e->asked ? e->asked_at : h->now;
     directory_table_asked(&h->stripe->table, e, false);
     e->overtaken = e->again = false;
+    if (e->strangers && outcome != LOOKUP_UNAVAILABLE)
+        e->shown = since;
+    e->strangers = false;
     if (again)
         e->announced = false; /* this answer may be older than that */
     if (overtaken)
@@ -669,7 +683,7 @@ struct batch {
 static uint64_t early(const struct directory_cache *c, const struct directory_entry *e)
 {
     bool good = e->box && !e->doubt_since;
-    return good ? good_for(c, e) / 1024 * (e->hash >> 56) : 0; /* the other bits choose stripe and bucket */
+    return good ? good_for(c, e, e->learned) / 1024 * (e->hash >> 56) : 0; /* the other bits choose stripe and bucket */
 }
 
 /* The next one is first that had none; this one, if it had what others had left. */

@@ -72,8 +72,9 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
 enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last,
                                  struct record_box **box);
 /* The same for somebody who has yet to prove that he may know: absence is believed for as long as a record would be,
- * looked up again when a record would be, and serves while the directory is away. So neither the time of an answer
- * nor the directory's own load tells whether there is a record. */
+ * looked up again when a record would be, and serves while the directory is away; and what others have learned of a
+ * record is looked up once more. So neither the time of an answer nor the directory's own load tells whether there is a
+ * record, or whether it is in use. */
 enum lookup directory_cache_find_alike(struct directory_cache *cache, struct slice key, bool last,
                                        struct record_box **box);
 /* Wants to know what the directory says now. True: `news` follows. False: what is known is as fresh as can be

@@ -39,9 +39,11 @@ struct directory_entry {
     bool outdated;    /* the directory announced a change that was not looked up yet */
     bool announced;   /* by its key: the next answer is the directory's word, absence too */
     bool again;       /* announced while a look-up was on its way, which may have missed it */
+    bool strangers;   /* such a one asks, too */
     bool overtaken;   /* pushed with content while a look-up was on its way, which is older */
     uint64_t asked_at, retry_at;
     uint64_t learned;     /* when the directory last confirmed what is known */
+    uint64_t shown;       /* when it last did to somebody who has yet to prove that he may know; 0: never */
     uint64_t good_for;    /* from then; 0: as configured */
     uint64_t doubt_since; /* when it first said that there is none though there is a record; 0: it did not */
     uint64_t doubted;     /* when it last said so */

@@ -97,7 +97,7 @@ class Gate:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.stalled, self.delay, self.garble, self.shut = False, 0, None, False
-        self.pairs, self.ending = {}, False
+        self.pairs, self.ending, self.asked = {}, False, []
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -127,6 +127,8 @@ class Gate:
             if is_answer:
                 time.sleep(self.delay)
                 data = self.garble if self.garble is not None else data
+            else:
+                self.asked.append(data)
             to.sendall(data)
         except OSError:
             self._drop(sock)

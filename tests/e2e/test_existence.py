@@ -5,13 +5,17 @@ long, for one that is there and one that is not. The stand-in directory counts i
 import hashlib
 import json
 import statistics
+import tempfile
+import threading
 import time
+from pathlib import Path
 
 import pytest
-from cell import token
+from cell import token, until
 from client import Http1
 from name_server import NameServer
 from plane import FakePlane, answer
+from redis_server import PREFIX, Gate, Redis
 
 ROUTES = [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]
 DELAY = 0.1  # much longer than what a busy machine holds up an answer for
@@ -54,7 +58,27 @@ class OverDns:
         self.names.close()
 
 
-@pytest.mark.parametrize("kind", [OverHttp, OverDns], ids=["http", "dns"])
+class OverRedis:
+    """A real server behind a gate that holds up its answers."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="cg-")
+        self.redis = Redis(Path(self.folder.name))
+        self.redis.put(here={"worker": "http://127.0.0.1:9", "access": {"token_sha256": hashlib.sha256(b"right").hexdigest()}})
+        self.gate = Gate(self.redis.port)
+        self.gate.delay = DELAY
+        self.config = {"kind": "redis", "server": f"127.0.0.1:{self.gate.port}", "ttl": "100ms", "timeout": "2s"}  # ten times that, as changes are pushed
+
+    def count(self, name):
+        return sum(f"{PREFIX}{name}".encode() in asked for asked in self.gate.asked)
+
+    def close(self):
+        self.gate.close()
+        self.redis.stop()
+        self.folder.cleanup()
+
+
+@pytest.mark.parametrize("kind", [OverHttp, OverDns, OverRedis], ids=["http", "dns", "redis"])
 def test_nothing_tells_whether_a_sandbox_is_there(cells, kind):
     directory = kind()
     try:
@@ -104,4 +128,37 @@ def test_an_organisation_does_not_learn_of_sandboxes_of_others(cells):
         with Http1(cell.http) as client:
             assert client.request("GET", "/s/here/", [bearer]).status == client.request("GET", "/s/none/", [bearer]).status
     finally:
+        directory.close()
+
+
+def test_who_may_not_know_of_a_sandbox_does_not_learn_that_it_is_in_use(cells):
+    """Its owner's requests keep the record of "here" in the agent's memory."""
+    directory = OverHttp()
+    over = threading.Event()
+    try:
+        config = {"directory": directory.config, "routes": ROUTES, "tokens": [{"kind": "static", "everywhere": True}, {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}], "agent": {"threads": 1}}
+        cell = cells(config=config)
+        bearer, done = ("Authorization", "Bearer " + token("test", sandbox="here")), []
+
+        def owner():
+            while not over.wait(0.05):
+                with Http1(cell.http) as client:
+                    done.append(client.request("GET", "/s/here/", [bearer]).status)
+
+        using = threading.Thread(target=owner)
+        using.start()
+        until(lambda: len(done) > 3)
+        took = {}
+        with Http1(cell.http) as client:
+            for name in ("here", "none"):
+                begun = time.monotonic()
+                response = client.request("GET", f"/s/{name}/", [("X-OC-Preview-Token", "wrong")])
+                took[name] = time.monotonic() - begun
+                assert (response.status, json.loads(response.body)["error"]) == (401, "token_invalid")
+        over.set()
+        using.join()
+        assert set(done) == {502}, done  # there is no worker
+        assert all(t > DELAY * 0.8 for t in took.values()), took
+    finally:
+        over.set()
         directory.close()
