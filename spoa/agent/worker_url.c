@@ -63,6 +63,16 @@ static bool take_host(struct slice *rest, struct worker *worker, struct fail *wh
     return true;
 }
 
+/* One socket has one name: which port is the management's is told by comparing names. */
+static bool is_plain_path(struct slice path)
+{
+    struct slice rest = slice_from(path, 1), part;
+    while (slice_split(&rest, '/', &part))
+        if (part.len == 0 || slice_is(part, ".") || slice_is(part, ".."))
+            return false;
+    return true;
+}
+
 bool worker_url_parse(struct slice text, struct worker *worker, struct fail *why)
 {
     *worker = (struct worker){.kind = WORKER_HTTP};
@@ -71,6 +81,8 @@ bool worker_url_parse(struct slice text, struct worker *worker, struct fail *why
         worker->host = slice_from(text, strlen("http+unix:"));
         if (worker->host.len > 107 || memchr(worker->host.at, '\0', worker->host.len))
             return fail(why, "a Unix socket's path has 107 bytes at most");
+        if (!is_plain_path(worker->host))
+            return fail(why, "a Unix socket's path has no empty part, . or ..");
         return true;
     }
     struct slice rest;

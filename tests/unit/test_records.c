@@ -251,6 +251,12 @@ static void worker_urls(void **state)
         {"a:1", false, 0, 0, 0, ""},
         {"", false, 0, 0, 0, ""},
         {"http+unix:run", false, 0, 0, 0, ""},
+        {"http+unix:/", false, 0, 0, 0, ""},
+        {"http+unix:/run/w.sock/", false, 0, 0, 0, ""},
+        {"http+unix://run/w.sock", false, 0, 0, 0, ""},
+        {"http+unix:/run//w.sock", false, 0, 0, 0, ""},
+        {"http+unix:/run/./w.sock", false, 0, 0, 0, ""},
+        {"http+unix:/run/x/../w.sock", false, 0, 0, 0, ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct slice text = guarded(slice_text(cases[i].text));
