@@ -19,6 +19,7 @@
 #define SEC     (1000 * MS)
 #define LINKS   24
 #define CHUNKS  40
+#define SAID_MOST 300000 /* bytes at once */
 #define ROUNDS  3000
 #define NOWHERE UINT64_MAX
 
@@ -66,6 +67,13 @@ struct session {
     uint64_t tell_at;
 };
 
+/* What is said, and in what pieces it is moved. A negative size is text, or the other stream. */
+struct script {
+    const int *out, *in;
+    size_t out_count, in_count;
+    uint32_t step;
+};
+
 struct network;
 struct model { /* of a session */
     enum handover_resume resume;
@@ -84,6 +92,7 @@ struct network {
     struct tunnel_settings settings;
     struct upgrade *upgrade;
     const struct model *model;
+    const struct script *script;
     struct session session;
     struct link links[LINKS];
     struct link *current, *dialled;
@@ -112,6 +121,7 @@ struct network {
     uint64_t missing;
     size_t script_out, script_in; /* next of the script */
     unsigned round;
+    bool scarce; /* there is no memory in this round */
 };
 
 static inline void must(bool holds, const char *what, int line)
@@ -431,7 +441,7 @@ static inline void net_unsure(void *port, uint64_t bytes)
 static inline size_t net_may_hold(void *port, bool whole)
 {
     (void)whole;
-    return dice(port, 4) ? SIZE_MAX : 0;
+    return ((const struct network *)port)->scarce ? 0 : SIZE_MAX;
 }
 
 static inline bool net_gives_way(void *port, bool whole)
@@ -465,7 +475,7 @@ static const struct tunnel_actions net_actions = {
 /* ---- the client ---- */
 static inline void client_frame(struct network *n, unsigned start, struct slice payload)
 {
-    uint8_t frame[WS_HEAD_MAX + 8192];
+    static uint8_t frame[WS_HEAD_MAX + SAID_MOST];
     struct ws_frame f = {.opcode = start & 15, .fin = start & 0x80, .masked = true, .length = payload.len};
     uint32_t mask = dice(n, UINT32_MAX);
 
@@ -666,7 +676,7 @@ static inline void move_some(struct network *n, struct link *link, enum directio
 {
     static uint8_t moving[1 << 16];
     struct buffer *from = &link->bytes[d];
-    size_t most = 1 + dice(n, 6000), limit = until_event(n, d);
+    size_t most = 1 + dice(n, n->script->step), limit = until_event(n, d);
 
     if (link->state == LINK_FREE || link->dead)
         return;
@@ -697,13 +707,17 @@ static inline void move_some(struct network *n, struct link *link, enum directio
 
 /* ---- the conversation ---- */
 
-/* Sizes of what the session says; a negative one is text, or the other stream. */
-static const int script_out[] = {1, 5,   -40, 126, 0,  300, -2,  4000, 17000,
+static const int small_out[] = {1, 5,   -40, 126, 0,  300, -2,  4000, 17000,
                                  7, -70, 900, 3,   12, -1,  200, 64,   1200};
-static const int script_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 7000, 31, -6, 900, 8};
+static const int small_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 7000, 31, -6, 900, 8};
+/* Where heads get longer and reads end: what terminals and files really send. */
+static const int large_out[] = {1, 126, -16385, 65535, 7, 65536, -65537, 125, 131072, 3, 200000, 16384, -127, 65526};
+static const int large_in[] = {3, 125, -16384, 65535, 2, 65536, 126, -65537, 131072, 1, 70000};
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define SCRIPT(name, step) {name##_out, name##_in, COUNT_OF(name##_out), COUNT_OF(name##_in), step}
+static const struct script small_script = SCRIPT(small, 6000), large_script = SCRIPT(large, 65535);
 
-static inline struct slice some_bytes(struct network *n, struct log *log, size_t len, uint8_t memory[20000])
+static inline struct slice some_bytes(struct network *n, struct log *log, size_t len, uint8_t memory[SAID_MOST])
 {
     (void)n;
     for (size_t i = 0; i < len; i++)
@@ -713,20 +727,20 @@ static inline struct slice some_bytes(struct network *n, struct log *log, size_t
 
 static inline void say_something(struct network *n)
 {
-    uint8_t memory[20000];
+    static uint8_t memory[SAID_MOST];
     struct session *s = &n->session;
 
-    if (n->script_out == COUNT_OF(script_out)) {
+    if (n->script_out == n->script->out_count) {
         /* OpenSandbox runs a command again for who attaches to a session that has ended since he asked */
         if (n->dialled && n->model->resume == HANDOVER_RESUME_SINCE)
             return;
-        if (!s->ended && (n->model->resume != HANDOVER_RESUME_CELL || s->consumed == COUNT_OF(script_in))) {
+        if (!s->ended && (n->model->resume != HANDOVER_RESUME_CELL || s->consumed == n->script->in_count)) {
             s->ended = true;
             n->model->ended(n);
         }
         return;
     }
-    int size = script_out[n->script_out++];
+    int size = n->script->out[n->script_out++];
     bool other = size < 0, cell = n->model->resume == HANDOVER_RESUME_CELL;
     uint8_t tag = cell ? 0 : other && n->model->resume == HANDOVER_RESUME_SCROLLBACK ? 2 : 1;
     log_put(&s->output, tag, cell && other ? WS_TEXT : WS_BINARY,
@@ -736,11 +750,11 @@ static inline void say_something(struct network *n)
 
 static inline void type_something(struct network *n)
 {
-    uint8_t memory[20000];
+    static uint8_t memory[SAID_MOST];
 
-    if (n->script_in == COUNT_OF(script_in) || n->close_code)
+    if (n->script_in == n->script->in_count || n->close_code)
         return;
-    int size = script_in[n->script_in++];
+    int size = n->script->in[n->script_in++];
     enum ws_opcode opcode = size < 0 ? WS_TEXT : WS_BINARY;
     struct slice bytes = some_bytes(n, &n->sent, (size_t)(size < 0 ? -size : size), memory);
     log_put(&n->sent, 0, opcode, bytes);
@@ -758,7 +772,7 @@ static inline void type_something(struct network *n)
 static inline void client_writes(struct network *n)
 {
     static uint8_t moving[1 << 16];
-    size_t most = 1 + dice(n, 3000), room = tunnel_room(&n->t, CLIENT);
+    size_t most = 1 + dice(n, n->script->step / 2), room = tunnel_room(&n->t, CLIENT);
     struct slice part = slice_sub(buffer_slice(&n->to_relay), 0, most < room ? most : room);
 
     if (!n->accepted || !part.len || !n->t.legs[CLIENT].reading || !n->t.client_there)
@@ -784,6 +798,7 @@ static inline void one_round(struct network *n)
 {
     n->round++;
     n->now += 10 * MS;
+    n->scarce = !dice(n, 4);
     if (n->accepted && n->round % 2)
         say_something(n);
     if (n->accepted && n->round % 3 == 0)
@@ -846,11 +861,12 @@ static inline void network_free(struct network *n)
     }
 }
 
-static inline void network_open(struct network *n, const struct model *model, uint32_t seed)
+static inline void network_open(struct network *n, const struct model *model, const struct script *script, uint32_t seed)
 {
     struct handover h = handover_none();
 
     *n = (struct network){.model = model,
+                          .script = script,
                           .now = 1000 * SEC,
                           .seed = seed,
                           .worker = 1,
@@ -872,7 +888,7 @@ static inline void network_open(struct network *n, const struct model *model, ui
                                                   .flap_window = 60 * SEC,
                                                   .flap_limit = 8}}};
     n->session.ring = 1 << 20;
-    n->session.window = 24000;
+    n->session.window = script == &small_script ? 24000 : 250000;
     n->to_relay = n->message = n->got.bytes = n->sent.bytes = buffer_with_limit(1 << 24);
     n->session.output.bytes = n->session.input.bytes = buffer_with_limit(1 << 24);
     n->upgrade = net_upgrade(model);

@@ -308,7 +308,7 @@ static void check_input(const struct network *n, bool all)
         must(at < sent->count);
     }
     must(!all || got->count == sent->count);
-    must(!all || got->count == COUNT_OF(script_in));
+    must(!all || got->count == n->script->in_count);
 }
 
 static void check_cell(const struct network *n)
@@ -412,9 +412,9 @@ struct plan {
 
 static struct network n;
 
-static void run(const struct model *model, const struct plan *plan, uint32_t seed, uint64_t moved[2])
+static void run(const struct model *model, const struct script *script, const struct plan *plan, uint32_t seed, uint64_t moved[2])
 {
-    network_open(&n, model, seed);
+    network_open(&n, model, script, seed);
     n.where = plan->where;
     n.cut_at = plan->cut_at;
     n.cut_again = plan->cut_again;
@@ -437,21 +437,26 @@ static unsigned stride_of(unsigned stride)
     return stride * (factor ? factor : 1);
 }
 
-static void at_every_byte(const struct model *model, enum harm harm, unsigned stride)
+static void at_many_bytes(const struct model *model, const struct script *script, enum harm harm, unsigned stride)
 {
     struct plan none = {TO_WORKER, NOWHERE, NOWHERE, NOWHERE, 0};
     uint64_t moved[2];
 
     stride = stride_of(stride);
-    run(model, &none, 1, moved);
+    run(model, script, &none, 1, moved);
     for (enum direction where = TO_WORKER; where <= TO_RELAY; where++)
         for (uint64_t at = 0; at <= moved[where]; at += stride) {
             struct plan plan = {.where = where,
                                 .cut_at = harm == MOVED ? NOWHERE : at,
                                 .cut_again = harm == CUT_TWICE ? at * 2654435761u % 700 : NOWHERE,
                                 .move_at = harm == MOVED ? at : NOWHERE};
-            run(model, &plan, (uint32_t)(at * 7 + stride), NULL);
+            run(model, script, &plan, (uint32_t)(at * 7 + stride), NULL);
         }
+}
+
+static void at_every_byte(const struct model *model, enum harm harm, unsigned stride)
+{
+    at_many_bytes(model, &small_script, harm, stride);
 }
 
 static void since_survives_a_cut_at_every_byte(void **state)
@@ -488,6 +493,16 @@ static void all_survive_a_move_at_every_byte(void **state)
     at_every_byte(&cell_model, MOVED, 1);
 }
 
+static void all_survive_with_what_is_long(void **state)
+{
+    static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model};
+
+    (void)state;
+    for (unsigned i = 0; i < COUNT_OF(models); i++)
+        for (enum harm harm = CUT; harm <= MOVED; harm++)
+            at_many_bytes(models[i], &large_script, harm, 1999);
+}
+
 static void an_offset_that_was_clamped_is_a_gap_of_that_size(void **state)
 {
     struct plan plan = {TO_RELAY, 0, NOWHERE, NOWHERE, 500};
@@ -495,7 +510,7 @@ static void an_offset_that_was_clamped_is_a_gap_of_that_size(void **state)
 
     (void)state;
     for (plan.cut_at = 400; plan.cut_at < 26000; plan.cut_at += stride) {
-        network_open(&n, &since_model, (uint32_t)plan.cut_at);
+        network_open(&n, &since_model, &small_script, (uint32_t)plan.cut_at);
         n.where = plan.where;
         n.cut_at = plan.cut_at;
         n.session.ring = plan.ring;
@@ -515,6 +530,7 @@ int main(void)
         cmocka_unit_test(cell_survives_a_cut_at_every_byte),
         cmocka_unit_test(all_survive_two_cuts),
         cmocka_unit_test(all_survive_a_move_at_every_byte),
+        cmocka_unit_test(all_survive_with_what_is_long),
         cmocka_unit_test(an_offset_that_was_clamped_is_a_gap_of_that_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
