@@ -22,6 +22,7 @@ struct adapter_piece {
     enum ws_opcode opcode; /* of the message */
     bool first, last;      /* of the message */
     struct slice bytes;
+    uint64_t now; /* microseconds of loop_clock */
 };
 
 enum adapter_verdict {
@@ -35,6 +36,7 @@ enum adapter_verdict {
 /* How it went on after a redial, once that is known. */
 enum adapter_outcome { ADAPTER_PENDING, ADAPTER_EXACT, ADAPTER_GAP };
 #define ADAPTER_UNKNOWN UINT64_MAX /* size of a gap */
+#define ADAPTER_NO_MORE UINT64_MAX /* instead of a time: the session has ended, nothing more will come */
 
 /* What becomes of a piece; zeroed by the caller. */
 struct adapter_edit {
@@ -114,6 +116,13 @@ struct adapter {
     void (*joined)(void *state, struct outbox *kept, struct adapter_edit *edit);
     enum adapter_verdict (*from_worker)(void *state, const struct adapter_piece *piece,
                                         struct adapter_edit *edit);
+    /* When it is to be told the time, if the worker is read and says nothing until then; UINT64_MAX: not at all. */
+    uint64_t (*due)(const void *state);
+    /* What was waited for has not come; nothing is passed but what is inserted. */
+    enum adapter_verdict (*tick)(void *state, uint64_t now, struct adapter_edit *edit);
+    /* Whether the worker has said all of its session that there was, and that was nothing; lacks: although the client
+     * has had some. */
+    bool (*empty)(const void *state, bool *lacks);
     /* Whether a message towards the client that was cut can be ended where it was cut: the rest will come as
      * another one. */
     bool (*may_end)(const void *state);

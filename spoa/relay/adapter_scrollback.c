@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scrollback: OpenComputer's exec. Each worker replays the session's ring from its start, then says `04`; the
+ * scrollback: OpenComputer's exec. Each worker replays the session's ring from its start and says `04`; the
  * messages are `01` and output, `02` and standard error. Nothing is numbered, so the replay of a further
  * worker is collected and compared with what the client had when that worker was asked, for each of both
  * streams:
@@ -11,18 +11,30 @@
  * what it has behind that place is all there ever was.
  * What the old worker has said since the new one was asked comes next, in the replay or live: as many bytes are
  * not passed on.
+ *
+ * A worker that has to fetch the ring first says `04` at once, and replays behind it as if that were live; chunks may be
+ * missing then. A ring that was not full and does not hold what was delivered is such a late replay. It is collected on
+ * until it has all that was delivered, or a full ring, or nothing more comes: output waits for that as long as LATE_MOST.
+ * Whether the ring that had all of it was full (and dropped some before it) is known only when nothing more comes; till
+ * then the outcome is open.
  */
 #include "spoa/relay/adapter.h"
 
 #include <stdlib.h>
 
 #include "spoa/lib/reader.h"
+#include "spoa/relay/delivered.h"
 
 #define RING_LEN   (1 << 20)
-#define CHUNK_MAX  4096 /* bytes of output in a message, at most */
-#define TAIL_LEN   1024
+#define CHUNK_MAX  4096      /* bytes of output in a message, at most */
 #define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_LEN in front of each record */
 #define INSERT_MAX (REPLAY_MAX + WS_HEAD_MAX + 1) /* and the head and tag of the message behind them */
+
+#define MILLISECOND UINT64_C(1000)
+#define LATE_PAUSE  (250 * MILLISECOND)   /* of a late replay, after which its end may have come */
+#define LATE_QUIET  (2000 * MILLISECOND)  /* after which it has */
+#define LATE_MOST   (10000 * MILLISECOND) /* since it began */
+#define CONFIRM     (1000 * MILLISECOND)  /* without output: nothing of the replay is to come */
 
 #define TAG_OUTPUT 1
 #define TAG_ERRORS 2
@@ -30,26 +42,31 @@
 #define TAG_LIVE   4 /* the replay has ended */
 #define RECORD_LEN 5 /* in front of what was collected, at most CHUNK_MAX bytes: tag, 32 bits of length */
 
-struct extent {
-    uint64_t len;  /* bytes */
-    uint8_t *tail; /* the last TAIL_LEN of them, a ring; NULL: none yet */
-};
-
 struct stream {
-    struct extent delivered;
-    struct extent asked;  /* as it was when the next worker was asked */
-    struct extent joined; /* as it was when the one that serves was asked, until its replay has ended */
-    uint64_t skip;        /* bytes of the live output that were delivered already */
+    struct delivered delivered;
+    struct delivered_end asked; /* as it was when the next worker was asked */
+    struct delivered_end
+        joined;         /* as it was when the one that serves was asked, until its replay has ended */
+    uint64_t collected; /* bytes of its replay */
+    uint64_t skip;      /* bytes of the live output that were delivered already */
 };
 
 struct scrollback {
     struct stream streams[2];
-    bool resumed;    /* this is not the first worker */
-    bool collecting; /* its replay */
-    bool live;       /* the client has its `04` */
-    bool exited;     /* and its `03` */
-    bool torn;       /* a message that is not output was cut: its rest may not come again */
-    bool inside;     /* a message */
+    bool resumed;              /* this is not the first worker */
+    bool collecting;           /* its replay */
+    bool marked;               /* it has said `04` */
+    bool late;                 /* and goes on with its replay */
+    bool compared;             /* with all that was delivered */
+    bool had_nothing;          /* the client, when it was asked */
+    bool tried;                /* to find the place since it said something */
+    bool open;                 /* the outcome is not known yet */
+    bool live;                 /* the client has its `04` */
+    bool exited;               /* and its `03` */
+    bool torn;                 /* a message that is not output was cut: its rest may not come again */
+    bool inside;               /* a message */
+    uint64_t said;             /* bytes of output, by the worker that serves */
+    uint64_t late_at, said_at; /* when its late replay began, when it said the last output */
     struct buffer replay;
     size_t record; /* where the last record begins */
     uint8_t tag;   /* of the message that is coming in; 0: none yet */
@@ -61,65 +78,15 @@ static struct stream *stream_of(struct scrollback *s, uint8_t tag)
     return tag == TAG_OUTPUT || tag == TAG_ERRORS ? &s->streams[tag - TAG_OUTPUT] : NULL;
 }
 
-/* ---- what was delivered ---- */
-static bool deliver(struct stream *stream, struct slice bytes)
-{
-    struct extent *to = &stream->delivered;
-
-    if (bytes.len && !to->tail && !(to->tail = malloc(TAIL_LEN)))
-        return false;
-    uint64_t at = to->len;
-    to->len += bytes.len;
-    if (bytes.len > TAIL_LEN) {
-        at += bytes.len - TAIL_LEN;
-        bytes = slice_from(bytes, bytes.len - TAIL_LEN);
-    }
-    size_t start = (size_t)(at % TAIL_LEN), first = TAIL_LEN - start;
-    struct slice behind = slice_from(bytes, first);
-    if (bytes.len)
-        memcpy(to->tail + start, bytes.at, bytes.len - behind.len);
-    if (behind.len)
-        memcpy(to->tail, behind.at, behind.len);
-    return true;
-}
-
 /* What the next worker's replay will hold for certain, unless its ring has dropped it. */
-static void remember(struct stream *stream)
-{
-    stream->asked.len = stream->delivered.len;
-    if (stream->delivered.tail && !stream->asked.tail)
-        stream->asked.tail = malloc(TAIL_LEN);
-    if (stream->asked.tail)
-        memcpy(stream->asked.tail, stream->delivered.tail, TAIL_LEN);
-}
-
-static void forget(struct extent *extent)
-{
-    free(extent->tail);
-    *extent = (struct extent){0};
-}
-
 static void request(void *state, struct writer *query, struct writer *fields)
 {
     struct scrollback *s = state;
 
     (void)query;
     (void)fields;
-    remember(&s->streams[0]);
-    remember(&s->streams[1]);
-}
-
-/* The last bytes that were delivered then, in their order. */
-static size_t tail_of(const struct stream *stream, uint8_t tail[TAIL_LEN])
-{
-    size_t len = stream->joined.len < TAIL_LEN ? (size_t)stream->joined.len : TAIL_LEN;
-    size_t start = len < TAIL_LEN ? 0 : (size_t)(stream->joined.len % TAIL_LEN);
-
-    if (len == 0)
-        return 0;
-    memcpy(tail, stream->joined.tail + start, len - start);
-    memcpy(tail + len - start, stream->joined.tail, start);
-    return len;
+    for (unsigned i = 0; i < 2; i++)
+        delivered_note(&s->streams[i].delivered, &s->streams[i].asked);
 }
 
 /* ---- the replay ---- */
@@ -163,6 +130,7 @@ static bool has_room_for(const struct scrollback *s, struct slice bytes)
 /* False: out of memory. However long a piece is, no record is longer than CHUNK_MAX. */
 static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
 {
+    stream_of(s, tag)->collected += bytes.len;
     while (bytes.len) {
         size_t room = record_room(s, tag);
         struct slice part = slice_sub(bytes, 0, room ? room : CHUNK_MAX);
@@ -190,65 +158,25 @@ static struct slice joined_bytes(const struct scrollback *s, uint8_t wanted)
     return slice_of(memory, len);
 }
 
-/* Where a stream goes on. */
-struct place {
-    bool found;  /* without a doubt */
-    uint64_t at; /* bytes of its replay that are not passed on */
-};
-
-static const uint8_t *find(struct slice in, size_t from, struct slice wanted)
-{
-    struct slice rest = slice_from(in, from);
-    return memmem(rest.at, rest.len, wanted.at, wanted.len);
-}
-
-static void turn_round(struct slice bytes)
-{
-    uint8_t *first = (uint8_t *)bytes.at, *last = first + bytes.len;
-
-    while (first + 1 < last) {
-        uint8_t byte = *first;
-        *first++ = *--last;
-        *last = byte;
-    }
-}
-
-/* Behind the last occurrence, of which there is one: the first one from the end, whatever the bytes are, in one pass. Both are
- * turned round. */
-static size_t behind_last(struct slice in, struct slice wanted)
-{
-    turn_round(in);
-    turn_round(wanted);
-    return in.len - (size_t)(find(in, 0, wanted) - in.at);
-}
-
-/* Behind the last occurrence of the tail; found if that is the only one. Both are the caller's to change, and lost. */
-static struct place find_tail(struct slice replay, struct slice tail)
-{
-    const uint8_t *first = tail.len ? find(replay, 0, tail) : NULL;
-
-    if (!first)
-        return (struct place){false, 0};
-    size_t at = (size_t)(first - replay.at);
-    if (!find(replay, at + 1, tail))
-        return (struct place){true, at + tail.len};
-    return (struct place){false, behind_last(replay, tail)};
-}
-
-static bool place_stream(const struct scrollback *s, uint8_t tag, bool complete, struct place *place)
+/* False: out of memory. */
+static bool place_stream(const struct scrollback *s, uint8_t tag, bool full, struct delivered_place *place)
 {
     const struct stream *stream = &s->streams[tag - TAG_OUTPUT];
-    uint8_t memory[TAIL_LEN];
 
-    if (stream->joined.len && !stream->joined.tail)
+    *place = (struct delivered_place){false, 0};
+    if (!stream->joined.len)
+        return true;
+    if (!stream->joined.tail)
         return false;
-    struct slice tail = slice_of(memory, tail_of(stream, memory)), replay = joined_bytes(s, tag);
-    if (!slice_present(replay))
+    struct delivered_replay replay = {joined_bytes(s, tag), full, s->late};
+    if (!slice_present(replay.bytes))
         return false;
-    bool agrees = stream->joined.len <= replay.len &&
-                  slice_equal(slice_sub(replay, (size_t)stream->joined.len - tail.len, tail.len), tail);
-    *place = complete && agrees ? (struct place){true, stream->joined.len} : find_tail(replay, tail);
-    free((void *)replay.at);
+    const uint8_t *memory = replay.bytes.at;
+    if (!full && delivered_begins(&stream->delivered, &stream->joined, replay.bytes))
+        *place = (struct delivered_place){true, stream->joined.len};
+    else
+        *place = delivered_find(&stream->delivered, &stream->joined, &replay);
+    free((void *)memory);
     return true;
 }
 
@@ -264,13 +192,18 @@ static uint64_t before(const struct scrollback *s, uint8_t of, uint64_t place)
     return mine;
 }
 
-static bool has_gap(struct scrollback *s, bool complete, struct place places[2])
+static bool had_nothing(const struct scrollback *s)
+{
+    return !s->streams[0].joined.len && !s->streams[1].joined.len;
+}
+
+static bool has_gap(struct scrollback *s, bool full, struct delivered_place places[2])
 {
     bool gap = false;
 
     /* a client that had read an empty ring to its end lacks what was dropped since */
-    if (!s->streams[0].joined.len && !s->streams[1].joined.len)
-        return s->live && !complete;
+    if (had_nothing(s))
+        return s->live && full;
     for (uint8_t i = 0; i < 2; i++) {
         if (places[i].found)
             continue;
@@ -284,15 +217,15 @@ static bool has_gap(struct scrollback *s, bool complete, struct place places[2])
     return gap;
 }
 
-static size_t replay_len(const struct scrollback *s)
+/* A ring that holds so much may have dropped a chunk. */
+static bool is_full(uint64_t len)
 {
-    struct slice rest = buffer_slice(&s->replay), bytes;
-    size_t len = 0;
-    uint8_t tag;
+    return len + CHUNK_MAX >= RING_LEN;
+}
 
-    while (take_record(&rest, &tag, &bytes))
-        len += bytes.len;
-    return len;
+static uint64_t collected(const struct scrollback *s)
+{
+    return s->streams[0].collected + s->streams[1].collected;
 }
 
 /* ---- what follows what was delivered ---- */
@@ -318,7 +251,7 @@ static bool put_frame(uint8_t *frames, size_t *len, uint8_t tag, struct slice by
 
 /* Turns the records into frames, over the same memory: of at most CHUNK_MAX bytes, the head of a frame and its tag are
  * as long as the head of a record. */
-static bool put_rest(struct scrollback *s, const struct place places[2])
+static bool put_rest(struct scrollback *s, const struct delivered_place places[2])
 {
     struct slice rest = buffer_slice(&s->replay), bytes;
     uint8_t *frames = (uint8_t *)rest.at, tag;
@@ -333,7 +266,7 @@ static bool put_rest(struct scrollback *s, const struct place places[2])
             continue;
         if (place > from)
             bytes = slice_from(bytes, (size_t)(place - from));
-        if (!deliver(&s->streams[i], bytes) || !put_frame(frames, &len, tag, bytes))
+        if (!delivered_put(&s->streams[i].delivered, bytes) || !put_frame(frames, &len, tag, bytes))
             return false;
     }
     s->replay.end = s->replay.start + len;
@@ -343,21 +276,12 @@ static bool put_rest(struct scrollback *s, const struct place places[2])
     return true;
 }
 
-/* too_long: there was no room for all of it. What was collected is compared, but whether the rest agrees nobody knows. */
-static bool end_replay(struct scrollback *s, bool too_long, struct adapter_edit *edit)
+/* The rest of the replay passes, from the places on. */
+static bool go_on(struct scrollback *s, struct delivered_place places[2], struct adapter_edit *edit)
 {
-    bool complete = !too_long && replay_len(s) + CHUNK_MAX < RING_LEN;
-    struct place places[2];
-
-    if (!place_stream(s, TAG_OUTPUT, complete, &places[0]) ||
-        !place_stream(s, TAG_ERRORS, complete, &places[1]))
-        return false;
-    edit->outcome = has_gap(s, complete, places) || too_long || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
-    s->torn = false;
-    edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
     for (unsigned i = 0; i < 2; i++) {
-        places[i].at += s->streams[i].delivered.len - s->streams[i].joined.len;
-        forget(&s->streams[i].joined);
+        places[i].at += s->streams[i].delivered.end.len - s->streams[i].joined.len;
+        delivered_forget(&s->streams[i].joined);
     }
     if (!put_rest(s, places))
         return false;
@@ -365,8 +289,179 @@ static bool end_replay(struct scrollback *s, bool too_long, struct adapter_edit 
     edit->insert.limit = INSERT_MAX;
     s->replay = buffer_with_limit(REPLAY_MAX);
     s->record = 0;
-    s->collecting = false;
+    s->collecting = s->late = false;
     return true;
+}
+
+static void tell(struct scrollback *s, bool gap, struct adapter_edit *edit)
+{
+    edit->outcome = gap || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
+    edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
+    s->torn = s->open = false;
+}
+
+/* Nothing more of the replay is to come, or more has come than a ring holds, which may have dropped something then. */
+static void confirm(struct scrollback *s, struct adapter_edit *edit)
+{
+    bool recurs = s->had_nothing;
+
+    if (!s->open)
+        return;
+    for (unsigned i = 0; i < 2; i++) {
+        recurs = recurs || s->streams[i].delivered.recurs;
+        s->streams[i].delivered.watches = s->streams[i].delivered.recurs = false;
+    }
+    tell(s, recurs && is_full(s->said), edit);
+}
+
+static bool place_both(const struct scrollback *s, bool full, struct delivered_place places[2])
+{
+    return place_stream(s, TAG_OUTPUT, full, &places[0]) && place_stream(s, TAG_ERRORS, full, &places[1]);
+}
+
+/* Whatever the places are, it goes on. more: there was no room for all of it, and whether the rest agrees nobody knows.
+ * False: out of memory. */
+static bool end_replay(struct scrollback *s, bool more, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool full = more || is_full(collected(s));
+
+    if (!place_both(s, full, places))
+        return false;
+    tell(s, has_gap(s, full, places) || more, edit);
+    return go_on(s, places, edit);
+}
+
+/* ---- a late replay ---- */
+
+/* Goes on if the places are beyond doubt. */
+static bool try_late(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool full = is_full(collected(s));
+
+    s->tried = true;
+    if (!place_both(s, full, places))
+        return false;
+    if (has_gap(s, full, places))
+        return true;
+    tell(s, false, edit);
+    return go_on(s, places, edit);
+}
+
+/* Of each stream there is as much as was delivered: if it is the same, it goes on there. Of one that says the same again and
+ * again that may be too late, if the ring was full. */
+static bool compare_late(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool same = true, memory = true;
+
+    s->compared = true;
+    for (uint8_t i = 0; i < 2 && same && memory; i++) {
+        struct stream *stream = &s->streams[i];
+        struct slice replay = joined_bytes(s, TAG_OUTPUT + i);
+        memory = slice_present(replay) && (!stream->joined.len || stream->joined.tail);
+        places[i] = (struct delivered_place){true, stream->joined.len};
+        same = memory && delivered_begins(&stream->delivered, &stream->joined, replay);
+        if (same && stream->joined.len)
+            delivered_watch(&stream->delivered, &stream->joined, replay);
+        free((void *)replay.at);
+    }
+    s->open = memory && same;
+    return !s->open ? memory : go_on(s, places, edit);
+}
+
+/* More of it was collected than before. */
+static bool look_late(struct scrollback *s, uint64_t before, struct adapter_edit *edit)
+{
+    const struct stream *streams = s->streams;
+    bool all = streams[0].collected >= streams[0].joined.len && streams[1].collected >= streams[1].joined.len;
+
+    if (!s->compared && all && !compare_late(s, edit))
+        return false;
+    if (!s->late)
+        return true;
+    if (collected(s) >= RING_LEN)
+        return end_replay(s, false, edit);
+    return !is_full(collected(s)) || is_full(before) || try_late(s, edit);
+}
+
+/* Both streams go on behind all that was delivered. */
+static bool begins(const struct delivered_place places[2], const struct scrollback *s)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (s->streams[i].joined.len && (!places[i].found || places[i].at != s->streams[i].joined.len))
+            return false;
+    return true;
+}
+
+/* The `04` of a worker whose ring cannot be all there is: the rest comes late. */
+static bool end_or_wait(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool full = is_full(collected(s));
+
+    if (s->late)
+        return true;
+    s->said_at = now;
+    s->had_nothing = had_nothing(s);
+    if (!place_both(s, full, places))
+        return false;
+    bool gap = has_gap(s, full, places);
+    if (!full && !s->had_nothing && !begins(places, s)) {
+        s->late = true;
+        s->late_at = collected(s) ? now : 0;
+        return true;
+    }
+    s->open = s->had_nothing && s->live && !collected(s) && !s->torn;
+    if (!s->open)
+        tell(s, gap, edit);
+    return go_on(s, places, edit);
+}
+
+/* Nothing waits for more. */
+static bool finish(struct scrollback *s, struct adapter_edit *edit)
+{
+    if (s->collecting && !end_replay(s, false, edit))
+        return false;
+    confirm(s, edit);
+    return true;
+}
+
+static uint64_t due(const void *state)
+{
+    const struct scrollback *s = state;
+
+    /* a message of another kind that passes meanwhile is not cut */
+    if (s->inside && s->tag != TAG_OUTPUT && s->tag != TAG_ERRORS)
+        return UINT64_MAX;
+    if (s->open)
+        return s->said_at + CONFIRM;
+    if (!s->late || !s->late_at)
+        return UINT64_MAX;
+    uint64_t pause = s->said_at + (s->tried ? LATE_QUIET : LATE_PAUSE), most = s->late_at + LATE_MOST;
+    return pause < most ? pause : most;
+}
+
+static enum adapter_verdict tick(void *state, uint64_t now, struct adapter_edit *edit)
+{
+    struct scrollback *s = state;
+    bool fine = true;
+
+    if (now == ADAPTER_NO_MORE ||
+        (now >= due(s) && (s->open || now >= s->said_at + LATE_QUIET || now >= s->late_at + LATE_MOST)))
+        fine = finish(s, edit);
+    else if (now >= due(s))
+        fine = try_late(s, edit);
+    return fine ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+}
+
+static bool empty(const void *state, bool *lacks)
+{
+    const struct scrollback *s = state;
+
+    *lacks = s->late && !s->said;
+    return s->marked && !s->said;
 }
 
 /* ---- messages ---- */
@@ -381,7 +476,7 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     struct scrollback *s = state;
 
     (void)kept;
-    (void)edit;
+    confirm(s, edit);
     buffer_free(&s->replay);
     s->replay = buffer_with_limit(REPLAY_MAX);
     s->record = 0;
@@ -390,11 +485,13 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
     s->tag = 0;
     for (unsigned i = 0; i < 2; i++) {
         struct stream *stream = &s->streams[i];
-        stream->skip = 0;
-        forget(&stream->joined);
+        stream->skip = stream->collected = 0;
+        delivered_forget(&stream->joined);
         stream->joined = stream->asked;
-        stream->asked = (struct extent){0};
+        stream->asked = (struct delivered_end){0};
     }
+    s->marked = s->late = s->compared = s->tried = s->had_nothing = false;
+    s->said = s->late_at = 0;
     s->collecting = s->resumed;
     s->resumed = true;
 }
@@ -404,7 +501,8 @@ static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_p
 {
     if (!piece->last)
         return ADAPTER_DROP;
-    if (s->collecting && !end_replay(s, false, edit))
+    s->marked = true;
+    if (s->collecting && !end_or_wait(s, piece->now, edit))
         return ADAPTER_NO_MEMORY;
     if (s->live)
         return ADAPTER_DROP;
@@ -426,7 +524,7 @@ static enum adapter_verdict pass_output(struct scrollback *s, struct stream *str
     s->begun = s->begun || (tagged && !stream->skip);
     stream->skip -= skipped;
     bytes = slice_from(bytes, skipped);
-    if (!deliver(stream, bytes))
+    if (!delivered_put(&stream->delivered, bytes))
         return ADAPTER_NO_MEMORY;
     if (s->begun)
         return ADAPTER_PASS;
@@ -437,6 +535,41 @@ static enum adapter_verdict pass_output(struct scrollback *s, struct stream *str
     edit->skip = piece->bytes.len - bytes.len;
     return adapter_put_frame(&edit->insert, WS_BINARY, false, slice_of(&s->tag, 1)) ? ADAPTER_PASS
                                                                                     : ADAPTER_NO_MEMORY;
+}
+
+static enum adapter_verdict on_output(struct scrollback *s, struct slice bytes,
+                                      const struct adapter_piece *piece, struct adapter_edit *edit)
+{
+    struct stream *stream = stream_of(s, s->tag);
+    bool has_room = s->collecting && has_room_for(s, bytes);
+
+    s->said += bytes.len;
+    s->said_at = piece->now;
+    if (has_room && !collect(s, s->tag, bytes))
+        return ADAPTER_NO_MEMORY;
+    if (has_room && s->late) {
+        s->tried = false;
+        s->late_at = s->late_at ? s->late_at : piece->now;
+        return look_late(s, collected(s) - bytes.len, edit) ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+    }
+    if (has_room)
+        return ADAPTER_DROP;
+    if (s->collecting && !end_replay(s, true, edit))
+        return ADAPTER_NO_MEMORY;
+    if (s->open && is_full(s->said))
+        confirm(s, edit);
+    return pass_output(s, stream, bytes, piece, edit);
+}
+
+static enum adapter_verdict on_exit_code(struct scrollback *s, const struct adapter_piece *piece,
+                                         struct adapter_edit *edit)
+{
+    bool again = s->exited && piece->first && piece->last;
+
+    s->exited = true;
+    if (!finish(s, edit))
+        return ADAPTER_NO_MEMORY;
+    return again ? ADAPTER_DROP : ADAPTER_PASS;
 }
 
 static enum adapter_verdict from_worker(void *state, const struct adapter_piece *piece,
@@ -455,32 +588,28 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
         s->tag = piece->bytes.at[0];
     if (!s->tag && piece->opcode == WS_BINARY && !piece->last)
         return ADAPTER_DROP; /* an empty fragment: what it begins is not known yet */
-    if (s->tag == TAG_LIVE)
+    switch (s->tag) {
+    case TAG_LIVE:
         return on_live(s, piece, edit);
-    if (s->tag == TAG_EXIT && piece->first && piece->last) {
-        enum adapter_verdict verdict = s->exited ? ADAPTER_DROP : ADAPTER_PASS;
-        s->exited = true;
-        return verdict;
+    case TAG_EXIT:
+        return on_exit_code(s, piece, edit);
+    case TAG_OUTPUT:
+    case TAG_ERRORS:
+        return on_output(s, slice_from(piece->bytes, tagged ? 1 : 0), piece, edit);
+    default:
+        return ADAPTER_PASS;
     }
-    struct stream *stream = stream_of(s, s->tag);
-    struct slice bytes = slice_from(piece->bytes, tagged ? 1 : 0);
-    if (s->collecting && stream && has_room_for(s, bytes))
-        return collect(s, s->tag, bytes) ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
-    if (s->collecting && stream && !end_replay(s, true, edit))
-        return ADAPTER_NO_MEMORY;
-    return stream ? pass_output(s, stream, bytes, piece, edit) : ADAPTER_PASS;
-}
-
-static size_t tails(const struct stream *stream)
-{
-    return (stream->delivered.tail ? (size_t)TAIL_LEN : 0) + (stream->asked.tail ? TAIL_LEN : 0) +
-           (stream->joined.tail ? TAIL_LEN : 0);
 }
 
 static size_t held(const void *state)
 {
     const struct scrollback *s = state;
-    return s->replay.size + tails(&s->streams[0]) + tails(&s->streams[1]);
+    size_t sum = s->replay.size;
+
+    for (unsigned i = 0; i < 2; i++)
+        sum += delivered_held(&s->streams[i].delivered) + (s->streams[i].asked.tail ? DELIVERED_TAIL : 0) +
+               (s->streams[i].joined.tail ? DELIVERED_TAIL : 0);
+    return sum;
 }
 
 static bool collects(const void *state)
@@ -494,9 +623,9 @@ static void end(void *state)
 
     buffer_free(&s->replay);
     for (unsigned i = 0; i < 2; i++) {
-        forget(&s->streams[i].delivered);
-        forget(&s->streams[i].asked);
-        forget(&s->streams[i].joined);
+        delivered_free(&s->streams[i].delivered);
+        delivered_forget(&s->streams[i].asked);
+        delivered_forget(&s->streams[i].joined);
     }
 }
 
@@ -509,6 +638,9 @@ const struct adapter adapter_scrollback = {
     .request = request,
     .joined = joined,
     .from_worker = from_worker,
+    .due = due,
+    .tick = tick,
+    .empty = empty,
     .may_end = may_end,
     .collects = collects,
     .held = held,

@@ -6,6 +6,7 @@
 #define MILLISECOND UINT64_C(1000)
 #define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
 #define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
+#define READ_MOMENT UINT64_C(50000)  /* for a worker that is read again, until its silence counts */
 #define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
 
 /* ---- life ---- */
@@ -585,6 +586,36 @@ static void check_shortage(struct tunnel *t, uint64_t now)
         tunnel_close(t, CLOSE_held_too_much, 0, slice_text(""), now);
 }
 
+/* What a worker that is not read has to say nobody knows; when it is read again it gets a moment. */
+static uint64_t adapter_due(const struct tunnel *t)
+{
+    const struct leg *worker = &t->legs[WORKER];
+    bool waits = t->adapter->due && t->state == TUNNEL_SERVING && t->worker_there && worker->reading;
+    uint64_t due = waits ? t->adapter->due(t->adapter_state) : UINT64_MAX, moment = worker->heard + READ_MOMENT;
+
+    return due > moment ? due : moment;
+}
+
+static bool lacks_session(const struct tunnel *t)
+{
+    bool lacks = false;
+    return t->state == TUNNEL_SERVING && t->adapter->empty && t->adapter->empty(t->adapter_state, &lacks) && lacks;
+}
+
+/* A worker that has nothing of a session that has said something is not one to wait for longer than for any worker. */
+static uint64_t lacking_due(const struct tunnel *t)
+{
+    return lacks_session(t) ? t->worker_since + t->settings->redial.budget : UINT64_MAX;
+}
+
+static void check_adapter(struct tunnel *t, uint64_t now)
+{
+    if (now >= adapter_due(t))
+        tunnel_tell_adapter(t, now, now);
+    if (now >= lacking_due(t))
+        tunnel_close(t, CLOSE_session_not_found, 0, slice_text(""), now);
+}
+
 void tunnel_tick(struct tunnel *t, uint64_t now)
 {
     if (t->state == TUNNEL_CLOSING && now >= close_due(t))
@@ -597,6 +628,8 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         check_leg(t, CLIENT, now);
     if (is_open(t))
         check_leg(t, WORKER, now);
+    if (is_open(t))
+        check_adapter(t, now);
     if (is_open(t))
         tunnel_acknowledge(t, now);
     if (is_open(t))
@@ -623,6 +656,7 @@ uint64_t tunnel_judges_at(const struct tunnel *t)
         return due;
     due = least(due, least(after(t->opened, t->limits.max_age), after(t->used, t->limits.idle)));
     due = least(due, t->expires);
+    due = least(due, least(adapter_due(t), lacking_due(t)));
     due = least(due, leg_due(&t->legs[CLIENT], &client));
     return t->worker_there ? least(due, leg_due(&t->legs[WORKER], &worker)) : due;
 }

@@ -139,6 +139,7 @@ struct tunnel {
     bool named;   /* the URL names the session: another dial does not begin another one */
     enum close_reason ends_with;
     bool end_said;
+    bool was_empty; /* the worker before said nothing of its session, and it is the same worker */
 
     struct target target;     /* of the worker that serves, or served last */
     struct target next;       /* of the one that is being dialled */

@@ -73,6 +73,7 @@ static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t 
 
 void tunnel_settled(struct tunnel *t, uint64_t now)
 {
+    tunnel_tell_adapter(t, ADAPTER_NO_MORE, now);
     tunnel_close(t, CLOSE_session_ended, t->goodbye_code, buffer_slice(&t->goodbye), now);
 }
 
@@ -129,7 +130,19 @@ static void end_by_worker(struct tunnel *t, enum close_reason reason, unsigned c
         code = 1000;
         text = slice_text(close_reason_info(reason)->text);
     }
+    tunnel_tell_adapter(t, ADAPTER_NO_MORE, now);
     tunnel_close(t, reason, code, text, now);
+}
+
+/* A worker may let everybody in and look for the session then: what it does not have ends without a word. The first such
+ * leg may have ended for a hand-over. */
+static bool has_no_session(struct tunnel *t, unsigned code)
+{
+    bool lacks, before = t->was_empty;
+
+    t->was_empty = t->adapter->empty && t->adapter->empty(t->adapter_state, &lacks);
+    return t->was_empty && before && (code == 1000 || code == WS_NO_CODE) && t->seek == SEEK_NOTHING &&
+           t->answer != ANSWER_MIGRATING;
 }
 
 /* The client answers the worker's Close itself, or what it answers is passed on. */
@@ -209,6 +222,10 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
     enum judgement judgement = judge(t, code, &reason, now);
     if (judgement == JUDGED_END) {
         end_by_worker(t, reason, code, text, now);
+        return;
+    }
+    if (judgement == JUDGED_LOSS && has_no_session(t, code)) {
+        tunnel_close(t, CLOSE_session_not_found, 0, slice_text(""), now);
         return;
     }
     tunnel_leave_worker(t, code, slice_text(""), true, now);

@@ -47,6 +47,8 @@ void tunnel_acknowledge_all(struct tunnel *t, uint64_t now);
 /* Says that the client's Close comes next, to workers that number it. */
 void tunnel_mark_end(struct tunnel *t, uint64_t now);
 void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap);
+/* Tells the adapter the time, or ADAPTER_NO_MORE. */
+void tunnel_tell_adapter(struct tunnel *t, uint64_t time, uint64_t now);
 /* So much is held for the client that it is not told to the worker yet what was received. */
 bool tunnel_withholds(const struct tunnel *t);
 

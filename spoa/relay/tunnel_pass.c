@@ -124,6 +124,25 @@ void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap
     t->actions->declared(t->port, gap);
 }
 
+void tunnel_tell_adapter(struct tunnel *t, uint64_t time, uint64_t now)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(t->adapter->insert_max)};
+    struct leg_batch batch = {.count = 1, .message = t->legs[CLIENT].message_out};
+
+    /* behind the beginning of a message that was cut nothing can follow */
+    if (!t->adapter->tick || (time == ADAPTER_NO_MORE && t->legs[CLIENT].message_out))
+        return;
+    bool fine = t->adapter->tick(t->adapter_state, time, &edit) <= ADAPTER_DROP;
+    if (fine)
+        tunnel_declare(t, edit.outcome, edit.gap);
+    batch.runs[0] = buffer_slice(&edit.insert);
+    if (fine && batch.runs[0].len)
+        fine = flush(t, CLIENT, &batch, now);
+    buffer_free(&edit.insert);
+    if (!fine)
+        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+}
+
 bool tunnel_withholds(const struct tunnel *t)
 {
     return outbox_len(&t->legs[CLIENT].out) >= LEG_PAUSE;
@@ -388,6 +407,7 @@ static bool on_piece(struct pass *p, const struct ws_piece *in)
         .first = frame->opcode != WS_CONTINUATION && in->offset == 0,
         .last = frame->fin && in->last,
         .bytes = in->bytes,
+        .now = p->now,
     };
     const struct adapter *adapter = p->t->adapter;
 

@@ -350,6 +350,7 @@ static void connected(struct tunnel *t, const struct http_head *head, uint64_t n
     t->seek = SEEK_NOTHING;
     if (before == TUNNEL_SERVING && !swap(t, now))
         return;
+    t->was_empty = t->was_empty && target_same(&t->target, &t->next);
     target_free(&t->target);
     t->target = t->next;
     t->next = (struct target){0};

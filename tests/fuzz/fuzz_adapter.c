@@ -20,6 +20,7 @@ struct life {
     void *state;
     struct outbox kept;
     struct ws_decoder client;
+    uint64_t now;
     bool in_message; /* of the worker */
     enum ws_opcode opcode;
     uint8_t open; /* towards the client */
@@ -96,7 +97,7 @@ static bool worker_says(struct life *l, uint8_t what, struct slice bytes, bool l
 {
     bool collected = collects(l);
     struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
-    struct adapter_piece piece = {l->opcode, !l->in_message, last, bytes};
+    struct adapter_piece piece = {l->opcode, !l->in_message, last, bytes, l->now};
 
     if (piece.first)
         piece.opcode = l->opcode = what & 0x80 ? WS_TEXT : WS_BINARY;
@@ -106,10 +107,10 @@ static bool worker_says(struct life *l, uint8_t what, struct slice bytes, bool l
     enum adapter_verdict verdict = l->adapter->from_worker(l->state, &piece, &edit);
     CHECK(edit.skip <= bytes.len && verdict != ADAPTER_NO_MEMORY);
     CHECK(!buffer_len(&edit.insert) || !l->open);
+    if (collected && verdict == ADAPTER_DROP)
+        note_replay(l, &piece);
     if (collected && !collects(l))
         check_replay(l, buffer_slice(&edit.insert));
-    else if (collected)
-        note_replay(l, &piece);
     if (buffer_len(&edit.insert)) {
         client_gets(l, buffer_slice(&edit.insert));
         l->open = edit.opened;
@@ -240,6 +241,24 @@ static bool probes(struct life *l, uint8_t what, struct slice bytes)
     return true;
 }
 
+static bool time_passes(struct life *l, uint8_t what, struct slice bytes)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(l->adapter->insert_max)};
+    bool collected = collects(l);
+
+    l->now += bytes.len * UINT64_C(50000);
+    if (!l->adapter->tick || (l->adapter->due(l->state) > l->now && (!(what & 0x80) || l->open)))
+        return true;
+    CHECK(l->adapter->tick(l->state, what & 0x80 && !l->open ? ADAPTER_NO_MORE : l->now, &edit) == ADAPTER_DROP);
+    CHECK(!buffer_len(&edit.insert) || !l->open);
+    CHECK(l->adapter->due(l->state) > l->now);
+    if (collected && !collects(l))
+        check_replay(l, buffer_slice(&edit.insert));
+    client_gets(l, buffer_slice(&edit.insert));
+    buffer_free(&edit.insert);
+    return true;
+}
+
 static bool event(struct life *l, uint8_t what, struct slice bytes)
 {
     switch (what & 7) {
@@ -251,7 +270,7 @@ static bool event(struct life *l, uint8_t what, struct slice bytes)
     case 2:
         return client_says(l, bytes);
     case 3:
-        return numbers(l, bytes);
+        return l->adapter->numbers ? numbers(l, bytes) : time_passes(l, what, bytes);
     case 4:
         return probes(l, what, bytes);
     default:

@@ -27,6 +27,7 @@ struct talk {
     enum adapter_verdict verdict;
     unsigned exact, gaps;
     uint64_t gap;   /* of the last one */
+    uint64_t now;
     bool requested; /* the next worker */
     char said[65536];
 };
@@ -38,6 +39,7 @@ static inline void talk_begin(struct talk *t, const struct adapter *adapter, con
 
     *t = (struct talk){.adapter = adapter,
                        .out = ws_decoder_of(WS_SERVER, 0),
+                       .now = 1000000000,
                        .kept = outbox_with_limit(1 << 20),
                        .client = buffer_with_limit(1 << 25),
                        .text = buffer_with_limit(1 << 25),
@@ -113,7 +115,7 @@ static inline void talk_piece(struct talk *t, const struct ws_piece *in)
     const struct ws_frame *frame = &t->in.frame;
     struct adapter_edit edit = {.insert = buffer_with_limit(t->adapter->insert_max)};
     struct adapter_piece piece = {t->message, frame->opcode != WS_CONTINUATION && in->offset == 0,
-                                  frame->fin && in->last, in->bytes};
+                                  frame->fin && in->last, in->bytes, t->now};
 
     t->verdict = t->adapter->from_worker(t->state, &piece, &edit);
     talk_note_outcome(t, &edit);
@@ -129,6 +131,35 @@ static inline void talk_piece(struct talk *t, const struct ws_piece *in)
     assert_true(adapter_put_frame(&t->client, t->open ? WS_CONTINUATION : t->message, piece.last,
                                   slice_from(in->bytes, edit.skip)));
     t->open = piece.last ? 0 : (uint8_t)t->message;
+}
+
+/* The adapter is told the time. */
+static inline void talk_tick(struct talk *t, uint64_t time)
+{
+    struct adapter_edit edit = {.insert = buffer_with_limit(t->adapter->insert_max)};
+
+    assert_int_equal(t->adapter->tick(t->state, time, &edit), ADAPTER_DROP);
+    talk_note_outcome(t, &edit);
+    if (buffer_len(&edit.insert)) {
+        assert_int_equal(t->open, 0);
+        assert_true(buffer_put(&t->client, buffer_slice(&edit.insert)));
+        t->open = edit.opened;
+    }
+    buffer_free(&edit.insert);
+    talk_hear(t);
+}
+
+/* Microseconds pass without a word of the worker's. */
+static inline void talk_pass(struct talk *t, uint64_t time)
+{
+    uint64_t until = t->now + time;
+
+    for (uint64_t due; (due = t->adapter->due(t->state)) <= until;) {
+        t->now = due > t->now ? due : t->now;
+        talk_tick(t, t->now);
+        assert_true(t->adapter->due(t->state) > t->now); /* it has done what was due */
+    }
+    t->now = until;
 }
 
 /* Bytes of the worker's, told to the adapter in pieces of at most `step`; false: it did not like them. */

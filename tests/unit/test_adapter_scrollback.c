@@ -2,6 +2,7 @@
 #include "tests/unit/support.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "tests/unit/adapter_talk.h"
 
@@ -19,9 +20,11 @@ static int __attribute__((unused)) counted_memcmp(const void *a, const void *b, 
 
 #define memcmp counted_memcmp
 #include "spoa/relay/adapter_scrollback.c"
+#include "spoa/relay/delivered.c"
 #undef memcmp
 
 #define RING      1048576
+#define SECOND    UINT64_C(1000000)
 #define LIVE      SLICE_LITERAL("\4")
 #define OUT(text) SLICE_LITERAL("\1" text)
 #define ERR(text) SLICE_LITERAL("\2" text)
@@ -256,6 +259,8 @@ static void a_count_that_does_not_agree_with_the_bytes_is_not_believed(void **st
     again();
     talk_says(&t, 0x82, OUT("another session"));
     talk_says(&t, 0x82, LIVE);
+    assert_string_equal(t.said, ""); /* the rest of a ring that holds what was delivered may come behind its `04` */
+    talk_pass(&t, 2 * SECOND);
     assert_int_equal(t.gaps, 1);
     assert_string_equal(t.said, "B<01>another<20>session");
     talk_end(&t);
@@ -359,7 +364,7 @@ static void memory_that_is_short_is_said(void **state)
         alloc_fail_at(i);
         for (unsigned k = 0; k < 3 && !failed; k++) {
             struct adapter_edit edit = {.insert = buffer_with_limit(1 << 20)};
-            struct adapter_piece piece = {WS_BINARY, true, true, said[k]};
+            struct adapter_piece piece = {WS_BINARY, true, true, said[k], 1};
             failed = t.adapter->from_worker(t.state, &piece, &edit) == ADAPTER_NO_MEMORY;
             buffer_free(&edit.insert);
         }
@@ -491,6 +496,417 @@ static void the_end_of_a_replay_may_come_in_fragments(void **state)
     talk_end(&t);
 }
 
+/* ---- replays that come behind their `04` ---- */
+
+/* A session's output, and how much of it its client has. */
+struct history {
+    struct slice all;
+    size_t had;
+};
+
+static void has(const struct history *h)
+{
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    says_all(1, slice_sub(h->all, 0, h->had));
+    again();
+}
+
+/* The client has got each byte once, in order, but for those that a gap was declared for. */
+static void assert_once(const struct history *h)
+{
+    struct slice got = buffer_slice(&t.output);
+    assert_in_range(got.len, h->had, h->all.len);
+    assert_true(slice_equal(slice_sub(got, 0, h->had), slice_sub(h->all, 0, h->had)));
+    size_t lost = h->all.len - got.len;
+    assert_true(slice_equal(slice_from(got, h->had), slice_from(h->all, h->had + lost)));
+    assert_int_equal(t.exact + t.gaps, 1);
+    assert_true(!lost || t.gaps);
+}
+
+static void fill(uint8_t *to, size_t len, unsigned kind, unsigned seed)
+{
+    static const char *const lines[] = {"y\n", "the same line again and again\n", "\0\0\0\0"};
+    if (kind < 3) {
+        size_t step = kind == 2 ? 4 : strlen(lines[kind]);
+        for (size_t i = 0; i < len; i++)
+            to[i] = (uint8_t)lines[kind][i % step];
+    } else if (kind == 3) { /* a screen of 3000 bytes again and again */
+        for (size_t i = 0; i < len; i++)
+            to[i] = (uint8_t)((i % 3000) * 2654435761u >> 13);
+    } else {
+        for (size_t i = 0; i < len; i++)
+            to[i] = (uint8_t)((seed = seed * 1664525 + 1013904223) >> 24);
+    }
+}
+
+static const size_t delivered_sizes[] = {1,    2,    30,   511,  512,  513,   1023,  1024,
+                                         1025, 4095, 4096, 5000, 9999, 65536, 600001, RING - 8192};
+
+/* Whatever the session says, of a ring that never was full. */
+static void a_late_replay_is_exact(void **state)
+{
+    static uint8_t output[RING];
+    static const size_t more[] = {0, 1, 30, 4000};
+    (void)state;
+    for (unsigned kind = 0; kind < 5; kind++)
+        for (size_t i = 0; i < sizeof delivered_sizes / sizeof *delivered_sizes; i++)
+            for (size_t k = 0; k < sizeof more / sizeof *more; k++) {
+                struct history h = {slice_of(output, delivered_sizes[i] + more[k]), delivered_sizes[i]};
+                fill(output, h.all.len, kind, 7);
+                has(&h);
+                talk_says(&t, 0x82, LIVE);
+                assert_int_equal(t.exact + t.gaps, 0);
+                says_all(1, h.all);
+                assert_output(h.all); /* new output does not wait */
+                talk_pass(&t, SECOND);
+                assert_once(&h);
+                assert_int_equal(t.exact, 1);
+                talk_end(&t);
+            }
+}
+
+static void a_late_replay_line_by_line_is_exact(void **state)
+{
+    static uint8_t output[9000];
+    struct history h = {slice_of(output, numbers(output, sizeof output)), 2100};
+    (void)state;
+    has(&h);
+    talk_says(&t, 0x82, LIVE);
+    for (size_t at = 0; at < h.all.len; at += 7) {
+        says_all(1, slice_sub(h.all, at, 7));
+        assert_int_equal(buffer_len(&t.output), at + 7 > h.had ? at + 7 : h.had);
+    }
+    talk_pass(&t, SECOND);
+    assert_int_equal(t.exact, 1);
+    assert_once(&h);
+    talk_end(&t);
+}
+
+/* The old worker's `01` and `02` stand in the ring as they came. */
+static void a_late_replay_of_both_streams_is_exact(void **state)
+{
+    (void)state;
+    for (unsigned errors = 0; errors < 2; errors++) {
+        begin();
+        talk_says(&t, 0x82, LIVE);
+        talk_says(&t, 0x82, OUT("one"));
+        if (errors)
+            talk_says(&t, 0x82, ERR("bad"));
+        again();
+        talk_says(&t, 0x82, LIVE);
+        talk_says(&t, 0x82, OUT("one"));
+        talk_says(&t, 0x82, ERR("bad"));
+        talk_says(&t, 0x82, OUT("two"));
+        talk_says(&t, 0x82, SLICE_LITERAL("\3\0\0\0\0"));
+        assert_exact(errors ? "B<01>two B<03><00><00><00><00>" : "B<02>bad B<01>two B<03><00><00><00><00>");
+    }
+}
+
+/* Its worker had fetched some of the ring when it said `04`. */
+static void a_replay_that_is_late_in_part_is_exact(void **state)
+{
+    static uint8_t output[70000];
+    static const size_t early[] = {1, 100, 4096, 29999};
+    (void)state;
+    for (unsigned kind = 0; kind < 5; kind++)
+        for (size_t i = 0; i < sizeof early / sizeof *early; i++) {
+            struct history h = {slice_of(output, sizeof output), 30000};
+            fill(output, sizeof output, kind, 7);
+            has(&h);
+            says_all(1, slice_sub(h.all, 0, early[i]));
+            talk_says(&t, 0x82, LIVE);
+            says_all(1, slice_from(h.all, early[i]));
+            assert_output(h.all);
+            talk_pass(&t, SECOND);
+            assert_int_equal(t.exact, 1);
+            talk_end(&t);
+        }
+}
+
+static void a_late_replay_of_a_full_ring_is_exact(void **state)
+{
+    static uint8_t output[2 * RING];
+    static const size_t ends[] = {RING + 9000, RING + 9001, RING + 13000, 2 * RING - 9000};
+    (void)state;
+    fill(output, sizeof output, 4, 3);
+    for (size_t i = 0; i < 4; i++) {
+        struct history h = {slice_of(output, ends[i]), RING + 9000};
+        size_t start = ends[i] - RING + 5; /* the ring drops whole chunks */
+        has(&h);
+        talk_says(&t, 0x82, LIVE);
+        says_all(1, slice_from(h.all, start));
+        assert_int_equal(t.exact, i == 3); /* at once, or when no more of it comes */
+        talk_pass(&t, SECOND);
+        says_all(1, SLICE_LITERAL("and on"));
+        assert_int_equal(t.exact, 1);
+        assert_int_equal(t.gaps, 0);
+        assert_int_equal(buffer_len(&t.output), ends[i] + 6);
+        talk_end(&t);
+    }
+}
+
+static void a_late_replay_that_has_dropped_what_follows_is_a_gap(void **state)
+{
+    static uint8_t output[2 * RING];
+    struct history h = {slice_of(output, sizeof output), 14};
+    (void)state;
+    fill(output, sizeof output, 4, 5);
+    has(&h);
+    talk_says(&t, 0x82, LIVE);
+    says_all(1, slice_from(h.all, RING));
+    assert_once(&h);
+    assert_int_equal(t.gaps, 1);
+    assert_int_equal(buffer_len(&t.output), 14 + RING);
+    talk_end(&t);
+}
+
+/* The worker hands chunks on through a short queue, and drops those for which there is no room. */
+static void a_late_replay_with_holes_is_not_repeated(void **state)
+{
+    static uint8_t output[200000];
+    static const size_t holes[][2] = {{0, 4096}, {8192, 4096}, {98000, 500}, {99000, 1000}, {98000, 2500}, {60000, 40000}};
+    (void)state;
+    fill(output, sizeof output, 4, 9);
+    for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) {
+        struct history h = {slice_of(output, 100020), 100000};
+        size_t at = holes[i][0], behind = at + holes[i][1];
+        has(&h);
+        talk_says(&t, 0x82, LIVE);
+        says_all(1, slice_sub(h.all, 0, at));
+        says_all(1, slice_from(h.all, behind));
+        talk_pass(&t, 3 * SECOND);
+        says_all(1, SLICE_LITERAL("and on"));
+        struct slice got = buffer_slice(&t.output);
+        assert_int_equal(t.exact + t.gaps, 1);
+        assert_int_equal(t.exact, i < 3);
+        /* what a hole has taken of the new output nobody can tell; of the old nothing comes again */
+        assert_in_range(got.len, h.had, h.all.len + 6);
+        if (t.exact)
+            assert_int_equal(got.len, h.all.len + 6);
+        assert_null(memmem(got.at + h.had, got.len - h.had, h.all.at + h.had - 600, 64));
+        talk_end(&t);
+    }
+}
+
+/* It stands still in the middle, for longer than is waited for. */
+static void a_late_replay_that_pauses_is_not_repeated(void **state)
+{
+    static uint8_t output[200000];
+    static const size_t pauses[] = {1, 400, 700, 50000};
+    (void)state;
+    for (unsigned kind = 3; kind < 5; kind++)
+        for (size_t i = 0; i < 4; i++) {
+            struct history h = {slice_of(output, i < 2 ? 1020 : 100020), i < 2 ? 1000 : 100000};
+            fill(output, sizeof output, kind, 11);
+            has(&h);
+            talk_says(&t, 0x82, LIVE);
+            talk_pass(&t, 20 * SECOND);
+            says_all(1, slice_sub(h.all, 0, pauses[i]));
+            talk_pass(&t, SECOND);
+            says_all(1, slice_sub(h.all, pauses[i], 10));
+            talk_pass(&t, 20 * SECOND);
+            says_all(1, slice_from(h.all, pauses[i] + 10));
+            talk_pass(&t, SECOND);
+            if (kind == 4)
+                assert_once(&h);
+            assert_in_range(buffer_len(&t.output), h.had, h.all.len);
+            talk_end(&t);
+        }
+}
+
+static void a_late_replay_of_a_full_ring_of_the_same_is_a_gap(void **state)
+{
+    static uint8_t output[2 * RING];
+    (void)state;
+    for (unsigned kind = 0; kind < 4; kind++)
+        for (size_t had = 2; had < RING; had = had * 30 + 1) {
+            struct history h = {slice_of(output, RING + 20000), had};
+            fill(output, h.all.len, kind, 1);
+            has(&h);
+            talk_says(&t, 0x82, LIVE);
+            says_all(1, slice_from(h.all, 20000));
+            talk_pass(&t, 3 * SECOND);
+            assert_int_equal(t.gaps, 1);
+            assert_in_range(buffer_len(&t.output), h.had, h.all.len);
+            talk_end(&t);
+        }
+}
+
+/* What it says is held no longer than that. */
+static void another_session_is_not_waited_for_long(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("one"));
+    again();
+    talk_says(&t, 0x82, LIVE);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_string_equal(t.said, "");
+        talk_says(&t, 0x82, OUT("2"));
+        talk_pass(&t, SECOND);
+    }
+    assert_string_equal(t.said, "B<01>2222222222");
+    assert_int_equal(t.gaps, 1);
+    talk_says(&t, 0x82, OUT("3"));
+    assert_string_equal(t.said, "B<01>2222222222 B<01>3");
+    talk_end(&t);
+}
+
+static void a_late_replay_that_was_cut_is_taken_from_the_next_worker(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("one"));
+    again();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("on"));
+    again();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("onetwo"));
+    assert_string_equal(t.said, "B<01>two");
+    again(); /* before it was certain */
+    assert_int_equal(t.exact, 1);
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("onetwo3"));
+    talk_tick(&t, ADAPTER_NO_MORE);
+    assert_string_equal(t.said, "B<01>3");
+    assert_int_equal(t.exact, 2);
+    assert_int_equal(t.gaps, 0);
+    talk_end(&t);
+}
+
+static void what_the_old_worker_said_meanwhile_is_not_repeated_late(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("one"));
+    talk_request(&t);
+    talk_says(&t, 0x82, OUT("two"));
+    again();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("onet"));
+    talk_says(&t, 0x82, OUT("wo3"));
+    talk_pass(&t, SECOND);
+    assert_exact("B<01>3");
+}
+
+static void what_is_held_of_a_session_that_ends_is_passed(void **state)
+{
+    (void)state;
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("one"));
+    again();
+    talk_says(&t, 0x82, LIVE);
+    talk_says(&t, 0x82, OUT("another"));
+    talk_says(&t, 0x82, SLICE_LITERAL("\3\0\0\0\1"));
+    assert_string_equal(t.said, "B<01>another B<03><00><00><00><01>");
+    assert_int_equal(t.gaps, 1);
+    talk_end(&t);
+}
+
+/* The first worker that said nothing may not have fetched the ring. */
+static void a_client_that_had_nothing_may_lack_what_comes_late(void **state)
+{
+    static uint8_t output[RING];
+    (void)state;
+    fill(output, sizeof output, 4, 1);
+    for (unsigned full = 0; full < 2; full++) {
+        begin();
+        talk_says(&t, 0x82, LIVE);
+        again();
+        talk_says(&t, 0x82, LIVE);
+        says_all(1, slice_of(output, full ? RING : RING / 2));
+        assert_output(slice_of(output, full ? RING : RING / 2));
+        talk_pass(&t, SECOND);
+        assert_int_equal(t.gaps, full);
+        assert_int_equal(t.exact, !full);
+        talk_end(&t);
+    }
+}
+
+static void a_worker_that_has_nothing_of_a_session_is_known(void **state)
+{
+    bool lacks;
+    (void)state;
+    begin();
+    assert_false(t.adapter->empty(t.state, &lacks));
+    talk_says(&t, 0x82, LIVE);
+    assert_true(t.adapter->empty(t.state, &lacks));
+    assert_false(lacks); /* it may be a session that has said nothing */
+    talk_says(&t, 0x82, OUT("one"));
+    assert_false(t.adapter->empty(t.state, &lacks));
+    again();
+    assert_false(t.adapter->empty(t.state, &lacks));
+    talk_says(&t, 0x82, LIVE);
+    assert_true(t.adapter->empty(t.state, &lacks));
+    assert_true(lacks);
+    talk_says(&t, 0x82, OUT("o"));
+    assert_false(t.adapter->empty(t.state, &lacks));
+    talk_end(&t);
+}
+
+/* Marks are looked for in one pass, however the session chooses its output. */
+static void a_late_replay_of_what_is_alike_is_looked_through_in_bounded_time(void **state)
+{
+    static uint8_t output[RING];
+    (void)state;
+    fill(output, sizeof output, 4, 1);
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    says_all(1, slice_of(output, sizeof output));
+    again();
+    memset(output, 'a', sizeof output);
+    talk_says(&t, 0x82, LIVE);
+    clock_t before = clock();
+    says_all(1, slice_of(output, sizeof output));
+    assert_int_equal(t.gaps, 1);
+    assert_true(clock() - before < CLOCKS_PER_SEC);
+    talk_end(&t);
+}
+
+/* A session of any size, looked at from any of its moments, through late workers and polite ones. */
+static void nothing_is_repeated_whatever_comes(void **state)
+{
+    static uint8_t output[3 * RING];
+    unsigned seed = 1;
+    (void)state;
+    for (unsigned i = 0; i < 300; i++) {
+#define PICK(most) ((size_t)((seed = seed * 1664525 + 1013904223) >> 8) % (most))
+        unsigned kind = (unsigned)PICK(5);
+        size_t most = PICK(3) ? 20000 : sizeof output, step = 1 + PICK(5000), late = PICK(2);
+        struct history h = {slice_of(output, 1 + PICK(most)), 0};
+        h.had = PICK(h.all.len + 1);
+        size_t asked = h.had + PICK(h.all.len - h.had + 1), start = asked > RING ? asked - RING + PICK(4096) : 0;
+        size_t mark = start + (PICK(2) ? 0 : PICK(asked - start + 1)); /* where the `04` stands */
+        fill(output, h.all.len, kind, seed);
+        has(&h);
+        if (!late)
+            mark = asked;
+        for (size_t at = start, len; at < h.all.len; at += len) {
+            len = at < mark && at + step > mark ? mark - at : step;
+            if (at == mark)
+                talk_says(&t, 0x82, LIVE);
+            says_all(1, slice_sub(h.all, at, len));
+        }
+        talk_pass(&t, 12 * SECOND);
+        if (mark == h.all.len)
+            talk_says(&t, 0x82, LIVE);
+        talk_pass(&t, 12 * SECOND);
+        talk_tick(&t, ADAPTER_NO_MORE);
+        if (kind == 4)
+            assert_once(&h);
+        assert_in_range(buffer_len(&t.output), h.had, h.all.len);
+        assert_true(buffer_len(&t.output) == h.all.len || t.gaps);
+        talk_end(&t);
+#undef PICK
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +932,23 @@ int main(void)
         cmocka_unit_test(a_replay_that_is_too_long_is_a_gap_and_goes_on),
         cmocka_unit_test(a_replay_of_single_bytes_is_bounded_and_goes_on),
         cmocka_unit_test(the_end_of_a_replay_may_come_in_fragments),
+        cmocka_unit_test(a_late_replay_is_exact),
+        cmocka_unit_test(a_late_replay_line_by_line_is_exact),
+        cmocka_unit_test(a_late_replay_of_both_streams_is_exact),
+        cmocka_unit_test(a_replay_that_is_late_in_part_is_exact),
+        cmocka_unit_test(a_late_replay_of_a_full_ring_is_exact),
+        cmocka_unit_test(a_late_replay_that_has_dropped_what_follows_is_a_gap),
+        cmocka_unit_test(a_late_replay_with_holes_is_not_repeated),
+        cmocka_unit_test(a_late_replay_that_pauses_is_not_repeated),
+        cmocka_unit_test(a_late_replay_of_a_full_ring_of_the_same_is_a_gap),
+        cmocka_unit_test(another_session_is_not_waited_for_long),
+        cmocka_unit_test(a_late_replay_that_was_cut_is_taken_from_the_next_worker),
+        cmocka_unit_test(what_the_old_worker_said_meanwhile_is_not_repeated_late),
+        cmocka_unit_test(what_is_held_of_a_session_that_ends_is_passed),
+        cmocka_unit_test(a_client_that_had_nothing_may_lack_what_comes_late),
+        cmocka_unit_test(a_worker_that_has_nothing_of_a_session_is_known),
+        cmocka_unit_test(a_late_replay_of_what_is_alike_is_looked_through_in_bounded_time),
+        cmocka_unit_test(nothing_is_repeated_whatever_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -361,7 +361,7 @@ static void memory_that_is_short_is_said(void **state)
     talk_says(&t, 0x82, SLICE_LITERAL("\1abc"));
     talk_join(&t);
     struct adapter_edit edit = {.insert = buffer_with_limit(64)};
-    struct adapter_piece piece = {WS_BINARY, true, true, REPLAY("\1", "bcd")};
+    struct adapter_piece piece = {WS_BINARY, true, true, REPLAY("\1", "bcd"), 1};
     (void)memory;
     alloc_fail_at(1);
     assert_int_equal(t.adapter->from_worker(t.state, &piece, &edit), ADAPTER_NO_MEMORY);

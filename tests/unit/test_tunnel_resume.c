@@ -800,6 +800,132 @@ static void memory_that_is_short_ends_a_tunnel(void **state)
         }
 }
 
+/* ---- workers that fetch the ring behind their `04` ---- */
+static void serving_exec(const char *output)
+{
+    struct handover h = world_handover();
+    h.resume = HANDOVER_RESUME_SCROLLBACK;
+    h.end = HANDOVER_END_EXIT_FRAME;
+    h.session = SLICE_LITERAL("x");
+    assert_true(world_open_to(&w, &h, "/exec/x", false));
+    requests();
+    next_answer("");
+    world_dialled(&w, DIAL_OPEN, 101);
+    world_says(&w, WORKER, 0x82, "\4");
+    if (*output)
+        world_says(&w, WORKER, 0x82, output);
+    forget();
+}
+
+static void loses_and_resumes(void)
+{
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    resumes_with("");
+}
+
+static void a_late_replay_is_told_apart_from_output(void **state)
+{
+    (void)state;
+    serving_exec("\1old");
+    loses_and_resumes();
+    world_says(&w, WORKER, 0x82, "\4");
+    world_says(&w, WORKER, 0x82, "\1oldnew");
+    assert_said(CLIENT, "B\1new");
+    assert_int_equal(w.declared[0] + w.declared[1], 0);
+    world_pass(&w, SEC);
+    assert_int_equal(w.declared[0], 1);
+    world_close(&w);
+}
+
+static void what_is_no_replay_waits_for_a_bounded_time(void **state)
+{
+    (void)state;
+    serving_exec("\1old");
+    loses_and_resumes();
+    world_says(&w, WORKER, 0x82, "\4");
+    world_says(&w, WORKER, 0x82, "\1other");
+    assert_said(CLIENT, "");
+    w.crowded = true; /* it is not read meanwhile: nobody knows what it says */
+    w.turn = false;
+    tunnel_tick(&w.t, w.now);
+    world_pass(&w, 5 * SEC);
+    assert_said(CLIENT, "");
+    w.crowded = false;
+    world_pass(&w, 3 * SEC);
+    assert_said(CLIENT, "B\1other");
+    assert_int_equal(w.declared[1], 1);
+    world_close(&w);
+}
+
+static void an_exit_behind_a_late_replay_ends_it(void **state)
+{
+    (void)state;
+    serving_exec("\1old");
+    loses_and_resumes();
+    world_says(&w, WORKER, 0x82, "\4");
+    world_says(&w, WORKER, 0x82, "\1oldest");
+    world_says(&w, WORKER, 0x82, "\1.");
+    world_says(&w, WORKER, 0x82, "\3....");
+    world_closes(&w, WORKER, 1000, "");
+    assert_int_equal(w.declared[0], 1);
+    assert_int_equal(w.t.reason, CLOSE_exec_completed);
+    assert_said(CLIENT, "B\1est B\1. B\3.... C1000:exec completed");
+    world_close(&w);
+}
+
+/* What it says of its session is that there is nothing, twice. */
+static void a_worker_without_the_session_ends_the_tunnel(void **state)
+{
+    (void)state;
+    for (unsigned had = 0; had < 2; had++) {
+        serving_exec(had ? "\1old" : "");
+        if (had) {
+            loses_and_resumes();
+            world_says(&w, WORKER, 0x82, "\4");
+        }
+        world_closes(&w, WORKER, 1000, ""); /* that may be a hand-over */
+        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        resumes_with("");
+        world_says(&w, WORKER, 0x82, "\4");
+        world_closes(&w, WORKER, 1000, "");
+        assert_int_equal(w.t.reason, CLOSE_session_not_found);
+        assert_said(CLIENT, "C1000:session not found");
+        world_close(&w);
+    }
+}
+
+static void an_empty_session_that_moves_is_not_one_that_is_gone(void **state)
+{
+    (void)state;
+    serving_exec("");
+    for (uint16_t port = 2; port < 6; port++) {
+        world_closes(&w, WORKER, 1000, "");
+        assert_true(w.asking);
+        world_answers(&w, ANSWER_RUNNING, port, port);
+        requests();
+        next_answer("");
+        world_dialled(&w, DIAL_OPEN, 101);
+        world_says(&w, WORKER, 0x82, "\4");
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_pass(&w, 20 * SEC);
+    }
+    world_close(&w);
+}
+
+static void a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_any(void **state)
+{
+    (void)state;
+    serving_exec("\1old");
+    loses_and_resumes();
+    world_says(&w, WORKER, 0x82, "\4");
+    world_pass(&w, 29 * SEC);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    world_pass(&w, SEC);
+    assert_int_equal(w.t.reason, CLOSE_session_not_found);
+    assert_said(CLIENT, "PINGown C1000:session not found");
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -842,6 +968,12 @@ int main(void)
         cmocka_unit_test(a_client_that_resumes_is_told_of_a_move),
         cmocka_unit_test(a_client_that_resumes_answers_a_close_itself),
         cmocka_unit_test(memory_that_is_short_ends_a_tunnel),
+        cmocka_unit_test(a_late_replay_is_told_apart_from_output),
+        cmocka_unit_test(what_is_no_replay_waits_for_a_bounded_time),
+        cmocka_unit_test(an_exit_behind_a_late_replay_ends_it),
+        cmocka_unit_test(a_worker_without_the_session_ends_the_tunnel),
+        cmocka_unit_test(an_empty_session_that_moves_is_not_one_that_is_gone),
+        cmocka_unit_test(a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_any),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
