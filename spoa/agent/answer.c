@@ -70,7 +70,7 @@ bool request_from_args(struct spop_args args, struct request *request)
         if (argument && value.kind != SPOP_NULL && !argument_read(argument, value, request))
             return false;
     }
-    return true;
+    return request_read_headers(request);
 }
 
 /* ---- variables ---- */

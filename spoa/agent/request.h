@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * request: what HAProxy tells about one HTTP request, in the SPOE message `cell-route`. The table below is the one
- * list of its arguments: the decoder, `cellgate explain`, the SPOE file (checked by a test) and the documentation
- * follow it. Slices point into the frame (or whatever the caller read from) and live as long as that does.
+ * request: what HAProxy tells about one HTTP request, in the SPOE message `cell-route`. The table of arguments is the one
+ * list of them: the decoder, `cellgate explain`, the SPOE file (checked by a test) and the documentation follow it. Slices
+ * point into the frame (or whatever the caller read from) and live as long as that does.
  *
- * Values are those of the FIRST header line of the name, the whole line (`req.fhdr(name,1)`); the count beside it
+ * Of each header of the second table the value is that of the FIRST line of the name, the whole line; the count beside it
  * tells how many lines there were, so that the decision can refuse what is ambiguous.
  */
 #ifndef CELLGATE_AGENT_REQUEST_H
@@ -14,53 +14,47 @@
 #include "spoa/lib/slice.h"
 
 /*  X(kind, field, SPOE argument name, HAProxy sample expression)
- *  kinds: TEXT struct slice (absent = the header is not there), COUNT int64_t, BOOL bool, ADDRESS struct address */
-#define REQUEST_ARGUMENTS(X)                                                                                      \
-    X(TEXT, id, "id", "unique-id")                                                                                \
-    X(TEXT, method, "method", "method")                                                                           \
-    X(TEXT, version, "version", "req.ver")                                                                        \
-    X(TEXT, path, "path", "path")                                                                                 \
-    X(TEXT, query, "query", "query")                                                                              \
-    X(TEXT, host, "host", "req.fhdr(host,1)")                                                                     \
-    X(COUNT, hosts, "hosts", "req.fhdr_cnt(host)")                                                                \
-    X(TEXT, upgrade, "upgrade", "req.fhdr(upgrade,1)")                                                            \
-    X(COUNT, upgrades, "upgrades", "req.fhdr_cnt(upgrade)")                                                       \
-    X(TEXT, connection, "connection", "req.fhdr(connection,1)")                                                   \
-    X(TEXT, connection2, "connection2", "req.fhdr(connection,2)")                                                 \
-    X(COUNT, connections, "connections", "req.fhdr_cnt(connection)")                                              \
-    X(TEXT, ws_version, "ws_version", "req.fhdr(sec-websocket-version,1)")                                        \
-    X(COUNT, ws_versions, "ws_versions", "req.fhdr_cnt(sec-websocket-version)")                                   \
-    X(TEXT, ws_key, "ws_key", "req.fhdr(sec-websocket-key,1)")                                                    \
-    X(COUNT, ws_keys, "ws_keys", "req.fhdr_cnt(sec-websocket-key)")                                               \
-    X(TEXT, ws_protocol, "ws_protocol", "req.fhdr(sec-websocket-protocol,1)")                                     \
-    X(COUNT, ws_protocols, "ws_protocols", "req.fhdr_cnt(sec-websocket-protocol)")                                \
-    X(TEXT, content_length, "content_length", "req.fhdr(content-length,1)")                                       \
-    X(COUNT, transfer_encodings, "transfer_encodings", "req.fhdr_cnt(transfer-encoding)")                         \
-    X(TEXT, authorization, "authorization", "req.fhdr(authorization,1)")                                          \
-    X(COUNT, authorizations, "authorizations", "req.fhdr_cnt(authorization)")                                     \
-    X(TEXT, origin, "origin", "req.fhdr(origin,1)")                                                               \
-    X(COUNT, origins, "origins", "req.fhdr_cnt(origin)")                                                          \
-    X(TEXT, cookie, "cookie", "req.cook(__Host-cellgate)")                                                        \
-    X(COUNT, cookies, "cookies", "req.cook_cnt(__Host-cellgate)")                                                 \
-    X(TEXT, accept, "accept", "req.fhdr(accept,1)")                                                               \
-    X(TEXT, cors_method, "cors_method", "req.fhdr(access-control-request-method,1)")                              \
-    X(TEXT, sandbox_id, "sandbox_id", "req.fhdr(x-sandbox-id,1)")                                                 \
-    X(TEXT, sandbox_namespace, "sandbox_namespace", "req.fhdr(x-sandbox-namespace,1)")                            \
-    X(TEXT, sandbox_port, "sandbox_port", "req.fhdr(x-sandbox-port,1)")                                           \
-    X(TEXT, sandbox_uid, "sandbox_uid", "req.fhdr(x-sandbox-uid,1)")                                              \
-    X(TEXT, sandbox_pod_ip, "sandbox_pod_ip", "req.fhdr(x-sandbox-pod-ip,1)")                                     \
-    X(TEXT, ingress_to, "ingress_to", "req.fhdr(opensandbox-ingress-to,1)")                                       \
-    X(TEXT, ingress, "ingress", "req.fhdr(open-sandbox-ingress,1)")                                               \
-    X(TEXT, secure_access, "secure_access", "req.fhdr(opensandbox-secure-access,1)")                              \
-    X(COUNT, secure_accesses, "secure_accesses", "req.fhdr_cnt(opensandbox-secure-access)")                       \
-    X(TEXT, oc_preview, "oc_preview", "req.fhdr(x-oc-preview-token,1)")                                           \
-    X(COUNT, oc_previews, "oc_previews", "req.fhdr_cnt(x-oc-preview-token)")                                      \
-    X(TEXT, daytona_preview, "daytona_preview", "req.fhdr(x-daytona-preview-token,1)")                            \
-    X(COUNT, daytona_previews, "daytona_previews", "req.fhdr_cnt(x-daytona-preview-token)")                       \
-    X(TEXT, e2b_access, "e2b_access", "req.fhdr(e2b-traffic-access-token,1)")                                     \
-    X(COUNT, e2b_accesses, "e2b_accesses", "req.fhdr_cnt(e2b-traffic-access-token)")                              \
-    X(ADDRESS, source, "source", "var(txn.client_addr)")                                                          \
+ *  kinds: TEXT struct slice (absent = there is none), COUNT int64_t, BOOL bool, ADDRESS struct address */
+#define REQUEST_ARGUMENTS(X)                                       \
+    X(TEXT, id, "id", "unique-id")                                 \
+    X(TEXT, method, "method", "method")                            \
+    X(TEXT, version, "version", "req.ver")                         \
+    X(TEXT, path, "path", "path")                                  \
+    X(TEXT, query, "query", "query")                               \
+    X(TEXT, headers, "headers", "req.hdrs")                        \
+    X(TEXT, cookie, "cookie", "req.cook(__Host-cellgate)")         \
+    X(COUNT, cookies, "cookies", "req.cook_cnt(__Host-cellgate)")  \
+    X(TEXT, removed, "removed", "var(txn.removed)")                \
+    X(ADDRESS, source, "source", "var(txn.client_addr)")           \
     X(BOOL, tls, "tls", "var(txn.client_tls)")
+
+/*  X(field of the value, field of the count, name in lower case) */
+#define REQUEST_HEADERS(X)                                              \
+    X(host, hosts, "host")                                              \
+    X(upgrade, upgrades, "upgrade")                                     \
+    X(connection, connections, "connection")                            \
+    X(ws_version, ws_versions, "sec-websocket-version")                 \
+    X(ws_key, ws_keys, "sec-websocket-key")                             \
+    X(ws_protocol, ws_protocols, "sec-websocket-protocol")              \
+    X(content_length, content_lengths, "content-length")                \
+    X(transfer_encoding, transfer_encodings, "transfer-encoding")       \
+    X(authorization, authorizations, "authorization")                   \
+    X(origin, origins, "origin")                                        \
+    X(accept, accepts, "accept")                                        \
+    X(cors_method, cors_methods, "access-control-request-method")       \
+    X(sandbox_id, sandbox_ids, "x-sandbox-id")                          \
+    X(sandbox_namespace, sandbox_namespaces, "x-sandbox-namespace")     \
+    X(sandbox_port, sandbox_ports, "x-sandbox-port")                    \
+    X(sandbox_uid, sandbox_uids, "x-sandbox-uid")                       \
+    X(sandbox_pod_ip, sandbox_pod_ips, "x-sandbox-pod-ip")              \
+    X(ingress_to, ingress_tos, "opensandbox-ingress-to")                \
+    X(ingress, ingresses, "open-sandbox-ingress")                       \
+    X(secure_access, secure_accesses, "opensandbox-secure-access")      \
+    X(oc_preview, oc_previews, "x-oc-preview-token")                    \
+    X(daytona_preview, daytona_previews, "x-daytona-preview-token")     \
+    X(e2b_access, e2b_accesses, "e2b-traffic-access-token")             \
+    X(e2b_sandbox, e2b_sandboxes, "e2b-sandbox-id")                     \
+    X(e2b_port, e2b_ports, "e2b-sandbox-port")
 
 #define REQUEST_TYPE_TEXT    struct slice
 #define REQUEST_TYPE_COUNT   int64_t
@@ -71,6 +65,24 @@ struct request {
 #define X(kind, field, name, sample) REQUEST_TYPE_##kind field;
     REQUEST_ARGUMENTS(X)
 #undef X
+#define X(field, lines, name) \
+    struct slice field;       \
+    int64_t lines;
+    REQUEST_HEADERS(X)
+#undef X
+    struct slice connection2; /* the second line of Connection */
 };
+
+struct request_header {
+    struct slice name, value;
+};
+
+/* Takes the next line off *headers, "name: value" and a line end as `headers` has them; value as it stands behind ": ".
+ * False: there is none, *headers is then empty; or it is malformed, and *headers is not. */
+bool request_header_next(struct slice *headers, struct request_header *header);
+/* Fills what REQUEST_HEADERS lists from `headers`. False: it is absent or malformed. */
+bool request_read_headers(struct request *request);
+/* The first line's value of a header that need not be in the table, name in any case, and how many lines it has. */
+struct slice request_header(const struct request *request, struct slice name, size_t *lines);
 
 #endif

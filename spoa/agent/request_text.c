@@ -3,7 +3,7 @@
 
 /* What the sample expressions are evaluated on. */
 struct head {
-    struct slice method, version, host, path, query;
+    struct slice method, version, host, path, query, headers;
     bool tls;
     const struct header_line *lines;
     size_t count;
@@ -17,26 +17,29 @@ bool header_line_parse(struct slice text, struct header_line *line)
     return colon > 0 && colon < text.len;
 }
 
-static size_t header_count(const struct head *head, struct slice name)
+/* What `req.hdrs` gives: names in lower case, and the Host of an absolute URL, unless the lines have one. */
+static struct slice headers_text(const struct head *head, struct writer *memory)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < head->count; i++)
-        n += slice_equal_nocase(head->lines[i].name, name);
-    if (n == 0 && slice_present(head->host) && slice_equal_nocase(name, SLICE_LITERAL("host")))
-        return 1;
-    return n;
-}
-
-/* The n-th line of that name, counted from 1. */
-static struct slice header_value(const struct head *head, struct slice name, uint64_t n)
-{
-    uint64_t seen = 0;
-    for (size_t i = 0; i < head->count; i++)
-        if (slice_equal_nocase(head->lines[i].name, name) && ++seen == n)
-            return head->lines[i].value;
-    if (seen == 0 && n == 1 && slice_equal_nocase(name, SLICE_LITERAL("host")))
-        return head->host;
-    return (struct slice){NULL, 0};
+    size_t start = memory->len;
+    bool has_host = false;
+    for (size_t i = 0; i < head->count; i++) {
+        const struct header_line *line = &head->lines[i];
+        has_host = has_host || slice_equal_nocase(line->name, SLICE_LITERAL("host"));
+        for (size_t j = 0; j < line->name.len; j++) {
+            uint8_t c = line->name.at[j];
+            writer_u8(memory, c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c);
+        }
+        writer_text(memory, ": ");
+        writer_put(memory, line->value);
+        writer_text(memory, "\r\n");
+    }
+    if (!has_host && slice_present(head->host)) {
+        writer_text(memory, "host: ");
+        writer_put(memory, head->host);
+        writer_text(memory, "\r\n");
+    }
+    writer_text(memory, "\r\n");
+    return slice_of(memory->at + start, memory->len - start);
 }
 
 /* How many cookies have the name, and the value of the first. */
@@ -64,43 +67,26 @@ static struct slice cookie_value(const struct head *head, struct slice name)
     return value;
 }
 
-/* "req.fhdr(name,1)" is function "req.fhdr" of "name" and 1; no parentheses: no argument. */
-static void sample_split(struct slice sample, struct slice *function, struct slice *name, uint64_t *n)
-{
-    size_t open = slice_find(sample, '('), comma = slice_find(sample, ','), close = slice_find(sample, ')');
-    size_t end = comma < close ? comma : close;
-    *function = slice_sub(sample, 0, open);
-    *name = slice_sub(sample, open + 1, end > open ? end - open - 1 : 0);
-    if (comma >= close || !slice_u64(slice_sub(sample, comma + 1, close - comma - 1), 9, n))
-        *n = 1;
-}
-
 static struct slice evaluate_TEXT(const struct head *head, const char *sample)
 {
-    struct slice function, name;
-    uint64_t n;
-    sample_split(slice_text(sample), &function, &name, &n);
-    if (slice_is(function, "req.fhdr"))
-        return header_value(head, name, n);
-    if (slice_is(function, "req.cook"))
-        return cookie_value(head, name);
-    if (slice_is(function, "method"))
+    struct slice name = slice_text(sample);
+    if (slice_starts(name, "req.cook("))
+        return cookie_value(head, slice_sub(name, 9, name.len - 10));
+    if (slice_is(name, "req.hdrs"))
+        return head->headers;
+    if (slice_is(name, "method"))
         return head->method;
-    if (slice_is(function, "req.ver"))
+    if (slice_is(name, "req.ver"))
         return head->version;
-    if (slice_is(function, "path"))
+    if (slice_is(name, "path"))
         return head->path;
-    return slice_is(function, "query") ? head->query : (struct slice){NULL, 0};
+    return slice_is(name, "query") ? head->query : (struct slice){NULL, 0};
 }
 
 static int64_t evaluate_COUNT(const struct head *head, const char *sample)
 {
-    struct slice function, name;
-    uint64_t n;
-    sample_split(slice_text(sample), &function, &name, &n);
-    struct slice first;
-    return (int64_t)(slice_is(function, "req.cook_cnt") ? cookies_of(head, name, &first)
-                                                        : header_count(head, name));
+    struct slice first, name = slice_from(slice_text(sample), strlen("req.cook_cnt("));
+    return (int64_t)cookies_of(head, slice_sub(name, 0, name.len - 1), &first);
 }
 
 static bool evaluate_BOOL(const struct head *head, const char *sample)
@@ -131,7 +117,7 @@ static void url_split(struct slice url, struct head *head)
         head->query = slice_from(url, question + 1);
 }
 
-bool request_from_text(struct slice line, const struct header_line *lines, size_t count,
+bool request_from_text(struct slice line, const struct header_line *lines, size_t count, struct writer *memory,
                        struct request *request, struct fail *why)
 {
     struct head head = {.version = SLICE_LITERAL("1.1"), .lines = lines, .count = count};
@@ -144,8 +130,12 @@ bool request_from_text(struct slice line, const struct header_line *lines, size_
         head.version = slice_from(version, 5);
     }
     url_split(url, &head);
+    head.headers = headers_text(&head, memory);
+    *request = (struct request){.hosts = 0};
 #define X(kind, field, name, sample) request->field = evaluate_##kind(&head, sample);
     REQUEST_ARGUMENTS(X)
 #undef X
-    return true;
+    if (memory->full)
+        return fail(why, "the head is too large");
+    return request_read_headers(request) || fail(why, "a header has a line end in it");
 }

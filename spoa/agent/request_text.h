@@ -8,6 +8,7 @@
 
 #include "spoa/agent/request.h"
 #include "spoa/lib/fail.h"
+#include "spoa/lib/writer.h"
 
 struct header_line {
     struct slice name, value;
@@ -17,8 +18,8 @@ struct header_line {
 bool header_line_parse(struct slice text, struct header_line *line);
 
 /* line: "METHOD URL [HTTP/VERSION]", URL a path or http://HOST/PATH or https://…; a Host among the lines
- * comes before that of the URL. Slices of *request point into the arguments. */
-bool request_from_text(struct slice line, const struct header_line *lines, size_t count,
+ * comes before that of the URL. Slices of *request point into the arguments and memory, which holds the lines once more. */
+bool request_from_text(struct slice line, const struct header_line *lines, size_t count, struct writer *memory,
                        struct request *request, struct fail *why);
 
 #endif

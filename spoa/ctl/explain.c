@@ -445,7 +445,9 @@ static int run(const struct arguments *a)
 {
     struct fail why;
     struct request request;
-    if (!request_from_text(a->head.request, a->head.line, a->head.count, &request, &why)) {
+    static uint8_t memory[2 * DECIDE_SCRATCH];
+    struct writer lines = writer_of(memory, sizeof memory);
+    if (!request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why)) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
     }

@@ -14,7 +14,7 @@
 #include "spoa/agent/request_text.h"
 #include "spoa/agent/tokens.h"
 
-enum { REQUESTS = 4096, ROUNDS = 20 };
+enum { REQUESTS = 4096, ROUNDS = 20, HEADERS_MOST = 2048 };
 
 static const char config[] = "{\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"}],"
                              "\"domains\":{\"opencomputer\":[\"oc.io\"],\"opensandbox\":[\"os.io\"],"
@@ -118,7 +118,8 @@ static void make_requests(struct bench *b, const char *before, const char *behin
     for (size_t i = 0; i < REQUESTS; i++) {
         snprintf(b->line[i], sizeof b->line[i], "GET http://%s%08zx%s", before, (size_t)random() % records,
                  behind);
-        if (!request_from_text(slice_text(b->line[i]), b->lines, count, &b->request[i], &why))
+        struct writer w = writer_of(malloc(HEADERS_MOST), HEADERS_MOST); /* as long as the bench */
+        if (!request_from_text(slice_text(b->line[i]), b->lines, count, &w, &b->request[i], &why))
             die(why.text);
     }
 }

@@ -345,8 +345,7 @@ static void ask(struct asker *a, const char *sandbox, double *when)
     spop_client_ask_arg(&question, SLICE_LITERAL("method"), spop_text(SLICE_LITERAL("GET")));
     spop_client_ask_arg(&question, SLICE_LITERAL("version"), spop_text(SLICE_LITERAL("1.1")));
     spop_client_ask_arg(&question, SLICE_LITERAL("path"), spop_text(slice_text(path)));
-    spop_client_ask_arg(&question, SLICE_LITERAL("host"), spop_text(SLICE_LITERAL("cell.example")));
-    spop_client_ask_arg(&question, SLICE_LITERAL("hosts"), spop_int(1));
+    spop_client_ask_arg(&question, SLICE_LITERAL("headers"), spop_text(SLICE_LITERAL("host: cell.example\r\n\r\n")));
     if (!spop_client_ask_end(a->client, &question))
         die("a question does not fit");
     send_all(a, &out);

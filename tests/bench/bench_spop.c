@@ -8,7 +8,7 @@
  *
  *     -c connections (4), -f questions in flight on each (20), -d seconds (5), -m message (cell-route),
  *     -a file of `name=value` lines: the arguments of the message, in order; a value is text, or `i:`
- * integer, `b:` true or false, `a:` IP address, `n:` nothing. Without it: a WebSocket upgrade for a terminal.
+ * integer, `b:` true or false, `a:` IP address, `h:` lines of headers with `|` behind each, `n:` nothing. Without it: a WebSocket upgrade for a terminal.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,20 +29,11 @@ static const char builtin_arguments[] =
     "method=GET\nversion=1.1\n"
     "path=/api/sandboxes/sb-5c1f29e0/pty/3b7d\n"
     "query=n:\n"
-    "host=cell-a.example.com\nhosts=i:1\n"
-    "upgrade=websocket\nupgrades=i:1\n"
-    "connection=Upgrade\nconnection2=n:\nconnections=i:1\n"
-    "ws_version=13\nws_versions=i:1\n"
-    "ws_key=dGhlIHNhbXBsZSBub25jZQ==\nws_keys=i:1\n"
-    "ws_protocol=n:\nws_protocols=i:0\n"
-    "content_length=n:\ntransfer_encodings=i:0\n"
-    "authorization=n:\nauthorizations=i:0\n"
-    "origin=https://app.example.com\norigins=i:1\n"
-    "cookie=n:\naccept=n:\ncors_method=n:\n"
-    "sandbox_id=n:\nsandbox_namespace=n:\nsandbox_port=n:\nsandbox_uid=n:\n"
-    "sandbox_pod_ip=n:\ningress_to=n:\ningress=n:\n"
-    "secure_access=n:\nsecure_accesses=i:0\noc_preview=n:\noc_previews=i:0\n"
-    "daytona_preview=n:\ndaytona_previews=i:0\ne2b_access=n:\ne2b_accesses=i:0\n"
+    "headers=h:host: cell-a.example.com|upgrade: websocket|connection: Upgrade|sec-websocket-version: 13|"
+    "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==|origin: https://app.example.com|"
+    "user-agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0|"
+    "accept-language: en-US,en;q=0.5|sec-websocket-extensions: permessage-deflate||\n"
+    "cookie=n:\ncookies=i:0\nremoved=none\n"
     "source=a:192.0.2.17\ntls=b:true\n";
 
 /* Latencies up to 64 s in buckets of at most 1/32 of their value. */
@@ -108,6 +99,19 @@ static double percentile(const struct bench *bench, double part)
 }
 
 /* ---- arguments ---- */
+/* Headers with '|' where their lines end. */
+static struct spop_value headers_of(struct slice text)
+{
+    static uint8_t memory[FRAME_ROOM];
+    struct writer w = writer_of(memory, sizeof memory);
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] == '|')
+            writer_text(&w, "\r\n");
+        else
+            writer_u8(&w, text.at[i]);
+    return spop_text(writer_slice(&w));
+}
+
 static struct spop_value value_of(struct slice text, uint8_t address[static 16])
 {
     struct slice rest = slice_from(text, 2);
@@ -115,6 +119,8 @@ static struct spop_value value_of(struct slice text, uint8_t address[static 16])
     snprintf(copy, sizeof copy, "%.*s", (int)rest.len, (const char *)rest.at);
     if (slice_starts(text, "n:"))
         return spop_null();
+    if (slice_starts(text, "h:"))
+        return headers_of(rest);
     if (slice_starts(text, "i:"))
         return spop_int(strtoll(copy, NULL, 10));
     if (slice_starts(text, "b:"))

@@ -178,7 +178,7 @@ def patient(cells, plane):
 
 
 def question(path):
-    return {"method": "GET", "version": "1.1", "host": "x", "hosts": 1, "source": bytes([127, 0, 0, 1]), "path": path}
+    return {"method": "GET", "version": "1.1", "headers": "host: x\r\n\r\n", "source": bytes([127, 0, 0, 1]), "path": path}
 
 
 def test_a_wake_that_nobody_heard_is_asked_for_again(patient, plane):

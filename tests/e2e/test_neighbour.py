@@ -20,7 +20,7 @@ from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
 KEPT = {"worker": "http://127.0.0.1:9", "epoch": 7, "org": "org-1", "headers": {"Authorization": "Bearer of-the-record"}}
 
 
-QUESTION = {"method": "GET", "version": "1.1", "path": "/api/sandboxes/kept/x", "host": "h", "hosts": 1}
+QUESTION = {"method": "GET", "version": "1.1", "path": "/api/sandboxes/kept/x", "headers": "host: h\r\n\r\n"}
 WATCHES = 10_000  # that the agent is told to keep
 AGENT = {"threads": 1, "max_watches": WATCHES}
 

@@ -125,6 +125,12 @@ static int read_input(const uint8_t *data, size_t size)
 #define X(kind, field, name, sample) request.field = take_##kind(&r);
     REQUEST_ARGUMENTS(X)
 #undef X
+#define X(field, lines, name)     \
+    request.field = take_TEXT(&r); \
+    request.lines = take_COUNT(&r);
+    REQUEST_HEADERS(X)
+#undef X
+    request.connection2 = take_TEXT(&r);
     struct writer scratch = writer_of(memory, settings & 1 ? 64 : sizeof memory);
     struct decide_view view = {.routes = settings & 2 ? own : built_in,
                                .tokens = tokens,

@@ -48,7 +48,9 @@ static int read_input(const uint8_t *data, size_t size)
         return 0;
     for (struct slice header; count < 8 && slice_split(&rest, 0, &header);)
         count += header_line_parse(header, &lines[count]);
-    if (!request_from_text(line, lines, count, &request, &why) || !path_valid(request.path))
+    static uint8_t memory[1 << 16];
+    struct writer w = writer_of(memory, sizeof memory);
+    if (!request_from_text(line, lines, count, &w, &request, &why) || !path_valid(request.path))
         return 0;
     if (!built_in)
         built_in = routes_of_all_systems(NULL, NULL, &why);

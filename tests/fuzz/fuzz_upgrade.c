@@ -30,7 +30,9 @@ static int read_input(const uint8_t *data, size_t size)
                   head.minor);
     for (size_t i = 0; i < head.count; i++)
         lines[i] = (struct header_line){head.fields[i].name, head.fields[i].value};
-    if (!request_from_text(writer_slice(&line), lines, head.count, &request, &why))
+    static uint8_t text[2 * HTTP_HEAD_MAX];
+    struct writer w = writer_of(text, sizeof text);
+    if (!request_from_text(writer_slice(&line), lines, head.count, &w, &request, &why))
         return 0;
     unsigned status = ws_handshake_check_request(&head, &key, &why);
     if (upgrade_claimed(&request) && upgrade_judge(&request, &reason) == REFUSAL_NONE && status != 0)

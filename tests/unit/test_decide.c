@@ -298,7 +298,9 @@ static bool ask(struct world *w, const char *line, const char *const *texts, str
     size_t count = 0;
     for (; count < LINES && texts[count]; count++)
         assert_true(header_line_parse(expand(w, count + 1, texts[count]), &lines[count]));
-    assert_true(request_from_text(expand(w, 0, line), lines, count, &request, &why));
+    static uint8_t memory[32768];
+    struct writer text = writer_of(memory, sizeof memory);
+    assert_true(request_from_text(expand(w, 0, line), lines, count, &text, &request, &why));
     struct writer scratch = writer_of(w->scratch, w->scratch_size);
     struct decide_view view = {.routes = w->routes,
                                .tokens = w->tokens,

@@ -409,8 +409,7 @@ static void a_request_does_not_wait_behind_a_redial_that_came_later(void **state
     const struct argument request[] = {{"method", spop_text(SLICE_LITERAL("GET"))},
                                        {"version", spop_text(SLICE_LITERAL("1.1"))},
                                        {"path", spop_text(SLICE_LITERAL("/api/sandboxes/sb-1/x"))},
-                                       {"host", spop_text(SLICE_LITERAL("h"))},
-                                       {"hosts", spop_int(1)}};
+                                       {"headers", spop_text(SLICE_LITERAL("host: h\r\n\r\n"))}};
     struct stage s;
     struct relay haproxy, relay;
     int asked[2];

@@ -228,7 +228,9 @@ static const char *reach(size_t form, unsigned needs, size_t column)
     for (size_t i = 0; forms[form].upgrade && i < 4; i++)
         assert_true(header_line_parse(slice_text(upgrade[i]), &lines[count++]));
     assert_true(header_line_parse(slice_text(credential(columns[column].sandbox, needs)), &lines[count++]));
-    assert_true(request_from_text(slice_text(line), lines, count, &request, &why));
+    static uint8_t memory[4096];
+    struct writer text = writer_of(memory, sizeof memory);
+    assert_true(request_from_text(slice_text(line), lines, count, &text, &request, &why));
     struct writer scratch = writer_of(w.scratch, sizeof w.scratch);
     assert_true(decide(&view, &request, &scratch, &verdict));
     if (verdict.refusal == REFUSAL_not_granted)

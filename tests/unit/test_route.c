@@ -50,7 +50,9 @@ static void request_make(const char *line, const char *const *texts, struct head
     size_t count = 0;
     for (; count < LINES && texts[count]; count++)
         assert_true(header_line_parse(slice_text(texts[count]), &lines[count]));
-    assert_true(request_from_text(slice_text(line), lines, count, request, &why));
+    static uint8_t memory[4096];
+    struct writer w = writer_of(memory, sizeof memory);
+    assert_true(request_from_text(slice_text(line), lines, count, &w, request, &why));
 }
 
 /* "route sandbox namespace port session token expires signature", '-' for what is absent; "none" */

@@ -164,8 +164,10 @@ static void request_make(const struct row *row, struct header_line *lines, struc
     size_t count = 0;
     for (; count < LINES && row->lines[count]; count++)
         assert_true(header_line_parse(slice_text(row->lines[count]), &lines[count]));
-    assert_true(
-        request_from_text(slice_text(row->line ? row->line : "GET http://a/"), lines, count, request, &why));
+    static uint8_t memory[4096];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct slice line = slice_text(row->line ? row->line : "GET http://a/");
+    assert_true(request_from_text(line, lines, count, &w, request, &why));
 }
 
 static void judges_every_defect(void **state)
