@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/carrier.h"
 
+#include <stdlib.h>
+
+#include "spoa/agent/own_headers.h"
 #include "spoa/agent/query.h"
 
 #define SUBPROTOCOL "cellgate"
@@ -14,6 +17,18 @@ const char *carrier_text(enum carrier carrier)
 #undef X
     };
     return words[carrier];
+}
+
+const char *credential_carrier(const struct credential *credential)
+{
+    return credential->name ? credential->name : carrier_text(credential->carrier);
+}
+
+void carriers_own_free(struct carriers_own *own)
+{
+    for (size_t i = 0; i < own->count; i++)
+        free(own->at[i].name);
+    own_headers_free(&own->headers);
 }
 
 /* ---- Authorization ---- */
@@ -71,7 +86,7 @@ struct parameter {
     struct slice value;
 };
 
-enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, PARAMETERS };
+enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, OWN, PARAMETERS = OWN + CARRIERS_OWN_MOST };
 
 static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], struct slice parameter)
 {
@@ -152,15 +167,64 @@ struct search {
     struct carried *carried;
 };
 
+static bool is_listened_to(const struct carrier_rules *rules, enum carrier carrier)
+{
+    return (rules->listening | CARRIERS_GENERAL) & 1u << carrier;
+}
+
 static bool choose(const struct search *search, enum carrier carrier, struct slice token)
 {
     struct credential *credential = &search->carried->credential;
     if (credential->carrier != CARRIER_NONE || !slice_present(token) ||
-        !((search->rules->listening | CARRIERS_GENERAL) & 1u << carrier))
+        !is_listened_to(search->rules, carrier))
         return false;
     credential->carrier = carrier;
     credential->token = token;
     return true;
+}
+
+static void choose_parameter(const struct search *search, enum carrier carrier, struct slice value,
+                             struct writer *scratch)
+{
+    if (choose(search, carrier, query_decode(value, QUERY_PLUS_STAYS, scratch)))
+        search->carried->credential.in_query = true;
+}
+
+/* The configuration's own headers. False: one of them has several lines. */
+static bool choose_headers(const struct search *search, const struct request *request)
+{
+    const struct carriers_own *own = search->rules->own;
+    for (size_t i = 0; own && i < own->count; i++) {
+        enum carrier carrier = CARRIER_COUNT + i;
+        size_t lines;
+        if (own->at[i].query || !is_listened_to(search->rules, carrier))
+            continue;
+        struct slice value = request_header(request, slice_text(own->at[i].name), &lines);
+        if (lines > 1)
+            return false;
+        if (choose(search, carrier, value))
+            search->carried->credential.name = own->at[i].name;
+    }
+    return true;
+}
+
+static void want_parameters(const struct carrier_rules *rules, struct parameter wanted[PARAMETERS])
+{
+    for (size_t i = 0; rules->own && i < rules->own->count; i++)
+        if (rules->own->at[i].query && is_listened_to(rules, CARRIER_COUNT + i))
+            wanted[OWN + i].name = rules->own->at[i].name;
+}
+
+static void choose_parameters(const struct search *search, const struct parameter found[PARAMETERS],
+                              struct writer *scratch)
+{
+    choose_parameter(search, CARRIER_QUERY, found[TOKEN].value, scratch);
+    choose_parameter(search, CARRIER_DAYTONA_QUERY, found[DAYTONA].value, scratch);
+    for (size_t i = 0; i < CARRIERS_OWN_MOST; i++)
+        if (slice_present(found[OWN + i].value) && search->carried->credential.carrier == CARRIER_NONE) {
+            choose_parameter(search, CARRIER_COUNT + i, found[OWN + i].value, scratch);
+            search->carried->credential.name = found[OWN + i].name;
+        }
 }
 
 static void choose_captured(const struct search *search)
@@ -200,6 +264,7 @@ enum refusal carrier_find(const struct request *request, const struct carrier_ru
                                            [EXPIRES] = {.name = operation ? "expires" : NULL},
                                            [PATH] = {.name = operation ? "path" : NULL, .kept = true}};
     const struct search search = {rules, carried};
+    want_parameters(rules, wanted);
     *carried = (struct carried){.protocol_edit = false};
     if (is_ambiguous(request, rules->listening) ||
         !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
@@ -209,14 +274,15 @@ enum refusal carrier_find(const struct request *request, const struct carrier_ru
     choose(&search, CARRIER_OC_PREVIEW, request->oc_preview);
     choose(&search, CARRIER_DAYTONA_PREVIEW, request->daytona_preview);
     choose(&search, CARRIER_E2B_ACCESS, request->e2b_access);
+    if (!choose_headers(&search, request))
+        return REFUSAL_bad_request;
     choose_captured(&search);
     if (!choose_file_url(&search, operation, wanted, scratch))
         return REFUSAL_bad_request;
     if (rules->bearer == BEARER_DECIDES)
         choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
     choose(&search, CARRIER_SUBPROTOCOL, subprotocol);
-    choose(&search, CARRIER_QUERY, query_decode(wanted[TOKEN].value, QUERY_PLUS_STAYS, scratch));
-    choose(&search, CARRIER_DAYTONA_QUERY, query_decode(wanted[DAYTONA].value, QUERY_PLUS_STAYS, scratch));
+    choose_parameters(&search, wanted, scratch);
     if (rules->cookie)
         choose(&search, CARRIER_COOKIE, request->cookie);
     if (rules->bearer == BEARER_LAST)

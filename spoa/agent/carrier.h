@@ -6,6 +6,7 @@
  * what can only be meant for us, then what an application may use for itself, too.
  *
  *   OpenSandbox-Secure-Access, X-OC-Preview-Token, X-Daytona-Preview-Token, e2b-traffic-access-token: headers
+ *   headers of the configuration's own, in the order in which its entries name them
  *   signature      {expires} and {signature} that the route captured (OpenSandbox)
  *   label          {token} that the route captured (sandbox-sdk)
  *   file-url       `expires` and `signature` in the query of GET .../files/download and PUT .../files/upload
@@ -14,7 +15,7 @@
  *                  so may a Bearer be (enum carrier_bearer)
  *   subprotocol    `cellgate.bearer.TOKEN` among the subprotocols
  *   query          `cellgate_token=TOKEN`; name and value may be percent-encoded, '+' is no blank
- *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query
+ *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query, and then the configuration's own ones
  *   cookie         `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
  *
  * One carrier holding two credentials, or a second line of a header that somebody listens to (HAProxy shows
@@ -27,6 +28,7 @@
 #include "spoa/agent/request.h"
 #include "spoa/agent/system.h"
 #include "spoa/agent/verdict.h"
+#include "spoa/lib/options.h"
 #include "spoa/lib/writer.h"
 
 /* X(NAME, name), in the order in which they decide */
@@ -49,22 +51,40 @@ enum carrier {
 #define X(id, name) CARRIER_##id,
     CARRIERS(X)
 #undef X
-        CARRIER_COUNT
+        CARRIER_COUNT /* of the built-in ones; what is beyond is an own one */
 };
+
+/* Headers and parameters that entries of `tokens` name: carrier CARRIER_COUNT is the first. Their names are owned here. */
+enum { CARRIERS_OWN_MOST = 16 };
+struct carriers_own {
+    struct {
+        char *name;
+        bool query; /* a parameter; else a header */
+    } at[CARRIERS_OWN_MOST];
+    size_t count;
+    struct option_texts headers; /* of these, what haproxy.cfg does not know */
+};
+void carriers_own_free(struct carriers_own *own);
 
 #define CARRIER_BIT(name) (1u << CARRIER_##name)
 /* Those that carry any token. The others count only where a kind listens to them. */
 #define CARRIERS_GENERAL \
     (CARRIER_BIT(AUTHORIZATION) | CARRIER_BIT(SUBPROTOCOL) | CARRIER_BIT(QUERY) | CARRIER_BIT(COOKIE))
 
-/* Where a credential is used. Entries of `tokens` may be bound to routes and to systems. */
+#define CARRIERS_OWN (~((1u << CARRIER_COUNT) - 1))
+
+/* Where a credential is used. Entries of `tokens` may be bound to routes, systems and domains. */
 struct carrier_place {
     const char *route; /* NULL: nowhere in particular, as for `cellgate token --inspect` */
     enum system system;
+    struct slice host; /* in lower case, without port; absent: the request has none */
+    bool any_host;     /* it is not known: of a tunnel that is open */
 };
 
 struct credential {
     enum carrier carrier;
+    const char *name; /* carrier's; NULL: carrier_text has it */
+    bool in_query;    /* it is a parameter */
     struct carrier_place place;
     struct slice token;    /* absent only with CARRIER_NONE; may be empty, then it is a bad one */
     struct slice expires;  /* signature, file-url: as it was written */
@@ -94,6 +114,7 @@ struct carrier_rules {
     bool cookie;        /* the route's */
     enum carrier_bearer bearer;
     const struct captures *captures; /* the route's; may be NULL */
+    const struct carriers_own *own;  /* NULL: none */
 };
 
 /* REFUSAL_NONE, bad_request, or request_too_large when scratch does not hold what has to be rewritten (the
@@ -112,7 +133,9 @@ static inline struct credential credential_bearer(struct slice token)
                                .token = token};
 }
 
-/* The names of the table; "none". */
+/* The names of the table; "none". Of built-in ones. */
 const char *carrier_text(enum carrier carrier);
+/* Of any. */
+const char *credential_carrier(const struct credential *credential);
 
 #endif

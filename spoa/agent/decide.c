@@ -2,6 +2,7 @@
 #include "spoa/agent/decide.h"
 
 #include "spoa/agent/decide_steps.h"
+#include "spoa/agent/own_headers.h"
 #include "spoa/agent/path.h"
 #include "spoa/agent/token_static.h"
 #include "spoa/agent/tokens.h"
@@ -105,6 +106,19 @@ static struct slice host_name(struct decision *d)
         writer_u8(d->scratch,
                   (uint8_t)(host.at[i] >= 'A' && host.at[i] <= 'Z' ? host.at[i] | 0x20 : host.at[i]));
     return d->scratch->full ? nothing : copy;
+}
+
+/* What the configuration names as a credential or an address is for no worker. HAProxy removes it if it was told to. */
+static bool check_removed(struct decision *d)
+{
+    const struct decide_view *view = d->view;
+    const char *left = view->tokens ? own_headers_left(&tokens_own(view->tokens)->headers, d->request) : NULL;
+    left = left ? left : own_headers_left(routes_own_headers(view->routes), d->request);
+    if (!left)
+        return true;
+    d->verdict->left = slice_text(left);
+    return decide_deny(d, REFUSAL_agent_unavailable, "request",
+                       "HAProxy does not remove a header that the configuration names: `cellgate headers`");
 }
 
 static bool find_route(struct decision *d)
@@ -340,7 +354,7 @@ bool decide_revoked(const struct decide_view *view, struct slice jti)
 static enum refusal check_credential(struct decision *d, const char **why)
 {
     const struct credential *credential = &d->carried.credential;
-    decide_tell(d, "token", "carried by", slice_text(carrier_text(credential->carrier)));
+    decide_tell(d, "token", "carried by", slice_text(credential_carrier(credential)));
     enum refusal refusal = check_text(d, why);
     if (has_credential(d))
         refusal = judge(d, refusal, why);
@@ -409,11 +423,12 @@ static enum carrier_bearer judge_bearer(struct decision *d, const struct carrier
 static bool check_token(struct decision *d)
 {
     const struct decide_view *view = d->view;
-    const struct carrier_place place = {d->route->name, d->route->system};
+    const struct carrier_place place = {.route = d->route->name, .system = d->route->system, .host = d->host};
     const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
                                         .cookie = d->route->cookie,
                                         .bearer = judge_bearer(d, &place),
-                                        .captures = &d->match.captures};
+                                        .captures = &d->match.captures,
+                                        .own = view->tokens ? tokens_own(view->tokens) : NULL};
     const char *why = "";
     enum refusal refusal = carrier_find(d->request, &rules, d->scratch, &d->carried);
     if (refusal != REFUSAL_NONE)
@@ -506,8 +521,7 @@ static void write_location(struct decision *d)
 static bool turn_into_cookie(struct decision *d)
 {
     const struct credential *c = &d->carried.credential;
-    bool by_query = c->carrier == CARRIER_QUERY || c->carrier == CARRIER_DAYTONA_QUERY;
-    if (!d->granted || !d->route->cookie || d->upgrade || !by_query || !slice_is(d->request->method, "GET") ||
+    if (!d->granted || !d->route->cookie || d->upgrade || !c->in_query || !slice_is(d->request->method, "GET") ||
         !cookie_valid(c->token) || !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
         return true;
     write_location(d);
@@ -606,7 +620,7 @@ static bool check_state(struct decision *d)
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict)
 {
-    static decide_step *const steps[] = {check_request,    check_upgrade, find_route,    read_captures,
+    static decide_step *const steps[] = {check_request,    check_removed, check_upgrade, find_route,    read_captures,
                                          answer_preflight, check_token,   check_origin,  turn_into_cookie,
                                          find_record,      check_state,   decide_worker, decide_path,
                                          decide_headers};

@@ -49,6 +49,7 @@ struct decider {
     struct snapshot *snapshot; /* of the thread */
     struct snapshot *next;     /* atomic: handed over, not taken yet */
     struct token_cache_counts reported;
+    uint64_t left_told;    /* the same of a header that HAProxy leaves */
     uint64_t refusal_told; /* loop_clock: when the log was told last that a relay is refused; 0: never */
 
     struct loop_task take, work, drain, stop;
@@ -97,8 +98,23 @@ static void note_use(struct decider *d, const struct verdict *v)
         renew_note(d->options.renew, &intent);
 }
 
+/* Told from time to time: HAProxy's environment is older than the configuration. */
+static void tell_left(struct decider *d, struct slice header)
+{
+    uint64_t now = loop_clock();
+    if (!d->options.log || (d->left_told && now - d->left_told < REFUSAL_EVERY))
+        return;
+    d->left_told = now;
+    log_write(d->options.log, LOG_WARN,
+              "requests are refused: HAProxy does not remove a header that the configuration names; set what "
+              "`cellgate headers` prints",
+              LOG_SLICE("header", header));
+}
+
 static void count_decision(struct decider *d, const struct verdict *verdict, uint64_t begun)
 {
+    if (slice_present(verdict->left))
+        tell_left(d, verdict->left);
     note_use(d, verdict);
     if (audit_wanted(verdict, d->snapshot->parts.policy->settings->agent.audit))
         audit_write(d->options.audit, verdict);

@@ -5,18 +5,21 @@
 #include "spoa/agent/jws.h"
 #include "spoa/agent/jwt_claims.h"
 #include "spoa/agent/token_kind.h"
+#include "spoa/agent/token_scope.h"
 
 struct jwt_options {
     char *kind, *kid, *secret_file, *public_key_file, *private_key_file, *issuer, *audience;
     int algorithm;
     int64_t min_secret, leeway, max_ttl;
     bool bind;
+    struct token_scope_options scope;
     const json_node *claims;
 };
 
 struct jwt_state {
     struct key *key;     /* verifies */
     struct key *private; /* signs, if it is not `key` that does; NULL: not loaded */
+    struct token_scope scope;
     struct jwt_rules rules;
     /* owned texts of rules */
     char *kid, *issuer, *audience, *cell, *name[JWT_CLAIM_COUNT];
@@ -60,6 +63,18 @@ static const struct option options[] = {
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
     {"bind", OPTION_BOOL, FIELD(bind), "true",
      .help = "a tunnel through the relay ends when its token expires; false: only who opens one needs a token"},
+    {"carriers", OPTION_TEXTS, FIELD(scope.carriers), OPTION_NONE,
+     .help = "where its tokens may stand: names of headers, `?NAME` for parameters of the query, and of what else carries "
+             "tokens; none: `authorization`, `subprotocol`, `query`, `cookie`",
+     .max = CARRIER_COUNT + CARRIERS_OWN_MOST, .check = token_scope_check_carrier},
+    {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
+     .help = "on whose built-in routes its tokens are good; none, and no `routes`: on every route", .max = SYSTEM_COUNT,
+     .check = token_scope_check_system},
+    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which its tokens are good",
+     .max = 64},
+    {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
+     .help = "domains below which its tokens are good, or `<FORM>` for those of a form of host; none: on every host",
+     .max = 64, .check = token_scope_check_domain},
     {"claims", OPTION_NODE, FIELD(claims), OPTION_NONE,
      .help = "other names of claims, as {\"org\":\"org_id\"}", .form = "an object of texts"},
 };
@@ -182,6 +197,7 @@ static void release(void *pointer)
     free(state->issuer);
     free(state->audience);
     free(state->cell);
+    token_scope_free(&state->scope);
     for (size_t i = 0; i < JWT_CLAIM_COUNT; i++)
         free(state->name[i]);
     free(state);
@@ -191,11 +207,34 @@ static void release(void *pointer)
 static bool mark_key(const struct token_load *load, const struct jwt_state *state, struct token_entry *entry,
                      struct fail *why)
 {
+    char memory[64 * 300];
+    struct writer scope = writer_of(memory, sizeof(memory));
+    token_scope_text(&state->scope, &scope);
+    if (scope.full)
+        return fail(why, "routes and domains are too long");
     const struct slice parts[] = {slice_text(key_algorithm_text(key_algorithm(state->key))),
                                   slice_text(state->kid), slice_text(state->issuer),
-                                  slice_text(state->audience), slice_text(state->cell)};
-    return token_load_key(load, state->key, "jwt", parts, sizeof(parts) / sizeof(*parts), entry->fingerprint,
-                          why);
+                                  slice_text(state->audience), slice_text(state->cell), writer_slice(&scope)};
+    /* without a scope it is the fingerprint of builds that had none */
+    size_t count = sizeof(parts) / sizeof(*parts) - !token_scope_is_bound(&state->scope);
+    return token_load_key(load, state->key, "jwt", parts, count, entry->fingerprint, why);
+}
+
+static bool load_scope(const struct token_load *load, const json_node *node, struct jwt_options *o,
+                       struct jwt_state *state, struct token_entry *entry, struct fail *why)
+{
+    struct fail what;
+    unsigned carriers;
+    if (!token_scope_carriers(load, &o->scope.carriers, &carriers, &what) ||
+        !token_scope_take(load, &o->scope, &state->scope, &what))
+        return json_fail(load->doc, node, why, "%s", what.text);
+    entry->carriers = carriers ? carriers : CARRIERS_GENERAL;
+    return true;
+}
+
+static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
+{
+    return token_scope_has(&((const struct jwt_state *)entry->state)->scope, place) ? entry->carriers : 0;
 }
 
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
@@ -206,7 +245,7 @@ static bool load(const struct token_load *load, const json_node *node, struct to
     if (!state)
         return fail(why, "out of memory");
     bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
-                load_rules(load, &o, state, why) && load_key(load, node, &o, state, why) &&
+                load_scope(load, node, &o, state, entry, why) && load_rules(load, &o, state, why) && load_key(load, node, &o, state, why) &&
                 mark_key(load, state, entry, why);
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
@@ -235,6 +274,10 @@ static enum refusal find_signer(const struct token_check *check, const struct jw
         const struct token_entry *entry = &check->entries[i];
         if (entry->kind != &token_kind_jwt || !same_kid(entry, jws))
             continue;
+        if (!token_entry_listens(entry, check->credential)) {
+            *reason = "its key is not good here, or not for what has carried it";
+            continue;
+        }
         *named = *named || slice_present(jws->kid);
         switch (jws_verify(jws, ((const struct jwt_state *)entry->state)->key)) {
         case KEY_GOOD:
@@ -315,6 +358,7 @@ const struct token_kind token_kind_jwt = {.name = "jwt",
                                           .carriers = CARRIERS_GENERAL,
                                           .load = load,
                                           .release = release,
+                                          .carriers_at = carriers_at,
                                           .recognises = jws_recognises,
                                           .check = check,
                                           .mint = mint};

@@ -4,6 +4,11 @@
 #include "spoa/agent/path.h"
 #include "spoa/agent/route_table.h"
 
+const struct option_texts *routes_own_headers(const struct routes *routes)
+{
+    return &routes->own_headers;
+}
+
 size_t routes_count(const struct routes *routes)
 {
     return routes->count;
@@ -62,8 +67,13 @@ static bool headers_match(const struct route_entry *entry, const struct request 
                           struct attempt *attempt)
 {
     for (size_t i = 0; i < entry->header_count; i++) {
+        const struct route_header_rule *rule = &entry->headers[i];
         struct slice value;
-        memcpy(&value, (const char *)request + entry->headers[i].offset, sizeof value);
+        size_t lines;
+        if (slice_present(rule->name))
+            value = request_header(request, rule->name, &lines);
+        else
+            memcpy(&value, (const char *)request + rule->offset, sizeof value);
         if (!patterns_match(&entry->headers[i].patterns, value, attempt))
             return false;
     }

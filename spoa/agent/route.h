@@ -69,6 +69,8 @@ struct routes *routes_new(const struct json *doc, const struct route_nodes *node
 struct routes *routes_of_all_systems(const struct json *doc, const json_node *domains, struct fail *why);
 void routes_free(struct routes *routes); /* NULL is fine */
 
+/* Headers that routes look at and haproxy.cfg does not know. */
+const struct option_texts *routes_own_headers(const struct routes *routes);
 size_t routes_count(const struct routes *routes);
 const struct route *routes_at(const struct routes *routes, size_t i);
 const struct route *routes_find(const struct routes *routes, struct slice name); /* NULL: none */

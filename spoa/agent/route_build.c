@@ -5,11 +5,12 @@
 #include <stdlib.h>
 
 #include "spoa/agent/grant.h"
+#include "spoa/agent/own_headers.h"
 #include "spoa/agent/record_pack.h"
 #include "spoa/agent/route_table.h"
 #include "spoa/agent/worker_url.h"
 
-/* The headers that routes can look at: those that HAProxy sends (request.h). */
+/* The headers that haproxy.cfg knows as addresses (request.h). */
 static const struct {
     const char *name;
     size_t offset;
@@ -21,6 +22,8 @@ static const struct {
     {"X-Sandbox-Pod-IP", offsetof(struct request, sandbox_pod_ip)},
     {"OpenSandbox-Ingress-To", offsetof(struct request, ingress_to)},
     {"OPEN-SANDBOX-INGRESS", offsetof(struct request, ingress)},
+    {"E2b-Sandbox-Id", offsetof(struct request, e2b_sandbox)},
+    {"E2b-Sandbox-Port", offsetof(struct request, e2b_port)},
 };
 
 /* What haproxy.cfg can set by name. */
@@ -31,6 +34,7 @@ struct build {
     const struct json *doc;
     const json_node *domains;
     struct route_entry *entry;
+    struct option_texts *own_headers; /* of the table */
     struct capture_names names;
     unsigned captured; /* by the keys before this one */
     unsigned forms;    /* bits of forms[] that its host names */
@@ -165,6 +169,29 @@ static void patterns_free(struct patterns *patterns)
 
 /* ---- the keys that are nodes or texts of a form of their own ---- */
 
+/* The name belongs to the table, which only ever adds some. */
+static bool own_header(struct build *b, struct slice name, struct slice *own)
+{
+    if (!own_headers_add(b->own_headers, name))
+        return false;
+    for (size_t i = 0; i < b->own_headers->count; i++)
+        if (slice_equal_nocase(name, slice_text(b->own_headers->at[i])))
+            *own = slice_text(b->own_headers->at[i]);
+    return slice_present(*own);
+}
+
+static bool read_own_header(struct build *b, const json_node *member, struct slice name, struct fail *why)
+{
+    struct route_header_rule *rule = &b->entry->headers[b->entry->header_count++];
+    const char *defect = own_header_defect(name);
+    if (defect || own_header_is_known(name))
+        return json_fail(b->doc, member, why, "headers: '%s' is not %s", json_key(member),
+                         defect ? defect : "a header that can say which sandbox is meant");
+    if (!own_header(b, name, &rule->name))
+        return fail(why, "out of memory");
+    return patterns_read(b, member, value_add, &rule->patterns, why);
+}
+
 static bool read_header_rule(struct build *b, const json_node *member, struct fail *why)
 {
     struct slice name = slice_text(json_key(member));
@@ -177,8 +204,7 @@ static bool read_header_rule(struct build *b, const json_node *member, struct fa
             rule->offset = routing_headers[i].offset;
             return patterns_read(b, member, value_add, &rule->patterns, why);
         }
-    return json_fail(b->doc, member, why, "'%s' is not among the headers that HAProxy sends",
-                     json_key(member));
+    return read_own_header(b, member, name, why);
 }
 
 static bool read_headers(struct build *b, struct fail *why)
@@ -325,7 +351,10 @@ static bool add_route(struct building *w, const struct json *doc, const json_nod
                       struct fail *why)
 {
     struct route_entry *entry = &w->routes->at[w->routes->count++];
-    struct build b = {.doc = doc, .domains = w->nodes->domains, .entry = entry};
+    struct build b = {.doc = doc,
+                      .domains = w->nodes->domains,
+                      .entry = entry,
+                      .own_headers = &w->routes->own_headers};
     capture_names_init(&b.names);
     bool good = entry_build(&b, node, why);
     entry->route.system = system;
@@ -502,6 +531,7 @@ void routes_free(struct routes *routes)
         return;
     for (size_t i = 0; i < routes->count; i++)
         entry_free(&routes->at[i]);
+    own_headers_free(&routes->own_headers);
     free(routes->at);
     free(routes);
 }

@@ -14,7 +14,8 @@ struct patterns {
 };
 
 struct route_header_rule {
-    size_t offset; /* of the header's value in struct request */
+    size_t offset; /* of the header's value in struct request, unless it has a name: */
+    struct slice name; /* points into own_headers of the table */
     struct patterns patterns;
 };
 
@@ -36,6 +37,7 @@ struct route_entry {
 struct routes {
     struct route_entry *at;
     size_t count;
+    struct option_texts own_headers;
 };
 
 /* A built-in route as JSON text (route_defaults.c). */

@@ -47,7 +47,17 @@ static enum refusal refuse(enum refusal refusal, const char **reason, const char
 /* Only what has a signature is worth remembering, and only where nothing but the token was signed. */
 static bool remembered(const struct credential *credential)
 {
-    return CARRIERS_GENERAL & 1u << credential->carrier;
+    return (CARRIERS_GENERAL | CARRIERS_OWN) & 1u << credential->carrier;
+}
+
+/* What the cache knows is a token that is good somewhere: whether its key is good here, and for what carries it. */
+static bool may_come_here(const struct token_check *check, const struct grant *grant)
+{
+    for (size_t i = 0; i < check->count; i++)
+        if (token_entry_listens(&check->entries[i], check->credential) &&
+            slice_equal(grant->key, slice_of(check->entries[i].fingerprint, KEY_FINGERPRINT)))
+            return true;
+    return false;
 }
 
 static enum refusal check_token(const struct token_check *check, struct token_cache *cache,
@@ -72,11 +82,13 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
     *grant = (struct grant){.kind = NULL};
     if (credential->carrier != CARRIER_NONE && credential->token.len > TOKEN_LIMIT)
         return refuse(REFUSAL_token_invalid, reason, "longer than 8 KiB");
-    if (remembered(credential) &&
-        token_cache_find(cache, tokens_generation(tokens), credential->token, now, grant))
-        return REFUSAL_NONE;
     struct token_check check = {.credential = credential, .now = now, .text = token_cache_scratch(cache)};
     check.entries = tokens_entries(tokens, &check.count);
+    if (remembered(credential) &&
+        token_cache_find(cache, tokens_generation(tokens), credential->token, now, grant) &&
+        may_come_here(&check, grant))
+        return REFUSAL_NONE;
+    *grant = (struct grant){.kind = NULL};
     if (credential->carrier == CARRIER_NONE && !token_static_public(&check, grant))
         return refuse(REFUSAL_token_missing, reason, "there is none");
     return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);

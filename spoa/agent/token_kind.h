@@ -41,6 +41,7 @@ struct token_load {
     const char *cell;
     bool minting;              /* private keys are wanted */
     struct token_files *files; /* read while loading; a change of one is a reason to load again */
+    struct carriers_own *own;  /* that the entries name */
     struct token_keys *keys;   /* that the entries accept; a tunnel whose key is none of them ends */
     struct option_texts *warnings;
 };
@@ -59,6 +60,9 @@ __attribute__((format(printf, 3, 4))) bool token_load_warn(const struct token_lo
 
 /* CARRIER_BITs that bring credentials of the entry to the place. */
 unsigned token_entry_carriers(const struct token_entry *entry, const struct carrier_place *place);
+
+/* Whether what carries the credential brings it to the entry there. */
+bool token_entry_listens(const struct token_entry *entry, const struct credential *credential);
 
 struct token_check {
     const struct token_entry *entries; /* of all kinds, in the configuration's order */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token.h"
+#include "spoa/agent/token_scope.h"
 
 #define KID    "static:" /* and 8 hex digits that change when the secret does */
 #define PUBLIC KID "public"
@@ -15,43 +16,19 @@ enum { LIFE = 86400, HEX = 2 * SHA256_DIGEST_LENGTH, MARK = 8, SECRET = 32 };
 
 struct options {
     char *kind;
-    struct option_texts carriers, need, systems, routes;
+    struct token_scope_options scope;
+    struct option_texts need;
     bool public, everywhere;
 };
 
 struct state {
     unsigned needs;
     bool public, everywhere;
-    unsigned systems; /* where it is good; with neither these nor routes each carrier's own */
-    struct option_texts routes;
+    struct token_scope scope; /* without systems and routes it is good where each carrier belongs */
     unsigned public_systems;
 };
 
 /* ---- the configuration ---- */
-
-/* All but those that carry a signature. */
-#define CARRIERS_ALL (((1u << CARRIER_COUNT) - 2) & ~(CARRIER_BIT(SIGNATURE) | CARRIER_BIT(FILE_URL)))
-
-static unsigned carrier_bit(struct slice name)
-{
-    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
-        if (slice_equal_nocase(name, slice_text(carrier_text(c))))
-            return 1u << c & CARRIERS_ALL;
-    return 0;
-}
-
-static const char *check_carrier(struct slice value)
-{
-    return carrier_bit(value) ? NULL
-                              : "OpenSandbox-Secure-Access, X-OC-Preview-Token, X-Daytona-Preview-Token, "
-                                "e2b-traffic-access-token, label, authorization, subprotocol, query, "
-                                "DAYTONA_SANDBOX_AUTH_KEY or cookie";
-}
-
-static const char *check_system(struct slice value)
-{
-    return system_of(value) ? NULL : SYSTEM_WORDS;
-}
 
 /* Whose clients alone bring a carrier; 0: anybody's do. */
 static unsigned own_systems(enum carrier carrier)
@@ -82,41 +59,26 @@ static const char *check_need(struct slice value)
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
-    {"carriers", OPTION_TEXTS, FIELD(carriers), OPTION_NONE,
-     .help = "where the secret may be: names of headers, and of what else carries tokens; none: those of "
-             "systems, and all where it "
-             "is said where the entry is good",
-     .max = CARRIER_COUNT, .check = check_carrier},
+    {"carriers", OPTION_TEXTS, FIELD(scope.carriers), OPTION_NONE,
+     .help = "where the secret may be: names of headers, `?NAME` for parameters of the query, and of what else carries "
+             "tokens; none: those of systems, and all where it is said where the entry is good",
+     .max = CARRIER_COUNT + CARRIERS_OWN_MOST, .check = token_scope_check_carrier},
     {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; none: `http`", .max = 6,
      .check = check_need},
-    {"systems", OPTION_TEXTS, FIELD(systems), OPTION_NONE,
-     .help = "on whose built-in routes it is good; with no `routes` either: on those of the system whose "
+    {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
+     .help = "on whose built-in routes it is good; with neither `routes` nor `domains` either: on those of the system whose "
              "header brings it",
-     .max = SYSTEM_COUNT, .check = check_system},
-    {"routes", OPTION_TEXTS, FIELD(routes), OPTION_NONE, .help = "names of routes on which it is good",
-     .max = 64},
+     .max = SYSTEM_COUNT, .check = token_scope_check_system},
+    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which it is good", .max = 64},
+    {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
+     .help = "domains below which it is good, or `<FORM>` for those of a form of host; none: on every host", .max = 64,
+     .check = token_scope_check_domain},
     {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "it is good on every route"},
     {"public", OPTION_BOOL, FIELD(public), "false",
      .help = "a sandbox whose record has no access secret is open to everybody, for `need`"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
-
-static unsigned all_carriers(const struct option_texts *names)
-{
-    unsigned bits = 0;
-    for (size_t i = 0; i < names->count; i++)
-        bits |= carrier_bit(slice_text(names->at[i]));
-    return bits;
-}
-
-static unsigned all_systems(const struct option_texts *words)
-{
-    unsigned bits = 0;
-    for (size_t i = 0; i < words->count; i++)
-        bits |= SYSTEM_BIT(system_of(slice_text(words->at[i])));
-    return bits;
-}
 
 static unsigned systems_of(unsigned carriers)
 {
@@ -131,18 +93,18 @@ static unsigned systems_of(unsigned carriers)
 static bool check_scope(const struct token_load *load, const json_node *node, const struct options *o,
                         unsigned carriers, struct fail *why)
 {
-    bool bound = o->systems.count || o->routes.count;
+    bool bound = o->scope.systems.count || o->scope.routes.count || o->scope.domains.count;
     if (bound && o->everywhere)
-        return json_fail(load->doc, node, why, "everywhere: not together with systems or routes");
+        return json_fail(load->doc, node, why, "everywhere: not together with systems, routes or domains");
     if (bound || o->everywhere)
         return true;
-    if (carriers & CARRIERS_GENERAL)
+    if (carriers & (CARRIERS_GENERAL | CARRIERS_OWN))
         return json_fail(
             load->doc, node, why,
-            "carriers: one of them is of no system: say systems, routes or \"everywhere\": true");
+            "carriers: one of them is of no system: say systems, routes, domains or \"everywhere\": true");
     if (o->public && !carriers)
         return json_fail(load->doc, node, why,
-                         "public: say for which systems or routes, or \"everywhere\": true");
+                         "public: say for which systems, routes or domains, or \"everywhere\": true");
     return true;
 }
 
@@ -157,26 +119,36 @@ static unsigned all_needs(const struct option_texts *words)
 static void release(void *pointer)
 {
     struct state *state = pointer;
-    for (size_t i = 0; i < state->routes.count; i++)
-        free(state->routes.at[i]);
-    free(state->routes.at);
+    token_scope_free(&state->scope);
     free(state);
 }
 
-static void settle(struct options *o, unsigned carriers, struct token_entry *entry, struct state *state)
+static bool settle(const struct token_load *load, struct options *o, unsigned carriers, struct token_entry *entry,
+                   struct state *state, struct fail *why)
 {
-    bool bound = o->systems.count || o->routes.count;
-    *state = (struct state){.needs = all_needs(&o->need),
-                            .public = o->public,
-                            .everywhere = o->everywhere,
-                            .systems = all_systems(&o->systems),
-                            .routes = o->routes,
-                            .public_systems = bound ? 0 : systems_of(carriers)};
-    o->routes = (struct option_texts){NULL, 0};
+    if (!token_scope_take(load, &o->scope, &state->scope, why))
+        return false;
+    bool bound = token_scope_is_bound(&state->scope);
+    state->needs = all_needs(&o->need);
+    state->public = o->public;
+    state->everywhere = o->everywhere;
+    state->public_systems = bound ? 0 : systems_of(carriers);
     entry->carriers = carriers                 ? carriers
-                      : bound || o->everywhere ? CARRIERS_ALL
-                                               : CARRIERS_ALL & ~CARRIERS_GENERAL;
+                      : bound || o->everywhere ? CARRIERS_BUILT_IN
+                                               : CARRIERS_BUILT_IN & ~CARRIERS_GENERAL;
     entry->state = state;
+    return true;
+}
+
+static bool read_scope(const struct token_load *load, const json_node *node, struct options *o,
+                       struct token_entry *entry, struct state *state, struct fail *why)
+{
+    struct fail what;
+    unsigned carriers;
+    if (!token_scope_carriers(load, &o->scope.carriers, &carriers, &what))
+        return json_fail(load->doc, node, why, "%s", what.text);
+    return check_scope(load, node, o, carriers, why) && (settle(load, o, carriers, entry, state, &what) ||
+                                                         json_fail(load->doc, node, why, "%s", what.text));
 }
 
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
@@ -187,26 +159,14 @@ static bool load(const struct token_load *load, const json_node *node, struct to
     if (!state)
         return fail(why, "out of memory");
     bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
-                check_scope(load, node, &o, all_carriers(&o.carriers), why);
-    if (good)
-        settle(&o, all_carriers(&o.carriers), entry, state);
+                read_scope(load, node, &o, entry, state, why);
     options_free(options, OPTION_COUNT, &o);
     if (!good)
-        free(state);
+        release(state);
     return good;
 }
 
 /* ---- where it is good ---- */
-
-static bool is_named(const struct state *state, const struct carrier_place *place)
-{
-    if (state->systems & SYSTEM_BIT(place->system))
-        return true;
-    for (size_t i = 0; i < state->routes.count; i++)
-        if (strcmp(state->routes.at[i], place->route) == 0)
-            return true;
-    return false;
-}
 
 static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
 {
@@ -214,8 +174,8 @@ static unsigned carriers_at(const struct token_entry *entry, const struct carrie
     unsigned carriers = 0;
     if (state->everywhere)
         return entry->carriers;
-    if (state->systems || state->routes.count)
-        return is_named(state, place) ? entry->carriers : 0;
+    if (token_scope_is_bound(&state->scope))
+        return token_scope_has(&state->scope, place) ? entry->carriers : 0;
     for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
         if (entry->carriers & 1u << c && own_systems(c) & SYSTEM_BIT(place->system))
             carriers |= 1u << c;
@@ -224,8 +184,10 @@ static unsigned carriers_at(const struct token_entry *entry, const struct carrie
 
 static bool is_public_at(const struct state *state, const struct carrier_place *place)
 {
-    return state->public && (!place->route || state->everywhere || is_named(state, place) ||
-                             state->public_systems & SYSTEM_BIT(place->system));
+    if (!state->public || !place->route || state->everywhere)
+        return state->public;
+    return token_scope_is_bound(&state->scope) ? token_scope_has(&state->scope, place)
+                                               : state->public_systems & SYSTEM_BIT(place->system);
 }
 
 /* ---- checking ---- */

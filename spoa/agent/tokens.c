@@ -13,6 +13,7 @@ struct tokens {
     uint64_t generation;
     struct token_files files;
     struct token_keys keys;
+    struct carriers_own own;
     struct option_texts warnings;
     size_t count;
     struct token_entry entry[];
@@ -201,6 +202,7 @@ struct tokens *tokens_load(const struct json *doc, const json_node *array, const
                               .minting = use == TOKENS_MINT,
                               .files = &tokens->files,
                               .keys = &tokens->keys,
+                              .own = &tokens->own,
                               .warnings = &tokens->warnings};
     if (load_all(tokens, &load, array, why))
         return tokens;
@@ -217,6 +219,7 @@ void tokens_free(struct tokens *tokens)
     free_texts(&tokens->files.paths);
     free(tokens->files.seen);
     free(tokens->keys.at);
+    carriers_own_free(&tokens->own);
     free_texts(&tokens->warnings);
     free(tokens);
 }
@@ -249,12 +252,22 @@ unsigned token_entry_carriers(const struct token_entry *entry, const struct carr
                                                     : entry->carriers;
 }
 
+bool token_entry_listens(const struct token_entry *entry, const struct credential *credential)
+{
+    return token_entry_carriers(entry, &credential->place) & 1u << credential->carrier;
+}
+
 unsigned tokens_carriers(const struct tokens *tokens, const struct carrier_place *place)
 {
     unsigned carriers = 0;
     for (size_t i = 0; i < tokens->count; i++)
         carriers |= token_entry_carriers(&tokens->entry[i], place);
     return carriers;
+}
+
+const struct carriers_own *tokens_own(const struct tokens *tokens)
+{
+    return &tokens->own;
 }
 
 const struct token_files *tokens_files(const struct tokens *tokens)

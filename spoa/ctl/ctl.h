@@ -9,6 +9,7 @@
 int ctl_attach(int argc, char **argv);
 int ctl_explain(int argc, char **argv);
 int ctl_drain(int argc, char **argv);
+int ctl_headers(int argc, char **argv);
 int ctl_kick(int argc, char **argv);
 int ctl_networks(int argc, char **argv);
 int ctl_options(int argc, char **argv);

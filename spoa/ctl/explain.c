@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "spoa/agent/directory_file.h"
+#include "spoa/agent/own_headers.h"
 #include "spoa/agent/snapshot.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/explain_directory.h"
@@ -413,9 +414,20 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
     return code;
 }
 
-static int with_policy(const struct arguments *a, struct policy *policy, const struct request *request)
+/* As if HAProxy had been told of all that it has to remove. */
+static void remove_all(const struct policy *policy, struct request *request)
+{
+    static uint8_t memory[DECIDE_SCRATCH];
+    struct writer w = writer_of(memory, sizeof memory);
+    own_headers_pattern(&tokens_own(policy->tokens)->headers, &w);
+    own_headers_pattern(routes_own_headers(policy->routes), &w);
+    request->removed = writer_slice(&w);
+}
+
+static int with_policy(const struct arguments *a, struct policy *policy, struct request *request)
 {
     struct fail why;
+    remove_all(policy, request);
     struct directory_load load = {.records = NULL};
     const char *path = directory_options_file(policy->directory);
     if (path && !directory_file_load(path, NULL, &load, &why))

@@ -121,17 +121,29 @@ static bool understand(const struct arguments *a, struct wanted *wanted, struct 
 
 /* ---- making one ---- */
 
+static const struct carrier_place anywhere;
+
 /* Where a kind listens that knows it; a secret may be wanted in a header only. */
 static enum refusal check_anywhere(const struct tokens *tokens, struct credential *credential, int64_t now,
                                    struct token_cache *cache, struct grant *grant, const char **reason)
 {
     enum refusal refusal = token_check(tokens, credential, now, cache, grant, reason);
-    for (enum carrier c = CARRIER_NONE + 1; !grant->kind && c < CARRIER_COUNT; c++)
-        if (tokens_carriers(tokens, &(struct carrier_place){NULL, SYSTEM_NONE}) & 1u << c &&
-            c != CARRIER_SIGNATURE && c != CARRIER_FILE_URL) {
-            credential->carrier = c;
-            refusal = token_check(tokens, credential, now, cache, grant, reason);
-        }
+    struct credential other = *credential;
+    enum refusal good = refusal;
+    for (unsigned c = CARRIER_NONE + 1; good == REFUSAL_token_invalid && c < CARRIER_COUNT + tokens_own(tokens)->count; c++) {
+        struct grant granted;
+        const char *why;
+        if (!(tokens_carriers(tokens, &anywhere) & 1u << c) || c == CARRIER_SIGNATURE || c == CARRIER_FILE_URL)
+            continue;
+        other.carrier = c;
+        good = token_check(tokens, &other, now, cache, &granted, &why);
+        if (good == REFUSAL_token_invalid && grant->kind)
+            continue; /* the first that knew it says best what is wrong */
+        *credential = other;
+        *grant = granted;
+        *reason = why;
+        refusal = good;
+    }
     return refusal;
 }
 
@@ -142,7 +154,7 @@ static enum refusal check_text(const struct tokens *tokens, struct slice text, i
     struct credential credential;
     *grant = (struct grant){.kind = NULL};
     *reason = "a signed URL has path, expires and signature";
-    if (!credential_from_text(text, tokens_carriers(tokens, &(struct carrier_place){NULL, SYSTEM_NONE}),
+    if (!credential_from_text(text, tokens_carriers(tokens, &anywhere),
                               scratch, &credential))
         return REFUSAL_bad_request;
     return check_anywhere(tokens, &credential, now, cache, grant, reason);

@@ -312,6 +312,59 @@ static void what_is_made_for_us_decides_before_what_applications_use(void **stat
     (void)state;
 }
 
+static struct carriers_own own = {
+    .at = {{(char *)"X-API-Key", false}, {(char *)"api_key", true}, {(char *)"X-Second", false}}, .count = 3};
+#define OWN_BIT(i) (1u << (CARRIER_COUNT + (i)))
+
+/* What an entry names is found where it is listened to, and a parameter then leaves the query. */
+static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
+{
+    static const struct {
+        const char *headers, *query;
+        unsigned listening;
+        enum refusal refusal;
+        const char *carrier, *token, *left;
+        bool in_query;
+    } cases[] = {
+        {"x-api-key: k", "a=1", OWN_BIT(0), REFUSAL_NONE, "X-API-Key", "k", "a=1", false},
+        {"X-Api-KEY: k", "a=1", OWN_BIT(0), REFUSAL_NONE, "X-API-Key", "k", "a=1", false},
+        {"x-api-key:", "", OWN_BIT(0), REFUSAL_NONE, "X-API-Key", "", "", false},
+        {"x-api-key: k", "a=1", OWN_BIT(2), REFUSAL_NONE, "none", ABSENT, "a=1", false},
+        {"x-api-key: k\r\nx-second: s", "", OWN_BIT(2), REFUSAL_NONE, "X-Second", "s", "", false},
+        {"x-second: s\r\nx-api-key: k", "", OWN_BIT(0) | OWN_BIT(2), REFUSAL_NONE, "X-API-Key", "k", "", false},
+        {"x-api-key: k\r\nx-api-key: k", "", OWN_BIT(0), REFUSAL_bad_request, NULL, NULL, NULL, false},
+        {"x-api-key: k\r\nx-api-key: k", "", OWN_BIT(1), REFUSAL_NONE, "none", ABSENT, "", false},
+        {"a: b", "b=2&api_key=k%20l&c=3", OWN_BIT(1), REFUSAL_NONE, "api_key", "k l", "b=2&c=3", true},
+        {"a: b", "api%5Fkey=k", OWN_BIT(1), REFUSAL_NONE, "api_key", "k", ABSENT, true},
+        {"a: b", "api_key=k", OWN_BIT(0), REFUSAL_NONE, "none", ABSENT, "api_key=k", false},
+        {"a: b", "api_key=k&api_key=l", OWN_BIT(1), REFUSAL_bad_request, NULL, NULL, NULL, false},
+        {"a: b", "api_key=k&api_key=l", OWN_BIT(0), REFUSAL_NONE, "none", ABSENT, "api_key=k&api_key=l", false},
+        /* another one decides, and yet it is gone */
+        {"x-api-key: k", "api_key=l&a", OWN_BIT(0) | OWN_BIT(1), REFUSAL_NONE, "X-API-Key", "k", "a", false},
+        {"a: b", "cellgate_token=t&api_key=l", OWN_BIT(1), REFUSAL_NONE, "query", "t", ABSENT, true},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char headers[128];
+        snprintf(headers, sizeof(headers), "%s\r\n\r\n", cases[i].headers);
+        struct request request = {.headers = guarded(slice_text(headers)), .query = guarded(slice_text(cases[i].query))};
+        const struct carrier_rules rules = {.listening = cases[i].listening, .own = &own};
+        uint8_t memory[256];
+        struct writer scratch = writer_of(memory, sizeof(memory));
+        struct carried c;
+        enum refusal refusal = carrier_find(&request, &rules, &scratch, &c);
+        if (refusal != cases[i].refusal)
+            fail_msg("%zu: %d", i, (int)refusal);
+        if (refusal == REFUSAL_NONE &&
+            (!same(c.credential.token, cases[i].token) || !same(c.query, cases[i].left) ||
+             strcmp(credential_carrier(&c.credential), cases[i].carrier) != 0 || c.credential.in_query != cases[i].in_query))
+            fail_msg("%zu: %s \"%.*s\", left \"%.*s\"", i, credential_carrier(&c.credential),
+                     SLICE_PRINTF(c.credential.token), SLICE_PRINTF(c.query));
+        guarded_free(request.headers);
+        guarded_free(request.query);
+    }
+    (void)state;
+}
+
 static void nobody_listening_leaves_them_to_the_application(void **state)
 {
     struct captures captures = {.value[CAPTURE_SIGNATURE] = SLICE_LITERAL("5"),
@@ -389,6 +442,7 @@ int main(void)
         cmocka_unit_test(a_second_line_of_a_header_that_is_listened_to_is_a_bad_request),
         cmocka_unit_test(the_lengths_of_query_and_protocol_are_enough_scratch),
         cmocka_unit_test(what_is_made_for_us_decides_before_what_applications_use),
+        cmocka_unit_test(headers_and_parameters_of_ones_own_carry_credentials),
         cmocka_unit_test(nobody_listening_leaves_them_to_the_application),
         cmocka_unit_test(a_file_url_is_all_of_its_parts_once),
         cmocka_unit_test(carriers_have_names),

@@ -652,6 +652,75 @@ static void what_a_kind_cannot_say_is_not_minted(void **state)
     }
 }
 
+#define JWT "{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"scoped\""
+
+/* Each entry is good for what it lists, where it lists it, whatever the cache has seen elsewhere. */
+static void a_jwt_is_good_where_its_entry_says(void **state)
+{
+    static const char *const entries[] = {
+        JWT "}",
+        JWT ",\"carriers\":[\"X-API-Key\",\"?api_key\"]}",
+        JWT ",\"systems\":[\"e2b\"]}",
+        JWT ",\"routes\":[\"app\"],\"carriers\":[\"X-API-Key\",\"authorization\"]}",
+        JWT ",\"domains\":[\"A.test\"]}",
+    };
+    const enum carrier HEADER = CARRIER_COUNT, PARAMETER = CARRIER_COUNT + 1;
+    const struct {
+        enum carrier carrier;
+        struct carrier_place place;
+        const char *good; /* an entry each */
+    } cases[] = {
+        {CARRIER_AUTHORIZATION, {.route = "app", .host = {(const uint8_t *)"x.a.test", 8}}, "y  yy"},
+        {CARRIER_AUTHORIZATION, {.route = "e", .system = SYSTEM_E2B, .host = {(const uint8_t *)"a.test", 6}}, "y y y"},
+        {CARRIER_AUTHORIZATION, {.route = "e", .host = {(const uint8_t *)"ba.test", 7}}, "y    "},
+        {CARRIER_AUTHORIZATION, {.route = "e"}, "y    "},
+        {CARRIER_COOKIE, {.route = "app"}, "y    "},
+        {HEADER, {.route = "app"}, " y y "},
+        {HEADER, {.route = "e", .system = SYSTEM_E2B}, " y   "},
+        {PARAMETER, {.route = "e"}, " y   "},
+    };
+    struct world w = *(struct world *)*state;
+    for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+        char text[512], memory[2048];
+        struct fail why;
+        struct writer token = writer_of(memory, sizeof memory);
+        const struct grant grant = {.sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_HTTP, .iat = NOW, .exp = NOW + 60};
+        snprintf(text, sizeof text, "[%s]", entries[i]);
+        if (!(w.tokens = load(&w, text, &why)))
+            fail_msg("%s", why.text);
+        assert_true(tokens_mint(w.tokens, SLICE_LITERAL("jwt"), (struct slice){NULL, 0}, &grant, &token, &why));
+        for (size_t j = 0; j < 2 * sizeof cases / sizeof *cases; j++) { /* and again, when the cache knows it */
+            size_t k = j % (sizeof cases / sizeof *cases);
+            const struct credential c = {.carrier = cases[k].carrier, .place = cases[k].place, .token = writer_slice(&token)};
+            struct grant g;
+            bool good = check(&w, &c, NOW, &g) == REFUSAL_NONE;
+            if (good != (cases[k].good[i] == 'y'))
+                fail_msg("%s, case %zu", entries[i], k);
+        }
+        tokens_free(w.tokens);
+    }
+}
+
+/* A narrower scope is another key to tunnels that are open. */
+static void a_narrower_scope_ends_the_tunnels_of_a_jwt(void **state)
+{
+    const struct world *w = *state;
+    static const char *const entries[] = {JWT "}", JWT ",\"routes\":[\"a\"]}", JWT ",\"routes\":[\"a\",\"b\"]}",
+                                          JWT ",\"domains\":[\"a\"]}", JWT ",\"systems\":[\"e2b\"]}"};
+    uint8_t key[5][KEY_FINGERPRINT];
+    for (size_t i = 0; i < 5; i++) {
+        char text[256];
+        struct fail why;
+        size_t count;
+        snprintf(text, sizeof text, "[%s]", entries[i]);
+        struct tokens *tokens = load(w, text, &why);
+        memcpy(key[i], tokens_entries(tokens, &count)->fingerprint, KEY_FINGERPRINT);
+        for (size_t j = 0; j < i; j++)
+            assert_false(tokens_has_key(tokens, slice_of(key[j], KEY_FINGERPRINT)));
+        tokens_free(tokens);
+    }
+}
+
 static void entries_that_are_not_in_order_are_refused(void **state)
 {
     const struct world *w = *state;
@@ -671,7 +740,17 @@ static void entries_that_are_not_in_order_are_refused(void **state)
         {"[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"url\"}}]", "base64"},
         {"[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"nothing\"}}]", "nothing"},
         {"[{\"kind\":\"static\",\"carriers\":[\"signature\"]}]", "X-OC-Preview-Token"},
-        {"[{\"kind\":\"static\",\"carriers\":[\"X-Other\"]}]", "X-OC-Preview-Token"},
+        {"[{\"kind\":\"static\",\"carriers\":[\"X-Other\"]}]", "one of them is of no system"},
+        {"[{\"kind\":\"static\",\"carriers\":[\"?key\"]}]", "one of them is of no system"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X_Other\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"Connection\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-Cell-Handover\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"?a&b\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"?cellgate_token\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"domains\":[\"a b\"]}]", "the name of a domain"},
+        {"[{\"kind\":\"static\",\"domains\":[\"<e2b>\"]}]", "'<e2b>' has none"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"domains\":[\"a.b\"]}]", "not together"},
+        {"[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"scoped\",\"carriers\":[\"signature\"]}]", "a header's name"},
         {"[{\"kind\":\"static\",\"need\":[\"all\"]}]", "pty"},
         {"[{\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"query\"]}]",
          "one of them is of no system"},
@@ -814,6 +893,8 @@ int main(void)
         cmocka_unit_test(lifetimes_can_be_bounded_which_is_what_revocation_goes_by),
         cmocka_unit_test(what_is_minted_is_good),
         cmocka_unit_test(what_a_kind_cannot_say_is_not_minted),
+        cmocka_unit_test(a_jwt_is_good_where_its_entry_says),
+        cmocka_unit_test(a_narrower_scope_ends_the_tunnels_of_a_jwt),
         cmocka_unit_test(entries_that_are_not_in_order_are_refused),
         cmocka_unit_test(short_secrets_are_warned_of_and_all_files_told),
         cmocka_unit_test(each_kind_with_keys_says_which_one_it_was),
