@@ -129,20 +129,21 @@ static enum refusal check_anywhere(const struct tokens *tokens, struct credentia
 {
     enum refusal refusal = token_check(tokens, credential, now, cache, grant, reason);
     struct credential other = *credential;
-    enum refusal good = refusal;
-    for (unsigned c = CARRIER_NONE + 1; good == REFUSAL_token_invalid && c < CARRIER_COUNT + tokens_own(tokens)->count; c++) {
+    unsigned count = CARRIER_COUNT + (unsigned)tokens_own(tokens)->count;
+    for (unsigned c = CARRIER_NONE + 1; refusal == REFUSAL_token_invalid && c < count; c++) {
         struct grant granted;
         const char *why;
         if (!(tokens_carriers(tokens, &anywhere) & 1u << c) || c == CARRIER_SIGNATURE || c == CARRIER_FILE_URL)
             continue;
         other.carrier = c;
-        good = token_check(tokens, &other, now, cache, &granted, &why);
-        if (good == REFUSAL_token_invalid && grant->kind)
-            continue; /* the first that knew it says best what is wrong */
+        enum refusal again = token_check(tokens, &other, now, cache, &granted, &why);
+        /* a kind that knew it may have entries that listen elsewhere; what it says of them counts if they take it */
+        if (grant->kind && (granted.kind != grant->kind || again == REFUSAL_token_invalid))
+            continue;
         *credential = other;
         *grant = granted;
         *reason = why;
-        refusal = good;
+        refusal = again;
     }
     return refusal;
 }
