@@ -30,6 +30,13 @@ static inline size_t buffer_len(const struct buffer *b)
     return b->end - b->start;
 }
 
+/* How many more bytes fit without more memory. */
+static inline size_t buffer_spare(const struct buffer *b)
+{
+    size_t held = buffer_len(b);
+    return held <= b->start ? b->size - held : b->size - b->end;
+}
+
 /* Appends all of s or nothing: false when the limit would be passed or memory is short. */
 bool buffer_put(struct buffer *b, struct slice s) __attribute__((warn_unused_result));
 /* At least `want` writable bytes behind those held, for a read(2) or an encoder; NULL when over the limit or out of

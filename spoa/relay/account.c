@@ -71,7 +71,8 @@ void account_declared(const struct account *a, uint64_t missing)
     if (!missing || plain)
         return;
     if (known)
-        metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter), missing < INT64_MAX ? (int64_t)missing : INT64_MAX);
+        metrics_add(shard, COUNT_MISSING, METRIC_INDEX(adapter),
+                    missing < INT64_MAX ? (int64_t)missing : INT64_MAX);
     account_id(a, id);
     log_audit(a->lane->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
               LOG_SLICE("sandbox", a->handover->sandbox), LOG_TEXT("adapter", a->tunnel->adapter->name),
@@ -83,21 +84,21 @@ void account_unsure(const struct account *a, uint64_t bytes)
     metrics_add(a->lane->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)bytes);
 }
 
-int64_t account_held(const struct account *a)
+uint64_t account_held(const struct account *a)
 {
     const struct tunnel *t = a->tunnel;
     size_t held = t->adapter_state && t->adapter->held ? t->adapter->held(t->adapter_state) : 0;
 
     for (enum side side = CLIENT; side <= WORKER; side++)
         held += t->legs[side].out.frames.size + t->legs[side].partial.size;
-    return (int64_t)(held + a->opening + t->pings.open.size + t->goodbye.size);
+    return held + a->opening + t->pings.open.size + t->goodbye.size;
 }
 
 void account_update(struct account *a)
 {
     struct metrics_shard *shard = a->lane->shard;
     const struct tunnel *t = a->tunnel;
-    int64_t held = account_held(a);
+    uint64_t held = account_held(a);
 
     for (enum side side = CLIENT; side <= WORKER; side++) {
         const struct leg *leg = &t->legs[side];
@@ -107,9 +108,8 @@ void account_update(struct account *a)
                         (int64_t)sent);
         a->counted[side] = leg->bytes_out;
     }
-    counts_hold(shard, a->lane->limits, held - a->held);
-    limits_holder_hold(a->holder, held - a->held);
-    a->held = held;
+    counts_hold(shard, a->lane->limits, (int64_t)(held - a->use.held));
+    limits_use_set(a->lane->limits, &a->use, held, tunnel_waits(t));
 }
 
 static uint64_t unacknowledged(const struct tunnel *t)
@@ -175,10 +175,10 @@ bool account_describe(const struct account *a, struct buffer *to)
            describe_text(to, "org", h->org) && describe_text(to, "sub", h->sub) &&
            describe_text(to, "worker", slice_text(worker_text(a, worker))) &&
            json_write(to,
-                      ",\"age\":%.3f,\"idle\":%.3f,\"to_worker\":%llu,\"to_client\":%llu,\"held\":%lld,"
+                      ",\"age\":%.3f,\"idle\":%.3f,\"to_worker\":%llu,\"to_client\":%llu,\"held\":%llu,"
                       "\"redials\":%u,\"longest_gap\":%.3f}",
                       (double)(now - t->opened) / 1e6, (double)(now - t->used) / 1e6,
                       (unsigned long long)t->legs[WORKER].bytes_out,
-                      (unsigned long long)t->legs[CLIENT].bytes_out, (long long)a->held, t->redials,
-                      (double)t->longest_gap / 1e6);
+                      (unsigned long long)t->legs[CLIENT].bytes_out, (unsigned long long)a->use.held,
+                      t->redials, (double)t->longest_gap / 1e6);
 }

@@ -14,12 +14,11 @@ struct account {
     struct lane *lane; /* borrowed, as are the others */
     const struct handover *handover;
     const struct tunnel *tunnel;
-    uint64_t id;                  /* in its lane */
-    unsigned route;               /* label */
-    int64_t held;                 /* bytes, as the limits and the metric know it */
-    struct limits_holder *holder; /* who answers for them; NULL: nobody */
-    size_t opening;               /* bytes beside the tunnel's own: what came before its 101, its dial */
-    uint64_t counted[2];          /* bytes sent to each side */
+    uint64_t id;           /* in its lane */
+    unsigned route;        /* label */
+    struct limits_use use; /* of memory, as the metric knows it, too */
+    size_t opening;        /* bytes beside the tunnel's own: what came before its 101, its dial */
+    uint64_t counted[2];   /* bytes sent to each side */
 };
 
 /* "t-<lane>-<number>", unique in the process. */
@@ -32,7 +31,7 @@ void account_resumed(const struct account *account, enum loss loss, uint64_t gap
 void account_declared(const struct account *account, uint64_t missing);
 void account_unsure(const struct account *account, uint64_t bytes);
 /* Bytes of memory that it holds by now. */
-int64_t account_held(const struct account *account);
+uint64_t account_held(const struct account *account);
 /* Counts what was sent and what is held since the last time; after each event, and once the tunnel is freed. */
 void account_update(struct account *account);
 /* Of one that was opened; before it is freed. */

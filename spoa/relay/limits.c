@@ -9,16 +9,17 @@
 
 enum {
     SHARDS = 64,
-    WHOLE_PART = 4, /* of memory, for what has to become whole */
-    SHARE_PART = 4, /* of what is free: as much as one tunnel holds at most */
-    GIVEN_PART = 16 /* of memory, in a round */
+    WHOLE_PART = 4,    /* of memory, for what has to become whole */
+    TUNNEL_PART = 4,   /* of what is free: as much as one tunnel holds at most */
+    GIVEN_PART = 16,   /* of memory, in a round */
+    WANTED_MORE = 8192 /* beside what it holds: then one that waits has room for 4096 bytes */
 };
 
 /* How many tunnels one sandbox, organisation or token has, how many of them collect a replay, what they hold. */
 struct limits_holder {
     struct limits_holder *next;
     uint64_t tunnels, replays;
-    _Atomic int64_t held;
+    _Atomic uint64_t held;
     size_t len;
     uint8_t name[];
 };
@@ -36,14 +37,8 @@ struct limits {
     _Atomic uint64_t tunnels_most, most[LIMIT_COUNT], memory;
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
-    pthread_mutex_t giving; /* of what follows */
-    uint64_t round;         /* when it began */
-    /* Of those that have asked in this round, and in the one before: what the largest organisation or sandbox holds, and the
-     * largest tunnel of such as hold about as much. */
-    uint64_t owners[2], largest[2];
-    uint64_t given;          /* bytes, in this round */
-    _Atomic uint64_t wanted; /* when one that cannot become whole last asked; 0: never */
-    uint64_t wanted_since;   /* from when on one did without a pause */
+    _Atomic uint64_t owners, wanted; /* that hold any, and what those that wait need */
+    struct limits_holder nobody;     /* who is not counted */
     struct hash_secret secret;
     struct shard shards[SHARDS];
 };
@@ -73,7 +68,6 @@ struct limits *limits_new(const struct limits_settings *s)
     }
     for (size_t i = 0; i < SHARDS; i++)
         pthread_mutex_init(&l->shards[i].lock, NULL);
-    pthread_mutex_init(&l->giving, NULL);
     limits_set(l, s);
     return l;
 }
@@ -91,7 +85,6 @@ void limits_free(struct limits *l)
         }
         pthread_mutex_destroy(&l->shards[i].lock);
     }
-    pthread_mutex_destroy(&l->giving);
     free(l);
 }
 
@@ -243,85 +236,105 @@ static uint64_t free_memory(const struct limits *l, int64_t unsettled, uint64_t 
     return held < (int64_t)most ? most - (uint64_t)(held > 0 ? held : 0) : 0;
 }
 
-size_t limits_room(const struct limits *l, uint64_t own, int64_t unsettled, bool whole)
-{
-    uint64_t memory = l->memory;
-    uint64_t share = whole ? free_memory(l, unsettled, memory)
-                           : free_memory(l, unsettled, memory - memory / WHOLE_PART) / SHARE_PART;
-
-    return share > own ? (size_t)((share - own) / 2) : 0;
-}
-
-struct limits_holder *limits_holder(struct limits *l, const struct limits_owner *owner)
+/* ---- what tunnels hold ---- */
+struct limits_use limits_use_begin(struct limits *l, const struct limits_owner *owner)
 {
     uint8_t memory[NAME_MAX_BYTES];
     struct writer w = writer_of(memory, sizeof memory);
     struct shard *shard;
 
     if (!put_name(&w, owner, owner->org.len ? LIMIT_org : LIMIT_sandbox) || w.full)
-        return NULL;
+        return (struct limits_use){&l->nobody, 0, 0};
     struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
     pthread_mutex_unlock(&shard->lock);
-    return holder;
+    return (struct limits_use){holder, 0, 0};
 }
 
-void limits_holder_hold(struct limits_holder *holder, int64_t bytes)
+static void owner_holds(struct limits *l, struct limits_holder *owner, uint64_t bytes)
 {
-    if (holder && bytes)
-        atomic_fetch_add_explicit(&holder->held, bytes, memory_order_relaxed);
+    uint64_t before = atomic_fetch_add_explicit(&owner->held, bytes, memory_order_relaxed);
+
+    if (!before)
+        atomic_fetch_add_explicit(&l->owners, 1, memory_order_relaxed);
+    else if (!(before + bytes))
+        atomic_fetch_sub_explicit(&l->owners, 1, memory_order_relaxed);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
+/* Differences are modulo 2^64. */
+void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, bool waits)
 {
-    return a > b ? a : b;
+    uint64_t wanted = waits ? held + WANTED_MORE : 0;
+
+    if (held != use->held)
+        owner_holds(l, use->holder, held - use->held);
+    if (wanted != use->wanted)
+        atomic_fetch_add_explicit(&l->wanted, wanted - use->wanted, memory_order_relaxed);
+    use->held = held;
+    use->wanted = wanted;
 }
 
-static bool about(uint64_t held, uint64_t most)
+static uint64_t held_by(const struct limits_holder *owner)
 {
-    return held >= most - most / 8;
+    return atomic_load_explicit(&owner->held, memory_order_relaxed);
 }
 
-static void begin_round(struct limits *l, uint64_t now)
+static uint64_t share(const struct limits *l)
 {
-    uint64_t passed = now - l->round;
-    bool next = passed < 2 * LIMITS_ROUND;
-
-    if (passed < LIMITS_ROUND)
-        return;
-    l->owners[1] = next ? l->owners[0] : 0;
-    l->largest[1] = next ? l->largest[0] : 0;
-    l->owners[0] = l->largest[0] = 0;
-    l->given = 0;
-    l->round = now;
+    uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed);
+    return owners ? l->memory / owners : l->memory;
 }
 
-bool limits_wanted(const struct limits *l, uint64_t now)
+/* What is free, without what others wait for that have more right to it. */
+static uint64_t free_for(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
 {
-    uint64_t wanted = l->wanted;
-    return wanted && now - wanted < 2 * LIMITS_ROUND;
+    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed), kept = 0;
+
+    if (wanted > use->wanted && held_by(use->holder) > share(l))
+        kept = wanted - use->wanted;
+    return free_memory(l, (int64_t)(held - use->held + kept), most);
 }
 
-bool limits_gives_way(struct limits *l, const struct limits_holder *holder, uint64_t own, bool whole,
-                      uint64_t now)
+size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_t held, bool whole)
 {
-    int64_t held = holder ? atomic_load_explicit(&holder->held, memory_order_relaxed) : 0;
-    uint64_t all = held > 0 ? larger((uint64_t)held, own) : own;
+    uint64_t memory = l->memory;
+    uint64_t part = whole ? free_for(l, use, held, memory)
+                          : free_for(l, use, held, memory - memory / WHOLE_PART) / TUNNEL_PART;
 
-    pthread_mutex_lock(&l->giving);
-    begin_round(l, now);
-    l->owners[0] = larger(l->owners[0], all);
-    if (about(all, l->owners[1]))
-        l->largest[0] = larger(l->largest[0], own);
-    if (whole && !limits_wanted(l, now))
-        l->wanted_since = now;
-    if (whole)
-        l->wanted = now;
-    bool all_have_asked = limits_wanted(l, now) && now - l->wanted_since >= LIMITS_GRACE;
-    bool large = all_have_asked && l->largest[1] && about(all, l->owners[1]) && about(own, l->largest[1]);
-    bool gives = large && (!l->given || l->given + own <= l->memory / GIVEN_PART);
-    l->given += gives ? own : 0;
-    pthread_mutex_unlock(&l->giving);
-    return gives;
+    return part > held ? (size_t)((part - held) / 2) : 0;
+}
+
+/* ---- giving way ---- */
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool limits_round_begin(const struct limits *l, struct limits_round *r)
+{
+    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed),
+             room = free_memory(l, 0, l->memory);
+
+    *r = (struct limits_round){.lacking = smaller(wanted > room ? wanted - room : 0, l->memory / GIVEN_PART)};
+    return r->lacking > 0;
+}
+
+void limits_round_look(struct limits_round *r, const struct limits_use *use)
+{
+    uint64_t all = held_by(use->holder);
+
+    if (use->holder != r->owner && all > r->most)
+        *r = (struct limits_round){r->lacking, use->holder, all, use->held};
+    else if (use->holder == r->owner && use->held > r->largest)
+        r->largest = use->held;
+}
+
+bool limits_round_takes(const struct limits *l, struct limits_round *r, const struct limits_use *use)
+{
+    if (!r->lacking || use->holder != r->owner || use->held < r->largest - r->largest / 8 ||
+        held_by(use->holder) < smaller(share(l), r->most))
+        return false;
+    r->lacking -= smaller(use->held, r->lacking);
+    return true;
 }
 
 /* ---- replays ---- */

@@ -67,28 +67,42 @@ uint64_t limits_tunnels(const struct limits *limits);
 /* Held memory has changed by so many bytes. */
 void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
-/* How many more bytes a tunnel may take in that holds `own` by now, `unsettled` of which were not told by limits_hold
- * yet, so that its buffers, which grow by doubling, stay within its share. The share is a part of what is free: the
- * more is held, the smaller it is, so that first the largest holders stop and who holds little goes on. A quarter of
- * memory is kept for what has to become `whole` before it is given back. */
-size_t limits_room(const struct limits *limits, uint64_t own, int64_t unsettled, bool whole);
-/* Who answers for what a tunnel holds: its organisation, or its sandbox where it has none. NULL: nobody does. Of a tunnel
- * that has entered, until it leaves, when it holds nothing any more. */
-struct limits_holder;
-struct limits_holder *limits_holder(struct limits *limits, const struct limits_owner *owner);
-void limits_holder_hold(struct limits_holder *holder, int64_t bytes); /* NULL is fine */
-/* There was no such room for a long time: whether the tunnel, of those that say so, is to end for one that cannot
- * become whole. The largest tunnels of who holds most are, a sixteenth of memory in LIMITS_ROUND: many small ones of one
- * organisation do not outlast the large one of another. */
-enum {
-    LIMITS_ROUND = 250000, /* microseconds; each of them asks at least once in that time */
-    LIMITS_GRACE = 2500000 /* from the first question on: those that nothing wakes look every two seconds */
-};
-bool limits_gives_way(struct limits *limits, const struct limits_holder *holder, uint64_t own, bool whole,
-                      uint64_t now);
 
-/* One that cannot become whole waits for room: the others are to look whether they have any. */
-bool limits_wanted(const struct limits *limits, uint64_t now);
+/* What one tunnel holds, as the limits know it, and who answers for that: its organisation, or its sandbox where it has
+ * none. An owner's share is memory by the number of owners that hold any. */
+struct limits_holder;
+struct limits_use {
+    struct limits_holder *holder;
+    uint64_t held, wanted;
+};
+
+/* Of a tunnel that has entered, until it leaves, when it holds nothing any more. */
+struct limits_use limits_use_begin(struct limits *limits, const struct limits_owner *owner);
+/* By now it holds so many bytes, which limits_hold is told beside this; waits: it cannot become whole, and so give back
+ * what it holds, for want of memory. */
+void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held, bool waits);
+/* How many more bytes a tunnel may take in that holds `held` by now, so that its buffers, which grow by doubling, stay
+ * within its part. This is a part of what is free: the more is held, the smaller it is, so that first the largest holders
+ * stop and who holds little goes on. A quarter of memory is kept for what has to become `whole` before it is given back.
+ * An owner beyond its share gets nothing that others wait for. */
+size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held, bool whole);
+
+/* Who gives way to those that wait: every LIMITS_ROUND all tunnels that could are shown, twice. The largest tunnels of
+ * the owner that holds most are to end, as many as those that wait lack and a sixteenth of memory at most. Nobody's are
+ * who has less than its share, unless all have. */
+#define LIMITS_ROUND 0.25 /* seconds */
+struct limits_round {
+    uint64_t lacking;                  /* bytes to be given back */
+    const struct limits_holder *owner; /* who holds most, maybe gone by now */
+    uint64_t most, largest;            /* what it holds, and its largest tunnel */
+};
+
+/* False: nobody waits, or there is room. */
+bool limits_round_begin(const struct limits *limits, struct limits_round *round);
+void limits_round_look(struct limits_round *round, const struct limits_use *use);
+/* Behind all looks: whether it ends. */
+bool limits_round_takes(const struct limits *limits, struct limits_round *round,
+                        const struct limits_use *use);
 
 /* A replay takes so many bytes at most: there are as many turns as memory has room for, and of these one in so many
  * for one sandbox; at least one. */

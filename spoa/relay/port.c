@@ -15,6 +15,7 @@
 #define EARLY_LEAST 4096                              /* of them, however short memory is */
 #define STOOD_STILL UINT64_C(1000000)                 /* microseconds that a timer is late then */
 #define PATIENCE    UINT64_C(1000000)
+#define LEFT_MOST   16384 /* bytes for a side that are still sent to it when a tunnel gives way */
 #define TURN_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
 
 enum turn {
@@ -181,6 +182,13 @@ static void act_part(void *context, enum side side, struct outbox *rest, uint64_
     struct port *p = context;
 
     buffer_consume(&rest->frames, rest->sent);
+    /* others wait for this memory: they do not wait for who does not take it */
+    if (p->tunnel.reason == CLOSE_held_too_much && rest->frames.size > LEFT_MOST) {
+        account_unsure(&p->account, unread);
+        outbox_free(rest);
+        loop_io_close(&p->io[side]);
+        return;
+    }
     parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames, unread);
 }
 
@@ -263,18 +271,10 @@ static void act_declared(void *context, uint64_t missing)
 static size_t act_may_hold(void *context, bool whole)
 {
     struct port *p = context;
-    int64_t own = account_held(&p->account);
 
     if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->lane->limits))
         return SIZE_MAX;
-    return limits_room(p->lane->limits, (uint64_t)own, own - p->account.held, whole);
-}
-
-static bool act_gives_way(void *context, bool whole)
-{
-    struct port *p = context;
-    return limits_gives_way(p->lane->limits, p->account.holder, (uint64_t)account_held(&p->account), whole,
-                            loop_clock());
+    return limits_room(p->lane->limits, &p->account.use, account_held(&p->account), whole);
 }
 
 static bool act_take_turn(void *context)
@@ -302,9 +302,9 @@ static void act_ended(void *context)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,   act_dial,     act_hang_up,   act_adopt,     act_part,    act_drop,
-    act_ask,    act_watch,    act_accept,    act_refuse,    act_resumed, act_declared,
-    act_unsure, act_may_hold, act_gives_way, act_take_turn, act_random,  act_ended,
+    act_send,   act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
+    act_ask,    act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
+    act_unsure, act_may_hold, act_take_turn, act_random, act_ended,
 };
 
 /* ---- reading ---- */
@@ -608,12 +608,22 @@ static void on_time(void *owner)
 }
 
 /* ---- for the outside ---- */
-void ports_look(struct lane *lane)
+void ports_look(struct lane *lane, struct limits_round *round)
 {
-    for (struct port *p = lane->ports, *next; p; p = next) {
+    for (struct port *p = lane->ports; p; p = p->next)
+        if (tunnel_is_open(&p->tunnel))
+            limits_round_look(round, &p->account.use);
+}
+
+void ports_give_way(struct lane *lane, struct limits_round *round)
+{
+    for (struct port *p = lane->ports, *next; p && round->lacking; p = next) {
         next = p->next;
-        tunnel_look(&p->tunnel, loop_clock());
-        update(p);
+        if (!tunnel_is_open(&p->tunnel) || !limits_round_takes(lane->limits, round, &p->account.use))
+            continue;
+        port_end(p, CLOSE_held_too_much);
+        if (!p->gone && account_held(&p->account) > LEFT_MOST)
+            port_end(p, CLOSE_held_too_much); /* its client does not take what is before the Close */
     }
 }
 
@@ -651,7 +661,7 @@ struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice e
     p->upgrade = upgrade;
     struct limits_owner owner = owner_of(h);
     p->account = (struct account){.lane = lane,
-                                  .holder = limits_holder(lane->limits, &owner),
+                                  .use = limits_use_begin(lane->limits, &owner),
                                   .handover = h,
                                   .tunnel = &p->tunnel,
                                   .id = ++lane->next_id,

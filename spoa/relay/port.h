@@ -20,8 +20,9 @@ void port_end(struct port *port, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
 void port_cut(struct port *port);
 
-/* All of the lane look anew whether they have room in memory. */
-void ports_look(struct lane *lane);
+/* The two parts of a round where memory is short (limits.h), of the lane's tunnels. */
+void ports_look(struct lane *lane, struct limits_round *round);
+void ports_give_way(struct lane *lane, struct limits_round *round);
 
 struct account;
 

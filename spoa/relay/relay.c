@@ -30,7 +30,7 @@ struct relay {
     struct lane *lanes[SETTINGS_THREADS_MAX];
     bool draining;
     uint64_t emptied; /* when it had no tunnel any more; 0: it has, or does not drain */
-    struct loop_timer sampling, drained;
+    struct loop_timer sampling, drained, rounds;
     struct sample samples[SAMPLES]; /* a ring */
     size_t sampled;
 };
@@ -111,6 +111,7 @@ static bool start_lanes(struct relay *r, const struct settings *settings, struct
 }
 
 static void sample(void *owner);
+static void make_room(void *owner);
 static void look_if_drained(void *owner);
 
 static bool start(struct relay *r, const struct settings *settings, struct fail *why)
@@ -129,7 +130,9 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
         return false;
     loop_timer_open(&r->sampling, r->options.loop, sample, r);
     loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
+    loop_timer_open(&r->rounds, r->options.loop, make_room, r);
     loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+    loop_timer_set(&r->rounds, LIMITS_ROUND);
     return true;
 }
 
@@ -156,6 +159,7 @@ void relay_stop(struct relay *r)
         return;
     loop_timer_close(&r->sampling);
     loop_timer_close(&r->drained);
+    loop_timer_close(&r->rounds);
     for (size_t i = 0; i < r->lanes_count; i++)
         lane_stop(r->lanes[i]);
     if (r->listener >= 0)
@@ -212,6 +216,29 @@ bool relay_ready(const struct relay *r, const char **why)
 {
     *why = r->draining ? "draining" : "ready";
     return !r->draining;
+}
+
+/* ---- where memory is short ---- */
+static void look_at_lane(struct lane *lane, void *round)
+{
+    ports_look(lane, round);
+}
+
+static void give_way_in_lane(struct lane *lane, void *round)
+{
+    ports_give_way(lane, round);
+}
+
+static void make_room(void *owner)
+{
+    struct relay *r = owner;
+    struct limits_round round;
+
+    loop_timer_set(&r->rounds, LIMITS_ROUND);
+    if (!limits_round_begin(r->limits, &round))
+        return;
+    each_lane(r, look_at_lane, &round);
+    each_lane(r, give_way_in_lane, &round);
 }
 
 /* ---- reload ---- */
@@ -364,20 +391,10 @@ static uint64_t redials(struct relay *r)
     return (uint64_t)sum;
 }
 
-static void look_for_room(struct lane *lane, void *context)
-{
-    (void)context;
-    ports_look(lane);
-}
-
 static void sample(void *owner)
 {
     struct relay *r = owner;
     struct sample now = {.tunnels = limits_tunnels(r->limits), .redials = redials(r)};
-
-    /* whom no event wakes does not know that memory is short since */
-    if (limits_wanted(r->limits, loop_clock()))
-        each_lane(r, look_for_room, NULL);
 
     each_lane(r, take_gap, &now.longest_gap);
     r->samples[r->sampled++ % SAMPLES] = now;

@@ -9,6 +9,11 @@
 #define READ_MOMENT UINT64_C(50000)  /* for a worker that is read again, until its silence counts */
 #define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- life ---- */
 /* What the route says, else what the relay does. */
 static uint64_t limit_of(int64_t said, uint64_t unit, uint64_t fallback)
@@ -353,17 +358,32 @@ static bool is_inside_kept(const struct tunnel *t)
     return t->adapter->numbers && (client->message_len || buffer_len(&client->partial));
 }
 
+/* What fits into memory that it has taken already, with the heads of more fragments; where that is no whole read, 0. */
+static size_t spare_room(const struct tunnel *t, enum side from)
+{
+    size_t spare = t->adapter->numbers ? buffer_spare(&t->legs[other(from)].out.frames) : 0;
+    size_t partial = buffer_len(&t->legs[from].partial);
+    size_t room = spare > partial ? (spare - partial) / 64 * 63 : 0;
+
+    return room >= READ_LEAST ? room : 0;
+}
+
 size_t tunnel_memory(const struct tunnel *t, enum side from)
 {
     /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
     bool keeps = t->adapter->numbers && outbox_len(&t->legs[WORKER].out);
-    return t->actions->may_hold(t->port, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
+    size_t more =
+        t->actions->may_hold(t->port, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
+    size_t spare = spare_room(t, from);
+
+    return more > spare ? more : spare;
 }
 
 /* Input that is kept until it is acknowledged. */
 static bool may_keep(const struct tunnel *t)
 {
-    return outbox_len(&t->legs[WORKER].out) + buffer_len(&t->legs[CLIENT].partial) + READ_LEAST <= KEPT_LEAST ||
+    return outbox_len(&t->legs[WORKER].out) + buffer_len(&t->legs[CLIENT].partial) + READ_LEAST <=
+               KEPT_LEAST ||
            tunnel_memory(t, CLIENT);
 }
 
@@ -421,30 +441,42 @@ static bool may_collect(struct tunnel *t, uint64_t now)
 }
 
 /* Whether nothing but memory that others give back lets it go on: what it holds is given back when it has come to its
- * end, and the rest of it is not read. */
+ * end, and the rest of it is not read. A worker that acknowledges nothing, or a client that takes nothing,
+ * is waited for by its own tunnel alone. */
 static bool is_short(const struct tunnel *t)
 {
-    const struct adapter *adapter = t->adapter;
-
     if (t->state != TUNNEL_SERVING || !t->worker_there)
         return false;
-    if (t->replay_short)
-        return true;
-    if (!adapter->numbers)
-        return false;
-    return (!t->legs[CLIENT].reading && !may_keep(t)) || (!t->legs[WORKER].reading && !tunnel_memory(t, WORKER));
+    if (t->replay_short || !t->adapter->numbers)
+        return t->replay_short;
+    return (!t->legs[CLIENT].reading && window_room(t) && !may_keep(t)) ||
+           (!t->legs[WORKER].reading && outbox_len(&t->legs[CLIENT].out) < t->settings->buffer &&
+            !tunnel_memory(t, WORKER));
 }
 
+/* A moment of room does not end a wait: it shortens it by as much. */
 static void note_shortage(struct tunnel *t, uint64_t now)
 {
-    if (!is_short(t)) {
-        t->short_since = 0;
-        return;
-    }
-    if (!t->short_since)
-        t->short_since = now;
-    if (now >= t->short_at)
+    uint64_t passed = now - t->short_noted;
+
+    t->short_for =
+        t->short_at ? least(t->short_for + passed, TUNNEL_SHORT) : t->short_for - least(t->short_for, passed);
+    t->short_noted = now;
+    if (!is_short(t))
+        t->short_at = 0;
+    else if (now >= t->short_at)
         t->short_at = now + SHORT_PAUSE + t->actions->random(t->port) % (SHORT_PAUSE / 2);
+}
+
+bool tunnel_waits(const struct tunnel *t)
+{
+    return t->state == TUNNEL_SERVING && t->short_at && t->short_for >= TUNNEL_SHORT &&
+           (t->replay_short || is_inside_kept(t));
+}
+
+bool tunnel_is_open(const struct tunnel *t)
+{
+    return t->state == TUNNEL_SERVING || t->state == TUNNEL_SETTLING || t->state == TUNNEL_REDIALLING;
 }
 
 void tunnel_reading(struct tunnel *t, uint64_t now)
@@ -462,11 +494,6 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
         t->turn_at = 0;
     leg_read(&t->legs[WORKER], read && may_collect(t, now), now);
     note_shortage(t, now);
-}
-
-void tunnel_look(struct tunnel *t, uint64_t now)
-{
-    tunnel_reading(t, now);
 }
 
 /* For a peer that is not there: at least what is needed for a ping or a Close. */
@@ -526,19 +553,9 @@ static void check_leg(struct tunnel *t, enum side side, uint64_t now)
     }
 }
 
-static bool is_open(const struct tunnel *t)
-{
-    return t->state == TUNNEL_SERVING || t->state == TUNNEL_SETTLING || t->state == TUNNEL_REDIALLING;
-}
-
 static uint64_t after(uint64_t since, uint64_t limit)
 {
     return limit ? since + limit : UINT64_MAX;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Whether there is a session no more, or it has nothing more to say to this client. */
@@ -577,15 +594,6 @@ static void check_limits(struct tunnel *t, uint64_t now)
         tunnel_close(t, CLOSE_idle, 0, slice_text(""), now);
 }
 
-/* What cannot be given back for want of its end makes others wait, too. */
-static void check_shortage(struct tunnel *t, uint64_t now)
-{
-    bool is_late = t->short_since && now - t->short_since >= TUNNEL_SHORT;
-
-    if (is_short(t) && t->actions->gives_way(t->port, is_late && (t->replay_short || is_inside_kept(t))))
-        tunnel_close(t, CLOSE_held_too_much, 0, slice_text(""), now);
-}
-
 /* What a worker that is not read has to say nobody knows; when it is read again it gets a moment. */
 static uint64_t adapter_due(const struct tunnel *t)
 {
@@ -622,18 +630,16 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         close_overdue(t, now);
     if (t->state == TUNNEL_SETTLING && now >= t->close_at)
         tunnel_settled(t, now);
-    if (is_open(t))
+    if (tunnel_is_open(t))
         check_limits(t, now);
-    if (is_open(t))
+    if (tunnel_is_open(t))
         check_leg(t, CLIENT, now);
-    if (is_open(t))
+    if (tunnel_is_open(t))
         check_leg(t, WORKER, now);
-    if (is_open(t))
+    if (tunnel_is_open(t))
         check_adapter(t, now);
-    if (is_open(t))
+    if (tunnel_is_open(t))
         tunnel_acknowledge(t, now);
-    if (is_open(t))
-        check_shortage(t, now);
     outbox_trim(&t->legs[WORKER].out);
     if (t->state < TUNNEL_CLOSING)
         tunnel_seek_tick(t, now);
@@ -652,7 +658,7 @@ uint64_t tunnel_judges_at(const struct tunnel *t)
     if (t->state == TUNNEL_SETTLING)
         due = t->close_at;
     due = least(due, tunnel_seek_due(t));
-    if (!is_open(t))
+    if (!tunnel_is_open(t))
         return due;
     due = least(due, least(after(t->opened, t->limits.max_age), after(t->used, t->limits.idle)));
     due = least(due, t->expires);
@@ -665,11 +671,11 @@ uint64_t tunnel_due(const struct tunnel *t)
 {
     uint64_t due = tunnel_judges_at(t);
 
-    if (is_open(t) && t->turn_at)
+    if (tunnel_is_open(t) && t->turn_at)
         due = least(due, t->turn_at);
-    if (is_open(t) && t->short_since)
+    if (tunnel_is_open(t) && t->short_at)
         due = least(due, t->short_at);
-    if (!is_open(t) || !t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
+    if (!tunnel_is_open(t) || !t->adapter->numbers || !t->worker_there || tunnel_withholds(t))
         return due;
     return least(due, t->adapter->numbers->due(t->adapter_state));
 }

@@ -99,9 +99,6 @@ struct tunnel_actions {
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come, a message that is acknowledged as one or a replay. */
     size_t (*may_hold)(void *port, bool whole);
-    /* It has no room, and what has to become whole had none for TUNNEL_SHORT: whether it is the one that makes room for
-     * the others. */
-    bool (*gives_way)(void *port, bool whole);
     /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
     bool (*take_turn)(void *port);
     uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
@@ -158,9 +155,11 @@ struct tunnel {
     uint64_t asked_at;     /* SEEK_ASKING: since when */
     uint64_t turn_at;      /* when to ask again whether its turn has come; 0: it does not wait for it */
     bool replay_short;     /* its turn has come, but there is no memory */
-    uint64_t short_since;  /* no memory for what nothing of its own will make room for; 0: there is */
-    uint64_t short_at;     /* when to look again */
-    uint64_t close_at;     /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
+    uint64_t
+        short_at; /* no memory for what nothing of its own will make room for: when to look again; 0: there is */
+    uint64_t short_for;   /* how long that was so, up to TUNNEL_SHORT, less how long it was not */
+    uint64_t short_noted; /* when that was last noted */
+    uint64_t close_at;    /* TUNNEL_SETTLING, TUNNEL_CLOSING: until when */
     uint64_t opened, used, expires, worker_since, lost_at;
     enum loss loss;
     enum refusal problem; /* TUNNEL_OPENING: what the last attempt failed with */
@@ -176,7 +175,7 @@ struct tunnel {
     enum close_reason reason; /* from TUNNEL_CLOSING on */
 };
 
-#define TUNNEL_SHORT UINT64_C(2000000) /* microseconds without memory that a tunnel bears */
+#define TUNNEL_SHORT UINT64_C(2000000) /* microseconds that others have to give memory back */
 #define TUNNEL_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 
 struct tunnel_opening {
@@ -212,8 +211,6 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
                     const struct http_head *head, uint64_t now);
 /* The agent answers a question or, watch, tells of a change. */
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now);
-/* Memory may have become short, or free, since its last event. */
-void tunnel_look(struct tunnel *t, uint64_t now);
 /* Something of it may be due. */
 void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
@@ -222,6 +219,10 @@ uint64_t tunnel_judges_at(const struct tunnel *t);
 /* From outside: CLOSE_restarting, CLOSE_kicked. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 
+/* It has been opened, and nobody closes it yet. */
+bool tunnel_is_open(const struct tunnel *t);
+/* For longer than TUNNEL_SHORT there was no memory to make whole what it holds. */
+bool tunnel_waits(const struct tunnel *t);
 /* Whether what its worker replays is being collected. */
 bool tunnel_needs_turn(const struct tunnel *t);
 /* How many more bytes may be read from that side now. */

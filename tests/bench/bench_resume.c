@@ -89,10 +89,11 @@ static void act_unsure(void *port, uint64_t bytes)
     (void)bytes;
 }
 
-static bool act_may_hold(void *port)
+static size_t act_may_hold(void *port, bool whole)
 {
     (void)port;
-    return true;
+    (void)whole;
+    return SIZE_MAX;
 }
 
 static bool act_take_turn(void *port)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from cell import until
-from direct import BINARY, PING, PONG, Direct, frame
+from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, Direct, frame
 
 UNLIMITED = {"max_tunnels_per_sandbox": 0, "max_tunnels_per_org": 0, "keepalive": "60s", "dead_after": "60s", "dial_timeout": "5s"}
 WINDOW = 32 << 10
@@ -35,6 +35,8 @@ def message(upstream):
     data, last = b"", False
     while not last:
         opcode, payload, fin = upstream.hear()
+        if opcode == CLOSE:
+            raise EOFError(payload)
         if opcode < 8:
             data, last = data + payload, fin
     return data
@@ -100,38 +102,114 @@ def test_a_tunnel_whose_worker_is_not_read_for_want_of_memory_still_hears_acknow
         writing.join()
 
 
-def test_who_holds_all_memory_with_full_windows_gives_way_to_others(tmp_path):
-    """Eighty tunnels of one organisation hold more than any other, though none of them is large."""
-    memory = 2 << 20
-    with Direct(tmp_path, relay=UNLIMITED | {"memory": f"{memory >> 10}KiB"}, agent=False) as direct:
-        worker = direct.worker()
-        hoard = [numbered(direct, worker, WINDOW, sandbox=f"bad-{i % 8}", org="hoard") for i in range(80)]
-        for client, _ in hoard:
-            fill(client)
-        until(lambda: direct.metric("cellgate_relay_held_bytes") > memory * 3 // 4, 10, "memory is not full")
-        for client, _ in hoard:
-            client.reset()  # they need not even stay
-        data, through = b"y" * 100_000, []
+MEMORY, HOARDERS = 2 << 20, 80
+SHORT = 'cellgate_relay_tunnels_closed_total{route="pty",reason="held_too_much"}'
+OWNERS = {  # of hoarder i; of the others
+    "one organisation": (lambda i: {"sandbox": f"bad-{i % 8}", "org": "hoard"}, lambda i: {"sandbox": f"good-{i}"}),
+    "organisations": (lambda i: {"sandbox": "bad", "org": "hoard"}, lambda i: {"sandbox": f"good-{i}", "org": f"good-{i % 2}"}),
+    "sandboxes": (lambda i: {"sandbox": f"bad-{i % 4}"}, lambda i: {"sandbox": f"good-{i}"}),
+}
 
-        def talk(client, upstream):
+
+def begin(client):
+    """Of a message as much as fits; its end does not come."""
+    client.sock.setblocking(False)
+    try:
+        client.send(frame(BINARY, b"x" * 200_000, fin=False, mask=b"wxyz"))
+    except BlockingIOError:
+        pass
+
+
+HOARDING = {"full windows": (WINDOW, fill), "messages without end": (262144, begin)}
+
+
+def through(pairs, data):
+    """How many of these tunnels bring a message to their worker, which acknowledges it."""
+    done = []
+
+    def talk(client, upstream):
+        client.sock.settimeout(30)
+        upstream.sock.settimeout(30)
+        saying = threading.Thread(target=client.say, args=(data,))
+        saying.start()
+        try:
+            whole = message(upstream) == data
+        except (OSError, EOFError):  # closed: its client hears why
+            whole = False
+        if whole:
+            acknowledge(upstream, 1)
+            done.append(client)
+        try:
+            saying.join()
+        except OSError:
+            pass
+
+    threads = [threading.Thread(target=talk, args=pair) for pair in pairs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(done)
+
+
+@pytest.mark.parametrize("clients", ["stay", "go"])
+@pytest.mark.parametrize("how", HOARDING)
+@pytest.mark.parametrize("owners", OWNERS)
+def test_who_holds_all_memory_gives_way_to_others(tmp_path, owners, how, clients):
+    """Eighty tunnels together hold more than any other owner, though each of the others' tunnels is larger than any of these."""
+    whose, others = OWNERS[owners]
+    window, hoard = HOARDING[how]
+    with Direct(tmp_path, relay=UNLIMITED | {"memory": f"{MEMORY >> 10}KiB"}, agent=False) as direct:
+        worker = direct.worker()
+        bad = [numbered(direct, worker, window, **whose(i)) for i in range(HOARDERS)]
+        for client, _ in bad:
+            hoard(client)
+        until(lambda: direct.metric("cellgate_relay_held_bytes") > MEMORY * 3 // 4, 10, "memory is not full")
+        if clients == "go":
+            for client, _ in bad:
+                client.reset()
+        good = [numbered(direct, worker, **others(i)) for i in range(8)]
+        assert through(good, b"y" * 100_000) == len(good)
+
+
+def test_of_equals_that_all_lack_memory_some_give_way(tmp_path):
+    """Neither all at once nor none: those that stay come to their end."""
+    count, first, rest = 24, b"y" * 150_000, b"z" * 50_000
+    with Direct(tmp_path, relay=UNLIMITED | {"memory": f"{MEMORY >> 10}KiB"}, agent=False) as direct:
+        worker = direct.worker()
+        pairs = [numbered(direct, worker, sandbox=f"sb-{i}") for i in range(count)]
+        going, done, closed = threading.Event(), [], []
+
+        def write(client):
+            try:
+                client.say(first, fin=False)
+                going.wait(20)
+                client.say(rest, CONTINUATION)
+            except OSError:
+                pass
+
+        def read(client, upstream):
+            try:
+                assert message(upstream) == first + rest
+                acknowledge(upstream, 1)
+                done.append(client)
+            except (OSError, EOFError):
+                closed.append(client)
+
+        threads = []
+        for client, upstream in pairs:
             client.sock.settimeout(30)
             upstream.sock.settimeout(30)
-            saying = threading.Thread(target=client.say, args=(data,))
-            saying.start()
-            try:
-                whole = message(upstream) == data
-            except (OSError, EOFError):  # closed: its client hears why
-                whole = False
-            if whole:
-                acknowledge(upstream, 1)
-                through.append(client)
-            saying.join()
-
-        honest = [numbered(direct, worker, sandbox=f"good-{i}") for i in range(8)]
-        threads = [threading.Thread(target=talk, args=pair) for pair in honest]
+            threads += [threading.Thread(target=write, args=(client,)), threading.Thread(target=read, args=(client, upstream))]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
-        # without it none came through; one that is large at the moment may still be closed among them
-        assert len(through) >= len(honest) // 2
+        try:
+            until(lambda: direct.metric(SHORT) > 0, 15, "nobody makes room")
+        finally:
+            going.set()
+            for thread in threads:
+                thread.join()
+        assert len(done) + len(closed) == count
+        assert len(done) >= 5 and closed, (len(done), len(closed))  # of eight that memory has room for at a time
+        for client in closed:
+            assert client.closed() == (1013, "relay memory short")

@@ -444,13 +444,6 @@ static inline size_t net_may_hold(void *port, bool whole)
     return ((const struct network *)port)->scarce ? 0 : SIZE_MAX;
 }
 
-static inline bool net_gives_way(void *port, bool whole)
-{
-    (void)port;
-    (void)whole;
-    return false;
-}
-
 static inline bool net_take_turn(void *port)
 {
     return dice(port, 4) != 0;
@@ -469,7 +462,7 @@ static inline void net_ended(void *port)
 static const struct tunnel_actions net_actions = {
     net_send,   net_dial,     net_hang_up,   net_adopt,  net_part,    net_drop,
     net_ask,    net_watch,    net_accept,    net_refuse, net_resumed, net_declared,
-    net_unsure, net_may_hold, net_gives_way, net_take_turn, net_random, net_ended,
+    net_unsure, net_may_hold, net_take_turn, net_random, net_ended,
 };
 
 /* ---- the client ---- */

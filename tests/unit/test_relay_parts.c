@@ -45,7 +45,8 @@ static void an_outbox_sends_in_any_steps(void **state)
 /* All that is put is whole in the end; memory is not touched beyond it even if it is not. */
 static void an_outbox_whose_last_frame_is_not_whole_is_salvaged_within_its_memory(void **state)
 {
-    static const struct slice cut[] = {SLICE_LITERAL("\x89\x01?\x82\x05hel"), SLICE_LITERAL("\x89\0\x82\x7f\0\0"),
+    static const struct slice cut[] = {SLICE_LITERAL("\x89\x01?\x82\x05hel"),
+                                       SLICE_LITERAL("\x89\0\x82\x7f\0\0"),
                                        SLICE_LITERAL("\x89\0\x82\x7e\xff\xff...")};
     (void)state;
     for (unsigned i = 0; i < sizeof cut / sizeof *cut; i++) {
@@ -289,91 +290,6 @@ static void close_reasons_are_legal_on_the_wire(void **state)
 
 /* ---- limits ---- */
 static const struct slice none = {NULL, 0};
-
-static void what_one_tunnel_may_hold_is_a_part_of_what_is_free(void **state)
-{
-    const uint64_t mib = 1 << 20;
-    struct limits_settings most = {.memory = 16 * mib};
-    struct limits *l = limits_new(&most);
-    (void)state;
-    /* a quarter is for what has to become whole, and of the rest a quarter for one; its buffers may double */
-    assert_int_equal(limits_room(l, 0, 0, false), 3 * mib / 2);
-    assert_int_equal(limits_room(l, mib, 0, false), mib);
-    assert_int_equal(limits_room(l, 3 * mib, 0, false), 0);
-    limits_hold(l, (int64_t)(10 * mib));
-    assert_int_equal(limits_room(l, mib, 0, false), 0); /* the large one first */
-    assert_int_equal(limits_room(l, mib / 4, 0, false), mib / 8);
-    assert_int_equal(limits_room(l, mib / 4, (int64_t)(2 * mib), false), 0);
-    assert_int_equal(limits_room(l, mib, 0, true), 5 * mib / 2);
-    limits_hold(l, (int64_t)(2 * mib));
-    assert_int_equal(limits_room(l, 0, 0, false), 0);
-    assert_int_equal(limits_room(l, mib, 0, true), 3 * mib / 2);
-    limits_hold(l, (int64_t)(5 * mib));
-    assert_int_equal(limits_room(l, 0, 0, true), 0);
-    limits_free(l);
-}
-
-/* However many ask: those that hold most, and a sixteenth of memory in a round. */
-static void the_largest_of_those_that_have_no_room_give_way(void **state)
-{
-    const uint64_t kib = 1024;
-    struct limits_settings most = {.memory = 16 * kib * 1024};
-    struct limits *l = limits_new(&most);
-    uint64_t now = 1000 * SEC;
-    unsigned given = 0;
-    (void)state;
-    for (uint64_t end = now + LIMITS_GRACE; now < end; now += LIMITS_ROUND - 1)
-        for (unsigned i = 1; i <= 10; i++)
-            assert_false(limits_gives_way(l, NULL, i * 100 * kib, true, now)); /* the others may not have asked yet */
-    now += 1;
-    for (unsigned i = 1; i <= 8; i++)
-        assert_false(limits_gives_way(l, NULL, i * 100 * kib, true, now));
-    assert_true(limits_gives_way(l, NULL, 1000 * kib, true, now));
-    assert_false(limits_gives_way(l, NULL, 1000 * kib, true, now));
-    now += LIMITS_ROUND;
-    for (unsigned i = 0; i < 100; i++)
-        given += limits_gives_way(l, NULL, 900 * kib, true, now);
-    assert_int_equal(given, 1);
-    now += 2 * LIMITS_ROUND; /* what they have asked for is long ago */
-    assert_false(limits_gives_way(l, NULL, 1000 * kib, true, now));
-    now += LIMITS_ROUND;
-    assert_false(limits_gives_way(l, NULL, 1000 * kib, false, now)); /* nobody lacks the end of anything */
-    limits_free(l);
-}
-
-/* Many that hold little each, of one owner, are more than one of another's that holds a little more. */
-static void who_holds_most_gives_way_however_it_is_spread(void **state)
-{
-    enum { MANY = 80 };
-    const uint64_t kib = 1024;
-    struct limits_settings most = {.memory = 16 * kib * 1024};
-    struct limits *l = limits_new(&most);
-    const struct limits_owner many = {.sandbox = SLICE_LITERAL("hoard"), .org = SLICE_LITERAL("o1")},
-                              one = {.sandbox = SLICE_LITERAL("honest")};
-    uint64_t now = 1000 * SEC;
-    unsigned given = 0;
-    (void)state;
-    for (unsigned i = 0; i < MANY; i++)
-        assert_int_equal(limits_enter(l, &many), LIMIT_NONE);
-    assert_int_equal(limits_enter(l, &one), LIMIT_NONE);
-    struct limits_holder *hoard = limits_holder(l, &many), *honest = limits_holder(l, &one);
-    assert_non_null(hoard);
-    assert_non_null(honest);
-    limits_holder_hold(hoard, (int64_t)(MANY * 32 * kib));
-    limits_holder_hold(honest, (int64_t)(100 * kib));
-    for (uint64_t end = now + 2 * LIMITS_GRACE; now < end; now += LIMITS_ROUND - 1) {
-        assert_false(limits_gives_way(l, honest, 100 * kib, true, now));
-        for (unsigned i = 0; i < MANY; i++)
-            given += limits_gives_way(l, hoard, 32 * kib, false, now);
-    }
-    assert_true(given >= 16);
-    limits_holder_hold(hoard, -(int64_t)(MANY * 32 * kib));
-    limits_holder_hold(honest, -(int64_t)(100 * kib));
-    for (unsigned i = 0; i < MANY; i++)
-        limits_leave(l, &many);
-    limits_leave(l, &one);
-    limits_free(l);
-}
 
 static void limits_hold_for_sandbox_organisation_token_and_all(void **state)
 {
@@ -863,9 +779,6 @@ int main(void)
         cmocka_unit_test(the_fourth_loss_in_the_window_flaps),
         cmocka_unit_test(ends_are_recognised_exactly),
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),
-        cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
-        cmocka_unit_test(the_largest_of_those_that_have_no_room_give_way),
-        cmocka_unit_test(who_holds_most_gives_way_however_it_is_spread),
         cmocka_unit_test(limits_hold_for_sandbox_organisation_token_and_all),
         cmocka_unit_test(replays_are_as_many_as_memory_has_room_for),
         cmocka_unit_test(limits_without_memory_refuse),

@@ -1674,7 +1674,7 @@ static void nothing_is_overdue_when_a_client_with_a_ping_is_not_read_any_more(vo
     }
     assert_true(w.t.legs[CLIENT].pinged && w.t.legs[CLIENT].reading);
     w.tight = true;
-    tunnel_look(&w.t, w.now);
+    tunnel_tick(&w.t, w.now);
     assert_false(w.t.legs[CLIENT].reading);
     assert_int_equal(w.t.state, TUNNEL_SERVING);
     assert_true(tunnel_due(&w.t) > w.now);

@@ -33,8 +33,6 @@ struct world {
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
     bool dialling, open, asking, watching;
     bool full, tight;   /* no memory; none but for what has to become whole */
-    bool gives;         /* it is the one that makes room */
-    unsigned asked_to_give;
     bool crowded, turn; /* nobody gets a turn; this worker's replay has had it */
     uint16_t dialled_port;
     enum refusal refusal;
@@ -224,13 +222,6 @@ static inline size_t world_may_hold(void *port, bool whole)
     return w->full || (w->tight && !whole) ? 0 : SIZE_MAX;
 }
 
-static inline bool world_gives_way(void *port, bool whole)
-{
-    struct world *w = port;
-    w->asked_to_give++;
-    return w->gives && whole;
-}
-
 static inline bool world_take_turn(void *port)
 {
     struct world *w = port;
@@ -252,7 +243,7 @@ static inline void world_ended(void *port)
 static const struct tunnel_actions world_actions = {
     world_send,   world_dial,     world_hang_up,   world_adopt,  world_part,    world_drop,
     world_ask,    world_watch,    world_accept,    world_refuse, world_resumed, world_declared,
-    world_unsure, world_may_hold, world_gives_way, world_take_turn, world_random, world_ended,
+    world_unsure, world_may_hold, world_take_turn, world_random, world_ended,
 };
 
 static inline struct handover world_handover(void)
@@ -347,7 +338,8 @@ static inline bool world_says(struct world *w, enum side from, unsigned start, c
 }
 
 /* As the peer says it, a Ping of the relay's own, or the Pong to it. */
-static inline bool world_says_own(struct world *w, enum side from, unsigned start, uint32_t mark, uint32_t number)
+static inline bool world_says_own(struct world *w, enum side from, unsigned start, uint32_t mark,
+                                  uint32_t number)
 {
     uint8_t payload[LEG_PING_LEN], frame[64];
     struct writer to = writer_of(payload, sizeof payload);

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* What the limits of memory promise: how much one tunnel may take, and who gives way to whom. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+
+#include "spoa/relay/limits.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+
+static struct limits *limits_of(uint64_t memory)
+{
+    struct limits_settings most = {.memory = memory};
+    struct limits *l = limits_new(&most);
+
+    assert_non_null(l);
+    return l;
+}
+
+/* ---- tunnels ---- */
+enum { MANY = 200 };
+
+struct tunnel {
+    struct limits_owner owner;
+    struct limits_use use;
+    char sandbox[16], org[16];
+    unsigned whose; /* a number of its owner */
+    bool open, waits;
+};
+
+struct world {
+    struct limits *l;
+    struct tunnel tunnels[MANY];
+    size_t count;
+};
+
+static void set(struct world *w, struct tunnel *t, uint64_t held, bool waits)
+{
+    limits_hold(w->l, (int64_t)(held - t->use.held));
+    limits_use_set(w->l, &t->use, held, waits);
+    t->waits = waits;
+}
+
+/* org 0: none. */
+static struct tunnel *begin(struct world *w, unsigned sandbox, unsigned org, uint64_t held, bool waits)
+{
+    struct tunnel *t = &w->tunnels[w->count++];
+
+    assert_true(w->count <= MANY);
+    snprintf(t->sandbox, sizeof t->sandbox, "s%u", sandbox);
+    snprintf(t->org, sizeof t->org, "o%u", org);
+    t->owner = (struct limits_owner){.sandbox = slice_text(t->sandbox), .org = slice_text(org ? t->org : "")};
+    t->whose = org ? org : 3 + sandbox;
+    t->open = true;
+    assert_int_equal(limits_enter(w->l, &t->owner), LIMIT_NONE);
+    t->use = limits_use_begin(w->l, &t->owner);
+    set(w, t, held, waits);
+    return t;
+}
+
+static void end(struct world *w, struct tunnel *t)
+{
+    t->open = false;
+    set(w, t, 0, false);
+    limits_leave(w->l, &t->owner);
+}
+
+static void end_world(struct world *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        if (w->tunnels[i].open)
+            end(w, &w->tunnels[i]);
+    assert_int_equal(limits_held(w->l), 0);
+    limits_free(w->l);
+}
+
+static uint64_t all_held(const struct world *w)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->count; i++)
+        sum += w->tunnels[i].use.held;
+    return sum;
+}
+
+/* The bytes that are given back. */
+static uint64_t turn(struct world *w)
+{
+    struct limits_round round;
+    uint64_t before = all_held(w);
+
+    if (!limits_round_begin(w->l, &round))
+        return 0;
+    for (size_t i = 0; i < w->count; i++)
+        if (w->tunnels[i].open)
+            limits_round_look(&round, &w->tunnels[i].use);
+    for (size_t i = 0; i < w->count; i++)
+        if (w->tunnels[i].open && limits_round_takes(w->l, &round, &w->tunnels[i].use))
+            end(w, &w->tunnels[i]);
+    return before - all_held(w);
+}
+
+static size_t room(const struct world *w, const struct tunnel *t)
+{
+    return limits_room(w->l, &t->use, t->use.held, true);
+}
+
+/* ---- room ---- */
+static void what_one_tunnel_may_hold_is_a_part_of_what_is_free(void **state)
+{
+    const struct limits_owner nobody = {.refused = false};
+    struct limits *l = limits_of(16 * MIB);
+    struct limits_use use = limits_use_begin(l, &nobody);
+    (void)state;
+    /* a quarter is for what has to become whole, and of the rest a quarter for one; its buffers may double */
+    assert_int_equal(limits_room(l, &use, 0, false), 3 * MIB / 2);
+    limits_hold(l, (int64_t)(10 * MIB));
+    limits_use_set(l, &use, MIB, false);
+    assert_int_equal(limits_room(l, &use, MIB, false), 0); /* the large one first */
+    limits_use_set(l, &use, MIB / 4, false);
+    assert_int_equal(limits_room(l, &use, MIB / 4, false), MIB / 8);
+    limits_use_set(l, &use, 0, false);
+    assert_int_equal(limits_room(l, &use, 2 * MIB, false), 0); /* of which nobody was told yet */
+    limits_use_set(l, &use, MIB, false);
+    assert_int_equal(limits_room(l, &use, MIB, true), 5 * MIB / 2);
+    limits_hold(l, (int64_t)(2 * MIB));
+    assert_int_equal(limits_room(l, &use, MIB, true), 3 * MIB / 2);
+    limits_use_set(l, &use, 0, false);
+    assert_int_equal(limits_room(l, &use, 0, false), 0);
+    limits_hold(l, (int64_t)(5 * MIB));
+    assert_int_equal(limits_room(l, &use, 0, true), 0);
+    limits_free(l);
+}
+
+/* What was freed for those that wait is theirs: the hoarder that comes again does not get there first. */
+static void who_is_beyond_its_share_gets_nothing_that_others_wait_for(void **state)
+{
+    struct world w = {.l = limits_of(4 * MIB)};
+    struct tunnel *bad = begin(&w, 1, 1, 3 * MIB, false), *again = begin(&w, 1, 1, 16 * KIB, false);
+    struct tunnel *good = begin(&w, 2, 0, 128 * KIB, false);
+    (void)state;
+    assert_true(room(&w, again) > 0 && room(&w, good) > 0);
+    set(&w, good, 128 * KIB, true);
+    size_t left = room(&w, again);
+    assert_int_equal(room(&w, good), (MIB - 272 * KIB) / 2);
+    assert_true(left > 0 && left < room(&w, good)); /* there is more than it waits for */
+    set(&w, bad, 3 * MIB + 740 * KIB, false);
+    assert_int_equal(room(&w, again), 0);
+    assert_true(room(&w, good) > 0);
+    set(&w, bad, 2 * MIB - 200 * KIB, false); /* less than its share */
+    assert_true(room(&w, again) > left);
+    end_world(&w);
+}
+
+/* ---- giving way ---- */
+static void nobody_gives_way_while_there_is_room_or_nobody_waits(void **state)
+{
+    struct world w = {.l = limits_of(2 * MIB)};
+    struct tunnel *t = begin(&w, 1, 0, 128 * KIB, true);
+    (void)state;
+    begin(&w, 2, 0, MIB, false);
+    assert_int_equal(turn(&w), 0);
+    begin(&w, 3, 0, MIB, false);
+    set(&w, t, 128 * KIB, false);
+    assert_int_equal(turn(&w), 0);
+    set(&w, t, 128 * KIB, true);
+    assert_int_equal(turn(&w), MIB);
+    end_world(&w);
+}
+
+/* Many that hold little each, of one owner, are more than one of another's that holds a little more. */
+static void who_holds_most_gives_way_however_it_is_spread(void **state)
+{
+    (void)state;
+    for (unsigned org = 0; org <= 1; org++) {
+        struct world w = {.l = limits_of(2 * MIB)};
+        struct tunnel *good[8];
+        unsigned turns = 0;
+        for (unsigned i = 0; i < 80; i++)
+            begin(&w, org ? i : i % 4, org, 26 * KIB, i % 2); /* they wait or do not */
+        for (unsigned i = 0; i < 8; i++)
+            good[i] = begin(&w, 100 + i, 0, 64 * KIB, true);
+        for (uint64_t given; (given = turn(&w)); turns++)
+            assert_in_range(given, 26 * KIB, 2 * MIB / 16 + 26 * KIB);
+        assert_in_range(turns, 4, 20);
+        for (unsigned i = 0; i < 8; i++)
+            assert_true(good[i]->open && room(&w, good[i]) >= 4096);
+        end_world(&w);
+    }
+}
+
+/* However many there are, and whatever they wait for: nobody with less than its share ends, as long as somebody has more. */
+static void who_holds_less_than_its_share_is_safe(void **state)
+{
+    uint64_t seed = 1;
+    (void)state;
+    for (unsigned run = 0; run < 200; run++) {
+        struct world w = {.l = limits_of(8 * MIB)};
+        unsigned owners = 2 + run % 30;
+        for (unsigned i = 0; i < MANY - 10; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+            unsigned owner = (unsigned)(seed >> 33) % owners;
+            owner = owner * owner / owners; /* some have more than others */
+            begin(&w, owner, owner % 3, KIB << (seed >> 60) % 9, (seed >> 40) % 4 == 0);
+        }
+        bool done = false;
+        for (unsigned turns = 0; turns < 1000 && !done; turns++) {
+            uint64_t before[MANY + 3] = {0}, owners_now = 0, most = 0;
+            bool was_open[MANY];
+            for (size_t i = 0; i < w.count; i++) {
+                was_open[i] = w.tunnels[i].open;
+                before[w.tunnels[i].whose] += w.tunnels[i].use.held;
+            }
+            for (size_t i = 0; i < MANY + 3; i++) {
+                owners_now += before[i] > 0;
+                most = before[i] > most ? before[i] : most;
+            }
+            uint64_t share = owners_now ? 8 * MIB / owners_now : 0;
+            done = !turn(&w);
+            for (size_t i = 0; i < w.count; i++)
+                if (was_open[i] && !w.tunnels[i].open)
+                    assert_true(before[w.tunnels[i].whose] >= (share < most ? share : most));
+        }
+        assert_true(done);
+        end_world(&w);
+    }
+}
+
+/* All equal: some end, the others come to their end, and nobody waits for good. */
+static void of_equals_some_give_way_and_the_others_go_on(void **state)
+{
+    struct world w = {.l = limits_of(2 * MIB)};
+    unsigned done = 0, turns = 0;
+    (void)state;
+    for (unsigned i = 0; i < 32; i++)
+        begin(&w, i, 0, 64 * KIB, true);
+    for (uint64_t given = 1; given; turns++) {
+        given = turn(&w);
+        assert_true(given <= 2 * MIB / 16);
+        for (size_t i = 0; i < w.count; i++) /* who has room for the rest ends, and gives back */
+            if (w.tunnels[i].open && w.tunnels[i].waits && room(&w, &w.tunnels[i]) >= 4096) {
+                set(&w, &w.tunnels[i], 0, false);
+                done++;
+            }
+    }
+    assert_true(done >= 28 && done < 32);
+    assert_true(turns < 40);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
+        cmocka_unit_test(who_is_beyond_its_share_gets_nothing_that_others_wait_for),
+        cmocka_unit_test(nobody_gives_way_while_there_is_room_or_nobody_waits),
+        cmocka_unit_test(who_holds_most_gives_way_however_it_is_spread),
+        cmocka_unit_test(who_holds_less_than_its_share_is_safe),
+        cmocka_unit_test(of_equals_some_give_way_and_the_others_go_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
