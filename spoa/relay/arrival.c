@@ -66,6 +66,8 @@ static int leave(struct arrival *a)
     *a->link = a->next;
     if (a->next)
         a->next->link = a->link;
+    else
+        lane->arrivals_last = a->link;
     lane->arrivals_count--;
     a->gone = (struct loop_task){.run = release, .context = a};
     loop_defer(lane->loop, &a->gone);
@@ -165,20 +167,23 @@ void arrival_begin(struct lane *lane, int fd)
 {
     struct arrival *a = calloc(1, sizeof *a);
 
+    /* HAProxy says at once what it wants: who is still waited for among so many is not HAProxy, or has hung */
+    if (lane->arrivals_count >= ARRIVALS_MOST) {
+        metrics_add(lane->shard, COUNT_CUT_SHORT, METRIC_INDEX(CUT_ARRIVAL), 1);
+        close(leave(lane->arrivals));
+    }
     if (!a) {
         arrival_refuse(lane, fd, NULL, REFUSAL_relay_unavailable);
         return;
     }
     *a = (struct arrival){
         .lane = lane,
-        .next = lane->arrivals,
-        .link = &lane->arrivals,
+        .link = lane->arrivals ? lane->arrivals_last : &lane->arrivals,
         .in = buffer_with_limit(lane->settings.head_size + LEG_FRAME_WHOLE),
         .reader = http_reader_of(HTTP_REQUEST, lane->settings.head_size),
     };
-    if (a->next)
-        a->next->link = &a->next;
-    lane->arrivals = a;
+    *a->link = a;
+    lane->arrivals_last = &a->next;
     lane->arrivals_count++;
     loop_io_open(&a->io, lane->loop, fd, on_ready, a);
     loop_timer_open(&a->timer, lane->loop, on_time, a);

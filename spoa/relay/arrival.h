@@ -9,6 +9,8 @@
 #include "spoa/relay/lane.h"
 #include "spoa/relay/upgrade.h"
 
+#define ARRIVALS_MOST 1024 /* of a lane; one more, and the oldest is closed */
+
 /* Takes over fd. */
 void arrival_begin(struct lane *lane, int fd);
 /* Closes all of a lane. */

@@ -17,6 +17,7 @@ static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char no_name[] = "", other_name[] = "other";
 static const char *const directions[] = {"to_worker", "to_client", NULL};
+static const char *const cuts[] = {"arrival", "parting", NULL};
 
 struct counts {
     struct metric families[COUNT_FAMILIES];
@@ -84,9 +85,18 @@ static void fill_families(struct counts *c)
         [COUNT_ACCEPT_PAUSES] = {.name = "cellgate_relay_accept_pauses_total",
                                  .help = "Times that accepting paused for want of descriptors.",
                                  .type = METRIC_COUNTER},
+        [COUNT_ARRIVALS] = {.name = "cellgate_relay_arrivals",
+                            .help = "Connections that have not said yet what they want.",
+                            .type = METRIC_GAUGE},
         [COUNT_PARTINGS] = {.name = "cellgate_relay_partings",
                             .help = "Sockets that are being closed.",
                             .type = METRIC_GAUGE},
+        [COUNT_CUT_SHORT] =
+            {.name = "cellgate_relay_cut_short_total",
+             .help = "Connections that were closed because there were too many: without a whole head, "
+                     "or while the end of their tunnel was sent.",
+             .type = METRIC_COUNTER,
+             .labels = {{"what", cuts}}},
         [COUNT_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped",
                                .help = "Log lines that could not be written in time.",
                                .type = METRIC_GAUGE},

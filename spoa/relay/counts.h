@@ -24,7 +24,9 @@ enum count {
     COUNT_BYTES, /* {direction} */
     COUNT_HELD,
     COUNT_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
+    COUNT_ARRIVALS,      /* connections whose head is not there yet */
     COUNT_PARTINGS,      /* sockets that are being closed */
+    COUNT_CUT_SHORT,     /* {what} */
     COUNT_LOG_DROPPED,
     COUNT_LOG_HELD_BACK,
     COUNT_FAMILIES
@@ -33,6 +35,7 @@ enum count {
 enum { REDIAL_RESUMED, REDIAL_FAILED };
 enum { RESUME_EXACT, RESUME_GAP };
 enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
+enum { CUT_ARRIVAL, CUT_PARTING };
 
 struct counts;
 struct limits;

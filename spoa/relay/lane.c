@@ -204,7 +204,8 @@ static bool set_up(struct lane *lane, const struct lane_options *o, struct fail 
     if (!lane->loop)
         return false;
     lane->shard = metrics_shard(counts_metrics(o->counts));
-    lane->partings = (struct partings){.loop = lane->loop, .shard = lane->shard, .limits = lane->limits};
+    lane->partings = (struct partings){
+        .loop = lane->loop, .shard = lane->shard, .limits = lane->limits, .most = PARTINGS_MOST};
     lane->scratch = malloc(LANE_SCRATCH);
     lane->resolver = resolver_new(lane->loop, o->agent, o->questions, o->log);
     return (lane->shard && lane->scratch && lane->resolver) || fail(why, "out of memory");

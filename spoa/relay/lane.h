@@ -55,7 +55,8 @@ struct lane {
 
     struct loop_io accepting;
     struct loop_timer accept_again; /* after a pause */
-    struct arrival *arrivals;       /* connections whose head is not there yet */
+    struct arrival *arrivals;       /* connections whose head is not there yet, the oldest first */
+    struct arrival **arrivals_last; /* behind the newest, if there is one */
     size_t arrivals_count;
     struct port *ports;
     size_t ports_count;

@@ -55,6 +55,8 @@ static void end(struct parting *p)
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
+    else
+        p->all->last = p->link;
     p->all->count--;
     p->gone = (struct loop_task){.run = release, .context = p};
     loop_defer(loop, &p->gone);
@@ -132,11 +134,16 @@ void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint6
         close(fd);
         return;
     }
-    *p = (struct parting){
-        .all = partings, .next = partings->first, .link = &partings->first, .rest = *rest, .unread = unread};
-    if (p->next)
-        p->next->link = &p->next;
-    partings->first = p;
+    if (partings->count >= partings->most) {
+        metrics_add(partings->shard, COUNT_CUT_SHORT, METRIC_INDEX(CUT_PARTING), 1);
+        end(partings->first);
+    }
+    *p = (struct parting){.all = partings,
+                          .link = partings->first ? partings->last : &partings->first,
+                          .rest = *rest,
+                          .unread = unread};
+    *p->link = p;
+    partings->last = &p->next;
     partings->count++;
     loop_io_open(&p->io, partings->loop, fd, on_ready, p);
     loop_timer_open(&p->timer, partings->loop, on_time, p);

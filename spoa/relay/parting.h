@@ -13,6 +13,7 @@
 #include "spoa/relay/limits.h"
 
 #define PARTING_SECONDS 2.0 /* at most */
+#define PARTINGS_MOST   8192
 
 struct parting;
 
@@ -20,9 +21,9 @@ struct parting;
 struct partings {
     struct loop *loop;
     struct metrics_shard *shard;
-    struct limits *limits; /* what they hold counts */
-    struct parting *first;
-    size_t count;
+    struct limits *limits;         /* what they hold counts */
+    struct parting *first, **last; /* the oldest; behind the newest, if there is one */
+    size_t count, most;            /* one more, and the oldest ends */
 };
 
 /* Takes over fd and rest. When memory is short the socket is closed at once. unread: bytes of input that count as

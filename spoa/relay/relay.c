@@ -305,6 +305,7 @@ void relay_log_summary(struct relay *r)
 static void note_gauges(struct lane *lane, void *context)
 {
     (void)context;
+    metrics_set(lane->shard, COUNT_ARRIVALS, METRIC_PLAIN, (int64_t)lane->arrivals_count);
     metrics_set(lane->shard, COUNT_PARTINGS, METRIC_PLAIN, (int64_t)lane->partings.count);
     if (lane->number == 0) { /* the log is one for all */
         metrics_set(lane->shard, COUNT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(lane->log));

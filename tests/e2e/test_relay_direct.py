@@ -4,6 +4,7 @@
 import fcntl
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -855,6 +856,33 @@ def test_descriptors_that_run_out_pause_accepting_and_nothing_else(tmp_path):
         client, upstream = direct.open(worker)
         client.say(b"again")
         assert upstream.hear()[1] == b"again"
+
+
+def test_of_too_many_that_say_nothing_the_oldest_are_closed(tmp_path):
+    """A neighbour that opens connections and says nothing holds up nobody, and not without bound."""
+    most, more = 1024, 40
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096) if hard > 0 else 4096, hard))
+    try:
+        with Direct(tmp_path, relay={"threads": 1, "head_time": "60s", "max_tunnels": 2000}) as direct:
+            worker = direct.worker()
+            direct.set(worker=worker)
+            cut = 'cellgate_relay_cut_short_total{what="arrival"}'
+            idle = [direct.connect() for _ in range(most)]
+            until(lambda: direct.metric("cellgate_relay_arrivals") == most, 5, "not all have arrived")
+            assert direct.metric(cut) == 0
+            idle += [direct.connect() for _ in range(more)]
+            until(lambda: direct.metric(cut) == more, 5, "they are more and more")
+            assert all(peer.ended() for peer in idle[:more])
+            client, upstream = direct.open(worker)
+            client.say(b"lives")
+            assert upstream.hear()[1] == b"lives"
+            idle[-1].send(b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n")
+            assert direct.answer(idle[-1])[0] == 204
+            for peer in idle:
+                peer.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer has to be the first that is loaded")

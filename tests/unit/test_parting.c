@@ -30,8 +30,10 @@ static void open_loop(struct world *w)
     assert_non_null(w->counts);
     w->limits = limits_new(&(struct limits_settings){.memory = REST_LEN});
     assert_non_null(w->limits);
-    w->partings = (struct partings){
-        .loop = loop_new(&why), .shard = metrics_shard(counts_metrics(w->counts)), .limits = w->limits};
+    w->partings = (struct partings){.loop = loop_new(&why),
+                                    .shard = metrics_shard(counts_metrics(w->counts)),
+                                    .limits = w->limits,
+                                    .most = PARTINGS_MOST};
     assert_non_null(w->partings.loop);
     w->began = loop_clock();
 }
@@ -202,6 +204,41 @@ static void a_peer_that_ends_behind_what_it_has_read_has_read_it(void **state)
     close_world(&w);
 }
 
+/* Who has had the most time has to go. */
+static void of_too_many_the_oldest_ends(void **state)
+{
+    enum { MOST = 3, ALL = 5 };
+    struct world w;
+    int fds[ALL][2];
+    uint8_t byte;
+    (void)state;
+    open_loop(&w);
+    w.partings.most = MOST;
+    for (size_t i = 0; i < ALL; i++) {
+        struct buffer nothing = buffer_with_limit(0);
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds[i]), 0);
+        parting_begin(&w.partings, fds[i][0], &nothing, 0);
+        if (i == 1) { /* the newest ends by itself: the next one is behind the one before */
+            close(fds[1][1]);
+            while (w.partings.count > 1)
+                loop_turn(w.partings.loop, true);
+        }
+    }
+    assert_int_equal(w.partings.count, MOST);
+    assert_int_equal(metrics_value(counts_metrics(w.counts), COUNT_CUT_SHORT, METRIC_INDEX(CUT_PARTING)), 1);
+    for (size_t i = 0; i < ALL; i++) {
+        if (i == 1)
+            continue;
+        assert_int_equal(recv(fds[i][1], &byte, 1, 0), 0);
+        /* that it is closed, and not only its side ended, shows when something is sent */
+        assert_int_equal(send(fds[i][1], "", 1, MSG_NOSIGNAL), i == 0 ? -1 : 1);
+        if (i > 1)
+            close(fds[i][1]);
+    }
+    w.peer = fds[0][1];
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_is_gone_is_not_waited_for),
         cmocka_unit_test(a_peer_that_ends_while_input_is_on_its_way_has_not_read_it),
         cmocka_unit_test(a_peer_that_ends_behind_what_it_has_read_has_read_it),
+        cmocka_unit_test(of_too_many_the_oldest_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
