@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool argument_take(char ***argv, const char *name, const char **value)
+static bool take(char ***argv, const char *name, const char **value)
 {
     const char *word = **argv;
     size_t len = strlen(name);
@@ -19,6 +19,17 @@ bool argument_take(char ***argv, const char *name, const char **value)
     *value = (*argv)[1];
     *argv += 2;
     return true;
+}
+
+bool argument_take(char ***argv, const char *name, const char **value)
+{
+    return !*value && take(argv, name, value);
+}
+
+bool argument_add(char ***argv, const char *name, struct argument_texts *texts)
+{
+    bool room = texts->count < sizeof(texts->at) / sizeof(*texts->at);
+    return room && take(argv, name, &texts->at[texts->count]) && ++texts->count;
 }
 
 bool argument_flag(char ***argv, const char *name, bool *set)

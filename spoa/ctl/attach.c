@@ -46,7 +46,10 @@ static bool parse_options(struct options *options, int argc, char **argv, int *c
     *code = EXIT_USAGE;
     optind = 1;
     for (int option; (option = getopt_long(argc, argv, "h", table, NULL)) != -1;)
-        if (option == 't') {
+        if ((option == 't' && options->token_file) || (option == 'c' && options->trust.ca_file)) {
+            fputs(PROGRAM ": --token-file or --ca is given twice\n", stderr);
+            return false;
+        } else if (option == 't') {
             options->token_file = optarg;
         } else if (option == 'c') {
             options->trust.ca_file = optarg;

@@ -46,7 +46,7 @@ static bool take_any(char ***argv, struct arguments *a)
 static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int *exit_code)
 {
     const char *command = *argv++;
-    *a = (struct arguments){.config = SETTINGS_PATH};
+    *a = (struct arguments){.config = NULL};
     while (*argv && !a->help) {
         if (take_any(&argv, a))
             continue;
@@ -54,10 +54,12 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
             break;
         a->id = *argv++;
     }
-    if (!a->help && !*argv && (!wants_id || a->id))
+    if (!a->help && !*argv && (!wants_id || a->id)) {
+        a->config = a->config ? a->config : SETTINGS_PATH;
         return true;
+    }
     if (!a->help && *argv)
-        fprintf(stderr, "cellgate %s: %s is not understood, or lacks its value\n", command, *argv);
+        fprintf(stderr, "cellgate %s: %s is not understood, lacks its value or is given twice\n", command, *argv);
     else if (!a->help)
         fprintf(stderr, "cellgate %s: the tunnel's ID is missing\n", command);
     fputs(usage, a->help ? stdout : stderr);

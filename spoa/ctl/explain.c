@@ -14,6 +14,7 @@
 #include "spoa/agent/directory_file.h"
 #include "spoa/agent/own_headers.h"
 #include "spoa/agent/snapshot.h"
+#include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/explain_directory.h"
 #include "spoa/ctl/head_lines.h"
@@ -463,7 +464,7 @@ static int run(const struct arguments *a)
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
     }
-    struct policy *policy = policy_load(a->config, NULL, 0, &why);
+    struct policy *policy = policy_load(a->config ? a->config : SETTINGS_PATH, NULL, 0, &why);
     if (!policy) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_REFUSED;
@@ -491,10 +492,10 @@ static bool take(char ***word, struct arguments *a, struct fail *why)
         return a->json = true;
     if (strcmp(text, "--upgrade") == 0)
         return a->upgrade = true;
-    if (strncmp(text, "--config=", 9) == 0)
-        return (a->config = text + 9);
-    if (strcmp(text, "--config") == 0)
-        return **word && (a->config = *(*word)++);
+    if (strncmp(text, "--config", 8) == 0) {
+        --*word;
+        return argument_take(word, "--config", &a->config);
+    }
     if (strcmp(text, "-H") == 0)
         return **word && head_lines_add(&a->head, *(*word)++, why);
     return text[0] != '-' && head_lines_request(&a->head, text, why);
@@ -507,7 +508,7 @@ static int explain(struct arguments *a, char **word)
     while (*word) {
         size_t at = (size_t)(word - first);
         bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
-        fail(&why, "argument %zu is not understood", at); /* not quoted: it may hold a token */
+        fail(&why, "argument %zu is not understood, lacks its value or is given twice", at); /* not quoted: it may hold a token */
         if (!help && take(&word, a, &why))
             continue;
         if (!help)
@@ -524,7 +525,7 @@ static int explain(struct arguments *a, char **word)
 
 int ctl_explain(int argc, char **argv)
 {
-    struct arguments a = {.config = SETTINGS_PATH};
+    struct arguments a = {.config = NULL};
     int code = explain(&a, argv + (argc > 0));
     head_lines_free(&a.head);
     return code;

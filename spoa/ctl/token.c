@@ -29,8 +29,9 @@ static const char usage[] =
     "\n"
     "  --config FILE   default " SETTINGS_PATH "\n"
     "  --sandbox ID    the sandbox; '*' with --org: any of the organisation\n"
-    "  --need WORDS    of pty, exec, agent, http, mux, egress, with commas between; default all\n"
-    "  --port NUMBERS  the sandbox's ports, with commas between; default all\n"
+    "  --need WORDS    of pty, exec, agent, http, mux, egress, with commas between, or several times; default\n"
+    "                  all\n"
+    "  --port NUMBERS  the sandbox's ports, likewise; default all\n"
     "  --org ID        the organisation, which must be that of the sandbox's record\n"
     "  --ttl TIME      how long it is good, as 90s or 10m; default 120s, at most the key's max_ttl\n"
     "  --kind KIND     of the entry of `tokens`: jwt, agent-sandbox, opensandbox-route (a signed label for\n"
@@ -44,7 +45,8 @@ static const char usage[] =
     "Exit code: 0 made, or good; 1 could not be made, or would be refused; 2 wrong usage.\n";
 
 struct arguments {
-    const char *config, *sandbox, *need, *port, *org, *ttl, *kind, *kid, *download, *upload, *inspect;
+    const char *config, *sandbox, *org, *ttl, *kind, *kid, *download, *upload, *inspect;
+    struct argument_texts need, port;
 };
 
 /* What the arguments mean. */
@@ -60,39 +62,42 @@ struct wanted {
 static bool take_any(char ***argv, struct arguments *a)
 {
     return argument_take(argv, "--config", &a->config) || argument_take(argv, "--sandbox", &a->sandbox) ||
-           argument_take(argv, "--need", &a->need) || argument_take(argv, "--port", &a->port) ||
+           argument_add(argv, "--need", &a->need) || argument_add(argv, "--port", &a->port) ||
            argument_take(argv, "--org", &a->org) || argument_take(argv, "--ttl", &a->ttl) ||
            argument_take(argv, "--kind", &a->kind) || argument_take(argv, "--kid", &a->kid) ||
            argument_take(argv, "--download", &a->download) || argument_take(argv, "--upload", &a->upload) ||
            argument_take(argv, "--inspect", &a->inspect);
 }
 
-static bool read_needs(const char *text, struct wanted *wanted, struct fail *why)
+static bool read_needs(const struct argument_texts *texts, struct wanted *wanted, struct fail *why)
 {
-    struct slice rest = slice_text(text), word;
-    wanted->grant.needs = text ? 0 : NEED_ALL;
-    while (slice_split(&rest, ',', &word)) {
-        if (!need_of(word))
-            return fail(why, "--need: \"%.*s\" is none of pty, exec, agent, http, mux, egress",
-                        SLICE_PRINTF(word));
-        wanted->grant.needs |= need_of(word);
+    wanted->grant.needs = texts->count ? 0 : NEED_ALL;
+    for (size_t i = 0; i < texts->count; i++) {
+        struct slice rest = slice_text(texts->at[i]), word;
+        while (slice_split(&rest, ',', &word)) {
+            if (!need_of(word))
+                return fail(why, "--need: \"%.*s\" is none of pty, exec, agent, http, mux, egress", SLICE_PRINTF(word));
+            wanted->grant.needs |= need_of(word);
+        }
     }
-    wanted->target.need = text ? wanted->grant.needs : 0;
+    wanted->target.need = texts->count ? wanted->grant.needs : 0;
     return true;
 }
 
-static bool read_ports(const char *text, struct wanted *wanted, struct fail *why)
+static bool read_ports(const struct argument_texts *texts, struct wanted *wanted, struct fail *why)
 {
-    struct slice rest = slice_text(text), word;
     struct writer packed = writer_of(wanted->ports, sizeof(wanted->ports));
     uint64_t port;
-    while (slice_split(&rest, ',', &word)) {
-        if (!slice_u64(word, 65535, &port) || port == 0)
-            return fail(why, "--port: \"%.*s\" is not a port", SLICE_PRINTF(word));
-        grant_put_port(&packed, (uint16_t)port);
-        wanted->target.port = (uint16_t)port;
+    for (size_t i = 0; i < texts->count; i++) {
+        struct slice rest = slice_text(texts->at[i]), word;
+        while (slice_split(&rest, ',', &word)) {
+            if (!slice_u64(word, 65535, &port) || port == 0)
+                return fail(why, "--port: \"%.*s\" is not a port", SLICE_PRINTF(word));
+            grant_put_port(&packed, (uint16_t)port);
+            wanted->target.port = (uint16_t)port;
+        }
     }
-    if (text)
+    if (texts->count)
         wanted->grant.ports = writer_slice(&packed);
     return !packed.full || fail(why, "--port: at most %d ports", PORTS_MOST);
 }
@@ -116,7 +121,7 @@ static bool understand(const struct arguments *a, struct wanted *wanted, struct 
         return fail(why, "--sandbox is missing");
     if (a->sandbox && strcmp(a->sandbox, "*") == 0 && !a->org)
         return fail(why, "any sandbox is possible only with --org");
-    return read_needs(a->need, wanted, why) && read_ports(a->port, wanted, why);
+    return read_needs(&a->need, wanted, why) && read_ports(&a->port, wanted, why);
 }
 
 /* ---- making one ---- */
@@ -329,7 +334,7 @@ static int run(const struct arguments *a)
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
     }
-    struct settings *settings = settings_load(a->config, NULL, 0, &why);
+    struct settings *settings = settings_load(a->config ? a->config : SETTINGS_PATH, NULL, 0, &why);
     if (!settings) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_REFUSED;
@@ -341,7 +346,7 @@ static int run(const struct arguments *a)
 
 int ctl_token(int argc, char **argv)
 {
-    struct arguments arguments = {.config = SETTINGS_PATH};
+    struct arguments arguments = {.config = NULL};
     char **word = argv + (argc > 0);
     while (*word) {
         bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
@@ -349,7 +354,7 @@ int ctl_token(int argc, char **argv)
             continue;
         if (!help)
             /* Not quoted: it may be a token. */
-            fprintf(stderr, "%s: argument %d is not understood\n", PROGRAM, (int)(word - argv));
+            fprintf(stderr, "%s: argument %d is not understood, lacks its value or is given twice\n", PROGRAM, (int)(word - argv));
         fputs(usage, help ? stdout : stderr);
         return help ? 0 : EXIT_USAGE;
     }

@@ -58,6 +58,15 @@ static bool mistake(const struct daemon_program *program, FILE *err, const char 
     return leave(DAEMON_USAGE, exit_code);
 }
 
+static bool is_overridden(const struct daemon_arguments *arguments, const char *text)
+{
+    size_t len = strcspn(text, "=") + 1;
+    for (size_t i = 0; i < arguments->overrides_count; i++)
+        if (strncmp(arguments->overrides[i], text, len) == 0)
+            return true;
+    return false;
+}
+
 static bool take_override(struct daemon_arguments *arguments, const char *text)
 {
     if (arguments->overrides_count == DAEMON_OVERRIDES_MAX)
@@ -69,7 +78,7 @@ static bool take_override(struct daemon_arguments *arguments, const char *text)
 bool daemon_arguments(const struct daemon_program *program, int argc, char **argv,
                       struct daemon_arguments *arguments, FILE *out, FILE *err, int *exit_code)
 {
-    *arguments = (struct daemon_arguments){.path = SETTINGS_PATH};
+    *arguments = (struct daemon_arguments){.path = NULL};
     optind = 0; /* also for a second run within a test */
     opterr = 0;
     for (int option; (option = getopt(argc, argv, ":c:o:tVh-:")) != -1;) {
@@ -77,9 +86,13 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
             option = strcmp(optarg, "help") == 0 ? 'h' : strcmp(optarg, "version") == 0 ? 'V' : option;
         switch (option) {
         case 'c':
+            if (arguments->path)
+                return mistake(program, err, "given twice:", "-c", exit_code);
             arguments->path = optarg;
             break;
         case 'o':
+            if (is_overridden(arguments, optarg))
+                return mistake(program, err, "given twice:", optarg, exit_code);
             if (take_override(arguments, optarg))
                 break;
             fprintf(err, "%s: more than %d times -o\n", program->name, DAEMON_OVERRIDES_MAX);
@@ -100,6 +113,7 @@ bool daemon_arguments(const struct daemon_program *program, int argc, char **arg
                            (const char[]){'-', (char)optopt, '\0'}, exit_code);
         }
     }
+    arguments->path = arguments->path ? arguments->path : SETTINGS_PATH;
     return optind == argc || mistake(program, err, "unexpected argument", argv[optind], exit_code);
 }
 
