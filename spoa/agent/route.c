@@ -70,7 +70,7 @@ static bool headers_match(const struct route_entry *entry, const struct request 
         const struct route_header_rule *rule = &entry->headers[i];
         struct slice value;
         size_t lines;
-        if (slice_present(rule->name))
+        if (rule->offset == 0)
             value = request_header(request, rule->name, &lines);
         else
             memcpy(&value, (const char *)request + rule->offset, sizeof value);

@@ -16,6 +16,7 @@
 #include "spoa/agent/request.h"
 #include "spoa/agent/system.h"
 #include "spoa/agent/template.h"
+#include "spoa/lib/buffer.h"
 #include "spoa/lib/json.h"
 #include "spoa/lib/options.h"
 
@@ -30,7 +31,7 @@ struct route_header { /* to set towards the worker */
 
 struct route {
     char *name;
-    enum system system; /* SYSTEM_NONE: it is not one of the built-in routes */
+    enum system system; /* whose entries of `tokens` are good on it; SYSTEM_NONE: nobody's */
     enum route_upgrade upgrade;
     int via;                   /* enum route_via */
     struct template *template; /* NULL: the worker gets the path unchanged */
@@ -71,6 +72,9 @@ void routes_free(struct routes *routes); /* NULL is fine */
 
 /* Headers that routes look at and haproxy.cfg does not know. */
 const struct option_texts *routes_own_headers(const struct routes *routes);
+/* Appends {"routes": [those in force, as a configuration would list them], "off": [names of those whose form of host has no
+ * domain]}. False: the buffer is full. */
+bool routes_write(const struct routes *routes, struct buffer *to);
 size_t routes_count(const struct routes *routes);
 const struct route *routes_at(const struct routes *routes, size_t i);
 const struct route *routes_find(const struct routes *routes, struct slice name); /* NULL: none */

@@ -202,6 +202,7 @@ static bool read_header_rule(struct build *b, const json_node *member, struct fa
         if (slice_equal_nocase(name, slice_text(routing_headers[i].name))) {
             struct route_header_rule *rule = &entry->headers[entry->header_count++];
             rule->offset = routing_headers[i].offset;
+            rule->name = slice_text(routing_headers[i].name);
             return patterns_read(b, member, value_add, &rule->patterns, why);
         }
     return read_own_header(b, member, name, why);
@@ -295,6 +296,12 @@ static bool read_need(struct route_entry *entry, struct fail *why)
     return entry->route.need != 0 || fail(why, "need: '%s' is nothing that a token grants", entry->need);
 }
 
+static bool read_system(struct route_entry *entry, struct fail *why)
+{
+    entry->route.system = entry->system ? system_of(slice_text(entry->system)) : SYSTEM_NONE;
+    return !entry->system || entry->route.system || fail(why, "system: '%s' is none of " SYSTEM_WORDS, entry->system);
+}
+
 static bool read_to(struct build *b, struct fail *why)
 {
     struct fail what;
@@ -330,7 +337,7 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
         !patterns_read(b, entry->host_node, host_add, &entry->host, why) || !read_headers(b, why) ||
         !read_upgrade(b, why) || !read_set(b, why))
         return false;
-    if (!read_ports(entry, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
+    if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
         !route_check(entry, &what))
         return json_fail(b->doc, node, why, "route '%s': %s", entry->route.name, what.text);
     entry_settle(entry);
@@ -344,6 +351,7 @@ struct building {
     const struct route_nodes *nodes;
     unsigned systems; /* that are on */
     unsigned forms;   /* bits of forms[] that a route's host names */
+    bool placed[ROUTE_DEFAULTS_MAX];
 };
 
 /* doc: the one that node belongs to. */
@@ -357,50 +365,99 @@ static bool add_route(struct building *w, const struct json *doc, const json_nod
                       .own_headers = &w->routes->own_headers};
     capture_names_init(&b.names);
     bool good = entry_build(&b, node, why);
-    entry->route.system = system;
+    if (system != SYSTEM_NONE)
+        entry->route.system = system;
     w->forms |= b.forms;
     return good;
 }
 
-static bool add_defaults(struct building *w, struct fail *why)
+static struct slice default_name(size_t i)
+{
+    static const char before[] = "{\"name\":\"";
+    struct slice rest = slice_from(slice_text(route_defaults[i].text), sizeof before - 1);
+    return slice_sub(rest, 0, slice_find(rest, '"'));
+}
+
+static bool add_default(struct building *w, size_t i, struct fail *why)
 {
     const struct json_limits limits = {64 * 1024, 8};
-    for (size_t i = 0; i < route_defaults_count; i++) {
-        const struct route_default *route = &route_defaults[i];
-        if (!(w->systems & SYSTEM_BIT(route->system)))
-            continue;
-        struct json *doc = json_parse(slice_text(route->text), "built-in routes", 0, limits, why);
-        bool good = doc && add_route(w, doc, json_root(doc), route->system, why);
-        json_free(doc);
-        if (!good)
-            return false;
+    struct json *doc = json_parse(slice_text(route_defaults[i].text), "built-in routes", 0, limits, why);
+    bool good = doc && add_route(w, doc, json_root(doc), route_defaults[i].system, why);
+    json_free(doc);
+    w->placed[i] = true;
+    return good;
+}
+
+/* Whether the word of `routes` stands for the built-in route: its name, or that of its system. */
+static bool is_meant(struct slice word, size_t i)
+{
+    return slice_equal(word, default_name(i)) || slice_is(word, system_text(route_defaults[i].system));
+}
+
+static bool is_named(const struct building *w, size_t i)
+{
+    for (const json_node *node = json_first(w->nodes->routes); node; node = json_next(node)) {
+        struct slice word;
+        if (json_text(node, &word) && is_meant(word, i))
+            return true;
     }
+    return false;
+}
+
+/* Those of `systems` that `routes` does not name one by one. */
+static bool add_defaults(struct building *w, struct fail *why)
+{
+    for (size_t i = 0; i < route_defaults_count; i++)
+        if (w->systems & SYSTEM_BIT(route_defaults[i].system) && !is_named(w, i) && !add_default(w, i, why))
+            return false;
     return true;
 }
 
-/* The array `routes`: objects, and "defaults" once at most. */
+static bool add_word(struct building *w, const json_node *node, struct slice word, struct fail *why)
+{
+    bool known = false;
+    for (size_t i = 0; i < route_defaults_count; i++) {
+        if (!is_meant(word, i))
+            continue;
+        if (w->placed[i])
+            return json_fail(w->doc, node, why, "route '%.*s' stands twice", SLICE_PRINTF(default_name(i)));
+        if (!add_default(w, i, why))
+            return false;
+        known = true;
+    }
+    return known || json_fail(w->doc, node, why,
+                              "a route is an object, \"defaults\", a system or the name of a built-in route");
+}
+
+/* Every route of `systems` has its place. */
+static bool all_placed(const struct building *w)
+{
+    for (size_t i = 0; i < route_defaults_count; i++)
+        if (w->systems & SYSTEM_BIT(route_defaults[i].system) && !w->placed[i])
+            return false;
+    return true;
+}
+
+/* The array `routes`: objects, names, and "defaults" once at most. */
 static bool add_list(struct building *w, const json_node *list, struct fail *why)
 {
-    bool placed = false;
+    bool defaults = false;
     for (const json_node *node = json_first(list); node; node = json_next(node)) {
         struct slice word;
-        if (!json_text(node, &word)) {
-            if (!add_route(w, w->doc, node, SYSTEM_NONE, why))
-                return false;
-            continue;
-        }
-        if (!slice_is(word, "defaults"))
-            return json_fail(w->doc, node, why, "a route is an object, or \"defaults\"");
-        if (placed)
+        bool is_word = json_text(node, &word);
+        bool here = is_word && slice_is(word, "defaults");
+        if (here && defaults)
             return json_fail(w->doc, node, why, "\"defaults\" stands twice");
-        if (!w->systems)
+        if (here && !w->systems)
             return json_fail(w->doc, node, why,
                              "\"defaults\" stands for the routes of `systems`, which is not there");
-        if (!add_defaults(w, why))
+        defaults = defaults || here;
+        if (!(here      ? add_defaults(w, why)
+              : is_word ? add_word(w, node, word, why)
+                        : add_route(w, w->doc, node, SYSTEM_NONE, why)))
             return false;
-        placed = true;
     }
-    return placed || !w->systems ||
+    return all_placed(w) ||
            json_fail(w->doc, w->nodes->systems, why,
                      "systems: `routes` does not say where their routes stand: add \"defaults\" to it");
 }

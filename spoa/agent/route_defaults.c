@@ -83,3 +83,4 @@ const struct route_default route_defaults[] = {
      " \"to\":\"/{rest...}\", \"need\":\"http\"}"},
 };
 const size_t route_defaults_count = sizeof route_defaults / sizeof *route_defaults;
+_Static_assert(sizeof route_defaults / sizeof *route_defaults <= ROUTE_DEFAULTS_MAX, "too many built-in routes");

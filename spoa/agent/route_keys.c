@@ -51,6 +51,10 @@ static const char *check_header(struct slice value)
 static const struct option keys[] = {
     {"name", OPTION_TEXT, FIELD(route.name), NULL, .help = "for logs, metrics and `cellgate explain`",
      .min = 1, .max = 64, .check = check_name},
+    {"system", OPTION_TEXT, FIELD(system), OPTION_NONE,
+     .help = "whose route it counts as for `systems` of entries of `tokens`; absent: nobody's, and the built-in routes are "
+             "those of their systems",
+     .min = 1, .max = 32},
     {"path", OPTION_NODE, FIELD(path_node), OPTION_NONE, .help = "pattern of the path, or an array of them",
      .form = "a text or a list of texts"},
     {"host", OPTION_NODE, FIELD(host_node), OPTION_NONE, .help = "pattern of the host, or an array of them",

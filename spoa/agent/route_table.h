@@ -14,12 +14,12 @@ struct patterns {
 };
 
 struct route_header_rule {
-    size_t offset; /* of the header's value in struct request, unless it has a name: */
-    struct slice name; /* points into own_headers of the table */
+    struct slice name; /* of an own one points into own_headers of the table */
+    size_t offset;     /* of the header's value in struct request; 0: it is an own one */
     struct patterns patterns;
 };
 
-enum { ROUTE_HEADERS_MAX = 8 };
+enum { ROUTE_HEADERS_MAX = 8, ROUTE_DEFAULTS_MAX = 64 };
 
 struct route_entry {
     struct route route;
@@ -29,7 +29,7 @@ struct route_entry {
     struct port_list served; /* none: any port */
     bool off;                /* the host's form has no domain */
     /* what the table of keys fills and the rest is made of; nodes are gone once the table is built */
-    char *to, *need, *ports;
+    char *to, *need, *ports, *system;
     int host_header, cookies, auth; /* enum route_keep */
     const json_node *path_node, *host_node, *headers_node, *set_node, *upgrade_node;
 };

@@ -13,6 +13,7 @@ int ctl_headers(int argc, char **argv);
 int ctl_kick(int argc, char **argv);
 int ctl_networks(int argc, char **argv);
 int ctl_options(int argc, char **argv);
+int ctl_routes(int argc, char **argv);
 int ctl_status(int argc, char **argv);
 int ctl_token(int argc, char **argv);
 int ctl_tunnels(int argc, char **argv);

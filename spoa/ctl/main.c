@@ -20,6 +20,7 @@ static const struct {
     {"kick", ctl_kick, "close one tunnel"},
     {"drain", ctl_drain, "end the relay's tunnels in good order"},
     {"networks", ctl_networks, "the networks of workers, for HAProxy's workers.lst"},
+    {"routes", ctl_routes, "the routes in force, as JSON"},
     {"headers", ctl_headers, "the headers that the configuration names, for HAProxy's environment"},
     {"options", ctl_options, "every key of the configuration, for documentation"},
 };

@@ -281,3 +281,44 @@ def test_a_new_secret_comes_with_what_the_record_has_to_hold(kinds):
 def test_what_a_kind_cannot_say_is_refused(kinds, arguments, word):
     made = kinds.run(*arguments)
     assert made.returncode == 1 and word in made.stderr and made.stdout == ""
+
+
+def test_what_is_given_several_times_adds_up_or_is_refused(command):
+    seen = command.run("--inspect", command.make("--sandbox", "a", "--need", "http", "--need=pty,exec", "--port", "1", "--port", "2,3")).stdout
+    assert "need      pty,exec,http\n" in seen and "ports     1 2 3\n" in seen
+    for twice in (["--sandbox", "b"], ["--sandbox=a"], ["--ttl", "1s", "--ttl", "2s"], ["--config", "x"], ["--kid", "a", "--kid", "b"]):
+        done = command.run("--sandbox", "a", *twice)
+        assert done.returncode == 2 and "given twice" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "program, arguments",
+    [
+        ("cellgate", ["explain", "--config", "a", "--config=b", "GET /"]),
+        ("cellgate", ["status", "--config", "a", "--config", "b"]),
+        ("cellgate", ["tunnels", "--relay", "a", "--relay", "b"]),
+        ("cellgate", ["attach", "--ca", "a", "--ca", "b", "http://x/"]),
+        ("cellgate-agent", ["-c", "a", "-c", "b"]),
+        ("cellgate-relay", ["-o", "cell=a", "-o", "cell=b"]),
+    ],
+)
+def test_other_options_are_refused_the_second_time(program, arguments):
+    done = subprocess.run([BIN / program, *arguments], capture_output=True, text=True, timeout=WAIT, check=False)
+    assert done.returncode == 2 or program == "cellgate" and done.returncode == 255
+    assert "given twice" in done.stderr
+
+
+def test_routes_are_printed_as_json(command):
+    path = command.path / "cellgate.json"
+    config = json.loads(path.read_text()) | {"systems": ["opensandbox", "e2b"], "domains": {"e2b": ["e2b.test"]}, "routes": ["terminal", {"name": "mine", "path": "/{sandbox}"}, "defaults"]}
+    path.write_text(json.dumps(config))
+
+    def printed():
+        return json.loads(subprocess.run([CELLGATE, "routes", "--config", path], capture_output=True, text=True, check=True).stdout)
+
+    first = printed()
+    names = [route["name"] for route in first["routes"]]
+    assert names[:2] == ["terminal", "mine"] and "e2b-preview" in names[2:] and first["off"] == ["opensandbox-ingress", "opensandbox-ingress-path"]
+    del config["systems"], config["domains"]  # which are in the patterns now
+    path.write_text(json.dumps(config | {"routes": first["routes"]}))
+    assert printed() == first | {"off": []}

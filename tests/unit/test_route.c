@@ -2,6 +2,7 @@
 #include "tests/unit/support.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "spoa/agent/grant.h"
 #include "spoa/agent/record_pack.h"
@@ -380,6 +381,85 @@ static void every_key_is_read(void **state)
 #define ROUTE(rest) "{\"routes\":[{\"name\":\"r\"," rest "}]}"
 #define PATH        "\"path\":\"/{sandbox}\""
 
+/* The names of a table, with blanks between. */
+static void names_of(const char *text, char *names, size_t size)
+{
+    struct fail why;
+    struct routes *routes = routes_of(text, &why);
+    struct writer w = writer_of(names, size - 1);
+    if (!routes)
+        fail_msg("%s: %s", text, why.text);
+    for (size_t i = 0; i < routes_count(routes); i++)
+        writer_printf(&w, "%s%s", i ? " " : "", routes_at(routes, i)->name);
+    names[w.len] = '\0';
+    routes_free(routes);
+}
+
+#define MINE "{\"name\":\"mine\"," PATH "}"
+#define OPENSANDBOX \
+    "opensandbox-ingress opensandbox-ingress-to opensandbox-ingress-header opensandbox-ingress-path opensandbox-pty"
+
+static void built_in_routes_stand_where_they_are_named(void **state)
+{
+    static const struct {
+        const char *text, *names;
+    } cases[] = {
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[" MINE ",\"defaults\"]}", "mine " OPENSANDBOX " terminal opensandbox-proxy"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"defaults\"," MINE "]}", OPENSANDBOX " terminal opensandbox-proxy mine"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"," MINE ",\"defaults\"]}", "terminal mine " OPENSANDBOX " opensandbox-proxy"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"defaults\"," MINE ",\"terminal\"]}", OPENSANDBOX " opensandbox-proxy mine terminal"},
+        {"{\"routes\":[" MINE ",\"terminal\"]}", "mine terminal"},
+        {"{\"routes\":[\"agent-sandbox\"," MINE "]}", "agent-sandbox mine"},
+        {"{\"routes\":[\"opensandbox\"," MINE ",\"agent-sandbox\"]}", OPENSANDBOX " terminal opensandbox-proxy mine agent-sandbox"},
+        {"{\"systems\":[\"agent-sandbox\",\"opensandbox\"],\"routes\":[\"agent-sandbox\"," MINE ",\"opensandbox\"]}",
+         "agent-sandbox mine " OPENSANDBOX " terminal opensandbox-proxy"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char names[1024];
+        names_of(cases[i].text, names, sizeof names);
+        if (strcmp(names, cases[i].names) != 0)
+            fail_msg("%s: %s", cases[i].text, names);
+    }
+}
+
+/* What is printed is a configuration of the same routes. */
+static void what_is_printed_can_be_read(void **state)
+{
+    static const char text[] =
+        "{\"systems\":[\"opencomputer\",\"opensandbox\",\"e2b\",\"daytona\"],\"domains\":{\"e2b\":[\"e2b.io\",\"b.io\"]},"
+        "\"routes\":[{\"name\":\"mine\",\"path\":\"[/v1]/a/{sandbox}\",\"headers\":{\"X-Own\":[\"{a}.{b}\",\"{a}\"]},"
+        "\"ports\":\"80,90-99\",\"upgrade\":true,\"via\":\"relay\",\"to\":\"/{a}\",\"need\":\"none\",\"auth\":\"keep\","
+        "\"origins\":[\"https://a.b\"],\"set\":{\"X-A\":\"b \\\"c\"},\"strip\":[\"X-B\"],\"refuse\":\"close\",\"idle\":\"10m\","
+        "\"max_message\":\"1KiB\",\"stream\":true,\"system\":\"e2b\"},\"defaults\"]}";
+    struct fail why;
+    struct routes *routes = routes_of(text, &why), *again;
+    struct buffer first = buffer_with_limit(1 << 20), second = buffer_with_limit(1 << 20);
+    char *copy;
+    (void)state;
+    if (!routes)
+        fail_msg("%s", why.text);
+    assert_true(routes_write(routes, &first));
+    copy = slice_dup(buffer_slice(&first));
+    assert_non_null(strstr(copy, "{\"name\": \"mine\", \"system\": \"e2b\", \"path\": [\"/a/{sandbox}\", \"/v1/a/{sandbox}\"], "));
+    assert_non_null(strstr(copy, "\"host\": [\"{port}-{sandbox}.e2b.io\", \"{port}-{sandbox}.b.io\"]"));
+    char *off = strstr(copy, ", \"off\": [");
+    assert_non_null(strstr(off, "daytona-preview"));
+    strcpy(off, "}");
+    if (!(again = routes_of(copy, &why)))
+        fail_msg("%s: %s", why.text, copy);
+    assert_true(routes_write(again, &second));
+    assert_true(slice_starts(buffer_slice(&second), "{\"routes\": [\n  {\"name\": \"mine\""));
+    off[0] = '\0';
+    assert_memory_equal(buffer_slice(&second).at, copy, strlen(copy));
+    assert_true(routes_find(again, SLICE_LITERAL("mine"))->system == SYSTEM_E2B);
+    free(copy);
+    buffer_free(&first);
+    buffer_free(&second);
+    routes_free(again);
+    routes_free(routes);
+}
+
 static void refuses_what_is_not_in_order(void **state)
 {
     static const struct {
@@ -458,7 +538,10 @@ static void refuses_what_is_not_in_order(void **state)
         {"{\"routes\":[\"defaults\"]}", "t:1:12: \"defaults\" stands for the routes of `systems`"},
         {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",\"defaults\"]}",
          "t:1:41: \"defaults\" stands twice"},
-        {"{\"systems\":[\"e2b\"],\"routes\":[\"default\"]}", "t:1:30: a route is an object, or \"defaults\""},
+        {"{\"systems\":[\"e2b\"],\"routes\":[\"default\"]}", "t:1:30: a route is an object, \"defaults\", a system"},
+        {"{\"routes\":[\"e2b\",\"e2b\"]}", "t:1:18: route 'e2b-"},
+        {"{\"routes\":[\"terminal\",\"opensandbox\"]}", "route 'terminal' stands twice"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"]}", "t:1:12: systems: `routes` does not say where"},
         {"{\"systems\":[\"e2b\"],\"routes\":[{\"name\":\"r\"," PATH "}]}",
          "t:1:12: systems: `routes` does not say where"},
         {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",{\"name\":\"e2b-preview\"," PATH "}]}",
@@ -588,6 +671,8 @@ int main(void)
         cmocka_unit_test(a_watcher_hears_why_the_others_were_not_it),
         cmocka_unit_test(a_port_is_the_same_however_it_is_written),
         cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(built_in_routes_stand_where_they_are_named),
+        cmocka_unit_test(what_is_printed_can_be_read),
         cmocka_unit_test(refuses_what_is_not_in_order),
         cmocka_unit_test(only_the_routes_of_the_systems_that_are_named_are_on),
         cmocka_unit_test(every_built_in_route_belongs_to_the_system_it_is_called_after),

@@ -701,6 +701,38 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
     }
 }
 
+/* Where there is no secret: on the hosts, or the routes, that the entry names, and nowhere else. */
+static void public_is_what_its_entry_names(void **state)
+{
+    static const struct {
+        const char *entry, *good; /* e2b's preview below a.test, an own route there, both elsewhere */
+    } cases[] = {
+        {"\"domains\":[\"a.test\"]", "yy  "},
+        {"\"systems\":[\"e2b\"]", "y y "},
+        {"\"routes\":[\"own\"]", " y y"},
+        {"\"systems\":[\"e2b\"],\"domains\":[\"a.test\"]", "y   "},
+        {"\"everywhere\":true", "yyyy"},
+        {"\"carriers\":[\"e2b-traffic-access-token\"]", "y y "},
+    };
+    const struct slice a = SLICE_LITERAL("80-x.a.test"), b = SLICE_LITERAL("80-x.b.test");
+    const struct carrier_place places[] = {{.route = "e2b-preview", .system = SYSTEM_E2B, .host = a},
+                                           {.route = "own", .host = a},
+                                           {.route = "e2b-preview", .system = SYSTEM_E2B, .host = b},
+                                           {.route = "own", .host = b}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        struct fail why;
+        snprintf(text, sizeof text, "[{\"kind\":\"static\",\"public\":true,%s}]", cases[i].entry);
+        struct tokens *tokens = load(*state, text, &why);
+        if (!tokens)
+            fail_msg("%s", why.text);
+        for (size_t j = 0; j < 4; j++)
+            if (token_is_public(tokens, &places[j]) != (cases[i].good[j] == 'y'))
+                fail_msg("%s, place %zu", cases[i].entry, j);
+        tokens_free(tokens);
+    }
+}
+
 /* A narrower scope is another key to tunnels that are open. */
 static void a_narrower_scope_ends_the_tunnels_of_a_jwt(void **state)
 {
@@ -894,6 +926,7 @@ int main(void)
         cmocka_unit_test(what_is_minted_is_good),
         cmocka_unit_test(what_a_kind_cannot_say_is_not_minted),
         cmocka_unit_test(a_jwt_is_good_where_its_entry_says),
+        cmocka_unit_test(public_is_what_its_entry_names),
         cmocka_unit_test(a_narrower_scope_ends_the_tunnels_of_a_jwt),
         cmocka_unit_test(entries_that_are_not_in_order_are_refused),
         cmocka_unit_test(short_secrets_are_warned_of_and_all_files_told),
