@@ -80,7 +80,10 @@ bool decide_worker(struct decision *d)
     v->tls = to.worker.kind == WORKER_HTTPS;
     if (v->tls)
         v->sni = to.worker.host;
+    v->h2 = v->kind == VERDICT_DIRECT && !d->upgrade && (to.h2 || d->route->protocol == ROUTE_H2);
     decide_tell(d, "worker", v->tls ? "with TLS" : "without TLS", to.worker.host);
+    if (v->h2)
+        decide_tell(d, "worker", "it speaks HTTP/2", slice_text(NULL));
     return true;
 }
 

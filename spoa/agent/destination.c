@@ -95,6 +95,7 @@ static enum destination_result choose_listed(const struct decide_view *view, con
     struct record_details details;
     record_details(record, port, &details);
     d->port = d->worker.port ? d->worker.port : port;
+    d->h2 = details.h2;
     enum destination_result result = locate(view, d);
     if (result == DESTINATION_FOUND && !judge_listed(view, record, port, details.serves, d))
         return DESTINATION_UNRESOLVED;
@@ -109,6 +110,7 @@ enum destination_result destination_choose(const struct decide_view *view, const
     if (port && record_port(record, port, &d->worker))
         return choose_listed(view, record, port, d);
     d->worker = record->worker;
+    d->h2 = record->h2;
     if (d->worker.kind == WORKER_NONE && record->ports.len)
         return port ? DESTINATION_CLOSED : DESTINATION_NO_PORT;
     if (d->worker.kind == WORKER_NONE)

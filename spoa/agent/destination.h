@@ -27,6 +27,7 @@ struct destination {
     struct worker worker; /* addr is set unless it is a Unix socket or DESTINATION_UNRESOLVED */
     uint16_t port;
     bool own;             /* the record's `worker`, which has a port of its own: it may move to another */
+    bool h2;              /* as the record says */
     bool management;      /* what is served there is for needs pty, exec and agent */
     struct slice headers; /* of the record, for this address alone; packed */
 };

@@ -32,12 +32,14 @@ struct record {
     struct slice details;       /* packed, read with record_details: what a port has beside an address */
     struct slice headers;       /* packed, read with record_header; of the management address */
     enum serves serves;         /* what the worker's own port, or its management ports, serve */
+    bool h2;                    /* the worker speaks HTTP/2 */
     struct slice management;    /* packed, read with record_management; absent: the configuration's */
 };
 
 /* What the record says of one of its ports. */
 struct record_details {
     enum serves serves;
+    bool h2;
     struct slice access_sha256; /* empty: the record's counts */
     struct slice headers;       /* packed; empty: none of its own */
 };

@@ -68,7 +68,7 @@ bool record_box_equal(const struct record_box *a, const struct record_box *b)
            x->not_before == y->not_before && slice_equal(x->org, y->org) &&
            worker_equal(&x->worker, &y->worker) && slice_equal(x->access_sha256, y->access_sha256) &&
            slice_equal(x->ports, y->ports) && slice_equal(x->headers, y->headers) &&
-           slice_equal(x->details, y->details) && x->serves == y->serves &&
+           slice_equal(x->details, y->details) && x->serves == y->serves && x->h2 == y->h2 &&
            slice_present(x->management) == slice_present(y->management) &&
            slice_equal(x->management, y->management);
 }

@@ -167,6 +167,18 @@ static bool read_own_serves(struct reading *r, const json_node *node)
     return read_serves(r, node, &r->record->serves);
 }
 
+static bool read_protocol(struct reading *r, const json_node *node, bool *h2)
+{
+    struct slice text;
+    *h2 = json_text(node, &text) && slice_is(text, "h2");
+    return *h2 || (json_text(node, &text) && slice_is(text, "h1")) || wrong(r, node, "protocol is h1 or h2");
+}
+
+static bool read_own_protocol(struct reading *r, const json_node *node)
+{
+    return read_protocol(r, node, &r->record->h2);
+}
+
 static bool read_management(struct reading *r, const json_node *node)
 {
     struct slice text;
@@ -192,11 +204,13 @@ static bool read_detail(struct reading *r, const json_node *node, struct record_
         return read_secret(r, node, &details->access_sha256);
     if (strcmp(key, "serves") == 0)
         return read_serves(r, node, &details->serves);
+    if (strcmp(key, "protocol") == 0)
+        return read_protocol(r, node, &details->h2);
     if (strcmp(key, "headers") == 0) {
         *headers = node;
         return true;
     }
-    return wrong(r, node, "no key of a port: they are url, serves, headers, access and x-...");
+    return wrong(r, node, "no key of a port: they are url, protocol, serves, headers, access and x-...");
 }
 
 /* What a port has beside its address; its headers come last and are packed in place. */
@@ -271,6 +285,7 @@ static const struct {
     {"not_before", read_not_before}, {"ports", read_ports},
     {"headers", read_headers},       {"access", read_access},
     {"serves", read_own_serves},     {"management_ports", read_management},
+    {"protocol", read_own_protocol},
 };
 
 bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
@@ -288,8 +303,8 @@ bool record_from_json(const struct json *doc, const json_node *node, struct writ
             if (strncmp(json_key(n), "x-", 2) == 0)
                 continue;
             return wrong(&r, n,
-                         "no key of a record: they are worker, state, epoch, org, ports, headers, access, "
-                         "serves, management_ports, not_before and x-...");
+                         "no key of a record: they are worker, protocol, state, epoch, org, ports, headers, "
+                         "access, serves, management_ports, not_before and x-...");
         }
         if (!members[i].read(&r, n))
             return false;

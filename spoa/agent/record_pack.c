@@ -52,6 +52,7 @@ void record_pack_details(struct writer *w, uint16_t port, const struct record_de
 {
     writer_be(w, port, 2);
     writer_u8(w, (uint8_t)details->serves);
+    writer_u8(w, details->h2);
     record_pack_text(w, details->access_sha256);
     record_pack_text(w, details->headers);
 }
@@ -97,6 +98,7 @@ bool record_details(const struct record *record, uint16_t port, struct record_de
     while (r.rest.len && !r.failed) {
         uint16_t candidate = (uint16_t)reader_be(&r, 2);
         details->serves = reader_u8(&r);
+        details->h2 = reader_u8(&r);
         details->access_sha256 = record_unpack_text(&r);
         details->headers = record_unpack_text(&r);
         if (candidate == port && !r.failed)

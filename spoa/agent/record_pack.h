@@ -2,7 +2,7 @@
 /*
  * record_pack: how the ports and headers of a record lie in memory; read with record_port and record_header.
  *   ports:   { u16 port, worker }*        headers: { u16 length, name, u16 length, value }*
- *   details: { u16 port, u8 serves, u16 length, access, u16 length, headers }*
+ *   details: { u16 port, u8 serves, u8 h2, u16 length, access, u16 length, headers }*
  *   management: { u16 from, u16 to }*
  *   worker:  u8 kind, u16 port, u8 family, 0, 4 or 16 bytes of address, u16 length, host
  * Integers are big-endian.

@@ -106,6 +106,7 @@ static void pack(struct writer *w, struct slice key, const struct record *record
     record_pack_text(w, record->headers);
     record_pack_text(w, record->details);
     writer_u8(w, (uint8_t)record->serves);
+    writer_u8(w, record->h2);
     writer_u8(w, slice_present(record->management));
     record_pack_text(w, record->management);
 }
@@ -133,6 +134,7 @@ static struct slice unpack(const struct records *r, uint32_t where, struct recor
     record->headers = record_unpack_text(&in);
     record->details = record_unpack_text(&in);
     record->serves = reader_u8(&in);
+    record->h2 = reader_u8(&in);
     bool management = reader_u8(&in);
     record->management = record_unpack_text(&in);
     if (!management)

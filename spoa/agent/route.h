@@ -23,6 +23,7 @@
 enum route_upgrade { ROUTE_ANY, ROUTE_UPGRADE, ROUTE_PLAIN };
 enum route_via { ROUTE_DIRECT, ROUTE_RELAY };
 enum route_refuse { ROUTE_REFUSE_HTTP, ROUTE_REFUSE_CLOSE };
+enum route_protocol { ROUTE_H1, ROUTE_H2 };
 enum route_keep { ROUTE_BY_FORM, ROUTE_STRIP, ROUTE_KEEP }; /* by form: kept where `host` is a pattern */
 
 struct route_header { /* to set towards the worker */
@@ -34,6 +35,7 @@ struct route {
     enum system system; /* whose entries of `tokens` are good on it; SYSTEM_NONE: nobody's */
     enum route_upgrade upgrade;
     int via;                   /* enum route_via */
+    int protocol;              /* enum route_protocol */
     struct template *template; /* NULL: the worker gets the path unchanged */
     unsigned need;             /* of enum need; 0: no token */
     bool keep_host, keep_cookies;

@@ -91,6 +91,8 @@ bool route_check(const struct route_entry *entry, struct fail *why)
         return false;
     if (route->via == ROUTE_RELAY && route->upgrade != ROUTE_UPGRADE)
         return fail(why, "the relay takes upgrades only: say \"upgrade\": true");
+    if (route->protocol == ROUTE_H2 && route->upgrade == ROUTE_UPGRADE)
+        return fail(why, "protocol: upgrades are HTTP/1.1");
     if (route->via == ROUTE_DIRECT && !check_direct(route, why))
         return false;
     if (route->refuse == ROUTE_REFUSE_CLOSE && route->upgrade == ROUTE_PLAIN)

@@ -5,6 +5,7 @@
 #include "spoa/lib/handover.h"
 
 static const char *const via_names[] = {"direct", "relay", NULL};
+static const char *const protocol_names[] = {"h1", "h2", NULL};
 static const char *const refuse_names[] = {"http", "close", NULL};
 /* in the order of enum route_keep; the empty word is that of a key that is left out and cannot be written */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};
@@ -68,6 +69,9 @@ static const struct option keys[] = {
      .form = "true or false"},
     {"via", OPTION_ENUM, FIELD(route.via), "direct",
      .help = "from HAProxy to the worker, or through the relay", .names = via_names},
+    {"protocol", OPTION_ENUM, FIELD(route.protocol), "h1",
+     .help = "what the worker speaks, if its record does not say h2; WebSockets are h1 in any case",
+     .names = protocol_names},
     {"to", OPTION_TEXT, FIELD(to), OPTION_NONE, .help = "path that the worker gets; absent: unchanged",
      .min = 1, .max = 1024},
     {"need", OPTION_TEXT, FIELD(need), "http", .help = "what the token must grant; none: no token is needed",

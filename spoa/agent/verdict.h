@@ -35,6 +35,7 @@ enum verdict_kind {
     X(ADDRESS, addr, "addr") /* the worker */                                                                     \
     X(INT, addr_port, "addr_port")                                                                                \
     X(BOOL, tls, "tls")      /* the worker speaks TLS */                                                          \
+    X(BOOL, h2, "h2")        /* the worker speaks HTTP/2 */                                                       \
     X(TEXT, sni, "sni")                                                                                           \
     X(TEXT, path, "path")    /* what the worker gets, always set on direct and relay */                           \
     X(TEXT, prefix, "prefix") /* what the path lost in front; absent: nothing, or it was rewritten otherwise */   \

@@ -491,6 +491,8 @@ static void refuses_what_is_not_in_order(void **state)
         {ROUTE(PATH ",\"headers\":{\"X-Cell-Route\":\"{a}\"}"), "no other meaning"},
         {ROUTE(PATH ",\"upgrade\":1"), "upgrade is true or false"},
         {ROUTE(PATH ",\"via\":\"relay\""), "takes upgrades only"},
+        {ROUTE(PATH ",\"protocol\":\"h2\",\"upgrade\":true"), "upgrades are HTTP/1.1"},
+        {ROUTE(PATH ",\"protocol\":\"h3\""), "protocol"},
         {ROUTE(PATH ",\"via\":\"other\""), "via"},
         {ROUTE(PATH ",\"to\":\"/{x}\""), "nothing captures"},
         {ROUTE(PATH ",\"to\":\"x\""), "to: "},
