@@ -40,7 +40,7 @@ struct bridge {
     unsigned answers;    /* SESSION messages to pass over before the one to ATTACH */
     int tag;             /* first byte of the message that is being read; BRIDGE_NO_TAG before it came */
     const char *mode;    /* for dialects that name it */
-    bool replaying, text_too_long, waiting;
+    bool replaying, marks_replay, text_too_long, waiting;
 };
 
 #define BRIDGE_NO_TAG (-1)

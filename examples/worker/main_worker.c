@@ -28,6 +28,8 @@ static const char help[] =
     "  --name NAME         in the Server field and in /echo (worker)\n"
     "  --ui DIR            folder that is served under /ui/\n"
     "  --token-file FILE   /pty wants what is in FILE as X-EXECD-ACCESS-TOKEN\n"
+    "  --replay-late       OpenComputer's sessions as its own workers serve them: a client is let in before\n"
+    "                      the session is looked for, and a replay comes behind its 04\n"
     "  --drain SECONDS     time for what is open when it is stopped (5)\n"
     "  --help, --version\n"
     "\n"
@@ -78,6 +80,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
                                           {"name", required_argument, NULL, 'n'},
                                           {"ui", required_argument, NULL, 'u'},
                                           {"token-file", required_argument, NULL, 't'},
+                                          {"replay-late", no_argument, NULL, 'L'},
                                           {"drain", required_argument, NULL, 'd'},
                                           {"allow-remote", no_argument, NULL, 'r'},
                                           {"secret-file", required_argument, NULL, 'S'},
@@ -103,6 +106,9 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             break;
         case 't':
             a->token_file = optarg;
+            break;
+        case 'L':
+            a->serve.replay_late = true;
             break;
         case 'r':
             a->allow_remote = true;

@@ -263,9 +263,28 @@ static void put_attach(struct bridge *b, uint8_t flags)
                                                 .flags = flags});
 }
 
+static bool replays_late(const struct bridge *b)
+{
+    return serve_options(b->ws.x.conn)->replay_late;
+}
+
+static void end_replay(struct bridge *b)
+{
+    static const uint8_t replayed = REPLAYED;
+    b->replaying = false;
+    ws_conn_send(&b->ws, WS_BINARY, slice_of(&replayed, 1), (struct slice){NULL, 0});
+}
+
 static void refused(struct bridge *b, enum keeper_code code, const char *text)
 {
-    refuse(&b->ws.x, code, text);
+    if (code != KEEPER_UNKNOWN_SESSION || !replays_late(b)) {
+        refuse(&b->ws.x, code, text);
+        return;
+    }
+    bridge_accept(b);
+    if (b->marks_replay)
+        end_replay(b);
+    ws_conn_end(&b->ws, 1000, "");
 }
 
 static void detached(struct bridge *b, enum keeper_code code)
@@ -329,21 +348,15 @@ struct exchange *serve_opencomputer_pty(struct http_conn *h, const struct slice 
 
 static void exec_ask(struct bridge *b)
 {
+    b->marks_replay = true;
     put_attach(b, 0);
-}
-
-static void end_replay(struct bridge *b)
-{
-    static const uint8_t replayed = REPLAYED;
-    b->replaying = false;
-    ws_conn_send(&b->ws, WS_BINARY, slice_of(&replayed, 1), (struct slice){NULL, 0});
 }
 
 static void exec_attached(struct bridge *b, const struct keeper_message *m)
 {
     (void)m;
     bridge_accept(b);
-    if (!b->replaying)
+    if (!b->replaying || replays_late(b))
         end_replay(b);
 }
 

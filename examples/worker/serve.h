@@ -11,6 +11,7 @@
 struct serve_options {
     const char *keeper; /* path of cell-sandboxd's socket */
     const char *ui;     /* folder of static files; NULL: none */
+    bool replay_late;   /* OpenComputer's: a replay comes behind its `04`, and a session is looked for behind the 101 */
     const char *token;  /* that X-EXECD-ACCESS-TOKEN must hold on /pty; NULL: any */
 };
 

@@ -90,13 +90,14 @@ class Reader:
 class Workers:
     """Two in front of one keeper."""
 
-    def __init__(self, socket):
+    def __init__(self, socket, *options):
+        self.options = options
         self.socket, self.running, self.addresses = socket, [None, None], ["127.0.0.1:0"] * 2
         for number in (0, 1):
             self.start(number)
 
     def start(self, number):
-        command = worker_command(self.socket, "--name", f"worker-{'ab'[number]}", listen=self.addresses[number])
+        command = worker_command(self.socket, "--name", f"worker-{'ab'[number]}", *self.options, listen=self.addresses[number])
         self.running[number], self.addresses[number] = start(*command)
 
     def kill(self, number):
@@ -118,9 +119,9 @@ class Workers:
 
 
 class Stage:
-    def __init__(self, cell, folder):
+    def __init__(self, cell, folder, *options):
         self.cell, self.folder, self.tunnels = cell, folder, Tunnels(cell)
-        self.workers = Workers(cell.sandboxd())
+        self.workers = Workers(cell.sandboxd(), *options)
         self.gate, self.readers = folder / "gate", []
 
     def script(self, name, text, **values):
@@ -151,9 +152,14 @@ class Stage:
 
 
 @pytest.fixture
-def stage(cells, tmp_path):
+def worker_options():
+    return ()
+
+
+@pytest.fixture
+def stage(cells, tmp_path, worker_options):
     relay = QUICK | {"flap_limit": 8, "flap_window": "1s", "redial_backoff": ["5ms", "10ms", "20ms", "50ms"]}
-    stage = Stage(cells(config={"relay": relay}), tmp_path)
+    stage = Stage(cells(config={"relay": relay}), tmp_path, *worker_options)
     stage.cell.set_sandboxes(**{"sb-1": on_worker(stage.workers.url(0), epoch=1)})
     stage.tunnels.known()
     yield stage
@@ -242,6 +248,77 @@ def test_output_is_exact_across_workers_that_are_killed(stage):
     for reader in readers:
         ends_well(stage, reader, b"\r\n")
     assert not any(outcomes(stage, "gap").values()), outcomes(stage, "gap")
+
+
+# ---- OpenComputer's own worker: the replay comes behind its 04, as if it were live output ----
+unkind = pytest.mark.parametrize("worker_options", [("--replay-late",)], ids=["late"])
+
+SAME = """#!/bin/sh
+i=0
+while [ $i -lt {parts} ]; do
+    until [ -e {gate}.$i ]; do sleep 0.01; done
+    yes 'the same line again and again' | head -n {lines}
+    i=$((i + 1))
+done
+until [ -e {gate}.$i ]; do sleep 0.01; done
+"""
+
+
+def leaves_the_worker(stage, how, number):
+    """The relay has to go on with a worker that replays all of it."""
+    if how == "move":
+        stage.cell.set_sandboxes(**{"sb-1": on_worker(stage.workers.url((number + 1) % 2), epoch=number + 2)})
+    else:
+        stage.workers.kill(0)
+        stage.workers.start(0)
+
+
+@unkind
+@pytest.mark.parametrize("how", ["move", "kill"])
+def test_a_replay_that_comes_late_is_not_repeated(stage, how):
+    """Also when the ring has become full, and with output right behind the replay."""
+    reader = stage.open(Exec("sb-1"), stage.script("counting", COUNTING, last=LAST, parts=MOVES))
+    for number in range(MOVES):
+        before = resumed(stage)
+        stage.open_gate(number)
+        if how == "kill":
+            time.sleep(0.15)  # faster is flapping
+        leaves_the_worker(stage, how, number)
+        stage.all_back(lambda b=before: resumed(stage) >= b + 1, f"{how} {number}")
+        arrived([reader], number, MOVES)
+    stage.open_gate(MOVES)
+    ends_well(stage, reader, b"\n")
+    assert outcomes(stage, "gap")["scrollback"] == 0
+    assert outcomes(stage, "exact")["scrollback"] > 0
+
+
+@unkind
+@pytest.mark.parametrize("lines", [1, 300, 5000])
+def test_the_same_line_again_and_again_comes_once(stage, lines):
+    reader = stage.open(Exec("sb-1"), stage.script("same", SAME, lines=lines, parts=4))
+    line = b"the same line again and again\n"
+    for number in range(4):
+        before = resumed(stage)
+        stage.open_gate(number)
+        if number % 2:
+            reader.wait(lambda n=number: len(reader.output) == (n + 1) * lines * len(line))
+        leaves_the_worker(stage, "move", number)
+        stage.all_back(lambda b=before: resumed(stage) >= b + 1, f"move {number}")
+        reader.wait(lambda n=number: len(reader.output) == (n + 1) * lines * len(line), what=f"part {number} does not come")
+    stage.open_gate(4)
+    reader.wait(lambda: reader.end, what="it does not end")
+    assert bytes(reader.output) == 4 * lines * line and reader.end == (1000, "exec completed")
+    assert outcomes(stage, "gap")["scrollback"] == 0
+
+
+@unkind
+@pytest.mark.parametrize("kind", ["exec", "pty"])
+def test_a_session_that_its_worker_does_not_have_ends_at_once(stage, kind):
+    with Ws(stage.cell.http, f"/api/sandboxes/sb-1/{kind}/0123abcd", [stage.cell.bearer("sb-1")]) as ws:
+        heard = [ws.frame() for _ in range(2 if kind == "exec" else 1)]
+    assert heard[:-1] == [(BINARY, True, b"\x04")] * (kind == "exec")
+    opcode, _, payload = heard[-1]
+    assert opcode == CLOSE and payload == struct.pack(">H", 1000) + (b"session not found" if kind == "exec" else b"")
 
 
 # ---- workers that have forgotten: the gap is declared, and the stream goes on ----
