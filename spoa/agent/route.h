@@ -50,6 +50,7 @@ struct route {
     int resume, end, keepalive; /* enum handover_resume, handover_end, handover_keepalive */
     int refuse;                 /* enum route_refuse */
     bool stream, overlap;
+    bool one_leg; /* a tunnel ends with its worker */
     int64_t hold, idle, max_age, max_message;
 };
 

@@ -280,6 +280,21 @@ static bool read_upgrade(struct build *b, struct fail *why)
     return true;
 }
 
+/* Behind the patterns. */
+static bool read_redial(struct build *b, struct fail *why)
+{
+    const json_node *node = b->entry->redial_node;
+    bool redial = route_redials(b->entry);
+    if (node && !json_bool(node, &redial))
+        return json_fail(b->doc, node, why, "redial is true or false");
+    if (node && b->entry->route.via == ROUTE_DIRECT)
+        return json_fail(b->doc, node, why, "redial needs \"via\": \"relay\"");
+    if (!redial && b->entry->route.resume)
+        return json_fail(b->doc, node, why, "a route that resumes redials");
+    b->entry->route.one_leg = !redial;
+    return true;
+}
+
 static bool read_ports(struct route_entry *entry, struct fail *why)
 {
     struct fail what;
@@ -321,7 +336,8 @@ static void entry_settle(struct route_entry *entry)
     entry->route.keep_cookies = entry->cookies == ROUTE_KEEP || (entry->cookies == ROUTE_BY_FORM && form);
     entry->route.keep_auth =
         entry->auth == ROUTE_KEEP || (entry->auth == ROUTE_BY_FORM && route_host_names_sandbox(&entry->host));
-    entry->path_node = entry->host_node = entry->headers_node = entry->set_node = entry->upgrade_node = NULL;
+    entry->path_node = entry->host_node = entry->headers_node = entry->set_node = entry->upgrade_node =
+        entry->redial_node = NULL;
 }
 
 static bool entry_build(struct build *b, const json_node *node, struct fail *why)
@@ -335,7 +351,7 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
     if (!options_read(b->doc, node, keys, count, NULL, entry, why) ||
         !patterns_read(b, entry->path_node, path_add, &entry->path, why) ||
         !patterns_read(b, entry->host_node, host_add, &entry->host, why) || !read_headers(b, why) ||
-        !read_upgrade(b, why) || !read_set(b, why))
+        !read_upgrade(b, why) || !read_redial(b, why) || !read_set(b, why))
         return false;
     if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
         !route_check(entry, &what))

@@ -51,6 +51,23 @@ static bool check_sandbox(const struct route_entry *entry, struct fail *why)
     return fail(why, "nothing captures {sandbox} in every case");
 }
 
+static bool names_session(const struct patterns *patterns)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (pattern_captures(patterns->at[i]) & 1u << CAPTURE_SESSION)
+            return true;
+    return false;
+}
+
+bool route_redials(const struct route_entry *entry)
+{
+    const struct route *route = &entry->route;
+    bool session = names_session(&entry->path) || names_session(&entry->host);
+    for (size_t i = 0; i < entry->header_count; i++)
+        session = session || names_session(&entry->headers[i].patterns);
+    return route->resume || route->stream || route->overlap || session;
+}
+
 static bool check_direct(const struct route *route, struct fail *why)
 {
     if (route->resume || route->end || route->keepalive || route->stream || route->overlap || route->hold ||

@@ -110,6 +110,10 @@ static const struct option keys[] = {
      .names = handover_keepalive_names},
     {"stream", OPTION_BOOL, FIELD(route.stream), "false",
      .help = "messages are pieces of a stream and may be cut"},
+    {"redial", OPTION_NODE, FIELD(redial_node), OPTION_NONE,
+     .help = "false: a tunnel ends with its worker; absent: true where the route has `resume`, `stream`, `overlap` or a "
+             "{session}",
+     .form = "true or false"},
     {"overlap", OPTION_BOOL, FIELD(route.overlap), "false",
      .help = "the new worker is dialled while the old one serves"},
     {"hold", OPTION_DURATION, FIELD(route.hold), OPTION_NONE,

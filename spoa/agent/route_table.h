@@ -31,7 +31,7 @@ struct route_entry {
     /* what the table of keys fills and the rest is made of; nodes are gone once the table is built */
     char *to, *need, *ports, *system;
     int host_header, cookies, auth; /* enum route_keep */
-    const json_node *path_node, *host_node, *headers_node, *set_node, *upgrade_node;
+    const json_node *path_node, *host_node, *headers_node, *set_node, *upgrade_node, *redial_node;
 };
 
 struct routes {
@@ -53,6 +53,9 @@ bool header_name_valid(struct slice name);
 bool text_among(struct slice name, const char *const *list);
 /* Whether the host says which sandbox is meant, in every case. */
 bool route_host_names_sandbox(const struct patterns *host);
+/* Whether its tunnels go on with another worker where the route does not say: it resumes, or the address names a session
+ * that can be attached to again. */
+bool route_redials(const struct route_entry *entry);
 /* One route, and the order of all; *why without a position. */
 bool route_check(const struct route_entry *entry, struct fail *why);
 bool routes_check(const struct routes *routes, struct fail *why);

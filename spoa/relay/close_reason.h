@@ -25,8 +25,9 @@
     X(resume_expired, 1011, CLOSE_NONE, "resume expired")           /* the session has let go of it */     \
     X(worker_lost, 1011, CLOSE_NONE, "worker lost") /* it does not resume, and no URL names the session */ \
     X(client_resumes, 1012, 1001, "worker lost")    /* the client knows how to go on itself */             \
+    X(not_redialled, 1012, 1001, "worker lost")     /* the route says `redial: false` */                   \
     X(session_not_found, 1000, CLOSE_NONE, "session not found") /* 404 or 410 at a redial */               \
-    X(worker_refused, 1011, CLOSE_NONE, "worker refused")       /* 401 or 403 at a redial */               \
+    X(worker_refused, 1011, CLOSE_NONE, "worker refused")       /* another 4xx at a redial */              \
     X(sandbox_stopped, 1000, 1001, "sandbox stopped")           /* the directory says so */                \
     X(sandbox_not_found, 1000, 1001, "sandbox not found")       /* the directory says so */                \
     X(token_revoked, 1008, 1001, "token revoked") /* its key is gone, or not_before is later */            \

@@ -60,8 +60,8 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .stream = h->stream,
         .overlap = h->overlap,
         .empty_frame = h->keepalive == HANDOVER_KEEPALIVE_EMPTY_FRAME && !adapter->one_leg,
-        .one_leg = adapter->one_leg,
-        .ends_with = CLOSE_client_resumes,
+        .one_leg = adapter->one_leg || h->one_leg,
+        .ends_with = adapter->one_leg ? CLOSE_client_resumes : CLOSE_not_redialled,
         .named = slice_present(h->session),
         .epoch = h->epoch,
         .opened = now,
@@ -88,6 +88,13 @@ static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
     return true;
 }
 
+/* A client whose tunnel has ended with its worker comes back at once: it waits here for the next one. */
+static uint64_t opening_budget(const struct tunnel *t)
+{
+    uint64_t budget = t->settings->connect_budget;
+    return t->ends_with == CLOSE_not_redialled && t->one_leg && t->limits.hold > budget ? t->limits.hold : budget;
+}
+
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
 {
     struct target target = handover_target(o->handover);
@@ -108,7 +115,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
     }
     t->must_ask =
         !target_known(&target) || o->handover->secrets || (target.tls && !slice_present(target.sni));
-    tunnel_seek_begin(t, t->settings->connect_budget, now);
+    tunnel_seek_begin(t, opening_budget(t), now);
     tunnel_reading(t, now);
     return true;
 }

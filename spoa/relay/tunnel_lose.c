@@ -103,8 +103,10 @@ static enum judgement judge(struct tunnel *t, unsigned code, enum close_reason *
     case CLOSE_TAKEN:
         *reason = CLOSE_taken_over;
         return taken_by_ourselves(t, now) ? JUDGED_LOSS : JUDGED_END;
-    case 1001:
     case 1011:
+        /* its own words, where nobody else is asked */
+        return t->one_leg && t->ends_with == CLOSE_not_redialled ? JUDGED_END : JUDGED_LOSS;
+    case 1001:
     case 1012:
     case 1013:
     case 1014:

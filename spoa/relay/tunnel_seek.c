@@ -431,6 +431,12 @@ static void refused_by_worker(struct tunnel *t, enum close_reason reason, uint64
         tunnel_close(t, reason, 0, slice_text(""), now);
 }
 
+/* The worker will say the same again. A conflict is with the leg before, which it may not know to be gone yet. */
+static bool is_final_status(unsigned status)
+{
+    return status >= 400 && status < 500 && status != 408 && status != 409 && status != 425 && status != 429;
+}
+
 static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned status, uint64_t now)
 {
     bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
@@ -446,7 +452,7 @@ static void redial_failed(struct tunnel *t, enum dial_outcome outcome, unsigned 
         tunnel_seek_again(t, now);
     } else if (absent) {
         refused_by_worker(t, CLOSE_session_not_found, now);
-    } else if (outcome == DIAL_STATUS && (status == 401 || status == 403)) {
+    } else if (outcome == DIAL_STATUS && is_final_status(status)) {
         refused_by_worker(t, CLOSE_worker_refused, now);
     } else {
         tunnel_seek_again(t, now);

@@ -4,10 +4,11 @@
 import asyncio
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from cell import until
-from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways
+from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import connect as websocket
 
@@ -39,6 +40,50 @@ def test_an_announced_move_goes_to_the_new_worker(tunnels, workers):
     assert old.closed() == (1000, "moved")
     pass_both_ways(client, new)
     assert not one.dials(0.05)
+
+
+# ---- applications whose state lives in the connection: they reconnect by themselves ----
+
+
+@pytest.mark.parametrize("route", ["own", "application"])
+@pytest.mark.parametrize("how", ["lost", "moved"])
+def test_a_tunnel_that_is_not_redialled_ends_with_its_worker(tunnels, workers, route, how):
+    """The server speaks first: its greeting never comes in the middle of a conversation. `application` says nothing of
+    resuming."""
+    one, two = workers
+    sandbox = tunnels.sandbox(one)
+    client, upstream = tunnels.open(one, sandbox, route)
+    upstream.say(b"greeting")
+    assert client.message() == (2, b"greeting")
+    pass_both_ways(client, upstream)
+    began = time.monotonic()
+    if how == "lost":
+        upstream.reset()
+    else:
+        tunnels.place(sandbox, two)
+    assert client.closed() == (1012, "worker lost")
+    assert time.monotonic() - began < 0.5
+    assert not one.dials(0.05) and not two.dials(0.05)
+    assert tunnels.metric(f'cellgate_relay_tunnels_closed_total{{route="{route}",reason="not_redialled"}}') > 0
+
+
+@pytest.mark.parametrize("until_then", ["away", "refuses"])
+def test_the_next_connection_is_held_until_there_is_a_worker(tunnels, workers, until_then):
+    one, two = workers
+    sandbox = tunnels.sandbox(one)
+    client, upstream = tunnels.open(one, sandbox, "own")
+    if until_then == "away":
+        tunnels.place(sandbox, state="migrating")
+    else:
+        tunnels.place(sandbox, SimpleNamespace(url=f"http://127.0.0.1:{port_that_refuses()}"))
+    upstream.reset()
+    assert client.closed() == (1012, "worker lost")
+    again = tunnels.ask(sandbox, "own")
+    assert again.silent(0.3)
+    tunnels.place(sandbox, two)
+    upstream = two.serve()
+    upstream.say(b"greeting")
+    assert tunnels.accepted(again).message() == (2, b"greeting")
 
 
 def test_with_overlap_the_old_worker_serves_until_the_new_one_is_there(tunnels, workers):

@@ -30,6 +30,8 @@ ROUTES = [
     route("both", overlap=True),
     route("exec", end="exit-frame"),
     route("ring", end="exit-frame", resume="scrollback"),
+    route("own", redial=False),
+    {"name": "application", "path": "/application/{sandbox}/{rest...}", "to": "/{rest...}", "upgrade": True, "via": "relay", "need": "none"},
     route("quiet", keepalive="empty-frame"),
     route("secure", "pty"),
     route("closing", "pty", refuse="close"),

@@ -457,6 +457,40 @@ static void what_is_printed_can_be_read(void **state)
     buffer_free(&first);
     buffer_free(&second);
     routes_free(again);
+static void who_says_nothing_of_resuming_is_not_redialled(void **state)
+{
+    static const struct {
+        const char *path, *keys;
+        bool one_leg;
+    } cases[] = {
+        {"/{sandbox}/x", "", true},
+        {"/{sandbox}/x", ",\"redial\":true", false},
+        {"/{sandbox}/x", ",\"resume\":\"none\"", true},
+        {"/{sandbox}/x", ",\"resume\":\"cell\"", false},
+        {"/{sandbox}/x", ",\"stream\":true", false},
+        {"/{sandbox}/x", ",\"overlap\":true", false},
+        {"/{sandbox}/x", ",\"end\":\"exit-frame\"", true},
+        {"/{sandbox}/{session}", "", false},
+        {"/{sandbox}/{session}", ",\"redial\":false", true},
+    };
+    static const char *const built_in[] = {"opencomputer-pty", "opencomputer-exec", "opencomputer-agent",
+                                           "opensandbox-pty", "terminal"};
+    char text[400];
+    struct fail why;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(text, sizeof text,
+                 "{\"routes\":[{\"name\":\"r\",\"path\":\"%s\",\"upgrade\":true,\"via\":\"relay\"%s}]}",
+                 cases[i].path, cases[i].keys);
+        struct routes *routes = routes_of(text, &why);
+        if (!routes)
+            fail_msg("%s: %s", text, why.text);
+        assert_int_equal(routes_at(routes, 0)->one_leg, cases[i].one_leg);
+        routes_free(routes);
+    }
+    struct routes *routes = routes_of("{\"systems\":[\"opencomputer\",\"opensandbox\"]}", &why);
+    for (size_t i = 0; i < sizeof built_in / sizeof *built_in; i++)
+        assert_false(routes_find(routes, slice_text(built_in[i]))->one_leg);
     routes_free(routes);
 }
 
@@ -511,6 +545,9 @@ static void refuses_what_is_not_in_order(void **state)
         {ROUTE(PATH ",\"set\":[]"), "set is an object"},
         {ROUTE(PATH ",\"resume\":\"cell\""), "max_message need"},
         {ROUTE(PATH ",\"max_age\":\"1h\""), "via"},
+        {ROUTE(PATH ",\"redial\":1"), "redial is true or false"},
+        {ROUTE(PATH ",\"redial\":false"), "redial needs"},
+        {ROUTE(PATH ",\"upgrade\":true,\"via\":\"relay\",\"resume\":\"since\",\"redial\":false"), "that resumes"},
         {ROUTE(PATH ",\"timeout\":\"1\""), "timeout"},
         {ROUTE(PATH ",\"upgrade\":false,\"refuse\":\"close\""), "refuse"},
         {ROUTE(PATH ",\"cookie\":true"), "cookie: only where host"},
@@ -675,6 +712,7 @@ int main(void)
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(built_in_routes_stand_where_they_are_named),
         cmocka_unit_test(what_is_printed_can_be_read),
+        cmocka_unit_test(who_says_nothing_of_resuming_is_not_redialled),
         cmocka_unit_test(refuses_what_is_not_in_order),
         cmocka_unit_test(only_the_routes_of_the_systems_that_are_named_are_on),
         cmocka_unit_test(every_built_in_route_belongs_to_the_system_it_is_called_after),

@@ -633,7 +633,12 @@ static void what_a_redial_is_refused_with_decides(void **state)
     } rows[] = {{404, CLOSE_session_not_found, "C1000:session not found"},
                 {410, CLOSE_session_not_found, "C1000:session not found"},
                 {401, CLOSE_worker_refused, "C1011:worker refused"},
-                {403, CLOSE_worker_refused, "C1011:worker refused"}};
+                {403, CLOSE_worker_refused, "C1011:worker refused"},
+                {400, CLOSE_worker_refused, "C1011:worker refused"},
+                {405, CLOSE_worker_refused, "C1011:worker refused"},
+                {426, CLOSE_worker_refused, "C1011:worker refused"},
+                {431, CLOSE_worker_refused, "C1011:worker refused"},
+                {499, CLOSE_worker_refused, "C1011:worker refused"}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         serving();
@@ -644,9 +649,73 @@ static void what_a_redial_is_refused_with_decides(void **state)
     }
 }
 
+/* ---- `redial: false` ---- */
+static struct handover of_one_leg(void)
+{
+    struct handover h = world_handover();
+    h.one_leg = true;
+    h.hold = 30000;
+    return h;
+}
+
+static void without_redial_a_tunnel_ends_with_its_worker(void **state)
+{
+    static const struct {
+        unsigned code;
+        enum close_reason reason;
+        const char *client;
+    } rows[] = {{0, CLOSE_not_redialled, "C1012:worker lost"},
+                {1001, CLOSE_not_redialled, "C1012:worker lost"},
+                {1011, CLOSE_session_ended, "C1011:its own words"}};
+    struct handover h = of_one_leg();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        serving_as(&h);
+        world_says(&w, WORKER, 0x01, "cut"); /* a message */
+        w.ears[CLIENT].said[0] = '\0';
+        if (rows[i].code)
+            world_closes(&w, WORKER, rows[i].code, "its own words");
+        else
+            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        ended_with(rows[i].reason, rows[i].client);
+    }
+}
+
+static void without_redial_a_tunnel_ends_where_the_sandbox_moves(void **state)
+{
+    struct handover h = of_one_leg();
+    (void)state;
+    serving_as(&h);
+    world_tells(&w, ANSWER_RUNNING, 2, 2);
+    assert_said(WORKER, "C1000:moved");
+    ended_with(CLOSE_not_redialled, "C1012:worker lost");
+}
+
+static void without_redial_the_next_client_waits_for_a_worker(void **state)
+{
+    struct handover h = of_one_leg();
+    (void)state;
+    for (unsigned comes = 0; comes < 2; comes++) {
+        world_open(&w, &h);
+        uint64_t began = w.now;
+        do {
+            if (w.asking)
+                world_answers(&w, ANSWER_RUNNING, 1, 1);
+            if (comes && w.now - began > 20 * SEC)
+                world_dialled(&w, DIAL_OPEN, 101);
+            else
+                world_dialled(&w, DIAL_UNREACHABLE, 0);
+            world_pass(&w, 100 * MS);
+        } while (w.t.state == TUNNEL_OPENING && w.now - began < 60 * SEC);
+        assert_int_equal(w.t.state, comes ? TUNNEL_SERVING : TUNNEL_ENDED);
+        assert_in_range(w.now - began, 20 * SEC, 31 * SEC);
+        world_close(&w);
+    }
+}
+
 static void other_refusals_are_tried_again(void **state)
 {
-    static const unsigned statuses[] = {409, 500, 502, 503, 301, 200};
+    static const unsigned statuses[] = {408, 409, 425, 429, 500, 502, 503, 301, 200};
     (void)state;
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         serving();
@@ -1921,6 +1990,9 @@ int main(void)
         cmocka_unit_test(a_first_dial_without_a_descriptor_is_repeated_and_not_the_workers_fault),
         cmocka_unit_test(a_first_dial_with_a_wrong_answer_is_refused),
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
+        cmocka_unit_test(without_redial_a_tunnel_ends_with_its_worker),
+        cmocka_unit_test(without_redial_a_tunnel_ends_where_the_sandbox_moves),
+        cmocka_unit_test(without_redial_the_next_client_waits_for_a_worker),
         cmocka_unit_test(first_dials_that_are_repeated_without_an_answer_are_a_timeout),
         cmocka_unit_test(a_first_dial_succeeds_at_a_fresh_address),
         cmocka_unit_test(a_record_with_secrets_is_asked_for_first),
