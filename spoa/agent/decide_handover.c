@@ -20,6 +20,7 @@ static void set_route(struct handover *h, const struct route *route)
     h->stream = route->stream;
     h->overlap = route->overlap;
     h->one_leg = route->one_leg;
+    h->waits = route->waits;
     h->hold = if_set(route->hold);
     h->idle = if_set(route->idle);
     h->max_age = if_set(route->max_age);

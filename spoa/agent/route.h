@@ -51,6 +51,7 @@ struct route {
     int refuse;                 /* enum route_refuse */
     bool stream, overlap;
     bool one_leg; /* a tunnel ends with its worker */
+    bool waits;   /* it says so: the next one is held until there is a worker */
     int64_t hold, idle, max_age, max_message;
 };
 

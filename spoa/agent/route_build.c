@@ -292,6 +292,7 @@ static bool read_redial(struct build *b, struct fail *why)
     if (!redial && b->entry->route.resume)
         return json_fail(b->doc, node, why, "a route that resumes redials");
     b->entry->route.one_leg = !redial;
+    b->entry->route.waits = node && !redial;
     return true;
 }
 

@@ -78,6 +78,15 @@ static void put_where(struct object *o, const struct route_entry *entry)
     }
 }
 
+static void put_redial(struct object *o, const struct route_entry *entry)
+{
+    bool redials = !entry->route.one_leg;
+    if (entry->route.via == ROUTE_RELAY && (entry->route.waits || redials != route_redials(entry))) {
+        put_key(o, "redial");
+        put(o, redials ? "true" : "false");
+    }
+}
+
 static void put_set(struct object *o, const struct route *route)
 {
     for (size_t i = 0; i < route->set_count; i++) {
@@ -142,6 +151,7 @@ static bool write_route(const struct route_entry *entry, struct buffer *to)
     if (route->system)
         put_pair(&o, "system", system_text(route->system));
     put_where(&o, entry);
+    put_redial(&o, entry);
     for (size_t i = 1; i < count; i++)
         if (!slice_is(slice_text(keys[i].key), "host_header") && !slice_is(slice_text(keys[i].key), "cookies") &&
             !slice_is(slice_text(keys[i].key), "auth") && !slice_is(slice_text(keys[i].key), "system"))

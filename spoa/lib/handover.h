@@ -63,6 +63,7 @@ extern const char *const handover_keepalive_names[];
     X(BOOL, stream, "stream")          /* a message that was cut is ended, not the tunnel */                \
     X(BOOL, overlap, "overlap")        /* the new worker is dialled before the old one is left */           \
     X(BOOL, one_leg, "one_leg")        /* the tunnel ends with its worker */                                \
+    X(BOOL, waits, "waits")            /* the first dial is repeated for `hold` if the worker refuses it */ \
     X(INT, hold, "hold")               /* milliseconds */                                                   \
     X(INT, idle, "idle")               /* milliseconds */                                                   \
     X(INT, max_age, "max_age")         /* milliseconds */                                                   \

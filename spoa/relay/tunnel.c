@@ -89,10 +89,10 @@ static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
 }
 
 /* A client whose tunnel has ended with its worker comes back at once: it waits here for the next one. */
-static uint64_t opening_budget(const struct tunnel *t)
+static uint64_t opening_budget(const struct tunnel *t, const struct handover *h)
 {
     uint64_t budget = t->settings->connect_budget;
-    return t->ends_with == CLOSE_not_redialled && t->one_leg && t->limits.hold > budget ? t->limits.hold : budget;
+    return h->waits && t->limits.hold > budget ? t->limits.hold : budget;
 }
 
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
@@ -115,7 +115,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
     }
     t->must_ask =
         !target_known(&target) || o->handover->secrets || (target.tls && !slice_present(target.sni));
-    tunnel_seek_begin(t, opening_budget(t), now);
+    tunnel_seek_begin(t, opening_budget(t, o->handover), now);
     tunnel_reading(t, now);
     return true;
 }

@@ -431,7 +431,7 @@ static void what_is_printed_can_be_read(void **state)
         "\"routes\":[{\"name\":\"mine\",\"path\":\"[/v1]/a/{sandbox}\",\"headers\":{\"X-Own\":[\"{a}.{b}\",\"{a}\"]},"
         "\"ports\":\"80,90-99\",\"upgrade\":true,\"via\":\"relay\",\"to\":\"/{a}\",\"need\":\"none\",\"auth\":\"keep\","
         "\"origins\":[\"https://a.b\"],\"set\":{\"X-A\":\"b \\\"c\"},\"strip\":[\"X-B\"],\"refuse\":\"close\",\"idle\":\"10m\","
-        "\"max_message\":\"1KiB\",\"stream\":true,\"system\":\"e2b\"},\"defaults\"]}";
+        "\"max_message\":\"1KiB\",\"redial\":false,\"system\":\"e2b\"},\"defaults\"]}";
     struct fail why;
     struct routes *routes = routes_of(text, &why), *again;
     struct buffer first = buffer_with_limit(1 << 20), second = buffer_with_limit(1 << 20);
@@ -457,6 +457,9 @@ static void what_is_printed_can_be_read(void **state)
     buffer_free(&first);
     buffer_free(&second);
     routes_free(again);
+    routes_free(routes);
+}
+
 static void who_says_nothing_of_resuming_is_not_redialled(void **state)
 {
     static const struct {

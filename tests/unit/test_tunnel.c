@@ -653,7 +653,7 @@ static void what_a_redial_is_refused_with_decides(void **state)
 static struct handover of_one_leg(void)
 {
     struct handover h = world_handover();
-    h.one_leg = true;
+    h.one_leg = h.waits = true;
     h.hold = 30000;
     return h;
 }
