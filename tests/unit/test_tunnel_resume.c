@@ -274,6 +274,95 @@ static void the_window_is_never_exceeded(void **state)
     }
 }
 
+/* A long message, of which so much is read as may be. */
+static struct slice begins(struct slice rest, size_t most)
+{
+    for (size_t len = 1; rest.len && most && len && w.t.legs[CLIENT].reading; most -= len) {
+        len = tunnel_room(&w.t, CLIENT);
+        len = len < most ? len : most;
+        len = len < rest.len ? len : rest.len;
+        world_bytes(&w, CLIENT, slice_sub(rest, 0, len), SIZE_MAX);
+        rest = slice_from(rest, len);
+    }
+    return rest;
+}
+
+static struct slice long_message(void)
+{
+    static uint8_t frame[70000], payload[60000];
+    return world_frame(frame, CLIENT, 0x02, slice_of(payload, sizeof payload));
+}
+
+static void serving_wide(void)
+{
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1; buffer=262144\r\n", false);
+}
+
+/* Else who is given a little room now and then would wait for good. */
+static void a_wait_for_memory_is_not_forgotten_for_a_moment_of_room(void **state)
+{
+    (void)state;
+    serving_wide();
+    w.full = true;
+    begins(long_message(), SIZE_MAX);
+    assert_false(w.t.legs[CLIENT].reading);
+    for (unsigned i = 0; i < 10; i++) {
+        assert_false(tunnel_waits(&w.t));
+        world_pass(&w, TUNNEL_SHORT / 10);
+        w.full = false;
+        tunnel_tick(&w.t, w.now);
+        assert_true(w.t.legs[CLIENT].reading);
+        assert_false(tunnel_waits(&w.t));
+        w.now += 1000;
+        w.full = true;
+        tunnel_tick(&w.t, w.now);
+        assert_false(w.t.legs[CLIENT].reading);
+    }
+    world_pass(&w, TUNNEL_SHORT / 10);
+    assert_true(tunnel_waits(&w.t));
+    /* what it has waited is worth no more when it has had room for as long */
+    w.full = false;
+    world_pass(&w, TUNNEL_SHORT / 10);
+    tunnel_tick(&w.t, w.now);
+    w.now += TUNNEL_SHORT;
+    w.full = true;
+    tunnel_tick(&w.t, w.now);
+    world_pass(&w, TUNNEL_SHORT / 2);
+    assert_false(tunnel_waits(&w.t));
+    world_close(&w);
+}
+
+static void who_has_filled_its_window_does_not_wait_for_memory(void **state)
+{
+    static uint8_t frame[11000], payload[10000];
+    (void)state;
+    serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1; buffer=65536\r\n", false);
+    world_bytes(&w, CLIENT, world_frame(frame, CLIENT, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX);
+    assert_true(begins(long_message(), SIZE_MAX).len > 0);
+    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    w.full = true;
+    tunnel_tick(&w.t, w.now);
+    world_pass(&w, 2 * TUNNEL_SHORT);
+    assert_false(w.t.legs[CLIENT].reading || tunnel_waits(&w.t));
+    world_close(&w);
+}
+
+/* Memory that was taken already is filled. */
+static void without_memory_what_is_left_of_a_buffer_is_filled(void **state)
+{
+    const struct buffer *kept = &w.t.legs[WORKER].out.frames;
+    (void)state;
+    serving_wide();
+    struct slice rest = begins(long_message(), 40000);
+    size_t size = kept->size;
+    assert_true(size > 60000);
+    w.full = true;
+    tunnel_tick(&w.t, w.now);
+    assert_int_equal(begins(rest, SIZE_MAX).len, 0);
+    assert_int_equal(kept->size, size);
+    world_close(&w);
+}
+
 static void a_message_of_the_whole_window_is_read_to_its_end(void **state)
 {
     static uint8_t frame[9000], payload[9000];
@@ -952,6 +1041,9 @@ int main(void)
         cmocka_unit_test(pings_wait_for_a_client_that_does_not_take_their_answers),
         cmocka_unit_test(a_client_that_does_not_read_is_heard),
         cmocka_unit_test(a_message_in_too_many_fragments_is_too_big),
+        cmocka_unit_test(a_wait_for_memory_is_not_forgotten_for_a_moment_of_room),
+        cmocka_unit_test(who_has_filled_its_window_does_not_wait_for_memory),
+        cmocka_unit_test(without_memory_what_is_left_of_a_buffer_is_filled),
         cmocka_unit_test(a_message_of_the_whole_window_is_read_to_its_end),
         cmocka_unit_test(input_is_sent_again_from_what_was_consumed),
         cmocka_unit_test(an_unmarked_close_is_a_loss),
