@@ -22,9 +22,23 @@ static bool load_revoked(struct policy *p, struct fail *why)
     return good;
 }
 
+/* A route that is misspelt would close a door that the operator believes to be open, or the other way round. */
+static bool check_routes_of(const struct policy *p, const json_node *entry, struct fail *why)
+{
+    const json_node *names = json_member(entry, "routes");
+    struct slice name;
+    for (const json_node *n = names ? json_first(names) : NULL; n; n = json_next(n))
+        if (json_text(n, &name) && !routes_find(p->routes, name))
+            return json_fail(p->settings->doc, n, why, "routes: there is no route '%.*s'", SLICE_PRINTF(name));
+    return true;
+}
+
 static bool load_tokens(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
+    for (const json_node *n = s->tokens ? json_first(s->tokens) : NULL; n; n = json_next(n))
+        if (json_is_object(n) && !check_routes_of(p, n, why))
+            return false;
     p->tokens = tokens_load(s->doc, s->tokens, s->base_dir, s->cell, TOKENS_CHECK, why);
     return p->tokens && load_revoked(p, why);
 }

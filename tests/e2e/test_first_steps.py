@@ -48,6 +48,7 @@ def folder(tmp_path_factory):
     write("no-secret", tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "k2.secret"}])
     write("short-secret", tokens=[{"kind": "jwt", "alg": "HS256", "secret_file": "short.secret"}])
     write("no-tokens", tokens=[])
+    write("tokens-route", tokens=[{"kind": "static", "routes": ["opencomputer-previw"]}])
     write("tcp", agent={"listen": "127.0.0.1:9000"})
     write("remote", agent={"admin": "0.0.0.0:9101"})
     write("torn-directory", directory={"kind": "file", "path": "torn.json"})
@@ -65,6 +66,7 @@ MISTAKES = [
     ("cellgate-agent -t -c key", 1, r"key:\d+:\d+: .*tokns"),
     ("cellgate-agent -t -c system", 1, r"system:\d+:\d+: systems: .*opensandbox"),
     ("cellgate-agent -t -c no-form", 1, r"no-form:\d+:\d+: .*'e2b'.*systems"),
+    ("cellgate-agent -t -c tokens-route", 1, r"tokens-route:\d+:\d+: routes: there is no route 'opencomputer-previw'"),
     ("cellgate-agent -t -c no-routes", 1, r"no-routes:\d+:\d+: .*`systems`.*`routes`"),
     ("cellgate-relay -t -c value", 1, r"value:\d+:\d+: .*keepalive.*duration"),
     ("cellgate-agent -t -c no-secret", 1, r"k2\.secret: No such file or directory"),
