@@ -186,7 +186,7 @@ static bool read_captures(struct decision *d)
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be a namespace");
     if (slice_present(port) && (!slice_u64(port, 65535, &number) || port.at[0] == '0'))
         return decide_deny(d, REFUSAL_bad_request, "route", "this is no port");
-    d->port = (uint16_t)number;
+    d->port = (uint16_t)(slice_present(port) ? number : (uint64_t)d->route->port);
     v->sandbox = d->sandbox;
     v->space = d->space;
     v->session = capture_text(d, CAPTURE_SESSION);

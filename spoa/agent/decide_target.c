@@ -127,6 +127,7 @@ static struct slice *header_variable(struct verdict *v, struct slice name)
     return http_same_name(name, SLICE_LITERAL("Authorization"))             ? &v->auth
            : http_same_name(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN"))    ? &v->execd
            : http_same_name(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")) ? &v->egress
+           : http_same_name(name, SLICE_LITERAL("X-Access-Token"))          ? &v->access
                                                                             : NULL;
 }
 

@@ -36,6 +36,7 @@ struct route {
     enum route_upgrade upgrade;
     int via;                   /* enum route_via */
     int protocol;              /* enum route_protocol */
+    int64_t port;              /* that is meant where none is captured; 0: none */
     struct template *template; /* NULL: the worker gets the path unchanged */
     unsigned need;             /* of enum need; 0: no token */
     bool keep_host, keep_cookies;

@@ -27,7 +27,7 @@ static const struct {
 };
 
 /* What haproxy.cfg can set by name. */
-static const char *const direct_set[] = {"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", NULL};
+static const char *const direct_set[] = {"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", "X-Access-Token", NULL};
 
 /* What the building of one route needs at hand. */
 struct build {
@@ -234,8 +234,8 @@ static bool read_set_header(struct build *b, const json_node *member, struct fai
     if (!header_name_valid(name) || !json_text(member, &value) || !is_header_value(value))
         return json_fail(b->doc, member, why, "not the name and value of a header");
     if (route->via == ROUTE_DIRECT && !text_among(name, direct_set))
-        return json_fail(b->doc, member, why, "on a direct route HAProxy can set %s and %s only",
-                         direct_set[0], direct_set[1]);
+        return json_fail(b->doc, member, why, "on a direct route HAProxy can set %s, %s and %s only",
+                         direct_set[0], direct_set[1], direct_set[2]);
     struct route_header *header = &route->set[route->set_count++];
     header->name.at = (const uint8_t *)slice_dup(name);
     header->name.len = name.len;

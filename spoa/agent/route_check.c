@@ -21,6 +21,9 @@ static const char *const direct_strip[] = {"Authorization",
                                            "OpenSandbox-Secure-Access",
                                            "X-OC-Preview-Token",
                                            "X-Daytona-Preview-Token",
+                                           "E2b-Traffic-Access-Token",
+                                           "E2b-Sandbox-Id",
+                                           "E2b-Sandbox-Port",
                                            "Proxy-Authorization",
                                            NULL};
 
@@ -101,9 +104,27 @@ static bool check_cookie(const struct route_entry *entry, struct fail *why)
     return true;
 }
 
+static unsigned captures_of(const struct patterns *patterns)
+{
+    unsigned captures = 0;
+    for (size_t i = 0; i < patterns->count; i++)
+        captures |= pattern_captures(patterns->at[i]);
+    return captures;
+}
+
+static bool captures_port(const struct route_entry *entry)
+{
+    unsigned captures = captures_of(&entry->path) | captures_of(&entry->host);
+    for (size_t i = 0; i < entry->header_count; i++)
+        captures |= captures_of(&entry->headers[i].patterns);
+    return captures & 1u << CAPTURE_PORT;
+}
+
 bool route_check(const struct route_entry *entry, struct fail *why)
 {
     const struct route *route = &entry->route;
+    if (route->port && captures_port(entry))
+        return fail(why, "port: the route captures {port}");
     if (!check_sandbox(entry, why))
         return false;
     if (route->via == ROUTE_RELAY && route->upgrade != ROUTE_UPGRADE)

@@ -10,6 +10,11 @@
 #define INGRESS_LABELS \
     "[\"{sandbox}-{port}-{expires}-{signature}.{domain...}\", \"{sandbox}-{port}.{domain...}\"]"
 
+/* One endpoint for all sandboxes, as e2b's SDK addresses it. */
+#define E2B_HEADERS \
+    "\"headers\":{\"E2b-Sandbox-Id\":\"{sandbox}\", \"E2b-Sandbox-Port\":\"{port?49983}\"}," \
+    " \"host_header\":\"keep\", \"cookies\":\"keep\", \"auth\":\"keep\""
+
 const struct route_default route_defaults[] = {
     {SYSTEM_OPENCOMPUTER,
      "{\"name\":\"opencomputer-preview\", \"host\":\"{sandbox}-p{port}.<opencomputer>\", \"need\":\"http\"}"},
@@ -25,6 +30,7 @@ const struct route_default route_defaults[] = {
     {SYSTEM_DAYTONA,
      "{\"name\":\"daytona-signed-preview\", \"need\":\"http\","
      " \"host\":[\"{port}-{token}.<daytona-signed>\", \"{port}-{sandbox}.<daytona-signed>\"]}"},
+    {SYSTEM_E2B, "{\"name\":\"e2b-envd\", \"host\":\"{port}-{sandbox}.<e2b>\", \"ports\":\"49983\", \"need\":\"exec\"}"},
     {SYSTEM_E2B, "{\"name\":\"e2b-preview\", \"host\":\"{port}-{sandbox}.<e2b>\", \"need\":\"http\"}"},
     {SYSTEM_OPENSANDBOX, "{\"name\":\"opensandbox-ingress-to\", \"need\":\"http\", \"host_header\":\"keep\", "
                          "\"cookies\":\"keep\", \"auth\":\"keep\","
@@ -37,6 +43,8 @@ const struct route_default route_defaults[] = {
      "{\"name\":\"opensandbox-ingress-path\", \"host\":\"<opensandbox>\", \"need\":\"http\", "
      "\"to\":\"/{rest...}\","
      " \"path\":[\"/{sandbox}/{port}/{expires}/{signature}/{rest...}\", \"/{sandbox}/{port}/{rest...}\"]}"},
+    {SYSTEM_E2B, "{\"name\":\"e2b-envd-header\", \"ports\":\"49983\", \"need\":\"exec\", " E2B_HEADERS "}"},
+    {SYSTEM_E2B, "{\"name\":\"e2b-header\", \"need\":\"http\", " E2B_HEADERS "}"},
     {SYSTEM_AGENT_SANDBOX,
      "{\"name\":\"agent-sandbox\", \"need\":\"http\","
      " \"headers\":{\"X-Sandbox-ID\":\"{sandbox}\", \"X-Sandbox-Namespace\":\"{namespace?default}\","
@@ -81,6 +89,10 @@ const struct route_default route_defaults[] = {
     {SYSTEM_OPENSANDBOX,
      "{\"name\":\"opensandbox-proxy\", \"path\":\"[/v1]/sandboxes/{sandbox}/proxy/{port}/{rest...}\","
      " \"to\":\"/{rest...}\", \"need\":\"http\"}"},
+    {SYSTEM_DAYTONA, "{\"name\":\"daytona-toolbox-pty\", \"path\":\"/toolbox/{sandbox}/process/pty/{rest...}\", \"port\":2280,"
+                     " \"to\":\"/process/pty/{rest...}\", \"need\":\"pty\"}"},
+    {SYSTEM_DAYTONA, "{\"name\":\"daytona-toolbox\", \"path\":\"/toolbox/{sandbox}/{rest...}\", \"port\":2280,"
+                     " \"to\":\"/{rest...}\", \"need\":\"exec\"}"},
 };
 const size_t route_defaults_count = sizeof route_defaults / sizeof *route_defaults;
 _Static_assert(sizeof route_defaults / sizeof *route_defaults <= ROUTE_DEFAULTS_MAX, "too many built-in routes");

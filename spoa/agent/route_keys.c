@@ -62,6 +62,8 @@ static const struct option keys[] = {
      .form = "a text or a list of texts"},
     {"headers", OPTION_NODE, FIELD(headers_node), OPTION_NONE,
      .help = "patterns of routing headers' values, by name", .form = "an object of texts or lists of texts"},
+    {"port", OPTION_INT, FIELD(route.port), "0",
+     .help = "port of the sandbox that is meant, where the route captures none; 0: the worker's own", .min = 0, .max = 65535},
     {"ports", OPTION_TEXT, FIELD(ports), OPTION_NONE,
      .help = "ports that the route serves, \"80,8000-8999\"; absent: all", .min = 1, .max = 128},
     {"upgrade", OPTION_NODE, FIELD(upgrade_node), OPTION_NONE,

@@ -49,6 +49,7 @@ enum verdict_kind {
     X(BOOL, strip_origin, "strip_origin")       /* the upgrade's Origin is not for the worker */                  \
     X(TEXT, execd, "execd")    /* X-EXECD-ACCESS-TOKEN from the record */                                         \
     X(TEXT, egress, "egress")  /* OPENSANDBOX-EGRESS-AUTH from the record */                                      \
+    X(TEXT, access, "access")  /* X-Access-Token from the record */                                               \
     X(TEXT, location, "location")       /* redirect */                                                            \
     X(TEXT, set_cookie, "set_cookie")   /* redirect */                                                            \
     X(TEXT, cors_origin, "cors_origin") /* preflight, and on answers to that origin */                            \

@@ -89,6 +89,15 @@ PLAIN = [
     ("daytona-signed-preview", "/a", "8080-abc_123.signed.test", [], "8080", "/a", KEEP),
     ("e2b-preview", "/a", "44772-sb-1.e2b.test", [], "44772", "/a", KEEP),
     ("e2b-preview", "/a", "8080-sb-1.sub.e2b2.test", [], "8080", "/a", KEEP),
+    ("e2b-envd", "/filesystem.Filesystem/List", "49983-sb-1.e2b.test", [], "", "/filesystem.Filesystem/List", KEEP),
+    ("e2b-header", "/a", None, [("E2b-Sandbox-Id", "sb-1"), ("E2b-Sandbox-Port", "8080")], "8080", "/a", KEEP),
+    ("e2b-envd-header", "/files?path=/x", None, [("E2b-Sandbox-Id", "sb-1"), ("E2b-Sandbox-Port", "49983")], "", "/files?path=/x", KEEP),
+    ("e2b-envd-header", "/health", None, [("E2b-Sandbox-Id", "sb-1")], "", "/health", KEEP),
+    ("e2b-preview", "/a", "8080-sb-1.e2b.test", [("E2b-Sandbox-Id", "sb-1"), ("E2b-Sandbox-Port", "49983")], "8080", "/a", KEEP),
+    ("daytona-toolbox", "/toolbox/sb-1/process/execute", None, [], "", "/process/execute", None),
+    ("daytona-toolbox", "/toolbox/sb-1/files/download?path=%2Fa", None, [], "", "/files/download?path=%2Fa", None),
+    ("daytona-toolbox-pty", "/toolbox/sb-1/process/pty", None, [], "", "/process/pty", None),
+    ("daytona-toolbox-pty", "/toolbox/sb-1/process/pty/s1/resize", None, [], "", "/process/pty/s1/resize", None),
     # agent-sandbox
     ("agent-sandbox", "/a%2Fb?c=%20", None, [("X-Sandbox-ID", "sb-1")], "8888", "/a%2Fb?c=%20", None),
     ("agent-sandbox", "/", None, [("X-Sandbox-ID", "sb-1"), ("X-Sandbox-Port", "8080"), ("X-Sandbox-Namespace", "default")], "8080", "/", None),
@@ -114,6 +123,9 @@ UPGRADES = [
     ("sandbox-sdk-preview", "direct", "/ws", "8080-sb-1-abc.sdk.test", [], "8080", "/ws", KEEP),
     ("daytona-preview", "direct", "/ws", "8080-sb-1.day.test", [], "8080", "/ws", KEEP),
     ("e2b-preview", "direct", "/ws", "8080-sb-1.e2b.test", [], "8080", "/ws", KEEP),
+    ("e2b-envd", "direct", "/ws", "49983-sb-1.e2b.test", [], "", "/ws", KEEP),
+    ("e2b-header", "direct", "/ws", None, [("E2b-Sandbox-Id", "sb-1"), ("E2b-Sandbox-Port", "8080")], "8080", "/ws", KEEP),
+    ("daytona-toolbox-pty", "direct", "/toolbox/sb-1/process/pty/s1/connect", None, [], "", "/process/pty/s1/connect", None),
     ("agent-sandbox", "direct", "/ws", None, [("X-Sandbox-ID", "sb-1"), ("X-Sandbox-Port", "8080")], "8080", "/ws", None),
 ]
 
@@ -124,7 +136,7 @@ def check(workers, before, host, want):
     assert (got, seen.target) == (port, target)
     assert seen.all("host") == [host if keeps is KEEP else f"127.0.0.1:{workers[port].port}"]
     # What was used to find the sandbox is not the application's, the client's own address is.
-    assert not {TO.lower(), INGRESS.lower()} & set(seen.names) and not any(name.startswith("x-sandbox-") for name in seen.names)
+    assert not {TO.lower(), INGRESS.lower(), "e2b-sandbox-id", "e2b-sandbox-port"} & set(seen.names) and not any(name.startswith("x-sandbox-") for name in seen.names)
     assert seen.all("x-forwarded-host") == [host] and seen.all("x-forwarded-for") == ["127.0.0.1"]
 
 

@@ -78,6 +78,8 @@ static const struct {
     {"http", "GET http://%s-p%u.oc.io/a", NULL, true, false},
     {"http", "GET http://%u-%s.day.io/a", NULL, false, true},
     {"http", "GET http://%u-%s.e2b.io/a", NULL, false, true},
+    {"http", "GET http://h/a", "E2b-Sandbox-Id: %s|E2b-Sandbox-Port: %u", false, false},
+    {"http", "GET http://h/a", "E2b-Sandbox-Id: %s|E2b-Sandbox-Port: %u", true, false},
     {"http", "GET http://h/x/http/%s/%u", NULL, true, false},
     {"pty", "GET http://h/v1/sandboxes/%s/proxy/%u/terminal", NULL, true, false},
     {"pty", "GET http://h/sandboxes/%s/proxy/%u/pty/p/ws", NULL, true, false},

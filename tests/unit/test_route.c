@@ -187,7 +187,12 @@ static const struct row rows[] = {
     {P, "GET http://3000-0a1b-2c3d.signed.io/", {0}, "daytona-signed-preview 0a1b-2c3d - 3000"},
     {U, "GET http://3000-0a1b_2c3d.signed.io/ws", {0}, "daytona-signed-preview - - 3000 - 0a1b_2c3d"},
     {P, "GET http://3000.signed.io/", {0}, "none"},
-    {P, "GET http://49983-i1abc.e2b.io/", {0}, "e2b-preview i1abc - 49983"},
+    {P, "GET http://49983-i1abc.e2b.io/", {0}, "e2b-envd i1abc - 49983"},
+    {P, "GET http://3000-i1abc.e2b.io/", {0}, "e2b-preview i1abc - 3000"},
+    {P, "GET http://h/", {"E2b-Sandbox-Id: i1abc", "E2b-Sandbox-Port: 3000"}, "e2b-header i1abc - 3000"},
+    {P, "GET http://h/", {"e2b-sandbox-id: i1abc"}, "e2b-envd-header i1abc - 49983"},
+    {P, "GET http://h/toolbox/i1abc/files/info", {0}, "daytona-toolbox i1abc"},
+    {U, "GET http://h/toolbox/i1abc/process/pty/s/connect", {0}, "daytona-toolbox-pty i1abc"},
     {P, "GET http://i1abc.e2b.io/", {0}, "none"},
     /* agent-sandbox */
     {P, "GET http://h/any", {"X-Sandbox-ID: box-a"}, "agent-sandbox box-a default 8888"},
@@ -581,6 +586,8 @@ static void refuses_what_is_not_in_order(void **state)
         {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",\"defaults\"]}",
          "t:1:41: \"defaults\" stands twice"},
         {"{\"systems\":[\"e2b\"],\"routes\":[\"default\"]}", "t:1:30: a route is an object, \"defaults\", a system"},
+        {ROUTE("\"path\":\"/{sandbox}/{port}\",\"port\":80"), "port: the route captures {port}"},
+        {ROUTE(PATH ",\"port\":65536"), "port"},
         {"{\"routes\":[\"e2b\",\"e2b\"]}", "t:1:18: route 'e2b-"},
         {"{\"routes\":[\"terminal\",\"opensandbox\"]}", "route 'terminal' stands twice"},
         {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"]}", "t:1:12: systems: `routes` does not say where"},
@@ -650,10 +657,10 @@ static void the_defaults_stand_where_they_are_placed(void **state)
                                       &why);
     (void)state;
     assert_non_null(routes);
-    assert_int_equal(routes_count(routes), 3);
+    assert_int_equal(routes_count(routes), 6);
     assert_string_equal(routes_at(routes, 0)->name, "a");
-    assert_string_equal(routes_at(routes, 1)->name, "e2b-preview");
-    assert_string_equal(routes_at(routes, 2)->name, "b");
+    assert_string_equal(routes_at(routes, 1)->name, "e2b-envd");
+    assert_string_equal(routes_at(routes, 5)->name, "b");
     assert_int_equal(routes_at(routes, 0)->system, SYSTEM_NONE);
     assert_int_equal(routes_at(routes, 1)->system, SYSTEM_E2B);
     routes_free(routes);
