@@ -129,6 +129,8 @@ struct adapter {
     /* Whether it collects what a further worker replays. That is read only when it is this tunnel's turn, as many
      * replays at once need much memory. */
     bool (*collects)(const void *state);
+    /* Of a protocol that is exact: how far the session is by now. */
+    uint64_t (*progress)(const void *state);
     /* Bytes of memory beyond the state's own. */
     size_t (*held)(const void *state);
     /* Frees what state holds, but not state. */

@@ -193,6 +193,12 @@ static size_t room(const void *state, size_t *window)
     return c->cost < c->window ? c->window - (size_t)c->cost : 0;
 }
 
+static uint64_t progress(const void *state)
+{
+    const struct cell *c = state;
+    return c->received + c->acknowledged;
+}
+
 static uint64_t unacknowledged(const void *state)
 {
     const struct cell *c = state;
@@ -341,5 +347,6 @@ const struct adapter adapter_cell = {
     .answered = answered,
     .joined = joined,
     .from_worker = from_worker,
+    .progress = progress,
     .numbers = &numbers,
 };

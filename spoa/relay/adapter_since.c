@@ -309,6 +309,11 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     }
 }
 
+static uint64_t progress(const void *state)
+{
+    return ((const struct since *)state)->delivered;
+}
+
 static bool may_end(const void *state)
 {
     const struct since *s = state;
@@ -328,4 +333,5 @@ const struct adapter adapter_since = {
     .joined = joined,
     .from_worker = from_worker,
     .may_end = may_end,
+    .progress = progress,
 };

@@ -21,6 +21,7 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
                  uint64_t *at)
 {
     unsigned step = redial->attempts++;
+    uint64_t end = redial->give_up + (redial->waiting ? now - redial->waiting : 0);
 
     *at = now;
     if (step == 0)
@@ -29,7 +30,9 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
         step = settings->backoff_count;
     /* 80 % to 120 % */
     *at += settings->backoff[step - 1] * (800 + random % 401) / 1000;
-    return *at <= redial->give_up + (redial->waiting ? now - redial->waiting : 0);
+    if (*at > end && now < end)
+        *at = end;
+    return *at <= end;
 }
 
 void redial_wait(struct redial *redial, uint64_t now)
@@ -61,8 +64,16 @@ bool redial_lost(struct redial *redial, const struct redial_settings *settings, 
 {
     if (lived >= 10 * SECOND)
         return false;
-    return too_many(redial->loss_at, REDIAL_LOSSES_MAX, &redial->losses, settings->flap_limit,
-                    settings->flap_window, now);
+    bool many = too_many(redial->loss_at, REDIAL_LOSSES_MAX, &redial->losses, settings->flap_limit,
+                         settings->flap_window, now);
+    redial->quick = many ? redial->quick + 1 : 0;
+    return many;
+}
+
+void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now)
+{
+    redial_begin(redial, budget, now);
+    redial->attempts = redial->quick;
 }
 
 bool redial_changed(struct redial *redial, uint64_t now)

@@ -24,16 +24,19 @@ struct redial {
     uint64_t give_up;  /* when its budget is spent */
     uint64_t waiting;  /* since when there is no worker to dial, or nobody to ask; 0: there is */
     unsigned losses, changes;
+    unsigned quick; /* losses in a row by which it flapped */
     uint64_t loss_at[REDIAL_LOSSES_MAX]; /* rings: the last ones */
     uint64_t change_at[REDIAL_CHANGES_MAX];
 };
 
 /* A search begins. */
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
+/* The same of a tunnel that flaps, but gets on: the more often, the longer before the first attempt. */
+void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now);
 /* It goes on, and its times count from now: what served meanwhile is lost. */
 void redial_renew(struct redial *redial, uint64_t budget, uint64_t now);
 /* When the next attempt is due: at once for the first, then after the backoff, give or take a fifth (random:
- * any 32 bits). False: the budget does not last until then. */
+ * any 32 bits), the last one when the budget ends. False: it has ended. */
 bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
                  uint64_t *at);
 /* There is no worker to dial, or nobody to ask for one: the budget stands still. */

@@ -167,6 +167,8 @@ struct tunnel {
     uint64_t longest_gap;
     unsigned gaps;    /* declared: output may be missing, or be there twice */
     uint64_t missing; /* bytes, of those whose size is known */
+    unsigned gaps_before;     /* when the worker that serves, or served last, was found */
+    uint64_t progress_before; /* then */
 
     enum tunnel_input input; /* the message that is coming in */
     struct pings pings;

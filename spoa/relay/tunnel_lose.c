@@ -35,17 +35,27 @@ void tunnel_worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
     answer_pings(t, now);
 }
 
+/* What resumes exactly, and goes on, is worth any number of redials. */
+static bool gets_on(const struct tunnel *t)
+{
+    return t->adapter->progress && t->gaps == t->gaps_before &&
+           t->adapter->progress(t->adapter_state) != t->progress_before;
+}
+
 void tunnel_redial(struct tunnel *t, uint64_t now)
 {
     uint64_t lived = t->lost_at - t->worker_since;
+    bool flaps = t->loss != LOSS_moved && redial_lost(&t->redial, &t->settings->redial, lived, now);
 
     t->state = TUNNEL_REDIALLING;
     if (t->one_leg)
         tunnel_close(t, t->ends_with, 0, slice_text(""), now);
     else if (!tunnel_mend_message(t, now))
         tunnel_close(t, CLOSE_message_cut, 0, slice_text(""), now);
-    else if (t->loss != LOSS_moved && redial_lost(&t->redial, &t->settings->redial, lived, now))
+    else if (flaps && !gets_on(t))
         tunnel_close(t, CLOSE_flapping, 0, slice_text(""), now);
+    else if (flaps && t->seek == SEEK_NOTHING)
+        redial_begin_slowly(&t->redial, t->settings->redial.budget, now);
     else if (t->seek != SEEK_NOTHING)
         redial_renew(&t->redial, t->settings->redial.budget, now);
     else

@@ -361,6 +361,8 @@ static void connected(struct tunnel *t, const struct http_head *head, uint64_t n
     leg_renew(&t->legs[WORKER], now);
     t->actions->adopt(t->port);
     join(t, before != TUNNEL_OPENING);
+    t->gaps_before = t->gaps;
+    t->progress_before = t->adapter->progress ? t->adapter->progress(t->adapter_state) : 0;
     if (before == TUNNEL_OPENING)
         t->actions->accept(t->port);
     else

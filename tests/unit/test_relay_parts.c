@@ -214,7 +214,30 @@ static void pauses_grow_and_vary_by_a_fifth(void **state)
     assert_int_equal(at, 5 * SEC + 240 * MS);
     assert_true(redial_next(&r, &settings, 200, 5 * SEC, &at));
     assert_int_equal(at, 5 * SEC + 200 * MS);
-    assert_false(redial_next(&r, &settings, 200, 15 * SEC - 199 * MS, &at));
+    assert_true(redial_next(&r, &settings, 200, 15 * SEC - 199 * MS, &at));
+    assert_int_equal(at, 15 * SEC); /* the last attempt stands at the end of the budget */
+    assert_false(redial_next(&r, &settings, 200, 15 * SEC, &at));
+}
+
+static void who_flaps_and_gets_on_waits_longer_each_time(void **state)
+{
+    struct redial r = {0};
+    uint64_t at;
+    (void)state;
+    for (unsigned i = 0; i < 7; i++) {
+        uint64_t now = 100 * SEC + i * SEC;
+        bool many = redial_lost(&r, &settings, SEC, now);
+        assert_int_equal(many, i >= 3);
+        if (!many)
+            continue;
+        redial_begin_slowly(&r, 10 * SEC, now);
+        assert_true(redial_next(&r, &settings, 200, now, &at));
+        assert_int_equal(at, now + (i == 3 ? 100 : 200) * MS);
+    }
+    assert_false(redial_lost(&r, &settings, SEC, 200 * SEC));
+    redial_begin_slowly(&r, 10 * SEC, 200 * SEC);
+    assert_true(redial_next(&r, &settings, 200, 200 * SEC, &at));
+    assert_int_equal(at, 200 * SEC);
 }
 
 static void waiting_costs_no_budget(void **state)
@@ -228,7 +251,9 @@ static void waiting_costs_no_budget(void **state)
     redial_wait(&r, 900 * MS); /* still */
     redial_resume(&r, 60 * SEC);
     assert_true(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
-    assert_false(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
+    assert_true(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
+    assert_int_equal(at, 60 * SEC + 500 * MS);
+    assert_false(redial_next(&r, &settings, 200, 60 * SEC + 500 * MS, &at));
 }
 
 static void the_fourth_loss_in_the_window_flaps(void **state)
@@ -777,6 +802,7 @@ int main(void)
         cmocka_unit_test(pauses_grow_and_vary_by_a_fifth),
         cmocka_unit_test(waiting_costs_no_budget),
         cmocka_unit_test(the_fourth_loss_in_the_window_flaps),
+        cmocka_unit_test(who_flaps_and_gets_on_waits_longer_each_time),
         cmocka_unit_test(ends_are_recognised_exactly),
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),
         cmocka_unit_test(limits_hold_for_sandbox_organisation_token_and_all),

@@ -1007,7 +1007,7 @@ static void redials_wait_longer_each_time_and_give_up(void **state)
     tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
     last = w.now;
     while (w.t.state == TUNNEL_REDIALLING) {
-        if (dials <= sizeof waits / sizeof waits[0])
+        if (dials <= sizeof waits / sizeof waits[0] && last - 1000 * SEC < 25 * SEC)
             assert_in_range((w.now - last) / MS, waits[dials - 1] * 8 / 10, waits[dials - 1] * 12 / 10);
         last = w.now;
         world_answers(&w, ANSWER_RUNNING, 1, 1);
@@ -1016,7 +1016,7 @@ static void redials_wait_longer_each_time_and_give_up(void **state)
         while (w.t.state == TUNNEL_REDIALLING && !w.asking)
             world_pass(&w, 10 * MS);
     }
-    assert_in_range(w.now - 1000 * SEC, 20 * SEC, 30 * SEC);
+    assert_in_range(w.now - 1000 * SEC, 30 * SEC, 30 * SEC + 10 * MS); /* the last one at its end */
     ended_with(CLOSE_unrecoverable, "C1011:upstream unrecoverable");
 }
 

@@ -889,6 +889,44 @@ static void memory_that_is_short_ends_a_tunnel(void **state)
         }
 }
 
+/* ---- bad networks ---- */
+static void cuts_often(enum handover_resume resume, bool says)
+{
+    bool cell = resume == HANDOVER_RESUME_CELL;
+    uint64_t sent = 0;
+
+    serving_with(resume, "x", cell ? "Cell-Resume: 1; recv=0; next=1\r\n" : "", false);
+    for (unsigned i = 0; i < 20 && w.t.state == TUNNEL_SERVING; i++) {
+        char answer[64];
+        if (says)
+            world_says(&w, WORKER, 0x82, cell ? "word" : "\1word");
+        sent += says;
+        world_pass(&w, SEC);
+        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        if (w.t.state != TUNNEL_REDIALLING)
+            break;
+        while (!w.asking)
+            world_pass(&w, 50 * MS);
+        snprintf(answer, sizeof answer, "Cell-Resume: 1; recv=0; next=%u\r\n", (unsigned)sent + 1);
+        resumes_with(cell ? answer : "");
+    }
+}
+
+static void what_resumes_exactly_and_gets_on_does_not_flap(void **state)
+{
+    static const enum handover_resume kinds[] = {HANDOVER_RESUME_SINCE, HANDOVER_RESUME_CELL};
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        cuts_often(kinds[i], true);
+        assert_int_equal(w.t.redials, 20);
+        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        world_close(&w);
+        cuts_often(kinds[i], false);
+        assert_int_equal(w.t.reason, CLOSE_flapping);
+        world_close(&w);
+    }
+}
+
 /* ---- workers that fetch the ring behind their `04` ---- */
 static void serving_exec(const char *output)
 {
@@ -1060,6 +1098,7 @@ int main(void)
         cmocka_unit_test(a_client_that_resumes_is_told_of_a_move),
         cmocka_unit_test(a_client_that_resumes_answers_a_close_itself),
         cmocka_unit_test(memory_that_is_short_ends_a_tunnel),
+        cmocka_unit_test(what_resumes_exactly_and_gets_on_does_not_flap),
         cmocka_unit_test(a_late_replay_is_told_apart_from_output),
         cmocka_unit_test(what_is_no_replay_waits_for_a_bounded_time),
         cmocka_unit_test(an_exit_behind_a_late_replay_ends_it),
