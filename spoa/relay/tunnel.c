@@ -7,14 +7,15 @@
 #define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
 #define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
 #define READ_MOMENT UINT64_C(50000)  /* for a worker that is read again, until its silence counts */
+#define LAST_WORDS  UINT64_C(1000000) /* for a worker to answer what a client has said before its mistake */
 #define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
 
+/* ---- life ---- */
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-/* ---- life ---- */
 /* What the route says, else what the relay does. */
 static uint64_t limit_of(int64_t said, uint64_t unit, uint64_t fallback)
 {
@@ -262,6 +263,19 @@ static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, ui
     return t->worker_there && buffer_put(&t->goodbye, text) && tunnel_send_close(t, WORKER, code, text, now);
 }
 
+/* What the worker has to say to what the client has said before its mistake comes first: its answer to our Close stands
+ * behind that. */
+static bool ask_last_words(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
+{
+    struct slice said = slice_text(info->text);
+
+    if (!t->client_there || !t->worker_there || !buffer_put(&t->goodbye, said))
+        return false;
+    t->goodbye_code = info->client_code;
+    t->close_at = least(t->close_at, now + LAST_WORDS);
+    return tunnel_send_close(t, WORKER, info->worker_code, said, now);
+}
+
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
 {
     const struct close_reason_info *info = close_reason_info(reason);
@@ -281,6 +295,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
         tunnel_mark_end(t, now);
     if (reason == CLOSE_client_closed && hand_on_close(t, code, text, now))
         return;
+    if (reason == CLOSE_client_protocol && ask_last_words(t, info, now))
+        return;
     bool passed = info->client_code == CLOSE_PASSED;
     unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
     if (worker_code == CLOSE_NONE)
@@ -292,7 +308,7 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
 /* Nobody has answered our Close, or the worker that of the client. */
 static void close_overdue(struct tunnel *t, uint64_t now)
 {
-    if (t->client_there && t->reason == CLOSE_client_closed)
+    if (t->client_there && tunnel_owes_close(t))
         tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
     tunnel_leave_client(t, now);
 }

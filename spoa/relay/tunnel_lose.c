@@ -209,12 +209,13 @@ static void leave_unacknowledged(struct tunnel *t)
     }
 }
 
-/* The answer to the client's Close, unless it says no more than that another was dialled before that. */
+/* The answer to a Close that the client waits for too: of its own, unless it says no more than that another was dialled before that. */
 static void answer_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     if (t->adapter->numbers)
         leave_unacknowledged(t);
-    if (code == CLOSE_TAKEN && t->reason == CLOSE_client_closed && taken_by_ourselves(t, now))
+    if (t->reason == CLOSE_client_protocol ||
+        (code == CLOSE_TAKEN && t->reason == CLOSE_client_closed && taken_by_ourselves(t, now)))
         tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
     else
         tunnel_send_close(t, CLIENT, code, text, now);
@@ -255,7 +256,7 @@ void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
     leg_renew(&t->legs[WORKER], now);
     if (t->state == TUNNEL_CLOSING) {
         tunnel_lose_input(t, true);
-        if (t->reason == CLOSE_client_closed)
+        if (tunnel_owes_close(t))
             tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
         tunnel_leave_client(t, now);
     } else if (t->end_said && t->seek == SEEK_NOTHING) {

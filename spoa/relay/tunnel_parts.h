@@ -21,6 +21,11 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
 /* The worker's leg is left with a Close. keep: what is held for it is for the next one; else it is still
  * sent. */
 void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now);
+/* In TUNNEL_CLOSING: the client gets its Close, t->goodbye, when the worker has answered its own. */
+static inline bool tunnel_owes_close(const struct tunnel *t)
+{
+    return t->reason == CLOSE_client_closed || t->reason == CLOSE_client_protocol;
+}
 /* Nothing more is to be done with the client's leg. */
 void tunnel_leave_client(struct tunnel *t, uint64_t now);
 /* Counts what a worker that was lost may not have read, if nobody sends it again; all: what is held for the next

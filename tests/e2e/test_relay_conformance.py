@@ -247,6 +247,18 @@ def test_what_is_not_well_formed_is_a_protocol_error(tunnels, echo, what):
     assert (direct[1][0], direct[1][1][:2]) == (CLOSE, b"\x03\xea")
 
 
+def test_what_a_server_says_to_what_came_before_a_mistake_comes_first(tunnels):
+    """As without a relay: Autobahn's cases of a message and nonsense behind it."""
+    worker = tunnels.worker()
+    peer, upstream = tunnels.open(worker)
+    peer.send(frame(TEXT, b"one", mask=MASK) + BAD["reserved opcode 3"] + frame(TEXT, b"two", mask=MASK))
+    assert upstream.hear() == (TEXT, b"one", True)
+    upstream.say(b"re: one", TEXT)
+    assert upstream.closed() == (1001, "protocol error")
+    assert peer.hear() == (TEXT, b"re: one", True)
+    assert peer.closed() == (1002, "protocol error")
+
+
 @pytest.mark.parametrize("what", LENGTHS)
 def test_a_length_that_is_not_as_it_should_be_is_a_protocol_error(tunnels, what):
     through = tunnels.accepted(tunnels.ask(tunnels.echo))

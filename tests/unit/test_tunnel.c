@@ -411,11 +411,41 @@ static void protocol_errors_end_the_tunnel(void **state)
     serving();
     world_bytes(&w, CLIENT, SLICE_LITERAL("\x81\x01x"), 1);
     assert_said(WORKER, "C1001:protocol error");
+    world_closes(&w, WORKER, 1001, "");
     ended_with(CLOSE_client_protocol, "C1002:protocol error");
     serving();
     world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), 1);
     assert_said(WORKER, "C1002:worker protocol error");
     ended_with(CLOSE_worker_protocol, "C1011:worker protocol error");
+}
+
+static void behind_a_clients_mistake_the_workers_words_come_first(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 4; way++) {
+        serving();
+        world_says(&w, CLIENT, 0x81, "first");
+        world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80....\x81\x80...."), SIZE_MAX);
+        assert_said(WORKER, "Tfirst C1001:protocol error"); /* nothing of what follows it */
+        assert_said(CLIENT, "");
+        assert_false(w.t.legs[CLIENT].reading);
+        world_says(&w, WORKER, 0x81, "re: first");
+        assert_said(CLIENT, "Tre: first");
+        if (way == 0)
+            world_closes(&w, WORKER, 1001, "");
+        else if (way == 1)
+            tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+        else if (way == 2)
+            world_pass(&w, SEC); /* it does not answer */
+        else
+            world_closes(&w, WORKER, 4001, "taken over");
+        ended_with(CLOSE_client_protocol, "Tre: first C1002:protocol error");
+    }
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80...."), SIZE_MAX);
+    w.asking = false;
+    ended_with(CLOSE_client_protocol, "C1002:protocol error"); /* nobody is there to wait for */
 }
 
 static void a_message_that_is_too_big_ends_the_tunnel(void **state)
@@ -2005,6 +2035,7 @@ int main(void)
         cmocka_unit_test(a_conversation_passes_however_it_is_split),
         cmocka_unit_test(a_long_frame_is_never_half_sent),
         cmocka_unit_test(protocol_errors_end_the_tunnel),
+        cmocka_unit_test(behind_a_clients_mistake_the_workers_words_come_first),
         cmocka_unit_test(a_message_that_is_too_big_ends_the_tunnel),
         cmocka_unit_test(the_clients_close_goes_end_to_end),
         cmocka_unit_test(a_worker_that_does_not_answer_a_close_is_left),
