@@ -95,10 +95,9 @@ static bool has_star(const struct option_texts *origins)
  */
 static bool check_cookie(const struct route_entry *entry, struct fail *why)
 {
-    if (!captures_always(&entry->host, CAPTURE_SANDBOX) || entry->path.count || entry->header_count)
-        return fail(why, "cookie: only where host captures {sandbox}, without path and headers");
-    if (entry->route.upgrade == ROUTE_UPGRADE)
-        return fail(why, "cookie: only where plain requests are served too");
+    bool pages = entry->route.upgrade != ROUTE_UPGRADE;
+    if (!captures_always(&entry->host, CAPTURE_SANDBOX) || (pages && entry->path.count) || entry->header_count)
+        return fail(why, "cookie: only where host captures {sandbox}, without headers and, for pages, without path");
     if (has_star(&entry->route.origins) || has_star(&entry->route.cors))
         return fail(why, "cookie: not together with the origin '*'");
     return true;
@@ -118,6 +117,28 @@ static bool captures_port(const struct route_entry *entry)
     for (size_t i = 0; i < entry->header_count; i++)
         captures |= captures_of(&entry->headers[i].patterns);
     return captures & 1u << CAPTURE_PORT;
+}
+
+static bool has_pattern(const struct patterns *patterns, const struct pattern *wanted)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (slice_equal_nocase(pattern_text(patterns->at[i]), pattern_text(wanted)))
+            return true;
+    return false;
+}
+
+/* Whether the pages of all hosts of a route for upgrades are let in by cookie, by one other route. */
+static bool has_pages(const struct routes *routes, const struct route_entry *entry)
+{
+    for (size_t i = 0; i < routes->count; i++) {
+        const struct route_entry *other = &routes->at[i];
+        bool all = other->route.cookie && other->route.upgrade != ROUTE_UPGRADE;
+        for (size_t j = 0; j < entry->host.count; j++)
+            all = all && has_pattern(&other->host, entry->host.at[j]);
+        if (all)
+            return true;
+    }
+    return false;
 }
 
 bool route_check(const struct route_entry *entry, struct fail *why)
@@ -149,6 +170,9 @@ bool routes_check(const struct routes *routes, struct fail *why)
                 return fail(why, "two routes have the name '%s'", entry->route.name);
         if (!entry->host.count && entry->path.count && entry->route.upgrade != ROUTE_UPGRADE)
             path_form = entry->route.name;
+        if (entry->route.cookie && !has_pages(routes, entry))
+            return fail(why, "route '%s' has a cookie, and no route with a cookie serves plain requests of its host",
+                        entry->route.name);
         if (entry->route.cookie && path_form)
             return fail(why,
                         "route '%s' has a cookie and must stand before '%s', which serves pages on any host",

@@ -88,7 +88,7 @@ static const struct option keys[] = {
      .help = "an Authorization that is the application's: strip, keep, or form: kept where host names the "
              "sandbox",
      .names = keep_names},
-    {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie"},
+    {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie; for upgrades alone, where another route serves the host's pages so"},
     {"origins", OPTION_TEXTS, FIELD(route.origins), OPTION_NONE,
      .help = "origins that may open a WebSocket; absent: the request's own host", .max = 64,
      .check = check_origin},

@@ -17,6 +17,7 @@ CONFIG = {
     "domains": {"e2b": ["e2b.test"]},
     "routes": [
         {"name": "tunnel", "host": "{sandbox}.tunnel.test", "upgrade": True, "via": "relay"},
+        {"name": "socket", "host": "{sandbox}.page.test", "upgrade": True, "via": "relay", "redial": False, "cookie": True},
         {"name": "page", "host": "{sandbox}.page.test", "cookie": True},
         {"name": "path", "path": "/p/{sandbox}/{rest...}", "to": "/{rest}"},
         "defaults",
@@ -66,7 +67,7 @@ def seen(origin, want):
     return request
 
 
-@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("own", OWN, ids=["basic", "bearer", "opaque", "digest", "token"])
 @pytest.mark.parametrize("way", [E2B, QUERY, COOKIE, PUBLIC], ids=["header", "query", "cookie", "public"])
 def test_an_applications_authorization_reaches_it(cell, origin, way, own):
     host, target, headers = way
@@ -81,13 +82,30 @@ def test_an_applications_authorization_reaches_it(cell, origin, way, own):
             seen(origin, [own])
 
 
-@pytest.mark.parametrize("own", OWN)
+@pytest.mark.parametrize("own", OWN, ids=["basic", "bearer", "opaque", "digest", "token"])
 @pytest.mark.parametrize("way", [E2B, PROTOCOL, TUNNEL], ids=["header", "subprotocol", "relay"])
 def test_it_reaches_the_application_with_an_upgrade(cell, origin, way, own):
     host, target, headers = way
     with Http1(cell.http) as client:
         assert client.upgrade(target, [*headers, ("Authorization", own)], host=host).status == 101
     assert ours() not in str(seen(origin, [own]).headers)
+
+
+def test_a_page_that_was_let_in_by_cookie_opens_its_websocket_through_the_relay(cell, origin):
+    """From the query to the cookie, the page, and its socket: with the page's origin, and from no other."""
+    host, target, cookie = COOKIE
+    with Http1(cell.https, tls=True) as client:
+        answer = client.request("GET", f"/a?cellgate_token={ours()}", host=host)
+        assert answer.status == 302 and answer.get("set-cookie").startswith("__Host-cellgate=")
+        assert client.request("GET", target, cookie, host=host).status == 200
+    own = ("Origin", f"https://{host}")
+    with Http1(cell.https, tls=True) as client:
+        assert client.upgrade("/socket", [*cookie, own], host=host).status == 101
+    assert seen(origin, []).all("cookie") == ["session=s1; theme=dark"]
+    assert 'cellgate_relay_tunnels_opened_total{route="socket"} 1' in cell.admin("/metrics", "relay")
+    for headers, status in [([*cookie, ("Origin", "https://evil.test")], 403), (cookie, 403), ([own], 401)]:
+        with Http1(cell.https, tls=True) as client:
+            assert client.upgrade("/socket", headers, host=host).status == status
 
 
 @pytest.mark.parametrize("value", ["sb", "late", "revoked cell", "secret"])

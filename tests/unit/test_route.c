@@ -502,6 +502,37 @@ static void who_says_nothing_of_resuming_is_not_redialled(void **state)
     routes_free(routes);
 }
 
+static void upgrades_take_the_cookie_of_the_pages_of_their_host(void **state)
+{
+    static const struct {
+        const char *routes;
+        bool good;
+    } cases[] = {
+        {"{\"name\":\"s\",\"host\":\"{port}-{sandbox}.a\",\"upgrade\":true,\"via\":\"relay\",\"cookie\":true},"
+         "{\"name\":\"p\",\"host\":\"{port}-{sandbox}.a\",\"cookie\":true}",
+         true},
+        {"{\"name\":\"s\",\"host\":\"{sandbox}.A\",\"path\":\"/ws/{rest...}\",\"upgrade\":true,\"via\":\"relay\","
+         "\"cookie\":true},{\"name\":\"p\",\"host\":[\"{sandbox}.b\",\"{sandbox}.a\"],\"cookie\":true}",
+         true},
+        {"{\"name\":\"s\",\"host\":\"{sandbox}.a\",\"upgrade\":true,\"via\":\"relay\",\"cookie\":true},"
+         "{\"name\":\"p\",\"host\":\"{sandbox}.a\"}",
+         false},
+        {"{\"name\":\"s\",\"host\":[\"{sandbox}.a\",\"{sandbox}.b\"],\"upgrade\":true,\"cookie\":true},"
+         "{\"name\":\"p\",\"host\":\"{sandbox}.a\",\"cookie\":true}",
+         false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[600];
+        struct fail why = {""};
+        snprintf(text, sizeof text, "{\"routes\":[%s]}", cases[i].routes);
+        struct routes *routes = routes_of(text, &why);
+        if (cases[i].good != (routes != NULL) || (!routes && !strstr(why.text, "serves plain requests of its host")))
+            fail_msg("%s: %s", text, why.text);
+        routes_free(routes);
+    }
+}
+
 static void refuses_what_is_not_in_order(void **state)
 {
     static const struct {
@@ -723,6 +754,7 @@ int main(void)
         cmocka_unit_test(built_in_routes_stand_where_they_are_named),
         cmocka_unit_test(what_is_printed_can_be_read),
         cmocka_unit_test(who_says_nothing_of_resuming_is_not_redialled),
+        cmocka_unit_test(upgrades_take_the_cookie_of_the_pages_of_their_host),
         cmocka_unit_test(refuses_what_is_not_in_order),
         cmocka_unit_test(only_the_routes_of_the_systems_that_are_named_are_on),
         cmocka_unit_test(every_built_in_route_belongs_to_the_system_it_is_called_after),
