@@ -178,6 +178,8 @@ static bool read_captures(struct decision *d)
     struct verdict *v = d->verdict;
     struct slice port = capture_text(d, CAPTURE_PORT);
     uint64_t number = 0;
+    if (d->route->service)
+        return true;
     d->sandbox = sandbox_name(d);
     d->space = capture_text(d, CAPTURE_NAMESPACE);
     if (!name_valid(d->sandbox))
@@ -295,6 +297,9 @@ static void remember(const struct decision *d)
 /* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
 static enum refusal check_secret(struct decision *d, const char **why)
 {
+    *why = "a service has no record with a secret";
+    if (d->route->service)
+        return has_credential(d) ? REFUSAL_token_invalid : REFUSAL_token_missing;
     enum lookup lookup = look_up(d, true);
     d->pending = lookup == LOOKUP_PENDING;
     *why = "the directory cannot say";
@@ -420,9 +425,21 @@ static enum carrier_bearer judge_bearer(struct decision *d, const struct carrier
     return needed ? BEARER_LAST : BEARER_FOREIGN;
 }
 
+/* The service judges its callers. Of the request nothing is taken. */
+static bool leave_to_service(struct decision *d)
+{
+    d->carried = (struct carried){.query = d->request->query};
+    d->foreign_auth = d->verdict->service = true;
+    decide_tell(d, "token", "the route needs none: the service gets what the client brings", nothing);
+    return d->request->authorizations < 2 ||
+           decide_deny(d, REFUSAL_bad_request, "token", "there are several Authorization headers");
+}
+
 static bool check_token(struct decision *d)
 {
     const struct decide_view *view = d->view;
+    if (d->route->service && !d->route->need)
+        return leave_to_service(d);
     const struct carrier_place place = {.route = d->route->name, .system = d->route->system, .host = d->host};
     const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
                                         .cookie = d->route->cookie,
@@ -566,6 +583,9 @@ static bool without_record(struct decision *d, enum lookup lookup)
 static bool find_record(struct decision *d)
 {
     const char *why = "";
+    if (d->route->service)
+        return !d->granted || !token_revoked(d->grant.iat, d->view->not_before) ||
+               decide_deny(d, REFUSAL_token_revoked, "token", "it was issued before the directory's `not_before`");
     enum lookup lookup = look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
@@ -633,6 +653,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = false;
     d.follows = false;
     d.headers = nothing;
+    d.sandbox = d.space = nothing;
+    d.port = 0;
     d.authority = (struct authority){.port = 0};
     verdict_clear(verdict);
     verdict->request_id = request->id;

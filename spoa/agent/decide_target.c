@@ -57,9 +57,30 @@ static bool may_reach(struct decision *d, const struct destination *to)
     return true;
 }
 
+static bool to_service(struct decision *d)
+{
+    const struct service *service = d->route->service;
+    struct verdict *v = d->verdict;
+    struct destination to = {.worker = service->worker, .port = service->worker.port};
+    decide_tell(d, "worker", "the route leads to a service", slice_text(service->name));
+    if (!d->view->allowed(d->view->networks, &service->worker.addr))
+        return decide_deny(d, REFUSAL_worker_unreachable, "worker", destination_text(DESTINATION_FOREIGN));
+    set_host(d, &to);
+    v->kind = VERDICT_DIRECT;
+    v->addr = service->worker.addr;
+    v->addr_port = service->worker.port;
+    v->tls = service->worker.kind == WORKER_HTTPS;
+    v->h2 = !d->upgrade && d->route->protocol == ROUTE_H2;
+    if (v->tls)
+        v->sni = service->worker.host;
+    return true;
+}
+
 bool decide_worker(struct decision *d)
 {
     struct verdict *v = d->verdict;
+    if (d->route->service)
+        return to_service(d);
     struct destination to;
     if (v->kind == VERDICT_RELAY) /* the relay waits for a worker, and asks again when there is one */
         return true;
@@ -147,6 +168,9 @@ static void set_headers(struct decision *d)
     size_t cursor = 0;
     for (size_t i = 0; i < d->route->set_count; i++)
         set_header(d, d->route->set[i].name, d->route->set[i].value, "set by the route");
+    for (size_t i = 0; d->route->service && i < d->route->service->names.count; i++)
+        set_header(d, slice_text(d->route->service->names.at[i]), slice_text(d->route->service->values.at[i]),
+                   "set for the service");
     while (record_header(d->headers, &cursor, &name, &value))
         set_header(d, name, value, "set by the record");
 }

@@ -94,7 +94,8 @@ static bool decide_request(struct decider *d, const struct request *request, str
 static void note_use(struct decider *d, const struct verdict *v)
 {
     const struct intent intent = {.space = v->space, .sandbox = v->sandbox, .port = v->port, .path = v->path};
-    if ((v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY) && v->refusal == REFUSAL_NONE)
+    bool used = (v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY) && v->refusal == REFUSAL_NONE;
+    if (used && slice_present(v->sandbox)) /* else it is a service's */
         renew_note(d->options.renew, &intent);
 }
 

@@ -52,7 +52,7 @@ static bool check_renew(const struct settings *s, struct fail *why)
 static bool load_routes(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
-    const struct route_nodes nodes = {s->systems, s->routes, s->domains};
+    const struct route_nodes nodes = {s->systems, s->routes, s->domains, s->services};
     p->routes = routes_new(s->doc, &nodes, why);
     return p->routes;
 }

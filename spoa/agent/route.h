@@ -14,6 +14,7 @@
 
 #include "spoa/agent/pattern.h"
 #include "spoa/agent/request.h"
+#include "spoa/agent/service.h"
 #include "spoa/agent/system.h"
 #include "spoa/agent/template.h"
 #include "spoa/lib/buffer.h"
@@ -36,6 +37,7 @@ struct route {
     enum route_upgrade upgrade;
     int via;                   /* enum route_via */
     int protocol;              /* enum route_protocol */
+    const struct service *service; /* that it leads to; NULL: to sandboxes */
     int64_t port;              /* that is meant where none is captured; 0: none */
     struct template *template; /* NULL: the worker gets the path unchanged */
     unsigned need;             /* of enum need; 0: no token */
@@ -66,6 +68,7 @@ struct route_nodes {
     const json_node *systems; /* which built-in routes are on */
     const json_node *routes;  /* among them "defaults" where the built-in ones stand; NULL: these alone */
     const json_node *domains;
+    const json_node *services; /* named upstreams of routes with `to_service` */
 };
 struct route_nodes route_nodes_of(const json_node *root);
 

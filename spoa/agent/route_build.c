@@ -35,6 +35,7 @@ struct build {
     const json_node *domains;
     struct route_entry *entry;
     struct option_texts *own_headers; /* of the table */
+    const struct services *services;
     struct capture_names names;
     unsigned captured; /* by the keys before this one */
     unsigned forms;    /* bits of forms[] that its host names */
@@ -318,6 +319,13 @@ static bool read_system(struct route_entry *entry, struct fail *why)
     return !entry->system || entry->route.system || fail(why, "system: '%s' is none of " SYSTEM_WORDS, entry->system);
 }
 
+static bool read_service(struct build *b, struct fail *why)
+{
+    const char *name = b->entry->to_service;
+    b->entry->route.service = name ? services_find(b->services, slice_text(name)) : NULL;
+    return !name || b->entry->route.service || fail(why, "to_service: `services` has no '%s'", name);
+}
+
 static bool read_to(struct build *b, struct fail *why)
 {
     struct fail what;
@@ -354,7 +362,7 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
         !patterns_read(b, entry->host_node, host_add, &entry->host, why) || !read_headers(b, why) ||
         !read_upgrade(b, why) || !read_redial(b, why) || !read_set(b, why))
         return false;
-    if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
+    if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_service(b, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
         !route_check(entry, &what))
         return json_fail(b->doc, node, why, "route '%s': %s", entry->route.name, what.text);
     entry_settle(entry);
@@ -379,7 +387,8 @@ static bool add_route(struct building *w, const struct json *doc, const json_nod
     struct build b = {.doc = doc,
                       .domains = w->nodes->domains,
                       .entry = entry,
-                      .own_headers = &w->routes->own_headers};
+                      .own_headers = &w->routes->own_headers,
+                      .services = w->routes->services};
     capture_names_init(&b.names);
     bool good = entry_build(&b, node, why);
     if (system != SYSTEM_NONE)
@@ -545,9 +554,19 @@ static bool domains_served(const struct building *w, struct fail *why)
     return true;
 }
 
+static bool add_services(struct building *w, struct fail *why)
+{
+    struct fail what;
+    w->routes->services = services_read(w->doc, w->nodes->services, &what);
+    if (w->routes->services || !what.text[0])
+        return true;
+    *why = what;
+    return false;
+}
+
 static bool routes_build(struct building *w, struct fail *why)
 {
-    return domains_check(w->doc, w->nodes->domains, why) && add_all(w, why) && domains_served(w, why);
+    return add_services(w, why) && domains_check(w->doc, w->nodes->domains, why) && add_all(w, why) && domains_served(w, why);
 }
 
 static struct routes *routes_make(struct building *w, struct fail *why)
@@ -566,7 +585,8 @@ struct route_nodes route_nodes_of(const json_node *root)
 {
     return (struct route_nodes){.systems = json_member(root, "systems"),
                                 .routes = json_member(root, "routes"),
-                                .domains = json_member(root, "domains")};
+                                .domains = json_member(root, "domains"),
+                                .services = json_member(root, "services")};
 }
 
 struct routes *routes_new(const struct json *doc, const struct route_nodes *nodes, struct fail *why)
@@ -606,6 +626,7 @@ void routes_free(struct routes *routes)
     for (size_t i = 0; i < routes->count; i++)
         entry_free(&routes->at[i]);
     own_headers_free(&routes->own_headers);
+    services_free(routes->services);
     free(routes->at);
     free(routes);
 }

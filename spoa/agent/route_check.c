@@ -141,9 +141,27 @@ static bool has_pages(const struct routes *routes, const struct route_entry *ent
     return false;
 }
 
+/* What a service gets is what the route says of the request: it has no record. */
+static bool check_service(const struct route_entry *entry, struct fail *why)
+{
+    const struct route *route = &entry->route;
+    if (entry->path.count == 0)
+        return fail(why, "to_service: say which paths are the service's");
+    if (route->via != ROUTE_DIRECT || route->refuse == ROUTE_REFUSE_CLOSE || route->cookie || route->set_count || route->port ||
+        entry->ports)
+        return fail(why, "to_service: not together with via, refuse, cookie, set, port or ports");
+    if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE))
+        return fail(why, "to_service: no {token} or {signature}");
+    if (!route->need && route->service->names.count)
+        return fail(why, "to_service: with \"need\": \"none\" the service's headers would be everybody's");
+    return check_direct(route, why);
+}
+
 bool route_check(const struct route_entry *entry, struct fail *why)
 {
     const struct route *route = &entry->route;
+    if (route->service)
+        return check_service(entry, why);
     if (route->port && captures_port(entry))
         return fail(why, "port: the route captures {port}");
     if (!check_sandbox(entry, why))

@@ -76,6 +76,8 @@ static const struct option keys[] = {
      .names = protocol_names},
     {"to", OPTION_TEXT, FIELD(to), OPTION_NONE, .help = "path that the worker gets; absent: unchanged",
      .min = 1, .max = 1024},
+    {"to_service", OPTION_TEXT, FIELD(to_service), OPTION_NONE,
+     .help = "one of `services`, which the route leads to instead of a sandbox", .min = 1, .max = 64},
     {"need", OPTION_TEXT, FIELD(need), "http", .help = "what the token must grant; none: no token is needed",
      .min = 1, .max = 16},
     {"host_header", OPTION_ENUM, FIELD(host_header), "form",

@@ -29,7 +29,7 @@ struct route_entry {
     struct port_list served; /* none: any port */
     bool off;                /* the host's form has no domain */
     /* what the table of keys fills and the rest is made of; nodes are gone once the table is built */
-    char *to, *need, *ports, *system;
+    char *to, *need, *ports, *system, *to_service;
     int host_header, cookies, auth; /* enum route_keep */
     const json_node *path_node, *host_node, *headers_node, *set_node, *upgrade_node, *redial_node;
 };
@@ -38,6 +38,7 @@ struct routes {
     struct route_entry *at;
     size_t count;
     struct option_texts own_headers;
+    struct services *services;
 };
 
 /* A built-in route as JSON text (route_defaults.c). */

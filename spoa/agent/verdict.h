@@ -43,6 +43,7 @@ enum verdict_kind {
     X(TEXT, auth, "auth")    /* Authorization towards the worker; absent: none */                                 \
     X(TEXT, host, "host")    /* Host towards the worker; absent: keep the client's */                             \
     X(BOOL, cookies, "cookies")                 /* the worker may see the application's cookies */                \
+    X(BOOL, service, "service")  /* what the client brings is for a service, credentials too */                    \
     X(BOOL, protocol_edit, "protocol_edit")     /* Sec-WebSocket-Protocol is replaced by `protocol`, or removed */\
     X(TEXT, protocol, "protocol")                                                                                 \
     X(BOOL, select_cellgate, "select_cellgate") /* select subprotocol `cellgate` if the worker selects none */    \

@@ -34,7 +34,7 @@ static void print_all(const struct routes *routes, const struct carriers_own *ow
 
 static bool print_of(const struct settings *settings, struct fail *why)
 {
-    const struct route_nodes nodes = {settings->systems, settings->routes, settings->domains};
+    const struct route_nodes nodes = {settings->systems, settings->routes, settings->domains, settings->services};
     struct carriers_own own;
     struct routes *routes = routes_new(settings->doc, &nodes, why);
     bool good = routes && token_scope_own(settings->doc, settings->tokens, &own, why);

@@ -36,6 +36,8 @@ static void all_tables(enum form form)
     }
     options = route_options(&count);
     table(form, "A route", options, count);
+    options = service_options(&count);
+    table(form, "A service", options, count);
     for (size_t i = 0; token_kind_at(i); i++) {
         snprintf(title, sizeof title, "A token entry of kind %s", token_kind_at(i)->name);
         table(form, title, token_kind_at(i)->options, token_kind_at(i)->options_count);

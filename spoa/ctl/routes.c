@@ -11,7 +11,7 @@ enum { TEXT_MOST = 16 << 20 };
 
 static bool print_of(const struct settings *settings, struct fail *why)
 {
-    const struct route_nodes nodes = {settings->systems, settings->routes, settings->domains};
+    const struct route_nodes nodes = {settings->systems, settings->routes, settings->domains, settings->services};
     struct buffer text = buffer_with_limit(TEXT_MOST);
     struct routes *routes = routes_new(settings->doc, &nodes, why);
     bool good = routes && (routes_write(routes, &text) || fail(why, "out of memory"));

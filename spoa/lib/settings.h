@@ -66,7 +66,7 @@ struct settings {
     int log_level; /* enum log_level */
     int seccomp;   /* enum seccomp_mode */
     const json_node *directory, *tokens, *systems, *routes,
-        *domains;           /* directory is an object, the others may be NULL */
+        *domains, *services; /* directory is an object, the others may be NULL */
     char *management_ports; /* NULL: those of `systems` */
     int serves;             /* what a worker does whose record does not say: 0 management, 1 application */
     struct option_texts worker_networks, worker_sockets;

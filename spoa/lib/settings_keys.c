@@ -82,6 +82,9 @@ static const struct option keys[] = {
     {"domains", OPTION_NODE, AT(domains), OPTION_NONE,
      "domains of the host forms of `systems`; a form without one is off", ANY,
      .form = "an object of lists of DNS names"},
+    {"services", OPTION_NODE, AT(services), OPTION_NONE,
+     "upstreams by name, for routes with `to_service`: a control plane", ANY,
+     .form = "an object of objects, see below"},
     {"management_ports", OPTION_TEXT, AT(management_ports), OPTION_NONE,
      "ports on which a sandbox with an address of its own is managed, `\"44772,8888\"` or `\"none\"`: "
      "reached with "
