@@ -157,14 +157,14 @@ static void measure(struct bench *b, size_t records)
         const char *headers[5];
         enum verdict_kind want;
     } forms[] = {
-        {"preview host (1st route)", "sb-", "-p8080.oc.io/a/b?x=1", {NULL}, VERDICT_DIRECT},
+        {"preview host (1st route)", "sb-", "-p9001.oc.io/a/b?x=1", {NULL}, VERDICT_DIRECT},
         {"pty upgrade, relay",
          "h/api/sandboxes/sb-",
          "/pty/s1",
          {"Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", NULL},
          VERDICT_RELAY},
-        {"proxy path (last route)", "h/v1/sandboxes/sb-", "/proxy/8080/a/b?x=1", {NULL}, VERDICT_DIRECT},
+        {"proxy path (last route)", "h/v1/sandboxes/sb-", "/proxy/9001/a/b?x=1", {NULL}, VERDICT_DIRECT},
     };
     make_records(b, records);
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
