@@ -190,12 +190,17 @@ static void choose_parameter(const struct search *search, enum carrier carrier, 
         search->carried->credential.in_query = true;
 }
 
+static enum carrier own_carrier(size_t i)
+{
+    return (enum carrier)(CARRIER_COUNT + i);
+}
+
 /* The configuration's own headers. False: one of them has several lines. */
 static bool choose_headers(const struct search *search, const struct request *request)
 {
     const struct carriers_own *own = search->rules->own;
     for (size_t i = 0; own && i < own->count; i++) {
-        enum carrier carrier = CARRIER_COUNT + i;
+        enum carrier carrier = own_carrier(i);
         size_t lines;
         if (own->at[i].query || !is_listened_to(search->rules, carrier))
             continue;
@@ -211,7 +216,7 @@ static bool choose_headers(const struct search *search, const struct request *re
 static void want_parameters(const struct carrier_rules *rules, struct parameter wanted[PARAMETERS])
 {
     for (size_t i = 0; rules->own && i < rules->own->count; i++)
-        if (rules->own->at[i].query && is_listened_to(rules, CARRIER_COUNT + i))
+        if (rules->own->at[i].query && is_listened_to(rules, own_carrier(i)))
             wanted[OWN + i].name = rules->own->at[i].name;
 }
 
@@ -222,7 +227,7 @@ static void choose_parameters(const struct search *search, const struct paramete
     choose_parameter(search, CARRIER_DAYTONA_QUERY, found[DAYTONA].value, scratch);
     for (size_t i = 0; i < CARRIERS_OWN_MOST; i++)
         if (slice_present(found[OWN + i].value) && search->carried->credential.carrier == CARRIER_NONE) {
-            choose_parameter(search, CARRIER_COUNT + i, found[OWN + i].value, scratch);
+            choose_parameter(search, own_carrier(i), found[OWN + i].value, scratch);
             search->carried->credential.name = found[OWN + i].name;
         }
 }
