@@ -38,9 +38,9 @@ struct limits {
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
     _Atomic uint64_t owners, wanted; /* that hold any, and what those that wait need */
-    struct limits_holder nobody;     /* who is not counted */
     struct hash_secret secret;
     struct shard shards[SHARDS];
+    struct limits_holder nobody; /* who is not counted; without a name, so that it may be the last */
 };
 
 const char *const limit_names[] = {

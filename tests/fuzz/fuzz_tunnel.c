@@ -197,9 +197,8 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         w->full = argument & 1;
         w->crowded = argument & 2;
         w->tight = argument & 4;
-        w->gives = argument & 8;
-        if (argument > 250)
-            tunnel_end(&w->t, CLOSE_restarting, w->now);
+        if (argument > 245)
+            tunnel_end(&w->t, argument > 250 ? CLOSE_restarting : CLOSE_held_too_much, w->now);
     }
 }
 

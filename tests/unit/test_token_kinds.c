@@ -545,7 +545,7 @@ static void a_secrets_tunnel_ends_when_no_entry_would_let_it_in_again(void **sta
         {"\"carriers\":[\"X-Daytona-Preview-Token\"]", false, false},
         {"\"carriers\":[\"e2b-traffic-access-token\"]", true, false},
     };
-    struct token_tunnel tunnel = {.needs = NEED_HTTP, .place = {"app", SYSTEM_E2B}};
+    struct token_tunnel tunnel = {.needs = NEED_HTTP, .place = {.route = "app", .system = SYSTEM_E2B}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         struct fail why;
