@@ -2,6 +2,7 @@
 #include "examples/worker/call.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "examples/worker/serve.h"
 
@@ -61,6 +62,33 @@ bool call_text(struct call *c, const json_node *body, const char *key, struct sl
     return false;
 }
 
+bool call_bool(struct call *c, const json_node *body, const char *key, bool *value)
+{
+    const json_node *node = json_member(body, key);
+    if (!node || json_is_null(node) || json_bool(node, value))
+        return true;
+    call_fail(c, KEEPER_BAD_REQUEST, "a boolean in the body is none");
+    return false;
+}
+
+void call_environment(const json_node *body, struct writer *env)
+{
+    char memory[KEEPER_PATH_MAX];
+    struct slice value;
+    const json_node *envs = json_member(body, "envs");
+    env->full |= envs && !json_is_null(envs) && !json_is_object(envs);
+    for (const json_node *member = json_is_object(envs) ? json_first(envs) : NULL; member;
+         member = json_next(member)) {
+        struct writer w = writer_of(memory, sizeof memory);
+        if (!json_text(member, &value) || strchr(json_key(member), '='))
+            env->full = true;
+        else
+            writer_printf(&w, "%s=%.*s", json_key(member), SLICE_PRINTF(value));
+        env->full |= w.full;
+        keeper_put_string(env, writer_slice(&w));
+    }
+}
+
 static void on_message(void *user, const struct keeper_message *m)
 {
     struct call *c = user;
@@ -113,7 +141,7 @@ static void on_end(struct exchange *x)
     c->plan->ask(c, root);
 }
 
-static void on_close(struct exchange *x)
+void call_close(struct exchange *x)
 {
     struct call *c = (struct call *)x;
     c->answered = true;
@@ -122,15 +150,15 @@ static void on_close(struct exchange *x)
     json_free(c->json);
 }
 
-struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
-                          struct slice id)
+void *call_make(size_t size, struct http_conn *h, const struct call_plan *plan, const char *scope,
+                struct slice id)
 {
-    struct call *c = http_exchange_new(sizeof *c, h);
+    struct call *c = http_exchange_new(size, h);
     if (!c)
         return NULL;
     c->x.body = on_body;
     c->x.end = on_end;
-    c->x.close = on_close;
+    c->x.close = call_close;
     c->plan = plan;
     c->body = buffer_with_limit(CALL_BODY_MAX);
     c->link.message = on_message;
@@ -138,5 +166,11 @@ struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, con
     c->link.user = c;
     snprintf(c->scope, sizeof c->scope, "%s", scope);
     snprintf(c->id, sizeof c->id, "%.*s", SLICE_PRINTF(id));
-    return &c->x;
+    return c;
+}
+
+struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
+                          struct slice id)
+{
+    return call_make(sizeof(struct call), h, plan, scope, id);
 }

@@ -20,7 +20,8 @@ typedef void (*call_refuse)(struct exchange *x, enum keeper_code code, const cha
 struct call_plan {
     /* Puts one message on the link, or refuses. body is NULL when there was none. */
     void (*ask)(struct call *c, const json_node *body);
-    void (*answer)(struct call *c, const struct keeper_message *m); /* SESSION or DONE */
+    /* SESSION or DONE; whatever comes until the call is answered. */
+    void (*answer)(struct call *c, const struct keeper_message *m);
     call_refuse refuse;
 };
 
@@ -34,7 +35,11 @@ struct call {
     bool too_large, answered;
 };
 
-/* NULL when out of memory. */
+/* `size`: of the structure, whose first member is the call; its own `close` ends with call_close. NULL when out of
+ * memory. */
+void *call_make(size_t size, struct http_conn *h, const struct call_plan *plan, const char *scope,
+                struct slice id);
+void call_close(struct exchange *x);
 struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
                           struct slice id);
 /* A member of the body; false when it is there and of another type or out of range, and then the call is
@@ -42,6 +47,9 @@ struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, con
 bool call_number(struct call *c, const json_node *body, const char *key, int64_t min, int64_t max,
                  int64_t *value);
 bool call_text(struct call *c, const json_node *body, const char *key, struct slice *value);
+bool call_bool(struct call *c, const json_node *body, const char *key, bool *value);
+/* The member `envs` as a list of "NAME=value"; env is full when it is not one or too long. */
+void call_environment(const json_node *body, struct writer *env);
 /* Refuses once. */
 void call_fail(struct call *c, enum keeper_code code, const char *text);
 void call_done(struct call *c, unsigned status, struct slice body);

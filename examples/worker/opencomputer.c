@@ -109,29 +109,13 @@ static bool put_arguments(struct call *c, const json_node *body, struct writer *
     return true;
 }
 
-static void put_environment(const json_node *body, struct writer *env)
-{
-    char memory[KEEPER_PATH_MAX];
-    struct slice value;
-    for (const json_node *member = json_first(json_member(body, "envs")); member;
-         member = json_next(member)) {
-        struct writer w = writer_of(memory, sizeof memory);
-        if (!json_text(member, &value) || strchr(json_key(member), '='))
-            env->full = true;
-        else
-            writer_printf(&w, "%s=%.*s", json_key(member), SLICE_PRINTF(value));
-        env->full |= w.full;
-        keeper_put_string(env, writer_slice(&w));
-    }
-}
-
 static void ask_exec(struct call *c, const json_node *body)
 {
     uint8_t memory[2][KEEPER_LIST_MAX];
     struct writer argv = writer_of(memory[0], KEEPER_LIST_MAX), env = writer_of(memory[1], KEEPER_LIST_MAX);
     int64_t timeout = 0, linger = 0, longest = UINT32_MAX / 1000 - 1;
     struct slice cwd = SLICE_LITERAL("");
-    put_environment(body, &env);
+    call_environment(body, &env);
     if (!put_arguments(c, body, &argv) || !call_text(c, body, "cwd", &cwd) ||
         !call_number(c, body, "timeout", 0, longest, &timeout) ||
         !call_number(c, body, "maxRunAfterDisconnect", 0, longest, &linger))

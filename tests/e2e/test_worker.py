@@ -340,7 +340,7 @@ def test_exec_of_a_program_that_is_not_there_is_400(worker):
     assert status == 400 and "No such file" in answer["error"]
 
 
-@pytest.mark.parametrize("body", [None, {}, {"cmd": 1}, {"cmd": "ls", "args": [1]}, {"cmd": "ls", "envs": {"a=b": "c"}}, {"cmd": "ls", "timeout": -1}])
+@pytest.mark.parametrize("body", [None, {}, {"cmd": 1}, {"cmd": "ls", "args": [1]}, {"cmd": "ls", "envs": {"a=b": "c"}}, {"cmd": "ls", "envs": ["a"]}, {"cmd": "ls", "timeout": -1}])
 def test_bad_request_for_a_command_is_400(worker, body):
     assert worker.call("POST", "/sandboxes/sb-1/exec", body)[0] == 400
 
