@@ -85,6 +85,7 @@ enum keeper_flags {
     KEEPER_TAKEOVER = 4,    /* ATTACH: the others are detached, behind what there was when they came */
     KEEPER_RECEIVED = 16,   /* RESUME: recv is there */
     KEEPER_LAST = 32,       /* MESSAGE, ITEM: complete with these bytes */
+    KEEPER_NO_INPUT = 64,   /* CREATE: what is started on pipes finds its input at the end */
     KEEPER_UNREAD = 8,      /* ATTACH: from where the last reader stopped; `since` is not looked at */
 };
 

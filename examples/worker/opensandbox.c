@@ -11,11 +11,10 @@
 #include "examples/worker/call.h"
 #include "examples/worker/front.h"
 #include "examples/worker/json_text.h"
+#include "examples/worker/opensandbox.h"
 #include "examples/worker/serve.h"
 
-#define SCOPE       "execd"
 #define FRAME_MAX   32768
-#define STALL_MS    10000 /* their write limit */
 #define SILENCE_MAX 60000000
 #define TAKEN_OVER  4001
 
@@ -39,7 +38,7 @@ static const char *code_of(enum keeper_code code)
     }
 }
 
-static void refuse(struct exchange *x, enum keeper_code code, const char *text)
+void opensandbox_refuse(struct exchange *x, enum keeper_code code, const char *text)
 {
     char memory[KEEPER_TEXT_MAX * 2];
     struct writer w = writer_of(memory, sizeof memory);
@@ -58,8 +57,7 @@ static void refuse_caller(struct exchange *x)
                     "{\"code\":\"UNAUTHORIZED\",\"message\":\"X-EXECD-ACCESS-TOKEN is missing or wrong\"}"));
 }
 
-/* The exchange that was made, or one that refuses. */
-static struct exchange *guard(struct http_conn *h, struct exchange *x)
+struct exchange *opensandbox_guard(struct http_conn *h, struct exchange *x)
 {
     const char *token = serve_options(h)->token;
     if (!x || !token ||
@@ -72,10 +70,19 @@ static struct exchange *guard(struct http_conn *h, struct exchange *x)
 
 static struct exchange *make_call(struct http_conn *h, const struct call_plan *plan, struct slice id)
 {
-    return guard(h, call_new(h, plan, SCOPE, id));
+    return opensandbox_guard(h, call_new(h, plan, OPENSANDBOX_SCOPE, id));
 }
 
 /* ---- POST /pty ---- */
+
+void opensandbox_put_shell(struct writer *argv, struct slice command)
+{
+    keeper_put_string(argv, SLICE_LITERAL("/bin/bash"));
+    if (!command.len)
+        return;
+    keeper_put_string(argv, SLICE_LITERAL("-c"));
+    keeper_put_string(argv, command);
+}
 
 static void ask_create(struct call *c, const json_node *body)
 {
@@ -84,18 +91,14 @@ static void ask_create(struct call *c, const json_node *body)
     struct writer argv = writer_of(memory, sizeof memory);
     if (!call_text(c, body, "cwd", &cwd) || !call_text(c, body, "command", &command))
         return;
-    keeper_put_string(&argv, SLICE_LITERAL("/bin/bash"));
-    if (command.len) {
-        keeper_put_string(&argv, SLICE_LITERAL("-c"));
-        keeper_put_string(&argv, command);
-    }
+    opensandbox_put_shell(&argv, command);
     if (argv.full || cwd.len > KEEPER_PATH_MAX)
         return call_fail(c, KEEPER_BAD_REQUEST, "cwd or command is too long");
     link_put(&c->link, &(struct keeper_message){.type = KEEPER_CREATE,
                                                 .scope = slice_text(c->scope),
                                                 .kind = KEEPER_TERMINAL,
                                                 .flags = KEEPER_START_LATER,
-                                                .stall_ms = STALL_MS,
+                                                .stall_ms = OPENSANDBOX_STALL_MS,
                                                 .linger_ms = KEEPER_FOREVER,
                                                 .cwd = cwd,
                                                 .argv = writer_slice(&argv)});
@@ -111,7 +114,7 @@ static void answer_create(struct call *c, const struct keeper_message *m)
 
 struct exchange *serve_opensandbox_create(struct http_conn *h, const struct slice *parts)
 {
-    static const struct call_plan plan = {ask_create, answer_create, refuse};
+    static const struct call_plan plan = {ask_create, answer_create, opensandbox_refuse};
     (void)parts;
     return make_call(h, &plan, SLICE_LITERAL(""));
 }
@@ -141,7 +144,7 @@ static void answer_query(struct call *c, const struct keeper_message *m)
 
 struct exchange *serve_opensandbox_query(struct http_conn *h, const struct slice *parts)
 {
-    static const struct call_plan plan = {ask_query, answer_query, refuse};
+    static const struct call_plan plan = {ask_query, answer_query, opensandbox_refuse};
     return make_call(h, &plan, parts[0]);
 }
 
@@ -159,7 +162,7 @@ static void answer_delete(struct call *c, const struct keeper_message *m)
 
 struct exchange *serve_opensandbox_delete(struct http_conn *h, const struct slice *parts)
 {
-    static const struct call_plan plan = {ask_delete, answer_delete, refuse};
+    static const struct call_plan plan = {ask_delete, answer_delete, opensandbox_refuse};
     return make_call(h, &plan, parts[0]);
 }
 
@@ -172,7 +175,7 @@ static void ask(struct bridge *b)
     bool pipes = slice_is(http_parameter(&b->ws.x, "pty"), "0");
     if (!http_number(&b->ws.x, "since", 0, UINT64_MAX, &since)) {
         b->waiting = false;
-        return refuse(&b->ws.x, KEEPER_BAD_REQUEST, "since is not an offset");
+        return opensandbox_refuse(&b->ws.x, KEEPER_BAD_REQUEST, "since is not an offset");
     }
     link_put(&b->link, &(struct keeper_message){.type = KEEPER_ATTACH,
                                                 .scope = slice_text(b->scope),
@@ -196,7 +199,7 @@ static void send_error(struct bridge *b, const char *code, const char *text)
 static void refused(struct bridge *b, enum keeper_code code, const char *text)
 {
     if (code != KEEPER_START_FAILED)
-        return refuse(&b->ws.x, code, text);
+        return opensandbox_refuse(&b->ws.x, code, text);
     bridge_accept(b);
     send_error(b, "START_FAILED", text);
     ws_conn_end(&b->ws, 1011, "start failed");
@@ -261,7 +264,7 @@ static void error(struct bridge *b, enum keeper_code code, const char *text)
         send_error(b, "STDIN_WRITE_FAILED", text);
 }
 
-static int signal_of(struct slice name)
+int opensandbox_signal(struct slice name)
 {
     static const struct {
         const char *name;
@@ -280,7 +283,7 @@ static int signal_of(struct slice name)
 static bool do_signal(struct bridge *b, const json_node *root)
 {
     struct slice name = {NULL, 0};
-    int number = json_text(json_member(root, "signal"), &name) ? signal_of(name) : 0;
+    int number = json_text(json_member(root, "signal"), &name) ? opensandbox_signal(name) : 0;
     if (number)
         link_put(&b->link, &(struct keeper_message){.type = KEEPER_SIGNAL,
                                                     .scope = slice_text(b->scope),
@@ -340,6 +343,6 @@ struct exchange *serve_opensandbox_ws(struct http_conn *h, const struct slice *p
 {
     static const struct dialect dialect = {ask,     attached, output,  ended, detached,
                                            refused, error,    on_data, NULL};
-    struct bridge *b = bridge_new(h, &dialect, SCOPE, parts[0]);
-    return b ? guard(h, &b->ws.x) : NULL;
+    struct bridge *b = bridge_new(h, &dialect, OPENSANDBOX_SCOPE, parts[0]);
+    return b ? opensandbox_guard(h, &b->ws.x) : NULL;
 }

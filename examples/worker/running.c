@@ -604,7 +604,10 @@ bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, stru
     session_started(&r->session, (uint32_t)process.pid);
     open_end(r, OUT, process.out, out_ready);
     if (!is_terminal(r)) {
-        open_end(r, IN, process.in, in_ready);
+        if (r->session.plan.flags & KEEPER_NO_INPUT)
+            close(process.in);
+        else
+            open_end(r, IN, process.in, in_ready);
         open_end(r, ERR, process.err, err_ready);
     }
     uint32_t timeout_ms = r->session.plan.timeout_ms;

@@ -11,8 +11,9 @@
 struct serve_options {
     const char *keeper; /* path of cell-sandboxd's socket */
     const char *ui;     /* folder of static files; NULL: none */
-    bool replay_late;   /* OpenComputer's: a replay comes behind its `04`, and a session is looked for behind the 101 */
-    const char *token;  /* that X-EXECD-ACCESS-TOKEN must hold on /pty; NULL: any */
+    bool
+        replay_late; /* OpenComputer's: a replay comes behind its `04`, and a session is looked for behind the 101 */
+    const char *token; /* that X-EXECD-ACCESS-TOKEN must hold on /pty and /command; NULL: any */
 };
 
 const struct serve_options *serve_options(struct http_conn *h);
@@ -33,6 +34,13 @@ struct exchange *serve_opensandbox_create(struct http_conn *h, const struct slic
 struct exchange *serve_opensandbox_query(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_opensandbox_delete(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_opensandbox_ws(struct http_conn *h, const struct slice *parts);
+
+/* command.c: its commands */
+struct exchange *serve_opensandbox_command(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_command_query(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_command_signal(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_command_delete(struct http_conn *h, const struct slice *parts);
+struct exchange *serve_opensandbox_command_interrupt(struct http_conn *h, const struct slice *parts);
 
 struct exchange *serve_terminal(struct http_conn *h, const struct slice *parts);
 struct exchange *serve_ws_echo(struct http_conn *h, const struct slice *parts);
