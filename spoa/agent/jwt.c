@@ -293,6 +293,24 @@ static enum refusal find_signer(const struct token_check *check, const struct jw
     return REFUSAL_token_invalid;
 }
 
+bool jwt_is_ours(const struct token_check *check)
+{
+    const char *reason;
+    struct jws jws;
+    enum jws_result opened = jws_open(check->credential->token, &jws, &reason);
+    bool ours = opened == JWS_MEMORY; /* in doubt nobody else gets it */
+    if (opened != JWS_GOOD)
+        return ours;
+    for (size_t i = 0; i < check->count && !ours; i++) {
+        const struct token_entry *entry = &check->entries[i];
+        if (entry->kind == &token_kind_jwt && same_kid(entry, &jws))
+            ours = slice_present(jws.kid) ||
+                   jws_verify(&jws, ((const struct jwt_state *)entry->state)->key) != KEY_BAD;
+    }
+    jws_close(&jws);
+    return ours;
+}
+
 static enum refusal check_open(const struct token_check *check, const struct jws *jws, struct grant *grant,
                                const char **reason)
 {

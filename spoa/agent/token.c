@@ -106,9 +106,11 @@ bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struc
     credential.place = *place;
     check.entries = tokens_entries(tokens, &check.count);
     const struct token_kind *kind = kind_of(&check);
-    if (!kind || kind == &token_kind_static)
-        return kind;
-    return token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid || grant.ours;
+    if (kind == &token_kind_static)
+        return true;
+    if (kind && (token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid || grant.ours))
+        return true;
+    return jwt_is_ours(&check); /* also what an entry has signed that is good elsewhere only */
 }
 
 bool token_is_public(const struct tokens *tokens, const struct carrier_place *place)

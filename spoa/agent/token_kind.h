@@ -110,6 +110,9 @@ struct token_kind {
     bool (*admits)(const struct token_entry *entry, const struct token_tunnel *tunnel);
 };
 
+/* Whether a key of any entry of that kind has signed the credential, or it names one's kid: wherever that entry is good. */
+bool jwt_is_ours(const struct token_check *check);
+
 extern const struct token_kind token_kind_agent_sandbox, token_kind_file_url, token_kind_jwt,
     token_kind_opensandbox_route, token_kind_static;
 

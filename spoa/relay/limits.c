@@ -284,6 +284,20 @@ static uint64_t share(const struct limits *l)
     return owners ? l->memory / owners : l->memory;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What every tunnel may hold however short memory is can be more than there is, if one has very many. That is not held
+ * against an owner who is within his share of `most`. */
+static uint64_t rest_of_share(const struct limits *l, const struct limits_holder *owner, uint64_t most)
+{
+    uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed), has = held_by(owner),
+             own = owners ? most / owners : most;
+    return owner != &l->nobody && has < own ? own - has : 0;
+}
+
 /* What is free, without what others wait for that have more right to it. */
 static uint64_t free_for(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
 {
@@ -291,7 +305,8 @@ static uint64_t free_for(const struct limits *l, const struct limits_use *use, u
 
     if (wanted > use->wanted && held_by(use->holder) > share(l))
         kept = wanted - use->wanted;
-    return free_memory(l, (int64_t)(held - use->held + kept), most);
+    uint64_t room = free_memory(l, (int64_t)(held - use->held + kept), most);
+    return limits_held(l) < l->memory ? room : larger(room, rest_of_share(l, use->holder, most));
 }
 
 size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_t held, bool whole)
@@ -312,9 +327,9 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 bool limits_round_begin(const struct limits *l, struct limits_round *r)
 {
     uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed),
-             room = free_memory(l, 0, l->memory);
+             held = limits_held(l), memory = l->memory, needed = held + wanted;
 
-    *r = (struct limits_round){.lacking = smaller(wanted > room ? wanted - room : 0, l->memory / GIVEN_PART)};
+    *r = (struct limits_round){.lacking = smaller(wanted && needed > memory ? needed - memory : 0, memory / GIVEN_PART)};
     return r->lacking > 0;
 }
 

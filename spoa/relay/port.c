@@ -35,6 +35,7 @@ struct port {
     bool entered;   /* counted by the limits */
     bool accepted;
     bool gone;
+    bool gives_way; /* its memory goes to those that wait */
     struct loop_timer timer;
     uint64_t timer_at;      /* when it is to fire */
     uint64_t patient_until; /* it does not before */
@@ -183,7 +184,7 @@ static void act_part(void *context, enum side side, struct outbox *rest, uint64_
 
     buffer_consume(&rest->frames, rest->sent);
     /* others wait for this memory: they do not wait for who does not take it */
-    if (p->tunnel.reason == CLOSE_held_too_much && rest->frames.size > LEFT_MOST) {
+    if (p->gives_way && rest->frames.size > LEFT_MOST) {
         account_unsure(&p->account, unread);
         outbox_free(rest);
         loop_io_close(&p->io[side]);
@@ -608,10 +609,16 @@ static void on_time(void *owner)
 }
 
 /* ---- for the outside ---- */
+/* Also one that is closing: its client may take what is left for as long as `stall`. */
+static bool may_give_way(const struct port *p)
+{
+    return tunnel_is_open(&p->tunnel) || (p->tunnel.state == TUNNEL_CLOSING && p->account.use.held > LEFT_MOST);
+}
+
 void ports_look(struct lane *lane, struct limits_round *round)
 {
     for (struct port *p = lane->ports; p; p = p->next)
-        if (tunnel_is_open(&p->tunnel))
+        if (may_give_way(p))
             limits_round_look(round, &p->account.use);
 }
 
@@ -619,8 +626,9 @@ void ports_give_way(struct lane *lane, struct limits_round *round)
 {
     for (struct port *p = lane->ports, *next; p && round->lacking; p = next) {
         next = p->next;
-        if (!tunnel_is_open(&p->tunnel) || !limits_round_takes(lane->limits, round, &p->account.use))
+        if (!may_give_way(p) || !limits_round_takes(lane->limits, round, &p->account.use))
             continue;
+        p->gives_way = true;
         port_end(p, CLOSE_held_too_much);
         if (!p->gone && account_held(&p->account) > LEFT_MOST)
             port_end(p, CLOSE_held_too_much); /* its client does not take what is before the Close */

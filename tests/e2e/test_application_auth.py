@@ -133,3 +133,24 @@ def test_alone_a_strangers_token_opens_nothing(cell):
     with Http1(cell.http) as client:
         response = client.request("GET", "/a", [("Authorization", "Bearer " + FOREIGN)], host=E2B[0])
     assert response.status == 401 and b"token_invalid" in response.body
+
+
+SCOPES = [{}, {"systems": ["opencomputer"]}, {"routes": ["api"]}, {"domains": ["api.test"]}, {"carriers": ["X-Gate-Token"]}, {"carriers": ["cookie", "query"]}, {"kid": "k1", "routes": ["api"]}]
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: "-".join(scope) or "everywhere")
+def test_a_token_that_is_good_elsewhere_reaches_no_worker(cells, origin, scope):
+    """Each request is let in by something else than the Bearer beside it, which an entry has signed."""
+    routes = [{"name": "page", "host": "{sandbox}.page.test", "cookie": True}, {"name": "api", "path": "/p/{sandbox}/{rest...}", "to": "/{rest}"}, "defaults"]
+    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"} | scope, {"kind": "static", "carriers": ["e2b-traffic-access-token"]},
+              {"kind": "static", "public": True, "routes": ["page"], "carriers": ["label"]}]
+    record = {"worker": origin.url, "serves": "application", "ports": {"3000": origin.url}}
+    secret = {"access": {"token_sha256": hashlib.sha256(SECRET.encode()).hexdigest()}}
+    cell = cells(sandboxes={"app": record | secret, "free": record}, config={"systems": ["e2b", "opencomputer"], "domains": {"e2b": ["e2b.test"]}, "routes": routes, "tokens": tokens})
+    header = {"kid": "k1"} if "kid" in scope else None
+    for bearer in (token(sandbox="app", header=header), token(sandbox="app", ttl=-100, header=header)):
+        for host, headers in (("3000-app.e2b.test", [("e2b-traffic-access-token", SECRET)]), ("free.page.test", [])):
+            before = len(origin.requests)
+            with Http1(cell.http) as client:
+                client.request("GET", "/a", [*headers, ("Authorization", "Bearer " + bearer)], host=host)
+            assert bearer not in str([request.headers for request in origin.requests[before:]]), host

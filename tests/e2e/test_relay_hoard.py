@@ -213,3 +213,18 @@ def test_of_equals_that_all_lack_memory_some_give_way(tmp_path):
         assert len(done) >= 5 and closed, (len(done), len(closed))  # of eight that memory has room for at a time
         for client in closed:
             assert client.closed() == (1013, "relay memory short")
+
+
+def test_what_is_closing_gives_way_too(tmp_path):
+    """Sessions that have ended, whose clients do not take the last words: that may go on for `stall`."""
+    with Direct(tmp_path, relay=UNLIMITED | {"memory": f"{MEMORY >> 10}KiB"}, agent=False) as direct:
+        worker = direct.worker()
+        bad = [numbered(direct, worker, sandbox=f"bad-{i % 8}", org="hoard") for i in range(30)]
+        for client, upstream in bad:
+            client.say(b"kept")
+            message(upstream)
+            upstream.sock.settimeout(0.3)
+            upstream.send(b"".join(frame(BINARY, b"o" * 8000) for _ in range(34)) + b"\xf3\x00")  # and a mistake
+        until(lambda: {t["state"] for t in direct.tunnels()} == {"closing"}, 10, "not all are closing")
+        good = [numbered(direct, worker, sandbox=f"good-{i}", org=f"good-{i % 4}") for i in range(8)]
+        assert through(good, b"y" * 100_000) == len(good)

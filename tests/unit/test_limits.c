@@ -152,6 +152,20 @@ static void who_is_beyond_its_share_gets_nothing_that_others_wait_for(void **sta
     end_world(&w);
 }
 
+/* Whatever one owner's many tunnels hold at least: it may be more than there is. */
+static void who_is_within_its_share_has_room_when_more_is_held_than_there_is(void **state)
+{
+    struct world w = {.l = limits_of(2 * MIB)};
+    struct tunnel *good = begin(&w, 1000, 2, 16 * KIB, true);
+    (void)state;
+    for (unsigned i = 0; i < 180; i++)
+        begin(&w, i, 1, 16 * KIB, false);
+    assert_true(all_held(&w) > 2 * MIB);
+    assert_int_equal(room(&w, good), (MIB - 32 * KIB) / 2);
+    assert_int_equal(room(&w, &w.tunnels[1]), 0);
+    end_world(&w);
+}
+
 /* ---- giving way ---- */
 static void nobody_gives_way_while_there_is_room_or_nobody_waits(void **state)
 {
@@ -253,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
         cmocka_unit_test(who_is_beyond_its_share_gets_nothing_that_others_wait_for),
+        cmocka_unit_test(who_is_within_its_share_has_room_when_more_is_held_than_there_is),
         cmocka_unit_test(nobody_gives_way_while_there_is_room_or_nobody_waits),
         cmocka_unit_test(who_holds_most_gives_way_however_it_is_spread),
         cmocka_unit_test(who_holds_less_than_its_share_is_safe),
