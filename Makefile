@@ -145,12 +145,14 @@ clean:
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
-	    $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
+	    $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples $(DESTDIR)$(PREFIX)/share/doc/cellgate/migrate $(DESTDIR)$(PREFIX)/share/doc/cellgate/evidence $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 docs/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
 	docs/man/make-configuration $(B)/bin/cellgate >$(DESTDIR)$(PREFIX)/share/man/man5/cellgate.json.5
 	install -m 644 docs/man/*.8 $(DESTDIR)$(PREFIX)/share/man/man8
 	install -m 644 docs/*.md docs/*.svg docs/LICENSE $(DESTDIR)$(PREFIX)/share/doc/cellgate
+	install -m 644 docs/migrate/*.md $(DESTDIR)$(PREFIX)/share/doc/cellgate/migrate
+	install -m 644 docs/evidence/*.md $(DESTDIR)$(PREFIX)/share/doc/cellgate/evidence
 	install -m 644 examples/quickstart/cellgate.json $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples
 	for file in haproxy.cfg spoe.conf workers.lst $(notdir $(wildcard haproxy/errors/*.http)); do \
 	    case $$file in *.http) file=errors/$$file ;; esac; \

@@ -6,7 +6,7 @@ import hashlib
 import json
 
 import pytest
-from cell import ALL_SYSTEMS
+from cell import ALL_SYSTEMS, until
 from client import WEBSOCKET, Http1
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, route
 
@@ -156,5 +156,8 @@ def test_a_tunnel_that_named_the_workers_own_port_follows_the_sandbox(tunnels):
     sandbox = tunnels.sandbox(first)
     client, upstream = tunnels.open(first, sandbox, route=f"port/{first.url.rpartition(':')[2]}", headers=[tunnels.cell.bearer(sandbox)])
     pass_both_ways(client, upstream)
+    before = tunnels.redials("moved")
     tunnels.place(sandbox, second)
-    pass_both_ways(client, second.serve())
+    upstream = second.serve()
+    until(lambda: tunnels.redials("moved") > before)  # until then what the client says goes to the first, which still serves
+    pass_both_ways(client, upstream)
