@@ -107,7 +107,7 @@ void own_header_pattern(struct slice name, struct writer *w)
 {
     for (size_t i = 0; i < name.len; i++) {
         uint8_t c = name.at[i];
-        if (c == '-')
+        if (c == '-' || c == '_')
             writer_text(w, "[-_]");
         else
             writer_u8(w, c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c);
@@ -122,13 +122,13 @@ void own_headers_pattern(const struct option_texts *names, struct writer *w)
     }
 }
 
-static bool is_removed(const struct request *request, struct slice name)
+bool own_header_is_removed(const struct request *request, struct slice name)
 {
     uint8_t memory[4 * NAME_MOST];
     struct writer pattern = writer_of(memory, sizeof memory);
     struct slice rest = request->removed, word;
     own_header_pattern(name, &pattern);
-    while (slice_split(&rest, '|', &word))
+    while (!pattern.full && slice_split(&rest, '|', &word))
         if (slice_equal(word, writer_slice(&pattern)))
             return true;
     return false;
@@ -147,7 +147,7 @@ static bool has(const struct request *request, struct slice name)
 const char *own_headers_left(const struct option_texts *names, const struct request *request)
 {
     for (size_t i = 0; i < names->count; i++)
-        if (has(request, slice_text(names->at[i])) && !is_removed(request, slice_text(names->at[i])))
+        if (has(request, slice_text(names->at[i])) && !own_header_is_removed(request, slice_text(names->at[i])))
             return names->at[i];
     return NULL;
 }

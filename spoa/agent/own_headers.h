@@ -15,6 +15,8 @@
 const char *own_header_defect(struct slice name);
 /* Whether haproxy.cfg removes it of every request anyway. */
 bool own_header_is_known(struct slice name);
+/* Whether HAProxy said with the request that it removes it, in whatever spelling: the configuration names it. */
+bool own_header_is_removed(const struct request *request, struct slice name);
 /* Adds the name, unless it is known or there. False when out of memory. */
 bool own_headers_add(struct option_texts *names, struct slice name);
 void own_headers_free(struct option_texts *names);

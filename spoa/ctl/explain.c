@@ -18,6 +18,7 @@
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/explain_directory.h"
 #include "spoa/ctl/head_lines.h"
+#include "spoa/lib/http.h"
 
 #define PROGRAM      "cellgate explain"
 #define EXIT_REFUSED 1
@@ -148,6 +149,7 @@ static void report_address(struct report *r, const struct verdict *v)
         report_text(r, "worker", slice_text(text));
     report_number(r, "worker_port", v->addr_port);
     report_truth(r, "worker_tls", v->tls);
+    report_truth(r, "worker_h2", v->h2);
     report_text(r, "worker_name", v->sni);
 }
 
@@ -174,7 +176,13 @@ static void report_set(struct report *r, const char *name, struct slice value)
         report_text(r, name, SLICE_LITERAL("(set, not shown)"));
 }
 
-static void report_verdict(struct report *r, const struct verdict *v)
+/* The client's Authorization is for the worker, and no credential of the gate's. */
+static bool is_applications_auth(const struct verdict *v, const struct request *request)
+{
+    return slice_present(v->auth) && v->auth.at == request->authorization.at;
+}
+
+static void report_verdict(struct report *r, const struct request *request, const struct verdict *v)
 {
     report_text(r, "verdict", slice_text(verdict_kind_text(v->kind)));
     report_number(r, "status", v->status);
@@ -182,6 +190,7 @@ static void report_verdict(struct report *r, const struct verdict *v)
     report_text(r, "message", v->message);
     report_truth(r, "retryable", v->retryable);
     report_text(r, "route", v->route);
+    report_truth(r, "to_service", v->service);
     report_text(r, "sandbox", v->sandbox);
     report_text(r, "namespace", v->space);
     report_number(r, "port", v->port);
@@ -193,9 +202,12 @@ static void report_verdict(struct report *r, const struct verdict *v)
     report_text(r, "prefix", v->prefix);
     report_query(r, v->query);
     report_text(r, "host", v->host);
-    report_set(r, "authorization", v->auth);
+    report_truth(r, "keeps_authorization", is_applications_auth(v, request));
+    if (!is_applications_auth(v, request))
+        report_set(r, "authorization", v->auth);
     report_set(r, "execd_token", v->execd);
     report_set(r, "egress_auth", v->egress);
+    report_set(r, "access_token", v->access);
     report_truth(r, "keeps_cookies", v->cookies);
     if (v->protocol_edit)
         report_text(r, "subprotocols", slice_present(v->protocol) ? v->protocol : SLICE_LITERAL("(removed)"));
@@ -207,88 +219,67 @@ static void report_verdict(struct report *r, const struct verdict *v)
 
 /* ---- what the worker does not get ---- */
 
-/* In lower case and with '-' for '_', which to many servers are the same. */
-static struct slice name_dashed(struct slice name, uint8_t memory[static 64])
-{
-    size_t len = name.len < 64 ? name.len : 64;
-    for (size_t i = 0; i < len; i++)
-        memory[i] = (uint8_t)(name.at[i] >= 'A' && name.at[i] <= 'Z' ? name.at[i] | 0x20
-                              : name.at[i] == '_'                    ? '-'
-                                                                     : name.at[i]);
-    return slice_of(memory, len);
-}
-
 static bool is_among(struct slice name, const char *const *list)
 {
-    for (; *list; list++)
-        if (slice_equal_nocase(name, slice_text(*list)))
-            return true;
-    return false;
+    while (*list && !http_same_name(name, slice_text(*list)))
+        list++;
+    return *list;
 }
 
-/* What haproxy.cfg removes of every request; tests/e2e/test_haproxy.py compares. */
-static bool always_stripped(struct slice name, struct slice dashed)
+/* Of every request, whoever gets it. With these lists haproxy.cfg is told once more; tests/e2e/test_haproxy.py compares. */
+static bool is_always_removed(struct slice name)
 {
-    static const char *const as_written[] = {"authorization", "forwarded", NULL};
-    static const char *const either_way[] = {"te",
-                                             "keep-alive",
-                                             "http2-settings",
-                                             "proxy",
-                                             "proxy-authenticate",
-                                             "proxy-authorization",
-                                             "proxy-connection",
-                                             "open-sandbox-api-key",
-                                             "open-sandbox-ingress",
-                                             "opensandbox-ingress-to",
-                                             "opensandbox-secure-access",
-                                             "x-oc-preview-token",
-                                             "x-daytona-preview-token",
-                                             "e2b-traffic-access-token",
-                                             "x-sandbox-id",
-                                             "x-sandbox-namespace",
-                                             "x-sandbox-port",
-                                             "x-sandbox-uid",
-                                             "x-sandbox-pod-ip",
-                                             "x-sandbox-preview-proxy",
-                                             "x-sandbox-preview-port",
-                                             "x-sandbox-preview-token",
-                                             "x-sandbox-preview-sandbox-id",
-                                             NULL};
-    static const char *const with_underscore[] = {"x-execd-access-token", "opensandbox-egress-auth",
-                                                  "content-length", "transfer-encoding", NULL};
-    bool underscored = slice_find(name, '_') < name.len;
-    return is_among(name, as_written) || is_among(dashed, either_way) || slice_starts(dashed, "x-cell-") ||
-           slice_starts(dashed, "x-forwarded-") ||
-           (underscored && (is_among(dashed, with_underscore) || slice_starts(dashed, "sec-websocket-")));
+    static const char *const between_two[] = {"te", "keep-alive", "http2-settings", "forwarded", "proxy", "proxy-authenticate",
+                                              "proxy-authorization", "proxy-connection", NULL};
+    static const char *const once[] = {"x-access-token", "x-execd-access-token", "opensandbox-egress-auth", "content-length",
+                                       "transfer-encoding", NULL};
+    bool twin = slice_find(name, '_') < name.len;
+    return is_among(name, between_two) || http_name_starts(name, "x-cell-") || http_name_starts(name, "x-forwarded-") ||
+           (twin && (is_among(name, once) || http_name_starts(name, "sec-websocket-")));
 }
 
-static bool is_stripped(struct slice name, const struct verdict *v, const struct route *route)
+/* What is the gate's: a service that judges its callers gets it. */
+static bool is_ours(struct slice name, const struct request *request)
 {
-    uint8_t memory[64], other[64];
-    struct slice dashed = name_dashed(name, memory);
-    if (always_stripped(name, dashed))
-        return true;
-    if (slice_equal_nocase(name, SLICE_LITERAL("cookie")))
-        return !v->cookies;
-    if (!v->upgrade)
-        return slice_is(dashed, "connection") || slice_is(dashed, "upgrade");
-    if (v->strip_origin && slice_is(dashed, "origin"))
+    static const char *const internal[] = {"x-sandbox-preview-proxy", "x-sandbox-preview-port", "x-sandbox-preview-token",
+                                           "x-sandbox-preview-sandbox-id", NULL};
+    return own_header_is_known(name) || own_header_is_removed(request, name) || is_among(name, internal);
+}
+
+static bool is_removed_from_upgrade(struct slice name, const struct verdict *v, const struct route *route)
+{
+    if (v->strip_origin && slice_equal_nocase(name, SLICE_LITERAL("origin")))
         return true;
     if (v->kind != VERDICT_RELAY)
         return false;
     for (size_t i = 0; i < route->strip.count; i++)
-        if (slice_equal(dashed, name_dashed(slice_text(route->strip.at[i]), other)))
+        if (http_same_name(name, slice_text(route->strip.at[i])))
             return true;
     return slice_equal_nocase(name, SLICE_LITERAL("sec-websocket-extensions"));
 }
 
-static void report_stripped(struct report *r, const struct arguments *a, const struct verdict *v,
-                            const struct route *route)
+static bool is_removed(struct slice name, const struct request *request, const struct verdict *v, const struct route *route)
+{
+    if (is_always_removed(name))
+        return true;
+    if (slice_equal_nocase(name, SLICE_LITERAL("authorization")))
+        return !is_applications_auth(v, request);
+    if (slice_equal_nocase(name, SLICE_LITERAL("cookie")))
+        return !v->cookies;
+    if (!v->service && is_ours(name, request))
+        return true;
+    if (v->upgrade)
+        return is_removed_from_upgrade(name, v, route);
+    return slice_equal_nocase(name, SLICE_LITERAL("connection")) || slice_equal_nocase(name, SLICE_LITERAL("upgrade"));
+}
+
+static void report_removed(struct report *r, const struct arguments *a, const struct request *request,
+                           const struct verdict *v, const struct route *route)
 {
     char memory[4096];
     struct writer w = writer_of(memory, sizeof memory);
     for (size_t i = 0; i < a->head.count; i++)
-        if (is_stripped(a->head.line[i].name, v, route)) {
+        if (is_removed(a->head.line[i].name, request, v, route)) {
             writer_text(&w, w.len ? ", " : "");
             writer_put(&w, a->head.line[i].name);
         }
@@ -359,9 +350,9 @@ static void print_json_or_text(const struct arguments *a, const struct settings 
         report_system(&report, settings, view, request);
     report.members = 0;
     printf("%s", a->json ? "], \"verdict\": {" : "\n");
-    report_verdict(&report, verdict);
+    report_verdict(&report, request, verdict);
     if (verdict->kind == VERDICT_DIRECT || verdict->kind == VERDICT_RELAY)
-        report_stripped(&report, a, verdict, routes_find(view->routes, verdict->route));
+        report_removed(&report, a, request, verdict, routes_find(view->routes, verdict->route));
     printf("%s", a->json ? "}}\n" : "");
 }
 

@@ -9,7 +9,7 @@
 
 #include "spoa/agent/request_text.h"
 
-enum { HEAD_LINES = 64, HEAD_FILES = 8 };
+enum { HEAD_LINES = 128, HEAD_FILES = 8 };
 
 struct head_lines {       /* zeroed by the caller */
     struct slice request; /* absent: not given */
