@@ -49,18 +49,16 @@ static bool check_renew(const struct settings *s, struct fail *why)
     return renew_check(&s->renew, &what) || fail(why, "%s: %s", s->path, what.text);
 }
 
-static bool load_routes(struct policy *p, struct fail *why)
+struct routes *policy_routes(const struct settings *s, struct fail *why)
 {
-    const struct settings *s = p->settings;
     const struct route_nodes nodes = {s->systems, s->routes, s->domains, s->services};
-    p->routes = routes_new(s->doc, &nodes, why);
-    return p->routes;
+    return routes_new(s->doc, &nodes, why);
 }
 
 static bool load_parts(struct policy *p, struct fail *why)
 {
     const struct settings *s = p->settings;
-    return (p->directory = directory_options_read(s, why)) && load_routes(p, why) &&
+    return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
            management_read(s, &p->management, why) && check_renew(s, why) && load_tokens(p, why);
 }
 

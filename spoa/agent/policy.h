@@ -32,6 +32,8 @@ struct policy *policy_load(const char *path, const char *const *overrides, size_
                            struct fail *why);
 /* The same configuration with its key files and the list of revoked tokens read again. */
 struct policy *policy_reload_tokens(struct policy *policy, struct fail *why);
+/* The routes of a configuration alone; NULL and *why. */
+struct routes *policy_routes(const struct settings *settings, struct fail *why);
 struct policy *policy_retain(struct policy *policy);
 void policy_release(struct policy *policy); /* NULL is fine */
 

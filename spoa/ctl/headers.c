@@ -2,15 +2,19 @@
 /* cellgate headers: what HAProxy has to be told about headers and parameters that the configuration names, as lines of its
  * environment (/etc/default/haproxy). */
 #include <stdio.h>
-#include <string.h>
 
 #include "spoa/agent/own_headers.h"
-#include "spoa/agent/route.h"
+#include "spoa/agent/policy.h"
 #include "spoa/agent/token_scope.h"
+#include "spoa/ctl/configuration.h"
 #include "spoa/ctl/ctl.h"
-#include "spoa/lib/settings.h"
 
 enum { TEXT_MOST = 64 * 1024 };
+
+static const char usage[] =
+    "usage: cellgate headers [--config FILE]\n"
+    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond those\n"
+    "that haproxy.cfg knows, as HAProxy's environment wants them: cellgate headers >>/etc/default/haproxy\n";
 
 static void print_line(const char *name, const struct writer *w)
 {
@@ -32,11 +36,10 @@ static void print_all(const struct routes *routes, const struct carriers_own *ow
     print_line("CELLGATE_PARAMETERS", &parameters);
 }
 
-static bool print_of(const struct settings *settings, struct fail *why)
+static bool print(const struct settings *settings, struct fail *why)
 {
-    const struct route_nodes nodes = {settings->systems, settings->routes, settings->domains, settings->services};
     struct carriers_own own;
-    struct routes *routes = routes_new(settings->doc, &nodes, why);
+    struct routes *routes = policy_routes(settings, why);
     bool good = routes && token_scope_own(settings->doc, settings->tokens, &own, why);
     if (good) {
         print_all(routes, &own);
@@ -46,28 +49,7 @@ static bool print_of(const struct settings *settings, struct fail *why)
     return good;
 }
 
-static int print(const char *path)
-{
-    struct fail why;
-    struct settings *settings = settings_load(path, NULL, 0, &why);
-    bool good = settings && print_of(settings, &why);
-    if (!good)
-        fprintf(stderr, "%s\n", why.text);
-    if (settings)
-        settings_free(settings);
-    return good ? 0 : 1;
-}
-
 int ctl_headers(int argc, char **argv)
 {
-    if (argc == 1)
-        return print(SETTINGS_PATH);
-    if (argc == 3 && (strcmp(argv[1], "--config") == 0 || strcmp(argv[1], "-c") == 0))
-        return print(argv[2]);
-    bool help = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    fprintf(help ? stdout : stderr,
-            "usage: cellgate headers [--config FILE]\n"
-            "Prints the headers and parameters that the configuration names as credentials or addresses, beyond those\n"
-            "that haproxy.cfg knows, as HAProxy's environment wants them: cellgate headers >>/etc/default/haproxy\n");
-    return help ? 0 : 2;
+    return configuration_command(argc, argv, usage, print);
 }

@@ -8,6 +8,7 @@ import tempfile
 import pytest
 from cell import Cell
 from origin import Origin
+from worker import Host
 
 living = []
 # Long runs: tests/check asks for them.
@@ -47,6 +48,14 @@ def cells():
         cell.stop()
         living.remove(cell)
         folder.cleanup()
+
+
+@pytest.fixture(scope="module")
+def host():
+    """A keeper of sessions, and what workers it is asked for."""
+    host = Host()
+    yield host
+    host.close()
 
 
 @pytest.fixture(scope="module")

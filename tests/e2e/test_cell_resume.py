@@ -21,13 +21,6 @@ PREFIX = b'{"cell-resume":'
 
 
 @pytest.fixture(scope="module")
-def host():
-    host = Host()
-    yield host
-    host.close()
-
-
-@pytest.fixture(scope="module")
 def workers(host):
     return [host.worker("--name", name) for name in ("worker-a", "worker-b")]
 

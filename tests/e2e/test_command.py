@@ -114,13 +114,6 @@ class Commands:
 
 
 @pytest.fixture(scope="module")
-def host():
-    host = Host()
-    yield host
-    host.close()
-
-
-@pytest.fixture(scope="module")
 def both(host, cells):
     worker = host.worker()
     cell = cells(config={"relay": QUICK})

@@ -16,7 +16,7 @@ from cell import BIN, end, free_port, until
 from client import Http1, connect, exchange
 from false_agent import FalseHaproxy
 from plane import Plane
-from worker import Host, start
+from worker import start
 
 TRIES = """async (target, marker) => {
   const quiet = (promise) => Promise.race([promise.then((x) => x, (e) => String(e)), new Promise((r) => setTimeout(r, 3000, 'slow'))]);
@@ -84,13 +84,6 @@ def browser():
     # the name of a site whose owner points it at this machine
     with Browser("--host-resolver-rules=MAP *.example 127.0.0.1") as browser:
         yield browser
-
-
-@pytest.fixture(scope="module")
-def host():
-    host = Host()
-    yield host
-    host.close()
 
 
 @pytest.fixture

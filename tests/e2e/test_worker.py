@@ -36,13 +36,6 @@ def raw_exchange(port, data):
 
 
 @pytest.fixture(scope="module")
-def host():
-    host = Host()
-    yield host
-    host.close()
-
-
-@pytest.fixture(scope="module")
 def worker(host, tmp_path_factory):
     ui = tmp_path_factory.mktemp("ui")
     (ui / "index.html").write_text("<p>hello")
