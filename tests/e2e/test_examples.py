@@ -2,19 +2,15 @@
 """The examples of docs/migrate/, with each system's own credentials, run as the pages show them. Beside the status that they name: no
 worker sees the credential, and gets what is the application's."""
 
-import base64
-import json
 import re
 import shlex
 import subprocess
 
 import pytest
-from cell import BIN, ROOT
+from cell import BIN
 from client import Http1
+from migrate import PAGES, addresses, example, stage
 
-PAGES = {path.stem: path.read_text() for path in sorted((ROOT / "docs/migrate").glob("*.md"))}
-SHAPE = re.compile(r"^## Configuration\n.*?```jsonc\n(.*?)```\n.*?```jsonc\n(.*?)```\n.*?```text\n(.*?)```", re.M | re.S)
-EXAMPLES = [(name, *SHAPE.search(page).groups()) for name, page in PAGES.items()]
 # secrets that requests bring, by what they look like on the page
 SECRETS = re.compile(r"osb_\w+|the-secret-of-\S+|an?-\w+-(?:key|token)|dtn_\w+|a1b2c3d4e5f60718")
 OF_THE_APPLICATION = {"Basic b2YtdGhlLWFwcDo=", "Basic cm9vdDo=", "Bearer of-the-application"}
@@ -33,26 +29,17 @@ def requests(text):
     return commands, [(*block[0].split(" ", 2), [tuple(line.split(": ", 1)) for line in block[1:]]) for block in asked]
 
 
-def start(cells, origins, config, records):
-    """The cell, and by the address that the page shows the worker that stands for it."""
-    config = json.loads(config)
-    workers = {url: origins() for url in sorted(set(re.findall(r"http://10\.0\.0\.\d+:\d+", records)))}
-    for url, worker in workers.items():
-        records = records.replace(f'"{url}"', json.dumps(worker.url))
-    files = re.findall(r'"([\w.-]+\.(?:secret|key))"', json.dumps(config))
-    key = base64.b64encode(b"0123456789abcdef0123456789abcdef") + b"\n"
-    return cells(sandboxes=json.loads(records), config=config, files=dict.fromkeys(files, key)), workers
-
-
 def ask(cell, method, url, headers):
     host, path = re.match(r"https://([^/]+)(/.*)", url).groups() if url.startswith("https:") else ("cell.test", url)
     with Http1(cell.http) as client:
         return client.upgrade(path, headers, host=host) if method == "WS" else client.request(method, path, headers, host=host)
 
 
-@pytest.mark.parametrize("name, config, records, text", EXAMPLES, ids=[name for name, *_ in EXAMPLES])
-def test_example(cells, origins, name, config, records, text):
-    cell, workers = start(cells, origins, config, records)
+@pytest.mark.parametrize("name", PAGES)
+def test_example(cells, origins, name):
+    _, records, text = example(name)
+    workers = {url: origins() for url in addresses(records)}
+    cell = cells(**stage(name, {url: worker.url for url, worker in workers.items()}))
     commands, asked = requests(text)
     values = {}
     for placeholder, command in commands.items():

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""sandbox-sdk's clients from npm (@cloudflare/sandbox) with the configuration of docs/migrate/sandbox-sdk.md and its route for a
+backend. Real: SandboxClient over HTTP and over WebSocket, SandboxAddon with @xterm/headless, capnweb on both sides. Stand-ins: the
+container's server (container.py), the application behind the preview, the names of the Workers platform (platform.mjs)."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from migrate import stage
+from plane import answer
+
+CONTAINER = Path(__file__).parent / "container.py"
+BELOW = {"path": "/sandbox/{sandbox}/{rest...}", "to": "/{rest}", "need": "exec"}
+ROUTES = [{"name": "sdk-socket", "upgrade": True, "via": "relay", "redial": False} | BELOW, {"name": "sdk"} | BELOW, "defaults"]
+MODES = ["http", "websocket"]
+
+
+@pytest.fixture(scope="module")
+def container(servers):
+    return servers(lambda port: [sys.executable, CONTAINER, port], "container")
+
+
+@pytest.fixture(scope="module")
+def rpc(servers, node):
+    return servers(lambda port: ["node", servers.packages / "rpc_server.mjs", port], "rpc")
+
+
+@pytest.fixture(scope="module")
+def cell(cells, node, origins, container, rpc):
+    application = origins(answer=lambda connection, request: answer(connection, 200, b"the application"))
+    said = stage("sandbox-sdk", {"http://10.0.0.5:3000": container.url, "http://10.0.0.5:8080": application.url})
+    said["sandboxes"]["sb-2"] = {"worker": rpc.url}
+    said["config"]["routes"] = ROUTES
+    said["config"]["tokens"].append({"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"})
+    return cells(**said, environment=node.certificate)
+
+
+@pytest.fixture(scope="module")
+def client(cell, node):
+    def client(mode="http", token=None, sandbox="sb-1"):
+        return node("sandbox_sdk.mjs", {"mode": mode, "token": cell.token(sandbox) if token is None else token, "host": f"gate.example.com:{cell.https}",
+                                        "preview": f"https://8080-sb-1-a1b2c3d4e5f60718.preview.example.com:{cell.https}/"})
+
+    return client
+
+
+@pytest.fixture(scope="module", params=MODES)
+def sdk(request, client):
+    program = client(request.param)
+
+    def step(name):
+        program.say(name)
+        return program.hear()
+
+    return step
+
+
+def test_commands(sdk):
+    done = sdk("run")["value"]
+    assert (done["stdout"], done["stderr"], done["exitCode"]) == ("out\n", "err\n", 3)
+    assert sdk("stream") == ["start", "one\n", "two\n", "complete"]
+    assert sdk("much") == [20002, "20000\n"]
+    assert sdk("many") is True
+
+
+def test_files(sdk):
+    seen = sdk("files")
+    assert seen["same"] and seen["missing"]["error"] == "FileNotFoundError"
+
+
+def test_preview(sdk):
+    assert sdk("preview") == [200, "the application"]
+
+
+def test_a_wrong_token_is_reported(client):
+    told = {}
+    for mode in MODES:
+        program = client(mode, "a-wrong-token")
+        program.say("run")
+        told[mode] = program.hear()
+    assert "token" in told["http"]["message"] and "connection failed" in told["websocket"]["message"], told
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_lost_worker_is_told_and_the_next_call_waits_for_one(client, container, mode):
+    """Over the WebSocket the loss has a code, and the next connect is held until the container is back; over HTTP it ends the stream."""
+    program = client(mode)
+    program.say("lost")
+    assert program.hear() == "begun"
+    container.kill()
+    told = program.hear()
+    assert "1012" in told["message"] if mode == "websocket" else "error" in told, told
+    if mode == "websocket":
+        program.say("run")  # before there is a container
+    container.start()
+    if mode == "http":
+        program.say("run")
+    assert program.hear()["value"]["exitCode"] == 3
+
+
+def test_the_terminal_reconnects_by_itself(client, container):
+    """Its state is the container's: a new one starts afresh, and the addon knows by the end of its socket."""
+    program = client()
+    program.say("terminal")
+    program.until(lambda said: said.get("state") == "connected")
+    program.say("type")
+    program.say("stty size; echo fi''rst\r")
+    assert "30 100" in program.until(lambda said: "first" in said.get("screen", ""))["screen"]
+    container.kill()
+    program.until(lambda said: said.get("state") == "disconnected")
+    program.until(lambda said: said.get("state") == "connecting")
+    container.start()
+    program.until(lambda said: said.get("state") == "connected")
+    program.say("type")
+    program.say("stty size; echo sec''ond\r")
+    shown = program.until(lambda said: "second" in said.get("screen", ""))["screen"]
+    assert "30 100" in shown and "first" not in shown
+
+
+def test_rpc_ends_with_its_worker_and_begins_again(client, cell, rpc):
+    program = client(sandbox="sb-2")
+    program.say("rpc")
+    assert program.hear() == {"count": 42, "done": "done", "told": 200}
+    rpc.kill()
+    assert "1012" in program.hear()["broken"], program.heard
+    program.say("rpc")
+    rpc.start()
+    assert program.hear() == {"count": 42, "done": "done", "told": 200}

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Fixtures and options that tests/e2e and tests/clients share: their conftest.py takes all of it. `--haproxy COMMAND` (or $HAPROXY)
+chooses the HAProxy; tests/haproxy-versions makes commands for other versions than the machine's own."""
+
+import os
+import tempfile
+
+import pytest
+from cell import Cell
+from origin import Origin
+from worker import Host
+
+living = []
+
+
+def pytest_addoption(parser):
+    parser.addoption("--haproxy", default=os.environ.get("HAPROXY", "haproxy"), help="HAProxy to test with")
+
+
+def pytest_configure(config):
+    os.environ["HAPROXY"] = config.getoption("--haproxy")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        report.sections += [(f"cell in {cell.folder}", cell.logs()) for cell in living]
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """Makes cells as Cell() does and ends them: cells(sandboxes={...}, config={...}). The folder's name is short: it
+    holds Unix sockets."""
+    made = []
+
+    def make(**arguments):
+        folder = tempfile.TemporaryDirectory(prefix="cg-")
+        cell = Cell(folder.name, **arguments)
+        made.append((cell, folder))
+        living.append(cell)
+        return cell.start()
+
+    yield make
+    for cell, folder in made:
+        cell.stop()
+        living.remove(cell)
+        folder.cleanup()
+
+
+@pytest.fixture(scope="module")
+def host():
+    """A keeper of sessions, and what workers it is asked for."""
+    host = Host()
+    yield host
+    host.close()
+
+
+@pytest.fixture(scope="module")
+def origins():
+    """Makes origin servers (origin.py) and ends them."""
+    made = []
+
+    def make(**arguments):
+        made.append(Origin(**arguments))
+        return made[-1]
+
+    yield make
+    for origin in made:
+        origin.close()
