@@ -62,7 +62,7 @@ static void log_warnings(struct agent *a, const struct policy *policy)
     const struct directory_options *directory = policy->directory;
     warn_of_secrets(a, table, count, policy->settings);
     warn_of_secrets(a, directory->kind->options, directory->kind->options_count, directory->own);
-    const struct option_texts *warnings = tokens_warnings(policy->tokens);
+    const struct texts *warnings = tokens_warnings(policy->tokens);
     for (size_t i = 0; i < warnings->count; i++)
         log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));
     agent_tell_over(a, "tokens_revoked_file", policy->revoked_over);

@@ -62,7 +62,7 @@ struct carriers_own {
         bool query; /* a parameter; else a header */
     } at[CARRIERS_OWN_MOST];
     size_t count;
-    struct option_texts headers; /* of these, what haproxy.cfg does not know */
+    struct texts headers; /* of these, what haproxy.cfg does not know */
 };
 void carriers_own_free(struct carriers_own *own);
 

@@ -198,7 +198,7 @@ static bool read_captures(struct decision *d)
 
 /* ---- who asks ---- */
 
-static bool origin_listed(const struct option_texts *list, struct slice origin)
+static bool origin_listed(const struct texts *list, struct slice origin)
 {
     for (size_t i = 0; i < list->count; i++)
         if (slice_is(origin, list->at[i]) || strcmp(list->at[i], "*") == 0)

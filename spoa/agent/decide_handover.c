@@ -28,7 +28,7 @@ static void set_route(struct handover *h, const struct route *route)
 }
 
 /* The names that the route strips, as one text. */
-static struct slice strip_list(const struct option_texts *names, struct writer *w)
+static struct slice strip_list(const struct texts *names, struct writer *w)
 {
     size_t start = w->len;
     for (size_t i = 0; i < names->count; i++) {

@@ -15,7 +15,7 @@ struct directory_dns_options {
     char *name, *namespace;
     int64_t port, timeout;
     bool tls;
-    struct option_texts servers;
+    struct texts servers;
 };
 
 struct directory_dns {

@@ -163,7 +163,7 @@ static const struct ares_socket_functions socket_functions = {
 
 /* ---- channels ---- */
 
-static bool use_servers(struct channel *c, const struct option_texts *servers, struct fail *why)
+static bool use_servers(struct channel *c, const struct texts *servers, struct fail *why)
 {
     char list[1024];
     struct writer w = writer_of(list, sizeof list);

@@ -9,7 +9,7 @@
 
 #include "spoa/lib/address.h"
 #include "spoa/lib/loop.h"
-#include "spoa/lib/options.h"
+#include "spoa/lib/texts.h"
 
 enum { DNS_ADDRESSES = 16 };
 
@@ -27,7 +27,7 @@ struct dns_answer {
 };
 
 struct dns_options {
-    struct option_texts servers; /* "127.0.0.1:5353"; none: the system's */
+    struct texts servers; /* "127.0.0.1:5353"; none: the system's */
     bool exact;                  /* names are whole: no search list, no /etc/hosts */
     double timeout;              /* seconds, until DNS_FAILED */
 };

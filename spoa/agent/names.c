@@ -354,7 +354,7 @@ static void destroy(struct names *n)
     free(n);
 }
 
-static bool prepare(struct names *n, const struct option_texts *servers, struct fail *why)
+static bool prepare(struct names *n, const struct texts *servers, struct fail *why)
 {
     n->take = (struct loop_task){.run = on_take, .context = n};
     n->end = (struct loop_task){.run = on_end, .context = n};
@@ -367,7 +367,7 @@ static bool prepare(struct names *n, const struct option_texts *servers, struct 
     return true;
 }
 
-struct names *names_start(const struct option_texts *servers, double unused, size_t most,
+struct names *names_start(const struct texts *servers, double unused, size_t most,
                           bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why)
 {

@@ -20,7 +20,7 @@ struct names;
  * returned false, which it does when out of memory. unused: seconds that a name is resolved on after names_use, or after
  * it was last found in a table; most: names beyond which no further one is resolved for that. servers: name servers to
  * ask, borrowed for the call; none: the system's. NULL and *why when there is no thread, or one of them is no address. */
-struct names *names_start(const struct option_texts *servers, double unused, size_t most,
+struct names *names_start(const struct texts *servers, double unused, size_t most,
                           bool (*changed)(void *context, struct name_table *table), void *context,
                           struct fail *why);
 /* Replaces the set of names to resolve by those of the records (NULL: none); any thread. False when out of memory. */

@@ -79,7 +79,7 @@ bool own_header_is_known(struct slice name)
     return is_among(name, known);
 }
 
-bool own_headers_add(struct option_texts *names, struct slice name)
+bool own_headers_add(struct texts *names, struct slice name)
 {
     if (own_header_is_known(name))
         return true;
@@ -95,12 +95,12 @@ bool own_headers_add(struct option_texts *names, struct slice name)
     return more[names->count - 1];
 }
 
-void own_headers_free(struct option_texts *names)
+void own_headers_free(struct texts *names)
 {
     for (size_t i = 0; i < names->count; i++)
         free(names->at[i]);
     free(names->at);
-    *names = (struct option_texts){NULL, 0};
+    *names = (struct texts){NULL, 0};
 }
 
 void own_header_pattern(struct slice name, struct writer *w)
@@ -114,7 +114,7 @@ void own_header_pattern(struct slice name, struct writer *w)
     }
 }
 
-void own_headers_pattern(const struct option_texts *names, struct writer *w)
+void own_headers_pattern(const struct texts *names, struct writer *w)
 {
     for (size_t i = 0; i < names->count; i++) {
         writer_text(w, w->len ? "|" : "");
@@ -144,7 +144,7 @@ static bool has(const struct request *request, struct slice name)
     return false;
 }
 
-const char *own_headers_left(const struct option_texts *names, const struct request *request)
+const char *own_headers_left(const struct texts *names, const struct request *request)
 {
     for (size_t i = 0; i < names->count; i++)
         if (has(request, slice_text(names->at[i])) && !own_header_is_removed(request, slice_text(names->at[i])))

@@ -18,13 +18,13 @@ bool own_header_is_known(struct slice name);
 /* Whether HAProxy said with the request that it removes it, in whatever spelling: the configuration names it. */
 bool own_header_is_removed(const struct request *request, struct slice name);
 /* Adds the name, unless it is known or there. False when out of memory. */
-bool own_headers_add(struct option_texts *names, struct slice name);
-void own_headers_free(struct option_texts *names);
+bool own_headers_add(struct texts *names, struct slice name);
+void own_headers_free(struct texts *names);
 /* The expression for it in $CELLGATE_HEADERS: "x[-_]api[-_]key". */
 void own_header_pattern(struct slice name, struct writer *w);
 /* $CELLGATE_HEADERS for all of them: the expressions with '|' between them. Appends to what w has. */
-void own_headers_pattern(const struct option_texts *names, struct writer *w);
+void own_headers_pattern(const struct texts *names, struct writer *w);
 /* The first of names that the request has, in whatever spelling, and HAProxy leaves where it is; NULL: none. */
-const char *own_headers_left(const struct option_texts *names, const struct request *request);
+const char *own_headers_left(const struct texts *names, const struct request *request);
 
 #endif

@@ -4,7 +4,7 @@
 #include "spoa/agent/path.h"
 #include "spoa/agent/route_table.h"
 
-const struct option_texts *routes_own_headers(const struct routes *routes)
+const struct texts *routes_own_headers(const struct routes *routes)
 {
     return &routes->own_headers;
 }

@@ -44,9 +44,9 @@ struct route {
     bool keep_host, keep_cookies;
     bool keep_auth;                    /* an Authorization that is no credential of ours is the application's */
     bool cookie;                       /* a token may come as cookie, and a query token is turned into one */
-    struct option_texts origins, cors; /* exact origins, or "*"; no `origins`: the request's own host */
+    struct texts origins, cors; /* exact origins, or "*"; no `origins`: the request's own host */
     int64_t timeout;                   /* milliseconds; 0: HAProxy's */
-    struct option_texts strip;         /* relay only */
+    struct texts strip;         /* relay only */
     struct route_header *set;
     size_t set_count;
     /* for the relay (relay.md); durations in milliseconds, sizes in bytes, 0: the relay's own */
@@ -79,7 +79,7 @@ struct routes *routes_of_all_systems(const struct json *doc, const json_node *do
 void routes_free(struct routes *routes); /* NULL is fine */
 
 /* Headers that routes look at and haproxy.cfg does not know. */
-const struct option_texts *routes_own_headers(const struct routes *routes);
+const struct texts *routes_own_headers(const struct routes *routes);
 /* Appends {"routes": [those in force, as a configuration would list them], "off": [names of those whose form of host has no
  * domain]}. False: the buffer is full. */
 bool routes_write(const struct routes *routes, struct buffer *to);

@@ -34,7 +34,7 @@ struct build {
     const struct json *doc;
     const json_node *domains;
     struct route_entry *entry;
-    struct option_texts *own_headers; /* of the table */
+    struct texts *own_headers; /* of the table */
     const struct services *services;
     struct capture_names names;
     unsigned captured; /* by the keys before this one */

@@ -83,7 +83,7 @@ static bool check_direct(const struct route *route, struct fail *why)
     return true;
 }
 
-static bool has_star(const struct option_texts *origins)
+static bool has_star(const struct texts *origins)
 {
     for (size_t i = 0; i < origins->count; i++)
         if (strcmp(origins->at[i], "*") == 0)

@@ -37,7 +37,7 @@ struct route_entry {
 struct routes {
     struct route_entry *at;
     size_t count;
-    struct option_texts own_headers;
+    struct texts own_headers;
     struct services *services;
 };
 

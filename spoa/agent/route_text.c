@@ -43,7 +43,7 @@ static void put_patterns(struct object *o, const struct patterns *patterns)
     put(o, patterns->count == 1 ? "" : "]");
 }
 
-static void put_texts(struct object *o, const struct option_texts *texts)
+static void put_texts(struct object *o, const struct texts *texts)
 {
     put(o, "[");
     for (size_t i = 0; i < texts->count; i++) {
@@ -130,7 +130,7 @@ static void put_option(struct object *o, const struct option *option, const stru
             put_pair(o, option->key, *(char *const *)field);
         break;
     case OPTION_TEXTS:
-        if (((const struct option_texts *)field)->count) {
+        if (((const struct texts *)field)->count) {
             put_key(o, option->key);
             put_texts(o, field);
         }

@@ -52,7 +52,7 @@ static bool is_value(struct slice value)
     return true;
 }
 
-static bool add_text(struct option_texts *texts, struct slice text)
+static bool add_text(struct texts *texts, struct slice text)
 {
     char **more = reallocarray(texts->at, texts->count + 1, sizeof *more);
     if (!more)

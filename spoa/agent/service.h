@@ -13,7 +13,7 @@
 struct service {
     char *name, *url;
     struct worker worker; /* at an address, with a port; points into url */
-    struct option_texts names, values; /* headers that it gets */
+    struct texts names, values; /* headers that it gets */
 };
 
 /* `services` of the configuration. NULL where there is none, and then *why is empty, or it is not in order. */

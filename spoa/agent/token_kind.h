@@ -31,7 +31,7 @@ struct token_keys {
 };
 
 struct token_files {
-    struct option_texts paths;
+    struct texts paths;
     struct stat *seen; /* of each, before it was read; zeroed: it was not there */
 };
 
@@ -43,7 +43,7 @@ struct token_load {
     struct token_files *files; /* read while loading; a change of one is a reason to load again */
     struct carriers_own *own;  /* that the entries name */
     struct token_keys *keys;   /* that the entries accept; a tunnel whose key is none of them ends */
-    struct option_texts *warnings;
+    struct texts *warnings;
 };
 /* For kinds, while they load, before they read the file: false and *why when out of memory. */
 bool token_load_file(const struct token_load *load, const char *path, struct fail *why);

@@ -76,7 +76,7 @@ static bool own_bit(const struct token_load *load, struct slice name, unsigned *
     return true;
 }
 
-bool token_scope_carriers(const struct token_load *load, const struct option_texts *names, unsigned *bits,
+bool token_scope_carriers(const struct token_load *load, const struct texts *names, unsigned *bits,
                           struct fail *why)
 {
     *bits = 0;
@@ -118,7 +118,7 @@ bool token_scope_own(const struct json *doc, const json_node *tokens, struct car
 
 /* ---- the scope ---- */
 
-static bool add_domain(struct option_texts *domains, struct slice name)
+static bool add_domain(struct texts *domains, struct slice name)
 {
     char **more = reallocarray(domains->at, domains->count + 1, sizeof *more);
     if (!more)
@@ -132,7 +132,7 @@ static bool add_domain(struct option_texts *domains, struct slice name)
 }
 
 /* "<e2b>": what `domains` of the configuration has below "e2b". */
-static bool add_form(const struct token_load *load, struct option_texts *domains, struct slice form, struct fail *why)
+static bool add_form(const struct token_load *load, struct texts *domains, struct slice form, struct fail *why)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(form));
@@ -149,7 +149,7 @@ static bool add_form(const struct token_load *load, struct option_texts *domains
     return true;
 }
 
-static bool take_domains(const struct token_load *load, const struct option_texts *texts, struct option_texts *domains,
+static bool take_domains(const struct token_load *load, const struct texts *texts, struct texts *domains,
                          struct fail *why)
 {
     for (size_t i = 0; i < texts->count; i++) {
@@ -165,7 +165,7 @@ bool token_scope_take(const struct token_load *load, struct token_scope_options 
                       struct fail *why)
 {
     *scope = (struct token_scope){.routes = options->routes};
-    options->routes = (struct option_texts){NULL, 0};
+    options->routes = (struct texts){NULL, 0};
     for (size_t i = 0; i < options->systems.count; i++)
         scope->systems |= SYSTEM_BIT(system_of(slice_text(options->systems.at[i])));
     return take_domains(load, &options->domains, &scope->domains, why);
@@ -211,7 +211,7 @@ bool token_scope_has(const struct token_scope *scope, const struct carrier_place
     return token_scope_has_route(scope, place) && token_scope_has_host(scope, place);
 }
 
-static void put_texts(const struct option_texts *texts, struct writer *w)
+static void put_texts(const struct texts *texts, struct writer *w)
 {
     for (size_t i = 0; i < texts->count; i++)
         writer_printf(w, "%zu:%s", strlen(texts->at[i]), texts->at[i]);

@@ -13,12 +13,12 @@ struct token_load;
 
 /* As the options table reads them. */
 struct token_scope_options {
-    struct option_texts carriers, systems, routes, domains;
+    struct texts carriers, systems, routes, domains;
 };
 
 struct token_scope {
     unsigned systems;
-    struct option_texts routes, domains;
+    struct texts routes, domains;
 };
 
 /* For the options table. */
@@ -31,7 +31,7 @@ const char *token_scope_check_domain(struct slice value);
     (((1u << CARRIER_COUNT) - 2) & ~(CARRIER_BIT(SIGNATURE) | CARRIER_BIT(FILE_URL)))
 
 /* The bits of names; those that are no built-in ones become own ones. False and *why: there are too many. */
-bool token_scope_carriers(const struct token_load *load, const struct option_texts *names, unsigned *bits,
+bool token_scope_carriers(const struct token_load *load, const struct texts *names, unsigned *bits,
                           struct fail *why);
 /* The own ones of all entries of `tokens`, of which no key is read. False and *why, with nothing left to free. */
 bool token_scope_own(const struct json *doc, const json_node *tokens, struct carriers_own *own, struct fail *why);

@@ -17,7 +17,7 @@ enum { LIFE = 86400, HEX = 2 * SHA256_DIGEST_LENGTH, MARK = 8, SECRET = 32 };
 struct options {
     char *kind;
     struct token_scope_options scope;
-    struct option_texts need;
+    struct texts need;
     bool public, everywhere;
 };
 
@@ -108,7 +108,7 @@ static bool check_scope(const struct token_load *load, const json_node *node, co
     return true;
 }
 
-static unsigned all_needs(const struct option_texts *words)
+static unsigned all_needs(const struct texts *words)
 {
     unsigned bits = 0;
     for (size_t i = 0; i < words->count; i++)

@@ -14,12 +14,12 @@ struct tokens {
     struct token_files files;
     struct token_keys keys;
     struct carriers_own own;
-    struct option_texts warnings;
+    struct texts warnings;
     size_t count;
     struct token_entry entry[];
 };
 
-static bool add_text(struct option_texts *texts, const char *text)
+static bool add_text(struct texts *texts, const char *text)
 {
     char **more = reallocarray(texts->at, texts->count + 1, sizeof(*more));
     if (!more)
@@ -32,7 +32,7 @@ static bool add_text(struct option_texts *texts, const char *text)
     return true;
 }
 
-static void free_texts(struct option_texts *texts)
+static void free_texts(struct texts *texts)
 {
     for (size_t i = 0; i < texts->count; i++)
         free(texts->at[i]);
@@ -275,7 +275,7 @@ const struct token_files *tokens_files(const struct tokens *tokens)
     return &tokens->files;
 }
 
-const struct option_texts *tokens_warnings(const struct tokens *tokens)
+const struct texts *tokens_warnings(const struct tokens *tokens)
 {
     return &tokens->warnings;
 }

@@ -34,7 +34,7 @@ const struct carriers_own *tokens_own(const struct tokens *tokens);
 /* The files that were read: when one does not look any more as it did then, load again. */
 const struct token_files *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */
-const struct option_texts *tokens_warnings(const struct tokens *tokens);
+const struct texts *tokens_warnings(const struct tokens *tokens);
 
 /* Appends a token that grants this, made by the first entry that can; if kind or kid are present, by one of
  * these. */

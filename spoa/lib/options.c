@@ -156,7 +156,7 @@ static bool set_text(const struct target *target, const struct option *option, s
 static bool set_texts(const struct json *doc, const struct option *option, const json_node *list, void *out,
                       struct fail *why)
 {
-    struct option_texts *texts = field(option, out);
+    struct texts *texts = field(option, out);
     size_t count = json_count(list);
     if (option->max && (count < (size_t)option->min || count > (size_t)option->max)) {
         struct option_value value = options_value(option);
@@ -309,11 +309,11 @@ static void free_field(const struct option *option, void *out)
         free(*text);
         *text = NULL;
     } else if (option->type == OPTION_TEXTS) {
-        struct option_texts *texts = field(option, out);
+        struct texts *texts = field(option, out);
         for (size_t i = 0; i < texts->count; i++)
             free(texts->at[i]);
         free(texts->at);
-        *texts = (struct option_texts){NULL, 0};
+        *texts = (struct texts){NULL, 0};
     }
 }
 
@@ -323,7 +323,7 @@ void options_free(const struct option *table, size_t count, void *out)
         free_field(&table[i], out);
 }
 
-static bool texts_equal(const struct option_texts *a, const struct option_texts *b)
+static bool texts_equal(const struct texts *a, const struct texts *b)
 {
     bool same = a->count == b->count;
     for (size_t i = 0; same && i < a->count; i++)

@@ -30,7 +30,7 @@
  * TEXT      char *                 "any text"
  * PATH      char *                 "keys/k1", relative to the folder of the configuration file
  * ADDRESS   struct net_address     "unix@/run/x.sock" "127.0.0.1:80" "[::1]:80"
- * TEXTS     struct option_texts    ["a", "b"]
+ * TEXTS     struct texts           ["a", "b"]
  * NODE      const json_node *      whatever a module reads itself; lives as long as the document
  */
 enum option_type {
@@ -44,11 +44,6 @@ enum option_type {
     OPTION_ADDRESS,
     OPTION_TEXTS,
     OPTION_NODE,
-};
-
-struct option_texts {
-    char **at;
-    size_t count;
 };
 
 enum { OPTION_SECOND = 1000, OPTION_MINUTE = 60 * OPTION_SECOND, OPTION_HOUR = 60 * OPTION_MINUTE };

@@ -94,7 +94,7 @@ static bool derive(struct settings *s, struct fail *why)
     s->networks_count = s->worker_networks.count;
     for (size_t i = 0; i < s->networks_count; i++)
         cidr_parse(slice_text(s->worker_networks.at[i]), &s->networks[i]);
-    const struct option_texts *pauses = &s->relay.redial_backoff_texts;
+    const struct texts *pauses = &s->relay.redial_backoff_texts;
     s->relay.redial_backoff_count = pauses->count;
     for (size_t i = 0; i < pauses->count; i++)
         options_duration(slice_text(pauses->at[i]), &s->relay.redial_backoff[i]);

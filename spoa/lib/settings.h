@@ -28,7 +28,7 @@ struct settings_agent {
     int64_t max_watches;
     int64_t guesses; /* wrong credentials a second of one address; 0: any number */
     int64_t drain;
-    struct option_texts name_servers; /* none: the system's */
+    struct texts name_servers; /* none: the system's */
     char *ticket_secret_file;         /* NULL: beside relay_listen */
 };
 
@@ -37,7 +37,7 @@ struct settings_relay {
     int64_t threads; /* never 0 */
     int64_t connect_budget, dial_timeout, hold, settle;
     int64_t redial_budget, migration_budget, flap_limit, flap_window;
-    struct option_texts redial_backoff_texts;
+    struct texts redial_backoff_texts;
     int64_t redial_backoff[SETTINGS_BACKOFF_MAX];
     size_t redial_backoff_count; /* never 0; the last repeats */
     int64_t keepalive, dead_after, stall;
@@ -69,7 +69,7 @@ struct settings {
         *domains, *services; /* directory is an object, the others may be NULL */
     char *management_ports; /* NULL: those of `systems` */
     int serves;             /* what a worker does whose record does not say: 0 management, 1 application */
-    struct option_texts worker_networks, worker_sockets;
+    struct texts worker_networks, worker_sockets;
     struct cidr *networks; /* the same, parsed */
     size_t networks_count;
     struct settings_agent agent;

@@ -15,7 +15,7 @@ struct sample {
     int colour;
     char *name, *nothing, *path;
     struct net_address listen;
-    struct option_texts list;
+    struct texts list;
     const json_node *node;
 };
 

@@ -165,7 +165,7 @@ static bool on_table(void *context, struct name_table *table)
 
 static bool begin_names(void *context)
 {
-    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why = {.text = ""};
     struct names *names = names_start(&servers, 600, 9, on_table, context, &why);
 
@@ -205,7 +205,7 @@ static bool take_later(void *context, struct name_table *table)
 static void addresses_that_could_not_be_taken_are_told_again(void **state)
 {
     struct tables t = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct timespec until;
     struct fail why;
     int error = 0;
@@ -261,7 +261,7 @@ static bool finds(struct tables_seen *t, const char *name)
 
 static struct names *resolver_of(struct tables_seen *t, double unused, size_t most)
 {
-    struct option_texts servers = {(char *[]){"127.0.0.1:1"}, 1};
+    struct texts servers = {(char *[]){"127.0.0.1:1"}, 1};
     struct fail why;
 
     *t = (struct tables_seen){.lock = PTHREAD_MUTEX_INITIALIZER};
