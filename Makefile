@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # cellgate: `make help` lists what can be done here.
 #
-# Everything is found by wildcard: a new spoa/lib/x.c is built, a new tests/unit/test_x.c is run.
-# Files named main*.c hold a main() and become a program; all others of their folder become a library.
+# Everything is found by wildcard: a new spoa/base/x.c is built, a new tests/unit/test_x.c is run.
+# Files named main*.c hold a main() and become a program; all others of their folders become a library.
 
 CC        ?= cc
 PREFIX    ?= /usr/local
@@ -37,13 +37,13 @@ AGENT_LIBS := -lcurl -lcares
 
 # ---- what is built of what ----
 obj       = $(patsubst %.c,$(B)/obj/%.o,$(1))
-rooms     = $(filter-out $(1)/main%.c,$(wildcard $(1)/*.c))
+sources   = $(shell find $(1) -name '*.c' ! -name 'main*.c' | sort)
 LIB      := $(B)/libcellgate.a
 AGENT    := $(B)/libagent.a
 RELAY    := $(B)/librelay.a
 WORKER   := $(B)/libworker.a
-PROGRAMS := $(patsubst spoa/agent/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa/agent/main.c)) \
-            $(patsubst spoa/relay/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/main.c)) \
+PROGRAMS := $(patsubst spoa/agent/serve/main.c,$(B)/bin/cellgate-agent,$(wildcard spoa/agent/serve/main.c)) \
+            $(patsubst spoa/relay/io/main.c,$(B)/bin/cellgate-relay,$(wildcard spoa/relay/io/main.c)) \
             $(patsubst spoa/ctl/main.c,$(B)/bin/cellgate,$(wildcard spoa/ctl/main.c)) \
             $(patsubst examples/worker/main_%.c,$(B)/bin/cell-%,$(wildcard examples/worker/main_*.c)) $(B)/bin/cell-plane
 UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
@@ -59,21 +59,22 @@ $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
-$(LIB):    $(call obj,$(call rooms,spoa/lib))
-$(AGENT):  $(call obj,$(call rooms,spoa/agent))
-$(RELAY):  $(call obj,$(call rooms,spoa/relay))
-$(WORKER): $(call obj,$(call rooms,examples/worker))
+$(LIB):    $(call obj,$(call sources,spoa/base spoa/net spoa/proto spoa/spop spoa/service))
+$(AGENT):  $(call obj,$(call sources,spoa/agent))
+$(RELAY):  $(call obj,$(call sources,spoa/relay))
+$(WORKER): $(call obj,$(call sources,examples/worker))
+# q: two rooms may each have an http.o, of which r would keep the last
 $(B)/%.a:
 	@mkdir -p $(@D); rm -f $@
-	$(AR) rcs $@ $^
+	$(AR) qcs $@ $^
 
 link = @mkdir -p $(@D); echo "$(CC) -o $@"; $(CC) $(CFLAGS) $(1) -o $@ $^ $(LDFLAGS) $(2) $(LDLIBS)
 NO_LTO := $(if $(LTO),-fno-lto)
-$(B)/bin/cellgate-agent: $(B)/obj/spoa/agent/main.o $(AGENT) $(LIB)
+$(B)/bin/cellgate-agent: $(B)/obj/spoa/agent/serve/main.o $(AGENT) $(LIB)
 	$(call link,,$(AGENT_LIBS))
-$(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/main.o $(RELAY) $(LIB)
+$(B)/bin/cellgate-relay: $(B)/obj/spoa/relay/io/main.o $(RELAY) $(LIB)
 	$(call link)
-$(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call rooms,spoa/ctl)) $(AGENT) $(LIB)
+$(B)/bin/cellgate: $(B)/obj/spoa/ctl/main.o $(call obj,$(call sources,spoa/ctl)) $(AGENT) $(LIB)
 	$(call link,$(NO_LTO),$(AGENT_LIBS))
 $(B)/bin/cell-plane: $(call obj,$(wildcard examples/control-plane/*.c)) $(WORKER) $(LIB)
 	$(call link,$(NO_LTO))

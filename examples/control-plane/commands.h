@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * commands: what an operator may do: both ends of the control socket (spoa/lib/control.h). Nobody but who may open
+ * commands: what an operator may do: both ends of the control socket (spoa/service/control.h). Nobody but who may open
  * the socket can move, suspend or remove a sandbox; agents cannot.
  */
 #ifndef CELLGATE_PLANE_COMMANDS_H
 #define CELLGATE_PLANE_COMMANDS_H
 
 #include "examples/control-plane/serve.h"
-#include "spoa/lib/control.h"
+#include "spoa/service/control.h"
 
 /* For control_new; `commands` has room for COMMANDS_MAX. Gives how many there are. */
 enum { COMMANDS_MAX = 9 };

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "spoa/lib/json.h"
-#include "spoa/lib/json_write.h"
+#include "spoa/base/json.h"
+#include "spoa/base/json_write.h"
 
 #define DEPTH 8
 

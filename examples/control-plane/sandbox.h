@@ -7,9 +7,9 @@
 #ifndef CELLGATE_PLANE_SANDBOX_H
 #define CELLGATE_PLANE_SANDBOX_H
 
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/fail.h"
-#include "spoa/lib/loop.h"
+#include "spoa/base/buffer.h"
+#include "spoa/base/fail.h"
+#include "spoa/net/loop.h"
 
 #define SANDBOX_ID_MAX     255
 #define SANDBOX_RECORD_MAX ((size_t)60 * 1024)

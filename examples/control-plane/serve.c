@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/lib/json_write.h"
+#include "spoa/base/json_write.h"
 
 #define COMMENT_SECONDS 10
 #define LIST_MAX        ((size_t)256 << 20)

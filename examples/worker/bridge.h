@@ -10,7 +10,7 @@
 #include "examples/worker/link.h"
 #include "examples/worker/resume_leg.h"
 #include "examples/worker/ws_conn.h"
-#include "spoa/lib/json.h"
+#include "spoa/base/json.h"
 
 #define BRIDGE_TEXT_MAX 65536 /* bytes of a text message that is collected */
 

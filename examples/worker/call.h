@@ -8,7 +8,7 @@
 
 #include "examples/worker/http_conn.h"
 #include "examples/worker/link.h"
-#include "spoa/lib/json.h"
+#include "spoa/base/json.h"
 
 #define CALL_BODY_MAX 65536
 

@@ -9,8 +9,8 @@
 #ifndef CELLGATE_WORKER_CLIENT_H
 #define CELLGATE_WORKER_CLIENT_H
 
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/loop.h"
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
 
 #define CLIENT_IN_MAX   ((size_t)64 * 1024)
 #define CLIENT_OUT_FULL ((size_t)128 * 1024)

@@ -12,7 +12,7 @@
 #include "examples/worker/front.h"
 #include "examples/worker/opensandbox.h"
 #include "examples/worker/serve.h"
-#include "spoa/lib/json_write.h"
+#include "spoa/base/json_write.h"
 
 #define CHARACTER_MAX 4 /* bytes of one in UTF-8 */
 /* seconds between the comments that keep a silent command's answer open, and by which a proxy on the way learns that its

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/lib/file.h"
+#include "spoa/base/file.h"
 
 #define CONNECTIONS_MAX 8192
 #define TICK            1.0 /* seconds */

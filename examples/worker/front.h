@@ -7,7 +7,7 @@
 
 #include "examples/worker/guard.h"
 #include "examples/worker/http_conn.h"
-#include "spoa/lib/net.h"
+#include "spoa/net/net.h"
 
 #define FRONT_PARTS 3
 

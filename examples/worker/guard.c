@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "examples/worker/front.h"
-#include "spoa/lib/http_site.h"
+#include "spoa/service/http_site.h"
 
 /* ---- with a secret ---- */
 

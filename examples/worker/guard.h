@@ -6,8 +6,8 @@
 #ifndef CELLGATE_WORKER_GUARD_H
 #define CELLGATE_WORKER_GUARD_H
 
-#include "spoa/lib/fail.h"
-#include "spoa/lib/http.h"
+#include "spoa/base/fail.h"
+#include "spoa/proto/http.h"
 
 enum { GUARD_HOSTS_MAX = 16 };
 

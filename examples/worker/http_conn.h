@@ -7,8 +7,8 @@
 #define CELLGATE_WORKER_HTTP_CONN_H
 
 #include "examples/worker/client.h"
-#include "spoa/lib/http.h"
-#include "spoa/lib/writer.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/http.h"
 
 struct front;
 struct http_conn;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "examples/worker/resume_table.h"
-#include "spoa/lib/net.h"
+#include "spoa/net/net.h"
 
 #define CHECK_EVERY 1.0 /* seconds */
 #define STOP_TICK   0.5

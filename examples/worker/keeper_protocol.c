@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/lib/reader.h"
+#include "spoa/base/reader.h"
 
 enum shape { END, U8, U16, U32, U64, TEXT, LIST, BYTES };
 

@@ -29,8 +29,8 @@
 #ifndef CELLGATE_WORKER_KEEPER_PROTOCOL_H
 #define CELLGATE_WORKER_KEEPER_PROTOCOL_H
 
-#include "spoa/lib/slice.h"
-#include "spoa/lib/writer.h"
+#include "spoa/base/slice.h"
+#include "spoa/base/writer.h"
 
 #define KEEPER_VERSION     1
 #define KEEPER_LENGTH_SIZE 4

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/lib/net.h"
+#include "spoa/net/net.h"
 
 #define IN_LIMIT  (2 * (size_t)(KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX))
 #define OUT_LIMIT ((size_t)512 * 1024)

@@ -8,8 +8,8 @@
 
 #include "examples/worker/front.h"
 #include "examples/worker/keeper_protocol.h"
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/loop.h"
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
 
 struct link {
     /* set by the user; room may be NULL. `message` may close the link. `lost`: the keeper has ended the

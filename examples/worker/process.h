@@ -9,8 +9,8 @@
 
 #include <sys/types.h>
 
-#include "spoa/lib/fail.h"
-#include "spoa/lib/slice.h"
+#include "spoa/base/fail.h"
+#include "spoa/base/slice.h"
 
 struct process_plan {
     bool terminal;

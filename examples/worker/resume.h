@@ -10,7 +10,7 @@
 #ifndef CELLGATE_WORKER_RESUME_H
 #define CELLGATE_WORKER_RESUME_H
 
-#include "spoa/lib/buffer.h"
+#include "spoa/base/buffer.h"
 
 #define RESUME_WINDOW     262144u /* bytes unacknowledged, each way, if the other side does not want less */
 #define RESUME_WINDOW_MIN 4096u

@@ -6,7 +6,7 @@
 #include "examples/worker/bridge.h"
 #include "examples/worker/call.h"
 #include "examples/worker/front.h"
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/proto/ws_handshake.h"
 
 #define REPEAT_EVERY 25.0 /* seconds: a browser sees no Ping, and is to hear something within a minute */
 

@@ -9,7 +9,7 @@
 #include "examples/worker/keeper_protocol.h"
 #include "examples/worker/resume_text.h"
 #include "examples/worker/ws_conn.h"
-#include "spoa/lib/json.h"
+#include "spoa/base/json.h"
 
 struct bridge;
 

@@ -2,8 +2,8 @@
 #include "examples/worker/resume_text.h"
 
 #include "examples/worker/resume.h"
-#include "spoa/lib/http.h"
-#include "spoa/lib/reader.h"
+#include "spoa/base/reader.h"
+#include "spoa/proto/http.h"
 
 #define PREFIX "{\"cell-resume\":{\""
 

@@ -6,7 +6,7 @@
 #ifndef CELLGATE_WORKER_RESUME_TEXT_H
 #define CELLGATE_WORKER_RESUME_TEXT_H
 
-#include "spoa/lib/writer.h"
+#include "spoa/base/writer.h"
 
 #define RESUME_HEADER      "Cell-Resume"
 #define RESUME_SUBPROTOCOL "cell-resume.1"

@@ -12,8 +12,8 @@
 
 #include "examples/worker/process.h"
 #include "examples/worker/session.h"
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/loop.h"
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
 
 struct running;
 

@@ -8,7 +8,7 @@
 
 #include "examples/worker/chunks.h"
 #include "examples/worker/keeper_protocol.h"
-#include "spoa/lib/fail.h"
+#include "spoa/base/fail.h"
 
 #define SESSION_RING     (1u << 20) /* bytes of output that are held unless CREATE says otherwise */
 #define SESSION_RING_MIN 4096u

@@ -3,7 +3,7 @@
 #ifndef CELLGATE_WORKER_SIGNALS_H
 #define CELLGATE_WORKER_SIGNALS_H
 
-#include "spoa/lib/loop.h"
+#include "spoa/net/loop.h"
 
 struct signals {
     struct loop_io io;

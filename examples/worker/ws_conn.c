@@ -2,7 +2,7 @@
 #include "examples/worker/ws_conn.h"
 
 #include "examples/worker/front.h"
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/proto/ws_handshake.h"
 
 #define PIECE      16384
 #define HELD_LIMIT 1024

@@ -8,7 +8,7 @@
 #define CELLGATE_WORKER_WS_CONN_H
 
 #include "examples/worker/http_conn.h"
-#include "spoa/lib/ws.h"
+#include "spoa/proto/ws.h"
 
 struct ws_data {
     enum ws_opcode opcode; /* of the message: WS_TEXT or WS_BINARY */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* arguments: long options of the subcommands. (getopt_long's struct option is taken by spoa/lib/options.h.)
+/* arguments: long options of the subcommands. (getopt_long's struct option is taken by spoa/service/options.h.)
  */
 #ifndef CELLGATE_CTL_ARGUMENTS_H
 #define CELLGATE_CTL_ARGUMENTS_H

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "spoa/base/file.h"
 #include "spoa/ctl/ctl.h"
-#include "spoa/lib/file.h"
 
 #define EXIT_USAGE 2
 #define EXIT_LOST  255 /* as ssh */

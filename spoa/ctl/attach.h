@@ -10,8 +10,8 @@
 #include <sys/types.h>
 #include <termios.h>
 
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/fail.h"
+#include "spoa/base/buffer.h"
+#include "spoa/base/fail.h"
 
 /* ---- url ---- */
 

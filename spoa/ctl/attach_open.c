@@ -3,8 +3,8 @@
 
 #include <sys/random.h>
 
-#include "spoa/lib/json.h"
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/base/json.h"
+#include "spoa/proto/ws_handshake.h"
 
 #define ANSWER_SECONDS 120 /* a sandbox that wakes up is waited for by the gate */
 #define ANSWER_MAX     (HTTP_HEAD_MAX + 65536)

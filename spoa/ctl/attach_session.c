@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/lib/json.h"
-#include "spoa/lib/writer.h"
-#include "spoa/lib/ws.h"
+#include "spoa/base/json.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/ws.h"
 
 #define READ_SIZE      4096
 #define SCREEN_HELD    ((size_t)256 * 1024) /* more is not read from the wire while the screen is slow */

@@ -3,7 +3,7 @@
 #ifndef CELLGATE_CTL_CONFIGURATION_H
 #define CELLGATE_CTL_CONFIGURATION_H
 
-#include "spoa/lib/settings.h"
+#include "spoa/service/settings.h"
 
 /* Prints to standard output; false and *why: it cannot. */
 typedef bool configuration_print(const struct settings *settings, struct fail *why);

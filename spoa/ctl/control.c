@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "spoa/base/json_string.h"
+#include "spoa/base/json_write.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
-#include "spoa/lib/control.h"
-#include "spoa/lib/json_string.h"
-#include "spoa/lib/json_write.h"
-#include "spoa/lib/settings.h"
+#include "spoa/service/control.h"
+#include "spoa/service/settings.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, ANSWER_MAX = 64 << 20 };
 #define PATIENCE 10.0 /* seconds */

@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "spoa/agent/directory_file.h"
-#include "spoa/agent/own_headers.h"
-#include "spoa/agent/snapshot.h"
+#include "spoa/agent/directory/file.h"
+#include "spoa/agent/model/own_headers.h"
+#include "spoa/agent/serve/snapshot.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/explain_directory.h"
 #include "spoa/ctl/head_lines.h"
-#include "spoa/lib/http.h"
+#include "spoa/proto/http.h"
 
 #define PROGRAM      "cellgate explain"
 #define EXIT_REFUSED 1

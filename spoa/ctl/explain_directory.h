@@ -6,7 +6,7 @@
 #ifndef CELLGATE_CTL_EXPLAIN_DIRECTORY_H
 #define CELLGATE_CTL_EXPLAIN_DIRECTORY_H
 
-#include "spoa/agent/directory.h"
+#include "spoa/agent/directory/directory.h"
 
 struct explain_directory;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/ctl/head_lines.h"
 
-#include "spoa/lib/file.h"
+#include "spoa/base/file.h"
 
 enum { FILE_MOST = 64 * 1024 };
 

@@ -7,7 +7,7 @@
 #ifndef CELLGATE_CTL_HEAD_LINES_H
 #define CELLGATE_CTL_HEAD_LINES_H
 
-#include "spoa/agent/request_text.h"
+#include "spoa/agent/model/request_text.h"
 
 enum { HEAD_LINES = 128, HEAD_FILES = 8 };
 

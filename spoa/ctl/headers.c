@@ -3,9 +3,9 @@
  * environment (/etc/default/haproxy). */
 #include <stdio.h>
 
-#include "spoa/agent/own_headers.h"
-#include "spoa/agent/policy.h"
-#include "spoa/agent/token_scope.h"
+#include "spoa/agent/model/own_headers.h"
+#include "spoa/agent/serve/policy.h"
+#include "spoa/agent/token/scope.h"
 #include "spoa/ctl/configuration.h"
 #include "spoa/ctl/ctl.h"
 

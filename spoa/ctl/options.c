@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spoa/agent/directory_options.h"
-#include "spoa/agent/route.h"
-#include "spoa/agent/token_kind.h"
-#include "spoa/agent/tokens.h"
+#include "spoa/agent/directory/options.h"
+#include "spoa/agent/route/route.h"
+#include "spoa/agent/token/kind.h"
+#include "spoa/agent/token/tokens.h"
 #include "spoa/ctl/ctl.h"
-#include "spoa/lib/settings.h"
+#include "spoa/service/settings.h"
 
 enum form { TEXT, MARKDOWN, MANUAL };
 

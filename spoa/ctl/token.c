@@ -6,12 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/agent/token.h"
-#include "spoa/agent/tokens.h"
+#include "spoa/agent/token/token.h"
+#include "spoa/agent/token/tokens.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/credential.h"
 #include "spoa/ctl/ctl.h"
-#include "spoa/lib/settings.h"
+#include "spoa/service/settings.h"
 
 #define EXIT_REFUSED 1
 #define EXIT_USAGE   2

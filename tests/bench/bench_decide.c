@@ -9,10 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/agent/decide.h"
-#include "spoa/agent/records.h"
-#include "spoa/agent/request_text.h"
-#include "spoa/agent/tokens.h"
+#include "spoa/agent/decision/decide.h"
+#include "spoa/agent/directory/records.h"
+#include "spoa/agent/model/request_text.h"
+#include "spoa/agent/token/tokens.h"
 
 enum { REQUESTS = 4096, ROUNDS = 20, HEADERS_MOST = 2048 };
 

@@ -16,10 +16,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/agent/agent.h"
-#include "spoa/agent/directory_file.h"
-#include "spoa/agent/ticket.h"
-#include "spoa/lib/spop_client.h"
+#include "spoa/agent/directory/file.h"
+#include "spoa/agent/serve/agent.h"
+#include "spoa/agent/token/ticket.h"
+#include "spoa/spop/client.h"
 
 #define FOLDER "/tmp/bench_directory.XXXXXX"
 

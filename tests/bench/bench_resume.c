@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/relay/tunnel.h"
+#include "spoa/relay/tunnel/tunnel.h"
 
 enum { BENCH_ROUNDS = 9, TRIPS = 20000, BULKS = 4000, BULK = 16384, KINDS = 3 };
 

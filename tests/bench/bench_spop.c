@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/loop.h"
-#include "spoa/lib/net.h"
-#include "spoa/lib/spop_client.h"
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
+#include "spoa/net/net.h"
+#include "spoa/spop/client.h"
 
 #define FRAME_ROOM (SPOP_LENGTH_BYTES + SPOP_FRAME_USUAL)
 #define ARGS_MOST  255

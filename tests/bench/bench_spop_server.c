@@ -12,8 +12,8 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
-#include "spoa/agent/server.h"
-#include "spoa/lib/net.h"
+#include "spoa/net/net.h"
+#include "spoa/spop/server.h"
 
 static enum server_reply on_message(void *context, struct slice name, struct spop_args args,
                                     struct spop_actions *actions, const struct server_ticket *ticket)

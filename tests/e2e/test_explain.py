@@ -179,7 +179,7 @@ def test_a_bad_configuration_is_named_with_its_position(tmp_path):
 def test_the_documentation_has_every_built_in_route_and_every_key(config):
     text = (ROOT / "docs/routing.md").read_text()
     routes = re.findall(r"not ([a-z0-9-]+): ", run("explain", "--config", config, "GET http://h/nothing").stdout)
-    keys = re.findall(r'^    \{"([a-z_]+)", OPTION', (ROOT / "spoa/agent/route_keys.c").read_text(), re.M)
+    keys = re.findall(r'^    \{"([a-z_]+)", OPTION', (ROOT / "spoa/agent/route/keys.c").read_text(), re.M)
     assert len(routes) > 15 and len(keys) > 20
     assert [name for name in routes + keys if f"`{name}`" not in text] == []
 

@@ -24,7 +24,7 @@ CONFIG = {
 
 def sentences():
     """code -> (status, retryable, Retry-After, sentence), from the agent's own table."""
-    text = (ROOT / "spoa/lib/refusal.h").read_text()
+    text = (ROOT / "spoa/proto/refusal.h").read_text()
     rows = re.findall(r'X\((\w+), (\d+), (true|false), (\d+), "([^"]*)"\)', text)
     return {code: (int(status), retry == "true", int(after), sentence) for code, status, retry, after, sentence in rows}
 

@@ -31,14 +31,14 @@ def spoe(engine, keyword):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_spoe_arguments_are_those_of_the_agent(engine):
-    rows = [re.findall(r'"([^"]*)"', row) for row in table("spoa/agent/request.h", "REQUEST_ARGUMENTS")]
+    rows = [re.findall(r'"([^"]*)"', row) for row in table("spoa/agent/model/request.h", "REQUEST_ARGUMENTS")]
     assert len(rows) > 10
     assert spoe(engine, "args") == [f"{name}={sample}" for name, sample in rows]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_spoe_variables_are_those_of_the_agent(engine):
-    names = [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/verdict.h", "VERDICT_VARIABLES")]
+    names = [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/model/verdict.h", "VERDICT_VARIABLES")]
     assert len(names) > 20
     assert spoe(engine, "register-var-names") == ["verdict", *names]
     # HAProxy reads beyond the end of a longer name.
@@ -47,14 +47,14 @@ def test_spoe_variables_are_those_of_the_agent(engine):
 
 def test_every_status_of_a_refusal_has_its_rule():
     text = (ROOT / "haproxy/haproxy.cfg").read_text()
-    statuses = {row.split(",")[1].strip() for row in table("spoa/lib/refusal.h", "REFUSALS")}
+    statuses = {row.split(",")[1].strip() for row in table("spoa/proto/refusal.h", "REFUSALS")}
     assert statuses <= set(re.search(r"acl known-status .* -m int (.*)", text)[1].split())
     for status in statuses:
         assert f"http-request return status {status} content-type application/json" in text
 
 
 def test_metadata_services_are_the_same_in_the_agent_and_in_haproxy():
-    rows = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/lib/cidr.c").read_text(), re.S)[1].splitlines()
+    rows = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/base/cidr.c").read_text(), re.S)[1].splitlines()
     ours = set()
     for row in rows:
         family, octets, bits = re.match(r"\s*\{\{(\d), \{(.*?)\}\}, (\d+)\},", row).groups()
@@ -83,7 +83,7 @@ def test_error_files_are_whole_answers(path):
     assert f"Content-Length: {len(body)}".encode() in head.split(b"\r\n")
     error = json.loads(body)
     status = int(head.split(b" ")[1])
-    known = {row.split(",")[0]: row for row in table("spoa/lib/refusal.h", "REFUSALS")}
+    known = {row.split(",")[0]: row for row in table("spoa/proto/refusal.h", "REFUSALS")}
     if error["error"] in known:
         assert known[error["error"]].split(",")[1].strip() == str(status)
         assert error["message"] == re.search(r'"(.*)"', known[error["error"]])[1]

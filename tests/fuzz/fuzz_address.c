@@ -4,9 +4,9 @@
 #include <arpa/inet.h>
 #include <stdlib.h>
 
-#include "spoa/agent/worker_url.h"
-#include "spoa/lib/cidr.h"
-#include "spoa/lib/writer.h"
+#include "spoa/agent/model/worker_url.h"
+#include "spoa/base/cidr.h"
+#include "spoa/base/writer.h"
 #include "tests/fuzz/fuzz.h"
 
 static void as_address(struct slice text, const char *copy)

@@ -3,7 +3,7 @@
  * carries no credential any more, and is left alone the second time. */
 #include <stdlib.h>
 
-#include "spoa/agent/carrier.h"
+#include "spoa/agent/token/carrier.h"
 #include "tests/fuzz/fuzz.h"
 
 /* As if kinds for all carriers were configured. */

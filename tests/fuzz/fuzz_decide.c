@@ -6,9 +6,9 @@
  */
 #include <stdlib.h>
 
-#include "spoa/agent/decide.h"
-#include "spoa/agent/tokens.h"
-#include "spoa/lib/reader.h"
+#include "spoa/agent/decision/decide.h"
+#include "spoa/agent/token/tokens.h"
+#include "spoa/base/reader.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Beside the built-in routes' forms: a cookie, CORS, refusals by close. */

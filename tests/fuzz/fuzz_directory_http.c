@@ -3,7 +3,7 @@
  * sense. First byte: the status, or that the rest is an event. */
 #include <stdlib.h>
 
-#include "spoa/agent/directory_http_answer.h"
+#include "spoa/agent/directory/http_answer.h"
 #include "tests/fuzz/fuzz.h"
 
 static int told;

@@ -2,8 +2,8 @@
 /* However its bytes arrive, a stream holds the same events; and no more is held than was allowed. First byte:
  * how the rest is cut. */
 
-#include "spoa/agent/event_stream.h"
-#include "spoa/lib/hash.h"
+#include "spoa/base/hash.h"
+#include "spoa/proto/event_stream.h"
 #include "tests/fuzz/fuzz.h"
 
 #define LIMIT 256

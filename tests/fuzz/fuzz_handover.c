@@ -2,7 +2,7 @@
 /* A handover that can be read is written again to something that reads the same. */
 #include <stdlib.h>
 
-#include "spoa/lib/handover.h"
+#include "spoa/proto/handover.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { LINE = 8192 };

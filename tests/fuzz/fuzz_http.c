@@ -3,8 +3,8 @@
  * the same; a chunked body is the same body. First byte: the side and how the rest is cut. */
 #include <stdlib.h>
 
-#include "spoa/lib/http.h"
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/proto/http.h"
+#include "spoa/proto/ws_handshake.h"
 #include "tests/fuzz/fuzz.h"
 
 /* With `copy`, a sanitizer sees the first byte that is read too far. */

@@ -10,8 +10,8 @@
 #undef HTTP_RESPONSE
 #include <stdlib.h>
 
-#include "spoa/lib/http.h"
-#include "spoa/lib/writer.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/http.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What http-parser told, in the form that `as_text` gives a head of ours. */

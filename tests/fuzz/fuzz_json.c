@@ -3,7 +3,7 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
-#include "spoa/lib/json.h"
+#include "spoa/base/json.h"
 #include "tests/fuzz/fuzz.h"
 
 static void visit(const struct json *doc, const json_node *node)

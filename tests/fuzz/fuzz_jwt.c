@@ -2,8 +2,8 @@
 /* The input as a token, as the payload of a good token, and as a key of the configuration. */
 #include <stdlib.h>
 
-#include "spoa/agent/jws.h"
-#include "spoa/agent/jwt_claims.h"
+#include "spoa/agent/token/jws.h"
+#include "spoa/agent/token/jwt_claims.h"
 #include "tests/fuzz/fuzz.h"
 
 static void as_token(const struct key *key, struct slice input)

@@ -6,10 +6,10 @@
  */
 #include <stdlib.h>
 
-#include "spoa/agent/path.h"
-#include "spoa/agent/pattern.h"
-#include "spoa/agent/template.h"
-#include "spoa/lib/writer.h"
+#include "spoa/agent/route/path.h"
+#include "spoa/agent/route/pattern.h"
+#include "spoa/agent/route/template.h"
+#include "spoa/base/writer.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool inside(struct slice part, struct slice whole)

@@ -2,8 +2,8 @@
 /* A record of a directory: whatever is accepted survives being stored and looked up unchanged. */
 #include <stdlib.h>
 
-#include "spoa/agent/record_json.h"
-#include "spoa/agent/records.h"
+#include "spoa/agent/directory/records.h"
+#include "spoa/agent/model/record_json.h"
 #include "tests/fuzz/fuzz.h"
 
 static void require(bool what)

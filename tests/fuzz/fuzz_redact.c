@@ -6,8 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "spoa/lib/redact.h"
-#include "spoa/lib/writer.h"
+#include "spoa/base/writer.h"
+#include "spoa/service/redact.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char *const forms[] = {"eyJhbGciSECRETSECRET",   "v1.SECRETSECRETSECRET",   " Bearer SECRET",

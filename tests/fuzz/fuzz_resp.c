@@ -3,7 +3,7 @@
  * the rest is cut. */
 #include <stdlib.h>
 
-#include "spoa/agent/resp.h"
+#include "spoa/proto/resp.h"
 #include "tests/fuzz/fuzz.h"
 
 static void judge(const struct resp *value, struct slice from)

@@ -5,7 +5,7 @@
  */
 
 #include "examples/worker/resume.h"
-#include "spoa/lib/reader.h"
+#include "spoa/base/reader.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ITEMS = 4096 };

@@ -5,9 +5,9 @@
  */
 #include <stdlib.h>
 
-#include "spoa/agent/path.h"
-#include "spoa/agent/request_text.h"
-#include "spoa/agent/route.h"
+#include "spoa/agent/model/request_text.h"
+#include "spoa/agent/route/path.h"
+#include "spoa/agent/route/route.h"
 #include "tests/fuzz/fuzz.h"
 
 static struct routes *routes_from(struct slice text)

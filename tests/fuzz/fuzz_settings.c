@@ -3,7 +3,7 @@
  * no. */
 #include <stdlib.h>
 
-#include "spoa/lib/settings.h"
+#include "spoa/service/settings.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_document(struct slice text)

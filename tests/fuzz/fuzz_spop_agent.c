@@ -5,7 +5,7 @@
  * is cut.
  */
 
-#include "spoa/lib/spop_agent.h"
+#include "spoa/spop/agent.h"
 #include "tests/fuzz/fuzz.h"
 
 static uint8_t outputs[2][1 << 20];

@@ -4,7 +4,7 @@
  * comes back exactly once, answered or lost. The first byte says how the rest is cut.
  */
 
-#include "spoa/lib/spop_client.h"
+#include "spoa/spop/client.h"
 #include "tests/fuzz/fuzz.h"
 
 #define QUESTIONS 6u

@@ -5,11 +5,11 @@
  */
 #include <stdlib.h>
 
-#include "spoa/agent/request_text.h"
-#include "spoa/agent/upgrade.h"
-#include "spoa/lib/http.h"
-#include "spoa/lib/writer.h"
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/agent/decision/upgrade.h"
+#include "spoa/agent/model/request_text.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/http.h"
+#include "spoa/proto/ws_handshake.h"
 #include "tests/fuzz/fuzz.h"
 
 static int read_input(const uint8_t *data, size_t size)

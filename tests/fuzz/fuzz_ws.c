@@ -4,9 +4,9 @@
  * byte: which property, the role, and how the rest is cut. A frame may have made bytes behind its own. */
 #include <stdlib.h>
 
-#include "spoa/lib/reader.h"
-#include "spoa/lib/writer.h"
-#include "spoa/lib/ws.h"
+#include "spoa/base/reader.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/ws.h"
 #include "tests/fuzz/fuzz.h"
 
 /* What was told, in a form that does not depend on the pieces: bytes of payload and marks between frames. */

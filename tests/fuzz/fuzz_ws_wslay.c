@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <wslay/wslay.h>
 
-#include "spoa/lib/reader.h"
-#include "spoa/lib/writer.h"
-#include "spoa/lib/ws.h"
+#include "spoa/base/reader.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/ws.h"
 #include "tests/fuzz/fuzz.h"
 
 struct side {

@@ -8,7 +8,7 @@
 #ifndef CELLGATE_TESTS_SOAK_RECORD_H
 #define CELLGATE_TESTS_SOAK_RECORD_H
 
-#include "spoa/lib/slice.h"
+#include "spoa/base/slice.h"
 
 enum { RECORD_SIZE = 40 };
 

@@ -22,11 +22,11 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "spoa/lib/buffer.h"
-#include "spoa/lib/loop.h"
-#include "spoa/lib/net.h"
-#include "spoa/lib/ws.h"
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
+#include "spoa/net/net.h"
+#include "spoa/proto/ws.h"
+#include "spoa/proto/ws_handshake.h"
 #include "tests/soak/record.h"
 
 enum {

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/relay/tunnel.h"
-#include "spoa/relay/upgrade.h"
+#include "spoa/relay/tunnel/tunnel.h"
+#include "spoa/relay/tunnel/upgrade.h"
 
 #define MS      UINT64_C(1000)
 #define SEC     (1000 * MS)

@@ -19,8 +19,8 @@ static int __attribute__((unused)) counted_memcmp(const void *a, const void *b, 
 }
 
 #define memcmp counted_memcmp
-#include "spoa/relay/adapter_scrollback.c"
-#include "spoa/relay/delivered.c"
+#include "spoa/relay/tunnel/adapter_scrollback.c"
+#include "spoa/relay/tunnel/delivered.c"
 #undef memcmp
 
 #define RING      1048576

@@ -9,11 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/lib/admin.h"
-#include "spoa/lib/control.h"
-#include "spoa/lib/exchange.h"
-#include "spoa/lib/json_write.h"
-#include "spoa/lib/net.h"
+#include "spoa/base/json_write.h"
+#include "spoa/net/exchange.h"
+#include "spoa/net/net.h"
+#include "spoa/service/admin.h"
+#include "spoa/service/control.h"
 
 /* ---- pages ---- */
 

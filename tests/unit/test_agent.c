@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/agent/agent.h"
+#include "spoa/agent/serve/agent.h"
 
 struct world {
     char folder[64], config[96], directory[96], other[96], key[96];

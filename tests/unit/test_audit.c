@@ -3,9 +3,9 @@
 
 #include <unistd.h>
 
-#include "spoa/agent/audit.h"
-#include "spoa/agent/grant.h"
-#include "spoa/lib/settings.h"
+#include "spoa/agent/model/grant.h"
+#include "spoa/agent/serve/audit.h"
+#include "spoa/service/settings.h"
 
 static struct verdict admitted(void)
 {

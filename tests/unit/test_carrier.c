@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "spoa/agent/carrier.h"
+#include "spoa/agent/token/carrier.h"
 
 #define ABSENT "\1" /* in the tables: no such value */
 

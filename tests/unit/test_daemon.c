@@ -9,9 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "spoa/lib/daemon.h"
-#include "spoa/lib/notify.h"
-#include "spoa/lib/settings.h"
+#include "spoa/service/daemon.h"
+#include "spoa/service/notify.h"
+#include "spoa/service/settings.h"
 
 /* ---- arguments ---- */
 

@@ -9,9 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "spoa/agent/decider.h"
-#include "spoa/agent/ticket.h"
-#include "spoa/lib/spop_client.h"
+#include "spoa/agent/serve/decider.h"
+#include "spoa/agent/token/ticket.h"
+#include "spoa/spop/client.h"
 
 static struct policy *make_policy(void)
 {

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory.h"
-#include "spoa/agent/snapshot.h"
+#include "spoa/agent/directory/directory.h"
+#include "spoa/agent/serve/snapshot.h"
 
 /* ---- a kind of the test's own ---- */
 

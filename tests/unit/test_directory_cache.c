@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory_cache.h"
+#include "spoa/agent/directory/cache.h"
 
 #define MS     ((uint64_t)1000)
 #define SECOND ((uint64_t)1000000)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/directory_options.h"
+#include "spoa/agent/directory/options.h"
 
 #define DNS "\"kind\": \"dns\", \"servers\": [\"127.0.0.1:1\"]"
 

@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/agent/directory_file.h"
-#include "spoa/agent/record_json.h"
-#include "spoa/agent/record_pack.h"
+#include "spoa/agent/directory/file.h"
+#include "spoa/agent/model/record_json.h"
+#include "spoa/agent/model/record_pack.h"
 
 struct folder {
     char path[64], file[96], other[96];

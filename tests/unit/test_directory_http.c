@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory_http_answer.h"
-#include "spoa/agent/directory_http_target.h"
-#include "spoa/agent/record_json.h"
+#include "spoa/agent/directory/http_answer.h"
+#include "spoa/agent/directory/http_target.h"
+#include "spoa/agent/model/record_json.h"
 
 /* ---- answers ---- */
 

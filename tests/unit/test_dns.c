@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "spoa/agent/dns.h"
+#include "spoa/net/dns.h"
 
 #define SYSTEM_FILE "/etc/resolv.conf"
 

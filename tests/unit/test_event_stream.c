@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/event_stream.h"
-#include "spoa/lib/writer.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/event_stream.h"
 
 /* Every event as "name|data;". */
 struct seen {

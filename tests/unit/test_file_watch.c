@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/file_watch.h"
+#include "spoa/net/file_watch.h"
 
 struct world {
     char folder[64], key[96], other[96];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/agent/guesses.h"
+#include "spoa/agent/decision/guesses.h"
 
 #define NOW 2000000000
 

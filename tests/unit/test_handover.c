@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/lib/handover.h"
+#include "spoa/proto/handover.h"
 
 static struct handover full(void)
 {

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "spoa/lib/http.h"
+#include "spoa/proto/http.h"
 
 #define GET  "GET / HTTP/1.1\r\n"
 #define HOST "Host: a\r\n"

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "spoa/agent/intents.h"
+#include "spoa/agent/serve/intents.h"
 
 enum { SECOND = 1000000, ROOM = 4 };
 #define EVERY ((uint64_t)60 * SECOND)

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/lib/log.h"
-#include "spoa/lib/redact.h"
+#include "spoa/service/log.h"
+#include "spoa/service/redact.h"
 
 static int ends[2];
 static struct log *the_log;

@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "spoa/lib/loop.h"
+#include "spoa/net/loop.h"
 
 static struct loop *loop;
 

@@ -6,9 +6,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/lib/loop.h"
-#include "spoa/lib/loop_memory.h"
-#include "spoa/lib/net.h"
+#include "spoa/net/loop.h"
+#include "spoa/net/loop_memory.h"
+#include "spoa/net/net.h"
 
 #define MANY 700
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "spoa/lib/metrics.h"
+#include "spoa/service/metrics.h"
 
 enum { PLAIN, OPEN, PAIRS, TIMES, FAMILIES };
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/lib/net.h"
+#include "spoa/net/net.h"
 
 static char folder[] = "/tmp/test_net.XXXXXX", path[64], text[NET_TEXT];
 static struct fail why;

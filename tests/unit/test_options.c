@@ -4,8 +4,8 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
-#include "spoa/lib/net.h"
-#include "spoa/lib/options.h"
+#include "spoa/net/net.h"
+#include "spoa/service/options.h"
 
 static const char *const colours[] = {"red", "green", NULL};
 

@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "examples/worker/resume_table.h"
-#include "spoa/agent/directory_options.h"
-#include "spoa/agent/dns.h"
-#include "spoa/agent/names.h"
-#include "spoa/agent/redis_link.h"
+#include "spoa/agent/directory/names.h"
+#include "spoa/agent/directory/options.h"
+#include "spoa/agent/directory/redis_link.h"
+#include "spoa/net/dns.h"
 
 enum { MOST = 500 }; /* allocations of one of these */
 

@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/counts.h"
-#include "spoa/relay/parting.h"
+#include "spoa/relay/io/counts.h"
+#include "spoa/relay/io/parting.h"
 
 #define REST_LEN (1 << 16)
 #define ROOM     4096 /* what the socket takes at once, more or less */

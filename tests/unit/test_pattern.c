@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "spoa/agent/path.h"
-#include "spoa/agent/pattern.h"
-#include "spoa/agent/template.h"
+#include "spoa/agent/route/path.h"
+#include "spoa/agent/route/pattern.h"
+#include "spoa/agent/route/template.h"
 
 static const char *const result_names[] = {"miss", "match", "climbs"};
 

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/decide.h"
-#include "spoa/agent/record_json.h"
-#include "spoa/agent/records.h"
-#include "spoa/agent/request_text.h"
-#include "spoa/agent/tokens.h"
+#include "spoa/agent/decision/decide.h"
+#include "spoa/agent/directory/records.h"
+#include "spoa/agent/model/record_json.h"
+#include "spoa/agent/model/request_text.h"
+#include "spoa/agent/token/tokens.h"
 #include "tests/unit/support.h"
 
 #define NOW    1800000000

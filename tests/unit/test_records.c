@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#include "spoa/agent/record_pack.h"
-#include "spoa/agent/records.h"
-#include "spoa/agent/worker_url.h"
+#include "spoa/agent/directory/records.h"
+#include "spoa/agent/model/record_pack.h"
+#include "spoa/agent/model/worker_url.h"
 
 static struct record record_at(const char *url, int64_t epoch)
 {

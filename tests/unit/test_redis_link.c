@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/agent/redis_link.h"
+#include "spoa/agent/directory/redis_link.h"
 
 #define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
 

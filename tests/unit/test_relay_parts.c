@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-#include "spoa/relay/close_reason.h"
-#include "spoa/relay/end.h"
-#include "spoa/relay/limits.h"
-#include "spoa/relay/outbox.h"
-#include "spoa/relay/pings.h"
-#include "spoa/relay/redial.h"
-#include "spoa/relay/upgrade.h"
+#include "spoa/relay/io/limits.h"
+#include "spoa/relay/tunnel/close_reason.h"
+#include "spoa/relay/tunnel/end.h"
+#include "spoa/relay/tunnel/outbox.h"
+#include "spoa/relay/tunnel/pings.h"
+#include "spoa/relay/tunnel/redial.h"
+#include "spoa/relay/tunnel/upgrade.h"
 
 #define MS  UINT64_C(1000)
 #define SEC (1000 * MS)

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/record_pack.h"
-#include "spoa/agent/records.h"
-#include "spoa/agent/resolve.h"
-#include "spoa/agent/tokens.h"
-#include "spoa/agent/worker_url.h"
+#include "spoa/agent/directory/records.h"
+#include "spoa/agent/model/record_pack.h"
+#include "spoa/agent/model/worker_url.h"
+#include "spoa/agent/serve/resolve.h"
+#include "spoa/agent/token/tokens.h"
 
 struct world {
     struct records *records;

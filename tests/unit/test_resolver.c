@@ -7,8 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/lib/spop_agent.h"
-#include "spoa/relay/resolver.h"
+#include "spoa/relay/io/resolver.h"
+#include "spoa/spop/agent.h"
 
 #define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/resp.h"
+#include "spoa/proto/resp.h"
 
 static enum resp_result read_one(const char *text, struct resp *value, size_t *left)
 {

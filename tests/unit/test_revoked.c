@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "spoa/agent/revoked.h"
+#include "spoa/agent/token/revoked.h"
 
 #define NOW 1000000
 

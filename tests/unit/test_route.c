@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/grant.h"
-#include "spoa/agent/record_pack.h"
-#include "spoa/agent/request_text.h"
-#include "spoa/agent/route.h"
-#include "spoa/lib/handover.h"
+#include "spoa/agent/model/grant.h"
+#include "spoa/agent/model/record_pack.h"
+#include "spoa/agent/model/request_text.h"
+#include "spoa/agent/route/route.h"
+#include "spoa/proto/handover.h"
 
 static const char domains_text[] =
     "{\"opencomputer\":[\"oc.io\",\"OC2.io\"],\"opensandbox\":[\"os.io\"],"

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "spoa/lib/seccomp.h"
+#include "spoa/service/seccomp.h"
 
 #ifdef WITHOUT_SECCOMP
 #define SKIPPED() skip()

@@ -10,9 +10,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "spoa/agent/server.h"
-#include "spoa/lib/net.h"
-#include "spoa/lib/spop_hello.h"
+#include "spoa/net/net.h"
+#include "spoa/spop/hello.h"
+#include "spoa/spop/server.h"
 
 #define TURNS_MOST 3000 /* of about a millisecond */
 #define TICKETS    64

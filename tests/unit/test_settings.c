@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/lib/settings.h"
+#include "spoa/service/settings.h"
 
 static char folder[] = "/tmp/cellgate-settings-XXXXXX", path[64];
 static struct fail why;

@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "spoa/lib/spop.h"
-#include "spoa/lib/spop_hello.h"
+#include "spoa/spop/hello.h"
+#include "spoa/spop/spop.h"
 
 static uint8_t memory[128 * 1024];
 

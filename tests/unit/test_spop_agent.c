@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/lib/spop_agent.h"
+#include "spoa/spop/agent.h"
 
 static uint8_t sent[256 * 1024], got[8192];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/lib/spop_client.h"
+#include "spoa/spop/client.h"
 
 static uint8_t from_agent[64 * 1024], to_agent[64 * 1024];
 static const struct spop_offer offer = {.frame_size = SPOP_FRAME_USUAL, .pipelining = true};

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "spoa/agent/resolve.h"
-#include "spoa/agent/ticket.h"
+#include "spoa/agent/serve/resolve.h"
+#include "spoa/agent/token/ticket.h"
 
 static struct key *key_of(const char *secret)
 {

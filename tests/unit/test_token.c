@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/jws.h"
-#include "spoa/agent/jwt_claims.h"
-#include "spoa/agent/token.h"
-#include "spoa/agent/tokens.h"
-#include "spoa/lib/base64url.h"
-#include "spoa/lib/json.h"
+#include "spoa/agent/token/jws.h"
+#include "spoa/agent/token/jwt_claims.h"
+#include "spoa/agent/token/token.h"
+#include "spoa/agent/token/tokens.h"
+#include "spoa/base/base64url.h"
+#include "spoa/base/json.h"
 
 /* tests/data/bad_tokens.json with its key files in a folder of their own. */
 struct table {

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/token_cache.h"
+#include "spoa/agent/token/cache.h"
 
 #define NOW 2000000000
 

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/key.h"
-#include "spoa/agent/token.h"
-#include "spoa/agent/tokens.h"
-#include "spoa/lib/base64url.h"
-#include "spoa/lib/json.h"
+#include "spoa/agent/token/key.h"
+#include "spoa/agent/token/token.h"
+#include "spoa/agent/token/tokens.h"
+#include "spoa/base/base64url.h"
+#include "spoa/base/json.h"
 
 #define NOW 1999999000
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/agent/request_text.h"
-#include "spoa/agent/upgrade.h"
+#include "spoa/agent/decision/upgrade.h"
+#include "spoa/agent/model/request_text.h"
 
 #define KEY "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
 #define V13 "Sec-WebSocket-Version: 13"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/key_inbox.h"
-#include "spoa/agent/waits.h"
+#include "spoa/agent/serve/key_inbox.h"
+#include "spoa/agent/serve/waits.h"
 
 struct world {
     struct loop *loop;

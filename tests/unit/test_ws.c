@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/lib/ws.h"
+#include "spoa/proto/ws.h"
 
 #define T(text)                                      \
     {                                                \

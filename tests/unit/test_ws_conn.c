@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/lib/loop.h"
+#include "spoa/net/loop.h"
 
 static uint64_t simulated_clock;
 

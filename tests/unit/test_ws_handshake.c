@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "spoa/lib/ws_handshake.h"
+#include "spoa/proto/ws_handshake.h"
 
 #define KEY    "dGhlIHNhbXBsZSBub25jZQ==" /* the example of RFC 6455 section 1.3 */
 #define ACCEPT "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

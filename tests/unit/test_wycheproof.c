@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/jws.h"
-#include "spoa/lib/base64url.h"
+#include "spoa/agent/token/jws.h"
+#include "spoa/base/base64url.h"
 
 #define BYTES_MOST 65536
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/relay/tunnel.h"
+#include "spoa/relay/tunnel/tunnel.h"
 
 #define MS  UINT64_C(1000)
 #define SEC (1000 * MS)

@@ -1,0 +1,674 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/decision/decide.h"
+
+#include "spoa/agent/decision/decide_steps.h"
+#include "spoa/agent/decision/upgrade.h"
+#include "spoa/agent/model/own_headers.h"
+#include "spoa/agent/route/path.h"
+#include "spoa/agent/token/static.h"
+#include "spoa/agent/token/tokens.h"
+
+/* Longer names are no names: they become keys of a directory, and a DNS name has no more. */
+enum { NAME_MOST = 253 };
+
+void decide_tell(const struct decision *d, const char *step, const char *text, struct slice detail)
+{
+    if (d->view->trace)
+        d->view->trace->step(d->view->trace->context, step, text, detail);
+}
+
+static const struct slice nothing;
+
+bool decide_deny(struct decision *d, enum refusal refusal, const char *step, const char *why)
+{
+    struct verdict *v = d->verdict;
+    decide_tell(d, step, why, nothing);
+    verdict_deny(v, refusal);
+    if (d->route && d->upgrade && d->route->refuse == ROUTE_REFUSE_CLOSE) {
+        v->kind = VERDICT_RELAY;
+        v->path = d->request->path;
+    }
+    return false;
+}
+
+/* ---- what the request itself says ---- */
+
+static bool printable(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] <= ' ' || text.at[i] >= 0x7f || text.at[i] == '#')
+            return false;
+    return true;
+}
+
+/* A request on HTTP/1.0 may do without Host; whatever Host there is must be one. */
+static const char *host_defect(struct decision *d)
+{
+    const struct request *r = d->request;
+    if (r->hosts > 1)
+        return "there are several Host headers";
+    if (r->hosts == 0 || !slice_present(r->host))
+        return slice_is(r->version, "1.0") ? NULL : "Host is missing";
+    return authority_parse(r->host, &d->authority) ? NULL : "Host is malformed";
+}
+
+static bool version_known(struct slice version)
+{
+    return slice_is(version, "1.1") || slice_is(version, "2.0") || slice_is(version, "1.0") ||
+           slice_is(version, "3.0");
+}
+
+static bool check_request(struct decision *d)
+{
+    const struct request *r = d->request;
+    const char *why = host_defect(d);
+    if (slice_is(r->method, "CONNECT") || slice_is(r->method, "TRACE") || r->method.len == 0)
+        return decide_deny(d, REFUSAL_method_not_allowed, "request", "this method is served nowhere");
+    if (!version_known(r->version))
+        why = "the version of HTTP is not known";
+    else if (!path_valid(r->path))
+        why = "the path is malformed";
+    else if (!printable(r->query))
+        why = "the query is malformed";
+    else if (r->origins > 1)
+        why = "there are several Origin headers";
+    else if (r->cookies > 1) /* whoever writes cookies for a parent domain could put one beside ours */
+        why = "there are several __Host-cellgate cookies";
+    return !why || decide_deny(d, REFUSAL_bad_request, "request", why);
+}
+
+static bool check_upgrade(struct decision *d)
+{
+    const char *why;
+    d->upgrade = d->verdict->upgrade = upgrade_claimed(d->request);
+    enum refusal refusal =
+        d->upgrade ? upgrade_judge(d->request, &why) : upgrade_connection(d->request, &why);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "upgrade", why);
+    decide_tell(d, "upgrade", d->upgrade ? "a WebSocket upgrade as it should be" : "a plain request",
+                nothing);
+    return true;
+}
+
+/* The host's name in lower case and without its last dot; copied only where that changes something. */
+static struct slice host_name(struct decision *d)
+{
+    struct slice host = d->authority.host;
+    bool upper = false;
+    if (host.len && host.at[host.len - 1] == '.')
+        host.len--;
+    for (size_t i = 0; i < host.len; i++)
+        upper = upper || (host.at[i] >= 'A' && host.at[i] <= 'Z');
+    if (!upper)
+        return host;
+    struct slice copy = slice_of(d->scratch->at + d->scratch->len, host.len);
+    for (size_t i = 0; i < host.len; i++)
+        writer_u8(d->scratch,
+                  (uint8_t)(host.at[i] >= 'A' && host.at[i] <= 'Z' ? host.at[i] | 0x20 : host.at[i]));
+    return d->scratch->full ? nothing : copy;
+}
+
+/* What the configuration names as a credential or an address is for no worker. HAProxy removes it if it was told to. */
+static bool check_removed(struct decision *d)
+{
+    const struct decide_view *view = d->view;
+    const char *left = view->tokens ? own_headers_left(&tokens_own(view->tokens)->headers, d->request) : NULL;
+    left = left ? left : own_headers_left(routes_own_headers(view->routes), d->request);
+    if (!left)
+        return true;
+    d->verdict->left = slice_text(left);
+    return decide_deny(d, REFUSAL_agent_unavailable, "request",
+                       "HAProxy does not remove a header that the configuration names: `cellgate headers`");
+}
+
+static bool find_route(struct decision *d)
+{
+    const struct decide_trace *trace = d->view->trace;
+    d->host = host_name(d);
+    if (!route_match(d->view->routes, d->request, d->upgrade, d->host, &d->match,
+                     trace ? &trace->routes : NULL))
+        return decide_deny(d, REFUSAL_no_route, "route", "no route matches");
+    d->verdict->route = slice_text(d->match.route->name);
+    d->route = d->match.route;
+    d->verdict->need = d->route->need;
+    if (d->match.climbs)
+        return decide_deny(d, REFUSAL_bad_request, "route", "a dot segment climbs above the captured part");
+    return true;
+}
+
+/* ---- what the captures say ---- */
+
+/* A capture with unreserved characters decoded. */
+static struct slice capture_text(struct decision *d, enum capture capture)
+{
+    struct slice raw = d->match.captures.value[capture];
+    if (slice_find(raw, '%') == raw.len)
+        return raw;
+    size_t start = d->scratch->len;
+    path_decode(raw, d->scratch);
+    return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
+}
+
+/* Names become keys of the directory, parts of URLs and of DNS names there. */
+static bool name_valid(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        uint8_t c = name.at[i], letter = c | 0x20;
+        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') && c != '-' && c != '.' &&
+            c != '_' && c != '~')
+            return false;
+    }
+    return name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") && !slice_is(name, "..");
+}
+
+/* A host may have a token instead of a name. The directory has the sandbox under the token's SHA-256, so that
+ * neither it nor a log knows the token. */
+static struct slice sandbox_name(struct decision *d)
+{
+    const struct slice *value = d->match.captures.value;
+    size_t start = d->scratch->len;
+    if (slice_present(value[CAPTURE_SANDBOX]) || !slice_present(value[CAPTURE_TOKEN]))
+        return capture_text(d, CAPTURE_SANDBOX);
+    bool good = token_static_digest(value[CAPTURE_TOKEN], d->scratch) && !d->scratch->full;
+    return good ? slice_of(d->scratch->at + start, d->scratch->len - start) : nothing;
+}
+
+static bool read_captures(struct decision *d)
+{
+    struct verdict *v = d->verdict;
+    struct slice port = capture_text(d, CAPTURE_PORT);
+    uint64_t number = 0;
+    if (d->route->service)
+        return true;
+    d->sandbox = sandbox_name(d);
+    d->space = capture_text(d, CAPTURE_NAMESPACE);
+    if (!name_valid(d->sandbox))
+        return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be the name of a sandbox");
+    if (slice_present(d->space) && !name_valid(d->space))
+        return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be a namespace");
+    if (slice_present(port) && (!slice_u64(port, 65535, &number) || port.at[0] == '0'))
+        return decide_deny(d, REFUSAL_bad_request, "route", "this is no port");
+    d->port = (uint16_t)(slice_present(port) ? number : (uint64_t)d->route->port);
+    v->sandbox = d->sandbox;
+    v->space = d->space;
+    v->session = capture_text(d, CAPTURE_SESSION);
+    v->port = d->port ? d->port : -1;
+    return true;
+}
+
+/* ---- who asks ---- */
+
+static bool origin_listed(const struct texts *list, struct slice origin)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (slice_is(origin, list->at[i]) || strcmp(list->at[i], "*") == 0)
+            return true;
+    return false;
+}
+
+static bool answer_preflight(struct decision *d)
+{
+    const struct request *r = d->request;
+    if (d->route->cors.count == 0 || !slice_present(r->origin))
+        return true;
+    bool listed = origin_listed(&d->route->cors, r->origin);
+    if (listed)
+        d->verdict->cors_origin = r->origin;
+    if (!slice_is(r->method, "OPTIONS") || !slice_present(r->cors_method))
+        return true;
+    if (!listed)
+        return decide_deny(d, REFUSAL_origin_refused, "cors", "this origin is not in the route's `cors`");
+    decide_tell(d, "cors", "a preflight from an origin in the route's `cors`", r->origin);
+    d->verdict->kind = VERDICT_PREFLIGHT;
+    return false;
+}
+
+/* A token for a sandbox of a namespace names both, so that it is not one for its namesake elsewhere. */
+static struct slice token_sandbox(struct decision *d)
+{
+    if (!slice_present(d->space) || slice_is(d->space, "default"))
+        return d->sandbox;
+    size_t start = d->scratch->len;
+    writer_put(d->scratch, d->space);
+    writer_u8(d->scratch, '/');
+    writer_put(d->scratch, d->sandbox);
+    return d->scratch->full ? nothing : slice_of(d->scratch->at + start, d->scratch->len - start);
+}
+
+/* Asks the directory once a decision. */
+static enum lookup look_up(struct decision *d, bool alike)
+{
+    const struct decide_view *view = d->view;
+    if (!d->looked)
+        d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space, d->sandbox,
+                                                                                &d->record);
+    d->looked = true;
+    return d->lookup;
+}
+
+/* Too few bits, or chosen by people: trying on would find it. */
+static bool can_be_guessed(const struct decision *d)
+{
+    return d->carried.credential.carrier == CARRIER_SIGNATURE || token_needs_secret(&d->grant);
+}
+
+static bool has_credential(const struct decision *d)
+{
+    return d->carried.credential.carrier != CARRIER_NONE;
+}
+
+static bool may_guess(const struct decision *d, enum guess sort)
+{
+    const struct decide_view *view = d->view;
+    return guesses_left(view->guesses, &d->request->source, sort, view->now, view->guesses_most);
+}
+
+/* The credential and its sandbox. Not the port: whoever has one secret could try it on all 65,535 and push out what
+ * is remembered of others. Nothing is admitted by this: what is known is looked at, as if nobody had guessed. */
+static size_t guess_parts(const struct decision *d, uint8_t memory[static 1],
+                          struct slice parts[static GUESSES_PARTS])
+{
+    const struct credential *c = &d->carried.credential;
+    memory[0] = (uint8_t)c->carrier;
+    parts[0] = slice_of(memory, 1);
+    parts[1] = d->space;
+    parts[2] = d->sandbox;
+    parts[3] = c->token;
+    parts[4] = c->expires;
+    return 5;
+}
+
+static bool was_right(const struct decision *d)
+{
+    uint8_t memory[1];
+    struct slice parts[GUESSES_PARTS];
+    size_t count = guess_parts(d, memory, parts);
+    return guesses_known(d->view->guesses, parts, count);
+}
+
+static void remember(const struct decision *d)
+{
+    uint8_t memory[1];
+    struct slice parts[GUESSES_PARTS];
+    size_t count = guess_parts(d, memory, parts);
+    guesses_learn(d->view->guesses, parts, count);
+}
+
+/* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
+static enum refusal check_secret(struct decision *d, const char **why)
+{
+    *why = "a service has no record with a secret";
+    if (d->route->service)
+        return has_credential(d) ? REFUSAL_token_invalid : REFUSAL_token_missing;
+    enum lookup lookup = look_up(d, true);
+    d->pending = lookup == LOOKUP_PENDING;
+    *why = "the directory cannot say";
+    if (lookup != LOOKUP_FOUND && lookup != LOOKUP_ABSENT)
+        return REFUSAL_directory_unavailable;
+    /* a state alone does not say whether there is a secret */
+    struct record record = d->record;
+    bool whole = lookup == LOOKUP_FOUND && !record.bare;
+    if (whole)
+        record.access_sha256 = record_access(&record, d->port);
+    return token_admits_secret(&d->grant, whole ? &record : NULL, why);
+}
+
+/* What is not looked at must not be told from what is wrong by anything but the address it comes from. */
+static enum refusal too_many(const char **why)
+{
+    *why = "too many wrong credentials came from this address within a second";
+    return REFUSAL_too_many_requests;
+}
+
+/* Counts what is wrong, and says otherwise of it once there is too much of it. */
+static enum refusal judge(struct decision *d, enum refusal refusal, const char **why)
+{
+    enum guess sort = can_be_guessed(d) ? GUESS_SECRET : GUESS_TOKEN;
+    if (refusal == REFUSAL_NONE && sort == GUESS_SECRET)
+        remember(d);
+    if (refusal != REFUSAL_token_invalid)
+        return refusal;
+    if (!may_guess(d, sort))
+        return too_many(why);
+    guesses_count(d->view->guesses, &d->request->source, sort, d->view->now);
+    return refusal;
+}
+
+static enum refusal check_text(struct decision *d, const char **why)
+{
+    const struct decide_view *view = d->view;
+    d->grant = (struct grant){.kind = NULL};
+    bool short_one = d->carried.credential.carrier == CARRIER_SIGNATURE;
+    if (short_one && !may_guess(d, GUESS_SECRET) && !was_right(d))
+        return too_many(why);
+    enum refusal refusal =
+        token_check(view->tokens, &d->carried.credential, view->now, view->cache, &d->grant, why);
+    if (refusal != REFUSAL_NONE || !token_needs_secret(&d->grant))
+        return refusal;
+    if (has_credential(d) && !may_guess(d, GUESS_SECRET) && !was_right(d))
+        return too_many(why);
+    return check_secret(d, why);
+}
+
+bool decide_revoked(const struct decide_view *view, struct slice jti)
+{
+    return revoked_has(view->revoked[0], jti) || revoked_has(view->revoked[1], jti);
+}
+
+/* The credential by itself, whatever it grants. */
+static enum refusal check_credential(struct decision *d, const char **why)
+{
+    const struct credential *credential = &d->carried.credential;
+    decide_tell(d, "token", "carried by", slice_text(credential_carrier(credential)));
+    enum refusal refusal = check_text(d, why);
+    if (has_credential(d))
+        refusal = judge(d, refusal, why);
+    if (d->grant.kind)
+        decide_tell(d, "token", "judged as a token of kind", slice_text(d->grant.kind));
+    if (slice_present(d->grant.kid))
+        decide_tell(d, "token", "with the key", d->grant.kid);
+    if (refusal == REFUSAL_NONE && decide_revoked(d->view, d->grant.jti)) {
+        refusal = REFUSAL_token_revoked;
+        *why = "its jti was revoked";
+    }
+    if (d->view->token_checked && refusal != REFUSAL_token_missing)
+        d->view->token_checked(d->view->counting, d->grant.kind, refusal);
+    return refusal;
+}
+
+/* An application behind a port, or below another path, may have a path of the same end. */
+static bool is_file_api(const struct decision *d)
+{
+    struct slice path = d->request->path, sandbox = d->match.captures.value[CAPTURE_SANDBOX];
+    size_t end = strlen("/files/") + strlen(d->grant.operation);
+    return slice_present(sandbox) && path.len > end && sandbox.at + sandbox.len == path.at + path.len - end;
+}
+
+static enum refusal check_grant(struct decision *d, struct slice sandbox, const char **why)
+{
+    /* at a management address http will ask for exec: which it is the record says */
+    bool either = d->route->need == NEED_HTTP && d->grant.needs & NEED_EXEC;
+    const struct token_target target = {sandbox, either ? NEED_EXEC : d->route->need, d->port};
+    const struct request *r = d->request;
+    enum refusal refusal = token_admits(&d->grant, &target, why);
+    if (refusal == REFUSAL_NONE && slice_present(d->grant.file) && !is_file_api(d)) {
+        *why = "it is for a file of the sandbox, and this is not where these are";
+        return REFUSAL_not_granted;
+    }
+    if (refusal != REFUSAL_NONE || !d->grant.in_place ||
+        !(slice_present(r->sandbox_uid) || slice_present(r->sandbox_pod_ip)))
+        return refusal;
+    *why = "X-Sandbox-UID and X-Sandbox-Pod-IP do not go with a scoped token";
+    return REFUSAL_not_granted;
+}
+
+static void note_token(struct verdict *v, const struct grant *grant)
+{
+    v->token_kind = grant->kind;
+    v->sub = grant->sub;
+    v->jti = grant->jti;
+    v->kid = grant->kid;
+}
+
+/* An application with a login of its own has its own Bearer, on routes that keep it. One that is no token of ours is no
+ * credential there if the request has another, or may need none. */
+static enum carrier_bearer judge_bearer(struct decision *d, const struct carrier_place *place)
+{
+    const struct decide_view *view = d->view;
+    if (!d->route->keep_auth)
+        return BEARER_DECIDES;
+    struct slice bearer = carrier_bearer(d->request);
+    d->foreign_auth = view->open || !token_is_ours(view->tokens, bearer, place, view->now, view->cache);
+    if (!d->foreign_auth)
+        return BEARER_DECIDES;
+    bool needed = !view->open && d->route->need && !token_is_public(view->tokens, place);
+    return needed ? BEARER_LAST : BEARER_FOREIGN;
+}
+
+/* The service judges its callers. Of the request nothing is taken. */
+static bool leave_to_service(struct decision *d)
+{
+    d->carried = (struct carried){.query = d->request->query};
+    d->foreign_auth = d->verdict->service = true;
+    decide_tell(d, "token", "the route needs none: the service gets what the client brings", nothing);
+    return d->request->authorizations < 2 ||
+           decide_deny(d, REFUSAL_bad_request, "token", "there are several Authorization headers");
+}
+
+static bool check_token(struct decision *d)
+{
+    const struct decide_view *view = d->view;
+    if (d->route->service && !d->route->need)
+        return leave_to_service(d);
+    const struct carrier_place place = {.route = d->route->name, .system = d->route->system, .host = d->host};
+    const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
+                                        .cookie = d->route->cookie,
+                                        .bearer = judge_bearer(d, &place),
+                                        .captures = &d->match.captures,
+                                        .own = view->tokens ? tokens_own(view->tokens) : NULL};
+    const char *why = "";
+    enum refusal refusal = carrier_find(d->request, &rules, d->scratch, &d->carried);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "token",
+                           "it is not clear which token is meant, or its carrier is too large");
+    if (view->open || d->route->need == 0) {
+        decide_tell(d, "token", view->open ? "none is needed: the cell is open" : "the route needs none",
+                    nothing);
+        return true;
+    }
+    struct slice sandbox = token_sandbox(d);
+    d->carried.credential.place = place;
+    d->carried.credential.sandbox = sandbox;
+    d->carried.credential.port = d->port;
+    refusal = check_credential(d, &why);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "token", why);
+    d->granted = true;
+    d->verdict->org = d->grant.org;
+    note_token(d->verdict, &d->grant);
+    refusal = check_grant(d, sandbox, &why);
+    if (refusal != REFUSAL_NONE)
+        return decide_deny(d, refusal, "token", why);
+    decide_tell(d, "token", "it is valid and grants this", nothing);
+    return true;
+}
+
+static bool is_safe(struct slice method)
+{
+    return slice_is(method, "GET") || slice_is(method, "HEAD") || slice_is(method, "OPTIONS");
+}
+
+/* Whoever is between the browser and us can write a page of http://, whose requests bring the cookie, too. */
+static bool is_downgraded(const struct request *r)
+{
+    return r->tls && slice_starts(r->origin, "http://");
+}
+
+/* Browsers send Origin with every WebSocket. A cookie
+ * they send by themselves, so there it has to be present. */
+static bool check_origin(struct decision *d)
+{
+    const struct request *r = d->request;
+    bool by_cookie = d->granted && d->carried.credential.carrier == CARRIER_COOKIE;
+    if (!d->upgrade && !(by_cookie && !is_safe(r->method)))
+        return true;
+    if (!slice_present(r->origin) && !by_cookie)
+        return true;
+    bool good = d->route->origins.count
+                    ? origin_listed(&d->route->origins, r->origin)
+                    : authority_of_origin(r->origin, &d->authority) && !(by_cookie && is_downgraded(r));
+    if (!good)
+        return decide_deny(d, REFUSAL_origin_refused, "origin",
+                           d->route->origins.count ? "it is not in the route's `origins`"
+                                                   : "it is not the request's own host");
+    decide_tell(d, "origin", "allowed", r->origin);
+    return true;
+}
+
+/* Whether a value can stand in a cookie as it is (RFC 6265 section 4.1.1). */
+static bool cookie_valid(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (value.at[i] <= ' ' || value.at[i] >= 0x7f || strchr("\",;\\", value.at[i]))
+            return false;
+    return value.len > 0;
+}
+
+static struct slice text_from(const struct writer *w, size_t start)
+{
+    return slice_of(w->at + start, w->len - start);
+}
+
+/* The same address without the token. "//x" alone would be another host's to a browser (and "/\x"), "/.//x"
+ * is not. */
+static void write_location(struct decision *d)
+{
+    struct slice path = d->request->path;
+    size_t start = d->scratch->len;
+    if (path.len > 1 && (path.at[1] == '/' || path.at[1] == '\\'))
+        writer_text(d->scratch, "/.");
+    writer_put(d->scratch, path);
+    if (slice_present(d->carried.query)) {
+        writer_u8(d->scratch, '?');
+        writer_put(d->scratch, d->carried.query);
+    }
+    d->verdict->location = text_from(d->scratch, start);
+}
+
+static bool turn_into_cookie(struct decision *d)
+{
+    const struct credential *c = &d->carried.credential;
+    if (!d->granted || !d->route->cookie || d->upgrade || !c->in_query || !slice_is(d->request->method, "GET") ||
+        !cookie_valid(c->token) || !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
+        return true;
+    write_location(d);
+    size_t start = d->scratch->len;
+    writer_text(d->scratch, "__Host-cellgate=");
+    writer_put(d->scratch, c->token);
+    writer_printf(d->scratch, "; Path=/; Max-Age=%lld; Secure; HttpOnly; SameSite=Lax",
+                  (long long)(d->grant.exp + d->grant.leeway - d->view->now));
+    d->verdict->set_cookie = text_from(d->scratch, start);
+    d->verdict->kind = VERDICT_REDIRECT;
+    decide_tell(d, "cookie", "the token of the query becomes a cookie", nothing);
+    return false;
+}
+
+/* ---- the sandbox ---- */
+
+bool decide_without_address(struct decision *d, const char *why)
+{
+    decide_tell(d, "worker", why, nothing);
+    d->verdict->kind = VERDICT_RELAY;
+    return true;
+}
+
+/* Whether the token names the sandbox. Otherwise only the record's org could tell whether it is good here. */
+static bool is_named(const struct decision *d)
+{
+    return !d->granted || (slice_present(d->grant.sandbox) && !slice_is(d->grant.sandbox, "*"));
+}
+
+/* The directory cannot say (yet). The relay can wait for it. */
+static bool without_record(struct decision *d, enum lookup lookup)
+{
+    d->pending = lookup == LOOKUP_PENDING;
+    if (d->granted && token_revoked(d->grant.iat, d->view->not_before))
+        return decide_deny(d, REFUSAL_token_revoked, "token",
+                           "it was issued before the directory's `not_before`");
+    if (d->pending && is_named(d) && d->route->via == ROUTE_RELAY)
+        return decide_without_address(d, "the directory has not answered yet: the relay waits for it");
+    return decide_deny(d, REFUSAL_directory_unavailable, "record", "the directory cannot say");
+}
+
+static bool find_record(struct decision *d)
+{
+    const char *why = "";
+    if (d->route->service)
+        return !d->granted || !token_revoked(d->grant.iat, d->view->not_before) ||
+               decide_deny(d, REFUSAL_token_revoked, "token", "it was issued before the directory's `not_before`");
+    enum lookup lookup = look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
+    if (lookup == LOOKUP_ABSENT)
+        return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
+    if (lookup != LOOKUP_FOUND)
+        return without_record(d, lookup);
+    d->found = true;
+    if (!d->granted)
+        return true;
+    int64_t own = d->record.not_before, all = d->view->not_before;
+    /* whoever may use it by its name may know its state, too */
+    struct slice org = d->record.bare && is_named(d) ? d->grant.org : d->record.org;
+    enum refusal refusal = token_admits_record(&d->grant, org, own > all ? own : all, &why);
+    return refusal == REFUSAL_NONE || decide_deny(d, refusal, "record", why);
+}
+
+static bool relay_waits(struct decision *d, enum refusal otherwise, const char *why)
+{
+    return d->route->via == ROUTE_RELAY ? decide_without_address(d, why)
+                                        : decide_deny(d, otherwise, "record", why);
+}
+
+static bool check_state(struct decision *d)
+{
+    if (!d->found)
+        return true;
+    if (!slice_present(d->verdict->org) || d->verdict->org.len == 0)
+        d->verdict->org = d->record.org;
+    bool compared = !d->record.bare || !d->granted || !slice_present(d->grant.org);
+    if (compared) /* else resolve() compares the owner, when it is told */
+        d->verdict->epoch = record_epoch(&d->record);
+    switch (d->record.state) {
+    case RECORD_STOPPED:
+        return decide_deny(d, REFUSAL_sandbox_stopped, "record", "the sandbox has been stopped");
+    case RECORD_SUSPENDED:
+        if (d->view->wake && d->view->wake(d->view->directory, d->space, d->sandbox))
+            return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is suspended and is being woken");
+        return decide_deny(d, REFUSAL_sandbox_waking, "record",
+                           "the sandbox is suspended and nobody here can wake it");
+    case RECORD_WAKING:
+        return relay_waits(d, REFUSAL_sandbox_waking, "the sandbox is waking up");
+    case RECORD_MIGRATING:
+        if (d->record.worker.kind == WORKER_NONE)
+            return relay_waits(d, REFUSAL_sandbox_migrating, "the sandbox is between two workers");
+        break;
+    case RECORD_RUNNING:
+        break;
+    }
+    decide_tell(d, "record", "found, and a worker serves it", nothing);
+    return true;
+}
+
+bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
+            struct verdict *verdict)
+{
+    static decide_step *const steps[] = {check_request,    check_removed, check_upgrade, find_route,    read_captures,
+                                         answer_preflight, check_token,   check_origin,  turn_into_cookie,
+                                         find_record,      check_state,   decide_worker, decide_path,
+                                         decide_headers};
+    struct decision d;
+    d.view = view;
+    d.request = request;
+    d.scratch = scratch;
+    d.verdict = verdict;
+    d.route = NULL;
+    d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = false;
+    d.follows = false;
+    d.headers = nothing;
+    d.sandbox = d.space = nothing;
+    d.port = 0;
+    d.authority = (struct authority){.port = 0};
+    verdict_clear(verdict);
+    verdict->request_id = request->id;
+    verdict->source = request->source;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (!steps[i](&d))
+            break;
+    if (verdict->kind == VERDICT_RELAY)
+        decide_handover(&d);
+    if (scratch->full) {
+        verdict_clear(verdict);
+        d.route = NULL;
+        verdict->upgrade = d.upgrade;
+        decide_deny(&d, REFUSAL_request_too_large, "request", "its texts are too large");
+    }
+    return !d.pending;
+}

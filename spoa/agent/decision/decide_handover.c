@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* decide_handover: what the relay has to know about a tunnel: the end of a decision that sends it there. */
+#include <openssl/evp.h>
+
+#include "spoa/agent/decision/decide_steps.h"
+#include "spoa/agent/token/ticket.h"
+#include "spoa/base/base64url.h"
+
+static int64_t if_set(int64_t value)
+{
+    return value ? value : -1;
+}
+
+static void set_route(struct handover *h, const struct route *route)
+{
+    h->resume = (unsigned)route->resume;
+    h->end = (unsigned)route->end;
+    h->keepalive = (unsigned)route->keepalive;
+    h->close = route->refuse == ROUTE_REFUSE_CLOSE;
+    h->stream = route->stream;
+    h->overlap = route->overlap;
+    h->one_leg = route->one_leg;
+    h->waits = route->waits;
+    h->hold = if_set(route->hold);
+    h->idle = if_set(route->idle);
+    h->max_age = if_set(route->max_age);
+    h->max_message = if_set(route->max_message);
+}
+
+/* The names that the route strips, as one text. */
+static struct slice strip_list(const struct texts *names, struct writer *w)
+{
+    size_t start = w->len;
+    for (size_t i = 0; i < names->count; i++) {
+        writer_text(w, i ? "," : "");
+        writer_text(w, names->at[i]);
+    }
+    return names->count ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
+}
+
+#define TOKEN_DOMAIN "cellgate token 1;"
+enum { TOKEN_DIGEST = 8 };
+
+/* Which credential it was, of whatever kind, the same for all agents; absent: none. Without it the relay does not count
+ * by tokens. */
+static struct slice digest_token(const struct credential *credential, struct writer *scratch)
+{
+    const struct slice parts[] = {SLICE_LITERAL(TOKEN_DOMAIN), credential->token, credential->expires,
+                                  credential->path};
+    uint8_t digest[EVP_MAX_MD_SIZE];
+    size_t start = scratch->len;
+    EVP_MD_CTX *context = slice_present(credential->token) ? EVP_MD_CTX_new() : NULL;
+    bool good = context && EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+
+    for (size_t i = 0; good && i < sizeof parts / sizeof parts[0]; i++)
+        good = EVP_DigestUpdate(context, parts[i].at, parts[i].len) && EVP_DigestUpdate(context, "", 1);
+    good = good && EVP_DigestFinal_ex(context, digest, NULL);
+    EVP_MD_CTX_free(context);
+    if (!good)
+        return slice_text(NULL);
+    base64url_encode(slice_of(digest, TOKEN_DIGEST), scratch);
+    return slice_of(scratch->at + start, scratch->len - start);
+}
+
+static void set_grant(struct handover *h, const struct grant *grant)
+{
+    h->sub = grant->sub;
+    h->jti = grant->jti;
+    h->kid = grant->kid;
+    h->needs = grant->needs;
+    h->key = grant->key;
+    h->iat = grant->iat < 0 ? 0 : grant->iat; /* one that does not say may be as old as can be */
+    if (grant->bind)
+        h->exp = grant->exp + grant->leeway;
+}
+
+/* Whose organisation it is: only a token's own has to be the record's for as long as the tunnel lasts. */
+static void set_org(struct handover *h, const struct decision *d)
+{
+    bool own = d->granted && slice_present(d->grant.org) && d->grant.org.len > 0;
+    h->org = d->verdict->org;
+    if (slice_present(h->org) && !own)
+        h->org_of_record = 1;
+}
+
+void decide_handover(struct decision *d)
+{
+    struct verdict *v = d->verdict;
+    struct handover h = handover_none();
+    h.route = v->route;
+    h.sandbox = v->sandbox;
+    h.space = v->space;
+    h.port = d->follows ? -1 : v->port; /* the worker's port may be another where the sandbox moves */
+    h.session = v->session;
+    set_org(&h, d);
+    h.epoch = v->epoch;
+    h.addr = v->addr;
+    h.addr_port = v->addr_port;
+    h.tls = v->tls;
+    h.sni = v->sni;
+    h.host = v->host;
+    h.secrets = d->headers.len > 0 || d->route->set_count > 0;
+    h.select_cellgate = v->select_cellgate;
+    set_route(&h, d->route);
+    h.strip = strip_list(&d->route->strip, d->scratch);
+    if (d->granted) {
+        set_grant(&h, &d->grant);
+        h.token = digest_token(&d->carried.credential, d->scratch);
+    }
+    if (v->refusal != REFUSAL_NONE) {
+        h.refuse = v->status;
+        h.error = v->error;
+    } else {
+        h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
+    }
+    size_t start = d->scratch->len;
+    /* the encoder puts a separator before every key but the first of its writer */
+    struct writer line = writer_of(d->scratch->at + start, d->scratch->size - start);
+    handover_encode(&h, &line);
+    d->scratch->full = d->scratch->full || line.full;
+    d->scratch->len += line.len;
+    v->handover = slice_of(line.at, line.len);
+}

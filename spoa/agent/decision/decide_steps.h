@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* decide_steps: the state that the steps of a decision share (decide.c, decide_target.c). */
+#ifndef CELLGATE_AGENT_DECISION_DECIDE_STEPS_H
+#define CELLGATE_AGENT_DECISION_DECIDE_STEPS_H
+
+#include "spoa/agent/decision/decide.h"
+#include "spoa/agent/model/authority.h"
+#include "spoa/agent/token/carrier.h"
+
+struct decision {
+    const struct decide_view *view;
+    const struct request *request;
+    struct writer *scratch;
+    struct verdict *verdict;
+    bool upgrade, pending;
+    struct authority authority; /* of Host */
+    struct slice host;          /* its name in lower case */
+    struct route_match match;
+    const struct route *route;   /* NULL until one matched */
+    struct slice sandbox, space; /* checked and decoded */
+    uint16_t port;               /* 0: none is named */
+    struct carried carried;
+    bool foreign_auth; /* Authorization, if there is any, is the application's */
+    bool granted; /* grant is filled: a token was needed and is good */
+    struct grant grant;
+    bool looked; /* the directory has been asked */
+    enum lookup lookup;
+    bool found; /* record is filled */
+    struct record record;
+    struct slice headers; /* of the record, for the address that was chosen */
+    bool follows;         /* the address is the worker's own, wherever the sandbox moves */
+};
+
+/* Every step returns true to go on; false: the verdict is complete. */
+typedef bool decide_step(struct decision *d);
+
+void decide_tell(const struct decision *d, const char *step, const char *text, struct slice detail);
+/* Completes the verdict with a refusal; always false. */
+bool decide_deny(struct decision *d, enum refusal refusal, const char *step, const char *why);
+/* To the relay, which asks for the address itself and waits for it. */
+bool decide_without_address(struct decision *d, const char *why);
+
+/* decide_handover.c: what the relay has to know, of a verdict that is VERDICT_RELAY. */
+void decide_handover(struct decision *d);
+/* decide_target.c: what the worker gets. */
+decide_step decide_worker, decide_path, decide_headers;
+
+#endif

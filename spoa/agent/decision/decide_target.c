@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* decide_target: the end of a decision: which worker, and what it gets. */
+#include "spoa/agent/decision/decide_steps.h"
+#include "spoa/agent/decision/destination.h"
+#include "spoa/agent/token/static.h"
+#include "spoa/proto/http.h"
+
+static struct slice text_from(const struct writer *w, size_t start)
+{
+    return slice_of(w->at + start, w->len - start);
+}
+
+static void set_host(struct decision *d, const struct destination *to)
+{
+    size_t start = d->scratch->len;
+    destination_host(to, d->scratch);
+    if (!d->route->keep_host)
+        d->verdict->host = text_from(d->scratch, start);
+}
+
+static bool unix_worker(struct decision *d)
+{
+    if (d->route->via == ROUTE_DIRECT)
+        return decide_deny(d, REFUSAL_worker_unreachable, "worker", "HAProxy cannot reach a Unix socket");
+    return decide_without_address(d, "on a Unix socket, which the relay asks for");
+}
+
+static bool no_worker(struct decision *d, enum destination_result result)
+{
+    static const enum refusal refusals[] = {[DESTINATION_NO_WORKER] = REFUSAL_directory_unavailable,
+                                            [DESTINATION_NO_PORT] = REFUSAL_bad_request,
+                                            [DESTINATION_CLOSED] = REFUSAL_not_granted,
+                                            [DESTINATION_UNRESOLVED] = REFUSAL_directory_unavailable,
+                                            [DESTINATION_FOREIGN] = REFUSAL_worker_unreachable,
+                                            [DESTINATION_FOREIGN_SOCKET] = REFUSAL_worker_unreachable};
+    bool unresolved = result == DESTINATION_UNRESOLVED;
+    if (unresolved && d->route->via == ROUTE_RELAY)
+        return decide_without_address(d, "its name is not resolved yet: the relay waits");
+    d->pending = unresolved;
+    return decide_deny(d, refusals[result], "worker", destination_text(result));
+}
+
+/* The needs of a route are known before the sandbox is; what they are worth only with its record. A token for
+ * one file says more exactly what it is for. */
+static bool may_reach(struct decision *d, const struct destination *to)
+{
+    bool unlimited = !d->granted || slice_present(d->grant.file);
+    decide_tell(d, "worker", to->management ? "a management address" : "an application's address",
+                to->worker.host);
+    if (to->management && d->route->need == NEED_HTTP && !unlimited)
+        decide_tell(d, "need", "a route for http asks for exec at a management address", slice_text(NULL));
+    if (!unlimited && !destination_admits(to, d->route, d->grant.needs))
+        return decide_deny(d, REFUSAL_not_granted, "token", "it does not grant what is served at this address");
+    /* a route without a port leads to the worker's own */
+    if (!unlimited && !to->management && !d->port && !grant_allows_port(&d->grant, to->port))
+        return decide_deny(d, REFUSAL_not_granted, "token", "it is not for the port that is served there");
+    return true;
+}
+
+static bool to_service(struct decision *d)
+{
+    const struct service *service = d->route->service;
+    struct verdict *v = d->verdict;
+    struct destination to = {.worker = service->worker, .port = service->worker.port};
+    decide_tell(d, "worker", "the route leads to a service", slice_text(service->name));
+    if (!d->view->allowed(d->view->networks, &service->worker.addr))
+        return decide_deny(d, REFUSAL_worker_unreachable, "worker", destination_text(DESTINATION_FOREIGN));
+    set_host(d, &to);
+    v->kind = VERDICT_DIRECT;
+    v->addr = service->worker.addr;
+    v->addr_port = service->worker.port;
+    v->tls = service->worker.kind == WORKER_HTTPS;
+    v->h2 = !d->upgrade && d->route->protocol == ROUTE_H2;
+    if (v->tls)
+        v->sni = service->worker.host;
+    return true;
+}
+
+bool decide_worker(struct decision *d)
+{
+    struct verdict *v = d->verdict;
+    if (d->route->service)
+        return to_service(d);
+    struct destination to;
+    if (v->kind == VERDICT_RELAY) /* the relay waits for a worker, and asks again when there is one */
+        return true;
+    enum destination_result result = destination_choose(d->view, &d->record, d->port, &to);
+    if (result == DESTINATION_FOUND || result == DESTINATION_UNRESOLVED)
+        set_host(d, &to);
+    if (result != DESTINATION_FOUND)
+        return no_worker(d, result);
+    if (!may_reach(d, &to))
+        return false;
+    d->headers = to.headers;
+    d->follows = to.own;
+    if (to.worker.kind == WORKER_UNIX)
+        return unix_worker(d);
+    v->kind = d->route->via == ROUTE_RELAY ? VERDICT_RELAY : VERDICT_DIRECT;
+    v->addr = to.worker.addr;
+    v->addr_port = to.port;
+    v->tls = to.worker.kind == WORKER_HTTPS;
+    if (v->tls)
+        v->sni = to.worker.host;
+    v->h2 = v->kind == VERDICT_DIRECT && !d->upgrade && (to.h2 || d->route->protocol == ROUTE_H2);
+    decide_tell(d, "worker", v->tls ? "with TLS" : "without TLS", to.worker.host);
+    if (v->h2)
+        decide_tell(d, "worker", "it speaks HTTP/2", slice_text(NULL));
+    return true;
+}
+
+/* It becomes part of a Path attribute and of a regular expression's replacement in haproxy.cfg. */
+static bool prefix_valid(struct slice prefix)
+{
+    for (size_t i = 0; i < prefix.len; i++)
+        if (strchr("|;,\"\\<>^`{}", prefix.at[i]))
+            return false;
+    return prefix.len > 0;
+}
+
+/* What stands before the worker's path in the client's: below that the client sees the application. */
+static struct slice prefix_of(struct slice client, struct slice worker)
+{
+    static const struct slice none;
+    bool bare = slice_is(worker, "/") && client.at[client.len - 1] != '/';
+    size_t tail = bare ? 0 : worker.len;
+    if (client.len < tail || !slice_equal(slice_from(client, client.len - tail), slice_sub(worker, 0, tail)))
+        return none;
+    struct slice prefix = slice_sub(client, 0, client.len - tail);
+    return prefix_valid(prefix) ? prefix : none;
+}
+
+bool decide_path(struct decision *d)
+{
+    d->verdict->path = d->request->path;
+    if (d->route->template) {
+        size_t start = d->scratch->len;
+        template_write(d->route->template, &d->match.captures, d->scratch);
+        d->verdict->path = text_from(d->scratch, start);
+        d->verdict->prefix = prefix_of(d->request->path, d->verdict->path);
+    }
+    d->verdict->query = d->carried.query;
+    return true;
+}
+
+/* The variable of a header that HAProxy can set by name (haproxy.cfg); NULL: it cannot. */
+static struct slice *header_variable(struct verdict *v, struct slice name)
+{
+    return http_same_name(name, SLICE_LITERAL("Authorization"))             ? &v->auth
+           : http_same_name(name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN"))    ? &v->execd
+           : http_same_name(name, SLICE_LITERAL("OPENSANDBOX-EGRESS-AUTH")) ? &v->egress
+           : http_same_name(name, SLICE_LITERAL("X-Access-Token"))          ? &v->access
+                                                                            : NULL;
+}
+
+static void set_header(struct decision *d, struct slice name, struct slice value, const char *whose)
+{
+    struct slice *variable = header_variable(d->verdict, name);
+    bool direct = d->verdict->kind == VERDICT_DIRECT;
+    decide_tell(d, "header", variable || !direct ? whose : "not set, HAProxy has no rule for it", name);
+    if (direct && variable)
+        *variable = value;
+}
+
+/* The route's headers, then the record's, which may be secrets: the relay asks for them itself. */
+static void set_headers(struct decision *d)
+{
+    struct slice name, value;
+    size_t cursor = 0;
+    for (size_t i = 0; i < d->route->set_count; i++)
+        set_header(d, d->route->set[i].name, d->route->set[i].value, "set by the route");
+    for (size_t i = 0; d->route->service && i < d->route->service->names.count; i++)
+        set_header(d, slice_text(d->route->service->names.at[i]), slice_text(d->route->service->values.at[i]),
+                   "set for the service");
+    while (record_header(d->headers, &cursor, &name, &value))
+        set_header(d, name, value, "set by the record");
+}
+
+static bool strips(const struct route *route, struct slice name)
+{
+    for (size_t i = 0; i < route->strip.count; i++)
+        if (http_same_name(name, slice_text(route->strip.at[i])))
+            return true;
+    return false;
+}
+
+/* Nothing in HAProxy ends a tunnel at a given time. One on which nothing moves shall at least not outlive its token because
+ * the route is patient. */
+static int64_t timeout_of(const struct decision *d)
+{
+    int64_t left = d->granted ? d->grant.exp + d->grant.leeway - d->view->now : 0;
+    bool bound = d->upgrade && d->verdict->kind == VERDICT_DIRECT && d->granted && d->grant.bind;
+    return bound && left > 0 && left < d->route->timeout / 1000 ? left * 1000 : d->route->timeout;
+}
+
+/* Who has the sandbox's access secret, or the credential that let him in, in a second place may have meant it for us. */
+static bool is_credential(struct decision *d, struct slice bearer)
+{
+    uint8_t hex[65];
+    struct writer digest = writer_of(hex, sizeof hex);
+    if (!slice_present(bearer))
+        return false;
+    if (slice_present(d->carried.credential.token) && slice_equal(bearer, d->carried.credential.token))
+        return true;
+    if (!d->found)
+        return false;
+    if (!token_static_digest(bearer, &digest))
+        return true;
+    const struct slice secrets[] = {d->record.access_sha256, record_access(&d->record, d->port)};
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
+        if (slice_present(secrets[i]) && slice_equal_constant_time(secrets[i], writer_slice(&digest)))
+            return true;
+    return false;
+}
+
+bool decide_headers(struct decision *d)
+{
+    struct verdict *v = d->verdict;
+    if (d->foreign_auth && !is_credential(d, carrier_bearer(d->request)))
+        v->auth = d->request->authorization;
+    if (v->kind == VERDICT_DIRECT || d->view->trace)
+        set_headers(d);
+    v->strip_origin = d->upgrade && strips(d->route, SLICE_LITERAL("Origin"));
+    v->cookies = d->route->keep_cookies;
+    v->protocol_edit = d->carried.protocol_edit;
+    v->protocol = d->carried.protocol;
+    v->select_cellgate = d->carried.select_cellgate;
+    v->timeout = d->route->timeout ? timeout_of(d) : -1;
+    return true;
+}

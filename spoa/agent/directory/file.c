@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/directory/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/agent/directory/folder_events.h"
+#include "spoa/agent/model/record_json.h"
+#include "spoa/base/file.h"
+#include "spoa/base/thread.h"
+
+#define LOOK_EVERY_MS 100
+#define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
+#define FILE_MAX      ((off_t)2 << 30)
+#define RECORD_DEPTH  4
+#define RECORD_LIMITS ((struct json_limits){.bytes = (size_t)256 * 1024, .depth = RECORD_DEPTH})
+
+/* ---- reading one file ---- */
+
+struct loading {
+    const char *path;
+    struct slice text;
+    const struct records *before;
+    struct directory_load *load;
+    bool is_public; /* everybody can read it */
+    uint8_t scratch[128 * 1024]; /* ports and headers of one record */
+};
+
+/* Turns ":LINE:COLUMN: what" of a value within the file into "path:LINE:COLUMN: what" of the file. */
+static bool fail_at(const struct loading *l, struct slice value, const struct fail *inner, struct fail *why)
+{
+    struct slice what = slice_text(inner->text), rest = what, path, line_text, column_text;
+    uint64_t line = 1, column = 1, lines = 0;
+    if (slice_split(&rest, ':', &path) && slice_split(&rest, ':', &line_text) &&
+        slice_split(&rest, ':', &column_text) && slice_u64(line_text, UINT32_MAX, &line) &&
+        slice_u64(column_text, UINT32_MAX, &column))
+        what = slice_trim(rest);
+    const uint8_t *start_of_line = l->text.at;
+    for (const uint8_t *p = l->text.at; p < value.at; p++)
+        if (*p == '\n') {
+            lines++;
+            start_of_line = p + 1;
+        }
+    if (line == 1)
+        column += (uint64_t)(value.at - start_of_line);
+    return fail(why, "%s:%" PRIu64 ":%" PRIu64 ": %.*s", l->path, lines + line, column, SLICE_PRINTF(what));
+}
+
+/* Headers are what lets the gate in at a worker. */
+static bool has_headers(const struct record *record)
+{
+    struct record_details details;
+    struct worker worker;
+    uint16_t port;
+    size_t cursor = 0;
+    if (record->headers.len)
+        return true;
+    while (record_port_next(record, &cursor, &port, &worker))
+        if (record_details(record, port, &details) && details.headers.len)
+            return true;
+    return false;
+}
+
+static bool load_record(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct loading *l = context;
+    struct fail inner;
+    struct record record, old;
+    struct json *doc = json_parse(value, "", 0, RECORD_LIMITS, &inner);
+    if (!doc)
+        return fail_at(l, value, &inner, why);
+    struct writer scratch = writer_of(l->scratch, sizeof l->scratch);
+    bool good = record_from_json(doc, json_root(doc), &scratch, &record, &inner);
+    const struct record *kept = &record;
+    if (good && l->before && record.epoch && records_get(l->before, key, &old) == LOOKUP_FOUND &&
+        record.epoch < old.epoch) {
+        kept = &old;
+        l->load->epochs_behind++;
+    }
+    good = good && records_add(l->load->records, key, kept, &inner);
+    l->load->exposed += good && l->is_public && has_headers(kept);
+    json_free(doc);
+    return good || fail_at(l, value, &inner, why);
+}
+
+static bool load_other(void *context, struct slice key, struct slice value, struct fail *why)
+{
+    struct loading *l = context;
+    struct fail inner = {":1:1: not_before is a time in Unix seconds"};
+    uint64_t seconds;
+    if (slice_is(key, "revoked")) {
+        int64_t now = (int64_t)time(NULL);
+        return revoked_read_object(slice_trim(value), l->path, now, &l->load->revoked, &l->load->revoked_over, why);
+    }
+    if (!slice_is(key, "not_before"))
+        fail(&inner, ":1:1: beside sandboxes only not_before and revoked may stand here");
+    else if (slice_u64(value, (uint64_t)1 << 53, &seconds)) {
+        l->load->not_before = (int64_t)seconds;
+        return true;
+    }
+    return fail_at(l, value, &inner, why);
+}
+
+/* Of one that is open. One that is replaced meanwhile is changed by that, too, but not what it holds. */
+static bool same_content(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it
+ * again. */
+static bool read_whole(const char *path, struct slice *text, bool *is_public, struct fail *why)
+{
+    struct stat before, after;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold the thread */
+    if (fd < 0)
+        return fail(why, "%s: %s", path, strerror(errno));
+    uint8_t *memory = NULL;
+    bool good = fstat(fd, &before) == 0 && S_ISREG(before.st_mode) && before.st_size <= FILE_MAX;
+    if (!good) {
+        fail(why, "%s: not a file, or over %lld bytes", path, (long long)FILE_MAX);
+    } else if (!(memory = malloc((size_t)before.st_size + 1))) {
+        good = fail(why, "%s: out of memory", path);
+    } else {
+        size_t len = 0, size = (size_t)before.st_size;
+        ssize_t n;
+        while (len < size && (n = read(fd, memory + len, size - len)) > 0)
+            len += (size_t)n;
+        if (len != size || fstat(fd, &after) != 0 || !same_content(&before, &after))
+            good = fail(why, "%s: changed while it was read", path);
+        *text = slice_of(memory, len);
+        *is_public = before.st_mode & S_IROTH;
+    }
+    close(fd);
+    if (!good)
+        free(memory);
+    return good;
+}
+
+static double now_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
+                         struct fail *why)
+{
+    double start = now_seconds();
+    struct loading *l = calloc(1, sizeof *l);
+    *load =
+        (struct directory_load){.records = records_new(before ? records_count(before) : 0), .unread = true};
+    bool good = l && load->records;
+    if (!good)
+        fail(why, "%s: out of memory", path);
+    if (good && (good = read_whole(path, &l->text, &l->is_public, why))) {
+        load->unread = false;
+        l->path = path;
+        l->before = before;
+        l->load = load;
+        const struct json_stream stream = {load_record, load_other, l};
+        good = json_stream_object(l->text, path, "sandboxes", 0, RECORD_DEPTH + 2, &stream, why);
+        free((void *)l->text.at);
+    }
+    free(l);
+    if (!good) {
+        records_release(load->records);
+        revoked_release(load->revoked);
+        load->records = NULL;
+        load->revoked = NULL;
+    }
+    load->seconds = now_seconds() - start;
+    return good;
+}
+
+/* ---- watching it ---- */
+
+struct directory_file {
+    char *path;
+    const struct directory_sink *sink;
+    int events_fd, stop;
+    pthread_t thread;
+    struct records *records; /* the last good ones; of the thread */
+    struct stat seen;        /* what the file looked like when it was last read */
+    bool unread;      /* or not taken, for want of descriptors or memory, or because it was not there */
+    struct fail told; /* why it could not be read; empty: it was */
+};
+
+static void load(struct directory_file *d)
+{
+    struct directory_load load;
+    struct fail why;
+    /* looked at before it is read: a change in between is then seen by the next look */
+    file_look(d->path, &d->seen);
+    bool good = directory_file_load(d->path, d->records, &load, &why), again = d->unread;
+    d->unread = load.unread;
+    if (!good) {
+        if (!again || strcmp(why.text, d->told.text) != 0)
+            d->sink->health(d->sink->context, false, true, why.text);
+        d->told = why;
+        return;
+    }
+    d->told.text[0] = '\0';
+    records_release(d->records);
+    d->records = load.records;
+    d->unread = !d->sink->loaded(d->sink->context, &load);
+    revoked_release(load.revoked);
+}
+
+static bool concerns(const void *context, const char *name)
+{
+    return strcmp(folder_events_name(((const struct directory_file *)context)->path), name) == 0;
+}
+
+static bool looks_different(const struct directory_file *d)
+{
+    struct stat now;
+    file_look(d->path, &now);
+    return !file_looks_same(&d->seen, &now);
+}
+
+static void *run(void *context)
+{
+    struct directory_file *d = context;
+    struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->events_fd, .events = POLLIN}};
+    folder_events_add(d->events_fd, d->path);
+    load(d);
+    double looked = now_seconds();
+    unsigned looks = 0;
+    for (int ready; (ready = poll(fds, 2, LOOK_EVERY_MS)) >= 0 || errno == EINTR;) {
+        if (fds[0].revents)
+            break;
+        bool told = folder_events_read(d->events_fd, concerns, d);
+        /* Not whenever something else in the folder changes: of a file that is replaced the other name's event comes
+         * first, and the file would be read twice. */
+        bool due = ready == 0 || now_seconds() - looked >= LOOK_EVERY_MS / 1e3;
+        if (due) {
+            looked = now_seconds();
+            looks++;
+        }
+        if (told || (due && (looks_different(d) || (d->unread && looks % LOOKS_AGAIN == 0)))) {
+            folder_events_add(d->events_fd, d->path); /* the folder may be another one by now */
+            load(d);
+        }
+    }
+    return NULL;
+}
+
+static void destroy(struct directory_file *d)
+{
+    if (d->events_fd >= 0)
+        close(d->events_fd);
+    if (d->stop >= 0)
+        close(d->stop);
+    records_release(d->records);
+    free(d->path);
+    free(d);
+}
+
+static void *start(const void *own, const struct directory_sink *sink, struct log *log, struct fail *why)
+{
+    const struct directory_file_options *options = own;
+    struct directory_file *d = calloc(1, sizeof *d);
+    (void)log;
+    if (!d || !(d->path = strdup(options->path))) {
+        free(d);
+        fail(why, "out of memory");
+        return NULL;
+    }
+    d->sink = sink;
+    d->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (d->stop < 0)
+        fail(why, "%s: cannot watch it: %s", d->path, strerror(errno));
+    d->events_fd = d->stop < 0 ? -1 : folder_events_open(why);
+    if (d->events_fd >= 0 && thread_start(&d->thread, run, d, why))
+        return d;
+    destroy(d);
+    return NULL;
+}
+
+static void stop(void *self)
+{
+    struct directory_file *d = self;
+    (void)!write(d->stop, &(uint64_t){1}, sizeof(uint64_t));
+    pthread_join(d->thread, NULL);
+    destroy(d);
+}
+
+static const struct option options[] = {
+    DIRECTORY_KIND_OPTION(struct directory_file_options, "file"),
+    {.key = "path",
+     .type = OPTION_PATH,
+     .offset = offsetof(struct directory_file_options, path),
+     .help = "the file with the records; it is read again when it changes"},
+};
+
+const struct directory_kind directory_kind_file = {
+    .name = "file",
+    .options = options,
+    .options_count = sizeof options / sizeof *options,
+    .options_size = sizeof(struct directory_file_options),
+    .start = start,
+    .stop = stop,
+};

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * directory_file: the directory kind `file`. A thread of its own reads {"sandboxes": {ID: RECORD, ...}},
+ * watches the folder with inotify (editors and kubectl replace files) and looks at the file every 100 ms
+ * besides, and hands over a new table whenever a whole good file is there. A bad file is reported and changes
+ * nothing.
+ *
+ * The root may also hold "not_before": tokens issued before that time (Unix seconds) are revoked for all
+ * sandboxes. A record whose epoch is lower than the one last seen is ignored: the older record stays.
+ */
+#ifndef CELLGATE_AGENT_DIRECTORY_FILE_H
+#define CELLGATE_AGENT_DIRECTORY_FILE_H
+
+#include "spoa/agent/directory/kind.h"
+
+/* Reads the file once. `before` (may be NULL) is what epochs
+ * are compared with. False: *why has path, line, column. */
+bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
+                         struct fail *why);
+
+/* The options of directory_kind_file. */
+struct directory_file_options {
+    struct directory_common common;
+    char *path;
+};
+
+#endif

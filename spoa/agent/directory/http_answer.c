@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/directory/http_answer.h"
+
+#include "spoa/agent/model/record_json.h"
+
+#define DEPTH      6 /* {"record": {"ports": {...}}}, and room for x- members */
+#define TTL_MIN    1 /* seconds; a control plane that says "no-store" is asked once a second */
+#define TTL_MAX    3600
+#define PAUSE_MAX  10
+#define STATE_TTL  1.0 /* of migrating and waking, which are soon over */
+#define TIME_LIMIT ((int64_t)1 << 53)
+
+static const struct json_limits limits = {.bytes = DIRECTORY_HTTP_BODY_MAX, .depth = DEPTH};
+
+/* ---- header values ---- */
+
+/* The directives that a cache of answers must know (RFC 9111 section 5.2.2). */
+static double read_ttl(struct slice cache_control)
+{
+    struct slice rest = cache_control, part;
+    double ttl = -1;
+    while (slice_split(&rest, ',', &part)) {
+        uint64_t seconds;
+        part = slice_trim(part);
+        if (slice_equal_nocase(part, SLICE_LITERAL("no-store")) ||
+            slice_equal_nocase(part, SLICE_LITERAL("no-cache")))
+            return TTL_MIN;
+        if (slice_equal_nocase(slice_sub(part, 0, 8), SLICE_LITERAL("max-age=")) &&
+            slice_u64(slice_from(part, 8), UINT32_MAX, &seconds))
+            ttl = seconds < TTL_MIN ? TTL_MIN : seconds > TTL_MAX ? TTL_MAX : (double)seconds;
+    }
+    return ttl;
+}
+
+/* Only seconds: a date would need clocks that agree. */
+static double read_pause(struct slice retry_after)
+{
+    uint64_t seconds;
+    if (!slice_present(retry_after) || !slice_u64(retry_after, UINT32_MAX, &seconds))
+        return 0;
+    return seconds > PAUSE_MAX ? PAUSE_MAX : (double)seconds;
+}
+
+static bool is_type(struct slice content_type, const char *type)
+{
+    struct slice bare = slice_trim(slice_sub(content_type, 0, slice_find(content_type, ';')));
+    return slice_equal_nocase(bare, slice_text(type));
+}
+
+/* ---- answers ---- */
+
+static void doubt(struct directory_http_finding *f, enum directory_http_health health)
+{
+    f->outcome = LOOKUP_UNAVAILABLE;
+    f->health = health;
+}
+
+static void read_record(const struct directory_http_reply *reply, struct writer *scratch,
+                        struct directory_http_finding *f, struct fail *why)
+{
+    if (reply->too_large) {
+        fail(why, "a record is over %zu bytes", DIRECTORY_HTTP_BODY_MAX);
+        return doubt(f, DIRECTORY_HTTP_DOUBT);
+    }
+    f->doc = json_parse(reply->body, "record", 0, limits, why);
+    if (!f->doc || !record_from_json(f->doc, json_root(f->doc), scratch, &f->record, why))
+        return doubt(f, DIRECTORY_HTTP_DOUBT);
+    f->outcome = LOOKUP_FOUND;
+    f->ttl = read_ttl(reply->cache_control);
+}
+
+static void be_in_state(struct directory_http_finding *f, enum record_state state)
+{
+    f->outcome = LOOKUP_FOUND;
+    f->record = (struct record){.state = state, .bare = true};
+}
+
+/* {"error":"sandbox_migrating"} is about this sandbox, any other 503 about the control plane. */
+static bool read_busy(const struct directory_http_reply *reply, struct directory_http_finding *f)
+{
+    struct fail why;
+    struct slice error = {NULL, 0};
+    struct json *doc = reply->too_large ? NULL : json_parse(reply->body, "", 0, limits, &why);
+    bool busy = doc && json_text(json_member(json_root(doc), "error"), &error);
+    if (busy && slice_is(error, "sandbox_migrating"))
+        be_in_state(f, RECORD_MIGRATING);
+    else if (busy && slice_is(error, "sandbox_waking"))
+        be_in_state(f, RECORD_WAKING);
+    else
+        busy = false;
+    json_free(doc);
+    if (busy)
+        f->ttl = STATE_TTL;
+    return busy;
+}
+
+static void refuse(const struct directory_http_reply *reply, struct directory_http_finding *f,
+                   struct fail *why)
+{
+    unsigned status = reply->status;
+    if (status == 401 || status == 403)
+        fail(why, "it refuses our token (status %u)", status);
+    else if (status >= 300 && status < 400)
+        fail(why, "it redirects (status %u), which is not followed", status);
+    else
+        fail(why, "status %u", status);
+    if (status == 429 || status == 503)
+        f->pause = read_pause(reply->retry_after);
+    doubt(f, DIRECTORY_HTTP_BAD);
+}
+
+void directory_http_answer(const struct directory_http_reply *reply, struct writer *scratch,
+                           struct directory_http_finding *f, struct fail *why)
+{
+    *f = (struct directory_http_finding){.ttl = -1, .health = DIRECTORY_HTTP_GOOD};
+    if (reply->status == 200)
+        return read_record(reply, scratch, f, why);
+    if (reply->status == 404 && is_type(reply->content_type, "text/html")) {
+        /* the page of something in front of the control plane says nothing about a sandbox */
+        fail(why, "status 404 with a page of HTML: this is not the control plane's");
+        return doubt(f, DIRECTORY_HTTP_BAD);
+    }
+    if (reply->status == 404)
+        f->outcome = LOOKUP_ABSENT;
+    else if (reply->status == 410)
+        be_in_state(f, RECORD_STOPPED);
+    else if (reply->status != 503 || !read_busy(reply, f))
+        refuse(reply, f, why);
+}
+
+/* ---- events ---- */
+
+static bool is_key_text(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] <= 0x20 || text.at[i] == 0x7f)
+            return false;
+    return text.len > 0;
+}
+
+/* {"sandbox": ID} or {"namespace": NAME, "sandbox": ID} */
+static bool read_key(const struct json *doc, struct writer *key, struct fail *why)
+{
+    const json_node *root = json_root(doc), *space = json_member(root, "namespace");
+    struct slice text;
+    if (space && !json_is_null(space)) {
+        if (!json_text(space, &text) || !is_key_text(text))
+            return json_fail(doc, space, why, "namespace is a text without blanks");
+        if (!slice_is(text, "default")) { /* which is asked for without one */
+            writer_put(key, text);
+            writer_text(key, "/");
+        }
+    }
+    if (!json_text(json_member(root, "sandbox"), &text) || !is_key_text(text))
+        return json_fail(doc, root, why, "an event has a sandbox, a text without blanks");
+    writer_put(key, text);
+    return !key->full || json_fail(doc, root, why, "a sandbox is over %d bytes", DIRECTORY_HTTP_KEY_MAX);
+}
+
+/* A record that is of no use is looked up like one that was not told: it puts its own sandbox in doubt, and no other. */
+static void tell_update(const struct directory_sink *sink, const struct json *doc, struct slice key,
+                        struct writer *scratch)
+{
+    const json_node *node = json_member(json_root(doc), "record");
+    struct record record;
+    struct fail why;
+    if (node && record_from_json(doc, node, scratch, &record, &why))
+        sink->changed(sink->context, key, &record);
+    else
+        sink->announced(sink->context, key);
+}
+
+static bool tell_revoke(const struct directory_sink *sink, const struct json *doc, struct slice data, struct fail *why)
+{
+    if (json_member(json_root(doc), "revoked"))
+        return sink->revoked_tokens(sink->context, data, false, why);
+    const json_node *node = json_member(json_root(doc), "not_before");
+    int64_t seconds;
+    if (!json_int(doc, node, 0, TIME_LIMIT, &seconds))
+        return json_fail(doc, json_root(doc), why, "not_before is a time in Unix seconds");
+    /* the stream ends then, and begins with the revocation when it is opened again */
+    return sink->revoked(sink->context, seconds) || fail(why, "out of memory");
+}
+
+bool directory_http_event(const struct directory_sink *sink, struct slice name, struct slice data,
+                          struct writer *scratch, struct fail *why)
+{
+    char memory[DIRECTORY_HTTP_KEY_MAX];
+    struct writer key = writer_of(memory, sizeof memory);
+    bool update = slice_is(name, "update"), removal = slice_is(name, "remove"),
+         revoke = slice_is(name, "revoke");
+    if (!update && !removal && !revoke)
+        return true; /* of a later version, or to keep the connection alive */
+    struct json *doc = json_parse(data, "event", 0, limits, why);
+    bool good = doc && (revoke || read_key(doc, &key, why));
+    if (good && update)
+        tell_update(sink, doc, writer_slice(&key), scratch);
+    else if (good && removal)
+        sink->removed(sink->context, writer_slice(&key));
+    else if (good)
+        good = tell_revoke(sink, doc, data, why);
+    json_free(doc);
+    return good;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/directory/name_table.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct name {
+    const char *text; /* in the table's memory */
+    struct address addr;
+    bool used; /* atomic */
+};
+
+struct name_table {
+    atomic_uint references;
+    size_t count;
+    char *texts_end;
+    struct name names[]; /* sorted by text; behind them their texts */
+};
+
+struct name_table *name_table_retain(struct name_table *table)
+{
+    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
+    return table;
+}
+
+void name_table_release(struct name_table *table)
+{
+    if (table && atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) == 1)
+        free(table);
+}
+
+static int compare(struct slice a, const char *b)
+{
+    int order = a.len ? strncmp((const char *)a.at, b, a.len) : 0;
+    return order ? order : -(int)(b[a.len] != '\0');
+}
+
+/* Written once between two calls of name_table_used, so that threads that find it do not take it from each other. */
+static void note_use(struct name *name)
+{
+    if (!__atomic_load_n(&name->used, __ATOMIC_RELAXED))
+        __atomic_store_n(&name->used, true, __ATOMIC_RELAXED);
+}
+
+void name_table_used(struct name_table *table, void (*each)(void *context, const char *name), void *context)
+{
+    for (size_t i = 0; table && i < table->count; i++)
+        if (__atomic_load_n(&table->names[i].used, __ATOMIC_RELAXED)) {
+            __atomic_store_n(&table->names[i].used, false, __ATOMIC_RELAXED);
+            each(context, table->names[i].text);
+        }
+}
+
+bool name_table_find(struct name_table *table, struct slice name, struct address *addr)
+{
+    size_t low = 0, high = table ? table->count : 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = compare(name, table->names[middle].text);
+        if (order == 0) {
+            *addr = table->names[middle].addr;
+            note_use(&table->names[middle]);
+            return addr->family != 0;
+        }
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return false;
+}
+
+struct name_table *name_table_new(size_t count, size_t bytes)
+{
+    size_t size = sizeof(struct name_table) + count * sizeof(struct name);
+    struct name_table *table = malloc(size + bytes);
+    if (!table)
+        return NULL;
+    table->references = 1;
+    table->count = 0;
+    table->texts_end = (char *)table + size;
+    return table;
+}
+
+void name_table_add(struct name_table *table, const char *name, const struct address *addr)
+{
+    size_t size = strlen(name) + 1;
+    memcpy(table->texts_end, name, size);
+    table->names[table->count++] = (struct name){table->texts_end, *addr, false};
+    table->texts_end += size;
+}

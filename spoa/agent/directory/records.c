@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Records lie packed one behind another in chunks; the table of slots is open addressing with linear probing.
+ * A slot is 8 bytes: half of the key's hash, and where the record lies. Eight slots share a cache line, so a
+ * probe that runs on is nearly free, and comparing the 32 hash bits first means that a foreign record is
+ * hardly ever touched.
+ */
+#include "spoa/agent/directory/records.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "spoa/agent/model/record_pack.h"
+#include "spoa/base/hash.h"
+
+#define CHUNK     ((size_t)4 << 20)
+#define UNIT      ((size_t)8) /* records start at multiples of this */
+#define PER_CHUNK (CHUNK / UNIT)
+#define KEY_MAX   255u
+
+struct slot {
+    uint32_t hash;
+    uint32_t where; /* in units from the start of the first chunk; 0: empty */
+};
+
+struct records {
+    atomic_uint references;
+    struct hash_secret secret;
+    struct slot *slots;
+    size_t mask; /* number of slots less one */
+    size_t count;
+    uint8_t **chunks;
+    size_t chunk_count;
+    size_t used; /* of the last chunk, in bytes */
+};
+
+static size_t slots_for(size_t records)
+{
+    size_t slots = 16;
+    while (slots * 3 / 4 <= records)
+        slots *= 2;
+    return slots;
+}
+
+struct records *records_new(size_t expected)
+{
+    struct records *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    size_t slots = slots_for(expected);
+    r->slots = calloc(slots, sizeof *r->slots);
+    if (!r->slots || !hash_secret_init(&r->secret)) {
+        records_release(r);
+        return NULL;
+    }
+    r->mask = slots - 1;
+    r->references = 1;
+    return r;
+}
+
+struct records *records_retain(struct records *r)
+{
+    atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed);
+    return r;
+}
+
+void records_release(struct records *r)
+{
+    if (!r || (r->references && atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) > 1))
+        return;
+    for (size_t i = 0; i < r->chunk_count; i++)
+        munmap(r->chunks[i], CHUNK);
+    free(r->chunks);
+    free(r->slots);
+    free(r);
+}
+
+static bool add_chunk(struct records *r)
+{
+    if (r->chunk_count >= UINT32_MAX / PER_CHUNK)
+        return false;
+    uint8_t **chunks = realloc(r->chunks, (r->chunk_count + 1) * sizeof *chunks);
+    if (!chunks)
+        return false;
+    r->chunks = chunks;
+    uint8_t *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (chunk == MAP_FAILED)
+        return false;
+    r->used = r->chunk_count == 0 ? UNIT : 0; /* unit 0 means "empty slot" */
+    r->chunks[r->chunk_count++] = chunk;
+    return true;
+}
+
+static void pack(struct writer *w, struct slice key, const struct record *record)
+{
+    writer_u8(w, (uint8_t)key.len);
+    writer_put(w, key);
+    writer_u8(w, (uint8_t)record->state);
+    writer_be(w, (uint64_t)record->epoch, 8);
+    writer_be(w, (uint64_t)record->not_before, 8);
+    record_pack_text(w, record->org);
+    record_pack_worker(w, &record->worker);
+    record_pack_text(w, record->access_sha256);
+    record_pack_text(w, record->ports);
+    record_pack_text(w, record->headers);
+    record_pack_text(w, record->details);
+    writer_u8(w, (uint8_t)record->serves);
+    writer_u8(w, record->h2);
+    writer_u8(w, slice_present(record->management));
+    record_pack_text(w, record->management);
+}
+
+static void absent_if_empty(struct slice *s)
+{
+    if (s->len == 0)
+        s->at = NULL;
+}
+
+/* Every record in a chunk was packed whole, so the reader needs no other end than the chunk's. */
+static struct slice unpack(const struct records *r, uint32_t where, struct record *record)
+{
+    size_t offset = where % PER_CHUNK * UNIT;
+    struct reader in = reader_of(slice_of(r->chunks[where / PER_CHUNK] + offset, CHUNK - offset));
+    struct slice key = reader_take(&in, reader_u8(&in));
+    record->state = reader_u8(&in);
+    record->bare = false;
+    record->epoch = (int64_t)reader_be(&in, 8);
+    record->not_before = (int64_t)reader_be(&in, 8);
+    record->org = record_unpack_text(&in);
+    record_unpack_worker(&in, &record->worker);
+    record->access_sha256 = record_unpack_text(&in);
+    record->ports = record_unpack_text(&in);
+    record->headers = record_unpack_text(&in);
+    record->details = record_unpack_text(&in);
+    record->serves = reader_u8(&in);
+    record->h2 = reader_u8(&in);
+    bool management = reader_u8(&in);
+    record->management = record_unpack_text(&in);
+    if (!management)
+        record->management = (struct slice){NULL, 0};
+    absent_if_empty(&record->org);
+    absent_if_empty(&record->access_sha256);
+    return key;
+}
+
+static struct slice key_at(const struct records *r, uint32_t where)
+{
+    const uint8_t *at = r->chunks[where / PER_CHUNK] + where % PER_CHUNK * UNIT;
+    return slice_of(at + 1, at[0]);
+}
+
+/* The slot that holds key, or the empty one where it would stand. */
+static struct slot *probe(const struct records *r, uint32_t hash, struct slice key)
+{
+    for (size_t i = hash & r->mask;; i = (i + 1) & r->mask) {
+        struct slot *slot = &r->slots[i];
+        if (slot->where == 0 || (slot->hash == hash && slice_equal(key_at(r, slot->where), key)))
+            return slot;
+    }
+}
+
+static bool grow(struct records *r)
+{
+    size_t slots = (r->mask + 1) * 2;
+    struct slot *old = r->slots, *fresh = calloc(slots, sizeof *fresh);
+    if (!fresh)
+        return false;
+    for (size_t i = 0; i <= r->mask; i++) {
+        size_t at = old[i].hash & (slots - 1);
+        while (old[i].where && fresh[at].where)
+            at = (at + 1) & (slots - 1);
+        if (old[i].where)
+            fresh[at] = old[i];
+    }
+    free(old);
+    r->slots = fresh;
+    r->mask = slots - 1;
+    return true;
+}
+
+static bool key_valid(struct slice key)
+{
+    for (size_t i = 0; i < key.len; i++)
+        if (key.at[i] < 0x21 || key.at[i] == 0x7f)
+            return false;
+    return key.len > 0 && key.len <= KEY_MAX;
+}
+
+/* Packs the record behind the last one; its place in units, or 0 when memory is short or it is too large. */
+static uint32_t store(struct records *r, struct slice key, const struct record *record)
+{
+    for (int fresh_chunk = 0; fresh_chunk < 2; fresh_chunk++) {
+        if ((r->chunk_count == 0 || fresh_chunk) && !add_chunk(r))
+            return 0;
+        uint8_t *chunk = r->chunks[r->chunk_count - 1];
+        struct writer w = writer_of(chunk + r->used, CHUNK - r->used);
+        pack(&w, key, record);
+        if (w.full)
+            continue;
+        size_t where = (r->chunk_count - 1) * PER_CHUNK + r->used / UNIT;
+        r->used = (r->used + w.len + UNIT - 1) / UNIT * UNIT;
+        return (uint32_t)where;
+    }
+    return 0;
+}
+
+bool records_add(struct records *r, struct slice key, const struct record *record, struct fail *why)
+{
+    if (!key_valid(key))
+        return fail(why, "a sandbox's key has 1 to %u bytes without blanks and control bytes", KEY_MAX);
+    if (r->count >= (r->mask + 1) * 3 / 4 && !grow(r))
+        return fail(why, "out of memory");
+    uint32_t hash = (uint32_t)hash_keyed(&r->secret, key);
+    struct slot *slot = probe(r, hash, key);
+    if (slot->where)
+        return fail(why, "sandbox %.*s is there twice", SLICE_PRINTF(key));
+    uint32_t where = store(r, key, record);
+    if (!where)
+        return fail(why, "out of memory, or the record is too large");
+    *slot = (struct slot){hash, where};
+    r->count++;
+    return true;
+}
+
+enum lookup records_get(const struct records *r, struct slice key, struct record *record)
+{
+    if (key.len == 0 || key.len > KEY_MAX)
+        return LOOKUP_ABSENT;
+    const struct slot *slot = probe(r, (uint32_t)hash_keyed(&r->secret, key), key);
+    if (!slot->where)
+        return LOOKUP_ABSENT;
+    unpack(r, slot->where, record);
+    return LOOKUP_FOUND;
+}
+
+enum lookup records_find(const struct records *r, struct slice space, struct slice sandbox,
+                         struct record *record)
+{
+    if (!slice_present(space))
+        return records_get(r, sandbox, record);
+    uint8_t key[KEY_MAX];
+    struct writer w = writer_of(key, sizeof key);
+    writer_put(&w, space);
+    writer_u8(&w, '/');
+    writer_put(&w, sandbox);
+    if (!w.full && records_get(r, writer_slice(&w), record) == LOOKUP_FOUND)
+        return LOOKUP_FOUND;
+    return slice_is(space, "default") ? records_get(r, sandbox, record) : LOOKUP_ABSENT;
+}
+
+size_t records_count(const struct records *r)
+{
+    return r->count;
+}
+
+size_t records_bytes(const struct records *r)
+{
+    size_t chunks = r->chunk_count ? (r->chunk_count - 1) * CHUNK + r->used : 0;
+    return sizeof *r + (r->mask + 1) * sizeof *r->slots + chunks;
+}
+
+bool records_each(const struct records *r, size_t *cursor, struct slice *key, struct record *record)
+{
+    while (*cursor <= r->mask && !r->slots[*cursor].where)
+        ++*cursor;
+    if (*cursor > r->mask)
+        return false;
+    *key = unpack(r, r->slots[(*cursor)++].where, record);
+    return true;
+}

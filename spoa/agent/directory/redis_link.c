@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/directory/redis_link.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "spoa/agent/model/worker_url.h"
+#include "spoa/base/file.h"
+
+#define BACKOFF_LEAST 0.05
+#define BACKOFF_MOST  1.0
+#define PASSWORD_MOST 1024
+#define INPUT_MAX     (4 * RESP_TEXT)
+#define OUTPUT_MAX    (8u << 20)
+
+struct redis_link {
+    struct redis_link_options options;
+    enum { LINK_PAUSING, LINK_RESOLVING, LINK_CONNECTING, LINK_GREETING, LINK_READY } state;
+    bool failed; /* the last attempt */
+    struct loop_io io;
+    struct loop_timer timer;
+    struct buffer in, out;
+    struct redis_command *flight, **flight_end;
+    struct redis_command hello, ping;
+    unsigned greetings; /* replies that the greeting still waits for */
+    bool pinged;
+    uint64_t heard; /* when the server said something last; if it owed nothing then, when it began to owe */
+    double backoff;
+    unsigned attempt; /* tells an answer for an attempt that was given up */
+};
+
+/* ---- the server's address ---- */
+
+bool redis_server_parse(struct slice text, struct redis_server *server, struct fail *why)
+{
+    uint64_t port;
+    struct fail inner;
+    *server = (struct redis_server){0};
+    if (net_parse(text, &server->address, &inner))
+        return true;
+    server->address.len = 0;
+    server->host = slice_sub(text, 0, slice_find(text, ':'));
+    if (!hostname_valid(server->host) || !slice_u64(slice_from(text, server->host.len + 1), 65535, &port) ||
+        port == 0)
+        return fail(why, "a server is \"HOST:PORT\", \"[IPv6]:PORT\" or \"unix@/PATH\"");
+    server->port = (uint16_t)port;
+    return true;
+}
+
+/* ---- giving up and beginning anew ---- */
+
+static void begin(struct redis_link *l);
+
+/* How long to pause: half of the backoff to all of it, so that agents do not come back all at once. */
+static double pause_next(struct redis_link *l)
+{
+    double share = 0.5 + (double)(arc4random() & 0xffff) / 0x20000;
+    double pause = l->backoff * share;
+    l->backoff = l->backoff * 2 < BACKOFF_MOST ? l->backoff * 2 : BACKOFF_MOST;
+    return pause;
+}
+
+static void drop_flight(struct redis_link *l)
+{
+    while (l->flight) {
+        struct redis_command *command = l->flight;
+        if (!(l->flight = command->next))
+            l->flight_end = &l->flight;
+        command->replied(command, NULL);
+    }
+}
+
+static void lose(struct redis_link *l, const char *why)
+{
+    l->state = LINK_PAUSING;
+    l->failed = true;
+    l->attempt++;
+    loop_io_close(&l->io);
+    buffer_free(&l->in);
+    buffer_free(&l->out);
+    loop_timer_set(&l->timer, pause_next(l));
+    drop_flight(l);
+    l->options.lost(l->options.context, why);
+}
+
+/* ---- writing ---- */
+
+static void flush(struct redis_link *l)
+{
+    while (buffer_len(&l->out)) {
+        struct slice rest = buffer_slice(&l->out);
+        ssize_t sent = send(loop_io_fd(&l->io), rest.at, rest.len, MSG_NOSIGNAL);
+        if (sent < 0)
+            break; /* an error is met again by the next recv */
+        buffer_consume(&l->out, (size_t)sent);
+    }
+    loop_io_want(&l->io, buffer_len(&l->out) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+}
+
+static bool put(struct redis_link *l, const struct slice *words, size_t count, struct redis_command *command)
+{
+    if (!resp_command(&l->out, words, count))
+        return false;
+    bool first = !l->flight;
+    command->next = NULL;
+    *l->flight_end = command;
+    l->flight_end = &command->next;
+    if (first) {
+        l->heard = loop_clock();
+        loop_timer_set(&l->timer, l->options.timeout);
+    }
+    loop_io_want(&l->io, LOOP_READ | LOOP_WRITE); /* many commands of one turn leave in one write */
+    return true;
+}
+
+bool redis_link_send(struct redis_link *l, const struct slice *words, size_t count,
+                     struct redis_command *command)
+{
+    return l->state == LINK_READY && put(l, words, count, command);
+}
+
+/* ---- greeting ---- */
+
+/* Why a server refuses, by the first word of its error. Nothing that it says is repeated, because a server that does
+ * not know AUTH repeats the password, or any part of it. */
+static const char *refusal_of(const struct resp *reply)
+{
+    static const char *const known[][2] = {
+        {"WRONGPASS", "WRONGPASS: wrong user or password"},
+        {"NOAUTH", "NOAUTH: a password is needed"},
+        {"NOPERM", "NOPERM: the user may not do this"},
+        {"LOADING", "LOADING: the server still loads its data"},
+        {"MASTERDOWN", "MASTERDOWN: a replica without its master"},
+        {"CLUSTERDOWN", "CLUSTERDOWN"},
+        {"MOVED", "MOVED: a node of a cluster"},
+        {"DENIED", "DENIED: protected mode"},
+        {"BUSY", "BUSY: a script runs"},
+        {"MISCONF", "MISCONF"},
+        {"ERR", "ERR"},
+    };
+    struct slice said = reply->parts[0].text, code = slice_sub(said, 0, slice_find(said, ' '));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (slice_is(code, known[i][0]))
+            return known[i][1];
+    return "an error that is not known here";
+}
+
+static void lose_by(struct redis_link *l, const struct resp *reply)
+{
+    char why[96];
+    snprintf(why, sizeof why, "the server refuses: %s", refusal_of(reply));
+    lose(l, why);
+}
+
+static void on_greeted(struct redis_command *command, const struct resp *reply)
+{
+    struct redis_link *l = (void *)((uint8_t *)command - offsetof(struct redis_link, hello));
+    if (!reply)
+        return;
+    if (reply->kind == RESP_ERROR) {
+        lose_by(l, reply);
+        return;
+    }
+    if (--l->greetings)
+        return;
+    l->state = LINK_READY;
+    l->failed = false;
+    l->backoff = BACKOFF_LEAST;
+    loop_timer_set(&l->timer, l->options.timeout);
+    l->options.ready(l->options.context);
+}
+
+static bool greet_word(struct redis_link *l, const struct slice *words, size_t count)
+{
+    l->greetings++;
+    return resp_command(&l->out, words, count);
+}
+
+static bool put_password(struct redis_link *l, struct fail *why)
+{
+    struct slice secret;
+    if (!l->options.password_file)
+        return true;
+    if (!file_read(l->options.password_file, PASSWORD_MOST, &secret, why))
+        return false;
+    struct slice line = slice_sub(secret, 0, slice_find(secret, '\n'));
+    struct slice words[3] = {SLICE_LITERAL("AUTH"), slice_text(l->options.user), line};
+    if (!l->options.user)
+        words[1] = line;
+    bool good = greet_word(l, words, l->options.user ? 3 : 2) || fail(why, "out of memory");
+    file_free(secret);
+    return good;
+}
+
+static bool put_greeting(struct redis_link *l, struct fail *why)
+{
+    char number[24];
+    snprintf(number, sizeof number, "%lld", (long long)l->options.database);
+    const struct slice database[] = {SLICE_LITERAL("SELECT"), slice_text(number)};
+    /* a PING tells at once that a password is missing or the server still loads its data */
+    const struct slice ping[] = {SLICE_LITERAL("PING")};
+    const struct slice subscribe[] = {SLICE_LITERAL("SUBSCRIBE"), l->options.channel};
+    bool events = slice_present(l->options.channel);
+    l->greetings = 0;
+    if (!put_password(l, why))
+        return false;
+    if (l->options.database && !events && !greet_word(l, database, 2))
+        return fail(why, "out of memory");
+    return greet_word(l, events ? subscribe : ping, events ? 2 : 1) || fail(why, "out of memory");
+}
+
+static void greet(struct redis_link *l)
+{
+    struct fail why;
+    if (!put_greeting(l, &why)) {
+        lose(l, why.text);
+        return;
+    }
+    l->state = LINK_GREETING;
+    flush(l);
+}
+
+/* ---- reading ---- */
+
+static bool is_message(const struct redis_link *l, const struct resp *value)
+{
+    return slice_present(l->options.channel) && value->kind == RESP_ARRAY && value->count == 3 &&
+           slice_is(value->parts[0].text, "message");
+}
+
+/* False: it is not what was asked for, or the link was lost by it. */
+static bool take_value(struct redis_link *l, const struct resp *value)
+{
+    unsigned attempt = l->attempt;
+    l->heard = loop_clock();
+    if (is_message(l, value)) {
+        if (slice_equal(value->parts[1].text, l->options.channel))
+            l->options.message(l->options.context, value->parts[2].text);
+        return true;
+    }
+    struct redis_command *command = l->flight;
+    if (l->state == LINK_GREETING)
+        command = &l->hello;
+    else if (command && !(l->flight = command->next))
+        l->flight_end = &l->flight;
+    if (!command) {
+        lose(l, value->kind == RESP_ERROR ? "the server refuses" : "the server says what it was not asked");
+        return false;
+    }
+    command->replied(command, value);
+    return l->attempt == attempt;
+}
+
+static void take_values(struct redis_link *l)
+{
+    struct slice in = buffer_slice(&l->in);
+    size_t before = in.len;
+    for (;;) {
+        struct resp value;
+        enum resp_result result = resp_next(&in, &value);
+        if (result == RESP_BROKEN)
+            lose(l, "the server does not speak the protocol of Redis");
+        if (result == RESP_MORE)
+            buffer_consume(&l->in, before - in.len);
+        if (result != RESP_VALUE || !take_value(l, &value))
+            return;
+    }
+}
+
+static void receive(struct redis_link *l)
+{
+    size_t room;
+    uint8_t *to = buffer_room(&l->in, 4096, &room);
+    ssize_t got = to ? recv(loop_io_fd(&l->io), to, room, 0) : -1;
+    if (got < 0 && to && (errno == EAGAIN || errno == EINTR)) {
+        buffer_commit(&l->in, 0);
+        return;
+    }
+    if (got <= 0) {
+        lose(l, !to ? "out of memory" : got ? strerror(errno) : "the server ended the connection");
+        return;
+    }
+    buffer_commit(&l->in, (size_t)got);
+    take_values(l);
+}
+
+static void on_io(void *owner, int events)
+{
+    struct redis_link *l = owner;
+    if (l->state == LINK_CONNECTING) {
+        int error = net_connected(loop_io_fd(&l->io));
+        if (error)
+            lose(l, strerror(error));
+        else
+            greet(l);
+        return;
+    }
+    if (events & LOOP_WRITE)
+        flush(l);
+    if (events & LOOP_READ)
+        receive(l);
+}
+
+/* ---- connecting ---- */
+
+static void connect_to(struct redis_link *l, const struct net_address *address)
+{
+    struct fail why;
+    int fd = net_connect(address, &why);
+    if (fd < 0) {
+        lose(l, why.text);
+        return;
+    }
+    l->state = LINK_CONNECTING;
+    loop_io_open(&l->io, l->options.loop, fd, on_io, l);
+    loop_io_want(&l->io, LOOP_WRITE);
+}
+
+static void on_resolved(void *owner, const struct dns_answer *answer)
+{
+    struct redis_link *l = owner;
+    struct net_address address;
+    if (l->state != LINK_RESOLVING)
+        return; /* the attempt has ended before; one that began since may as well use this answer */
+    if (answer->result != DNS_FOUND) {
+        lose(l, answer->result == DNS_ABSENT ? "the server's name has no address"
+                                             : "the server's name cannot be looked up");
+        return;
+    }
+    const struct address *to = &answer->addresses[0];
+    net_from_ip(slice_of(to->bytes, to->family == 4 ? 4 : 16), l->options.server.port, &address);
+    connect_to(l, &address);
+}
+
+static void begin(struct redis_link *l)
+{
+    const struct redis_server *server = &l->options.server;
+    loop_timer_set(&l->timer, l->options.timeout);
+    l->state = LINK_RESOLVING;
+    if (server->address.len)
+        connect_to(l, &server->address);
+    else if (!dns_ask(l->options.dns, server->host, on_resolved, l))
+        lose(l, "out of memory");
+}
+
+/* ---- time ---- */
+
+static void on_pong(struct redis_command *command, const struct resp *reply)
+{
+    struct redis_link *l = (void *)((uint8_t *)command - offsetof(struct redis_link, ping));
+    l->pinged = false;
+    if (reply && reply->kind == RESP_ERROR)
+        lose_by(l, reply);
+}
+
+/* For how long the server has owed its next answer; below 0: it owes none. */
+static double silence(const struct redis_link *l)
+{
+    return l->flight ? (double)(loop_clock() - l->heard) / 1e6 : -1;
+}
+
+/* Whoever was heard within `timeout` needs no ping; what is in flight says more than one. */
+static void look_after(struct redis_link *l)
+{
+    const struct slice ping[] = {SLICE_LITERAL("PING")};
+    unsigned attempt = l->attempt;
+    if (silence(l) >= l->options.timeout)
+        receive(l); /* if this thread stood still, the answer may be there */
+    if (l->attempt != attempt)
+        return;
+    double silent = silence(l);
+    if (silent >= l->options.timeout) {
+        lose(l, "the server does not answer");
+        return;
+    }
+    if (silent < 0 && !l->pinged) {
+        l->ping = (struct redis_command){.replied = on_pong};
+        l->pinged = put(l, ping, 1, &l->ping);
+    }
+    loop_timer_set(&l->timer, silent > 0 ? l->options.timeout - silent : l->options.timeout);
+}
+
+static void on_timer(void *owner)
+{
+    struct redis_link *l = owner;
+    if (l->state == LINK_PAUSING)
+        begin(l);
+    else if (l->state == LINK_READY)
+        look_after(l);
+    else
+        lose(l, l->state == LINK_GREETING ? "the server does not answer"
+                                          : "the server cannot be reached in time");
+}
+
+/* ---- its life ---- */
+
+struct redis_link *redis_link_new(const struct redis_link_options *options)
+{
+    struct redis_link *l = calloc(1, sizeof *l);
+    if (!l)
+        return NULL;
+    l->options = *options;
+    l->backoff = BACKOFF_LEAST;
+    l->flight_end = &l->flight;
+    l->hello.replied = on_greeted;
+    l->in = buffer_with_limit(INPUT_MAX);
+    l->out = buffer_with_limit(OUTPUT_MAX);
+    loop_timer_open(&l->timer, options->loop, on_timer, l);
+    loop_timer_set(&l->timer, 0);
+    return l;
+}
+
+void redis_link_free(struct redis_link *l)
+{
+    if (!l)
+        return;
+    loop_timer_close(&l->timer);
+    loop_io_close(&l->io);
+    drop_flight(l);
+    buffer_free(&l->in);
+    buffer_free(&l->out);
+    free(l);
+}
+
+bool redis_link_ready(const struct redis_link *l)
+{
+    return l->state == LINK_READY;
+}
+
+bool redis_link_pausing(const struct redis_link *l)
+{
+    return l->state == LINK_PAUSING && l->failed;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* authority: "HOST[:PORT]" of a Host header, and whether an Origin header names the same (RFC 9110
+ * section 7.2, RFC 6454 section 7). */
+#ifndef CELLGATE_AGENT_MODEL_AUTHORITY_H
+#define CELLGATE_AGENT_MODEL_AUTHORITY_H
+
+#include "spoa/base/slice.h"
+
+struct authority {
+    struct slice host; /* as it stands there; an IPv6 literal with its brackets */
+    uint16_t port;     /* 0: none is named */
+};
+
+/* False: no host, user information, an empty or bad port, or a byte that a name or literal cannot hold. */
+bool authority_parse(struct slice text, struct authority *authority);
+
+/* Whether origin is http:// or https:// and the host and port of `host`; a port that is left out is the
+ * scheme's. */
+bool authority_of_origin(struct slice origin, const struct authority *host);
+
+#endif

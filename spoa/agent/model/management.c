@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/model/management.h"
+
+#include "spoa/agent/model/system.h"
+#include "spoa/service/settings.h"
+
+enum serves serves_of(struct slice word)
+{
+    return slice_is(word, "management")    ? SERVES_MANAGEMENT
+           : slice_is(word, "application") ? SERVES_APPLICATION
+                                           : SERVES_UNSAID;
+}
+
+bool management_ports(struct slice text, struct port_list *ports, struct fail *why)
+{
+    ports->count = 0;
+    return slice_is(text, "none") || port_list_add(ports, text, why);
+}
+
+/* Where no system is named nobody knows what a sandbox runs: then it may be any of them. */
+static bool ports_of(unsigned systems, struct port_list *ports, struct fail *why)
+{
+    for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++) {
+        struct slice text = slice_text(system_ports(s));
+        bool named = !systems || systems & SYSTEM_BIT(s);
+        if (named && text.len && !port_list_add(ports, text, why))
+            return false;
+    }
+    return true;
+}
+
+bool management_read(const struct settings *s, struct management *management, struct fail *why)
+{
+    unsigned systems;
+    struct fail what;
+    *management = (struct management){.serves = s->serves ? SERVES_APPLICATION : SERVES_MANAGEMENT};
+    if (!systems_read(s->doc, s->systems, &systems, why))
+        return false;
+    if (!s->management_ports)
+        return ports_of(systems, &management->ports, why);
+    return management_ports(slice_text(s->management_ports), &management->ports, &what) ||
+           json_fail(s->doc, json_member(json_root(s->doc), "management_ports"), why, "management_ports: %s",
+                     what.text);
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/model/own_headers.h"
+
+#include <stdlib.h>
+
+#include "spoa/proto/http.h"
+
+enum { NAME_MOST = 64 };
+
+/* What has a meaning to HAProxy, to the relay or to any worker. */
+static const char *const reserved[] = {"accept",
+                                       "accept-encoding",
+                                       "access-control-request-headers",
+                                       "access-control-request-method",
+                                       "connection",
+                                       "content-length",
+                                       "content-type",
+                                       "date",
+                                       "expect",
+                                       "forwarded",
+                                       "host",
+                                       "http2-settings",
+                                       "keep-alive",
+                                       "origin",
+                                       "range",
+                                       "referer",
+                                       "te",
+                                       "trailer",
+                                       "transfer-encoding",
+                                       "upgrade",
+                                       "user-agent",
+                                       "via",
+                                       "x-request-id",
+                                       NULL};
+static const char *const reserved_starts[] = {"cell-", "x-cell-", "x-forwarded-", "sec-", "proxy-", NULL};
+
+static const char *const known[] = {"authorization",
+                                    "cookie",
+                                    "open-sandbox-api-key",
+                                    "open-sandbox-ingress",
+                                    "opensandbox-ingress-to",
+                                    "opensandbox-secure-access",
+                                    "x-oc-preview-token",
+                                    "x-daytona-preview-token",
+                                    "e2b-traffic-access-token",
+                                    "e2b-sandbox-id",
+                                    "e2b-sandbox-port",
+                                    "x-sandbox-id",
+                                    "x-sandbox-namespace",
+                                    "x-sandbox-port",
+                                    "x-sandbox-uid",
+                                    "x-sandbox-pod-ip",
+                                    NULL};
+
+static bool is_among(struct slice name, const char *const *list)
+{
+    while (*list && !http_same_name(name, slice_text(*list)))
+        list++;
+    return *list;
+}
+
+const char *own_header_defect(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        uint8_t c = name.at[i], letter = c | 0x20;
+        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') && c != '-')
+            return "a header's name of letters, digits and '-'";
+    }
+    if (name.len == 0 || name.len > NAME_MOST)
+        return "a header's name of 1 to 64 bytes";
+    for (size_t i = 0; reserved_starts[i]; i++)
+        if (http_name_starts(name, reserved_starts[i]))
+            return "a header that has no other meaning";
+    return is_among(name, reserved) ? "a header that has no other meaning" : NULL;
+}
+
+bool own_header_is_known(struct slice name)
+{
+    return is_among(name, known);
+}
+
+bool own_headers_add(struct texts *names, struct slice name)
+{
+    if (own_header_is_known(name))
+        return true;
+    for (size_t i = 0; i < names->count; i++)
+        if (slice_equal_nocase(name, slice_text(names->at[i])))
+            return true;
+    char **more = reallocarray(names->at, names->count + 1, sizeof *more);
+    if (!more)
+        return false;
+    names->at = more;
+    more[names->count] = slice_dup(name);
+    names->count += more[names->count] != NULL;
+    return more[names->count - 1];
+}
+
+void own_headers_free(struct texts *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->at[i]);
+    free(names->at);
+    *names = (struct texts){NULL, 0};
+}
+
+void own_header_pattern(struct slice name, struct writer *w)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        uint8_t c = name.at[i];
+        if (c == '-' || c == '_')
+            writer_text(w, "[-_]");
+        else
+            writer_u8(w, c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c);
+    }
+}
+
+void own_headers_pattern(const struct texts *names, struct writer *w)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        writer_text(w, w->len ? "|" : "");
+        own_header_pattern(slice_text(names->at[i]), w);
+    }
+}
+
+bool own_header_is_removed(const struct request *request, struct slice name)
+{
+    uint8_t memory[4 * NAME_MOST];
+    struct writer pattern = writer_of(memory, sizeof memory);
+    struct slice rest = request->removed, word;
+    own_header_pattern(name, &pattern);
+    while (!pattern.full && slice_split(&rest, '|', &word))
+        if (slice_equal(word, writer_slice(&pattern)))
+            return true;
+    return false;
+}
+
+static bool has(const struct request *request, struct slice name)
+{
+    struct slice rest = request->headers;
+    struct request_header header;
+    while (request_header_next(&rest, &header))
+        if (http_same_name(header.name, name))
+            return true;
+    return false;
+}
+
+const char *own_headers_left(const struct texts *names, const struct request *request)
+{
+    for (size_t i = 0; i < names->count; i++)
+        if (has(request, slice_text(names->at[i])) && !own_header_is_removed(request, slice_text(names->at[i])))
+            return names->at[i];
+    return NULL;
+}

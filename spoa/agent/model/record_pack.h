@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * record_pack: how the ports and headers of a record lie in memory; read with record_port and record_header.
+ *   ports:   { u16 port, worker }*        headers: { u16 length, name, u16 length, value }*
+ *   details: { u16 port, u8 serves, u8 h2, u16 length, access, u16 length, headers }*
+ *   management: { u16 from, u16 to }*
+ *   worker:  u8 kind, u16 port, u8 family, 0, 4 or 16 bytes of address, u16 length, host
+ * Integers are big-endian.
+ */
+#ifndef CELLGATE_AGENT_MODEL_RECORD_PACK_H
+#define CELLGATE_AGENT_MODEL_RECORD_PACK_H
+
+#include "spoa/agent/model/record.h"
+#include "spoa/base/reader.h"
+#include "spoa/base/writer.h"
+
+/* What the relay is told of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
+ * those that the route sets, and an answer's other variables. */
+#define RECORD_HEADERS_MOST 12288
+#define ROUTE_SET_MOST      3072
+#define ANSWER_REST_MOST    1020
+
+void record_pack_text(struct writer *w, struct slice text); /* at most 65535 bytes, else w->full */
+struct slice record_unpack_text(struct reader *r);
+void record_pack_worker(struct writer *w, const struct worker *worker);
+void record_unpack_worker(struct reader *r, struct worker *worker);
+void record_pack_port(struct writer *w, uint16_t port, const struct worker *worker);
+void record_pack_details(struct writer *w, uint16_t port, const struct record_details *details);
+void record_pack_management(struct writer *w, const struct port_list *ports);
+void record_pack_header(struct writer *w, struct slice name, struct slice value);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/model/request.h"
+
+enum { LENGTH_MOST = 63 };
+
+static const struct {
+    struct slice name;
+    size_t value, lines; /* offsets in struct request */
+} fields[] = {
+#define X(field, lines, name) \
+    {{(const uint8_t *)(name), sizeof(name) - 1}, offsetof(struct request, field), offsetof(struct request, lines)},
+    REQUEST_HEADERS(X)
+#undef X
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+/* Most lines of a request have a length of name that nothing here has. */
+static bool is_length_known(size_t len)
+{
+    static const uint64_t lengths = 0
+#define X(field, lines, name) | UINT64_C(1) << (sizeof(name) - 1)
+        REQUEST_HEADERS(X)
+#undef X
+        ;
+    return len <= LENGTH_MOST && lengths >> len & 1;
+}
+
+/* HAProxy lets none of these into a value; whatever came to be so, two readers would see two requests. */
+static bool is_clean(struct slice line)
+{
+    return slice_find(line, '\n') == line.len && slice_find(line, 0) == line.len;
+}
+
+bool request_header_next(struct slice *headers, struct request_header *header)
+{
+    size_t end = slice_find(*headers, '\r');
+    struct slice line = slice_sub(*headers, 0, end);
+    size_t colon = slice_find(line, ':');
+    if (end + 1 >= headers->len || headers->at[end + 1] != '\n')
+        return false;
+    if (end == 0 && headers->len == 2) { /* the empty line */
+        *headers = slice_from(*headers, 2);
+        return false;
+    }
+    if (colon == 0 || colon == line.len || !is_clean(line))
+        return false;
+    header->name = slice_sub(line, 0, colon);
+    header->value = slice_from(line, colon + 1 + slice_starts(slice_from(line, colon + 1), " "));
+    *headers = slice_from(*headers, end + 2);
+    return true;
+}
+
+static void read_field(struct request *request, const struct request_header *header)
+{
+    if (!is_length_known(header->name.len))
+        return;
+    for (size_t i = 0; i < FIELDS; i++) {
+        if (fields[i].name.len != header->name.len || !slice_equal(fields[i].name, header->name))
+            continue;
+        struct slice *value = (void *)((char *)request + fields[i].value);
+        int64_t *lines = (void *)((char *)request + fields[i].lines);
+        if (++*lines == 1)
+            *value = header->value;
+        else if (*lines == 2 && value == &request->connection)
+            request->connection2 = header->value;
+        return;
+    }
+}
+
+bool request_read_headers(struct request *request)
+{
+    struct slice rest = request->headers;
+    struct request_header header;
+    size_t last = rest.len;
+    for (; request_header_next(&rest, &header); last = rest.len)
+        read_field(request, &header);
+    return last == 2 && rest.len == 0; /* the empty line */
+}
+
+struct slice request_header(const struct request *request, struct slice name, size_t *lines)
+{
+    struct slice rest = request->headers, value = {NULL, 0};
+    struct request_header header;
+    *lines = 0;
+    while (request_header_next(&rest, &header))
+        if (slice_equal_nocase(header.name, name) && (*lines)++ == 0)
+            value = header.value;
+    return value;
+}

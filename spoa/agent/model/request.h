@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * request: what HAProxy tells about one HTTP request, in the SPOE message `cell-route`. The table of arguments is the one
+ * list of them: the decoder, `cellgate explain`, the SPOE file (checked by a test) and the documentation follow it. Slices
+ * point into the frame (or whatever the caller read from) and live as long as that does.
+ *
+ * Of each header of the second table the value is that of the FIRST line of the name, the whole line; the count beside it
+ * tells how many lines there were, so that the decision can refuse what is ambiguous.
+ */
+#ifndef CELLGATE_AGENT_MODEL_REQUEST_H
+#define CELLGATE_AGENT_MODEL_REQUEST_H
+
+#include "spoa/base/address.h"
+#include "spoa/base/slice.h"
+
+/*  X(kind, field, SPOE argument name, HAProxy sample expression)
+ *  kinds: TEXT struct slice (absent = there is none), COUNT int64_t, BOOL bool, ADDRESS struct address */
+#define REQUEST_ARGUMENTS(X)                                       \
+    X(TEXT, id, "id", "unique-id")                                 \
+    X(TEXT, method, "method", "method")                            \
+    X(TEXT, version, "version", "req.ver")                         \
+    X(TEXT, path, "path", "path")                                  \
+    X(TEXT, query, "query", "query")                               \
+    X(TEXT, headers, "headers", "req.hdrs")                        \
+    X(TEXT, cookie, "cookie", "req.cook(__Host-cellgate)")         \
+    X(COUNT, cookies, "cookies", "req.cook_cnt(__Host-cellgate)")  \
+    X(TEXT, removed, "removed", "var(txn.removed)")                \
+    X(ADDRESS, source, "source", "var(txn.client_addr)")           \
+    X(BOOL, tls, "tls", "var(txn.client_tls)")
+
+/*  X(field of the value, field of the count, name in lower case) */
+#define REQUEST_HEADERS(X)                                              \
+    X(host, hosts, "host")                                              \
+    X(upgrade, upgrades, "upgrade")                                     \
+    X(connection, connections, "connection")                            \
+    X(ws_version, ws_versions, "sec-websocket-version")                 \
+    X(ws_key, ws_keys, "sec-websocket-key")                             \
+    X(ws_protocol, ws_protocols, "sec-websocket-protocol")              \
+    X(content_length, content_lengths, "content-length")                \
+    X(transfer_encoding, transfer_encodings, "transfer-encoding")       \
+    X(authorization, authorizations, "authorization")                   \
+    X(origin, origins, "origin")                                        \
+    X(accept, accepts, "accept")                                        \
+    X(cors_method, cors_methods, "access-control-request-method")       \
+    X(sandbox_id, sandbox_ids, "x-sandbox-id")                          \
+    X(sandbox_namespace, sandbox_namespaces, "x-sandbox-namespace")     \
+    X(sandbox_port, sandbox_ports, "x-sandbox-port")                    \
+    X(sandbox_uid, sandbox_uids, "x-sandbox-uid")                       \
+    X(sandbox_pod_ip, sandbox_pod_ips, "x-sandbox-pod-ip")              \
+    X(ingress_to, ingress_tos, "opensandbox-ingress-to")                \
+    X(ingress, ingresses, "open-sandbox-ingress")                       \
+    X(secure_access, secure_accesses, "opensandbox-secure-access")      \
+    X(oc_preview, oc_previews, "x-oc-preview-token")                    \
+    X(daytona_preview, daytona_previews, "x-daytona-preview-token")     \
+    X(e2b_access, e2b_accesses, "e2b-traffic-access-token")             \
+    X(e2b_sandbox, e2b_sandboxes, "e2b-sandbox-id")                     \
+    X(e2b_port, e2b_ports, "e2b-sandbox-port")
+
+#define REQUEST_TYPE_TEXT    struct slice
+#define REQUEST_TYPE_COUNT   int64_t
+#define REQUEST_TYPE_BOOL    bool
+#define REQUEST_TYPE_ADDRESS struct address
+
+struct request {
+#define X(kind, field, name, sample) REQUEST_TYPE_##kind field;
+    REQUEST_ARGUMENTS(X)
+#undef X
+#define X(field, lines, name) \
+    struct slice field;       \
+    int64_t lines;
+    REQUEST_HEADERS(X)
+#undef X
+    struct slice connection2; /* the second line of Connection */
+};
+
+struct request_header {
+    struct slice name, value;
+};
+
+/* Takes the next line off *headers, "name: value" and a line end as `headers` has them; value as it stands behind ": ".
+ * False: there is none, *headers is then empty; or it is malformed, and *headers is not. */
+bool request_header_next(struct slice *headers, struct request_header *header);
+/* Fills what REQUEST_HEADERS lists from `headers`. False: it is absent or malformed. */
+bool request_read_headers(struct request *request);
+/* The first line's value of a header that need not be in the table, name in any case, and how many lines it has. */
+struct slice request_header(const struct request *request, struct slice name, size_t *lines);
+
+#endif

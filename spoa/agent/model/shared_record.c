@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/model/shared_record.h"
+
+#include <stdlib.h>
+
+#define TEXTS 7
+
+static void texts_of(struct record *record, struct slice *texts[TEXTS])
+{
+    texts[0] = &record->org;
+    texts[1] = &record->worker.host;
+    texts[2] = &record->access_sha256;
+    texts[3] = &record->ports;
+    texts[4] = &record->headers;
+    texts[5] = &record->details;
+    texts[6] = &record->management;
+}
+
+struct record_box *record_box_new(const struct record *record)
+{
+    struct record copy = *record;
+    struct slice *texts[TEXTS];
+    size_t size = sizeof(struct record_box);
+    texts_of(&copy, texts);
+    for (size_t i = 0; i < TEXTS; i++)
+        size += texts[i]->len;
+    struct record_box *box = malloc(size);
+    if (!box)
+        return NULL;
+    uint8_t *at = box->texts;
+    for (size_t i = 0; i < TEXTS; i++) {
+        if (!slice_present(*texts[i]))
+            continue;
+        if (texts[i]->len)
+            memcpy(at, texts[i]->at, texts[i]->len);
+        texts[i]->at = at;
+        at += texts[i]->len;
+    }
+    box->references = 1;
+    box->bytes = size;
+    box->record = copy;
+    return box;
+}
+
+struct record_box *record_box_retain(struct record_box *box)
+{
+    __atomic_fetch_add(&box->references, 1, __ATOMIC_RELAXED);
+    return box;
+}
+
+void record_box_release(struct record_box *box)
+{
+    if (box && __atomic_sub_fetch(&box->references, 1, __ATOMIC_ACQ_REL) == 0)
+        free(box);
+}
+
+static bool worker_equal(const struct worker *a, const struct worker *b)
+{
+    return a->kind == b->kind && a->port == b->port && slice_equal(a->host, b->host) &&
+           a->addr.family == b->addr.family &&
+           memcmp(a->addr.bytes, b->addr.bytes, sizeof a->addr.bytes) == 0;
+}
+
+bool record_box_equal(const struct record_box *a, const struct record_box *b)
+{
+    const struct record *x = &a->record, *y = &b->record;
+    return x->state == y->state && x->bare == y->bare && x->epoch == y->epoch &&
+           x->not_before == y->not_before && slice_equal(x->org, y->org) &&
+           worker_equal(&x->worker, &y->worker) && slice_equal(x->access_sha256, y->access_sha256) &&
+           slice_equal(x->ports, y->ports) && slice_equal(x->headers, y->headers) &&
+           slice_equal(x->details, y->details) && x->serves == y->serves && x->h2 == y->h2 &&
+           slice_present(x->management) == slice_present(y->management) &&
+           slice_equal(x->management, y->management);
+}

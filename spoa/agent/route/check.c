@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/* route_check: what must hold between the keys of a route, and between routes. */
+#include "spoa/agent/route/table.h"
+
+/* What haproxy.cfg removes in any case, or can. */
+static const char *const direct_strip[] = {"Authorization",
+                                           "Origin", /* of upgrades */
+                                           "Cookie",
+                                           "Forwarded",
+                                           "X-Forwarded-For",
+                                           "X-Forwarded-Host",
+                                           "X-Forwarded-Proto",
+                                           "X-Sandbox-ID",
+                                           "X-Sandbox-Namespace",
+                                           "X-Sandbox-Port",
+                                           "X-Sandbox-UID",
+                                           "X-Sandbox-Pod-IP",
+                                           "OPEN-SANDBOX-API-KEY",
+                                           "OPEN-SANDBOX-INGRESS",
+                                           "OpenSandbox-Ingress-To",
+                                           "OpenSandbox-Secure-Access",
+                                           "X-OC-Preview-Token",
+                                           "X-Daytona-Preview-Token",
+                                           "E2b-Traffic-Access-Token",
+                                           "E2b-Sandbox-Id",
+                                           "E2b-Sandbox-Port",
+                                           "Proxy-Authorization",
+                                           NULL};
+
+static bool captures_always(const struct patterns *patterns, enum capture capture)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (!(pattern_captures(patterns->at[i]) & 1u << capture))
+            return false;
+    return patterns->count > 0;
+}
+
+/* Where a label has a token in the place of the sandbox, the token says which one it is (decide.c). */
+bool route_host_names_sandbox(const struct patterns *host)
+{
+    for (size_t i = 0; i < host->count; i++)
+        if (!(pattern_captures(host->at[i]) & (1u << CAPTURE_SANDBOX | 1u << CAPTURE_TOKEN)))
+            return false;
+    return host->count > 0;
+}
+
+static bool check_sandbox(const struct route_entry *entry, struct fail *why)
+{
+    if (captures_always(&entry->path, CAPTURE_SANDBOX) || route_host_names_sandbox(&entry->host))
+        return true;
+    for (size_t i = 0; i < entry->header_count; i++)
+        if (captures_always(&entry->headers[i].patterns, CAPTURE_SANDBOX))
+            return true;
+    return fail(why, "nothing captures {sandbox} in every case");
+}
+
+static bool names_session(const struct patterns *patterns)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (pattern_captures(patterns->at[i]) & 1u << CAPTURE_SESSION)
+            return true;
+    return false;
+}
+
+bool route_redials(const struct route_entry *entry)
+{
+    const struct route *route = &entry->route;
+    bool session = names_session(&entry->path) || names_session(&entry->host);
+    for (size_t i = 0; i < entry->header_count; i++)
+        session = session || names_session(&entry->headers[i].patterns);
+    return route->resume || route->stream || route->overlap || session;
+}
+
+static bool check_direct(const struct route *route, struct fail *why)
+{
+    if (route->resume || route->end || route->keepalive || route->stream || route->overlap || route->hold ||
+        route->idle || route->max_age || route->max_message)
+        return fail(why, "resume, end, keepalive, stream, overlap, hold, idle, max_age and max_message need "
+                         "\"via\": \"relay\"");
+    for (size_t i = 0; i < route->strip.count; i++)
+        if (!text_among(slice_text(route->strip.at[i]), direct_strip))
+            return fail(why, "strip: on a direct route HAProxy cannot remove '%s'", route->strip.at[i]);
+    return true;
+}
+
+static bool has_star(const struct texts *origins)
+{
+    for (size_t i = 0; i < origins->count; i++)
+        if (strcmp(origins->at[i], "*") == 0)
+            return true;
+    return false;
+}
+
+/* A cookie is sent with every request to its host, so all of that host must be this one sandbox: tokens.md.
+ */
+static bool check_cookie(const struct route_entry *entry, struct fail *why)
+{
+    bool pages = entry->route.upgrade != ROUTE_UPGRADE;
+    if (!captures_always(&entry->host, CAPTURE_SANDBOX) || (pages && entry->path.count) || entry->header_count)
+        return fail(why, "cookie: only where host captures {sandbox}, without headers and, for pages, without path");
+    if (has_star(&entry->route.origins) || has_star(&entry->route.cors))
+        return fail(why, "cookie: not together with the origin '*'");
+    return true;
+}
+
+static unsigned captures_of(const struct patterns *patterns)
+{
+    unsigned captures = 0;
+    for (size_t i = 0; i < patterns->count; i++)
+        captures |= pattern_captures(patterns->at[i]);
+    return captures;
+}
+
+static bool captures_port(const struct route_entry *entry)
+{
+    unsigned captures = captures_of(&entry->path) | captures_of(&entry->host);
+    for (size_t i = 0; i < entry->header_count; i++)
+        captures |= captures_of(&entry->headers[i].patterns);
+    return captures & 1u << CAPTURE_PORT;
+}
+
+static bool has_pattern(const struct patterns *patterns, const struct pattern *wanted)
+{
+    for (size_t i = 0; i < patterns->count; i++)
+        if (slice_equal_nocase(pattern_text(patterns->at[i]), pattern_text(wanted)))
+            return true;
+    return false;
+}
+
+/* Whether the pages of all hosts of a route for upgrades are let in by cookie, by one other route. */
+static bool has_pages(const struct routes *routes, const struct route_entry *entry)
+{
+    for (size_t i = 0; i < routes->count; i++) {
+        const struct route_entry *other = &routes->at[i];
+        bool all = other->route.cookie && other->route.upgrade != ROUTE_UPGRADE;
+        for (size_t j = 0; j < entry->host.count; j++)
+            all = all && has_pattern(&other->host, entry->host.at[j]);
+        if (all)
+            return true;
+    }
+    return false;
+}
+
+/* What a service gets is what the route says of the request: it has no record. */
+static bool check_service(const struct route_entry *entry, struct fail *why)
+{
+    const struct route *route = &entry->route;
+    if (entry->path.count == 0)
+        return fail(why, "to_service: say which paths are the service's");
+    if (route->via != ROUTE_DIRECT || route->refuse == ROUTE_REFUSE_CLOSE || route->cookie || route->set_count || route->port ||
+        entry->ports)
+        return fail(why, "to_service: not together with via, refuse, cookie, set, port or ports");
+    if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE))
+        return fail(why, "to_service: no {token} or {signature}");
+    if (!route->need && route->service->names.count)
+        return fail(why, "to_service: with \"need\": \"none\" the service's headers would be everybody's");
+    return check_direct(route, why);
+}
+
+bool route_check(const struct route_entry *entry, struct fail *why)
+{
+    const struct route *route = &entry->route;
+    if (route->service)
+        return check_service(entry, why);
+    if (route->port && captures_port(entry))
+        return fail(why, "port: the route captures {port}");
+    if (!check_sandbox(entry, why))
+        return false;
+    if (route->via == ROUTE_RELAY && route->upgrade != ROUTE_UPGRADE)
+        return fail(why, "the relay takes upgrades only: say \"upgrade\": true");
+    if (route->protocol == ROUTE_H2 && route->upgrade == ROUTE_UPGRADE)
+        return fail(why, "protocol: upgrades are HTTP/1.1");
+    if (route->via == ROUTE_DIRECT && !check_direct(route, why))
+        return false;
+    if (route->refuse == ROUTE_REFUSE_CLOSE && route->upgrade == ROUTE_PLAIN)
+        return fail(why, "refuse: only an upgrade can be closed");
+    return !route->cookie || check_cookie(entry, why);
+}
+
+/* Pages of sandboxes that path forms serve on any host would share the cookie's origin if they came first. */
+bool routes_check(const struct routes *routes, struct fail *why)
+{
+    const char *path_form = NULL;
+    for (size_t i = 0; i < routes->count; i++) {
+        const struct route_entry *entry = &routes->at[i];
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(routes->at[j].route.name, entry->route.name) == 0)
+                return fail(why, "two routes have the name '%s'", entry->route.name);
+        if (!entry->host.count && entry->path.count && entry->route.upgrade != ROUTE_UPGRADE)
+            path_form = entry->route.name;
+        if (entry->route.cookie && !has_pages(routes, entry))
+            return fail(why, "route '%s' has a cookie, and no route with a cookie serves plain requests of its host",
+                        entry->route.name);
+        if (entry->route.cookie && path_form)
+            return fail(why,
+                        "route '%s' has a cookie and must stand before '%s', which serves pages on any host",
+                        entry->route.name, path_form);
+    }
+    return true;
+}

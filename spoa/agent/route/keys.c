@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* route_keys: the keys of a route. */
+#include "spoa/agent/model/authority.h"
+#include "spoa/agent/route/table.h"
+#include "spoa/proto/handover.h"
+
+static const char *const via_names[] = {"direct", "relay", NULL};
+static const char *const protocol_names[] = {"h1", "h2", NULL};
+static const char *const refuse_names[] = {"http", "close", NULL};
+/* in the order of enum route_keep; the empty word is that of a key that is left out and cannot be written */
+static const char *const host_names[] = {"form", "worker", "keep", NULL};
+static const char *const keep_names[] = {"form", "strip", "keep", NULL};
+
+static const char *check_name(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (!((value.at[i] | 0x20) >= 'a' && (value.at[i] | 0x20) <= 'z') &&
+            !(value.at[i] >= '0' && value.at[i] <= '9') && value.at[i] != '-' && value.at[i] != '_' &&
+            value.at[i] != '.')
+            return "letters, digits, '-', '_' and '.'";
+    return NULL;
+}
+
+static const char *check_origin(struct slice value)
+{
+    struct authority authority;
+    bool known = slice_starts(value, "http://") || slice_starts(value, "https://");
+    if (slice_is(value, "*"))
+        return NULL;
+    size_t scheme = slice_find(value, ':') + 3;
+    return known && authority_parse(slice_from(value, scheme), &authority)
+               ? NULL
+               : "an origin like https://app.example.com, or *";
+}
+
+bool header_name_valid(struct slice name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (!((name.at[i] | 0x20) >= 'a' && (name.at[i] | 0x20) <= 'z') &&
+            !(name.at[i] >= '0' && name.at[i] <= '9') &&
+            !(name.at[i] && strchr("!#$%&'*+-.^_`|~", name.at[i])))
+            return false;
+    return name.len > 0;
+}
+
+static const char *check_header(struct slice value)
+{
+    return header_name_valid(value) ? NULL : "the name of a header";
+}
+
+#define FIELD(name) offsetof(struct route_entry, name)
+static const struct option keys[] = {
+    {"name", OPTION_TEXT, FIELD(route.name), NULL, .help = "for logs, metrics and `cellgate explain`",
+     .min = 1, .max = 64, .check = check_name},
+    {"system", OPTION_TEXT, FIELD(system), OPTION_NONE,
+     .help = "whose route it counts as for `systems` of entries of `tokens`; absent: nobody's, and the built-in routes are "
+             "those of their systems",
+     .min = 1, .max = 32},
+    {"path", OPTION_NODE, FIELD(path_node), OPTION_NONE, .help = "pattern of the path, or an array of them",
+     .form = "a text or a list of texts"},
+    {"host", OPTION_NODE, FIELD(host_node), OPTION_NONE, .help = "pattern of the host, or an array of them",
+     .form = "a text or a list of texts"},
+    {"headers", OPTION_NODE, FIELD(headers_node), OPTION_NONE,
+     .help = "patterns of routing headers' values, by name", .form = "an object of texts or lists of texts"},
+    {"port", OPTION_INT, FIELD(route.port), "0",
+     .help = "port of the sandbox that is meant, where the route captures none; 0: the worker's own", .min = 0, .max = 65535},
+    {"ports", OPTION_TEXT, FIELD(ports), OPTION_NONE,
+     .help = "ports that the route serves, \"80,8000-8999\"; absent: all", .min = 1, .max = 128},
+    {"upgrade", OPTION_NODE, FIELD(upgrade_node), OPTION_NONE,
+     .help = "true: only WebSocket upgrades, false: only plain requests; absent: both",
+     .form = "true or false"},
+    {"via", OPTION_ENUM, FIELD(route.via), "direct",
+     .help = "from HAProxy to the worker, or through the relay", .names = via_names},
+    {"protocol", OPTION_ENUM, FIELD(route.protocol), "h1",
+     .help = "what the worker speaks, if its record does not say h2; WebSockets are h1 in any case",
+     .names = protocol_names},
+    {"to", OPTION_TEXT, FIELD(to), OPTION_NONE, .help = "path that the worker gets; absent: unchanged",
+     .min = 1, .max = 1024},
+    {"to_service", OPTION_TEXT, FIELD(to_service), OPTION_NONE,
+     .help = "one of `services`, which the route leads to instead of a sandbox", .min = 1, .max = 64},
+    {"need", OPTION_TEXT, FIELD(need), "http", .help = "what the token must grant; none: no token is needed",
+     .min = 1, .max = 16},
+    {"host_header", OPTION_ENUM, FIELD(host_header), "form",
+     .help = "Host towards the worker: worker, keep, or form: kept where host is a pattern",
+     .names = host_names},
+    {"cookies", OPTION_ENUM, FIELD(cookies), "form",
+     .help = "the application's cookies: strip, keep, or form: kept where host is a pattern",
+     .names = keep_names},
+    {"auth", OPTION_ENUM, FIELD(auth), "form",
+     .help = "an Authorization that is the application's: strip, keep, or form: kept where host names the "
+             "sandbox",
+     .names = keep_names},
+    {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie; for upgrades alone, where another route serves the host's pages so"},
+    {"origins", OPTION_TEXTS, FIELD(route.origins), OPTION_NONE,
+     .help = "origins that may open a WebSocket; absent: the request's own host", .max = 64,
+     .check = check_origin},
+    {"cors", OPTION_TEXTS, FIELD(route.cors), OPTION_NONE,
+     .help = "origins whose preflights are answered here", .max = 64, .check = check_origin},
+    {"timeout", OPTION_DURATION, FIELD(route.timeout), OPTION_NONE, .help = "`timeout tunnel` of HAProxy",
+     .min = 1, .max = 30 * OPTION_DAY},
+    {"strip", OPTION_TEXTS, FIELD(route.strip), OPTION_NONE,
+     .help = "further headers that the worker does not get", .max = 32, .check = check_header},
+    {"set", OPTION_NODE, FIELD(set_node), OPTION_NONE, .help = "headers to set towards the worker",
+     .form = "an object of texts"},
+    {"refuse", OPTION_ENUM, FIELD(route.refuse), "http",
+     .help = "how an upgrade is refused: http, or close: accepted and closed with a code",
+     .names = refuse_names},
+    {"resume", OPTION_ENUM, FIELD(route.resume), "none", .help = "how a tunnel goes on after a redial",
+     .names = handover_resume_names},
+    {"end", OPTION_ENUM, FIELD(route.end), "close", .help = "how the end of a session is recognised",
+     .names = handover_end_names},
+    {"keepalive", OPTION_ENUM, FIELD(route.keepalive), "ping",
+     .help = "what an idle tunnel is kept alive with: a Ping, or an empty binary frame",
+     .names = handover_keepalive_names},
+    {"stream", OPTION_BOOL, FIELD(route.stream), "false",
+     .help = "messages are pieces of a stream and may be cut"},
+    {"redial", OPTION_NODE, FIELD(redial_node), OPTION_NONE,
+     .help = "false: a tunnel ends with its worker; absent: true where the route has `resume`, `stream`, `overlap` or a "
+             "{session}",
+     .form = "true or false"},
+    {"overlap", OPTION_BOOL, FIELD(route.overlap), "false",
+     .help = "the new worker is dialled while the old one serves"},
+    {"hold", OPTION_DURATION, FIELD(route.hold), OPTION_NONE,
+     .help = "how long an upgrade waits for a sandbox that wakes", .min = 1, .max = OPTION_HOUR},
+    {"idle", OPTION_DURATION, FIELD(route.idle), OPTION_NONE,
+     .help = "a tunnel without data for that long is closed", .min = 1, .max = 30 * OPTION_DAY},
+    {"max_age", OPTION_DURATION, FIELD(route.max_age), OPTION_NONE, .help = "a tunnel that old is closed",
+     .min = 1, .max = 365 * OPTION_DAY},
+    {"max_message", OPTION_SIZE, FIELD(route.max_message), OPTION_NONE,
+     .help = "a larger message closes the tunnel", .min = 1, .max = 1 << 30},
+};
+#undef FIELD
+enum { KEYS = sizeof keys / sizeof *keys };
+
+const struct option *route_options(size_t *count)
+{
+    *count = KEYS;
+    return keys;
+}
+
+bool text_among(struct slice name, const char *const *list)
+{
+    for (; *list; list++)
+        if (slice_equal_nocase(name, slice_text(*list)))
+            return true;
+    return false;
+}

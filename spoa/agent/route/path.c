@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/route/path.h"
+
+static int hex(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool is_unreserved(int c)
+{
+    return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || c == '-' || c == '.' ||
+           c == '_' || c == '~';
+}
+
+/* The byte that "%XX" at s.at[i] stands for; -1 if there is no such thing. */
+static int encoded_at(struct slice s, size_t i)
+{
+    if (s.len < i + 3 || s.at[i] != '%')
+        return -1;
+    int high = hex(s.at[i + 1]), low = hex(s.at[i + 2]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+/* The byte at *i with an encoded unreserved character decoded; moves *i behind it. */
+static uint8_t decoded_next(struct slice s, size_t *i)
+{
+    int c = encoded_at(s, *i);
+    if (c < 0 || !is_unreserved(c))
+        return s.at[(*i)++];
+    *i += 3;
+    return (uint8_t)c;
+}
+
+bool path_valid(struct slice path)
+{
+    if (path.len == 0 || path.at[0] != '/')
+        return false;
+    for (size_t i = 0; i < path.len; i++)
+        if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#' ||
+            (path.at[i] == '%' && encoded_at(path, i) < 0))
+            return false;
+    return true;
+}
+
+bool path_segment_is(struct slice segment, struct slice text)
+{
+    if (segment.len == text.len)
+        return slice_equal(segment, text);
+    size_t i = 0, n = 0;
+    if (segment.len < text.len)
+        return false;
+    while (i < segment.len)
+        if (n == text.len || decoded_next(segment, &i) != text.at[n++])
+            return false;
+    return n == text.len;
+}
+
+bool path_segment_dots(struct slice segment)
+{
+    size_t i = 0, dots = 0;
+    while (i < segment.len)
+        if (dots == 2 || decoded_next(segment, &i) != '.')
+            return false;
+        else
+            dots++;
+    return dots > 0;
+}
+
+/* The length of what separates segments at tail.at[i]; 0: nothing does. */
+static size_t separator_at(struct slice tail, size_t i, bool lenient)
+{
+    if (tail.at[i] == '/')
+        return 1;
+    if (!lenient)
+        return 0;
+    int c = encoded_at(tail, i);
+    return tail.at[i] == '\\' ? 1 : c == '/' || c == '\\' ? 3 : 0;
+}
+
+/* Where the parameters of a segment begin, for workers that know any; its length: it has none. */
+static size_t parameters_at(struct slice segment)
+{
+    size_t i = 0;
+    while (i < segment.len && segment.at[i] != ';' && encoded_at(segment, i) != ';')
+        i++;
+    return i;
+}
+
+enum ascent { STAYS, GOES_UP, CLIMBS };
+
+static enum ascent ascent_of(struct slice tail, bool lenient)
+{
+    enum ascent ascent = STAYS;
+    size_t depth = 0, start = 0, i = 0;
+    while (start <= tail.len) {
+        size_t separator = 0;
+        for (i = start; i < tail.len && !(separator = separator_at(tail, i, lenient));)
+            i++;
+        struct slice segment = slice_sub(tail, start, i - start);
+        if (lenient)
+            segment = slice_sub(segment, 0, parameters_at(segment));
+        bool dots = path_segment_dots(segment);
+        bool up = dots && !path_segment_is(segment, SLICE_LITERAL("."));
+        if (up && depth == 0)
+            return CLIMBS;
+        if (up) {
+            ascent = GOES_UP;
+            depth--;
+        } else if (segment.len && !dots) {
+            depth++;
+        }
+        start = i + (separator ? separator : 1);
+    }
+    return ascent;
+}
+
+/* Whether there are several kinds of what ends a segment for some workers and is a part of it for others. */
+static bool is_ambiguous(struct slice tail)
+{
+    unsigned kinds = 0;
+    for (size_t i = 0; i < tail.len; i++) {
+        int c = encoded_at(tail, i);
+        kinds |= tail.at[i] == '\\' ? 1 : tail.at[i] == ';' ? 2 : c == '/' ? 4 : c == '\\' ? 8
+                 : c == ';' ? 16 : 0;
+    }
+    return kinds & (kinds - 1);
+}
+
+bool path_climbs(struct slice tail)
+{
+    /* ".." cannot be there without a dot or an encoded one; most paths end here */
+    if (slice_find(tail, '.') == tail.len && slice_find(tail, '%') == tail.len)
+        return false;
+    enum ascent ascent = ascent_of(tail, true);
+    if (ascent != GOES_UP)
+        return ascent == CLIMBS;
+    return is_ambiguous(tail) || ascent_of(tail, false) == CLIMBS;
+}
+
+void path_decode(struct slice s, struct writer *w)
+{
+    for (size_t i = 0; i < s.len;)
+        writer_u8(w, decoded_next(s, &i));
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "spoa/agent/serve/agent_parts.h"
+
+#define TICKET_SUFFIX ".key"
+
+enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAME_UNUSED_SECONDS = 600, NAMES_MOST = 100000 };
+
+/* ---- snapshots: any thread ---- */
+
+bool agent_use(struct agent *a, const struct snapshot_parts *parts)
+{
+    struct snapshot *fresh = snapshot_new(parts);
+    if (!fresh)
+        return false;
+    snapshot_release(a->snapshot);
+    a->snapshot = fresh;
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_use(a->deciders[i], fresh);
+    return true;
+}
+
+static bool on_names(void *context, struct name_table *table)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    struct snapshot_parts parts = a->snapshot->parts;
+    parts.names = table;
+    bool good = agent_use(a, &parts);
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
+        log_write(a->options.log, LOG_ERROR, "new addresses not taken over: out of memory");
+    return good;
+}
+
+/* ---- reload ---- */
+
+/* Only the main thread puts another policy in force, so it may use this one after the lock is given back. */
+static struct policy *policy_in_force(struct agent *a)
+{
+    pthread_mutex_lock(&a->lock);
+    struct policy *policy = a->snapshot->parts.policy;
+    pthread_mutex_unlock(&a->lock);
+    return policy;
+}
+
+static void warn_of_secrets(struct agent *a, const struct option *table, size_t count, const void *values)
+{
+    size_t at = 0;
+    const char *path;
+    while ((path = options_public_secret(table, count, values, &at)))
+        log_write(a->options.log, LOG_WARN, "everybody can read a secret: chmod 600", LOG_TEXT("path", path));
+}
+
+static void log_warnings(struct agent *a, const struct policy *policy)
+{
+    size_t count;
+    const struct option *table = settings_options(&count);
+    const struct directory_options *directory = policy->directory;
+    warn_of_secrets(a, table, count, policy->settings);
+    warn_of_secrets(a, directory->kind->options, directory->kind->options_count, directory->own);
+    const struct texts *warnings = tokens_warnings(policy->tokens);
+    for (size_t i = 0; i < warnings->count; i++)
+        log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));
+    agent_tell_over(a, "tokens_revoked_file", policy->revoked_over);
+}
+
+static bool watch_keys(struct agent *a, const struct policy *policy)
+{
+    const struct token_files *files = tokens_files(policy->tokens);
+    for (size_t i = 0; i < files->paths.count; i++)
+        if (!file_watch_add(a->keys, files->paths.at[i], &files->seen[i]))
+            return false;
+    const char *revoked = policy->settings->tokens_revoked_file;
+    return !revoked || file_watch_add(a->keys, revoked, &policy->revoked_seen);
+}
+
+/* Takes over the reference of policy, which is NULL if it could not be loaded. */
+static bool take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
+{
+    bool good = policy != NULL;
+    if (good)
+        good = watch_keys(a, policy) ? agent_directory_change(a, policy_in_force(a), policy, why)
+                                     : fail(why, "out of memory");
+    if (good) {
+        pthread_mutex_lock(&a->lock);
+        struct snapshot_parts parts = a->snapshot->parts;
+        if (parts.policy != policy) { /* unless another directory has brought it */
+            parts.policy = policy;
+            good = agent_use(a, &parts) || fail(why, "out of memory");
+        }
+        pthread_mutex_unlock(&a->lock);
+    }
+    metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    /* who asked for it is always answered; files may change at any rate */
+    log_fields_function *line = strcmp(what, "configuration") == 0 ? log_fields_audit : log_fields;
+    if (good) {
+        LOG_BY(line, a->options.log, LOG_INFO, "reloaded", LOG_TEXT("what", what));
+        log_warnings(a, policy);
+    } else {
+        LOG_BY(line, a->options.log, LOG_ERROR, "not reloaded, what was in force stays", LOG_TEXT("what", what),
+               LOG_TEXT("why", why->text));
+    }
+    policy_release(policy);
+    return good;
+}
+
+/* What cannot be read may be readable soon, for want of descriptors for instance; it is told once. */
+static bool on_key_changed(void *context)
+{
+    struct agent *a = context;
+    struct fail why = {""};
+    struct policy *policy = policy_reload_tokens(policy_in_force(a), &why);
+    if (!policy && strcmp(why.text, a->keys_told.text) == 0)
+        return false;
+    bool good = take_over(a, policy, "keys", &why);
+    if (good)
+        why.text[0] = '\0';
+    a->keys_told = why;
+    return good;
+}
+
+bool agent_reload(struct agent *a, struct fail *why)
+{
+    const struct agent_options *o = &a->options;
+    return take_over(a, policy_load(o->config, o->overrides, o->override_count, why), "configuration", why);
+}
+
+/* ---- its life ---- */
+
+static void on_all_drained(void *context)
+{
+    struct agent *a = context;
+    if (!a->stopped)
+        a->options.drained(a->options.context);
+}
+
+static void on_first_load(void *context)
+{
+    struct agent *a = context;
+    if (!a->stopped)
+        a->options.started(a->options.context);
+}
+
+static void on_decider_drained(void *context)
+{
+    struct agent *a = context;
+    if (__atomic_add_fetch(&a->drained, 1, __ATOMIC_ACQ_REL) == a->decider_count)
+        loop_post(a->options.loop, &a->all_drained);
+}
+
+static void close_listeners(struct agent *a)
+{
+    if (a->listener >= 0)
+        net_unlisten(a->listener);
+    if (a->relay_listener >= 0)
+        net_unlisten(a->relay_listener);
+    a->listener = a->relay_listener = -1;
+}
+
+void agent_drain(struct agent *a)
+{
+    double grace = (double)policy_in_force(a)->settings->agent.drain / 1000;
+    if (a->draining)
+        return;
+    a->draining = true;
+    close_listeners(a);
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_drain(a->deciders[i], grace);
+}
+
+void agent_stop(struct agent *a)
+{
+    if (!a)
+        return;
+    agent_directory_stop(a);
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_stop(a->deciders[i]);
+    names_stop(a->names); /* decisions may have asked it for more until now */
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_free(a->deciders[i]); /* each may have had news for others until it ended */
+    renew_stop(a->renew);
+    policy_release(a->renew_policy);
+    close_listeners(a);
+    file_watch_free(a->keys);
+    snapshot_release(a->snapshot);
+    key_free(a->ticket_key);
+    metrics_free(a->metrics);
+    pthread_cond_destroy(&a->first_seen);
+    pthread_mutex_destroy(&a->lock);
+    free(a->deciders);
+    /* behind the tasks that its threads have posted, which still point to it */
+    a->stopped = true;
+    a->gone = (struct loop_task){.run = free, .context = a};
+    loop_post(a->options.loop, &a->gone);
+}
+
+static bool start_renew(struct agent *a, struct policy *policy, struct fail *why)
+{
+    const struct renew_options options = {
+        .settings = &policy->settings->renew, .log = a->options.log, .shard = metrics_shard(a->metrics)};
+    if (!options.settings->redis)
+        return true;
+    a->renew_policy = policy_retain(policy);
+    return (a->renew = renew_start(&options, why));
+}
+
+static bool start_deciders(struct agent *a, struct fail *why)
+{
+    const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
+    size_t threads = (size_t)settings->threads;
+    a->watches.most = (uint64_t)settings->max_watches;
+    a->deciders = calloc(threads, sizeof(struct decider *));
+    if (!a->deciders)
+        return fail(why, "out of memory");
+    for (size_t i = 0; i < threads; i++) {
+        const struct decider_options options = {.listener = a->listener,
+                                                .relay_listener = a->relay_listener,
+                                                .relay_user = a->relay_user,
+                                                .token_cache = TOKEN_CACHE_ENTRIES,
+                                                .lookup = (double)settings->lookup / 1000,
+                                                .renew = a->renew,
+                                                .ticket_key = a->ticket_key,
+                                                .watches = &a->watches,
+                                                .shard = metrics_shard(a->metrics),
+                                                .log = a->options.log,
+                                                .audit = a->options.audit,
+                                                .drained = on_decider_drained,
+                                                .context = a};
+        pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
+        a->deciders[i] = decider_start(&options, a->snapshot, why);
+        if (a->deciders[i])
+            __atomic_store_n(&a->decider_count, i + 1, __ATOMIC_RELEASE);
+        pthread_mutex_unlock(&a->lock);
+        if (!a->deciders[i])
+            return false;
+    }
+    return true;
+}
+
+/* Nobody is answered before there is something to decide by, so that a restart costs no
+ * `directory_unavailable`. Bounded: a directory that hangs must not hide behind an agent that does not start.
+ */
+static void await_directory(struct agent *a)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += START_SECONDS;
+    pthread_mutex_lock(&a->lock);
+    for (int error = 0; !a->directory_seen && error == 0;)
+        error = pthread_cond_timedwait(&a->first_seen, &a->lock, &until);
+    pthread_mutex_unlock(&a->lock);
+    names_await(a->names, &until);
+}
+
+/* Beside the socket that tickets are asked by: who can replace the one can replace the other. */
+static struct key *load_ticket_key(const struct settings_agent *settings, struct fail *why)
+{
+    char path[sizeof settings->relay_listen.path.sun_path + sizeof TICKET_SUFFIX];
+    if (settings->ticket_secret_file)
+        return ticket_key_load(settings->ticket_secret_file, why);
+    snprintf(path, sizeof path, "%s" TICKET_SUFFIX, settings->relay_listen.path.sun_path);
+    return ticket_key_load(path, why);
+}
+
+static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
+{
+    const struct snapshot_parts parts = {.policy = policy};
+    a->metrics = metrics_new(agent_metrics, AGENT_METRICS);
+    a->shard = a->metrics ? metrics_shard(a->metrics) : NULL;
+    a->directory_shard = a->metrics ? metrics_shard(a->metrics) : NULL;
+    a->snapshot = snapshot_new(&parts);
+    if (!a->directory_shard || !a->snapshot)
+        return fail(why, "out of memory");
+    const struct settings_agent *settings = &policy->settings->agent;
+    if (!relay_user_find(settings->relay_user, &a->relay_user, why))
+        return false;
+    a->listener = net_listen(&settings->listen, 0660, why);
+    a->relay_listener =
+        a->listener < 0 ? -1 : relay_user_listen(&a->relay_user, &settings->relay_listen, why);
+    a->ticket_key = a->relay_listener < 0 ? NULL : load_ticket_key(settings, why);
+    a->keys = !a->ticket_key ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
+    if (!a->keys || !watch_keys(a, policy))
+        return false;
+    a->names =
+        names_start(&policy->settings->agent.name_servers, NAME_UNUSED_SECONDS, NAMES_MOST, on_names, a, why);
+    if (!a->names || !agent_directory_start(a, policy, why) || !start_renew(a, policy, why))
+        return false;
+    await_directory(a);
+    return start_deciders(a, why);
+}
+
+static struct agent *agent_new(const struct agent_options *options)
+{
+    struct agent *a = calloc(1, sizeof *a);
+    pthread_condattr_t monotonic;
+    if (!a)
+        return NULL;
+    a->options = *options;
+    a->listener = a->relay_listener = -1;
+    a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
+    a->first_load = (struct loop_task){.run = on_first_load, .context = a};
+    a->work = (struct loop_task){.run = agent_directory_urgent, .context = a};
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->first_seen, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return a;
+}
+
+struct agent *agent_start(const struct agent_options *options, struct policy *policy, struct fail *why)
+{
+    struct agent *a = agent_new(options);
+    fail(why, "out of memory"); /* unless a part says something else */
+    bool good = a && start_parts(a, policy, why);
+    if (good)
+        log_warnings(a, policy);
+    policy_release(policy);
+    if (good)
+        return a;
+    agent_stop(a);
+    return NULL;
+}

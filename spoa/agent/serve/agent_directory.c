@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* agent_directory: what the directory tells becomes a snapshot, news for deciders, metrics and a log line. */
+#include <stdio.h>
+#include <time.h>
+
+#include "spoa/agent/serve/agent_parts.h"
+
+#define LOOK_AGAIN_SECONDS 0.1
+
+/* ---- what it tells: its threads ---- */
+
+static void seen(struct agent *a)
+{
+    if (!a->directory_seen)
+        loop_post(a->options.loop, &a->first_load);
+    a->directory_seen = true;
+    pthread_cond_signal(&a->first_seen);
+}
+
+/* Called with the lock held. */
+static void answers(struct agent *a, bool pushing)
+{
+    a->directory_known = a->directory_up = true;
+    a->directory_pushing = pushing;
+    a->directory_error[0] = '\0';
+}
+
+void agent_tell_over(struct agent *a, const char *list, size_t over)
+{
+    if (over)
+        log_write(a->options.log, LOG_WARN, "revoked tokens left out: they expired over an hour ago",
+                  LOG_TEXT("list", list), LOG_U64("count", over));
+}
+
+static bool on_loaded(void *context, const struct directory_load *load)
+{
+    struct agent *a = context;
+    bool wanted =
+        names_want(a->names, load->records); /* before anybody is told that the directory is there */
+    pthread_mutex_lock(&a->lock);
+    struct snapshot_parts parts = a->snapshot->parts;
+    parts.records = load->records;
+    parts.not_before = load->not_before;
+    parts.revoked = load->revoked;
+    bool good = agent_use(a, &parts);
+    if (good) {
+        answers(a, true);
+        a->loaded_at = time(NULL);
+    }
+    seen(a);
+    good = good && wanted;
+    metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    metrics_add(a->directory_shard, AGENT_DIRECTORY_BEHIND, METRIC_PLAIN, (int64_t)load->epochs_behind);
+    metrics_set(a->directory_shard, AGENT_DIRECTORY_RECORDS, METRIC_PLAIN,
+                (int64_t)records_count(load->records));
+    metrics_set(a->directory_shard, AGENT_DIRECTORY_BYTES, METRIC_PLAIN,
+                (int64_t)records_bytes(load->records));
+    metrics_set(a->directory_shard, AGENT_DIRECTORY_LOADED_AT, METRIC_PLAIN, (int64_t)time(NULL));
+    pthread_mutex_unlock(&a->lock);
+    log_write(a->options.log, good ? LOG_INFO : LOG_ERROR,
+              good ? "directory loaded" : "directory not loaded: out of memory",
+              LOG_U64("records", records_count(load->records)),
+              LOG_U64("bytes", records_bytes(load->records)), LOG_U64("epochs_behind", load->epochs_behind),
+              LOG_SECONDS("seconds", load->seconds));
+    if (good && load->exposed)
+        log_write(a->options.log, LOG_WARN,
+                  "everybody on this machine can read the directory's file, and what its headers let in with: chmod o-r",
+                  LOG_U64("records", load->exposed));
+    if (good)
+        agent_tell_over(a, "directory", load->revoked_over);
+    return good;
+}
+
+static void on_not_loaded(struct agent *a, const char *why)
+{
+    pthread_mutex_lock(&a->lock);
+    bool known = a->directory_known;
+    a->directory_up = false;
+    snprintf(a->directory_error, sizeof a->directory_error, "%s", why);
+    metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(AGENT_BAD), 1);
+    seen(a);
+    pthread_mutex_unlock(&a->lock);
+    log_write(a->options.log, LOG_ERROR,
+              known ? "directory not loaded, the last good version stays in force"
+                    : "directory not loaded, nobody gets in until it is",
+              LOG_TEXT("why", why));
+}
+
+static void on_health(void *context, bool answering, bool pushing, const char *why)
+{
+    struct agent *a = context;
+    if (!a->directory_asked) {
+        on_not_loaded(a, why);
+        return;
+    }
+    pthread_mutex_lock(&a->lock);
+    if (answering) {
+        answers(a, pushing);
+    } else {
+        a->directory_up = a->directory_pushing = false;
+        snprintf(a->directory_error, sizeof a->directory_error, "%s", why);
+    }
+    seen(a);
+    pthread_mutex_unlock(&a->lock);
+    log_write(a->options.log, answering ? LOG_INFO : LOG_ERROR,
+              answering ? "directory answers" : "directory does not answer, what is known serves on",
+              LOG_TEXT("changes", pushing ? "pushed" : "polled"), LOG_TEXT("why", why));
+}
+
+static bool on_revoked(void *context, int64_t not_before)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    struct snapshot_parts parts = a->snapshot->parts;
+    parts.not_before = not_before;
+    bool good = agent_use(a, &parts);
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
+        log_write(a->options.log, LOG_ERROR, "revocation not taken over: out of memory");
+    return good;
+}
+
+static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+{
+    struct agent *a = context;
+    size_t over = 0;
+    pthread_mutex_lock(&a->lock);
+    struct snapshot_parts parts = a->snapshot->parts;
+    struct revoked *list = all || !parts.revoked ? NULL : revoked_retain(parts.revoked);
+    bool good = revoked_read(text, "revoked", time(NULL), &list, &parts.not_before, &over, why);
+    parts.revoked = list;
+    good = good && (agent_use(a, &parts) || fail(why, "out of memory"));
+    revoked_release(list);
+    metrics_add(a->directory_shard, AGENT_REVOCATIONS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
+        log_write(a->options.log, LOG_ERROR, "revoked tokens not taken over, those of before stay", LOG_TEXT("why", why->text));
+    else
+        agent_tell_over(a, "directory", over);
+    return good;
+}
+
+static void use_name(struct agent *a, const struct worker *worker)
+{
+    if (!worker->addr.family && (worker->kind == WORKER_HTTP || worker->kind == WORKER_HTTPS))
+        names_use(a->names, worker->host);
+}
+
+static void on_learned(void *context, const struct record *record)
+{
+    struct worker worker;
+    size_t cursor = 0;
+    use_name(context, &record->worker);
+    while (record_port_next(record, &cursor, &(uint16_t){0}, &worker))
+        use_name(context, &worker);
+}
+
+static void on_answered(void *context, enum lookup outcome, double seconds)
+{
+    struct agent *a = context;
+    (void)outcome;
+    pthread_mutex_lock(&a->lock);
+    metrics_observe(a->directory_shard, DIRECTORY_LOOK_UP_SECONDS, METRIC_PLAIN, seconds);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void on_news(void *context, struct slice key)
+{
+    struct agent *a = context;
+    size_t count = __atomic_load_n(&a->decider_count, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; i < count; i++)
+        decider_news(a->deciders[i], key);
+}
+
+static void on_work(void *context)
+{
+    struct agent *a = context;
+    loop_post(a->options.loop, &a->work);
+}
+
+/* ---- what is due: the main thread ---- */
+
+static void end(struct agent *a)
+{
+    directory_stop(a->directory);
+    directory_release(a->directory);
+    a->directory = NULL;
+}
+
+static struct directory_cache *cache_of(struct agent *a)
+{
+    return a->directory ? directory_cache(a->directory) : NULL;
+}
+
+void agent_directory_urgent(void *context)
+{
+    struct agent *a = context;
+    if (!a->stopped && cache_of(a))
+        directory_cache_work(cache_of(a), true);
+}
+
+/* After a reload that could start neither the new one nor the old one again. */
+static void start_again(struct agent *a)
+{
+    struct fail ignored;
+    pthread_mutex_lock(&a->lock);
+    struct policy *policy = a->snapshot->parts.policy; /* only this thread puts another one in force */
+    pthread_mutex_unlock(&a->lock);
+    if (agent_directory_start(a, policy, &ignored))
+        log_write(a->options.log, LOG_INFO, "directory started again");
+    else
+        end(a);
+}
+
+static void look_up_due(void *context)
+{
+    struct agent *a = context;
+    if (!a->directory)
+        start_again(a);
+    if (cache_of(a))
+        directory_cache_work(cache_of(a), false);
+    loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);
+}
+
+/* ---- its life ---- */
+
+/* Called with the lock held. The policy with it: keys of the one were never good for the other's sandboxes. */
+static bool put_in_force(struct agent *a, struct policy *policy)
+{
+    struct snapshot_parts parts = a->snapshot->parts;
+    bool another = !directory_options_equal(parts.policy->directory, policy->directory);
+    parts.policy = policy;
+    parts.directory = a->directory;
+    parts.resolver = a->names;
+    /* what was revoked stays so until this directory says otherwise, as it may have just done */
+    if (another)
+        parts.records = NULL;
+    if (!agent_use(a, &parts))
+        return false;
+    if (another)
+        a->directory_known = a->directory_up = a->directory_pushing = false;
+    return true;
+}
+
+bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *why)
+{
+    const struct directory_owner owner = {.loaded = on_loaded,
+                                          .revoked = on_revoked,
+                                          .revoked_tokens = on_revoked_tokens,
+                                          .health = on_health,
+                                          .learned = on_learned,
+                                          .answered = on_answered,
+                                          .news = on_news,
+                                          .work = on_work,
+                                          .context = a};
+    uint64_t patience = (uint64_t)policy->settings->agent.lookup * 1000;
+    a->directory_asked = policy->directory->kind->look_up;
+    pthread_mutex_lock(&a->lock); /* nothing that it tells is taken before it is in force */
+    a->directory = directory_start(policy->directory, &owner, patience, a->options.log, why);
+    bool good = a->directory && (put_in_force(a, policy) || fail(why, "out of memory"));
+    pthread_mutex_unlock(&a->lock);
+    if (!good)
+        return false;
+    if (cache_of(a))
+        (void)names_want(a->names, NULL); /* those of a file's records, if there was one before */
+    if (!loop_timer_active(&a->look_again)) {
+        loop_timer_open(&a->look_again, a->options.loop, look_up_due, a);
+        loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);
+    }
+    return true;
+}
+
+void agent_directory_stop(struct agent *a)
+{
+    loop_timer_close(&a->look_again);
+    end(a);
+}
+
+/* The old one ends first: what it still had to say would replace what the new one has read. */
+bool agent_directory_change(struct agent *a, struct policy *from, struct policy *to, struct fail *why)
+{
+    struct fail ignored;
+    if (a->directory && directory_options_equal(from->directory, to->directory))
+        return true;
+    end(a);
+    if (agent_directory_start(a, to, why))
+        return true;
+    end(a);
+    if (!agent_directory_start(a, from, &ignored))
+        end(a); /* it is tried again */
+    return false;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/* agent_parts: the state that the rooms of the agent share (agent.c, agent_directory.c, agent_views.c). */
+#ifndef CELLGATE_AGENT_SERVE_AGENT_PARTS_H
+#define CELLGATE_AGENT_SERVE_AGENT_PARTS_H
+
+#include <pthread.h>
+
+#include "spoa/agent/serve/agent.h"
+#include "spoa/agent/serve/agent_metrics.h"
+#include "spoa/agent/serve/decider.h"
+#include "spoa/agent/token/ticket.h"
+#include "spoa/net/file_watch.h"
+
+struct agent {
+    struct agent_options options;
+    struct metrics *metrics;
+    struct metrics_shard *shard; /* of the main thread */
+    struct file_watch *keys;
+    struct fail keys_told; /* why they could not be read again; empty: they were */
+    int listener, relay_listener;
+    struct key *ticket_key;
+    struct waits_quota watches;
+    struct relay_user relay_user;
+    struct decider **deciders;
+    size_t decider_count;
+    size_t drained; /* deciders that are; atomic */
+    bool draining;
+    bool stopped;
+    struct loop_task all_drained, first_load, gone;
+
+    struct directory *directory; /* the one that runs */
+    bool directory_asked;        /* it is asked for each record */
+    struct loop_task work;
+    struct loop_timer look_again;
+    struct names *names;
+    struct renew *renew;         /* NULL: not wanted */
+    struct policy *renew_policy; /* whose texts it uses */
+
+    pthread_cond_t first_seen;             /* with the lock: directory_seen */
+    pthread_mutex_t lock;                  /* guards what follows; never held while a decision waits */
+    struct metrics_shard *directory_shard; /* of the directory's threads */
+    struct snapshot *snapshot;             /* the one in force */
+    bool directory_seen;                   /* it was read once, well or badly */
+    bool directory_known;                  /* and well */
+    bool directory_up, directory_pushing;
+    int64_t loaded_at;         /* Unix seconds; 0: never */
+    char directory_error[256]; /* of the last load; empty when it was good */
+};
+
+/* Called with the lock held: puts a snapshot of these parts in force. False: out of memory. */
+bool agent_use(struct agent *agent, const struct snapshot_parts *parts);
+
+/* agent_directory.c: the directory that runs, and what it tells. Starting it puts the policy in force, too. */
+bool agent_directory_start(struct agent *agent, struct policy *policy, struct fail *why);
+/* To that of another policy, if it differs; on failure the old one is started again, at once or as soon as that can
+ * be done. */
+bool agent_directory_change(struct agent *agent, struct policy *from, struct policy *to, struct fail *why);
+void agent_directory_stop(struct agent *agent);
+void agent_directory_urgent(void *agent); /* its task `work`: looks up what was announced */
+
+/* Of a list of revoked tokens that was taken over: how many of its entries were left out, if any. */
+void agent_tell_over(struct agent *agent, const char *list, size_t over);
+
+#endif

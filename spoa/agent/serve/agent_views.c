@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* agent_views: what the agent shows of itself: readiness, metrics, status. */
+#include <inttypes.h>
+
+#include "spoa/agent/serve/agent_parts.h"
+#include "spoa/base/json_write.h"
+
+bool agent_ready(struct agent *a, const char **why)
+{
+    pthread_mutex_lock(&a->lock);
+    bool loaded = a->directory_known;
+    pthread_mutex_unlock(&a->lock);
+    *why = a->draining ? "draining" : loaded ? "ready" : "the directory is not loaded";
+    return loaded && !a->draining;
+}
+
+static struct server_counters count(const struct agent *a)
+{
+    struct server_counters sum = {0};
+    for (size_t i = 0; i < a->decider_count; i++)
+        decider_count(a->deciders[i], &sum);
+    return sum;
+}
+
+static struct directory_cache_counts count_cache(const struct agent *a)
+{
+    struct directory_cache *cache = a->directory ? directory_cache(a->directory) : NULL;
+    return cache ? directory_cache_counts(cache) : (struct directory_cache_counts){.hits = 0};
+}
+
+static void set_directory_metrics(struct agent *a)
+{
+    struct directory_cache_counts counts = count_cache(a);
+    agent_metrics_cache(a->shard, &counts);
+    pthread_mutex_lock(&a->lock);
+    metrics_set(a->shard, DIRECTORY_UP, METRIC_PLAIN, a->directory_up);
+    metrics_set(a->shard, DIRECTORY_PUSHING, METRIC_PLAIN, a->directory_pushing);
+    const struct snapshot_parts *parts = &a->snapshot->parts;
+    metrics_set(a->shard, AGENT_REVOKED, METRIC_INDEX(0), (int64_t)revoked_count(parts->revoked));
+    metrics_set(a->shard, AGENT_REVOKED, METRIC_INDEX(1), (int64_t)revoked_count(parts->policy->revoked));
+    pthread_mutex_unlock(&a->lock);
+}
+
+bool agent_write_metrics(struct agent *a, struct buffer *to)
+{
+    struct server_counters sum = count(a);
+    set_directory_metrics(a);
+    metrics_set(a->shard, AGENT_WATCHES, METRIC_PLAIN,
+                (int64_t)__atomic_load_n(&a->watches.used, __ATOMIC_RELAXED));
+    metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
+    metrics_set(a->shard, AGENT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(a->options.log));
+    metrics_set(a->shard, AGENT_AUDIT_DROPPED, METRIC_PLAIN, a->options.audit ? (int64_t)log_dropped(a->options.audit) : 0);
+    bool good = metrics_write(a->metrics, to);
+#define X(field, help)                                                                  \
+    good = good && json_write(to,                                                       \
+                              "# HELP cellgate_agent_spop_" #field " SPOP: " help ".\n" \
+                              "# TYPE cellgate_agent_spop_" #field " untyped\n"         \
+                              "cellgate_agent_spop_" #field " %" PRIu64 "\n",           \
+                              sum.field);
+    SERVER_COUNTERS(X)
+#undef X
+    return good;
+}
+
+/* Called with the lock held. */
+static bool write_directory(struct agent *a, struct buffer *to)
+{
+    const struct records *records = a->snapshot->parts.records;
+    struct directory_cache_counts counts = count_cache(a);
+    return json_write(to, ",\"directory\":{\"kind\":\"%s\",\"up\":%s,\"pushing\":%s",
+                      a->directory ? directory_kind(a->directory)->name : "",
+                      a->directory_up ? "true" : "false", a->directory_pushing ? "true" : "false") &&
+           json_write(to,
+                      ",\"in_use\":%zu,\"look_ups\":%" PRIu64 ",\"failed\":%" PRIu64 "},\"records\":%zu"
+                      ",\"records_bytes\":%zu",
+                      counts.pinned, counts.look_ups, counts.failed,
+                      records ? records_count(records) : counts.records + counts.pinned,
+                      records ? records_bytes(records) : counts.bytes);
+}
+
+bool agent_write_status(struct agent *a, struct buffer *to)
+{
+    struct server_counters sum = count(a);
+    const char *ready;
+    agent_ready(a, &ready);
+    pthread_mutex_lock(&a->lock);
+    bool good = json_write(to, "{\"version\":\"%s\",\"state\":\"%s\",\"cell\":", CELLGATE_VERSION, ready) &&
+                json_write_text(to, slice_text(a->snapshot->parts.policy->settings->cell)) &&
+                json_write(to, ",\"threads\":%zu,\"connections\":%" PRIu64 ",\"decisions\":%" PRIu64,
+                           a->decider_count, sum.connections, sum.acks) &&
+                write_directory(a, to) &&
+                json_write(to, ",\"directory_loaded_at\":%" PRId64 ",\"directory_error\":", a->loaded_at) &&
+                json_write_text(to, slice_text(a->directory_error)) && json_write(to, "}");
+    pthread_mutex_unlock(&a->lock);
+    return good;
+}
+
+void agent_log_status(struct agent *a)
+{
+    struct server_counters sum = count(a);
+    const char *ready;
+    agent_ready(a, &ready);
+    pthread_mutex_lock(&a->lock);
+    log_write(a->options.log, LOG_INFO, "status", LOG_TEXT("state", ready),
+              LOG_U64("connections", sum.connections), LOG_U64("acks", sum.acks),
+              LOG_TEXT("directory_error", a->directory_error));
+    pthread_mutex_unlock(&a->lock);
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/serve/answer.h"
+
+enum kind { TEXT, COUNT, BOOL, ADDRESS };
+
+static const struct argument {
+    enum kind kind;
+    size_t offset; /* in struct request */
+    struct slice name;
+} arguments[] = {
+#define X(kind, field, name, sample) \
+    {kind, offsetof(struct request, field), {(const uint8_t *)(name), sizeof(name) - 1}},
+    REQUEST_ARGUMENTS(X)
+#undef X
+};
+enum { ARGUMENTS = sizeof arguments / sizeof *arguments };
+
+/* Arguments come in the table's order, so the next one is nearly always the one behind the last. */
+static const struct argument *argument_find(struct slice name, size_t *next)
+{
+    for (size_t i = 0; i < ARGUMENTS; i++) {
+        const struct argument *argument = &arguments[(*next + i) % ARGUMENTS];
+        if (slice_equal(argument->name, name)) {
+            *next = (*next + i + 1) % ARGUMENTS;
+            return argument;
+        }
+    }
+    return NULL;
+}
+
+static bool address_read(struct spop_value value, struct address *address)
+{
+    if (value.kind != SPOP_IPV4 && value.kind != SPOP_IPV6)
+        return false;
+    address->family = value.kind == SPOP_IPV4 ? 4 : 6;
+    memcpy(address->bytes, value.bytes.at, value.bytes.len);
+    return true;
+}
+
+static bool argument_read(const struct argument *argument, struct spop_value value, struct request *request)
+{
+    void *field = (char *)request + argument->offset;
+    uint64_t number;
+    switch (argument->kind) {
+    case TEXT:
+        *(struct slice *)field = value.bytes;
+        return value.kind == SPOP_TEXT || value.kind == SPOP_BINARY;
+    case COUNT:
+        if (!spop_value_unsigned(value, &number) || number > INT64_MAX)
+            return false;
+        *(int64_t *)field = (int64_t)number;
+        return true;
+    case BOOL:
+        *(bool *)field = value.truth;
+        return value.kind == SPOP_BOOL;
+    case ADDRESS:
+        return address_read(value, field);
+    }
+    return false;
+}
+
+bool request_from_args(struct spop_args args, struct request *request)
+{
+    struct slice name;
+    struct spop_value value;
+    size_t next = 0;
+    *request = (struct request){.hosts = 0};
+    while (spop_arg_next(&args, &name, &value)) {
+        const struct argument *argument = argument_find(name, &next);
+        if (argument && value.kind != SPOP_NULL && !argument_read(argument, value, request))
+            return false;
+    }
+    return request_read_headers(request);
+}
+
+/* ---- variables ---- */
+
+static void put_TEXT(struct spop_actions *actions, const struct spop_variable *variable, struct slice text)
+{
+    if (slice_present(text))
+        spop_set_known(actions, variable, spop_text(text));
+}
+
+static void put_INT(struct spop_actions *actions, const struct spop_variable *variable, int64_t number)
+{
+    if (number >= 0)
+        spop_set_known(actions, variable, spop_int(number));
+}
+
+static void put_BOOL(struct spop_actions *actions, const struct spop_variable *variable, bool truth)
+{
+    if (truth)
+        spop_set_known(actions, variable, spop_bool(true));
+}
+
+static void put_ADDRESS(struct spop_actions *actions, const struct spop_variable *variable,
+                        struct address address)
+{
+    if (address.family)
+        spop_set_known(actions, variable,
+                       spop_address(slice_of(address.bytes, address.family == 4 ? 4 : 16)));
+}
+
+static void put_verdict(const struct verdict *verdict, struct spop_actions *actions)
+{
+    static const struct {
+#define X(kind, field, name) struct spop_variable field;
+        VERDICT_VARIABLES(X)
+#undef X
+        struct spop_variable verdict;
+    } variables = {
+#define X(kind, field, name) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
+        VERDICT_VARIABLES(X)
+#undef X
+            .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
+#define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
+    VERDICT_VARIABLES(X)
+#undef X
+    spop_set_known(actions, &variables.verdict, spop_text(slice_text(verdict_kind_text(verdict->kind))));
+}
+
+static void put_refusal(enum refusal refusal, struct spop_actions *actions)
+{
+    struct verdict verdict;
+    verdict_clear(&verdict);
+    verdict_deny(&verdict, refusal);
+    put_verdict(&verdict, actions);
+}
+
+void answer_write(const struct verdict *verdict, struct spop_actions *actions)
+{
+    struct spop_actions before = *actions;
+    struct writer *out = actions->out;
+    size_t len = out->len;
+    put_verdict(verdict, actions);
+    if (!out->full && (!actions->most || out->len <= actions->most))
+        return;
+    out->len = len;
+    out->full = false;
+    *actions = before;
+    put_refusal(REFUSAL_request_too_large, actions);
+}
+
+void answer_unavailable(struct spop_actions *actions)
+{
+    put_refusal(REFUSAL_agent_unavailable, actions);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/serve/audit.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "spoa/agent/model/grant.h"
+#include "spoa/service/settings.h"
+
+bool audit_wanted(const struct verdict *v, int which)
+{
+    bool admitted = v->refusal == REFUSAL_NONE && (v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY ||
+                                                   v->kind == VERDICT_REDIRECT);
+    return admitted && (which == SETTINGS_AUDIT_ALL || (which == SETTINGS_AUDIT_UPGRADES && v->upgrade));
+}
+
+static struct slice address_text(const struct address *addr, char text[static INET6_ADDRSTRLEN])
+{
+    if (!addr->family || !inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->bytes, text, INET6_ADDRSTRLEN))
+        return slice_text(NULL);
+    return slice_text(text);
+}
+
+/* "10.0.0.5:9001", "[fd00::5]:9001"; absent: the relay asks for it. */
+static struct slice worker_text(const struct verdict *v, char *text, size_t size)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct slice host = address_text(&v->addr, address);
+    if (!slice_present(host))
+        return host;
+    snprintf(text, size, v->addr.family == 4 ? "%s:%d" : "[%s]:%d", address, (int)v->addr_port);
+    return slice_text(text);
+}
+
+struct line {
+    struct log_field fields[16];
+    size_t count;
+};
+
+static void put(struct line *line, const char *key, struct slice value)
+{
+    if (slice_present(value))
+        line->fields[line->count++] = LOG_SLICE(key, slice_sub(value, 0, AUDIT_VALUE));
+}
+
+void audit_write(struct log *log, const struct verdict *v)
+{
+    char source[INET6_ADDRSTRLEN], worker[INET6_ADDRSTRLEN + 16], words[64];
+    struct writer need = writer_of(words, sizeof words);
+    struct line line = {.count = 0};
+    need_text(v->need, &need);
+    put(&line, "verdict", slice_text(verdict_kind_text(v->kind)));
+    put(&line, "id", v->request_id);
+    put(&line, "source", address_text(&v->source, source));
+    put(&line, "route", v->route);
+    put(&line, "need", writer_slice(&need));
+    put(&line, "sandbox", v->sandbox);
+    put(&line, "namespace", v->space);
+    if (v->port >= 0)
+        line.fields[line.count++] = LOG_I64("port", v->port);
+    put(&line, "worker", worker_text(v, worker, sizeof worker));
+    put(&line, "token", v->token_kind ? slice_text(v->token_kind) : SLICE_LITERAL("none"));
+    put(&line, "org", v->org);
+    put(&line, "kid", v->kid);
+    put(&line, "jti", v->jti);
+    put(&line, "sub", v->sub);
+    log_fields_audit(log, LOG_INFO, "audit", line.fields, line.count);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/serve/policy.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "spoa/agent/directory/options.h"
+#include "spoa/agent/serve/renew.h"
+#include "spoa/base/file.h"
+
+static bool load_revoked(struct policy *p, struct fail *why)
+{
+    const char *path = p->settings->tokens_revoked_file;
+    struct slice text;
+    if (!path)
+        return true;
+    file_look(path, &p->revoked_seen);
+    if (!file_read(path, REVOKED_BYTES, &text, why))
+        return false;
+    bool good = revoked_read(text, path, time(NULL), &p->revoked, NULL, &p->revoked_over, why);
+    file_free(text);
+    return good;
+}
+
+/* A route that is misspelt would close a door that the operator believes to be open, or the other way round. */
+static bool check_routes_of(const struct policy *p, const json_node *entry, struct fail *why)
+{
+    const json_node *names = json_member(entry, "routes");
+    struct slice name;
+    for (const json_node *n = names ? json_first(names) : NULL; n; n = json_next(n))
+        if (json_text(n, &name) && !routes_find(p->routes, name))
+            return json_fail(p->settings->doc, n, why, "routes: there is no route '%.*s'", SLICE_PRINTF(name));
+    return true;
+}
+
+static bool load_tokens(struct policy *p, struct fail *why)
+{
+    const struct settings *s = p->settings;
+    for (const json_node *n = s->tokens ? json_first(s->tokens) : NULL; n; n = json_next(n))
+        if (json_is_object(n) && !check_routes_of(p, n, why))
+            return false;
+    p->tokens = tokens_load(s->doc, s->tokens, s->base_dir, s->cell, TOKENS_CHECK, why);
+    return p->tokens && load_revoked(p, why);
+}
+
+static bool check_renew(const struct settings *s, struct fail *why)
+{
+    struct fail what;
+    return renew_check(&s->renew, &what) || fail(why, "%s: %s", s->path, what.text);
+}
+
+struct routes *policy_routes(const struct settings *s, struct fail *why)
+{
+    const struct route_nodes nodes = {s->systems, s->routes, s->domains, s->services};
+    return routes_new(s->doc, &nodes, why);
+}
+
+static bool load_parts(struct policy *p, struct fail *why)
+{
+    const struct settings *s = p->settings;
+    return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
+           management_read(s, &p->management, why) && check_renew(s, why) && load_tokens(p, why);
+}
+
+struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
+                           struct fail *why)
+{
+    struct policy *p = calloc(1, sizeof *p);
+    if (!p) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    p->references = 1;
+    p->settings = settings_load(path, overrides, override_count, why);
+    if (p->settings && load_parts(p, why))
+        return p;
+    policy_release(p);
+    return NULL;
+}
+
+struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
+{
+    struct policy *p = calloc(1, sizeof *p);
+    if (!p) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    *p = (struct policy){.references = 1,
+                         .base = policy_retain(old->base ? old->base : old),
+                         .settings = old->settings,
+                         .routes = old->routes,
+                         .management = old->management,
+                         .directory = old->directory};
+    if (load_tokens(p, why))
+        return p;
+    policy_release(p);
+    return NULL;
+}
+
+struct policy *policy_retain(struct policy *p)
+{
+    __atomic_fetch_add(&p->references, 1, __ATOMIC_RELAXED);
+    return p;
+}
+
+void policy_release(struct policy *p)
+{
+    if (!p || __atomic_sub_fetch(&p->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    tokens_free(p->tokens);
+    revoked_release(p->revoked);
+    policy_release(p->base);
+    if (!p->base) {
+        routes_free(p->routes);
+        directory_options_release(p->directory);
+        settings_free(p->settings);
+    }
+    free(p);
+}

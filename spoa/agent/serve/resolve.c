@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/serve/resolve.h"
+
+#include "spoa/agent/decision/destination.h"
+#include "spoa/agent/model/record_json.h"
+#include "spoa/agent/model/record_pack.h"
+#include "spoa/agent/token/ticket.h"
+#include "spoa/agent/token/tokens.h"
+#include "spoa/proto/http.h"
+
+/* ---- the question ---- */
+
+static bool read_TEXT(struct spop_value value, struct slice *text)
+{
+    *text = value.bytes;
+    return value.kind == SPOP_TEXT || value.kind == SPOP_BINARY;
+}
+
+static bool read_INT(struct spop_value value, int64_t *number)
+{
+    *number = value.number;
+    return value.kind >= SPOP_INT32 && value.kind <= SPOP_UINT64;
+}
+
+static bool read_ADDRESS(struct spop_value value, struct address *addr)
+{
+    *addr = (struct address){.family = value.kind == SPOP_IPV4 ? 4 : 6};
+    if (value.kind != SPOP_IPV4 && value.kind != SPOP_IPV6)
+        return false;
+    memcpy(addr->bytes, value.bytes.at, value.bytes.len);
+    return true;
+}
+
+bool resolve_from_args(struct spop_args args, struct resolve_question *question)
+{
+    struct slice name;
+    struct spop_value value;
+    *question =
+        (struct resolve_question){.port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1, .org_of_record = -1};
+    while (spop_arg_next(&args, &name, &value)) {
+        if (value.kind == SPOP_NULL)
+            continue;
+#define X(kind, field, text)                                           \
+    if (slice_is(name, text) && !read_##kind(value, &question->field)) \
+        return false;
+        RESOLVE_ARGUMENTS(X)
+#undef X
+    }
+    return slice_present(question->route) && slice_present(question->sandbox) && question->port <= 65535;
+}
+
+static bool is_set_TEXT(const struct slice *text)
+{
+    return slice_present(*text);
+}
+
+static bool is_set_INT(const int64_t *number)
+{
+    return *number >= 0;
+}
+
+static bool is_set_ADDRESS(const struct address *addr)
+{
+    return addr->family != 0;
+}
+
+static struct spop_value value_TEXT(const struct slice *text)
+{
+    return spop_text(*text);
+}
+
+static struct spop_value value_INT(const int64_t *number)
+{
+    return spop_int(*number);
+}
+
+static struct spop_value value_ADDRESS(const struct address *addr)
+{
+    return spop_address(slice_of(addr->bytes, addr->family == 4 ? 4 : 16));
+}
+
+bool resolve_pack(const struct resolve_question *q, struct writer *w, struct spop_args *args)
+{
+    size_t start = w->len, message = spop_message_begin(w, SLICE_LITERAL("kept"));
+#define X(kind, field, name)      \
+    if (is_set_##kind(&q->field)) \
+        spop_arg_write(w, message, SLICE_LITERAL(name), value_##kind(&q->field));
+    RESOLVE_ARGUMENTS(X)
+#undef X
+    struct reader packed = reader_of(slice_of(w->at + start, w->full ? 0 : w->len - start));
+    struct spop_message kept;
+    if (w->full || !spop_message_next(&packed, &kept))
+        return false;
+    *args = kept.args;
+    return true;
+}
+
+bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_question *question)
+{
+    struct handover h = handover_none();
+    h.ticket = question->ticket;
+#define X(kind, field, key) h.field = question->field;
+    HANDOVER_IDENTITY(X)
+#undef X
+    return ticket_is_good(ticket_key, &h);
+}
+
+/* ---- the answer ---- */
+
+static bool headers_have(struct slice headers, struct slice wanted)
+{
+    struct slice name, value;
+    size_t cursor = 0;
+    while (record_header(headers, &cursor, &name, &value))
+        if (http_same_name(name, wanted))
+            return true;
+    return false;
+}
+
+/* The route's headers, then the destination's, which count where both name one. */
+static struct slice all_headers(const struct route *route, struct slice headers, struct writer *scratch)
+{
+    if (!route || route->set_count == 0)
+        return headers;
+    size_t start = scratch->len;
+    for (size_t i = 0; i < route->set_count; i++)
+        if (!headers_have(headers, route->set[i].name))
+            record_pack_header(scratch, route->set[i].name, route->set[i].value);
+    writer_put(scratch, headers);
+    return slice_of(scratch->at + start, scratch->len - start);
+}
+
+static bool is_by_token(const struct resolve_question *q)
+{
+    return slice_present(q->kid) || slice_present(q->key) || q->iat >= 0 || q->exp >= 0;
+}
+
+/* What the tunnel's token grants. A handover of before said nothing of it: no more than its route asks for. */
+static unsigned granted(const struct resolve_question *q, const struct route *route)
+{
+    if (q->needs >= 0)
+        return (unsigned)q->needs & NEED_ALL;
+    return !is_by_token(q) ? NEED_ALL : route ? route->need : 0;
+}
+
+/* Judged again: what the record says of the tunnel's port may be another than at its opening. */
+static void choose(const struct decide_view *view, const struct resolve_question *q,
+                   const struct record *record, struct writer *scratch, struct resolve_answer *a)
+{
+    struct destination to;
+    const struct route *route = routes_find(view->routes, q->route);
+    uint16_t port = q->port > 0 ? (uint16_t)q->port : 0;
+    enum destination_result result = destination_choose(view, record, port, &to);
+    bool refused = result == DESTINATION_CLOSED ||
+                   (result == DESTINATION_FOUND && !destination_admits(&to, route, granted(q, route)));
+    if (refused && a->refused == REFUSAL_NONE)
+        a->refused = REFUSAL_not_granted;
+    if (result != DESTINATION_FOUND || a->refused != REFUSAL_NONE)
+        return;
+    a->reachable = true;
+    a->worker = to.worker;
+    a->port = to.port;
+    a->headers = all_headers(route, to.headers, scratch);
+    if (route && route->keep_host)
+        return;
+    size_t start = scratch->len;
+    destination_host(&to, scratch);
+    a->host = slice_of(scratch->at + start, scratch->len - start);
+}
+
+/* A tunnel that came in without a token, where none was needed then. */
+static bool needs_token(const struct decide_view *view, const struct resolve_question *q)
+{
+    const struct route *route = routes_find(view->routes, q->route);
+    return view->tokens && !view->open && route && route->need != 0;
+}
+
+/* What let it in would let it in again, where it is now. */
+static bool stands(const struct decide_view *view, const struct resolve_question *q, const struct record *record)
+{
+    const struct route *route = routes_find(view->routes, q->route);
+    struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};
+    if (route)
+        tunnel.place = (struct carrier_place){.route = route->name, .system = route->system, .any_host = true};
+    return token_stands(view->tokens, &tunnel, record);
+}
+
+static enum refusal still_admitted(const struct decide_view *view, const struct resolve_question *q,
+                                   const struct record *record)
+{
+    int64_t own = record->not_before, all = view->not_before;
+    bool known = slice_present(q->kid) || slice_present(q->key);
+    bool revoked = is_by_token(q) ? token_revoked(q->iat, own > all ? own : all) : needs_token(view, q);
+    revoked = revoked || decide_revoked(view, q->jti);
+    struct record own_secret = *record;
+    own_secret.access_sha256 = record_access(record, q->port > 0 ? (uint16_t)q->port : 0);
+    const struct record *whole = record->bare ? NULL : &own_secret;
+    if (revoked || (known && view->tokens && !stands(view, q, whole)))
+        return REFUSAL_token_revoked;
+    return q->exp >= 0 && view->now >= q->exp ? REFUSAL_token_expired : REFUSAL_NONE;
+}
+
+/* It may have got another owner since the tunnel was opened, or lost its own: to a token's organisation a record of nobody
+ * is foreign, as for decide(). One that leads nowhere may say little, as while the sandbox moves. */
+static bool is_of_another(const struct resolve_question *q, const struct record *record)
+{
+    bool leads = record->worker.kind != WORKER_NONE || record->ports.len > 0;
+    if (!slice_present(q->org) || record->bare)
+        return false;
+    return slice_present(record->org) ? !slice_equal(q->org, record->org) : leads && q->org_of_record <= 0;
+}
+
+void resolve(const struct decide_view *view, const struct resolve_question *q, struct writer *scratch,
+             struct resolve_answer *a)
+{
+    struct record record;
+    enum lookup lookup = view->find(view->directory, q->space, q->sandbox, &record);
+    *a = (struct resolve_answer){.state = lookup == LOOKUP_ABSENT ? RESOLVE_ABSENT : RESOLVE_UNAVAILABLE};
+    if (lookup != LOOKUP_FOUND)
+        return;
+    if (is_of_another(q, &record)) {
+        a->state = RESOLVE_ABSENT;
+        return;
+    }
+    a->state = (int)record.state;
+    /* after a state alone the owner has still to be compared */
+    a->epoch = record.bare && slice_present(q->org) && q->epoch < 0 ? -1 : record_epoch(&record);
+    a->refused = still_admitted(view, q, &record);
+    if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
+        view->wake(view->directory, q->space, q->sandbox))
+        a->state = RECORD_WAKING;
+    if (record.state == RECORD_RUNNING || record.state == RECORD_MIGRATING)
+        choose(view, q, &record, scratch, a);
+}
+
+/* The name of a worker may have got another address, of which the record and its epoch know nothing. */
+static bool is_elsewhere(const struct resolve_question *question, const struct resolve_answer *answer)
+{
+    const struct address *addr = &answer->worker.addr;
+    return question->addr.family && answer->reachable && answer->worker.kind != WORKER_UNIX &&
+           memcmp(addr, &question->addr, sizeof *addr) != 0;
+}
+
+bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer)
+{
+    if (answer->state == RESOLVE_UNAVAILABLE)
+        return false;
+    bool stopped = answer->state == RECORD_STOPPED && answer->epoch < 0; /* which no epoch would tell */
+    return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT || stopped ||
+           answer->epoch != question->epoch || is_elsewhere(question, answer);
+}
+
+/* ---- on the wire ---- */
+
+_Static_assert(RECORD_HEADERS_MOST + ROUTE_SET_MOST + ANSWER_REST_MOST <= SPOP_FRAME_USUAL,
+               "an answer fits into a frame");
+
+static void set(struct spop_actions *actions, const char *name, struct spop_value value)
+{
+    spop_set_var(actions, SPOP_TRANSACTION, slice_text(name), value);
+}
+
+static void set_text(struct spop_actions *actions, const char *name, struct slice text)
+{
+    if (slice_present(text))
+        set(actions, name, spop_text(text));
+}
+
+static void write_worker(const struct resolve_answer *a, struct spop_actions *actions)
+{
+    const struct worker *worker = &a->worker;
+    set_text(actions, "host", a->host);
+    if (worker->kind == WORKER_UNIX) {
+        set_text(actions, "unix", worker->host);
+        return;
+    }
+    set(actions, "addr", spop_address(slice_of(worker->addr.bytes, worker->addr.family == 4 ? 4 : 16)));
+    set(actions, "addr_port", spop_int(a->port));
+    set(actions, "tls", spop_bool(worker->kind == WORKER_HTTPS));
+    if (worker->kind == WORKER_HTTPS)
+        set_text(actions, "sni", worker->host);
+}
+
+void resolve_write(const struct resolve_answer *a, struct spop_actions *actions)
+{
+    if (a->reachable)
+        write_worker(a, actions);
+    if (a->headers.len)
+        set(actions, "headers", spop_binary(a->headers));
+    if (a->unwatched)
+        set(actions, "unwatched", spop_bool(true));
+    if (a->refused != REFUSAL_NONE)
+        set_text(actions, "refused", slice_text(refusal_info(a->refused)->code));
+    if (a->epoch >= 0)
+        set(actions, "epoch", spop_int(a->epoch));
+    const char *state = a->state == RESOLVE_ABSENT         ? "absent"
+                        : a->state == RESOLVE_UNAVAILABLE  ? "unavailable"
+                        : a->state == RESOLVE_NOT_ADMITTED ? "not_admitted"
+                                                           : record_state_text((enum record_state)a->state);
+    set_text(actions, "state", slice_text(state));
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/serve/snapshot.h"
+
+#include <stdlib.h>
+
+struct snapshot *snapshot_new(const struct snapshot_parts *parts)
+{
+    struct snapshot *s = malloc(sizeof *s);
+    if (!s)
+        return NULL;
+    *s = (struct snapshot){.parts = *parts, .references = 1};
+    policy_retain(parts->policy);
+    if (parts->records)
+        records_retain(parts->records);
+    if (parts->directory)
+        directory_retain(parts->directory);
+    if (parts->names)
+        name_table_retain(parts->names);
+    if (parts->revoked)
+        revoked_retain(parts->revoked);
+    return s;
+}
+
+struct snapshot *snapshot_retain(struct snapshot *s)
+{
+    __atomic_fetch_add(&s->references, 1, __ATOMIC_RELAXED);
+    return s;
+}
+
+void snapshot_release(struct snapshot *s)
+{
+    if (!s || __atomic_sub_fetch(&s->references, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    policy_release(s->parts.policy);
+    records_release(s->parts.records);
+    directory_release(s->parts.directory);
+    name_table_release(s->parts.names);
+    revoked_release(s->parts.revoked);
+    free(s);
+}
+
+struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256])
+{
+    struct writer w = writer_of(memory, 255);
+    if (slice_present(space) && !slice_is(space, "default")) {
+        writer_put(&w, space);
+        writer_u8(&w, '/');
+    }
+    writer_put(&w, sandbox);
+    return w.full ? slice_of(memory, 0) : writer_slice(&w);
+}
+
+static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct slice sandbox, bool alike,
+                           struct record *record)
+{
+    const struct snapshot_parts *parts = &f->snapshot->parts;
+    if (!parts->directory || !directory_cache(parts->directory))
+        return parts->records ? records_find(parts->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
+    struct slice key = snapshot_key(space, sandbox, f->key);
+    f->len = key.len;
+    record_box_release(f->held);
+    struct directory_cache *cache = directory_cache(parts->directory);
+    enum lookup found = alike ? directory_cache_find_alike(cache, key, f->last, &f->held)
+                              : directory_cache_find(cache, key, f->last, &f->held);
+    if (found == LOOKUP_FOUND)
+        *record = f->held->record;
+    return found;
+}
+
+static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
+{
+    return find_by(directory, space, sandbox, false, record);
+}
+
+static enum lookup find_alike(void *directory, struct slice space, struct slice sandbox, struct record *record)
+{
+    return find_by(directory, space, sandbox, true, record);
+}
+
+static bool wake(void *directory, struct slice space, struct slice sandbox)
+{
+    const struct snapshot_finder *f = directory;
+    struct directory *running = f->snapshot->parts.directory;
+    uint8_t memory[256];
+    if (!running || !directory_can_wake(running))
+        return false;
+    if (f->wakes)
+        directory_wake(running, snapshot_key(space, sandbox, memory));
+    return true;
+}
+
+void snapshot_finder_done(struct snapshot_finder *f)
+{
+    record_box_release(f->held);
+    f->held = NULL;
+}
+
+static bool resolve(void *directory, struct slice host, struct address *addr)
+{
+    const struct snapshot_finder *f = directory;
+    const struct snapshot_parts *parts = &f->snapshot->parts;
+    bool found = name_table_find(parts->names, host, addr);
+    if (!found && parts->resolver && f->held)
+        names_use(parts->resolver,
+                  host); /* its record has been in the cache for longer than names are kept */
+    return found;
+}
+
+static bool allowed(const void *networks, const struct address *addr)
+{
+    return settings_worker_allowed(networks, addr);
+}
+
+static bool socket_allowed(const void *networks, struct slice path)
+{
+    return settings_socket_folder(networks, path) != NULL;
+}
+
+struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finder *finder,
+                                 struct token_cache *cache, int64_t now)
+{
+    finder->snapshot = s;
+    const struct policy *policy = s->parts.policy;
+    return (struct decide_view){
+        .routes = policy->routes,
+        .management = &policy->management,
+        .tokens = policy->tokens,
+        .open = policy->settings->open,
+        .cache = cache,
+        .guesses_most = policy->settings->agent.guesses,
+        .not_before = s->parts.not_before,
+        .revoked = {s->parts.revoked, policy->revoked},
+        .now = now,
+        .allowed = allowed,
+        .socket_allowed = socket_allowed,
+        .networks = policy->settings,
+        .find = find,
+        .find_alike = find_alike,
+        .resolve = resolve,
+        .wake = wake,
+        .directory = finder,
+    };
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * snapshot: all that a decision reads beside the request, at one moment: policy, records, names. Immutable
+ * and counted by reference; a change of any part makes a new snapshot that shares the others.
+ */
+#ifndef CELLGATE_AGENT_SERVE_SNAPSHOT_H
+#define CELLGATE_AGENT_SERVE_SNAPSHOT_H
+
+#include "spoa/agent/decision/decide.h"
+#include "spoa/agent/directory/directory.h"
+#include "spoa/agent/directory/names.h"
+#include "spoa/agent/directory/records.h"
+#include "spoa/agent/serve/policy.h"
+
+struct snapshot_parts {
+    struct policy *policy;       /* never NULL */
+    struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
+    struct directory *directory; /* NULL: there are only records */
+    struct names *resolver; /* borrowed: told of names that an asked directory's records need; may be NULL */
+    struct name_table *names; /* NULL: none is resolved yet */
+    int64_t not_before;       /* the directory's */
+    struct revoked *revoked;  /* the directory's; NULL: none */
+};
+
+struct snapshot {
+    struct snapshot_parts parts;
+    unsigned references; /* atomic; of snapshot_retain and snapshot_release alone */
+};
+
+/* Takes references of its own to all parts. NULL when out of memory. */
+struct snapshot *snapshot_new(const struct snapshot_parts *parts);
+struct snapshot *snapshot_retain(struct snapshot *snapshot);
+void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
+
+/* How a decision looks records up, and what it has found. */
+struct snapshot_finder {
+    bool last;  /* it has waited enough: the last good record will do */
+    bool wakes; /* a suspended sandbox that it needs is woken */
+    size_t len; /* of the key that was asked for last */
+    uint8_t key[256];
+    const struct snapshot *snapshot; /* this and what follows is its own */
+    struct record_box *held;
+};
+
+/* The view of a decision at `now` (Unix seconds); what it finds is valid until snapshot_finder_done. The
+ * snapshot is borrowed. */
+struct decide_view snapshot_view(const struct snapshot *snapshot, struct snapshot_finder *finder,
+                                 struct token_cache *cache, int64_t now);
+void snapshot_finder_done(struct snapshot_finder *finder);
+/* The key that a directory is asked for; empty if it is too long for one. space may be absent. */
+struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256]);
+
+#endif

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/serve/waits.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "spoa/base/hash_table.h"
+
+#define REST_MOST  UINT64_C(100000) /* microseconds between two looks at all */
+#define LOOK_AGAIN UINT64_C(50000)  /* at those that had no room for an answer */
+
+struct link {
+    struct kept *next, *before;
+};
+
+struct chain {
+    struct kept *first, *last;
+};
+
+/* All of one key. While it is queued it is kept, though it may be empty. */
+struct topic {
+    struct hash_node node; /* the first member */
+    struct chain members;
+    struct topic *next; /* of those that something was told of */
+    bool queued, begun, again;
+    struct kept *cursor; /* the next to be looked at, once begun */
+    size_t len;
+    uint8_t key[];
+};
+
+/* All of one connection. While it is closing it is kept, though it may be empty. */
+struct source {
+    struct hash_node node; /* the first member */
+    uint32_t slot, generation;
+    struct chain members;
+    struct source *next; /* of those that are closing */
+    bool closing;
+    uint64_t units;
+};
+
+struct kept {
+    struct hash_node node; /* by ticket; the first member */
+    struct link of_all, of_topic,
+        of_source; /* of_all: in the order of their ends, which is that of their beginnings */
+    struct topic *topic;
+    struct source *source;
+    struct wait wait;
+    size_t bytes;
+    uint64_t units;
+    uint8_t texts[];
+};
+
+struct waits {
+    struct waits_options options;
+    struct loop_timer timer; /* the first is due */
+    struct loop_timer rest;  /* all are to be looked at again */
+    struct hash_secret secret;
+    struct hash_table tickets, topics, sources;
+    struct chain all;
+    size_t bytes;
+    struct topic *told, **told_end;
+    struct source *closing, **closing_end;
+    bool looking, again; /* at all; once more behind that */
+    bool skipped;        /* since that began: somebody had no room */
+    struct kept *cursor;
+    uint64_t look_began, rests_until;
+};
+
+/* ---- chains ---- */
+
+static struct link *link_of(struct kept *k, size_t member)
+{
+    return (struct link *)((uint8_t *)k + member);
+}
+
+static void append(struct chain *chain, struct kept *k, size_t member)
+{
+    *link_of(k, member) = (struct link){.before = chain->last};
+    *(chain->last ? &link_of(chain->last, member)->next : &chain->first) = k;
+    chain->last = k;
+}
+
+static void detach(struct chain *chain, struct kept *k, size_t member)
+{
+    const struct link *link = link_of(k, member);
+    *(link->before ? &link_of(link->before, member)->next : &chain->first) = link->next;
+    *(link->next ? &link_of(link->next, member)->before : &chain->last) = link->before;
+}
+
+#define OF_ALL    offsetof(struct kept, of_all)
+#define OF_TOPIC  offsetof(struct kept, of_topic)
+#define OF_SOURCE offsetof(struct kept, of_source)
+
+/* ---- finding ---- */
+
+static uint64_t hash_of_ticket(const struct waits *w, const struct server_ticket *t)
+{
+    const uint64_t words[] = {(uint64_t)t->slot << 32 | t->generation, t->stream_id, t->frame_id};
+    return hash_keyed(&w->secret, slice_of(words, sizeof words));
+}
+
+static uint64_t hash_of_source(const struct waits *w, uint32_t slot, uint32_t generation)
+{
+    const uint64_t word = (uint64_t)slot << 32 | generation;
+    return hash_keyed(&w->secret, slice_of(&word, sizeof word));
+}
+
+static bool same_ticket(const struct server_ticket *a, const struct server_ticket *b)
+{
+    return a->stream_id == b->stream_id && a->frame_id == b->frame_id && a->slot == b->slot &&
+           a->generation == b->generation;
+}
+
+static struct kept *find_ticket(const struct waits *w, const struct server_ticket *ticket)
+{
+    struct hash_node *node = hash_table_find(&w->tickets, hash_of_ticket(w, ticket));
+    while (node && !same_ticket(&((struct kept *)node)->wait.ticket, ticket))
+        node = hash_table_next(node);
+    return (struct kept *)node;
+}
+
+static struct topic *find_topic(const struct waits *w, uint64_t hash, struct slice key)
+{
+    struct hash_node *node = hash_table_find(&w->topics, hash);
+    for (; node; node = hash_table_next(node)) {
+        const struct topic *t = (const struct topic *)node;
+        if (slice_equal(slice_of(t->key, t->len), key))
+            break;
+    }
+    return (struct topic *)node;
+}
+
+static struct source *find_source(const struct waits *w, uint32_t slot, uint32_t generation)
+{
+    struct hash_node *node = hash_table_find(&w->sources, hash_of_source(w, slot, generation));
+    for (; node; node = hash_table_next(node)) {
+        const struct source *s = (const struct source *)node;
+        if (s->slot == slot && s->generation == generation)
+            break;
+    }
+    return (struct source *)node;
+}
+
+/* ---- topics and sources come and go with their questions ---- */
+
+static struct topic *topic_for(struct waits *w, struct slice key)
+{
+    uint64_t hash = hash_keyed(&w->secret, key);
+    struct topic *t = find_topic(w, hash, key);
+    if (t || !(t = malloc(sizeof *t + key.len)))
+        return t;
+    *t = (struct topic){.len = key.len};
+    memcpy(t->key, key.at, key.len);
+    if (hash_table_insert(&w->topics, &t->node, hash))
+        return t;
+    free(t);
+    return NULL;
+}
+
+static struct source *source_for(struct waits *w, const struct server_ticket *ticket)
+{
+    struct source *s = find_source(w, ticket->slot, ticket->generation);
+    if (s || !(s = malloc(sizeof *s)))
+        return s;
+    *s = (struct source){.slot = ticket->slot, .generation = ticket->generation};
+    if (hash_table_insert(&w->sources, &s->node, hash_of_source(w, s->slot, s->generation)))
+        return s;
+    free(s);
+    return NULL;
+}
+
+static void let_go_of_topic(struct waits *w, struct topic *t)
+{
+    if (!t || t->members.first || t->queued)
+        return;
+    hash_table_remove(&w->topics, &t->node);
+    free(t);
+}
+
+static void let_go_of_source(struct waits *w, struct source *s)
+{
+    if (!s || s->members.first || s->closing)
+        return;
+    hash_table_remove(&w->sources, &s->node);
+    free(s);
+}
+
+/* ---- what there is room for ---- */
+
+static bool take_units(struct waits *w, const struct source *s, uint64_t units)
+{
+    struct waits_quota *q = w->options.quota;
+    if (!q)
+        return true;
+    uint64_t used = __atomic_add_fetch(&q->used, units, __ATOMIC_RELAXED);
+    if (used <= q->most && s->units + units <= q->most - used)
+        return true;
+    __atomic_fetch_sub(&q->used, units, __ATOMIC_RELAXED);
+    return false;
+}
+
+static void give_units_back(struct waits *w, uint64_t units)
+{
+    if (w->options.quota)
+        __atomic_fetch_sub(&w->options.quota->used, units, __ATOMIC_RELAXED);
+}
+
+/* ---- adding and forgetting ---- */
+
+static uint64_t due_at(const struct waits *w, const struct kept *k)
+{
+    return k->wait.begun + (uint64_t)(w->options.seconds * 1e6);
+}
+
+static void set_timer(struct loop_timer *timer, uint64_t at)
+{
+    uint64_t now = loop_clock();
+    loop_timer_set(timer, at > now ? (double)(at - now) / 1e6 : 0);
+}
+
+static void forget(struct waits *w, struct kept *k)
+{
+    if (w->cursor == k)
+        w->cursor = k->of_all.next;
+    if (k->topic->cursor == k)
+        k->topic->cursor = k->of_topic.next;
+    detach(&w->all, k, OF_ALL);
+    detach(&k->topic->members, k, OF_TOPIC);
+    detach(&k->source->members, k, OF_SOURCE);
+    hash_table_remove(&w->tickets, &k->node);
+    k->source->units -= k->units;
+    w->bytes -= k->bytes;
+    give_units_back(w, k->units);
+    if (w->options.gone)
+        w->options.gone(w->options.context, &k->wait);
+    let_go_of_topic(w, k->topic);
+    let_go_of_source(w, k->source);
+    free(k);
+}
+
+static struct kept *keep(struct waits *w, const struct wait *wait, struct topic *topic, struct source *source)
+{
+    struct slice rest = wait->args.reader.rest;
+    size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;
+    uint64_t units = (bytes + WAITS_UNIT - 1) / WAITS_UNIT;
+    if (w->tickets.count >= w->options.most || bytes > w->options.most_bytes - w->bytes ||
+        !take_units(w, source, units))
+        return NULL;
+    struct kept *k = malloc(sizeof *k + rest.len);
+    if (k)
+        *k = (struct kept){.topic = topic, .source = source, .wait = *wait, .bytes = bytes, .units = units};
+    if (k && hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &wait->ticket)))
+        return k;
+    free(k);
+    give_units_back(w, units);
+    return NULL;
+}
+
+bool waits_add(struct waits *w, const struct wait *wait)
+{
+    struct slice rest = wait->args.reader.rest;
+    assert(!w->all.last || w->all.last->wait.begun <= wait->begun);
+    struct topic *topic = topic_for(w, wait->key);
+    struct source *source = source_for(w, &wait->ticket);
+    struct kept *k = topic && source ? keep(w, wait, topic, source) : NULL;
+    if (!k) {
+        let_go_of_topic(w, topic);
+        let_go_of_source(w, source);
+        return false;
+    }
+    memcpy(k->texts, rest.at, rest.len);
+    k->wait.key = slice_of(topic->key, topic->len);
+    k->wait.args.reader.rest = slice_of(k->texts, rest.len);
+    append(&w->all, k, OF_ALL);
+    append(&topic->members, k, OF_TOPIC);
+    append(&source->members, k, OF_SOURCE);
+    source->units += k->units;
+    w->bytes += k->bytes;
+    if (w->all.first == k)
+        set_timer(&w->timer, due_at(w, k));
+    return true;
+}
+
+/* ---- what is told ---- */
+
+static void begin_look(struct waits *w)
+{
+    w->looking = true;
+    w->again = w->skipped = false;
+    w->cursor = w->all.first;
+    w->look_began = loop_clock();
+    w->options.work(w->options.context);
+}
+
+void waits_tell(struct waits *w, struct slice key)
+{
+    struct topic *t = find_topic(w, hash_keyed(&w->secret, key), key);
+    if (!t)
+        return;
+    if (t->queued) {
+        t->again = t->begun;
+        return;
+    }
+    t->queued = true;
+    t->next = NULL;
+    *w->told_end = t;
+    w->told_end = &t->next;
+    w->options.work(w->options.context);
+}
+
+/* As long as a look at all takes, others have their turn. */
+void waits_tell_all(struct waits *w)
+{
+    if (!w->all.first)
+        return;
+    if (w->looking || w->rests_until > loop_clock())
+        w->again = true;
+    else
+        begin_look(w);
+    if (w->again && !w->looking && !loop_timer_active(&w->rest))
+        set_timer(&w->rest, w->rests_until);
+}
+
+static void on_rested(void *owner)
+{
+    struct waits *w = owner;
+    if (!w->looking)
+        begin_look(w);
+}
+
+void waits_drop(struct waits *w, uint32_t slot, uint32_t generation)
+{
+    struct source *s = find_source(w, slot, generation);
+    if (!s || s->closing)
+        return;
+    s->closing = true;
+    s->next = NULL;
+    *w->closing_end = s;
+    w->closing_end = &s->next;
+    w->options.work(w->options.context);
+}
+
+bool waits_end(struct waits *w, const struct server_ticket *ticket)
+{
+    struct kept *k = find_ticket(w, ticket);
+    if (!k)
+        return false;
+    w->options.due(w->options.context, &k->wait);
+    forget(w, k);
+    return true;
+}
+
+/* ---- the steps of the work: false when there is nothing to do ---- */
+
+static bool has_room(const struct waits *w, const struct kept *k)
+{
+    return !w->options.room || w->options.room(w->options.context, &k->wait);
+}
+
+static bool step_due(struct waits *w)
+{
+    struct kept *k = w->all.first;
+    uint64_t now = loop_clock();
+    if (!k || due_at(w, k) > now)
+        return false;
+    if (has_room(w, k)) {
+        w->options.due(w->options.context, &k->wait);
+        forget(w, k);
+        return true;
+    }
+    if (w->cursor == k)
+        w->cursor = k->of_all.next;
+    detach(&w->all, k, OF_ALL);
+    k->wait.begun = now;
+    append(&w->all, k, OF_ALL);
+    return true;
+}
+
+static bool step_closing(struct waits *w)
+{
+    struct source *s = w->closing;
+    if (!s)
+        return false;
+    if (s->members.first) {
+        forget(w, s->members.first);
+        return true;
+    }
+    w->closing = s->next;
+    if (!w->closing)
+        w->closing_end = &w->closing;
+    s->closing = false;
+    let_go_of_source(w, s);
+    return true;
+}
+
+static void look_at(struct waits *w, struct kept *k)
+{
+    if (!has_room(w, k))
+        w->skipped = true;
+    else if (w->options.news(w->options.context, &k->wait))
+        forget(w, k);
+}
+
+static void unqueue_first(struct waits *w)
+{
+    struct topic *t = w->told;
+    w->told = t->next;
+    if (!w->told)
+        w->told_end = &w->told;
+    t->queued = t->begun = false;
+}
+
+static bool step_topic(struct waits *w)
+{
+    struct topic *t = w->told;
+    if (!t)
+        return false;
+    if (!t->begun)
+        t->cursor = t->members.first;
+    t->begun = true;
+    struct kept *k = t->cursor;
+    if (k) {
+        t->cursor = k->of_topic.next;
+        look_at(w, k);
+        return true;
+    }
+    bool again = t->again;
+    t->again = false;
+    unqueue_first(w);
+    if (again)
+        waits_tell(w, slice_of(t->key, t->len));
+    let_go_of_topic(w, t);
+    return true;
+}
+
+/* A topic of many goes on behind the others. */
+static void rotate(struct waits *w)
+{
+    struct topic *t = w->told;
+    if (!t || !t->next)
+        return;
+    w->told = t->next;
+    t->next = NULL;
+    *w->told_end = t;
+    w->told_end = &t->next;
+}
+
+static void end_look(struct waits *w)
+{
+    uint64_t now = loop_clock(), took = now - w->look_began;
+    w->looking = false;
+    w->rests_until = now + (took < REST_MOST ? took : REST_MOST);
+    if (w->skipped && w->rests_until < now + LOOK_AGAIN)
+        w->rests_until = now + LOOK_AGAIN;
+    if (w->again || w->skipped)
+        set_timer(&w->rest, w->rests_until);
+}
+
+static bool step_all(struct waits *w)
+{
+    struct kept *k = w->cursor;
+    if (!w->looking)
+        return false;
+    if (k) {
+        w->cursor = k->of_all.next;
+        look_at(w, k);
+    } else {
+        end_look(w);
+    }
+    return true;
+}
+
+bool waits_work(struct waits *w, uint64_t until)
+{
+    bool more = true;
+    do
+        more = step_due(w) || step_closing(w) || step_topic(w) || step_all(w);
+    while (more && loop_clock() < until);
+    if (more)
+        rotate(w);
+    else if (w->skipped && !w->looking && !loop_timer_active(&w->rest))
+        set_timer(&w->rest, loop_clock() + LOOK_AGAIN); /* of a key's */
+    if (w->all.first)
+        set_timer(&w->timer, due_at(w, w->all.first));
+    return more;
+}
+
+static void on_due(void *owner)
+{
+    struct waits *w = owner;
+    w->options.work(w->options.context);
+}
+
+/* ---- its life ---- */
+
+struct waits *waits_new(const struct waits_options *options)
+{
+    struct waits *w = calloc(1, sizeof *w);
+    if (!w || !hash_secret_init(&w->secret)) {
+        free(w);
+        return NULL;
+    }
+    w->options = *options;
+    w->told_end = &w->told;
+    w->closing_end = &w->closing;
+    loop_timer_open(&w->timer, options->loop, on_due, w);
+    loop_timer_open(&w->rest, options->loop, on_rested, w);
+    return w;
+}
+
+void waits_free(struct waits *w)
+{
+    if (!w)
+        return;
+    loop_timer_close(&w->timer);
+    loop_timer_close(&w->rest);
+    while (w->all.first)
+        forget(w, w->all.first);
+    while (w->told) {
+        struct topic *t = w->told;
+        unqueue_first(w);
+        let_go_of_topic(w, t);
+    }
+    while (step_closing(w))
+        ;
+    hash_table_free(&w->tickets);
+    hash_table_free(&w->topics);
+    hash_table_free(&w->sources);
+    free(w);
+}
+
+size_t waits_count(const struct waits *w)
+{
+    return w->tickets.count;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kind `agent-sandbox` of token/kind.h: scoped tokens, version 1, of Agent Sandbox.
+ *
+ *     v1.P.S    P: base64url of {"ns":"...","name":"...","exp":SECONDS}
+ *               S: base64url of HMAC-SHA256 over the context string and P
+ *
+ * It has no id of a key, so each entry is tried. Whoever has one may reach that sandbox, and no other by way
+ * of X-Sandbox-UID or X-Sandbox-Pod-IP. It is over at the second of exp.
+ */
+#include "spoa/agent/token/secret.h"
+#include "spoa/base/base64url.h"
+#include "spoa/base/json.h"
+
+#define PREFIX  "v1."
+#define CONTEXT "agent-sandbox/scoped-token/v1."
+
+enum { PAYLOAD = 1024, LABEL = 63 };
+
+/* ---- the configuration ---- */
+
+#define FIELD(name) offsetof(struct token_secret_options, name)
+
+static const struct option options[] = {
+    {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`agent-sandbox`", .max = 16},
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "a name for the key, for logs and `cellgate token`",
+     .min = 1, .max = 128},
+    {"secret_file", OPTION_PATH, FIELD(secret_file), NULL,
+     .help = "the secret of the router, as text; white space around it does not count"},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "bytes that the secret must have", .min = 1,
+     .max = TOKEN_SECRET},
+    {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
+     .help = "a token that lives longer is refused; without it `not_before` refuses all tokens",
+     .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
+    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a tunnel through the relay ends when its token expires"},
+};
+
+#define OPTION_COUNT (sizeof(options) / sizeof(*options))
+
+static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                 struct fail *why)
+{
+    return token_secret_load(load, node, options, OPTION_COUNT, entry, why);
+}
+
+/* ---- checking ---- */
+
+static bool recognises(struct slice token)
+{
+    return slice_starts(token, PREFIX);
+}
+
+/* A DNS label, as Kubernetes wants names of namespaces and sandboxes. */
+static bool is_label(struct slice s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!(s.at[i] >= 'a' && s.at[i] <= 'z') && !(s.at[i] >= '0' && s.at[i] <= '9') &&
+            !(s.at[i] == '-' && i > 0 && i + 1 < s.len))
+            return false;
+    return s.len > 0 && s.len <= LABEL;
+}
+
+static bool read_claims(const struct json *doc, struct slice *space, struct slice *name, int64_t *exp)
+{
+    const json_node *root = json_root(doc);
+    return json_text(json_member(root, "ns"), space) && json_text(json_member(root, "name"), name) &&
+           json_int(doc, json_member(root, "exp"), 0, (int64_t)1 << 53, exp) && is_label(*space) &&
+           is_label(*name);
+}
+
+/* The name as the directory and other tokens have it: "namespace/name", without "default/". */
+static void write_sandbox(struct slice space, struct slice name, struct writer *w)
+{
+    if (!slice_is(space, "default")) {
+        writer_put(w, space);
+        writer_u8(w, '/');
+    }
+    writer_put(w, name);
+}
+
+static enum refusal check_claims(const struct token_check *check, const struct token_entry *entry,
+                                 struct slice payload, struct grant *grant, const char **reason)
+{
+    const struct token_secret *state = entry->state;
+    struct fail why;
+    struct slice space, name;
+    struct json *doc = json_parse(payload, "token", 0, (struct json_limits){PAYLOAD, 4}, &why);
+    if (!doc && fail_of_memory(&why)) {
+        *reason = "out of memory";
+        return REFUSAL_agent_unavailable;
+    }
+    bool good = doc && read_claims(doc, &space, &name, &grant->exp);
+    if (good)
+        write_sandbox(space, name, check->text);
+    json_free(doc);
+    *reason = "ns, name or exp is missing or not what it should be";
+    if (!good)
+        return REFUSAL_token_invalid;
+    grant->sandbox = writer_slice(check->text);
+    grant->kid = entry->kid;
+    grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
+    grant->needs = NEED_ALL;
+    grant->in_place = true;
+    grant->bind = state->bind;
+    return token_check_lifetime(check, state->max_ttl, grant, reason);
+}
+
+static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+{
+    struct slice rest = slice_from(check->credential->token, sizeof(PREFIX) - 1), payload;
+    uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];
+    struct writer signature = writer_of(mac, sizeof(mac)), decoded = writer_of(memory, sizeof(memory)),
+                  data = writer_of(signed_text, sizeof(signed_text));
+    slice_split(&rest, '.', &payload);
+    *reason = "it is not v1.PAYLOAD.SIGNATURE in base64url";
+    if (!slice_present(rest) || !base64url_decode(rest, &signature) || !base64url_decode(payload, &decoded))
+        return REFUSAL_token_invalid;
+    /* the signature is over the context and P as it is written, which is shorter than the room for it */
+    writer_text(&data, CONTEXT);
+    writer_put(&data, payload);
+    const struct token_entry *entry = NULL;
+    enum refusal refusal = token_secret_signer(check, &token_kind_agent_sandbox, writer_slice(&data),
+                                               writer_slice(&signature), &entry, reason);
+    if (refusal != REFUSAL_NONE)
+        return refusal;
+    grant->ours = true;
+    return check_claims(check, entry, writer_slice(&decoded), grant, reason);
+}
+
+/* ---- making one ---- */
+
+static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                 struct fail *why)
+{
+    const struct token_secret *state = entry->state;
+    size_t slash = slice_find(grant->sandbox, '/');
+    struct slice space = SLICE_LITERAL("default"), name = grant->sandbox;
+    uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];
+    struct writer signature = writer_of(mac, sizeof(mac)), payload = writer_of(memory, sizeof(memory)),
+                  data = writer_of(signed_text, sizeof(signed_text));
+    if (slash < name.len) {
+        space = slice_sub(name, 0, slash);
+        name = slice_from(name, slash + 1);
+    }
+    if (!is_label(space) || !is_label(name))
+        return fail(why, "agent-sandbox: the sandbox must be a name of Kubernetes, or NAMESPACE/NAME");
+    if (grant->needs != NEED_ALL || slice_present(grant->ports) || slice_present(grant->org))
+        return fail(why, "agent-sandbox: its tokens cannot say need, ports or org");
+    if (!token_secret_lives(state->max_ttl, grant, why))
+        return false;
+    writer_printf(&payload, "{\"ns\":\"%.*s\",\"name\":\"%.*s\",\"exp\":%lld}", SLICE_PRINTF(space),
+                  SLICE_PRINTF(name), (long long)grant->exp);
+    writer_text(&data, CONTEXT);
+    base64url_encode(writer_slice(&payload), &data);
+    if (data.full || !key_sign(state->key, writer_slice(&data), &signature))
+        return fail(why, "the token cannot be signed");
+    writer_text(w, PREFIX);
+    base64url_encode(writer_slice(&payload), w);
+    writer_u8(w, '.');
+    base64url_encode(writer_slice(&signature), w);
+    return !w->full || fail(why, "the token cannot be signed");
+}
+
+const struct token_kind token_kind_agent_sandbox = {.name = "agent-sandbox",
+                                                    .options = options,
+                                                    .options_count = OPTION_COUNT,
+                                                    .carriers = CARRIERS_GENERAL,
+                                                    .load = load,
+                                                    .release = token_secret_release,
+                                                    .recognises = recognises,
+                                                    .check = check,
+                                                    .mint = mint};

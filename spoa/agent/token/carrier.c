@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/token/carrier.h"
+
+#include <stdlib.h>
+
+#include "spoa/agent/model/own_headers.h"
+#include "spoa/agent/model/query.h"
+
+#define SUBPROTOCOL "cellgate"
+#define BEARER      "cellgate.bearer."
+
+const char *carrier_text(enum carrier carrier)
+{
+    static const char *const words[] = {[CARRIER_NONE] = "none",
+#define X(id, name) [CARRIER_##id] = (name),
+                                        CARRIERS(X)
+#undef X
+    };
+    return words[carrier];
+}
+
+const char *credential_carrier(const struct credential *credential)
+{
+    return credential->name ? credential->name : carrier_text(credential->carrier);
+}
+
+void carriers_own_free(struct carriers_own *own)
+{
+    for (size_t i = 0; i < own->count; i++)
+        free(own->at[i].name);
+    own_headers_free(&own->headers);
+}
+
+/* ---- Authorization ---- */
+
+/* "Bearer TOKEN" (RFC 6750 section 2.1); "Bearer" alone carries an empty token. */
+static struct slice bearer_of(struct slice authorization)
+{
+    static const struct slice scheme = {(const uint8_t *)"Bearer", 6};
+    struct slice value = slice_trim(authorization), rest = slice_from(value, scheme.len);
+    if (!slice_equal_nocase(slice_sub(value, 0, scheme.len), scheme))
+        return (struct slice){NULL, 0};
+    if (rest.len && rest.at[0] != ' ' && rest.at[0] != '\t')
+        return (struct slice){NULL, 0};
+    return slice_trim(rest);
+}
+
+struct slice carrier_bearer(const struct request *request)
+{
+    return bearer_of(request->authorization);
+}
+
+/* ---- Sec-WebSocket-Protocol ---- */
+
+/* What the list holds of ours, and in *others the rest, or nothing. False: two tokens. */
+static bool split_protocols(struct slice list, struct writer *scratch, struct carried *carried,
+                            struct slice *token)
+{
+    struct slice entry, kept = {scratch->at + scratch->len, 0};
+    while (slice_split(&list, ',', &entry)) {
+        entry = slice_trim(entry);
+        if (slice_starts(entry, BEARER)) {
+            if (slice_present(*token))
+                return false;
+            *token = slice_from(entry, sizeof(BEARER) - 1);
+        } else if (slice_is(entry, SUBPROTOCOL)) {
+            carried->select_cellgate = true;
+        } else if (entry.len) {
+            writer_text(scratch, kept.len ? "," : "");
+            writer_put(scratch, entry);
+            kept.len = (size_t)(scratch->at + scratch->len - kept.at);
+        }
+    }
+    carried->protocol_edit = slice_present(*token) || carried->select_cellgate;
+    if (carried->protocol_edit && kept.len)
+        carried->protocol = kept;
+    return true;
+}
+
+/* ---- the query ---- */
+
+/* A parameter that is looked for. */
+struct parameter {
+    const char *name; /* NULL: it is not */
+    bool kept;        /* the worker gets it all the same */
+    struct slice value;
+};
+
+enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, OWN, PARAMETERS = OWN + CARRIERS_OWN_MOST };
+
+static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], struct slice parameter)
+{
+    for (size_t i = 0; i < PARAMETERS; i++)
+        if (wanted[i].name && query_name_is(parameter, wanted[i].name))
+            return &wanted[i];
+    return NULL;
+}
+
+/* Fills the values; *left is the query without those that are not kept and one '&' beside each. False: one of
+ * them comes twice. */
+static bool split_query(struct slice query, struct parameter wanted[PARAMETERS], struct writer *scratch,
+                        struct slice *left)
+{
+    struct slice rest = query, part;
+    struct slice kept = {scratch->at + scratch->len, 0};
+    bool taken = false;
+    const char *ampersand = "";
+    while (slice_split(&rest, '&', &part)) {
+        struct parameter *parameter = parameter_named(wanted, part);
+        if (parameter && slice_present(parameter->value))
+            return false;
+        if (parameter)
+            parameter->value = query_value(part);
+        if (parameter && !parameter->kept) {
+            taken = true;
+            continue;
+        }
+        writer_text(scratch, ampersand);
+        writer_put(scratch, part);
+        ampersand = "&";
+    }
+    kept.len = (size_t)(scratch->at + scratch->len - kept.at);
+    *left = !taken ? query : kept.len ? kept : (struct slice){NULL, 0};
+    return true;
+}
+
+/* ---- signed file URLs ---- */
+
+static bool ends_with(struct slice path, const char *end)
+{
+    size_t len = strlen(end);
+    return path.len > len && slice_is(slice_from(path, path.len - len), end);
+}
+
+/* What a signed URL would be for; NULL: the request is none. */
+static const char *file_operation(const struct request *request, unsigned listening)
+{
+    if (!(listening & CARRIER_BIT(FILE_URL)) || !query_has(request->query, "signature"))
+        return NULL;
+    if (slice_is(request->method, "GET") && ends_with(request->path, "/files/download"))
+        return "download";
+    return slice_is(request->method, "PUT") && ends_with(request->path, "/files/upload") ? "upload" : NULL;
+}
+
+/* ---- all of them ---- */
+
+/* Of a header that came in several lines only the first is here: who reads another one sees another credential. */
+static bool is_ambiguous(const struct request *request, unsigned listening)
+{
+    const struct {
+        unsigned carrier;
+        int64_t lines;
+    } headers[] = {{CARRIER_BIT(SECURE_ACCESS), request->secure_accesses},
+                   {CARRIER_BIT(OC_PREVIEW), request->oc_previews},
+                   {CARRIER_BIT(DAYTONA_PREVIEW), request->daytona_previews},
+                   {CARRIER_BIT(E2B_ACCESS), request->e2b_accesses},
+                   {CARRIER_BIT(AUTHORIZATION), request->authorizations},
+                   {CARRIER_BIT(SUBPROTOCOL), request->ws_protocols}};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (headers[i].lines > 1 && headers[i].carrier & (listening | CARRIERS_GENERAL))
+            return true;
+    return false;
+}
+
+struct search {
+    const struct carrier_rules *rules;
+    struct carried *carried;
+};
+
+static bool is_listened_to(const struct carrier_rules *rules, enum carrier carrier)
+{
+    return (rules->listening | CARRIERS_GENERAL) & 1u << carrier;
+}
+
+static bool choose(const struct search *search, enum carrier carrier, struct slice token)
+{
+    struct credential *credential = &search->carried->credential;
+    if (credential->carrier != CARRIER_NONE || !slice_present(token) ||
+        !is_listened_to(search->rules, carrier))
+        return false;
+    credential->carrier = carrier;
+    credential->token = token;
+    return true;
+}
+
+static void choose_parameter(const struct search *search, enum carrier carrier, struct slice value,
+                             struct writer *scratch)
+{
+    if (choose(search, carrier, query_decode(value, QUERY_PLUS_STAYS, scratch)))
+        search->carried->credential.in_query = true;
+}
+
+static enum carrier own_carrier(size_t i)
+{
+    return (enum carrier)(CARRIER_COUNT + i);
+}
+
+/* The configuration's own headers. False: one of them has several lines. */
+static bool choose_headers(const struct search *search, const struct request *request)
+{
+    const struct carriers_own *own = search->rules->own;
+    for (size_t i = 0; own && i < own->count; i++) {
+        enum carrier carrier = own_carrier(i);
+        size_t lines;
+        if (own->at[i].query || !is_listened_to(search->rules, carrier))
+            continue;
+        struct slice value = request_header(request, slice_text(own->at[i].name), &lines);
+        if (lines > 1)
+            return false;
+        if (choose(search, carrier, value))
+            search->carried->credential.name = own->at[i].name;
+    }
+    return true;
+}
+
+static void want_parameters(const struct carrier_rules *rules, struct parameter wanted[PARAMETERS])
+{
+    for (size_t i = 0; rules->own && i < rules->own->count; i++)
+        if (rules->own->at[i].query && is_listened_to(rules, own_carrier(i)))
+            wanted[OWN + i].name = rules->own->at[i].name;
+}
+
+static void choose_parameters(const struct search *search, const struct parameter found[PARAMETERS],
+                              struct writer *scratch)
+{
+    choose_parameter(search, CARRIER_QUERY, found[TOKEN].value, scratch);
+    choose_parameter(search, CARRIER_DAYTONA_QUERY, found[DAYTONA].value, scratch);
+    for (size_t i = 0; i < CARRIERS_OWN_MOST; i++)
+        if (slice_present(found[OWN + i].value) && search->carried->credential.carrier == CARRIER_NONE) {
+            choose_parameter(search, own_carrier(i), found[OWN + i].value, scratch);
+            search->carried->credential.name = found[OWN + i].name;
+        }
+}
+
+static void choose_captured(const struct search *search)
+{
+    const struct captures *captures = search->rules->captures;
+    if (!captures)
+        return;
+    if (slice_present(captures->value[CAPTURE_EXPIRES]) &&
+        choose(search, CARRIER_SIGNATURE, captures->value[CAPTURE_SIGNATURE]))
+        search->carried->credential.expires = captures->value[CAPTURE_EXPIRES];
+    choose(search, CARRIER_LABEL, captures->value[CAPTURE_TOKEN]);
+}
+
+/* False: it cannot be one without all of its parameters. */
+static bool choose_file_url(const struct search *search, const char *operation,
+                            const struct parameter found[PARAMETERS], struct writer *scratch)
+{
+    if (!operation || !choose(search, CARRIER_FILE_URL, found[SIGNATURE].value))
+        return true;
+    struct credential *credential = &search->carried->credential;
+    credential->operation = operation;
+    credential->expires = found[EXPIRES].value;
+    credential->path = query_decode(found[PATH].value, QUERY_PLUS_IS_BLANK, scratch);
+    return slice_present(credential->expires) && slice_present(credential->path);
+}
+
+enum refusal carrier_find(const struct request *request, const struct carrier_rules *rules,
+                          struct writer *scratch, struct carried *carried)
+{
+    const char *operation = file_operation(request, rules->listening);
+    struct slice subprotocol = {NULL, 0};
+    struct parameter wanted[PARAMETERS] = {[TOKEN] = {.name = "cellgate_token"},
+                                           [DAYTONA] = {.name = rules->listening & CARRIER_BIT(DAYTONA_QUERY)
+                                                                    ? "DAYTONA_SANDBOX_AUTH_KEY"
+                                                                    : NULL},
+                                           [SIGNATURE] = {.name = operation ? "signature" : NULL},
+                                           [EXPIRES] = {.name = operation ? "expires" : NULL},
+                                           [PATH] = {.name = operation ? "path" : NULL, .kept = true}};
+    const struct search search = {rules, carried};
+    want_parameters(rules, wanted);
+    *carried = (struct carried){.protocol_edit = false};
+    if (is_ambiguous(request, rules->listening) ||
+        !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
+        !split_query(request->query, wanted, scratch, &carried->query))
+        return REFUSAL_bad_request;
+    choose(&search, CARRIER_SECURE_ACCESS, request->secure_access);
+    choose(&search, CARRIER_OC_PREVIEW, request->oc_preview);
+    choose(&search, CARRIER_DAYTONA_PREVIEW, request->daytona_preview);
+    choose(&search, CARRIER_E2B_ACCESS, request->e2b_access);
+    if (!choose_headers(&search, request))
+        return REFUSAL_bad_request;
+    choose_captured(&search);
+    if (!choose_file_url(&search, operation, wanted, scratch))
+        return REFUSAL_bad_request;
+    if (rules->bearer == BEARER_DECIDES)
+        choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
+    choose(&search, CARRIER_SUBPROTOCOL, subprotocol);
+    choose_parameters(&search, wanted, scratch);
+    if (rules->cookie)
+        choose(&search, CARRIER_COOKIE, request->cookie);
+    if (rules->bearer == BEARER_LAST)
+        choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
+    return scratch->full ? REFUSAL_request_too_large : REFUSAL_NONE;
+}

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/token/static.h"
+
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+
+#include "spoa/agent/token/scope.h"
+#include "spoa/agent/token/token.h"
+
+#define KID    "static:" /* and 8 hex digits that change when the secret does */
+#define PUBLIC KID "public"
+
+/* A cookie lasts as long; the secret is looked at each time all the same. */
+enum { LIFE = 86400, HEX = 2 * SHA256_DIGEST_LENGTH, MARK = 8, SECRET = 32 };
+
+struct options {
+    char *kind;
+    struct token_scope_options scope;
+    struct texts need;
+    bool public, everywhere;
+};
+
+struct state {
+    unsigned needs;
+    bool public, everywhere;
+    struct token_scope scope; /* without systems and routes it is good where each carrier belongs */
+    unsigned public_systems;
+};
+
+/* ---- the configuration ---- */
+
+/* Whose clients alone bring a carrier; 0: anybody's do. */
+static unsigned own_systems(enum carrier carrier)
+{
+    switch (carrier) {
+    case CARRIER_SECURE_ACCESS:
+        return SYSTEM_BIT(SYSTEM_OPENSANDBOX);
+    case CARRIER_OC_PREVIEW:
+        return SYSTEM_BIT(SYSTEM_OPENCOMPUTER);
+    case CARRIER_DAYTONA_PREVIEW:
+    case CARRIER_DAYTONA_QUERY:
+        return SYSTEM_BIT(SYSTEM_DAYTONA);
+    case CARRIER_E2B_ACCESS:
+        return SYSTEM_BIT(SYSTEM_E2B);
+    case CARRIER_LABEL:
+        return SYSTEM_BIT(SYSTEM_SANDBOX_SDK) | SYSTEM_BIT(SYSTEM_DAYTONA);
+    default:
+        return 0;
+    }
+}
+
+static const char *check_need(struct slice value)
+{
+    return need_of(value) ? NULL : "pty, exec, agent, http, mux or egress";
+}
+
+#define FIELD(name) offsetof(struct options, name)
+
+static const struct option options[] = {
+    {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
+    {"carriers", OPTION_TEXTS, FIELD(scope.carriers), OPTION_NONE,
+     .help = "where the secret may be: names of headers, `?NAME` for parameters of the query, and of what else carries "
+             "tokens; none: those of systems, and all where it is said where the entry is good",
+     .max = CARRIER_COUNT + CARRIERS_OWN_MOST, .check = token_scope_check_carrier},
+    {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; none: `http`", .max = 6,
+     .check = check_need},
+    {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
+     .help = "on whose built-in routes it is good; with neither `routes` nor `domains` either: on those of the system whose "
+             "header brings it",
+     .max = SYSTEM_COUNT, .check = token_scope_check_system},
+    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which it is good", .max = 64},
+    {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
+     .help = "domains below which it is good, or `<FORM>` for those of a form of host; none: on every host", .max = 64,
+     .check = token_scope_check_domain},
+    {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "it is good on every route"},
+    {"public", OPTION_BOOL, FIELD(public), "false",
+     .help = "a sandbox whose record has no access secret is open to everybody, for `need`"},
+};
+
+#define OPTION_COUNT (sizeof(options) / sizeof(*options))
+
+static unsigned systems_of(unsigned carriers)
+{
+    unsigned systems = 0;
+    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
+        if (carriers & 1u << c)
+            systems |= own_systems(c);
+    return systems;
+}
+
+/* A secret that any carrier brings, and a door without one, open what the operator names and nothing else. */
+static bool check_scope(const struct token_load *load, const json_node *node, const struct options *o,
+                        unsigned carriers, struct fail *why)
+{
+    bool bound = o->scope.systems.count || o->scope.routes.count || o->scope.domains.count;
+    if (bound && o->everywhere)
+        return json_fail(load->doc, node, why, "everywhere: not together with systems, routes or domains");
+    if (bound || o->everywhere)
+        return true;
+    if (carriers & (CARRIERS_GENERAL | CARRIERS_OWN))
+        return json_fail(
+            load->doc, node, why,
+            "carriers: one of them is of no system: say systems, routes, domains or \"everywhere\": true");
+    if (o->public && !carriers)
+        return json_fail(load->doc, node, why,
+                         "public: say for which systems, routes or domains, or \"everywhere\": true");
+    return true;
+}
+
+static unsigned all_needs(const struct texts *words)
+{
+    unsigned bits = 0;
+    for (size_t i = 0; i < words->count; i++)
+        bits |= need_of(slice_text(words->at[i]));
+    return words->count ? bits : NEED_HTTP;
+}
+
+static void release(void *pointer)
+{
+    struct state *state = pointer;
+    token_scope_free(&state->scope);
+    free(state);
+}
+
+static bool settle(const struct token_load *load, struct options *o, unsigned carriers, struct token_entry *entry,
+                   struct state *state, struct fail *why)
+{
+    if (!token_scope_take(load, &o->scope, &state->scope, why))
+        return false;
+    bool bound = token_scope_is_bound(&state->scope);
+    state->needs = all_needs(&o->need);
+    state->public = o->public;
+    state->everywhere = o->everywhere;
+    state->public_systems = bound ? 0 : systems_of(carriers);
+    entry->carriers = carriers                 ? carriers
+                      : bound || o->everywhere ? CARRIERS_BUILT_IN
+                                               : CARRIERS_BUILT_IN & ~CARRIERS_GENERAL;
+    entry->state = state;
+    return true;
+}
+
+static bool read_scope(const struct token_load *load, const json_node *node, struct options *o,
+                       struct token_entry *entry, struct state *state, struct fail *why)
+{
+    struct fail what;
+    unsigned carriers;
+    if (!token_scope_carriers(load, &o->scope.carriers, &carriers, &what))
+        return json_fail(load->doc, node, why, "%s", what.text);
+    return check_scope(load, node, o, carriers, why) && (settle(load, o, carriers, entry, state, &what) ||
+                                                         json_fail(load->doc, node, why, "%s", what.text));
+}
+
+static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                 struct fail *why)
+{
+    struct options o = {.kind = NULL};
+    struct state *state = calloc(1, sizeof(*state));
+    if (!state)
+        return fail(why, "out of memory");
+    bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
+                read_scope(load, node, &o, entry, state, why);
+    options_free(options, OPTION_COUNT, &o);
+    if (!good)
+        release(state);
+    return good;
+}
+
+/* ---- where it is good ---- */
+
+static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
+{
+    const struct state *state = entry->state;
+    unsigned carriers = 0;
+    if (state->everywhere)
+        return entry->carriers;
+    if (token_scope_is_bound(&state->scope))
+        return token_scope_has(&state->scope, place) ? entry->carriers : 0;
+    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
+        if (entry->carriers & 1u << c && own_systems(c) & SYSTEM_BIT(place->system))
+            carriers |= 1u << c;
+    return carriers;
+}
+
+static bool is_public_at(const struct state *state, const struct carrier_place *place)
+{
+    if (!state->public || !place->route || state->everywhere)
+        return state->public;
+    return token_scope_is_bound(&state->scope) ? token_scope_has(&state->scope, place)
+                                               : state->public_systems & SYSTEM_BIT(place->system);
+}
+
+/* ---- checking ---- */
+
+static bool recognises(struct slice token)
+{
+    (void)token; /* a secret has any form */
+    return true;
+}
+
+bool token_static_digest(struct slice data, struct writer *w)
+{
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    if (!SHA256(data.at, data.len, digest))
+        return false;
+    for (size_t i = 0; i < sizeof(digest); i++)
+        writer_printf(w, "%02x", digest[i]);
+    return true;
+}
+
+/* Of a digest: says of two whether they are the same, and nothing about the secret. */
+static bool write_mark(struct slice digest, struct writer *w)
+{
+    uint8_t memory[sizeof(KID) + HEX], mark[HEX + 1];
+    struct writer text = writer_of(memory, sizeof(memory)), hex = writer_of(mark, sizeof(mark));
+    writer_text(&text, KID);
+    writer_put(&text, digest);
+    if (!token_static_digest(writer_slice(&text), &hex))
+        return false;
+    writer_text(w, KID);
+    writer_put(w, slice_of(mark, MARK));
+    return true;
+}
+
+static void fill(const struct token_check *check, const struct token_entry *entry, struct grant *grant)
+{
+    grant->sandbox = check->credential->sandbox;
+    grant->needs = ((const struct state *)entry->state)->needs;
+    grant->iat = check->now;
+    grant->exp = check->now + LIFE;
+}
+
+static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+{
+    const struct token_entry *entry = check->entries;
+    while (entry->kind != &token_kind_static ||
+           !(token_entry_carriers(entry, &check->credential->place) & 1u << check->credential->carrier))
+        entry++; /* there is one, or this kind would not have been asked */
+    *reason = "out of memory";
+    if (!token_static_digest(check->credential->token, check->text))
+        return REFUSAL_agent_unavailable;
+    grant->secret_sha256 = writer_slice(check->text);
+    if (!write_mark(grant->secret_sha256, check->text))
+        return REFUSAL_agent_unavailable;
+    grant->kid = slice_from(writer_slice(check->text), HEX);
+    fill(check, entry, grant);
+    return REFUSAL_NONE;
+}
+
+bool token_static_public(const struct token_check *check, struct grant *grant)
+{
+    for (size_t i = 0; i < check->count; i++) {
+        const struct token_entry *entry = &check->entries[i];
+        if (entry->kind != &token_kind_static || !is_public_at(entry->state, &check->credential->place))
+            continue;
+        fill(check, entry, grant);
+        grant->kind = entry->kind->name;
+        grant->kid = SLICE_LITERAL(PUBLIC);
+        grant->without_secret = true;
+        return true;
+    }
+    return false;
+}
+
+bool token_static_stands(struct slice kid, const struct record *record)
+{
+    uint8_t memory[sizeof(KID) + MARK];
+    struct writer mark = writer_of(memory, sizeof(memory));
+    if (!slice_starts(kid, KID))
+        return true;
+    if (slice_is(kid, PUBLIC))
+        return !slice_present(record->access_sha256);
+    return slice_present(record->access_sha256) && write_mark(record->access_sha256, &mark) &&
+           slice_equal(kid, writer_slice(&mark));
+}
+
+/* Whichever of its carriers brought the secret: the tunnel does not say. */
+static bool admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
+{
+    const struct state *state = entry->state;
+    if (!slice_starts(tunnel->kid, KID) || tunnel->needs & ~state->needs)
+        return false;
+    return slice_is(tunnel->kid, PUBLIC) ? is_public_at(state, &tunnel->place)
+                                         : token_entry_carriers(entry, &tunnel->place) != 0;
+}
+
+/* ---- making one ---- */
+
+/* A new secret, of characters that can stand in a host's label. It grants nothing until a record holds its
+ * SHA-256. */
+static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                 struct fail *why)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+    uint8_t random[SECRET];
+    (void)entry, (void)grant;
+    if (RAND_bytes(random, sizeof(random)) != 1)
+        return fail(why, "no randomness");
+    for (size_t i = 0; i < sizeof(random); i++)
+        writer_u8(w, (uint8_t)letters[random[i] % 32]);
+    return !w->full;
+}
+
+const struct token_kind token_kind_static = {.name = "static",
+                                             .options = options,
+                                             .options_count = OPTION_COUNT,
+                                             .load = load,
+                                             .release = release,
+                                             .carriers_at = carriers_at,
+                                             .recognises = recognises,
+                                             .check = check,
+                                             .mint = mint,
+                                             .admits = admits};

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/token/token.h"
+
+#include "spoa/agent/token/kind.h"
+#include "spoa/agent/token/static.h"
+#include "spoa/agent/token/tokens.h"
+
+/* The first that recognises a credential has it, so a kind with a narrower form stands before one with a
+ * wider. */
+static const struct token_kind *const kinds[] = {&token_kind_agent_sandbox, &token_kind_file_url,
+                                                 &token_kind_opensandbox_route, &token_kind_jwt,
+                                                 &token_kind_static};
+
+#define KIND_COUNT (sizeof(kinds) / sizeof(*kinds))
+
+const struct token_kind *token_kind_at(size_t i)
+{
+    return i < KIND_COUNT ? kinds[i] : NULL;
+}
+
+/* Whether an entry of this kind listens to the carrier at the place. */
+static bool configured(const struct token_entry *entries, size_t count, const char *kind,
+                       enum carrier carrier, const struct carrier_place *place)
+{
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].kind->name == kind && token_entry_carriers(&entries[i], place) & 1u << carrier)
+            return true;
+    return false;
+}
+
+static const struct token_kind *kind_of(const struct token_check *check)
+{
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        if (configured(check->entries, check->count, kinds[i]->name, check->credential->carrier,
+                       &check->credential->place) &&
+            kinds[i]->recognises(check->credential->token))
+            return kinds[i];
+    return NULL;
+}
+
+static enum refusal refuse(enum refusal refusal, const char **reason, const char *text)
+{
+    *reason = text;
+    return refusal;
+}
+
+/* Only what has a signature is worth remembering, and only where nothing but the token was signed. */
+static bool remembered(const struct credential *credential)
+{
+    return (CARRIERS_GENERAL | CARRIERS_OWN) & 1u << credential->carrier;
+}
+
+/* What the cache knows is a token that is good somewhere: whether its key is good here, and for what carries it. */
+static bool may_come_here(const struct token_check *check, const struct grant *grant)
+{
+    for (size_t i = 0; i < check->count; i++)
+        if (token_entry_listens(&check->entries[i], check->credential) &&
+            slice_equal(grant->key, slice_of(check->entries[i].fingerprint, KEY_FINGERPRINT)))
+            return true;
+    return false;
+}
+
+static enum refusal check_token(const struct token_check *check, struct token_cache *cache,
+                                struct grant *grant, const char **reason)
+{
+    const struct token_kind *kind = kind_of(check);
+    if (!kind)
+        return refuse(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured for it");
+    enum refusal refusal = kind->check(check, grant, reason);
+    grant->kind = kind->name;
+    if (refusal == REFUSAL_NONE)
+        *reason = "good";
+    if (refusal == REFUSAL_NONE && remembered(check->credential) && !token_needs_secret(grant))
+        token_cache_put(cache, grant);
+    return refusal;
+}
+
+enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
+                         struct token_cache *cache, struct grant *grant, const char **reason)
+{
+    *reason = "good";
+    *grant = (struct grant){.kind = NULL};
+    if (credential->carrier != CARRIER_NONE && credential->token.len > TOKEN_LIMIT)
+        return refuse(REFUSAL_token_invalid, reason, "longer than 8 KiB");
+    struct token_check check = {.credential = credential, .now = now, .text = token_cache_scratch(cache)};
+    check.entries = tokens_entries(tokens, &check.count);
+    if (remembered(credential) &&
+        token_cache_find(cache, tokens_generation(tokens), credential->token, now, grant) &&
+        may_come_here(&check, grant))
+        return REFUSAL_NONE;
+    *grant = (struct grant){.kind = NULL};
+    if (credential->carrier == CARRIER_NONE && !token_static_public(&check, grant))
+        return refuse(REFUSAL_token_missing, reason, "there is none");
+    return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
+}
+
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct carrier_place *place, int64_t now,
+                   struct token_cache *cache)
+{
+    struct credential credential = credential_bearer(bearer);
+    struct token_check check = {.credential = &credential};
+    struct grant grant;
+    const char *reason;
+    if (credential.carrier == CARRIER_NONE)
+        return false;
+    credential.place = *place;
+    check.entries = tokens_entries(tokens, &check.count);
+    const struct token_kind *kind = kind_of(&check);
+    if (kind == &token_kind_static)
+        return true;
+    if (kind && (token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid || grant.ours))
+        return true;
+    return jwt_is_ours(&check); /* also what an entry has signed that is good elsewhere only */
+}
+
+bool token_is_public(const struct tokens *tokens, const struct carrier_place *place)
+{
+    const struct credential none = {.carrier = CARRIER_NONE, .place = *place};
+    struct token_check check = {.credential = &none};
+    struct grant grant = {.kind = NULL};
+    check.entries = tokens_entries(tokens, &check.count);
+    return token_static_public(&check, &grant);
+}
+
+bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
+                         const struct carrier_place *place)
+{
+    size_t count;
+    const struct token_entry *entries = tokens_entries(tokens, &count);
+    return configured(entries, count, grant->kind, CARRIER_COOKIE, place);
+}
+
+bool token_needs_secret(const struct grant *grant)
+{
+    return grant->without_secret || slice_present(grant->secret_sha256);
+}
+
+enum refusal token_admits_secret(const struct grant *grant, const struct record *record, const char **reason)
+{
+    /* what no SHA-256 is known to be: for sandboxes that are not there, or have no secret */
+    static const char none[] = "0000000000000000000000000000000000000000000000000000000000000000";
+    bool held = record && slice_present(record->access_sha256);
+    *reason = "good";
+    if (grant->without_secret)
+        return record && !held ? REFUSAL_NONE : refuse(REFUSAL_token_missing, reason, "there is none");
+    struct slice wanted = held ? record->access_sha256 : slice_text(none);
+    if (slice_equal_constant_time(wanted, grant->secret_sha256))
+        return REFUSAL_NONE;
+    return refuse(REFUSAL_token_invalid, reason, "it is not the access secret of a sandbox of this name");
+}
+
+static bool any_sandbox(const struct grant *grant)
+{
+    return !slice_present(grant->sandbox) || slice_is(grant->sandbox, "*");
+}
+
+enum refusal token_admits(const struct grant *grant, const struct token_target *target, const char **reason)
+{
+    *reason = "good";
+    if (!any_sandbox(grant) && !slice_equal(grant->sandbox, target->sandbox))
+        return refuse(REFUSAL_wrong_sandbox, reason, "it is for another sandbox");
+    if ((grant->needs & target->need) != target->need)
+        return refuse(REFUSAL_not_granted, reason, "it does not grant what the route needs");
+    if (!grant_allows_port(grant, target->port))
+        return refuse(REFUSAL_not_granted, reason, "it does not grant this port");
+    return REFUSAL_NONE;
+}
+
+enum refusal token_admits_record(const struct grant *grant, struct slice org, int64_t not_before,
+                                 const char **reason)
+{
+    bool owned = slice_present(org) && slice_present(grant->org) && slice_equal(org, grant->org);
+    *reason = "good";
+    if ((slice_present(grant->org) || any_sandbox(grant)) && !owned)
+        return refuse(REFUSAL_sandbox_not_found, reason, "the sandbox is not of the token's organisation");
+    if (token_revoked(grant->iat, not_before))
+        return refuse(REFUSAL_token_revoked, reason, "it was issued before not_before, or does not say when");
+    return REFUSAL_NONE;
+}
+
+bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel, const struct record *record)
+{
+    if (slice_present(tunnel->key))
+        return tokens_has_key(tokens, tunnel->key);
+    return tokens_admit(tokens, tunnel) && (!record || token_static_stands(tunnel->kid, record));
+}
+
+bool token_revoked(int64_t iat, int64_t not_before)
+{
+    return not_before > 0 && iat < not_before;
+}

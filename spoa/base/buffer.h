@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * buffer: a bounded first-in first-out of bytes. Memory is taken when bytes are there and given back when the last
+ * one is consumed, so an idle connection costs none. Not for use by two threads.
+ */
+#ifndef CELLGATE_BASE_BUFFER_H
+#define CELLGATE_BASE_BUFFER_H
+
+#include "spoa/base/slice.h"
+
+struct buffer {
+    uint8_t *memory;
+    size_t start, end; /* the bytes held are memory[start, end) */
+    size_t size;       /* of memory */
+    size_t limit;      /* more than this is never held */
+};
+
+static inline struct buffer buffer_with_limit(size_t limit)
+{
+    return (struct buffer){NULL, 0, 0, 0, limit};
+}
+
+static inline struct slice buffer_slice(const struct buffer *b)
+{
+    return b->memory ? slice_of(b->memory + b->start, b->end - b->start) : (struct slice){NULL, 0};
+}
+
+static inline size_t buffer_len(const struct buffer *b)
+{
+    return b->end - b->start;
+}
+
+/* How many more bytes fit without more memory. */
+static inline size_t buffer_spare(const struct buffer *b)
+{
+    size_t held = buffer_len(b);
+    return held <= b->start ? b->size - held : b->size - b->end;
+}
+
+/* Appends all of s or nothing: false when the limit would be passed or memory is short. */
+bool buffer_put(struct buffer *b, struct slice s) __attribute__((warn_unused_result));
+/* At least `want` writable bytes behind those held, for a read(2) or an encoder; NULL when over the limit or out of
+ * memory. *room is what may be written. What was written is then added with buffer_commit. */
+uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room) __attribute__((warn_unused_result));
+void buffer_commit(struct buffer *b, size_t len);
+/* Drops the first len bytes; len must not be more than is held. */
+void buffer_consume(struct buffer *b, size_t len);
+void buffer_free(struct buffer *b);
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/net/loop.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/net/loop_memory.h"
+
+#define WATCH_AGAIN 0.1 /* seconds */
+
+struct queue {
+    pthread_mutex_t *lock; /* of the loop: a task is in one of its queues at most */
+    struct loop_task *first, *last;
+};
+
+struct loop {
+    struct ev_loop *ev;
+    struct ev_prepare turn_end;
+    struct ev_async wake;
+    struct ev_timer watch_again;
+    pthread_mutex_t lock;
+    struct queue deferred, posted;
+};
+
+uint64_t loop_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* ---- tasks ---- */
+static void queue_put(struct queue *queue, struct loop_task *task)
+{
+    pthread_mutex_lock(queue->lock);
+    if (!task->queued) {
+        task->queued = true;
+        task->next = NULL;
+        if (queue->first)
+            queue->last->next = task;
+        else
+            queue->first = task;
+        queue->last = task;
+    }
+    pthread_mutex_unlock(queue->lock);
+}
+
+static struct loop_task *queue_take(struct queue *queue)
+{
+    pthread_mutex_lock(queue->lock);
+    struct loop_task *task = queue->first;
+    if (task) {
+        queue->first = task->next;
+        task->queued = false;
+    }
+    pthread_mutex_unlock(queue->lock);
+    return task;
+}
+
+static struct loop_task *queue_last(struct queue *queue)
+{
+    pthread_mutex_lock(queue->lock);
+    struct loop_task *last = queue->first ? queue->last : NULL;
+    pthread_mutex_unlock(queue->lock);
+    return last;
+}
+
+/* Runs what is queued now: tasks that these queue wait for the next turn, which must not sleep then. */
+static void queue_run(struct loop *loop, struct queue *queue)
+{
+    const struct loop_task *last = queue_last(queue);
+    for (bool more = last; more;) {
+        struct loop_task *task = queue_take(queue);
+        more = task != last; /* it may be gone when it has run */
+        task->run(task->context);
+    }
+    if (queue_last(queue))
+        ev_async_send(loop->ev, &loop->wake);
+}
+
+static void on_turn_end(struct ev_loop *ev, struct ev_prepare *watcher, int events)
+{
+    (void)ev, (void)events;
+    struct loop *loop = watcher->data;
+    queue_run(loop, &loop->deferred);
+}
+
+/* Ends a wait; what could not be watched is told behind it (watch). */
+static void on_watch_again(struct ev_loop *ev, struct ev_timer *watcher, int events)
+{
+    (void)ev, (void)watcher, (void)events;
+}
+
+static void on_wake(struct ev_loop *ev, struct ev_async *watcher, int events)
+{
+    (void)ev, (void)events;
+    struct loop *loop = watcher->data;
+    queue_run(loop, &loop->posted);
+}
+
+void loop_defer(struct loop *loop, struct loop_task *task)
+{
+    queue_put(&loop->deferred, task);
+}
+
+void loop_post(struct loop *loop, struct loop_task *task)
+{
+    queue_put(&loop->posted, task);
+    ev_async_send(loop->ev, &loop->wake);
+}
+
+/* ---- the loop ---- */
+struct loop *loop_new(struct fail *why)
+{
+    struct loop *loop = loop_memory_set_aside() ? calloc(1, sizeof *loop) : NULL;
+    /* NOENV: LIBEV_FLAGS in the environment could choose another back-end silently */
+    struct ev_loop *ev = loop ? ev_loop_new(EVFLAG_NOENV | EVBACKEND_EPOLL) : NULL;
+    if (!ev || ev_backend(ev) != EVBACKEND_EPOLL) {
+        if (ev)
+            ev_loop_destroy(ev);
+        free(loop);
+        fail(why, "cannot start an event loop on epoll: out of memory or of descriptors");
+        return NULL;
+    }
+    loop->ev = ev;
+    pthread_mutex_init(&loop->lock, NULL);
+    loop->deferred.lock = loop->posted.lock = &loop->lock;
+    ev_prepare_init(&loop->turn_end, on_turn_end);
+    ev_async_init(&loop->wake, on_wake);
+    ev_init(&loop->watch_again, on_watch_again);
+    loop->turn_end.data = loop->wake.data = loop;
+    ev_prepare_start(ev, &loop->turn_end);
+    ev_async_start(ev, &loop->wake);
+    return loop;
+}
+
+void loop_free(struct loop *loop)
+{
+    if (!loop)
+        return;
+    while (queue_last(&loop->deferred) || queue_last(&loop->posted)) {
+        queue_run(loop, &loop->posted);
+        queue_run(loop, &loop->deferred);
+    }
+    ev_loop_destroy(loop->ev);
+    pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}
+
+void loop_run(struct loop *loop)
+{
+    ev_run(loop->ev, 0);
+    queue_run(loop, &loop->deferred);
+}
+
+void loop_turn(struct loop *loop, bool wait)
+{
+    ev_run(loop->ev, wait ? EVRUN_ONCE : EVRUN_NOWAIT);
+    queue_run(loop, &loop->deferred);
+}
+
+void loop_stop(struct loop *loop)
+{
+    ev_break(loop->ev, EVBREAK_ALL);
+}
+
+/* ---- descriptors ---- */
+/* The one place where a descriptor's watcher starts. libev tells the kernel when this turn is over, and what the kernel
+ * refuses (fs.epoll.max_user_watches, memory) comes back as EV_ERROR, behind the next wait, which this bounds. */
+static void watch(struct loop_io *io, int events)
+{
+    struct loop *loop = io->loop;
+    ev_io_set(&io->watcher, io->watcher.fd, events); /* else libev does not tell the kernel twice */
+    ev_io_start(loop->ev, &io->watcher);
+    if (ev_is_active(&loop->watch_again))
+        return;
+    ev_timer_set(&loop->watch_again, WATCH_AGAIN, 0.);
+    ev_timer_start(loop->ev, &loop->watch_again);
+}
+
+static void on_ready(struct ev_loop *ev, struct ev_io *watcher, int events)
+{
+    (void)ev;
+    struct loop_io *io = watcher->data;
+    if (events & EV_ERROR)
+        watch(io, io->watcher.events);
+    else
+        io->ready(io->owner, events & (LOOP_READ | LOOP_WRITE));
+}
+
+void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
+                  void *owner)
+{
+    ev_io_init(&io->watcher, on_ready, fd, 0);
+    io->watcher.data = io;
+    io->loop = loop;
+    io->ready = ready;
+    io->owner = owner;
+}
+
+void loop_io_want(struct loop_io *io, int events)
+{
+    int now = io->watcher.events & (LOOP_READ | LOOP_WRITE);
+    if (!io->loop || events == now)
+        return;
+    ev_io_stop(io->loop->ev, &io->watcher);
+    ev_io_set(&io->watcher, io->watcher.fd, events);
+    if (events)
+        watch(io, events);
+}
+
+int loop_io_fd(const struct loop_io *io)
+{
+    return io->loop ? io->watcher.fd : -1;
+}
+
+int loop_io_release(struct loop_io *io)
+{
+    if (!io->loop)
+        return -1;
+    ev_io_stop(io->loop->ev, &io->watcher);
+    io->loop = NULL;
+    return io->watcher.fd;
+}
+
+void loop_io_close(struct loop_io *io)
+{
+    int fd = loop_io_release(io);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* ---- times ---- */
+static void on_due(struct ev_loop *ev, struct ev_timer *watcher, int events)
+{
+    (void)ev, (void)events;
+    struct loop_timer *timer = watcher->data;
+    timer->due(timer->owner);
+}
+
+void loop_timer_open(struct loop_timer *timer, struct loop *loop, void (*due)(void *owner), void *owner)
+{
+    ev_timer_init(&timer->watcher, on_due, 0., 0.);
+    timer->watcher.data = timer;
+    timer->loop = loop;
+    timer->due = due;
+    timer->owner = owner;
+}
+
+/* The one place where a timer's watcher starts. */
+void loop_timer_set(struct loop_timer *timer, double seconds)
+{
+    if (!timer->loop)
+        return;
+    struct ev_loop *ev = timer->loop->ev;
+    ev_timer_stop(ev, &timer->watcher);
+    /* libev counts from the time that it took when the turn began: of no use when there is no turn */
+    if (ev_depth(ev) == 0)
+        ev_now_update(ev);
+    ev_timer_set(&timer->watcher, seconds, 0.);
+    ev_timer_start(ev, &timer->watcher);
+}
+
+bool loop_timer_active(const struct loop_timer *timer)
+{
+    return timer->loop && ev_is_active(&timer->watcher);
+}
+
+void loop_timer_stop(struct loop_timer *timer)
+{
+    if (timer->loop)
+        ev_timer_stop(timer->loop->ev, &timer->watcher);
+}
+
+void loop_timer_close(struct loop_timer *timer)
+{
+    loop_timer_stop(timer);
+    timer->loop = NULL;
+}

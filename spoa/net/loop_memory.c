@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/net/loop_memory.h"
+
+#include <ev.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCKS   6     /* a loop has about as many arrays that grow with its descriptors and timers */
+#define ROUNDING 8192  /* libev's arrays end at pages */
+#define LEAST    16384 /* bytes of a block: what an array of libev's begins with, several times over */
+
+static struct {
+    pthread_mutex_t lock;
+    void *blocks[BLOCKS];
+    size_t wanted; /* bytes of each: what an array grows to that has as much as was ever asked for at once */
+    bool lacks;    /* atomic: a block is given out, or too small */
+} reserve = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void refill(void)
+{
+    bool lacks = false;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        if (malloc_usable_size(reserve.blocks[i]) >= reserve.wanted)
+            continue;
+        void *block = malloc(reserve.wanted);
+        if (block)
+            free(reserve.blocks[i]);
+        reserve.blocks[i] = block ? block : reserve.blocks[i];
+        lacks = lacks || !block;
+    }
+    __atomic_store_n(&reserve.lacks, lacks, __ATOMIC_RELAXED);
+}
+
+/* What realloc could not do. */
+static void *give_out(void *at, size_t size)
+{
+    for (size_t i = 0; i < BLOCKS; i++) {
+        void *block = reserve.blocks[i];
+        size_t held = malloc_usable_size(at);
+        if (malloc_usable_size(block) < size)
+            continue;
+        reserve.blocks[i] = NULL;
+        if (at)
+            memcpy(block, at, held < size ? held : size);
+        free(at);
+        return block;
+    }
+    return NULL;
+}
+
+static void *allocate(void *at, long size)
+{
+    if (size == 0) {
+        free(at);
+        return NULL;
+    }
+    size_t wanted = (size_t)size;
+    if (malloc_usable_size(at) >= wanted) /* a block that was given out is larger than was asked for */
+        return at;
+    void *memory = realloc(at, wanted);
+    pthread_mutex_lock(&reserve.lock);
+    if (reserve.wanted < 2 * wanted + ROUNDING)
+        reserve.wanted = 2 * wanted + ROUNDING;
+    if (!memory)
+        memory = give_out(at, wanted);
+    refill();
+    pthread_mutex_unlock(&reserve.lock);
+    return memory;
+}
+
+static void set_allocator(void)
+{
+    reserve.wanted = LEAST;
+    ev_set_allocator(allocate);
+}
+
+bool loop_memory_set_aside(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_allocator);
+    __atomic_store_n(&reserve.lacks, true, __ATOMIC_RELAXED);
+    return loop_memory_whole();
+}
+
+bool loop_memory_whole(void)
+{
+    if (!__atomic_load_n(&reserve.lacks, __ATOMIC_RELAXED))
+        return true;
+    pthread_mutex_lock(&reserve.lock);
+    refill();
+    pthread_mutex_unlock(&reserve.lock);
+    return !__atomic_load_n(&reserve.lacks, __ATOMIC_RELAXED);
+}

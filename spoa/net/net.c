@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/net/net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "spoa/net/loop_memory.h"
+
+#define UNIX_PREFIX "unix@"
+#define BACKLOG     4096 /* the kernel cuts it to net.core.somaxconn */
+
+/* ---- addresses ---- */
+static bool parse_unix(struct slice path, struct net_address *address, struct fail *why)
+{
+    if (path.len == 0 || path.len >= sizeof address->path.sun_path)
+        return fail(why, "the path of a Unix socket has 1 to %zu bytes", sizeof address->path.sun_path - 1);
+    if (slice_find(path, '\0') != path.len)
+        return fail(why, "the path of a Unix socket holds a NUL");
+    address->path.sun_family = AF_UNIX;
+    memcpy(address->path.sun_path, path.at, path.len);
+    address->len = sizeof address->path;
+    return true;
+}
+
+/* "HOST:PORT", IPv6 in brackets */
+static bool split_host(struct slice text, struct slice *host, uint16_t *port)
+{
+    size_t colon = text.len;
+    while (colon > 0 && text.at[colon - 1] != ':')
+        colon--;
+    uint64_t number;
+    if (colon == 0 || !slice_u64(slice_from(text, colon), UINT16_MAX, &number))
+        return false;
+    *port = (uint16_t)number;
+    *host = slice_sub(text, 0, colon - 1);
+    return host->len > 0;
+}
+
+static bool parse_host(struct slice host, uint16_t port, struct net_address *address)
+{
+    char text[INET6_ADDRSTRLEN];
+    bool brackets = host.at[0] == '[' && host.at[host.len - 1] == ']';
+    if (brackets)
+        host = slice_sub(host, 1, host.len - 2);
+    if (host.len >= sizeof text || slice_find(host, '\0') != host.len)
+        return false;
+    memcpy(text, host.at, host.len);
+    text[host.len] = '\0';
+    uint8_t bytes[16];
+    if (inet_pton(brackets ? AF_INET6 : AF_INET, text, bytes) != 1)
+        return false;
+    net_from_ip(slice_of(bytes, brackets ? 16 : 4), port, address);
+    return true;
+}
+
+bool net_parse(struct slice text, struct net_address *address, struct fail *why)
+{
+    memset(address, 0, sizeof *address);
+    if (slice_starts(text, UNIX_PREFIX))
+        return parse_unix(slice_from(text, sizeof UNIX_PREFIX - 1), address, why);
+    struct slice host;
+    uint16_t port;
+    if (!split_host(text, &host, &port) || !parse_host(host, port, address))
+        return fail(why, "not an address: expected unix@/PATH, 127.0.0.1:PORT or [::1]:PORT");
+    return true;
+}
+
+void net_from_ip(struct slice bytes, uint16_t port, struct net_address *address)
+{
+    memset(address, 0, sizeof *address);
+    if (bytes.len == 4) {
+        address->ip4.sin_family = AF_INET;
+        address->ip4.sin_port = htons(port);
+        memcpy(&address->ip4.sin_addr, bytes.at, 4);
+        address->len = sizeof address->ip4;
+    } else {
+        address->ip6.sin6_family = AF_INET6;
+        address->ip6.sin6_port = htons(port);
+        memcpy(&address->ip6.sin6_addr, bytes.at, 16);
+        address->len = sizeof address->ip6;
+    }
+}
+
+const char *net_text(const struct net_address *address, char text[static NET_TEXT])
+{
+    char host[INET6_ADDRSTRLEN] = "";
+    switch (address->any.sa_family) {
+    case AF_UNIX:
+        snprintf(text, NET_TEXT, UNIX_PREFIX "%.*s", (int)sizeof address->path.sun_path,
+                 address->path.sun_path);
+        break;
+    case AF_INET:
+        inet_ntop(AF_INET, &address->ip4.sin_addr, host, sizeof host);
+        snprintf(text, NET_TEXT, "%s:%u", host, ntohs(address->ip4.sin_port));
+        break;
+    case AF_INET6:
+        inet_ntop(AF_INET6, &address->ip6.sin6_addr, host, sizeof host);
+        snprintf(text, NET_TEXT, "[%s]:%u", host, ntohs(address->ip6.sin6_port));
+        break;
+    default:
+        snprintf(text, NET_TEXT, "-");
+    }
+    return text;
+}
+
+bool net_is_unix(const struct net_address *address)
+{
+    return address->any.sa_family == AF_UNIX;
+}
+
+bool net_is_loopback(const struct net_address *address)
+{
+    if (address->any.sa_family == AF_INET)
+        return ntohl(address->ip4.sin_addr.s_addr) >> 24 == 127;
+    return address->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&address->ip6.sin6_addr);
+}
+
+bool net_local(int fd, struct net_address *address)
+{
+    memset(address, 0, sizeof *address);
+    address->len = sizeof address->path;
+    return getsockname(fd, &address->any, &address->len) == 0;
+}
+
+/* ---- listening ---- */
+static int socket_of(const struct net_address *address)
+{
+    return socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+/* Closes fd, for a reason that errno says. */
+static int give_up(int fd, const char *what, const struct net_address *address, struct fail *why)
+{
+    char text[NET_TEXT];
+    fail(why, "cannot %s %s: %s", what, net_text(address, text), strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Removes what a process that is gone left behind, and nothing else. */
+static bool clear_path(const struct net_address *address, struct fail *why)
+{
+    const char *path = address->path.sun_path;
+    struct stat there;
+    if (lstat(path, &there) != 0)
+        return true; /* or unreadable: then bind says why */
+    if (!S_ISSOCK(there.st_mode))
+        return fail(why, "cannot listen on %s%s: a file that is no socket is in the way", UNIX_PREFIX, path);
+    int probe = socket_of(address);
+    if (probe < 0)
+        return give_up(probe, "listen on", address, why) == 0;
+    bool refused = connect(probe, &address->any, address->len) != 0 && errno == ECONNREFUSED;
+    close(probe);
+    if (!refused)
+        return fail(why, "cannot listen on %s%s: another process listens there", UNIX_PREFIX, path);
+    if (unlink(path) != 0 && errno != ENOENT)
+        return give_up(-1, "replace the old socket of", address, why) == 0;
+    return true;
+}
+
+int net_listen(const struct net_address *address, mode_t mode, struct fail *why)
+{
+    bool path = net_is_unix(address);
+    if (path && !clear_path(address, why))
+        return -1;
+    int fd = socket_of(address);
+    int on = 1;
+    if (fd < 0)
+        return give_up(fd, "listen on", address, why);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    /* Linux creates the file with the socket's own mode, less the umask: never wider than asked for, not even
+     * for the moment until chmod */
+    if (path && fchmod(fd, mode) != 0)
+        return give_up(fd, "listen on", address, why);
+    if (bind(fd, &address->any, address->len) != 0)
+        return give_up(fd, "listen on", address, why);
+    if (path && chmod(address->path.sun_path, mode) != 0)
+        return give_up(fd, "set the mode of", address, why);
+    if (listen(fd, BACKLOG) != 0)
+        return give_up(fd, "listen on", address, why);
+    return fd;
+}
+
+void net_unlisten(int fd)
+{
+    struct net_address address;
+    if (net_local(fd, &address) && net_is_unix(&address) && address.path.sun_path[0])
+        unlink(address.path.sun_path);
+    close(fd);
+}
+
+/* ---- connections ---- */
+/* Sends at once, and finds out within two minutes that a silent peer's host is gone. A Unix socket knows none
+ * of this and needs none. */
+static void tune(int fd)
+{
+    const int on = 1, idle = 60, interval = 15, probes = 4;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+int net_accept(int listener)
+{
+    if (!loop_memory_whole()) {
+        errno = ENOMEM;
+        return -1;
+    }
+    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0)
+        tune(fd);
+    return fd;
+}
+
+int net_connect(const struct net_address *address, struct fail *why)
+{
+    int fd = socket_of(address);
+    if (fd < 0)
+        return give_up(fd, "connect to", address, why);
+    tune(fd);
+    if (connect(fd, &address->any, address->len) != 0 && errno != EINPROGRESS)
+        return give_up(fd, "connect to", address, why);
+    return fd;
+}
+
+bool net_path_plain(struct slice path)
+{
+    struct slice rest = slice_from(path, 1), part;
+    if (path.len < 2 || path.len > NET_PATH_MOST || path.at[0] != '/' || slice_find(path, '\0') != path.len)
+        return false;
+    while (slice_split(&rest, '/', &part))
+        if (part.len == 0 || slice_is(part, ".") || slice_is(part, ".."))
+            return false;
+    return path.at[path.len - 1] != '/';
+}
+
+bool net_path_beneath(const char *folder, struct slice path)
+{
+    return net_path_plain(path) && slice_starts(path, folder) && path.len > strlen(folder);
+}
+
+/* Goes down one folder after the other, so that nobody can exchange one for a link meanwhile. -1: errno says why. */
+static int open_beneath(const char *folder, struct slice rest)
+{
+    struct slice part;
+    int at = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    while (at >= 0 && slice_split(&rest, '/', &part)) {
+        char name[NET_PATH_MOST + 1];
+        snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(part));
+        int next = openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        int error = errno;
+        close(at);
+        errno = error;
+        at = next;
+    }
+    return at;
+}
+
+int net_connect_beneath(const char *folder, struct slice path, struct fail *why)
+{
+    struct net_address address = {.len = sizeof address.path};
+    int at = open_beneath(folder, slice_from(path, strlen(folder))), fd = -1;
+    if (at >= 0) {
+        address.path.sun_family = AF_UNIX;
+        snprintf(address.path.sun_path, sizeof address.path.sun_path, "/proc/self/fd/%d", at);
+        fd = net_connect(&address, why);
+    }
+    int error = errno;
+    if (fd < 0)
+        fail(why, "cannot connect to unix@%.*s: %s", SLICE_PRINTF(path), strerror(error));
+    if (at >= 0)
+        close(at);
+    errno = error;
+    return fd;
+}
+
+/* TCP connects to itself who was given, as its own port, the very one on this host that it dials. */
+static bool is_its_own_peer(int fd)
+{
+    struct net_address here, there = {.len = sizeof there.path};
+    return net_local(fd, &here) && !net_is_unix(&here) && getpeername(fd, &there.any, &there.len) == 0 &&
+           here.len == there.len && memcmp(&here.any, &there.any, here.len) == 0;
+}
+
+int net_connected(int fd)
+{
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+        return errno;
+    return error == 0 && is_its_own_peer(fd) ? ECONNREFUSED : error;
+}
+
+bool net_peer(int fd, struct net_peer *peer)
+{
+    struct ucred who;
+    socklen_t len = sizeof who;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 || who.pid == 0)
+        return false;
+    *peer = (struct net_peer){who.pid, who.uid, who.gid};
+    return true;
+}

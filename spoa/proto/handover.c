@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/proto/handover.h"
+
+#include <arpa/inet.h>
+
+const char *const handover_resume_names[] = {"none", "scrollback", "since", "cell", NULL};
+const char *const handover_end_names[] = {"close", "exit-frame", "exit-json", NULL};
+const char *const handover_keepalive_names[] = {"ping", "empty-frame", NULL};
+
+struct handover handover_none(void)
+{
+    struct handover none = {0};
+#define ABSENT_TEXT(field)
+#define ABSENT_INT(field) none.field = -1;
+#define ABSENT_BOOL(field)
+#define ABSENT_ADDRESS(field)
+#define ABSENT_NAME(field)
+#define X(kind, field, key) ABSENT_##kind(field)
+    HANDOVER_FIELDS(X)
+#undef X
+    return none;
+}
+
+/* ---- writing ---- */
+static bool is_plain(uint8_t c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '.' ||
+           c == '_' || c == '~' || c == '-';
+}
+
+static void put_key(struct writer *w, const char *key)
+{
+    if (w->len > 0)
+        writer_u8(w, ';');
+    writer_text(w, key);
+    writer_u8(w, '=');
+}
+
+static void put_encoded(struct writer *w, uint8_t c)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    writer_u8(w, '%');
+    writer_u8(w, (uint8_t)digits[c >> 4]);
+    writer_u8(w, (uint8_t)digits[c & 15]);
+}
+
+static void put_text(struct writer *w, const char *key, struct slice value)
+{
+    if (!slice_present(value))
+        return;
+    put_key(w, key);
+    for (size_t i = 0; i < value.len; i++) {
+        if (is_plain(value.at[i]))
+            writer_u8(w, value.at[i]);
+        else
+            put_encoded(w, value.at[i]);
+    }
+}
+
+static void put_int(struct writer *w, const char *key, int64_t value)
+{
+    if (value < 0)
+        return;
+    put_key(w, key);
+    writer_decimal(w, (uint64_t)value);
+}
+
+static void put_bool(struct writer *w, const char *key, bool value)
+{
+    if (value)
+        put_int(w, key, 1);
+}
+
+static void put_address(struct writer *w, const char *key, struct address value)
+{
+    char text[INET6_ADDRSTRLEN];
+    if (value.family == 0)
+        return;
+    inet_ntop(value.family == 4 ? AF_INET : AF_INET6, value.bytes, text, sizeof text);
+    put_text(w, key, slice_text(text));
+}
+
+static struct writer behind(const struct writer *w)
+{
+    return writer_of(w->at ? w->at + w->len : NULL, w->full ? 0 : w->size - w->len);
+}
+
+static void append(struct writer *w, const struct writer *line)
+{
+    w->len += line->len;
+    w->full = w->full || line->full;
+}
+
+void handover_encode(const struct handover *handover, struct writer *w)
+{
+    struct writer line = behind(w);
+#define PUT_TEXT(field, key)    put_text(&line, key, handover->field);
+#define PUT_INT(field, key)     put_int(&line, key, handover->field);
+#define PUT_BOOL(field, key)    put_bool(&line, key, handover->field);
+#define PUT_ADDRESS(field, key) put_address(&line, key, handover->field);
+#define PUT_NAME(field, key)    put_text(&line, key, slice_text(handover_##field##_names[handover->field]));
+#define X(kind, field, key)     PUT_##kind(field, key)
+    HANDOVER_FIELDS(X)
+#undef X
+    append(w, &line);
+}
+
+void handover_encode_identity(const struct handover *handover, struct writer *w)
+{
+    struct writer line = behind(w);
+#define X(kind, field, key) PUT_##kind(field, key)
+    HANDOVER_IDENTITY(X)
+#undef X
+    append(w, &line);
+}
+
+/* ---- reading ---- */
+static bool hex(uint8_t c, uint8_t *value)
+{
+    if (c >= '0' && c <= '9')
+        *value = (uint8_t)(c - '0');
+    else if (c >= 'A' && c <= 'F')
+        *value = (uint8_t)(c - 'A' + 10);
+    else
+        return false;
+    return true;
+}
+
+static bool decode_text(struct slice in, struct writer *memory, struct slice *value)
+{
+    size_t start = memory->len;
+    for (size_t i = 0; i < in.len; i++) {
+        uint8_t high, low, c = in.at[i];
+        if (c == '%') {
+            if (in.len - i < 3 || !hex(in.at[i + 1], &high) || !hex(in.at[i + 2], &low))
+                return false;
+            c = (uint8_t)(high << 4 | low);
+            i += 2;
+        } else if (!is_plain(c)) {
+            return false;
+        }
+        writer_u8(memory, c);
+    }
+    *value = slice_of(memory->at + start, memory->len - start);
+    return !memory->full;
+}
+
+static bool take_TEXT(struct slice in, struct writer *memory, const char *const *names, struct slice *value)
+{
+    (void)names;
+    return decode_text(in, memory, value);
+}
+
+static bool take_INT(struct slice in, struct writer *memory, const char *const *names, int64_t *value)
+{
+    uint64_t number;
+    (void)memory, (void)names;
+    if (!slice_u64(in, INT64_MAX, &number))
+        return false;
+    *value = (int64_t)number;
+    return true;
+}
+
+static bool take_BOOL(struct slice in, struct writer *memory, const char *const *names, bool *value)
+{
+    (void)memory, (void)names;
+    *value = slice_is(in, "1");
+    return *value;
+}
+
+static bool take_ADDRESS(struct slice in, struct writer *memory, const char *const *names,
+                         struct address *value)
+{
+    struct slice text;
+    char literal[INET6_ADDRSTRLEN] = "";
+    (void)names;
+    size_t before = memory->len;
+    if (!decode_text(in, memory, &text) || text.len >= sizeof literal)
+        return false;
+    memcpy(literal, text.at, text.len);
+    memory->len = before;
+    value->family = memchr(literal, ':', text.len) ? 6 : 4;
+    return inet_pton(value->family == 4 ? AF_INET : AF_INET6, literal, value->bytes) == 1;
+}
+
+static bool take_NAME(struct slice in, struct writer *memory, const char *const *names, unsigned *value)
+{
+    (void)memory;
+    for (*value = 0; names[*value]; ++*value)
+        if (slice_is(in, names[*value]))
+            return true;
+    *value = 0;
+    return false;
+}
+
+enum {
+#define X(kind, field, key) FIELD_##field,
+    HANDOVER_FIELDS(X)
+#undef X
+};
+
+#define NAMES_TEXT(field)    NULL
+#define NAMES_INT(field)     NULL
+#define NAMES_BOOL(field)    NULL
+#define NAMES_ADDRESS(field) NULL
+#define NAMES_NAME(field)    handover_##field##_names
+
+static bool take_field(struct handover *handover, uint64_t *seen, struct slice key, struct slice value,
+                       struct writer *memory, struct fail *why)
+{
+#define X(kind, field, name)                                                                     \
+    if (slice_is(key, name)) {                                                                   \
+        uint64_t bit = UINT64_C(1) << FIELD_##field;                                             \
+        if ((*seen & bit) || !take_##kind(value, memory, NAMES_##kind(field), &handover->field)) \
+            return fail(why, "handover: bad value or second one of %s", name);                   \
+        *seen |= bit;                                                                            \
+        return true;                                                                             \
+    }
+    HANDOVER_FIELDS(X)
+#undef X
+    return true;
+}
+
+bool handover_decode(struct handover *handover, struct slice text, struct writer *memory, struct fail *why)
+{
+    struct slice part;
+    uint64_t seen = 0;
+
+    *handover = handover_none();
+    while (slice_split(&text, ';', &part)) {
+        size_t equals = slice_find(part, '=');
+        if (equals == part.len)
+            return fail(why, "handover: key without a value");
+        if (!take_field(handover, &seen, slice_sub(part, 0, equals), slice_from(part, equals + 1), memory,
+                        why))
+            return false;
+    }
+    return true;
+}

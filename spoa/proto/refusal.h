@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * refusal: why a request gets no tunnel and no answer from a worker. One table for agent and relay: codes,
+ * HTTP status and the sentence for the client.
+ */
+#ifndef CELLGATE_PROTO_REFUSAL_H
+#define CELLGATE_PROTO_REFUSAL_H
+
+#include <stdbool.h>
+
+/* X(name, HTTP status, retryable, Retry-After seconds, sentence for the client); the name is the code that a client
+ * gets (docs/routing.md). */
+#define REFUSALS(X)                                                                               \
+    X(bad_request, 400, false, 0, "The request is malformed.")                                    \
+    X(token_missing, 401, false, 0, "A capability token is required.")                            \
+    X(token_invalid, 401, false, 0, "The capability token is not valid.")                         \
+    X(token_expired, 401, false, 0, "The capability token has expired.")                          \
+    X(token_revoked, 401, false, 0, "The capability token has been revoked.")                     \
+    X(wrong_cell, 403, false, 0, "The capability token is for another cell.")                     \
+    X(wrong_sandbox, 403, false, 0, "The capability token is for another sandbox.")               \
+    X(not_granted, 403, false, 0, "The capability token does not grant this.")                    \
+    X(origin_refused, 403, false, 0, "This origin may not open a WebSocket here.")                \
+    X(no_route, 404, false, 0, "Nothing is served under this address.")                           \
+    X(sandbox_not_found, 404, false, 0, "There is no such sandbox.")                              \
+    X(method_not_allowed, 405, false, 0, "This method is not allowed here.")                      \
+    X(sandbox_stopped, 410, false, 0, "The sandbox has been stopped.")                            \
+    X(upgrade_version, 426, false, 0, "WebSocket version 13 is required.")                        \
+    X(too_many_requests, 429, true, 1, "Too many wrong credentials came from this address.")      \
+    X(request_too_large, 431, false, 0, "The request's head is too large.")                       \
+    X(worker_unreachable, 502, false, 0, "The sandbox's worker cannot be reached.")               \
+    X(sandbox_migrating, 503, true, 1, "The sandbox is moving to another worker.")                \
+    X(sandbox_waking, 503, true, 1, "The sandbox is waking up.")                                  \
+    X(directory_unavailable, 503, true, 1, "It is not known at the moment where the sandbox is.") \
+    X(agent_unavailable, 503, true, 1, "Nobody can decide about this request at the moment.")     \
+    X(relay_unavailable, 503, true, 1, "The relay for this route does not answer.")               \
+    X(draining, 503, true, 1, "This server is shutting down.")                                    \
+    X(too_many_tunnels, 503, true, 5, "Too many tunnels are open.")                               \
+    X(worker_timeout, 504, false, 0, "The sandbox's worker did not answer in time.")
+
+enum refusal {
+    REFUSAL_NONE,
+#define X(name, status, retryable, after, sentence) REFUSAL_##name,
+    REFUSALS(X)
+#undef X
+};
+
+struct refusal_info {
+    const char *code; /* its name in the table */
+    int status;
+    bool retryable;
+    int retry_after;
+    const char *sentence;
+};
+/* NULL for REFUSAL_NONE. */
+const struct refusal_info *refusal_info(enum refusal refusal);
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/base/reader.h"
+#include "spoa/base/writer.h"
+#include "spoa/proto/ws.h"
+
+enum {
+    STATE_HEAD,
+    STATE_PAYLOAD, /* of a data frame */
+    STATE_CONTROL, /* payload of a control frame */
+    STATE_CLOSED,
+    STATE_BAD,
+};
+
+#define CLOSE_PROTOCOL_ERROR 1002
+
+struct ws_decoder ws_decoder_of(enum ws_sender sender, size_t whole)
+{
+    return (struct ws_decoder){.sender = sender, .whole = whole, .state = STATE_HEAD};
+}
+
+bool ws_close_code_legal(unsigned code)
+{
+    if (code < 3000)
+        return code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006;
+    return code <= 4999;
+}
+
+static enum ws_event refuse(struct ws_decoder *d, const char *why)
+{
+    d->state = STATE_BAD;
+    d->close_code = CLOSE_PROTOCOL_ERROR;
+    d->why = why;
+    return WS_BAD;
+}
+
+/* ---- heads ---- */
+
+static bool opcode_known(unsigned opcode)
+{
+    return opcode <= WS_BINARY || (opcode >= WS_CLOSE && opcode <= WS_PONG);
+}
+
+/* What is wrong with the two bytes that every frame begins with; NULL if nothing is. */
+static const char *check_start(const struct ws_decoder *d)
+{
+    unsigned opcode = d->head[0] & 0x0f, length = d->head[1] & 0x7f;
+    bool fin = d->head[0] & 0x80, masked = d->head[1] & 0x80;
+
+    if (d->head[0] & 0x70)
+        return "reserved bit";
+    if (!opcode_known(opcode))
+        return "reserved opcode";
+    if (masked != (d->sender == WS_CLIENT))
+        return masked ? "masked frame from a server" : "unmasked frame from a client";
+    if (opcode & 8)
+        return !fin                      ? "fragmented control frame"
+               : length > WS_CONTROL_MAX ? "control frame over 125 bytes"
+                                         : NULL;
+    if ((opcode == WS_CONTINUATION) != d->in_message)
+        return d->in_message ? "new message inside a message" : "continuation of no message";
+    return NULL;
+}
+
+static unsigned head_len(const struct ws_decoder *d)
+{
+    unsigned length = d->head[1] & 0x7f, wide = length == 127 ? 8 : length == 126 ? 2 : 0;
+
+    return d->head_len < 2 ? 2 : 2 + wide + (d->head[1] & 0x80 ? 4u : 0u);
+}
+
+static bool take_length(struct reader *r, unsigned length, uint64_t *value)
+{
+    if (length < 126) {
+        *value = length;
+        return true;
+    }
+    *value = reader_be(r, length == 126 ? 2 : 8);
+    return length == 126 ? *value >= 126 : *value > UINT16_MAX && *value <= INT64_MAX;
+}
+
+static enum ws_event parse_head(struct ws_decoder *d)
+{
+    struct reader r = reader_of(slice_of(d->head + 2, d->head_len - 2));
+    struct ws_frame *frame = &d->frame;
+
+    *frame =
+        (struct ws_frame){.opcode = d->head[0] & 0x0f, .fin = d->head[0] & 0x80, .masked = d->head[1] & 0x80};
+    if (!take_length(&r, d->head[1] & 0x7f, &frame->length))
+        return refuse(d, "length is not in its shortest form or too large");
+    for (unsigned i = 0; frame->masked && i < 4; i++)
+        frame->mask[i] = reader_u8(&r);
+
+    d->head_len = 0;
+    d->offset = 0;
+    if (ws_is_control(frame->opcode)) {
+        d->state = STATE_CONTROL;
+        return WS_MORE;
+    }
+    d->in_message = !frame->fin;
+    d->state = STATE_PAYLOAD;
+    return WS_HEAD;
+}
+
+static enum ws_event decode_head(struct ws_decoder *d, struct slice *in)
+{
+    while (in->len > 0) {
+        d->head[d->head_len++] = in->at[0];
+        *in = slice_from(*in, 1);
+
+        const char *why = d->head_len == 2 ? check_start(d) : NULL;
+        if (why)
+            return refuse(d, why);
+        if (d->head_len == head_len(d))
+            return parse_head(d);
+    }
+    return WS_MORE;
+}
+
+/* ---- payload ---- */
+
+static enum ws_event decode_payload(struct ws_decoder *d, struct slice *in, struct ws_piece *piece)
+{
+    uint64_t left = d->frame.length - d->offset;
+    bool complete = in->len >= left;
+
+    if (!complete && (in->len == 0 || d->frame.length <= d->whole))
+        return WS_MORE;
+    *piece = (struct ws_piece){slice_sub(*in, 0, complete ? (size_t)left : in->len), d->offset, complete};
+    *in = slice_from(*in, piece->bytes.len);
+    d->offset += piece->bytes.len;
+    if (complete)
+        d->state = STATE_HEAD;
+    return WS_PIECE;
+}
+
+static enum ws_event take_close(struct ws_decoder *d)
+{
+    if (d->frame.length == 1)
+        return refuse(d, "close payload of one byte");
+    d->close_code = d->frame.length ? (unsigned)(d->control[0] << 8 | d->control[1]) : WS_NO_CODE;
+    if (d->frame.length && !ws_close_code_legal(d->close_code))
+        return refuse(d, "illegal close code");
+    d->state = STATE_CLOSED;
+    return WS_CONTROL;
+}
+
+static enum ws_event decode_control(struct ws_decoder *d, struct slice *in)
+{
+    struct slice bytes = slice_sub(*in, 0, (size_t)(d->frame.length - d->offset));
+
+    ws_mask(d->control + d->offset, bytes.at, bytes.len, d->frame.mask, d->offset);
+    *in = slice_from(*in, bytes.len);
+    d->offset += bytes.len;
+    if (d->offset < d->frame.length)
+        return WS_MORE;
+    if (d->frame.opcode == WS_CLOSE)
+        return take_close(d);
+    d->state = STATE_HEAD;
+    return WS_CONTROL;
+}
+
+enum ws_event ws_decode(struct ws_decoder *d, struct slice *in, struct ws_piece *piece)
+{
+    if (d->state == STATE_HEAD) {
+        enum ws_event event = decode_head(d, in);
+        if (event != WS_MORE || d->state == STATE_HEAD)
+            return event;
+    }
+    switch (d->state) {
+    case STATE_PAYLOAD:
+        return decode_payload(d, in, piece);
+    case STATE_CONTROL:
+        return decode_control(d, in);
+    case STATE_CLOSED:
+        *in = slice_from(*in, in->len);
+        return WS_MORE;
+    default:
+        return WS_BAD;
+    }
+}
+
+uint64_t ws_untold(const struct ws_decoder *d)
+{
+    return d->state == STATE_PAYLOAD ? d->frame.length - d->offset : 0;
+}
+
+struct slice ws_close_reason(const struct ws_decoder *d)
+{
+    return slice_from(ws_control_payload(d), 2);
+}
+
+/* ---- masking ---- */
+
+static void turn_mask(uint8_t turned[4], const uint8_t mask[4], uint64_t offset)
+{
+    for (unsigned i = 0; i < 4; i++)
+        turned[i] = mask[(offset + i) & 3];
+}
+
+void ws_mask(uint8_t *to, const uint8_t *from, size_t len, const uint8_t mask[4], uint64_t offset)
+{
+    uint8_t turned[8];
+    uint64_t word, block[4];
+    size_t i = 0;
+
+    turn_mask(turned, mask, offset);
+    memcpy(turned + 4, turned, 4);
+    memcpy(&word, turned, 8);
+    /* blocks of a fixed size are what compilers turn into vector instructions */
+    for (; len - i >= sizeof(block); i += sizeof(block)) {
+        memcpy(block, from + i, sizeof(block));
+        for (unsigned k = 0; k < 4; k++)
+            block[k] ^= word;
+        memcpy(to + i, block, sizeof(block));
+    }
+    for (; i < len; i++)
+        to[i] = from[i] ^ turned[i & 3];
+}
+
+/* ---- writing ---- */
+
+struct ws_frame ws_fragment(const struct ws_frame *frame, uint64_t offset, uint64_t len)
+{
+    struct ws_frame part = *frame;
+
+    if (offset > 0)
+        part.opcode = WS_CONTINUATION;
+    part.fin = frame->fin && offset + len == frame->length;
+    part.length = len;
+    turn_mask(part.mask, frame->mask, offset);
+    return part;
+}
+
+size_t ws_encode_head(uint8_t to[WS_HEAD_MAX], const struct ws_frame *frame)
+{
+    struct writer w = writer_of(to, WS_HEAD_MAX);
+    uint8_t masked = frame->masked ? 0x80 : 0;
+
+    writer_u8(&w, (uint8_t)((frame->fin ? 0x80 : 0) | frame->opcode));
+    if (frame->length < 126) {
+        writer_u8(&w, (uint8_t)(masked | frame->length));
+    } else {
+        bool wide = frame->length > UINT16_MAX;
+        writer_u8(&w, masked | (wide ? 127 : 126));
+        writer_be(&w, frame->length, wide ? 8 : 2);
+    }
+    if (frame->masked)
+        writer_put(&w, slice_of(frame->mask, 4));
+    return w.len;
+}
+
+struct slice ws_put_head(struct slice payload, size_t room, const struct ws_frame *frame)
+{
+    uint8_t head[WS_HEAD_MAX];
+    size_t len = ws_encode_head(head, frame);
+
+    if (len > room)
+        return slice_text(NULL);
+    uint8_t *at = (uint8_t *)payload.at - len;
+    memcpy(at, head, len);
+    return slice_of(at, len + payload.len);
+}
+
+size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode, struct slice payload,
+                         const uint8_t *mask)
+{
+    struct slice kept = slice_sub(payload, 0, WS_CONTROL_MAX);
+    struct ws_frame frame = {.opcode = opcode, .fin = true, .masked = mask != NULL, .length = kept.len};
+
+    if (mask)
+        memcpy(frame.mask, mask, 4);
+    size_t head = ws_encode_head(to, &frame);
+    ws_mask(to + head, kept.at, kept.len, frame.mask, 0);
+    return head + kept.len;
+}
+
+/* The longest begin of s that has at most max bytes and does not end inside a UTF-8 character. */
+static struct slice cut_text(struct slice s, size_t max)
+{
+    if (s.len <= max)
+        return s;
+    while (max > 0 && (s.at[max] & 0xc0) == 0x80)
+        max--;
+    return slice_sub(s, 0, max);
+}
+
+size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct slice reason,
+                       const uint8_t *mask)
+{
+    uint8_t payload[WS_CONTROL_MAX];
+    struct writer w = writer_of(payload, sizeof(payload));
+
+    if (code != WS_NO_CODE) {
+        writer_be(&w, code, 2);
+        writer_put(&w, cut_text(reason, WS_CONTROL_MAX - 2));
+    }
+    return ws_encode_control(to, WS_CLOSE, writer_slice(&w), mask);
+}

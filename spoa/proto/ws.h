@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ws: WebSocket frames (RFC 6455 section 5), read and written without collecting payload. The decoder refuses
+ * whatever the sender's role forbids; UTF-8 is the endpoints' business.
+ *
+ * Data frames are told as a head and pieces of payload, which are slices of the input as they came over the
+ * wire, masked if the frame is. Control frames are told once, whole and unmasked.
+ */
+#ifndef CELLGATE_PROTO_WS_H
+#define CELLGATE_PROTO_WS_H
+
+#include "spoa/base/slice.h"
+
+#define WS_HEAD_MAX          14  /* bytes of the longest frame head */
+#define WS_CONTROL_MAX       125 /* bytes of payload in a control frame */
+#define WS_CONTROL_FRAME_MAX (2 + 4 + WS_CONTROL_MAX)
+#define WS_NO_CODE           1005 /* stands for a Close without a code; never on the wire */
+
+enum ws_opcode {
+    WS_CONTINUATION = 0,
+    WS_TEXT = 1,
+    WS_BINARY = 2,
+    WS_CLOSE = 8,
+    WS_PING = 9,
+    WS_PONG = 10,
+};
+
+struct ws_frame {
+    enum ws_opcode opcode;
+    bool fin;
+    bool masked;
+    uint8_t mask[4];
+    uint64_t length; /* of the payload */
+};
+
+enum ws_sender {
+    WS_CLIENT, /* must mask */
+    WS_SERVER, /* must not */
+};
+
+enum ws_event {
+    WS_MORE,    /* nothing to tell before more bytes come */
+    WS_HEAD,    /* a data frame begins: decoder.frame */
+    WS_PIECE,   /* some of its payload; an empty frame has one empty piece */
+    WS_CONTROL, /* a Ping, Pong or Close is there: decoder.frame, its payload in decoder.control */
+    WS_BAD,     /* send Close decoder.close_code and end; decoder.why says why */
+};
+
+struct ws_piece {
+    struct slice bytes; /* as on the wire */
+    uint64_t offset;    /* in the frame, where these begin */
+    bool last;          /* the frame ends with these */
+};
+
+struct ws_decoder {
+    enum ws_sender sender;
+    /* A data frame of at most so many bytes is told in one piece only: until it is complete its payload stays
+     * in the caller's input. 0: pieces as they come. */
+    size_t whole;
+
+    struct ws_frame frame; /* the one that is being told */
+    uint8_t control[WS_CONTROL_MAX];
+    unsigned close_code; /* after a Close: its code or WS_NO_CODE; after WS_BAD: what to send, 1002 */
+    const char *why;     /* after WS_BAD; never holds input */
+
+    /* private */
+    unsigned state;
+    bool in_message; /* a continuation is due */
+    uint8_t head[WS_HEAD_MAX];
+    unsigned head_len;
+    uint64_t offset;
+};
+
+struct ws_decoder ws_decoder_of(enum ws_sender sender, size_t whole);
+
+/* Takes bytes off *in and tells at most one event. WS_MORE leaves bytes in *in only while a frame of at most
+ * `whole` bytes is incomplete: these must come again, with more behind them. Whatever follows a Close is
+ * dropped; WS_BAD is final. */
+enum ws_event ws_decode(struct ws_decoder *d, struct slice *in, struct ws_piece *piece)
+    __attribute__((warn_unused_result));
+
+static inline struct slice ws_control_payload(const struct ws_decoder *d)
+{
+    return slice_of(d->control, (size_t)d->frame.length);
+}
+
+/* Bytes of payload of the data frame at hand that were not told yet. */
+uint64_t ws_untold(const struct ws_decoder *d);
+
+/* The reason in a Close that was told; empty when there is none. */
+struct slice ws_close_reason(const struct ws_decoder *d);
+
+static inline bool ws_is_control(enum ws_opcode opcode)
+{
+    return (opcode & 8) != 0;
+}
+
+/* Whether a code may stand in a Close frame (section 7.4). */
+bool ws_close_code_legal(unsigned code);
+
+/* to[i] = from[i] ^ mask[(offset + i) % 4]. `to` may be `from`; they must not overlap otherwise. */
+void ws_mask(uint8_t *to, const uint8_t *from, size_t len, const uint8_t mask[4], uint64_t offset);
+
+/* The frame in which `len` bytes of `frame`'s payload from `offset` on are sent as a fragment of their own:
+ * the first keeps the opcode, others continue it, only the one that reaches the end keeps FIN, and the mask
+ * is turned so that the bytes need no new masking. The whole frame is its own only fragment. */
+struct ws_frame ws_fragment(const struct ws_frame *frame, uint64_t offset, uint64_t len);
+
+/* Writes a frame's head, in its shortest form; returns its length. */
+size_t ws_encode_head(uint8_t to[WS_HEAD_MAX], const struct ws_frame *frame);
+/* Writes a frame's head into the memory in front of its payload, of which `room` bytes are the caller's to change. The
+ * whole frame; absent, and nothing is written, when the head does not fit there. */
+struct slice ws_put_head(struct slice payload, size_t room, const struct ws_frame *frame)
+    __attribute__((warn_unused_result));
+/* Writes a whole control frame; mask is NULL from a server. At most WS_CONTROL_MAX bytes of payload are
+ * taken. Returns the frame's length. */
+size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode, struct slice payload,
+                         const uint8_t *mask);
+/* A Close; WS_NO_CODE gives one without payload. A reason over 123 bytes is cut between two characters. */
+size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct slice reason,
+                       const uint8_t *mask);
+
+#endif

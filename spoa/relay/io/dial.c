@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/dial.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#define BODY_MAX    65536
+#define INTERIM_MAX 4
+#define READ_LEAST  4096
+#define PROXY_MAX   (16 + 36 + 3 + 255)
+
+struct dial {
+    struct loop *loop;
+    struct loop_io io;
+    struct loop_task gone;
+    struct loop_timer timer;
+    void (*done)(void *owner, enum dial_outcome outcome);
+    void *owner;
+    struct upgrade *upgrade;
+    bool first, wants_body, connected, finished, has_head;
+    unsigned interim;
+    size_t head_max;
+    char key[WS_KEY_SIZE];
+    struct buffer out, in;
+    struct http_reader reader;
+    struct http_head head;
+    struct http_chunked chunked;
+    struct buffer body;
+    size_t body_at;          /* in `in`: what has been looked at */
+    enum dial_outcome early; /* found out before dial_new returned; told by the timer */
+    struct fail why;
+};
+
+static void finish(struct dial *d, enum dial_outcome outcome)
+{
+    if (d->finished)
+        return;
+    d->finished = true;
+    loop_timer_stop(&d->timer);
+    loop_io_want(&d->io, 0);
+    d->done(d->owner, outcome);
+}
+
+static void finish_because(struct dial *d, enum dial_outcome outcome, const char *why)
+{
+    fail(&d->why, "%s", why);
+    finish(d, outcome);
+}
+
+/* ---- the answer ---- */
+static struct slice received(const struct dial *d)
+{
+    return buffer_slice(&d->in);
+}
+
+/* Without memory the client gets the status alone. */
+static bool keep_body(struct dial *d, struct slice body)
+{
+    if (!buffer_put(&d->body, body))
+        buffer_free(&d->body);
+    return true;
+}
+
+/* False: more has to come. The body is cut at BODY_MAX: the client learns why it was refused, that is enough.
+ */
+static bool take_length(struct dial *d, bool ended)
+{
+    struct slice rest = slice_from(received(d), d->head.len);
+    uint64_t wanted = d->head.length < BODY_MAX ? d->head.length : BODY_MAX;
+
+    if (rest.len < wanted && !ended)
+        return false;
+    return keep_body(d, slice_sub(rest, 0, (size_t)wanted));
+}
+
+static bool take_chunks(struct dial *d, bool ended)
+{
+    struct slice rest = slice_from(received(d), d->head.len + d->body_at), data;
+    enum http_result result;
+    size_t before = rest.len;
+
+    do {
+        result = http_chunked_read(&d->chunked, &rest, &data);
+        if (data.len && !buffer_put(&d->body, data))
+            return true; /* cut */
+    } while (result == HTTP_MORE && rest.len);
+    d->body_at += before - rest.len;
+    return result != HTTP_MORE || ended;
+}
+
+static bool take_all(struct dial *d, bool ended)
+{
+    struct slice rest = slice_from(received(d), d->head.len);
+
+    if (!ended && rest.len < BODY_MAX)
+        return false;
+    return keep_body(d, slice_sub(rest, 0, BODY_MAX));
+}
+
+static bool take_body(struct dial *d, bool ended)
+{
+    switch (http_framing(&d->head, false)) {
+    case HTTP_LENGTH:
+        return take_length(d, ended);
+    case HTTP_CHUNKED:
+        return take_chunks(d, ended);
+    case HTTP_UNTIL_CLOSE:
+        return take_all(d, ended);
+    default:
+        return true;
+    }
+}
+
+static void on_head(struct dial *d, bool ended)
+{
+    if (d->head.status == 101 && upgrade_check(d->upgrade, &d->head, slice_text(d->key), d->first, &d->why)) {
+        finish(d, DIAL_OPEN);
+    } else if (d->head.status == 101) {
+        finish(d, fail_of_memory(&d->why) ? DIAL_MEMORY : DIAL_INVALID);
+    } else if (!d->wants_body || take_body(d, ended)) {
+        fail(&d->why, "upgrade was refused with status %u", d->head.status);
+        finish(d, DIAL_STATUS);
+    }
+}
+
+/* True: an interim answer was skipped, there may be another head behind it. */
+static bool skip_interim(struct dial *d)
+{
+    if (d->head.status >= 200 || d->head.status == 101)
+        return false;
+    if (++d->interim > INTERIM_MAX) {
+        finish_because(d, DIAL_INVALID, "too many interim answers");
+        return false;
+    }
+    d->has_head = false;
+    buffer_consume(&d->in, d->head.len);
+    d->reader = http_reader_of(HTTP_RESPONSE, d->head_max);
+    return true;
+}
+
+static bool read_head(struct dial *d)
+{
+    do {
+        switch (http_read(&d->reader, received(d), &d->head)) {
+        case HTTP_DONE:
+            d->has_head = true;
+            break;
+        case HTTP_MORE:
+            return false;
+        default:
+            finish_because(d, DIAL_INVALID, d->reader.why);
+            return false;
+        }
+    } while (skip_interim(d));
+    return !d->finished;
+}
+
+static void on_bytes(struct dial *d, bool ended)
+{
+    /* the head's slices point into the buffer, which may have moved */
+    if (d->has_head)
+        d->reader = http_reader_of(HTTP_RESPONSE, d->head_max);
+    if (read_head(d))
+        on_head(d, ended);
+    if (ended && !d->finished)
+        finish_because(d, DIAL_INVALID, "connection ended within the answer");
+}
+
+static void read_some(struct dial *d)
+{
+    size_t room;
+    uint8_t *to = buffer_room(&d->in, READ_LEAST, &room);
+
+    if (!to && buffer_len(&d->in) + READ_LEAST <= d->in.limit) {
+        finish_because(d, DIAL_MEMORY, "out of memory");
+        return;
+    }
+    if (!to) {
+        on_bytes(d, true);
+        return;
+    }
+    ssize_t got = recv(loop_io_fd(&d->io), to, room, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    buffer_commit(&d->in, got > 0 ? (size_t)got : 0);
+    on_bytes(d, got <= 0);
+}
+
+/* ---- the request ---- */
+static void send_some(struct dial *d)
+{
+    struct slice rest = buffer_slice(&d->out);
+    ssize_t sent = send(loop_io_fd(&d->io), rest.at, rest.len, MSG_NOSIGNAL);
+
+    if (sent >= 0)
+        buffer_consume(&d->out, (size_t)sent);
+    else if (errno != EAGAIN && errno != EINTR)
+        finish_because(d, DIAL_UNREACHABLE, strerror(errno));
+}
+
+static void on_ready(void *owner, int events)
+{
+    struct dial *d = owner;
+
+    if (!d->connected) {
+        int error = net_connected(loop_io_fd(&d->io));
+        if (error) {
+            finish_because(d, DIAL_UNREACHABLE, strerror(error));
+            return;
+        }
+        d->connected = true;
+        events |= LOOP_WRITE;
+    }
+    if (buffer_len(&d->out) && (events & LOOP_WRITE)) {
+        send_some(d);
+        if (d->finished)
+            return;
+        loop_io_want(&d->io, buffer_len(&d->out) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+    } else if (events & LOOP_READ) {
+        read_some(d);
+    }
+}
+
+static void on_time(void *owner)
+{
+    struct dial *d = owner;
+
+    /* where this process stood still the answer may have come in time */
+    if (d->connected && !buffer_len(&d->out))
+        read_some(d);
+    if (d->finished)
+        return;
+    if (d->io.loop)
+        finish_because(d, DIAL_TIMEOUT, d->connected ? "no answer in time" : "no connection in time");
+    else
+        finish(d, d->early);
+}
+
+/* PROXY protocol, version 2: where HAProxy is to connect to, and as AUTHORITY the name to verify
+ * (proxy-protocol.txt, sections 2.2 and 2.2.1). */
+static void put_proxy_head(const struct target *to, struct writer *w)
+{
+    static const uint8_t source[18] = {0};
+    size_t bytes = to->addr.family == 4 ? 4 : 16;
+
+    writer_text(w, "\r\n\r\n");
+    writer_put(w, slice_of("\0\r\nQUIT\n", 8));
+    writer_u8(w, 0x21);
+    writer_u8(w, to->addr.family == 4 ? 0x11 : 0x21);
+    writer_be(w, 2 * bytes + 4 + 3 + to->sni.len, 2);
+    writer_put(w, slice_of(source, bytes));
+    writer_put(w, slice_of(to->addr.bytes, bytes));
+    writer_be(w, 0, 2);
+    writer_be(w, to->port, 2);
+    writer_u8(w, 0x02);
+    writer_be(w, to->sni.len, 2);
+    writer_put(w, to->sni);
+}
+
+static bool put_request(struct dial *d, const struct dial_options *o)
+{
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX + PROXY_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    uint8_t nonce[16];
+
+    if (getrandom(nonce, sizeof nonce, 0) != sizeof nonce)
+        return fail(&d->why, "no randomness");
+    ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
+    if (o->to->tls)
+        put_proxy_head(o->to, &w);
+    if (slice_present(o->probe))
+        upgrade_probe(o->upgrade, o->to, o->probe, &w);
+    else
+        upgrade_request(o->upgrade, o->to, slice_text(d->key), o->query, o->fields, &w);
+    if (w.full)
+        return fail(&d->why, "the request's head is too large");
+    d->early = DIAL_MEMORY;
+    return buffer_put(&d->out, writer_slice(&w)) || fail(&d->why, "out of memory");
+}
+
+/* A descriptor, or -1 and d->why. */
+static int connect_to(struct dial *d, const struct dial_options *o)
+{
+    const struct target *to = o->to;
+    struct net_address address;
+    if (to->tls)
+        return net_connect(o->worker_tls, &d->why);
+    if (slice_present(to->unix_path))
+        return net_connect_beneath(o->folder, to->unix_path, &d->why);
+    net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);
+    return net_connect(&address, &d->why);
+}
+
+static bool start(struct dial *d, const struct dial_options *o)
+{
+    d->early = DIAL_INVALID;
+    if (o->to->tls && o->to->sni.len > 255)
+        return fail(&d->why, "the worker's name is too long");
+    if (!put_request(d, o))
+        return false;
+    d->early = DIAL_UNREACHABLE;
+    int fd = connect_to(d, o);
+    if (fd < 0) {
+        if (fail_of_resources(errno))
+            d->early = DIAL_NO_SOCKET;
+        return false;
+    }
+    loop_io_open(&d->io, o->loop, fd, on_ready, d);
+    loop_io_want(&d->io, LOOP_WRITE);
+    return true;
+}
+
+struct dial *dial_new(const struct dial_options *o)
+{
+    struct dial *d = calloc(1, sizeof *d);
+
+    if (!d)
+        return NULL;
+    d->loop = o->loop;
+    d->done = o->done;
+    d->owner = o->owner;
+    d->upgrade = o->upgrade;
+    d->first = o->first;
+    d->wants_body = o->first || slice_present(o->probe);
+    d->head_max = o->head_max;
+    d->out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_MAX);
+    d->in = buffer_with_limit(o->head_max + BODY_MAX + READ_LEAST);
+    d->body = buffer_with_limit(BODY_MAX);
+    d->reader = http_reader_of(HTTP_RESPONSE, o->head_max);
+    loop_timer_open(&d->timer, o->loop, on_time, d);
+    loop_timer_set(&d->timer, start(d, o) ? (double)o->timeout / 1e6 : 0.);
+    return d;
+}
+
+static void release(void *context)
+{
+    free(context);
+}
+
+void dial_free(struct dial *d)
+{
+    if (!d)
+        return;
+    loop_io_close(&d->io);
+    loop_timer_close(&d->timer);
+    buffer_free(&d->out);
+    buffer_free(&d->in);
+    buffer_free(&d->body);
+    d->finished = true;
+    d->gone = (struct loop_task){.run = release, .context = d};
+    loop_defer(d->loop, &d->gone);
+}
+
+/* ---- after done ---- */
+unsigned dial_status(const struct dial *d)
+{
+    return d->has_head ? d->head.status : 0;
+}
+
+const struct http_head *dial_head(const struct dial *d)
+{
+    return d->has_head ? &d->head : NULL;
+}
+
+struct slice dial_body(const struct dial *d)
+{
+    return buffer_slice(&d->body);
+}
+
+const char *dial_why(const struct dial *d)
+{
+    return d->why.text;
+}
+
+int dial_take(struct dial *d)
+{
+    return loop_io_release(&d->io);
+}
+
+struct slice dial_rest(const struct dial *d)
+{
+    return slice_from(received(d), d->head.len);
+}
+
+size_t dial_held(const struct dial *d)
+{
+    return d ? d->in.size + d->out.size + d->body.size : 0;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * dial: one attempt to reach a worker: connect, upgrade, judge the answer. It exists only while it is under
+ * way; the tunnel that asked for it owns it.
+ */
+#ifndef CELLGATE_RELAY_IO_DIAL_H
+#define CELLGATE_RELAY_IO_DIAL_H
+
+#include "spoa/net/loop.h"
+#include "spoa/net/net.h"
+#include "spoa/relay/tunnel/tunnel.h"
+#include "spoa/relay/tunnel/upgrade.h"
+
+struct dial;
+
+struct dial_options {
+    struct loop *loop;
+    const struct net_address *worker_tls; /* HAProxy's listener for https workers */
+    uint64_t timeout;                     /* microseconds, all in all */
+    size_t head_max;
+    struct upgrade *upgrade; /* borrowed */
+    const struct target *to; /* borrowed for the call */
+    const char *folder;      /* of its Unix socket, which net_connect_beneath keeps to; borrowed for the call */
+    struct slice probe; /* a question about the session, to this path, instead of the upgrade; or absent */
+    struct slice query, fields; /* of the adapter; borrowed for the call */
+    bool first;                 /* of its tunnel: a refusal's body is wanted, too */
+    /* Once, not before dial_new has returned. */
+    void (*done)(void *owner, enum dial_outcome outcome);
+    void *owner;
+};
+
+/* NULL when out of memory. */
+struct dial *dial_new(const struct dial_options *options);
+/* Closes what was not taken. NULL is fine; so is a dial that is just calling `done`. */
+void dial_free(struct dial *dial);
+
+/* Bytes of memory that it holds; of NULL none. */
+size_t dial_held(const struct dial *dial);
+
+/* ---- after done ---- */
+unsigned dial_status(const struct dial *dial);
+const struct http_head *dial_head(const struct dial *dial); /* NULL: there was none */
+struct slice dial_body(const struct dial *dial);            /* of other answers, up to 64 KiB of it */
+const char *dial_why(const struct dial *dial);              /* for the log */
+/* The socket of a DIAL_OPEN, now the caller's. */
+int dial_take(struct dial *dial);
+/* What the worker has already sent behind its 101. */
+struct slice dial_rest(const struct dial *dial);
+
+#endif

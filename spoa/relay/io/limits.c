@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/limits.h"
+
+#include "spoa/base/hash.h"
+#include "spoa/base/writer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum {
+    SHARDS = 64,
+    WHOLE_PART = 4,    /* of memory, for what has to become whole */
+    TUNNEL_PART = 4,   /* of what is free: as much as one tunnel holds at most */
+    GIVEN_PART = 16,   /* of memory, in a round */
+    WANTED_MORE = 8192 /* beside what it holds: then one that waits has room for 4096 bytes */
+};
+
+/* How many tunnels one sandbox, organisation or token has, how many of them collect a replay, what they hold. */
+struct limits_holder {
+    struct limits_holder *next;
+    uint64_t tunnels, replays;
+    _Atomic uint64_t held;
+    size_t len;
+    uint8_t name[];
+};
+
+/* Chained buckets, as many as threads could meet in: the number of sandboxes with tunnels in one process is
+ * small. */
+enum { BUCKETS = 256 };
+
+struct shard {
+    pthread_mutex_t lock;
+    struct limits_holder *buckets[BUCKETS];
+};
+
+struct limits {
+    _Atomic uint64_t tunnels_most, most[LIMIT_COUNT], memory;
+    _Atomic uint64_t tunnels, replays;
+    _Atomic int64_t held;
+    _Atomic uint64_t owners, wanted; /* that hold any, and what those that wait need */
+    struct hash_secret secret;
+    struct shard shards[SHARDS];
+    struct limits_holder nobody; /* who is not counted; without a name, so that it may be the last */
+};
+
+const char *const limit_names[] = {
+#define X(name) #name,
+    LIMITS(X)
+#undef X
+        "tunnels",
+    NULL};
+
+void limits_set(struct limits *l, const struct limits_settings *s)
+{
+    l->tunnels_most = s->tunnels;
+    for (unsigned i = 0; i < LIMIT_COUNT; i++)
+        l->most[i] = s->most[i];
+    l->memory = s->memory;
+}
+
+struct limits *limits_new(const struct limits_settings *s)
+{
+    struct limits *l = calloc(1, sizeof *l);
+
+    if (!l || !hash_secret_init(&l->secret)) {
+        free(l);
+        return NULL;
+    }
+    for (size_t i = 0; i < SHARDS; i++)
+        pthread_mutex_init(&l->shards[i].lock, NULL);
+    limits_set(l, s);
+    return l;
+}
+
+void limits_free(struct limits *l)
+{
+    if (!l)
+        return;
+    for (size_t i = 0; i < SHARDS; i++) {
+        for (size_t k = 0; k < BUCKETS; k++) {
+            for (struct limits_holder *h = l->shards[i].buckets[k], *next; h; h = next) {
+                next = h->next;
+                free(h);
+            }
+        }
+        pthread_mutex_destroy(&l->shards[i].lock);
+    }
+    free(l);
+}
+
+/* ---- one name ---- */
+static struct limits_holder **find(struct shard *shard, uint64_t hash, struct slice name)
+{
+    struct limits_holder **at = &shard->buckets[hash / SHARDS % BUCKETS];
+
+    while (*at && !slice_equal(slice_of((*at)->name, (*at)->len), name))
+        at = &(*at)->next;
+    return at;
+}
+
+static enum limit count_up(struct limits_holder **at, struct slice name, uint64_t most, enum limit limit)
+{
+    if (!*at) {
+        *at = calloc(1, sizeof **at + name.len);
+        if (!*at)
+            return LIMIT_MEMORY;
+        (*at)->len = name.len;
+        memcpy((*at)->name, name.at, name.len);
+    }
+    if (most && (*at)->tunnels >= most)
+        return limit;
+    (*at)->tunnels++;
+    return LIMIT_NONE;
+}
+
+static void count_down(struct limits_holder **at)
+{
+    struct limits_holder *holder = *at;
+
+    if (!holder || --holder->tunnels)
+        return;
+    *at = holder->next;
+    free(holder);
+}
+
+/* Where the holder of that name stands, or would; its shard is locked. */
+static struct limits_holder **lock(struct limits *l, struct slice name, struct shard **shard)
+{
+    uint64_t hash = hash_keyed(&l->secret, name);
+
+    *shard = &l->shards[hash % SHARDS];
+    pthread_mutex_lock(&(*shard)->lock);
+    return find(*shard, hash, name);
+}
+
+/* ---- names: "s" namespace "/" sandbox, "o" organisation, "t" token, "r" ---- */
+enum { NAME_MAX_BYTES = 1024 };
+
+static void put_sandbox(struct writer *w, struct slice space, struct slice sandbox)
+{
+    writer_text(w, "s");
+    if (!slice_is(space, "default"))
+        writer_put(w, space);
+    writer_text(w, "/");
+    writer_put(w, sandbox);
+}
+
+/* False: it is not counted for any such. */
+static bool put_name(struct writer *w, const struct limits_owner *owner, enum limit limit)
+{
+    switch (limit) {
+    case LIMIT_sandbox:
+        put_sandbox(w, owner->space, owner->sandbox);
+        return owner->sandbox.len > 0;
+    case LIMIT_org:
+        writer_text(w, "o");
+        writer_put(w, owner->org);
+        return owner->org.len > 0;
+    case LIMIT_token:
+        writer_text(w, "t");
+        writer_put(w, owner->token);
+        return owner->token.len > 0;
+    default:
+        writer_text(w, "r");
+        return owner->refused;
+    }
+}
+
+static enum limit change(struct limits *l, const struct limits_owner *owner, enum limit limit, bool up)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct shard *shard;
+    enum limit reached = LIMIT_NONE;
+
+    if (!put_name(&w, owner, limit))
+        return LIMIT_NONE;
+    if (w.full)
+        return limit;
+    struct limits_holder **at = lock(l, writer_slice(&w), &shard);
+    if (up)
+        reached = count_up(at, writer_slice(&w), l->most[limit], limit);
+    else
+        count_down(at);
+    pthread_mutex_unlock(&shard->lock);
+    return reached;
+}
+
+enum limit limits_enter(struct limits *l, const struct limits_owner *owner)
+{
+    uint64_t most = l->tunnels_most;
+    enum limit reached = LIMIT_NONE;
+    unsigned entered = 0;
+
+    if (atomic_fetch_add(&l->tunnels, 1) >= most && most)
+        reached = LIMIT_tunnels;
+    while (reached == LIMIT_NONE && entered < LIMIT_COUNT)
+        if ((reached = change(l, owner, (enum limit)entered, true)) == LIMIT_NONE)
+            entered++;
+    if (reached == LIMIT_NONE)
+        return LIMIT_NONE;
+    while (entered)
+        (void)change(l, owner, (enum limit)-- entered, false);
+    atomic_fetch_sub(&l->tunnels, 1);
+    return reached;
+}
+
+void limits_leave(struct limits *l, const struct limits_owner *owner)
+{
+    for (unsigned limit = 0; limit < LIMIT_COUNT; limit++)
+        (void)change(l, owner, (enum limit)limit, false);
+    atomic_fetch_sub(&l->tunnels, 1);
+}
+
+uint64_t limits_tunnels(const struct limits *l)
+{
+    return l->tunnels;
+}
+
+/* ---- memory ---- */
+void limits_hold(struct limits *l, int64_t bytes)
+{
+    if (bytes)
+        atomic_fetch_add_explicit(&l->held, bytes, memory_order_relaxed);
+}
+
+uint64_t limits_held(const struct limits *l)
+{
+    int64_t held = atomic_load_explicit(&l->held, memory_order_relaxed);
+    return held > 0 ? (uint64_t)held : 0;
+}
+
+static uint64_t free_memory(const struct limits *l, int64_t unsettled, uint64_t most)
+{
+    int64_t held = (int64_t)limits_held(l) + unsettled;
+    return held < (int64_t)most ? most - (uint64_t)(held > 0 ? held : 0) : 0;
+}
+
+/* ---- what tunnels hold ---- */
+struct limits_use limits_use_begin(struct limits *l, const struct limits_owner *owner)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct shard *shard;
+
+    if (!put_name(&w, owner, owner->org.len ? LIMIT_org : LIMIT_sandbox) || w.full)
+        return (struct limits_use){&l->nobody, 0, 0};
+    struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
+    pthread_mutex_unlock(&shard->lock);
+    return (struct limits_use){holder, 0, 0};
+}
+
+static void owner_holds(struct limits *l, struct limits_holder *owner, uint64_t bytes)
+{
+    uint64_t before = atomic_fetch_add_explicit(&owner->held, bytes, memory_order_relaxed);
+
+    if (!before)
+        atomic_fetch_add_explicit(&l->owners, 1, memory_order_relaxed);
+    else if (!(before + bytes))
+        atomic_fetch_sub_explicit(&l->owners, 1, memory_order_relaxed);
+}
+
+/* Differences are modulo 2^64. */
+void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, bool waits)
+{
+    uint64_t wanted = waits ? held + WANTED_MORE : 0;
+
+    if (held != use->held)
+        owner_holds(l, use->holder, held - use->held);
+    if (wanted != use->wanted)
+        atomic_fetch_add_explicit(&l->wanted, wanted - use->wanted, memory_order_relaxed);
+    use->held = held;
+    use->wanted = wanted;
+}
+
+static uint64_t held_by(const struct limits_holder *owner)
+{
+    return atomic_load_explicit(&owner->held, memory_order_relaxed);
+}
+
+static uint64_t share(const struct limits *l)
+{
+    uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed);
+    return owners ? l->memory / owners : l->memory;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What every tunnel may hold however short memory is can be more than there is, if one has very many. That is not held
+ * against an owner who is within his share of `most`. */
+static uint64_t rest_of_share(const struct limits *l, const struct limits_holder *owner, uint64_t most)
+{
+    uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed), has = held_by(owner),
+             own = owners ? most / owners : most;
+    return owner != &l->nobody && has < own ? own - has : 0;
+}
+
+/* What is free, without what others wait for that have more right to it. */
+static uint64_t free_for(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
+{
+    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed), kept = 0;
+
+    if (wanted > use->wanted && held_by(use->holder) > share(l))
+        kept = wanted - use->wanted;
+    uint64_t room = free_memory(l, (int64_t)(held - use->held + kept), most);
+    return limits_held(l) < l->memory ? room : larger(room, rest_of_share(l, use->holder, most));
+}
+
+size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_t held, bool whole)
+{
+    uint64_t memory = l->memory;
+    uint64_t part = whole ? free_for(l, use, held, memory)
+                          : free_for(l, use, held, memory - memory / WHOLE_PART) / TUNNEL_PART;
+
+    return part > held ? (size_t)((part - held) / 2) : 0;
+}
+
+/* ---- giving way ---- */
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool limits_round_begin(const struct limits *l, struct limits_round *r)
+{
+    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed),
+             held = limits_held(l), memory = l->memory, needed = held + wanted;
+
+    *r = (struct limits_round){.lacking = smaller(wanted && needed > memory ? needed - memory : 0, memory / GIVEN_PART)};
+    return r->lacking > 0;
+}
+
+void limits_round_look(struct limits_round *r, const struct limits_use *use)
+{
+    uint64_t all = held_by(use->holder);
+
+    if (use->holder != r->owner && all > r->most)
+        *r = (struct limits_round){r->lacking, use->holder, all, use->held};
+    else if (use->holder == r->owner && use->held > r->largest)
+        r->largest = use->held;
+}
+
+bool limits_round_takes(const struct limits *l, struct limits_round *r, const struct limits_use *use)
+{
+    if (!r->lacking || use->holder != r->owner || use->held < r->largest - r->largest / 8 ||
+        held_by(use->holder) < smaller(share(l), r->most))
+        return false;
+    r->lacking -= smaller(use->held, r->lacking);
+    return true;
+}
+
+/* ---- replays ---- */
+static uint64_t at_least_one(uint64_t number)
+{
+    return number ? number : 1;
+}
+
+/* A sandbox that is not counted has no tunnel that could be one of many. */
+static bool change_replays(struct limits *l, struct slice space, struct slice sandbox, bool up, uint64_t most)
+{
+    uint8_t memory[NAME_MAX_BYTES];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct shard *shard;
+    bool done = true;
+
+    put_sandbox(&w, space, sandbox);
+    struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
+    if (holder && up)
+        done = holder->replays < most;
+    if (holder && done)
+        holder->replays += up ? 1 : (uint64_t)-1;
+    pthread_mutex_unlock(&shard->lock);
+    return done;
+}
+
+bool limits_replay_begin(struct limits *l, struct slice space, struct slice sandbox)
+{
+    uint64_t most = at_least_one(l->memory / LIMITS_REPLAY_LEN);
+
+    uint64_t others = atomic_fetch_add(&l->replays, 1);
+
+    if (others < most && (!others || free_memory(l, 0, l->memory) >= LIMITS_REPLAY_LEN) &&
+        change_replays(l, space, sandbox, true, at_least_one(most / LIMITS_REPLAY_SHARE)))
+        return true;
+    atomic_fetch_sub(&l->replays, 1);
+    return false;
+}
+
+void limits_replay_end(struct limits *l, struct slice space, struct slice sandbox)
+{
+    (void)change_replays(l, space, sandbox, false, 0);
+    atomic_fetch_sub(&l->replays, 1);
+}
+
+bool limits_replay_alone(const struct limits *l)
+{
+    return l->replays == 1;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * limits: what the tunnels of all threads may take together: their number, also per sandbox, per organisation
+ * and per token, the memory of what they hold, and how many may collect a replay at once. Locks are taken only
+ * when a tunnel or a replay comes or goes. For any thread.
+ */
+#ifndef CELLGATE_RELAY_IO_LIMITS_H
+#define CELLGATE_RELAY_IO_LIMITS_H
+
+#include <stdatomic.h>
+
+#include "spoa/base/slice.h"
+
+/* By what tunnels are counted beside all of them. X(name) */
+#define LIMITS(X) \
+    X(sandbox)    \
+    X(org)        \
+    X(token)      \
+    X(refused) /* who is only told why not: all of them together */
+
+enum limit {
+#define X(name) LIMIT_##name,
+    LIMITS(X)
+#undef X
+        LIMIT_COUNT,
+    LIMIT_tunnels = LIMIT_COUNT,
+    LIMIT_NONE, /* none is reached */
+    LIMIT_MEMORY
+};
+extern const char *const limit_names[]; /* those of LIMITS and `tunnels`, NULL behind the last */
+
+/* The parts of all that one may take by default. */
+enum {
+    LIMITS_SANDBOX_PART = 8,
+    LIMITS_SANDBOX_MOST = 256,
+    LIMITS_ORG_PART = 4,
+    LIMITS_TOKEN_PART = 8,
+    LIMITS_REFUSED_PART = 8
+};
+
+struct limits_settings { /* 0: no limit */
+    uint64_t tunnels, most[LIMIT_COUNT];
+    uint64_t memory; /* bytes held */
+};
+
+/* Whose a tunnel is. What is absent or empty it is not counted for. */
+struct limits_owner {
+    struct slice space, sandbox, org, token;
+    bool refused;
+};
+
+struct limits;
+
+/* NULL when out of memory. */
+struct limits *limits_new(const struct limits_settings *settings);
+void limits_free(struct limits *limits);
+/* New ones; tunnels that are there stay. */
+void limits_set(struct limits *limits, const struct limits_settings *settings);
+
+/* Counts a tunnel, from before its worker is dialled until both its sides are through with it; else the limit that does
+ * not allow one more, or LIMIT_MEMORY. */
+enum limit limits_enter(struct limits *limits, const struct limits_owner *owner)
+    __attribute__((warn_unused_result));
+void limits_leave(struct limits *limits, const struct limits_owner *owner);
+uint64_t limits_tunnels(const struct limits *limits);
+
+/* Held memory has changed by so many bytes. */
+void limits_hold(struct limits *limits, int64_t bytes);
+uint64_t limits_held(const struct limits *limits);
+
+/* What one tunnel holds, as the limits know it, and who answers for that: its organisation, or its sandbox where it has
+ * none. An owner's share is memory by the number of owners that hold any. */
+struct limits_holder;
+struct limits_use {
+    struct limits_holder *holder;
+    uint64_t held, wanted;
+};
+
+/* Of a tunnel that has entered, until it leaves, when it holds nothing any more. */
+struct limits_use limits_use_begin(struct limits *limits, const struct limits_owner *owner);
+/* By now it holds so many bytes, which limits_hold is told beside this; waits: it cannot become whole, and so give back
+ * what it holds, for want of memory. */
+void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held, bool waits);
+/* How many more bytes a tunnel may take in that holds `held` by now, so that its buffers, which grow by doubling, stay
+ * within its part. This is a part of what is free: the more is held, the smaller it is, so that first the largest holders
+ * stop and who holds little goes on. A quarter of memory is kept for what has to become `whole` before it is given back.
+ * An owner beyond its share gets nothing that others wait for. */
+size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held, bool whole);
+
+/* Who gives way to those that wait: every LIMITS_ROUND all tunnels that could are shown, twice. The largest tunnels of
+ * the owner that holds most are to end, as many as those that wait lack and a sixteenth of memory at most. Nobody's are
+ * who has less than its share, unless all have. */
+#define LIMITS_ROUND 0.25 /* seconds */
+struct limits_round {
+    uint64_t lacking;                  /* bytes to be given back */
+    const struct limits_holder *owner; /* who holds most, maybe gone by now */
+    uint64_t most, largest;            /* what it holds, and its largest tunnel */
+};
+
+/* False: nobody waits, or there is room. */
+bool limits_round_begin(const struct limits *limits, struct limits_round *round);
+void limits_round_look(struct limits_round *round, const struct limits_use *use);
+/* Behind all looks: whether it ends. */
+bool limits_round_takes(const struct limits *limits, struct limits_round *round,
+                        const struct limits_use *use);
+
+/* A replay takes so many bytes at most: there are as many turns as memory has room for, and of these one in so many
+ * for one sandbox; at least one. */
+enum { LIMITS_REPLAY_LEN = 4 << 20, LIMITS_REPLAY_SHARE = 8 };
+
+/* A turn to collect a replay, for a tunnel that has entered; false: not now. */
+bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
+    __attribute__((warn_unused_result));
+void limits_replay_end(struct limits *limits, struct slice space, struct slice sandbox);
+/* Nobody else collects one: it is never short of memory. */
+bool limits_replay_alone(const struct limits *limits);
+
+#endif

@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/port.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/relay/io/account.h"
+#include "spoa/relay/io/arrival.h"
+#include "spoa/relay/io/dial.h"
+
+#define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
+#define EARLY_LEAST 4096                              /* of them, however short memory is */
+#define STOOD_STILL UINT64_C(1000000)                 /* microseconds that a timer is late then */
+#define PATIENCE    UINT64_C(1000000)
+#define LEFT_MOST   16384 /* bytes for a side that are still sent to it when a tunnel gives way */
+#define TURN_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
+
+enum turn {
+    TURN_NONE,
+    TURN_TAKEN, /* counted by the limits */
+    TURN_OVER,  /* it goes on without: others do not wait longer */
+};
+
+struct port {
+    struct tunnel tunnel;
+    struct lane *lane;
+    struct account account;
+    struct port *next, **link;
+    struct upgrade *upgrade;
+    struct loop_io io[2];
+    bool broken[2]; /* found out while sending; told to the tunnel when it is not at work */
+    bool entered;   /* counted by the limits */
+    bool accepted;
+    bool gone;
+    bool gives_way; /* its memory goes to those that wait */
+    struct loop_timer timer;
+    uint64_t timer_at;      /* when it is to fire */
+    uint64_t patient_until; /* it does not before */
+    struct loop_task free_task;
+    struct buffer early; /* from the client, before its 101 */
+    struct dial *dial;
+    enum dial_outcome undialled; /* why the tunnel's dial is not there */
+    bool probing;                /* what is dialled is asked about the session first */
+    uint64_t dialled_at;
+    struct question ask, watch;
+    enum turn turn; /* to collect what the worker replays */
+    uint64_t turn_since;
+};
+
+static void update(struct port *p);
+
+/* Who is only told why not takes no place of a sandbox that is not his. */
+static struct limits_owner owner_of(const struct handover *h)
+{
+    if (h->refuse >= 400)
+        return (struct limits_owner){.refused = true};
+    return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
+}
+
+/* ---- actions of the tunnel ---- */
+static size_t act_send(void *context, enum side to, const struct slice *runs, size_t count)
+{
+    struct port *p = context;
+    struct iovec parts[LEG_RUNS];
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+
+    for (size_t i = 0; i < count; i++)
+        parts[i] = (struct iovec){(void *)runs[i].at, runs[i].len};
+    if (p->broken[to])
+        return 0;
+    ssize_t sent = sendmsg(loop_io_fd(&p->io[to]), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+        return (size_t)sent;
+    p->broken[to] = errno != EAGAIN && errno != EINTR;
+    return 0;
+}
+
+static void on_dialled(void *owner, enum dial_outcome outcome);
+
+/* The folder of worker_sockets that the target's socket is in; NULL: none. */
+static const char *socket_folder(const struct lane_settings *settings, const struct target *target)
+{
+    for (size_t i = 0; i < NET_FOLDERS_MOST && settings->socket_folders[i][0]; i++)
+        if (net_path_beneath(settings->socket_folders[i], target->unix_path))
+            return settings->socket_folders[i];
+    return NULL;
+}
+
+static bool is_allowed(const struct lane_settings *settings, const struct target *target)
+{
+    if (slice_present(target->unix_path))
+        return socket_folder(settings, target) != NULL;
+    return !cidr_is_metadata(&target->addr) &&
+           cidr_any_contains(settings->networks, settings->networks_count, &target->addr);
+}
+
+static struct dial *start_dial(struct port *p, const struct target *to, struct slice probe,
+                               struct slice query, struct slice fields)
+{
+    const struct lane_settings *settings = &p->lane->settings;
+    struct dial_options options = {
+        .loop = p->lane->loop,
+        .worker_tls = &settings->worker_tls,
+        .timeout = settings->dial_timeout,
+        .head_max = settings->head_size,
+        .upgrade = p->upgrade,
+        .to = to,
+        .folder = socket_folder(settings, to),
+        .probe = probe,
+        .query = query,
+        .fields = fields,
+        .first = !p->accepted,
+        .done = on_dialled,
+        .owner = p,
+    };
+    return dial_new(&options);
+}
+
+static void begin_dial(struct port *p, const struct target *target, struct slice probe)
+{
+    uint8_t memory[2][2048];
+    struct writer query = writer_of(memory[0], sizeof memory[0]),
+                  fields = writer_of(memory[1], sizeof memory[1]);
+    const struct adapter *adapter = p->tunnel.adapter;
+
+    dial_free(p->dial);
+    p->dial = NULL;
+    p->probing = slice_present(probe);
+    p->dialled_at = loop_clock();
+    if (adapter->request && !p->probing)
+        adapter->request(p->tunnel.adapter_state, &query, &fields);
+    p->undialled = DIAL_FORBIDDEN;
+    if (is_allowed(&p->lane->settings, target)) {
+        p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
+        p->undialled = DIAL_MEMORY;
+    } else {
+        account_problem(&p->account, "worker refused",
+                        slice_present(target->unix_path) ? "its socket is not in worker_sockets"
+                                                         : "its address is not in worker_networks");
+    }
+    if (p->dial)
+        return;
+    /* the tunnel is at work: it is told by the timer */
+    loop_timer_set(&p->timer, 0.);
+    p->timer_at = loop_clock();
+}
+
+static void act_dial(void *context, const struct target *target)
+{
+    struct port *p = context;
+    uint8_t memory[HTTP_HEAD_MAX];
+    struct writer probe = writer_of(memory, sizeof memory);
+
+    begin_dial(p, target, tunnel_probe(&p->tunnel, p->upgrade->target, &probe));
+}
+
+static void act_hang_up(void *context)
+{
+    struct port *p = context;
+    dial_free(p->dial);
+    p->dial = NULL;
+}
+
+static void on_worker_ready(void *owner, int events);
+static void on_client_ready(void *owner, int events);
+
+static void act_adopt(void *context)
+{
+    struct port *p = context;
+
+    p->broken[WORKER] = false;
+    if (p->turn == TURN_OVER)
+        p->turn = TURN_NONE;
+    p->turn_since = loop_clock();
+    loop_io_open(&p->io[WORKER], p->lane->loop, dial_take(p->dial), on_worker_ready, p);
+}
+
+static void act_part(void *context, enum side side, struct outbox *rest, uint64_t unread)
+{
+    struct port *p = context;
+
+    buffer_consume(&rest->frames, rest->sent);
+    /* others wait for this memory: they do not wait for who does not take it */
+    if (p->gives_way && rest->frames.size > LEFT_MOST) {
+        account_unsure(&p->account, unread);
+        outbox_free(rest);
+        loop_io_close(&p->io[side]);
+        return;
+    }
+    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames, unread);
+}
+
+static void act_unsure(void *context, uint64_t bytes)
+{
+    account_unsure(&((struct port *)context)->account, bytes);
+}
+
+static void act_drop(void *context, enum side side)
+{
+    loop_io_close(&((struct port *)context)->io[side]);
+}
+
+static void act_ask(void *context)
+{
+    struct port *p = context;
+    p->ask.epoch = p->tunnel.epoch;
+    resolver_ask(p->lane->resolver, &p->ask);
+}
+
+static void act_watch(void *context)
+{
+    struct port *p = context;
+    p->watch.epoch = p->tunnel.epoch;
+    p->watch.idle = (int64_t)((loop_clock() - p->tunnel.used) / 1000000);
+    const struct target *target = tunnel_target(&p->tunnel);
+    /* 0.0.0.0, where no worker is: with none known, any is news */
+    p->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
+    resolver_ask(p->lane->resolver, &p->watch);
+}
+
+/* The socket is new: it has room for a head, or it is broken. */
+static bool send_head(int fd, struct slice head)
+{
+    for (ssize_t sent; head.len; head = slice_from(head, (size_t)sent))
+        if ((sent = send(fd, head.at, head.len, MSG_NOSIGNAL | MSG_DONTWAIT)) <= 0)
+            return false;
+    return true;
+}
+
+static void act_accept(void *context)
+{
+    struct port *p = context;
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+
+    p->accepted = true;
+    account_opened(&p->account);
+    if (!upgrade_accept(p->upgrade, tunnel_target(&p->tunnel), p->dial ? dial_head(p->dial) : NULL, &w) ||
+        !send_head(loop_io_fd(&p->io[CLIENT]), writer_slice(&w)))
+        p->broken[CLIENT] = true;
+}
+
+static void act_refuse(void *context, enum refusal refusal)
+{
+    struct port *p = context;
+    static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
+    struct writer w = writer_of(memory, sizeof memory);
+    int fd = loop_io_release(&p->io[CLIENT]);
+
+    if (refusal != REFUSAL_NONE) {
+        arrival_refuse(p->lane, fd, p->upgrade, refusal);
+        return;
+    }
+    counts_refused(p->lane->shard, REFUSAL_NONE);
+    upgrade_pass_refusal(p->upgrade, tunnel_target(&p->tunnel), dial_head(p->dial), dial_body(p->dial), &w);
+    arrival_answer(p->lane, fd, writer_slice(&w));
+}
+
+static void act_resumed(void *context, enum loss loss, uint64_t gap)
+{
+    account_resumed(&((struct port *)context)->account, loss, gap);
+}
+
+static void act_declared(void *context, uint64_t missing)
+{
+    account_declared(&((struct port *)context)->account, missing);
+}
+
+static size_t act_may_hold(void *context, bool whole)
+{
+    struct port *p = context;
+
+    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->lane->limits))
+        return SIZE_MAX;
+    return limits_room(p->lane->limits, &p->account.use, account_held(&p->account), whole);
+}
+
+static bool act_take_turn(void *context)
+{
+    struct port *p = context;
+    const struct handover *h = &p->upgrade->handover;
+
+    if (p->turn == TURN_NONE && limits_replay_begin(p->lane->limits, h->space, owner_of(h).sandbox)) {
+        p->turn = TURN_TAKEN;
+        p->turn_since = loop_clock();
+    }
+    return p->turn != TURN_NONE;
+}
+
+static uint32_t act_random(void *context)
+{
+    (void)context;
+    return arc4random();
+}
+
+static void act_ended(void *context)
+{
+    /* noticed by update(), when the tunnel is not at work any more */
+    (void)context;
+}
+
+static const struct tunnel_actions actions = {
+    act_send,   act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
+    act_ask,    act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
+    act_unsure, act_may_hold, act_take_turn, act_random, act_ended,
+};
+
+/* ---- reading ---- */
+static ssize_t receive(struct port *p, enum side from)
+{
+    struct lane *lane = p->lane;
+    struct leg *leg = &p->tunnel.legs[from];
+    struct slice partial = buffer_slice(&leg->partial);
+    uint8_t *at = lane->scratch + TUNNEL_FRONT;
+    size_t room = tunnel_room(&p->tunnel, from);
+
+    ssize_t got = recv(loop_io_fd(&p->io[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
+    if (got <= 0)
+        return got;
+    if (partial.len)
+        memcpy(at, partial.at, partial.len);
+    size_t len = partial.len + (size_t)got;
+    buffer_consume(&leg->partial, partial.len);
+    tunnel_read(&p->tunnel, from, slice_of(at, len), loop_clock());
+    return got;
+}
+
+static void on_leg_ready(struct port *p, enum side side, int events)
+{
+    if (events & LOOP_WRITE)
+        tunnel_writable(&p->tunnel, side, loop_clock());
+    if ((events & LOOP_READ) && p->io[side].loop && p->tunnel.legs[side].reading) {
+        ssize_t got = receive(p, side);
+        if (got == 0)
+            /* behind an error that send() was told of there is an end, too */
+            tunnel_lost(&p->tunnel, side, p->broken[side] ? LOSS_reset : LOSS_eof, loop_clock());
+        else if (got < 0 && errno != EAGAIN && errno != EINTR)
+            tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
+    }
+    update(p);
+}
+
+static void on_worker_ready(void *owner, int events)
+{
+    on_leg_ready(owner, WORKER, events);
+}
+
+/* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
+static void read_early(struct port *p)
+{
+    size_t room;
+    uint8_t *to = buffer_room(&p->early, 1, &room);
+    ssize_t got = to ? recv(loop_io_fd(&p->io[CLIENT]), to, room, 0) : -1;
+    bool waits = got < 0 && (!to || errno == EAGAIN || errno == EINTR);
+
+    if (to)
+        buffer_commit(&p->early, got > 0 ? (size_t)got : 0);
+    if (got <= 0 && !waits)
+        tunnel_lost(&p->tunnel, CLIENT, got == 0 ? LOSS_eof : LOSS_reset, loop_clock());
+}
+
+static void on_client_ready(void *owner, int events)
+{
+    struct port *p = owner;
+
+    if (p->accepted) {
+        on_leg_ready(p, CLIENT, events);
+    } else {
+        read_early(p);
+        update(p);
+    }
+}
+
+/* Bytes that were received before the tunnel could take them. */
+static void replay(struct port *p, enum side from, struct slice bytes)
+{
+    uint8_t *at = p->lane->scratch + TUNNEL_FRONT;
+
+    while (bytes.len && p->io[from].loop && p->tunnel.state != TUNNEL_ENDED) {
+        struct leg *leg = &p->tunnel.legs[from];
+        struct slice part = slice_sub(bytes, 0, LEG_PAUSE), partial = buffer_slice(&leg->partial);
+        size_t len = partial.len + part.len;
+        if (partial.len)
+            memcpy(at, partial.at, partial.len);
+        memcpy(at + partial.len, part.at, part.len);
+        buffer_consume(&leg->partial, partial.len);
+        bytes = slice_from(bytes, part.len);
+        tunnel_read(&p->tunnel, from, slice_of(at, len), loop_clock());
+    }
+}
+
+static void replay_early(struct port *p)
+{
+    struct buffer early = p->early;
+
+    p->early = buffer_with_limit(EARLY_MAX);
+    replay(p, CLIENT, buffer_slice(&early));
+    buffer_free(&early);
+}
+
+/* ---- the dial and the agent ---- */
+static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
+{
+    uint64_t took = loop_clock() - p->dialled_at;
+
+    if (outcome == DIAL_OPEN)
+        metrics_observe(p->lane->shard, COUNT_DIAL, METRIC_PLAIN, (double)took / 1e6);
+    else
+        account_problem(&p->account, "dial failed", dial_why(p->dial));
+    return outcome;
+}
+
+static enum dial_outcome judge_probe(struct port *p, enum dial_outcome outcome)
+{
+    if (outcome != DIAL_STATUS)
+        return outcome == DIAL_OPEN ? DIAL_INVALID : outcome;
+    return tunnel_probed(&p->tunnel, dial_status(p->dial), dial_body(p->dial));
+}
+
+static void on_dialled(void *owner, enum dial_outcome outcome)
+{
+    struct port *p = owner;
+
+    if (p->probing && (outcome = judge_probe(p, outcome)) == DIAL_OPEN) {
+        begin_dial(p, tunnel_target(&p->tunnel), slice_text(NULL));
+        update(p);
+        return;
+    }
+    outcome = judge_dial(p, outcome);
+    tunnel_dialled(&p->tunnel, outcome, dial_status(p->dial),
+                   outcome == DIAL_OPEN ? dial_head(p->dial) : NULL, loop_clock());
+    /* both sides may have spoken before the tunnel was there */
+    if (p->dial && outcome == DIAL_OPEN)
+        replay(p, WORKER, dial_rest(p->dial));
+    dial_free(p->dial);
+    p->dial = NULL;
+    if (p->accepted && buffer_len(&p->early))
+        replay_early(p);
+    update(p);
+}
+
+static void on_answered(void *owner, bool watch, const struct answer *answer)
+{
+    struct port *p = owner;
+    tunnel_answered(&p->tunnel, answer, watch, loop_clock());
+    update(p);
+}
+
+/* ---- after each event ---- */
+static bool may_read_early(struct port *p)
+{
+    size_t len = buffer_len(&p->early);
+    return len < EARLY_LEAST || (len < EARLY_MAX && act_may_hold(p, false));
+}
+
+static void want(struct port *p)
+{
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        const struct leg *leg = &p->tunnel.legs[side];
+        bool read = leg->reading;
+        if (side == CLIENT && !p->accepted)
+            read = may_read_early(p);
+        bool write = !outbox_empty(&leg->out) && !p->broken[side];
+        if (p->io[side].loop)
+            loop_io_want(&p->io[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
+    }
+}
+
+/* When the turn is another tunnel's, whether or not the replay has ended. */
+static uint64_t turn_until(const struct port *p)
+{
+    uint64_t timeout = p->lane->settings.dial_timeout;
+    uint64_t quiet = p->tunnel.legs[WORKER].heard + timeout / TURN_QUIET, most = p->turn_since + timeout;
+    return quiet < most ? quiet : most;
+}
+
+/* Moved only when it would fire too late: traffic puts off most of what is due, and the timer then fires for
+ * nothing, which is cheaper than to set it for every message. */
+static void set_timer(struct port *p)
+{
+    uint64_t due = tunnel_due(&p->tunnel), now;
+
+    if (p->turn == TURN_TAKEN && turn_until(p) < due)
+        due = turn_until(p);
+    if (due < p->patient_until)
+        due = p->patient_until;
+    if (loop_timer_active(&p->timer) && p->timer_at <= due)
+        return;
+    if (due == UINT64_MAX) {
+        loop_timer_stop(&p->timer);
+        return;
+    }
+    now = loop_clock();
+    p->timer_at = due > now ? due : now;
+    loop_timer_set(&p->timer, (double)(p->timer_at - now) / 1e6);
+}
+
+static void end_turn(struct port *p)
+{
+    const struct handover *h = &p->upgrade->handover;
+
+    if (p->turn == TURN_TAKEN)
+        limits_replay_end(p->lane->limits, h->space, owner_of(h).sandbox);
+    p->turn = TURN_OVER;
+}
+
+static void release(void *context)
+{
+    free(context);
+}
+
+void port_cut(struct port *p)
+{
+    struct lane *lane = p->lane;
+    struct limits_owner owner = owner_of(&p->upgrade->handover);
+
+    if (p->gone)
+        return;
+    p->gone = true;
+    if (p->accepted)
+        account_ended(&p->account);
+    resolver_drop(lane->resolver, &p->ask);
+    resolver_drop(lane->resolver, &p->watch);
+    dial_free(p->dial);
+    loop_io_close(&p->io[CLIENT]);
+    loop_io_close(&p->io[WORKER]);
+    loop_timer_close(&p->timer);
+    buffer_free(&p->early);
+    tunnel_free(&p->tunnel);
+    p->account.opening = 0;
+    account_update(&p->account);
+    end_turn(p);
+    if (p->entered)
+        limits_leave(lane->limits, &owner);
+    *p->link = p->next;
+    if (p->next)
+        p->next->link = p->link;
+    lane->ports_count--;
+    free(p->upgrade);
+    p->free_task = (struct loop_task){.run = release, .context = p};
+    loop_defer(lane->loop, &p->free_task);
+}
+
+/* A side that takes no more may have said something before it went: its last words, its Close. They are read first, a
+ * worker's as slowly as its client takes them. Nobody waits for a worker that does not take those of a client. */
+static void lose_broken(struct port *p, enum side side)
+{
+    const struct tunnel *t = &p->tunnel;
+    ssize_t got = 1;
+
+    if (p->io[side].loop && t->legs[side].reading)
+        got = receive(p, side);
+    bool waits = t->legs[side].reading || (side == WORKER && t->state < TUNNEL_CLOSING);
+    if (p->io[side].loop && got > 0 && waits)
+        return;
+    if (p->io[side].loop)
+        tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
+    p->broken[side] = false;
+}
+
+static void update(struct port *p)
+{
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        if (p->broken[side])
+            lose_broken(p, side);
+    p->account.opening = p->early.size + dial_held(p->dial);
+    account_update(&p->account);
+    if (p->turn == TURN_TAKEN && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= turn_until(p)))
+        end_turn(p);
+    if (p->tunnel.state == TUNNEL_ENDED) {
+        port_cut(p);
+        return;
+    }
+    want(p);
+    set_timer(p);
+}
+
+/* What has come meanwhile came in time: it is looked at before anybody is given up. libev tells of timers first. */
+static void look_again(struct port *p)
+{
+    if (loop_clock() < tunnel_judges_at(&p->tunnel))
+        return;
+    resolver_look(p->lane->resolver);
+    for (enum side side = CLIENT; side <= WORKER && p->accepted && !p->gone; side++)
+        on_leg_ready(p, side, LOOP_READ | LOOP_WRITE);
+}
+
+static void on_time(void *owner)
+{
+    struct port *p = owner;
+    uint64_t now = loop_clock();
+
+    /* with the machine all others may have stood still, too: they get a moment to say what they would have */
+    if (now > p->timer_at + STOOD_STILL) {
+        p->patient_until = now + PATIENCE;
+        set_timer(p);
+        return;
+    }
+    look_again(p);
+    if (p->gone)
+        return;
+    if (p->tunnel.seek == SEEK_DIALLING && !p->dial)
+        tunnel_dialled(&p->tunnel, p->undialled, 0, NULL, loop_clock());
+    tunnel_tick(&p->tunnel, loop_clock());
+    update(p);
+}
+
+/* ---- for the outside ---- */
+/* Also one that is closing: its client may take what is left for as long as `stall`. */
+static bool may_give_way(const struct port *p)
+{
+    return tunnel_is_open(&p->tunnel) || (p->tunnel.state == TUNNEL_CLOSING && p->account.use.held > LEFT_MOST);
+}
+
+void ports_look(struct lane *lane, struct limits_round *round)
+{
+    for (struct port *p = lane->ports; p; p = p->next)
+        if (may_give_way(p))
+            limits_round_look(round, &p->account.use);
+}
+
+void ports_give_way(struct lane *lane, struct limits_round *round)
+{
+    for (struct port *p = lane->ports, *next; p && round->lacking; p = next) {
+        next = p->next;
+        if (!may_give_way(p) || !limits_round_takes(lane->limits, round, &p->account.use))
+            continue;
+        p->gives_way = true;
+        port_end(p, CLOSE_held_too_much);
+        if (!p->gone && account_held(&p->account) > LEFT_MOST)
+            port_end(p, CLOSE_held_too_much); /* its client does not take what is before the Close */
+    }
+}
+
+static bool enter(struct lane *lane, const struct handover *h)
+{
+    struct limits_owner owner = owner_of(h);
+    enum limit limit = limits_enter(lane->limits, &owner);
+
+    if (limit == LIMIT_NONE)
+        return true;
+    if (limit == LIMIT_MEMORY)
+        return false;
+    metrics_add(lane->shard, COUNT_LIMITED, METRIC_INDEX(limit), 1);
+    log_write(lane->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
+              LOG_SLICE("route", h->route), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org),
+              LOG_SLICE("sub", h->sub), LOG_SLICE("jti", h->jti));
+    return false;
+}
+
+struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early)
+{
+    const struct handover *h = &upgrade->handover;
+    struct port *p = calloc(1, sizeof *p);
+
+    if (p)
+        p->early = buffer_with_limit(EARLY_MAX);
+    if (!p || !buffer_put(&p->early, early) || !enter(lane, h)) {
+        if (p)
+            buffer_free(&p->early);
+        free(p);
+        return NULL;
+    }
+    p->entered = true;
+    p->lane = lane;
+    p->upgrade = upgrade;
+    struct limits_owner owner = owner_of(h);
+    p->account = (struct account){.lane = lane,
+                                  .use = limits_use_begin(lane->limits, &owner),
+                                  .handover = h,
+                                  .tunnel = &p->tunnel,
+                                  .id = ++lane->next_id,
+                                  .route = counts_route(lane->counts, h->route)};
+    p->ask = (struct question){.handover = h, .answered = on_answered, .owner = p};
+    p->watch = (struct question){.watch = true, .handover = h, .answered = on_answered, .owner = p};
+    p->next = lane->ports;
+    p->link = &lane->ports;
+    if (p->next)
+        p->next->link = &p->next;
+    lane->ports = p;
+    lane->ports_count++;
+    return p;
+}
+
+/* The agent says so too, but no sooner than the watch comes back. */
+static uint64_t expiry(const struct handover *h)
+{
+    const int64_t years = (int64_t)100 * 365 * 86400;
+    int64_t left = h->exp < 0 ? years : h->exp - (int64_t)time(NULL);
+    return left >= years ? 0 : loop_clock() + (left > 0 ? (uint64_t)left * 1000000 : 0);
+}
+
+void port_begin(struct port *p, int fd)
+{
+    struct tunnel_opening opening = {&actions,
+                                     p,
+                                     &p->lane->settings.tunnel,
+                                     &p->upgrade->handover,
+                                     p->upgrade->target,
+                                     p->upgrade->client_resumes,
+                                     expiry(&p->upgrade->handover)};
+
+    loop_io_open(&p->io[CLIENT], p->lane->loop, fd, on_client_ready, p);
+    loop_timer_open(&p->timer, p->lane->loop, on_time, p);
+    if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
+        p->tunnel.state = TUNNEL_ENDED;
+        arrival_refuse(p->lane, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
+    }
+    if (p->accepted && buffer_len(&p->early))
+        replay_early(p);
+    update(p);
+}
+
+void port_end(struct port *p, enum close_reason reason)
+{
+    tunnel_end(&p->tunnel, reason, loop_clock());
+    update(p);
+}
+
+struct port *port_next(const struct port *p)
+{
+    return p->next;
+}
+
+bool port_is_closing(const struct port *p)
+{
+    return p->tunnel.state >= TUNNEL_CLOSING;
+}
+
+struct slice port_sandbox(const struct port *p)
+{
+    return p->upgrade->handover.sandbox;
+}
+
+const struct account *port_account(const struct port *p)
+{
+    return &p->account;
+}

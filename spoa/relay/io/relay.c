@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/relay.h"
+
+#include <stdlib.h>
+
+#include "spoa/base/file.h"
+#include "spoa/base/json_write.h"
+#include "spoa/relay/io/account.h"
+#include "spoa/relay/io/port.h"
+#include "spoa/service/daemon.h"
+
+#define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
+#define FILES_A_TUNNEL  2
+#define QUESTIONS       200000 /* of a lane */
+#define SAMPLE_SECONDS  2.0
+#define SAMPLES         150
+#define DRAINED_SECONDS 0.05
+
+struct sample {
+    uint64_t tunnels, redials;
+    uint64_t longest_gap; /* microseconds */
+};
+
+struct relay {
+    struct relay_options options;
+    struct limits *limits;
+    struct counts *counts;
+    int listener;
+    size_t lanes_count;
+    struct lane *lanes[SETTINGS_THREADS_MAX];
+    bool draining;
+    uint64_t emptied; /* when it had no tunnel any more; 0: it has, or does not drain */
+    struct loop_timer sampling, drained, rounds;
+    struct sample samples[SAMPLES]; /* a ring */
+    size_t sampled;
+};
+
+/* ---- all lanes ---- */
+static void each_lane(struct relay *r, void (*run)(struct lane *lane, void *context), void *context)
+{
+    for (size_t i = 0; i < r->lanes_count; i++)
+        lane_call(r->lanes[i], run, context);
+}
+
+/* ---- start and end ---- */
+
+/* How many tunnels there may be, as far as open files allow. */
+static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct fail *why)
+{
+    uint64_t files = 0, wanted = (uint64_t)settings->relay.max_tunnels;
+
+    if (!daemon_raise_files(&files, why))
+        return false;
+    uint64_t most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
+    uint64_t needed = wanted * FILES_A_TUNNEL + FILES_SPARE;
+    *tunnels = wanted ? wanted : most;
+    if (*tunnels > most || most == 0)
+        return fail(
+            why, "relay.max_tunnels %llu needs %llu open files, the limit is %llu (LimitNOFILE, ulimit -n)",
+            (unsigned long long)wanted, (unsigned long long)needed, (unsigned long long)files);
+    return true;
+}
+
+/* As it was said, or a part of all: nobody alone takes every place. */
+static uint64_t part_of(int64_t said, uint64_t tunnels, uint64_t part)
+{
+    return said >= 0 ? (uint64_t)said : tunnels > part ? tunnels / part : 1;
+}
+
+static struct limits_settings limits_from(const struct settings *settings, uint64_t tunnels)
+{
+    const struct settings_relay *s = &settings->relay;
+    uint64_t sandbox = part_of(s->max_tunnels_per_sandbox, tunnels, LIMITS_SANDBOX_PART);
+
+    if (s->max_tunnels_per_sandbox < 0 && sandbox > LIMITS_SANDBOX_MOST)
+        sandbox = LIMITS_SANDBOX_MOST;
+    return (struct limits_settings){
+        .tunnels = tunnels,
+        .most = {[LIMIT_sandbox] = sandbox,
+                 [LIMIT_org] = part_of(s->max_tunnels_per_org, tunnels, LIMITS_ORG_PART),
+                 [LIMIT_token] = part_of(s->max_tunnels_per_token, tunnels, LIMITS_TOKEN_PART),
+                 [LIMIT_refused] = part_of(-1, tunnels, LIMITS_REFUSED_PART)},
+        .memory = (uint64_t)s->memory};
+}
+
+/* Questions are two of each tunnel, and of each that has just ended its watch, until the agent has heard of that: as many
+ * as tunnels can come and go, however few there may be at a time. */
+static bool start_lanes(struct relay *r, const struct settings *settings, struct fail *why)
+{
+    struct lane_settings lane_settings;
+
+    if (!lane_settings_from(&lane_settings, settings))
+        return fail(why, "more than %d worker_networks", LANE_CIDRS);
+    for (int64_t i = 0; i < settings->relay.threads; i++) {
+        struct lane_options options = {
+            .number = (unsigned)i,
+            .log = r->options.log,
+            .limits = r->limits,
+            .counts = r->counts,
+            .settings = &lane_settings,
+            .agent = &settings->relay.agent,
+            .questions = QUESTIONS,
+            .listener = r->listener,
+        };
+        r->lanes[i] = lane_start(&options, why);
+        if (!r->lanes[i])
+            return false;
+        r->lanes_count++;
+    }
+    return true;
+}
+
+static void sample(void *owner);
+static void make_room(void *owner);
+static void look_if_drained(void *owner);
+
+static bool start(struct relay *r, const struct settings *settings, struct fail *why)
+{
+    uint64_t tunnels = 0;
+
+    if (!fit_files(settings, &tunnels, why))
+        return false;
+    struct limits_settings limits = limits_from(settings, tunnels);
+    r->limits = limits_new(&limits);
+    r->counts = counts_new();
+    if (!r->limits || !r->counts)
+        return fail(why, "out of memory");
+    r->listener = net_listen(&settings->relay.listen, 0660, why);
+    if (r->listener < 0 || !start_lanes(r, settings, why))
+        return false;
+    loop_timer_open(&r->sampling, r->options.loop, sample, r);
+    loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
+    loop_timer_open(&r->rounds, r->options.loop, make_room, r);
+    loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+    loop_timer_set(&r->rounds, LIMITS_ROUND);
+    return true;
+}
+
+struct relay *relay_start(const struct relay_options *options, const struct settings *settings,
+                          struct fail *why)
+{
+    struct relay *r = calloc(1, sizeof *r);
+
+    if (!r) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    r->options = *options;
+    r->listener = -1;
+    if (start(r, settings, why))
+        return r;
+    relay_stop(r);
+    return NULL;
+}
+
+void relay_stop(struct relay *r)
+{
+    if (!r)
+        return;
+    loop_timer_close(&r->sampling);
+    loop_timer_close(&r->drained);
+    loop_timer_close(&r->rounds);
+    for (size_t i = 0; i < r->lanes_count; i++)
+        lane_stop(r->lanes[i]);
+    if (r->listener >= 0)
+        net_unlisten(r->listener);
+    counts_free(r->counts);
+    limits_free(r->limits);
+    free(r);
+}
+
+/* ---- draining ---- */
+static void add_partings(struct lane *lane, void *context)
+{
+    *(size_t *)context += lane->partings.count;
+}
+
+/* What the last tunnels have left to send. Who comes now and is refused is not waited for. */
+static bool is_parting(struct relay *r)
+{
+    uint64_t now = loop_clock();
+    size_t partings = 0;
+
+    if (!r->emptied)
+        r->emptied = now;
+    each_lane(r, add_partings, &partings);
+    return partings && (double)(now - r->emptied) / 1e6 < PARTING_SECONDS;
+}
+
+static void look_if_drained(void *owner)
+{
+    struct relay *r = owner;
+
+    if (limits_tunnels(r->limits) == 0 && !is_parting(r))
+        r->options.drained(r->options.context);
+    else
+        loop_timer_set(&r->drained, DRAINED_SECONDS);
+}
+
+static void drain_lane(struct lane *lane, void *context)
+{
+    (void)context;
+    lane_drain(lane);
+}
+
+void relay_drain(struct relay *r)
+{
+    if (r->draining)
+        return;
+    r->draining = true;
+    each_lane(r, drain_lane, NULL);
+    loop_timer_set(&r->drained, DRAINED_SECONDS);
+}
+
+bool relay_ready(const struct relay *r, const char **why)
+{
+    *why = r->draining ? "draining" : "ready";
+    return !r->draining;
+}
+
+/* ---- where memory is short ---- */
+static void look_at_lane(struct lane *lane, void *round)
+{
+    ports_look(lane, round);
+}
+
+static void give_way_in_lane(struct lane *lane, void *round)
+{
+    ports_give_way(lane, round);
+}
+
+static void make_room(void *owner)
+{
+    struct relay *r = owner;
+    struct limits_round round;
+
+    loop_timer_set(&r->rounds, LIMITS_ROUND);
+    if (!limits_round_begin(r->limits, &round))
+        return;
+    each_lane(r, look_at_lane, &round);
+    each_lane(r, give_way_in_lane, &round);
+}
+
+/* ---- reload ---- */
+static void set_lane(struct lane *lane, void *context)
+{
+    size_t buffer = lane->settings.tunnel.buffer;
+    lane->settings = *(const struct lane_settings *)context;
+    lane->settings.tunnel.buffer = buffer; /* tunnels that are open have outboxes of this size */
+}
+
+static bool reload(struct relay *r, struct fail *why)
+{
+    const struct relay_options *o = &r->options;
+    struct lane_settings lane_settings;
+    uint64_t tunnels = 0;
+    struct stat look;
+    file_look(o->config, &look);
+    if (S_ISREG(look.st_mode) && look.st_nlink == 0) /* a mount holds it: the unit's BindReadOnlyPaths */
+        return fail(why, "%s: another file replaced it, which only a restart sees", o->config);
+    struct settings *settings = settings_load(o->config, o->overrides, o->override_count, why);
+
+    if (!settings)
+        return false;
+    bool good = fit_files(settings, &tunnels, why) && (lane_settings_from(&lane_settings, settings) ||
+                                                       fail(why, "more than %d worker_networks", LANE_CIDRS));
+    if (good) {
+        struct limits_settings limits = limits_from(settings, tunnels);
+        limits_set(r->limits, &limits);
+        each_lane(r, set_lane, &lane_settings);
+    }
+    settings_free(settings);
+    return good;
+}
+
+void relay_reload(struct relay *r)
+{
+    struct fail why;
+
+    if (reload(r, &why))
+        log_audit(r->options.log, LOG_INFO, "configuration reloaded");
+    else
+        log_audit(r->options.log, LOG_ERROR, "configuration not reloaded, the old one stays in force",
+                  LOG_TEXT("why", why.text));
+}
+
+/* ---- views ---- */
+static void log_lane(struct lane *lane, void *context)
+{
+    (void)context;
+    log_write(lane->log, LOG_INFO, "summary", LOG_U64("lane", lane->number),
+              LOG_U64("tunnels", lane->ports_count), LOG_U64("arriving", lane->arrivals_count),
+              LOG_U64("parting", lane->partings.count),
+              LOG_TEXT("agent", resolver_connected(lane->resolver) ? "connected" : "not connected"),
+              LOG_TEXT("state", lane->draining ? "draining" : "serving"));
+}
+
+void relay_log_summary(struct relay *r)
+{
+    each_lane(r, log_lane, NULL);
+    log_write(r->options.log, LOG_INFO, "summary", LOG_U64("tunnels", limits_tunnels(r->limits)),
+              LOG_U64("held", limits_held(r->limits)), LOG_U64("lanes", r->lanes_count));
+}
+
+static void note_gauges(struct lane *lane, void *context)
+{
+    (void)context;
+    metrics_set(lane->shard, COUNT_ARRIVALS, METRIC_PLAIN, (int64_t)lane->arrivals_count);
+    metrics_set(lane->shard, COUNT_PARTINGS, METRIC_PLAIN, (int64_t)lane->partings.count);
+    if (lane->number == 0) { /* the log is one for all */
+        metrics_set(lane->shard, COUNT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(lane->log));
+        metrics_set(lane->shard, COUNT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(lane->log));
+    }
+}
+
+bool relay_write_metrics(struct relay *r, struct buffer *to)
+{
+    each_lane(r, note_gauges, NULL);
+    return metrics_write(counts_metrics(r->counts), to);
+}
+
+struct listing {
+    struct buffer *to;
+    struct slice sandbox;
+    bool good, any;
+};
+
+static void list_lane(struct lane *lane, void *context)
+{
+    struct listing *l = context;
+
+    for (struct port *p = lane->ports; p && l->good; p = port_next(p)) {
+        if (slice_present(l->sandbox) && !slice_equal(l->sandbox, port_sandbox(p)))
+            continue;
+        l->good = (!l->any || json_write(l->to, ",")) && account_describe(port_account(p), l->to);
+        l->any = true;
+    }
+}
+
+bool relay_write_tunnels(struct relay *r, struct slice sandbox, struct buffer *to)
+{
+    struct listing l = {.to = to, .sandbox = sandbox, .good = json_write(to, "\"tunnels\":[")};
+
+    each_lane(r, list_lane, &l);
+    return l.good && json_write(to, "]");
+}
+
+struct kicking {
+    struct slice id;
+    bool found;
+};
+
+static void kick_in_lane(struct lane *lane, void *context)
+{
+    struct kicking *k = context;
+    char id[32];
+
+    for (struct port *p = lane->ports; p && !k->found; p = port_next(p)) {
+        account_id(port_account(p), id);
+        if (!slice_is(k->id, id))
+            continue;
+        k->found = true;
+        port_end(p, CLOSE_kicked);
+        return;
+    }
+}
+
+bool relay_kick(struct relay *r, struct slice id)
+{
+    struct kicking k = {id, false};
+    each_lane(r, kick_in_lane, &k);
+    return k.found;
+}
+
+/* ---- samples for the live page ---- */
+static void take_gap(struct lane *lane, void *context)
+{
+    uint64_t *longest = context;
+
+    if (lane->longest_gap > *longest)
+        *longest = lane->longest_gap;
+    lane->longest_gap = 0;
+}
+
+static uint64_t redials(struct relay *r)
+{
+    int64_t sum = 0;
+
+    for (unsigned cause = 0; loss_names[cause]; cause++)
+        for (unsigned outcome = REDIAL_RESUMED; outcome <= REDIAL_FAILED; outcome++)
+            sum += metrics_value(counts_metrics(r->counts), COUNT_REDIALS, METRIC_INDEX(cause, outcome));
+    return (uint64_t)sum;
+}
+
+static void sample(void *owner)
+{
+    struct relay *r = owner;
+    struct sample now = {.tunnels = limits_tunnels(r->limits), .redials = redials(r)};
+
+    each_lane(r, take_gap, &now.longest_gap);
+    r->samples[r->sampled++ % SAMPLES] = now;
+    loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+}
+
+bool relay_write_stats(struct relay *r, struct buffer *to)
+{
+    size_t count = r->sampled < SAMPLES ? r->sampled : SAMPLES;
+    bool good = json_write(to,
+                           "{\"tunnels\":%llu,\"redials\":%llu,\"held\":%llu,\"draining\":%s,"
+                           "\"sample_seconds\":%.0f,\"samples\":[",
+                           (unsigned long long)limits_tunnels(r->limits), (unsigned long long)redials(r),
+                           (unsigned long long)limits_held(r->limits), r->draining ? "true" : "false",
+                           SAMPLE_SECONDS);
+
+    for (size_t i = 0; i < count && good; i++) {
+        const struct sample *s = &r->samples[(r->sampled - count + i) % SAMPLES];
+        good = json_write(to, "%s[%llu,%llu,%.3f]", i ? "," : "", (unsigned long long)s->tunnels,
+                          (unsigned long long)s->redials, (double)s->longest_gap / 1e6);
+    }
+    return good && json_write(to, "]}");
+}

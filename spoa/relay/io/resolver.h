@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * resolver: the agent, asked over SPOP on one connection per thread: where a sandbox is (cell-resolve) and
+ * when that changes (cell-watch). A watch that is dropped is taken back (cell-unwatch), or the agent would keep
+ * it for its whole minute. Any number of questions may be open. When the agent goes away the
+ * connection is made again and open questions are asked again; one that is not a watch is answered
+ * ANSWER_UNAVAILABLE when that takes too long.
+ */
+#ifndef CELLGATE_RELAY_IO_RESOLVER_H
+#define CELLGATE_RELAY_IO_RESOLVER_H
+
+#include "spoa/net/loop.h"
+#include "spoa/net/net.h"
+#include "spoa/proto/handover.h"
+#include "spoa/relay/tunnel/target.h"
+#include "spoa/service/log.h"
+
+struct resolver;
+
+/* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. */
+struct question {
+    bool watch;
+    const struct handover *handover; /* borrowed until it is answered or dropped */
+    int64_t epoch;                   /* that is known; negative: none */
+    int64_t idle;                    /* of a watch: seconds since the tunnel was used */
+    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
+    /* Once; the question may be asked again from here. Slices live for the call. */
+    void (*answered)(void *owner, bool watch, const struct answer *answer);
+    void *owner;
+
+    /* the resolver's */
+    enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE } state;
+    struct question *next, **link;
+    uint64_t id, due;
+};
+
+/* most: questions that are with the agent at a time. log may be NULL. NULL when out of memory. */
+struct resolver *resolver_new(struct loop *loop, const struct net_address *agent, unsigned most,
+                              struct log *log);
+void resolver_free(struct resolver *resolver); /* drops all questions */
+void resolver_ask(struct resolver *resolver, struct question *question);
+/* No answer is wanted any more; a closed question is fine. */
+void resolver_drop(struct resolver *resolver, struct question *question);
+/* Takes what the agent has said by now, before somebody is given up. */
+void resolver_look(struct resolver *resolver);
+bool resolver_connected(const struct resolver *resolver);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cell: Cell-Resume, version 1 (docs/resume-protocol.md), the caller's side. Messages are numbered by their
+ * position. What the client sent is kept in the worker's outbox until it is acknowledged, and sent again to
+ * the next worker; of what the session sends again, the items that were received are dropped, and one that
+ * was cut on its way to the client goes on at the byte where it stopped.
+ */
+#include "spoa/relay/tunnel/adapter.h"
+
+#include <inttypes.h>
+
+#include "spoa/base/reader.h"
+
+#define FIELD        "Cell-Resume"
+#define NUMBER_MAX   ((UINT64_C(1) << 53) - 1)
+#define WINDOW_LEAST 4096
+#define WINDOW_ELSE  262144 /* of a session that does not say */
+#define ITEM_COST    16     /* of a message, beyond its bytes */
+#define ACK_DELAY    UINT64_C(200000)
+#define ACK_LEN      10
+#define CLOSE_TAKEN  4001
+
+struct cell {
+    char id[33];
+    uint64_t attempt;     /* the last one dialled */
+    uint64_t leg_attempt; /* of the worker that serves */
+    bool known;           /* a 101 was read: the session has this tunnel */
+    size_t buffer;
+    size_t window;
+
+    /* ---- from the session ---- */
+    uint64_t received;     /* whole items */
+    uint64_t requested;    /* as the last request says */
+    uint64_t told;         /* acknowledged of them */
+    uint64_t told_bytes;   /* cost of those not acknowledged */
+    uint64_t since;        /* when the oldest of these came; 0: not noted yet */
+    uint64_t repeated;     /* items that this worker will send again */
+    uint64_t passed;       /* bytes of the item that is coming in that the client was sent */
+    uint64_t at;           /* bytes of it that this worker has sent */
+    enum ws_opcode opcode; /* of it, if some of it was passed on */
+    bool open;             /* the client has some of it */
+    bool end_marked;       /* the Close that follows is the session's end */
+
+    /* ---- from the client ---- */
+    uint64_t sent;         /* whole messages, on any leg */
+    uint64_t acknowledged; /* by the session */
+    uint64_t cost;         /* of those between */
+    bool left;             /* the end was marked: the item behind the last message */
+
+    /* ---- as the last 101 says ---- */
+    uint64_t answer_recv, answer_next;
+};
+
+/* ---- the handshake ---- */
+static void start(void *state, const struct adapter_start *start)
+{
+    static const char digits[] = "0123456789abcdef";
+    struct cell *c = state;
+
+    for (size_t i = 0; i < 32; i++)
+        c->id[i] = digits[start->id[i / 8] >> (4 * (i % 8)) & 15];
+    c->buffer = start->buffer;
+    c->window = start->buffer < WINDOW_ELSE ? start->buffer : WINDOW_ELSE;
+}
+
+static void request(void *state, struct writer *query, struct writer *fields)
+{
+    struct cell *c = state;
+
+    (void)query;
+    c->attempt++;
+    writer_printf(fields, FIELD ": 1; tunnel=%s; attempt=%" PRIu64, c->id, c->attempt);
+    c->requested = c->received;
+    if (c->known)
+        writer_printf(fields, "; recv=%" PRIu64, c->received);
+    writer_printf(fields, "; buffer=%zu\r\n", c->buffer);
+}
+
+/* A number of the grammar: no leading zero. */
+static bool number(struct slice text, uint64_t *value)
+{
+    return text.len && (text.len == 1 || text.at[0] != '0') && slice_u64(text, NUMBER_MAX, value);
+}
+
+struct terms {
+    bool has_recv, has_next, has_buffer;
+    uint64_t recv, next, buffer;
+};
+
+/* One of the parameters; each comes at most once. */
+static bool take(struct slice text, bool *has, uint64_t *value, uint64_t least)
+{
+    bool again = *has;
+
+    *has = true;
+    return !again && number(text, value) && *value >= least;
+}
+
+static bool parse_terms(struct slice text, struct terms *terms)
+{
+    struct slice part, name;
+
+    *terms = (struct terms){0};
+    while (slice_split(&text, ';', &part)) {
+        struct slice rest = slice_trim(part);
+        slice_split(&rest, '=', &name);
+        bool fine = slice_is(name, "recv")   ? take(rest, &terms->has_recv, &terms->recv, 0)
+                    : slice_is(name, "next") ? take(rest, &terms->has_next, &terms->next, 1)
+                    : slice_is(name, "buffer")
+                        ? take(rest, &terms->has_buffer, &terms->buffer, WINDOW_LEAST)
+                        : http_is_token(name) && (!slice_present(rest) || http_is_token(rest));
+        if (!fine)
+            return false;
+    }
+    return terms->has_recv && terms->has_next;
+}
+
+/* The parameters of version 1; absent if the worker does not speak it. */
+static struct slice spoken(const struct http_head *head)
+{
+    struct slice rest = http_get(head, FIELD), version;
+
+    if (!slice_split(&rest, ';', &version) || !slice_is(slice_trim(version), "1"))
+        return slice_text(NULL);
+    return slice_present(rest) ? rest : slice_text("");
+}
+
+static enum adapter_answer answered(void *state, const struct http_head *head)
+{
+    struct cell *c = state;
+    struct slice text = spoken(head);
+    struct terms terms;
+
+    if (!slice_present(text))
+        return c->known ? ADAPTER_EXPIRED : ADAPTER_PLAIN;
+    if (http_count(head, FIELD) != 1 || !parse_terms(text, &terms))
+        return ADAPTER_BROKEN;
+    if (terms.recv < c->acknowledged || terms.next > c->received + 1)
+        return ADAPTER_EXPIRED;
+    if (terms.recv > c->sent)
+        return ADAPTER_BROKEN;
+    uint64_t theirs = terms.has_buffer ? terms.buffer : WINDOW_ELSE;
+    c->window = theirs < c->buffer ? (size_t)theirs : c->buffer;
+    c->answer_recv = terms.recv;
+    c->answer_next = terms.next;
+    return ADAPTER_GOES_ON;
+}
+
+/* ---- input ---- */
+static bool acknowledge(struct cell *c, struct outbox *kept, uint64_t recv, bool unsent)
+{
+    uint64_t count = recv - c->acknowledged, len;
+
+    if (!outbox_release(kept, count, unsent, &len))
+        return false;
+    c->acknowledged = recv;
+    c->cost -= len + count * ITEM_COST;
+    return true;
+}
+
+static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+{
+    struct cell *c = state;
+
+    edit->outcome = c->known ? ADAPTER_EXACT : ADAPTER_PENDING;
+    c->known = true;
+    c->leg_attempt = c->attempt;
+    c->repeated = c->received + 1 - c->answer_next;
+    c->at = 0;
+    c->end_marked = false;
+    /* the request has acknowledged what it says; the rest is overdue */
+    c->told = c->requested;
+    c->told_bytes = 0;
+    c->since = c->received > c->told ? 1 : 0;
+    /* `answered` has seen to it that so many are there */
+    if (!acknowledge(c, kept, c->answer_recv, true))
+        c->cost = 0;
+}
+
+static void from_client(void *state, uint64_t len)
+{
+    struct cell *c = state;
+
+    c->sent++;
+    c->cost += len + ITEM_COST;
+}
+
+static size_t room(const void *state, size_t *window)
+{
+    const struct cell *c = state;
+
+    *window = c->window;
+    return c->cost < c->window ? c->window - (size_t)c->cost : 0;
+}
+
+static uint64_t progress(const void *state)
+{
+    const struct cell *c = state;
+    return c->received + c->acknowledged;
+}
+
+static uint64_t unacknowledged(const void *state)
+{
+    const struct cell *c = state;
+    return c->sent - c->acknowledged;
+}
+
+/* ---- output ---- */
+static void complete(struct cell *c)
+{
+    c->told_bytes += c->at + ITEM_COST;
+    c->received++;
+    c->passed = c->at = 0;
+    c->open = false;
+}
+
+static enum adapter_verdict repeat(struct cell *c, const struct adapter_piece *piece)
+{
+    if (piece->last)
+        c->repeated--;
+    return ADAPTER_DROP;
+}
+
+static enum adapter_verdict from_worker(void *state, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit)
+{
+    struct cell *c = state;
+    uint64_t before = c->at, after = before + piece->bytes.len;
+
+    c->end_marked = false;
+    if (c->repeated)
+        return repeat(c, piece);
+    if (piece->first && c->open && piece->opcode != c->opcode)
+        return ADAPTER_WRONG;
+    if (piece->last && after < c->passed)
+        return ADAPTER_WRONG;
+    c->at = after;
+    if (c->told_bytes + after > c->window)
+        return ADAPTER_TOO_MUCH;
+    edit->skip = after <= c->passed   ? piece->bytes.len
+                 : before < c->passed ? (size_t)(c->passed - before)
+                                      : 0;
+    bool nothing = after <= c->passed && c->open && !piece->last;
+    c->passed = after > c->passed ? after : c->passed;
+    c->opcode = piece->opcode;
+    c->open = true;
+    if (piece->last)
+        complete(c);
+    return nothing ? ADAPTER_DROP : ADAPTER_PASS;
+}
+
+static size_t put_number(uint8_t payload[WS_CONTROL_MAX], uint64_t value, const char *what)
+{
+    struct writer w = writer_of(payload, WS_CONTROL_MAX);
+
+    writer_text(&w, "cr");
+    writer_be(&w, value, 8);
+    writer_text(&w, what);
+    return w.len;
+}
+
+/* Without a time nothing is due before the tunnel asks again: it asks after everything it has read. */
+static uint64_t due(const void *state)
+{
+    const struct cell *c = state;
+
+    if (c->received == c->told || !c->since)
+        return UINT64_MAX;
+    return c->since + ACK_DELAY;
+}
+
+static size_t due_pong(void *state, uint64_t now, uint8_t payload[WS_CONTROL_MAX])
+{
+    struct cell *c = state;
+
+    if (c->received == c->told)
+        return 0;
+    if (!c->since)
+        c->since = now;
+    if (now < c->since + ACK_DELAY && c->told_bytes < c->window / 4 && !c->end_marked)
+        return 0;
+    c->told = c->received;
+    c->told_bytes = 0;
+    c->since = 0;
+    return put_number(payload, c->told, "");
+}
+
+static enum adapter_verdict pong(void *state, struct slice payload, struct outbox *kept)
+{
+    struct cell *c = state;
+    struct reader r = reader_of(slice_from(payload, 2));
+    uint64_t value = reader_be(&r, 8);
+
+    if (payload.len == ACK_LEN + 3 && slice_is(r.rest, "end")) {
+        if (c->repeated || value != c->received + 1)
+            return ADAPTER_WRONG;
+        c->end_marked = true;
+    } else if (payload.len == ACK_LEN && value > c->acknowledged) {
+        /* nothing is kept of the client's end, it is the Close */
+        if (c->left && value == c->sent + 1)
+            value = c->sent;
+        return value <= c->sent && acknowledge(c, kept, value, false) ? ADAPTER_DROP : ADAPTER_WRONG;
+    }
+    return ADAPTER_DROP;
+}
+
+/* ---- ends ---- */
+static enum adapter_goodbye closed(void *state, unsigned code)
+{
+    struct cell *c = state;
+
+    if (c->end_marked) {
+        c->received++;
+        return ADAPTER_END;
+    }
+    if (code == CLOSE_TAKEN)
+        return c->leg_attempt == c->attempt ? ADAPTER_TAKEN : ADAPTER_LOSS;
+    return code == 1002 ? ADAPTER_REFUSED : code == 1009 ? ADAPTER_JUDGE : ADAPTER_LOSS;
+}
+
+static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
+{
+    struct cell *c = state;
+
+    c->left = true;
+    return put_number(payload, c->sent + 1, "end");
+}
+
+static const struct adapter_numbers numbers = {
+    .pong = pong,
+    .from_client = from_client,
+    .room = room,
+    .due_pong = due_pong,
+    .due = due,
+    .closed = closed,
+    .mark_end = mark_end,
+    .unacknowledged = unacknowledged,
+};
+
+const struct adapter adapter_cell = {
+    .name = "cell",
+    .exact = true,
+    .overlap = true,
+    .state_len = sizeof(struct cell),
+    .start = start,
+    .request = request,
+    .answered = answered,
+    .joined = joined,
+    .from_worker = from_worker,
+    .progress = progress,
+    .numbers = &numbers,
+};

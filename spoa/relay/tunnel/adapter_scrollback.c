@@ -1,0 +1,648 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * scrollback: OpenComputer's exec. Each worker replays the session's ring from its start and says `04`; the
+ * messages are `01` and output, `02` and standard error. Nothing is numbered, so the replay of a further
+ * worker is collected and compared with what the client had when that worker was asked, for each of both
+ * streams:
+ *   - the ring never was full: the count says where it goes on, if the bytes that stand there agree;
+ *   - else where the last bytes delivered occur, if they do exactly once;
+ *   - else there may be a gap. What can be a repetition is not passed on then.
+ * A stream without a place of its own goes on where the other one does: the ring drops its oldest chunks, so
+ * what it has behind that place is all there ever was.
+ * What the old worker has said since the new one was asked comes next, in the replay or live: as many bytes are
+ * not passed on.
+ *
+ * A worker that has to fetch the ring first says `04` at once, and replays behind it as if that were live; chunks may be
+ * missing then. A ring that was not full and does not hold what was delivered is such a late replay. It is collected on
+ * until it has all that was delivered, or a full ring, or nothing more comes: output waits for that as long as LATE_MOST.
+ * Whether the ring that had all of it was full (and dropped some before it) is known only when nothing more comes; till
+ * then the outcome is open.
+ */
+#include "spoa/relay/tunnel/adapter.h"
+
+#include <stdlib.h>
+
+#include "spoa/base/reader.h"
+#include "spoa/relay/tunnel/delivered.h"
+
+#define RING_LEN   (1 << 20)
+#define CHUNK_MAX  4096      /* bytes of output in a message, at most */
+#define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_LEN in front of each record */
+#define INSERT_MAX (REPLAY_MAX + WS_HEAD_MAX + 1) /* and the head and tag of the message behind them */
+
+#define MILLISECOND UINT64_C(1000)
+#define LATE_PAUSE  (250 * MILLISECOND)   /* of a late replay, after which its end may have come */
+#define LATE_QUIET  (2000 * MILLISECOND)  /* after which it has */
+#define LATE_MOST   (10000 * MILLISECOND) /* since it began */
+#define CONFIRM     (1000 * MILLISECOND)  /* without output: nothing of the replay is to come */
+
+#define TAG_OUTPUT 1
+#define TAG_ERRORS 2
+#define TAG_EXIT   3
+#define TAG_LIVE   4 /* the replay has ended */
+#define RECORD_LEN 5 /* in front of what was collected, at most CHUNK_MAX bytes: tag, 32 bits of length */
+
+struct stream {
+    struct delivered delivered;
+    struct delivered_end asked; /* as it was when the next worker was asked */
+    struct delivered_end
+        joined;         /* as it was when the one that serves was asked, until its replay has ended */
+    uint64_t collected; /* bytes of its replay */
+    uint64_t skip;      /* bytes of the live output that were delivered already */
+};
+
+struct scrollback {
+    struct stream streams[2];
+    bool resumed;              /* this is not the first worker */
+    bool collecting;           /* its replay */
+    bool marked;               /* it has said `04` */
+    bool late;                 /* and goes on with its replay */
+    bool compared;             /* with all that was delivered */
+    bool had_nothing;          /* the client, when it was asked */
+    bool tried;                /* to find the place since it said something */
+    bool open;                 /* the outcome is not known yet */
+    bool live;                 /* the client has its `04` */
+    bool exited;               /* and its `03` */
+    bool torn;                 /* a message that is not output was cut: its rest may not come again */
+    bool inside;               /* a message */
+    uint64_t said;             /* bytes of output, by the worker that serves */
+    uint64_t late_at, said_at; /* when its late replay began, when it said the last output */
+    struct buffer replay;
+    size_t record; /* where the last record begins */
+    uint8_t tag;   /* of the message that is coming in; 0: none yet */
+    bool begun;    /* some of it was passed on */
+};
+
+static struct stream *stream_of(struct scrollback *s, uint8_t tag)
+{
+    return tag == TAG_OUTPUT || tag == TAG_ERRORS ? &s->streams[tag - TAG_OUTPUT] : NULL;
+}
+
+/* What the next worker's replay will hold for certain, unless its ring has dropped it. */
+static void request(void *state, struct writer *query, struct writer *fields)
+{
+    struct scrollback *s = state;
+
+    (void)query;
+    (void)fields;
+    for (unsigned i = 0; i < 2; i++)
+        delivered_note(&s->streams[i].delivered, &s->streams[i].asked);
+}
+
+/* ---- the replay ---- */
+static bool take_record(struct slice *rest, uint8_t *tag, struct slice *bytes)
+{
+    struct reader r = reader_of(*rest);
+
+    *tag = reader_u8(&r);
+    *bytes = reader_take(&r, reader_u32(&r));
+    *rest = r.rest;
+    return !r.failed;
+}
+
+static void set_length(struct scrollback *s, size_t len)
+{
+    struct writer w = writer_of(s->replay.memory + s->replay.start + s->record + 1, 4);
+    writer_be(&w, len, 4);
+}
+
+/* Bytes that the last record still takes of that stream. */
+static size_t record_room(const struct scrollback *s, uint8_t tag)
+{
+    struct slice record = slice_from(buffer_slice(&s->replay), s->record);
+    return record.len && record.at[0] == tag ? CHUNK_MAX + RECORD_LEN - record.len : 0;
+}
+
+static bool begin_record(struct scrollback *s, uint8_t tag)
+{
+    uint8_t head[RECORD_LEN] = {tag};
+
+    s->record = buffer_len(&s->replay);
+    return buffer_put(&s->replay, slice_of(head, sizeof head));
+}
+
+static bool has_room_for(const struct scrollback *s, struct slice bytes)
+{
+    size_t heads = (bytes.len / CHUNK_MAX + 1) * RECORD_LEN;
+    return bytes.len <= REPLAY_MAX && buffer_len(&s->replay) + heads + bytes.len <= REPLAY_MAX;
+}
+
+/* False: out of memory. However long a piece is, no record is longer than CHUNK_MAX. */
+static bool collect(struct scrollback *s, uint8_t tag, struct slice bytes)
+{
+    stream_of(s, tag)->collected += bytes.len;
+    while (bytes.len) {
+        size_t room = record_room(s, tag);
+        struct slice part = slice_sub(bytes, 0, room ? room : CHUNK_MAX);
+        if ((!room && !begin_record(s, tag)) || !buffer_put(&s->replay, part))
+            return false;
+        set_length(s, buffer_len(&s->replay) - s->record - RECORD_LEN);
+        bytes = slice_from(bytes, part.len);
+    }
+    return true;
+}
+
+/* The replay of one stream in one piece; absent when out of memory. The caller frees it. */
+static struct slice joined_bytes(const struct scrollback *s, uint8_t wanted)
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    uint8_t *memory = malloc(rest.len + 1), tag;
+    size_t len = 0;
+
+    while (memory && take_record(&rest, &tag, &bytes)) {
+        if (tag != wanted)
+            continue;
+        memcpy(memory + len, bytes.at, bytes.len);
+        len += bytes.len;
+    }
+    return slice_of(memory, len);
+}
+
+/* False: out of memory. */
+static bool place_stream(const struct scrollback *s, uint8_t tag, bool full, struct delivered_place *place)
+{
+    const struct stream *stream = &s->streams[tag - TAG_OUTPUT];
+
+    *place = (struct delivered_place){false, 0};
+    if (!stream->joined.len)
+        return true;
+    if (!stream->joined.tail)
+        return false;
+    struct delivered_replay replay = {joined_bytes(s, tag), full, s->late};
+    if (!slice_present(replay.bytes))
+        return false;
+    const uint8_t *memory = replay.bytes.at;
+    if (!full && delivered_begins(&stream->delivered, &stream->joined, replay.bytes))
+        *place = (struct delivered_place){true, stream->joined.len};
+    else
+        *place = delivered_find(&stream->delivered, &stream->joined, &replay);
+    free((void *)memory);
+    return true;
+}
+
+/* How many bytes of the stream `of` stand in front of that place of the other one. */
+static uint64_t before(const struct scrollback *s, uint8_t of, uint64_t place)
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    uint64_t mine = 0, others = 0;
+    uint8_t tag;
+
+    while (others < place && take_record(&rest, &tag, &bytes))
+        *(tag == of ? &mine : &others) += bytes.len;
+    return mine;
+}
+
+static bool had_nothing(const struct scrollback *s)
+{
+    return !s->streams[0].joined.len && !s->streams[1].joined.len;
+}
+
+static bool has_gap(struct scrollback *s, bool full, struct delivered_place places[2])
+{
+    bool gap = false;
+
+    /* a client that had read an empty ring to its end lacks what was dropped since */
+    if (had_nothing(s))
+        return s->live && full;
+    for (uint8_t i = 0; i < 2; i++) {
+        if (places[i].found)
+            continue;
+        if (!places[1 - i].found) {
+            gap = true;
+        } else if (s->streams[i].joined.len) {
+            gap = true;
+            places[i].at = before(s, TAG_OUTPUT + i, places[1 - i].at);
+        }
+    }
+    return gap;
+}
+
+/* A ring that holds so much may have dropped a chunk. */
+static bool is_full(uint64_t len)
+{
+    return len + CHUNK_MAX >= RING_LEN;
+}
+
+static uint64_t collected(const struct scrollback *s)
+{
+    return s->streams[0].collected + s->streams[1].collected;
+}
+
+/* ---- what follows what was delivered ---- */
+
+/* A record's bytes become a frame where they lie, and move down to the end of the frames before them; false: there is no
+ * room for its head. */
+static bool put_frame(uint8_t *frames, size_t *len, uint8_t tag, struct slice bytes)
+{
+    struct ws_frame frame = {.opcode = WS_BINARY, .fin = true, .length = bytes.len + 1};
+    uint8_t *at = (uint8_t *)bytes.at;
+    size_t room = (size_t)(at - (frames + *len));
+
+    if (room < 1)
+        return false;
+    struct slice whole = ws_put_head(slice_of(at - 1, bytes.len + 1), room - 1, &frame);
+    if (!slice_present(whole))
+        return false;
+    at[-1] = tag;
+    memmove(frames + *len, whole.at, whole.len);
+    *len += whole.len;
+    return true;
+}
+
+/* Turns the records into frames, over the same memory: of at most CHUNK_MAX bytes, the head of a frame and its tag are
+ * as long as the head of a record. */
+static bool put_rest(struct scrollback *s, const struct delivered_place places[2])
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    uint8_t *frames = (uint8_t *)rest.at, tag;
+    uint64_t seen[2] = {0, 0};
+    size_t len = 0;
+
+    while (take_record(&rest, &tag, &bytes)) {
+        unsigned i = tag - TAG_OUTPUT;
+        uint64_t place = places[i].at, from = seen[i];
+        seen[i] += bytes.len;
+        if (place >= seen[i])
+            continue;
+        if (place > from)
+            bytes = slice_from(bytes, (size_t)(place - from));
+        if (!delivered_put(&s->streams[i].delivered, bytes) || !put_frame(frames, &len, tag, bytes))
+            return false;
+    }
+    s->replay.end = s->replay.start + len;
+    buffer_consume(&s->replay, 0);
+    for (unsigned i = 0; i < 2; i++)
+        s->streams[i].skip = places[i].at > seen[i] ? places[i].at - seen[i] : 0;
+    return true;
+}
+
+/* The rest of the replay passes, from the places on. */
+static bool go_on(struct scrollback *s, struct delivered_place places[2], struct adapter_edit *edit)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        places[i].at += s->streams[i].delivered.end.len - s->streams[i].joined.len;
+        delivered_forget(&s->streams[i].joined);
+    }
+    if (!put_rest(s, places))
+        return false;
+    edit->insert = s->replay;
+    edit->insert.limit = INSERT_MAX;
+    s->replay = buffer_with_limit(REPLAY_MAX);
+    s->record = 0;
+    s->collecting = s->late = false;
+    return true;
+}
+
+static void tell(struct scrollback *s, bool gap, struct adapter_edit *edit)
+{
+    edit->outcome = gap || s->torn ? ADAPTER_GAP : ADAPTER_EXACT;
+    edit->gap = edit->outcome == ADAPTER_GAP ? ADAPTER_UNKNOWN : 0;
+    s->torn = s->open = false;
+}
+
+/* Nothing more of the replay is to come, or more has come than a ring holds, which may have dropped something then. */
+static void confirm(struct scrollback *s, struct adapter_edit *edit)
+{
+    bool recurs = s->had_nothing;
+
+    if (!s->open)
+        return;
+    for (unsigned i = 0; i < 2; i++) {
+        recurs = recurs || s->streams[i].delivered.recurs;
+        s->streams[i].delivered.watches = s->streams[i].delivered.recurs = false;
+    }
+    tell(s, recurs && is_full(s->said), edit);
+}
+
+static bool place_both(const struct scrollback *s, bool full, struct delivered_place places[2])
+{
+    return place_stream(s, TAG_OUTPUT, full, &places[0]) && place_stream(s, TAG_ERRORS, full, &places[1]);
+}
+
+/* Whatever the places are, it goes on. more: there was no room for all of it, and whether the rest agrees nobody knows.
+ * False: out of memory. */
+static bool end_replay(struct scrollback *s, bool more, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool full = more || is_full(collected(s));
+
+    if (!place_both(s, full, places))
+        return false;
+    tell(s, has_gap(s, full, places) || more, edit);
+    return go_on(s, places, edit);
+}
+
+/* ---- a late replay ---- */
+
+/* Goes on if the places are beyond doubt. */
+static bool try_late(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool full = is_full(collected(s));
+
+    s->tried = true;
+    if (!place_both(s, full, places))
+        return false;
+    if (has_gap(s, full, places))
+        return true;
+    tell(s, false, edit);
+    return go_on(s, places, edit);
+}
+
+/* Of each stream there is as much as was delivered: if it is the same, it goes on there. Of one that says the same again and
+ * again that may be too late, if the ring was full. */
+static bool compare_late(struct scrollback *s, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool same = true, memory = true;
+
+    s->compared = true;
+    for (uint8_t i = 0; i < 2 && same && memory; i++) {
+        struct stream *stream = &s->streams[i];
+        struct slice replay = joined_bytes(s, TAG_OUTPUT + i);
+        memory = slice_present(replay) && (!stream->joined.len || stream->joined.tail);
+        places[i] = (struct delivered_place){true, stream->joined.len};
+        same = memory && delivered_begins(&stream->delivered, &stream->joined, replay);
+        if (same && stream->joined.len)
+            delivered_watch(&stream->delivered, &stream->joined, replay);
+        free((void *)replay.at);
+    }
+    s->open = memory && same;
+    return !s->open ? memory : go_on(s, places, edit);
+}
+
+/* More of it was collected than before. */
+static bool look_late(struct scrollback *s, uint64_t before, struct adapter_edit *edit)
+{
+    const struct stream *streams = s->streams;
+    bool all = streams[0].collected >= streams[0].joined.len && streams[1].collected >= streams[1].joined.len;
+
+    if (!s->compared && all && !compare_late(s, edit))
+        return false;
+    if (!s->late)
+        return true;
+    if (collected(s) >= RING_LEN)
+        return end_replay(s, false, edit);
+    return !is_full(collected(s)) || is_full(before) || try_late(s, edit);
+}
+
+/* Both streams go on behind all that was delivered. */
+static bool begins(const struct delivered_place places[2], const struct scrollback *s)
+{
+    for (unsigned i = 0; i < 2; i++)
+        if (s->streams[i].joined.len && (!places[i].found || places[i].at != s->streams[i].joined.len))
+            return false;
+    return true;
+}
+
+/* The `04` of a worker whose ring cannot be all there is: the rest comes late. */
+static bool end_or_wait(struct scrollback *s, uint64_t now, struct adapter_edit *edit)
+{
+    struct delivered_place places[2];
+    bool full = is_full(collected(s));
+
+    if (s->late)
+        return true;
+    s->said_at = now;
+    s->had_nothing = had_nothing(s);
+    if (!place_both(s, full, places))
+        return false;
+    bool gap = has_gap(s, full, places);
+    if (!full && !s->had_nothing && !begins(places, s)) {
+        s->late = true;
+        s->late_at = collected(s) ? now : 0;
+        return true;
+    }
+    s->open = s->had_nothing && s->live && !collected(s) && !s->torn;
+    if (!s->open)
+        tell(s, gap, edit);
+    return go_on(s, places, edit);
+}
+
+/* Nothing waits for more. */
+static bool finish(struct scrollback *s, struct adapter_edit *edit)
+{
+    if (s->collecting && !end_replay(s, false, edit))
+        return false;
+    confirm(s, edit);
+    return true;
+}
+
+static uint64_t due(const void *state)
+{
+    const struct scrollback *s = state;
+
+    /* a message of another kind that passes meanwhile is not cut */
+    if (s->inside && s->tag != TAG_OUTPUT && s->tag != TAG_ERRORS)
+        return UINT64_MAX;
+    if (s->open)
+        return s->said_at + CONFIRM;
+    if (!s->late || !s->late_at)
+        return UINT64_MAX;
+    uint64_t pause = s->said_at + (s->tried ? LATE_QUIET : LATE_PAUSE), most = s->late_at + LATE_MOST;
+    return pause < most ? pause : most;
+}
+
+static enum adapter_verdict tick(void *state, uint64_t now, struct adapter_edit *edit)
+{
+    struct scrollback *s = state;
+    bool fine = true;
+
+    if (now == ADAPTER_NO_MORE ||
+        (now >= due(s) && (s->open || now >= s->said_at + LATE_QUIET || now >= s->late_at + LATE_MOST)))
+        fine = finish(s, edit);
+    else if (now >= due(s))
+        fine = try_late(s, edit);
+    return fine ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+}
+
+static bool empty(const void *state, bool *lacks)
+{
+    const struct scrollback *s = state;
+
+    *lacks = s->late && !s->said;
+    return s->marked && !s->said;
+}
+
+/* ---- messages ---- */
+static bool may_end(const void *state)
+{
+    const struct scrollback *s = state;
+    return s->tag == TAG_OUTPUT || s->tag == TAG_ERRORS;
+}
+
+static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+{
+    struct scrollback *s = state;
+
+    (void)kept;
+    confirm(s, edit);
+    buffer_free(&s->replay);
+    s->replay = buffer_with_limit(REPLAY_MAX);
+    s->record = 0;
+    s->torn = s->torn || (s->inside && s->tag && !may_end(s));
+    s->inside = false;
+    s->tag = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        struct stream *stream = &s->streams[i];
+        stream->skip = stream->collected = 0;
+        delivered_forget(&stream->joined);
+        stream->joined = stream->asked;
+        stream->asked = (struct delivered_end){0};
+    }
+    s->marked = s->late = s->compared = s->tried = s->had_nothing = false;
+    s->said = s->late_at = 0;
+    s->collecting = s->resumed;
+    s->resumed = true;
+}
+
+static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_piece *piece,
+                                    struct adapter_edit *edit)
+{
+    if (!piece->last)
+        return ADAPTER_DROP;
+    s->marked = true;
+    if (s->collecting && !end_or_wait(s, piece->now, edit))
+        return ADAPTER_NO_MEMORY;
+    if (s->live)
+        return ADAPTER_DROP;
+    s->live = true;
+    if (piece->first)
+        return ADAPTER_PASS;
+    /* its first fragments were dropped */
+    return adapter_put_frame(&edit->insert, WS_BINARY, true, slice_of(&s->tag, 1)) ? ADAPTER_DROP
+                                                                                   : ADAPTER_NO_MEMORY;
+}
+
+/* Live output; of a message that the client has the beginning of, the rest passes behind a tag of its own. */
+static enum adapter_verdict pass_output(struct scrollback *s, struct stream *stream, struct slice bytes,
+                                        const struct adapter_piece *piece, struct adapter_edit *edit)
+{
+    bool tagged = bytes.len < piece->bytes.len;
+    size_t skipped = stream->skip < bytes.len ? (size_t)stream->skip : bytes.len;
+
+    s->begun = s->begun || (tagged && !stream->skip);
+    stream->skip -= skipped;
+    bytes = slice_from(bytes, skipped);
+    if (!delivered_put(&stream->delivered, bytes))
+        return ADAPTER_NO_MEMORY;
+    if (s->begun)
+        return ADAPTER_PASS;
+    if (!bytes.len)
+        return ADAPTER_DROP;
+    s->begun = true;
+    edit->opened = WS_BINARY;
+    edit->skip = piece->bytes.len - bytes.len;
+    return adapter_put_frame(&edit->insert, WS_BINARY, false, slice_of(&s->tag, 1)) ? ADAPTER_PASS
+                                                                                    : ADAPTER_NO_MEMORY;
+}
+
+static enum adapter_verdict on_output(struct scrollback *s, struct slice bytes,
+                                      const struct adapter_piece *piece, struct adapter_edit *edit)
+{
+    struct stream *stream = stream_of(s, s->tag);
+    bool has_room = s->collecting && has_room_for(s, bytes);
+
+    s->said += bytes.len;
+    s->said_at = piece->now;
+    if (has_room && !collect(s, s->tag, bytes))
+        return ADAPTER_NO_MEMORY;
+    if (has_room && s->late) {
+        s->tried = false;
+        s->late_at = s->late_at ? s->late_at : piece->now;
+        return look_late(s, collected(s) - bytes.len, edit) ? ADAPTER_DROP : ADAPTER_NO_MEMORY;
+    }
+    if (has_room)
+        return ADAPTER_DROP;
+    if (s->collecting && !end_replay(s, true, edit))
+        return ADAPTER_NO_MEMORY;
+    if (s->open && is_full(s->said))
+        confirm(s, edit);
+    return pass_output(s, stream, bytes, piece, edit);
+}
+
+static enum adapter_verdict on_exit_code(struct scrollback *s, const struct adapter_piece *piece,
+                                         struct adapter_edit *edit)
+{
+    bool again = s->exited && piece->first && piece->last;
+
+    s->exited = true;
+    if (!finish(s, edit))
+        return ADAPTER_NO_MEMORY;
+    return again ? ADAPTER_DROP : ADAPTER_PASS;
+}
+
+static enum adapter_verdict from_worker(void *state, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit)
+{
+    struct scrollback *s = state;
+    bool tagged;
+
+    if (piece->first) {
+        s->tag = 0;
+        s->begun = false;
+    }
+    s->inside = !piece->last;
+    tagged = !s->tag && piece->bytes.len && piece->opcode == WS_BINARY;
+    if (tagged)
+        s->tag = piece->bytes.at[0];
+    if (!s->tag && piece->opcode == WS_BINARY && !piece->last)
+        return ADAPTER_DROP; /* an empty fragment: what it begins is not known yet */
+    switch (s->tag) {
+    case TAG_LIVE:
+        return on_live(s, piece, edit);
+    case TAG_EXIT:
+        return on_exit_code(s, piece, edit);
+    case TAG_OUTPUT:
+    case TAG_ERRORS:
+        return on_output(s, slice_from(piece->bytes, tagged ? 1 : 0), piece, edit);
+    default:
+        return ADAPTER_PASS;
+    }
+}
+
+static size_t held(const void *state)
+{
+    const struct scrollback *s = state;
+    size_t sum = s->replay.size;
+
+    for (unsigned i = 0; i < 2; i++)
+        sum += delivered_held(&s->streams[i].delivered) + (s->streams[i].asked.tail ? DELIVERED_TAIL : 0) +
+               (s->streams[i].joined.tail ? DELIVERED_TAIL : 0);
+    return sum;
+}
+
+static bool collects(const void *state)
+{
+    return ((const struct scrollback *)state)->collecting;
+}
+
+static void end(void *state)
+{
+    struct scrollback *s = state;
+
+    buffer_free(&s->replay);
+    for (unsigned i = 0; i < 2; i++) {
+        delivered_free(&s->streams[i].delivered);
+        delivered_forget(&s->streams[i].asked);
+        delivered_forget(&s->streams[i].joined);
+    }
+}
+
+const struct adapter adapter_scrollback = {
+    .name = "scrollback",
+    .overlap = true,
+    .tagged = true,
+    .insert_max = INSERT_MAX,
+    .state_len = sizeof(struct scrollback),
+    .request = request,
+    .joined = joined,
+    .from_worker = from_worker,
+    .due = due,
+    .tick = tick,
+    .empty = empty,
+    .may_end = may_end,
+    .collects = collects,
+    .held = held,
+    .end = end,
+};

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * delivered: what a client has got of a stream: how much, the last bytes of it, and a mark (a hash) of each block of
+ * the last MiB. It tells where a replay of that stream goes on, which nobody says. Memory is bounded.
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_DELIVERED_H
+#define CELLGATE_RELAY_TUNNEL_DELIVERED_H
+
+#include <stdbool.h>
+
+#include "spoa/base/slice.h"
+
+#define DELIVERED_TAIL 1024 /* bytes */
+
+struct delivered_end {
+    uint64_t len;  /* bytes */
+    uint8_t *tail; /* the last DELIVERED_TAIL of them, a ring; NULL: none yet */
+};
+
+struct delivered {
+    struct delivered_end end;
+    uint64_t *marks; /* of block k at k % marks_size, which is 0 or a power of two */
+    size_t marks_size;
+    uint64_t mark; /* of the block that is not whole yet */
+    bool watches, recurs;
+    uint64_t watched, last; /* marks: of the tail that is watched for, of the last bytes */
+};
+
+/* Where a replay goes on. */
+struct delivered_place {
+    bool found;  /* without a doubt */
+    uint64_t at; /* bytes of it that are not passed on; it may be shorter than that */
+};
+
+/* False: out of memory. */
+bool delivered_put(struct delivered *d, struct slice bytes) __attribute__((warn_unused_result));
+size_t delivered_held(const struct delivered *d);
+void delivered_free(struct delivered *d);
+
+/* How far it is now, for a replay that is asked for now; without memory its tail is absent. */
+void delivered_note(const struct delivered *d, struct delivered_end *to);
+void delivered_forget(struct delivered_end *end);
+
+struct delivered_replay {
+    struct slice bytes; /* the caller's to change, and lost in delivered_find */
+    bool full;          /* of a ring that was */
+    bool holed;         /* some of it may have been dropped on the way, or not have come yet */
+};
+
+/* Whether it begins with all that was delivered by then, as far as the marks know. */
+bool delivered_begins(const struct delivered *d, const struct delivered_end *then, struct slice replay);
+/* Where a replay goes on that begins anywhere. One of a full ring behind the tail, if that occurs once; one of another
+ * ring, of which some must be missing, where marks and tail agree. Where in doubt, rather too late than too early. */
+struct delivered_place delivered_find(const struct delivered *d, const struct delivered_end *then,
+                                      const struct delivered_replay *replay);
+/* The replay begins with all that was delivered by then. From now on d->recurs says whether its end occurs elsewhere in
+ * it, or in what is delivered next; then it may have been another part of the stream. */
+void delivered_watch(struct delivered *d, const struct delivered_end *then, struct slice replay);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel/redial.h"
+
+#define SECOND UINT64_C(1000000)
+
+void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
+{
+    redial->attempts = 0;
+    redial->waiting = 0;
+    redial->give_up = now + budget;
+}
+
+void redial_renew(struct redial *redial, uint64_t budget, uint64_t now)
+{
+    redial->give_up = now + budget;
+    if (redial->waiting)
+        redial->waiting = now;
+}
+
+bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
+                 uint64_t *at)
+{
+    unsigned step = redial->attempts++;
+    uint64_t end = redial->give_up + (redial->waiting ? now - redial->waiting : 0);
+
+    *at = now;
+    if (step == 0)
+        return true;
+    if (step > settings->backoff_count)
+        step = settings->backoff_count;
+    /* 80 % to 120 % */
+    *at += settings->backoff[step - 1] * (800 + random % 401) / 1000;
+    if (*at > end && now < end)
+        *at = end;
+    return *at <= end;
+}
+
+void redial_wait(struct redial *redial, uint64_t now)
+{
+    if (!redial->waiting)
+        redial->waiting = now;
+}
+
+void redial_resume(struct redial *redial, uint64_t now)
+{
+    if (redial->waiting)
+        redial->give_up += now - redial->waiting;
+    redial->waiting = 0;
+}
+
+/* Puts now into a ring of `size` and tells whether the one that is `limit` places older lies within the
+ * window. */
+static bool too_many(uint64_t *ring, unsigned size, unsigned *count, unsigned limit, uint64_t window,
+                     uint64_t now)
+{
+    bool many = *count >= limit && now - ring[(*count - limit) % size] < window;
+
+    ring[*count % size] = now;
+    ++*count;
+    return many;
+}
+
+bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now)
+{
+    if (lived >= 10 * SECOND)
+        return false;
+    bool many = too_many(redial->loss_at, REDIAL_LOSSES_MAX, &redial->losses, settings->flap_limit,
+                         settings->flap_window, now);
+    redial->quick = many ? redial->quick + 1 : 0;
+    return many;
+}
+
+void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now)
+{
+    redial_begin(redial, budget, now);
+    redial->attempts = redial->quick;
+}
+
+bool redial_changed(struct redial *redial, uint64_t now)
+{
+    return too_many(redial->change_at, REDIAL_CHANGES_MAX, &redial->changes, REDIAL_CHANGES_MAX, 60 * SECOND,
+                    now);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel/target.h"
+
+#include "spoa/base/reader.h"
+
+#include <stdlib.h>
+
+const char *const answer_state_names[] = {"running", "migrating",   "waking",       "suspended", "stopped",
+                                          "absent",  "unavailable", "not_admitted", NULL};
+
+bool target_known(const struct target *target)
+{
+    return target->addr.family != 0 || slice_present(target->unix_path);
+}
+
+bool target_same(const struct target *a, const struct target *b)
+{
+    size_t bytes = a->addr.family == 4 ? 4 : 16;
+
+    return a->addr.family == b->addr.family && memcmp(a->addr.bytes, b->addr.bytes, bytes) == 0 &&
+           a->port == b->port && a->tls == b->tls && slice_equal(a->unix_path, b->unix_path);
+}
+
+static struct slice move_text(struct slice text, uint8_t **to)
+{
+    if (!slice_present(text))
+        return text;
+    memcpy(*to, text.at, text.len);
+    text.at = *to;
+    *to += text.len;
+    return text;
+}
+
+bool target_set(struct target *to, const struct target *from)
+{
+    struct target copy = *from;
+    size_t len = from->unix_path.len + from->sni.len + from->host.len + from->headers.len;
+    uint8_t *at = malloc(len + 1);
+
+    if (!at)
+        return false;
+    copy.texts = at;
+    copy.unix_path = move_text(from->unix_path, &at);
+    copy.sni = move_text(from->sni, &at);
+    copy.host = move_text(from->host, &at);
+    copy.headers = move_text(from->headers, &at);
+    target_free(to);
+    *to = copy;
+    return true;
+}
+
+void target_free(struct target *target)
+{
+    free(target->texts);
+    *target = (struct target){0};
+}
+
+bool target_header(struct slice *rest, struct slice *name, struct slice *value)
+{
+    struct reader r = reader_of(*rest);
+
+    *name = reader_take(&r, reader_be(&r, 2));
+    *value = reader_take(&r, reader_be(&r, 2));
+    *rest = r.rest;
+    return !r.failed;
+}

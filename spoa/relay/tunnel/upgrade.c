@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel/upgrade.h"
+
+#include "spoa/proto/ws.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PROTOCOL_CELLGATE SLICE_LITERAL("cellgate")
+#define FIELD_RESUME      SLICE_LITERAL("cell-resume")
+#define PROTOCOL_RESUME   SLICE_LITERAL("cell-resume.1")
+
+/* ---- fields ---- */
+
+/* What concerns one connection only, or is written anew for the other side. */
+static bool is_passed(struct slice name)
+{
+    static const char *const own[] = {"connection",
+                                      "content-length",
+                                      "host",
+                                      "http2-settings",
+                                      "keep-alive",
+                                      "proxy", /* to CGI it is the variable HTTP_PROXY */
+                                      "proxy-authenticate",
+                                      "proxy-authorization",
+                                      "proxy-connection",
+                                      "te",
+                                      "trailer",
+                                      "transfer-encoding",
+                                      "upgrade",
+                                      NULL};
+
+    for (size_t i = 0; own[i]; i++)
+        if (http_same_name(name, slice_text(own[i])))
+            return false;
+    return !http_name_starts(name, "x-cell-") && !http_name_starts(name, "sec-websocket-");
+}
+
+static void put_field(struct writer *w, struct slice name, struct slice value)
+{
+    writer_put(w, name);
+    writer_text(w, ": ");
+    writer_put(w, value);
+    writer_text(w, "\r\n");
+}
+
+static bool in_list(struct slice list, struct slice name)
+{
+    struct slice part;
+
+    while (slice_split(&list, ',', &part))
+        if (http_same_name(part, name))
+            return true;
+    return false;
+}
+
+static bool has_field(struct slice fields, struct slice wanted)
+{
+    struct slice name, value;
+
+    while (target_header(&fields, &name, &value))
+        if (http_same_name(name, wanted))
+            return true;
+    return false;
+}
+
+/* What a worker says to the client. The credentials that it was given are not the client's. */
+static void put_passed(const struct upgrade *u, const struct target *from, const struct http_head *head,
+                       struct writer *w)
+{
+    for (size_t i = 0; i < head->count; i++) {
+        const struct http_field *field = &head->fields[i];
+        bool resume = http_same_name(field->name, FIELD_RESUME);
+        if (is_passed(field->name) && !has_field(from->headers, field->name) &&
+            (u->client_resumes || !resume))
+            put_field(w, field->name, field->value);
+    }
+}
+
+/* ---- the client's request ---- */
+static enum refusal refusal_of(unsigned status)
+{
+    return status == 405   ? REFUSAL_method_not_allowed
+           : status == 426 ? REFUSAL_upgrade_version
+                           : REFUSAL_bad_request;
+}
+
+static struct slice keep(struct writer *w, struct slice text)
+{
+    size_t start = w->len;
+    writer_put(w, text);
+    return slice_present(text) ? slice_of(w->at + start, text.len) : text;
+}
+
+/* All lines of the name as one list. */
+static struct slice keep_protocols(struct writer *w, const struct http_head *head)
+{
+    size_t start = w->len;
+
+    for (size_t i = 0; i < head->count; i++) {
+        if (!slice_equal_nocase(head->fields[i].name, SLICE_LITERAL("sec-websocket-protocol")))
+            continue;
+        if (w->len > start)
+            writer_text(w, ", ");
+        writer_put(w, head->fields[i].value);
+    }
+    return w->len > start ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
+}
+
+/* A page's address may hold a credential in its query. */
+static struct slice passed_value(const struct http_field *field)
+{
+    struct slice value = field->value;
+    if (!http_same_name(field->name, SLICE_LITERAL("referer")))
+        return value;
+    value = slice_sub(value, 0, slice_find(value, '?'));
+    return slice_sub(value, 0, slice_find(value, '#'));
+}
+
+/* But for those of `strip`. */
+static struct slice keep_fields(struct writer *w, const struct http_head *head, struct slice strip)
+{
+    size_t start = w->len;
+
+    for (size_t i = 0; i < head->count; i++) {
+        const struct http_field *field = &head->fields[i];
+        struct slice value = passed_value(field);
+        if (!is_passed(field->name) || in_list(strip, field->name))
+            continue;
+        writer_be(w, field->name.len, 2);
+        writer_put(w, field->name);
+        writer_be(w, value.len, 2);
+        writer_put(w, value);
+    }
+    return slice_of(w->at + start, w->len - start);
+}
+
+static struct slice query_of(struct slice target)
+{
+    return slice_from(target, slice_find(target, '?') + 1);
+}
+
+static struct slice parameter_name(struct slice parameter)
+{
+    return slice_sub(parameter, 0, slice_find(parameter, '='));
+}
+
+static bool has_parameter(struct slice query, struct slice name)
+{
+    struct slice part;
+
+    while (slice_split(&query, '&', &part))
+        if (slice_equal(parameter_name(part), name))
+            return true;
+    return false;
+}
+
+/* By the header, or by the binding for browsers: subprotocol and parameter, both. */
+static bool speaks_resume(const struct upgrade *u)
+{
+    struct slice offered = u->protocols, part;
+    bool found = false;
+
+    while (slice_split(&offered, ',', &part))
+        found = found || slice_equal(slice_trim(part), PROTOCOL_RESUME);
+    return has_field(u->fields, FIELD_RESUME) ||
+           (found && has_parameter(query_of(u->target), SLICE_LITERAL("cr_tunnel")));
+}
+
+/* Numbers that become narrower ones. */
+static bool fits(const struct handover *h)
+{
+    bool port = !h->addr.family || (h->addr_port > 0 && h->addr_port <= UINT16_MAX);
+    return port && (h->refuse < 0 || (h->refuse >= 400 && h->refuse <= 599));
+}
+
+static bool fill(struct upgrade *u, const struct http_head *head, struct slice key, struct writer *w,
+                 struct fail *why)
+{
+    if (http_count(head, HANDOVER_HEADER) != 1)
+        return fail(why, "no " HANDOVER_HEADER ", or several");
+    if (!handover_decode(&u->handover, http_get(head, HANDOVER_HEADER), w, why))
+        return false;
+    if (!slice_present(u->handover.route) || !slice_present(u->handover.sandbox))
+        return fail(why, HANDOVER_HEADER " has no route or no sandbox");
+    if (!fits(&u->handover))
+        return fail(why, HANDOVER_HEADER " has a port or a status that is none");
+    u->target = keep(w, head->target);
+    u->host = keep(w, http_get(head, "Host"));
+    u->key = keep(w, key);
+    u->protocols = keep_protocols(w, head);
+    u->fields = keep_fields(w, head, u->handover.strip);
+    u->client_resumes = u->handover.resume == HANDOVER_RESUME_CELL && speaks_resume(u);
+    return !w->full || fail(why, "head is too large");
+}
+
+struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why)
+{
+    struct slice key;
+    /* what is kept of a line is its name and value with two lengths, no longer than the line with its end,
+     * but for a space behind the colon that may not have been there */
+    size_t size = head->len + head->count;
+
+    unsigned status = ws_handshake_check_request(head, &key, why);
+    *refusal = refusal_of(status);
+    if (status)
+        return NULL;
+    struct upgrade *u = calloc(1, sizeof *u + size);
+    if (!u) {
+        *refusal = REFUSAL_relay_unavailable;
+        fail(why, "out of memory");
+        return NULL;
+    }
+    struct writer w = writer_of(u->memory, size);
+    if (!fill(u, head, key, &w, why)) {
+        free(u);
+        return NULL;
+    }
+    return u;
+}
+
+/* ---- to a worker ---- */
+
+/* Its parameters take the place of those of the same name. */
+static struct slice with_query(struct slice target, struct slice query, struct writer *w)
+{
+    struct slice rest = query_of(target), part;
+    char between = '?';
+
+    if (!query.len)
+        return target;
+    writer_put(w, slice_sub(target, 0, slice_find(target, '?')));
+    while (slice_split(&rest, '&', &part)) {
+        if (!part.len || has_parameter(query, parameter_name(part)))
+            continue;
+        writer_u8(w, (uint8_t)between);
+        writer_put(w, part);
+        between = '&';
+    }
+    writer_u8(w, (uint8_t)between);
+    writer_put(w, query);
+    return writer_slice(w);
+}
+
+static struct slice host_for(const struct upgrade *u, const struct target *to)
+{
+    return slice_present(to->host) ? to->host : u->host;
+}
+
+/* A Cell-Resume of a client's is for workers of routes that know it. */
+static void put_fields(const struct upgrade *u, const struct target *to, struct writer *w)
+{
+    struct slice rest = u->fields, name, value;
+
+    while (target_header(&rest, &name, &value))
+        if (!has_field(to->headers, name) && (u->client_resumes || !http_same_name(name, FIELD_RESUME)))
+            put_field(w, name, value);
+    for (rest = to->headers; target_header(&rest, &name, &value);)
+        put_field(w, name, value);
+}
+
+void upgrade_request(const struct upgrade *u, const struct target *to, struct slice key, struct slice query,
+                     struct slice fields, struct writer *w)
+{
+    uint8_t memory[HTTP_HEAD_MAX];
+    struct writer target = writer_of(memory, sizeof memory);
+
+    ws_handshake_put_request(w, with_query(u->target, query, &target), host_for(u, to), key, u->protocols);
+    put_fields(u, to, w);
+    writer_put(w, fields);
+    writer_text(w, "\r\n");
+    w->full = w->full || target.full;
+}
+
+void upgrade_probe(const struct upgrade *u, const struct target *to, struct slice target, struct writer *w)
+{
+    writer_text(w, "GET ");
+    writer_put(w, target);
+    writer_text(w, " HTTP/1.1\r\n");
+    put_field(w, SLICE_LITERAL("Host"), host_for(u, to));
+    put_field(w, SLICE_LITERAL("Connection"), SLICE_LITERAL("close"));
+    put_fields(u, to, w);
+    writer_text(w, "\r\n");
+}
+
+bool upgrade_check(struct upgrade *u, const struct http_head *answer, struct slice key, bool first,
+                   struct fail *why)
+{
+    struct slice selected, part, offered = u->protocols;
+
+    if (!ws_handshake_check_answer(answer, key, u->protocols, &selected, why))
+        return false;
+    if (!first)
+        return slice_equal(selected, u->selected) ||
+               fail(why, "another subprotocol than the worker before selected");
+    /* the one in our own memory, which outlives the answer */
+    while (slice_present(selected) && slice_split(&offered, ',', &part))
+        if (slice_equal(slice_trim(part), selected))
+            u->selected = slice_trim(part);
+    return true;
+}
+
+/* ---- to the client ---- */
+/* A browser that offers subprotocols takes no 101 without one of them, and never learns of the Close behind it.
+ * Its token is none. */
+static struct slice first_offered(const struct upgrade *u)
+{
+    struct slice offered = u->protocols, part;
+
+    while (slice_split(&offered, ',', &part))
+        if (!slice_starts(slice_trim(part), "cellgate.bearer."))
+            return slice_trim(part);
+    return slice_text(NULL);
+}
+
+bool upgrade_accept(const struct upgrade *u, const struct target *from, const struct http_head *answer,
+                    struct writer *w)
+{
+    struct slice selected = u->selected;
+
+    if (!slice_present(selected) && u->handover.select_cellgate)
+        selected = PROTOCOL_CELLGATE;
+    if (!slice_present(selected) && !answer)
+        selected = first_offered(u);
+    if (!ws_handshake_put_answer(w, u->key, selected))
+        return false;
+    if (answer)
+        put_passed(u, from, answer, w);
+    writer_text(w, "\r\n");
+    return !w->full;
+}
+
+/* Out of luck with SHA-1 it is nothing, and the connection ends. */
+static void put_closed(const struct upgrade *u, unsigned status, struct slice code, struct writer *w)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+
+    if (upgrade_accept(u, NULL, NULL, w))
+        writer_put(w, slice_of(frame, ws_encode_close(frame, 4000 + status, code, NULL)));
+}
+
+void upgrade_pass_refusal(const struct upgrade *u, const struct target *from, const struct http_head *answer,
+                          struct slice body, struct writer *w)
+{
+    bool error = answer->status >= 400 && answer->status <= 599;
+
+    if (u->handover.close) {
+        put_closed(u, error ? answer->status : 502, SLICE_LITERAL("worker_refused"), w);
+        return;
+    }
+    writer_printf(w, "HTTP/1.1 %u ", answer->status);
+    writer_put(w, answer->reason);
+    writer_text(w, "\r\n");
+    put_passed(u, from, answer, w);
+    if (answer->status != 204 && answer->status != 304)
+        writer_printf(w, "Content-Length: %zu\r\n", body.len);
+    writer_text(w, "Connection: close\r\n\r\n");
+    writer_put(w, body);
+}
+
+void upgrade_refuse(const struct upgrade *u, enum refusal refusal, struct writer *w)
+{
+    const struct refusal_info *info = refusal_info(refusal);
+    char body[512];
+
+    if (u && u->handover.close) {
+        put_closed(u, (unsigned)info->status, slice_text(info->code), w);
+        return;
+    }
+    int len = snprintf(body, sizeof body, "{\"error\":\"%s\",\"message\":\"%s\",\"retryable\":%s}",
+                       info->code, info->sentence, info->retryable ? "true" : "false");
+
+    writer_printf(w,
+                  "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+                  "Cache-Control: no-store\r\nConnection: close\r\n",
+                  info->status, info->code, len);
+    if (info->status == 401)
+        writer_text(w, "WWW-Authenticate: Bearer\r\n");
+    if (info->status == 405)
+        writer_text(w, "Allow: GET\r\n");
+    if (info->status == 426)
+        writer_text(w, "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n");
+    if (info->retryable)
+        writer_printf(w, "Retry-After: %d\r\n", info->retry_after);
+    writer_text(w, "\r\n");
+    writer_put(w, slice_of(body, (size_t)len));
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * admin: read-only pages over HTTP for people and for Prometheus: /metrics, /healthz, /readyz, views. GET and
+ * HEAD, one request per connection. Nothing can be changed here: see control.h.
+ *
+ * A page of a website must not be able to read it through its visitor's browser: the Host has to be `localhost` or an IP
+ * address (DNS rebinding), an Origin has to be that Host, and nothing is shown in frames (http_site.h).
+ */
+#ifndef CELLGATE_SERVICE_ADMIN_H
+#define CELLGATE_SERVICE_ADMIN_H
+
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
+
+struct admin_answer {
+    unsigned status;    /* 200 unless the page sets another */
+    const char *type;   /* Content-Type; text/plain unless the page sets another */
+    const char *policy; /* Content-Security-Policy, for a page that needs more than nothing; NULL: nothing */
+    struct buffer body; /* the page writes it */
+};
+
+struct admin_page {
+    const char *path; /* exactly this */
+    /* query: without '?', absent if there is none. False: the page could not be made, 500 is answered. */
+    bool (*make)(void *context, struct slice query, struct admin_answer *answer);
+    void *context;
+};
+
+#define ADMIN_JSON       "application/json"
+#define ADMIN_PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
+
+enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 48 << 20 };
+
+struct admin;
+/* Takes over the listener, also when it fails: NULL when out of memory. The pages must outlive it. */
+struct admin *admin_new(struct loop *loop, int listener, const struct admin_page *pages, size_t count);
+void admin_free(struct admin *admin); /* NULL is fine */
+
+/* The answer to one request, for admin_new and for tests:
+ * true when `bytes` were a whole request, or no request. */
+bool admin_respond(const struct admin_page *pages, size_t count, struct slice bytes, struct buffer *answer);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/service/daemon.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "spoa/service/settings.h"
+
+/* ---- arguments ---- */
+
+static void print_usage(const struct daemon_program *program, FILE *to)
+{
+    fprintf(to, "usage: %s [-c FILE] [-o KEY=VALUE]... [-t]\n", program->name);
+}
+
+/* Keys of no section, and those of the program's own. */
+static bool is_own(const struct daemon_program *program, const char *key)
+{
+    size_t section = strcspn(key, ".");
+    return key[section] == '\0' || slice_is(slice_of(key, section), program->section);
+}
+
+static void print_help(const struct daemon_program *program, FILE *to)
+{
+    size_t count;
+    const struct option *table = settings_options(&count);
+    print_usage(program, to);
+    fprintf(to,
+            "\n%s\n\n"
+            "  -c FILE       the configuration (default: " SETTINGS_PATH ")\n"
+            "  -o KEY=VALUE  instead of what the file says, or its default; may be given several times\n"
+            "  -t            check the configuration and leave: 0 if it is good, 1 if not\n"
+            "  -V, --version print the version\n"
+            "  -h, --help    print this help\n\n"
+            "SIGHUP reads the configuration again, SIGTERM drains, a second SIGTERM ends at once,\n"
+            "SIGUSR1 logs a summary. Keys of the configuration:\n\n",
+            program->summary);
+    for (size_t i = 0; i < count; i++)
+        if (is_own(program, table[i].key))
+            options_help(to, &table[i], 1);
+}
+
+static bool leave(int code, int *exit_code)
+{
+    *exit_code = code;
+    return false;
+}
+
+static bool mistake(const struct daemon_program *program, FILE *err, const char *what, const char *word,
+                    int *exit_code)
+{
+    fprintf(err, "%s: %s %s\n", program->name, what, word);
+    print_usage(program, err);
+    return leave(DAEMON_USAGE, exit_code);
+}
+
+static bool is_overridden(const struct daemon_arguments *arguments, const char *text)
+{
+    size_t len = strcspn(text, "=") + 1;
+    for (size_t i = 0; i < arguments->overrides_count; i++)
+        if (strncmp(arguments->overrides[i], text, len) == 0)
+            return true;
+    return false;
+}
+
+static bool take_override(struct daemon_arguments *arguments, const char *text)
+{
+    if (arguments->overrides_count == DAEMON_OVERRIDES_MAX)
+        return false;
+    arguments->overrides[arguments->overrides_count++] = text;
+    return true;
+}
+
+bool daemon_arguments(const struct daemon_program *program, int argc, char **argv,
+                      struct daemon_arguments *arguments, FILE *out, FILE *err, int *exit_code)
+{
+    *arguments = (struct daemon_arguments){.path = NULL};
+    optind = 0; /* also for a second run within a test */
+    opterr = 0;
+    for (int option; (option = getopt(argc, argv, ":c:o:tVh-:")) != -1;) {
+        if (option == '-') /* a long one */
+            option = strcmp(optarg, "help") == 0 ? 'h' : strcmp(optarg, "version") == 0 ? 'V' : option;
+        switch (option) {
+        case 'c':
+            if (arguments->path)
+                return mistake(program, err, "given twice:", "-c", exit_code);
+            arguments->path = optarg;
+            break;
+        case 'o':
+            if (is_overridden(arguments, optarg))
+                return mistake(program, err, "given twice:", optarg, exit_code);
+            if (take_override(arguments, optarg))
+                break;
+            fprintf(err, "%s: more than %d times -o\n", program->name, DAEMON_OVERRIDES_MAX);
+            return leave(DAEMON_USAGE, exit_code);
+        case 't':
+            arguments->check = true;
+            break;
+        case 'V':
+            fprintf(out, "%s %s\n", program->name, CELLGATE_VERSION);
+            return leave(DAEMON_OK, exit_code);
+        case 'h':
+            print_help(program, out);
+            return leave(DAEMON_OK, exit_code);
+        case '-':
+            return mistake(program, err, "unknown option", argv[optind - 1], exit_code);
+        default:
+            return mistake(program, err, option == ':' ? "a value is missing behind" : "unknown option",
+                           (const char[]){'-', (char)optopt, '\0'}, exit_code);
+        }
+    }
+    arguments->path = arguments->path ? arguments->path : SETTINGS_PATH;
+    return optind == argc || mistake(program, err, "unexpected argument", argv[optind], exit_code);
+}
+
+/* ---- signals ---- */
+
+struct daemon_signals {
+    struct daemon_handler handler;
+    struct loop_io io;
+    bool draining;
+};
+
+static sigset_t awaited(void)
+{
+    static const int numbers[] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&set, numbers[i]);
+    return set;
+}
+
+void daemon_signals_block(void)
+{
+    sigset_t set = awaited();
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void on_signal(struct daemon_signals *signals, unsigned number)
+{
+    const struct daemon_handler *h = &signals->handler;
+    if (number == SIGHUP) {
+        h->reload(h->context);
+    } else if (number == SIGUSR1) {
+        h->summary(h->context);
+    } else if (signals->draining) {
+        h->stop(h->context);
+    } else {
+        signals->draining = true;
+        h->drain(h->context);
+    }
+}
+
+static void on_ready(void *owner, int events)
+{
+    (void)events;
+    struct daemon_signals *signals = owner;
+    struct signalfd_siginfo info;
+    if (read(loop_io_fd(&signals->io), &info, sizeof info) == (ssize_t)sizeof info)
+        on_signal(signals, info.ssi_signo);
+}
+
+struct daemon_signals *daemon_signals_open(struct loop *loop, const struct daemon_handler *handler,
+                                           struct fail *why)
+{
+    sigset_t set = awaited();
+    struct daemon_signals *signals = calloc(1, sizeof *signals);
+    int fd = signals ? signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC) : -1;
+    if (fd < 0) {
+        fail(why, "cannot wait for signals: %s", strerror(errno));
+        free(signals);
+        return NULL;
+    }
+    signals->handler = *handler;
+    loop_io_open(&signals->io, loop, fd, on_ready, signals);
+    loop_io_want(&signals->io, LOOP_READ);
+    return signals;
+}
+
+void daemon_signals_close(struct daemon_signals *signals)
+{
+    if (!signals)
+        return;
+    loop_io_close(&signals->io);
+    free(signals);
+}
+
+/* ---- descriptors ---- */
+
+bool daemon_raise_files(uint64_t *limit, struct fail *why)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return fail(why, "cannot read the limit of open files: %s", strerror(errno));
+    files.rlim_cur = files.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+        return fail(why, "cannot raise the limit of open files to %llu: %s",
+                    (unsigned long long)files.rlim_max, strerror(errno));
+    *limit = files.rlim_cur;
+    return true;
+}

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/service/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "spoa/base/writer.h"
+#include "spoa/service/redact.h"
+
+enum {
+    LINE_MAX_BYTES = 4096, /* with its line feed; PIPE_BUF: what a ready pipe takes at once, in one piece */
+    VALUE_MAX = 1024,
+    QUEUE_BYTES = 256 << 10,
+    LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
+    PATIENCE_MS = 1000,   /* with the thread, behind that */
+    KINDS = 64,           /* messages that are counted at a time; there are about as many */
+};
+
+/* Lines of one message. */
+struct kind {
+    const char *message; /* a literal; NULL: the place is free */
+    enum log_level level;
+    int64_t since; /* when its window began, milliseconds of the monotonic clock */
+    unsigned lines;
+    uint64_t held_back;
+};
+
+struct log {
+    int fd;
+    enum log_level level;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all below but dropped; held to copy one line, never over a system call */
+    pthread_cond_t wake;
+    uint8_t *queue, *writing; /* of QUEUE_BYTES each; writing is the thread's own */
+    size_t queued;
+    bool stopping;
+    bool ended, left; /* the thread has; log_free did not wait for that: the thread frees all this */
+    int64_t deadline; /* once stopping, milliseconds of the monotonic clock */
+    struct kind kinds[KINDS];
+    _Atomic uint64_t dropped, held_back;
+};
+
+/* ---- lines ---- */
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+static void put_time(struct writer *w)
+{
+    struct timespec now;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    writer_printf(w, "ts=%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday,
+                  tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000);
+}
+
+static bool is_bare(uint8_t c)
+{
+    return c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\';
+}
+
+static bool needs_quotes(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (!is_bare(value.at[i]))
+            return true;
+    return value.len == 0;
+}
+
+static void put_special(struct writer *w, uint8_t c)
+{
+    static const char controls[] = "\n\r\t", letters[] = "nrt";
+    const char *control = c ? strchr(controls, c) : NULL;
+    if (control)
+        writer_printf(w, "\\%c", letters[control - controls]);
+    else if (c == '"' || c == '\\')
+        writer_printf(w, "\\%c", c);
+    else
+        writer_printf(w, "\\x%02x", c);
+}
+
+static void put_escaped(struct writer *w, struct slice text)
+{
+    while (text.len) {
+        size_t plain = 0;
+        while (plain < text.len &&
+               (is_bare(text.at[plain]) || text.at[plain] == ' ' || text.at[plain] == '='))
+            plain++;
+        writer_put(w, slice_sub(text, 0, plain));
+        if (plain < text.len)
+            put_special(w, text.at[plain++]);
+        text = slice_from(text, plain);
+    }
+}
+
+static void put_value(struct writer *w, struct slice value)
+{
+    const char *quote = needs_quotes(value) ? "\"" : "", *cut = value.len > VALUE_MAX ? "..." : "";
+    struct slice rest = slice_sub(value, 0, VALUE_MAX), plain;
+    writer_text(w, quote);
+    do {
+        bool secret = redact_split(&rest, &plain);
+        put_escaped(w, plain);
+        if (secret)
+            writer_text(w, "[redacted]");
+    } while (rest.len);
+    writer_text(w, cut);
+    writer_text(w, quote);
+}
+
+static void put_field(struct writer *w, const struct log_field *field)
+{
+    writer_printf(w, " %s=", field->key);
+    switch (field->type) {
+    case LOG_FIELD_SLICE:
+        put_value(w, field->text);
+        break;
+    case LOG_FIELD_INT:
+        writer_printf(w, "%" PRId64, field->i);
+        break;
+    case LOG_FIELD_UINT:
+        writer_printf(w, "%" PRIu64, field->u);
+        break;
+    case LOG_FIELD_SECONDS:
+        writer_printf(w, "%.6f", field->seconds);
+        break;
+    }
+}
+
+/* A field that does not fit is left out, with all behind it, and the line says so. */
+static size_t format_line(uint8_t line[LINE_MAX_BYTES], enum log_level level, const char *message,
+                          const struct log_field *fields, size_t count)
+{
+    static const char cut[] = " cut=true";
+    struct writer w = writer_of(line, LINE_MAX_BYTES - sizeof cut);
+    put_time(&w);
+    writer_printf(&w, " level=%s msg=", level_names[level]);
+    put_value(&w, slice_text(message));
+    for (size_t i = 0; i < count && !w.full; i++) {
+        size_t before = w.len;
+        put_field(&w, &fields[i]);
+        if (w.full)
+            w.len = before;
+    }
+    bool full = w.full;
+    w.full = false;
+    w.size = LINE_MAX_BYTES;
+    if (full)
+        writer_text(&w, cut);
+    writer_u8(&w, '\n');
+    return w.len;
+}
+
+/* ---- the queue ---- */
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* With the lock held. */
+static void put_line(struct log *log, const uint8_t *line, size_t len)
+{
+    if (len > QUEUE_BYTES - log->queued) {
+        atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
+        return;
+    }
+    memcpy(log->queue + log->queued, line, len);
+    if (log->queued == 0)
+        pthread_cond_signal(&log->wake);
+    log->queued += len;
+}
+
+/* Ends the window of a message, with the lock held. */
+static void tell_held_back(struct log *log, struct kind *kind)
+{
+    uint8_t line[LINE_MAX_BYTES];
+    const struct log_field fields[] = {LOG_TEXT("like", kind->message), LOG_U64("lines", kind->held_back)};
+    if (kind->held_back)
+        put_line(log, line, format_line(line, kind->level, "more of these were held back", fields, 2));
+    *kind = (struct kind){.message = NULL};
+}
+
+/* The place of a message: its own, a free one, or that of the one that began first. */
+static struct kind *kind_of(struct log *log, const char *message)
+{
+    struct kind *best = &log->kinds[0];
+    for (size_t i = 0; i < KINDS; i++) {
+        struct kind *kind = &log->kinds[i];
+        if (kind->message && (kind->message == message || strcmp(kind->message, message) == 0))
+            return kind;
+        if (best->message && (!kind->message || kind->since < best->since))
+            best = kind;
+    }
+    tell_held_back(log, best);
+    return best;
+}
+
+/* Whether a line of the message may be written now, with the lock held. */
+static bool may_pass(struct log *log, enum log_level level, const char *message)
+{
+    int64_t now = now_ms();
+    struct kind *kind = kind_of(log, message);
+    if (kind->message && now - kind->since >= LOG_WINDOW_MS)
+        tell_held_back(log, kind);
+    if (!kind->message)
+        *kind = (struct kind){.message = message, .since = now};
+    kind->level = level;
+    if (kind->lines++ < LOG_BURST)
+        return true;
+    if (!kind->held_back++)
+        pthread_cond_signal(&log->wake); /* the thread looks at the window's end */
+    atomic_fetch_add_explicit(&log->held_back, 1, memory_order_relaxed);
+    return false;
+}
+
+void log_fields_audit(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
+                      size_t count)
+{
+    if (!log || level < log->level)
+        return;
+    uint8_t line[LINE_MAX_BYTES];
+    size_t len = format_line(line, level, message, fields, count);
+    pthread_mutex_lock(&log->lock);
+    put_line(log, line, len);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void log_fields(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
+                size_t count)
+{
+    if (!log || level < log->level)
+        return;
+    if (level > LOG_DEBUG) {
+        pthread_mutex_lock(&log->lock);
+        bool passes = may_pass(log, level, message);
+        pthread_mutex_unlock(&log->lock);
+        if (!passes)
+            return;
+    }
+    log_fields_audit(log, level, message, fields, count);
+}
+
+/* ---- the thread ---- */
+
+/* Says what was held back of messages whose window is over, or of all. When to look again; 0: nothing is held back. */
+static int64_t tell_all_held_back(struct log *log, bool all)
+{
+    int64_t now = now_ms(), next = 0;
+    for (size_t i = 0; i < KINDS; i++) {
+        struct kind *kind = &log->kinds[i];
+        int64_t end = kind->since + LOG_WINDOW_MS;
+        if (!kind->message || !kind->held_back)
+            continue;
+        if (all || now >= end)
+            tell_held_back(log, kind);
+        else if (!next || end < next)
+            next = end;
+    }
+    return next;
+}
+
+/* With the lock held: until there are lines, the log ends, or something has to be said of what was held back. */
+static void wait_for_lines(struct log *log)
+{
+    for (;;) {
+        int64_t next = tell_all_held_back(log, log->stopping);
+        if (log->queued || log->stopping)
+            return;
+        const struct timespec until = {next / 1000, next % 1000 * 1000000};
+        if (next)
+            (void)pthread_cond_timedwait(&log->wake, &log->lock, &until);
+        else
+            pthread_cond_wait(&log->wake, &log->lock);
+    }
+}
+
+static bool out_of_time(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    bool over = log->stopping && now_ms() >= log->deadline;
+    pthread_mutex_unlock(&log->lock);
+    return over;
+}
+
+/* Others may write to the same pipe: what they say shall come to stand between our lines, not within one. */
+static size_t whole_lines(struct slice text)
+{
+    size_t len = text.len < LINE_MAX_BYTES ? text.len : LINE_MAX_BYTES;
+    while (text.at[len - 1] != '\n')
+        len--;
+    return len;
+}
+
+/* Writes without blocking on a pipe or a socket that is ready. */
+static ssize_t write_some(int fd, struct slice text)
+{
+    size_t len = whole_lines(text);
+    ssize_t sent = send(fd, text.at, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sent < 0 && errno == ENOTSOCK ? write(fd, text.at, len) : sent;
+}
+
+static void write_all(struct log *log, struct slice text)
+{
+    while (text.len && !out_of_time(log)) {
+        struct pollfd ready = {.fd = log->fd, .events = POLLOUT};
+        if (poll(&ready, 1, 100) <= 0)
+            continue;
+        ssize_t n = write_some(log->fd, text);
+        if (n > 0)
+            text = slice_from(text, (size_t)n);
+        else if (n < 0 && errno != EINTR && errno != EAGAIN)
+            break;
+    }
+    uint64_t lost = 0;
+    for (size_t i = 0; i < text.len; i++)
+        lost += text.at[i] == '\n';
+    atomic_fetch_add_explicit(&log->dropped, lost, memory_order_relaxed);
+}
+
+/* Waits for lines and takes them all; false when the log ends and there are none left. */
+static bool take(struct log *log, struct slice *text)
+{
+    pthread_mutex_lock(&log->lock);
+    wait_for_lines(log);
+    uint8_t *filled = log->queue;
+    log->queue = log->writing;
+    log->writing = filled;
+    *text = slice_of(filled, log->queued);
+    log->queued = 0;
+    pthread_mutex_unlock(&log->lock);
+    return text->len > 0;
+}
+
+static void discard(struct log *log)
+{
+    pthread_cond_destroy(&log->wake);
+    pthread_mutex_destroy(&log->lock);
+    free(log->queue);
+    free(log->writing);
+    free(log);
+}
+
+static void *run(void *context)
+{
+    struct log *log = context;
+    struct slice text;
+    while (take(log, &text))
+        write_all(log, text);
+    pthread_mutex_lock(&log->lock);
+    bool left = log->left;
+    log->ended = true;
+    pthread_cond_signal(&log->wake);
+    pthread_mutex_unlock(&log->lock);
+    if (left)
+        discard(log);
+    return NULL;
+}
+
+/* All signals stay with the threads that handle them; a broken pipe gives EPIPE. */
+static bool start(struct log *log)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&log->thread, NULL, run, log) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static void set_up_waiting(struct log *log)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&log->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&log->lock, NULL);
+}
+
+struct log *log_new(int fd, enum log_level level)
+{
+    struct log *log = calloc(1, sizeof *log);
+    if (!log)
+        return NULL;
+    log->fd = fd;
+    log->level = level;
+    log->queue = malloc(QUEUE_BYTES);
+    log->writing = malloc(QUEUE_BYTES);
+    set_up_waiting(log);
+    if (log->queue && log->writing && start(log))
+        return log;
+    discard(log);
+    return NULL;
+}
+
+/* The thread may hang in a write, as to a terminal that was stopped, which is said to be ready: it is left then, until
+ * it can go on or the process ends. */
+static bool has_ended(struct log *log)
+{
+    int64_t end = log->deadline + PATIENCE_MS;
+    const struct timespec until = {end / 1000, end % 1000 * 1000000};
+    while (!log->ended && pthread_cond_timedwait(&log->wake, &log->lock, &until) == 0)
+        ;
+    log->left = !log->ended;
+    if (log->left)
+        pthread_detach(log->thread);
+    return log->ended;
+}
+
+void log_free(struct log *log)
+{
+    if (!log)
+        return;
+    pthread_mutex_lock(&log->lock);
+    log->stopping = true;
+    log->deadline = now_ms() + LAST_WORDS_MS;
+    pthread_cond_signal(&log->wake);
+    bool ended = has_ended(log);
+    pthread_mutex_unlock(&log->lock);
+    if (!ended)
+        return;
+    pthread_join(log->thread, NULL);
+    discard(log);
+}
+
+uint64_t log_dropped(const struct log *log)
+{
+    return log ? atomic_load_explicit(&log->dropped, memory_order_relaxed) : 0;
+}
+
+uint64_t log_held_back(const struct log *log)
+{
+    return log ? atomic_load_explicit(&log->held_back, memory_order_relaxed) : 0;
+}

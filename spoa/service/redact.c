@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/service/redact.h"
+
+enum { TOKEN_MIN = 16 }; /* shorter words like "eyJ" or "v1.2.3" stay */
+
+static bool is_token_byte(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.' || c == '+' || c == '/' || c == '=' || c == '~';
+}
+
+static bool ends_word(uint8_t c)
+{
+    return c <= ' ' || c == '"' || c == '\'' || c == ',' || c == ';' || c == '&';
+}
+
+static size_t token_len(struct slice s)
+{
+    size_t len = 0;
+    while (len < s.len && is_token_byte(s.at[len]))
+        len++;
+    return len;
+}
+
+static size_t word_len(struct slice s)
+{
+    size_t len = 0;
+    while (len < s.len && !ends_word(s.at[len]))
+        len++;
+    return len;
+}
+
+/* Whether s begins with the text, which is in lower case. */
+static bool starts_nocase(struct slice s, const char *text)
+{
+    size_t len = strlen(text);
+    return s.len >= len && slice_equal_nocase(slice_sub(s, 0, len), slice_of(text, len));
+}
+
+/* A token that begins with one of these is long: both forms begin so whatever they hold. */
+static bool is_token_start(struct slice s)
+{
+    /* base64url of `{"`, `{ ` and `{` with a line break behind it */
+    return slice_starts(s, "eyJ") || slice_starts(s, "eyA") || slice_starts(s, "ewo") ||
+           slice_starts(s, "ew0") || slice_starts(s, "v1.");
+}
+
+static const char *const introductions[] = {
+    "bearer ", "basic ", "bearer%20", "cellgate.bearer.", "cellgate_token", "__host-cellgate", NULL};
+
+/* Whether a secret can begin with this byte: spares the comparisons for most of a text. */
+static bool is_suspect(uint8_t c)
+{
+    return c == '?' || c == 'e' || c == 'v' || c == 'b' || c == 'B' || c == 'c' || c == 'C' || c == '_';
+}
+
+/* The length of what introduces a secret at the front of s: one introduction or several ("bearer Bearer "). */
+static size_t introduction_len(struct slice s)
+{
+    size_t len = 0;
+    for (const char *const *text = introductions; *text;) {
+        bool there = starts_nocase(slice_from(s, len), *text);
+        len += there ? strlen(*text) : 0;
+        text = there ? introductions : text + 1;
+    }
+    return len;
+}
+
+/* The length of the secret at the front of s, 0 if there is none; *keep bytes of s are none and may be shown. */
+static size_t secret_len(struct slice s, size_t *keep)
+{
+    *keep = 0;
+    if (s.at[0] == '?') {
+        *keep = 1;
+        size_t len = 1;
+        while (len < s.len && s.at[len] > ' ' && s.at[len] != '"')
+            len++;
+        return len > 1 ? len : 0;
+    }
+    if (is_token_start(s)) {
+        size_t len = token_len(s);
+        return len >= TOKEN_MIN ? len : 0;
+    }
+    *keep = introduction_len(s);
+    size_t len = *keep ? word_len(slice_from(s, *keep)) : 0;
+    return len ? *keep + len : 0;
+}
+
+bool redact_split(struct slice *rest, struct slice *plain)
+{
+    struct slice text = *rest;
+    for (size_t at = 0; at < text.len; at++) {
+        size_t keep = 0;
+        size_t len = is_suspect(text.at[at]) ? secret_len(slice_from(text, at), &keep) : 0;
+        if (len) {
+            *plain = slice_sub(text, 0, at + keep);
+            *rest = slice_from(text, at + len);
+            return true;
+        }
+        at += keep ? keep - 1 : 0;
+    }
+    *plain = text;
+    *rest = slice_from(text, text.len);
+    return false;
+}

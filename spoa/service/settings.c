@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/service/settings.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { FILE_MAX = 4 << 20, DEPTH_MAX = 32 };
+
+/* ---- what the table cannot say ---- */
+
+/* The position is that of the key in the file; where it has none, the whole file's. */
+static bool refuse(const struct settings *s, const char *key, struct fail *why, const char *what)
+{
+    const json_node *node = json_root(s->doc);
+    struct slice rest = slice_text(key), part;
+    while (node && slice_split(&rest, '.', &part)) {
+        char name[64] = "";
+        memcpy(name, part.at, part.len < sizeof name ? part.len : 0);
+        node = json_member(node, name);
+    }
+    return json_fail(s->doc, node, why, "%s %s", key, what);
+}
+
+static bool is_local(const struct net_address *address)
+{
+    return net_is_unix(address) || net_is_loopback(address);
+}
+
+static bool check_addresses(const struct settings *s, struct fail *why)
+{
+    const struct {
+        const char *key;
+        const struct net_address *address;
+    } sockets[] = {{"agent.relay_listen", &s->agent.relay_listen},
+                   {"agent.control", &s->agent.control},
+                   {"relay.listen", &s->relay.listen},
+                   {"relay.agent", &s->relay.agent},
+                   {"relay.control", &s->relay.control},
+                   {"relay.worker_tls", &s->relay.worker_tls}};
+    for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
+        if (!net_is_unix(sockets[i].address))
+            return refuse(s, sockets[i].key, why, "must be a Unix socket (unix@PATH)");
+    if (!net_is_unix(&s->agent.listen) && !s->agent.trust_tcp)
+        return refuse(s, "agent.listen", why, "must be a Unix socket (unix@PATH), or set agent.trust_tcp");
+    if (!is_local(&s->agent.admin))
+        return refuse(s, "agent.admin", why, "must be a loopback address or a Unix socket");
+    if (!is_local(&s->relay.admin))
+        return refuse(s, "relay.admin", why, "must be a loopback address or a Unix socket");
+    return true;
+}
+
+static bool check_nodes(const struct settings *s, struct fail *why)
+{
+    if (!json_is_object(s->directory))
+        return refuse(s, "directory", why, "must be an object");
+    if (s->tokens && !json_is_array(s->tokens))
+        return refuse(s, "tokens", why, "must be a list");
+    if (s->routes && !json_is_array(s->routes))
+        return refuse(s, "routes", why, "must be a list");
+    if (s->systems && !json_is_array(s->systems))
+        return refuse(s, "systems", why, "must be a list");
+    if (s->domains && !json_is_object(s->domains))
+        return refuse(s, "domains", why, "must be an object");
+    if (s->open && json_first(s->tokens))
+        return refuse(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
+    if (s->open || json_first(s->tokens))
+        return true;
+    if (s->tokens)
+        return refuse(s, "tokens", why, "is empty: say \"open\": true to let everybody in");
+    return json_fail(s->doc, json_root(s->doc), why,
+                     "tokens is missing: say \"open\": true to let everybody in");
+}
+
+static bool check_sizes(const struct settings *s, struct fail *why)
+{
+    if (s->relay.memory < s->relay.buffer)
+        return refuse(s, "relay.memory", why, "must not be less than relay.buffer");
+    return true;
+}
+
+static int64_t processors(void)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online < 1 ? 1 : online > SETTINGS_THREADS_MAX ? SETTINGS_THREADS_MAX : online;
+}
+
+/* The table's checks have accepted all texts. */
+static bool derive(struct settings *s, struct fail *why)
+{
+    s->networks = calloc(s->worker_networks.count, sizeof *s->networks);
+    if (!s->networks)
+        return fail(why, "%s: out of memory", s->path);
+    s->networks_count = s->worker_networks.count;
+    for (size_t i = 0; i < s->networks_count; i++)
+        cidr_parse(slice_text(s->worker_networks.at[i]), &s->networks[i]);
+    const struct texts *pauses = &s->relay.redial_backoff_texts;
+    s->relay.redial_backoff_count = pauses->count;
+    for (size_t i = 0; i < pauses->count; i++)
+        options_duration(slice_text(pauses->at[i]), &s->relay.redial_backoff[i]);
+    if (!s->agent.threads)
+        s->agent.threads = processors();
+    if (!s->relay.threads)
+        s->relay.threads = processors();
+    return true;
+}
+
+/* ---- reading ---- */
+
+static bool set_paths(struct settings *s, const char *path, struct fail *why)
+{
+    const char *slash = strrchr(path, '/');
+    s->path = strdup(path);
+    if (!slash)
+        s->base_dir = strdup(".");
+    else
+        s->base_dir = slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+    return (s->path && s->base_dir) || fail(why, "%s: out of memory", path);
+}
+
+static bool read_file(struct settings *s, const char *const *overrides, size_t count, struct fail *why)
+{
+    size_t keys;
+    const struct option *table = settings_options(&keys);
+    s->doc = json_parse_file(s->path, JSON_COMMENTS, (struct json_limits){FILE_MAX, DEPTH_MAX}, why);
+    if (!s->doc || !options_read(s->doc, json_root(s->doc), table, keys, s->base_dir, s, why))
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!options_override(table, keys, overrides[i], s, why))
+            return false;
+    return true;
+}
+
+struct settings *settings_load(const char *path, const char *const *overrides, size_t count, struct fail *why)
+{
+    struct settings *s = calloc(1, sizeof *s);
+    if (!s) {
+        fail(why, "%s: out of memory", path);
+        return NULL;
+    }
+    if (set_paths(s, path, why) && read_file(s, overrides, count, why) && check_nodes(s, why) &&
+        check_addresses(s, why) && check_sizes(s, why) && derive(s, why))
+        return s;
+    settings_free(s);
+    return NULL;
+}
+
+void settings_free(struct settings *settings)
+{
+    size_t keys;
+    const struct option *table = settings_options(&keys);
+    if (!settings)
+        return;
+    options_free(table, keys, settings);
+    json_free(settings->doc);
+    free(settings->networks);
+    free(settings->path);
+    free(settings->base_dir);
+    free(settings);
+}
+
+bool settings_worker_allowed(const struct settings *settings, const struct address *address)
+{
+    return !cidr_is_metadata(address) && cidr_any_contains(settings->networks, settings->networks_count, address);
+}
+
+const char *settings_socket_folder(const struct settings *settings, struct slice path)
+{
+    for (size_t i = 0; i < settings->worker_sockets.count; i++)
+        if (net_path_beneath(settings->worker_sockets.at[i], path))
+            return settings->worker_sockets.at[i];
+    return NULL;
+}

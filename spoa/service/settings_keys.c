@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/* The one list of the configuration's keys. docs/configuration.md is made from it. */
+#include "spoa/service/seccomp.h"
+#include "spoa/service/settings.h"
+
+#define AT(member)    offsetof(struct settings, member)
+#define SECONDS(n)    ((int64_t)(n)*OPTION_SECOND)
+#define MINUTES(n)    ((int64_t)(n)*OPTION_MINUTE)
+#define HOURS(n)      ((int64_t)(n)*OPTION_HOUR)
+#define KIB(n)        ((int64_t)(n) << 10)
+#define MIB(n)        ((int64_t)(n) << 20)
+#define GIB(n)        ((int64_t)(n) << 30)
+#define RANGE(lo, hi) .min = (lo), .max = (hi)
+#define ANY           RANGE(0, 0)
+
+static const char *const serves_names[] = {"management", "application", NULL};
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+
+/* In the order of enum settings_audit. */
+static const char *const audits[] = {"off", "upgrades", "all", NULL};
+
+static const char *check_network(struct slice text)
+{
+    struct cidr cidr;
+    if (!cidr_parse(text, &cidr))
+        return "a list of networks such as \"10.0.0.0/8\", without bits behind the prefix";
+    return cidr_within_metadata(&cidr)
+               ? "a list of networks that no metadata service is in: these are never dialled"
+               : NULL;
+}
+
+static const char *check_folder(struct slice text)
+{
+    bool good = text.len > 2 && text.len <= NET_PATH_MOST && text.at[0] == '/' &&
+                text.at[text.len - 1] == '/' && net_path_plain(slice_sub(text, 0, text.len - 1));
+    return good ? NULL : "a list of folders such as \"/run/cell/\", from the root, with a slash at the end";
+}
+
+static const char *check_backoff(struct slice text)
+{
+    int64_t ms;
+    return options_duration(text, &ms) && ms > 0 && ms <= MINUTES(10) ? NULL
+                                                                      : "a list of durations from 1ms to 10m";
+}
+
+/* What may stand in a token's claim, a metric's label and a header without quoting. */
+static const char *check_cell(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.at[i];
+        bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                    c == '_' || c == '.';
+        if (!good)
+            return "a name of letters, digits, '-', '_' and '.'";
+    }
+    return NULL;
+}
+
+static const struct option keys[] = {
+    {"cell", OPTION_TEXT, AT(cell), "cell",
+     "name of this cell, which tokens are made out to; give each cell its own", RANGE(1, 128),
+     .check = check_cell},
+    {"directory", OPTION_NODE, AT(directory), NULL, "where sandboxes are looked up", ANY,
+     .form = "an object, see below", .example = "{ \"kind\": \"file\", \"path\": \"sandboxes.json\" }"},
+    {"tokens", OPTION_NODE, AT(tokens), OPTION_NONE,
+     "the kinds of credentials that are accepted; may only be empty or left out with open", ANY,
+     .form = "a list of objects, see below",
+     .example =
+         "[{ \"kind\": \"jwt\", \"alg\": \"HS256\", \"kid\": \"k1\", \"secret_file\": \"k1.secret\" }]"},
+    {"tokens_revoked_file", OPTION_PATH, AT(tokens_revoked_file), OPTION_NONE,
+     "tokens that are revoked one by one: `{\"revoked\": {\"JTI\": EXP}}`; it is read again when it changes", ANY},
+    {"open", OPTION_BOOL, AT(open), "false", "with an empty list of tokens: let everybody in", ANY},
+    {"systems", OPTION_NODE, AT(systems), OPTION_NONE,
+     "whose clients come here: the built-in routes of these systems are on, and of no other", ANY,
+     .form = "a list of \"opencomputer\", \"opensandbox\", \"sandbox-sdk\", \"agent-sandbox\", \"daytona\", "
+             "\"e2b\"",
+     .example = "[\"opencomputer\", \"opensandbox\"]"},
+    {"routes", OPTION_NODE, AT(routes), OPTION_NONE,
+     "what to do with which request; left out: the routes of `systems`, which `\"defaults\"` places among "
+     "one's own",
+     ANY, .form = "a list of objects, see below, and of `\"defaults\"` once"},
+    {"domains", OPTION_NODE, AT(domains), OPTION_NONE,
+     "domains of the host forms of `systems`; a form without one is off", ANY,
+     .form = "an object of lists of DNS names"},
+    {"services", OPTION_NODE, AT(services), OPTION_NONE,
+     "upstreams by name, for routes with `to_service`: a control plane", ANY,
+     .form = "an object of objects, see below"},
+    {"management_ports", OPTION_TEXT, AT(management_ports), OPTION_NONE,
+     "ports on which a sandbox with an address of its own is managed, `\"44772,8888\"` or `\"none\"`: "
+     "reached with "
+     "pty, exec and agent alone; none: those of `systems`, or of every system where none is named",
+     RANGE(1, 128)},
+    {"serves", OPTION_ENUM, AT(serves), "management",
+     "what a worker with a port of its own serves, where its record does not say", ANY,
+     .names = serves_names},
+    {"worker_networks", OPTION_TEXTS, AT(worker_networks), "[\"127.0.0.0/8\", \"::1/128\"]",
+     "networks in which workers may be; this machine alone, unless you name yours. Metadata services of clouds "
+     "and the link-local networks are never dialled, whatever it says",
+     RANGE(1, 64), .check = check_network},
+    {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
+     "folders in which the Unix sockets of `http+unix:` workers may be; none: there are no such workers",
+     RANGE(0, NET_FOLDERS_MOST), .check = check_folder, .example = "[\"/run/cell/\"]"},
+    {"log_level", OPTION_ENUM, AT(log_level), "info", "events below this level are not logged", ANY,
+     .names = log_levels},
+    {"seccomp", OPTION_ENUM, AT(seccomp), "on",
+     "once started, agent and relay make only the system calls they need: another fails (`on`) or ends the "
+     "process (`kill`); read at the start only",
+     ANY, .names = seccomp_modes},
+
+    {"agent.audit", OPTION_ENUM, AT(agent.audit), "upgrades",
+     "which decisions that let somebody in are logged: `all`, those about `upgrades`, or none (`off`)", ANY,
+     .names = audits},
+    {"agent.listen", OPTION_ADDRESS, AT(agent.listen), "unix@/run/cellgate/agent.sock", "where HAProxy asks",
+     ANY},
+    {"agent.trust_tcp", OPTION_BOOL, AT(agent.trust_tcp), "false",
+     "agent.listen may be a TCP address: everybody who reaches it is believed to be HAProxy", ANY},
+    {"agent.relay_listen", OPTION_ADDRESS, AT(agent.relay_listen), "unix@/run/cellgate/agent-relay.sock",
+     "where the relay asks; a Unix socket", ANY},
+    {"agent.relay_user", OPTION_TEXT, AT(agent.relay_user), OPTION_NONE,
+     "the account that the relay runs as; it alone may ask on relay_listen, beside root and the agent's own "
+     "account, and the socket belongs to its group; read at the start only",
+     RANGE(1, 32)},
+    {"agent.admin", OPTION_ADDRESS, AT(agent.admin), "127.0.0.1:9101",
+     "metrics, health and views over HTTP; loopback or a Unix socket", ANY},
+    {"agent.control", OPTION_ADDRESS, AT(agent.control), "unix@/run/cellgate/agent.control.sock",
+     "commands of the operator; a Unix socket", ANY},
+    {"agent.threads", OPTION_INT, AT(agent.threads), "0", "threads that decide; 0: one for each processor",
+     RANGE(0, SETTINGS_THREADS_MAX)},
+    {"agent.lookup", OPTION_DURATION, AT(agent.lookup), "200ms",
+     "how long a decision waits for a look-up that the cache cannot answer", RANGE(1, SECONDS(30))},
+    {"agent.guesses", OPTION_INT, AT(agent.guesses), "20",
+     "wrong credentials, of each sort, that each thread takes from one client address in a second; 0: any number",
+     RANGE(0, 1000000)},
+    {"agent.max_watches", OPTION_INT, AT(agent.max_watches), "200000",
+     "tunnels of relays that the agent watches the directory for at a time, in 512 bytes each, a larger one "
+     "as several; "
+     "one connection of a relay gets half of it at most; a tunnel beyond asks from time to time instead",
+     RANGE(1000, 10000000)},
+    {"agent.drain", OPTION_DURATION, AT(agent.drain), "5s",
+     "how long requests that came before SIGTERM may take to be answered", RANGE(0, HOURS(1))},
+    {"agent.name_servers", OPTION_TEXTS, AT(agent.name_servers), OPTION_NONE,
+     "name servers to ask for workers' names, `\"10.0.0.10\"` or `\"127.0.0.1:5353\"`; none: those of "
+     "/etc/resolv.conf; read at the start only",
+     RANGE(0, 8)},
+    {"agent.ticket_secret_file", OPTION_PATH, AT(agent.ticket_secret_file), OPTION_NONE,
+     "key of the tickets that let a relay ask about its tunnels, 32 bytes or more; the agent makes it if it "
+     "is not "
+     "there, and reads it at the start only; absent: the path of relay_listen with `.key` behind it; share "
+     "it "
+     "between agents whose relays ask each other's",
+     ANY, .secret = true},
+
+    {"relay.listen", OPTION_ADDRESS, AT(relay.listen), "unix@/run/cellgate/relay.sock",
+     "where HAProxy hands over upgrades; a Unix socket", ANY},
+    {"relay.agent", OPTION_ADDRESS, AT(relay.agent), "unix@/run/cellgate/agent-relay.sock",
+     "the agent's relay_listen; a Unix socket", ANY},
+    {"relay.worker_tls", OPTION_ADDRESS, AT(relay.worker_tls), "unix@/run/cellgate/worker-tls.sock",
+     "HAProxy's listener that speaks TLS to https workers; a Unix socket", ANY},
+    {"relay.admin", OPTION_ADDRESS, AT(relay.admin), "127.0.0.1:9102",
+     "metrics, health and views over HTTP; loopback or a Unix socket", ANY},
+    {"relay.control", OPTION_ADDRESS, AT(relay.control), "unix@/run/cellgate/relay.control.sock",
+     "commands of the operator; a Unix socket", ANY},
+    {"relay.threads", OPTION_INT, AT(relay.threads), "0",
+     "threads that carry tunnels; 0: one for each processor", RANGE(0, SETTINGS_THREADS_MAX)},
+
+    {"relay.connect_budget", OPTION_DURATION, AT(relay.connect_budget), "5s",
+     "how long the first dial of a tunnel is retried", RANGE(0, MINUTES(10))},
+    {"relay.dial_timeout", OPTION_DURATION, AT(relay.dial_timeout), "10s",
+     "what one dial may take, connect and handshake together", RANGE(10, MINUTES(10))},
+    {"relay.hold", OPTION_DURATION, AT(relay.hold), "30s",
+     "how long a client waits at the opening for a sandbox that wakes up or moves", RANGE(0, HOURS(1))},
+    {"relay.settle", OPTION_DURATION, AT(relay.settle), "500ms",
+     "after a worker's close: how long to wait for the news that the sandbox has moved",
+     RANGE(0, MINUTES(1))},
+    {"relay.redial_backoff", OPTION_TEXTS, AT(relay.redial_backoff_texts),
+     "[\"100ms\", \"250ms\", \"500ms\", \"1s\", \"2s\", \"4s\"]",
+     "pauses between redials, each 20 % more or less; the last repeats", RANGE(1, SETTINGS_BACKOFF_MAX),
+     .check = check_backoff},
+    {"relay.redial_budget", OPTION_DURATION, AT(relay.redial_budget), "30s",
+     "how long a lost worker is redialled", RANGE(0, HOURS(24))},
+    {"relay.migration_budget", OPTION_DURATION, AT(relay.migration_budget), "10m",
+     "how long a sandbox may be without a worker while it moves", RANGE(0, HOURS(24))},
+    {"relay.flap_limit", OPTION_INT, AT(relay.flap_limit), "3",
+     "how many short-lived connections to workers may be lost within flap_window", RANGE(1, 8)},
+    {"relay.flap_window", OPTION_DURATION, AT(relay.flap_window), "60s", "see flap_limit",
+     RANGE(SECONDS(1), HOURS(24))},
+
+    {"relay.keepalive", OPTION_DURATION, AT(relay.keepalive), "25s", "silence on a leg before it is pinged",
+     RANGE(50, HOURS(1))},
+    {"relay.dead_after", OPTION_DURATION, AT(relay.dead_after), "60s",
+     "silence after a ping before a leg counts as dead", RANGE(50, HOURS(1))},
+    {"relay.stall", OPTION_DURATION, AT(relay.stall), "5m",
+     "how long a client may take nothing of what waits for it", RANGE(100, HOURS(24))},
+    {"relay.idle", OPTION_DURATION, AT(relay.idle), "0s",
+     "a tunnel without payload ends after this; 0s: never", RANGE(0, HOURS(24 * 30))},
+    {"relay.max_age", OPTION_DURATION, AT(relay.max_age), "0s", "a tunnel ends at this age; 0s: never",
+     RANGE(0, HOURS(24 * 365))},
+
+    {"relay.buffer", OPTION_SIZE, AT(relay.buffer), "256KiB", "data held for one direction of a tunnel",
+     RANGE(KIB(16), MIB(64))},
+    {"relay.memory", OPTION_SIZE, AT(relay.memory), "256MiB",
+     "data held for all tunnels together; then the largest holders wait", RANGE(MIB(1), GIB(1024))},
+    {"relay.max_message", OPTION_SIZE, AT(relay.max_message), "64MiB", "a longer message ends its tunnel",
+     RANGE(KIB(1), GIB(1024))},
+    {"relay.head_size", OPTION_SIZE, AT(relay.head_size), "16KiB", "an HTTP head, of client or worker",
+     RANGE(KIB(1), KIB(16))},
+    {"relay.head_time", OPTION_DURATION, AT(relay.head_time), "10s",
+     "a client's HTTP head has to be there in this time", RANGE(100, MINUTES(5))},
+    {"relay.max_tunnels", OPTION_INT, AT(relay.max_tunnels), "0",
+     "tunnels at a time; 0: as many as there are file descriptors for", RANGE(0, 10000000)},
+    {"relay.max_tunnels_per_sandbox", OPTION_INT, AT(relay.max_tunnels_per_sandbox), "-1",
+     "tunnels at a time to one sandbox; -1: an eighth of all, 256 at most; 0: no limit", RANGE(-1, 10000000)},
+    {"relay.max_tunnels_per_org", OPTION_INT, AT(relay.max_tunnels_per_org), "-1",
+     "tunnels at a time of one organisation; -1: a quarter of all; 0: no limit", RANGE(-1, 10000000)},
+    {"relay.max_tunnels_per_token", OPTION_INT, AT(relay.max_tunnels_per_token), "-1",
+     "tunnels at a time of one token; -1: an eighth of all; 0: no limit", RANGE(-1, 10000000)},
+    {"relay.drain", OPTION_DURATION, AT(relay.drain), "30s",
+     "over how long a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
+
+    {"renew.redis", OPTION_TEXT, AT(renew.redis), OPTION_NONE,
+     "where OpenSandbox's control plane reads that sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or "
+     "`unix@/PATH`; absent: it is not told",
+     RANGE(1, 300)},
+    {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE,
+     "user of Redis' access control list; none: the default user", RANGE(1, 255)},
+    {"renew.password_file", OPTION_PATH, AT(renew.password_file), OPTION_NONE,
+     "its first line is the password; read for every new connection", ANY, .secret = true},
+    {"renew.database", OPTION_INT, AT(renew.database), "0", "number of the database", RANGE(0, 65535)},
+    {"renew.key", OPTION_TEXT, AT(renew.key), "opensandbox:renew:intent", "the list's key", RANGE(1, 255)},
+    {"renew.every", OPTION_DURATION, AT(renew.every), "60s",
+     "at most one intent in this time for one sandbox", RANGE(SECONDS(1), HOURS(1))},
+    {"renew.max_length", OPTION_INT, AT(renew.max_length), "0",
+     "the list is cut to the newest so many; 0: it is not", RANGE(0, 10000000)},
+};
+
+const struct option *settings_options(size_t *count)
+{
+    *count = sizeof keys / sizeof *keys;
+    return keys;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/spop/client.h"
+
+#include <stdlib.h>
+
+#define LIMIT_MOST (1u << 20)
+#define NO_PLACE   LIMIT_MOST
+#define FRAME_ID   1 /* HAProxy's, too: one NOTIFY per stream-id */
+
+/* A question's stream-id is round * limit + place: it names the place, and is used only once. */
+struct place {
+    void *context;
+    uint64_t round;
+    unsigned next_free;
+    bool waiting, forgotten;
+};
+
+struct spop_client {
+    enum { NEW, GREETED, OPEN, ENDED } state;
+    size_t frame_size;
+    unsigned limit, waiting, lost;
+    unsigned free; /* the first of those that are free again */
+    unsigned used; /* places; those behind have never been touched, so that they cost no memory */
+    struct place places[];
+};
+
+struct spop_client *spop_client_new(unsigned limit)
+{
+    if (limit == 0 || limit > LIMIT_MOST)
+        return NULL;
+    struct spop_client *client = calloc(1, sizeof *client + limit * sizeof client->places[0]);
+    if (!client)
+        return NULL;
+    client->limit = limit;
+    client->free = NO_PLACE;
+    return client;
+}
+
+void spop_client_free(struct spop_client *client)
+{
+    free(client);
+}
+
+void spop_client_hello(struct spop_client *client, const struct spop_offer *offer, struct writer *out)
+{
+    client->state = GREETED;
+    client->frame_size = offer->frame_size;
+    spop_offer_write(out, offer);
+}
+
+bool spop_client_ready(const struct spop_client *client)
+{
+    return client->state == OPEN && client->waiting < client->limit;
+}
+
+unsigned spop_client_waiting(const struct spop_client *client)
+{
+    return client->waiting;
+}
+
+/* ---- asking ---- */
+static struct place *place_of(struct spop_client *client, uint64_t id)
+{
+    struct place *place = &client->places[id % client->limit];
+    return place->waiting && place->round == id / client->limit ? place : NULL;
+}
+
+static unsigned take_place(struct spop_client *client)
+{
+    unsigned taken = client->free;
+    if (taken == NO_PLACE)
+        return client->used++;
+    client->free = client->places[taken].next_free;
+    return taken;
+}
+
+static void release(struct spop_client *client, struct place *place)
+{
+    place->waiting = place->forgotten = false;
+    place->context = NULL;
+    place->round++;
+    place->next_free = client->free;
+    client->free = (unsigned)(place - client->places);
+    client->waiting--;
+}
+
+bool spop_client_ask_begin(struct spop_client *client, struct slice message, void *context,
+                           struct writer *out, struct spop_ask *ask)
+{
+    if (!spop_client_ready(client))
+        return false;
+    unsigned taken = take_place(client);
+    struct place *place = &client->places[taken];
+    ask->id = place->round * client->limit + taken;
+    client->waiting++;
+    place->waiting = true;
+    place->context = context;
+    ask->out = out;
+    ask->frame = spop_frame_begin(out, SPOP_TYPE_NOTIFY, ask->id, FRAME_ID);
+    ask->message = spop_message_begin(out, message);
+    return true;
+}
+
+void spop_client_ask_arg(struct spop_ask *ask, struct slice name, struct spop_value value)
+{
+    spop_arg_write(ask->out, ask->message, name, value);
+}
+
+bool spop_client_ask_end(struct spop_client *client, struct spop_ask *ask)
+{
+    if (spop_frame_end(ask->out, ask->frame, client->frame_size))
+        return true;
+    release(client, place_of(client, ask->id));
+    return false;
+}
+
+void spop_client_forget(struct spop_client *client, uint64_t id)
+{
+    struct place *place = place_of(client, id);
+    if (place) {
+        place->forgotten = true;
+        place->context = NULL;
+    }
+}
+
+bool spop_client_lost(struct spop_client *client, void **context)
+{
+    client->state = ENDED;
+    while (client->lost < client->used) {
+        struct place *place = &client->places[client->lost++];
+        bool wanted = place->waiting && !place->forgotten;
+        *context = place->context;
+        if (place->waiting)
+            release(client, place);
+        if (wanted)
+            return true;
+    }
+    return false;
+}
+
+/* ---- what the agent says ---- */
+void spop_client_end(struct spop_client *client, enum spop_status status, struct writer *out)
+{
+    if (client->state == ENDED)
+        return;
+    client->state = ENDED;
+    spop_disconnect_write(out, SPOP_TYPE_HAPROXY_DISCONNECT, status);
+}
+
+static enum spop_client_step refuse(struct spop_client *client, enum spop_status status,
+                                    struct spop_client_event *event, struct writer *out)
+{
+    spop_client_end(client, status, out);
+    event->status = status;
+    return SPOP_CLIENT_ENDED;
+}
+
+static enum spop_client_step on_hello(struct spop_client *client, const struct spop_frame *frame,
+                                      struct spop_client_event *event, struct writer *out)
+{
+    struct spop_agreement agreement;
+    enum spop_status judged = spop_agreement_read(frame->payload, client->frame_size, &agreement);
+    if (judged != SPOP_STATUS_NORMAL)
+        return refuse(client, judged, event, out);
+    client->state = OPEN;
+    client->frame_size = agreement.frame_size;
+    if (!agreement.pipelining)
+        client->limit = 1;
+    return SPOP_CLIENT_READY;
+}
+
+static enum spop_client_step on_disconnect(struct spop_client *client, const struct spop_frame *frame,
+                                           struct spop_client_event *event)
+{
+    struct slice message;
+    client->state = ENDED;
+    if (!spop_disconnect_read(frame->payload, &event->status, &message))
+        event->status = SPOP_STATUS_UNKNOWN;
+    return SPOP_CLIENT_ENDED;
+}
+
+static bool actions_valid(struct reader actions)
+{
+    struct spop_action action;
+    while (spop_action_next(&actions, &action))
+        ;
+    return !actions.failed;
+}
+
+/* SPOP_CLIENT_MORE: the answer to a forgotten question, there may be more behind it. */
+static enum spop_client_step on_ack(struct spop_client *client, const struct spop_frame *frame,
+                                    struct spop_client_event *event, struct writer *out)
+{
+    struct place *place = place_of(client, frame->stream_id);
+    if (!place || frame->frame_id != FRAME_ID)
+        return refuse(client, SPOP_STATUS_NO_FRAME, event, out);
+    event->actions = reader_of(frame->flags & SPOP_ABORT ? slice_of(NULL, 0) : frame->payload);
+    if (!actions_valid(event->actions))
+        return refuse(client, SPOP_STATUS_INVALID, event, out);
+    bool forgotten = place->forgotten;
+    event->context = place->context;
+    release(client, place);
+    return forgotten ? SPOP_CLIENT_MORE : SPOP_CLIENT_ANSWER;
+}
+
+static enum spop_client_step judge(struct spop_client *client, const struct spop_frame *frame,
+                                   struct spop_client_event *event, struct writer *out)
+{
+    if (frame->type == SPOP_TYPE_UNSET || !(frame->flags & SPOP_FIN))
+        return refuse(client, SPOP_STATUS_FRAGMENTED, event, out);
+    if (frame->type == SPOP_TYPE_AGENT_DISCONNECT)
+        return on_disconnect(client, frame, event);
+    if (frame->type == SPOP_TYPE_AGENT_HELLO && client->state == GREETED)
+        return on_hello(client, frame, event, out);
+    if (frame->type == SPOP_TYPE_ACK && client->state == OPEN)
+        return on_ack(client, frame, event, out);
+    return refuse(client, SPOP_STATUS_INVALID, event, out);
+}
+
+enum spop_client_step spop_client_next(struct spop_client *client, struct slice *in,
+                                       struct spop_client_event *event, struct writer *out)
+{
+    event->need = 0;
+    while (client->state != ENDED) {
+        struct spop_frame frame;
+        switch (spop_frame_read(*in, client->frame_size, &frame, &event->need)) {
+        case SPOP_STEP_MORE:
+            return SPOP_CLIENT_MORE;
+        case SPOP_STEP_TOO_BIG:
+            return refuse(client, SPOP_STATUS_TOO_BIG, event, out);
+        case SPOP_STEP_INVALID:
+            return refuse(client, SPOP_STATUS_INVALID, event, out);
+        case SPOP_STEP_FRAME:
+            *in = slice_from(*in, event->need);
+        }
+        if (!spop_type_known(frame.type))
+            continue;
+        enum spop_client_step step = judge(client, &frame, event, out);
+        if (step != SPOP_CLIENT_MORE)
+            return step;
+    }
+    return SPOP_CLIENT_MORE;
+}
