@@ -210,7 +210,7 @@ def test_headers_and_the_request_are_read_from_files(config, token, tmp_path):
         (["-H", "@-", "GET http://h/"], "secret without colon"),
         (["@-"], ""),
         (["@-"], "\nGET http://h/\n"),
-        (["@-"], "GET http://h/\n" + "A: secret\n" * 65),
+        (["@-"], "GET http://h/\n" + "A: secret\n" * 129),
         (["@-", "GET http://h/"], "GET http://h/"),
         (["-H", "@-", "GET http://h/"], "A: secret\n" * 10000),
     ],
