@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "spoa/base/json_string.h"
 #include "spoa/base/reader.h"
 #include "spoa/base/writer.h"
 #include "spoa/proto/ws.h"
@@ -23,6 +24,17 @@ bool ws_close_code_legal(unsigned code)
     if (code < 3000)
         return code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006;
     return code <= 4999;
+}
+
+bool ws_close_reason_legal(struct slice reason)
+{
+    while (reason.len) {
+        size_t step = reason.at[0] < 0x80 ? 1 : json_string_utf8(reason);
+        if (!step)
+            return false;
+        reason = slice_from(reason, step);
+    }
+    return true;
 }
 
 static enum ws_event refuse(struct ws_decoder *d, const char *why)

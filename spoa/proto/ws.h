@@ -97,6 +97,8 @@ static inline bool ws_is_control(enum ws_opcode opcode)
 
 /* Whether a code may stand in a Close frame (section 7.4). */
 bool ws_close_code_legal(unsigned code);
+/* Whether it is UTF-8 (section 5.5.1). */
+bool ws_close_reason_legal(struct slice reason);
 
 /* to[i] = from[i] ^ mask[(offset + i) % 4]. `to` may be `from`; they must not overlap otherwise. */
 void ws_mask(uint8_t *to, const uint8_t *from, size_t len, const uint8_t mask[4], uint64_t offset);

@@ -202,6 +202,17 @@ def test_a_servers_close_is_passed_on(tunnels, echo, code, reason):
     assert through[0][1:] == [(CLOSE, struct.pack(">H", code) + reason.encode()), "clean end"]
 
 
+def test_a_reason_that_is_no_text_reaches_the_server_and_is_never_repeated(tunnels):
+    """A server that drops the connection over it: Autobahn's case 7.5.1."""
+    worker = tunnels.worker()
+    peer, upstream = tunnels.open(worker)
+    said = b"\x03\xe8\xce\xba\xed\xa0\x80"
+    peer.send(client(CLOSE, said))
+    assert upstream.hear()[:2] == (CLOSE, said)
+    upstream.close()
+    assert peer.hear() == (CLOSE, b"\x03\xef", True)
+
+
 # ---- what is not well-formed: 1002 from whoever sees it first, and nothing of it reaches the server ----
 
 

@@ -487,6 +487,22 @@ static void a_worker_that_does_not_answer_a_close_is_left(void **state)
     ended_with(CLOSE_client_closed, "C1000:x");
 }
 
+static void the_relay_never_repeats_a_reason_that_is_no_text(void **state)
+{
+    static const char surrogate[] = "\xce\xba\xed\xa0\x80";
+
+    (void)state;
+    serving();
+    world_closes(&w, CLIENT, 1000, surrogate);
+    assert_said(WORKER, "C1000:\xce\xba\xed\xa0\x80"); /* what the worker thinks of it is its business */
+    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    ended_with(CLOSE_client_closed, "C1007:");
+    serving();
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_closes(&w, CLIENT, 1000, surrogate);
+    ended_with(CLOSE_client_closed, "C1007:");
+}
+
 static void a_client_that_does_not_answer_a_close_is_left(void **state)
 {
     (void)state;
@@ -2039,6 +2055,7 @@ int main(void)
         cmocka_unit_test(a_message_that_is_too_big_ends_the_tunnel),
         cmocka_unit_test(the_clients_close_goes_end_to_end),
         cmocka_unit_test(a_worker_that_does_not_answer_a_close_is_left),
+        cmocka_unit_test(the_relay_never_repeats_a_reason_that_is_no_text),
         cmocka_unit_test(a_client_that_does_not_answer_a_close_is_left),
         cmocka_unit_test(a_client_that_is_lost_leaves_the_worker_a_close),
         cmocka_unit_test(an_exit_frame_then_a_close_is_the_end),

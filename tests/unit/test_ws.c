@@ -335,6 +335,18 @@ static void close_codes_are_legal_as_the_registry_says(void **state)
     }
 }
 
+static void a_close_says_utf_8(void **state)
+{
+    static const char *const legal[] = {"", "a", "\x7f", "\xce\xba", "\xe2\x82\xac.", "\xf0\xa4\xad\xa2", "\xef\xbf\xbf"};
+    static const char *const illegal[] = {"\x80", "a\xff", "\xce", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof legal / sizeof *legal; i++)
+        assert_true(ws_close_reason_legal(slice_text(legal[i])));
+    for (size_t i = 0; i < sizeof illegal / sizeof *illegal; i++)
+        assert_false(ws_close_reason_legal(slice_text(illegal[i])));
+}
+
 /* ---- masking ---- */
 
 static void masking_is_the_same_at_every_length_offset_and_alignment(void **state)
@@ -524,6 +536,7 @@ int main(void)
         cmocka_unit_test(every_first_byte_is_judged),
         cmocka_unit_test(a_refusal_is_final),
         cmocka_unit_test(close_codes_are_legal_as_the_registry_says),
+        cmocka_unit_test(a_close_says_utf_8),
         cmocka_unit_test(masking_is_the_same_at_every_length_offset_and_alignment),
         cmocka_unit_test(masking_far_into_a_frame_turns_the_mask),
         cmocka_unit_test(a_frame_cut_anywhere_is_the_same_message),

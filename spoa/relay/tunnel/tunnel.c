@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#define CLOSE_INVALID_DATA 1007
 #define MILLISECOND UINT64_C(1000)
 #define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
 #define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
@@ -255,12 +256,27 @@ static void close_client(struct tunnel *t, unsigned code, struct slice text, uin
     }
 }
 
+struct goodbye {
+    unsigned code;
+    struct slice text;
+};
+
+/* What the client gets for its Close if no worker answers it: the same, unless its words are none that may be sent. */
+static struct goodbye own_answer(unsigned code, struct slice text)
+{
+    if (ws_close_reason_legal(text))
+        return (struct goodbye){code, text};
+    return (struct goodbye){CLOSE_INVALID_DATA, slice_text("")};
+}
+
 /* The client's Close goes to the worker, and the worker's answer to the client. */
 static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
-    t->goodbye_code = code;
+    struct goodbye own = own_answer(code, text);
+
+    t->goodbye_code = own.code;
     buffer_free(&t->goodbye);
-    return t->worker_there && buffer_put(&t->goodbye, text) && tunnel_send_close(t, WORKER, code, text, now);
+    return t->worker_there && buffer_put(&t->goodbye, own.text) && tunnel_send_close(t, WORKER, code, text, now);
 }
 
 /* What the worker has to say to what the client has said before its mistake comes first: its answer to our Close stands
@@ -302,7 +318,10 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     if (worker_code == CLOSE_NONE)
         worker_code = 1001; /* the one that was to be replaced may still be there */
     tunnel_leave_worker(t, worker_code, passed ? text : said, false, now);
-    close_client(t, passed ? code : info->client_code, passed ? text : said, now);
+    struct goodbye answer = {passed ? code : info->client_code, passed ? text : said};
+    if (reason == CLOSE_client_closed)
+        answer = own_answer(code, text);
+    close_client(t, answer.code, answer.text, now);
 }
 
 /* Nobody has answered our Close, or the worker that of the client. */
