@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Chromium at a preview host of the gate: the page is let in by its cookie, and so are the WebSockets that it opens."""
+"""Chromium at a preview host of the gate, where the page is let in by its cookie, and so are the WebSockets that it opens; and what the
+relay says of tunnels."""
 
 import json
 
@@ -31,6 +32,16 @@ def sockets(browser):
     return [url for url in browser.requests() if url.startswith("wss:")]
 
 
+def states(cell, sandbox="sb-1"):
+    """Of the sandbox's tunnels at the relay."""
+    return [tunnel["state"] for tunnel in json.loads(cell.admin(f"/tunnels?sandbox={sandbox}", "relay"))["tunnels"]]
+
+
 def held(cell, sandbox="sb-1"):
     """Waits until somebody's upgrade waits for the sandbox's worker."""
-    until(lambda: "opening" in [tunnel["state"] for tunnel in json.loads(cell.admin(f"/tunnels?sandbox={sandbox}", "relay"))["tunnels"]], 30, "nobody waits")
+    until(lambda: "opening" in states(cell, sandbox), 30, "nobody waits")
+
+
+def redials(cell, sandbox):
+    """Waits until the sandbox's tunnels have no worker: what is said now is kept for the next one."""
+    until(lambda: set(states(cell, sandbox)) == {"redialling"}, 30, "the loss is not noticed")

@@ -7,6 +7,7 @@ import json
 import subprocess
 
 import pytest
+from browsing import redials
 from cell import BIN, WORKER_BEARER
 from client import request
 from execd import Execd
@@ -128,7 +129,8 @@ def test_a_terminal_goes_on_at_the_next_worker(cell, node, host, execd):
     terminal.say({"bytes": "\0kept=this; echo re''ady\n"})
     shows("ready")
     there.process.kill()
-    cell.set_sandboxes(**{"sb-1": cell.sandboxes["sb-1"] | {"epoch": 2, "worker": f"http://127.0.0.1:{then.port}"}})
+    redials(cell, "sb-1")
     terminal.say({"bytes": "\0echo still $kept\n"})
+    cell.set_sandboxes(**{"sb-1": cell.sandboxes["sb-1"] | {"epoch": 2, "worker": f"http://127.0.0.1:{then.port}"}})
     assert "ready" not in shows("still this")
     cell.set_sandboxes(**{"sb-1": cell.sandboxes["sb-1"] | {"epoch": 3, "worker": execd.url}})

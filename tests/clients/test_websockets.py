@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 import websocket
 import websockets
+from browsing import redials
 from cell import WORKER_BEARER
 from client import request
 
@@ -197,7 +198,8 @@ def test_a_terminal_goes_on_at_the_next_worker(cell, host, client):
     socket.say(b"\0kept=this; echo re''ady\n")
     shows(b"ready\r\n")
     workers[0].process.kill()
-    place(1)
+    redials(cell, name)
     socket.say(b"\0echo still $kept\n")
+    place(1)
     assert b"ready" not in shows(b"still this")
     assert socket.close() is not None
