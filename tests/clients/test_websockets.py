@@ -34,7 +34,7 @@ class Refused(Exception):
     pass
 
 
-# Each: open(url, headers, subprotocols) -> socket with say, hear, ping, close -> (code, reason) of the other side's Close.
+# Each opens with (URL, headers, subprotocols), and has say, hear, ping, and close, which gives the code of the other side's Close.
 
 
 class Asynchronous:
@@ -131,9 +131,11 @@ class WebsocketClient:
 
     def close(self):
         self.socket.send_close(1000, b"done")
-        opcode, data = self.socket.recv_data(True)
+        opcode = None
+        while opcode != websocket.ABNF.OPCODE_CLOSE:
+            opcode, data = self.socket.recv_data(True)
         self.socket.shutdown()
-        return int.from_bytes(data[:2], "big") if opcode == websocket.ABNF.OPCODE_CLOSE else None
+        return int.from_bytes(data[:2], "big")
 
 
 CLIENTS = {"websockets": Websockets, "aiohttp": Aiohttp, "websocket-client": WebsocketClient}
@@ -175,7 +177,7 @@ def test_a_wrong_token_is_reported(cell, client, way):
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_terminal_goes_on_at_the_next_worker(cell, host, client):
     """cell-worker in the place of OpenSandbox's execd; the client notices nothing when it is killed."""
-    name, workers = "sb-" + client, [host.worker(), host.worker()]
+    name, workers = "terminal-" + client, [host.worker(), host.worker()]
 
     def place(number):
         record = {"worker": f"http://127.0.0.1:{workers[number].port}", "headers": dict([WORKER_BEARER]), "epoch": number + 1}
@@ -186,6 +188,7 @@ def test_a_terminal_goes_on_at_the_next_worker(cell, host, client):
     made = None
     while not made or made.status == 404:  # until the agent has read its directory
         made = request(cell.http, "POST", below, [bearer, ("Content-Type", "application/json")], b"{}")
+    assert made.status == 201, (made.status, made.headers, made.body)
     socket = CLIENTS[client](f"ws://127.0.0.1:{cell.http}{below}/{json.loads(made.body)['session_id']}/ws", dict([bearer]))
 
     def shows(text):
@@ -202,4 +205,4 @@ def test_a_terminal_goes_on_at_the_next_worker(cell, host, client):
     socket.say(b"\0echo still $kept\n")
     place(1)
     assert b"ready" not in shows(b"still this")
-    assert socket.close() is not None
+    assert socket.close() == 1000
