@@ -154,3 +154,18 @@ def test_a_token_that_is_good_elsewhere_reaches_no_worker(cells, origin, scope):
             with Http1(cell.http) as client:
                 client.request("GET", "/a", [*headers, ("Authorization", "Bearer " + bearer)], host=host)
             assert bearer not in str([request.headers for request in origin.requests[before:]]), host
+
+
+@pytest.mark.parametrize("host", ["cell.test", "other.e2b.test", "e2b.test"])
+@pytest.mark.parametrize("target, headers", [("/x", [("OpenSandbox-Ingress-To", "free-3000")]), ("/own/free/x", []), ("/x", [("X-Sandbox-ID", "box"), ("X-Sandbox-Namespace", "team"), ("X-Sandbox-Port", "3000")])], ids=["header", "path", "namespace"])
+def test_a_domain_that_is_public_opens_no_other_form(cells, origin, host, target, headers):
+    """Below a path, or by a header, a caller may name whatever host it likes."""
+    record = {"worker": origin.url, "serves": "application", "ports": {"3000": origin.url}}
+    config = {"systems": ["e2b", "opensandbox", "agent-sandbox"], "domains": {"e2b": ["e2b.test"]}, "routes": ["defaults", {"name": "own", "path": "/own/{sandbox}/{rest...}", "to": "/{rest}"}],
+              "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "public": True, "domains": ["<e2b>"]}]}
+    cell = cells(sandboxes={"free": record, "team/box": record}, config=config)
+    before = len(origin.requests)
+    with Http1(cell.http) as client:
+        assert client.request("GET", target, headers, host=host).status == 401
+        assert len(origin.requests) == before
+        assert client.request("GET", "/x", host="3000-free.e2b.test").status == 200

@@ -705,20 +705,22 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
 static void public_is_what_its_entry_names(void **state)
 {
     static const struct {
-        const char *entry, *good; /* e2b's preview below a.test, an own route there, both elsewhere */
+        const char *entry, *good; /* e2b's preview below a.test, an own host there, both elsewhere, an own path at a.test */
     } cases[] = {
-        {"\"domains\":[\"a.test\"]", "yy  "},
-        {"\"systems\":[\"e2b\"]", "y y "},
-        {"\"routes\":[\"own\"]", " y y"},
-        {"\"systems\":[\"e2b\"],\"domains\":[\"a.test\"]", "y   "},
-        {"\"everywhere\":true", "yyyy"},
-        {"\"carriers\":[\"e2b-traffic-access-token\"]", "y y "},
+        {"\"domains\":[\"a.test\"]", "yy   "},
+        {"\"systems\":[\"e2b\"]", "y y  "},
+        {"\"routes\":[\"own\"]", " y yy"},
+        {"\"systems\":[\"e2b\"],\"domains\":[\"a.test\"]", "y    "},
+        {"\"routes\":[\"own\"],\"domains\":[\"a.test\"]", " y   "},
+        {"\"everywhere\":true", "yyyyy"},
+        {"\"carriers\":[\"e2b-traffic-access-token\"]", "y y  "},
     };
     const struct slice a = SLICE_LITERAL("80-x.a.test"), b = SLICE_LITERAL("80-x.b.test");
-    const struct carrier_place places[] = {{.route = "e2b-preview", .system = SYSTEM_E2B, .host = a},
-                                           {.route = "own", .host = a},
-                                           {.route = "e2b-preview", .system = SYSTEM_E2B, .host = b},
-                                           {.route = "own", .host = b}};
+    const struct carrier_place places[] = {{.route = "e2b-preview", .system = SYSTEM_E2B, .host = a, .by_host = true},
+                                           {.route = "own", .host = a, .by_host = true},
+                                           {.route = "e2b-preview", .system = SYSTEM_E2B, .host = b, .by_host = true},
+                                           {.route = "own", .host = b, .by_host = true},
+                                           {.route = "own", .host = a}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         struct fail why;
@@ -726,7 +728,7 @@ static void public_is_what_its_entry_names(void **state)
         struct tokens *tokens = load(*state, text, &why);
         if (!tokens)
             fail_msg("%s", why.text);
-        for (size_t j = 0; j < 4; j++)
+        for (size_t j = 0; j < 5; j++)
             if (token_is_public(tokens, &places[j]) != (cases[i].good[j] == 'y'))
                 fail_msg("%s, place %zu", cases[i].entry, j);
         tokens_free(tokens);

@@ -440,7 +440,8 @@ static bool check_token(struct decision *d)
     const struct decide_view *view = d->view;
     if (d->route->service && !d->route->need)
         return leave_to_service(d);
-    const struct carrier_place place = {.route = d->route->name, .system = d->route->system, .host = d->host};
+    const struct carrier_place place = {
+        .route = d->route->name, .system = d->route->system, .host = d->host, .by_host = d->route->by_host};
     const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
                                         .cookie = d->route->cookie,
                                         .bearer = judge_bearer(d, &place),

@@ -340,6 +340,7 @@ static bool read_to(struct build *b, struct fail *why)
 static void entry_settle(struct route_entry *entry)
 {
     bool form = entry->host.count > 0;
+    entry->route.by_host = form;
     entry->route.keep_host =
         entry->host_header == ROUTE_KEEP || (entry->host_header == ROUTE_BY_FORM && form);
     entry->route.keep_cookies = entry->cookies == ROUTE_KEEP || (entry->cookies == ROUTE_BY_FORM && form);

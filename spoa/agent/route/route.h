@@ -41,6 +41,7 @@ struct route {
     int64_t port;              /* that is meant where none is captured; 0: none */
     struct template *template; /* NULL: the worker gets the path unchanged */
     unsigned need;             /* of enum need; 0: no token */
+    bool by_host; /* its host is a pattern, so that the domain it is asked by is no choice of the caller's */
     bool keep_host, keep_cookies;
     bool keep_auth;                    /* an Authorization that is no credential of ours is the application's */
     bool cookie;                       /* a token may come as cookie, and a query token is turned into one */

@@ -78,6 +78,7 @@ struct carrier_place {
     const char *route; /* NULL: nowhere in particular, as for `cellgate token --inspect` */
     enum system system;
     struct slice host; /* in lower case, without port; absent: the request has none */
+    bool by_host;      /* the route is found by it (struct route) */
     bool any_host;     /* it is not known: of a tunnel that is open */
 };
 

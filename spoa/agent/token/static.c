@@ -182,10 +182,13 @@ static unsigned carriers_at(const struct token_entry *entry, const struct carrie
     return carriers;
 }
 
+/* A domain opens no form that is addressed otherwise: there the caller may name whatever host it wants. */
 static bool is_public_at(const struct state *state, const struct carrier_place *place)
 {
     if (!state->public || !place->route || state->everywhere)
         return state->public;
+    if (state->scope.domains.count && !place->by_host)
+        return false;
     return token_scope_is_bound(&state->scope) ? token_scope_has(&state->scope, place)
                                                : state->public_systems & SYSTEM_BIT(place->system);
 }
