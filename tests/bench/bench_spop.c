@@ -33,7 +33,7 @@ static const char builtin_arguments[] =
     "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==|origin: https://app.example.com|"
     "user-agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0|"
     "accept-language: en-US,en;q=0.5|sec-websocket-extensions: permessage-deflate||\n"
-    "cookie=n:\ncookies=i:0\nremoved=none\n"
+    "removed=none\n"
     "source=a:192.0.2.17\ntls=b:true\n";
 
 /* Latencies up to 64 s in buckets of at most 1/32 of their value. */

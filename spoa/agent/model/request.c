@@ -50,8 +50,21 @@ bool request_header_next(struct slice *headers, struct request_header *header)
     return true;
 }
 
+/* RFC 6265 section 4.2.1: pairs with ';' between them. Lenient about blanks: haproxy.cfg removes what this finds. */
+static void read_cookies(struct request *request, struct slice list)
+{
+    struct slice pair;
+    while (slice_split(&list, ';', &pair)) {
+        size_t equals = slice_find(pair, '=');
+        if (equals < pair.len && slice_is(slice_trim(slice_sub(pair, 0, equals)), "__Host-cellgate") && !request->cookies++)
+            request->cookie = slice_trim(slice_from(pair, equals + 1));
+    }
+}
+
 static void read_field(struct request *request, const struct request_header *header)
 {
+    if (slice_is(header->name, "cookie"))
+        read_cookies(request, header->value);
     if (!is_length_known(header->name.len))
         return;
     for (size_t i = 0; i < FIELDS; i++) {

@@ -14,7 +14,7 @@
 #include "spoa/base/slice.h"
 
 /*  X(kind, field, SPOE argument name, HAProxy sample expression)
- *  kinds: TEXT struct slice (absent = there is none), COUNT int64_t, BOOL bool, ADDRESS struct address */
+ *  kinds: TEXT struct slice (absent = there is none), BOOL bool, ADDRESS struct address */
 #define REQUEST_ARGUMENTS(X)                                       \
     X(TEXT, id, "id", "unique-id")                                 \
     X(TEXT, method, "method", "method")                            \
@@ -22,8 +22,6 @@
     X(TEXT, path, "path", "path")                                  \
     X(TEXT, query, "query", "query")                               \
     X(TEXT, headers, "headers", "req.hdrs")                        \
-    X(TEXT, cookie, "cookie", "req.cook(__Host-cellgate)")         \
-    X(COUNT, cookies, "cookies", "req.cook_cnt(__Host-cellgate)")  \
     X(TEXT, removed, "removed", "var(txn.removed)")                \
     X(ADDRESS, source, "source", "var(txn.client_addr)")           \
     X(BOOL, tls, "tls", "var(txn.client_tls)")
@@ -57,7 +55,6 @@
     X(e2b_port, e2b_ports, "e2b-sandbox-port")
 
 #define REQUEST_TYPE_TEXT    struct slice
-#define REQUEST_TYPE_COUNT   int64_t
 #define REQUEST_TYPE_BOOL    bool
 #define REQUEST_TYPE_ADDRESS struct address
 
@@ -71,6 +68,8 @@ struct request {
     REQUEST_HEADERS(X)
 #undef X
     struct slice connection2; /* the second line of Connection */
+    struct slice cookie;      /* the value of the first __Host-cellgate in all lines of Cookie */
+    int64_t cookies;          /* how many there are */
 };
 
 struct request_header {
@@ -80,7 +79,7 @@ struct request_header {
 /* Takes the next line off *headers, "name: value" and a line end as `headers` has them; value as it stands behind ": ".
  * False: there is none, *headers is then empty; or it is malformed, and *headers is not. */
 bool request_header_next(struct slice *headers, struct request_header *header);
-/* Fills what REQUEST_HEADERS lists from `headers`. False: it is absent or malformed. */
+/* Fills what REQUEST_HEADERS lists, and the cookies, from `headers`. False: it is absent or malformed. */
 bool request_read_headers(struct request *request);
 /* The first line's value of a header that need not be in the table, name in any case, and how many lines it has. */
 struct slice request_header(const struct request *request, struct slice name, size_t *lines);

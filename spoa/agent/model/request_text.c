@@ -42,36 +42,9 @@ static struct slice headers_text(const struct head *head, struct writer *memory)
     return slice_of(memory->at + start, memory->len - start);
 }
 
-/* How many cookies have the name, and the value of the first. */
-static size_t cookies_of(const struct head *head, struct slice name, struct slice *first)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < head->count; i++) {
-        struct slice list = head->lines[i].value, pair;
-        if (!slice_equal_nocase(head->lines[i].name, SLICE_LITERAL("cookie")))
-            continue;
-        while (slice_split(&list, ';', &pair)) {
-            pair = slice_trim(pair);
-            size_t equals = slice_find(pair, '=');
-            if (equals < pair.len && slice_equal(slice_trim(slice_sub(pair, 0, equals)), name) && !count++)
-                *first = slice_trim(slice_from(pair, equals + 1));
-        }
-    }
-    return count;
-}
-
-static struct slice cookie_value(const struct head *head, struct slice name)
-{
-    struct slice value = {NULL, 0};
-    cookies_of(head, name, &value);
-    return value;
-}
-
 static struct slice evaluate_TEXT(const struct head *head, const char *sample)
 {
     struct slice name = slice_text(sample);
-    if (slice_starts(name, "req.cook("))
-        return cookie_value(head, slice_sub(name, 9, name.len - 10));
     if (slice_is(name, "req.hdrs"))
         return head->headers;
     if (slice_is(name, "method"))
@@ -81,12 +54,6 @@ static struct slice evaluate_TEXT(const struct head *head, const char *sample)
     if (slice_is(name, "path"))
         return head->path;
     return slice_is(name, "query") ? head->query : (struct slice){NULL, 0};
-}
-
-static int64_t evaluate_COUNT(const struct head *head, const char *sample)
-{
-    struct slice first, name = slice_from(slice_text(sample), strlen("req.cook_cnt("));
-    return (int64_t)cookies_of(head, slice_sub(name, 0, name.len - 1), &first);
 }
 
 static bool evaluate_BOOL(const struct head *head, const char *sample)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/serve/answer.h"
 
-enum kind { TEXT, COUNT, BOOL, ADDRESS };
+enum kind { TEXT, BOOL, ADDRESS };
 
 static const struct argument {
     enum kind kind;
@@ -40,16 +40,10 @@ static bool address_read(struct spop_value value, struct address *address)
 static bool argument_read(const struct argument *argument, struct spop_value value, struct request *request)
 {
     void *field = (char *)request + argument->offset;
-    uint64_t number;
     switch (argument->kind) {
     case TEXT:
         *(struct slice *)field = value.bytes;
         return value.kind == SPOP_TEXT || value.kind == SPOP_BINARY;
-    case COUNT:
-        if (!spop_value_unsigned(value, &number) || number > INT64_MAX)
-            return false;
-        *(int64_t *)field = (int64_t)number;
-        return true;
     case BOOL:
         *(bool *)field = value.truth;
         return value.kind == SPOP_BOOL;
