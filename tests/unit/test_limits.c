@@ -8,6 +8,7 @@
 
 #define KIB UINT64_C(1024)
 #define MIB (1024 * KIB)
+#define LEAST (32 * KIB) /* of a tunnel, however short memory is */
 
 static struct limits *limits_of(uint64_t memory)
 {
@@ -166,6 +167,39 @@ static void who_is_within_its_share_has_room_when_more_is_held_than_there_is(voi
     end_world(&w);
 }
 
+/* Fills what it may, as buffers do: each step doubles what they take. */
+static void fill(struct world *w, struct tunnel *t, bool whole)
+{
+    for (size_t more; (more = limits_room(w->l, &t->use, t->use.held, whole)) >= 4096;)
+        set(w, t, 2 * (t->use.held + more) - t->use.held, false);
+}
+
+/* Each is within its share when it comes, which gets smaller with each, but of what is full nothing is taken back. */
+static void owners_that_come_one_behind_the_other_hold_twice_memory_at_most(void **state)
+{
+    (void)state;
+    for (unsigned each = 1; each <= 4; each++) {
+        struct world w = {.l = limits_of(8 * MIB)};
+        for (unsigned i = 0; i < 48 * each; i++)
+            fill(&w, begin(&w, i, 1 + i / each, 0, false), i % 2 || each < 3);
+        assert_in_range(all_held(&w), 8 * MIB, 16 * MIB + w.count * LEAST);
+        end_world(&w);
+    }
+}
+
+/* However much that is of what each tunnel may hold anyhow, which others have many of. */
+static void tunnels_that_hold_little_leave_others_their_share(void **state)
+{
+    struct world w = {.l = limits_of(MIB)};
+    struct tunnel *good = begin(&w, 1000, 2, 16 * KIB, true);
+    (void)state;
+    for (unsigned i = 0; i < 180; i++)
+        begin(&w, i, 1, LEAST, false);
+    assert_true(all_held(&w) > 5 * MIB);
+    assert_int_equal(room(&w, good), (MIB / 2 - 32 * KIB) / 2);
+    end_world(&w);
+}
+
 /* ---- giving way ---- */
 static void nobody_gives_way_while_there_is_room_or_nobody_waits(void **state)
 {
@@ -268,6 +302,8 @@ int main(void)
         cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
         cmocka_unit_test(who_is_beyond_its_share_gets_nothing_that_others_wait_for),
         cmocka_unit_test(who_is_within_its_share_has_room_when_more_is_held_than_there_is),
+        cmocka_unit_test(owners_that_come_one_behind_the_other_hold_twice_memory_at_most),
+        cmocka_unit_test(tunnels_that_hold_little_leave_others_their_share),
         cmocka_unit_test(nobody_gives_way_while_there_is_room_or_nobody_waits),
         cmocka_unit_test(who_holds_most_gives_way_however_it_is_spread),
         cmocka_unit_test(who_holds_less_than_its_share_is_safe),

@@ -38,6 +38,7 @@ struct limits {
     _Atomic uint64_t tunnels, replays;
     _Atomic int64_t held;
     _Atomic uint64_t owners, wanted; /* that hold any, and what those that wait need */
+    _Atomic uint64_t above;          /* what tunnels hold of more than LIMITS_LEAST each */
     struct hash_secret secret;
     struct shard shards[SHARDS];
     struct limits_holder nobody; /* who is not counted; without a name, so that it may be the last */
@@ -260,6 +261,11 @@ static void owner_holds(struct limits *l, struct limits_holder *owner, uint64_t 
         atomic_fetch_sub_explicit(&l->owners, 1, memory_order_relaxed);
 }
 
+static uint64_t above_least(uint64_t held)
+{
+    return held > LIMITS_LEAST ? held - LIMITS_LEAST : 0;
+}
+
 /* Differences are modulo 2^64. */
 void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, bool waits)
 {
@@ -267,6 +273,9 @@ void limits_use_set(struct limits *l, struct limits_use *use, uint64_t held, boo
 
     if (held != use->held)
         owner_holds(l, use->holder, held - use->held);
+    uint64_t more = above_least(held) - above_least(use->held);
+    if (more)
+        atomic_fetch_add_explicit(&l->above, more, memory_order_relaxed);
     if (wanted != use->wanted)
         atomic_fetch_add_explicit(&l->wanted, wanted - use->wanted, memory_order_relaxed);
     use->held = held;
@@ -289,13 +298,23 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* What every tunnel may hold however short memory is can be more than there is, if one has very many. That is not held
- * against an owner who is within his share of `most`. */
-static uint64_t rest_of_share(const struct limits *l, const struct limits_holder *owner, uint64_t most)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-    uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed), has = held_by(owner),
-             own = owners ? most / owners : most;
-    return owner != &l->nobody && has < own ? own - has : 0;
+    return a < b ? a : b;
+}
+
+/* What every tunnel may hold however short memory is can be more than there is, if one has very many. That is not held
+ * against an owner who is within his share of `most`. The shares of owners that come one after another are each a part of
+ * all memory, so what they fill beside that is bounded for all of them together. */
+static uint64_t rest_of_share(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
+{
+    uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed), has = held_by(use->holder),
+             own = owners ? most / owners : most, limit = 2 * l->memory,
+             above = atomic_load_explicit(&l->above, memory_order_relaxed) + above_least(held) - above_least(use->held);
+
+    if (use->holder == &l->nobody || has >= own || above >= limit)
+        return 0;
+    return smaller(own - has, limit - above);
 }
 
 /* What is free, without what others wait for that have more right to it. */
@@ -306,7 +325,7 @@ static uint64_t free_for(const struct limits *l, const struct limits_use *use, u
     if (wanted > use->wanted && held_by(use->holder) > share(l))
         kept = wanted - use->wanted;
     uint64_t room = free_memory(l, (int64_t)(held - use->held + kept), most);
-    return limits_held(l) < l->memory ? room : larger(room, rest_of_share(l, use->holder, most));
+    return limits_held(l) < l->memory ? room : larger(room, rest_of_share(l, use, held, most));
 }
 
 size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_t held, bool whole)
@@ -319,11 +338,6 @@ size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_
 }
 
 /* ---- giving way ---- */
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 bool limits_round_begin(const struct limits *l, struct limits_round *r)
 {
     uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed),

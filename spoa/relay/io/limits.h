@@ -84,7 +84,9 @@ void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held
 /* How many more bytes a tunnel may take in that holds `held` by now, so that its buffers, which grow by doubling, stay
  * within its part. This is a part of what is free: the more is held, the smaller it is, so that first the largest holders
  * stop and who holds little goes on. A quarter of memory is kept for what has to become `whole` before it is given back.
- * An owner beyond its share gets nothing that others wait for. */
+ * An owner beyond its share gets nothing that others wait for. One within its share may fill that when there is no more,
+ * until what all hold of more than LIMITS_LEAST for each tunnel is twice as much as there is. */
+enum { LIMITS_LEAST = 32 << 10 }; /* bytes: what a tunnel holds at most however short memory is */
 size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held, bool whole);
 
 /* Who gives way to those that wait: every LIMITS_ROUND all tunnels that could are shown, twice. The largest tunnels of
