@@ -332,6 +332,25 @@ static void a_wait_for_memory_is_not_forgotten_for_a_moment_of_room(void **state
     world_close(&w);
 }
 
+/* Another thread gives memory back between the two looks of one decision. */
+static void memory_that_is_given_back_at_any_moment_is_noticed(void **state)
+{
+    (void)state;
+    for (unsigned asked = 1; asked < 12; asked++) {
+        serving_wide();
+        w.full = true;
+        begins(long_message(), SIZE_MAX);
+        assert_false(w.t.legs[CLIENT].reading);
+        world_pass(&w, 10000);
+        w.frees = asked;
+        tunnel_tick(&w.t, w.now);
+        w.frees = 0;
+        w.full = false;
+        assert_true(w.t.legs[CLIENT].reading || tunnel_due(&w.t) <= w.now + 1000000);
+        world_close(&w);
+    }
+}
+
 static void who_has_filled_its_window_does_not_wait_for_memory(void **state)
 {
     static uint8_t frame[11000], payload[10000];
@@ -1080,6 +1099,7 @@ int main(void)
         cmocka_unit_test(a_client_that_does_not_read_is_heard),
         cmocka_unit_test(a_message_in_too_many_fragments_is_too_big),
         cmocka_unit_test(a_wait_for_memory_is_not_forgotten_for_a_moment_of_room),
+        cmocka_unit_test(memory_that_is_given_back_at_any_moment_is_noticed),
         cmocka_unit_test(who_has_filled_its_window_does_not_wait_for_memory),
         cmocka_unit_test(without_memory_what_is_left_of_a_buffer_is_filled),
         cmocka_unit_test(a_message_of_the_whole_window_is_read_to_its_end),

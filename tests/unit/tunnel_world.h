@@ -33,6 +33,7 @@ struct world {
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
     bool dialling, open, asking, watching;
     bool full, tight;   /* no memory; none but for what has to become whole */
+    unsigned frees;     /* when it has been asked for so often, others give memory back */
     bool crowded, turn; /* nobody gets a turn; this worker's replay has had it */
     uint16_t dialled_port;
     enum refusal refusal;
@@ -219,6 +220,8 @@ static inline void world_unsure(void *port, uint64_t bytes)
 static inline size_t world_may_hold(void *port, bool whole)
 {
     struct world *w = port;
+    if (w->frees && !--w->frees)
+        w->full = false;
     return w->full || (w->tight && !whole) ? 0 : SIZE_MAX;
 }
 

@@ -421,27 +421,36 @@ size_t tunnel_memory(const struct tunnel *t, enum side from)
     return more > spare ? more : spare;
 }
 
+/* One decision, with all that follows of it, looks once: other threads take memory and give it back meanwhile. */
+static bool has_memory(struct tunnel *t, enum side from)
+{
+    if (!t->looked[from])
+        t->has_memory[from] = tunnel_memory(t, from) > 0;
+    t->looked[from] = true;
+    return t->has_memory[from];
+}
+
 /* Input that is kept until it is acknowledged. */
-static bool may_keep(const struct tunnel *t)
+static bool may_keep(struct tunnel *t)
 {
     return outbox_len(&t->legs[WORKER].out) + buffer_len(&t->legs[CLIENT].partial) + READ_LEAST <=
                KEPT_LEAST ||
-           tunnel_memory(t, CLIENT);
+           has_memory(t, CLIENT);
 }
 
 /* What the relay answers by itself, most of all pings: who does not take that is not read. Without a peer that is all
  * there is to be taken; with one it needs room beside the most that output alone can hold. */
-static bool may_answer(const struct tunnel *t, enum side from, bool there)
+static bool may_answer(struct tunnel *t, enum side from, bool there)
 {
     const struct outbox *out = &t->legs[from].out;
 
     if (!there)
-        return outbox_len(out) < READ_LEAST || (outbox_len(out) < LEG_PAUSE && tunnel_memory(t, from));
+        return outbox_len(out) < READ_LEAST || (outbox_len(out) < LEG_PAUSE && has_memory(t, from));
     return from == WORKER || !t->adapter->numbers || outbox_len(out) + LEG_PAUSE <= out->frames.limit;
 }
 
 /* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
-static bool may_read_for(const struct tunnel *t, enum side from)
+static bool may_read_for(struct tunnel *t, enum side from)
 {
     const struct leg *peer = &t->legs[other(from)];
     bool there = from == CLIENT ? t->worker_there : t->client_there;
@@ -450,15 +459,15 @@ static bool may_read_for(const struct tunnel *t, enum side from)
         return false;
     if (t->adapter->numbers && from == CLIENT)
         return window_room(t) > 0 && peer->out.controls < LEG_SPARE &&
-               (there ? may_keep(t) : tunnel_memory(t, CLIENT) > 0);
+               (there ? may_keep(t) : has_memory(t, CLIENT));
     if (outbox_empty(&peer->out) && (there || !buffer_len(&t->legs[from].partial)))
         return true;
     /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
     if (t->adapter->numbers && there)
-        return outbox_len(&peer->out) < t->settings->buffer && tunnel_memory(t, from);
+        return outbox_len(&peer->out) < t->settings->buffer && has_memory(t, from);
     if (there)
-        return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE && tunnel_memory(t, from);
-    return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && tunnel_memory(t, from);
+        return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE && has_memory(t, from);
+    return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && has_memory(t, from);
 }
 
 bool tunnel_needs_turn(const struct tunnel *t)
@@ -485,7 +494,7 @@ static bool may_collect(struct tunnel *t, uint64_t now)
 /* Whether nothing but memory that others give back lets it go on: what it holds is given back when it has come to its
  * end, and the rest of it is not read. A worker that acknowledges nothing, or a client that takes nothing,
  * is waited for by its own tunnel alone. */
-static bool is_short(const struct tunnel *t)
+static bool is_short(struct tunnel *t)
 {
     if (t->state != TUNNEL_SERVING || !t->worker_there)
         return false;
@@ -493,7 +502,7 @@ static bool is_short(const struct tunnel *t)
         return t->replay_short;
     return (!t->legs[CLIENT].reading && window_room(t) && !may_keep(t)) ||
            (!t->legs[WORKER].reading && outbox_len(&t->legs[CLIENT].out) < t->settings->buffer &&
-            !tunnel_memory(t, WORKER));
+            !has_memory(t, WORKER));
 }
 
 /* A moment of room does not end a wait: it shortens it by as much. */
@@ -529,6 +538,7 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
 
     if (t->state == TUNNEL_ENDED)
         return;
+    t->looked[CLIENT] = t->looked[WORKER] = false;
     leg_read(&t->legs[CLIENT], t->client_there && !done && (closing || may_read_for(t, CLIENT)), now);
     bool read = t->worker_there && may_read_for(t, WORKER);
     t->replay_short = false;

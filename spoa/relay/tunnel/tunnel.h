@@ -155,6 +155,7 @@ struct tunnel {
     uint64_t asked_at;     /* SEEK_ASKING: since when */
     uint64_t turn_at;      /* when to ask again whether its turn has come; 0: it does not wait for it */
     bool replay_short;     /* its turn has come, but there is no memory */
+    bool looked[2], has_memory[2]; /* whether it may read from that side, in the decision that is being taken */
     uint64_t
         short_at; /* no memory for what nothing of its own will make room for: when to look again; 0: there is */
     uint64_t short_for;   /* how long that was so, up to TUNNEL_SHORT, less how long it was not */
