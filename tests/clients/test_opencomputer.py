@@ -6,18 +6,22 @@ import os
 
 import pytest
 from browsing import redials
-from cell import WORKER_BEARER
+from cell import WORKER_BEARER, until
 from migrate import stage
 from plane import answer
 
-SANDBOX = "sb-0123abcd"
+SANDBOX, ASLEEP = "sb-0123abcd", "sb-asleep"
 
 
 @pytest.fixture(scope="module")
 def cell(cells, node, origins, host):
-    plane = origins(answer=lambda connection, request: answer(connection, 200, {"sandboxID": SANDBOX, "status": "running"}, "Content-Type: application/json"))
+    def tell(connection, request):
+        answer(connection, 200, {"sandboxID": request.target.rpartition("/")[2], "status": "running"}, "Content-Type: application/json")
+
+    plane, files = origins(answer=tell), origins(answer=lambda connection, request: answer(connection, 200, b"its content"))
     said = stage("opencomputer", {"http://10.0.0.5:8081": f"http://127.0.0.1:{host.worker().port}"})
     said["sandboxes"][SANDBOX]["headers"] = dict([WORKER_BEARER])
+    said["sandboxes"][ASLEEP] = said["sandboxes"][SANDBOX] | {"worker": files.url, "state": "waking"}
     said["config"] |= {
         "services": {"plane": {"url": plane.url}},
         "routes": [{"name": "sandbox", "path": "/api/sandboxes/{id}", "to_service": "plane", "need": "none"}, "defaults"],
@@ -27,8 +31,8 @@ def cell(cells, node, origins, host):
 
 @pytest.fixture(scope="module")
 def connect(cell, node):
-    return lambda key="osb_example_key": node("opencomputer.mjs", {"apiKey": key, "apiUrl": f"https://gate.example.com:{cell.https}",
-                                                                   "prompt": "$" if os.getuid() else "#"})
+    return lambda key="osb_example_key", sandbox=SANDBOX: node("opencomputer.mjs", {"sandbox": sandbox, "apiKey": key, "apiUrl": f"https://gate.example.com:{cell.https}",
+                                                                                    "prompt": "$" if os.getuid() else "#"})
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,15 @@ def test_a_terminal_goes_on_at_the_next_worker(connect, cell, host):
     assert program.hear() == "said"
     comes_back()
     assert program.hear() == [["25 90"], 1, 1]
+
+
+def test_a_file_of_a_sandbox_that_is_waking_is_asked_for_until_it_is_awake(connect, cell):
+    """The SDK does so by itself where a 503 says that the sandbox is waking."""
+    program = connect(sandbox=ASLEEP)
+    program.say("read")
+    until(lambda: "error=sandbox_waking" in cell.access_log(), 10, "it was not asked for")
+    cell.set_sandboxes(**{ASLEEP: cell.sandboxes[ASLEEP] | {"state": "running", "epoch": 1}})
+    assert program.hear() == {"value": "its content"}
 
 
 def test_a_wrong_key_is_reported(connect):

@@ -77,7 +77,8 @@ def client(request, cell):
 
 def refused(response, code):
     status, retryable, after, sentence = REFUSALS[code]
-    assert (response.status, json.loads(response.body)) == (status, {"error": code, "message": sentence, "retryable": retryable})
+    more = {"waking": True} if code == "sandbox_waking" else {}
+    assert (response.status, json.loads(response.body)) == (status, {"error": code, "message": sentence, "retryable": retryable} | more)
     assert response.all("content-type") == ["application/json"]
     assert response.all("cache-control") == ["no-store"]
     assert response.all("retry-after") == ([str(after)] if after else [])

@@ -6,7 +6,7 @@ import WebSocket from "ws";
 import { failure, heard, tell, wanted } from "./steps.mjs";
 
 globalThis.WebSocket = WebSocket; // node 20 has none of its own
-const sandbox = await Sandbox.connect("sb-0123abcd", wanted);
+const sandbox = await Sandbox.connect(wanted.sandbox, wanted);
 const start = async (command, onOutput = () => {}) => {
     const seen = { stdout: "", stderr: "" };
     const take = (name) => (data) => {
@@ -68,6 +68,7 @@ const steps = {
         tell("said");
         return [await session.done, seen.stdout === Array.from({ length: 600 }, (_, i) => `${i + 1}\n`).join("")];
     },
+    read: () => failure(sandbox.files.read("/a file")),
     refused: async () => [await failure(sandbox.exec.start("true")), await failure(sandbox.pty.create())],
 };
 for (;;) tell(await steps[await heard()]());
