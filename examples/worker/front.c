@@ -6,22 +6,19 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/base/file.h"
 
 #define CONNECTIONS_MAX 8192
 #define TICK            1.0 /* seconds */
-#define TOKEN_MAX       4096
 
 struct front {
+    struct http_server server; /* the first member */
     struct loop *loop;
     const struct front_options *options;
     int listener;
     struct loop_io accept;
-    struct http_conn *conns;
     struct front_work *works;
     unsigned count; /* of both */
     struct loop_timer tick, bound;
-    bool draining;
 };
 
 /* ---- routing ---- */
@@ -96,8 +93,9 @@ static bool is_refused(const struct front *f, struct exchange *x)
     return verdict != GUARD_PASS;
 }
 
-struct exchange *front_route(struct front *f, struct http_conn *h)
+static struct exchange *route(struct http_server *server, struct http_conn *h)
 {
+    const struct front *f = (const struct front *)server;
     struct exchange *asked = front_not_found(h);
     struct slice parts[FRONT_PARTS] = {{NULL, 0}};
     if (!asked || is_refused(f, asked))
@@ -138,24 +136,10 @@ const char *front_name(const struct front *f)
 
 bool front_is_draining(const struct front *f)
 {
-    return f->draining;
+    return f->server.draining;
 }
 
 /* ---- for a main() ---- */
-
-bool front_read_token(const char *path, char **token, struct fail *why)
-{
-    struct slice content;
-    if (!path)
-        return true;
-    if (!file_read(path, TOKEN_MAX, &content, why))
-        return false;
-    struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
-    line = slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
-    *token = line.len ? slice_dup(line) : NULL;
-    file_free(content);
-    return *token || fail(why, "%s: no token in it", path);
-}
 
 void front_say_listening(const struct front *f)
 {
@@ -168,15 +152,16 @@ void front_say_listening(const struct front *f)
 
 /* ---- connections ---- */
 
-struct http_conn **front_list(struct front *f)
+struct front *http_front(struct http_conn *h)
 {
-    return &f->conns;
+    return (struct front *)http_server(h);
 }
 
-void front_gone(struct front *f)
+static void gone(struct http_server *server)
 {
+    struct front *f = (struct front *)server;
     f->count--;
-    if (f->draining && f->count == 0)
+    if (f->server.draining && f->count == 0)
         loop_stop(f->loop);
 }
 
@@ -195,7 +180,7 @@ void front_work_done(struct front *f, struct front_work *w)
     *w->link = w->next;
     if (w->next)
         w->next->link = w->link;
-    front_gone(f);
+    gone(&f->server);
 }
 
 static void accept_ready(void *owner, int events)
@@ -210,7 +195,7 @@ static void accept_ready(void *owner, int events)
             loop_io_want(&f->accept, 0); /* until the next tick */
         return;
     }
-    if (http_conn_new(f, f->loop, fd))
+    if (http_conn_new(&f->server, f->loop, fd))
         f->count++;
     else
         close(fd);
@@ -219,7 +204,7 @@ static void accept_ready(void *owner, int events)
 static void tick_due(void *owner)
 {
     struct front *f = owner;
-    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+    for (struct http_conn *h = f->server.conns; h; h = http_conn_next(h))
         client_check(http_client(h));
     loop_io_want(&f->accept, LOOP_READ);
     loop_timer_set(&f->tick, TICK);
@@ -234,11 +219,11 @@ static void bound_due(void *owner)
 
 void front_stop(struct front *f)
 {
-    if (f->draining || f->count == 0)
+    if (f->server.draining || f->count == 0)
         return loop_stop(f->loop);
-    f->draining = true;
+    f->server.draining = true;
     loop_timer_set(&f->bound, f->options->drain);
-    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+    for (struct http_conn *h = f->server.conns; h; h = http_conn_next(h))
         http_conn_leave(h);
 }
 
@@ -252,6 +237,7 @@ struct front *front_new(struct loop *loop, const struct front_options *options, 
         free(f);
         return NULL;
     }
+    f->server = (struct http_server){.name = options->name, .route = route, .gone = gone};
     f->loop = loop;
     f->options = options;
     f->listener = listener;
@@ -271,7 +257,7 @@ void front_free(struct front *f)
     loop_io_close(&f->accept);
     loop_timer_close(&f->tick);
     loop_timer_close(&f->bound);
-    for (struct http_conn *h = f->conns; h; h = http_conn_next(h))
+    for (struct http_conn *h = f->server.conns; h; h = http_conn_next(h))
         client_abort(http_client(h));
     loop_turn(f->loop, false); /* they free themselves at its end */
     while (f->works)

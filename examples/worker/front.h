@@ -41,11 +41,10 @@ void front_free(struct front *f);
 void front_stop(struct front *f);
 
 /* ---- for a main() ---- */
-/* The first line of a file, which clients have to send; none where path is NULL. The caller frees it. */
-bool front_read_token(const char *path, char **token, struct fail *why);
 void front_say_listening(const struct front *f); /* `listening ADDRESS`, with the port that it got */
 
 /* ---- for what is served ---- */
+struct front *http_front(struct http_conn *h); /* whose connection it is */
 void *front_context(const struct front *f);
 const struct guard *front_guard(const struct front *f);
 struct loop *front_loop(struct front *f);
@@ -54,10 +53,5 @@ bool front_is_draining(const struct front *f);
 struct exchange *front_not_found(struct http_conn *h); /* answers 404 */
 void front_work_add(struct front *f, struct front_work *w);
 void front_work_done(struct front *f, struct front_work *w);
-
-/* ---- for connections ---- */
-struct exchange *front_route(struct front *f, struct http_conn *h); /* NULL: out of memory */
-struct http_conn **front_list(struct front *f);
-void front_gone(struct front *f);
 
 #endif

@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
-#include "examples/worker/front.h"
+#include "spoa/base/file.h"
 #include "spoa/service/http_site.h"
+
+#define TOKEN_MAX 4096
 
 /* ---- with a secret ---- */
 
@@ -77,9 +79,23 @@ const char *guard_check(const struct guard_options *options)
     return NULL;
 }
 
+bool guard_read_token(const char *path, char **token, struct fail *why)
+{
+    struct slice content;
+    if (!path)
+        return true;
+    if (!file_read(path, TOKEN_MAX, &content, why))
+        return false;
+    struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
+    line = slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
+    *token = line.len ? slice_dup(line) : NULL;
+    file_free(content);
+    return *token || fail(why, "%s: no token in it", path);
+}
+
 bool guard_read_secret(const char *path, char **secret, struct fail *why)
 {
-    if (!front_read_token(path, secret, why))
+    if (!guard_read_token(path, secret, why))
         return false;
     for (const char *c = *secret ? *secret : ""; *c; c++)
         if (*c <= ' ' || *c >= 0x7f) {

@@ -34,7 +34,9 @@ struct guard_options {
     struct guard guard;
 };
 bool guard_add_host(struct guard_options *options, const char *name); /* False: too many, or no name */
-/* The first line of a file, which is visible ASCII, for it has to stand in a header; none where path is NULL. The caller
+/* The first line of a file; none where path is NULL. The caller frees it. */
+bool guard_read_token(const char *path, char **token, struct fail *why);
+/* The same, which is visible ASCII, for it has to stand in a header; none where path is NULL. The caller
  * frees it. */
 bool guard_read_secret(const char *path, char **secret, struct fail *why);
 /* What is wrong with them; NULL: nothing. */

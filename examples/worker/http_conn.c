@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "examples/worker/front.h"
 
 #define IDLE      75.0 /* seconds between two requests */
 #define HEAD_TIME 10.0 /* seconds for a head to arrive */
@@ -18,7 +17,7 @@ enum state {
 
 struct http_conn {
     struct client client;
-    struct front *front;
+    struct http_server *server;
     struct http_conn *next, **link;
     enum state state;
     struct http_reader reader;
@@ -95,7 +94,7 @@ static size_t read_head(struct http_conn *h, struct slice bytes)
                0;
     size_t len = h->head.len;
     loop_timer_stop(&h->idle);
-    if (!keep_head(h, slice_sub(bytes, 0, len)) || !(h->exchange = front_route(h->front, h)))
+    if (!keep_head(h, slice_sub(bytes, 0, len)) || !(h->exchange = h->server->route(h->server, h)))
         return client_abort(&h->client), 0;
     begin_body(h);
     return len;
@@ -113,7 +112,7 @@ static void finish_answer(struct http_conn *h)
     if (!h->answered || h->state != ANSWER)
         return;
     drop_exchange(h);
-    if (h->last || front_is_draining(h->front))
+    if (h->last || h->server->draining)
         return client_finish(&h->client);
     serve_next(h);
     client_pause(&h->client, false);
@@ -196,7 +195,7 @@ static void gone(void *user)
     *h->link = h->next;
     if (h->next)
         h->next->link = h->link;
-    front_gone(h->front);
+    h->server->gone(h->server);
     free(h);
 }
 
@@ -206,18 +205,18 @@ static void idle_due(void *owner)
     client_finish(&h->client);
 }
 
-struct http_conn *http_conn_new(struct front *front, struct loop *loop, int fd)
+struct http_conn *http_conn_new(struct http_server *server, struct loop *loop, int fd)
 {
     struct http_conn *h = calloc(1, sizeof *h);
     if (!h)
         return NULL;
-    h->front = front;
+    h->server = server;
     h->client.input = input_and_end;
     h->client.room = room;
     h->client.gone = gone;
     h->client.user = h;
     loop_timer_open(&h->idle, loop, idle_due, h);
-    h->link = front_list(front);
+    h->link = &server->conns;
     h->next = *h->link;
     if (h->next)
         h->next->link = &h->next;
@@ -227,9 +226,9 @@ struct http_conn *http_conn_new(struct front *front, struct loop *loop, int fd)
     return h;
 }
 
-struct front *http_front(struct http_conn *h)
+struct http_server *http_server(struct http_conn *h)
 {
-    return h->front;
+    return h->server;
 }
 
 struct client *http_client(struct http_conn *h)
@@ -306,9 +305,9 @@ void http_begin(struct exchange *x, unsigned status, const char *type, const cha
     char memory[2048];
     struct writer w = writer_of(memory, sizeof memory);
     if (status >= 400 || h->head.minor == 0 || http_has_token(&h->head, "Connection", "close") ||
-        front_is_draining(h->front))
+        h->server->draining)
         h->last = true;
-    writer_printf(&w, "HTTP/1.1 %u %s\r\nServer: %s\r\n", status, reason_of(status), front_name(h->front));
+    writer_printf(&w, "HTTP/1.1 %u %s\r\nServer: %s\r\n", status, reason_of(status), h->server->name);
     if (type)
         writer_printf(&w, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     h->begun = true;

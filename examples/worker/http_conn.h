@@ -10,8 +10,17 @@
 #include "spoa/base/writer.h"
 #include "spoa/proto/http.h"
 
-struct front;
 struct http_conn;
+
+/* What its connections see of a server, which holds it (front.c). */
+struct http_server {
+    struct http_conn *conns; /* all of them */
+    const char *name;        /* in answers */
+    bool draining;           /* each request is its connection's last */
+    /* What serves the request; NULL: out of memory. */
+    struct exchange *(*route)(struct http_server *server, struct http_conn *h);
+    void (*gone)(struct http_server *server); /* a connection is */
+};
 
 /* What serves one request: the first member of a structure from malloc. Callbacks may be NULL. */
 struct exchange {
@@ -33,10 +42,10 @@ struct exchange {
 /* size: of the structure; it is zeroed but for the exchange in it. NULL when out of memory. */
 void *http_exchange_new(size_t size, struct http_conn *conn);
 
-struct http_conn *http_conn_new(struct front *front, struct loop *loop, int fd);
-struct front *http_front(struct http_conn *h);
+struct http_conn *http_conn_new(struct http_server *server, struct loop *loop, int fd);
+struct http_server *http_server(struct http_conn *h);
 struct client *http_client(struct http_conn *h);
-/* In the list of all connections, which is the front's. */
+/* In the list of all connections of its server. */
 struct http_conn *http_conn_next(struct http_conn *h);
 void http_conn_leave(struct http_conn *h);
 

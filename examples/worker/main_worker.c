@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     int status = read_arguments(argc, argv, &a);
     if (status != OK)
         return status == SHOWN ? OK : status;
-    bool ready = front_read_token(a.token_file, &token, &why) && guard_open(&a.guard, &secret, &why);
+    bool ready = guard_read_token(a.token_file, &token, &why) && guard_open(&a.guard, &secret, &why);
     a.serve.token = token;
     a.front.guard = a.guard.guard;
     struct loop *loop = ready ? loop_new(&why) : NULL;

@@ -81,7 +81,7 @@ static bool check(struct json_scan *scan, const char *name, struct json_limits l
 
 bool json_check(struct slice text, const char *name, int flags, struct json_limits limits, struct fail *why)
 {
-    struct json_scan scan = json_scan_of(text, flags, limits.depth);
+    struct json_scan scan = json_scan_of(text, flags & JSON_COMMENTS, limits.depth);
     bool good = check(&scan, name, limits, why);
     json_scan_free(&scan);
     return good;
@@ -110,7 +110,7 @@ static bool build(struct json *doc, const char *plain, size_t places, struct fai
 /* `blank` is a copy of the text to read without comments, or NULL: there can be none. */
 static bool parse(struct json *doc, char *blank, int flags, struct json_limits limits, struct fail *why)
 {
-    struct json_scan scan = json_scan_of(doc->text, flags, limits.depth);
+    struct json_scan scan = json_scan_of(doc->text, flags & JSON_COMMENTS, limits.depth);
     scan.record = true;
     scan.blank = blank;
     bool good = check(&scan, doc->name, limits, why) &&
@@ -361,7 +361,7 @@ static bool stream_document(struct json_scan *scan, struct streaming *s)
 bool json_stream_object(struct slice text, const char *name, const char *key, int flags, unsigned depth,
                         const struct json_stream *stream, struct fail *why)
 {
-    struct json_scan scan = json_scan_of(text, flags, depth);
+    struct json_scan scan = json_scan_of(text, flags & JSON_COMMENTS, depth);
     struct streaming s = {.stream = stream, .key = key, .why = why};
     bool good = stream_document(&scan, &s);
     if (!good && !s.refused)

@@ -5,10 +5,10 @@
 
 #include "spoa/base/json_string.h"
 
-struct json_scan json_scan_of(struct slice text, int flags, unsigned depth)
+struct json_scan json_scan_of(struct slice text, bool comments, unsigned depth)
 {
     return (struct json_scan){
-        .text = text, .flags = flags, .depth_left = depth < JSON_DEPTH_MAX ? depth : JSON_DEPTH_MAX};
+        .text = text, .comments = comments, .depth_left = depth < JSON_DEPTH_MAX ? depth : JSON_DEPTH_MAX};
 }
 
 void json_scan_free(struct json_scan *scan)
@@ -67,7 +67,7 @@ static bool skip_space(struct json_scan *scan)
         int c = peek(scan);
         if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
             scan->at++;
-        } else if (c == '/' && scan->flags & JSON_COMMENTS) {
+        } else if (c == '/' && scan->comments) {
             size_t len = comment_len(slice_from(scan->text, scan->at));
             if (!len)
                 return json_scan_fail(scan, scan->at, "not a comment, or one that does not end");

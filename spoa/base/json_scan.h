@@ -13,7 +13,7 @@
 #ifndef CELLGATE_BASE_JSON_SCAN_H
 #define CELLGATE_BASE_JSON_SCAN_H
 
-#include "spoa/base/json.h"
+#include "spoa/base/slice.h"
 
 enum {
     JSON_NUMBER_MAX = 63,
@@ -27,7 +27,7 @@ struct json_place { /* offsets of a value and, if it is an object's member, of i
 struct json_scan {
     struct slice text;
     size_t at;
-    int flags;
+    bool comments; /* // and block comments are allowed between tokens */
     unsigned depth_left;
     bool record; /* set by the caller: keep places */
     char *blank; /* set by the caller: a copy of the text, in which comments become spaces; or NULL */
@@ -39,7 +39,7 @@ struct json_scan {
     size_t places_len, places_size;
 };
 
-struct json_scan json_scan_of(struct slice text, int flags, unsigned depth);
+struct json_scan json_scan_of(struct slice text, bool comments, unsigned depth);
 void json_scan_free(struct json_scan *scan);
 
 /* One value, and nothing but space around it. */

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "spoa/net/net.h"
-#include "spoa/spop/server_connection.h"
+#include "spoa/spop/server_parts.h"
 
 /* Threads share the listener: none should take a whole burst for itself. */
 #define ACCEPTS_A_TURN 4

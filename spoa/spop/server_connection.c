@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/spop/server_connection.h"
+#include "spoa/spop/server_parts.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -11,12 +11,6 @@
 
 #include "spoa/agent/directory/kind.h"
 
-struct directory_http_options {
-    struct directory_common common;
-    char *url, *token_file, *ca_file;
-    int64_t timeout; /* milliseconds */
-};
-
 extern const struct directory_kind directory_kind_http;
 
 #endif

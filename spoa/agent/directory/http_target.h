@@ -9,7 +9,13 @@
 #include <curl/curl.h>
 #include <sys/stat.h>
 
-#include "spoa/agent/directory/http.h"
+#include "spoa/agent/directory/kind.h"
+
+struct directory_http_options {
+    struct directory_common common;
+    char *url, *token_file, *ca_file;
+    int64_t timeout; /* milliseconds */
+};
 
 struct directory_http_target {
     const struct directory_http_options *options;

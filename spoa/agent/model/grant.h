@@ -28,6 +28,9 @@ enum need {
 /* A longer `jti` is none: it goes with every question about a tunnel, and into lists of what is revoked. */
 enum { GRANT_JTI_MOST = 256 };
 
+/* A credential is at most this long; a longer one is invalid before anything looks at it. */
+#define TOKEN_LIMIT 8192
+
 struct grant {
     const char *kind; /* which checked it, also if it refused; NULL: none recognised it */
     struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */

@@ -6,7 +6,6 @@
 #include <openssl/rand.h>
 #include <stdlib.h>
 
-#include "spoa/agent/token/token.h"
 
 #define DIGEST    32
 #define WAYS      4    /* slots that a token may be in */

@@ -24,12 +24,6 @@ struct key {
     EVP_PKEY *pkey; /* a pair, or its public part */
 };
 
-const char *key_algorithm_text(enum key_algorithm algorithm)
-{
-    static const char *const words[] = {[KEY_HS256] = "HS256", [KEY_ES256] = "ES256", [KEY_EDDSA] = "EdDSA"};
-    return words[algorithm];
-}
-
 void key_free(struct key *key)
 {
     if (!key)

@@ -7,22 +7,16 @@
 #ifndef CELLGATE_AGENT_TOKEN_KEY_H
 #define CELLGATE_AGENT_TOKEN_KEY_H
 
+#include "spoa/agent/token/algorithm.h"
 #include "spoa/base/fail.h"
 #include "spoa/base/slice.h"
 #include "spoa/base/writer.h"
 
 struct key;
 
-enum key_algorithm { KEY_HS256, KEY_ES256, KEY_EDDSA };
-enum key_part { KEY_PUBLIC, KEY_PRIVATE };
-
 #define KEY_SIGNATURE   64 /* bytes of the longest signature */
 #define KEY_SECRET      32 /* bytes that a secret should have at least (RFC 7518 section 3.2) */
-#define KEY_FILE        65536
 #define KEY_FINGERPRINT 64 /* hexadecimal digits */
-
-/* The word in a token's `alg`. */
-const char *key_algorithm_text(enum key_algorithm algorithm);
 
 /* All return NULL and *why when the material does not fit the algorithm or out of memory. `name` is for
  * errors. */

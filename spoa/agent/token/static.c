@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "spoa/agent/token/scope.h"
-#include "spoa/agent/token/token.h"
 
 #define KID    "static:" /* and 8 hex digits that change when the secret does */
 #define PUBLIC KID "public"

@@ -21,9 +21,6 @@
 struct tokens;
 struct token_tunnel; /* token/kind.h */
 
-/* A credential is at most this long; a longer one is invalid before anything looks at it. */
-#define TOKEN_LIMIT 8192
-
 /*
  * Whether the credential is good, and for what. REFUSAL_NONE fills *grant, whose slices live until the cache
  * is asked again. Otherwise token_missing (credential absent), token_invalid, token_expired, wrong_cell, or

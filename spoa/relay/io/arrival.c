@@ -19,29 +19,6 @@ struct arrival {
     struct http_reader reader;
 };
 
-/* ---- refusing ---- */
-void arrival_answer(struct lane *lane, int fd, struct slice answer)
-{
-    struct buffer rest = buffer_with_limit(answer.len);
-
-    if (buffer_put(&rest, answer)) {
-        parting_begin(&lane->partings, fd, &rest, 0);
-    } else {
-        (void)!send(fd, answer.at, answer.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        close(fd);
-    }
-}
-
-void arrival_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal)
-{
-    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
-    struct writer w = writer_of(memory, sizeof memory);
-
-    counts_refused(lane->shard, refusal);
-    upgrade_refuse(upgrade, refusal, &w);
-    arrival_answer(lane, fd, writer_slice(&w));
-}
-
 /* ---- one arrival ---- */
 static void release(void *context)
 {
@@ -84,7 +61,7 @@ static void on_upgrade(struct arrival *a, const struct http_head *head)
 
     if (!upgrade) {
         log_write(lane->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", why.text));
-        arrival_refuse(lane, leave(a), NULL, refusal);
+        lane_refuse(lane, leave(a), NULL, refusal);
         return;
     }
     struct port *port = lane->draining ? NULL : port_new(lane, upgrade, early);
@@ -93,7 +70,7 @@ static void on_upgrade(struct arrival *a, const struct http_head *head)
         port_begin(port, fd);
         return;
     }
-    arrival_refuse(lane, fd, upgrade, lane->draining ? REFUSAL_draining : REFUSAL_too_many_tunnels);
+    lane_refuse(lane, fd, upgrade, lane->draining ? REFUSAL_draining : REFUSAL_too_many_tunnels);
     free(upgrade);
 }
 
@@ -109,7 +86,7 @@ static void on_head(struct arrival *a, const struct http_head *head)
     struct lane *lane = a->lane;
 
     if (is_health_check(head))
-        arrival_answer(lane, leave(a),
+        lane_answer(lane, leave(a),
                        lane->draining
                            ? SLICE_LITERAL("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")
                            : SLICE_LITERAL("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"));
@@ -129,7 +106,7 @@ static void on_bytes(struct arrival *a)
         break;
     default:
         log_write(a->lane->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", a->reader.why));
-        arrival_refuse(a->lane, leave(a), NULL, REFUSAL_bad_request);
+        lane_refuse(a->lane, leave(a), NULL, REFUSAL_bad_request);
     }
 }
 
@@ -141,7 +118,7 @@ static void on_ready(void *owner, int events)
     (void)events;
 
     if (!to) { /* a head that is too long was refused before */
-        arrival_refuse(a->lane, leave(a), NULL, REFUSAL_relay_unavailable);
+        lane_refuse(a->lane, leave(a), NULL, REFUSAL_relay_unavailable);
         return;
     }
     ssize_t got = recv(loop_io_fd(&a->io), to, room, 0);
@@ -160,7 +137,7 @@ static void on_ready(void *owner, int events)
 
 static void on_time(void *owner)
 {
-    arrival_refuse(((struct arrival *)owner)->lane, leave(owner), NULL, REFUSAL_bad_request);
+    lane_refuse(((struct arrival *)owner)->lane, leave(owner), NULL, REFUSAL_bad_request);
 }
 
 void arrival_begin(struct lane *lane, int fd)
@@ -173,7 +150,7 @@ void arrival_begin(struct lane *lane, int fd)
         close(leave(lane->arrivals));
     }
     if (!a) {
-        arrival_refuse(lane, fd, NULL, REFUSAL_relay_unavailable);
+        lane_refuse(lane, fd, NULL, REFUSAL_relay_unavailable);
         return;
     }
     *a = (struct arrival){

@@ -7,7 +7,6 @@
 #define CELLGATE_RELAY_IO_ARRIVAL_H
 
 #include "spoa/relay/io/lane.h"
-#include "spoa/relay/tunnel/upgrade.h"
 
 #define ARRIVALS_MOST 1024 /* of a lane; one more, and the oldest is closed */
 
@@ -15,10 +14,5 @@
 void arrival_begin(struct lane *lane, int fd);
 /* Closes all of a lane. */
 void arrivals_end(struct lane *lane);
-
-/* Sends an answer of the relay's own, or any other head, on a socket that is then closed in good order. */
-void arrival_answer(struct lane *lane, int fd, struct slice answer);
-/* upgrade: what is refused, NULL while that is not known. */
-void arrival_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal);
 
 #endif

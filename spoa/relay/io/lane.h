@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * lane: one thread of the relay: its loop, the agent's connection, the tunnels it carries. Lanes share the
- * listener, the limits and the metrics, and nothing else. Everything but lane_start and lane_call runs on the
- * lane's own thread.
+ * lane: one thread of the relay as what it carries sees it: its loop, the agent's connection, its tunnels. Lanes share the
+ * listener, the limits and the metrics, and nothing else. lane_thread.h starts and ends them.
  */
 #ifndef CELLGATE_RELAY_IO_LANE_H
 #define CELLGATE_RELAY_IO_LANE_H
@@ -17,6 +16,7 @@
 #include "spoa/relay/io/parting.h"
 #include "spoa/relay/io/resolver.h"
 #include "spoa/relay/tunnel/tunnel.h"
+#include "spoa/relay/tunnel/upgrade.h"
 #include "spoa/service/log.h"
 #include "spoa/service/settings.h"
 
@@ -69,28 +69,12 @@ struct lane {
     uint8_t *scratch;     /* LANE_SCRATCH bytes */
 };
 
-struct lane_options {
-    unsigned number;
-    struct log *log;
-    struct limits *limits;
-    struct counts *counts;
-    const struct lane_settings *settings;
-    const struct net_address *agent;
-    unsigned questions; /* open at a time */
-    int listener;       /* borrowed */
-};
-
-/* Its thread runs when this returns. NULL and *why. */
-struct lane *lane_start(const struct lane_options *options, struct fail *why);
-/* Ends every tunnel at once, then the thread. NULL is fine. */
-void lane_stop(struct lane *lane);
-/* Runs a function on the lane's thread and waits for it. */
-void lane_call(struct lane *lane, void (*run)(struct lane *lane, void *context), void *context);
-
 /* ---- on its thread ---- */
-/* New upgrades are refused from now on; the tunnels end, spread over settings.drain. */
-void lane_drain(struct lane *lane);
 /* A descriptor could not be had: accepting pauses for a moment. */
 void lane_pause_accepting(struct lane *lane);
+/* Sends an answer of the relay's own, or any other head, on a socket that is then closed in good order. */
+void lane_answer(struct lane *lane, int fd, struct slice answer);
+/* upgrade: what is refused, NULL while that is not known. */
+void lane_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal);
 
 #endif

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "spoa/relay/io/account.h"
-#include "spoa/relay/io/arrival.h"
 #include "spoa/relay/io/dial.h"
 
 #define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
@@ -251,12 +250,12 @@ static void act_refuse(void *context, enum refusal refusal)
     int fd = loop_io_release(&p->io[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
-        arrival_refuse(p->lane, fd, p->upgrade, refusal);
+        lane_refuse(p->lane, fd, p->upgrade, refusal);
         return;
     }
     counts_refused(p->lane->shard, REFUSAL_NONE);
     upgrade_pass_refusal(p->upgrade, tunnel_target(&p->tunnel), dial_head(p->dial), dial_body(p->dial), &w);
-    arrival_answer(p->lane, fd, writer_slice(&w));
+    lane_answer(p->lane, fd, writer_slice(&w));
 }
 
 static void act_resumed(void *context, enum loss loss, uint64_t gap)
@@ -707,7 +706,7 @@ void port_begin(struct port *p, int fd)
     loop_timer_open(&p->timer, p->lane->loop, on_time, p);
     if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
         p->tunnel.state = TUNNEL_ENDED;
-        arrival_refuse(p->lane, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
+        lane_refuse(p->lane, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
     }
     if (p->accepted && buffer_len(&p->early))
         replay_early(p);

@@ -6,6 +6,7 @@
 #include "spoa/base/file.h"
 #include "spoa/base/json_write.h"
 #include "spoa/relay/io/account.h"
+#include "spoa/relay/io/lane_thread.h"
 #include "spoa/relay/io/port.h"
 #include "spoa/service/daemon.h"
 

@@ -9,8 +9,8 @@
  *              because closing a socket with unread bytes would destroy a DISCONNECT that it has not read yet
  *     CLOSED   nothing happens any more; freed at the end of the turn
  */
-#ifndef CELLGATE_SPOP_SERVER_CONNECTION_H
-#define CELLGATE_SPOP_SERVER_CONNECTION_H
+#ifndef CELLGATE_SPOP_SERVER_PARTS_H
+#define CELLGATE_SPOP_SERVER_PARTS_H
 
 #include "spoa/base/buffer.h"
 #include "spoa/spop/agent.h"
