@@ -501,6 +501,10 @@ static void the_relay_never_repeats_a_reason_that_is_no_text(void **state)
     tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
     world_closes(&w, CLIENT, 1000, surrogate);
     ended_with(CLOSE_client_closed, "C1007:");
+    serving();
+    world_closes(&w, WORKER, 1003, surrogate);
+    assert_said(WORKER, "C1007:");
+    ended_with(CLOSE_data_refused, "C1003:\xce\xba\xed\xa0\x80");
 }
 
 static void a_client_that_does_not_answer_a_close_is_left(void **state)

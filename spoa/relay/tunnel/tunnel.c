@@ -261,7 +261,7 @@ struct goodbye {
     struct slice text;
 };
 
-/* What the client gets for its Close if no worker answers it: the same, unless its words are none that may be sent. */
+/* What a side gets for its Close if the other one does not answer it: the same, unless its words are none that may be sent. */
 static struct goodbye own_answer(unsigned code, struct slice text)
 {
     if (ws_close_reason_legal(text))
@@ -317,11 +317,14 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
     if (worker_code == CLOSE_NONE)
         worker_code = 1001; /* the one that was to be replaced may still be there */
-    tunnel_leave_worker(t, worker_code, passed ? text : said, false, now);
-    struct goodbye answer = {passed ? code : info->client_code, passed ? text : said};
+    struct goodbye to_worker = {worker_code, passed ? text : said};
+    struct goodbye to_client = {passed ? code : info->client_code, passed ? text : said};
     if (reason == CLOSE_client_closed)
-        answer = own_answer(code, text);
-    close_client(t, answer.code, answer.text, now);
+        to_client = own_answer(to_client.code, to_client.text);
+    else
+        to_worker = own_answer(to_worker.code, to_worker.text);
+    tunnel_leave_worker(t, to_worker.code, to_worker.text, false, now);
+    close_client(t, to_client.code, to_client.text, now);
 }
 
 /* Nobody has answered our Close, or the worker that of the client. */
