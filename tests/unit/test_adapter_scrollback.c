@@ -907,6 +907,80 @@ static void nothing_is_repeated_whatever_comes(void **state)
     }
 }
 
+/* A worker without the session's ring (it was started anew), and a program that says the same once in a while: what no ring can
+ * hold cannot come again. */
+static void what_no_ring_can_hold_is_not_skipped(void **state)
+{
+    static uint8_t output[8 * RING];
+    (void)state;
+    for (size_t i = 0; i < sizeof output; i++)
+        output[i] = (uint8_t)"tick\n"[i % 5];
+    begin();
+    talk_says(&t, 0x82, LIVE);
+    says_all(1, slice_of(output, sizeof output));
+    again();
+    size_t had = buffer_len(&t.output);
+    talk_says(&t, 0x82, LIVE);
+    says_all(1, slice_of(output, 2000));
+    talk_pass(&t, 12 * SECOND);
+    assert_int_equal(t.gaps, 1);
+    for (unsigned i = 0; i < 4; i++) /* more than any ring holds */
+        says_all(1, slice_of(output, RING));
+    says_all(2, SLICE_LITERAL("ERROR: it is broken\n"));
+    says_all(1, SLICE_LITERAL("and this is new\n"));
+    assert_in_range(buffer_len(&t.output), had + 2 * RING, had + 5 * RING);
+    struct slice got = buffer_slice(&t.output);
+    assert_non_null(memmem(got.at + had, got.len - had, "ERROR", 5));
+    assert_non_null(memmem(got.at + had, got.len - had, "and this is new", 15));
+    talk_end(&t);
+}
+
+/* The last KiB of what was delivered stands once in a full ring, but in another place: what is in front of it there was never
+ * delivered. */
+static void a_banner_that_comes_again_is_not_where_a_full_ring_goes_on(void **state)
+{
+    static uint8_t output[4 * RING];
+    (void)state;
+    for (unsigned late = 0; late < 2; late++) {
+        struct history h = {slice_of(output, 2 * RING + 300000), RING + 100000};
+        fill(output, sizeof output, 4, 21);
+        memcpy(output + h.had + RING + 50000 - 1100, output + h.had - 1100, 1100); /* again, a ring later */
+        has(&h);
+        if (late)
+            talk_says(&t, 0x82, LIVE);
+        says_all(1, slice_from(h.all, h.all.len - RING + 5));
+        if (!late)
+            talk_says(&t, 0x82, LIVE);
+        talk_pass(&t, 12 * SECOND);
+        talk_tick(&t, ADAPTER_NO_MORE);
+        assert_once(&h); /* all of it, or a gap */
+        talk_end(&t);
+    }
+}
+
+/* A program that says the same at its beginning, in the middle and at its end, and a late replay that pauses behind its first chunk. */
+static void a_late_replay_that_pauses_where_the_same_was_said_before_is_not_repeated(void **state)
+{
+    static uint8_t output[110000];
+    static const size_t texts[] = {1600, 2000, 2048, 4000};
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct history h = {slice_of(output, 101000), 100000};
+        fill(output, sizeof output, 4, 31);
+        memcpy(output + 51200, output, texts[i]); /* by chance a whole number of blocks later */
+        memcpy(output + h.had - texts[i], output, texts[i]);
+        has(&h);
+        talk_says(&t, 0x82, LIVE);
+        says_all(1, slice_sub(h.all, 0, texts[i]));
+        talk_pass(&t, 300000);
+        says_all(1, slice_from(h.all, texts[i]));
+        talk_pass(&t, 12 * SECOND);
+        talk_tick(&t, ADAPTER_NO_MORE);
+        assert_once(&h);
+        talk_end(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -949,6 +1023,9 @@ int main(void)
         cmocka_unit_test(a_worker_that_has_nothing_of_a_session_is_known),
         cmocka_unit_test(a_late_replay_of_what_is_alike_is_looked_through_in_bounded_time),
         cmocka_unit_test(nothing_is_repeated_whatever_comes),
+        cmocka_unit_test(what_no_ring_can_hold_is_not_skipped),
+        cmocka_unit_test(a_late_replay_that_pauses_where_the_same_was_said_before_is_not_repeated),
+        cmocka_unit_test(a_banner_that_comes_again_is_not_where_a_full_ring_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,9 @@
  *   - the ring never was full: the count says where it goes on, if the bytes that stand there agree;
  *   - else where the last bytes delivered occur, if they do exactly once;
  *   - else there may be a gap. What can be a repetition is not passed on then.
- * A stream without a place of its own goes on where the other one does: the ring drops its oldest chunks, so
- * what it has behind that place is all there ever was.
+ * A stream without a place of its own goes on where the other one does, or later where it may have said the rest: the ring
+ * drops its oldest chunks, so what it has behind that place is all there ever was.
+ * Behind a gap, live output is not passed on either while it is what was delivered there, for LATE_MOST.
  * What the old worker has said since the new one was asked comes next, in the replay or live: as many bytes are
  * not passed on.
  *
@@ -49,6 +50,7 @@ struct stream {
         joined;         /* as it was when the one that serves was asked, until its replay has ended */
     uint64_t collected; /* bytes of its replay */
     uint64_t skip;      /* bytes of the live output that were delivered already */
+    bool doubt;         /* or may have been: as long as they are the same */
 };
 
 struct scrollback {
@@ -67,6 +69,7 @@ struct scrollback {
     bool inside;               /* a message */
     uint64_t said;             /* bytes of output, by the worker that serves */
     uint64_t late_at, said_at; /* when its late replay began, when it said the last output */
+    uint64_t doubt_at;         /* when it said some behind a gap; 0: not yet */
     struct buffer replay;
     size_t record; /* where the last record begins */
     uint8_t tag;   /* of the message that is coming in; 0: none yet */
@@ -211,7 +214,8 @@ static bool has_gap(struct scrollback *s, bool full, struct delivered_place plac
             gap = true;
         } else if (s->streams[i].joined.len) {
             gap = true;
-            places[i].at = before(s, TAG_OUTPUT + i, places[1 - i].at);
+            uint64_t least = before(s, TAG_OUTPUT + i, places[1 - i].at);
+            places[i].at = places[i].at > least ? places[i].at : least;
         }
     }
     return gap;
@@ -271,8 +275,10 @@ static bool put_rest(struct scrollback *s, const struct delivered_place places[2
     }
     s->replay.end = s->replay.start + len;
     buffer_consume(&s->replay, 0);
-    for (unsigned i = 0; i < 2; i++)
+    for (unsigned i = 0; i < 2; i++) {
         s->streams[i].skip = places[i].at > seen[i] ? places[i].at - seen[i] : 0;
+        s->streams[i].doubt = !places[i].found;
+    }
     return true;
 }
 
@@ -324,8 +330,9 @@ static bool place_both(const struct scrollback *s, bool full, struct delivered_p
 static bool end_replay(struct scrollback *s, bool more, struct adapter_edit *edit)
 {
     struct delivered_place places[2];
-    bool full = more || is_full(collected(s));
+    bool full = is_full(collected(s));
 
+    s->late = s->late || more;
     if (!place_both(s, full, places))
         return false;
     tell(s, has_gap(s, full, places) || more, edit);
@@ -491,7 +498,7 @@ static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
         stream->asked = (struct delivered_end){0};
     }
     s->marked = s->late = s->compared = s->tried = s->had_nothing = false;
-    s->said = s->late_at = 0;
+    s->said = s->late_at = s->doubt_at = 0;
     s->collecting = s->resumed;
     s->resumed = true;
 }
@@ -514,14 +521,33 @@ static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_p
                                                                                    : ADAPTER_NO_MEMORY;
 }
 
+/* How many bytes the client has already. In doubt nothing is passed that may be the rest of the replay: but not for long, and no
+ * further than it is the same. */
+static size_t to_skip(struct scrollback *s, struct stream *stream, struct slice bytes, uint64_t now)
+{
+    size_t most = stream->skip < bytes.len ? (size_t)stream->skip : bytes.len, same = most;
+
+    if (!stream->doubt || !most)
+        return most;
+    s->doubt_at = s->doubt_at ? s->doubt_at : now;
+    if (now >= s->doubt_at + LATE_MOST)
+        same = 0;
+    else
+        same = delivered_again(&stream->delivered, stream->skip, slice_sub(bytes, 0, most));
+    if (same < most)
+        stream->skip = same;
+    return same;
+}
+
 /* Live output; of a message that the client has the beginning of, the rest passes behind a tag of its own. */
 static enum adapter_verdict pass_output(struct scrollback *s, struct stream *stream, struct slice bytes,
                                         const struct adapter_piece *piece, struct adapter_edit *edit)
 {
     bool tagged = bytes.len < piece->bytes.len;
-    size_t skipped = stream->skip < bytes.len ? (size_t)stream->skip : bytes.len;
+    bool passes = tagged && !stream->skip;
+    size_t skipped = to_skip(s, stream, bytes, piece->now);
 
-    s->begun = s->begun || (tagged && !stream->skip);
+    s->begun = s->begun || passes;
     stream->skip -= skipped;
     bytes = slice_from(bytes, skipped);
     if (!delivered_put(&stream->delivered, bytes))

@@ -1,30 +1,111 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/delivered.h"
 
+#include <endian.h>
 #include <stdlib.h>
 
-#define BLOCK_LEN    512  /* bytes that a mark stands for */
-#define MARKS_LEAST  64   /* of them at first */
-#define MARKS_MOST   2048 /* a MiB */
-#define FACTOR       UINT64_C(0x9e3779b97f4a7c15)
-#define PIECE        64 /* bytes of a tail that are looked for when the whole of it is not there */
+#include "spoa/base/hash.h"
+
+#define BLOCK_LEN   512  /* bytes that a mark stands for; the head is one, too */
+#define MARKS_LEAST 64   /* of them at first */
+#define MARKS_MOST  2048 /* a MiB */
+#define MARKED_MOST (MARKS_MOST * BLOCK_LEN)
+#define MARK_BITS   61
+#define PRIME       ((UINT64_C(1) << MARK_BITS) - 1)
+#define PIECE       64 /* bytes of a tail that are looked for when the whole of it is not there */
+#define STRANGE_MOST \
+    (16 * BLOCK_LEN) /* bytes in which what was delivered may not be known again, for what is missing */
 #define BUCKETS_BITS 12
 #define BUCKETS      (1 << BUCKETS_BITS)
 #define BUCKET_MOST  8 /* marks that are looked at for each byte of a replay, whatever the session says */
 
 /* ---- marks ---- */
-/* A polynomial, so that it can roll. */
-static uint64_t mark_on(uint64_t mark, struct slice bytes)
+/* A polynomial of the block's words, so that it can roll: modulo a prime and at a secret point, so that no program can
+ * say blocks that differ and have the same mark. */
+__extension__ typedef unsigned __int128 wide;
+
+static uint64_t reduce(wide x)
 {
-    const uint64_t two = FACTOR * FACTOR, three = two * FACTOR, four = two * two;
+    uint64_t sum = ((uint64_t)x & PRIME) + (uint64_t)(x >> MARK_BITS);
+
+    sum = (sum & PRIME) + (sum >> MARK_BITS);
+    return sum < PRIME ? sum : sum - PRIME;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    return reduce((wide)a * b);
+}
+
+static bool set_key(struct delivered *d)
+{
+    struct hash_secret secret;
+
+    if (!hash_secret_init(&secret))
+        return false;
+    d->key[0] = secret.k0 % (PRIME - 2) + 2;
+    for (unsigned i = 1; i < 4; i++)
+        d->key[i] = times(d->key[i - 1], d->key[0]);
+    return true;
+}
+
+static uint64_t key_power(const struct delivered *d, unsigned power)
+{
+    uint64_t square = d->key[0], product = 1;
+
+    for (; power; power >>= 1, square = times(square, square))
+        if (power & 1)
+            product = times(product, square);
+    return product;
+}
+
+static uint32_t word_at(const uint8_t *at)
+{
+    uint32_t word;
+
+    memcpy(&word, at, 4);
+    return le32toh(word);
+}
+
+/* Of whole words. */
+static uint64_t mark_words(const struct delivered *d, uint64_t mark, struct slice bytes)
+{
+    const uint64_t *key = d->key;
     size_t i = 0;
 
-    for (; i + 4 <= bytes.len; i += 4)
-        mark = mark * four + (bytes.at[i] + UINT64_C(1)) * three + (bytes.at[i + 1] + UINT64_C(1)) * two +
-               (bytes.at[i + 2] + UINT64_C(1)) * FACTOR + (bytes.at[i + 3] + UINT64_C(1));
-    for (; i < bytes.len; i++)
-        mark = mark * FACTOR + bytes.at[i] + 1;
+    for (; i + 16 <= bytes.len; i += 16)
+        mark = reduce((wide)mark * key[3] + (wide)word_at(bytes.at + i) * key[2] +
+                      (wide)word_at(bytes.at + i + 4) * key[1] + (wide)word_at(bytes.at + i + 8) * key[0] +
+                      word_at(bytes.at + i + 12));
+    for (; i < bytes.len; i += 4)
+        mark = reduce((wide)mark * key[0] + word_at(bytes.at + i));
     return mark;
+}
+
+static uint64_t block_mark(const struct delivered *d, struct slice bytes, size_t at)
+{
+    return mark_words(d, 0, slice_sub(bytes, at, BLOCK_LEN));
+}
+
+static void mark_byte(const struct delivered *d, struct delivered_mark *mark, uint64_t at, uint8_t byte)
+{
+    mark->word |= (uint32_t)byte << 8 * (at % 4);
+    if (at % 4 < 3)
+        return;
+    mark->sum = reduce((wide)mark->sum * d->key[0] + mark->word);
+    mark->word = 0;
+}
+
+/* Goes on with the bytes at that place of the stream, which are of one block. */
+static void mark_on(const struct delivered *d, struct delivered_mark *mark, uint64_t at, struct slice bytes)
+{
+    for (; at % 4 && bytes.len; at++, bytes = slice_from(bytes, 1))
+        mark_byte(d, mark, at, bytes.at[0]);
+    struct slice words = slice_sub(bytes, 0, bytes.len / 4 * 4);
+    if (words.len)
+        mark->sum = mark_words(d, mark->sum, words);
+    for (size_t i = words.len; i < bytes.len; i++)
+        mark_byte(d, mark, at + i, bytes.at[i]);
 }
 
 /* Room for the mark of that block; it grows while none has been dropped. */
@@ -48,7 +129,7 @@ static bool put_marks(struct delivered *d, struct slice bytes)
 
     while (bytes.len) {
         struct slice part = slice_sub(bytes, 0, BLOCK_LEN - (size_t)(at % BLOCK_LEN));
-        d->mark = mark_on(d->mark, part);
+        mark_on(d, &d->mark, at, part);
         at += part.len;
         bytes = slice_from(bytes, part.len);
         if (at % BLOCK_LEN)
@@ -56,8 +137,8 @@ static bool put_marks(struct delivered *d, struct slice bytes)
         uint64_t block = at / BLOCK_LEN - 1;
         if (!make_room(d, block))
             return false;
-        d->marks[block % d->marks_size] = d->mark;
-        d->mark = 0;
+        d->marks[block % d->marks_size] = d->mark.sum;
+        d->mark = (struct delivered_mark){0, 0};
     }
     return true;
 }
@@ -69,6 +150,11 @@ static uint64_t marked(const struct delivered *d, const struct delivered_end *th
 
     *oldest = whole > d->marks_size ? whole - d->marks_size : 0;
     return count > *oldest ? count : *oldest;
+}
+
+static uint64_t mark_of(const struct delivered *d, uint64_t block)
+{
+    return d->marks[block % d->marks_size];
 }
 
 /* ---- what was delivered ---- */
@@ -88,37 +174,44 @@ static void put_tail(struct delivered_end *to, struct slice bytes)
         memcpy(to->tail, behind.at, behind.len);
 }
 
-/* What a byte has added to the mark of the `len` bytes behind it. */
-static uint64_t mark_weight(size_t len)
+static uint64_t roll(const struct delivered *d, uint64_t mark, uint8_t byte)
 {
-    uint64_t weight = 1;
-
-    while (len--)
-        weight *= FACTOR;
-    return weight;
+    return reduce((wide)mark * d->key[0] + byte);
 }
 
 /* Whether the last bytes of all are those that were the last when it began. */
 static void watch(struct delivered *d, struct slice bytes)
 {
-    uint64_t weight = mark_weight(DELIVERED_TAIL);
+    uint64_t weight = PRIME - key_power(d, DELIVERED_TAIL);
 
     for (size_t i = 0; i < bytes.len && !d->recurs; i++) {
         size_t at = (size_t)((d->end.len + i) % DELIVERED_TAIL);
         uint8_t oldest = i < DELIVERED_TAIL ? d->end.tail[at] : bytes.at[i - DELIVERED_TAIL];
-        d->last = d->last * FACTOR + bytes.at[i] + 1 - weight * (oldest + UINT64_C(1));
+        d->last = reduce((wide)d->last * d->key[0] + bytes.at[i] + (wide)oldest * weight);
         d->recurs = d->last == d->watched;
     }
 }
 
+static bool begin_stream(struct delivered *d)
+{
+    d->head = d->head ? d->head : malloc(DELIVERED_HEAD);
+    d->end.tail = d->end.tail ? d->end.tail : malloc(DELIVERED_TAIL);
+    return d->head && d->end.tail && set_key(d);
+}
+
 bool delivered_put(struct delivered *d, struct slice bytes)
 {
-    if (bytes.len && !d->end.tail && !(d->end.tail = malloc(DELIVERED_TAIL)))
+    if (bytes.len && !d->end.len && !begin_stream(d))
         return false;
     if (!put_marks(d, bytes))
         return false;
     if (d->watches)
         watch(d, bytes);
+    if (d->end.len < DELIVERED_HEAD) {
+        struct slice part = slice_sub(bytes, 0, DELIVERED_HEAD - (size_t)d->end.len);
+        if (part.len)
+            memcpy(d->head + d->end.len, part.at, part.len);
+    }
     put_tail(&d->end, bytes);
     d->end.len += bytes.len;
     return true;
@@ -126,7 +219,8 @@ bool delivered_put(struct delivered *d, struct slice bytes)
 
 size_t delivered_held(const struct delivered *d)
 {
-    return d->marks_size * sizeof *d->marks + (d->end.tail ? (size_t)DELIVERED_TAIL : 0);
+    return d->marks_size * sizeof *d->marks + (d->end.tail ? (size_t)DELIVERED_TAIL : 0) +
+           (d->head ? (size_t)DELIVERED_HEAD : 0);
 }
 
 void delivered_note(const struct delivered *d, struct delivered_end *to)
@@ -147,6 +241,7 @@ void delivered_forget(struct delivered_end *end)
 void delivered_free(struct delivered *d)
 {
     free(d->marks);
+    free(d->head);
     delivered_forget(&d->end);
     *d = (struct delivered){0};
 }
@@ -177,8 +272,7 @@ bool delivered_begins(const struct delivered *d, const struct delivered_end *the
     if (!slice_equal(slice_sub(replay, (size_t)then->len - tail.len, tail.len), tail))
         return false;
     for (uint64_t block = oldest; block < end; block++)
-        if (mark_on(0, slice_sub(replay, (size_t)block * BLOCK_LEN, BLOCK_LEN)) !=
-            d->marks[block % d->marks_size])
+        if (block_mark(d, replay, (size_t)block * BLOCK_LEN) != mark_of(d, block))
             return false;
     return true;
 }
@@ -217,12 +311,7 @@ struct index {
 
 static size_t bucket_of(uint64_t mark)
 {
-    return mark >> (64 - BUCKETS_BITS);
-}
-
-static uint64_t mark_of(const struct delivered *d, uint64_t block)
-{
-    return d->marks[block % d->marks_size];
+    return mark >> (MARK_BITS - BUCKETS_BITS);
 }
 
 /* The place behind the oldest of a block with that mark, and one more; 0: there is none. */
@@ -249,52 +338,117 @@ static void add_to(struct index *index, const struct delivered *d, uint64_t olde
         *link = (uint16_t)(block - oldest + 1);
 }
 
-/* The places that blocks of the replay speak for which were delivered, and are like no other. */
-struct places {
-    uint64_t last, most; /* 0: none */
-    bool mixed;          /* what was missing makes them smaller, never larger */
-};
-
-static void note_place(struct places *places, uint64_t place)
-{
-    places->mixed = places->mixed || (places->last && place > places->last);
-    places->last = place;
-    if (place > places->most)
-        places->most = place;
-}
-
-static struct places places_by_blocks(const struct delivered *d, const struct delivered_end *then,
-                                      struct slice replay)
+static struct index *index_of(const struct delivered *d, uint64_t oldest, uint64_t end)
 {
     static _Thread_local struct index index;
-    uint64_t oldest, end = marked(d, then, &oldest), weight = mark_weight(BLOCK_LEN);
-    struct places places = {0, 0, false};
 
-    if (replay.len < BLOCK_LEN || end == oldest)
-        return places;
     memset(&index, 0, sizeof index);
     for (uint64_t block = oldest; block < end; block++)
         add_to(&index, d, oldest, block);
-    uint64_t mark = mark_on(0, slice_sub(replay, 0, BLOCK_LEN));
-    for (size_t at = BLOCK_LEN;; at++) {
-        uint16_t known = look_up(&index, d, oldest, mark);
-        if (known && !index.alike[known - 1])
-            note_place(&places, at + then->len - (oldest + known) * BLOCK_LEN);
-        if (at == replay.len)
-            return places;
-        mark = mark * FACTOR + replay.at[at] + 1 - weight * (replay.at[at - BLOCK_LEN] + UINT64_C(1));
-    }
+    return &index;
 }
 
-/* Whether the bytes begin as what was delivered. */
-static bool begins_alike(const struct delivered *d, const struct delivered_end *then, struct slice bytes,
-                         struct slice tail)
-{
-    uint64_t oldest, end = marked(d, then, &oldest);
+/* What the blocks of a replay that were delivered say of the place where it goes on. Of those that are alike the oldest speaks:
+ * its place is the last one. */
+struct places {
+    uint64_t last, most; /* of blocks that are like no other; 0: none */
+    uint64_t alike;      /* the last one of others */
+    size_t end;          /* of the last of all these blocks in the replay */
+    bool mixed;          /* what was missing makes them smaller, never larger */
+    bool strange;        /* more stands between them than the rests of two blocks: that was never delivered */
+};
 
-    if (bytes.len < BLOCK_LEN || then->len < BLOCK_LEN)
-        return bytes.len && then->len <= tail.len && slice_equal(slice_sub(tail, 0, bytes.len), bytes);
-    return !oldest && end && mark_on(0, slice_sub(bytes, 0, BLOCK_LEN)) == mark_of(d, 0);
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void note_place(struct places *places, size_t end, uint64_t place, bool alike)
+{
+    places->strange = places->strange || end - BLOCK_LEN > places->end + 2 * (BLOCK_LEN - 1);
+    places->end = end;
+    if (alike) {
+        places->alike = larger(places->alike, place);
+        return;
+    }
+    places->mixed = places->mixed || (places->last && place > places->last);
+    places->most = larger(places->most, place);
+    places->last = place;
+}
+
+static struct places places_by_blocks(const struct delivered *d, const struct delivered_end *then,
+                                      struct slice replay, const struct index *index)
+{
+    uint64_t oldest, end = marked(d, then, &oldest), weight = PRIME - key_power(d, BLOCK_LEN / 4), marks[4];
+    struct places places = {.last = 0};
+
+    if (end == oldest)
+        return places;
+    for (size_t at = BLOCK_LEN; at <= replay.len; at++) {
+        const uint8_t *behind = replay.at + at;
+        uint64_t *mark = &marks[at % 4];
+        if (at < BLOCK_LEN + 4)
+            *mark = block_mark(d, replay, at - BLOCK_LEN);
+        else
+            *mark = reduce((wide)*mark * d->key[0] + word_at(behind - 4) +
+                           (wide)word_at(behind - 4 - BLOCK_LEN) * weight);
+        uint16_t known = look_up(index, d, oldest, *mark);
+        if (known)
+            note_place(&places, at, at + then->len - (oldest + known) * BLOCK_LEN, index->alike[known - 1]);
+    }
+    return places;
+}
+
+/* Whether the tail may stand elsewhere in what was delivered and a ring can still hold: wherever that is, a whole block of it is
+ * there. */
+static bool tail_recurs(const struct delivered *d, const struct delivered_end *then, struct slice tail,
+                        const struct index *index)
+{
+    uint64_t oldest, first = then->len - tail.len;
+
+    marked(d, then, &oldest);
+    for (size_t at = 0; at + BLOCK_LEN <= tail.len; at++) {
+        uint16_t known = look_up(index, d, oldest, block_mark(d, tail, at));
+        if (known && (index->alike[known - 1] || (oldest + known - 1) * BLOCK_LEN != first + at))
+            return true;
+    }
+    return false;
+}
+
+/* Whether all that was delivered by then has marks, as far as a ring can still hold it. */
+static bool is_all_marked(const struct delivered *d, const struct delivered_end *then)
+{
+    uint64_t oldest;
+
+    marked(d, then, &oldest);
+    return !oldest || oldest * BLOCK_LEN + MARKED_MOST <= then->len;
+}
+
+/* Whether the bytes begin as what was delivered, as far as that is known. A ring holds no beginning that is further back. */
+static bool begins_alike(const struct delivered *d, const struct delivered_end *then, struct slice bytes)
+{
+    struct slice head = slice_of(d->head, then->len < DELIVERED_HEAD ? (size_t)then->len : DELIVERED_HEAD);
+    size_t len = bytes.len < head.len ? bytes.len : head.len;
+
+    return len && then->len <= MARKED_MOST && slice_equal(slice_sub(bytes, 0, len), slice_sub(head, 0, len));
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* In doubt: what begins as the session did goes on where that ended. A ring holds no more than so much of what was delivered; and
+ * where much was never delivered, nothing of what was stands behind that. */
+static uint64_t latest(const struct delivered_end *then, struct slice bytes, const struct places *places,
+                       bool begins)
+{
+    uint64_t most = larger(places->most, begins ? then->len : 0);
+
+    most = smaller(smaller(most ? most : places->alike, then->len), MARKED_MOST);
+    if (places->end && bytes.len - places->end > STRANGE_MOST)
+        most = smaller(most, places->end + BLOCK_LEN - 1);
+    return most;
 }
 
 /* In a replay of which some is missing. Where the tail is not like that of any other part, as the blocks in front of it
@@ -302,19 +456,58 @@ static bool begins_alike(const struct delivered *d, const struct delivered_end *
 static struct delivered_place find_in_part(const struct delivered *d, const struct delivered_end *then,
                                            struct slice bytes, struct slice tail)
 {
-    struct places places = places_by_blocks(d, then, bytes);
+    uint64_t oldest, end = marked(d, then, &oldest);
+    const struct index *index = index_of(d, oldest, end);
+    struct places places = places_by_blocks(d, then, bytes, index);
     const uint8_t *first = tail.len == DELIVERED_TAIL ? find(bytes, 0, tail) : NULL;
     uint64_t behind = first ? (uint64_t)(first - bytes.at) + tail.len : 0;
 
-    if (places.last && !places.mixed && places.last == behind)
+    if (places.last && !places.mixed && !places.strange && places.last == behind && is_all_marked(d, then) &&
+        !tail_recurs(d, then, tail, index))
         return (struct delivered_place){true, behind};
-    if (places.most)
-        return (struct delivered_place){false, places.most};
-    if (first || begins_alike(d, then, bytes, tail))
-        return (struct delivered_place){false, then->len};
+    uint64_t late = latest(then, bytes, &places, begins_alike(d, then, bytes));
+    if (late || first)
+        return (struct delivered_place){false, late ? late : smaller(then->len, MARKED_MOST)};
     if (tail.len < PIECE || !find(bytes, 0, slice_from(tail, tail.len - PIECE)))
         return (struct delivered_place){false, 0};
     return (struct delivered_place){false, behind_last(bytes, slice_from(tail, tail.len - PIECE))};
+}
+
+/* Whether what stands in front of that place is what was delivered by then, as far as both are known. */
+static bool agrees(const struct delivered *d, const struct delivered_end *then, struct slice replay,
+                   size_t place)
+{
+    uint64_t oldest, end = marked(d, then, &oldest);
+
+    for (uint64_t block = oldest; block < end; block++) {
+        uint64_t back = then->len - block * BLOCK_LEN;
+        if (back <= place && block_mark(d, replay, place - (size_t)back) != mark_of(d, block))
+            return false;
+    }
+    return true;
+}
+
+/* A ring that has dropped the beginning of the tail begins with its end. */
+static size_t overlap(struct slice bytes, struct slice tail)
+{
+    for (size_t from = 1; from + PIECE <= tail.len; from++) {
+        struct slice end = slice_from(tail, from);
+        if (slice_equal(slice_sub(bytes, 0, end.len), end))
+            return end.len;
+    }
+    return 0;
+}
+
+/* The whole tail stands once in a full ring. */
+static struct delivered_place judge(const struct delivered *d, const struct delivered_end *then,
+                                    const struct delivered_replay *replay, struct slice tail, size_t place)
+{
+    uint64_t oldest, end = marked(d, then, &oldest);
+    bool same = agrees(d, then, replay->bytes, place);
+
+    if (!replay->holed)
+        return (struct delivered_place){same, same ? place : overlap(replay->bytes, tail)};
+    return (struct delivered_place){same && !tail_recurs(d, then, tail, index_of(d, oldest, end)), place};
 }
 
 struct delivered_place delivered_find(const struct delivered *d, const struct delivered_end *then,
@@ -328,12 +521,72 @@ struct delivered_place delivered_find(const struct delivered *d, const struct de
     if (!replay->full)
         return find_in_part(d, then, bytes, tail);
     const uint8_t *first = find(bytes, 0, tail);
+    if (!first && replay->holed)
+        return (struct delivered_place){false, find_in_part(d, then, bytes, tail).at};
     if (!first)
-        return (struct delivered_place){false, replay->holed ? find_in_part(d, then, bytes, tail).at : 0};
+        return (struct delivered_place){false, overlap(bytes, tail)};
     size_t at = (size_t)(first - bytes.at);
     if (!find(bytes, at + 1, tail))
-        return (struct delivered_place){true, at + tail.len};
+        return judge(d, then, replay, tail, at + tail.len);
     return (struct delivered_place){false, behind_last(bytes, tail)};
+}
+
+/* ---- what may be delivered again ---- */
+
+/* How many of them are what is there. */
+static size_t same(const uint8_t *there, struct slice bytes)
+{
+    size_t i = 0;
+
+    while (i < bytes.len && there[i] == bytes.at[i])
+        i++;
+    return i;
+}
+
+/* The same of the last bytes. */
+static size_t same_in_tail(const struct delivered *d, uint64_t at, struct slice bytes)
+{
+    size_t i = 0;
+
+    while (i < bytes.len && d->end.tail[(at + i) % DELIVERED_TAIL] == bytes.at[i])
+        i++;
+    return i;
+}
+
+/* The next bytes of a block; false: it is another one. */
+static bool is_same_block(struct delivered *d, uint64_t at, struct slice bytes)
+{
+    uint64_t block = at / BLOCK_LEN, oldest;
+
+    if (at % BLOCK_LEN == 0)
+        d->again = (struct delivered_again){.at = at};
+    if (d->again.at != at)
+        return true; /* its beginning has not come */
+    mark_on(d, &d->again.mark, at, bytes);
+    d->again.at += bytes.len;
+    marked(d, &d->end, &oldest);
+    return d->again.at % BLOCK_LEN || block < oldest || d->again.mark.sum == mark_of(d, block);
+}
+
+size_t delivered_again(struct delivered *d, uint64_t back, struct slice bytes)
+{
+    size_t done = 0, block = 0;
+
+    while (done < bytes.len && back > done) {
+        uint64_t left = back - done, at = d->end.len - left;
+        struct slice part = slice_sub(bytes, done, (size_t)smaller(left, bytes.len));
+        if (left <= DELIVERED_TAIL)
+            return done + same_in_tail(d, at, part);
+        part = slice_sub(part, 0, (size_t)smaller(BLOCK_LEN - at % BLOCK_LEN, left - DELIVERED_TAIL));
+        size_t alike = at < DELIVERED_HEAD ? same(d->head + at, part) : part.len;
+        block = at % BLOCK_LEN ? block : done;
+        if (alike < part.len)
+            return done + alike;
+        if (!is_same_block(d, at, part))
+            return block;
+        done += part.len;
+    }
+    return done;
 }
 
 /* ---- whether it recurs ---- */
@@ -353,6 +606,9 @@ void delivered_watch(struct delivered *d, const struct delivered_end *then, stru
 
     d->recurs = !is_unlike(then, slice_sub(replay, 0, (size_t)then->len));
     d->watches = !d->recurs;
-    if (d->watches)
-        d->last = d->watched = mark_on(0, tail_of(&d->end, memory));
+    struct slice tail = tail_of(&d->end, memory);
+    d->last = 0;
+    for (size_t i = 0; i < tail.len && d->watches; i++)
+        d->last = roll(d, d->last, tail.at[i]);
+    d->watched = d->last;
 }
