@@ -128,7 +128,8 @@ bool server_answer_begin(struct server *server, const struct server_ticket *tick
     if (!connection)
         return false;
     size_t room;
-    uint8_t *memory = buffer_room(&connection->out, SPOP_LENGTH_BYTES + connection->agent.agreed, &room);
+    uint8_t *memory =
+        buffer_room(&connection->out, SPOP_LENGTH_BYTES + connection->conversation.agreed, &room);
     if (!memory) {
         server_add(&server->counters.errors_resource, 1);
         connection_close(connection);

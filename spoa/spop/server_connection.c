@@ -207,7 +207,7 @@ size_t connection_ack_begin(struct connection *c, struct writer *out, const stru
 {
     *actions = (struct spop_actions){.out = out,
                                      .prefix_len = c->server->options.prefix_len,
-                                     .most = out->len + SPOP_LENGTH_BYTES + c->agent.agreed};
+                                     .most = out->len + SPOP_LENGTH_BYTES + c->conversation.agreed};
     return spop_frame_begin(out, SPOP_TYPE_ACK, frame->stream_id, frame->frame_id);
 }
 
@@ -217,7 +217,7 @@ void connection_ack_end(struct connection *c, size_t begin, const struct spop_fr
     struct server *server = c->server;
     struct writer *out = actions->out;
     server_add(&server->counters.acks, 1);
-    if (actions->count > 0 && spop_frame_end(out, begin, c->agent.agreed))
+    if (actions->count > 0 && spop_frame_end(out, begin, c->conversation.agreed))
         return;
     server_add(&server->counters.fallbacks, 1);
     out->len = begin;
@@ -225,7 +225,7 @@ void connection_ack_end(struct connection *c, size_t begin, const struct spop_fr
     connection_ack_begin(c, out, frame, actions);
     spop_set_var(actions, SPOP_TRANSACTION, slice_text(server->options.fallback_name),
                  spop_text(slice_text(server->options.fallback_value)));
-    bool fits = spop_frame_end(out, begin, c->agent.agreed);
+    bool fits = spop_frame_end(out, begin, c->conversation.agreed);
     assert(fits); /* server_new has tried it */
     (void)fits;
 }
@@ -276,7 +276,7 @@ static void end_saying(struct connection *c, enum spop_status status, struct wri
     if (c->state == CONNECTION_CLOSED)
         return;
     count_status(c->server, status);
-    spop_agent_end(&c->agent, status, out);
+    spop_conversation_end(&c->conversation, status, out);
     end(c);
 }
 
@@ -292,25 +292,25 @@ static void on_hello(struct connection *c, const struct spop_offer *offer)
 /* One frame of *in; false: there is no further one, or the connection ends. */
 static bool take_frame(struct connection *c, struct slice *in, struct writer *out)
 {
-    struct spop_agent_event event;
+    struct spop_conversation_event event;
     enum spop_status status = SPOP_STATUS_NORMAL;
-    switch (spop_agent_next(&c->agent, in, &event, out)) {
-    case SPOP_AGENT_MORE:
+    switch (spop_conversation_next(&c->conversation, in, &event, out)) {
+    case SPOP_CONVERSATION_MORE:
         return false;
-    case SPOP_AGENT_HELLO:
+    case SPOP_CONVERSATION_HELLO:
         on_hello(c, &event.offer);
         return true;
-    case SPOP_AGENT_NOTIFY:
+    case SPOP_CONVERSATION_NOTIFY:
         status = answer(c, &event.frame, out);
         if (status == SPOP_STATUS_NORMAL)
             return true;
         end_saying(c, status, out);
         return false;
-    case SPOP_AGENT_DISCONNECT:
+    case SPOP_CONVERSATION_DISCONNECT:
         server_add(&c->server->counters.disconnects, 1);
         end(c);
         return false;
-    case SPOP_AGENT_REFUSED:
+    case SPOP_CONVERSATION_REFUSED:
         count_status(c->server, event.status);
         end(c);
         return false;

@@ -13,7 +13,7 @@
 #define CELLGATE_SPOP_SERVER_PARTS_H
 
 #include "spoa/base/buffer.h"
-#include "spoa/spop/agent.h"
+#include "spoa/spop/conversation.h"
 #include "spoa/spop/server.h"
 
 /* Read at once; with 20 frames of 3 KiB in flight, HAProxy fills it. */
@@ -75,7 +75,7 @@ struct connection {
     uint32_t slot;
     bool half_closed; /* the peer sends no more */
     bool health_check;
-    struct spop_agent agent;
+    struct spop_conversation conversation;
     struct buffer in;  /* an incomplete frame; while reading is stopped, all frames of the last read */
     struct buffer out; /* what the kernel did not take, and answers of tickets until the turn's end */
     size_t waiting;    /* open tickets */

@@ -3,7 +3,7 @@
  * spop: frames of HAProxy's Stream Processing Offload Protocol 2.0 (SPOE.txt, section 3.2), read and written,
  * for both ends. No I/O and no memory of its own: readers point into the frame, writers go into memory of the
  * caller's and leave writer.full set when it was too small. Hellos and disconnects are in spop/hello.h; the
- * conversation is in spop/agent.h (the agent's end) and spop/client.h (HAProxy's end).
+ * conversation is in spop/conversation.h (the agent's end) and spop/client.h (HAProxy's end).
  */
 #ifndef CELLGATE_SPOP_SPOP_H
 #define CELLGATE_SPOP_SPOP_H

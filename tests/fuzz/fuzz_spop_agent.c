@@ -5,12 +5,12 @@
  * is cut.
  */
 
-#include "spoa/spop/agent.h"
+#include "spoa/spop/conversation.h"
 #include "tests/fuzz/fuzz.h"
 
 static uint8_t outputs[2][1 << 20];
 
-static void acknowledge(struct spop_agent *agent, const struct spop_frame *frame, struct writer *out)
+static void acknowledge(struct spop_conversation *agent, const struct spop_frame *frame, struct writer *out)
 {
     struct reader payload = reader_of(frame->payload);
     struct spop_message message;
@@ -29,7 +29,7 @@ static void acknowledge(struct spop_agent *agent, const struct spop_frame *frame
     if (payload.failed) {
         out->len = begin;
         out->full = false;
-        spop_agent_end(agent, SPOP_STATUS_INVALID, out);
+        spop_conversation_end(agent, SPOP_STATUS_INVALID, out);
     } else if (!spop_frame_end(out, begin, agent->agreed)) {
         CHECK(out->len == begin);
     }
@@ -53,18 +53,18 @@ static void check_output(struct slice out)
 
 static size_t converse(struct slice in, size_t piece, struct writer out)
 {
-    struct spop_agent agent = {.agreed = 0};
-    struct spop_agent_event event;
-    enum spop_agent_step step;
+    struct spop_conversation agent = {.agreed = 0};
+    struct spop_conversation_event event;
+    enum spop_conversation_step step;
     for (size_t there = piece, taken = 0;; there += piece) {
         struct slice part = slice_sub(in, taken, there - taken);
         while (out.size - out.len > 2 * SPOP_FRAME_MOST &&
-               (step = spop_agent_next(&agent, &part, &event, &out)) != SPOP_AGENT_MORE)
-            if (step == SPOP_AGENT_NOTIFY)
+               (step = spop_conversation_next(&agent, &part, &event, &out)) != SPOP_CONVERSATION_MORE)
+            if (step == SPOP_CONVERSATION_NOTIFY)
                 acknowledge(&agent, &event.frame, &out);
         CHECK(!out.full);
         taken = (size_t)(part.at - in.at);
-        if (there >= in.len || agent.state == SPOP_AGENT_ENDED)
+        if (there >= in.len || agent.state == SPOP_CONVERSATION_ENDED)
             break;
     }
     check_output(writer_slice(&out));

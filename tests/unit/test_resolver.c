@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "spoa/relay/io/resolver.h"
-#include "spoa/spop/agent.h"
+#include "spoa/spop/conversation.h"
 
 #define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
 
@@ -17,7 +17,7 @@ struct world {
     struct loop_timer tick; /* so that turns end */
     char folder[32];
     int listener, fd;
-    struct spop_agent agent;
+    struct spop_conversation agent;
     struct resolver *resolver;
     unsigned notified, answered;
     char heard[32]; /* the name of the last message */
@@ -39,11 +39,11 @@ static void take_frames(struct world *w, struct slice in)
 {
     uint8_t memory[SPOP_HELLO_MOST];
     struct writer out = writer_of(memory, sizeof memory);
-    struct spop_agent_event event;
-    enum spop_agent_step step;
-    while ((step = spop_agent_next(&w->agent, &in, &event, &out)) != SPOP_AGENT_MORE) {
-        assert_true(step == SPOP_AGENT_HELLO || step == SPOP_AGENT_NOTIFY);
-        if (step != SPOP_AGENT_NOTIFY)
+    struct spop_conversation_event event;
+    enum spop_conversation_step step;
+    while ((step = spop_conversation_next(&w->agent, &in, &event, &out)) != SPOP_CONVERSATION_MORE) {
+        assert_true(step == SPOP_CONVERSATION_HELLO || step == SPOP_CONVERSATION_NOTIFY);
+        if (step != SPOP_CONVERSATION_NOTIFY)
             continue;
         struct reader payload = reader_of(event.frame.payload);
         struct spop_message message;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/unit/support.h"
 
-#include "spoa/spop/agent.h"
+#include "spoa/spop/conversation.h"
 
 static uint8_t sent[256 * 1024], got[8192];
 
@@ -25,11 +25,11 @@ static size_t put_frame(struct writer *w, uint8_t type, uint32_t flags, uint64_t
     return begin;
 }
 
-static enum spop_agent_step feed(struct spop_agent *agent, struct slice in, struct spop_agent_event *event,
-                                 struct slice *answer)
+static enum spop_conversation_step feed(struct spop_conversation *agent, struct slice in,
+                                        struct spop_conversation_event *event, struct slice *answer)
 {
     struct writer out = writer_of(got, sizeof got);
-    enum spop_agent_step step = spop_agent_next(agent, &in, event, &out);
+    enum spop_conversation_step step = spop_conversation_next(agent, &in, event, &out);
     assert_false(out.full);
     *answer = writer_slice(&out);
     return step;
@@ -54,23 +54,23 @@ static void assert_disconnect(struct slice bytes, enum spop_status want)
     assert_int_equal(status, want);
 }
 
-static struct spop_agent open_agent(size_t frame_size)
+static struct spop_conversation open_agent(size_t frame_size)
 {
-    struct spop_agent agent = {.agreed = 0};
-    struct spop_agent_event event;
+    struct spop_conversation agent = {.agreed = 0};
+    struct spop_conversation_event event;
     struct slice answer;
-    assert_int_equal(feed(&agent, hello_of(frame_size, false), &event, &answer), SPOP_AGENT_HELLO);
+    assert_int_equal(feed(&agent, hello_of(frame_size, false), &event, &answer), SPOP_CONVERSATION_HELLO);
     return agent;
 }
 
 static void a_hello_is_answered_with_pipelining_and_nothing_else(void **state)
 {
     (void)state;
-    struct spop_agent agent = {.agreed = 0};
-    struct spop_agent_event event;
+    struct spop_conversation agent = {.agreed = 0};
+    struct spop_conversation_event event;
     struct slice answer;
     struct spop_agreement agreement;
-    assert_int_equal(feed(&agent, hello_of(16380, true), &event, &answer), SPOP_AGENT_HELLO);
+    assert_int_equal(feed(&agent, hello_of(16380, true), &event, &answer), SPOP_CONVERSATION_HELLO);
     assert_true(event.offer.healthcheck);
     struct spop_frame frame = only_frame(answer);
     assert_int_equal(frame.type, SPOP_TYPE_AGENT_HELLO);
@@ -92,26 +92,26 @@ static void every_split_of_a_conversation_gives_the_same_events(void **state)
     put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, UINT64_MAX, 0);
     spop_disconnect_write(&w, SPOP_TYPE_HAPROXY_DISCONNECT, SPOP_STATUS_TIMEOUT);
     for (size_t cut = 0; cut <= w.len; cut++) {
-        struct spop_agent agent = {.agreed = 0};
+        struct spop_conversation agent = {.agreed = 0};
         struct slice parts[2] = {guarded(slice_of(sent, cut)), guarded(slice_of(sent, w.len))};
         struct slice in = parts[0];
-        struct spop_agent_event event;
+        struct spop_conversation_event event;
         struct writer out = writer_of(got, sizeof got);
-        enum spop_agent_step steps[8], step;
+        enum spop_conversation_step steps[8], step;
         uint64_t streams = 0;
         size_t count = 0;
         for (int part = 0; part < 2; part++) {
-            while ((step = spop_agent_next(&agent, &in, &event, &out)) != SPOP_AGENT_MORE) {
-                streams += step == SPOP_AGENT_NOTIFY ? event.frame.stream_id + 2 : 0;
+            while ((step = spop_conversation_next(&agent, &in, &event, &out)) != SPOP_CONVERSATION_MORE) {
+                streams += step == SPOP_CONVERSATION_NOTIFY ? event.frame.stream_id + 2 : 0;
                 steps[count++] = step;
             }
             in = slice_from(parts[1], cut - in.len); /* what was not taken, and the rest */
         }
         assert_int_equal(count, 4);
-        assert_int_equal(steps[0], SPOP_AGENT_HELLO);
-        assert_int_equal(steps[1], SPOP_AGENT_NOTIFY);
-        assert_int_equal(steps[2], SPOP_AGENT_NOTIFY);
-        assert_int_equal(steps[3], SPOP_AGENT_DISCONNECT);
+        assert_int_equal(steps[0], SPOP_CONVERSATION_HELLO);
+        assert_int_equal(steps[1], SPOP_CONVERSATION_NOTIFY);
+        assert_int_equal(steps[2], SPOP_CONVERSATION_NOTIFY);
+        assert_int_equal(steps[3], SPOP_CONVERSATION_DISCONNECT);
         assert_true(streams == 3);
         assert_int_equal(event.status, SPOP_STATUS_TIMEOUT);
         guarded_free(parts[0]);
@@ -122,40 +122,40 @@ static void every_split_of_a_conversation_gives_the_same_events(void **state)
 static void a_disconnect_is_answered_and_ends_all(void **state)
 {
     (void)state;
-    struct spop_agent agent = open_agent(16380);
+    struct spop_conversation agent = open_agent(16380);
     struct writer w = writer_of(sent, sizeof sent);
-    struct spop_agent_event event;
+    struct spop_conversation_event event;
     struct slice answer;
     spop_disconnect_write(&w, SPOP_TYPE_HAPROXY_DISCONNECT, SPOP_STATUS_NORMAL);
-    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_DISCONNECT);
+    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_DISCONNECT);
     assert_disconnect(answer, SPOP_STATUS_NORMAL);
-    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_MORE);
+    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_MORE);
     assert_int_equal(answer.len, 0);
 }
 
 static void a_disconnect_that_says_nothing_is_one_too(void **state)
 {
     (void)state;
-    struct spop_agent agent = open_agent(16380);
+    struct spop_conversation agent = open_agent(16380);
     struct writer w = writer_of(sent, sizeof sent);
-    struct spop_agent_event event;
+    struct spop_conversation_event event;
     struct slice answer;
     put_frame(&w, SPOP_TYPE_HAPROXY_DISCONNECT, SPOP_FIN, 0, 0);
-    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_DISCONNECT);
+    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_DISCONNECT);
     assert_int_equal(event.status, SPOP_STATUS_UNKNOWN);
 }
 
 static void refused(bool greeted, uint8_t type, uint32_t flags, enum spop_status want)
 {
-    struct spop_agent agent = greeted ? open_agent(16380) : (struct spop_agent){.agreed = 0};
+    struct spop_conversation agent = greeted ? open_agent(16380) : (struct spop_conversation){.agreed = 0};
     struct writer w = writer_of(sent, sizeof sent);
-    struct spop_agent_event event;
+    struct spop_conversation_event event;
     struct slice answer;
     put_frame(&w, type, flags, 1, 2);
-    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_REFUSED);
+    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_REFUSED);
     assert_int_equal(event.status, want);
     assert_disconnect(answer, want);
-    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_MORE);
+    assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_MORE);
     assert_int_equal(answer.len, 0); /* said once */
 }
 
@@ -188,10 +188,12 @@ static void lengths_over_and_under_are_refused(void **state)
                  {"\xff\xff\xff\xff", SPOP_STATUS_TOO_BIG}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int greeted = 0; greeted < 2; greeted++) {
-            struct spop_agent agent = greeted ? open_agent(16380) : (struct spop_agent){.agreed = 0};
-            struct spop_agent_event event;
+            struct spop_conversation agent =
+                greeted ? open_agent(16380) : (struct spop_conversation){.agreed = 0};
+            struct spop_conversation_event event;
             struct slice answer;
-            assert_int_equal(feed(&agent, slice_of(cases[i].length, 4), &event, &answer), SPOP_AGENT_REFUSED);
+            assert_int_equal(feed(&agent, slice_of(cases[i].length, 4), &event, &answer),
+                             SPOP_CONVERSATION_REFUSED);
             assert_disconnect(answer, cases[i].want);
         }
 }
@@ -203,15 +205,15 @@ static void frames_of_haproxys_size_are_taken_even_if_less_was_agreed(void **sta
     static const size_t offered[] = {256, 16380, 32764, 200000};
     static const size_t taken[] = {16380, 16380, 32764, SPOP_FRAME_MOST};
     for (size_t i = 0; i < 4; i++) {
-        struct spop_agent agent = open_agent(offered[i]);
+        struct spop_conversation agent = open_agent(offered[i]);
         struct writer w = writer_of(sent, sizeof sent);
-        struct spop_agent_event event;
+        struct spop_conversation_event event;
         struct slice answer;
         put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 1, taken[i] - SPOP_FRAME_LEAST);
-        assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_NOTIFY);
+        assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_NOTIFY);
         w.len = 0;
         put_frame(&w, SPOP_TYPE_NOTIFY, SPOP_FIN, 1, taken[i] + 1 - SPOP_FRAME_LEAST);
-        assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_AGENT_REFUSED);
+        assert_int_equal(feed(&agent, writer_slice(&w), &event, &answer), SPOP_CONVERSATION_REFUSED);
         assert_disconnect(answer, SPOP_STATUS_TOO_BIG);
         assert_true(agent.agreed <= offered[i]);
     }
