@@ -197,8 +197,8 @@ static struct move any_move(const struct session *s, size_t had, bool last)
     size_t left = s->len - had + 1, asked = had + pick(one_in(2) && left > 5000 ? 5000 : left);
     struct move m = {.start = asked > RING ? asked - RING + pick(CHUNK) : 0, .mark = asked};
 
-    if (one_in(2))
-        m.mark = m.start + (one_in(2) ? 0 : pick(asked - m.start + 1));
+    if (one_in(2)) /* of a full ring not in the middle: that looks like one that is all there is */
+        m.mark = m.start + (m.start || one_in(2) ? 0 : pick(asked - m.start + 1));
     m.end = last ? s->len : asked + pick(s->len - asked + 1);
     return m;
 }
