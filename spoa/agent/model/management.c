@@ -21,9 +21,9 @@ bool management_ports(struct slice text, struct port_list *ports, struct fail *w
 static bool ports_of(unsigned systems, struct port_list *ports, struct fail *why)
 {
     for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++) {
-        struct slice text = slice_text(system_ports(s));
+        struct slice text = slice_text(profile_of(s)->ports);
         bool named = !systems || systems & SYSTEM_BIT(s);
-        if (named && text.len && !port_list_add(ports, text, why))
+        if (named && slice_present(text) && !port_list_add(ports, text, why))
             return false;
     }
     return true;

@@ -38,7 +38,7 @@ struct build {
     const struct services *services;
     struct capture_names names;
     unsigned captured; /* by the keys before this one */
-    unsigned forms;    /* bits of forms[] that its host names */
+    unsigned forms;    /* bits of the forms that its host names */
 };
 
 /* ---- alternatives ---- */
@@ -85,15 +85,24 @@ static bool path_add(struct build *b, struct patterns *patterns, struct slice te
            patterns_add_joined(b, patterns, PATTERN_PATH, none, slice_sub(text, 1, end - 1), tail, why);
 }
 
-static const char *const forms[] = {"opencomputer",   "opensandbox", "sandbox-sdk", "daytona",
-                                    "daytona-signed", "e2b",         NULL};
-
 static unsigned form_bit(struct slice form) /* 0: it is none */
 {
-    for (size_t i = 0; forms[i]; i++)
-        if (slice_is(form, forms[i]))
+    const char *known;
+    for (size_t i = 0; (known = profile_form_at(i)); i++)
+        if (slice_is(form, known))
             return 1u << i;
     return 0;
+}
+
+static bool no_form(const struct json *doc, const json_node *list, struct fail *why)
+{
+    char text[256];
+    const char *known;
+    struct writer w = writer_of(text, sizeof text - 1);
+    for (size_t i = 0; (known = profile_form_at(i)); i++)
+        writer_printf(&w, "%s%s", i ? ", " : "", known);
+    text[w.len] = 0;
+    return json_fail(doc, list, why, "'%s' is none of %s", json_key(list), text);
 }
 
 /* "{port}-{sandbox}.<e2b>": one pattern for each domain of the form. A form without any is checked all the
@@ -316,7 +325,7 @@ static bool read_need(struct route_entry *entry, struct fail *why)
 static bool read_system(struct route_entry *entry, struct fail *why)
 {
     entry->route.system = entry->system ? system_of(slice_text(entry->system)) : SYSTEM_NONE;
-    return !entry->system || entry->route.system || fail(why, "system: '%s' is none of " SYSTEM_WORDS, entry->system);
+    return !entry->system || entry->route.system || fail(why, "system: '%s' is none of %s", entry->system, system_words());
 }
 
 static bool read_service(struct build *b, struct fail *why)
@@ -376,7 +385,7 @@ struct building {
     const struct json *doc;
     const struct route_nodes *nodes;
     unsigned systems; /* that are on */
-    unsigned forms;   /* bits of forms[] that a route's host names */
+    unsigned forms;   /* bits of the forms that a route's host names */
     bool placed[ROUTE_DEFAULTS_MAX];
 };
 
@@ -398,34 +407,39 @@ static bool add_route(struct building *w, const struct json *doc, const json_nod
     return good;
 }
 
-static struct slice default_name(size_t i)
+static struct slice default_name(const struct profile_route *route)
 {
-    static const char before[] = "{\"name\":\"";
-    struct slice rest = slice_from(slice_text(route_defaults[i].text), sizeof before - 1);
+    static const char before[] = "{\"name\": \"";
+    struct slice rest = slice_from(slice_text(route->text), sizeof before - 1);
     return slice_sub(rest, 0, slice_find(rest, '"'));
 }
 
-static bool add_default(struct building *w, size_t i, struct fail *why)
+static bool add_default(struct building *w, size_t i, const struct profile_route *route, struct fail *why)
 {
     const struct json_limits limits = {64 * 1024, 8};
-    struct json *doc = json_parse(slice_text(route_defaults[i].text), "built-in routes", 0, limits, why);
-    bool good = doc && add_route(w, doc, json_root(doc), route_defaults[i].system, why);
+    struct json *doc = json_parse(slice_text(route->text), "built-in routes", 0, limits, why);
+    bool good = doc && add_route(w, doc, json_root(doc), route->system, why);
     json_free(doc);
     w->placed[i] = true;
     return good;
 }
 
 /* Whether the word of `routes` stands for the built-in route: its name, or that of its system. */
-static bool is_meant(struct slice word, size_t i)
+static bool is_meant(struct slice word, const struct profile_route *route)
 {
-    return slice_equal(word, default_name(i)) || slice_is(word, system_text(route_defaults[i].system));
+    return slice_equal(word, default_name(route)) || slice_is(word, system_text(route->system));
 }
 
-static bool is_named(const struct building *w, size_t i)
+static bool is_on(const struct building *w, const struct profile_route *route)
+{
+    return w->systems & SYSTEM_BIT(route->system);
+}
+
+static bool is_named(const struct building *w, const struct profile_route *route)
 {
     for (const json_node *node = json_first(w->nodes->routes); node; node = json_next(node)) {
         struct slice word;
-        if (json_text(node, &word) && is_meant(word, i))
+        if (json_text(node, &word) && is_meant(word, route))
             return true;
     }
     return false;
@@ -434,8 +448,9 @@ static bool is_named(const struct building *w, size_t i)
 /* Those of `systems` that `routes` does not name one by one. */
 static bool add_defaults(struct building *w, struct fail *why)
 {
-    for (size_t i = 0; i < route_defaults_count; i++)
-        if (w->systems & SYSTEM_BIT(route_defaults[i].system) && !is_named(w, i) && !add_default(w, i, why))
+    struct profile_route route;
+    for (size_t i = 0; profile_route_at(i, &route); i++)
+        if (is_on(w, &route) && !is_named(w, &route) && !add_default(w, i, &route, why))
             return false;
     return true;
 }
@@ -443,12 +458,13 @@ static bool add_defaults(struct building *w, struct fail *why)
 static bool add_word(struct building *w, const json_node *node, struct slice word, struct fail *why)
 {
     bool known = false;
-    for (size_t i = 0; i < route_defaults_count; i++) {
-        if (!is_meant(word, i))
+    struct profile_route route;
+    for (size_t i = 0; profile_route_at(i, &route); i++) {
+        if (!is_meant(word, &route))
             continue;
         if (w->placed[i])
-            return json_fail(w->doc, node, why, "route '%.*s' stands twice", SLICE_PRINTF(default_name(i)));
-        if (!add_default(w, i, why))
+            return json_fail(w->doc, node, why, "route '%.*s' stands twice", SLICE_PRINTF(default_name(&route)));
+        if (!add_default(w, i, &route, why))
             return false;
         known = true;
     }
@@ -459,8 +475,9 @@ static bool add_word(struct building *w, const json_node *node, struct slice wor
 /* Every route of `systems` has its place. */
 static bool all_placed(const struct building *w)
 {
-    for (size_t i = 0; i < route_defaults_count; i++)
-        if (w->systems & SYSTEM_BIT(route_defaults[i].system) && !w->placed[i])
+    struct profile_route route;
+    for (size_t i = 0; profile_route_at(i, &route); i++)
+        if (is_on(w, &route) && !w->placed[i])
             return false;
     return true;
 }
@@ -489,16 +506,25 @@ static bool add_list(struct building *w, const json_node *list, struct fail *why
                      "systems: `routes` does not say where their routes stand: add \"defaults\" to it");
 }
 
+static size_t defaults_count(void)
+{
+    struct profile_route route;
+    size_t count = 0;
+    while (profile_route_at(count, &route))
+        count++;
+    return count;
+}
+
 static bool add_all(struct building *w, struct fail *why)
 {
     const json_node *list = w->nodes->routes;
     if (!list && !w->systems)
         return json_fail(w->doc, json_root(w->doc), why,
-                         "there is no route: name in `systems` those whose clients come here (" SYSTEM_WORDS
-                         "), or write `routes`");
+                         "there is no route: name in `systems` those whose clients come here (%s), or write `routes`",
+                         system_words());
     if (list && !json_is_array(list))
         return json_fail(w->doc, list, why, "routes is an array");
-    w->routes->at = calloc(json_count(list) + route_defaults_count, sizeof *w->routes->at);
+    w->routes->at = calloc(json_count(list) + defaults_count(), sizeof *w->routes->at);
     if (!w->routes->at)
         return fail(why, "out of memory");
     struct fail what;
@@ -526,10 +552,7 @@ static bool domains_check(const struct json *doc, const json_node *domains, stru
         return json_fail(doc, domains, why, "domains is an object of forms and their domains");
     for (const json_node *list = json_first(domains); list; list = json_next(list)) {
         if (!form_bit(slice_text(json_key(list))))
-            return json_fail(
-                doc, list, why,
-                "'%s' is none of opencomputer, opensandbox, sandbox-sdk, daytona, daytona-signed, e2b",
-                json_key(list));
+            return no_form(doc, list, why);
         if (!json_is_array(list))
             return json_fail(doc, list, why, "the domains of a form are an array");
         for (const json_node *domain = json_first(list); domain; domain = json_next(domain)) {

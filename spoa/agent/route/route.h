@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * route: the table that says what to do with which request: the configuration's `routes`, the built-in ones of
- * its `systems` (route/defaults.c), or both. First match wins. Built once, then read by any number of threads;
+ * its `systems` (spoa/agent/profile), or both. First match wins. Built once, then read by any number of threads;
  * everything in a route belongs to its table.
  *
  * The keys are those of route_options(); docs/routing.md explains them. Beyond plain patterns (pattern.h) a

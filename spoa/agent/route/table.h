@@ -41,14 +41,6 @@ struct routes {
     struct services *services;
 };
 
-/* A built-in route as JSON text (route/defaults.c). */
-struct route_default {
-    enum system system;
-    const char *text;
-};
-extern const struct route_default route_defaults[];
-extern const size_t route_defaults_count;
-
 bool header_name_valid(struct slice name);
 /* Whether name equals one of a NULL-terminated list, in any case. */
 bool text_among(struct slice name, const char *const *list);

@@ -45,7 +45,7 @@ const char *token_scope_check_carrier(struct slice value)
 
 const char *token_scope_check_system(struct slice value)
 {
-    return system_of(value) ? NULL : SYSTEM_WORDS;
+    return system_of(value) ? NULL : system_words();
 }
 
 const char *token_scope_check_domain(struct slice value)

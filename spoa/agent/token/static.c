@@ -24,29 +24,19 @@ struct state {
     unsigned needs;
     bool public, everywhere;
     struct token_scope scope; /* without systems and routes it is good where each carrier belongs */
-    unsigned public_systems;
+    unsigned public_by; /* unbound: carriers, for whose systems it is public */
+    unsigned own[SYSTEM_COUNT]; /* carriers that this system's clients alone bring */
 };
 
 /* ---- the configuration ---- */
 
-/* Whose clients alone bring a carrier; 0: anybody's do. */
-static unsigned own_systems(enum carrier carrier)
+static unsigned own_carriers(enum system system)
 {
-    switch (carrier) {
-    case CARRIER_SECURE_ACCESS:
-        return SYSTEM_BIT(SYSTEM_OPENSANDBOX);
-    case CARRIER_OC_PREVIEW:
-        return SYSTEM_BIT(SYSTEM_OPENCOMPUTER);
-    case CARRIER_DAYTONA_PREVIEW:
-    case CARRIER_DAYTONA_QUERY:
-        return SYSTEM_BIT(SYSTEM_DAYTONA);
-    case CARRIER_E2B_ACCESS:
-        return SYSTEM_BIT(SYSTEM_E2B);
-    case CARRIER_LABEL:
-        return SYSTEM_BIT(SYSTEM_SANDBOX_SDK) | SYSTEM_BIT(SYSTEM_DAYTONA);
-    default:
-        return 0;
-    }
+    unsigned carriers = 0;
+    for (const char *const *name = profile_of(system)->carriers; *name; name++)
+        for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
+            carriers |= strcmp(*name, carrier_text(c)) == 0 ? 1u << c : 0;
+    return carriers;
 }
 
 static const char *check_need(struct slice value)
@@ -78,15 +68,6 @@ static const struct option options[] = {
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
-
-static unsigned systems_of(unsigned carriers)
-{
-    unsigned systems = 0;
-    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
-        if (carriers & 1u << c)
-            systems |= own_systems(c);
-    return systems;
-}
 
 /* A secret that any carrier brings, and a door without one, open what the operator names and nothing else. */
 static bool check_scope(const struct token_load *load, const json_node *node, const struct options *o,
@@ -131,7 +112,9 @@ static bool settle(const struct token_load *load, struct options *o, unsigned ca
     state->needs = all_needs(&o->need);
     state->public = o->public;
     state->everywhere = o->everywhere;
-    state->public_systems = bound ? 0 : systems_of(carriers);
+    state->public_by = carriers;
+    for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++)
+        state->own[s] = own_carriers(s);
     entry->carriers = carriers                 ? carriers
                       : bound || o->everywhere ? CARRIERS_BUILT_IN
                                                : CARRIERS_BUILT_IN & ~CARRIERS_GENERAL;
@@ -170,15 +153,11 @@ static bool load(const struct token_load *load, const json_node *node, struct to
 static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
 {
     const struct state *state = entry->state;
-    unsigned carriers = 0;
     if (state->everywhere)
         return entry->carriers;
     if (token_scope_is_bound(&state->scope))
         return token_scope_has(&state->scope, place) ? entry->carriers : 0;
-    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
-        if (entry->carriers & 1u << c && own_systems(c) & SYSTEM_BIT(place->system))
-            carriers |= 1u << c;
-    return carriers;
+    return entry->carriers & state->own[place->system];
 }
 
 /* A domain opens no form that is addressed otherwise: there the caller may name whatever host it wants. */
@@ -189,7 +168,7 @@ static bool is_public_at(const struct state *state, const struct carrier_place *
     if (state->scope.domains.count && !place->by_host)
         return false;
     return token_scope_is_bound(&state->scope) ? token_scope_has(&state->scope, place)
-                                               : state->public_systems & SYSTEM_BIT(place->system);
+                                               : (state->public_by & state->own[place->system]) != 0;
 }
 
 /* ---- checking ---- */

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* agent-sandbox: its router's headers. */
+#include "spoa/agent/profile/profile.h"
+
+static const char *const headers[] = {
+    /* clang-format off */
+    JSON({"name": "agent-sandbox", "need": "http",
+          "headers": {"X-Sandbox-ID": "{sandbox}", "X-Sandbox-Namespace": "{namespace?default}", "X-Sandbox-Port": "{port?8888}"},
+          "strip": ["Origin"]}),
+    /* clang-format on */
+    NULL};
+
+const struct profile profile_agent_sandbox = {
+    .ports = "8888",
+    .routes = {[PROFILE_HEADERS] = headers},
+};
