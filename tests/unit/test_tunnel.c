@@ -805,6 +805,29 @@ static void the_watch_ends_a_tunnel_at_once(void **state)
     serving();
     struct answer answer = world_answer(ANSWER_RUNNING, 1, 2);
     answer.refused = REFUSAL_token_revoked;
+static void without_redial_a_workers_goodbye_waits_for_one_answer(void **state)
+{
+    struct handover h = of_one_leg();
+    (void)state;
+    for (unsigned moved = 0; moved < 3; moved++) {
+        serving_as(&h);
+        world_closes(&w, WORKER, moved == 2 ? 4321 : 1000, "bye");
+        assert_true(w.asking);
+        if (moved == 1)
+            world_answers(&w, ANSWER_RUNNING, 2, 2);
+        else
+            world_answers(&w, ANSWER_RUNNING, 1, 1);
+        ended_with(moved == 1 ? CLOSE_not_redialled : CLOSE_session_ended,
+                   moved == 0   ? "C1000:bye"
+                   : moved == 1 ? "C1012:worker lost"
+                                : "C4321:bye");
+    }
+    serving_as(&h);
+    world_closes(&w, WORKER, 1000, "bye");
+    world_pass(&w, 500 * MS); /* the agent does not answer */
+    ended_with(CLOSE_session_ended, "C1000:bye");
+}
+
     tunnel_answered(&w.t, &answer, true, w.now);
     ended_with(CLOSE_token_revoked, "C1008:token revoked");
 }
@@ -2106,6 +2129,7 @@ int main(void)
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
         cmocka_unit_test(a_client_that_does_not_read_the_answers_to_its_pings_is_not_read),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
+        cmocka_unit_test(without_redial_a_workers_goodbye_waits_for_one_answer),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
         cmocka_unit_test(without_memory_that_others_have_taken_no_more_than_a_little_is_read),
         cmocka_unit_test(without_memory_a_side_is_read_when_nothing_of_it_is_held),

@@ -174,8 +174,13 @@ static void settle_by(struct tunnel *t, const struct answer *answer, bool watch,
     bool moved = target_known(&answer->target) && !target_same(&t->target, &answer->target);
 
     if (answer->state == ANSWER_UNAVAILABLE || (answer->state == ANSWER_RUNNING && !moved)) {
-        /* there is time left to be told of a change; what a watch says is not the fresh answer */
-        t->seek = watch ? t->seek : SEEK_NOTHING;
+        /* what a watch says is not the fresh answer */
+        if (watch)
+            return;
+        t->seek = SEEK_NOTHING;
+        /* there is time left to be told of a change, for a tunnel that would go on then */
+        if (t->one_leg)
+            tunnel_settled(t, now);
         return;
     }
     t->seek = SEEK_NOTHING;
