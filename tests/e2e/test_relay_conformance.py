@@ -202,6 +202,24 @@ def test_a_servers_close_is_passed_on(tunnels, echo, code, reason):
     assert through[0][1:] == [(CLOSE, struct.pack(">H", code) + reason.encode()), "clean end"]
 
 
+def test_a_workers_goodbye_waits_for_the_agents_answer_only(cells):
+    """Where the tunnel ends with its worker. One that is redialled goes on waiting for a move."""
+    with contextlib.closing(Tunnels(cells(config={"relay": QUICK | {"settle": "60s"}, "routes": ROUTES}))) as tunnels:
+        worker = tunnels.worker()
+        peer, upstream = tunnels.open(worker, route="own")
+        upstream.close_with(1000, b"bye")
+        assert peer.closed() == (1000, "bye")
+        assert upstream.closed()[0] == 1000
+
+
+def test_a_servers_reason_that_is_no_text_is_passed_on_and_never_repeated(tunnels):
+    worker = tunnels.worker()
+    peer, upstream = tunnels.open(worker)
+    upstream.close_with(1000, b"\xce\xba\xed\xa0\x80")
+    assert upstream.hear() == (CLOSE, b"\x03\xef", True)
+    assert peer.hear() == (CLOSE, b"\x03\xe8\xce\xba\xed\xa0\x80", True)
+
+
 def test_a_reason_that_is_no_text_reaches_the_server_and_is_never_repeated(tunnels):
     """A server that drops the connection over it: Autobahn's case 7.5.1."""
     worker = tunnels.worker()

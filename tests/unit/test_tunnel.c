@@ -564,6 +564,11 @@ static void a_close_without_an_exit_is_a_release_where_exits_are_said(void **sta
         world_closes(&w, WORKER, i & 2 ? 1000 : WS_NO_CODE, "");
         assert_int_equal(w.t.state, TUNNEL_REDIALLING);
         forget();
+    serving();
+    world_closes(&w, WORKER, 1000, surrogate); /* perhaps for a move: it is answered before that is known */
+    assert_said(WORKER, "C1007:");
+    world_pass(&w, SEC);
+    ended_with(CLOSE_session_ended, "C1000:\xce\xba\xed\xa0\x80");
         resumes(1);
         assert_said(CLIENT, "");
         assert_int_equal(w.resumes, 1);

@@ -284,6 +284,11 @@ static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, ui
 static bool ask_last_words(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
 {
     struct slice said = slice_text(info->text);
+void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    tunnel_leave_worker(t, own_answer(code, text).code, slice_text(""), true, now);
+}
+
 
     if (!t->client_there || !t->worker_there || !buffer_put(&t->goodbye, said))
         return false;

@@ -188,7 +188,7 @@ static bool understand_close(struct tunnel *t, unsigned code, struct slice text,
         tunnel_close(t, CLOSE_worker_protocol, 0, slice_text(""), now);
         return true;
     case ADAPTER_LOSS:
-        tunnel_leave_worker(t, code, slice_text(""), true, now);
+        tunnel_answer_worker(t, code, text, now);
         tunnel_worker_gone(t, LOSS_closed, now);
         redial_now(t, now);
         return true;
@@ -241,7 +241,7 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
         tunnel_close(t, CLOSE_session_not_found, 0, slice_text(""), now);
         return;
     }
-    tunnel_leave_worker(t, code, slice_text(""), true, now);
+    tunnel_answer_worker(t, code, text, now);
     tunnel_worker_gone(t, LOSS_closed, now);
     if (judgement == JUDGED_SETTLE)
         settle(t, code, text, now);

@@ -26,6 +26,16 @@ static inline bool tunnel_owes_close(const struct tunnel *t)
 {
     return t->reason == CLOSE_client_closed || t->reason == CLOSE_client_protocol;
 }
+/* In TUNNEL_CLOSING: the worker, which has made a mistake, gets its Close behind what the client still says to what came
+ * before that. */
+static inline bool tunnel_hears_client(const struct tunnel *t)
+{
+    return t->state == TUNNEL_CLOSING && t->reason == CLOSE_worker_protocol && t->worker_there;
+}
+/* The same of one that has said this in its Close: what is held for it is for the next one. */
+void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now);
+/* It has been heard, or the worker does not listen: the worker is left, and the client's answer is waited for. */
+void tunnel_heard_client(struct tunnel *t, uint64_t now);
 /* Nothing more is to be done with the client's leg. */
 void tunnel_leave_client(struct tunnel *t, uint64_t now);
 /* Counts what a worker that was lost may not have read, if nobody sends it again; all: what is held for the next
