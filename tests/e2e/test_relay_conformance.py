@@ -288,6 +288,21 @@ def test_what_a_server_says_to_what_came_before_a_mistake_comes_first(tunnels):
     assert peer.closed() == (1002, "protocol error")
 
 
+def test_what_a_client_says_to_what_came_before_a_workers_mistake_comes_first(tunnels):
+    """The other way round. A client that does not answer the Close is not waited for."""
+    for answers in (True, False):
+        worker = tunnels.worker()
+        peer, upstream = tunnels.open(worker)
+        upstream.send(frame(TEXT, b"one") + BAD_OF_WORKERS["reserved opcode 3"] + frame(TEXT, b"two"))
+        assert peer.hear() == (TEXT, b"one", True)
+        assert peer.hear() == (CLOSE, b"\x03\xf3worker protocol error", True)
+        peer.say(b"re: one", TEXT)
+        if answers:
+            peer.say(b"\x03\xf3", CLOSE)
+        assert upstream.hear() == (TEXT, b"re: one", True)
+        assert upstream.closed() == (1002, "worker protocol error")
+
+
 @pytest.mark.parametrize("what", LENGTHS)
 def test_a_length_that_is_not_as_it_should_be_is_a_protocol_error(tunnels, what):
     through = tunnels.accepted(tunnels.ask(tunnels.echo))

@@ -415,6 +415,8 @@ static void protocol_errors_end_the_tunnel(void **state)
     ended_with(CLOSE_client_protocol, "C1002:protocol error");
     serving();
     world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), 1);
+    assert_said(WORKER, ""); /* the client has the first word */
+    world_closes(&w, CLIENT, 1011, "");
     assert_said(WORKER, "C1002:worker protocol error");
     ended_with(CLOSE_worker_protocol, "C1011:worker protocol error");
 }
@@ -446,6 +448,63 @@ static void behind_a_clients_mistake_the_workers_words_come_first(void **state)
     world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80...."), SIZE_MAX);
     w.asking = false;
     ended_with(CLOSE_client_protocol, "C1002:protocol error"); /* nobody is there to wait for */
+}
+
+static void behind_a_workers_mistake_the_clients_words_come_first(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 5; way++) {
+        serving();
+        world_says(&w, WORKER, 0x81, "first");
+        world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00\x81\x00"), SIZE_MAX);
+        assert_said(CLIENT, "Tfirst C1011:worker protocol error"); /* nothing of what follows it */
+        assert_false(w.t.legs[WORKER].reading);
+        world_says(&w, CLIENT, 0x81, "re: first");
+        assert_said(WORKER, "Tre: first");
+        if (way == 0)
+            world_closes(&w, CLIENT, 1011, "");
+        else if (way == 1)
+            tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+        else if (way == 2)
+            world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80...."), SIZE_MAX);
+        else if (way == 3)
+            tunnel_end(&w.t, CLOSE_kicked, w.now);
+        else
+            world_pass(&w, SEC); /* it does not answer, and has time for that as before */
+        assert_said(WORKER, "Tre: first C1002:worker protocol error");
+        assert_int_equal(w.t.state == TUNNEL_CLOSING, way == 4);
+        if (way == 4)
+            world_says(&w, CLIENT, 0x81, "late"); /* read away */
+        ended_with(CLOSE_worker_protocol, "Tfirst C1011:worker protocol error");
+    }
+}
+
+static void a_worker_that_goes_behind_its_mistake_takes_nothing_from_its_client(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, WORKER, 0x81, "first");
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), SIZE_MAX);
+    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    assert_int_equal(w.t.state, TUNNEL_CLOSING); /* the client may not have read the last words yet */
+    ended_with(CLOSE_worker_protocol, "Tfirst C1011:worker protocol error");
+}
+
+static void a_client_is_not_heard_longer_because_a_worker_does_not_take_its_words(void **state)
+{
+    (void)state;
+    serving();
+    w.ears[WORKER].room = 0;
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), SIZE_MAX);
+    for (unsigned i = 0; i < 1000 && world_says(&w, CLIENT, 0x82, "0123456789abcdef0123456789abcdef"); i++)
+        for (unsigned j = 0; j < 99; j++)
+            world_says(&w, CLIENT, 0x82, "0123456789abcdef0123456789abcdef");
+    assert_false(w.t.legs[CLIENT].reading);
+    assert_in_range(outbox_len(&w.t.legs[WORKER].out), 1, w.settings.buffer + LEG_SLACK);
+    world_pass(&w, SEC);
+    assert_int_equal(w.parted[WORKER], 1);
+    assert_true(w.t.legs[CLIENT].reading);
+    ended_with(CLOSE_worker_protocol, "C1011:worker protocol error");
 }
 
 static void a_message_that_is_too_big_ends_the_tunnel(void **state)
@@ -505,6 +564,11 @@ static void the_relay_never_repeats_a_reason_that_is_no_text(void **state)
     world_closes(&w, WORKER, 1003, surrogate);
     assert_said(WORKER, "C1007:");
     ended_with(CLOSE_data_refused, "C1003:\xce\xba\xed\xa0\x80");
+    serving();
+    world_closes(&w, WORKER, 1000, surrogate); /* perhaps for a move: it is answered before that is known */
+    assert_said(WORKER, "C1007:");
+    world_pass(&w, SEC);
+    ended_with(CLOSE_session_ended, "C1000:\xce\xba\xed\xa0\x80");
 }
 
 static void a_client_that_does_not_answer_a_close_is_left(void **state)
@@ -564,11 +628,6 @@ static void a_close_without_an_exit_is_a_release_where_exits_are_said(void **sta
         world_closes(&w, WORKER, i & 2 ? 1000 : WS_NO_CODE, "");
         assert_int_equal(w.t.state, TUNNEL_REDIALLING);
         forget();
-    serving();
-    world_closes(&w, WORKER, 1000, surrogate); /* perhaps for a move: it is answered before that is known */
-    assert_said(WORKER, "C1007:");
-    world_pass(&w, SEC);
-    ended_with(CLOSE_session_ended, "C1000:\xce\xba\xed\xa0\x80");
         resumes(1);
         assert_said(CLIENT, "");
         assert_int_equal(w.resumes, 1);
@@ -746,6 +805,29 @@ static void without_redial_a_tunnel_ends_where_the_sandbox_moves(void **state)
     ended_with(CLOSE_not_redialled, "C1012:worker lost");
 }
 
+static void without_redial_a_workers_goodbye_waits_for_one_answer(void **state)
+{
+    struct handover h = of_one_leg();
+    (void)state;
+    for (unsigned moved = 0; moved < 3; moved++) {
+        serving_as(&h);
+        world_closes(&w, WORKER, moved == 2 ? 4321 : 1000, "bye");
+        assert_true(w.asking);
+        if (moved == 1)
+            world_answers(&w, ANSWER_RUNNING, 2, 2);
+        else
+            world_answers(&w, ANSWER_RUNNING, 1, 1);
+        ended_with(moved == 1 ? CLOSE_not_redialled : CLOSE_session_ended,
+                   moved == 0   ? "C1000:bye"
+                   : moved == 1 ? "C1012:worker lost"
+                                : "C4321:bye");
+    }
+    serving_as(&h);
+    world_closes(&w, WORKER, 1000, "bye");
+    world_pass(&w, 500 * MS); /* the agent does not answer */
+    ended_with(CLOSE_session_ended, "C1000:bye");
+}
+
 static void without_redial_the_next_client_waits_for_a_worker(void **state)
 {
     struct handover h = of_one_leg();
@@ -810,29 +892,6 @@ static void the_watch_ends_a_tunnel_at_once(void **state)
     serving();
     struct answer answer = world_answer(ANSWER_RUNNING, 1, 2);
     answer.refused = REFUSAL_token_revoked;
-static void without_redial_a_workers_goodbye_waits_for_one_answer(void **state)
-{
-    struct handover h = of_one_leg();
-    (void)state;
-    for (unsigned moved = 0; moved < 3; moved++) {
-        serving_as(&h);
-        world_closes(&w, WORKER, moved == 2 ? 4321 : 1000, "bye");
-        assert_true(w.asking);
-        if (moved == 1)
-            world_answers(&w, ANSWER_RUNNING, 2, 2);
-        else
-            world_answers(&w, ANSWER_RUNNING, 1, 1);
-        ended_with(moved == 1 ? CLOSE_not_redialled : CLOSE_session_ended,
-                   moved == 0   ? "C1000:bye"
-                   : moved == 1 ? "C1012:worker lost"
-                                : "C4321:bye");
-    }
-    serving_as(&h);
-    world_closes(&w, WORKER, 1000, "bye");
-    world_pass(&w, 500 * MS); /* the agent does not answer */
-    ended_with(CLOSE_session_ended, "C1000:bye");
-}
-
     tunnel_answered(&w.t, &answer, true, w.now);
     ended_with(CLOSE_token_revoked, "C1008:token revoked");
 }
@@ -2070,6 +2129,7 @@ int main(void)
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
         cmocka_unit_test(without_redial_a_tunnel_ends_with_its_worker),
         cmocka_unit_test(without_redial_a_tunnel_ends_where_the_sandbox_moves),
+        cmocka_unit_test(without_redial_a_workers_goodbye_waits_for_one_answer),
         cmocka_unit_test(without_redial_the_next_client_waits_for_a_worker),
         cmocka_unit_test(first_dials_that_are_repeated_without_an_answer_are_a_timeout),
         cmocka_unit_test(a_first_dial_succeeds_at_a_fresh_address),
@@ -2083,6 +2143,9 @@ int main(void)
         cmocka_unit_test(a_conversation_passes_however_it_is_split),
         cmocka_unit_test(a_long_frame_is_never_half_sent),
         cmocka_unit_test(protocol_errors_end_the_tunnel),
+        cmocka_unit_test(behind_a_workers_mistake_the_clients_words_come_first),
+        cmocka_unit_test(a_worker_that_goes_behind_its_mistake_takes_nothing_from_its_client),
+        cmocka_unit_test(a_client_is_not_heard_longer_because_a_worker_does_not_take_its_words),
         cmocka_unit_test(behind_a_clients_mistake_the_workers_words_come_first),
         cmocka_unit_test(a_message_that_is_too_big_ends_the_tunnel),
         cmocka_unit_test(the_clients_close_goes_end_to_end),
@@ -2134,7 +2197,6 @@ int main(void)
         cmocka_unit_test(pings_are_answered_while_there_is_no_worker),
         cmocka_unit_test(a_client_that_does_not_read_the_answers_to_its_pings_is_not_read),
         cmocka_unit_test(a_paste_of_a_mebibyte_is_held_and_delivered),
-        cmocka_unit_test(without_redial_a_workers_goodbye_waits_for_one_answer),
         cmocka_unit_test(held_data_is_not_read_beyond_the_memory_of_the_process),
         cmocka_unit_test(without_memory_that_others_have_taken_no_more_than_a_little_is_read),
         cmocka_unit_test(without_memory_a_side_is_read_when_nothing_of_it_is_held),

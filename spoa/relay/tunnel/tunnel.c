@@ -8,7 +8,7 @@
 #define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
 #define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
 #define READ_MOMENT UINT64_C(50000)  /* for a worker that is read again, until its silence counts */
-#define LAST_WORDS  UINT64_C(1000000) /* for a worker to answer what a client has said before its mistake */
+#define LAST_WORDS  UINT64_C(1000000) /* for one side to answer what the other has said before its mistake */
 #define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
 
 /* ---- life ---- */
@@ -166,11 +166,22 @@ static struct outbox take_outbox(struct leg *leg)
     return taken;
 }
 
+/* The last one that is told. */
+static void leave_worker_too(struct tunnel *t, uint64_t now)
+{
+    const struct close_reason_info *info = close_reason_info(t->reason);
+
+    if (tunnel_hears_client(t))
+        tunnel_leave_worker(t, info->worker_code, slice_text(info->text), false, now);
+    else
+        tunnel_leave_worker(t, 1001, slice_text(""), false, now);
+}
+
 void tunnel_leave_client(struct tunnel *t, uint64_t now)
 {
     struct leg *leg = &t->legs[CLIENT];
 
-    tunnel_leave_worker(t, 1001, slice_text(""), false, now);
+    leave_worker_too(t, now);
     if (t->client_there) {
         struct outbox rest = take_outbox(leg);
         t->client_there = false;
@@ -243,12 +254,16 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
     leg_renew(leg, now);
 }
 
+static void drop_client(struct tunnel *t)
+{
+    t->client_there = false;
+    t->actions->drop(t->port, CLIENT);
+}
+
 static void close_client(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
-    if (t->client_there && (code == CLOSE_NONE || !tunnel_send_close(t, CLIENT, code, text, now))) {
-        t->client_there = false;
-        t->actions->drop(t->port, CLIENT);
-    }
+    if (t->client_there && (code == CLOSE_NONE || !tunnel_send_close(t, CLIENT, code, text, now)))
+        drop_client(t);
     if (!t->client_there) {
         ended(t);
     } else if (t->legs[CLIENT].close_in) {
@@ -269,6 +284,11 @@ static struct goodbye own_answer(unsigned code, struct slice text)
     return (struct goodbye){CLOSE_INVALID_DATA, slice_text("")};
 }
 
+void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    tunnel_leave_worker(t, own_answer(code, text).code, slice_text(""), true, now);
+}
+
 /* The client's Close goes to the worker, and the worker's answer to the client. */
 static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
@@ -284,17 +304,24 @@ static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, ui
 static bool ask_last_words(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
 {
     struct slice said = slice_text(info->text);
-void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
-{
-    tunnel_leave_worker(t, own_answer(code, text).code, slice_text(""), true, now);
-}
-
 
     if (!t->client_there || !t->worker_there || !buffer_put(&t->goodbye, said))
         return false;
     t->goodbye_code = info->client_code;
     t->close_at = least(t->close_at, now + LAST_WORDS);
     return tunnel_send_close(t, WORKER, info->worker_code, said, now);
+}
+
+/* The other way round: the client gets its Close at once, and its answer stands behind its last words. */
+static bool hear_client(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
+{
+    if (!t->client_there || !t->worker_there)
+        return false;
+    t->close_at = least(t->close_at, now + LAST_WORDS);
+    if (tunnel_send_close(t, CLIENT, info->client_code, slice_text(info->text), now))
+        return true;
+    drop_client(t);
+    return false;
 }
 
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
@@ -318,6 +345,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
         return;
     if (reason == CLOSE_client_protocol && ask_last_words(t, info, now))
         return;
+    if (reason == CLOSE_worker_protocol && hear_client(t, info, now))
+        return;
     bool passed = info->client_code == CLOSE_PASSED;
     unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
     if (worker_code == CLOSE_NONE)
@@ -330,6 +359,12 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
         to_worker = own_answer(to_worker.code, to_worker.text);
     tunnel_leave_worker(t, to_worker.code, to_worker.text, false, now);
     close_client(t, to_client.code, to_client.text, now);
+}
+
+void tunnel_heard_client(struct tunnel *t, uint64_t now)
+{
+    leave_worker_too(t, now);
+    t->close_at = now + t->settings->close_timeout;
 }
 
 /* Nobody has answered our Close, or the worker that of the client. */
@@ -354,10 +389,9 @@ void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now)
 /* ---- losing a side ---- */
 static void client_lost(struct tunnel *t, uint64_t now)
 {
-    t->client_there = false;
-    t->actions->drop(t->port, CLIENT);
+    drop_client(t);
     if (t->state == TUNNEL_CLOSING) {
-        tunnel_leave_worker(t, 1001, slice_text(""), false, now);
+        leave_worker_too(t, now);
         ended(t);
     } else {
         tunnel_close(t, CLOSE_client_lost, 0, slice_text(""), now);
@@ -540,7 +574,7 @@ bool tunnel_is_open(const struct tunnel *t)
 
 void tunnel_reading(struct tunnel *t, uint64_t now)
 {
-    bool closing = t->state == TUNNEL_CLOSING;
+    bool hears = tunnel_hears_client(t), closing = t->state == TUNNEL_CLOSING && !hears;
     /* behind its Close a client may end its side at once, and waits for the answer all the same */
     bool done = t->legs[CLIENT].close_in;
 
@@ -548,7 +582,7 @@ void tunnel_reading(struct tunnel *t, uint64_t now)
         return;
     t->looked[CLIENT] = t->looked[WORKER] = false;
     leg_read(&t->legs[CLIENT], t->client_there && !done && (closing || may_read_for(t, CLIENT)), now);
-    bool read = t->worker_there && may_read_for(t, WORKER);
+    bool read = t->worker_there && !hears && may_read_for(t, WORKER);
     t->replay_short = false;
     if (!read)
         t->turn_at = 0;
@@ -567,7 +601,8 @@ static size_t hold_room(const struct tunnel *t, size_t held)
 /* Since it was decided that this side is read, others may have taken the memory. */
 size_t tunnel_room(const struct tunnel *t, enum side from)
 {
-    bool there = from == CLIENT ? t->worker_there : t->client_there, closing = t->state == TUNNEL_CLOSING;
+    bool there = from == CLIENT ? t->worker_there : t->client_there;
+    bool closing = t->state == TUNNEL_CLOSING && !tunnel_hears_client(t);
     size_t most = there || closing ? LEG_PAUSE : hold_room(t, outbox_len(&t->legs[other(from)].out));
     size_t memory = tunnel_memory(t, from);
 
@@ -686,7 +721,9 @@ static void check_adapter(struct tunnel *t, uint64_t now)
 
 void tunnel_tick(struct tunnel *t, uint64_t now)
 {
-    if (t->state == TUNNEL_CLOSING && now >= close_due(t))
+    if (tunnel_hears_client(t) && now >= close_due(t))
+        tunnel_heard_client(t, now);
+    else if (t->state == TUNNEL_CLOSING && now >= close_due(t))
         close_overdue(t, now);
     if (t->state == TUNNEL_SETTLING && now >= t->close_at)
         tunnel_settled(t, now);

@@ -251,6 +251,8 @@ void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, ui
 
 void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
 {
+    bool listens = tunnel_hears_client(t);
+
     t->worker_there = false;
     t->actions->drop(t->port, WORKER);
     leg_renew(&t->legs[WORKER], now);
@@ -258,7 +260,10 @@ void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
         tunnel_lose_input(t, true);
         if (tunnel_owes_close(t))
             tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
-        tunnel_leave_client(t, now);
+        if (listens)
+            tunnel_heard_client(t, now);
+        else
+            tunnel_leave_client(t, now);
     } else if (t->end_said && t->seek == SEEK_NOTHING) {
         end_by_worker(t, CLOSE_exec_completed, 1000, slice_text(""), now);
     } else {

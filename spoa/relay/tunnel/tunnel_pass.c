@@ -208,17 +208,22 @@ static bool no_memory(struct pass *p)
     return false;
 }
 
+static bool is_closing_client(const struct pass *p)
+{
+    return p->t->state == TUNNEL_CLOSING && p->from == CLIENT;
+}
+
 /* A client that has been sent a Close: what it still says is read away until it answers. */
 static bool is_ignored(const struct pass *p)
 {
-    return p->t->state == TUNNEL_CLOSING && p->from == CLIENT;
+    return is_closing_client(p) && !tunnel_hears_client(p->t);
 }
 
 /* What else comes from this side is not understood any more: its Close is not waited for. */
 static void fail_leg(struct pass *p, enum close_reason reason)
 {
     p->leg->close_in = true;
-    if (is_ignored(p))
+    if (is_closing_client(p))
         tunnel_leave_client(p->t, p->now);
     else
         tunnel_close(p->t, reason, 0, slice_text(""), p->now);
@@ -525,7 +530,7 @@ static bool on_client_close(struct pass *p, unsigned code, struct slice text)
 
     if (t->state == TUNNEL_CLOSING) {
         /* a client that resumes answers the worker's Close itself */
-        if (t->adapter->one_leg)
+        if (t->adapter->one_leg && !tunnel_hears_client(t))
             tunnel_send_close(t, WORKER, code, text, p->now);
         tunnel_leave_client(t, p->now);
     } else
@@ -631,7 +636,7 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
 {
     struct pass p;
 
-    if (t->state == TUNNEL_ENDED || !is_there(t, from))
+    if (t->state == TUNNEL_ENDED || !is_there(t, from) || (from == WORKER && tunnel_hears_client(t)))
         return;
     pass_begin(&p, t, from, bytes, now);
     p.leg->bytes_in += bytes.len;
