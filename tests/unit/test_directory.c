@@ -247,16 +247,16 @@ static void *ask_all_the_time(void *context)
 {
     struct world *w = context;
     for (int i = 0; i < 20000; i++) {
-        struct record_box *box;
+        struct shared_record *box;
         char key[16];
         int len = snprintf(key, sizeof key, "%d", i);
         directory_cache_find(directory_cache(w->directory), slice_of(key, (size_t)len), false, &box);
-        record_box_release(box);
+        shared_record_release(box);
     }
     return NULL;
 }
 
-/* As at a reload: deciders still have the old one. */
+/* As at a reload: decision threads still have the old one. */
 static void once_stopped_it_is_not_asked_any_more_and_may_still_be_read(void **state)
 {
     struct world *w = *state;

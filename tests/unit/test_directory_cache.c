@@ -125,14 +125,14 @@ static const char *find_or_last(struct world *w, const char *key, bool last)
     static char text[300];
     static const char *const names[] = {
         [LOOKUP_ABSENT] = "absent", [LOOKUP_UNAVAILABLE] = "unavailable", [LOOKUP_PENDING] = "pending"};
-    struct record_box *box;
+    struct shared_record *box;
     enum lookup found = directory_cache_find(w->cache, slice_text(key), last, &box);
     if (found != LOOKUP_FOUND) {
         assert_null(box);
         return names[found];
     }
     snprintf(text, sizeof text, "found %.*s", SLICE_PRINTF(box->record.worker.host));
-    record_box_release(box);
+    shared_record_release(box);
     return text;
 }
 
@@ -1154,7 +1154,7 @@ static void answers_that_never_come_make_room_for_others(void **state)
 static void a_record_lives_on_with_who_holds_it(void **state)
 {
     struct world *w = *state;
-    struct record_box *box;
+    struct shared_record *box;
     struct record one = record_of("one", 1);
     one.headers = SLICE_LITERAL("packed");
     find(w, "a");
@@ -1164,7 +1164,7 @@ static void a_record_lives_on_with_who_holds_it(void **state)
     assert_true(slice_is(box->record.worker.host, "one"));
     assert_true(slice_is(box->record.headers, "packed"));
     assert_false(slice_present(box->record.org));
-    record_box_release(box);
+    shared_record_release(box);
 }
 
 static void without_memory_nothing_is_known_and_nothing_is_lost(void **state)
@@ -1224,7 +1224,7 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
 {
     struct directory_cache *c = crowd->cache;
     struct record record = record_of("host", (int64_t)what);
-    struct record_box *box;
+    struct shared_record *box;
     switch (what % 12) {
     case 0:
         directory_cache_changed(c, key, &record);
@@ -1257,7 +1257,7 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
     default:
         if (directory_cache_find(c, key, what % 2, &box) == LOOKUP_FOUND)
             assert_true(slice_is(box->record.worker.host, "host"));
-        record_box_release(box);
+        shared_record_release(box);
     }
 }
 
@@ -1307,9 +1307,9 @@ static void threads_may_do_everything_at_once(void **state)
 
 static enum lookup find_alike(struct world *w, const char *key, bool last)
 {
-    struct record_box *box;
+    struct shared_record *box;
     enum lookup found = directory_cache_find_alike(w->cache, slice_text(key), last, &box);
-    record_box_release(box);
+    shared_record_release(box);
     return found;
 }
 
@@ -1326,10 +1326,10 @@ static unsigned noticed(struct world *w, const char *key, bool last)
 static void owner_uses(struct world *w, const char *key, double ttl)
 {
     struct record record = record_of("a", 0);
-    struct record_box *box;
+    struct shared_record *box;
     unsigned before = w->asked;
     (void)directory_cache_find(w->cache, slice_text(key), false, &box);
-    record_box_release(box);
+    shared_record_release(box);
     if (w->asked > before)
         directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, ttl);
 }
@@ -1391,7 +1391,7 @@ static void nothing_tells_absence_from_a_record(void **state)
 static void who_may_know_believes_absence_for_a_second_only(void **state)
 {
     struct world *w = *state;
-    struct record_box *box;
+    struct shared_record *box;
     struct slice key = SLICE_LITERAL("none");
     assert_int_equal(find_alike(w, "none", false), LOOKUP_PENDING);
     directory_cache_answered(w->cache, key, LOOKUP_ABSENT, NULL, -1);

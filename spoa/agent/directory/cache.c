@@ -60,7 +60,7 @@ struct held {
     uint64_t now; /* from before the lock was there: who was faster may have left later times in the entry */
     struct directory_entry *entry;
     struct directory_entry *spare; /* to be freed */
-    struct record_box *box;        /* to be released */
+    struct shared_record *box;        /* to be released */
 };
 
 static uint64_t now_of(const struct directory_cache *c)
@@ -155,7 +155,7 @@ static bool hold_made(struct held *h, struct directory_cache *c, struct slice ke
     return true;
 }
 
-static void put_box(struct held *h, struct record_box *box)
+static void put_box(struct held *h, struct shared_record *box)
 {
     h->box = directory_table_put(&h->stripe->table, h->entry, box);
 }
@@ -174,7 +174,7 @@ static void let_go(struct held *h)
     pthread_mutex_unlock(&h->stripe->lock);
     directory_entry_free(out);
     directory_entry_free(h->spare);
-    record_box_release(h->box);
+    shared_record_release(h->box);
 }
 
 /* ---- when what is known is how good ---- */
@@ -377,7 +377,7 @@ static enum lookup judge(struct held *h, bool last, bool alike, bool *ask)
     return LOOKUP_ABSENT;
 }
 
-static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, struct record_box **box)
+static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, struct shared_record **box)
 {
     struct held h;
     bool ask;
@@ -387,19 +387,19 @@ static enum lookup find(struct directory_cache *c, struct slice key, bool last, 
     directory_table_touch(&h.stripe->table, h.entry);
     enum lookup found = judge(&h, last, alike, &ask);
     if (found == LOOKUP_FOUND)
-        *box = record_box_retain(h.entry->box);
+        *box = shared_record_retain(h.entry->box);
     let_go(&h);
     if (ask && !begin(c, key) && found == LOOKUP_PENDING)
         found = LOOKUP_UNAVAILABLE;
     return found;
 }
 
-enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last, struct record_box **box)
+enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last, struct shared_record **box)
 {
     return find(c, key, last, false, box);
 }
 
-enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last, struct record_box **box)
+enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last, struct shared_record **box)
 {
     return find(c, key, last, true, box);
 }
@@ -456,16 +456,16 @@ bool directory_cache_may_wake(struct directory_cache *c, struct slice key)
 
 /* ---- what the directory says ---- */
 
-static bool is_behind(const struct directory_entry *e, const struct record_box *box)
+static bool is_behind(const struct directory_entry *e, const struct shared_record *box)
 {
     return e->box && box->record.epoch && box->record.epoch < e->epoch;
 }
 
 /* Takes over box, which says how it was at `since`. Whether something is different now. */
-static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64_t good)
+static bool learn(struct held *h, struct shared_record *box, uint64_t since, uint64_t good)
 {
     struct directory_entry *e = h->entry;
-    const struct record_box *old = e->box;
+    const struct shared_record *old = e->box;
     e->learned = since;
     e->absent = e->unavailable = e->outdated = e->announced = false;
     e->doubt_since = e->retry_at = 0;
@@ -478,7 +478,7 @@ static bool learn(struct held *h, struct record_box *box, uint64_t since, uint64
         __atomic_store_n(&h->cache->usual, good, __ATOMIC_RELAXED);
     if (!behind && !box->record.bare)
         e->epoch = box->record.epoch;
-    if (behind || (old && record_box_equal(old, box))) {
+    if (behind || (old && shared_record_equal(old, box))) {
         h->box = box;
         return false;
     }
@@ -515,7 +515,7 @@ static void learn_nothing(struct held *h)
 }
 
 /* The answer of a look-up. Takes over box. Whether something is different now. */
-static bool take_answer(struct held *h, enum lookup outcome, struct record_box *box, uint64_t good)
+static bool take_answer(struct held *h, enum lookup outcome, struct shared_record *box, uint64_t good)
 {
     struct directory_entry *e = h->entry;
     bool overtaken = e->overtaken, again = e->again, changed = false;
@@ -554,14 +554,14 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
 {
     struct held h;
     double seconds = -1;
-    struct record_box *box = outcome == LOOKUP_FOUND ? record_box_new(record) : NULL;
+    struct shared_record *box = outcome == LOOKUP_FOUND ? shared_record_new(record) : NULL;
     if (outcome == LOOKUP_FOUND && !box)
         outcome = LOOKUP_UNAVAILABLE;
     hold(&h, c, key);
     if (!h.entry) {
         if (h.stripe)
             let_go(&h);
-        record_box_release(box);
+        shared_record_release(box);
         return seconds;
     }
     if (h.entry->asked)
@@ -590,7 +590,7 @@ bool directory_cache_has(struct directory_cache *c, struct slice key)
 }
 
 /* Pushed with content, of which NULL is absence. Takes over box. */
-static void push(struct directory_cache *c, struct slice key, struct record_box *box)
+static void push(struct directory_cache *c, struct slice key, struct shared_record *box)
 {
     struct held h;
     hold(&h, c, key);
@@ -600,7 +600,7 @@ static void push(struct directory_cache *c, struct slice key, struct record_box 
     if (!h.entry || behind) {
         if (h.stripe)
             let_go(&h);
-        record_box_release(box);
+        shared_record_release(box);
         return;
     }
     h.stripe->counts.pushed++;
@@ -615,7 +615,7 @@ static void push(struct directory_cache *c, struct slice key, struct record_box 
 
 void directory_cache_changed(struct directory_cache *c, struct slice key, const struct record *record)
 {
-    struct record_box *box = record_box_new(record);
+    struct shared_record *box = shared_record_new(record);
     if (box)
         push(c, key, box);
     else

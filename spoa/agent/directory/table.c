@@ -19,7 +19,7 @@ void directory_entry_free(struct directory_entry *e)
 {
     while (e) {
         struct directory_entry *next = e->chain;
-        record_box_release(e->box);
+        shared_record_release(e->box);
         free(e);
         e = next;
     }
@@ -102,10 +102,10 @@ void directory_table_touch(struct directory_table *t, struct directory_entry *e)
     list_add(t, e);
 }
 
-struct record_box *directory_table_put(struct directory_table *t, struct directory_entry *e,
-                                       struct record_box *box)
+struct shared_record *directory_table_put(struct directory_table *t, struct directory_entry *e,
+                                       struct shared_record *box)
 {
-    struct record_box *old = e->box;
+    struct shared_record *old = e->box;
     t->bytes -= size_of(e);
     e->box = box;
     t->bytes += size_of(e);

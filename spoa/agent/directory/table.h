@@ -29,7 +29,7 @@ struct directory_entry {
     struct directory_entry *newer, *older; /* in its list */
     enum directory_list list;
     uint64_t hash;
-    struct record_box *box; /* the last good record; NULL: there is none */
+    struct shared_record *box; /* the last good record; NULL: there is none */
     int64_t epoch;          /* of the last whole record, as a state alone has none; 0: there was none */
     unsigned pins;
     bool absent;      /* the directory says that there is none */
@@ -76,8 +76,8 @@ void directory_table_insert(struct directory_table *table, struct directory_entr
 /* It was asked for just now, or belongs into another list. */
 void directory_table_touch(struct directory_table *table, struct directory_entry *entry);
 /* Takes over the caller's reference of box (may be NULL); returns the old one, for the caller to release. */
-struct record_box *directory_table_put(struct directory_table *table, struct directory_entry *entry,
-                                       struct record_box *box);
+struct shared_record *directory_table_put(struct directory_table *table, struct directory_entry *entry,
+                                       struct shared_record *box);
 /* A look-up is on its way, or is not any more. */
 void directory_table_asked(struct directory_table *table, struct directory_entry *entry, bool asked);
 /* Whether there is no room for a look-up of this one. There always is for what is watched. Those that began at `lost` or

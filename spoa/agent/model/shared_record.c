@@ -16,15 +16,15 @@ static void texts_of(struct record *record, struct slice *texts[TEXTS])
     texts[6] = &record->management;
 }
 
-struct record_box *record_box_new(const struct record *record)
+struct shared_record *shared_record_new(const struct record *record)
 {
     struct record copy = *record;
     struct slice *texts[TEXTS];
-    size_t size = sizeof(struct record_box);
+    size_t size = sizeof(struct shared_record);
     texts_of(&copy, texts);
     for (size_t i = 0; i < TEXTS; i++)
         size += texts[i]->len;
-    struct record_box *box = malloc(size);
+    struct shared_record *box = malloc(size);
     if (!box)
         return NULL;
     uint8_t *at = box->texts;
@@ -42,13 +42,13 @@ struct record_box *record_box_new(const struct record *record)
     return box;
 }
 
-struct record_box *record_box_retain(struct record_box *box)
+struct shared_record *shared_record_retain(struct shared_record *box)
 {
     __atomic_fetch_add(&box->references, 1, __ATOMIC_RELAXED);
     return box;
 }
 
-void record_box_release(struct record_box *box)
+void shared_record_release(struct shared_record *box)
 {
     if (box && __atomic_sub_fetch(&box->references, 1, __ATOMIC_ACQ_REL) == 0)
         free(box);
@@ -61,7 +61,7 @@ static bool worker_equal(const struct worker *a, const struct worker *b)
            memcmp(a->addr.bytes, b->addr.bytes, sizeof a->addr.bytes) == 0;
 }
 
-bool record_box_equal(const struct record_box *a, const struct record_box *b)
+bool shared_record_equal(const struct shared_record *a, const struct shared_record *b)
 {
     const struct record *x = &a->record, *y = &b->record;
     return x->state == y->state && x->bare == y->bare && x->epoch == y->epoch &&

@@ -18,8 +18,8 @@ bool agent_use(struct agent *a, const struct snapshot_parts *parts)
         return false;
     snapshot_release(a->snapshot);
     a->snapshot = fresh;
-    for (size_t i = 0; i < a->decider_count; i++)
-        decider_use(a->deciders[i], fresh);
+    for (size_t i = 0; i < a->decision_thread_count; i++)
+        decision_thread_use(a->decision_threads[i], fresh);
     return true;
 }
 
@@ -148,7 +148,7 @@ static void on_first_load(void *context)
 static void on_decider_drained(void *context)
 {
     struct agent *a = context;
-    if (__atomic_add_fetch(&a->drained, 1, __ATOMIC_ACQ_REL) == a->decider_count)
+    if (__atomic_add_fetch(&a->drained, 1, __ATOMIC_ACQ_REL) == a->decision_thread_count)
         loop_post(a->options.loop, &a->all_drained);
 }
 
@@ -168,8 +168,8 @@ void agent_drain(struct agent *a)
         return;
     a->draining = true;
     close_listeners(a);
-    for (size_t i = 0; i < a->decider_count; i++)
-        decider_drain(a->deciders[i], grace);
+    for (size_t i = 0; i < a->decision_thread_count; i++)
+        decision_thread_drain(a->decision_threads[i], grace);
 }
 
 void agent_stop(struct agent *a)
@@ -177,11 +177,11 @@ void agent_stop(struct agent *a)
     if (!a)
         return;
     agent_directory_stop(a);
-    for (size_t i = 0; i < a->decider_count; i++)
-        decider_stop(a->deciders[i]);
+    for (size_t i = 0; i < a->decision_thread_count; i++)
+        decision_thread_stop(a->decision_threads[i]);
     names_stop(a->names); /* decisions may have asked it for more until now */
-    for (size_t i = 0; i < a->decider_count; i++)
-        decider_free(a->deciders[i]); /* each may have had news for others until it ended */
+    for (size_t i = 0; i < a->decision_thread_count; i++)
+        decision_thread_free(a->decision_threads[i]); /* each may have had news for others until it ended */
     renew_stop(a->renew);
     policy_release(a->renew_policy);
     close_listeners(a);
@@ -191,7 +191,7 @@ void agent_stop(struct agent *a)
     metrics_free(a->metrics);
     pthread_cond_destroy(&a->first_seen);
     pthread_mutex_destroy(&a->lock);
-    free(a->deciders);
+    free(a->decision_threads);
     /* behind the tasks that its threads have posted, which still point to it */
     a->stopped = true;
     a->gone = (struct loop_task){.run = free, .context = a};
@@ -213,11 +213,11 @@ static bool start_deciders(struct agent *a, struct fail *why)
     const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
     size_t threads = (size_t)settings->threads;
     a->watches.most = (uint64_t)settings->max_watches;
-    a->deciders = calloc(threads, sizeof(struct decider *));
-    if (!a->deciders)
+    a->decision_threads = calloc(threads, sizeof(struct decision_thread *));
+    if (!a->decision_threads)
         return fail(why, "out of memory");
     for (size_t i = 0; i < threads; i++) {
-        const struct decider_options options = {.listener = a->listener,
+        const struct decision_thread_options options = {.listener = a->listener,
                                                 .relay_listener = a->relay_listener,
                                                 .relay_user = a->relay_user,
                                                 .token_cache = TOKEN_CACHE_ENTRIES,
@@ -231,11 +231,11 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                 .drained = on_decider_drained,
                                                 .context = a};
         pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
-        a->deciders[i] = decider_start(&options, a->snapshot, why);
-        if (a->deciders[i])
-            __atomic_store_n(&a->decider_count, i + 1, __ATOMIC_RELEASE);
+        a->decision_threads[i] = decision_thread_start(&options, a->snapshot, why);
+        if (a->decision_threads[i])
+            __atomic_store_n(&a->decision_thread_count, i + 1, __ATOMIC_RELEASE);
         pthread_mutex_unlock(&a->lock);
-        if (!a->deciders[i])
+        if (!a->decision_threads[i])
             return false;
     }
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * agent: the whole of cellgate-agent but its command line: deciders, directory, resolver, reloads. The
+ * agent: the whole of cellgate-agent but its command line: decision threads, directory, resolver, reloads. The
  * functions are for the main thread.
  */
 #ifndef CELLGATE_AGENT_SERVE_AGENT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agent_directory: what the directory tells becomes a snapshot, news for deciders, metrics and a log line. */
+/* agent_directory: what the directory tells becomes a snapshot, news for decision threads, metrics and a log line. */
 #include <stdio.h>
 #include <time.h>
 
@@ -167,9 +167,9 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
 static void on_news(void *context, struct slice key)
 {
     struct agent *a = context;
-    size_t count = __atomic_load_n(&a->decider_count, __ATOMIC_ACQUIRE);
+    size_t count = __atomic_load_n(&a->decision_thread_count, __ATOMIC_ACQUIRE);
     for (size_t i = 0; i < count; i++)
-        decider_news(a->deciders[i], key);
+        decision_thread_news(a->decision_threads[i], key);
 }
 
 static void on_work(void *context)

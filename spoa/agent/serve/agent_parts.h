@@ -7,7 +7,7 @@
 
 #include "spoa/agent/serve/agent.h"
 #include "spoa/agent/serve/agent_metrics.h"
-#include "spoa/agent/serve/decider.h"
+#include "spoa/agent/serve/decision_thread.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/net/file_watch.h"
 
@@ -19,11 +19,11 @@ struct agent {
     struct fail keys_told; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
     struct key *ticket_key;
-    struct waits_quota watches;
+    struct pending_quota watches;
     struct relay_user relay_user;
-    struct decider **deciders;
-    size_t decider_count;
-    size_t drained; /* deciders that are; atomic */
+    struct decision_thread **decision_threads;
+    size_t decision_thread_count;
+    size_t drained; /* decision threads that are; atomic */
     bool draining;
     bool stopped;
     struct loop_task all_drained, first_load, gone;

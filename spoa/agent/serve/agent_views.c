@@ -17,8 +17,8 @@ bool agent_ready(struct agent *a, const char **why)
 static struct server_counters count(const struct agent *a)
 {
     struct server_counters sum = {0};
-    for (size_t i = 0; i < a->decider_count; i++)
-        decider_count(a->deciders[i], &sum);
+    for (size_t i = 0; i < a->decision_thread_count; i++)
+        decision_thread_count(a->decision_threads[i], &sum);
     return sum;
 }
 
@@ -87,7 +87,7 @@ bool agent_write_status(struct agent *a, struct buffer *to)
     bool good = json_write(to, "{\"version\":\"%s\",\"state\":\"%s\",\"cell\":", CELLGATE_VERSION, ready) &&
                 json_write_text(to, slice_text(a->snapshot->parts.policy->settings->cell)) &&
                 json_write(to, ",\"threads\":%zu,\"connections\":%" PRIu64 ",\"decisions\":%" PRIu64,
-                           a->decider_count, sum.connections, sum.acks) &&
+                           a->decision_thread_count, sum.connections, sum.acks) &&
                 write_directory(a, to) &&
                 json_write(to, ",\"directory_loaded_at\":%" PRId64 ",\"directory_error\":", a->loaded_at) &&
                 json_write_text(to, slice_text(a->directory_error)) && json_write(to, "}");

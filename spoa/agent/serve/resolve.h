@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * resolve: the relay's question where a sandbox is now and whether a tunnel may still go there (SPOE messages
- * `cell-resolve` and `cell-watch`), and its answer. Pure; the waiting of a watch is in waits.c.
+ * `cell-resolve` and `cell-watch`), and its answer. Pure; the waiting of a watch is in pending.c.
  *
  * The tables below are the one list of arguments and variables.
  */

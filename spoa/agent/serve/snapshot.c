@@ -58,7 +58,7 @@ static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct
         return parts->records ? records_find(parts->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
     struct slice key = snapshot_key(space, sandbox, f->key);
     f->len = key.len;
-    record_box_release(f->held);
+    shared_record_release(f->held);
     struct directory_cache *cache = directory_cache(parts->directory);
     enum lookup found = alike ? directory_cache_find_alike(cache, key, f->last, &f->held)
                               : directory_cache_find(cache, key, f->last, &f->held);
@@ -91,7 +91,7 @@ static bool wake(void *directory, struct slice space, struct slice sandbox)
 
 void snapshot_finder_done(struct snapshot_finder *f)
 {
-    record_box_release(f->held);
+    shared_record_release(f->held);
     f->held = NULL;
 }
 

@@ -39,7 +39,7 @@ struct snapshot_finder {
     size_t len; /* of the key that was asked for last */
     uint8_t key[256];
     const struct snapshot *snapshot; /* this and what follows is its own */
-    struct record_box *held;
+    struct shared_record *held;
 };
 
 /* The view of a decision at `now` (Unix seconds); what it finds is valid until snapshot_finder_done. The

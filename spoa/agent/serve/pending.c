@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/serve/waits.h"
+#include "spoa/agent/serve/pending.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -50,8 +50,8 @@ struct kept {
     uint8_t texts[];
 };
 
-struct waits {
-    struct waits_options options;
+struct pending {
+    struct pending_options options;
     struct loop_timer timer; /* the first is due */
     struct loop_timer rest;  /* all are to be looked at again */
     struct hash_secret secret;
@@ -93,13 +93,13 @@ static void detach(struct chain *chain, struct kept *k, size_t member)
 
 /* ---- finding ---- */
 
-static uint64_t hash_of_ticket(const struct waits *w, const struct server_ticket *t)
+static uint64_t hash_of_ticket(const struct pending *w, const struct server_ticket *t)
 {
     const uint64_t words[] = {(uint64_t)t->slot << 32 | t->generation, t->stream_id, t->frame_id};
     return hash_keyed(&w->secret, slice_of(words, sizeof words));
 }
 
-static uint64_t hash_of_source(const struct waits *w, uint32_t slot, uint32_t generation)
+static uint64_t hash_of_source(const struct pending *w, uint32_t slot, uint32_t generation)
 {
     const uint64_t word = (uint64_t)slot << 32 | generation;
     return hash_keyed(&w->secret, slice_of(&word, sizeof word));
@@ -111,7 +111,7 @@ static bool same_ticket(const struct server_ticket *a, const struct server_ticke
            a->generation == b->generation;
 }
 
-static struct kept *find_ticket(const struct waits *w, const struct server_ticket *ticket)
+static struct kept *find_ticket(const struct pending *w, const struct server_ticket *ticket)
 {
     struct hash_node *node = hash_table_find(&w->tickets, hash_of_ticket(w, ticket));
     while (node && !same_ticket(&((struct kept *)node)->wait.ticket, ticket))
@@ -119,7 +119,7 @@ static struct kept *find_ticket(const struct waits *w, const struct server_ticke
     return (struct kept *)node;
 }
 
-static struct topic *find_topic(const struct waits *w, uint64_t hash, struct slice key)
+static struct topic *find_topic(const struct pending *w, uint64_t hash, struct slice key)
 {
     struct hash_node *node = hash_table_find(&w->topics, hash);
     for (; node; node = hash_table_next(node)) {
@@ -130,7 +130,7 @@ static struct topic *find_topic(const struct waits *w, uint64_t hash, struct sli
     return (struct topic *)node;
 }
 
-static struct source *find_source(const struct waits *w, uint32_t slot, uint32_t generation)
+static struct source *find_source(const struct pending *w, uint32_t slot, uint32_t generation)
 {
     struct hash_node *node = hash_table_find(&w->sources, hash_of_source(w, slot, generation));
     for (; node; node = hash_table_next(node)) {
@@ -143,7 +143,7 @@ static struct source *find_source(const struct waits *w, uint32_t slot, uint32_t
 
 /* ---- topics and sources come and go with their questions ---- */
 
-static struct topic *topic_for(struct waits *w, struct slice key)
+static struct topic *topic_for(struct pending *w, struct slice key)
 {
     uint64_t hash = hash_keyed(&w->secret, key);
     struct topic *t = find_topic(w, hash, key);
@@ -157,7 +157,7 @@ static struct topic *topic_for(struct waits *w, struct slice key)
     return NULL;
 }
 
-static struct source *source_for(struct waits *w, const struct server_ticket *ticket)
+static struct source *source_for(struct pending *w, const struct server_ticket *ticket)
 {
     struct source *s = find_source(w, ticket->slot, ticket->generation);
     if (s || !(s = malloc(sizeof *s)))
@@ -169,7 +169,7 @@ static struct source *source_for(struct waits *w, const struct server_ticket *ti
     return NULL;
 }
 
-static void let_go_of_topic(struct waits *w, struct topic *t)
+static void let_go_of_topic(struct pending *w, struct topic *t)
 {
     if (!t || t->members.first || t->queued)
         return;
@@ -177,7 +177,7 @@ static void let_go_of_topic(struct waits *w, struct topic *t)
     free(t);
 }
 
-static void let_go_of_source(struct waits *w, struct source *s)
+static void let_go_of_source(struct pending *w, struct source *s)
 {
     if (!s || s->members.first || s->closing)
         return;
@@ -187,9 +187,9 @@ static void let_go_of_source(struct waits *w, struct source *s)
 
 /* ---- what there is room for ---- */
 
-static bool take_units(struct waits *w, const struct source *s, uint64_t units)
+static bool take_units(struct pending *w, const struct source *s, uint64_t units)
 {
-    struct waits_quota *q = w->options.quota;
+    struct pending_quota *q = w->options.quota;
     if (!q)
         return true;
     uint64_t used = __atomic_add_fetch(&q->used, units, __ATOMIC_RELAXED);
@@ -199,7 +199,7 @@ static bool take_units(struct waits *w, const struct source *s, uint64_t units)
     return false;
 }
 
-static void give_units_back(struct waits *w, uint64_t units)
+static void give_units_back(struct pending *w, uint64_t units)
 {
     if (w->options.quota)
         __atomic_fetch_sub(&w->options.quota->used, units, __ATOMIC_RELAXED);
@@ -207,7 +207,7 @@ static void give_units_back(struct waits *w, uint64_t units)
 
 /* ---- adding and forgetting ---- */
 
-static uint64_t due_at(const struct waits *w, const struct kept *k)
+static uint64_t due_at(const struct pending *w, const struct kept *k)
 {
     return k->wait.begun + (uint64_t)(w->options.seconds * 1e6);
 }
@@ -218,7 +218,7 @@ static void set_timer(struct loop_timer *timer, uint64_t at)
     loop_timer_set(timer, at > now ? (double)(at - now) / 1e6 : 0);
 }
 
-static void forget(struct waits *w, struct kept *k)
+static void forget(struct pending *w, struct kept *k)
 {
     if (w->cursor == k)
         w->cursor = k->of_all.next;
@@ -238,11 +238,11 @@ static void forget(struct waits *w, struct kept *k)
     free(k);
 }
 
-static struct kept *keep(struct waits *w, const struct wait *wait, struct topic *topic, struct source *source)
+static struct kept *keep(struct pending *w, const struct wait *wait, struct topic *topic, struct source *source)
 {
     struct slice rest = wait->args.reader.rest;
     size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;
-    uint64_t units = (bytes + WAITS_UNIT - 1) / WAITS_UNIT;
+    uint64_t units = (bytes + PENDING_UNIT - 1) / PENDING_UNIT;
     if (w->tickets.count >= w->options.most || bytes > w->options.most_bytes - w->bytes ||
         !take_units(w, source, units))
         return NULL;
@@ -256,7 +256,7 @@ static struct kept *keep(struct waits *w, const struct wait *wait, struct topic 
     return NULL;
 }
 
-bool waits_add(struct waits *w, const struct wait *wait)
+bool pending_add(struct pending *w, const struct wait *wait)
 {
     struct slice rest = wait->args.reader.rest;
     assert(!w->all.last || w->all.last->wait.begun <= wait->begun);
@@ -283,7 +283,7 @@ bool waits_add(struct waits *w, const struct wait *wait)
 
 /* ---- what is told ---- */
 
-static void begin_look(struct waits *w)
+static void begin_look(struct pending *w)
 {
     w->looking = true;
     w->again = w->skipped = false;
@@ -292,7 +292,7 @@ static void begin_look(struct waits *w)
     w->options.work(w->options.context);
 }
 
-void waits_tell(struct waits *w, struct slice key)
+void pending_tell(struct pending *w, struct slice key)
 {
     struct topic *t = find_topic(w, hash_keyed(&w->secret, key), key);
     if (!t)
@@ -309,7 +309,7 @@ void waits_tell(struct waits *w, struct slice key)
 }
 
 /* As long as a look at all takes, others have their turn. */
-void waits_tell_all(struct waits *w)
+void pending_tell_all(struct pending *w)
 {
     if (!w->all.first)
         return;
@@ -323,12 +323,12 @@ void waits_tell_all(struct waits *w)
 
 static void on_rested(void *owner)
 {
-    struct waits *w = owner;
+    struct pending *w = owner;
     if (!w->looking)
         begin_look(w);
 }
 
-void waits_drop(struct waits *w, uint32_t slot, uint32_t generation)
+void pending_drop(struct pending *w, uint32_t slot, uint32_t generation)
 {
     struct source *s = find_source(w, slot, generation);
     if (!s || s->closing)
@@ -340,7 +340,7 @@ void waits_drop(struct waits *w, uint32_t slot, uint32_t generation)
     w->options.work(w->options.context);
 }
 
-bool waits_end(struct waits *w, const struct server_ticket *ticket)
+bool pending_end(struct pending *w, const struct server_ticket *ticket)
 {
     struct kept *k = find_ticket(w, ticket);
     if (!k)
@@ -352,12 +352,12 @@ bool waits_end(struct waits *w, const struct server_ticket *ticket)
 
 /* ---- the steps of the work: false when there is nothing to do ---- */
 
-static bool has_room(const struct waits *w, const struct kept *k)
+static bool has_room(const struct pending *w, const struct kept *k)
 {
     return !w->options.room || w->options.room(w->options.context, &k->wait);
 }
 
-static bool step_due(struct waits *w)
+static bool step_due(struct pending *w)
 {
     struct kept *k = w->all.first;
     uint64_t now = loop_clock();
@@ -376,7 +376,7 @@ static bool step_due(struct waits *w)
     return true;
 }
 
-static bool step_closing(struct waits *w)
+static bool step_closing(struct pending *w)
 {
     struct source *s = w->closing;
     if (!s)
@@ -393,7 +393,7 @@ static bool step_closing(struct waits *w)
     return true;
 }
 
-static void look_at(struct waits *w, struct kept *k)
+static void look_at(struct pending *w, struct kept *k)
 {
     if (!has_room(w, k))
         w->skipped = true;
@@ -401,7 +401,7 @@ static void look_at(struct waits *w, struct kept *k)
         forget(w, k);
 }
 
-static void unqueue_first(struct waits *w)
+static void unqueue_first(struct pending *w)
 {
     struct topic *t = w->told;
     w->told = t->next;
@@ -410,7 +410,7 @@ static void unqueue_first(struct waits *w)
     t->queued = t->begun = false;
 }
 
-static bool step_topic(struct waits *w)
+static bool step_topic(struct pending *w)
 {
     struct topic *t = w->told;
     if (!t)
@@ -428,13 +428,13 @@ static bool step_topic(struct waits *w)
     t->again = false;
     unqueue_first(w);
     if (again)
-        waits_tell(w, slice_of(t->key, t->len));
+        pending_tell(w, slice_of(t->key, t->len));
     let_go_of_topic(w, t);
     return true;
 }
 
 /* A topic of many goes on behind the others. */
-static void rotate(struct waits *w)
+static void rotate(struct pending *w)
 {
     struct topic *t = w->told;
     if (!t || !t->next)
@@ -445,7 +445,7 @@ static void rotate(struct waits *w)
     w->told_end = &t->next;
 }
 
-static void end_look(struct waits *w)
+static void end_look(struct pending *w)
 {
     uint64_t now = loop_clock(), took = now - w->look_began;
     w->looking = false;
@@ -456,7 +456,7 @@ static void end_look(struct waits *w)
         set_timer(&w->rest, w->rests_until);
 }
 
-static bool step_all(struct waits *w)
+static bool step_all(struct pending *w)
 {
     struct kept *k = w->cursor;
     if (!w->looking)
@@ -470,7 +470,7 @@ static bool step_all(struct waits *w)
     return true;
 }
 
-bool waits_work(struct waits *w, uint64_t until)
+bool pending_work(struct pending *w, uint64_t until)
 {
     bool more = true;
     do
@@ -487,15 +487,15 @@ bool waits_work(struct waits *w, uint64_t until)
 
 static void on_due(void *owner)
 {
-    struct waits *w = owner;
+    struct pending *w = owner;
     w->options.work(w->options.context);
 }
 
 /* ---- its life ---- */
 
-struct waits *waits_new(const struct waits_options *options)
+struct pending *pending_new(const struct pending_options *options)
 {
-    struct waits *w = calloc(1, sizeof *w);
+    struct pending *w = calloc(1, sizeof *w);
     if (!w || !hash_secret_init(&w->secret)) {
         free(w);
         return NULL;
@@ -508,7 +508,7 @@ struct waits *waits_new(const struct waits_options *options)
     return w;
 }
 
-void waits_free(struct waits *w)
+void pending_free(struct pending *w)
 {
     if (!w)
         return;
@@ -529,7 +529,7 @@ void waits_free(struct waits *w)
     free(w);
 }
 
-size_t waits_count(const struct waits *w)
+size_t pending_count(const struct pending *w)
 {
     return w->tickets.count;
 }

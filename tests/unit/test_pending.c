@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "spoa/agent/serve/key_inbox.h"
-#include "spoa/agent/serve/waits.h"
+#include "spoa/agent/serve/mailbox.h"
+#include "spoa/agent/serve/pending.h"
 
 struct world {
     struct loop *loop;
-    struct waits *waits;
-    struct waits_quota *quota;
+    struct pending *pending;
+    struct pending_quota *quota;
     bool full;   /* the connection takes no answers */
     bool wanted; /* there is work */
     unsigned due, gone, looked;
@@ -63,7 +63,7 @@ static void work(struct world *w)
 {
     while (w->wanted) {
         w->wanted = false;
-        if (waits_work(w->waits, 0))
+        if (pending_work(w->pending, 0))
             w->wanted = true;
     }
 }
@@ -71,7 +71,7 @@ static void work(struct world *w)
 /* Until they are all gone. */
 static void run(struct world *w)
 {
-    while (waits_count(w->waits)) {
+    while (pending_count(w->pending)) {
         loop_turn(w->loop, true);
         work(w);
     }
@@ -79,7 +79,7 @@ static void run(struct world *w)
 
 static void start(struct world *w, double seconds, size_t most, size_t most_bytes)
 {
-    const struct waits_options options = {.loop = w->loop,
+    const struct pending_options options = {.loop = w->loop,
                                           .seconds = seconds,
                                           .most = most,
                                           .most_bytes = most_bytes,
@@ -90,9 +90,9 @@ static void start(struct world *w, double seconds, size_t most, size_t most_byte
                                           .gone = on_gone,
                                           .work = on_work,
                                           .context = w};
-    waits_free(w->waits);
-    w->waits = waits_new(&options);
-    assert_non_null(w->waits);
+    pending_free(w->pending);
+    w->pending = pending_new(&options);
+    assert_non_null(w->pending);
 }
 
 static int setup(void **state)
@@ -109,7 +109,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *w = *state;
-    waits_free(w->waits);
+    pending_free(w->pending);
     loop_free(w->loop);
     free(w);
     return 0;
@@ -117,13 +117,13 @@ static int teardown(void **state)
 
 static void look_at(struct world *w, struct slice key)
 {
-    waits_tell(w->waits, key);
+    pending_tell(w->pending, key);
     work(w);
 }
 
 static void look(struct world *w)
 {
-    waits_tell_all(w->waits);
+    pending_tell_all(w->pending);
     while (!w->wanted) /* another look rests for as long as the last one took */
         loop_turn(w->loop, true);
     work(w);
@@ -149,7 +149,7 @@ static bool add_of(struct world *w, uint32_t slot, uint64_t stream, const char *
                               .key = slice_text(text),
                               .args = message.args,
                               .begun = loop_clock()};
-    bool kept = waits_add(w->waits, &wait);
+    bool kept = pending_add(w->pending, &wait);
     memset(memory, 0, sizeof memory);
     memset(text, 0, sizeof text);
     return kept;
@@ -172,7 +172,7 @@ static void news_of_a_key_reach_its_questions_alone(void **state)
     assert_int_equal(w->looked, 5);
     w->answer = 107;
     look_at(w, SLICE_LITERAL("sb-7"));
-    assert_int_equal(waits_count(w->waits), 499);
+    assert_int_equal(pending_count(w->pending), 499);
     assert_int_equal(w->gone, 1);
     w->looked = 0;
     look_at(w, SLICE_LITERAL("sb-7"));
@@ -181,7 +181,7 @@ static void news_of_a_key_reach_its_questions_alone(void **state)
     assert_int_equal(w->looked, 4);
     w->answer = UINT64_MAX;
     look(w);
-    assert_int_equal(waits_count(w->waits), 0);
+    assert_int_equal(pending_count(w->pending), 0);
     assert_int_equal(w->gone, 500);
     look_at(w, SLICE_LITERAL("sb-7"));
     assert_int_equal(w->looked, 4 + 499);
@@ -200,7 +200,7 @@ static void the_time_of_each_is_over_in_order(void **state)
     assert_int_equal(w->due, 3);
     assert_int_equal(w->last, 3);
     assert_int_equal(w->gone, 3);
-    assert_int_equal(waits_count(w->waits), 0);
+    assert_int_equal(pending_count(w->pending), 0);
     assert_true(add(w, 4, "a")); /* and again */
     run(w);
     assert_int_equal(w->due, 4);
@@ -212,22 +212,22 @@ static void one_ends_by_its_ticket(void **state)
     struct server_ticket ticket = {.stream_id = 4097};
     for (uint64_t i = 0; i < 9000; i++) /* more than buckets, all of one key */
         assert_true(add(w, i, "a"));
-    assert_true(waits_end(w->waits, &ticket));
+    assert_true(pending_end(w->pending, &ticket));
     assert_int_equal(w->last, 4097);
-    assert_false(waits_end(w->waits, &ticket));
+    assert_false(pending_end(w->pending, &ticket));
     ticket.stream_id = 9000; /* whose bucket has others */
-    assert_false(waits_end(w->waits, &ticket));
+    assert_false(pending_end(w->pending, &ticket));
     ticket = (struct server_ticket){.stream_id = 1, .generation = 1}; /* another connection's */
-    assert_false(waits_end(w->waits, &ticket));
+    assert_false(pending_end(w->pending, &ticket));
     ticket = (struct server_ticket){.slot = 1, .stream_id = 1};
-    assert_false(waits_end(w->waits, &ticket));
+    assert_false(pending_end(w->pending, &ticket));
     assert_int_equal(w->due, 1);
     assert_int_equal(w->gone, 1);
     for (uint64_t i = 0; i < 9000; i++) {
         ticket = (struct server_ticket){.stream_id = i * 7 % 9000};
-        assert_int_equal(waits_end(w->waits, &ticket), ticket.stream_id != 4097);
+        assert_int_equal(pending_end(w->pending, &ticket), ticket.stream_id != 4097);
     }
-    assert_int_equal(waits_count(w->waits), 0);
+    assert_int_equal(pending_count(w->pending), 0);
     look_at(w, SLICE_LITERAL("a"));
     assert_int_equal(w->looked, 0);
 }
@@ -264,19 +264,19 @@ static void news_that_come_in_a_row_are_looked_at_once(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add(w, i, i % 2 ? "odd" : "even"));
     for (int i = 0; i < 1000; i++) {
-        waits_tell(w->waits, SLICE_LITERAL("odd"));
-        waits_tell_all(w->waits);
+        pending_tell(w->pending, SLICE_LITERAL("odd"));
+        pending_tell_all(w->pending);
     }
     work(w);
     assert_int_equal(w->looked, 1500);
     w->looked = 0;
-    waits_tell(w->waits, SLICE_LITERAL("odd"));
-    assert_true(waits_work(w->waits, 0)); /* one of them */
+    pending_tell(w->pending, SLICE_LITERAL("odd"));
+    assert_true(pending_work(w->pending, 0)); /* one of them */
     assert_int_equal(w->looked, 1);
-    waits_tell(w->waits, SLICE_LITERAL("odd")); /* has the first one seen that? */
-    waits_tell(w->waits, SLICE_LITERAL("odd"));
+    pending_tell(w->pending, SLICE_LITERAL("odd")); /* has the first one seen that? */
+    pending_tell(w->pending, SLICE_LITERAL("odd"));
     const struct server_ticket next = {.stream_id = 3};
-    assert_true(waits_end(w->waits, &next)); /* which is next */
+    assert_true(pending_end(w->pending, &next)); /* which is next */
     work(w);
     assert_int_equal(w->looked, 499 + 499);
 }
@@ -288,10 +288,10 @@ static void a_key_of_many_is_looked_at_beside_others(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add(w, i, "many"));
     assert_true(add(w, 1000, "one"));
-    waits_tell(w->waits, SLICE_LITERAL("many"));
-    waits_tell(w->waits, SLICE_LITERAL("one"));
+    pending_tell(w->pending, SLICE_LITERAL("many"));
+    pending_tell(w->pending, SLICE_LITERAL("one"));
     for (int i = 0; i < 2; i++)
-        assert_true(waits_work(w->waits, 0));
+        assert_true(pending_work(w->pending, 0));
     assert_int_equal(w->last, 1000);
     work(w);
     assert_int_equal(w->looked, 1001);
@@ -303,15 +303,15 @@ static void what_is_answered_in_a_look_at_all_ends_it_nowhere(void **state)
     for (uint64_t i = 0; i < 100; i++)
         assert_true(add(w, i, "a"));
     w->answer = 50;
-    waits_tell_all(w->waits);
+    pending_tell_all(w->pending);
     for (int i = 0; i < 10; i++)
-        assert_true(waits_work(w->waits, 0));
+        assert_true(pending_work(w->pending, 0));
     const struct server_ticket next = {.stream_id = 10};
-    assert_true(waits_end(w->waits, &next)); /* which is next */
+    assert_true(pending_end(w->pending, &next)); /* which is next */
     assert_true(add(w, 100, "b"));
     work(w);
     assert_int_equal(w->looked, 100);
-    assert_int_equal(waits_count(w->waits), 99);
+    assert_int_equal(pending_count(w->pending), 99);
 }
 
 static void the_questions_of_a_connection_go_with_it(void **state)
@@ -319,24 +319,24 @@ static void the_questions_of_a_connection_go_with_it(void **state)
     struct world *w = *state;
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add_of(w, i % 2, i, "a"));
-    waits_tell(w->waits, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
-    waits_drop(w->waits, 1, 0);
-    waits_drop(w->waits, 1, 0);
-    waits_drop(w->waits, 2, 0);
-    waits_drop(w->waits, 0, 1);
+    pending_tell(w->pending, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
+    pending_drop(w->pending, 1, 0);
+    pending_drop(w->pending, 1, 0);
+    pending_drop(w->pending, 2, 0);
+    pending_drop(w->pending, 0, 1);
     w->answer = 99999;
     work(w);
     assert_int_equal(w->due, 0);
     assert_int_equal(w->gone, 500);
     assert_int_equal(w->looked, 500);
-    assert_int_equal(waits_count(w->waits), 500);
-    waits_drop(w->waits, 0, 0);
-    assert_true(waits_work(w->waits, 0)); /* freed in the middle of it */
+    assert_int_equal(pending_count(w->pending), 500);
+    pending_drop(w->pending, 0, 0);
+    assert_true(pending_work(w->pending, 0)); /* freed in the middle of it */
 }
 
 static void a_connection_leaves_room_for_others(void **state)
 {
-    struct waits_quota quota = {.most = 1000};
+    struct pending_quota quota = {.most = 1000};
     struct world *w = *state;
     uint64_t kept[3] = {0}, stream = 0;
     w->quota = &quota;
@@ -348,12 +348,12 @@ static void a_connection_leaves_room_for_others(void **state)
     assert_int_equal(kept[1], 250);
     assert_int_equal(kept[2], 125);
     assert_int_equal(quota.used, 875);
-    waits_drop(w->waits, 0, 0);
+    pending_drop(w->pending, 0, 0);
     work(w);
     assert_int_equal(quota.used, 375);
     assert_true(add_of(w, 1, stream++, "a"));
-    waits_free(w->waits);
-    w->waits = NULL;
+    pending_free(w->pending);
+    w->pending = NULL;
     assert_int_equal(quota.used, 0);
     w->quota = NULL;
 }
@@ -364,7 +364,7 @@ static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
     assert_true(add(w, 1, "a"));
     w->full = true;
     w->answer = UINT64_MAX;
-    waits_tell(w->waits, SLICE_LITERAL("a"));
+    pending_tell(w->pending, SLICE_LITERAL("a"));
     work(w);
     assert_int_equal(w->looked, 0);
     w->full = false;
@@ -376,7 +376,7 @@ static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
     uint64_t begun = loop_clock();
     loop_turn(w->loop, true);
     work(w);
-    assert_int_equal(waits_count(w->waits), 1);
+    assert_int_equal(pending_count(w->pending), 1);
     w->full = false;
     run(w);
     assert_int_equal(w->due, 1);
@@ -390,21 +390,21 @@ static void adding_takes_memory_or_nothing(void **state)
         alloc_fail_at(n);
         bool kept = add(w, n, "a");
         alloc_fail_at(0);
-        assert_int_equal(waits_count(w->waits), kept);
+        assert_int_equal(pending_count(w->pending), kept);
         if (kept)
             return;
     }
     fail_msg("it is never kept");
 }
 
-/* ---- key_inbox ---- */
+/* ---- mailbox ---- */
 
-static unsigned take_all(struct key_inbox *inbox, char last[16])
+static unsigned take_all(struct mailbox *inbox, char last[16])
 {
-    uint8_t memory[KEY_INBOX_KEY];
+    uint8_t memory[MAILBOX_KEY];
     struct slice key;
     unsigned count = 0;
-    for (; key_inbox_take(inbox, memory, &key); count++)
+    for (; mailbox_take(inbox, memory, &key); count++)
         snprintf(last, 16, "%.*s", SLICE_PRINTF(key));
     return count;
 }
@@ -412,55 +412,55 @@ static unsigned take_all(struct key_inbox *inbox, char last[16])
 static void an_inbox_says_when_its_thread_has_to_be_woken(void **state)
 {
     (void)state;
-    struct key_inbox *inbox = key_inbox_new();
+    struct mailbox *inbox = mailbox_new();
     char last[16] = "";
-    assert_true(key_inbox_put(inbox, SLICE_LITERAL("a")));
-    assert_false(key_inbox_put(inbox, SLICE_LITERAL("b")));
-    assert_false(key_inbox_lost(inbox));
+    assert_true(mailbox_put(inbox, SLICE_LITERAL("a")));
+    assert_false(mailbox_put(inbox, SLICE_LITERAL("b")));
+    assert_false(mailbox_lost(inbox));
     assert_int_equal(take_all(inbox, last), 2);
     assert_string_equal(last, "b");
     assert_int_equal(take_all(inbox, last), 0);
-    assert_true(key_inbox_put(inbox, SLICE_LITERAL("c")));
-    key_inbox_free(inbox);
+    assert_true(mailbox_put(inbox, SLICE_LITERAL("c")));
+    mailbox_free(inbox);
 }
 
 static void a_key_is_in_an_inbox_once(void **state)
 {
     (void)state;
-    struct key_inbox *inbox = key_inbox_new();
+    struct mailbox *inbox = mailbox_new();
     char last[16] = "", key[16];
     for (int i = 0; i < 100000; i++) {
         snprintf(key, sizeof key, "sb-%d", i % 10);
-        assert_int_equal(key_inbox_put(inbox, slice_text(key)), i == 0);
+        assert_int_equal(mailbox_put(inbox, slice_text(key)), i == 0);
     }
-    assert_false(key_inbox_lost(inbox));
+    assert_false(mailbox_lost(inbox));
     assert_int_equal(take_all(inbox, last), 10);
     assert_string_equal(last, "sb-9");
-    assert_true(key_inbox_put(inbox, slice_text(key)));
+    assert_true(mailbox_put(inbox, slice_text(key)));
     assert_int_equal(take_all(inbox, last), 1);
-    key_inbox_free(inbox);
+    mailbox_free(inbox);
 }
 
 static void what_does_not_fit_into_an_inbox_means_all(void **state)
 {
     (void)state;
-    struct key_inbox *inbox = key_inbox_new();
+    struct mailbox *inbox = mailbox_new();
     char last[16] = "", key[16];
     for (int i = 0; i < 20000; i++) {
         snprintf(key, sizeof key, "sb-%d", i);
-        assert_int_equal(key_inbox_put(inbox, slice_text(key)), i == 0);
+        assert_int_equal(mailbox_put(inbox, slice_text(key)), i == 0);
     }
-    assert_true(key_inbox_lost(inbox));
-    assert_false(key_inbox_lost(inbox));
+    assert_true(mailbox_lost(inbox));
+    assert_false(mailbox_lost(inbox));
     assert_int_equal(take_all(inbox, last), 0);
     alloc_fail_at(1);
-    assert_true(key_inbox_put(inbox, SLICE_LITERAL("a")));
-    assert_false(key_inbox_put(inbox, SLICE_LITERAL("a")));
+    assert_true(mailbox_put(inbox, SLICE_LITERAL("a")));
+    assert_false(mailbox_put(inbox, SLICE_LITERAL("a")));
     alloc_fail_at(0);
-    assert_true(key_inbox_lost(inbox));
-    assert_true(key_inbox_put(inbox, SLICE_LITERAL("a")));
+    assert_true(mailbox_lost(inbox));
+    assert_true(mailbox_put(inbox, SLICE_LITERAL("a")));
     assert_int_equal(take_all(inbox, last), 1);
-    key_inbox_free(inbox);
+    mailbox_free(inbox);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

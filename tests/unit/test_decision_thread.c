@@ -9,7 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "spoa/agent/serve/decider.h"
+#include "spoa/agent/serve/decision_thread.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/spop/client.h"
 
@@ -32,7 +32,7 @@ static struct policy *make_policy(void)
 }
 
 static struct key *ticket_key;
-static struct waits_quota watches;
+static struct pending_quota watches;
 
 static int make_key(void **state)
 {
@@ -49,10 +49,10 @@ static int free_key(void **state)
     return 0;
 }
 
-static struct decider *start(int listener, int relay_listener, const struct snapshot_parts *parts,
+static struct decision_thread *start(int listener, int relay_listener, const struct snapshot_parts *parts,
                              struct snapshot **snapshot)
 {
-    const struct decider_options options = {.listener = listener,
+    const struct decision_thread_options options = {.listener = listener,
                                             .relay_listener = relay_listener,
                                             .token_cache = 4,
                                             .lookup = 0.2,
@@ -61,25 +61,25 @@ static struct decider *start(int listener, int relay_listener, const struct snap
     watches.most = 1000;
     struct fail why;
     *snapshot = snapshot_new(parts);
-    struct decider *decider = decider_start(&options, *snapshot, &why);
-    if (!decider)
+    struct decision_thread *thread = decision_thread_start(&options, *snapshot, &why);
+    if (!thread)
         fail_msg("%s", why.text);
-    return decider;
+    return thread;
 }
 
-/* At the end of the agent others still have news for a decider whose thread is gone: what they post is run, if at
+/* At the end of the agent others still have news for a decision thread whose thread is gone: what they post is run, if at
  * all, when its memory is. A sanitizer sees what is used too late. */
 static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
 {
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct policy *policy = make_policy();
     struct snapshot *snapshot;
-    struct decider *decider =
+    struct decision_thread *thread =
         start(listener, listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
-    decider_stop(decider);
-    decider_use(decider, snapshot);
-    decider_news(decider, SLICE_LITERAL("sb-1"));
-    decider_free(decider);
+    decision_thread_stop(thread);
+    decision_thread_use(thread, snapshot);
+    decision_thread_news(thread, SLICE_LITERAL("sb-1"));
+    decision_thread_free(thread);
     snapshot_release(snapshot);
     policy_release(policy);
     close(listener);
@@ -90,7 +90,7 @@ static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
 
 struct world {
     const struct directory_sink *sink;
-    struct decider *decider;
+    struct decision_thread *thread;
     int64_t epoch; /* atomic */
     bool steady;   /* the epoch is the same at each look-up */
     int silent;    /* 0: it answers; else it says here that it was asked, and no more */
@@ -149,7 +149,7 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
 
 static void on_news(void *context, struct slice key)
 {
-    decider_news(((struct world *)context)->decider, key);
+    decision_thread_news(((struct world *)context)->thread, key);
 }
 
 static void on_work(void *context)
@@ -309,16 +309,16 @@ static void begin(struct stage *s, int silent)
     s->relay_listener = listen_at(&s->relay_address, "relay");
     s->directory = directory_start(&s->options, &s->owner, 200000, NULL, &why);
     s->policy = make_policy();
-    s->world.decider =
+    s->world.thread =
         start(s->listener, s->relay_listener,
               &(struct snapshot_parts){.policy = s->policy, .directory = s->directory}, &s->snapshot);
 }
 
 static void finish(struct stage *s)
 {
-    decider_stop(s->world.decider);
+    decision_thread_stop(s->world.thread);
     directory_stop(s->directory);
-    decider_free(s->world.decider);
+    decision_thread_free(s->world.thread);
     assert_int_equal(watches.used, 0);
     snapshot_release(s->snapshot);
     directory_release(s->directory);
@@ -403,7 +403,7 @@ static void who_was_not_admitted_is_told_nothing(void **state)
     (void)state;
 }
 
-/* Both are told when their own time is up: waits_add asserts that nobody waits behind one who came later. */
+/* Both are told when their own time is up: pending_add asserts that nobody waits behind one who came later. */
 static void a_request_does_not_wait_behind_a_redial_that_came_later(void **state)
 {
     const struct argument request[] = {{"method", spop_text(SLICE_LITERAL("GET"))},

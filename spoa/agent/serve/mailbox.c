@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/serve/key_inbox.h"
+#include "spoa/agent/serve/mailbox.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ struct item {
     uint8_t key[];
 };
 
-struct key_inbox {
+struct mailbox {
     struct hash_secret secret;
     pthread_mutex_t lock; /* guards what follows */
     struct item *first, **last;
@@ -24,9 +24,9 @@ struct key_inbox {
     bool lost;
 };
 
-struct key_inbox *key_inbox_new(void)
+struct mailbox *mailbox_new(void)
 {
-    struct key_inbox *inbox = calloc(1, sizeof *inbox);
+    struct mailbox *inbox = calloc(1, sizeof *inbox);
     if (!inbox || !hash_secret_init(&inbox->secret)) {
         free(inbox);
         return NULL;
@@ -45,7 +45,7 @@ static void free_items(struct item *item)
     }
 }
 
-void key_inbox_free(struct key_inbox *inbox)
+void mailbox_free(struct mailbox *inbox)
 {
     if (!inbox)
         return;
@@ -57,7 +57,7 @@ void key_inbox_free(struct key_inbox *inbox)
 
 /* ---- with the lock held ---- */
 
-static bool is_known(const struct key_inbox *inbox, uint64_t hash, struct slice key)
+static bool is_known(const struct mailbox *inbox, uint64_t hash, struct slice key)
 {
     for (struct hash_node *node = hash_table_find(&inbox->known, hash); node; node = hash_table_next(node)) {
         const struct item *item = (const struct item *)node;
@@ -67,7 +67,7 @@ static bool is_known(const struct key_inbox *inbox, uint64_t hash, struct slice 
     return false;
 }
 
-static bool keep(struct key_inbox *inbox, uint64_t hash, struct slice key)
+static bool keep(struct mailbox *inbox, uint64_t hash, struct slice key)
 {
     struct item *item = inbox->known.count < KEYS_MOST ? malloc(sizeof *item + key.len) : NULL;
     if (!item)
@@ -85,9 +85,9 @@ static bool keep(struct key_inbox *inbox, uint64_t hash, struct slice key)
 
 /* ---- */
 
-bool key_inbox_put(struct key_inbox *inbox, struct slice key)
+bool mailbox_put(struct mailbox *inbox, struct slice key)
 {
-    if (key.len > KEY_INBOX_KEY)
+    if (key.len > MAILBOX_KEY)
         return false;
     uint64_t hash = hash_keyed(&inbox->secret, key);
     pthread_mutex_lock(&inbox->lock);
@@ -98,7 +98,7 @@ bool key_inbox_put(struct key_inbox *inbox, struct slice key)
     return was_empty;
 }
 
-bool key_inbox_lost(struct key_inbox *inbox)
+bool mailbox_lost(struct mailbox *inbox)
 {
     struct item *items = NULL;
     pthread_mutex_lock(&inbox->lock);
@@ -115,7 +115,7 @@ bool key_inbox_lost(struct key_inbox *inbox)
     return lost;
 }
 
-bool key_inbox_take(struct key_inbox *inbox, uint8_t memory[KEY_INBOX_KEY], struct slice *key)
+bool mailbox_take(struct mailbox *inbox, uint8_t memory[MAILBOX_KEY], struct slice *key)
 {
     pthread_mutex_lock(&inbox->lock);
     struct item *item = inbox->first;

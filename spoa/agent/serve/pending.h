@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * waits: questions that are answered later than they came: the relays' watches, and whatever needs a record
+ * pending: questions that are answered later than they came: the relays' watches, and whatever needs a record
  * that is being looked up. Each has a ticket, the key of its sandbox, and a copy of the message's arguments;
- * its time is the same for all of one `waits`. For one thread: a decider's.
+ * its time is the same for all of one `pending`. For one thread: a decision thread's.
  *
  * However many there are, and whoever asks: to add, to end and to tell take the same short time each. What follows from
- * that is done by waits_work in pieces that end when its time does: answers that are due, questions whose key or whose
+ * that is done by pending_work in pieces that end when its time does: answers that are due, questions whose key or whose
  * connection something was told of. Who is told twice before it was looked at is looked at once.
  */
-#ifndef CELLGATE_AGENT_SERVE_WAITS_H
-#define CELLGATE_AGENT_SERVE_WAITS_H
+#ifndef CELLGATE_AGENT_SERVE_PENDING_H
+#define CELLGATE_AGENT_SERVE_PENDING_H
 
 #include "spoa/base/hash.h"
 #include "spoa/spop/server.h"
 
-struct waits;
+struct pending;
 
 struct wait {
     struct server_ticket ticket;
@@ -27,18 +27,18 @@ struct wait {
 
 /* What neighbours may take of the memory for questions, which several threads may share. A connection gets at most as much
  * as it leaves to others: one alone half, of n that want all each the n + 1st part, and the next one still gets some. */
-struct waits_quota {
-    uint64_t most; /* in units of WAITS_UNIT bytes; a question takes one at least */
+struct pending_quota {
+    uint64_t most; /* in units of PENDING_UNIT bytes; a question takes one at least */
     uint64_t used; /* atomic */
 };
 
-enum { WAITS_UNIT = 512 };
+enum { PENDING_UNIT = 512 };
 
-struct waits_options {
+struct pending_options {
     struct loop *loop;
     double seconds;            /* until a question is due */
     size_t most, most_bytes;   /* questions, and their memory */
-    struct waits_quota *quota; /* NULL: none but these */
+    struct pending_quota *quota; /* NULL: none but these */
     /* Its time is over: it is to be answered. */
     void (*due)(void *context, const struct wait *wait);
     /* Something was told that may be of use to it: true when it was answered. */
@@ -48,26 +48,26 @@ struct waits_options {
     bool (*room)(void *context, const struct wait *wait);
     /* It is not kept any more, for whatever reason. May be NULL. */
     void (*gone)(void *context, const struct wait *wait);
-    /* There is something for waits_work to do. */
+    /* There is something for pending_work to do. */
     void (*work)(void *context);
     void *context;
 };
 
 /* NULL when out of memory. */
-struct waits *waits_new(const struct waits_options *options);
-void waits_free(struct waits *waits); /* answers nothing; NULL is fine */
+struct pending *pending_new(const struct pending_options *options);
+void pending_free(struct pending *pending); /* answers nothing; NULL is fine */
 /* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
  * when out of memory or full: answer at once then. */
-bool waits_add(struct waits *waits, const struct wait *wait);
+bool pending_add(struct pending *pending, const struct wait *wait);
 /* Those of a key, or all, are looked at: `news` is called for each, later. */
-void waits_tell(struct waits *waits, struct slice key);
-void waits_tell_all(struct waits *waits);
+void pending_tell(struct pending *pending, struct slice key);
+void pending_tell_all(struct pending *pending);
 /* The connection is gone: nobody is to be answered there. */
-void waits_drop(struct waits *waits, uint32_t slot, uint32_t generation);
+void pending_drop(struct pending *pending, uint32_t slot, uint32_t generation);
 /* The time of the question with this ticket is over now. False: there is none. */
-bool waits_end(struct waits *waits, const struct server_ticket *ticket);
+bool pending_end(struct pending *pending, const struct server_ticket *ticket);
 /* Until loop_clock is `until`, and a step at least. Whether there is more to do. */
-bool waits_work(struct waits *waits, uint64_t until);
-size_t waits_count(const struct waits *waits);
+bool pending_work(struct pending *pending, uint64_t until);
+size_t pending_count(const struct pending *pending);
 
 #endif

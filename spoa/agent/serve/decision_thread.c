@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/serve/decider.h"
+#include "spoa/agent/serve/decision_thread.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "spoa/agent/serve/agent_metrics.h"
 #include "spoa/agent/serve/answer.h"
 #include "spoa/agent/serve/audit.h"
-#include "spoa/agent/serve/key_inbox.h"
+#include "spoa/agent/serve/mailbox.h"
 #include "spoa/agent/serve/resolve.h"
 #include "spoa/base/thread.h"
 #include "spoa/net/net.h"
@@ -31,16 +31,16 @@ enum {
 
 enum wait_kind { WAIT_ROUTE, WAIT_RESOLVE, WAIT_WATCH };
 
-struct decider {
-    struct decider_options options;
+struct decision_thread {
+    struct decision_thread_options options;
     struct loop *loop;
     struct server *server, *relay_server;
-    struct waits *parked;  /* questions that wait for a look-up */
-    struct waits *waiting; /* those that wait on: nothing is known that could serve instead */
-    struct waits *redials; /* questions of relays that wait for a look-up */
-    struct waits_quota redials_quota;
-    struct waits *watches; /* of relays */
-    struct key_inbox *inbox;
+    struct pending *parked;  /* questions that wait for a look-up */
+    struct pending *waiting; /* those that wait on: nothing is known that could serve instead */
+    struct pending *redials; /* questions of relays that wait for a look-up */
+    struct pending_quota redials_quota;
+    struct pending *watches; /* of relays */
+    struct mailbox *inbox;
     struct token_cache *cache;
     struct guesses *guesses;
     uint8_t *scratch;
@@ -56,7 +56,7 @@ struct decider {
     double grace;
 };
 
-static void count_cache(struct decider *d)
+static void count_cache(struct decision_thread *d)
 {
     struct token_cache_counts now = token_cache_counts(d->cache);
     if (now.hits == d->reported.hits && now.misses == d->reported.misses)
@@ -79,7 +79,7 @@ static int64_t unix_now(void)
 
 /* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
  * takes too long. What *verdict points to is good until finder_done. */
-static bool decide_request(struct decider *d, const struct request *request, struct snapshot_finder *finder,
+static bool decide_request(struct decision_thread *d, const struct request *request, struct snapshot_finder *finder,
                            bool first, struct verdict *verdict)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
@@ -91,7 +91,7 @@ static bool decide_request(struct decider *d, const struct request *request, str
     return decide(&view, request, &scratch, verdict);
 }
 
-static void note_use(struct decider *d, const struct verdict *v)
+static void note_use(struct decision_thread *d, const struct verdict *v)
 {
     const struct intent intent = {.space = v->space, .sandbox = v->sandbox, .port = v->port, .path = v->path};
     bool used = (v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY) && v->refusal == REFUSAL_NONE;
@@ -100,7 +100,7 @@ static void note_use(struct decider *d, const struct verdict *v)
 }
 
 /* Told from time to time: HAProxy's environment is older than the configuration. */
-static void tell_left(struct decider *d, struct slice header)
+static void tell_left(struct decision_thread *d, struct slice header)
 {
     uint64_t now = loop_clock();
     if (!d->options.log || (d->left_told && now - d->left_told < REFUSAL_EVERY))
@@ -112,7 +112,7 @@ static void tell_left(struct decider *d, struct slice header)
               LOG_SLICE("header", header));
 }
 
-static void count_decision(struct decider *d, const struct verdict *verdict, uint64_t begun)
+static void count_decision(struct decision_thread *d, const struct verdict *verdict, uint64_t begun)
 {
     if (slice_present(verdict->left))
         tell_left(d, verdict->left);
@@ -124,10 +124,10 @@ static void count_decision(struct decider *d, const struct verdict *verdict, uin
 }
 
 /* Keeps the question until the look-up that `finder` has begun is answered. */
-static bool park(struct decider *d, struct wait wait, const struct snapshot_finder *finder)
+static bool park(struct decision_thread *d, struct wait wait, const struct snapshot_finder *finder)
 {
     wait.key = slice_of(finder->key, finder->len);
-    bool kept = waits_add(d->parked, &wait);
+    bool kept = pending_add(d->parked, &wait);
     metrics_add(d->options.shard, AGENT_PARKED, METRIC_INDEX(kept ? AGENT_GOOD : AGENT_BAD), 1);
     return kept;
 }
@@ -135,7 +135,7 @@ static bool park(struct decider *d, struct wait wait, const struct snapshot_find
 static enum server_reply on_message(void *context, struct slice name, struct spop_args args,
                                     struct spop_actions *actions, const struct server_ticket *ticket)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     struct request request;
     struct verdict verdict;
     struct wait wait = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = WAIT_ROUTE};
@@ -159,7 +159,7 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
 }
 
 /* Whether it was answered; `known`: the last good record will do; `last`: whatever is known. */
-static bool answer_route(struct decider *d, const struct wait *wait, bool known, bool last)
+static bool answer_route(struct decision_thread *d, const struct wait *wait, bool known, bool last)
 {
     struct request request;
     struct verdict verdict;
@@ -179,7 +179,7 @@ static bool answer_route(struct decider *d, const struct wait *wait, bool known,
 /* ---- relays ---- */
 
 /* What *answer points to is good until finder_done. */
-static void look_up(struct decider *d, const struct resolve_question *question,
+static void look_up(struct decision_thread *d, const struct resolve_question *question,
                     struct snapshot_finder *finder, struct resolve_answer *answer)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
@@ -187,7 +187,7 @@ static void look_up(struct decider *d, const struct resolve_question *question,
     resolve(&view, question, &scratch, answer);
 }
 
-static void answer_relay(struct decider *d, const struct wait *wait, const struct resolve_answer *answer)
+static void answer_relay(struct decision_thread *d, const struct wait *wait, const struct resolve_answer *answer)
 {
     struct spop_actions actions;
     if (!server_answer_begin(d->relay_server, &wait->ticket, &actions))
@@ -197,7 +197,7 @@ static void answer_relay(struct decider *d, const struct wait *wait, const struc
 }
 
 /* Whether it was answered; `last`: whatever is known. */
-static bool answer_question(struct decider *d, const struct wait *wait, bool last)
+static bool answer_question(struct decision_thread *d, const struct wait *wait, bool last)
 {
     struct resolve_question question;
     struct resolve_answer answer;
@@ -212,7 +212,7 @@ static bool answer_question(struct decider *d, const struct wait *wait, bool las
 }
 
 /* A watch uses its record: the cache keeps it, has it looked up again by itself, and tells what changes. */
-static void pin(struct decider *d, struct wait *wait)
+static void pin(struct decision_thread *d, struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
@@ -230,15 +230,15 @@ static void unpin(void *context, const struct wait *wait)
 }
 
 /* A relay that lost a worker wants to know what the directory says now. */
-static bool ask_afresh(struct decider *d, const struct wait *wait)
+static bool ask_afresh(struct decision_thread *d, const struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, wait->key) && waits_add(d->redials, wait);
+    return cache && directory_cache_refresh(cache, wait->key) && pending_add(d->redials, wait);
 }
 
 /* Each tunnel's watch comes back at least once in WATCH_SECONDS. */
-static void note_tunnel(struct decider *d, const struct resolve_question *q)
+static void note_tunnel(struct decision_thread *d, const struct resolve_question *q)
 {
     const struct intent intent = {.space = q->space, .sandbox = q->sandbox, .port = q->port};
     if (q->idle >= 0 && q->idle <= WATCH_SECONDS)
@@ -246,7 +246,7 @@ static void note_tunnel(struct decider *d, const struct resolve_question *q)
 }
 
 /* Nobody wants to know any more what the watch of that stream-id, on the same connection, would tell. */
-static void end_watch(struct decider *d, struct spop_args args, struct spop_actions *actions,
+static void end_watch(struct decision_thread *d, struct spop_args args, struct spop_actions *actions,
                       const struct server_ticket *ticket)
 {
     struct server_ticket watch = *ticket;
@@ -254,13 +254,13 @@ static void end_watch(struct decider *d, struct spop_args args, struct spop_acti
     struct spop_value value;
     while (spop_arg_next(&args, &name, &value))
         if (slice_is(name, "watch") && spop_value_unsigned(value, &watch.stream_id)) {
-            waits_end(d->watches, &watch); /* it may have been answered meanwhile */
+            pending_end(d->watches, &watch); /* it may have been answered meanwhile */
             spop_set_var(actions, SPOP_TRANSACTION, name, value);
         }
 }
 
 /* Counted, and told from time to time: whoever asks may ask as often as there is time for. */
-static void refuse_relay(struct decider *d, enum agent_relay_refusal why)
+static void refuse_relay(struct decision_thread *d, enum agent_relay_refusal why)
 {
     uint64_t now = loop_clock();
     metrics_add(d->options.shard, AGENT_RELAY_REFUSED, METRIC_INDEX(why), 1);
@@ -273,7 +273,7 @@ static void refuse_relay(struct decider *d, enum agent_relay_refusal why)
 }
 
 /* Only what counts of it, so that a watch costs what it has to. False: too long. */
-static bool pack(struct decider *d, const struct resolve_question *question, struct wait *wait,
+static bool pack(struct decision_thread *d, const struct resolve_question *question, struct wait *wait,
                  uint8_t memory[QUESTION_MOST])
 {
     struct writer w = writer_of(memory, QUESTION_MOST);
@@ -283,9 +283,9 @@ static bool pack(struct decider *d, const struct resolve_question *question, str
     return false;
 }
 
-static bool keep_watch(struct decider *d, const struct wait *wait)
+static bool keep_watch(struct decision_thread *d, const struct wait *wait)
 {
-    if (waits_add(d->watches, wait))
+    if (pending_add(d->watches, wait))
         return true;
     refuse_relay(d, AGENT_RELAY_TOO_MANY);
     return false;
@@ -294,7 +294,7 @@ static bool keep_watch(struct decider *d, const struct wait *wait)
 static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
                                           struct spop_actions *actions, const struct server_ticket *ticket)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     struct resolve_question question;
     struct resolve_answer answer;
     uint8_t key[256], memory[QUESTION_MOST];
@@ -340,8 +340,8 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
 /* Whoever is known is served before HAProxy's patience comes to its end, however busy the machine is. */
 static void on_half_due(void *context, const struct wait *wait)
 {
-    struct decider *d = context;
-    if (!answer_route(d, wait, true, false) && !waits_add(d->waiting, wait))
+    struct decision_thread *d = context;
+    if (!answer_route(d, wait, true, false) && !pending_add(d->waiting, wait))
         answer_route(d, wait, true, true);
 }
 
@@ -356,7 +356,7 @@ static void on_due(void *context, const struct wait *wait)
 /* Something is known now of its key, or of all. A watch uses the directory that is there now. */
 static bool on_news(void *context, struct wait *wait)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     if (wait->kind == WAIT_WATCH && wait->pinned != d->snapshot->parts.directory) {
         unpin(d, wait);
         wait->pinned = NULL;
@@ -368,61 +368,61 @@ static bool on_news(void *context, struct wait *wait)
 /* A relay that does not read what it is answered waits for the rest of it. */
 static bool has_room(void *context, const struct wait *wait)
 {
-    const struct decider *d = context;
+    const struct decision_thread *d = context;
     return server_has_room(d->relay_server, &wait->ticket);
 }
 
 static void on_closed(void *context, uint32_t slot, uint32_t generation)
 {
-    struct decider *d = context;
-    waits_drop(d->parked, slot, generation);
-    waits_drop(d->waiting, slot, generation);
+    struct decision_thread *d = context;
+    pending_drop(d->parked, slot, generation);
+    pending_drop(d->waiting, slot, generation);
 }
 
 static void on_relay_closed(void *context, uint32_t slot, uint32_t generation)
 {
-    struct decider *d = context;
-    waits_drop(d->redials, slot, generation);
-    waits_drop(d->watches, slot, generation);
+    struct decision_thread *d = context;
+    pending_drop(d->redials, slot, generation);
+    pending_drop(d->watches, slot, generation);
 }
 
 static void want_work(void *context)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     loop_post(d->loop, &d->work);
 }
 
 /* What others still post then is for nobody: there is no server to answer by, and soon nothing else. */
-static bool is_stopped(const struct decider *d)
+static bool is_stopped(const struct decision_thread *d)
 {
     return !d->server;
 }
 
-static void tell(struct decider *d, struct slice key)
+static void tell(struct decision_thread *d, struct slice key)
 {
-    waits_tell(d->parked, key);
-    waits_tell(d->waiting, key);
-    waits_tell(d->redials, key);
-    waits_tell(d->watches, key);
+    pending_tell(d->parked, key);
+    pending_tell(d->waiting, key);
+    pending_tell(d->redials, key);
+    pending_tell(d->watches, key);
 }
 
-static void tell_all(struct decider *d)
+static void tell_all(struct decision_thread *d)
 {
-    waits_tell_all(d->parked);
-    waits_tell_all(d->waiting);
-    waits_tell_all(d->watches);
+    pending_tell_all(d->parked);
+    pending_tell_all(d->waiting);
+    pending_tell_all(d->watches);
 }
 
 /* Whether there may be more. */
-static bool read_inbox(struct decider *d, uint64_t until)
+static bool read_inbox(struct decision_thread *d, uint64_t until)
 {
-    uint8_t memory[KEY_INBOX_KEY];
+    uint8_t memory[MAILBOX_KEY];
     struct slice key;
-    if (key_inbox_lost(d->inbox)) {
+    if (mailbox_lost(d->inbox)) {
         tell_all(d);
-        waits_tell_all(d->redials);
+        pending_tell_all(d->redials);
     }
-    while (key_inbox_take(d->inbox, memory, &key)) {
+    while (mailbox_take(d->inbox, memory, &key)) {
         tell(d, key);
         if (loop_clock() >= until)
             return true;
@@ -433,27 +433,27 @@ static bool read_inbox(struct decider *d, uint64_t until)
 /* Decisions come first: what there is to do goes on in the next turn, behind what HAProxy has asked meanwhile. */
 static void work(void *context)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     if (is_stopped(d))
         return;
     uint64_t until = loop_clock() + WORK_TURN;
     bool more = read_inbox(d, until);
-    struct waits *const all[] = {d->parked, d->waiting, d->redials, d->watches};
+    struct pending *const all[] = {d->parked, d->waiting, d->redials, d->watches};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        more = waits_work(all[i], until) || more;
+        more = pending_work(all[i], until) || more;
     if (more)
         want_work(d);
 }
 
-void decider_news(struct decider *d, struct slice key)
+void decision_thread_news(struct decision_thread *d, struct slice key)
 {
-    if (key_inbox_put(d->inbox, key))
+    if (mailbox_put(d->inbox, key))
         loop_post(d->loop, &d->work);
 }
 
 static bool admit_relay(void *context, int fd)
 {
-    const struct decider *d = context;
+    const struct decision_thread *d = context;
     struct net_peer peer;
     return net_peer(fd, &peer) && relay_user_admits(&d->options.relay_user, &peer);
 }
@@ -462,7 +462,7 @@ static bool admit_relay(void *context, int fd)
 
 static void take_next(void *context)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     struct snapshot *next = is_stopped(d) ? NULL : __atomic_exchange_n(&d->next, NULL, __ATOMIC_ACQ_REL);
     if (!next)
         return;
@@ -471,7 +471,7 @@ static void take_next(void *context)
     tell_all(d); /* but redials, which still wait for their look-up */
 }
 
-void decider_use(struct decider *d, struct snapshot *snapshot)
+void decision_thread_use(struct decision_thread *d, struct snapshot *snapshot)
 {
     snapshot_release(__atomic_exchange_n(&d->next, snapshot_retain(snapshot), __ATOMIC_ACQ_REL));
     loop_post(d->loop, &d->take);
@@ -479,30 +479,30 @@ void decider_use(struct decider *d, struct snapshot *snapshot)
 
 static void drain_now(void *context)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     server_drain(d->server, d->grace, d->options.drained, d->options.context);
     /* watches of relays would last a minute; they ask again elsewhere */
     server_drain(d->relay_server, 0, NULL, NULL);
 }
 
-void decider_drain(struct decider *d, double grace)
+void decision_thread_drain(struct decision_thread *d, double grace)
 {
     d->grace = grace;
     loop_post(d->loop, &d->drain);
 }
 
-static void free_waits(struct decider *d)
+static void free_waits(struct decision_thread *d)
 {
-    waits_free(d->parked);
-    waits_free(d->waiting);
-    waits_free(d->redials);
-    waits_free(d->watches);
+    pending_free(d->parked);
+    pending_free(d->waiting);
+    pending_free(d->redials);
+    pending_free(d->watches);
     d->parked = d->waiting = d->redials = d->watches = NULL;
 }
 
 static void stop_now(void *context)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     server_free(d->server);
     server_free(d->relay_server);
     d->server = d->relay_server = NULL;
@@ -510,7 +510,7 @@ static void stop_now(void *context)
     loop_stop(d->loop);
 }
 
-void decider_count(const struct decider *d, struct server_counters *sum)
+void decision_thread_count(const struct decision_thread *d, struct server_counters *sum)
 {
     const struct server_counters *own = server_counters(d->server), *relay = server_counters(d->relay_server);
 #define X(field, help) sum->field += server_counter(&own->field) + server_counter(&relay->field);
@@ -522,17 +522,17 @@ void decider_count(const struct decider *d, struct server_counters *sum)
 
 static void *run(void *context)
 {
-    struct decider *d = context;
+    struct decision_thread *d = context;
     loop_run(d->loop);
     return NULL;
 }
 
-void decider_free(struct decider *d)
+void decision_thread_free(struct decision_thread *d)
 {
     server_free(d->server);
     server_free(d->relay_server);
     free_waits(d);
-    key_inbox_free(d->inbox);
+    mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
     guesses_free(d->guesses);
@@ -542,9 +542,9 @@ void decider_free(struct decider *d)
     free(d);
 }
 
-static bool prepare_waits(struct decider *d)
+static bool prepare_waits(struct decision_thread *d)
 {
-    struct waits_options options = {.loop = d->loop,
+    struct pending_options options = {.loop = d->loop,
                                     .seconds = d->options.lookup / 2,
                                     .most = PARKED_MOST,
                                     .most_bytes = PARKED_BYTES,
@@ -552,23 +552,23 @@ static bool prepare_waits(struct decider *d)
                                     .news = on_news,
                                     .work = want_work,
                                     .context = d};
-    d->parked = waits_new(&options);
+    d->parked = pending_new(&options);
     options.seconds = d->options.lookup;
     options.due = on_due;
-    d->waiting = waits_new(&options);
-    d->redials_quota.most = PARKED_BYTES / WAITS_UNIT;
+    d->waiting = pending_new(&options);
+    d->redials_quota.most = PARKED_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
-    d->redials = waits_new(&options); /* each has its whole time before it, those above the rest of theirs */
+    d->redials = pending_new(&options); /* each has its whole time before it, those above the rest of theirs */
     options.seconds = WATCH_SECONDS;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.watches;
     options.room = has_room;
     options.gone = unpin;
-    d->watches = waits_new(&options);
+    d->watches = pending_new(&options);
     return d->parked && d->waiting && d->redials && d->watches;
 }
 
-static bool prepare(struct decider *d, struct fail *why)
+static bool prepare(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
     const struct server_handler handler = {.message = on_message, .closed = on_closed, .context = d};
@@ -582,7 +582,7 @@ static bool prepare(struct decider *d, struct fail *why)
     d->cache = token_cache_new(d->options.token_cache);
     d->guesses = guesses_new();
     d->scratch = malloc(DECIDE_SCRATCH);
-    d->inbox = key_inbox_new();
+    d->inbox = mailbox_new();
     if (!d->loop || !d->cache || !d->guesses || !d->scratch || !d->inbox || !prepare_waits(d))
         return fail(why, "out of memory or of descriptors");
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
@@ -596,10 +596,10 @@ static bool prepare(struct decider *d, struct fail *why)
     return (d->server && d->relay_server) || fail(why, "out of memory or of descriptors");
 }
 
-struct decider *decider_start(const struct decider_options *options, struct snapshot *snapshot,
+struct decision_thread *decision_thread_start(const struct decision_thread_options *options, struct snapshot *snapshot,
                               struct fail *why)
 {
-    struct decider *d = calloc(1, sizeof *d);
+    struct decision_thread *d = calloc(1, sizeof *d);
     if (!d) {
         fail(why, "out of memory");
         return NULL;
@@ -607,16 +607,16 @@ struct decider *decider_start(const struct decider_options *options, struct snap
     d->options = *options;
     d->snapshot = snapshot_retain(snapshot);
     if (!prepare(d, why)) {
-        decider_free(d);
+        decision_thread_free(d);
         return NULL;
     }
     if (thread_start(&d->thread, run, d, why))
         return d;
-    decider_free(d);
+    decision_thread_free(d);
     return NULL;
 }
 
-void decider_stop(struct decider *d)
+void decision_thread_stop(struct decision_thread *d)
 {
     loop_post(d->loop, &d->stop);
     pthread_join(d->thread, NULL);
