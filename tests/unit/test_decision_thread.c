@@ -15,10 +15,10 @@
 
 static struct policy *make_policy(void)
 {
-    static const char config[] =
-        "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", \"opensandbox\"], \"worker_networks\": "
-        "[\"127.0.0.0/8\"], \"directory\": "
-        "{\"kind\": \"file\", \"path\": \"/nowhere\"}}";
+    static const char config[] = "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", "
+                                 "\"opensandbox\"], \"worker_networks\": "
+                                 "[\"127.0.0.0/8\"], \"directory\": "
+                                 "{\"kind\": \"file\", \"path\": \"/nowhere\"}}";
     char path[] = "/tmp/cellgate-test-XXXXXX";
     struct fail why = {""};
     int file = mkstemp(path);
@@ -50,14 +50,14 @@ static int free_key(void **state)
 }
 
 static struct decision_thread *start(int listener, int relay_listener, const struct snapshot_parts *parts,
-                             struct snapshot **snapshot)
+                                     struct snapshot **snapshot)
 {
     const struct decision_thread_options options = {.listener = listener,
-                                            .relay_listener = relay_listener,
-                                            .token_cache = 4,
-                                            .lookup = 0.2,
-                                            .ticket_key = ticket_key,
-                                            .watches = &watches};
+                                                    .relay_listener = relay_listener,
+                                                    .token_cache = 4,
+                                                    .lookup = 0.2,
+                                                    .ticket_key = ticket_key,
+                                                    .watches = &watches};
     watches.most = 1000;
     struct fail why;
     *snapshot = snapshot_new(parts);

@@ -80,16 +80,16 @@ static void run(struct world *w)
 static void start(struct world *w, double seconds, size_t most, size_t most_bytes)
 {
     const struct pending_options options = {.loop = w->loop,
-                                          .seconds = seconds,
-                                          .most = most,
-                                          .most_bytes = most_bytes,
-                                          .quota = w->quota,
-                                          .due = on_due,
-                                          .news = on_look,
-                                          .room = has_room,
-                                          .gone = on_gone,
-                                          .work = on_work,
-                                          .context = w};
+                                            .seconds = seconds,
+                                            .most = most,
+                                            .most_bytes = most_bytes,
+                                            .quota = w->quota,
+                                            .due = on_due,
+                                            .news = on_look,
+                                            .room = has_room,
+                                            .gone = on_gone,
+                                            .work = on_work,
+                                            .context = w};
     pending_free(w->pending);
     w->pending = pending_new(&options);
     assert_non_null(w->pending);

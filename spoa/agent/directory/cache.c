@@ -60,7 +60,7 @@ struct held {
     uint64_t now; /* from before the lock was there: who was faster may have left later times in the entry */
     struct directory_entry *entry;
     struct directory_entry *spare; /* to be freed */
-    struct shared_record *box;        /* to be released */
+    struct shared_record *box;     /* to be released */
 };
 
 static uint64_t now_of(const struct directory_cache *c)
@@ -377,7 +377,8 @@ static enum lookup judge(struct held *h, bool last, bool alike, bool *ask)
     return LOOKUP_ABSENT;
 }
 
-static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, struct shared_record **box)
+static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike,
+                        struct shared_record **box)
 {
     struct held h;
     bool ask;
@@ -394,12 +395,14 @@ static enum lookup find(struct directory_cache *c, struct slice key, bool last, 
     return found;
 }
 
-enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last, struct shared_record **box)
+enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last,
+                                 struct shared_record **box)
 {
     return find(c, key, last, false, box);
 }
 
-enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last, struct shared_record **box)
+enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last,
+                                       struct shared_record **box)
 {
     return find(c, key, last, true, box);
 }

@@ -103,7 +103,7 @@ void directory_table_touch(struct directory_table *t, struct directory_entry *e)
 }
 
 struct shared_record *directory_table_put(struct directory_table *t, struct directory_entry *e,
-                                       struct shared_record *box)
+                                          struct shared_record *box)
 {
     struct shared_record *old = e->box;
     t->bytes -= size_of(e);

@@ -77,7 +77,7 @@ void directory_table_insert(struct directory_table *table, struct directory_entr
 void directory_table_touch(struct directory_table *table, struct directory_entry *entry);
 /* Takes over the caller's reference of box (may be NULL); returns the old one, for the caller to release. */
 struct shared_record *directory_table_put(struct directory_table *table, struct directory_entry *entry,
-                                       struct shared_record *box);
+                                          struct shared_record *box);
 /* A look-up is on its way, or is not any more. */
 void directory_table_asked(struct directory_table *table, struct directory_entry *entry, bool asked);
 /* Whether there is no room for a look-up of this one. There always is for what is watched. Those that began at `lost` or

@@ -218,18 +218,18 @@ static bool start_deciders(struct agent *a, struct fail *why)
         return fail(why, "out of memory");
     for (size_t i = 0; i < threads; i++) {
         const struct decision_thread_options options = {.listener = a->listener,
-                                                .relay_listener = a->relay_listener,
-                                                .relay_user = a->relay_user,
-                                                .token_cache = TOKEN_CACHE_ENTRIES,
-                                                .lookup = (double)settings->lookup / 1000,
-                                                .renew = a->renew,
-                                                .ticket_key = a->ticket_key,
-                                                .watches = &a->watches,
-                                                .shard = metrics_shard(a->metrics),
-                                                .log = a->options.log,
-                                                .audit = a->options.audit,
-                                                .drained = on_decider_drained,
-                                                .context = a};
+                                                        .relay_listener = a->relay_listener,
+                                                        .relay_user = a->relay_user,
+                                                        .token_cache = TOKEN_CACHE_ENTRIES,
+                                                        .lookup = (double)settings->lookup / 1000,
+                                                        .renew = a->renew,
+                                                        .ticket_key = a->ticket_key,
+                                                        .watches = &a->watches,
+                                                        .shard = metrics_shard(a->metrics),
+                                                        .log = a->options.log,
+                                                        .audit = a->options.audit,
+                                                        .drained = on_decider_drained,
+                                                        .context = a};
         pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
         a->decision_threads[i] = decision_thread_start(&options, a->snapshot, why);
         if (a->decision_threads[i])

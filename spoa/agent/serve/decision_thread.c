@@ -79,8 +79,8 @@ static int64_t unix_now(void)
 
 /* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
  * takes too long. What *verdict points to is good until finder_done. */
-static bool decide_request(struct decision_thread *d, const struct request *request, struct snapshot_finder *finder,
-                           bool first, struct verdict *verdict)
+static bool decide_request(struct decision_thread *d, const struct request *request,
+                           struct snapshot_finder *finder, bool first, struct verdict *verdict)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
     struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
@@ -187,7 +187,8 @@ static void look_up(struct decision_thread *d, const struct resolve_question *qu
     resolve(&view, question, &scratch, answer);
 }
 
-static void answer_relay(struct decision_thread *d, const struct wait *wait, const struct resolve_answer *answer)
+static void answer_relay(struct decision_thread *d, const struct wait *wait,
+                         const struct resolve_answer *answer)
 {
     struct spop_actions actions;
     if (!server_answer_begin(d->relay_server, &wait->ticket, &actions))
@@ -545,20 +546,21 @@ void decision_thread_free(struct decision_thread *d)
 static bool prepare_waits(struct decision_thread *d)
 {
     struct pending_options options = {.loop = d->loop,
-                                    .seconds = d->options.lookup / 2,
-                                    .most = PARKED_MOST,
-                                    .most_bytes = PARKED_BYTES,
-                                    .due = on_half_due,
-                                    .news = on_news,
-                                    .work = want_work,
-                                    .context = d};
+                                      .seconds = d->options.lookup / 2,
+                                      .most = PARKED_MOST,
+                                      .most_bytes = PARKED_BYTES,
+                                      .due = on_half_due,
+                                      .news = on_news,
+                                      .work = want_work,
+                                      .context = d};
     d->parked = pending_new(&options);
     options.seconds = d->options.lookup;
     options.due = on_due;
     d->waiting = pending_new(&options);
     d->redials_quota.most = PARKED_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
-    d->redials = pending_new(&options); /* each has its whole time before it, those above the rest of theirs */
+    d->redials =
+        pending_new(&options); /* each has its whole time before it, those above the rest of theirs */
     options.seconds = WATCH_SECONDS;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.watches;
@@ -596,8 +598,8 @@ static bool prepare(struct decision_thread *d, struct fail *why)
     return (d->server && d->relay_server) || fail(why, "out of memory or of descriptors");
 }
 
-struct decision_thread *decision_thread_start(const struct decision_thread_options *options, struct snapshot *snapshot,
-                              struct fail *why)
+struct decision_thread *decision_thread_start(const struct decision_thread_options *options,
+                                              struct snapshot *snapshot, struct fail *why)
 {
     struct decision_thread *d = calloc(1, sizeof *d);
     if (!d) {

@@ -18,23 +18,23 @@
 struct decision_thread;
 
 struct decision_thread_options {
-    int listener, relay_listener; /* borrowed; shared by all decision threads */
-    struct relay_user relay_user; /* who may connect to relay_listener */
-    size_t token_cache;           /* entries */
-    struct pending_quota *watches;  /* borrowed, of all decision threads: what relays' watches may take */
-    double lookup;                /* seconds that a question waits for a look-up */
-    struct renew *renew;          /* NULL: nobody is told of sandboxes in use */
-    const struct key *ticket_key; /* borrowed; of what relays may ask for; NULL: nothing */
+    int listener, relay_listener;  /* borrowed; shared by all decision threads */
+    struct relay_user relay_user;  /* who may connect to relay_listener */
+    size_t token_cache;            /* entries */
+    struct pending_quota *watches; /* borrowed, of all decision threads: what relays' watches may take */
+    double lookup;                 /* seconds that a question waits for a look-up */
+    struct renew *renew;           /* NULL: nobody is told of sandboxes in use */
+    const struct key *ticket_key;  /* borrowed; of what relays may ask for; NULL: nothing */
     struct metrics_shard *shard;
     struct log *log;
-    struct log *audit; /* NULL: as if it were switched off */
+    struct log *audit;              /* NULL: as if it were switched off */
     void (*drained)(void *context); /* called on the decision thread's thread */
     void *context;
 };
 
 /* Takes a reference of its own to snapshot. Starts the thread. NULL and *why when that cannot be done. */
-struct decision_thread *decision_thread_start(const struct decision_thread_options *options, struct snapshot *snapshot,
-                              struct fail *why);
+struct decision_thread *decision_thread_start(const struct decision_thread_options *options,
+                                              struct snapshot *snapshot, struct fail *why);
 /* Any thread: from its next turn on the decision thread decides by this snapshot, of which it takes a reference. */
 void decision_thread_use(struct decision_thread *thread, struct snapshot *snapshot);
 /* Any thread: what is known of this key may have changed, or a look-up of it was answered. */

@@ -238,7 +238,8 @@ static void forget(struct pending *w, struct kept *k)
     free(k);
 }
 
-static struct kept *keep(struct pending *w, const struct wait *wait, struct topic *topic, struct source *source)
+static struct kept *keep(struct pending *w, const struct wait *wait, struct topic *topic,
+                         struct source *source)
 {
     struct slice rest = wait->args.reader.rest;
     size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;

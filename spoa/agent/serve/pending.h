@@ -36,8 +36,8 @@ enum { PENDING_UNIT = 512 };
 
 struct pending_options {
     struct loop *loop;
-    double seconds;            /* until a question is due */
-    size_t most, most_bytes;   /* questions, and their memory */
+    double seconds;              /* until a question is due */
+    size_t most, most_bytes;     /* questions, and their memory */
     struct pending_quota *quota; /* NULL: none but these */
     /* Its time is over: it is to be answered. */
     void (*due)(void *context, const struct wait *wait);
