@@ -6,6 +6,7 @@
 
 CC        ?= cc
 PREFIX    ?= /usr/local
+LIBDIR    ?= $(PREFIX)/lib
 DESTDIR   ?=
 VERSION   := 0.1.0
 
@@ -51,9 +52,10 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
 SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so $(B)/bench/bench_tunnel
 
-.PHONY: all help run test check bench install clean unit shim soak fuzz format
+.PHONY: all help run test check bench install install-lib lib clean unit shim soak fuzz format
 .SECONDARY:
-all: $(PROGRAMS)
+# A program that is built with a sanitizer wants objects, not a library of them.
+all: $(PROGRAMS) $(if $(VARIANT),,lib)
 
 $(B)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -80,6 +82,24 @@ $(B)/bin/cell-plane: $(call obj,$(wildcard examples/control-plane/*.c)) $(WORKER
 	$(call link,$(NO_LTO))
 $(B)/bin/cell-%: $(B)/obj/examples/worker/main_%.o $(WORKER) $(LIB)
 	$(call link,$(NO_LTO))
+
+# ---- the SPOP library: spoa/spop/spop_agent.h, and of spoa what that needs ----
+SPOP_LIB := $(B)/lib/libspop-agent.a $(B)/lib/libspop-agent.so.$(VERSION)
+SONAME   := libspop-agent.so.$(firstword $(subst ., ,$(VERSION)))
+lib: $(SPOP_LIB)
+
+$(B)/pic/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fno-lto -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -c $< -o $@
+$(B)/pic/rooms.a: $(patsubst %.c,$(B)/pic/%.o,$(call sources,spoa/base spoa/net spoa/spop))
+# One object, in which nothing but the header's functions has a name for others: also a static library takes no names away.
+$(B)/pic/spop-agent.o: $(B)/pic/spoa/spop/spop_agent.o $(B)/pic/rooms.a
+	$(LD) -r --gc-sections --gc-keep-exported -o $@.part $^
+	objcopy --localize-hidden $@.part $@
+$(B)/lib/libspop-agent.a: $(B)/pic/spop-agent.o
+$(B)/lib/libspop-agent.so.$(VERSION): $(B)/pic/spop-agent.o
+	@mkdir -p $(@D)
+	$(CC) -shared -Wl,-soname,$(SONAME) -o $@ $< $(filter-out -pie,$(LDFLAGS)) -Wl,-z,defs -lev
 
 # ---- tests ----
 # Unit tests may make any allocation fail: malloc and friends are wrapped (tests/unit/support.h).
@@ -114,7 +134,8 @@ help:
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
 	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, faults, soak, other HAProxy versions'
 	@echo 'make bench      the benchmarks, each beside what it is compared with'
-	@echo 'make install    into DESTDIR=$(DESTDIR) PREFIX=$(PREFIX)'
+	@echo 'make install    into DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) LIBDIR=$(LIBDIR)'
+	@echo 'make lib        libspop-agent alone, with which you write HAProxy agents of your own; make install-lib installs it'
 	@echo 'make format     clang-format over all C'
 	@echo 'make clean      remove build/'
 	@echo 'variants        SAN=address,undefined  SAN=thread  COV=1  FUZZ=1, each in a folder of its own below build/'
@@ -144,7 +165,19 @@ format:
 clean:
 	rm -rf build
 
-install: all
+# Needs libev-dev only.
+install-lib: lib
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
+	install -m 644 spoa/spop/spop_agent.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 $(SPOP_LIB) $(DESTDIR)$(LIBDIR)
+	ln -sf libspop-agent.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libspop-agent.so
+	sed 's#@PREFIX@#$(PREFIX)#; s#@LIBDIR@#$(LIBDIR)#; s#@VERSION@#$(VERSION)#' spoa/spop/spop-agent.pc.in \
+	    >$(DESTDIR)$(LIBDIR)/pkgconfig/spop-agent.pc
+	install -m 644 docs/man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true # the loader finds it by its cache
+
+install: all install-lib
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man8 \
 	    $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples $(DESTDIR)$(PREFIX)/share/doc/cellgate/migrate $(DESTDIR)$(PREFIX)/share/doc/cellgate/evidence $(DESTDIR)/etc/cellgate/errors $(DESTDIR)$(PREFIX)/lib/systemd/system
 	install -m 755 $(PROGRAMS) $(DESTDIR)$(PREFIX)/bin
@@ -166,4 +199,4 @@ install: all
 	install -m 644 examples/systemd/cellgate.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/cellgate.conf
 	install -m 644 examples/systemd/cellgate.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/cellgate.conf
 
--include $(shell find $(B)/obj -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/pic -name '*.d' 2>/dev/null)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/base/slice.h"
 
-#include <openssl/crypto.h>
 #include <stdlib.h>
 
 static uint8_t lower(uint8_t c)
@@ -76,9 +75,4 @@ char *slice_dup(struct slice s)
         memcpy(copy, s.at, s.len);
     copy[s.len] = '\0';
     return copy;
-}
-
-bool slice_equal_constant_time(struct slice a, struct slice b)
-{
-    return a.len == b.len && (a.len == 0 || CRYPTO_memcmp(a.at, b.at, a.len) == 0);
 }
