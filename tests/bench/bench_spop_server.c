@@ -1,94 +1,69 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The agent's SPOP server with a handler that decides nothing: what the server itself costs.
+ * An agent on libspop-agent's header with a handler that decides nothing: what the library itself costs.
  *
  *     bench_spop_server unix@/tmp/x.sock
  *
- * On SIGINT or SIGTERM it drains, prints its counters and ends.
+ * On SIGINT or SIGTERM it ends and prints its counters.
  */
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 
-#include "spoa/net/net.h"
-#include "spoa/spop/server.h"
+#include "spoa/spop/spop_agent.h"
 
-static enum server_reply on_message(void *context, struct slice name, struct spop_args args,
-                                    struct spop_actions *actions, const struct server_ticket *ticket)
+static struct spop_agent *agent;
+
+static void on_message(void *context, struct spop_agent_message *message, struct spop_agent_answer *answer)
 {
-    (void)context, (void)name, (void)args, (void)ticket;
-    spop_set_var(actions, SPOP_TRANSACTION, SLICE_LITERAL("verdict"), spop_text(SLICE_LITERAL("deny")));
-    return SERVER_NOW;
+    (void)context, (void)message;
+    spop_agent_set_text(answer, SPOP_AGENT_TXN, "verdict", "deny");
 }
 
-struct bench {
-    struct loop *loop;
-    struct server *server;
-    struct loop_io signals;
-};
-
-static void on_drained(void *context)
+static void on_signal(int signal)
 {
-    loop_stop(((struct bench *)context)->loop);
+    (void)signal;
+    spop_agent_stop(agent);
 }
 
-static void on_signal(void *owner, int events)
+static void print_counters(void)
 {
-    (void)events;
-    struct bench *bench = owner;
-    loop_io_close(&bench->signals);
-    server_drain(bench->server, 1, on_drained, bench);
-}
-
-static void drain_on_signals(struct bench *bench)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    loop_io_open(&bench->signals, bench->loop, signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK), on_signal,
-                 bench);
-    loop_io_want(&bench->signals, LOOP_READ);
-}
-
-static void print_counters(const struct server_counters *counters)
-{
-#define X(field, help) printf("%-16s %llu\n", #field, (unsigned long long)counters->field);
-    SERVER_COUNTERS(X)
-#undef X
+    const char *name, *help;
+    uint64_t value;
+    double calls = 0, acks = 0;
+    for (unsigned i = 0; spop_agent_counter(agent, i, &name, &help, &value); i++) {
+        printf("%-16s %" PRIu64 "\n", name, value);
+        if (strcmp(name, "reads") == 0 || strcmp(name, "writes") == 0)
+            calls += (double)value;
+        if (strcmp(name, "acks") == 0)
+            acks = (double)value;
+    }
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
     double seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                      (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-    double acks = (double)counters->acks;
-    printf("%-16s %.3f (recv and send)\n", "calls per ACK",
-           (double)(counters->reads + counters->writes) / acks);
-    printf("%-16s %.0f\n", "ACKs per CPU second", acks / seconds);
+    printf("calls per ACK    %.3f (recv and send)\n", calls / acks);
+    printf("ACKs per CPU second %.0f\n", acks / seconds);
 }
 
 int main(int argc, char **argv)
 {
-    struct fail why = {"usage: bench_spop_server ADDRESS"};
-    struct net_address address;
-    struct bench bench = {.loop = NULL};
-    int listener = -1;
-    if (argc != 2 || !net_parse(slice_text(argv[1]), &address, &why) ||
-        (listener = net_listen(&address, 0600, &why)) < 0 || !(bench.loop = loop_new(&why))) {
-        fprintf(stderr, "%s\n", why.text);
+    if (argc != 2) {
+        fprintf(stderr, "usage: bench_spop_server ADDRESS\n");
         return EXIT_FAILURE;
     }
-    const struct server_handler handler = {.message = on_message};
-    bench.server = server_new(bench.loop, listener, &SERVER_OPTIONS_DEFAULT, &handler);
-    if (!bench.server)
+    agent = spop_agent_new("cell");
+    if (!agent || !spop_agent_on(agent, NULL, on_message, NULL) || !spop_agent_listen(agent, argv[1], 0600)) {
+        fprintf(stderr, "%s\n", spop_agent_error(agent));
         return EXIT_FAILURE;
-    drain_on_signals(&bench);
-    loop_run(bench.loop);
-    print_counters(server_counters(bench.server));
-    server_free(bench.server);
-    loop_free(bench.loop);
-    net_unlisten(listener);
+    }
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    spop_agent_run(agent);
+    print_counters();
+    spop_agent_free(agent);
     return EXIT_SUCCESS;
 }
