@@ -50,6 +50,22 @@ class Installed:
         return target
 
 
+HELLO = frame(1, 0, 0, text("supported-versions") + typed("2.0") + text("max-frame-size") + b"\x03" + b"\xfc\xf0\x06" + text("capabilities") + typed("pipelining"))
+
+
+def notify(ip, name="check-address"):
+    return frame(3, 1, 1, text(name) + b"\x01" + text("ip") + ip)
+
+
+def read_until(sock, wanted):
+    """What the agent says, up to these bytes."""
+    got = b""
+    while wanted not in got:
+        got += (more := sock.recv(65536))
+        assert more, got
+    return got
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     return Installed(tmp_path_factory.mktemp("root"))
@@ -78,8 +94,13 @@ class Lists:
     def start_agent(self):
         self.agent = subprocess.Popen([self.program, f"unix@{self.socket}", EXAMPLE / "lists.txt"], env=self.environment)
         self.processes.append(self.agent)
-        until(lambda: self.socket.exists() or self.agent.poll() is not None)
+        until(self._listens)
+
+    def _listens(self):
         assert self.agent.poll() is None
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(str(self.socket))
+            return True
 
     def ask(self, source):
         """(status, body) for a client that has this address."""
@@ -205,8 +226,7 @@ def test_restart(lists, how):
     assert lists.agent.wait(10) == (0 if how == signal.SIGTERM else -how)
     assert lists.socket.exists() == (how == signal.SIGKILL)
     assert lists.ask("127.0.0.1") == (503, "no answer")
-    lists.socket.unlink(missing_ok=True)  # what start_agent waits for is the new one
-    lists.start_agent()
+    lists.start_agent()  # where a socket that nobody listens on may be left
     until(lambda: lists.all() == ALL, 10, "no answers after a restart")
 
 
@@ -216,14 +236,25 @@ def test_second_agent_on_the_same_socket_is_refused(lists):
     assert lists.all() == ALL
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_agent_listens_on_tcp(lists, host):
+    port = free_port()
+    agent = subprocess.Popen([lists.program, f"{host}:{port}", EXAMPLE / "lists.txt"], env=lists.environment)
+    try:
+
+        def greeted():
+            assert agent.poll() is None
+            with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host.strip("[]"), port), 5) as sock:
+                sock.sendall(HELLO + notify(typed(bytes([127, 0, 0, 2]))))
+                return read_until(sock, b"blocked")
+
+        assert b"max-frame-size" in until(greeted)
+    finally:
+        end(agent)
+    assert agent.returncode == 0
+
+
 # ---- a hostile peer ----
-
-HELLO = frame(1, 0, 0, text("supported-versions") + typed("2.0") + text("max-frame-size") + b"\x03" + b"\xfc\xf0\x06" + text("capabilities") + typed("pipelining"))
-
-
-def notify(ip, name="check-address"):
-    return frame(3, 1, 1, text(name) + b"\x01" + text("ip") + ip)
-
 
 GARBAGE = {
     "nothing": b"",
@@ -264,10 +295,7 @@ def test_argument_of_another_kind_gets_the_fallback(lists, value):
         sock.settimeout(10)
         sock.connect(str(lists.socket))
         sock.sendall(HELLO + notify(value))
-        got = b""
-        while b"no_answer" not in got:
-            got += (more := sock.recv(65536))
-            assert more
+        got = read_until(sock, b"no_answer")
     assert b"error" in got and b"standing" not in got
     assert lists.all() == ALL
 
