@@ -487,3 +487,37 @@ def test_a_client_that_closes_during_a_redial_gets_its_answer(tunnels):
     client.close_with(1000, b"enough")
     assert client.closed() == (1000, "enough")
     tunnels.gone(sandbox)
+
+
+# ---- a client that is held because its worker is not there ----
+
+
+def held(tunnels, sandbox):
+    """A client whose first dial has failed, on a relay that dials an open tunnel's worker again after a minute."""
+    log = tunnels.cell.run_dir / "relay.log"
+    client = tunnels.ask(sandbox, "own")
+    until(lambda: any("dial failed" in line and f"sandbox={sandbox} " in line for line in log.read_text().splitlines()), 10, "it is not dialled")
+    return client
+
+
+def test_a_client_that_is_held_is_served_within_a_second_of_its_workers_return(made):
+    tunnels = made(redial_backoff=("60s",))
+    worker = tunnels.worker()
+    worker.listener.close()
+    client = held(tunnels, tunnels.sandbox(worker))
+    worker.listener = socket.create_server(("127.0.0.1", worker.port))
+    worker.listener.settimeout(10)
+    upstream = worker.serve()
+    pass_both_ways(tunnels.accepted(client), upstream)
+
+
+def test_a_client_that_is_held_is_dialled_at_once_where_the_directory_names_another_worker(made):
+    tunnels = made(redial_backoff=("60s",))
+    sandbox = tunnels.sandbox()
+    tunnels.cell.set_sandboxes(**{sandbox: {"worker": f"http://127.0.0.1:{port_that_refuses()}", "epoch": 1}})
+    tunnels.known()
+    client = held(tunnels, sandbox)
+    worker = tunnels.worker()
+    tunnels.place(sandbox, worker)
+    upstream = worker.serve()
+    pass_both_ways(tunnels.accepted(client), upstream)

@@ -206,17 +206,39 @@ static void pauses_grow_and_vary_by_a_fifth(void **state)
     uint64_t at;
     (void)state;
     redial_begin(&r, 10 * SEC, 5 * SEC);
-    assert_true(redial_next(&r, &settings, 7, 5 * SEC, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 7, 5 * SEC, &at));
     assert_int_equal(at, 5 * SEC);
-    assert_true(redial_next(&r, &settings, 0, 5 * SEC, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 0, 5 * SEC, &at));
     assert_int_equal(at, 5 * SEC + 80 * MS);
-    assert_true(redial_next(&r, &settings, 400, 5 * SEC, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 400, 5 * SEC, &at));
     assert_int_equal(at, 5 * SEC + 240 * MS);
-    assert_true(redial_next(&r, &settings, 200, 5 * SEC, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 5 * SEC, &at));
     assert_int_equal(at, 5 * SEC + 200 * MS);
-    assert_true(redial_next(&r, &settings, 200, 15 * SEC - 199 * MS, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 15 * SEC - 199 * MS, &at));
     assert_int_equal(at, 15 * SEC); /* the last attempt stands at the end of the budget */
-    assert_false(redial_next(&r, &settings, 200, 15 * SEC, &at));
+    assert_false(redial_next(&r, &settings, UINT64_MAX, 200, 15 * SEC, &at));
+}
+
+static void many_that_are_held_come_spread(void **state)
+{
+    enum { HELD = 1000, STEP = 100 };
+    static unsigned dials[20 * 1000 / STEP];
+    struct redial_settings usual = {.backoff = {100 * MS, 250 * MS, 500 * MS, SEC, 2 * SEC, 4 * SEC}, .backoff_count = 6};
+    uint32_t seed = 1;
+    (void)state;
+    for (unsigned i = 0; i < HELD; i++) {
+        struct redial r = {0};
+        uint64_t now = 0, at = 0;
+        redial_begin(&r, 30 * SEC, 0);
+        while (at < 20 * SEC) {
+            dials[at / (STEP * MS)]++;
+            seed = seed * 1664525 + 1013904223;
+            assert_true(redial_next(&r, &usual, 800 * MS, seed >> 8, now = at, &at));
+            assert_in_range(at - now, 0, 960 * MS);
+        }
+    }
+    for (unsigned i = 50; i < sizeof dials / sizeof dials[0]; i++)
+        assert_in_range(dials[i], HELD / 16, HELD / 4); /* an eighth of them, more or less, in each tenth of a second */
 }
 
 static void who_flaps_and_gets_on_waits_longer_each_time(void **state)
@@ -231,12 +253,12 @@ static void who_flaps_and_gets_on_waits_longer_each_time(void **state)
         if (!many)
             continue;
         redial_begin_slowly(&r, 10 * SEC, now);
-        assert_true(redial_next(&r, &settings, 200, now, &at));
+        assert_true(redial_next(&r, &settings, UINT64_MAX, 200, now, &at));
         assert_int_equal(at, now + (i == 3 ? 100 : 200) * MS);
     }
     assert_false(redial_lost(&r, &settings, SEC, 200 * SEC));
     redial_begin_slowly(&r, 10 * SEC, 200 * SEC);
-    assert_true(redial_next(&r, &settings, 200, 200 * SEC, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 200 * SEC, &at));
     assert_int_equal(at, 200 * SEC);
 }
 
@@ -246,14 +268,14 @@ static void waiting_costs_no_budget(void **state)
     uint64_t at;
     (void)state;
     redial_begin(&r, SEC, 0);
-    assert_true(redial_next(&r, &settings, 0, 0, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 0, 0, &at));
     redial_wait(&r, 500 * MS);
     redial_wait(&r, 900 * MS); /* still */
     redial_resume(&r, 60 * SEC);
-    assert_true(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
-    assert_true(redial_next(&r, &settings, 200, 60 * SEC + 400 * MS, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 60 * SEC + 400 * MS, &at));
+    assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 60 * SEC + 400 * MS, &at));
     assert_int_equal(at, 60 * SEC + 500 * MS);
-    assert_false(redial_next(&r, &settings, 200, 60 * SEC + 500 * MS, &at));
+    assert_false(redial_next(&r, &settings, UINT64_MAX, 200, 60 * SEC + 500 * MS, &at));
 }
 
 static void the_fourth_loss_in_the_window_flaps(void **state)
@@ -802,6 +824,7 @@ int main(void)
         cmocka_unit_test(pauses_grow_and_vary_by_a_fifth),
         cmocka_unit_test(waiting_costs_no_budget),
         cmocka_unit_test(the_fourth_loss_in_the_window_flaps),
+        cmocka_unit_test(many_that_are_held_come_spread),
         cmocka_unit_test(who_flaps_and_gets_on_waits_longer_each_time),
         cmocka_unit_test(ends_are_recognised_exactly),
         cmocka_unit_test(close_reasons_are_legal_on_the_wire),

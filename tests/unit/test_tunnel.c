@@ -850,6 +850,58 @@ static void without_redial_the_next_client_waits_for_a_worker(void **state)
     }
 }
 
+/* A dial has just failed for the n-th time. */
+static void held(unsigned times)
+{
+    struct handover h = of_one_leg();
+
+    assert_true(world_open(&w, &h));
+    for (unsigned i = 0; i < times; i++) {
+        if (w.t.seek == SEEK_PAUSING)
+            world_pass(&w, w.t.seek_at - w.now);
+        if (w.asking)
+            world_answers(&w, ANSWER_RUNNING, 1, 1);
+        assert_true(w.dialling);
+        world_dialled(&w, DIAL_UNREACHABLE, 0);
+    }
+    assert_int_equal(w.t.state, TUNNEL_OPENING);
+    assert_int_equal(w.t.seek, SEEK_PAUSING);
+}
+
+static void who_is_held_does_not_wait_longer_than_a_second_for_a_worker_that_is_back(void **state)
+{
+    (void)state;
+    for (unsigned times = 4; times < 20; times++) {
+        held(times);
+        assert_in_range(w.t.seek_at - w.now, times > 4 ? 640 * MS : 0, 960 * MS);
+        world_pass(&w, w.t.seek_at - w.now);
+        resumes(1);
+        assert_int_equal(w.accepts, 1);
+        world_close(&w);
+    }
+}
+
+static void who_is_held_is_told_of_another_worker_at_once(void **state)
+{
+    (void)state;
+    held(6);
+    world_pass(&w, MS);
+    assert_true(w.watching);
+    world_tells(&w, ANSWER_RUNNING, 1, 2); /* nothing new */
+    assert_int_equal(w.t.seek, SEEK_PAUSING);
+    world_pass(&w, MS);
+    world_tells(&w, ANSWER_RUNNING, 2, 3);
+    assert_true(w.dialling);
+    assert_int_equal(w.dialled_port, 2);
+    world_dialled(&w, DIAL_OPEN, 101);
+    assert_int_equal(w.accepts, 1);
+    world_close(&w);
+    held(6);
+    world_pass(&w, MS);
+    world_tells(&w, ANSWER_STOPPED, 0, 2);
+    refused_with(REFUSAL_sandbox_stopped);
+}
+
 static void other_refusals_are_tried_again(void **state)
 {
     static const unsigned statuses[] = {408, 409, 425, 429, 500, 502, 503, 301, 200};
@@ -2163,6 +2215,8 @@ int main(void)
         cmocka_unit_test(losses_are_redialled),
         cmocka_unit_test(a_worker_that_blames_the_data_ends_the_tunnel),
         cmocka_unit_test(what_a_redial_is_refused_with_decides),
+        cmocka_unit_test(who_is_held_does_not_wait_longer_than_a_second_for_a_worker_that_is_back),
+        cmocka_unit_test(who_is_held_is_told_of_another_worker_at_once),
         cmocka_unit_test(other_refusals_are_tried_again),
         cmocka_unit_test(an_absent_session_is_asked_for_once_more_after_a_move),
         cmocka_unit_test(the_watch_ends_a_tunnel_at_once),

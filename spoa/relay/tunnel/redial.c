@@ -17,8 +17,8 @@ void redial_renew(struct redial *redial, uint64_t budget, uint64_t now)
         redial->waiting = now;
 }
 
-bool redial_next(struct redial *redial, const struct redial_settings *settings, uint32_t random, uint64_t now,
-                 uint64_t *at)
+bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most, uint32_t random,
+                 uint64_t now, uint64_t *at)
 {
     unsigned step = redial->attempts++;
     uint64_t end = redial->give_up + (redial->waiting ? now - redial->waiting : 0);
@@ -28,8 +28,9 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
         return true;
     if (step > settings->backoff_count)
         step = settings->backoff_count;
+    uint64_t pause = settings->backoff[step - 1];
     /* 80 % to 120 % */
-    *at += settings->backoff[step - 1] * (800 + random % 401) / 1000;
+    *at += (pause < most ? pause : most) * (800 + random % 401) / 1000;
     if (*at > end && now < end)
         *at = end;
     return *at <= end;

@@ -5,6 +5,7 @@
 #define ABSENT_RETRY    (3 * SECOND) /* a worker may hear of a session later than the directory does */
 #define UNWATCHED_PAUSE (20 * SECOND)
 #define WATCH_PAUSE     SECOND /* before a watch that told nothing new is repeated */
+#define HELD_PAUSE      (4 * SECOND / 5) /* at most, give or take a fifth: somebody waits for the first worker */
 
 /* ---- attempts ---- */
 static void give_up(struct tunnel *t, uint64_t now)
@@ -58,7 +59,9 @@ void tunnel_ask(struct tunnel *t, uint64_t now)
 
 void tunnel_seek_again(struct tunnel *t, uint64_t now)
 {
-    if (!redial_next(&t->redial, &t->settings->redial, t->actions->random(t->port), now, &t->seek_at))
+    uint64_t most = t->state == TUNNEL_OPENING ? HELD_PAUSE : UINT64_MAX;
+
+    if (!redial_next(&t->redial, &t->settings->redial, most, t->actions->random(t->port), now, &t->seek_at))
         give_up(t, now);
     else if (t->seek_at > now)
         t->seek = SEEK_PAUSING;
@@ -485,7 +488,8 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
 /* ---- times ---- */
 static bool wants_watch(const struct tunnel *t)
 {
-    return !t->watching && (t->state != TUNNEL_OPENING || t->seek == SEEK_WAITING);
+    return !t->watching &&
+           (t->state != TUNNEL_OPENING || t->seek == SEEK_WAITING || t->seek == SEEK_PAUSING);
 }
 
 void tunnel_seek_tick(struct tunnel *t, uint64_t now)
