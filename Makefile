@@ -165,9 +165,9 @@ format:
 clean:
 	rm -rf build
 
-# Needs libev-dev only.
 install-lib: lib
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3
+	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/share/man/man3 \
+	    $(DESTDIR)$(PREFIX)/share/doc/spop-agent/examples
 	install -m 644 spoa/spop/spop_agent.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 $(SPOP_LIB) $(DESTDIR)$(LIBDIR)
 	ln -sf libspop-agent.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
@@ -175,6 +175,8 @@ install-lib: lib
 	sed 's#@PREFIX@#$(PREFIX)#; s#@LIBDIR@#$(LIBDIR)#; s#@VERSION@#$(VERSION)#' spoa/spop/spop-agent.pc.in \
 	    >$(DESTDIR)$(LIBDIR)/pkgconfig/spop-agent.pc
 	install -m 644 docs/man/*.3 $(DESTDIR)$(PREFIX)/share/man/man3
+	install -m 644 $(filter-out %/run,$(wildcard examples/agent/*)) $(DESTDIR)$(PREFIX)/share/doc/spop-agent/examples
+	install -m 755 examples/agent/run $(DESTDIR)$(PREFIX)/share/doc/spop-agent/examples
 	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true # the loader finds it by its cache
 
 install: all install-lib

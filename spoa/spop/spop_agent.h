@@ -77,8 +77,8 @@ void spop_agent_free(struct spop_agent *agent);
 /* Why the last function that failed did. Never NULL; NULL as agent: why spop_agent_new gave none. */
 const char *spop_agent_error(const struct spop_agent *agent);
 
-/* Called for each message of that name, on the agent's thread: it must not block. What it sets is the
- * answer. */
+/* Called for each message of that name, on the agent's thread: it must not block. What it sets is the answer,
+ * which the messages of one frame share. */
 typedef void spop_agent_handler(void *context, struct spop_agent_message *message,
                                 struct spop_agent_answer *answer);
 /* message: the name of a `spoe-message`, or NULL for all that have no handler of their own. The name is

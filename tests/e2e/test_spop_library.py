@@ -15,7 +15,6 @@ import pytest
 from cell import ROOT, end, free_port, until
 from false_agent import frame, text, typed
 
-EXAMPLE = ROOT / "examples/agent"
 HEADER = ROOT / "spoa/spop/spop_agent.h"
 # Who calls this may be a `make SAN=...`: the library is built without.
 PLAIN = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "SAN", "COV", "FUZZ", "B", "DESTDIR", "PREFIX", "LIBDIR")}
@@ -37,6 +36,10 @@ class Installed:
             "PKG_CONFIG_ALLOW_SYSTEM_LIBS": "1",
             "LD_LIBRARY_PATH": str(self.lib),
         }
+
+    @property
+    def example(self):
+        return self.root / "usr/share/doc/spop-agent/examples"
 
     def flags(self, *options):
         return subprocess.run(["pkg-config", *options, "spop-agent"], env=self.environment, capture_output=True, text=True, check=True).stdout.split()
@@ -75,14 +78,14 @@ class Lists:
     """The example's agent behind the example's HAProxy."""
 
     def __init__(self, installed, folder, program):
-        self.folder, self.program, self.environment = folder, program, installed.environment
+        self.folder, self.program, self.environment, self.example = folder, program, installed.environment, installed.example
         self.socket = folder / "agent.sock"
         self.http = ("127.0.0.1", free_port())
         self.processes = []
         self.agent = None
         self.start_agent()
-        own = {"LISTS_DIR": str(EXAMPLE), "LISTS_HTTP": f"127.0.0.1:{self.http[1]}", "LISTS_AGENT": f"unix@{self.socket}"}
-        command = [*os.environ.get("HAPROXY", "haproxy").split(), "-q", "-f", str(EXAMPLE / "haproxy.cfg")]
+        own = {"LISTS_DIR": str(self.example), "LISTS_HTTP": f"127.0.0.1:{self.http[1]}", "LISTS_AGENT": f"unix@{self.socket}"}
+        command = [*os.environ.get("HAPROXY", "haproxy").split(), "-q", "-f", str(self.example / "haproxy.cfg")]
         self.processes.append(subprocess.Popen(command, env=os.environ | own))
         until(self._answers, 10, "HAProxy does not listen")
 
@@ -92,7 +95,7 @@ class Lists:
             return bool(self.ask("127.0.0.1"))
 
     def start_agent(self):
-        self.agent = subprocess.Popen([self.program, f"unix@{self.socket}", EXAMPLE / "lists.txt"], env=self.environment)
+        self.agent = subprocess.Popen([self.program, f"unix@{self.socket}", self.example / "lists.txt"], env=self.environment)
         self.processes.append(self.agent)
         until(self._listens)
 
@@ -124,7 +127,7 @@ ALL = [(200, "known"), (403, "blocked"), (200, "unknown")]
 @pytest.fixture(scope="module", params=["shared", "static"])
 def lists(request, installed, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
-    made = Lists(installed, folder, installed.build(request.param, EXAMPLE / "address_lists.c", folder / "address-lists"))
+    made = Lists(installed, folder, installed.build(request.param, installed.example / "address_lists.c", folder / "address-lists"))
     yield made
     made.close()
 
@@ -140,6 +143,7 @@ def test_what_a_package_needs_is_there(installed):
         "include/spop_agent.h",
         "share/man/man3/spop-agent.3",
         lib + "pkgconfig/spop-agent.pc",
+        *("share/doc/spop-agent/examples/" + path.name for path in (ROOT / "examples/agent").iterdir()),
         lib + "libspop-agent.a",
         lib + "libspop-agent.so",
         lib + "libspop-agent.so.0",
@@ -184,24 +188,24 @@ def test_header_stands_alone(installed, tmp_path, language):
     subprocess.run([tmp_path / "x"], env=installed.environment, check=True)
 
 
-def test_example_has_under_a_hundred_lines_and_nothing_of_the_tree():
-    source = (EXAMPLE / "address_lists.c").read_text()
+def test_example_has_under_a_hundred_lines_and_nothing_of_the_tree(installed):
+    source = (installed.example / "address_lists.c").read_text()
     assert len(source.splitlines()) < 100
     assert not re.search(r'#include "', source)
 
 
 def test_command_shows_three_answers(installed):
     own = {"HTTP_PORT": str(free_port()), "HAPROXY": os.environ.get("HAPROXY", "haproxy")}
-    done = subprocess.run([EXAMPLE / "run"], env=installed.environment | own, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([installed.example / "run"], env=installed.environment | own, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[1::2] == ["known", "blocked", "unknown"] and all(line.startswith("$ curl --interface 127.0.0.") for line in lines[::2])
-    shown = (EXAMPLE / "README.md").read_text()
+    shown = (installed.example / "README.md").read_text()
     assert all(f"    {line.replace(own['HTTP_PORT'], '8088')}\n" in shown for line in lines)
 
 
-def test_command_without_the_library_says_what_is_missing(tmp_path):
-    done = subprocess.run([EXAMPLE / "run"], env=PLAIN | {"PKG_CONFIG_LIBDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60)
+def test_command_without_the_library_says_what_is_missing(installed, tmp_path):
+    done = subprocess.run([installed.example / "run"], env=PLAIN | {"PKG_CONFIG_LIBDIR": str(tmp_path)}, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and "install-lib" in done.stderr
 
 
@@ -231,7 +235,7 @@ def test_restart(lists, how):
 
 
 def test_second_agent_on_the_same_socket_is_refused(lists):
-    done = subprocess.run([lists.program, f"unix@{lists.socket}", EXAMPLE / "lists.txt"], env=lists.environment, capture_output=True, text=True, timeout=10)
+    done = subprocess.run([lists.program, f"unix@{lists.socket}", lists.example / "lists.txt"], env=lists.environment, capture_output=True, text=True, timeout=10)
     assert done.returncode == 1 and str(lists.socket) in done.stderr
     assert lists.all() == ALL
 
@@ -239,7 +243,7 @@ def test_second_agent_on_the_same_socket_is_refused(lists):
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_agent_listens_on_tcp(lists, host):
     port = free_port()
-    agent = subprocess.Popen([lists.program, f"{host}:{port}", EXAMPLE / "lists.txt"], env=lists.environment)
+    agent = subprocess.Popen([lists.program, f"{host}:{port}", lists.example / "lists.txt"], env=lists.environment)
     try:
 
         def greeted():

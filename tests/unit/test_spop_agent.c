@@ -191,6 +191,31 @@ static void a_handler_of_no_name_gets_the_others(void **state)
     close(fd);
 }
 
+static void messages_of_one_frame_share_an_answer(void **state)
+{
+    (void)state;
+    uint8_t bytes[256];
+    struct writer w = writer_of(bytes, sizeof bytes);
+    struct spop_action action;
+    assert_true(spop_agent_on(agent, "one", say_name, "first"));
+    assert_true(spop_agent_on(agent, "three", say_name, "third"));
+    start();
+    int fd = dial_and_greet();
+    size_t frame = spop_frame_begin(&w, SPOP_TYPE_NOTIFY, 7, 9);
+    spop_message_begin(&w, SLICE_LITERAL("one"));
+    spop_message_begin(&w, SLICE_LITERAL("two"));
+    spop_message_begin(&w, SLICE_LITERAL("three"));
+    assert_true(spop_frame_end(&w, frame, sizeof bytes));
+    say(fd, &w);
+    struct reader answer = answer_of(fd);
+    assert_true(spop_action_next(&answer, &action));
+    assert_true(slice_is(action.value.bytes, "first one"));
+    assert_true(spop_action_next(&answer, &action));
+    assert_true(slice_is(action.value.bytes, "third three"));
+    assert_true(reader_done(&answer));
+    close(fd);
+}
+
 /* Sets a variable of each argument, with the argument's own value. */
 static void echo(void *context, struct spop_agent_message *message, struct spop_agent_answer *answer)
 {
@@ -609,6 +634,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(messages_go_to_the_handler_of_their_name),
         TEST(a_handler_of_no_name_gets_the_others),
+        TEST(messages_of_one_frame_share_an_answer),
         TEST(values_of_every_kind_go_both_ways),
         TEST(an_answer_that_haproxy_could_not_take_is_the_fallback),
         TEST(another_thread_answers_by_ticket),
