@@ -82,7 +82,7 @@ static void report_text(struct report *r, const char *name, struct slice value)
         printf(": ");
         print_quoted(value);
     } else {
-        printf("  %-16s", name);
+        printf("  %-20s", name);
         print_plain(value);
         putchar('\n');
     }
@@ -95,7 +95,7 @@ static void report_number(struct report *r, const char *name, int64_t value)
     if (r->json)
         printf("%s\"%s\": %lld", r->members++ ? ", " : "", name, (long long)value);
     else
-        printf("  %-16s%lld\n", name, (long long)value);
+        printf("  %-20s%lld\n", name, (long long)value);
 }
 
 static void report_truth(struct report *r, const char *name, bool value)
@@ -105,7 +105,7 @@ static void report_truth(struct report *r, const char *name, bool value)
     if (r->json)
         printf("%s\"%s\": true", r->members++ ? ", " : "", name);
     else
-        printf("  %-16syes\n", name);
+        printf("  %-20syes\n", name);
 }
 
 static void on_step(void *context, const char *step, const char *text, struct slice detail)

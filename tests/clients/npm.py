@@ -25,8 +25,9 @@ def install():
         installed = FOLDER / "installed.json"
         wanted = (NODE / "package-lock.json").read_bytes()
         for file in NODE.iterdir():
-            if file.is_file():
-                shutil.copy(file, FOLDER)
+            if file.is_file():  # others may be reading it
+                shutil.copy(file, FOLDER / "copy")
+                os.replace(FOLDER / "copy", FOLDER / file.name)
         if not installed.exists() or installed.read_bytes() != wanted:
             command = ["npm", "ci", "--ignore-scripts", "--no-progress", "--prefer-offline"]
             done = subprocess.run(command, cwd=FOLDER, timeout=280, capture_output=True, text=True)

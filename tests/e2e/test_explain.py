@@ -199,7 +199,7 @@ def test_headers_and_the_request_are_read_from_files(config, token, tmp_path):
     ):
         done = run("explain", "--config", config, *arguments, stdin=stdin)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "verdict         direct" in done.stdout and token not in done.stdout + done.stderr
+        assert "verdict             direct" in done.stdout and token not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

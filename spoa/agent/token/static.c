@@ -64,7 +64,8 @@ static const struct option options[] = {
      .check = token_scope_check_domain},
     {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "it is good on every route"},
     {"public", OPTION_BOOL, FIELD(public), "false",
-     .help = "a sandbox whose record has no access secret is open to everybody, for `need`"},
+     .help = "a sandbox whose record has no access secret is open to everybody, for `need`; with `domains` on routes "
+             "whose `host` is a pattern"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
