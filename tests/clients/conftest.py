@@ -2,7 +2,6 @@
 """Clients of the field, as Debian and npm have them, against real servers or stand-ins, through a whole cell. The means are those of
 tests/e2e (cell.py, client.py, browser.py and so on)."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -28,6 +27,18 @@ def node(tmp_path_factory):
     yield start
     for program in programs:
         program.end()
+
+
+@pytest.fixture(scope="module")
+def sdk(connect):
+    """A step of the program that the module's `connect` starts: sdk(name) gives what it saw."""
+    program = connect()
+
+    def step(name):
+        program.say(name)
+        return program.hear()
+
+    return step
 
 
 @pytest.fixture(scope="module")

@@ -35,17 +35,6 @@ def connect(cell, node, origins):
     return lambda key="dtn_example_key": node("daytona.mjs", {"apiKey": key, "apiUrl": api.url + "/api"})
 
 
-@pytest.fixture(scope="module")
-def sdk(connect):
-    program = connect()
-
-    def step(name):
-        program.say(name)
-        return program.hear()
-
-    return step
-
-
 def test_commands(sdk):
     assert sdk("run") == [3, "out\n"]
     assert sdk("logs") == [20001, "20000\n", "err\n"]

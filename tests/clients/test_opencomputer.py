@@ -35,17 +35,6 @@ def connect(cell, node):
                                                                                     "prompt": "$" if os.getuid() else "#"})
 
 
-@pytest.fixture(scope="module")
-def sdk(connect):
-    program = connect()
-
-    def step(name):
-        program.say(name)
-        return program.hear()
-
-    return step
-
-
 def test_commands(sdk):
     assert sdk("run") == {"exitCode": 3, "stdout": "out this\n", "stderr": "err\n"}
     assert sdk("much") == [0, 5000050000]

@@ -67,17 +67,6 @@ def connect(cell, node):
     return connect
 
 
-@pytest.fixture(scope="module")
-def sdk(connect):
-    program = connect()
-
-    def step(name):
-        program.say(name)
-        return program.hear()
-
-    return step
-
-
 def test_commands(sdk):
     assert sdk("run") == {"stdout": "out\n", "stderr": "err\n", "exitCode": 3, "first": "init", "order": ["stderr", "stdout"]}
     assert sdk("much") == {"exitCode": 0, "sum": 5000050000}

@@ -7,10 +7,9 @@ import json
 import socket
 import ssl
 import struct
-import subprocess
 
 import pytest
-from cell import ROOT, end, until
+from cell import until
 from client import WEBSOCKET, Http1, head, request
 from origin import Connection
 
