@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * server_connection: one SPOP connection of a server, from accept to the last byte. Private to server.c and
- * server_connection.c; everybody else uses server.h.
+ * server_parts: the inside of a server and of its connections, each from accept to the last byte. Private to server.c
+ * and server_connection.c; everybody else uses server.h.
  *
  *     OPEN     frames are read and answered; reading stops while too many answers are unsent
  *     ENDING   a DISCONNECT is the last thing in `out`, or the peer sends no more: what is unsent is written

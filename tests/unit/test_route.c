@@ -214,6 +214,20 @@ static const struct row rows[] = {
      "sandbox-sdk-preview sb-1 - 8080 - abc"},
 };
 
+/* The lists of a profile have no length. */
+static void the_lists_of_every_profile_end(void **state)
+{
+    (void)state;
+    for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++) {
+        assert_null(profile_of(s)->forms[PROFILE_FORMS - 1]);
+        assert_null(profile_of(s)->carriers[PROFILE_CARRIERS - 1]);
+    }
+    size_t forms = 0;
+    while (profile_form_at(forms))
+        forms++;
+    assert_in_range(forms, 1, 32); /* bits of a mask (route/build.c) */
+}
+
 static void the_built_in_routes_take_the_clients_of_five_systems(void **state)
 {
     struct routes *routes = defaults();
@@ -758,6 +772,7 @@ int main(void)
         cmocka_unit_test(refuses_what_is_not_in_order),
         cmocka_unit_test(only_the_routes_of_the_systems_that_are_named_are_on),
         cmocka_unit_test(every_built_in_route_belongs_to_the_system_it_is_called_after),
+        cmocka_unit_test(the_lists_of_every_profile_end),
         cmocka_unit_test(the_defaults_stand_where_they_are_placed),
         cmocka_unit_test(what_is_set_fits_into_a_frame),
         cmocka_unit_test(survives_failing_allocations),

@@ -56,7 +56,8 @@ static void read_cookies(struct request *request, struct slice list)
     struct slice pair;
     while (slice_split(&list, ';', &pair)) {
         size_t equals = slice_find(pair, '=');
-        if (equals < pair.len && slice_is(slice_trim(slice_sub(pair, 0, equals)), "__Host-cellgate") && !request->cookies++)
+        struct slice name = slice_trim(slice_sub(pair, 0, equals));
+        if (equals < pair.len && slice_is(name, "__Host-cellgate") && !request->cookies++)
             request->cookie = slice_trim(slice_from(pair, equals + 1));
     }
 }

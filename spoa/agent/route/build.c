@@ -524,7 +524,10 @@ static bool add_all(struct building *w, struct fail *why)
                          system_words());
     if (list && !json_is_array(list))
         return json_fail(w->doc, list, why, "routes is an array");
-    w->routes->at = calloc(json_count(list) + defaults_count(), sizeof *w->routes->at);
+    size_t defaults = defaults_count();
+    if (defaults > ROUTE_DEFAULTS_MAX)
+        return fail(why, "there are more than %d built-in routes", ROUTE_DEFAULTS_MAX);
+    w->routes->at = calloc(json_count(list) + defaults, sizeof *w->routes->at);
     if (!w->routes->at)
         return fail(why, "out of memory");
     struct fail what;
