@@ -27,9 +27,9 @@ struct bench {
     uint64_t now, messages, cost;
 };
 
-static size_t act_send(void *port, enum side to, const struct slice *runs, size_t count)
+static size_t act_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
-    struct bench *b = port;
+    struct bench *b = io;
     struct iovec parts[LEG_RUNS];
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
 
@@ -39,79 +39,79 @@ static size_t act_send(void *port, enum side to, const struct slice *runs, size_
     return sent > 0 ? (size_t)sent : 0;
 }
 
-static void act_dial(void *port, const struct target *target)
+static void act_dial(void *io, const struct target *target)
 {
-    (void)port;
+    (void)io;
     (void)target;
 }
 
-static void act_nothing(void *port)
+static void act_nothing(void *io)
 {
-    (void)port;
+    (void)io;
 }
 
-static void act_part(void *port, enum side side, struct outbox *rest, uint64_t unread)
+static void act_part(void *io, enum side side, struct send_queue *rest, uint64_t unread)
 {
-    (void)port;
+    (void)io;
     (void)side;
     (void)unread;
-    outbox_free(rest);
+    send_queue_free(rest);
 }
 
-static void act_drop(void *port, enum side side)
+static void act_drop(void *io, enum side side)
 {
-    (void)port;
+    (void)io;
     (void)side;
 }
 
-static void act_refuse(void *port, enum refusal refusal)
+static void act_refuse(void *io, enum refusal refusal)
 {
-    (void)port;
+    (void)io;
     (void)refusal;
 }
 
-static void act_resumed(void *port, enum loss loss, uint64_t gap)
+static void act_resumed(void *io, enum loss loss, uint64_t gap)
 {
-    (void)port;
+    (void)io;
     (void)loss;
     (void)gap;
 }
 
-static void act_declared(void *port, uint64_t missing)
+static void act_declared(void *io, uint64_t missing)
 {
-    (void)port;
+    (void)io;
     (void)missing;
 }
 
-static void act_unsure(void *port, uint64_t bytes)
+static void act_unconfirmed(void *io, uint64_t bytes)
 {
-    (void)port;
+    (void)io;
     (void)bytes;
 }
 
-static size_t act_may_hold(void *port, bool whole)
+static size_t act_may_hold(void *io, bool whole)
 {
-    (void)port;
+    (void)io;
     (void)whole;
     return SIZE_MAX;
 }
 
-static bool act_take_turn(void *port)
+static bool act_take_turn(void *io)
 {
-    (void)port;
+    (void)io;
     return true;
 }
 
-static uint32_t act_random(void *port)
+static uint32_t act_random(void *io)
 {
-    (void)port;
+    (void)io;
     return 4;
 }
 
 static const struct tunnel_actions actions = {
-    act_send,    act_dial,     act_nothing,   act_nothing, act_part,    act_drop,
-    act_nothing, act_nothing,  act_nothing,   act_refuse,  act_resumed, act_declared,
-    act_unsure,  act_may_hold, act_take_turn, act_random,  act_nothing};
+    act_send,        act_dial,     act_nothing,   act_nothing, act_part,    act_drop,
+    act_nothing,     act_nothing,  act_nothing,   act_refuse,  act_resumed, act_declared,
+    act_unconfirmed, act_may_hold, act_take_turn, act_random,  act_nothing};
 
 static void need(bool holds, const char *what)
 {

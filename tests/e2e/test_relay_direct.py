@@ -574,7 +574,7 @@ def test_input_that_a_worker_has_not_read_when_it_is_left_is_counted(tmp_path):
         direct.set(worker=new)
         new.serve()
         upstream.reset()
-        until(lambda: direct.metric("cellgate_relay_unsure_input_bytes_total") == 4)
+        until(lambda: direct.metric("cellgate_relay_unconfirmed_input_bytes_total") == 4)
 
 
 def test_with_overlap_the_old_worker_serves_until_the_new_one_is_there(direct):
@@ -867,9 +867,9 @@ def test_of_too_many_that_say_nothing_the_oldest_are_closed(tmp_path):
         with Direct(tmp_path, relay={"threads": 1, "head_time": "60s", "max_tunnels": 2000}) as direct:
             worker = direct.worker()
             direct.set(worker=worker)
-            cut = 'cellgate_relay_cut_short_total{what="arrival"}'
+            cut = 'cellgate_relay_cut_short_total{what="handshake"}'
             idle = [direct.connect() for _ in range(most)]
-            until(lambda: direct.metric("cellgate_relay_arrivals") == most, 5, "not all have arrived")
+            until(lambda: direct.metric("cellgate_relay_handshakes") == most, 5, "not all have arrived")
             assert direct.metric(cut) == 0
             idle += [direct.connect() for _ in range(more)]
             until(lambda: direct.metric(cut) == more, 5, "they are more and more")

@@ -424,7 +424,7 @@ def test_a_ring_that_was_evicted_is_declared(scripted):
 
 def test_input_that_a_lost_worker_has_not_read_is_counted(scripted):
     """At most once, and what may be lost is counted: it is in the worker's kernel, and the worker dies."""
-    worker, name = scripted.worker(), "cellgate_relay_unsure_input_bytes_total"
+    worker, name = scripted.worker(), "cellgate_relay_unconfirmed_input_bytes_total"
     sandbox, client, upstream = opened(scripted, worker, "api/sandboxes", "pty/s1")
     before = scripted.metric(name)
     client.say(b"x" * 10_000)
@@ -436,7 +436,7 @@ def test_input_that_a_lost_worker_has_not_read_is_counted(scripted):
 
 
 def test_input_that_is_held_for_a_worker_when_its_client_leaves_is_counted(scripted):
-    worker, name = scripted.worker(), "cellgate_relay_unsure_input_bytes_total"
+    worker, name = scripted.worker(), "cellgate_relay_unconfirmed_input_bytes_total"
     sandbox, client, upstream = opened(scripted, worker, "api/sandboxes", "pty/s1")
     before = scripted.metric(name)
     scripted.place(sandbox, state="migrating")
@@ -450,7 +450,7 @@ def test_input_that_is_held_for_a_worker_when_its_client_leaves_is_counted(scrip
 
 
 def test_input_that_a_worker_reads_before_it_is_left_is_not_counted(scripted):
-    worker, other, name = scripted.worker(), scripted.worker(), "cellgate_relay_unsure_input_bytes_total"
+    worker, other, name = scripted.worker(), scripted.worker(), "cellgate_relay_unconfirmed_input_bytes_total"
     sandbox, client, upstream = opened(scripted, worker, "api/sandboxes", "pty/s1")
     before = scripted.metric(name)
     client.say(b"word")
@@ -459,7 +459,7 @@ def test_input_that_a_worker_reads_before_it_is_left_is_not_counted(scripted):
     assert upstream.closed() == (1000, "moved")
     upstream.close()
     other.serve()
-    until(lambda: scripted.metric("cellgate_relay_partings") == 0, 10)
+    until(lambda: scripted.metric("cellgate_relay_lingering_closes") == 0, 10)
     assert scripted.metric(name) == before
 
 

@@ -18,7 +18,7 @@ struct life {
     const struct adapter *adapter;
     size_t long_bytes;
     void *state;
-    struct outbox kept;
+    struct send_queue kept;
     struct ws_decoder client;
     uint64_t now;
     bool in_message; /* of the worker */
@@ -190,7 +190,7 @@ static bool joins(struct life *l, struct slice text)
     }
     l->in_message = false;
     memset(l->ends, 0, sizeof l->ends);
-    CHECK(outbox_salvage(&l->kept) || !buffer_len(&l->kept.frames));
+    CHECK(send_queue_salvage(&l->kept) || !buffer_len(&l->kept.frames));
     l->adapter->joined(l->state, &l->kept, &edit);
     return true;
 }
@@ -204,9 +204,9 @@ static bool client_says(struct life *l, struct slice bytes)
         return true;
     l->adapter->numbers->room(l->state, &window);
     frame[1] = (uint8_t)(0x80 | len);
-    CHECK(outbox_put(&l->kept, slice_of(frame, 6 + len)));
+    CHECK(send_queue_put(&l->kept, slice_of(frame, 6 + len)));
     if (bytes.len & 1)
-        outbox_sent(&l->kept, outbox_unsent(&l->kept).len);
+        send_queue_sent(&l->kept, send_queue_unsent(&l->kept).len);
     l->adapter->numbers->from_client(l->state, len);
     return true;
 }
@@ -283,7 +283,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct reader r = reader_of(slice_of(data, size));
     struct adapter_start start = {.target = SLICE_LITERAL("/pty/x/ws?since=3"), .buffer = 8192};
     struct life l = {.adapter = adapter_find(1 + reader_u8(&r) % 3, false),
-                     .kept = outbox_with_limit(1 << 20),
+                     .kept = send_queue_with_limit(1 << 20),
                      .client = ws_decoder_of(WS_SERVER, 0)};
     bool alive = size < 5000;
 
@@ -311,6 +311,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (l.adapter->end)
         l.adapter->end(l.state);
     free(l.state);
-    outbox_free(&l.kept);
+    send_queue_free(&l.kept);
     return 0;
 }

@@ -23,7 +23,7 @@ static void check_world(const struct world *w)
     CHECK((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
     CHECK(!tunnel_needs_turn(t) || !t->legs[WORKER].reading || w->turn);
     for (int side = 0; side < 2; side++)
-        CHECK(outbox_len(&t->legs[side].out) <=
+        CHECK(send_queue_len(&t->legs[side].out) <=
               t->settings->buffer + LEG_SLACK + (side == CLIENT ? t->adapter->insert_max : 0));
 }
 

@@ -19,7 +19,7 @@ struct talk {
     struct ws_decoder out;  /* to the client */
     enum ws_opcode message; /* from the worker */
     uint8_t open;           /* towards the client */
-    struct outbox kept;
+    struct send_queue kept;
     struct buffer client; /* frames */
     struct buffer text;   /* of the message the client is in */
     struct buffer output; /* of all its messages, each without its first byte */
@@ -40,7 +40,7 @@ static inline void talk_begin(struct talk *t, const struct adapter *adapter, con
     *t = (struct talk){.adapter = adapter,
                        .out = ws_decoder_of(WS_SERVER, 0),
                        .now = 1000000000,
-                       .kept = outbox_with_limit(1 << 20),
+                       .kept = send_queue_with_limit(1 << 20),
                        .client = buffer_with_limit(1 << 25),
                        .text = buffer_with_limit(1 << 25),
                        .output = buffer_with_limit(1 << 25)};
@@ -57,7 +57,7 @@ static inline void talk_end(struct talk *t)
     if (t->adapter->end)
         t->adapter->end(t->state);
     free(t->state);
-    outbox_free(&t->kept);
+    send_queue_free(&t->kept);
     buffer_free(&t->client);
     buffer_free(&t->text);
     buffer_free(&t->output);
@@ -233,8 +233,8 @@ static inline void talk_join(struct talk *t)
         talk_request(t);
     t->requested = false;
     t->in = ws_decoder_of(WS_SERVER, 0);
-    if (outbox_salvage(&t->kept))
-        outbox_sent(&t->kept, 0);
+    if (send_queue_salvage(&t->kept))
+        send_queue_sent(&t->kept, 0);
     t->adapter->joined(t->state, &t->kept, &edit);
     talk_note_outcome(t, &edit);
 }

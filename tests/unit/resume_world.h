@@ -358,9 +358,9 @@ static inline void begin_link(struct network *n, struct slice probe)
     put(&n->dialled->bytes[TO_WORKER], writer_slice(&w));
 }
 
-static inline void net_dial(void *port, const struct target *target)
+static inline void net_dial(void *io, const struct target *target)
 {
-    struct network *n = port;
+    struct network *n = io;
     uint8_t memory[1024];
     struct writer probe = writer_of(memory, sizeof memory);
 
@@ -369,100 +369,100 @@ static inline void net_dial(void *port, const struct target *target)
     begin_link(n, tunnel_probe(&n->t, n->upgrade->target, &probe));
 }
 
-static inline void net_hang_up(void *port)
+static inline void net_hang_up(void *io)
 {
-    struct network *n = port;
+    struct network *n = io;
     if (n->dialled)
         link_kill(n, n->dialled);
     n->dialled = NULL;
 }
 
-static inline void net_adopt(void *port)
+static inline void net_adopt(void *io)
 {
-    struct network *n = port;
+    struct network *n = io;
     n->current = n->dialled;
     n->current->state = LINK_OPEN;
 }
 
-static inline void net_part(void *port, enum side side, struct outbox *rest, uint64_t unread);
-static inline size_t net_send(void *port, enum side to, const struct slice *runs, size_t count);
+static inline void net_part(void *io, enum side side, struct send_queue *rest, uint64_t unread);
+static inline size_t net_send(void *io, enum side to, const struct slice *runs, size_t count);
 
-static inline void net_drop(void *port, enum side side)
+static inline void net_drop(void *io, enum side side)
 {
-    struct network *n = port;
+    struct network *n = io;
     if (side == WORKER && n->current) {
         link_kill(n, n->current);
         n->current = NULL;
     }
 }
 
-static inline void net_ask(void *port)
+static inline void net_ask(void *io)
 {
-    ((struct network *)port)->asking = true;
+    ((struct network *)io)->asking = true;
 }
 
-static inline void net_watch(void *port)
+static inline void net_watch(void *io)
 {
-    ((struct network *)port)->watching = true;
+    ((struct network *)io)->watching = true;
 }
 
-static inline void net_accept(void *port)
+static inline void net_accept(void *io)
 {
-    ((struct network *)port)->accepted = true;
+    ((struct network *)io)->accepted = true;
 }
 
-static inline void net_refuse(void *port, enum refusal refusal)
+static inline void net_refuse(void *io, enum refusal refusal)
 {
     (void)refusal;
-    ((struct network *)port)->refused = true;
+    ((struct network *)io)->refused = true;
 }
 
-static inline void net_resumed(void *port, enum loss loss, uint64_t gap)
+static inline void net_resumed(void *io, enum loss loss, uint64_t gap)
 {
-    (void)port;
+    (void)io;
     (void)loss;
     (void)gap;
 }
 
-static inline void net_declared(void *port, uint64_t missing)
+static inline void net_declared(void *io, uint64_t missing)
 {
-    struct network *n = port;
+    struct network *n = io;
     *(missing ? &n->gaps : &n->exact) += 1;
     n->missing += missing == ADAPTER_UNKNOWN ? 0 : missing;
 }
 
-static inline void net_unsure(void *port, uint64_t bytes)
+static inline void net_unconfirmed(void *io, uint64_t bytes)
 {
-    (void)port;
+    (void)io;
     (void)bytes;
 }
 
 /* Memory that is short again and again. */
-static inline size_t net_may_hold(void *port, bool whole)
+static inline size_t net_may_hold(void *io, bool whole)
 {
     (void)whole;
-    return ((const struct network *)port)->scarce ? 0 : SIZE_MAX;
+    return ((const struct network *)io)->scarce ? 0 : SIZE_MAX;
 }
 
-static inline bool net_take_turn(void *port)
+static inline bool net_take_turn(void *io)
 {
-    return dice(port, 4) != 0;
+    return dice(io, 4) != 0;
 }
 
-static inline uint32_t net_random(void *port)
+static inline uint32_t net_random(void *io)
 {
-    return dice(port, UINT32_MAX);
+    return dice(io, UINT32_MAX);
 }
 
-static inline void net_ended(void *port)
+static inline void net_ended(void *io)
 {
-    ((struct network *)port)->ended = true;
+    ((struct network *)io)->ended = true;
 }
 
 static const struct tunnel_actions net_actions = {
-    net_send,   net_dial,     net_hang_up,   net_adopt,  net_part,    net_drop,
-    net_ask,    net_watch,    net_accept,    net_refuse, net_resumed, net_declared,
-    net_unsure, net_may_hold, net_take_turn, net_random, net_ended,
+    net_send,        net_dial,     net_hang_up,   net_adopt,  net_part,    net_drop,
+    net_ask,         net_watch,    net_accept,    net_refuse, net_resumed, net_declared,
+    net_unconfirmed, net_may_hold, net_take_turn, net_random, net_ended,
 };
 
 /* ---- the client ---- */
@@ -518,9 +518,9 @@ static inline void client_hears(struct network *n, struct slice bytes)
 }
 
 /* ---- moving bytes ---- */
-static inline size_t net_send(void *port, enum side to, const struct slice *runs, size_t count)
+static inline size_t net_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
-    struct network *n = port;
+    struct network *n = io;
     size_t taken = 0, room = dice(n, 4) ? SIZE_MAX : dice(n, 40);
 
     for (size_t i = 0; i < count && room; i++) {
@@ -535,10 +535,10 @@ static inline size_t net_send(void *port, enum side to, const struct slice *runs
     return taken;
 }
 
-static inline void net_part(void *port, enum side side, struct outbox *rest, uint64_t unread)
+static inline void net_part(void *io, enum side side, struct send_queue *rest, uint64_t unread)
 {
-    struct network *n = port;
-    struct slice unsent = outbox_unsent(rest);
+    struct network *n = io;
+    struct slice unsent = send_queue_unsent(rest);
 
     (void)unread;
     if (side == CLIENT)
@@ -549,7 +549,7 @@ static inline void net_part(void *port, enum side side, struct outbox *rest, uin
         n->current->left = true;
         n->current = NULL;
     }
-    outbox_free(rest);
+    send_queue_free(rest);
 }
 
 /* As a port does it: writable memory, with room in front and none behind. */
@@ -706,8 +706,11 @@ static const int small_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 7000, 31, 
 /* Where heads get longer and reads end: what terminals and files really send. */
 static const int large_out[] = {1, 126, -16385, 65535, 7, 65536, -65537, 125, 131072, 3, 200000, 16384, -127, 65526};
 static const int large_in[] = {3, 125, -16384, 65535, 2, 65536, 126, -65537, 131072, 1, 70000};
-#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define SCRIPT(name, step) {name##_out, name##_in, COUNT_OF(name##_out), COUNT_OF(name##_in), step}
+#define METRIC_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define SCRIPT(name, step)                                                       \
+    {                                                                            \
+        name##_out, name##_in, METRIC_OF(name##_out), METRIC_OF(name##_in), step \
+    }
 static const struct script small_script = SCRIPT(small, 6000), large_script = SCRIPT(large, 65535);
 
 static inline struct slice some_bytes(struct network *n, struct log *log, size_t len, uint8_t memory[SAID_MOST])
@@ -805,7 +808,7 @@ static inline void one_round(struct network *n)
     if (n->model->pass)
         n->model->pass(n);
     for (int side = 0; side < 2; side++)
-        if (!outbox_empty(&n->t.legs[side].out))
+        if (!send_queue_empty(&n->t.legs[side].out))
             tunnel_writable(&n->t, (enum side)side, n->now);
     if (tunnel_due(&n->t) <= n->now)
         tunnel_tick(&n->t, n->now);
@@ -842,7 +845,7 @@ static inline void network_free(struct network *n)
 
     tunnel_free(&n->t);
     free(n->upgrade);
-    for (size_t i = 0; i < COUNT_OF(buffers); i++)
+    for (size_t i = 0; i < METRIC_OF(buffers); i++)
         buffer_free(buffers[i]);
     for (size_t i = 0; i < LINKS; i++) {
         struct link *link = &n->links[i];

@@ -34,8 +34,8 @@ static void begin(void)
 /* The client has said this, and it was given to the worker. */
 static void client_says(const char *frames, size_t len, uint64_t message)
 {
-    assert_true(outbox_put(&t.kept, slice_of(frames, len)));
-    outbox_sent(&t.kept, len);
+    assert_true(send_queue_put(&t.kept, slice_of(frames, len)));
+    send_queue_sent(&t.kept, len);
     t.adapter->numbers->from_client(t.state, message);
 }
 
@@ -163,14 +163,15 @@ static void what_was_not_consumed_is_sent_again_from_its_first_byte(void **state
     (void)state;
     for (size_t sent = 0; sent <= 23; sent++) {
         begin();
-        assert_true(outbox_put(&t.kept, SLICE_LITERAL("\x82\x81....1\x01\x81....2\x89\x80....\x80\x80....")));
-        outbox_sent(&t.kept, sent);
+        assert_true(
+            send_queue_put(&t.kept, SLICE_LITERAL("\x82\x81....1\x01\x81....2\x89\x80....\x80\x80....")));
+        send_queue_sent(&t.kept, sent);
         t.adapter->numbers->from_client(t.state, 1);
         t.adapter->numbers->from_client(t.state, 1);
         talk_request(&t);
         assert_int_equal(answers("Cell-Resume: 1; recv=1; next=1\r\n"), ADAPTER_GOES_ON);
         talk_join(&t);
-        struct slice again = outbox_unsent(&t.kept);
+        struct slice again = send_queue_unsent(&t.kept);
         assert_true(slice_equal(again, SLICE_LITERAL("\x01\x81....2\x80\x80....")));
         assert_int_equal(t.adapter->numbers->unacknowledged(t.state), 1);
         talk_end(&t);
@@ -240,16 +241,16 @@ static void acknowledgements_of_the_worker_are_checked(void **state)
     CLIENT_SAYS("\x82\x81....1", 1);
     CLIENT_SAYS("\x82\x81....2", 1);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\1"), ADAPTER_DROP);
-    assert_int_equal(outbox_len(&t.kept), 7);
+    assert_int_equal(send_queue_len(&t.kept), 7);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\0"), ADAPTER_DROP); /* older */
     assert_int_equal(PONG("cr"), ADAPTER_DROP);
     assert_int_equal(PONG("crx"), ADAPTER_DROP);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\2more"), ADAPTER_DROP);
-    assert_int_equal(outbox_len(&t.kept), 7);
+    assert_int_equal(send_queue_len(&t.kept), 7);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\3"), ADAPTER_WRONG);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\2"), ADAPTER_DROP);
-    assert_int_equal(outbox_len(&t.kept), 0);
-    outbox_trim(&t.kept);
+    assert_int_equal(send_queue_len(&t.kept), 0);
+    send_queue_trim(&t.kept);
     assert_null(t.kept.frames.memory);
     talk_end(&t);
 }
@@ -258,8 +259,8 @@ static void what_was_not_sent_cannot_be_acknowledged(void **state)
 {
     (void)state;
     begin();
-    assert_true(outbox_put(&t.kept, SLICE_LITERAL("\x82\x81....1")));
-    outbox_sent(&t.kept, 6);
+    assert_true(send_queue_put(&t.kept, SLICE_LITERAL("\x82\x81....1")));
+    send_queue_sent(&t.kept, 6);
     t.adapter->numbers->from_client(t.state, 1);
     assert_int_equal(PONG("cr\0\0\0\0\0\0\0\1"), ADAPTER_WRONG);
     talk_end(&t);

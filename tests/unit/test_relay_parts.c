@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The small parts of the relay: outbox, pings, redial, end, target, close reasons, limits, upgrade. */
+/* The small parts of the relay: queue, pings, redial, end, target, close reasons, limits, upgrade. */
 #include "tests/unit/support.h"
 
 #include <stdio.h>
@@ -9,98 +9,98 @@
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/tunnel/close_reason.h"
 #include "spoa/relay/tunnel/end.h"
-#include "spoa/relay/tunnel/outbox.h"
 #include "spoa/relay/tunnel/pings.h"
 #include "spoa/relay/tunnel/redial.h"
+#include "spoa/relay/tunnel/send_queue.h"
 #include "spoa/relay/tunnel/upgrade.h"
 
 #define MS  UINT64_C(1000)
 #define SEC (1000 * MS)
 
-/* ---- outbox ---- */
-static void assert_held(const struct outbox *o, struct slice want)
+/* ---- queue ---- */
+static void assert_held(const struct send_queue *o, struct slice want)
 {
-    struct slice held = outbox_unsent(o);
+    struct slice held = send_queue_unsent(o);
     assert_int_equal(held.len, want.len);
     assert_memory_equal(held.at, want.at, want.len);
 }
 
-static void an_outbox_sends_in_any_steps(void **state)
+static void a_send_queue_sends_in_any_steps(void **state)
 {
     struct slice frames = SLICE_LITERAL("\x81\x03one\x89\x01?\x82\x00\x82\x02xy");
     (void)state;
     for (size_t step = 1; step <= frames.len; step++) {
-        struct outbox o = outbox_with_limit(100);
-        assert_true(outbox_put(&o, frames));
+        struct send_queue o = send_queue_with_limit(100);
+        assert_true(send_queue_put(&o, frames));
         for (size_t sent = 0; sent < frames.len; sent += step) {
             assert_held(&o, slice_from(frames, sent));
             size_t left = frames.len - sent;
-            outbox_sent(&o, step < left ? step : left);
+            send_queue_sent(&o, step < left ? step : left);
         }
-        assert_true(outbox_empty(&o));
+        assert_true(send_queue_empty(&o));
         assert_null(o.frames.memory);
     }
 }
 
 /* All that is put is whole in the end; memory is not touched beyond it even if it is not. */
-static void an_outbox_whose_last_frame_is_not_whole_is_salvaged_within_its_memory(void **state)
+static void a_send_queue_whose_last_frame_is_not_whole_is_salvaged_within_its_memory(void **state)
 {
     static const struct slice cut[] = {SLICE_LITERAL("\x89\x01?\x82\x05hel"),
                                        SLICE_LITERAL("\x89\0\x82\x7f\0\0"),
                                        SLICE_LITERAL("\x89\0\x82\x7e\xff\xff...")};
     (void)state;
     for (unsigned i = 0; i < sizeof cut / sizeof *cut; i++) {
-        struct outbox o = outbox_with_limit(cut[i].len);
-        assert_true(outbox_put(&o, cut[i]));
-        assert_true(outbox_salvage(&o));
+        struct send_queue o = send_queue_with_limit(cut[i].len);
+        assert_true(send_queue_put(&o, cut[i]));
+        assert_true(send_queue_salvage(&o));
         assert_held(&o, slice_from(cut[i], i == 0 ? 3 : 2));
-        outbox_free(&o);
+        send_queue_free(&o);
     }
 }
 
-static void an_outbox_knows_how_much_data_it_holds(void **state)
+static void a_send_queue_knows_how_much_data_it_holds(void **state)
 {
-    struct outbox o = outbox_with_limit(100);
+    struct send_queue o = send_queue_with_limit(100);
     (void)state;
-    assert_int_equal(outbox_payload(&o), 0);
-    assert_true(outbox_put(&o, SLICE_LITERAL("\x01\x03one\x89\x01?\x80\x05three")));
-    assert_int_equal(outbox_payload(&o), 8);
-    outbox_sent(&o, 3); /* it can be sent again whole */
-    assert_int_equal(outbox_payload(&o), 8);
-    outbox_sent(&o, 2);
-    assert_int_equal(outbox_payload(&o), 5);
-    outbox_free(&o);
+    assert_int_equal(send_queue_payload(&o), 0);
+    assert_true(send_queue_put(&o, SLICE_LITERAL("\x01\x03one\x89\x01?\x80\x05three")));
+    assert_int_equal(send_queue_payload(&o), 8);
+    send_queue_sent(&o, 3); /* it can be sent again whole */
+    assert_int_equal(send_queue_payload(&o), 8);
+    send_queue_sent(&o, 2);
+    assert_int_equal(send_queue_payload(&o), 5);
+    send_queue_free(&o);
 }
 
-static void an_outbox_that_keeps_sends_again_what_was_not_released(void **state)
+static void a_send_queue_that_keeps_sends_again_what_was_not_released(void **state)
 {
     struct slice frames = SLICE_LITERAL("\x81\x03one\x89\x01?\x02\x01t\x80\x02wo\x82\x00");
     static const size_t bounds[] = {0, 5, 8, 11, 15, 17};
     (void)state;
     for (size_t sent = 0; sent <= frames.len; sent++) {
-        struct outbox o = outbox_with_limit(100);
+        struct send_queue o = send_queue_with_limit(100);
         bool cut = true;
         uint64_t payload;
         o.keeps = true;
-        assert_true(outbox_put(&o, frames));
-        outbox_sent(&o, sent);
+        assert_true(send_queue_put(&o, frames));
+        send_queue_sent(&o, sent);
         for (size_t i = 0; i < 6; i++)
             cut = cut && sent != bounds[i];
-        assert_int_equal(outbox_cut(&o), cut);
+        assert_int_equal(send_queue_cut(&o), cut);
         assert_held(&o, slice_from(frames, sent));
-        assert_int_equal(outbox_empty(&o), sent == frames.len);
-        assert_int_equal(outbox_release(&o, 2, false, &payload), sent >= 15);
-        assert_false(outbox_release(&o, 4, true, &payload));
+        assert_int_equal(send_queue_empty(&o), sent == frames.len);
+        assert_int_equal(send_queue_release(&o, 2, false, &payload), sent >= 15);
+        assert_false(send_queue_release(&o, 4, true, &payload));
         if (sent >= 15) {
             assert_held(&o, slice_from(frames, sent));
-            assert_int_equal(outbox_len(&o), 2);
+            assert_int_equal(send_queue_len(&o), 2);
         } else {
-            assert_true(outbox_release(&o, 1, true, &payload));
+            assert_true(send_queue_release(&o, 1, true, &payload));
             assert_int_equal(payload, 3);
-            assert_true(outbox_salvage(&o));
+            assert_true(send_queue_salvage(&o));
             assert_held(&o, SLICE_LITERAL("\x02\x01t\x80\x02wo\x82\x00"));
         }
-        outbox_free(&o);
+        send_queue_free(&o);
     }
 }
 
@@ -109,56 +109,56 @@ static void a_frame_that_was_partly_sent_is_salvaged_whole(void **state)
     struct slice frames = SLICE_LITERAL("\x81\x03one\x82\x03two\x89\x01?\x82\x05three");
     (void)state;
     for (size_t sent = 0; sent < frames.len; sent++) {
-        struct outbox o = outbox_with_limit(100);
-        assert_true(outbox_put(&o, frames));
-        outbox_sent(&o, sent);
-        assert_true(outbox_salvage(&o));
+        struct send_queue o = send_queue_with_limit(100);
+        assert_true(send_queue_put(&o, frames));
+        send_queue_sent(&o, sent);
+        assert_true(send_queue_salvage(&o));
         if (sent < 5)
             assert_held(&o, SLICE_LITERAL("\x81\x03one\x82\x03two\x82\x05three"));
         else if (sent < 10)
             assert_held(&o, SLICE_LITERAL("\x82\x03two\x82\x05three"));
         else
             assert_held(&o, SLICE_LITERAL("\x82\x05three"));
-        outbox_free(&o);
+        send_queue_free(&o);
     }
 }
 
 static void a_message_whose_beginning_is_gone_begins_anew(void **state)
 {
-    struct outbox o = outbox_with_limit(200);
+    struct send_queue o = send_queue_with_limit(200);
     (void)state;
-    assert_true(outbox_put(&o, SLICE_LITERAL("\x01\x03one\x00\x03two\x89\x00\x80\x05three\x82\x01x")));
-    outbox_sent(&o, 6);
-    assert_true(outbox_salvage(&o));
+    assert_true(send_queue_put(&o, SLICE_LITERAL("\x01\x03one\x00\x03two\x89\x00\x80\x05three\x82\x01x")));
+    send_queue_sent(&o, 6);
+    assert_true(send_queue_salvage(&o));
     assert_held(&o, SLICE_LITERAL("\x01\x03two\x80\x05three\x82\x01x"));
-    outbox_free(&o);
+    send_queue_free(&o);
 }
 
 static void nothing_is_left_of_control_frames(void **state)
 {
-    struct outbox o = outbox_with_limit(100);
+    struct send_queue o = send_queue_with_limit(100);
     (void)state;
-    assert_true(outbox_put(&o, SLICE_LITERAL("\x89\x01?\x8a\x00\x88\x02\x03\xe8")));
-    assert_false(outbox_salvage(&o));
-    assert_true(outbox_empty(&o));
-    assert_false(outbox_put(&o, slice_of("", 101)));
+    assert_true(send_queue_put(&o, SLICE_LITERAL("\x89\x01?\x8a\x00\x88\x02\x03\xe8")));
+    assert_false(send_queue_salvage(&o));
+    assert_true(send_queue_empty(&o));
+    assert_false(send_queue_put(&o, slice_of("", 101)));
 }
 
 static void long_frames_are_known_by_their_length(void **state)
 {
     static uint8_t frames[4 + 300 + 14 + 70000] = {0x82, 126, 1, 44};
-    struct outbox o = outbox_with_limit(100000);
+    struct send_queue o = send_queue_with_limit(100000);
     (void)state;
     frames[304] = 0x82;
     frames[305] = 0xff;
     frames[311] = 1; /* 65536 + 4464 */
     frames[312] = 0x11;
     frames[313] = 0x70;
-    assert_true(outbox_put(&o, slice_of(frames, sizeof frames)));
-    outbox_sent(&o, 304 + 100);
+    assert_true(send_queue_put(&o, slice_of(frames, sizeof frames)));
+    send_queue_sent(&o, 304 + 100);
     assert_int_equal(o.sent, 100);
-    outbox_sent(&o, 70014 - 100);
-    assert_true(outbox_empty(&o));
+    send_queue_sent(&o, 70014 - 100);
+    assert_true(send_queue_empty(&o));
 }
 
 /* ---- pings ---- */
@@ -811,11 +811,11 @@ static void refusals_are_whole_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_outbox_sends_in_any_steps),
+        cmocka_unit_test(a_send_queue_sends_in_any_steps),
         cmocka_unit_test(a_frame_that_was_partly_sent_is_salvaged_whole),
-        cmocka_unit_test(an_outbox_whose_last_frame_is_not_whole_is_salvaged_within_its_memory),
-        cmocka_unit_test(an_outbox_knows_how_much_data_it_holds),
-        cmocka_unit_test(an_outbox_that_keeps_sends_again_what_was_not_released),
+        cmocka_unit_test(a_send_queue_whose_last_frame_is_not_whole_is_salvaged_within_its_memory),
+        cmocka_unit_test(a_send_queue_knows_how_much_data_it_holds),
+        cmocka_unit_test(a_send_queue_that_keeps_sends_again_what_was_not_released),
         cmocka_unit_test(a_message_whose_beginning_is_gone_begins_anew),
         cmocka_unit_test(nothing_is_left_of_control_frames),
         cmocka_unit_test(long_frames_are_known_by_their_length),

@@ -498,7 +498,7 @@ static void all_survive_with_what_is_long(void **state)
     static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model};
 
     (void)state;
-    for (unsigned i = 0; i < COUNT_OF(models); i++)
+    for (unsigned i = 0; i < METRIC_OF(models); i++)
         for (enum harm harm = CUT; harm <= MOVED; harm++)
             at_many_bytes(models[i], &large_script, harm, 1999);
 }

@@ -327,9 +327,9 @@ static void join(struct ear *ear, struct buffer *joined)
     assert_int_equal(in.len, 0);
 }
 
-static size_t deaf_send(void *port, enum side to, const struct slice *runs, size_t count)
+static size_t deaf_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
-    struct world *world = port;
+    struct world *world = io;
     size_t taken = 0;
     for (size_t i = 0; i < count; i++) {
         struct slice part = slice_sub(runs[i], 0, world->ears[to].room);
@@ -352,10 +352,10 @@ static struct buffer passed_with(enum side from, struct slice first, struct slic
     w.t.actions = &deaf;
     w.ears[to].room = room;
     assert_true(world_bytes(&w, from, first, step));
-    while (!w.t.legs[from].reading || !outbox_empty(&w.t.legs[to].out))
+    while (!w.t.legs[from].reading || !send_queue_empty(&w.t.legs[to].out))
         tunnel_writable(&w.t, to, w.now);
     assert_true(world_bytes(&w, from, second, step));
-    while (!outbox_empty(&w.t.legs[to].out))
+    while (!send_queue_empty(&w.t.legs[to].out))
         tunnel_writable(&w.t, to, w.now);
     join(&w.ears[to], &joined);
     world_close(&w);
@@ -500,7 +500,7 @@ static void a_client_is_not_heard_longer_because_a_worker_does_not_take_its_word
         for (unsigned j = 0; j < 99; j++)
             world_says(&w, CLIENT, 0x82, "0123456789abcdef0123456789abcdef");
     assert_false(w.t.legs[CLIENT].reading);
-    assert_in_range(outbox_len(&w.t.legs[WORKER].out), 1, w.settings.buffer + LEG_SLACK);
+    assert_in_range(send_queue_len(&w.t.legs[WORKER].out), 1, w.settings.buffer + LEG_SLACK);
     world_pass(&w, SEC);
     assert_int_equal(w.parted[WORKER], 1);
     assert_true(w.t.legs[CLIENT].reading);
@@ -1388,12 +1388,12 @@ static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void
     world_says(&w, CLIENT, 0x82, "or this");
     world_pongs(&w, WORKER, 1);
     tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
-    assert_int_equal(w.unsure, strlen("or this"));
+    assert_int_equal(w.unconfirmed, strlen("or this"));
     world_says(&w, CLIENT, 0x82, "held");
     resumes(1);
-    assert_int_equal(w.unsure, strlen("or this"));
+    assert_int_equal(w.unconfirmed, strlen("or this"));
     tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
-    assert_int_equal(w.unsure, strlen("or this") + strlen("held"));
+    assert_int_equal(w.unconfirmed, strlen("or this") + strlen("held"));
     world_close(&w);
 }
 
@@ -1410,7 +1410,7 @@ static void a_pong_to_a_ping_that_was_not_sent_yet_takes_nothing_from_the_count(
             tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
         else
             world_tells(&w, ANSWER_RUNNING, 2, 2);
-        assert_int_equal(w.unsure, 0); /* it is for the next worker */
+        assert_int_equal(w.unconfirmed, 0); /* it is for the next worker */
         assert_int_equal(w.unread, 0);
         world_close(&w);
     }
@@ -1423,20 +1423,20 @@ static void input_is_counted_when_nobody_will_get_it(void **state)
     tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
     world_says(&w, CLIENT, 0x82, "held");
     tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
-    assert_int_equal(w.unsure, 4);
+    assert_int_equal(w.unconfirmed, 4);
     world_close(&w);
 
     serving();
     world_says(&w, CLIENT, 0x82, "said");
     world_closes(&w, CLIENT, 1000, "");
     tunnel_lost(&w.t, WORKER, LOSS_reset, w.now); /* it has not answered the Close */
-    assert_int_equal(w.unsure, 4);
+    assert_int_equal(w.unconfirmed, 4);
     world_close(&w);
 
     serving();
     world_says(&w, CLIENT, 0x82, "said");
     world_tells(&w, ANSWER_RUNNING, 2, 2); /* it may still read; the port will see */
-    assert_int_equal(w.unsure, 0);
+    assert_int_equal(w.unconfirmed, 0);
     assert_int_equal(w.unread, 4);
     world_close(&w);
 }
@@ -1510,7 +1510,7 @@ static void a_client_that_does_not_read_the_answers_to_its_pings_is_not_read(voi
         world_says(&w, CLIENT, 0x89, "ping");
     }
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    assert_in_range(outbox_len(&w.t.legs[CLIENT].out), LEG_PAUSE, LEG_PAUSE + WS_CONTROL_FRAME_MAX);
+    assert_in_range(send_queue_len(&w.t.legs[CLIENT].out), LEG_PAUSE, LEG_PAUSE + WS_CONTROL_FRAME_MAX);
     w.ears[CLIENT].room = SIZE_MAX;
     tunnel_writable(&w.t, CLIENT, w.now);
     assert_true(w.t.legs[CLIENT].reading);
@@ -1539,7 +1539,7 @@ static void a_paste_of_a_mebibyte_is_held_and_delivered(void **state)
         world_bytes(&w, CLIENT, slice_sub(bytes, given, room), SIZE_MAX);
         given += room;
     }
-    assert_in_range(outbox_len(&w.t.legs[WORKER].out), 250 << 10, 260 << 10);
+    assert_in_range(send_queue_len(&w.t.legs[WORKER].out), 250 << 10, 260 << 10);
     struct tunnel_actions deaf = world_actions;
     deaf.send = deaf_send;
     w.t.actions = &deaf;
@@ -1695,7 +1695,7 @@ static void a_slow_client_stops_its_worker(void **state)
         world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)),
                     SIZE_MAX);
     }
-    assert_in_range(outbox_len(&w.t.legs[CLIENT].out), LEG_PAUSE, 2 * LEG_PAUSE);
+    assert_in_range(send_queue_len(&w.t.legs[CLIENT].out), LEG_PAUSE, 2 * LEG_PAUSE);
     assert_true(w.t.legs[CLIENT].reading);
     world_pass(&w, 299 * SEC); /* neither is judged by its silence */
     assert_int_equal(w.t.state, TUNNEL_SERVING);
@@ -2137,9 +2137,9 @@ static void a_tunnel_without_memory_ends(void **state)
 }
 
 /* There is none for what the socket has not taken, and then there is again. */
-static size_t send_and_run_short(void *port, enum side to, const struct slice *runs, size_t count)
+static size_t send_and_run_short(void *io, enum side to, const struct slice *runs, size_t count)
 {
-    size_t taken = world_send(port, to, runs, count);
+    size_t taken = world_send(io, to, runs, count);
     alloc_fail_at(taken ? 1 : 0);
     return taken;
 }

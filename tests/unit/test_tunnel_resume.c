@@ -220,7 +220,7 @@ static void a_slow_client_withholds_acknowledgements(void **state)
     for (unsigned i = 0; i < 60; i++)
         assert_true(world_bytes(
             &w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX));
-    assert_true(outbox_len(&w.t.legs[CLIENT].out) > LEG_PAUSE);
+    assert_true(send_queue_len(&w.t.legs[CLIENT].out) > LEG_PAUSE);
     forget();
     world_pass(&w, 10 * SEC);
     assert_said(WORKER, "");
@@ -269,7 +269,7 @@ static void the_window_is_never_exceeded(void **state)
         }
         assert_int_equal(w.t.state, TUNNEL_SERVING);
         assert_true(rest.len > 0);
-        assert_true(outbox_payload(&w.t.legs[WORKER].out) <= 8192 - 16);
+        assert_true(send_queue_payload(&w.t.legs[WORKER].out) <= 8192 - 16);
         world_close(&w);
     }
 }
@@ -486,7 +486,7 @@ static void small_frames_are_sent_together(void **state)
 static void messages_and_pings_in_turns_are_sent_together(void **state)
 {
     struct slice both = flood_of_both();
-    struct outbox *kept = &w.t.legs[WORKER].out;
+    struct send_queue *kept = &w.t.legs[WORKER].out;
     (void)state;
     for (unsigned full = 0; full < 2; full++) {
         serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", false);
@@ -497,12 +497,12 @@ static void messages_and_pings_in_turns_are_sent_together(void **state)
         w.ears[WORKER].room = SIZE_MAX;
         tunnel_writable(&w.t, WORKER, w.now);
         /* nothing but the messages is kept */
-        assert_true(outbox_empty(kept));
-        assert_int_equal(outbox_len(kept) - kept->controls, both.len / 2);
+        assert_true(send_queue_empty(kept));
+        assert_int_equal(send_queue_len(kept) - kept->controls, both.len / 2);
         assert_true(full || !kept->controls);
         assert_false(w.ears[WORKER].broken);
         tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
-        assert_int_equal(outbox_len(kept), both.len / 2);
+        assert_int_equal(send_queue_len(kept), both.len / 2);
         world_close(&w);
     }
 }
@@ -651,7 +651,7 @@ static void a_clients_end_that_is_acknowledged_leaves_nothing_behind(void **stat
     world_bytes(&w, WORKER, slice_of(said, len), SIZE_MAX);
     assert_said(CLIENT, "C1000:fine");
     assert_int_equal(w.t.state, TUNNEL_ENDED);
-    assert_int_equal(w.unsure + w.unread, 0);
+    assert_int_equal(w.unconfirmed + w.unread, 0);
     assert_int_equal(w.t.adapter->numbers->unacknowledged(w.t.adapter_state), 0);
     world_close(&w);
 }
@@ -664,7 +664,7 @@ static void a_worker_that_leaves_before_it_has_acknowledged_the_last_input_leave
     world_closes(&w, CLIENT, 1000, "bye");
     world_closes(&w, WORKER, 1012, "restart");
     assert_int_equal(w.t.state, TUNNEL_ENDED);
-    assert_int_equal(w.unsure, 4);
+    assert_int_equal(w.unconfirmed, 4);
     assert_int_equal(w.unread, 0);
     world_close(&w);
 }
@@ -685,16 +685,16 @@ static void input_that_a_client_leaves_behind_is_counted(void **state)
     serving_unacknowledged();
     tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
     assert_int_equal(w.t.state, TUNNEL_ENDED);
-    assert_int_equal(w.unsure, 0);
+    assert_int_equal(w.unconfirmed, 0);
     assert_int_equal(w.unread, 6); /* unless the worker takes it */
     world_close(&w);
 
     serving_unacknowledged();
     tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
-    assert_int_equal(w.unsure, 0); /* it is sent again */
+    assert_int_equal(w.unconfirmed, 0); /* it is sent again */
     world_says(&w, CLIENT, 0x80, "held");
     tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
-    assert_int_equal(w.unsure, 10);
+    assert_int_equal(w.unconfirmed, 10);
     world_close(&w);
 }
 
@@ -705,7 +705,7 @@ static void input_that_a_session_that_ends_has_not_read_is_not_counted(void **st
     WORKER_PONGS("cr\0\0\0\0\0\0\0\1end");
     world_closes(&w, WORKER, 1000, "done");
     assert_int_equal(w.t.reason, CLOSE_session_ended);
-    assert_int_equal(w.unsure + w.unread, 0);
+    assert_int_equal(w.unconfirmed + w.unread, 0);
     world_close(&w);
 }
 

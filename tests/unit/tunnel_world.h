@@ -41,7 +41,7 @@ struct world {
     uint64_t gap;
     unsigned declared[2];         /* exact, gaps */
     uint64_t missing;             /* of the last gap */
-    uint64_t unsure, unread;      /* input: lost for certain, left with a worker */
+    uint64_t unconfirmed, unread; /* input: lost for certain, left with a worker */
     const struct http_head *head; /* of the next 101 */
     uint32_t seed;
 };
@@ -104,9 +104,9 @@ static inline void ear_hear(struct ear *ear)
 }
 
 /* ---- the actions ---- */
-static inline size_t world_send(void *port, enum side to, const struct slice *runs, size_t count)
+static inline size_t world_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
-    struct world *w = port;
+    struct world *w = io;
     struct ear *ear = &w->ears[to];
     size_t taken = 0;
     w->sends[to]++;
@@ -121,26 +121,26 @@ static inline size_t world_send(void *port, enum side to, const struct slice *ru
     return taken;
 }
 
-static inline void world_dial(void *port, const struct target *target)
+static inline void world_dial(void *io, const struct target *target)
 {
-    struct world *w = port;
+    struct world *w = io;
     w->dials++;
     w->dialling = true;
     w->dialled_port = target->port;
 }
 
-static inline void world_hang_up(void *port)
+static inline void world_hang_up(void *io)
 {
-    struct world *w = port;
+    struct world *w = io;
     if (!w->dialling && !w->open)
         abort();
     w->hang_ups++;
     w->dialling = w->open = false;
 }
 
-static inline void world_adopt(void *port)
+static inline void world_adopt(void *io)
 {
-    struct world *w = port;
+    struct world *w = io;
     if (!w->open)
         abort();
     w->open = w->turn = false;
@@ -148,15 +148,15 @@ static inline void world_adopt(void *port)
     ear_renew(&w->ears[WORKER], WS_CLIENT);
 }
 
-static inline void world_part(void *port, enum side side, struct outbox *rest, uint64_t unread)
+static inline void world_part(void *io, enum side side, struct send_queue *rest, uint64_t unread)
 {
-    struct world *w = port;
+    struct world *w = io;
     size_t room = w->ears[side].room;
-    struct slice unsent = outbox_unsent(rest);
+    struct slice unsent = send_queue_unsent(rest);
     w->ears[side].room = SIZE_MAX;
-    world_send(port, side, &unsent, 1);
+    world_send(io, side, &unsent, 1);
     w->ears[side].room = room;
-    outbox_free(rest);
+    send_queue_free(rest);
     w->parted[side]++;
     w->unread += unread;
     /* a leg that is left in good order is left between two frames */
@@ -164,89 +164,89 @@ static inline void world_part(void *port, enum side side, struct outbox *rest, u
         w->ears[side].broken = true;
 }
 
-static inline void world_drop(void *port, enum side side)
+static inline void world_drop(void *io, enum side side)
 {
-    ((struct world *)port)->dropped[side]++;
+    ((struct world *)io)->dropped[side]++;
 }
 
-static inline void world_ask(void *port)
+static inline void world_ask(void *io)
 {
-    struct world *w = port;
+    struct world *w = io;
     w->asks++;
     w->asking = true;
 }
 
-static inline void world_watch(void *port)
+static inline void world_watch(void *io)
 {
-    struct world *w = port;
+    struct world *w = io;
     if (w->watching)
         abort();
     w->watches++;
     w->watching = true;
 }
 
-static inline void world_accept(void *port)
+static inline void world_accept(void *io)
 {
-    ((struct world *)port)->accepts++;
+    ((struct world *)io)->accepts++;
 }
 
-static inline void world_refuse(void *port, enum refusal refusal)
+static inline void world_refuse(void *io, enum refusal refusal)
 {
-    struct world *w = port;
+    struct world *w = io;
     w->refusals++;
     w->refusal = refusal;
 }
 
-static inline void world_resumed(void *port, enum loss loss, uint64_t gap)
+static inline void world_resumed(void *io, enum loss loss, uint64_t gap)
 {
-    struct world *w = port;
+    struct world *w = io;
     w->resumes++;
     w->loss = loss;
     w->gap = gap;
 }
 
-static inline void world_declared(void *port, uint64_t missing)
+static inline void world_declared(void *io, uint64_t missing)
 {
-    struct world *w = port;
+    struct world *w = io;
     w->declared[missing ? 1 : 0]++;
     w->missing = missing;
 }
 
-static inline void world_unsure(void *port, uint64_t bytes)
+static inline void world_unconfirmed(void *io, uint64_t bytes)
 {
-    ((struct world *)port)->unsure += bytes;
+    ((struct world *)io)->unconfirmed += bytes;
 }
 
-static inline size_t world_may_hold(void *port, bool whole)
+static inline size_t world_may_hold(void *io, bool whole)
 {
-    struct world *w = port;
+    struct world *w = io;
     if (w->frees && !--w->frees)
         w->full = false;
     return w->full || (w->tight && !whole) ? 0 : SIZE_MAX;
 }
 
-static inline bool world_take_turn(void *port)
+static inline bool world_take_turn(void *io)
 {
-    struct world *w = port;
+    struct world *w = io;
     w->turn = w->turn || !w->crowded;
     return w->turn;
 }
 
-static inline uint32_t world_random(void *port)
+static inline uint32_t world_random(void *io)
 {
-    struct world *w = port;
+    struct world *w = io;
     return w->seed = w->seed * 1664525 + 1013904223;
 }
 
-static inline void world_ended(void *port)
+static inline void world_ended(void *io)
 {
-    ((struct world *)port)->ends++;
+    ((struct world *)io)->ends++;
 }
 
 static const struct tunnel_actions world_actions = {
-    world_send,   world_dial,     world_hang_up,   world_adopt,  world_part,    world_drop,
-    world_ask,    world_watch,    world_accept,    world_refuse, world_resumed, world_declared,
-    world_unsure, world_may_hold, world_take_turn, world_random, world_ended,
+    world_send,        world_dial,     world_hang_up,   world_adopt,  world_part,    world_drop,
+    world_ask,         world_watch,    world_accept,    world_refuse, world_resumed, world_declared,
+    world_unconfirmed, world_may_hold, world_take_turn, world_random, world_ended,
 };
 
 static inline struct handover world_handover(void)

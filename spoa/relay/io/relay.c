@@ -5,19 +5,19 @@
 
 #include "spoa/base/file.h"
 #include "spoa/base/json_write.h"
-#include "spoa/relay/io/account.h"
-#include "spoa/relay/io/lane_thread.h"
-#include "spoa/relay/io/port.h"
+#include "spoa/relay/io/relay_thread_run.h"
+#include "spoa/relay/io/tunnel_io.h"
+#include "spoa/relay/io/tunnel_stats.h"
 #include "spoa/service/daemon.h"
 
 #define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
 #define FILES_A_TUNNEL  2
-#define QUESTIONS       200000 /* of a lane */
+#define QUESTIONS       200000 /* of a thread */
 #define SAMPLE_SECONDS  2.0
 #define SAMPLES         150
 #define DRAINED_SECONDS 0.05
 
-struct sample {
+    struct sample {
     uint64_t tunnels, redials;
     uint64_t longest_gap; /* microseconds */
 };
@@ -25,10 +25,10 @@ struct sample {
 struct relay {
     struct relay_options options;
     struct limits *limits;
-    struct counts *counts;
+    struct relay_metrics *metrics;
     int listener;
-    size_t lanes_count;
-    struct lane *lanes[SETTINGS_THREADS_MAX];
+    size_t threads_count;
+    struct relay_thread *threads[SETTINGS_THREADS_MAX];
     bool draining;
     uint64_t emptied; /* when it had no tunnel any more; 0: it has, or does not drain */
     struct loop_timer sampling, drained, rounds;
@@ -36,11 +36,12 @@ struct relay {
     size_t sampled;
 };
 
-/* ---- all lanes ---- */
-static void each_lane(struct relay *r, void (*run)(struct lane *lane, void *context), void *context)
+/* ---- all threads ---- */
+static void each_thread(struct relay *r, void (*run)(struct relay_thread *thread, void *context),
+                        void *context)
 {
-    for (size_t i = 0; i < r->lanes_count; i++)
-        lane_call(r->lanes[i], run, context);
+    for (size_t i = 0; i < r->threads_count; i++)
+        relay_thread_call(r->threads[i], run, context);
 }
 
 /* ---- start and end ---- */
@@ -86,27 +87,27 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
 
 /* Questions are two of each tunnel, and of each that has just ended its watch, until the agent has heard of that: as many
  * as tunnels can come and go, however few there may be at a time. */
-static bool start_lanes(struct relay *r, const struct settings *settings, struct fail *why)
+static bool start_threads(struct relay *r, const struct settings *settings, struct fail *why)
 {
-    struct lane_settings lane_settings;
+    struct relay_thread_settings thread_settings;
 
-    if (!lane_settings_from(&lane_settings, settings))
-        return fail(why, "more than %d worker_networks", LANE_CIDRS);
+    if (!relay_thread_settings_from(&thread_settings, settings))
+        return fail(why, "more than %d worker_networks", RELAY_THREAD_CIDRS);
     for (int64_t i = 0; i < settings->relay.threads; i++) {
-        struct lane_options options = {
+        struct relay_thread_options options = {
             .number = (unsigned)i,
             .log = r->options.log,
             .limits = r->limits,
-            .counts = r->counts,
-            .settings = &lane_settings,
+            .metrics = r->metrics,
+            .settings = &thread_settings,
             .agent = &settings->relay.agent,
             .questions = QUESTIONS,
             .listener = r->listener,
         };
-        r->lanes[i] = lane_start(&options, why);
-        if (!r->lanes[i])
+        r->threads[i] = relay_thread_start(&options, why);
+        if (!r->threads[i])
             return false;
-        r->lanes_count++;
+        r->threads_count++;
     }
     return true;
 }
@@ -123,11 +124,11 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
         return false;
     struct limits_settings limits = limits_from(settings, tunnels);
     r->limits = limits_new(&limits);
-    r->counts = counts_new();
-    if (!r->limits || !r->counts)
+    r->metrics = relay_metrics_new();
+    if (!r->limits || !r->metrics)
         return fail(why, "out of memory");
     r->listener = net_listen(&settings->relay.listen, 0660, why);
-    if (r->listener < 0 || !start_lanes(r, settings, why))
+    if (r->listener < 0 || !start_threads(r, settings, why))
         return false;
     loop_timer_open(&r->sampling, r->options.loop, sample, r);
     loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
@@ -161,47 +162,47 @@ void relay_stop(struct relay *r)
     loop_timer_close(&r->sampling);
     loop_timer_close(&r->drained);
     loop_timer_close(&r->rounds);
-    for (size_t i = 0; i < r->lanes_count; i++)
-        lane_stop(r->lanes[i]);
+    for (size_t i = 0; i < r->threads_count; i++)
+        relay_thread_stop(r->threads[i]);
     if (r->listener >= 0)
         net_unlisten(r->listener);
-    counts_free(r->counts);
+    relay_metrics_free(r->metrics);
     limits_free(r->limits);
     free(r);
 }
 
 /* ---- draining ---- */
-static void add_partings(struct lane *lane, void *context)
+static void add_lingering(struct relay_thread *thread, void *context)
 {
-    *(size_t *)context += lane->partings.count;
+    *(size_t *)context += thread->lingering.count;
 }
 
 /* What the last tunnels have left to send. Who comes now and is refused is not waited for. */
-static bool is_parting(struct relay *r)
+static bool is_lingering(struct relay *r)
 {
     uint64_t now = loop_clock();
-    size_t partings = 0;
+    size_t lingering = 0;
 
     if (!r->emptied)
         r->emptied = now;
-    each_lane(r, add_partings, &partings);
-    return partings && (double)(now - r->emptied) / 1e6 < PARTING_SECONDS;
+    each_thread(r, add_lingering, &lingering);
+    return lingering && (double)(now - r->emptied) / 1e6 < LINGERING_SECONDS;
 }
 
 static void look_if_drained(void *owner)
 {
     struct relay *r = owner;
 
-    if (limits_tunnels(r->limits) == 0 && !is_parting(r))
+    if (limits_tunnels(r->limits) == 0 && !is_lingering(r))
         r->options.drained(r->options.context);
     else
         loop_timer_set(&r->drained, DRAINED_SECONDS);
 }
 
-static void drain_lane(struct lane *lane, void *context)
+static void drain_thread(struct relay_thread *thread, void *context)
 {
     (void)context;
-    lane_drain(lane);
+    relay_thread_drain(thread);
 }
 
 void relay_drain(struct relay *r)
@@ -209,7 +210,7 @@ void relay_drain(struct relay *r)
     if (r->draining)
         return;
     r->draining = true;
-    each_lane(r, drain_lane, NULL);
+    each_thread(r, drain_thread, NULL);
     loop_timer_set(&r->drained, DRAINED_SECONDS);
 }
 
@@ -220,14 +221,14 @@ bool relay_ready(const struct relay *r, const char **why)
 }
 
 /* ---- where memory is short ---- */
-static void look_at_lane(struct lane *lane, void *round)
+static void look_at_thread(struct relay_thread *thread, void *round)
 {
-    ports_look(lane, round);
+    tunnel_ios_look(thread, round);
 }
 
-static void give_way_in_lane(struct lane *lane, void *round)
+static void give_way_in_thread(struct relay_thread *thread, void *round)
 {
-    ports_give_way(lane, round);
+    tunnel_ios_give_way(thread, round);
 }
 
 static void make_room(void *owner)
@@ -238,22 +239,22 @@ static void make_room(void *owner)
     loop_timer_set(&r->rounds, LIMITS_ROUND);
     if (!limits_round_begin(r->limits, &round))
         return;
-    each_lane(r, look_at_lane, &round);
-    each_lane(r, give_way_in_lane, &round);
+    each_thread(r, look_at_thread, &round);
+    each_thread(r, give_way_in_thread, &round);
 }
 
 /* ---- reload ---- */
-static void set_lane(struct lane *lane, void *context)
+static void set_thread(struct relay_thread *thread, void *context)
 {
-    size_t buffer = lane->settings.tunnel.buffer;
-    lane->settings = *(const struct lane_settings *)context;
-    lane->settings.tunnel.buffer = buffer; /* tunnels that are open have outboxes of this size */
+    size_t buffer = thread->settings.tunnel.buffer;
+    thread->settings = *(const struct relay_thread_settings *)context;
+    thread->settings.tunnel.buffer = buffer; /* tunnels that are open have send queues of this size */
 }
 
 static bool reload(struct relay *r, struct fail *why)
 {
     const struct relay_options *o = &r->options;
-    struct lane_settings lane_settings;
+    struct relay_thread_settings thread_settings;
     uint64_t tunnels = 0;
     struct stat look;
     file_look(o->config, &look);
@@ -263,12 +264,13 @@ static bool reload(struct relay *r, struct fail *why)
 
     if (!settings)
         return false;
-    bool good = fit_files(settings, &tunnels, why) && (lane_settings_from(&lane_settings, settings) ||
-                                                       fail(why, "more than %d worker_networks", LANE_CIDRS));
+    bool good =
+        fit_files(settings, &tunnels, why) && (relay_thread_settings_from(&thread_settings, settings) ||
+                                               fail(why, "more than %d worker_networks", RELAY_THREAD_CIDRS));
     if (good) {
         struct limits_settings limits = limits_from(settings, tunnels);
         limits_set(r->limits, &limits);
-        each_lane(r, set_lane, &lane_settings);
+        each_thread(r, set_thread, &thread_settings);
     }
     settings_free(settings);
     return good;
@@ -286,38 +288,38 @@ void relay_reload(struct relay *r)
 }
 
 /* ---- views ---- */
-static void log_lane(struct lane *lane, void *context)
+static void log_thread(struct relay_thread *thread, void *context)
 {
     (void)context;
-    log_write(lane->log, LOG_INFO, "summary", LOG_U64("lane", lane->number),
-              LOG_U64("tunnels", lane->ports_count), LOG_U64("arriving", lane->arrivals_count),
-              LOG_U64("parting", lane->partings.count),
-              LOG_TEXT("agent", resolver_connected(lane->resolver) ? "connected" : "not connected"),
-              LOG_TEXT("state", lane->draining ? "draining" : "serving"));
+    log_write(thread->log, LOG_INFO, "summary", LOG_U64("thread", thread->number),
+              LOG_U64("tunnels", thread->tunnels_count), LOG_U64("handshakes", thread->handshakes_count),
+              LOG_U64("lingering", thread->lingering.count),
+              LOG_TEXT("agent", resolver_connected(thread->resolver) ? "connected" : "not connected"),
+              LOG_TEXT("state", thread->draining ? "draining" : "serving"));
 }
 
 void relay_log_summary(struct relay *r)
 {
-    each_lane(r, log_lane, NULL);
+    each_thread(r, log_thread, NULL);
     log_write(r->options.log, LOG_INFO, "summary", LOG_U64("tunnels", limits_tunnels(r->limits)),
-              LOG_U64("held", limits_held(r->limits)), LOG_U64("lanes", r->lanes_count));
+              LOG_U64("held", limits_held(r->limits)), LOG_U64("threads", r->threads_count));
 }
 
-static void note_gauges(struct lane *lane, void *context)
+static void note_gauges(struct relay_thread *thread, void *context)
 {
     (void)context;
-    metrics_set(lane->shard, COUNT_ARRIVALS, METRIC_PLAIN, (int64_t)lane->arrivals_count);
-    metrics_set(lane->shard, COUNT_PARTINGS, METRIC_PLAIN, (int64_t)lane->partings.count);
-    if (lane->number == 0) { /* the log is one for all */
-        metrics_set(lane->shard, COUNT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(lane->log));
-        metrics_set(lane->shard, COUNT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(lane->log));
+    metrics_set(thread->shard, METRIC_HANDSHAKES, METRIC_PLAIN, (int64_t)thread->handshakes_count);
+    metrics_set(thread->shard, METRIC_LINGERING, METRIC_PLAIN, (int64_t)thread->lingering.count);
+    if (thread->number == 0) { /* the log is one for all */
+        metrics_set(thread->shard, METRIC_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(thread->log));
+        metrics_set(thread->shard, METRIC_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(thread->log));
     }
 }
 
 bool relay_write_metrics(struct relay *r, struct buffer *to)
 {
-    each_lane(r, note_gauges, NULL);
-    return metrics_write(counts_metrics(r->counts), to);
+    each_thread(r, note_gauges, NULL);
+    return metrics_write(relay_metrics_metrics(r->metrics), to);
 }
 
 struct listing {
@@ -326,14 +328,14 @@ struct listing {
     bool good, any;
 };
 
-static void list_lane(struct lane *lane, void *context)
+static void list_thread(struct relay_thread *thread, void *context)
 {
     struct listing *l = context;
 
-    for (struct port *p = lane->ports; p && l->good; p = port_next(p)) {
-        if (slice_present(l->sandbox) && !slice_equal(l->sandbox, port_sandbox(p)))
+    for (struct tunnel_io *p = thread->tunnels; p && l->good; p = tunnel_io_next(p)) {
+        if (slice_present(l->sandbox) && !slice_equal(l->sandbox, tunnel_io_sandbox(p)))
             continue;
-        l->good = (!l->any || json_write(l->to, ",")) && account_describe(port_account(p), l->to);
+        l->good = (!l->any || json_write(l->to, ",")) && tunnel_stats_describe(tunnel_io_stats(p), l->to);
         l->any = true;
     }
 }
@@ -342,7 +344,7 @@ bool relay_write_tunnels(struct relay *r, struct slice sandbox, struct buffer *t
 {
     struct listing l = {.to = to, .sandbox = sandbox, .good = json_write(to, "\"tunnels\":[")};
 
-    each_lane(r, list_lane, &l);
+    each_thread(r, list_thread, &l);
     return l.good && json_write(to, "]");
 }
 
@@ -351,17 +353,17 @@ struct kicking {
     bool found;
 };
 
-static void kick_in_lane(struct lane *lane, void *context)
+static void kick_in_thread(struct relay_thread *thread, void *context)
 {
     struct kicking *k = context;
     char id[32];
 
-    for (struct port *p = lane->ports; p && !k->found; p = port_next(p)) {
-        account_id(port_account(p), id);
+    for (struct tunnel_io *p = thread->tunnels; p && !k->found; p = tunnel_io_next(p)) {
+        tunnel_stats_id(tunnel_io_stats(p), id);
         if (!slice_is(k->id, id))
             continue;
         k->found = true;
-        port_end(p, CLOSE_kicked);
+        tunnel_io_end(p, CLOSE_kicked);
         return;
     }
 }
@@ -369,18 +371,18 @@ static void kick_in_lane(struct lane *lane, void *context)
 bool relay_kick(struct relay *r, struct slice id)
 {
     struct kicking k = {id, false};
-    each_lane(r, kick_in_lane, &k);
+    each_thread(r, kick_in_thread, &k);
     return k.found;
 }
 
 /* ---- samples for the live page ---- */
-static void take_gap(struct lane *lane, void *context)
+static void take_gap(struct relay_thread *thread, void *context)
 {
     uint64_t *longest = context;
 
-    if (lane->longest_gap > *longest)
-        *longest = lane->longest_gap;
-    lane->longest_gap = 0;
+    if (thread->longest_gap > *longest)
+        *longest = thread->longest_gap;
+    thread->longest_gap = 0;
 }
 
 static uint64_t redials(struct relay *r)
@@ -389,7 +391,8 @@ static uint64_t redials(struct relay *r)
 
     for (unsigned cause = 0; loss_names[cause]; cause++)
         for (unsigned outcome = REDIAL_RESUMED; outcome <= REDIAL_FAILED; outcome++)
-            sum += metrics_value(counts_metrics(r->counts), COUNT_REDIALS, METRIC_INDEX(cause, outcome));
+            sum += metrics_value(relay_metrics_metrics(r->metrics), METRIC_REDIALS,
+                                 METRIC_INDEX(cause, outcome));
     return (uint64_t)sum;
 }
 
@@ -398,7 +401,7 @@ static void sample(void *owner)
     struct relay *r = owner;
     struct sample now = {.tunnels = limits_tunnels(r->limits), .redials = redials(r)};
 
-    each_lane(r, take_gap, &now.longest_gap);
+    each_thread(r, take_gap, &now.longest_gap);
     r->samples[r->sampled++ % SAMPLES] = now;
     loop_timer_set(&r->sampling, SAMPLE_SECONDS);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * relay: the process as a whole: its lanes, what they share, and what operators see and do. On the main
+ * relay: the process as a whole: its threads, what they share, and what operators see and do. On the main
  * thread alone.
  */
 #ifndef CELLGATE_RELAY_IO_RELAY_H
 #define CELLGATE_RELAY_IO_RELAY_H
 
 #include "spoa/base/buffer.h"
-#include "spoa/relay/io/lane.h"
+#include "spoa/relay/io/relay_thread.h"
 
 struct relay;
 
@@ -33,7 +33,7 @@ void relay_drain(struct relay *relay);
 void relay_reload(struct relay *relay);
 /* *why is one line for people. */
 bool relay_ready(const struct relay *relay, const char **why);
-/* One line per lane into the log. */
+/* One line per thread into the log. */
 void relay_log_summary(struct relay *relay);
 
 /* ---- views; false: the buffer is full ---- */

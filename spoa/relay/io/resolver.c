@@ -228,7 +228,7 @@ static void take_address(struct spop_value value, struct address *address)
 }
 
 /* 0: none, or not a port. */
-static uint16_t port_of(struct spop_value value)
+static uint16_t io_of(struct spop_value value)
 {
     uint64_t number;
     return spop_value_unsigned(value, &number) && number <= UINT16_MAX ? (uint16_t)number : 0;
@@ -253,7 +253,7 @@ static void take_variable(struct answer *a, const struct spop_action *action)
     else if (slice_is(name, "addr") && (value->kind == SPOP_IPV4 || value->kind == SPOP_IPV6))
         take_address(*value, &a->target.addr);
     else if (slice_is(name, "addr_port"))
-        a->target.port = port_of(*value);
+        a->target.port = io_of(*value);
     else if (slice_is(name, "tls"))
         a->target.tls = value->truth;
     else if (slice_is(name, "sni"))

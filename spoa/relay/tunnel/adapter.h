@@ -15,7 +15,7 @@
 #include "spoa/proto/handover.h"
 #include "spoa/proto/http.h"
 #include "spoa/proto/ws.h"
-#include "spoa/relay/tunnel/outbox.h"
+#include "spoa/relay/tunnel/send_queue.h"
 
 /* Some payload of a data message from the worker, as it came. */
 struct adapter_piece {
@@ -74,11 +74,11 @@ enum adapter_goodbye {
     ADAPTER_REFUSED, /* it says that the relay has broken the protocol */
 };
 
-/* For protocols in which both sides number and acknowledge messages. The worker's outbox then keeps what was
+/* For protocols in which both sides number and acknowledge messages. The worker's queue then keeps what was
  * sent until it is acknowledged, and all of it is sent again to the next worker. */
 struct adapter_numbers {
     /* A Pong of the worker's that belongs to the protocol; it may acknowledge what is kept. */
-    enum adapter_verdict (*pong)(void *state, struct slice payload, struct outbox *kept);
+    enum adapter_verdict (*pong)(void *state, struct slice payload, struct send_queue *kept);
     /* The client has completed a message of so many bytes. */
     void (*from_client)(void *state, uint64_t len);
     /* Bytes that may still be taken from the client; *window: if nothing were kept. */
@@ -113,7 +113,7 @@ struct adapter {
     /* The worker has answered 101. */
     enum adapter_answer (*answered)(void *state, const struct http_head *answer);
     /* That worker now serves. */
-    void (*joined)(void *state, struct outbox *kept, struct adapter_edit *edit);
+    void (*joined)(void *state, struct send_queue *kept, struct adapter_edit *edit);
     enum adapter_verdict (*from_worker)(void *state, const struct adapter_piece *piece,
                                         struct adapter_edit *edit);
     /* When it is to be told the time, if the worker is read and says nothing until then; UINT64_MAX: not at all. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * cell: Cell-Resume, version 1 (docs/resume-protocol.md), the caller's side. Messages are numbered by their
- * position. What the client sent is kept in the worker's outbox until it is acknowledged, and sent again to
+ * position. What the client sent is kept in the worker's queue until it is acknowledged, and sent again to
  * the next worker; of what the session sends again, the items that were received are dropped, and one that
  * was cut on its way to the client goes on at the byte where it stopped.
  */
@@ -147,18 +147,18 @@ static enum adapter_answer answered(void *state, const struct http_head *head)
 }
 
 /* ---- input ---- */
-static bool acknowledge(struct cell *c, struct outbox *kept, uint64_t recv, bool unsent)
+static bool acknowledge(struct cell *c, struct send_queue *kept, uint64_t recv, bool unsent)
 {
     uint64_t count = recv - c->acknowledged, len;
 
-    if (!outbox_release(kept, count, unsent, &len))
+    if (!send_queue_release(kept, count, unsent, &len))
         return false;
     c->acknowledged = recv;
     c->cost -= len + count * ITEM_COST;
     return true;
 }
 
-static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+static void joined(void *state, struct send_queue *kept, struct adapter_edit *edit)
 {
     struct cell *c = state;
 
@@ -285,7 +285,7 @@ static size_t due_pong(void *state, uint64_t now, uint8_t payload[WS_CONTROL_MAX
     return put_number(payload, c->told, "");
 }
 
-static enum adapter_verdict pong(void *state, struct slice payload, struct outbox *kept)
+static enum adapter_verdict pong(void *state, struct slice payload, struct send_queue *kept)
 {
     struct cell *c = state;
     struct reader r = reader_of(slice_from(payload, 2));

@@ -478,7 +478,7 @@ static bool may_end(const void *state)
     return s->tag == TAG_OUTPUT || s->tag == TAG_ERRORS;
 }
 
-static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+static void joined(void *state, struct send_queue *kept, struct adapter_edit *edit)
 {
     struct scrollback *s = state;
 

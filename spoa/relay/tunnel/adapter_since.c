@@ -140,7 +140,7 @@ static void resolve(struct since *s, struct adapter_edit *edit, uint64_t gap)
     s->torn = false;
 }
 
-static void joined(void *state, struct outbox *kept, struct adapter_edit *edit)
+static void joined(void *state, struct send_queue *kept, struct adapter_edit *edit)
 {
     struct since *s = state;
 

@@ -11,7 +11,7 @@ struct leg leg_of(enum ws_sender sender, size_t limit, uint32_t mark, uint64_t n
     return (struct leg){
         .in = ws_decoder_of(sender, LEG_FRAME_WHOLE),
         .partial = buffer_with_limit(LEG_FRAME_WHOLE),
-        .out = outbox_with_limit(limit),
+        .out = send_queue_with_limit(limit),
         .asked_at = now,
         .heard = now,
         .progress = now,
@@ -22,7 +22,7 @@ struct leg leg_of(enum ws_sender sender, size_t limit, uint32_t mark, uint64_t n
 void leg_free(struct leg *leg)
 {
     buffer_free(&leg->partial);
-    outbox_free(&leg->out);
+    send_queue_free(&leg->out);
 }
 
 void leg_renew(struct leg *leg, uint64_t now)
@@ -50,10 +50,10 @@ static bool hold(struct leg *leg, const struct leg_batch *batch, bool controls)
     for (size_t i = 0; i < batch->count; i++) {
         if (is_control(batch, i) && !controls)
             continue;
-        if (!outbox_put(&leg->out, batch->runs[i]))
+        if (!send_queue_put(&leg->out, batch->runs[i]))
             return false;
         if (is_control(batch, i))
-            outbox_put_controls(&leg->out, batch->runs[i].len);
+            send_queue_put_controls(&leg->out, batch->runs[i].len);
     }
     return true;
 }
@@ -89,7 +89,7 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
         begin_batch(batch, leg);
         return !leg->cut;
     }
-    if (outbox_empty(&leg->out)) {
+    if (send_queue_empty(&leg->out)) {
         taken = send ? send(context, batch->runs, batch->count) : 0;
         leg->bytes_out += taken;
         leg->progress = now; /* if something is held from now on */
@@ -100,9 +100,9 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
         held = hold(leg, batch, rest);
         leg->cut = !held && taken;
         if (leg->cut)
-            outbox_free(&leg->out);
+            send_queue_free(&leg->out);
         else
-            outbox_sent(&leg->out, !held ? 0 : rest ? taken : leg_batch_data(batch));
+            send_queue_sent(&leg->out, !held ? 0 : rest ? taken : leg_batch_data(batch));
     }
     begin_batch(batch, leg);
     return held;
@@ -110,16 +110,16 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
 
 void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)
 {
-    struct slice unsent = outbox_unsent(&leg->out);
+    struct slice unsent = send_queue_unsent(&leg->out);
     size_t taken = unsent.len ? send(context, &unsent, 1) : 0;
 
     if (taken == 0)
         return;
     leg->bytes_out += taken;
     leg->progress = now;
-    outbox_sent(&leg->out, taken);
+    send_queue_sent(&leg->out, taken);
     /* the Ping may have stood behind that, or its answer be as late as that was */
-    if (leg->pinged && outbox_empty(&leg->out))
+    if (leg->pinged && send_queue_empty(&leg->out))
         leg->pinged = now;
 }
 
@@ -131,22 +131,24 @@ static uint64_t later(uint64_t a, uint64_t b)
 
 uint64_t leg_due(const struct leg *leg, const struct leg_settings *settings)
 {
-    if (!outbox_empty(&leg->out) && settings->stall)
+    if (!send_queue_empty(&leg->out) && settings->stall)
         return leg->progress + settings->stall;
     /* who is not read is not judged; but that it has gone shows only when something is sent */
     if (!leg->reading)
-        return outbox_empty(&leg->out) ? later(leg->heard, leg->pinged) + settings->keepalive : UINT64_MAX;
+        return send_queue_empty(&leg->out) ? later(leg->heard, leg->pinged) + settings->keepalive
+                                           : UINT64_MAX;
     if (!leg->pinged)
         return leg->heard + settings->keepalive;
     /* a Ping behind what is held has not even been sent */
-    return (outbox_empty(&leg->out) ? leg->pinged : later(leg->pinged, leg->progress)) + settings->dead_after;
+    return (send_queue_empty(&leg->out) ? leg->pinged : later(leg->pinged, leg->progress)) +
+           settings->dead_after;
 }
 
 enum leg_health leg_check(const struct leg *leg, const struct leg_settings *settings, uint64_t now)
 {
     if (now < leg_due(leg, settings))
         return LEG_FINE;
-    if (!outbox_empty(&leg->out) && settings->stall)
+    if (!send_queue_empty(&leg->out) && settings->stall)
         return LEG_STALLED;
     return leg->pinged && leg->reading ? LEG_DEAD : LEG_QUIET;
 }
@@ -177,7 +179,7 @@ bool leg_own_pong(struct leg *leg, struct slice payload)
 
 uint64_t leg_take_unread(struct leg *leg, bool all)
 {
-    uint64_t held = outbox_payload(&leg->out), rest = all ? 0 : held, given = leg->data - rest;
+    uint64_t held = send_queue_payload(&leg->out), rest = all ? 0 : held, given = leg->data - rest;
     /* a peer may answer a Ping that has not been sent yet */
     uint64_t unread = given > leg->read ? given - leg->read : 0;
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * leg: one side of a tunnel, the client's or the worker's: what it sends is decoded, what is sent to it waits
- * in an outbox, and its silence is watched. Without I/O; times are microseconds of loop_clock.
+ * in a send queue, and its silence is watched. Without I/O; times are microseconds of loop_clock.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_LEG_H
 #define CELLGATE_RELAY_TUNNEL_LEG_H
 
 #include "spoa/proto/ws.h"
-#include "spoa/relay/tunnel/outbox.h"
+#include "spoa/relay/tunnel/send_queue.h"
 
 #define LEG_FRAME_WHOLE 16384 /* a longer frame goes on as fragments of the bytes at hand */
 #define LEG_PAUSE       65536 /* more than this held for a peer that is there: its source is not read */
@@ -27,7 +27,7 @@ struct leg_settings {
 struct leg {
     struct ws_decoder in;
     struct buffer partial; /* of a frame from the peer that is to go on whole */
-    struct outbox out;
+    struct send_queue out;
     uint64_t bytes_in, bytes_out;
     uint64_t data;        /* bytes of payload that it was given, what is held included */
     uint64_t read;        /* of these, what the peer has certainly read */

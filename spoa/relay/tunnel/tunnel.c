@@ -53,7 +53,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
 
     *t = (struct tunnel){
         .actions = o->actions,
-        .port = o->port,
+        .io = o->io,
         .settings = o->settings,
         .adapter = adapter,
         .client_there = true,
@@ -70,10 +70,10 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .used = now,
         .expires = o->expires ? o->expires : UINT64_MAX,
         .pings = pings_none(),
-        .goodbye = buffer_with_limit(WS_CONTROL_MAX),
+        .pending_close = buffer_with_limit(WS_CONTROL_MAX),
     };
-    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, o->actions->random(o->port), now);
-    t->legs[WORKER] = leg_of(WS_SERVER, limit, o->actions->random(o->port), now);
+    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, o->actions->random(o->io), now);
+    t->legs[WORKER] = leg_of(WS_SERVER, limit, o->actions->random(o->io), now);
     t->legs[WORKER].out.keeps = adapter->numbers != NULL;
 }
 
@@ -84,7 +84,7 @@ static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
     if (t->adapter->state_len && !(t->adapter_state = calloc(1, t->adapter->state_len)))
         return false;
     for (size_t i = 0; t->adapter->numbers && i < 4; i++)
-        start.id[i] = t->actions->random(t->port);
+        start.id[i] = t->actions->random(t->io);
     if (t->adapter->start)
         t->adapter->start(t->adapter_state, &start);
     return true;
@@ -110,7 +110,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
         return false;
     }
     if (o->handover->refuse >= 400) {
-        t->actions->accept(t->port);
+        t->actions->accept(t->io);
         tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);
         tunnel_reading(t, now);
         return true;
@@ -133,7 +133,7 @@ void tunnel_free(struct tunnel *t)
     target_free(&t->target);
     target_free(&t->next);
     pings_free(&t->pings);
-    buffer_free(&t->goodbye);
+    buffer_free(&t->pending_close);
 }
 
 const struct target *tunnel_target(const struct tunnel *t)
@@ -147,21 +147,21 @@ static void ended(struct tunnel *t)
     if (t->state == TUNNEL_ENDED)
         return;
     t->state = TUNNEL_ENDED;
-    t->actions->ended(t->port);
+    t->actions->ended(t->io);
 }
 
 void tunnel_refuse(struct tunnel *t, enum refusal refusal)
 {
     tunnel_seek_stop(t);
     t->client_there = false;
-    t->actions->refuse(t->port, refusal);
+    t->actions->refuse(t->io, refusal);
     ended(t);
 }
 
-static struct outbox take_outbox(struct leg *leg)
+static struct send_queue take_queue(struct leg *leg)
 {
-    struct outbox taken = leg->out;
-    leg->out = outbox_with_limit(taken.frames.limit);
+    struct send_queue taken = leg->out;
+    leg->out = send_queue_with_limit(taken.frames.limit);
     leg->out.keeps = taken.keeps;
     return taken;
 }
@@ -183,9 +183,9 @@ void tunnel_leave_client(struct tunnel *t, uint64_t now)
 
     leave_worker_too(t, now);
     if (t->client_there) {
-        struct outbox rest = take_outbox(leg);
+        struct send_queue rest = take_queue(leg);
         t->client_there = false;
-        t->actions->part(t->port, CLIENT, &rest, 0);
+        t->actions->part(t->io, CLIENT, &rest, 0);
     }
     ended(t);
 }
@@ -221,35 +221,35 @@ void tunnel_lose_input(struct tunnel *t, bool all)
     uint64_t unread = leg_take_unread(leg, all);
 
     if (all)
-        outbox_free(&leg->out);
+        send_queue_free(&leg->out);
     if (unread && loses_input(t))
-        t->actions->unsure(t->port, unread);
+        t->actions->unconfirmed(t->io, unread);
 }
 
 void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now)
 {
     struct leg *leg = &t->legs[WORKER];
-    struct outbox held = outbox_with_limit(leg->out.frames.limit);
+    struct send_queue held = send_queue_with_limit(leg->out.frames.limit);
 
     if (!t->worker_there)
         return;
     uint64_t unread = leg_take_unread(leg, !keep);
     if (keep)
-        held = take_outbox(leg);
+        held = take_queue(leg);
     /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
-    bool cut = outbox_cut(&held);
+    bool cut = send_queue_cut(&held);
     if (!cut)
         tunnel_send_close(t, WORKER, code, text, now);
-    struct outbox rest = take_outbox(leg);
+    struct send_queue rest = take_queue(leg);
     t->worker_there = false;
     if (!loses_input(t))
         unread = 0;
     if (cut)
-        t->actions->drop(t->port, WORKER);
+        t->actions->drop(t->io, WORKER);
     else
-        t->actions->part(t->port, WORKER, &rest, unread);
+        t->actions->part(t->io, WORKER, &rest, unread);
     if (cut && unread)
-        t->actions->unsure(t->port, unread);
+        t->actions->unconfirmed(t->io, unread);
     leg->out = held;
     leg_renew(leg, now);
 }
@@ -257,7 +257,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
 static void drop_client(struct tunnel *t)
 {
     t->client_there = false;
-    t->actions->drop(t->port, CLIENT);
+    t->actions->drop(t->io, CLIENT);
 }
 
 static void close_client(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
@@ -271,17 +271,17 @@ static void close_client(struct tunnel *t, unsigned code, struct slice text, uin
     }
 }
 
-struct goodbye {
+struct pending_close {
     unsigned code;
     struct slice text;
 };
 
 /* What a side gets for its Close if the other one does not answer it: the same, unless its words are none that may be sent. */
-static struct goodbye own_answer(unsigned code, struct slice text)
+static struct pending_close own_answer(unsigned code, struct slice text)
 {
     if (ws_close_reason_legal(text))
-        return (struct goodbye){code, text};
-    return (struct goodbye){CLOSE_INVALID_DATA, slice_text("")};
+        return (struct pending_close){code, text};
+    return (struct pending_close){CLOSE_INVALID_DATA, slice_text("")};
 }
 
 void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
@@ -292,11 +292,12 @@ void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, ui
 /* The client's Close goes to the worker, and the worker's answer to the client. */
 static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
-    struct goodbye own = own_answer(code, text);
+    struct pending_close own = own_answer(code, text);
 
-    t->goodbye_code = own.code;
-    buffer_free(&t->goodbye);
-    return t->worker_there && buffer_put(&t->goodbye, own.text) && tunnel_send_close(t, WORKER, code, text, now);
+    t->pending_code = own.code;
+    buffer_free(&t->pending_close);
+    return t->worker_there && buffer_put(&t->pending_close, own.text) &&
+           tunnel_send_close(t, WORKER, code, text, now);
 }
 
 /* What the worker has to say to what the client has said before its mistake comes first: its answer to our Close stands
@@ -305,9 +306,9 @@ static bool ask_last_words(struct tunnel *t, const struct close_reason_info *inf
 {
     struct slice said = slice_text(info->text);
 
-    if (!t->client_there || !t->worker_there || !buffer_put(&t->goodbye, said))
+    if (!t->client_there || !t->worker_there || !buffer_put(&t->pending_close, said))
         return false;
-    t->goodbye_code = info->client_code;
+    t->pending_code = info->client_code;
     t->close_at = least(t->close_at, now + LAST_WORDS);
     return tunnel_send_close(t, WORKER, info->worker_code, said, now);
 }
@@ -351,8 +352,8 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
     unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
     if (worker_code == CLOSE_NONE)
         worker_code = 1001; /* the one that was to be replaced may still be there */
-    struct goodbye to_worker = {worker_code, passed ? text : said};
-    struct goodbye to_client = {passed ? code : info->client_code, passed ? text : said};
+    struct pending_close to_worker = {worker_code, passed ? text : said};
+    struct pending_close to_client = {passed ? code : info->client_code, passed ? text : said};
     if (reason == CLOSE_client_closed)
         to_client = own_answer(to_client.code, to_client.text);
     else
@@ -371,7 +372,7 @@ void tunnel_heard_client(struct tunnel *t, uint64_t now)
 static void close_overdue(struct tunnel *t, uint64_t now)
 {
     if (t->client_there && tunnel_owes_close(t))
-        tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
+        tunnel_send_close(t, CLIENT, t->pending_code, buffer_slice(&t->pending_close), now);
     tunnel_leave_client(t, now);
 }
 
@@ -455,9 +456,9 @@ static size_t spare_room(const struct tunnel *t, enum side from)
 size_t tunnel_memory(const struct tunnel *t, enum side from)
 {
     /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
-    bool keeps = t->adapter->numbers && outbox_len(&t->legs[WORKER].out);
+    bool keeps = t->adapter->numbers && send_queue_len(&t->legs[WORKER].out);
     size_t more =
-        t->actions->may_hold(t->port, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
+        t->actions->may_hold(t->io, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
     size_t spare = spare_room(t, from);
 
     return more > spare ? more : spare;
@@ -475,7 +476,7 @@ static bool has_memory(struct tunnel *t, enum side from)
 /* Input that is kept until it is acknowledged. */
 static bool may_keep(struct tunnel *t)
 {
-    return outbox_len(&t->legs[WORKER].out) + buffer_len(&t->legs[CLIENT].partial) + READ_LEAST <=
+    return send_queue_len(&t->legs[WORKER].out) + buffer_len(&t->legs[CLIENT].partial) + READ_LEAST <=
                KEPT_LEAST ||
            has_memory(t, CLIENT);
 }
@@ -484,11 +485,11 @@ static bool may_keep(struct tunnel *t)
  * there is to be taken; with one it needs room beside the most that output alone can hold. */
 static bool may_answer(struct tunnel *t, enum side from, bool there)
 {
-    const struct outbox *out = &t->legs[from].out;
+    const struct send_queue *out = &t->legs[from].out;
 
     if (!there)
-        return outbox_len(out) < READ_LEAST || (outbox_len(out) < LEG_PAUSE && has_memory(t, from));
-    return from == WORKER || !t->adapter->numbers || outbox_len(out) + LEG_PAUSE <= out->frames.limit;
+        return send_queue_len(out) < READ_LEAST || (send_queue_len(out) < LEG_PAUSE && has_memory(t, from));
+    return from == WORKER || !t->adapter->numbers || send_queue_len(out) + LEG_PAUSE <= out->frames.limit;
 }
 
 /* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
@@ -502,14 +503,14 @@ static bool may_read_for(struct tunnel *t, enum side from)
     if (t->adapter->numbers && from == CLIENT)
         return window_room(t) > 0 && peer->out.controls < LEG_SPARE &&
                (there ? may_keep(t) : has_memory(t, CLIENT));
-    if (outbox_empty(&peer->out) && (there || !buffer_len(&t->legs[from].partial)))
+    if (send_queue_empty(&peer->out) && (there || !buffer_len(&t->legs[from].partial)))
         return true;
     /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
     if (t->adapter->numbers && there)
-        return outbox_len(&peer->out) < t->settings->buffer && has_memory(t, from);
+        return send_queue_len(&peer->out) < t->settings->buffer && has_memory(t, from);
     if (there)
-        return t->legs[from].reading && outbox_len(&peer->out) < LEG_PAUSE && has_memory(t, from);
-    return outbox_len(&peer->out) + READ_LEAST <= t->settings->buffer && has_memory(t, from);
+        return t->legs[from].reading && send_queue_len(&peer->out) < LEG_PAUSE && has_memory(t, from);
+    return send_queue_len(&peer->out) + READ_LEAST <= t->settings->buffer && has_memory(t, from);
 }
 
 bool tunnel_needs_turn(const struct tunnel *t)
@@ -521,7 +522,7 @@ bool tunnel_needs_turn(const struct tunnel *t)
 /* What the worker replays waits with it until it is this tunnel's turn. */
 static bool may_collect(struct tunnel *t, uint64_t now)
 {
-    bool needs = tunnel_needs_turn(t), has = !needs || t->actions->take_turn(t->port);
+    bool needs = tunnel_needs_turn(t), has = !needs || t->actions->take_turn(t->io);
 
     t->replay_short = needs && has && !tunnel_memory(t, WORKER);
     if (has && !t->replay_short) {
@@ -529,7 +530,7 @@ static bool may_collect(struct tunnel *t, uint64_t now)
         return true;
     }
     if (now >= t->turn_at)
-        t->turn_at = now + TURN_PAUSE + t->actions->random(t->port) % (TURN_PAUSE / 2);
+        t->turn_at = now + TURN_PAUSE + t->actions->random(t->io) % (TURN_PAUSE / 2);
     return false;
 }
 
@@ -543,7 +544,7 @@ static bool is_short(struct tunnel *t)
     if (t->replay_short || !t->adapter->numbers)
         return t->replay_short;
     return (!t->legs[CLIENT].reading && window_room(t) && !may_keep(t)) ||
-           (!t->legs[WORKER].reading && outbox_len(&t->legs[CLIENT].out) < t->settings->buffer &&
+           (!t->legs[WORKER].reading && send_queue_len(&t->legs[CLIENT].out) < t->settings->buffer &&
             !has_memory(t, WORKER));
 }
 
@@ -558,7 +559,7 @@ static void note_shortage(struct tunnel *t, uint64_t now)
     if (!is_short(t))
         t->short_at = 0;
     else if (now >= t->short_at)
-        t->short_at = now + SHORT_PAUSE + t->actions->random(t->port) % (SHORT_PAUSE / 2);
+        t->short_at = now + SHORT_PAUSE + t->actions->random(t->io) % (SHORT_PAUSE / 2);
 }
 
 bool tunnel_waits(const struct tunnel *t)
@@ -603,7 +604,7 @@ size_t tunnel_room(const struct tunnel *t, enum side from)
 {
     bool there = from == CLIENT ? t->worker_there : t->client_there;
     bool closing = t->state == TUNNEL_CLOSING && !tunnel_hears_client(t);
-    size_t most = there || closing ? LEG_PAUSE : hold_room(t, outbox_len(&t->legs[other(from)].out));
+    size_t most = there || closing ? LEG_PAUSE : hold_room(t, send_queue_len(&t->legs[other(from)].out));
     size_t memory = tunnel_memory(t, from);
 
     if (memory < most)
@@ -737,7 +738,7 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
         check_adapter(t, now);
     if (tunnel_is_open(t))
         tunnel_acknowledge(t, now);
-    outbox_trim(&t->legs[WORKER].out);
+    send_queue_trim(&t->legs[WORKER].out);
     if (t->state < TUNNEL_CLOSING)
         tunnel_seek_tick(t, now);
     tunnel_reading(t, now);

@@ -7,7 +7,7 @@
  *
  * The caller owns the tunnel and the sockets. No function may be called from within an action. After
  * actions->ended the tunnel does nothing any more and is to be freed. After every call the caller looks at
- * tunnel_due and, for both sides, at leg.reading and outbox_empty(&leg.out).
+ * tunnel_due and, for both sides, at leg.reading and send_queue_empty(&leg.out).
  */
 #ifndef CELLGATE_RELAY_TUNNEL_TUNNEL_H
 #define CELLGATE_RELAY_TUNNEL_TUNNEL_H
@@ -71,38 +71,38 @@ enum dial_outcome {
 
 struct tunnel_actions {
     /* Sends what can be sent now. */
-    size_t (*send)(void *port, enum side to, const struct slice *runs, size_t count);
+    size_t (*send)(void *io, enum side to, const struct slice *runs, size_t count);
     /* Dials; tunnel_dialled tells how it went, later. */
-    void (*dial)(void *port, const struct target *target);
+    void (*dial)(void *io, const struct target *target);
     /* Gives up that dial, or closes what it has opened. */
-    void (*hang_up)(void *port);
+    void (*hang_up)(void *io);
     /* What was dialled takes the place of the worker (which was parted or lost). */
-    void (*adopt)(void *port);
+    void (*adopt)(void *io);
     /* That leg is left: *rest, now the caller's, is still sent, then its socket is closed in good order. If the
      * worker does not close it too, so many bytes of input may not have been read. */
-    void (*part)(void *port, enum side side, struct outbox *rest, uint64_t unread);
+    void (*part)(void *io, enum side side, struct send_queue *rest, uint64_t unread);
     /* That leg's socket is closed at once. */
-    void (*drop)(void *port, enum side side);
+    void (*drop)(void *io, enum side side);
     /* Asks the agent; tunnel_answered tells, later. An older question that is open is forgotten. */
-    void (*ask)(void *port);
-    void (*watch)(void *port);
+    void (*ask)(void *io);
+    void (*watch)(void *io);
     /* The client gets its 101. */
-    void (*accept)(void *port);
+    void (*accept)(void *io);
     /* The client gets no tunnel: an error, or, with REFUSAL_NONE, the worker's own answer. */
-    void (*refuse)(void *port, enum refusal refusal);
+    void (*refuse)(void *io, enum refusal refusal);
     /* A worker was found again, `gap` after the last one was lost (0: it was not). */
-    void (*resumed)(void *port, enum loss loss, uint64_t gap);
+    void (*resumed)(void *io, enum loss loss, uint64_t gap);
     /* It is known how it went on: bytes that are missing, or ADAPTER_UNKNOWN; 0: none. */
-    void (*declared)(void *port, uint64_t missing);
+    void (*declared)(void *io, uint64_t missing);
     /* So many bytes of input may not have been read by anybody, and are not sent again. */
-    void (*unsure)(void *port, uint64_t bytes);
+    void (*unconfirmed)(void *io, uint64_t bytes);
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come, a message that is acknowledged as one or a replay. */
-    size_t (*may_hold)(void *port, bool whole);
+    size_t (*may_hold)(void *io, bool whole);
     /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
-    bool (*take_turn)(void *port);
-    uint32_t (*random)(void *port); /* unpredictable: masks (RFC 6455 section 5.3) */
-    void (*ended)(void *port);
+    bool (*take_turn)(void *io);
+    uint32_t (*random)(void *io); /* unpredictable: masks (RFC 6455 section 5.3) */
+    void (*ended)(void *io);
 };
 
 struct tunnel_limits { /* of its route; 0: none */
@@ -118,7 +118,7 @@ struct tunnel_settings {
 
 struct tunnel {
     const struct tunnel_actions *actions;
-    void *port;
+    void *io;
     const struct tunnel_settings *settings;
     const struct adapter *adapter;
     void *adapter_state;
@@ -173,8 +173,8 @@ struct tunnel {
 
     enum tunnel_input input; /* the message that is coming in */
     struct pings pings;
-    struct buffer goodbye; /* reason of the worker's Close while it is settled what it means */
-    unsigned goodbye_code;
+    struct buffer pending_close; /* reason of the worker's Close while it is settled what it means */
+    unsigned pending_code;
     enum close_reason reason; /* from TUNNEL_CLOSING on */
 };
 
@@ -183,7 +183,7 @@ struct tunnel {
 
 struct tunnel_opening {
     const struct tunnel_actions *actions;
-    void *port;
+    void *io;
     const struct tunnel_settings *settings;
     const struct handover *handover; /* borrowed for the call, as is the target */
     struct slice target;             /* path and query towards the worker */

@@ -30,7 +30,7 @@ void tunnel_worker_gone(struct tunnel *t, enum loss loss, uint64_t now)
     t->loss = moving ? LOSS_moved : loss;
     t->lost_at = now;
     tunnel_lose_input(t, false);
-    if (!outbox_salvage(&leg->out))
+    if (!send_queue_salvage(&leg->out))
         leg->message_out = 0;
     answer_pings(t, now);
 }
@@ -73,10 +73,10 @@ static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t 
 {
     t->state = TUNNEL_SETTLING;
     t->close_at = now + t->settings->settle;
-    t->goodbye_code = code;
-    buffer_free(&t->goodbye);
-    if (!buffer_put(&t->goodbye, text))
-        t->goodbye_code = WS_NO_CODE;
+    t->pending_code = code;
+    buffer_free(&t->pending_close);
+    if (!buffer_put(&t->pending_close, text))
+        t->pending_code = WS_NO_CODE;
     tunnel_ask(t, now);
     tunnel_watch_now(t, now);
 }
@@ -84,7 +84,7 @@ static void settle(struct tunnel *t, unsigned code, struct slice text, uint64_t 
 void tunnel_settled(struct tunnel *t, uint64_t now)
 {
     tunnel_tell_adapter(t, ADAPTER_NO_MORE, now);
-    tunnel_close(t, CLOSE_session_ended, t->goodbye_code, buffer_slice(&t->goodbye), now);
+    tunnel_close(t, CLOSE_session_ended, t->pending_code, buffer_slice(&t->pending_close), now);
 }
 
 enum judgement { JUDGED_END, JUDGED_LOSS, JUDGED_SETTLE };
@@ -158,7 +158,7 @@ static bool has_no_session(struct tunnel *t, unsigned code)
 }
 
 /* The client answers the worker's Close itself, or what it answers is passed on. */
-static void hand_on_goodbye(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+static void hand_on_close_of_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     t->state = TUNNEL_CLOSING;
     t->reason = CLOSE_session_ended;
@@ -171,7 +171,7 @@ static void hand_on_goodbye(struct tunnel *t, unsigned code, struct slice text, 
 static bool understand_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     if (t->adapter->one_leg) {
-        hand_on_goodbye(t, code, text, now);
+        hand_on_close_of_worker(t, code, text, now);
         return true;
     }
     if (!t->adapter->numbers)
@@ -200,12 +200,12 @@ static bool understand_close(struct tunnel *t, unsigned code, struct slice text,
 /* What the worker has not acknowledged by now it never will; in the middle of a frame there is nothing left to say. */
 static void leave_unacknowledged(struct tunnel *t)
 {
-    bool cut = outbox_cut(&t->legs[WORKER].out);
+    bool cut = send_queue_cut(&t->legs[WORKER].out);
 
     tunnel_lose_input(t, true);
     if (cut) {
         t->worker_there = false;
-        t->actions->drop(t->port, WORKER);
+        t->actions->drop(t->io, WORKER);
     }
 }
 
@@ -216,7 +216,7 @@ static void answer_close(struct tunnel *t, unsigned code, struct slice text, uin
         leave_unacknowledged(t);
     if (t->reason == CLOSE_client_protocol ||
         (code == CLOSE_TAKEN && t->reason == CLOSE_client_closed && taken_by_ourselves(t, now)))
-        tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
+        tunnel_send_close(t, CLIENT, t->pending_code, buffer_slice(&t->pending_close), now);
     else
         tunnel_send_close(t, CLIENT, code, text, now);
     tunnel_leave_client(t, now);
@@ -254,12 +254,12 @@ void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
     bool listens = tunnel_hears_client(t);
 
     t->worker_there = false;
-    t->actions->drop(t->port, WORKER);
+    t->actions->drop(t->io, WORKER);
     leg_renew(&t->legs[WORKER], now);
     if (t->state == TUNNEL_CLOSING) {
         tunnel_lose_input(t, true);
         if (tunnel_owes_close(t))
-            tunnel_send_close(t, CLIENT, t->goodbye_code, buffer_slice(&t->goodbye), now);
+            tunnel_send_close(t, CLIENT, t->pending_code, buffer_slice(&t->pending_close), now);
         if (listens)
             tunnel_heard_client(t, now);
         else

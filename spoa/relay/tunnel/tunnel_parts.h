@@ -21,7 +21,7 @@ void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, str
 /* The worker's leg is left with a Close. keep: what is held for it is for the next one; else it is still
  * sent. */
 void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now);
-/* In TUNNEL_CLOSING: the client gets its Close, t->goodbye, when the worker has answered its own. */
+/* In TUNNEL_CLOSING: the client gets its Close, t->pending_close, when the worker has answered its own. */
 static inline bool tunnel_owes_close(const struct tunnel *t)
 {
     return t->reason == CLOSE_client_closed || t->reason == CLOSE_client_protocol;

@@ -12,7 +12,7 @@ struct outlet {
 static size_t outlet_send(void *context, const struct slice *runs, size_t count)
 {
     const struct outlet *outlet = context;
-    return outlet->t->actions->send(outlet->t->port, outlet->to, runs, count);
+    return outlet->t->actions->send(outlet->t->io, outlet->to, runs, count);
 }
 
 static bool is_there(const struct tunnel *t, enum side side)
@@ -35,7 +35,7 @@ static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint6
 /* A mask for a frame of the relay's own; NULL towards the client. */
 static const uint8_t *own_mask(struct tunnel *t, enum side to, uint8_t mask[4])
 {
-    uint32_t random = to == WORKER ? t->actions->random(t->port) : 0;
+    uint32_t random = to == WORKER ? t->actions->random(t->io) : 0;
     memcpy(mask, &random, 4);
     return to == WORKER ? mask : NULL;
 }
@@ -121,7 +121,7 @@ void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap
         t->gaps++;
     if (gap != ADAPTER_UNKNOWN)
         t->missing = gap < UINT64_MAX - t->missing ? t->missing + gap : UINT64_MAX;
-    t->actions->declared(t->port, gap);
+    t->actions->declared(t->io, gap);
 }
 
 void tunnel_tell_adapter(struct tunnel *t, uint64_t time, uint64_t now)
@@ -145,7 +145,7 @@ void tunnel_tell_adapter(struct tunnel *t, uint64_t time, uint64_t now)
 
 bool tunnel_withholds(const struct tunnel *t)
 {
-    return outbox_len(&t->legs[CLIENT].out) >= LEG_PAUSE;
+    return send_queue_len(&t->legs[CLIENT].out) >= LEG_PAUSE;
 }
 
 void tunnel_acknowledge_all(struct tunnel *t, uint64_t now)
@@ -232,8 +232,8 @@ static void fail_leg(struct pass *p, enum close_reason reason)
 /* A message in so many fragments that their heads are more than its bytes may be cannot be kept. */
 static bool too_many_fragments(const struct pass *p)
 {
-    const struct outbox *out = &p->peer->out;
-    size_t data = outbox_len(out) - out->controls + leg_batch_data(&p->batch);
+    const struct send_queue *out = &p->peer->out;
+    size_t data = send_queue_len(out) - out->controls + leg_batch_data(&p->batch);
 
     return out->keeps && data > out->frames.limit - LEG_SLACK + LEG_SPARE;
 }
@@ -479,7 +479,7 @@ static bool answer(struct pass *p, struct slice payload)
 /* RFC 6455 section 5.5.3: of several Pings one may be answered alone. No proper client sends hidden ones. */
 static bool is_many_answers(const struct pass *p)
 {
-    return outbox_len(&p->leg->out) >= READ_LEAST && !tunnel_memory(p->t, p->from);
+    return send_queue_len(&p->leg->out) >= READ_LEAST && !tunnel_memory(p->t, p->from);
 }
 
 /* Control frames that belong to a protocol that the client knows nothing of. */

@@ -7,18 +7,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/counts.h"
-#include "spoa/relay/io/parting.h"
+#include "spoa/relay/io/lingering_close.h"
+#include "spoa/relay/io/relay_metrics.h"
 
 #define REST_LEN (1 << 16)
 #define ROOM     4096 /* what the socket takes at once, more or less */
 #define UNREAD   7
-#define IN_TIME  UINT64_C(1000000) /* a parting is given up after two seconds */
+#define IN_TIME  UINT64_C(1000000) /* a lingering is given up after two seconds */
 
 struct world {
-    struct counts *counts;
+    struct relay_metrics *metrics;
     struct limits *limits;
-    struct partings partings;
+    struct lingering_closes lingering;
     int peer;
     uint64_t began;
 };
@@ -26,15 +26,15 @@ struct world {
 static void open_loop(struct world *w)
 {
     struct fail why;
-    w->counts = counts_new();
-    assert_non_null(w->counts);
+    w->metrics = relay_metrics_new();
+    assert_non_null(w->metrics);
     w->limits = limits_new(&(struct limits_settings){.memory = REST_LEN});
     assert_non_null(w->limits);
-    w->partings = (struct partings){.loop = loop_new(&why),
-                                    .shard = metrics_shard(counts_metrics(w->counts)),
-                                    .limits = w->limits,
-                                    .most = PARTINGS_MOST};
-    assert_non_null(w->partings.loop);
+    w->lingering = (struct lingering_closes){.loop = loop_new(&why),
+                                             .shard = metrics_shard(relay_metrics_metrics(w->metrics)),
+                                             .limits = w->limits,
+                                             .most = LINGERING_MOST};
+    assert_non_null(w->lingering.loop);
     w->began = loop_clock();
 }
 
@@ -50,23 +50,23 @@ static void open_world(struct world *w)
     assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_SNDBUF, &(int){ROOM}, sizeof(int)), 0);
     w->peer = fds[1];
     open_loop(w);
-    parting_begin(&w->partings, fds[0], &rest, UNREAD);
+    lingering_close_begin(&w->lingering, fds[0], &rest, UNREAD);
     assert_int_equal(limits_held(w->limits), REST_LEN);
 }
 
 static void close_world(struct world *w)
 {
-    partings_end(&w->partings);
+    lingering_closes_end(&w->lingering);
     assert_int_equal(limits_held(w->limits), 0);
     limits_free(w->limits);
     close(w->peer);
-    loop_free(w->partings.loop);
-    counts_free(w->counts);
+    loop_free(w->lingering.loop);
+    relay_metrics_free(w->metrics);
 }
 
-static int64_t unsure(const struct world *w)
+static int64_t unconfirmed(const struct world *w)
 {
-    return metrics_value(counts_metrics(w->counts), COUNT_UNSURE, METRIC_PLAIN);
+    return metrics_value(relay_metrics_metrics(w->metrics), METRIC_UNCONFIRMED, METRIC_PLAIN);
 }
 
 static bool is_late(const struct world *w)
@@ -80,7 +80,7 @@ static size_t read_all(struct world *w)
     uint8_t bytes[ROOM];
     size_t len = 0;
     for (ssize_t got = -1; got != 0 && !is_late(w); len += got > 0 ? (size_t)got : 0) {
-        loop_turn(w->partings.loop, false);
+        loop_turn(w->lingering.loop, false);
         got = recv(w->peer, bytes, sizeof bytes, 0);
         for (ssize_t i = 0; i < got; i++)
             assert_int_equal(bytes[i], (len + (size_t)i) % 251);
@@ -90,8 +90,8 @@ static size_t read_all(struct world *w)
 
 static void turn_until_over(struct world *w)
 {
-    while (w->partings.count && !is_late(w))
-        loop_turn(w->partings.loop, false);
+    while (w->lingering.count && !is_late(w))
+        loop_turn(w->lingering.loop, false);
 }
 
 /* As a client does that ends its side behind its Close and then reads what there is. */
@@ -100,7 +100,7 @@ static bool a_peer_ends_before_it_reads(struct world *w)
     shutdown(w->peer, SHUT_WR);
     size_t len = read_all(w);
     turn_until_over(w);
-    return len == REST_LEN && w->partings.count == 0 && unsure(w) == UNREAD;
+    return len == REST_LEN && w->lingering.count == 0 && unconfirmed(w) == UNREAD;
 }
 
 static bool a_peer_reads_and_ends(struct world *w)
@@ -108,14 +108,14 @@ static bool a_peer_reads_and_ends(struct world *w)
     size_t len = read_all(w);
     shutdown(w->peer, SHUT_WR);
     turn_until_over(w);
-    return len == REST_LEN && w->partings.count == 0 && unsure(w) == 0;
+    return len == REST_LEN && w->lingering.count == 0 && unconfirmed(w) == 0;
 }
 
 static bool a_peer_goes(struct world *w)
 {
     shutdown(w->peer, SHUT_RDWR);
     turn_until_over(w);
-    return w->partings.count == 0 && unsure(w) == UNREAD;
+    return w->lingering.count == 0 && unconfirmed(w) == UNREAD;
 }
 
 /* On a machine that was busy with something else it is tried again. */
@@ -178,11 +178,11 @@ static void a_peer_that_ends_while_input_is_on_its_way_has_not_read_it(void **st
     while (send(fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
         ;
     open_loop(&w);
-    parting_begin(&w.partings, fd, &nothing, UNREAD);
+    lingering_close_begin(&w.lingering, fd, &nothing, UNREAD);
     shutdown(w.peer, SHUT_WR);
-    while (w.partings.count)
-        loop_turn(w.partings.loop, true);
-    assert_int_equal(unsure(&w), UNREAD);
+    while (w.lingering.count)
+        loop_turn(w.lingering.loop, true);
+    assert_int_equal(unconfirmed(&w), UNREAD);
     close_world(&w);
 }
 
@@ -195,12 +195,12 @@ static void a_peer_that_ends_behind_what_it_has_read_has_read_it(void **state)
     int fd = connection(&w.peer);
     assert_int_equal(send(fd, bytes, sizeof bytes, 0), UNREAD);
     open_loop(&w);
-    parting_begin(&w.partings, fd, &nothing, UNREAD);
+    lingering_close_begin(&w.lingering, fd, &nothing, UNREAD);
     assert_int_equal(recv(w.peer, bytes, sizeof bytes, MSG_WAITALL), UNREAD);
     shutdown(w.peer, SHUT_WR);
-    while (w.partings.count)
-        loop_turn(w.partings.loop, true);
-    assert_int_equal(unsure(&w), 0);
+    while (w.lingering.count)
+        loop_turn(w.lingering.loop, true);
+    assert_int_equal(unconfirmed(&w), 0);
     close_world(&w);
 }
 
@@ -213,19 +213,20 @@ static void of_too_many_the_oldest_ends(void **state)
     uint8_t byte;
     (void)state;
     open_loop(&w);
-    w.partings.most = MOST;
+    w.lingering.most = MOST;
     for (size_t i = 0; i < ALL; i++) {
         struct buffer nothing = buffer_with_limit(0);
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds[i]), 0);
-        parting_begin(&w.partings, fds[i][0], &nothing, 0);
+        lingering_close_begin(&w.lingering, fds[i][0], &nothing, 0);
         if (i == 1) { /* the newest ends by itself: the next one is behind the one before */
             close(fds[1][1]);
-            while (w.partings.count > 1)
-                loop_turn(w.partings.loop, true);
+            while (w.lingering.count > 1)
+                loop_turn(w.lingering.loop, true);
         }
     }
-    assert_int_equal(w.partings.count, MOST);
-    assert_int_equal(metrics_value(counts_metrics(w.counts), COUNT_CUT_SHORT, METRIC_INDEX(CUT_PARTING)), 1);
+    assert_int_equal(w.lingering.count, MOST);
+    assert_int_equal(
+        metrics_value(relay_metrics_metrics(w.metrics), METRIC_CUT_SHORT, METRIC_INDEX(CUT_LINGERING)), 1);
     for (size_t i = 0; i < ALL; i++) {
         if (i == 1)
             continue;

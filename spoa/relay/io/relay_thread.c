@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/io/lane.h"
+#include "spoa/relay/io/relay_thread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -45,13 +45,13 @@ static struct tunnel_settings tunnel_from(const struct settings_relay *s)
     };
 }
 
-bool lane_settings_from(struct lane_settings *to, const struct settings *settings)
+bool relay_thread_settings_from(struct relay_thread_settings *to, const struct settings *settings)
 {
     const struct settings_relay *s = &settings->relay;
 
-    if (settings->networks_count > LANE_CIDRS)
+    if (settings->networks_count > RELAY_THREAD_CIDRS)
         return false;
-    *to = (struct lane_settings){
+    *to = (struct relay_thread_settings){
         .tunnel = tunnel_from(s),
         .dial_timeout = microseconds(s->dial_timeout),
         .head_time = microseconds(s->head_time),
@@ -67,32 +67,33 @@ bool lane_settings_from(struct lane_settings *to, const struct settings *setting
 }
 
 /* ---- accepting ---- */
-void lane_pause_accepting(struct lane *lane)
+void relay_thread_pause_accepting(struct relay_thread *thread)
 {
-    metrics_add(lane->shard, COUNT_ACCEPT_PAUSES, METRIC_PLAIN, 1);
-    loop_io_want(&lane->accepting, 0);
-    loop_timer_set(&lane->accept_again, ACCEPT_PAUSE);
+    metrics_add(thread->shard, METRIC_ACCEPT_PAUSES, METRIC_PLAIN, 1);
+    loop_io_want(&thread->accepting, 0);
+    loop_timer_set(&thread->accept_again, ACCEPT_PAUSE);
 }
 
 /* ---- refusing ---- */
-void lane_answer(struct lane *lane, int fd, struct slice answer)
+void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answer)
 {
     struct buffer rest = buffer_with_limit(answer.len);
 
     if (buffer_put(&rest, answer)) {
-        parting_begin(&lane->partings, fd, &rest, 0);
+        lingering_close_begin(&thread->lingering, fd, &rest, 0);
     } else {
         (void)!send(fd, answer.at, answer.len, MSG_NOSIGNAL | MSG_DONTWAIT);
         close(fd);
     }
 }
 
-void lane_refuse(struct lane *lane, int fd, const struct upgrade *upgrade, enum refusal refusal)
+void relay_thread_refuse(struct relay_thread *thread, int fd, const struct upgrade *upgrade,
+                         enum refusal refusal)
 {
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
-    counts_refused(lane->shard, refusal);
+    relay_metrics_refused(thread->shard, refusal);
     upgrade_refuse(upgrade, refusal, &w);
-    lane_answer(lane, fd, writer_slice(&w));
+    relay_thread_answer(thread, fd, writer_slice(&w));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/io/port.h"
+#include "spoa/relay/io/tunnel_io.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/account.h"
 #include "spoa/relay/io/dial.h"
+#include "spoa/relay/io/tunnel_stats.h"
 
 #define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
 #define EARLY_LEAST 4096                              /* of them, however short memory is */
@@ -23,11 +23,11 @@ enum turn {
     TURN_OVER,  /* it goes on without: others do not wait longer */
 };
 
-struct port {
+struct tunnel_io {
     struct tunnel tunnel;
-    struct lane *lane;
-    struct account account;
-    struct port *next, **link;
+    struct relay_thread *thread;
+    struct tunnel_stats stats;
+    struct tunnel_io *next, **link;
     struct upgrade *upgrade;
     struct loop_io io[2];
     bool broken[2]; /* found out while sending; told to the tunnel when it is not at work */
@@ -49,7 +49,7 @@ struct port {
     uint64_t turn_since;
 };
 
-static void update(struct port *p);
+static void update(struct tunnel_io *p);
 
 /* Who is only told why not takes no place of a sandbox that is not his. */
 static struct limits_owner owner_of(const struct handover *h)
@@ -62,7 +62,7 @@ static struct limits_owner owner_of(const struct handover *h)
 /* ---- actions of the tunnel ---- */
 static size_t act_send(void *context, enum side to, const struct slice *runs, size_t count)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     struct iovec parts[LEG_RUNS];
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
 
@@ -80,7 +80,7 @@ static size_t act_send(void *context, enum side to, const struct slice *runs, si
 static void on_dialled(void *owner, enum dial_outcome outcome);
 
 /* The folder of worker_sockets that the target's socket is in; NULL: none. */
-static const char *socket_folder(const struct lane_settings *settings, const struct target *target)
+static const char *socket_folder(const struct relay_thread_settings *settings, const struct target *target)
 {
     for (size_t i = 0; i < NET_FOLDERS_MOST && settings->socket_folders[i][0]; i++)
         if (net_path_beneath(settings->socket_folders[i], target->unix_path))
@@ -88,7 +88,7 @@ static const char *socket_folder(const struct lane_settings *settings, const str
     return NULL;
 }
 
-static bool is_allowed(const struct lane_settings *settings, const struct target *target)
+static bool is_allowed(const struct relay_thread_settings *settings, const struct target *target)
 {
     if (slice_present(target->unix_path))
         return socket_folder(settings, target) != NULL;
@@ -96,12 +96,12 @@ static bool is_allowed(const struct lane_settings *settings, const struct target
            cidr_any_contains(settings->networks, settings->networks_count, &target->addr);
 }
 
-static struct dial *start_dial(struct port *p, const struct target *to, struct slice probe,
+static struct dial *start_dial(struct tunnel_io *p, const struct target *to, struct slice probe,
                                struct slice query, struct slice fields)
 {
-    const struct lane_settings *settings = &p->lane->settings;
+    const struct relay_thread_settings *settings = &p->thread->settings;
     struct dial_options options = {
-        .loop = p->lane->loop,
+        .loop = p->thread->loop,
         .worker_tls = &settings->worker_tls,
         .timeout = settings->dial_timeout,
         .head_max = settings->head_size,
@@ -118,7 +118,7 @@ static struct dial *start_dial(struct port *p, const struct target *to, struct s
     return dial_new(&options);
 }
 
-static void begin_dial(struct port *p, const struct target *target, struct slice probe)
+static void begin_dial(struct tunnel_io *p, const struct target *target, struct slice probe)
 {
     uint8_t memory[2][2048];
     struct writer query = writer_of(memory[0], sizeof memory[0]),
@@ -132,13 +132,13 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
     if (adapter->request && !p->probing)
         adapter->request(p->tunnel.adapter_state, &query, &fields);
     p->undialled = DIAL_FORBIDDEN;
-    if (is_allowed(&p->lane->settings, target)) {
+    if (is_allowed(&p->thread->settings, target)) {
         p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
         p->undialled = DIAL_MEMORY;
     } else {
-        account_problem(&p->account, "worker refused",
-                        slice_present(target->unix_path) ? "its socket is not in worker_sockets"
-                                                         : "its address is not in worker_networks");
+        tunnel_stats_problem(&p->stats, "worker refused",
+                             slice_present(target->unix_path) ? "its socket is not in worker_sockets"
+                                                              : "its address is not in worker_networks");
     }
     if (p->dial)
         return;
@@ -149,7 +149,7 @@ static void begin_dial(struct port *p, const struct target *target, struct slice
 
 static void act_dial(void *context, const struct target *target)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     uint8_t memory[HTTP_HEAD_MAX];
     struct writer probe = writer_of(memory, sizeof memory);
 
@@ -158,7 +158,7 @@ static void act_dial(void *context, const struct target *target)
 
 static void act_hang_up(void *context)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     dial_free(p->dial);
     p->dial = NULL;
 }
@@ -168,56 +168,56 @@ static void on_client_ready(void *owner, int events);
 
 static void act_adopt(void *context)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
 
     p->broken[WORKER] = false;
     if (p->turn == TURN_OVER)
         p->turn = TURN_NONE;
     p->turn_since = loop_clock();
-    loop_io_open(&p->io[WORKER], p->lane->loop, dial_take(p->dial), on_worker_ready, p);
+    loop_io_open(&p->io[WORKER], p->thread->loop, dial_take(p->dial), on_worker_ready, p);
 }
 
-static void act_part(void *context, enum side side, struct outbox *rest, uint64_t unread)
+static void act_part(void *context, enum side side, struct send_queue *rest, uint64_t unread)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
 
     buffer_consume(&rest->frames, rest->sent);
     /* others wait for this memory: they do not wait for who does not take it */
     if (p->gives_way && rest->frames.size > LEFT_MOST) {
-        account_unsure(&p->account, unread);
-        outbox_free(rest);
+        tunnel_stats_unconfirmed(&p->stats, unread);
+        send_queue_free(rest);
         loop_io_close(&p->io[side]);
         return;
     }
-    parting_begin(&p->lane->partings, loop_io_release(&p->io[side]), &rest->frames, unread);
+    lingering_close_begin(&p->thread->lingering, loop_io_release(&p->io[side]), &rest->frames, unread);
 }
 
-static void act_unsure(void *context, uint64_t bytes)
+static void act_unconfirmed(void *context, uint64_t bytes)
 {
-    account_unsure(&((struct port *)context)->account, bytes);
+    tunnel_stats_unconfirmed(&((struct tunnel_io *)context)->stats, bytes);
 }
 
 static void act_drop(void *context, enum side side)
 {
-    loop_io_close(&((struct port *)context)->io[side]);
+    loop_io_close(&((struct tunnel_io *)context)->io[side]);
 }
 
 static void act_ask(void *context)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     p->ask.epoch = p->tunnel.epoch;
-    resolver_ask(p->lane->resolver, &p->ask);
+    resolver_ask(p->thread->resolver, &p->ask);
 }
 
 static void act_watch(void *context)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     p->watch.epoch = p->tunnel.epoch;
     p->watch.idle = (int64_t)((loop_clock() - p->tunnel.used) / 1000000);
     const struct target *target = tunnel_target(&p->tunnel);
     /* 0.0.0.0, where no worker is: with none known, any is news */
     p->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
-    resolver_ask(p->lane->resolver, &p->watch);
+    resolver_ask(p->thread->resolver, &p->watch);
 }
 
 /* The socket is new: it has room for a head, or it is broken. */
@@ -231,12 +231,12 @@ static bool send_head(int fd, struct slice head)
 
 static void act_accept(void *context)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
     p->accepted = true;
-    account_opened(&p->account);
+    tunnel_stats_opened(&p->stats);
     if (!upgrade_accept(p->upgrade, tunnel_target(&p->tunnel), p->dial ? dial_head(p->dial) : NULL, &w) ||
         !send_head(loop_io_fd(&p->io[CLIENT]), writer_slice(&w)))
         p->broken[CLIENT] = true;
@@ -244,45 +244,45 @@ static void act_accept(void *context)
 
 static void act_refuse(void *context, enum refusal refusal)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
     int fd = loop_io_release(&p->io[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
-        lane_refuse(p->lane, fd, p->upgrade, refusal);
+        relay_thread_refuse(p->thread, fd, p->upgrade, refusal);
         return;
     }
-    counts_refused(p->lane->shard, REFUSAL_NONE);
+    relay_metrics_refused(p->thread->shard, REFUSAL_NONE);
     upgrade_pass_refusal(p->upgrade, tunnel_target(&p->tunnel), dial_head(p->dial), dial_body(p->dial), &w);
-    lane_answer(p->lane, fd, writer_slice(&w));
+    relay_thread_answer(p->thread, fd, writer_slice(&w));
 }
 
 static void act_resumed(void *context, enum loss loss, uint64_t gap)
 {
-    account_resumed(&((struct port *)context)->account, loss, gap);
+    tunnel_stats_resumed(&((struct tunnel_io *)context)->stats, loss, gap);
 }
 
 static void act_declared(void *context, uint64_t missing)
 {
-    account_declared(&((struct port *)context)->account, missing);
+    tunnel_stats_declared(&((struct tunnel_io *)context)->stats, missing);
 }
 
 static size_t act_may_hold(void *context, bool whole)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
 
-    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->lane->limits))
+    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->thread->limits))
         return SIZE_MAX;
-    return limits_room(p->lane->limits, &p->account.use, account_held(&p->account), whole);
+    return limits_room(p->thread->limits, &p->stats.use, tunnel_stats_held(&p->stats), whole);
 }
 
 static bool act_take_turn(void *context)
 {
-    struct port *p = context;
+    struct tunnel_io *p = context;
     const struct handover *h = &p->upgrade->handover;
 
-    if (p->turn == TURN_NONE && limits_replay_begin(p->lane->limits, h->space, owner_of(h).sandbox)) {
+    if (p->turn == TURN_NONE && limits_replay_begin(p->thread->limits, h->space, owner_of(h).sandbox)) {
         p->turn = TURN_TAKEN;
         p->turn_since = loop_clock();
     }
@@ -302,18 +302,18 @@ static void act_ended(void *context)
 }
 
 static const struct tunnel_actions actions = {
-    act_send,   act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
-    act_ask,    act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
-    act_unsure, act_may_hold, act_take_turn, act_random, act_ended,
+    act_send,        act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
+    act_ask,         act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
+    act_unconfirmed, act_may_hold, act_take_turn, act_random, act_ended,
 };
 
 /* ---- reading ---- */
-static ssize_t receive(struct port *p, enum side from)
+static ssize_t receive(struct tunnel_io *p, enum side from)
 {
-    struct lane *lane = p->lane;
+    struct relay_thread *thread = p->thread;
     struct leg *leg = &p->tunnel.legs[from];
     struct slice partial = buffer_slice(&leg->partial);
-    uint8_t *at = lane->scratch + TUNNEL_FRONT;
+    uint8_t *at = thread->scratch + TUNNEL_FRONT;
     size_t room = tunnel_room(&p->tunnel, from);
 
     ssize_t got = recv(loop_io_fd(&p->io[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
@@ -327,7 +327,7 @@ static ssize_t receive(struct port *p, enum side from)
     return got;
 }
 
-static void on_leg_ready(struct port *p, enum side side, int events)
+static void on_leg_ready(struct tunnel_io *p, enum side side, int events)
 {
     if (events & LOOP_WRITE)
         tunnel_writable(&p->tunnel, side, loop_clock());
@@ -348,7 +348,7 @@ static void on_worker_ready(void *owner, int events)
 }
 
 /* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
-static void read_early(struct port *p)
+static void read_early(struct tunnel_io *p)
 {
     size_t room;
     uint8_t *to = buffer_room(&p->early, 1, &room);
@@ -363,7 +363,7 @@ static void read_early(struct port *p)
 
 static void on_client_ready(void *owner, int events)
 {
-    struct port *p = owner;
+    struct tunnel_io *p = owner;
 
     if (p->accepted) {
         on_leg_ready(p, CLIENT, events);
@@ -374,9 +374,9 @@ static void on_client_ready(void *owner, int events)
 }
 
 /* Bytes that were received before the tunnel could take them. */
-static void replay(struct port *p, enum side from, struct slice bytes)
+static void replay(struct tunnel_io *p, enum side from, struct slice bytes)
 {
-    uint8_t *at = p->lane->scratch + TUNNEL_FRONT;
+    uint8_t *at = p->thread->scratch + TUNNEL_FRONT;
 
     while (bytes.len && p->io[from].loop && p->tunnel.state != TUNNEL_ENDED) {
         struct leg *leg = &p->tunnel.legs[from];
@@ -391,7 +391,7 @@ static void replay(struct port *p, enum side from, struct slice bytes)
     }
 }
 
-static void replay_early(struct port *p)
+static void replay_early(struct tunnel_io *p)
 {
     struct buffer early = p->early;
 
@@ -401,18 +401,18 @@ static void replay_early(struct port *p)
 }
 
 /* ---- the dial and the agent ---- */
-static enum dial_outcome judge_dial(struct port *p, enum dial_outcome outcome)
+static enum dial_outcome judge_dial(struct tunnel_io *p, enum dial_outcome outcome)
 {
     uint64_t took = loop_clock() - p->dialled_at;
 
     if (outcome == DIAL_OPEN)
-        metrics_observe(p->lane->shard, COUNT_DIAL, METRIC_PLAIN, (double)took / 1e6);
+        metrics_observe(p->thread->shard, METRIC_DIAL, METRIC_PLAIN, (double)took / 1e6);
     else
-        account_problem(&p->account, "dial failed", dial_why(p->dial));
+        tunnel_stats_problem(&p->stats, "dial failed", dial_why(p->dial));
     return outcome;
 }
 
-static enum dial_outcome judge_probe(struct port *p, enum dial_outcome outcome)
+static enum dial_outcome judge_probe(struct tunnel_io *p, enum dial_outcome outcome)
 {
     if (outcome != DIAL_STATUS)
         return outcome == DIAL_OPEN ? DIAL_INVALID : outcome;
@@ -421,7 +421,7 @@ static enum dial_outcome judge_probe(struct port *p, enum dial_outcome outcome)
 
 static void on_dialled(void *owner, enum dial_outcome outcome)
 {
-    struct port *p = owner;
+    struct tunnel_io *p = owner;
 
     if (p->probing && (outcome = judge_probe(p, outcome)) == DIAL_OPEN) {
         begin_dial(p, tunnel_target(&p->tunnel), slice_text(NULL));
@@ -443,42 +443,42 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
 
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
-    struct port *p = owner;
+    struct tunnel_io *p = owner;
     tunnel_answered(&p->tunnel, answer, watch, loop_clock());
     update(p);
 }
 
 /* ---- after each event ---- */
-static bool may_read_early(struct port *p)
+static bool may_read_early(struct tunnel_io *p)
 {
     size_t len = buffer_len(&p->early);
     return len < EARLY_LEAST || (len < EARLY_MAX && act_may_hold(p, false));
 }
 
-static void want(struct port *p)
+static void want(struct tunnel_io *p)
 {
     for (enum side side = CLIENT; side <= WORKER; side++) {
         const struct leg *leg = &p->tunnel.legs[side];
         bool read = leg->reading;
         if (side == CLIENT && !p->accepted)
             read = may_read_early(p);
-        bool write = !outbox_empty(&leg->out) && !p->broken[side];
+        bool write = !send_queue_empty(&leg->out) && !p->broken[side];
         if (p->io[side].loop)
             loop_io_want(&p->io[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
     }
 }
 
 /* When the turn is another tunnel's, whether or not the replay has ended. */
-static uint64_t turn_until(const struct port *p)
+static uint64_t turn_until(const struct tunnel_io *p)
 {
-    uint64_t timeout = p->lane->settings.dial_timeout;
+    uint64_t timeout = p->thread->settings.dial_timeout;
     uint64_t quiet = p->tunnel.legs[WORKER].heard + timeout / TURN_QUIET, most = p->turn_since + timeout;
     return quiet < most ? quiet : most;
 }
 
 /* Moved only when it would fire too late: traffic puts off most of what is due, and the timer then fires for
  * nothing, which is cheaper than to set it for every message. */
-static void set_timer(struct port *p)
+static void set_timer(struct tunnel_io *p)
 {
     uint64_t due = tunnel_due(&p->tunnel), now;
 
@@ -497,12 +497,12 @@ static void set_timer(struct port *p)
     loop_timer_set(&p->timer, (double)(p->timer_at - now) / 1e6);
 }
 
-static void end_turn(struct port *p)
+static void end_turn(struct tunnel_io *p)
 {
     const struct handover *h = &p->upgrade->handover;
 
     if (p->turn == TURN_TAKEN)
-        limits_replay_end(p->lane->limits, h->space, owner_of(h).sandbox);
+        limits_replay_end(p->thread->limits, h->space, owner_of(h).sandbox);
     p->turn = TURN_OVER;
 }
 
@@ -511,41 +511,41 @@ static void release(void *context)
     free(context);
 }
 
-void port_cut(struct port *p)
+void tunnel_io_cut(struct tunnel_io *p)
 {
-    struct lane *lane = p->lane;
+    struct relay_thread *thread = p->thread;
     struct limits_owner owner = owner_of(&p->upgrade->handover);
 
     if (p->gone)
         return;
     p->gone = true;
     if (p->accepted)
-        account_ended(&p->account);
-    resolver_drop(lane->resolver, &p->ask);
-    resolver_drop(lane->resolver, &p->watch);
+        tunnel_stats_ended(&p->stats);
+    resolver_drop(thread->resolver, &p->ask);
+    resolver_drop(thread->resolver, &p->watch);
     dial_free(p->dial);
     loop_io_close(&p->io[CLIENT]);
     loop_io_close(&p->io[WORKER]);
     loop_timer_close(&p->timer);
     buffer_free(&p->early);
     tunnel_free(&p->tunnel);
-    p->account.opening = 0;
-    account_update(&p->account);
+    p->stats.opening = 0;
+    tunnel_stats_update(&p->stats);
     end_turn(p);
     if (p->entered)
-        limits_leave(lane->limits, &owner);
+        limits_leave(thread->limits, &owner);
     *p->link = p->next;
     if (p->next)
         p->next->link = p->link;
-    lane->ports_count--;
+    thread->tunnels_count--;
     free(p->upgrade);
     p->free_task = (struct loop_task){.run = release, .context = p};
-    loop_defer(lane->loop, &p->free_task);
+    loop_defer(thread->loop, &p->free_task);
 }
 
 /* A side that takes no more may have said something before it went: its last words, its Close. They are read first, a
  * worker's as slowly as its client takes them. Nobody waits for a worker that does not take those of a client. */
-static void lose_broken(struct port *p, enum side side)
+static void lose_broken(struct tunnel_io *p, enum side side)
 {
     const struct tunnel *t = &p->tunnel;
     ssize_t got = 1;
@@ -560,17 +560,17 @@ static void lose_broken(struct port *p, enum side side)
     p->broken[side] = false;
 }
 
-static void update(struct port *p)
+static void update(struct tunnel_io *p)
 {
     for (enum side side = CLIENT; side <= WORKER; side++)
         if (p->broken[side])
             lose_broken(p, side);
-    p->account.opening = p->early.size + dial_held(p->dial);
-    account_update(&p->account);
+    p->stats.opening = p->early.size + dial_held(p->dial);
+    tunnel_stats_update(&p->stats);
     if (p->turn == TURN_TAKEN && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= turn_until(p)))
         end_turn(p);
     if (p->tunnel.state == TUNNEL_ENDED) {
-        port_cut(p);
+        tunnel_io_cut(p);
         return;
     }
     want(p);
@@ -578,18 +578,18 @@ static void update(struct port *p)
 }
 
 /* What has come meanwhile came in time: it is looked at before anybody is given up. libev tells of timers first. */
-static void look_again(struct port *p)
+static void look_again(struct tunnel_io *p)
 {
     if (loop_clock() < tunnel_judges_at(&p->tunnel))
         return;
-    resolver_look(p->lane->resolver);
+    resolver_look(p->thread->resolver);
     for (enum side side = CLIENT; side <= WORKER && p->accepted && !p->gone; side++)
         on_leg_ready(p, side, LOOP_READ | LOOP_WRITE);
 }
 
 static void on_time(void *owner)
 {
-    struct port *p = owner;
+    struct tunnel_io *p = owner;
     uint64_t now = loop_clock();
 
     /* with the machine all others may have stood still, too: they get a moment to say what they would have */
@@ -609,78 +609,78 @@ static void on_time(void *owner)
 
 /* ---- for the outside ---- */
 /* Also one that is closing: its client may take what is left for as long as `stall`. */
-static bool may_give_way(const struct port *p)
+static bool may_give_way(const struct tunnel_io *p)
 {
-    return tunnel_is_open(&p->tunnel) || (p->tunnel.state == TUNNEL_CLOSING && p->account.use.held > LEFT_MOST);
+    return tunnel_is_open(&p->tunnel) || (p->tunnel.state == TUNNEL_CLOSING && p->stats.use.held > LEFT_MOST);
 }
 
-void ports_look(struct lane *lane, struct limits_round *round)
+void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
 {
-    for (struct port *p = lane->ports; p; p = p->next)
+    for (struct tunnel_io *p = thread->tunnels; p; p = p->next)
         if (may_give_way(p))
-            limits_round_look(round, &p->account.use);
+            limits_round_look(round, &p->stats.use);
 }
 
-void ports_give_way(struct lane *lane, struct limits_round *round)
+void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round)
 {
-    for (struct port *p = lane->ports, *next; p && round->lacking; p = next) {
+    for (struct tunnel_io *p = thread->tunnels, *next; p && round->lacking; p = next) {
         next = p->next;
-        if (!may_give_way(p) || !limits_round_takes(lane->limits, round, &p->account.use))
+        if (!may_give_way(p) || !limits_round_takes(thread->limits, round, &p->stats.use))
             continue;
         p->gives_way = true;
-        port_end(p, CLOSE_held_too_much);
-        if (!p->gone && account_held(&p->account) > LEFT_MOST)
-            port_end(p, CLOSE_held_too_much); /* its client does not take what is before the Close */
+        tunnel_io_end(p, CLOSE_held_too_much);
+        if (!p->gone && tunnel_stats_held(&p->stats) > LEFT_MOST)
+            tunnel_io_end(p, CLOSE_held_too_much); /* its client does not take what is before the Close */
     }
 }
 
-static bool enter(struct lane *lane, const struct handover *h)
+static bool enter(struct relay_thread *thread, const struct handover *h)
 {
     struct limits_owner owner = owner_of(h);
-    enum limit limit = limits_enter(lane->limits, &owner);
+    enum limit limit = limits_enter(thread->limits, &owner);
 
     if (limit == LIMIT_NONE)
         return true;
     if (limit == LIMIT_MEMORY)
         return false;
-    metrics_add(lane->shard, COUNT_LIMITED, METRIC_INDEX(limit), 1);
-    log_write(lane->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
+    metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
+    log_write(thread->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
               LOG_SLICE("route", h->route), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org),
               LOG_SLICE("sub", h->sub), LOG_SLICE("jti", h->jti));
     return false;
 }
 
-struct port *port_new(struct lane *lane, struct upgrade *upgrade, struct slice early)
+struct tunnel_io *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
 {
     const struct handover *h = &upgrade->handover;
-    struct port *p = calloc(1, sizeof *p);
+    struct tunnel_io *p = calloc(1, sizeof *p);
 
     if (p)
         p->early = buffer_with_limit(EARLY_MAX);
-    if (!p || !buffer_put(&p->early, early) || !enter(lane, h)) {
+    if (!p || !buffer_put(&p->early, early) || !enter(thread, h)) {
         if (p)
             buffer_free(&p->early);
         free(p);
         return NULL;
     }
     p->entered = true;
-    p->lane = lane;
+    p->thread = thread;
     p->upgrade = upgrade;
     struct limits_owner owner = owner_of(h);
-    p->account = (struct account){.lane = lane,
-                                  .use = limits_use_begin(lane->limits, &owner),
-                                  .handover = h,
-                                  .tunnel = &p->tunnel,
-                                  .id = ++lane->next_id,
-                                  .route = counts_route(lane->counts, h->route)};
+    p->stats = (struct tunnel_stats){.thread = thread,
+                                     .use = limits_use_begin(thread->limits, &owner),
+                                     .handover = h,
+                                     .tunnel = &p->tunnel,
+                                     .id = ++thread->next_id,
+                                     .route = relay_metrics_route(thread->metrics, h->route)};
     p->ask = (struct question){.handover = h, .answered = on_answered, .owner = p};
     p->watch = (struct question){.watch = true, .handover = h, .answered = on_answered, .owner = p};
-    p->next = lane->ports;
-    p->link = &lane->ports;
+    p->next = thread->tunnels;
+    p->link = &thread->tunnels;
     if (p->next)
         p->next->link = &p->next;
-    lane->ports = p;
-    lane->ports_count++;
+    thread->tunnels = p;
+    thread->tunnels_count++;
     return p;
 }
 
@@ -692,49 +692,49 @@ static uint64_t expiry(const struct handover *h)
     return left >= years ? 0 : loop_clock() + (left > 0 ? (uint64_t)left * 1000000 : 0);
 }
 
-void port_begin(struct port *p, int fd)
+void tunnel_io_begin(struct tunnel_io *p, int fd)
 {
     struct tunnel_opening opening = {&actions,
                                      p,
-                                     &p->lane->settings.tunnel,
+                                     &p->thread->settings.tunnel,
                                      &p->upgrade->handover,
                                      p->upgrade->target,
                                      p->upgrade->client_resumes,
                                      expiry(&p->upgrade->handover)};
 
-    loop_io_open(&p->io[CLIENT], p->lane->loop, fd, on_client_ready, p);
-    loop_timer_open(&p->timer, p->lane->loop, on_time, p);
+    loop_io_open(&p->io[CLIENT], p->thread->loop, fd, on_client_ready, p);
+    loop_timer_open(&p->timer, p->thread->loop, on_time, p);
     if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
         p->tunnel.state = TUNNEL_ENDED;
-        lane_refuse(p->lane, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
+        relay_thread_refuse(p->thread, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
     }
     if (p->accepted && buffer_len(&p->early))
         replay_early(p);
     update(p);
 }
 
-void port_end(struct port *p, enum close_reason reason)
+void tunnel_io_end(struct tunnel_io *p, enum close_reason reason)
 {
     tunnel_end(&p->tunnel, reason, loop_clock());
     update(p);
 }
 
-struct port *port_next(const struct port *p)
+struct tunnel_io *tunnel_io_next(const struct tunnel_io *p)
 {
     return p->next;
 }
 
-bool port_is_closing(const struct port *p)
+bool tunnel_io_is_closing(const struct tunnel_io *p)
 {
     return p->tunnel.state >= TUNNEL_CLOSING;
 }
 
-struct slice port_sandbox(const struct port *p)
+struct slice tunnel_io_sandbox(const struct tunnel_io *p)
 {
     return p->upgrade->handover.sandbox;
 }
 
-const struct account *port_account(const struct port *p)
+const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *p)
 {
-    return &p->account;
+    return &p->stats;
 }

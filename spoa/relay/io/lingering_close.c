@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/io/parting.h"
+#include "spoa/relay/io/lingering_close.h"
 
 #include <errno.h>
 #include <linux/sockios.h>
@@ -8,13 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/counts.h"
+#include "spoa/relay/io/relay_metrics.h"
 
 #define READ_AWAY (1 << 20) /* bytes: a peer that sends more is not waiting for our Close */
 
-struct parting {
-    struct partings *all;
-    struct parting *next, **link;
+struct lingering_close {
+    struct lingering_closes *all;
+    struct lingering_close *next, **link;
     struct loop_io io;
     struct loop_timer timer;
     struct loop_task gone;
@@ -30,24 +30,24 @@ static void release(void *context)
     free(context);
 }
 
-static void count_unsure(struct partings *partings, uint64_t unread)
+static void count_unconfirmed(struct lingering_closes *lingering, uint64_t unread)
 {
     if (unread)
-        metrics_add(partings->shard, COUNT_UNSURE, METRIC_PLAIN, (int64_t)unread);
+        metrics_add(lingering->shard, METRIC_UNCONFIRMED, METRIC_PLAIN, (int64_t)unread);
 }
 
-static void note_held(struct parting *p)
+static void note_held(struct lingering_close *p)
 {
-    counts_hold(p->all->shard, p->all->limits, (int64_t)p->rest.size - (int64_t)p->held);
+    relay_metrics_hold(p->all->shard, p->all->limits, (int64_t)p->rest.size - (int64_t)p->held);
     p->held = p->rest.size;
 }
 
-static void end(struct parting *p)
+static void end(struct lingering_close *p)
 {
     if (!p->io.loop)
         return;
     struct loop *loop = p->io.loop;
-    count_unsure(p->all, p->unread);
+    count_unconfirmed(p->all, p->unread);
     loop_io_close(&p->io);
     loop_timer_close(&p->timer);
     buffer_free(&p->rest);
@@ -68,7 +68,7 @@ static void on_time(void *owner)
 }
 
 /* False: the peer is gone, or has nothing more to get nor to say. */
-static bool send_rest(struct parting *p)
+static bool send_rest(struct lingering_close *p)
 {
     while (buffer_len(&p->rest)) {
         struct slice rest = buffer_slice(&p->rest);
@@ -88,7 +88,7 @@ static bool is_taken(int fd)
     return ioctl(fd, SIOCOUTQ, &queued) == 0 && queued <= 1;
 }
 
-static bool read_away(struct parting *p)
+static bool read_away(struct lingering_close *p)
 {
     uint8_t scratch[16384];
     ssize_t got = recv(loop_io_fd(&p->io), scratch, sizeof scratch, 0);
@@ -108,7 +108,7 @@ static bool read_away(struct parting *p)
 
 static void on_ready(void *owner, int events)
 {
-    struct parting *p = owner;
+    struct lingering_close *p = owner;
     bool alive = true;
 
     if (events & LOOP_WRITE)
@@ -122,37 +122,37 @@ static void on_ready(void *owner, int events)
         loop_io_want(&p->io, (p->ended ? 0 : LOOP_READ) | (buffer_len(&p->rest) ? LOOP_WRITE : 0));
 }
 
-void parting_begin(struct partings *partings, int fd, struct buffer *rest, uint64_t unread)
+void lingering_close_begin(struct lingering_closes *lingering, int fd, struct buffer *rest, uint64_t unread)
 {
-    struct parting *p = calloc(1, sizeof *p);
+    struct lingering_close *p = calloc(1, sizeof *p);
 
     if (!p) {
         struct slice last = buffer_slice(rest);
         (void)!send(fd, last.at, last.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        count_unsure(partings, unread);
+        count_unconfirmed(lingering, unread);
         buffer_free(rest);
         close(fd);
         return;
     }
-    if (partings->count >= partings->most) {
-        metrics_add(partings->shard, COUNT_CUT_SHORT, METRIC_INDEX(CUT_PARTING), 1);
-        end(partings->first);
+    if (lingering->count >= lingering->most) {
+        metrics_add(lingering->shard, METRIC_CUT_SHORT, METRIC_INDEX(CUT_LINGERING), 1);
+        end(lingering->first);
     }
-    *p = (struct parting){.all = partings,
-                          .link = partings->first ? partings->last : &partings->first,
-                          .rest = *rest,
-                          .unread = unread};
+    *p = (struct lingering_close){.all = lingering,
+                                  .link = lingering->first ? lingering->last : &lingering->first,
+                                  .rest = *rest,
+                                  .unread = unread};
     *p->link = p;
-    partings->last = &p->next;
-    partings->count++;
-    loop_io_open(&p->io, partings->loop, fd, on_ready, p);
-    loop_timer_open(&p->timer, partings->loop, on_time, p);
-    loop_timer_set(&p->timer, PARTING_SECONDS);
+    lingering->last = &p->next;
+    lingering->count++;
+    loop_io_open(&p->io, lingering->loop, fd, on_ready, p);
+    loop_timer_open(&p->timer, lingering->loop, on_time, p);
+    loop_timer_set(&p->timer, LINGERING_SECONDS);
     on_ready(p, LOOP_WRITE);
 }
 
-void partings_end(struct partings *partings)
+void lingering_closes_end(struct lingering_closes *lingering)
 {
-    while (partings->first)
-        end(partings->first);
+    while (lingering->first)
+        end(lingering->first);
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * outbox: whole frames on their way to one peer, those that the kernel has not taken yet. While there is no
+ * send_queue: whole frames on their way to one peer, those that the kernel has not taken yet. While there is no
  * peer it is what is held for the next one. Only the first frame can be partly sent; it is kept whole, so
  * that another peer can get it from its beginning. Bounded; no memory while it holds nothing.
  *
  * One that `keeps` holds data frames also after they were sent, until they are released: all of them can be
  * sent again to another peer. The first it holds then begins a message.
  */
-#ifndef CELLGATE_RELAY_TUNNEL_OUTBOX_H
-#define CELLGATE_RELAY_TUNNEL_OUTBOX_H
+#ifndef CELLGATE_RELAY_TUNNEL_SEND_QUEUE_H
+#define CELLGATE_RELAY_TUNNEL_SEND_QUEUE_H
 
 #include "spoa/base/buffer.h"
 
-struct outbox {
+struct send_queue {
     struct buffer frames;
     size_t sent;     /* bytes of the first frame that the kernel has taken; `keeps`: of all of them */
     size_t controls; /* `keeps`: bytes of control frames that are held, between what is kept */
@@ -20,45 +20,45 @@ struct outbox {
     bool keeps;
 };
 
-struct outbox outbox_with_limit(size_t limit);
-void outbox_free(struct outbox *outbox);
+struct send_queue send_queue_with_limit(size_t limit);
+void send_queue_free(struct send_queue *queue);
 
 /* Nothing is to be sent. */
-static inline bool outbox_empty(const struct outbox *outbox)
+static inline bool send_queue_empty(const struct send_queue *queue)
 {
-    return buffer_len(&outbox->frames) == outbox->sent;
+    return buffer_len(&queue->frames) == queue->sent;
 }
 
 /* Bytes held, for limits and metrics. */
-static inline size_t outbox_len(const struct outbox *outbox)
+static inline size_t send_queue_len(const struct send_queue *queue)
 {
-    return buffer_len(&outbox->frames);
+    return buffer_len(&queue->frames);
 }
 
 /* Bytes of payload in data frames held, what was sent of the first one included. */
-uint64_t outbox_payload(const struct outbox *outbox);
+uint64_t send_queue_payload(const struct send_queue *queue);
 
 /* Appends bytes of whole frames (the last may be completed by the next call); false: over the limit or out of
  * memory. */
-bool outbox_put(struct outbox *outbox, struct slice frames) __attribute__((warn_unused_result));
+bool send_queue_put(struct send_queue *queue, struct slice frames) __attribute__((warn_unused_result));
 /* So many bytes of what was put are control frames, which nobody keeps. */
-void outbox_put_controls(struct outbox *outbox, size_t len);
+void send_queue_put_controls(struct send_queue *queue, size_t len);
 /* What is to be sent next. */
-struct slice outbox_unsent(const struct outbox *outbox);
+struct slice send_queue_unsent(const struct send_queue *queue);
 /* The kernel took so many bytes of it. */
-void outbox_sent(struct outbox *outbox, size_t len);
+void send_queue_sent(struct send_queue *queue, size_t len);
 /* A frame was partly sent: only its rest can follow. */
-bool outbox_cut(const struct outbox *outbox);
+bool send_queue_cut(const struct send_queue *queue);
 /* Lets go of the first messages that are kept, *payload bytes in all; false, and nothing happens, when there
  * are not so many, or, unless unsent, when they were not all sent. */
-bool outbox_release(struct outbox *outbox, uint64_t messages, bool unsent, uint64_t *payload)
+bool send_queue_release(struct send_queue *queue, uint64_t messages, bool unsent, uint64_t *payload)
     __attribute__((warn_unused_result));
-/* Gives back the memory that outbox_release leaves to an empty one. */
-void outbox_trim(struct outbox *outbox);
+/* Gives back the memory that send_queue_release leaves to an empty one. */
+void send_queue_trim(struct send_queue *queue);
 
 /* The peer is lost and there will be another one: a frame that was partly sent is to be sent again whole,
  * control frames go, and a message whose beginning went to the lost peer begins anew with what is left of it.
  * False: nothing is left of a message. */
-bool outbox_salvage(struct outbox *outbox);
+bool send_queue_salvage(struct send_queue *queue);
 
 #endif

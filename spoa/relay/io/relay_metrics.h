@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * relay_metrics: what the relay counts, as metrics. A route gets its label when its first tunnel is opened; one that
+ * comes when there are RELAY_METRICS_ROUTES already counts under "other".
+ */
+#ifndef CELLGATE_RELAY_IO_RELAY_METRICS_H
+#define CELLGATE_RELAY_IO_RELAY_METRICS_H
+
+#include "spoa/base/slice.h"
+#include "spoa/service/metrics.h"
+
+enum count {
+    METRIC_TUNNELS, /* {route} */
+    METRIC_OPENED,  /* {route} */
+    METRIC_CLOSED,  /* {route,reason} */
+    METRIC_REFUSED, /* {error} */
+    METRIC_LIMITED, /* {limit} */
+    METRIC_REDIALS, /* {cause,outcome} */
+    METRIC_RESUME,  /* {adapter,outcome} */
+    METRIC_MISSING, /* {adapter} */
+    METRIC_UNCONFIRMED,
+    METRIC_GAP,   /* histogram */
+    METRIC_DIAL,  /* histogram */
+    METRIC_BYTES, /* {direction} */
+    METRIC_HELD,
+    METRIC_ACCEPT_PAUSES, /* accepting paused for want of descriptors */
+    METRIC_HANDSHAKES,    /* connections whose head is not there yet */
+    METRIC_LINGERING,     /* sockets that are being closed */
+    METRIC_CUT_SHORT,     /* {what} */
+    METRIC_LOG_DROPPED,
+    METRIC_LOG_HELD_BACK,
+    METRIC_FAMILIES
+};
+
+enum { REDIAL_RESUMED, REDIAL_FAILED };
+enum { RESUME_EXACT, RESUME_GAP };
+enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
+enum { CUT_HANDSHAKE, CUT_LINGERING };
+
+struct relay_metrics;
+struct limits;
+
+enum { RELAY_METRICS_ROUTES = 64 };
+
+/* NULL when out of memory. */
+struct relay_metrics *relay_metrics_new(void);
+void relay_metrics_free(struct relay_metrics *metrics);
+struct metrics *relay_metrics_metrics(struct relay_metrics *metrics);
+/* The index of a route's label; any thread. */
+unsigned relay_metrics_route(struct relay_metrics *metrics, struct slice route);
+/* Memory of the process' tunnels has changed by so many bytes: limits and metric know it alike. */
+void relay_metrics_hold(struct metrics_shard *shard, struct limits *limits, int64_t bytes);
+/* REFUSAL_NONE: the worker's own refusal. */
+void relay_metrics_refused(struct metrics_shard *shard, unsigned refusal);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * relay_thread: one thread of the relay: its loop, the agent's connection, its tunnels. Threads share the
+ * listener, the limits and the metrics, and nothing else.
+ */
+#ifndef CELLGATE_RELAY_IO_RELAY_THREAD_H
+#define CELLGATE_RELAY_IO_RELAY_THREAD_H
+
+#include <pthread.h>
+
+#include "spoa/base/cidr.h"
+#include "spoa/net/loop.h"
+#include "spoa/net/net.h"
+#include "spoa/relay/io/limits.h"
+#include "spoa/relay/io/lingering_close.h"
+#include "spoa/relay/io/relay_metrics.h"
+#include "spoa/relay/io/resolver.h"
+#include "spoa/relay/tunnel/tunnel.h"
+#include "spoa/relay/tunnel/upgrade.h"
+#include "spoa/service/log.h"
+#include "spoa/service/settings.h"
+
+#define RELAY_THREAD_SCRATCH (TUNNEL_FRONT + LEG_FRAME_WHOLE + LEG_PAUSE)
+#define RELAY_THREAD_CIDRS   64
+
+struct tunnel_io;
+struct handshake;
+
+/* Of the configuration; a thread has a copy of its own. */
+struct relay_thread_settings {
+    struct tunnel_settings tunnel;
+    uint64_t dial_timeout, head_time, drain;
+    size_t head_size;
+    struct net_address worker_tls;
+    struct cidr networks[RELAY_THREAD_CIDRS];
+    size_t networks_count;
+    char socket_folders[NET_FOLDERS_MOST][NET_PATH_MOST + 1]; /* the rest is empty */
+};
+
+/* False: more networks than a thread takes. */
+bool relay_thread_settings_from(struct relay_thread_settings *to, const struct settings *settings);
+
+struct relay_thread {
+    unsigned number;
+    pthread_t thread;
+    struct loop *loop;
+    struct log *log;
+    struct limits *limits;
+    struct relay_metrics *metrics;
+    struct metrics_shard *shard;
+    struct resolver *resolver;
+    struct lingering_closes lingering;
+    struct relay_thread_settings settings;
+    int listener;
+
+    struct loop_io accepting;
+    struct loop_timer accept_again;     /* after a pause */
+    struct handshake *handshakes;       /* connections whose head is not there yet, the oldest first */
+    struct handshake **handshakes_last; /* behind the newest, if there is one */
+    size_t handshakes_count;
+    struct tunnel_io *tunnels;
+    size_t tunnels_count;
+    uint64_t next_id;
+    bool draining;
+    uint64_t drain_began;
+    size_t drain_tunnels; /* when it began */
+    struct loop_timer drain_step;
+    uint64_t longest_gap; /* since it was last asked for, microseconds */
+    uint8_t *scratch;     /* RELAY_THREAD_SCRATCH bytes */
+};
+
+/* ---- on its thread ---- */
+/* A descriptor could not be had: accepting pauses for a moment. */
+void relay_thread_pause_accepting(struct relay_thread *thread);
+/* Sends an answer of the relay's own, or any other head, on a socket that is then closed in good order. */
+void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answer);
+/* upgrade: what is refused, NULL while that is not known. */
+void relay_thread_refuse(struct relay_thread *thread, int fd, const struct upgrade *upgrade,
+                         enum refusal refusal);
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/relay_thread_run.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <stdlib.h>
+
+#include "spoa/base/fail.h"
+#include "spoa/relay/io/handshake.h"
+#include "spoa/relay/io/tunnel_io.h"
+
+#define ACCEPTS_A_TURN 16
+#define DRAIN_STEP     0.05 /* seconds */
+
+/* ---- accepting ---- */
+static void accept_again(void *owner)
+{
+    struct relay_thread *thread = owner;
+    loop_io_want(&thread->accepting, LOOP_READ);
+}
+
+static void on_accept(void *owner, int events)
+{
+    struct relay_thread *thread = owner;
+    (void)events;
+
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        int fd = net_accept(thread->listener);
+        if (fd >= 0) {
+            handshake_begin(thread, fd);
+            continue;
+        }
+        if (fail_of_resources(errno))
+            relay_thread_pause_accepting(thread);
+        return;
+    }
+}
+
+/* ---- draining ---- */
+static size_t count_open(const struct relay_thread *thread)
+{
+    size_t open = 0;
+
+    for (struct tunnel_io *p = thread->tunnels; p; p = tunnel_io_next(p))
+        open += !tunnel_io_is_closing(p);
+    return open;
+}
+
+/* Of those that were there at the beginning, as many stay as there is time left. */
+static size_t drain_keeps(const struct relay_thread *thread)
+{
+    uint64_t passed = loop_clock() - thread->drain_began, all = thread->settings.drain;
+
+    if (passed >= all)
+        return 0;
+    return (size_t)((double)thread->drain_tunnels * (double)(all - passed) / (double)all + 0.5);
+}
+
+static void drain_step(void *owner)
+{
+    struct relay_thread *thread = owner;
+    size_t open = count_open(thread), keep = drain_keeps(thread);
+    bool late =
+        loop_clock() - thread->drain_began >= thread->settings.drain + thread->settings.tunnel.close_timeout;
+
+    for (struct tunnel_io *p = thread->tunnels, *next; p && (late || open > keep); p = next) {
+        next = tunnel_io_next(p);
+        if (tunnel_io_is_closing(p) && !late)
+            continue;
+        tunnel_io_end(p, CLOSE_restarting);
+        open--;
+    }
+    loop_timer_set(&thread->drain_step, DRAIN_STEP);
+}
+
+void relay_thread_drain(struct relay_thread *thread)
+{
+    if (thread->draining)
+        return;
+    thread->draining = true;
+    thread->drain_began = loop_clock();
+    thread->drain_tunnels = count_open(thread);
+    drain_step(thread);
+}
+
+/* ---- its thread ---- */
+static void *run(void *context)
+{
+    struct relay_thread *thread = context;
+    loop_run(thread->loop);
+    return NULL;
+}
+
+struct call {
+    struct loop_task task;
+    struct relay_thread *thread;
+    void (*run)(struct relay_thread *thread, void *context);
+    void *context;
+    sem_t done;
+};
+
+static void run_call(void *context)
+{
+    struct call *call = context;
+    call->run(call->thread, call->context);
+    sem_post(&call->done);
+}
+
+void relay_thread_call(struct relay_thread *thread,
+                       void (*run_it)(struct relay_thread *thread, void *context), void *context)
+{
+    struct call call = {.thread = thread, .run = run_it, .context = context};
+
+    call.task = (struct loop_task){.run = run_call, .context = &call};
+    sem_init(&call.done, 0, 0);
+    loop_post(thread->loop, &call.task);
+    while (sem_wait(&call.done) != 0 && errno == EINTR)
+        ;
+    sem_destroy(&call.done);
+}
+
+static void relay_thread_free(struct relay_thread *thread)
+{
+    loop_io_release(&thread->accepting);
+    loop_timer_close(&thread->accept_again);
+    loop_timer_close(&thread->drain_step);
+    if (thread->loop)
+        lingering_closes_end(&thread->lingering);
+    resolver_free(thread->resolver);
+    loop_free(thread->loop);
+    free(thread->scratch);
+    free(thread);
+}
+
+static bool set_up(struct relay_thread *thread, const struct relay_thread_options *o, struct fail *why)
+{
+    thread->loop = loop_new(why);
+    if (!thread->loop)
+        return false;
+    thread->shard = metrics_shard(relay_metrics_metrics(o->metrics));
+    thread->lingering = (struct lingering_closes){
+        .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
+    thread->scratch = malloc(RELAY_THREAD_SCRATCH);
+    thread->resolver = resolver_new(thread->loop, o->agent, o->questions, o->log);
+    return (thread->shard && thread->scratch && thread->resolver) || fail(why, "out of memory");
+}
+
+struct relay_thread *relay_thread_start(const struct relay_thread_options *o, struct fail *why)
+{
+    struct relay_thread *thread = calloc(1, sizeof *thread);
+
+    if (!thread) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    thread->number = o->number;
+    thread->log = o->log;
+    thread->limits = o->limits;
+    thread->metrics = o->metrics;
+    thread->settings = *o->settings;
+    thread->listener = o->listener;
+    if (!set_up(thread, o, why)) {
+        relay_thread_free(thread);
+        return NULL;
+    }
+    loop_io_open(&thread->accepting, thread->loop, o->listener, on_accept, thread);
+    loop_timer_open(&thread->accept_again, thread->loop, accept_again, thread);
+    loop_timer_open(&thread->drain_step, thread->loop, drain_step, thread);
+    loop_io_want(&thread->accepting, LOOP_READ);
+    if (pthread_create(&thread->thread, NULL, run, thread) == 0)
+        return thread;
+    fail(why, "cannot start a thread");
+    relay_thread_free(thread);
+    return NULL;
+}
+
+static void stop(struct relay_thread *thread, void *context)
+{
+    (void)context;
+    thread->draining = true;
+    loop_io_want(&thread->accepting, 0);
+    handshakes_end(thread);
+    for (struct tunnel_io *p = thread->tunnels, *next; p; p = next) {
+        next = tunnel_io_next(p);
+        if (!tunnel_io_is_closing(p))
+            tunnel_io_end(p, CLOSE_restarting);
+    }
+    while (thread->tunnels)
+        tunnel_io_cut(thread->tunnels);
+    loop_stop(thread->loop);
+}
+
+void relay_thread_stop(struct relay_thread *thread)
+{
+    if (!thread)
+        return;
+    relay_thread_call(thread, stop, NULL);
+    pthread_join(thread->thread, NULL);
+    relay_thread_free(thread);
+}

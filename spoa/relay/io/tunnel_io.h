@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tunnel_io: the loop code of one tunnel: its sockets, its dial, its questions to the agent, its timer. It does
+ * what the tunnel (tunnel.h) says and decides nothing.
+ */
+#ifndef CELLGATE_RELAY_IO_TUNNEL_IO_H
+#define CELLGATE_RELAY_IO_TUNNEL_IO_H
+
+#include "spoa/base/buffer.h"
+#include "spoa/relay/io/relay_thread.h"
+#include "spoa/relay/tunnel/upgrade.h"
+
+/* Takes over upgrade. early: bytes behind the client's head. NULL, and upgrade is still the caller's: a limit is
+ * reached, or out of memory. */
+struct tunnel_io *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early);
+/* Takes over the client's socket and starts. */
+void tunnel_io_begin(struct tunnel_io *io, int fd);
+/* Ends its tunnel in good order, or, if it is closing already, now. */
+void tunnel_io_end(struct tunnel_io *io, enum close_reason reason);
+/* Closes its sockets and frees it, whatever its tunnel does. */
+void tunnel_io_cut(struct tunnel_io *io);
+
+/* The two parts of a round where memory is short (limits.h), of the thread's tunnels. */
+void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round);
+void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round);
+
+struct tunnel_stats;
+
+struct tunnel_io *tunnel_io_next(const struct tunnel_io *io);
+/* What can be told of its tunnel. */
+const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *io);
+bool tunnel_io_is_closing(const struct tunnel_io *io);
+struct slice tunnel_io_sandbox(const struct tunnel_io *io);
+
+#endif
