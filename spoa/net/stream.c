@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/net/stream.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "spoa/net/net.h"
+
+#define SCRATCH 16384
+
+/* ---- what it waits for ---- */
+static bool may_read(const struct stream *s)
+{
+    if (s->connecting || s->ended || s->dead)
+        return false;
+    return s->finishing || (!s->paused && buffer_len(&s->in) < s->in.limit);
+}
+
+/* A failed write is met again by the loop, which a broken socket is always ready for. */
+static bool may_write(const struct stream *s)
+{
+    return !s->dead && (s->connecting || buffer_len(&s->out) || (s->failed && !s->user->hears_out));
+}
+
+static void want(struct stream *s)
+{
+    loop_io_want(&s->io, (may_read(s) ? LOOP_READ : 0) | (may_write(s) ? LOOP_WRITE : 0));
+}
+
+/* ---- the end ---- */
+static void free_buffers(struct stream *s)
+{
+    buffer_free(&s->in);
+    buffer_free(&s->out);
+}
+
+static void on_gone(void *context)
+{
+    struct stream *s = context;
+    free_buffers(s);
+    s->user->gone(s->owner);
+}
+
+void stream_close(struct stream *s)
+{
+    struct loop *loop = s->loop;
+    if (!loop)
+        return;
+    s->loop = NULL;
+    loop_io_close(&s->io);
+    loop_timer_close(&s->timer);
+    s->task = (struct loop_task){.run = on_gone, .context = s};
+    if (s->user->gone)
+        loop_defer(loop, &s->task);
+    else if (!s->busy)
+        free_buffers(s);
+}
+
+int stream_release(struct stream *s)
+{
+    loop_timer_close(&s->timer);
+    return loop_io_release(&s->io);
+}
+
+static void tell_error(struct stream *s, int error)
+{
+    s->dead = true;
+    if (s->finishing)
+        stream_close(s);
+    else
+        s->user->ended(s->owner, error);
+}
+
+/* ---- callbacks: what the owner does in them takes effect behind them ---- */
+static void enter(struct stream *s)
+{
+    s->busy = true;
+}
+
+static void leave(struct stream *s)
+{
+    s->busy = false;
+    if (s->loop && s->finishing)
+        buffer_free(&s->in);
+    if (s->loop)
+        want(s);
+    else if (!s->user->gone)
+        free_buffers(s);
+}
+
+/* ---- writing ---- */
+/* Without a callback: false when nothing was taken. */
+static bool write_some(struct stream *s)
+{
+    struct slice rest = buffer_slice(&s->out);
+    if (rest.len == 0 || s->failed || s->dead || s->connecting || !s->io.loop)
+        return false;
+    ssize_t n = send(loop_io_fd(&s->io), rest.at, rest.len, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN && errno != EINTR)
+        s->failed = errno;
+    buffer_consume(&s->out, n > 0 ? (size_t)n : 0);
+    return n > 0;
+}
+
+/* Behind each write: what cannot leave is dropped, and what was to follow the last byte follows it. */
+static void after_write(struct stream *s)
+{
+    if (s->failed)
+        buffer_free(&s->out);
+    if (buffer_len(&s->out) || s->connecting)
+        return;
+    if (s->finishing && (s->failed || s->ended)) {
+        stream_close(s);
+    } else if (s->half_closing && !s->shut && !s->failed) {
+        s->shut = true;
+        shutdown(loop_io_fd(&s->io), SHUT_WR);
+        if (s->finishing && s->linger.step)
+            loop_timer_set(&s->timer, (double)s->linger.grace / 1e6);
+    }
+}
+
+void stream_send_soon(struct stream *s)
+{
+    if (!s->loop)
+        return;
+    after_write(s);
+    want(s);
+}
+
+void stream_send(struct stream *s)
+{
+    if (!s->loop)
+        return;
+    write_some(s);
+    stream_send_soon(s);
+}
+
+static void on_writable(struct stream *s)
+{
+    bool progress = write_some(s);
+    if (progress && s->finishing && s->linger.step)
+        loop_timer_set(&s->timer, (double)s->linger.step / 1e6);
+    after_write(s);
+    if (progress && s->user->sent)
+        s->user->sent(s->owner);
+    if (s->loop && s->failed && !may_read(s))
+        tell_error(s, s->failed);
+}
+
+/* ---- reading ---- */
+static void on_no_input(struct stream *s, int error)
+{
+    if (error != EAGAIN && error != EINTR)
+        tell_error(s, error);
+    else if (s->failed && !s->user->hears_out)
+        tell_error(s, s->failed);
+}
+
+static void read_some(struct stream *s)
+{
+    size_t room = 0, left = s->in.limit - buffer_len(&s->in), size = s->user->read_size;
+    uint8_t *to = buffer_room(&s->in, size && size < left ? size : left, &room);
+    if (!to) {
+        tell_error(s, ENOMEM);
+        return;
+    }
+    ssize_t got = recv(loop_io_fd(&s->io), to, room, 0);
+    int error = errno;
+    buffer_commit(&s->in, got > 0 ? (size_t)got : 0);
+    if (got > 0) {
+        s->user->input(s->owner);
+    } else if (got == 0) {
+        s->ended = true;
+        s->user->ended(s->owner, 0);
+    } else {
+        on_no_input(s, error);
+    }
+}
+
+/* What is still on its way when the peer has ended its side it may never read. Our own FIN counts as one, too. */
+static bool is_taken(const struct stream *s)
+{
+    int queued;
+    return s->shut && ioctl(loop_io_fd(&s->io), SIOCOUTQ, &queued) == 0 && queued <= 1;
+}
+
+static void throw_away(struct stream *s)
+{
+    uint8_t scratch[SCRATCH];
+    ssize_t got = recv(loop_io_fd(&s->io), scratch, sizeof scratch, 0);
+    if (got < 0) {
+        on_no_input(s, errno);
+        return;
+    }
+    s->drained += (size_t)got;
+    s->ended = got == 0;
+    s->taken = s->ended && is_taken(s);
+    if ((s->ended && buffer_len(&s->out) == 0) || s->drained >= s->linger.drain)
+        stream_close(s);
+}
+
+/* ---- events ---- */
+/* False: it could not be made. */
+static bool connect_is_made(struct stream *s)
+{
+    int error = net_connected(loop_io_fd(&s->io));
+    s->connecting = false;
+    if (error)
+        tell_error(s, error);
+    else if (!s->finishing)
+        s->user->connected(s->owner);
+    return s->loop && !error;
+}
+
+static void on_ready(void *owner, int events)
+{
+    struct stream *s = owner;
+    enter(s);
+    bool good = !s->connecting || connect_is_made(s);
+    if (good && (events & LOOP_WRITE))
+        on_writable(s);
+    /* behind a failed write what has come is read first */
+    if (s->io.loop && ((events & LOOP_READ) || s->failed) && may_read(s)) {
+        if (s->finishing)
+            throw_away(s);
+        else
+            read_some(s);
+    }
+    leave(s);
+}
+
+static void on_due(void *owner)
+{
+    struct stream *s = owner;
+    if (s->finishing) {
+        stream_close(s);
+        return;
+    }
+    enter(s);
+    s->late = true;
+    if (may_read(s))
+        read_some(s);
+    if (s->io.loop && s->late && !s->finishing)
+        s->user->late(s->owner);
+    leave(s);
+}
+
+void stream_look(struct stream *s)
+{
+    if (!s->io.loop || s->busy || s->finishing || !may_read(s))
+        return;
+    enter(s);
+    read_some(s);
+    leave(s);
+}
+
+/* ---- for the owner ---- */
+void stream_open(struct stream *s, struct loop *loop, int fd)
+{
+    *s = (struct stream){.user = s->user,
+                         .owner = s->owner,
+                         .in = s->in,
+                         .out = s->out,
+                         .loop = loop,
+                         .connecting = s->user->connected != NULL};
+    loop_io_open(&s->io, loop, fd, on_ready, s);
+    loop_timer_open(&s->timer, loop, on_due, s);
+    want(s);
+}
+
+void stream_consume(struct stream *s, size_t len)
+{
+    buffer_consume(&s->in, len);
+    if (s->loop)
+        want(s);
+}
+
+void stream_pause(struct stream *s, bool paused)
+{
+    s->paused = paused;
+    if (s->loop)
+        want(s);
+}
+
+void stream_set_time(struct stream *s, int64_t microseconds)
+{
+    s->late = false;
+    if (!s->finishing)
+        loop_timer_set(&s->timer, (double)microseconds / 1e6);
+}
+
+void stream_stop_time(struct stream *s)
+{
+    s->late = false;
+    if (!s->finishing)
+        loop_timer_stop(&s->timer);
+}
+
+void stream_half_close(struct stream *s)
+{
+    s->half_closing = true;
+    stream_send(s);
+}
+
+void stream_finish(struct stream *s, const struct stream_linger *linger)
+{
+    if (!stream_is_open(s))
+        return;
+    s->finishing = true;
+    s->linger = *linger;
+    if (!s->busy)
+        buffer_free(&s->in);
+    loop_timer_set(&s->timer, (double)(linger->step && !s->shut ? linger->step : linger->grace) / 1e6);
+    if (s->dead)
+        stream_close(s);
+    else
+        stream_half_close(s);
+}
+
+bool stream_is_open(const struct stream *s)
+{
+    return s->loop && !s->finishing;
+}
+
+bool stream_is_broken(const struct stream *s)
+{
+    struct pollfd fd = {.fd = loop_io_fd(&s->io)};
+    return fd.fd >= 0 && poll(&fd, 1, 0) == 1 && (fd.revents & (POLLHUP | POLLERR));
+}
+
+bool stream_was_taken(const struct stream *s)
+{
+    return s->taken;
+}
+
+size_t stream_held(const struct stream *s)
+{
+    return s->in.size + s->out.size;
+}

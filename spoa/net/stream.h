@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stream: a connected socket as bytes in and bytes out, each in a bounded buffer. A member of the object that speaks a
+ * protocol over it. Memory is taken when bytes are there; an idle stream holds none.
+ *
+ *     CONNECTING  the descriptor came from net_connect: nothing is read or sent before `connected`
+ *     OPEN        `in` is filled until it is full, paused, or the peer ends; `out` is sent as the socket takes it
+ *     FINISHING   what is unsent is sent, then FIN; what still comes is thrown away until the peer ends too
+ *     CLOSED      no callback but `gone`; zeroed is closed
+ *
+ * Back-pressure: a full `in` is not read into, so an owner that does not consume stops its peer. The owner bounds `out`
+ * by out.limit, and asks buffer_len(&s->out) before it adds more.
+ *
+ * Callbacks come from the loop, or from stream_look; never from within another call of the owner's. Each may close,
+ * finish or release the stream. The owner's memory lives until the callback has returned: an owner that frees itself
+ * sets `gone` and does it there. Times are microseconds (loop_clock). For the loop's own thread.
+ */
+#ifndef CELLGATE_NET_STREAM_H
+#define CELLGATE_NET_STREAM_H
+
+#include "spoa/base/buffer.h"
+#include "spoa/net/loop.h"
+
+struct stream_user {
+    void (*connected)(void *owner); /* NULL: the descriptor is connected already */
+    void (*input)(void *owner);     /* there is more in `in` */
+    void (*sent)(void *owner);      /* some of `out` has left; also while it finishes; may be NULL */
+    /* 0: the peer sends no more, what is in `out` can still reach it. Else the errno with which connecting, reading or
+     * writing failed (ENOMEM: no memory for input), and nothing is read or sent any more. The owner closes or finishes. */
+    void (*ended)(void *owner, int error);
+    void (*late)(
+        void *owner); /* the time of stream_set_time is over, and what had arrived was read; may be NULL */
+    void (*gone)(void *owner); /* once, at the end of the turn in which it was closed; may be NULL */
+    size_t
+        read_size; /* bytes that there is room for at each read, at least; 0: as many as `in` has room for */
+    /* That the peer takes nothing more is not told: it may still have something to say. */
+    bool hears_out;
+};
+
+struct stream {
+    /* set by the owner before stream_open, with the limits of both buffers */
+    const struct stream_user *user;
+    void *owner;
+    struct buffer in;  /* what has come: taken with stream_consume */
+    struct buffer out; /* what is to leave: filled by the owner, then stream_send or stream_send_soon */
+
+    /* private */
+    struct loop *loop; /* NULL: closed */
+    struct loop_io io;
+    struct loop_timer timer;
+    struct loop_task task;
+    bool connecting, paused, half_closing, finishing, shut;
+    bool ended; /* the peer sends no more */
+    bool dead;  /* `ended` was told an error */
+    bool late;  /* the time is over, which nothing has changed since */
+    bool taken; /* see stream_was_taken */
+    bool busy;  /* in one of its callbacks */
+    int failed; /* errno of a write */
+    struct stream_linger {
+        int64_t step;  /* for each part of what is unsent to be taken; 0: `grace` is for all together */
+        int64_t grace; /* for the peer to end its side when all is sent */
+        size_t
+            drain; /* bytes that are thrown away at most: who sends more is not waiting for our last words */
+    } linger;
+    size_t drained;
+};
+
+/* Takes fd over. A stream without `gone` may be opened again when it was closed, but not in its own callback. */
+void stream_open(struct stream *s, struct loop *loop, int fd);
+
+/* Sends what is in `out`: as much as the socket takes now, the rest as it takes more. A failure is told later. */
+void stream_send(struct stream *s);
+/* The same with the loop's next turn, so that what is added until then leaves together. */
+void stream_send_soon(struct stream *s);
+/* Drops the first `len` bytes of `in`. Slices of it are void. */
+void stream_consume(struct stream *s, size_t len);
+/* Reads nothing while paused. What is in `in` already the owner looks at itself. */
+void stream_pause(struct stream *s, bool paused);
+/* Reads once, now: calls `input` or `ended` if there is anything. Does nothing in the stream's own callbacks. */
+void stream_look(struct stream *s);
+/* One time for each stream: `late` is called when it is over; replaces an earlier one. Before that the socket is read
+ * once more: where this thread stood still, what has arrived has come in time. */
+void stream_set_time(struct stream *s, int64_t microseconds);
+void stream_stop_time(struct stream *s);
+
+/* Ends our side when `out` is sent; nothing may be added. The peer's is read on. */
+void stream_half_close(struct stream *s);
+/* The lingering close: a socket that is closed with unread input resets the connection, and the peer may lose what was
+ * sent to it last. Then as stream_close. `in` is dropped, when a callback that is running has returned. */
+void stream_finish(struct stream *s, const struct stream_linger *linger);
+/* Now. Closed is fine. `in` and `out` are freed, when a callback that is running has returned. */
+void stream_close(struct stream *s);
+/* The descriptor for the caller, or -1. `in` stays until stream_close, which is still to be called. */
+int stream_release(struct stream *s);
+
+bool stream_is_open(const struct stream *s); /* neither finishing nor closed */
+/* Whether the connection is broken, or ended on both sides. To be asked now and then while it is paused: what is not read
+ * tells nothing. */
+bool stream_is_broken(const struct stream *s);
+/* Whether the peer's kernel had all that was sent when the peer ended its side of a finishing stream. */
+bool stream_was_taken(const struct stream *s);
+size_t stream_held(const struct stream *s); /* bytes of memory */
+
+#endif
