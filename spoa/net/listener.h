@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * listener: accepts connections on a socket of net_listen, Unix or TCP. A member of the object that serves them.
+ *
+ * It rests for a tenth of a second when the kernel has no descriptor or memory for another connection, because the
+ * socket stays readable then. The owner holds it while it has no place for another one. For the loop's own thread.
+ */
+#ifndef CELLGATE_NET_LISTENER_H
+#define CELLGATE_NET_LISTENER_H
+
+#include "spoa/net/loop.h"
+
+#define LISTENER_REST INT64_C(100000) /* microseconds */
+
+struct listener {
+    /* set by the owner before listener_open */
+    void (*accepted)(void *owner, int fd); /* takes fd over; may hold, rest or close the listener */
+    void (*rested)(void *owner);           /* it begins to rest; may be NULL */
+    void *owner;
+    unsigned
+        batch; /* connections at most in one turn: others have a turn, and other threads share the socket */
+
+    /* private */
+    struct loop_io io;
+    struct loop_timer rest;
+    bool held;
+};
+
+/* The descriptor is the listener's until it is released. Zeroed is closed. */
+void listener_open(struct listener *l, struct loop *loop, int fd);
+/* Accepts nothing while it is held. */
+void listener_hold(struct listener *l, bool held);
+/* Accepts nothing for LISTENER_REST: for an owner that ran out of descriptors itself. */
+void listener_rest(struct listener *l);
+bool listener_is_open(const struct listener *l);
+int listener_fd(const struct listener *l); /* -1: closed */
+/* The descriptor for the caller, or -1. Closed is fine. */
+int listener_release(struct listener *l);
+/* As listener_release, and closes the descriptor. */
+void listener_close(struct listener *l);
+
+#endif
