@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tests and the known defects of the systems in the field ask for and no other file asserts; docs/compatibility.md has
+"""What the tests and the known defects of the systems in the field ask for and no other file asserts; docs/evidence/compatibility.md has
 the whole list."""
 
 import gzip
