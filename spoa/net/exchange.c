@@ -1,163 +1,91 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/net/exchange.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/net/listener.h"
 #include "spoa/net/net.h"
+#include "spoa/net/stream.h"
 
-enum { READ_SIZE = 4096 };
-static const double pause_seconds = 0.1; /* of accepting, when descriptors have run out */
+#define READ_SIZE      4096
+#define ACCEPTS_A_TURN 16
+#define PATIENCE       (EXCHANGE_SECONDS * INT64_C(1000000))
 
 struct connection {
-    struct exchange *exchange;
+    struct exchange *exchange;       /* NULL: it has gone */
     struct connection *next, **link; /* *link is what points here */
-    struct loop_io io;
-    struct loop_timer timer;
-    struct loop_task end; /* frees it at the end of the loop's turn */
-    struct buffer in, out;
-    enum { READING, WRITING, CLOSING } state; /* closing: waits until the other side has closed too */
+    struct stream stream;
 };
 
 struct exchange {
     struct loop *loop;
     struct exchange_protocol protocol;
-    struct loop_io listener;
-    struct loop_timer pause;
+    struct listener listener;
     struct connection *connections;
     size_t count;
 };
 
-/* ---- the end of a connection ---- */
-
-static void accept_again(void *owner)
+/* ---- a connection ---- */
+static void on_gone(void *owner)
 {
-    struct exchange *x = owner;
-    if (x->count < EXCHANGE_CONNECTIONS)
-        loop_io_want(&x->listener, LOOP_READ);
-}
-
-static void release(void *context)
-{
-    struct connection *c = context;
-    buffer_free(&c->in);
-    buffer_free(&c->out);
+    struct connection *c = owner;
+    if (c->exchange) {
+        *c->link = c->next;
+        if (c->next)
+            c->next->link = c->link;
+        c->exchange->count--;
+        listener_hold(&c->exchange->listener, false);
+    }
     free(c);
 }
 
-static void drop(struct connection *c)
+static void answer(struct connection *c)
 {
-    if (!c->io.loop)
-        return;
-    struct exchange *x = c->exchange;
-    loop_io_close(&c->io);
-    loop_timer_close(&c->timer);
-    *c->link = c->next;
-    if (c->next)
-        c->next->link = c->link;
-    x->count--;
-    c->end = (struct loop_task){.run = release, .context = c};
-    loop_defer(x->loop, &c->end);
-    if (!loop_timer_active(&x->pause))
-        accept_again(x);
-}
-
-/* ---- the answer ---- */
-
-/* A close with unread bytes would send a reset that
- * overtakes the answer: so only our side is closed first. */
-static void say_goodbye(struct connection *c)
-{
-    c->state = CLOSING;
-    buffer_free(&c->out);
-    shutdown(loop_io_fd(&c->io), SHUT_WR);
-    loop_timer_set(&c->timer, EXCHANGE_SECONDS);
-    loop_io_want(&c->io, LOOP_READ);
-}
-
-static void write_answer(struct connection *c)
-{
-    struct slice rest = buffer_slice(&c->out);
-    ssize_t n = send(loop_io_fd(&c->io), rest.at, rest.len, MSG_NOSIGNAL);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        n = 0;
-    if (n < 0) {
-        drop(c);
-        return;
-    }
-    buffer_consume(&c->out, (size_t)n);
-    if (buffer_len(&c->out) == 0) {
-        say_goodbye(c);
-    } else {
-        if (n)
-            loop_timer_set(&c->timer, EXCHANGE_SECONDS);
-        loop_io_want(&c->io, LOOP_WRITE);
-    }
-}
-
-static void start_answer(struct connection *c)
-{
-    c->state = WRITING;
-    buffer_free(&c->in);
-    if (buffer_len(&c->out) == 0)
-        drop(c);
+    static const struct stream_linger linger = {.step = PATIENCE, .grace = PATIENCE, .drain = 1 << 20};
+    if (buffer_len(&c->stream.out))
+        stream_finish(&c->stream, &linger);
     else
-        write_answer(c);
+        stream_close(&c->stream);
 }
 
 static void refuse(struct connection *c, enum exchange_end end)
 {
     const struct exchange_protocol *p = &c->exchange->protocol;
-    p->refuse(p->context, end, &c->out);
-    start_answer(c);
+    p->refuse(p->context, end, &c->stream.out);
+    answer(c);
 }
 
-/* ---- the request ---- */
-
-static void read_request(struct connection *c)
+static void on_input(void *owner)
 {
+    struct connection *c = owner;
     const struct exchange_protocol *p = &c->exchange->protocol;
-    uint8_t bytes[READ_SIZE];
-    ssize_t n = recv(loop_io_fd(&c->io), bytes, sizeof bytes, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n <= 0) {
-        drop(c);
-        return;
-    }
-    if (c->state == CLOSING)
-        return;
-    if (!buffer_put(&c->in, slice_of(bytes, (size_t)n)))
-        drop(c); /* out of memory: its limit leaves room for what is read at once */
-    else if (p->request(p->context, buffer_slice(&c->in), &c->out))
-        start_answer(c);
-    else if (buffer_len(&c->in) >= p->request_max)
+    struct slice in = buffer_slice(&c->stream.in);
+    if (p->request(p->context, in, &c->stream.out))
+        answer(c);
+    else if (in.len >= p->request_max)
         refuse(c, EXCHANGE_TOO_LARGE);
 }
 
-static void on_ready(void *owner, int events)
+static void on_ended(void *owner, int error)
 {
     struct connection *c = owner;
-    if (events & LOOP_READ && c->state != WRITING)
-        read_request(c);
-    else if (events & LOOP_WRITE && c->state == WRITING)
-        write_answer(c);
+    (void)error;
+    stream_close(&c->stream);
 }
 
 static void on_late(void *owner)
 {
-    struct connection *c = owner;
-    if (c->state == READING)
-        refuse(c, EXCHANGE_TOO_SLOW);
-    else
-        drop(c);
+    refuse(owner, EXCHANGE_TOO_SLOW);
 }
 
-/* ---- the listener ---- */
+static const struct stream_user stream_user = {
+    .input = on_input, .ended = on_ended, .late = on_late, .gone = on_gone, .read_size = READ_SIZE};
 
-static void open_connection(struct exchange *x, int fd)
+/* ---- the listener ---- */
+static void on_accepted(void *owner, int fd)
 {
+    struct exchange *x = owner;
     struct connection *c = calloc(1, sizeof *c);
     if (!c) {
         close(fd);
@@ -166,35 +94,18 @@ static void open_connection(struct exchange *x, int fd)
     *c = (struct connection){.exchange = x,
                              .next = x->connections,
                              .link = &x->connections,
-                             .in = buffer_with_limit(x->protocol.request_max + READ_SIZE),
-                             .out = buffer_with_limit(EXCHANGE_ANSWER_MAX)};
+                             .stream = {.user = &stream_user,
+                                        .owner = c,
+                                        /* room for what is read at once behind the last byte that fits */
+                                        .in = buffer_with_limit(x->protocol.request_max + READ_SIZE),
+                                        .out = buffer_with_limit(EXCHANGE_ANSWER_MAX)}};
     if (c->next)
         c->next->link = &c->next;
     x->connections = c;
-    x->count++;
-    loop_io_open(&c->io, x->loop, fd, on_ready, c);
-    loop_io_want(&c->io, LOOP_READ);
-    loop_timer_open(&c->timer, x->loop, on_late, c);
-    loop_timer_set(&c->timer, EXCHANGE_SECONDS);
-}
-
-static void on_connection(void *owner, int events)
-{
-    (void)events;
-    struct exchange *x = owner;
-    while (x->count < EXCHANGE_CONNECTIONS) {
-        int fd = net_accept(loop_io_fd(&x->listener));
-        if (fd < 0 && errno == ECONNABORTED)
-            continue;
-        if (fd < 0 && errno != EAGAIN && errno != EINTR) {
-            loop_timer_set(&x->pause, pause_seconds);
-            break;
-        }
-        if (fd < 0)
-            return;
-        open_connection(x, fd);
-    }
-    loop_io_want(&x->listener, 0);
+    if (++x->count == EXCHANGE_CONNECTIONS)
+        listener_hold(&x->listener, true);
+    stream_open(&c->stream, x->loop, fd);
+    stream_set_time(&c->stream, PATIENCE);
 }
 
 struct exchange *exchange_new(struct loop *loop, int listener, const struct exchange_protocol *protocol)
@@ -206,9 +117,8 @@ struct exchange *exchange_new(struct loop *loop, int listener, const struct exch
     }
     x->loop = loop;
     x->protocol = *protocol;
-    loop_timer_open(&x->pause, loop, accept_again, x);
-    loop_io_open(&x->listener, loop, listener, on_connection, x);
-    loop_io_want(&x->listener, LOOP_READ);
+    x->listener = (struct listener){.accepted = on_accepted, .owner = x, .batch = ACCEPTS_A_TURN};
+    listener_open(&x->listener, loop, listener);
     return x;
 }
 
@@ -216,9 +126,10 @@ void exchange_free(struct exchange *exchange)
 {
     if (!exchange)
         return;
-    while (exchange->connections)
-        drop(exchange->connections);
-    loop_timer_close(&exchange->pause);
-    net_unlisten(loop_io_release(&exchange->listener)); /* the file of a socket goes too */
+    for (struct connection *c = exchange->connections; c; c = c->next) {
+        c->exchange = NULL;
+        stream_close(&c->stream);
+    }
+    net_unlisten(listener_release(&exchange->listener)); /* the file of a socket goes too */
     free(exchange);
 }

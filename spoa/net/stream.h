@@ -28,11 +28,10 @@ struct stream_user {
     /* 0: the peer sends no more, what is in `out` can still reach it. Else the errno with which connecting, reading or
      * writing failed (ENOMEM: no memory for input), and nothing is read or sent any more. The owner closes or finishes. */
     void (*ended)(void *owner, int error);
-    void (*late)(
-        void *owner); /* the time of stream_set_time is over, and what had arrived was read; may be NULL */
+    /* The time of stream_set_time is over, and what had arrived by then was read; may be NULL. */
+    void (*late)(void *owner);
     void (*gone)(void *owner); /* once, at the end of the turn in which it was closed; may be NULL */
-    size_t
-        read_size; /* bytes that there is room for at each read, at least; 0: as many as `in` has room for */
+    size_t read_size;          /* bytes that each read has room for at least; 0: all that `in` has room for */
     /* That the peer takes nothing more is not told: it may still have something to say. */
     bool hears_out;
 };
