@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/spop/server.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,20 +10,11 @@
 
 /* Threads share the listener: none should take a whole burst for itself. */
 #define ACCEPTS_A_TURN 4
-#define RESUME_SECONDS 0.1
 
 /* ---- accepting ---- */
-static void pause_accepting(struct server *server)
+static void count_pause(void *owner)
 {
-    loop_io_want(&server->listener, 0);
-    server_add(&server->counters.accept_pauses, 1);
-}
-
-static void resume_accepting(void *owner)
-{
-    struct server *server = owner;
-    if (!server->draining && server->counters.connections < server->options.connections)
-        loop_io_want(&server->listener, LOOP_READ);
+    server_add(&((struct server *)owner)->counters.accept_pauses, 1);
 }
 
 /* One process cannot take all places of a server whose clients are several. */
@@ -41,8 +31,9 @@ static bool has_too_many(const struct server *server, int fd, pid_t *pid)
     return others >= server->options.per_process;
 }
 
-static void admit(struct server *server, int fd)
+static void admit(void *owner, int fd)
 {
+    struct server *server = owner;
     pid_t peer;
     uint32_t slot = server->free_slot;
     if ((server->handler.admit && !server->handler.admit(server->handler.context, fd)) ||
@@ -61,27 +52,9 @@ static void admit(struct server *server, int fd)
     connection->peer = peer;
     server_add(&server->counters.connections, 1);
     server_add(&server->counters.accepted, 1);
-}
-
-static void on_connection(void *owner, int events)
-{
-    (void)events;
-    struct server *server = owner;
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        if (server->counters.connections >= server->options.connections) {
-            pause_accepting(server); /* until one is closed */
-            return;
-        }
-        int fd = net_accept(loop_io_fd(&server->listener));
-        if (fd >= 0) {
-            admit(server, fd);
-        } else if (errno == EAGAIN) {
-            return;
-        } else if (errno != ECONNABORTED && errno != EINTR) {
-            pause_accepting(server); /* descriptors or memory: the listener would stay readable */
-            loop_timer_set(&server->resume, RESUME_SECONDS);
-            return;
-        }
+    if (server->counters.connections >= server->options.connections) { /* until one is closed */
+        listener_hold(&server->listener, true);
+        count_pause(server);
     }
 }
 
@@ -97,7 +70,7 @@ void server_forget(struct server *server, uint32_t index)
     server_add(&server->counters.connections, -(uint64_t)1);
     if (server->counters.connections == 0 && server->draining)
         loop_defer(server->loop, &server->drained_task);
-    resume_accepting(server);
+    listener_hold(&server->listener, false);
 }
 
 /* ---- tickets ---- */
@@ -182,7 +155,7 @@ void server_drain(struct server *server, double grace, void (*drained)(void *con
     server->draining = true;
     server->drained = drained;
     server->drained_context = context;
-    loop_io_close(&server->listener);
+    listener_close(&server->listener);
     loop_timer_set(&server->grace, grace);
     if (server->counters.connections == 0)
         loop_defer(server->loop, &server->drained_task);
@@ -241,10 +214,10 @@ struct server *server_new(struct loop *loop, int listener, const struct server_o
         give_memory_back(server);
         return NULL;
     }
-    loop_io_open(&server->listener, loop, own, on_connection, server);
-    loop_timer_open(&server->resume, loop, resume_accepting, server);
+    server->listener =
+        (struct listener){.accepted = admit, .rested = count_pause, .owner = server, .batch = ACCEPTS_A_TURN};
+    listener_open(&server->listener, loop, own);
     loop_timer_open(&server->grace, loop, on_grace, server);
-    loop_io_want(&server->listener, LOOP_READ);
     return server;
 }
 
@@ -260,8 +233,7 @@ void server_free(struct server *server)
         return;
     server->draining = true;
     server->drained = NULL;
-    loop_io_close(&server->listener);
-    loop_timer_close(&server->resume);
+    listener_close(&server->listener);
     loop_timer_close(&server->grace);
     for (size_t i = 0; i < server->options.connections; i++)
         if (server->slots[i].connection)

@@ -13,6 +13,7 @@
 #define CELLGATE_SPOP_SERVER_PARTS_H
 
 #include "spoa/base/buffer.h"
+#include "spoa/net/listener.h"
 #include "spoa/spop/conversation.h"
 #include "spoa/spop/server.h"
 
@@ -34,8 +35,7 @@ struct server {
     struct server_handler handler;
     struct server_counters counters;
 
-    struct loop_io listener; /* of a duplicate: closing it leaves the caller's open */
-    struct loop_timer resume;
+    struct listener listener; /* of a duplicate: closing it leaves the caller's open */
     struct slot *slots;
     uint32_t free_slot;
 
