@@ -47,8 +47,11 @@ static void on_gone(void *context)
 void stream_close(struct stream *s)
 {
     struct loop *loop = s->loop;
-    if (!loop)
+    if (!loop) {
+        if (!s->busy && !s->task.queued)
+            free_buffers(s); /* it was never opened */
         return;
+    }
     s->loop = NULL;
     loop_io_close(&s->io);
     loop_timer_close(&s->timer);

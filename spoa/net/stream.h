@@ -87,7 +87,7 @@ void stream_half_close(struct stream *s);
 /* The lingering close: a socket that is closed with unread input resets the connection, and the peer may lose what was
  * sent to it last. Then as stream_close. `in` is dropped, when a callback that is running has returned. */
 void stream_finish(struct stream *s, const struct stream_linger *linger);
-/* Now. Closed is fine. `in` and `out` are freed, when a callback that is running has returned. */
+/* Now. Closed, or never opened, is fine. `in` and `out` are freed, when a callback that is running has returned. */
 void stream_close(struct stream *s);
 /* The descriptor for the caller, or -1. `in` stays until stream_close, which is still to be called. */
 int stream_release(struct stream *s);

@@ -644,6 +644,15 @@ static void a_released_descriptor_stays_open_and_the_input_readable(void **state
     end(&o);
 }
 
+static void what_a_stream_that_was_never_opened_holds_is_freed(void **state)
+{
+    (void)state;
+    struct stream never = {.user = &usual, .out = buffer_with_limit(10)};
+    assert_true(buffer_put(&never.out, SLICE_LITERAL("a request")));
+    stream_close(&never);
+    assert_int_equal(stream_held(&never), 0);
+}
+
 static void a_stream_without_gone_is_opened_again(void **state)
 {
     (void)state;
@@ -845,6 +854,7 @@ int main(void)
         cmocka_unit_test(a_stream_may_be_closed_in_each_of_its_callbacks),
         cmocka_unit_test(a_stream_may_be_closed_when_its_connection_is_made),
         cmocka_unit_test(a_released_descriptor_stays_open_and_the_input_readable),
+        cmocka_unit_test(what_a_stream_that_was_never_opened_holds_is_freed),
         cmocka_unit_test(a_stream_without_gone_is_opened_again),
         cmocka_unit_test(a_finished_stream_sends_the_rest_and_reads_away_what_comes),
         cmocka_unit_test(a_peer_that_has_ended_before_gets_the_rest_and_no_grace),
