@@ -12,8 +12,8 @@
 #include "spoa/relay/io/limits.h"
 #include "spoa/service/metrics.h"
 
-#define LINGERING_SECONDS 2.0 /* at most */
-#define LINGERING_MOST    8192
+#define LINGERING_TIME INT64_C(2000000) /* microseconds, at most */
+#define LINGERING_MOST 8192
 
 struct lingering_close;
 

@@ -17,7 +17,7 @@
 #define SAMPLES         150
 #define DRAINED_SECONDS 0.05
 
-    struct sample {
+struct sample {
     uint64_t tunnels, redials;
     uint64_t longest_gap; /* microseconds */
 };
@@ -186,7 +186,7 @@ static bool is_lingering(struct relay *r)
     if (!r->emptied)
         r->emptied = now;
     each_thread(r, add_lingering, &lingering);
-    return lingering && (double)(now - r->emptied) / 1e6 < LINGERING_SECONDS;
+    return lingering && (int64_t)(now - r->emptied) < LINGERING_TIME;
 }
 
 static void look_if_drained(void *owner)
