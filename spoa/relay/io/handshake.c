@@ -3,51 +3,40 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "spoa/net/stream.h"
 #include "spoa/relay/io/tunnel_io.h"
 
 struct handshake {
     struct relay_thread *thread;
     struct handshake *next, **link;
-    struct loop_io io;
-    struct loop_timer timer;
-    struct loop_task gone;
-    struct buffer in;
+    struct stream stream;
     size_t held; /* as the limits know it */
     struct http_reader reader;
 };
 
 /* ---- one handshake ---- */
-static void release(void *context)
+static void note_held(struct handshake *a, size_t held)
 {
-    free(context);
-}
-
-static void note_held(struct handshake *a)
-{
-    relay_metrics_hold(a->thread->shard, a->thread->limits, (int64_t)a->in.size - (int64_t)a->held);
-    a->held = a->in.size;
+    relay_metrics_hold(a->thread->shard, a->thread->limits, (int64_t)held - (int64_t)a->held);
+    a->held = held;
 }
 
 /* The descriptor is the caller's. */
 static int leave(struct handshake *a)
 {
     struct relay_thread *thread = a->thread;
-    int fd = loop_io_release(&a->io);
+    int fd = stream_release(&a->stream);
 
-    loop_timer_close(&a->timer);
-    buffer_free(&a->in);
-    note_held(a);
+    note_held(a, 0);
     *a->link = a->next;
     if (a->next)
         a->next->link = a->link;
     else
         thread->handshakes_last = a->link;
     thread->handshakes_count--;
-    a->gone = (struct loop_task){.run = release, .context = a};
-    loop_defer(thread->loop, &a->gone);
+    stream_close(&a->stream);
     return fd;
 }
 
@@ -56,7 +45,7 @@ static void on_upgrade(struct handshake *a, const struct http_head *head)
     struct relay_thread *thread = a->thread;
     struct fail why;
     enum refusal refusal;
-    struct slice early = slice_from(buffer_slice(&a->in), head->len);
+    struct slice early = slice_from(buffer_slice(&a->stream.in), head->len);
     struct upgrade *upgrade = upgrade_new(head, &refusal, &why);
 
     if (!upgrade) {
@@ -94,11 +83,13 @@ static void on_head(struct handshake *a, const struct http_head *head)
         on_upgrade(a, head);
 }
 
-static void on_bytes(struct handshake *a)
+static void on_input(void *owner)
 {
+    struct handshake *a = owner;
     struct http_head head;
 
-    switch (http_read(&a->reader, buffer_slice(&a->in), &head)) {
+    note_held(a, stream_held(&a->stream));
+    switch (http_read(&a->reader, buffer_slice(&a->stream.in), &head)) {
     case HTTP_MORE:
         break;
     case HTTP_DONE:
@@ -110,35 +101,25 @@ static void on_bytes(struct handshake *a)
     }
 }
 
-static void on_ready(void *owner, int events)
+static void on_ended(void *owner, int error)
 {
     struct handshake *a = owner;
-    size_t room;
-    uint8_t *to = buffer_room(&a->in, 1, &room);
-    (void)events;
 
-    if (!to) { /* a head that is too long was refused before */
+    if (error == ENOMEM)
         relay_thread_refuse(a->thread, leave(a), NULL, REFUSAL_relay_unavailable);
-        return;
-    }
-    ssize_t got = recv(loop_io_fd(&a->io), to, room, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        buffer_commit(&a->in, 0);
-        return;
-    }
-    if (got <= 0) {
+    else
         close(leave(a));
-        return;
-    }
-    buffer_commit(&a->in, (size_t)got);
-    note_held(a);
-    on_bytes(a);
 }
 
-static void on_time(void *owner)
+static void on_late(void *owner)
 {
-    relay_thread_refuse(((struct handshake *)owner)->thread, leave(owner), NULL, REFUSAL_bad_request);
+    struct handshake *a = owner;
+    relay_thread_refuse(a->thread, leave(a), NULL, REFUSAL_bad_request);
 }
+
+/* A head is small, and many may be waited for. */
+static const struct stream_user stream_user = {
+    .input = on_input, .ended = on_ended, .late = on_late, .gone = free, .read_size = 1};
 
 void handshake_begin(struct relay_thread *thread, int fd)
 {
@@ -156,16 +137,16 @@ void handshake_begin(struct relay_thread *thread, int fd)
     *a = (struct handshake){
         .thread = thread,
         .link = thread->handshakes ? thread->handshakes_last : &thread->handshakes,
-        .in = buffer_with_limit(thread->settings.head_size + LEG_FRAME_WHOLE),
+        .stream = {.user = &stream_user,
+                   .owner = a,
+                   .in = buffer_with_limit(thread->settings.head_size + LEG_FRAME_WHOLE)},
         .reader = http_reader_of(HTTP_REQUEST, thread->settings.head_size),
     };
     *a->link = a;
     thread->handshakes_last = &a->next;
     thread->handshakes_count++;
-    loop_io_open(&a->io, thread->loop, fd, on_ready, a);
-    loop_timer_open(&a->timer, thread->loop, on_time, a);
-    loop_timer_set(&a->timer, (double)thread->settings.head_time / 1e6);
-    loop_io_want(&a->io, LOOP_READ);
+    stream_open(&a->stream, thread->loop, fd);
+    stream_set_time(&a->stream, (int64_t)thread->settings.head_time);
 }
 
 void handshakes_end(struct relay_thread *thread)
