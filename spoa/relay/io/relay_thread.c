@@ -6,8 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ACCEPT_PAUSE 0.1 /* seconds */
-#define MS           UINT64_C(1000)
+#define MS UINT64_C(1000)
 
 /* ---- settings ---- */
 static uint64_t microseconds(int64_t milliseconds)
@@ -69,9 +68,7 @@ bool relay_thread_settings_from(struct relay_thread_settings *to, const struct s
 /* ---- accepting ---- */
 void relay_thread_pause_accepting(struct relay_thread *thread)
 {
-    metrics_add(thread->shard, METRIC_ACCEPT_PAUSES, METRIC_PLAIN, 1);
-    loop_io_want(&thread->accepting, 0);
-    loop_timer_set(&thread->accept_again, ACCEPT_PAUSE);
+    listener_rest(&thread->listener);
 }
 
 /* ---- refusing ---- */

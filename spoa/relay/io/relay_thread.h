@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "spoa/base/cidr.h"
-#include "spoa/net/loop.h"
+#include "spoa/net/listener.h"
 #include "spoa/net/net.h"
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/io/lingering_close.h"
@@ -51,10 +51,8 @@ struct relay_thread {
     struct resolver *resolver;
     struct lingering_closes lingering;
     struct relay_thread_settings settings;
-    int listener;
 
-    struct loop_io accepting;
-    struct loop_timer accept_again;     /* after a pause */
+    struct listener listener;           /* on a socket of all threads */
     struct handshake *handshakes;       /* connections whose head is not there yet, the oldest first */
     struct handshake **handshakes_last; /* behind the newest, if there is one */
     size_t handshakes_count;

@@ -13,27 +13,14 @@
 #define DRAIN_STEP     0.05 /* seconds */
 
 /* ---- accepting ---- */
-static void accept_again(void *owner)
+static void on_accepted(void *owner, int fd)
 {
-    struct relay_thread *thread = owner;
-    loop_io_want(&thread->accepting, LOOP_READ);
+    handshake_begin(owner, fd);
 }
 
-static void on_accept(void *owner, int events)
+static void count_pause(void *owner)
 {
-    struct relay_thread *thread = owner;
-    (void)events;
-
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
-        int fd = net_accept(thread->listener);
-        if (fd >= 0) {
-            handshake_begin(thread, fd);
-            continue;
-        }
-        if (fail_of_resources(errno))
-            relay_thread_pause_accepting(thread);
-        return;
-    }
+    metrics_add(((struct relay_thread *)owner)->shard, METRIC_ACCEPT_PAUSES, METRIC_PLAIN, 1);
 }
 
 /* ---- draining ---- */
@@ -121,8 +108,7 @@ void relay_thread_call(struct relay_thread *thread,
 
 static void relay_thread_free(struct relay_thread *thread)
 {
-    loop_io_release(&thread->accepting);
-    loop_timer_close(&thread->accept_again);
+    (void)listener_release(&thread->listener);
     loop_timer_close(&thread->drain_step);
     if (thread->loop)
         lingering_closes_end(&thread->lingering);
@@ -158,15 +144,14 @@ struct relay_thread *relay_thread_start(const struct relay_thread_options *o, st
     thread->limits = o->limits;
     thread->metrics = o->metrics;
     thread->settings = *o->settings;
-    thread->listener = o->listener;
     if (!set_up(thread, o, why)) {
         relay_thread_free(thread);
         return NULL;
     }
-    loop_io_open(&thread->accepting, thread->loop, o->listener, on_accept, thread);
-    loop_timer_open(&thread->accept_again, thread->loop, accept_again, thread);
+    thread->listener = (struct listener){
+        .accepted = on_accepted, .rested = count_pause, .owner = thread, .batch = ACCEPTS_A_TURN};
+    listener_open(&thread->listener, thread->loop, o->listener);
     loop_timer_open(&thread->drain_step, thread->loop, drain_step, thread);
-    loop_io_want(&thread->accepting, LOOP_READ);
     if (pthread_create(&thread->thread, NULL, run, thread) == 0)
         return thread;
     fail(why, "cannot start a thread");
@@ -178,7 +163,7 @@ static void stop(struct relay_thread *thread, void *context)
 {
     (void)context;
     thread->draining = true;
-    loop_io_want(&thread->accepting, 0);
+    listener_hold(&thread->listener, true);
     handshakes_end(thread);
     for (struct tunnel_io *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
