@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/io/resolver.h"
 
-#include "spoa/base/buffer.h"
+#include "spoa/net/backoff.h"
+#include "spoa/net/stream.h"
 #include "spoa/spop/client.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #define ASK_PATIENCE     UINT64_C(3000000) /* microseconds */
-#define TICK             0.1 /* seconds between looks at overdue questions and attempts to connect */
-#define RECONNECT_MOST   10  /* ticks */
+#define TICK             0.1               /* seconds between looks at overdue questions */
+#define RECONNECT_LEAST  100000            /* microseconds */
+#define RECONNECT_MOST   1000000
 #define QUESTION_MAX     SPOP_FRAME_USUAL
 #define UNWATCH_MAX      128
-#define HELLO_PATIENCE   50 /* ticks */
+#define HELLO_PATIENCE   5000000 /* microseconds, for connecting and the agent's HELLO */
 #define INPUT_MAX        (4 * SPOP_FRAME_MOST)
 #define OUTPUT_MAX       (64 << 20)
 #define TAKEN_BACK(most) (1 + (most) / 8) /* at a time, beside the questions */
@@ -23,13 +24,12 @@ struct resolver {
     struct log *log;
     unsigned most;
     struct spop_client *client; /* NULL: not connected */
-    struct loop_io io;
-    struct loop_timer timer;
-    struct buffer in, out;
+    struct stream stream;
+    struct loop_timer tick, reconnect;
+    struct backoff backoff;
     struct question *queued, **queued_end; /* in order */
     struct question *asked, *watched;      /* in no order */
     struct question *overdue;              /* about to be told so */
-    unsigned pause, backoff;               /* ticks until the next attempt; its length */
     bool ready, told_lost;
 };
 
@@ -70,6 +70,12 @@ static void note_asked(struct resolver *r, struct question *q)
 }
 
 /* ---- the connection ---- */
+static void tick_if_wanted(struct resolver *r)
+{
+    if (!loop_timer_active(&r->tick) && (r->queued || r->asked || buffer_len(&r->stream.out)))
+        loop_timer_set(&r->tick, TICK);
+}
+
 static void lose(struct resolver *r)
 {
     void *context;
@@ -78,34 +84,15 @@ static void lose(struct resolver *r)
         log_write(r->log, LOG_WARN, "the agent cannot be asked");
     r->told_lost = true;
     r->ready = false;
-    loop_io_close(&r->io);
+    stream_close(&r->stream);
     while (r->client && spop_client_lost(r->client, &context)) {
         unlink_question(r, context);
         queue(r, context);
     }
     spop_client_free(r->client);
     r->client = NULL;
-    buffer_free(&r->in);
-    buffer_free(&r->out);
-    r->pause = r->backoff;
-    loop_timer_set(&r->timer, TICK);
-    r->backoff = r->backoff * 2 < RECONNECT_MOST ? r->backoff * 2 : RECONNECT_MOST;
-}
-
-/* An error is met again by the next recv: what runs above may hold what lose() frees. */
-static void flush(struct resolver *r)
-{
-    bool blocked = false;
-
-    if (!r->client)
-        return;
-    while (buffer_len(&r->out) && !blocked) {
-        struct slice rest = buffer_slice(&r->out);
-        ssize_t sent = send(loop_io_fd(&r->io), rest.at, rest.len, MSG_NOSIGNAL);
-        blocked = sent < 0;
-        buffer_consume(&r->out, blocked ? 0 : (size_t)sent);
-    }
-    loop_io_want(&r->io, blocked && (errno == EAGAIN || errno == EINTR) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
+    loop_timer_set(&r->reconnect, (double)backoff_next(&r->backoff) / 1e6);
+    tick_if_wanted(r);
 }
 
 /* ---- asking ---- */
@@ -156,7 +143,7 @@ static bool put_question(struct resolver *r, struct question *q)
     struct spop_ask ask;
     size_t room;
     /* before it is asked: what the client knows of it cannot be taken back */
-    uint8_t *memory = buffer_room(&r->out, QUESTION_MAX, &room);
+    uint8_t *memory = buffer_room(&r->stream.out, QUESTION_MAX, &room);
     struct writer w = writer_of(memory, memory ? room : 0);
 
     if (!memory)
@@ -168,7 +155,7 @@ static bool put_question(struct resolver *r, struct question *q)
         put = spop_client_ask_end(r->client, &ask);
         q->id = ask.id;
     }
-    buffer_commit(&r->out, put ? w.len : 0);
+    buffer_commit(&r->stream.out, put ? w.len : 0);
     return put;
 }
 
@@ -178,7 +165,7 @@ static void take_back(struct resolver *r, uint64_t watch)
 {
     struct spop_ask ask;
     size_t room;
-    uint8_t *memory = buffer_room(&r->out, UNWATCH_MAX, &room);
+    uint8_t *memory = buffer_room(&r->stream.out, UNWATCH_MAX, &room);
     struct writer w = writer_of(memory, memory ? room : 0);
 
     if (!memory)
@@ -190,7 +177,7 @@ static void take_back(struct resolver *r, uint64_t watch)
         else
             w.len = 0;
     }
-    buffer_commit(&r->out, w.len);
+    buffer_commit(&r->stream.out, w.len);
 }
 
 static bool can_ask(const struct resolver *r)
@@ -208,7 +195,7 @@ static void put_queued(struct resolver *r)
         if (put_question(r, q))
             note_asked(r, q);
     }
-    flush(r);
+    stream_send(&r->stream);
 }
 
 /* ---- answers ---- */
@@ -290,7 +277,8 @@ static void on_answer(struct resolver *r, struct question *q, struct reader acti
 static void on_ready_to_ask(struct resolver *r)
 {
     r->ready = true;
-    r->backoff = 1;
+    backoff_reset(&r->backoff);
+    stream_stop_time(&r->stream);
     if (r->told_lost)
         log_write(r->log, LOG_INFO, "the agent can be asked again");
     r->told_lost = false;
@@ -301,7 +289,7 @@ static bool take_frames(struct resolver *r)
 {
     uint8_t memory[SPOP_HELLO_MOST];
     struct writer goodbye = writer_of(memory, sizeof memory);
-    struct slice in = buffer_slice(&r->in);
+    struct slice in = buffer_slice(&r->stream.in);
     size_t before = in.len;
     struct spop_client_event event;
 
@@ -314,7 +302,7 @@ static bool take_frames(struct resolver *r)
             on_answer(r, event.context, event.actions);
             break;
         case SPOP_CLIENT_MORE:
-            buffer_consume(&r->in, before - in.len);
+            stream_consume(&r->stream, before - in.len);
             return true;
         case SPOP_CLIENT_ENDED:
             return false;
@@ -322,52 +310,67 @@ static bool take_frames(struct resolver *r)
     }
 }
 
-static bool receive(struct resolver *r)
-{
-    size_t room;
-    uint8_t *to = buffer_room(&r->in, SPOP_FRAME_USUAL + SPOP_LENGTH_BYTES, &room);
-    ssize_t got = to ? recv(loop_io_fd(&r->io), to, room, 0) : 0;
-
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        buffer_commit(&r->in, 0);
-        return true;
-    }
-    if (got <= 0)
-        return false;
-    buffer_commit(&r->in, (size_t)got);
-    return take_frames(r);
-}
-
-static void on_ready(void *owner, int events)
+static void on_input(void *owner)
 {
     struct resolver *r = owner;
 
-    if ((events & LOOP_READ) && !receive(r))
-        lose(r);
-    else
+    if (take_frames(r))
         put_queued(r);
+    else
+        lose(r);
 }
 
-static void connect_agent(struct resolver *r)
+static void on_sent(void *owner)
 {
+    put_queued(owner);
+}
+
+static void on_ended(void *owner, int error)
+{
+    (void)error;
+    lose(owner);
+}
+
+static void on_late(void *owner)
+{
+    lose(owner);
+}
+
+/* ---- connecting ---- */
+static void on_connected(void *owner)
+{
+    struct resolver *r = owner;
     uint8_t memory[SPOP_HELLO_MOST];
     struct writer hello = writer_of(memory, sizeof memory);
     struct spop_offer offer = {SPOP_FRAME_USUAL, SLICE_LITERAL("cellgate-relay"), false, true};
+
+    spop_client_hello(r->client, &offer, &hello);
+    if (buffer_put(&r->stream.out, writer_slice(&hello)))
+        stream_send(&r->stream);
+    else
+        lose(r);
+}
+
+static const struct stream_user stream_user = {.connected = on_connected,
+                                               .input = on_input,
+                                               .sent = on_sent,
+                                               .ended = on_ended,
+                                               .late = on_late,
+                                               .read_size = SPOP_FRAME_USUAL + SPOP_LENGTH_BYTES};
+
+static void connect_agent(void *owner)
+{
+    struct resolver *r = owner;
     struct fail why;
 
-    r->pause = 0;
     r->client = spop_client_new(r->most + TAKEN_BACK(r->most));
     int fd = r->client ? net_connect(&r->agent, &why) : -1;
     if (fd < 0) {
         lose(r);
         return;
     }
-    loop_io_open(&r->io, r->loop, fd, on_ready, r);
-    spop_client_hello(r->client, &offer, &hello);
-    if (!buffer_put(&r->out, writer_slice(&hello)))
-        lose(r);
-    else
-        flush(r);
+    stream_open(&r->stream, r->loop, fd);
+    stream_set_time(&r->stream, HELLO_PATIENCE);
 }
 
 /* ---- times ---- */
@@ -400,27 +403,12 @@ static void give_up_overdue(struct resolver *r)
         answer_unavailable(r, r->overdue);
 }
 
-static bool wants_tick(const struct resolver *r)
-{
-    return !r->ready || r->queued || r->asked || buffer_len(&r->out);
-}
-
-static void tick_if_wanted(struct resolver *r)
-{
-    if (!loop_timer_active(&r->timer) && wants_tick(r))
-        loop_timer_set(&r->timer, TICK);
-}
-
 static void on_tick(void *owner)
 {
     struct resolver *r = owner;
 
     give_up_overdue(r);
-    if (r->client && !r->ready && ++r->pause > HELLO_PATIENCE)
-        lose(r);
-    else if (!r->client && (r->pause == 0 || --r->pause == 0))
-        connect_agent(r);
-    else if (r->ready)
+    if (r->ready)
         put_queued(r);
     tick_if_wanted(r);
 }
@@ -438,13 +426,16 @@ struct resolver *resolver_new(struct loop *loop, const struct net_address *agent
         .agent = *agent,
         .log = log,
         .most = most,
-        .in = buffer_with_limit(INPUT_MAX),
-        .out = buffer_with_limit(OUTPUT_MAX),
-        .backoff = 1,
+        .stream = {.user = &stream_user,
+                   .owner = r,
+                   .in = buffer_with_limit(INPUT_MAX),
+                   .out = buffer_with_limit(OUTPUT_MAX)},
+        .backoff = {.least = RECONNECT_LEAST, .most = RECONNECT_MOST},
     };
     r->queued_end = &r->queued;
-    loop_timer_open(&r->timer, loop, on_tick, r);
-    loop_timer_set(&r->timer, 0.);
+    loop_timer_open(&r->tick, loop, on_tick, r);
+    loop_timer_open(&r->reconnect, loop, connect_agent, r);
+    loop_timer_set(&r->reconnect, 0.);
     return r;
 }
 
@@ -452,11 +443,10 @@ void resolver_free(struct resolver *r)
 {
     if (!r)
         return;
-    loop_io_close(&r->io);
-    loop_timer_close(&r->timer);
+    stream_close(&r->stream);
+    loop_timer_close(&r->tick);
+    loop_timer_close(&r->reconnect);
     spop_client_free(r->client);
-    buffer_free(&r->in);
-    buffer_free(&r->out);
     free(r);
 }
 
@@ -486,7 +476,7 @@ void resolver_drop(struct resolver *r, struct question *q)
 void resolver_look(struct resolver *r)
 {
     if (r->ready)
-        on_ready(r, LOOP_READ);
+        stream_look(&r->stream);
 }
 
 bool resolver_connected(const struct resolver *r)
