@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "spoa/net/stream.h"
+
 #define BODY_MAX    65536
 #define INTERIM_MAX 4
 #define READ_LEAST  4096
@@ -12,23 +14,22 @@
 
 struct dial {
     struct loop *loop;
-    struct loop_io io;
+    struct stream stream; /* closed when there was no socket to be had */
     struct loop_task gone;
-    struct loop_timer timer;
+    struct loop_timer told;
     void (*done)(void *owner, enum dial_outcome outcome);
     void *owner;
     struct upgrade *upgrade;
-    bool first, wants_body, connected, finished, has_head;
+    bool first, wants_body, connected, asked, finished, has_head;
     unsigned interim;
     size_t head_max;
     char key[WS_KEY_SIZE];
-    struct buffer out, in;
     struct http_reader reader;
     struct http_head head;
     struct http_chunked chunked;
     struct buffer body;
-    size_t body_at;          /* in `in`: what has been looked at */
-    enum dial_outcome early; /* found out before dial_new returned; told by the timer */
+    size_t body_at;          /* in the input: what has been looked at */
+    enum dial_outcome early; /* found out before dial_new returned; told by a timer */
     struct fail why;
 };
 
@@ -37,8 +38,8 @@ static void finish(struct dial *d, enum dial_outcome outcome)
     if (d->finished)
         return;
     d->finished = true;
-    loop_timer_stop(&d->timer);
-    loop_io_want(&d->io, 0);
+    stream_stop_time(&d->stream);
+    stream_pause(&d->stream, true);
     d->done(d->owner, outcome);
 }
 
@@ -51,7 +52,7 @@ static void finish_because(struct dial *d, enum dial_outcome outcome, const char
 /* ---- the answer ---- */
 static struct slice received(const struct dial *d)
 {
-    return buffer_slice(&d->in);
+    return buffer_slice(&d->stream.in);
 }
 
 /* Without memory the client gets the status alone. */
@@ -134,7 +135,7 @@ static bool skip_interim(struct dial *d)
         return false;
     }
     d->has_head = false;
-    buffer_consume(&d->in, d->head.len);
+    stream_consume(&d->stream, d->head.len);
     d->reader = http_reader_of(HTTP_RESPONSE, d->head_max);
     return true;
 }
@@ -167,76 +168,57 @@ static void on_bytes(struct dial *d, bool ended)
         finish_because(d, DIAL_INVALID, "connection ended within the answer");
 }
 
-static void read_some(struct dial *d)
+/* ---- events ---- */
+static void on_connected(void *owner)
 {
-    size_t room;
-    uint8_t *to = buffer_room(&d->in, READ_LEAST, &room);
+    ((struct dial *)owner)->connected = true;
+}
 
-    if (!to && buffer_len(&d->in) + READ_LEAST <= d->in.limit) {
+/* A body that has no room is cut. */
+static void on_input(void *owner)
+{
+    struct dial *d = owner;
+    on_bytes(d, buffer_len(&d->stream.in) + READ_LEAST > d->stream.in.limit);
+}
+
+static void on_sent(void *owner)
+{
+    struct dial *d = owner;
+    d->asked = buffer_len(&d->stream.out) == 0;
+}
+
+static void on_ended(void *owner, int error)
+{
+    struct dial *d = owner;
+
+    if (error == ENOMEM)
         finish_because(d, DIAL_MEMORY, "out of memory");
-        return;
-    }
-    if (!to) {
+    else if (error && !d->asked)
+        finish_because(d, DIAL_UNREACHABLE, strerror(error));
+    else
         on_bytes(d, true);
-        return;
-    }
-    ssize_t got = recv(loop_io_fd(&d->io), to, room, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    buffer_commit(&d->in, got > 0 ? (size_t)got : 0);
-    on_bytes(d, got <= 0);
+}
+
+static void on_late(void *owner)
+{
+    struct dial *d = owner;
+    finish_because(d, DIAL_TIMEOUT, d->connected ? "no answer in time" : "no connection in time");
+}
+
+static const struct stream_user stream_user = {.connected = on_connected,
+                                               .input = on_input,
+                                               .sent = on_sent,
+                                               .ended = on_ended,
+                                               .late = on_late,
+                                               .read_size = READ_LEAST};
+
+static void tell_early(void *owner)
+{
+    struct dial *d = owner;
+    finish(d, d->early);
 }
 
 /* ---- the request ---- */
-static void send_some(struct dial *d)
-{
-    struct slice rest = buffer_slice(&d->out);
-    ssize_t sent = send(loop_io_fd(&d->io), rest.at, rest.len, MSG_NOSIGNAL);
-
-    if (sent >= 0)
-        buffer_consume(&d->out, (size_t)sent);
-    else if (errno != EAGAIN && errno != EINTR)
-        finish_because(d, DIAL_UNREACHABLE, strerror(errno));
-}
-
-static void on_ready(void *owner, int events)
-{
-    struct dial *d = owner;
-
-    if (!d->connected) {
-        int error = net_connected(loop_io_fd(&d->io));
-        if (error) {
-            finish_because(d, DIAL_UNREACHABLE, strerror(error));
-            return;
-        }
-        d->connected = true;
-        events |= LOOP_WRITE;
-    }
-    if (buffer_len(&d->out) && (events & LOOP_WRITE)) {
-        send_some(d);
-        if (d->finished)
-            return;
-        loop_io_want(&d->io, buffer_len(&d->out) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
-    } else if (events & LOOP_READ) {
-        read_some(d);
-    }
-}
-
-static void on_time(void *owner)
-{
-    struct dial *d = owner;
-
-    /* where this process stood still the answer may have come in time */
-    if (d->connected && !buffer_len(&d->out))
-        read_some(d);
-    if (d->finished)
-        return;
-    if (d->io.loop)
-        finish_because(d, DIAL_TIMEOUT, d->connected ? "no answer in time" : "no connection in time");
-    else
-        finish(d, d->early);
-}
-
 /* PROXY protocol, version 2: where HAProxy is to connect to, and as AUTHORITY the name to verify
  * (proxy-protocol.txt, sections 2.2 and 2.2.1). */
 static void put_proxy_head(const struct target *to, struct writer *w)
@@ -276,7 +258,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
     if (w.full)
         return fail(&d->why, "the request's head is too large");
     d->early = DIAL_MEMORY;
-    return buffer_put(&d->out, writer_slice(&w)) || fail(&d->why, "out of memory");
+    return buffer_put(&d->stream.out, writer_slice(&w)) || fail(&d->why, "out of memory");
 }
 
 /* A descriptor, or -1 and d->why. */
@@ -306,8 +288,8 @@ static bool start(struct dial *d, const struct dial_options *o)
             d->early = DIAL_NO_SOCKET;
         return false;
     }
-    loop_io_open(&d->io, o->loop, fd, on_ready, d);
-    loop_io_want(&d->io, LOOP_WRITE);
+    stream_open(&d->stream, o->loop, fd);
+    stream_set_time(&d->stream, (int64_t)o->timeout);
     return true;
 }
 
@@ -324,31 +306,27 @@ struct dial *dial_new(const struct dial_options *o)
     d->first = o->first;
     d->wants_body = o->first || slice_present(o->probe);
     d->head_max = o->head_max;
-    d->out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_MAX);
-    d->in = buffer_with_limit(o->head_max + BODY_MAX + READ_LEAST);
+    d->stream = (struct stream){.user = &stream_user,
+                                .owner = d,
+                                .in = buffer_with_limit(o->head_max + BODY_MAX + READ_LEAST),
+                                .out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_MAX)};
     d->body = buffer_with_limit(BODY_MAX);
     d->reader = http_reader_of(HTTP_RESPONSE, o->head_max);
-    loop_timer_open(&d->timer, o->loop, on_time, d);
-    loop_timer_set(&d->timer, start(d, o) ? (double)o->timeout / 1e6 : 0.);
+    loop_timer_open(&d->told, o->loop, tell_early, d);
+    if (!start(d, o))
+        loop_timer_set(&d->told, 0.);
     return d;
-}
-
-static void release(void *context)
-{
-    free(context);
 }
 
 void dial_free(struct dial *d)
 {
     if (!d)
         return;
-    loop_io_close(&d->io);
-    loop_timer_close(&d->timer);
-    buffer_free(&d->out);
-    buffer_free(&d->in);
+    stream_close(&d->stream);
+    loop_timer_close(&d->told);
     buffer_free(&d->body);
     d->finished = true;
-    d->gone = (struct loop_task){.run = release, .context = d};
+    d->gone = (struct loop_task){.run = free, .context = d};
     loop_defer(d->loop, &d->gone);
 }
 
@@ -375,7 +353,7 @@ const char *dial_why(const struct dial *d)
 
 int dial_take(struct dial *d)
 {
-    return loop_io_release(&d->io);
+    return stream_release(&d->stream);
 }
 
 struct slice dial_rest(const struct dial *d)
@@ -385,5 +363,5 @@ struct slice dial_rest(const struct dial *d)
 
 size_t dial_held(const struct dial *d)
 {
-    return d ? d->in.size + d->out.size + d->body.size : 0;
+    return d ? stream_held(&d->stream) + d->body.size : 0;
 }
