@@ -18,12 +18,14 @@ static void print_number(FILE *to, int64_t value, const struct unit *units)
     fprintf(to, "%" PRId64 "%s", value / units->factor, value ? units->name : "");
 }
 
+/* With `what` NULL: the bounds alone. */
 static void print_range(FILE *to, const struct option *option, const char *what, const struct unit *units)
 {
-    fprintf(to, "%s", what);
-    if (option->max == INT64_MAX && option->min == INT64_MIN)
+    bool bounded = option->max != INT64_MAX || option->min != INT64_MIN;
+    if (what)
+        fprintf(to, bounded ? "%s from " : "%s", what);
+    if (!bounded)
         return;
-    fprintf(to, " from ");
     print_number(to, option->min, units);
     if (option->max == INT64_MAX) {
         fprintf(to, " on");
@@ -46,24 +48,30 @@ static void print_length(FILE *to, const struct option *option, const char *what
         fprintf(to, " of %" PRId64 " to %" PRId64 " %s", option->min, option->max, of);
 }
 
-static void print_value(FILE *to, const struct option *option)
+static const struct unit *units_of(enum option_type type)
 {
     static const struct unit none[] = {{1, ""}};
     static const struct unit times[] = {
         {OPTION_DAY, "d"}, {OPTION_HOUR, "h"}, {OPTION_MINUTE, "m"}, {OPTION_SECOND, "s"}, {1, "ms"}};
     static const struct unit sizes[] = {{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}, {1, "B"}};
+    return type == OPTION_DURATION ? times : type == OPTION_SIZE ? sizes : none;
+}
+
+static void print_value(FILE *to, const struct option *option)
+{
+    const struct unit *units = units_of(option->type);
     switch (option->type) {
     case OPTION_BOOL:
         fprintf(to, "true or false");
         break;
     case OPTION_INT:
-        print_range(to, option, "an integer", none);
+        print_range(to, option, "an integer", units);
         break;
     case OPTION_DURATION:
-        print_range(to, option, "a duration", times);
+        print_range(to, option, "a duration", units);
         break;
     case OPTION_SIZE:
-        print_range(to, option, "a size", sizes);
+        print_range(to, option, "a size", units);
         break;
     case OPTION_ENUM:
         print_names(to, option->names);
@@ -123,6 +131,21 @@ static void print_cell(FILE *to, const char *text)
         fprintf(to, *text == '|' ? "\\|" : "%c", *text);
 }
 
+/* As short as the column of a table wants it: where there are bounds, these alone. */
+static void print_short_value(FILE *to, const struct option *option)
+{
+    enum option_type type = option->type;
+    bool number = type == OPTION_INT || type == OPTION_DURATION || type == OPTION_SIZE;
+    bool length = type == OPTION_TEXT || type == OPTION_TEXTS;
+    if (number && (option->min != INT64_MIN || option->max != INT64_MAX))
+        print_range(to, option, NULL, units_of(type));
+    else if (length && option->max)
+        fprintf(to, "%" PRId64 " to %" PRId64 " %s", option->min, option->max,
+                type == OPTION_TEXT ? "bytes" : "texts");
+    else
+        print_value(to, option);
+}
+
 void options_markdown(FILE *to, const struct option *table, size_t count)
 {
     fprintf(to, "| key | value | default | what it does |\n| --- | --- | --- | --- |\n");
@@ -130,7 +153,7 @@ void options_markdown(FILE *to, const struct option *table, size_t count)
         const struct option *option = &table[i];
         const char *mark = option->fallback && *option->fallback ? "`" : "";
         fprintf(to, "| `%s` | ", option->key);
-        print_value(to, option);
+        print_short_value(to, option);
         fprintf(to, " | %s", mark);
         print_cell(to, default_text(option));
         fprintf(to, "%s | ", mark);

@@ -58,27 +58,25 @@ static const char *check_cell(struct slice text)
 
 static const struct option keys[] = {
     {"cell", OPTION_TEXT, AT(cell), "cell",
-     "name of this cell, which tokens are made out to; give each cell its own", RANGE(1, 128),
+     "name of this cell, which tokens are made out to", RANGE(1, 128),
      .check = check_cell},
     {"directory", OPTION_NODE, AT(directory), NULL, "where sandboxes are looked up", ANY,
      .form = "an object, see below", .example = "{ \"kind\": \"file\", \"path\": \"sandboxes.json\" }"},
     {"tokens", OPTION_NODE, AT(tokens), OPTION_NONE,
-     "the kinds of credentials that are accepted; may only be empty or left out with open", ANY,
+     "the kinds of credentials that are accepted; empty or left out only with `open`", ANY,
      .form = "a list of objects, see below",
      .example =
          "[{ \"kind\": \"jwt\", \"alg\": \"HS256\", \"kid\": \"k1\", \"secret_file\": \"k1.secret\" }]"},
     {"tokens_revoked_file", OPTION_PATH, AT(tokens_revoked_file), OPTION_NONE,
-     "tokens that are revoked one by one: `{\"revoked\": {\"JTI\": EXP}}`; it is read again when it changes", ANY},
+     "tokens that are revoked one by one, `{\"revoked\": {\"JTI\": EXP}}`; read again when it changes", ANY},
     {"open", OPTION_BOOL, AT(open), "false", "with an empty list of tokens: let everybody in", ANY},
     {"systems", OPTION_NODE, AT(systems), OPTION_NONE,
-     "whose clients come here: the built-in routes of these systems are on, and of no other", ANY,
-     .form = "a list of \"opencomputer\", \"opensandbox\", \"sandbox-sdk\", \"agent-sandbox\", \"daytona\", "
-             "\"e2b\"",
+     "whose clients come here: the built-in routes of these systems are on, no others", ANY,
+     .form = "a list of names of systems",
      .example = "[\"opencomputer\", \"opensandbox\"]"},
     {"routes", OPTION_NODE, AT(routes), OPTION_NONE,
-     "what to do with which request; left out: the routes of `systems`, which `\"defaults\"` places among "
-     "one's own",
-     ANY, .form = "a list of objects, see below, and of `\"defaults\"` once"},
+     "what to do with which request; none: the routes of `systems`, which `\"defaults\"` places among yours",
+     ANY, .form = "a list of objects, see below, and `\"defaults\"` once"},
     {"domains", OPTION_NODE, AT(domains), OPTION_NONE,
      "domains of the host forms of `systems`; a form without one is off", ANY,
      .form = "an object of lists of DNS names"},
@@ -86,39 +84,37 @@ static const struct option keys[] = {
      "upstreams by name, for routes with `to_service`: a control plane", ANY,
      .form = "an object of objects, see below"},
     {"management_ports", OPTION_TEXT, AT(management_ports), OPTION_NONE,
-     "ports on which a sandbox with an address of its own is managed, `\"44772,8888\"` or `\"none\"`: "
-     "reached with "
-     "pty, exec and agent alone; none: those of `systems`, or of every system where none is named",
+     "ports on which a sandbox with an address of its own is managed, `\"44772,8888\"` or `\"none\"`; none: "
+     "those of `systems`, or of all systems if none is named",
      RANGE(1, 128)},
     {"serves", OPTION_ENUM, AT(serves), "management",
-     "what a worker with a port of its own serves, where its record does not say", ANY,
+     "what a worker with a port of its own serves, if its record does not say", ANY,
      .names = serves_names},
     {"worker_networks", OPTION_TEXTS, AT(worker_networks), "[\"127.0.0.0/8\", \"::1/128\"]",
-     "networks in which workers may be; this machine alone, unless you name yours. Metadata services of clouds "
-     "and the link-local networks are never dialled, whatever it says",
+     "networks in which workers may be; never metadata services of clouds and link-local networks",
      RANGE(1, 64), .check = check_network},
     {"worker_sockets", OPTION_TEXTS, AT(worker_sockets), OPTION_NONE,
-     "folders in which the Unix sockets of `http+unix:` workers may be; none: there are no such workers",
+     "folders in which the Unix sockets of `http+unix:` workers may be",
      RANGE(0, NET_FOLDERS_MOST), .check = check_folder, .example = "[\"/run/cell/\"]"},
     {"log_level", OPTION_ENUM, AT(log_level), "info", "events below this level are not logged", ANY,
      .names = log_levels},
     {"seccomp", OPTION_ENUM, AT(seccomp), "on",
-     "once started, agent and relay make only the system calls they need: another fails (`on`) or ends the "
-     "process (`kill`); read at the start only",
+     "a system call that agent and relay do not need fails (`on`) or ends the process (`kill`); read at the "
+     "start only",
      ANY, .names = seccomp_modes},
 
     {"agent.audit", OPTION_ENUM, AT(agent.audit), "upgrades",
-     "which decisions that let somebody in are logged: `all`, those about `upgrades`, or none (`off`)", ANY,
+     "which decisions that let somebody in are logged", ANY,
      .names = audits},
     {"agent.listen", OPTION_ADDRESS, AT(agent.listen), "unix@/run/cellgate/agent.sock", "where HAProxy asks",
      ANY},
     {"agent.trust_tcp", OPTION_BOOL, AT(agent.trust_tcp), "false",
-     "agent.listen may be a TCP address: everybody who reaches it is believed to be HAProxy", ANY},
+     "`agent.listen` may be a TCP address: whoever reaches it is believed to be HAProxy", ANY},
     {"agent.relay_listen", OPTION_ADDRESS, AT(agent.relay_listen), "unix@/run/cellgate/agent-relay.sock",
      "where the relay asks; a Unix socket", ANY},
     {"agent.relay_user", OPTION_TEXT, AT(agent.relay_user), OPTION_NONE,
-     "the account that the relay runs as; it alone may ask on relay_listen, beside root and the agent's own "
-     "account, and the socket belongs to its group; read at the start only",
+     "the relay's account: it alone may ask on `relay_listen`, beside root and the agent's own, and the "
+     "socket gets its group; read at the start only",
      RANGE(1, 32)},
     {"agent.admin", OPTION_ADDRESS, AT(agent.admin), "127.0.0.1:9101",
      "metrics, health and views over HTTP; loopback or a Unix socket", ANY},
@@ -129,25 +125,22 @@ static const struct option keys[] = {
     {"agent.lookup", OPTION_DURATION, AT(agent.lookup), "200ms",
      "how long a decision waits for a look-up that the cache cannot answer", RANGE(1, SECONDS(30))},
     {"agent.guesses", OPTION_INT, AT(agent.guesses), "20",
-     "wrong credentials, of each sort, that each thread takes from one client address in a second; 0: any number",
+     "wrong credentials, of each sort, that each thread takes from a client address in a second; 0: any "
+     "number",
      RANGE(0, 1000000)},
     {"agent.max_watches", OPTION_INT, AT(agent.max_watches), "200000",
-     "tunnels of relays that the agent watches the directory for at a time, in 512 bytes each, a larger one "
-     "as several; "
-     "one connection of a relay gets half of it at most; a tunnel beyond asks from time to time instead",
+     "subscriptions of tunnels at a time, 512 bytes each, a larger one counts as several; one connection of "
+     "a relay gets half of them at most; a tunnel beyond asks from time to time instead",
      RANGE(1000, 10000000)},
     {"agent.drain", OPTION_DURATION, AT(agent.drain), "5s",
      "how long requests that came before SIGTERM may take to be answered", RANGE(0, HOURS(1))},
     {"agent.name_servers", OPTION_TEXTS, AT(agent.name_servers), OPTION_NONE,
-     "name servers to ask for workers' names, `\"10.0.0.10\"` or `\"127.0.0.1:5353\"`; none: those of "
+     "name servers for workers' names, `\"10.0.0.10\"` or `\"127.0.0.1:5353\"`; none: those of "
      "/etc/resolv.conf; read at the start only",
      RANGE(0, 8)},
     {"agent.ticket_secret_file", OPTION_PATH, AT(agent.ticket_secret_file), OPTION_NONE,
-     "key of the tickets that let a relay ask about its tunnels, 32 bytes or more; the agent makes it if it "
-     "is not "
-     "there, and reads it at the start only; absent: the path of relay_listen with `.key` behind it; share "
-     "it "
-     "between agents whose relays ask each other's",
+     "key of the relays' tickets, 32 bytes or more; the agent makes it if it is not there, and reads it at "
+     "the start only; none: the path of `relay_listen` with `.key` behind it",
      ANY, .secret = true},
 
     {"relay.listen", OPTION_ADDRESS, AT(relay.listen), "unix@/run/cellgate/relay.sock",
@@ -168,13 +161,13 @@ static const struct option keys[] = {
     {"relay.dial_timeout", OPTION_DURATION, AT(relay.dial_timeout), "10s",
      "what one dial may take, connect and handshake together", RANGE(10, MINUTES(10))},
     {"relay.hold", OPTION_DURATION, AT(relay.hold), "30s",
-     "how long a client waits at the opening for a sandbox that wakes up or moves", RANGE(0, HOURS(1))},
+     "how long a client waits at the opening for a sandbox that wakes or moves", RANGE(0, HOURS(1))},
     {"relay.settle", OPTION_DURATION, AT(relay.settle), "500ms",
-     "after a worker's close: how long to wait for the news that the sandbox has moved",
+     "after a worker's Close: how long to wait for word that the sandbox moves",
      RANGE(0, MINUTES(1))},
     {"relay.redial_backoff", OPTION_TEXTS, AT(relay.redial_backoff_texts),
      "[\"100ms\", \"250ms\", \"500ms\", \"1s\", \"2s\", \"4s\"]",
-     "pauses between redials, each 20 % more or less; the last repeats; at most 800ms while a client has no worker yet",
+     "pauses between redials, each 20 % more or less; the last repeats",
      RANGE(1, SETTINGS_BACKOFF_MAX),
      .check = check_backoff},
     {"relay.redial_budget", OPTION_DURATION, AT(relay.redial_budget), "30s",
@@ -219,19 +212,19 @@ static const struct option keys[] = {
      "over how long a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
 
     {"renew.redis", OPTION_TEXT, AT(renew.redis), OPTION_NONE,
-     "where OpenSandbox's control plane reads that sandboxes are in use: `HOST:PORT`, `[IPv6]:PORT` or "
-     "`unix@/PATH`; absent: it is not told",
+     "the Redis where OpenSandbox's control plane reads that sandboxes are in use: `HOST:PORT`, "
+     "`[IPv6]:PORT` or `unix@/PATH`",
      RANGE(1, 300)},
     {"renew.user", OPTION_TEXT, AT(renew.user), OPTION_NONE,
-     "user of Redis' access control list; none: the default user", RANGE(1, 255)},
+     "user in Redis; none: the default user", RANGE(1, 255)},
     {"renew.password_file", OPTION_PATH, AT(renew.password_file), OPTION_NONE,
-     "its first line is the password; read for every new connection", ANY, .secret = true},
+     "the password in its first line; read for each connection", ANY, .secret = true},
     {"renew.database", OPTION_INT, AT(renew.database), "0", "number of the database", RANGE(0, 65535)},
     {"renew.key", OPTION_TEXT, AT(renew.key), "opensandbox:renew:intent", "the list's key", RANGE(1, 255)},
     {"renew.every", OPTION_DURATION, AT(renew.every), "60s",
-     "at most one intent in this time for one sandbox", RANGE(SECONDS(1), HOURS(1))},
+     "at most one intent for a sandbox in this time", RANGE(SECONDS(1), HOURS(1))},
     {"renew.max_length", OPTION_INT, AT(renew.max_length), "0",
-     "the list is cut to the newest so many; 0: it is not", RANGE(0, 10000000)},
+     "length to which the list is cut; 0: it is not", RANGE(0, 10000000)},
 };
 
 const struct option *settings_options(size_t *count)

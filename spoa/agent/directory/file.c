@@ -300,7 +300,7 @@ static const struct option options[] = {
     {.key = "path",
      .type = OPTION_PATH,
      .offset = offsetof(struct directory_file_options, path),
-     .help = "the file with the records; it is read again when it changes"},
+     .help = "the file with the records; read again when it changes"},
 };
 
 const struct directory_kind directory_kind_file = {

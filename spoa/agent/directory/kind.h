@@ -38,7 +38,7 @@ struct directory_common {
      .type = OPTION_DURATION,                                                                             \
      .offset = offsetof(kind_options, common.ttl),                                                        \
      .fallback = (ttl_default),                                                                           \
-     .help = "how long an answer is good for; what is in use is then looked up again in the background",  \
+     .help = "how long an answer is good for; what is in use is then looked up again",                     \
      .min = 100,                                                                                          \
      .max = OPTION_DAY},                                                                                  \
         {.key = "stale",                                                                                  \
@@ -50,7 +50,7 @@ struct directory_common {
          .max = OPTION_DAY},                                                                              \
     {                                                                                                     \
         .key = "entries", .type = OPTION_INT, .offset = offsetof(kind_options, common.entries),           \
-        .fallback = "100000", .help = "records that are kept; what was not asked for longest goes first", \
+        .fallback = "100000", .help = "records in memory; what was not asked for longest goes first", \
         .min = 16, .max = 10000000                                                                        \
     }
 

@@ -22,7 +22,7 @@ static const struct option keys[] = {
      .help = "where it is: `http://ADDRESS:PORT` or `https://`, within `worker_networks`", .min = 8, .max = 300},
     {"headers", OPTION_NODE, FIELD(headers), OPTION_NONE,
      .help = "what it gets with each request: `Authorization`, `X-Access-Token`, `X-EXECD-ACCESS-TOKEN` or "
-             "`OPENSANDBOX-EGRESS-AUTH`; then the route needs a token",
+             "`OPENSANDBOX-EGRESS-AUTH`; the route then needs a token",
      .form = "an object of texts"},
 };
 #undef FIELD

@@ -49,22 +49,21 @@ static const char *check_need(struct slice value)
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
     {"carriers", OPTION_TEXTS, FIELD(scope.carriers), OPTION_NONE,
-     .help = "where the secret may be: names of headers, `?NAME` for parameters of the query, and of what else carries "
-             "tokens; none: those of systems, and all where it is said where the entry is good",
+     .help = "where the secret may stand: headers, `?NAME` for parameters of the query, other carriers; none: those of "
+             "systems, and all if the entry says where it is good",
      .max = CARRIER_COUNT + CARRIERS_OWN_MOST, .check = token_scope_check_carrier},
     {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; none: `http`", .max = 6,
      .check = check_need},
     {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
-     .help = "on whose built-in routes it is good; with neither `routes` nor `domains` either: on those of the system whose "
-             "header brings it",
+     .help = "systems on whose routes it is good; none, and no `routes` and `domains`: the system of its header",
      .max = SYSTEM_COUNT, .check = token_scope_check_system},
     {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which it is good", .max = 64},
     {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
-     .help = "domains below which it is good, or `<FORM>` for those of a form of host; none: on every host", .max = 64,
+     .help = "domains below which it is good, or `<FORM>` for those of a host form; none: every host", .max = 64,
      .check = token_scope_check_domain},
     {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "it is good on every route"},
     {"public", OPTION_BOOL, FIELD(public), "false",
-     .help = "a sandbox whose record has no access secret is open to everybody, for `need`; with `domains` on routes "
+     .help = "sandboxes whose record has no access secret are open to everybody, for `need`; with `domains` only on routes "
              "whose `host` is a pattern"},
 };
 
