@@ -23,24 +23,32 @@ static void table(enum form form, const char *title, const struct option *option
         putchar('\n');
 }
 
-static void all_tables(enum form form)
+/* The title of the table says its kind. */
+static void table_of_kind(enum form form, const char *what, const char *kind, const struct option *options,
+                          size_t count)
 {
     char title[64];
+    bool named = count > 0 && strcmp(options->key, "kind") == 0;
+    snprintf(title, sizeof title, "%s of kind %s", what, kind);
+    table(form, title, options + named, count - named);
+}
+
+static void all_tables(enum form form)
+{
     size_t count;
     const struct option *options = settings_options(&count);
     table(form, "The configuration", options, count);
     for (size_t i = 0; directory_kind_at(i); i++) {
         const struct directory_kind *kind = directory_kind_at(i);
-        snprintf(title, sizeof title, "A directory of kind %s", kind->name);
-        table(form, title, kind->options, kind->options_count);
+        table_of_kind(form, "A directory", kind->name, kind->options, kind->options_count);
     }
     options = route_options(&count);
     table(form, "A route", options, count);
     options = service_options(&count);
     table(form, "A service", options, count);
     for (size_t i = 0; token_kind_at(i); i++) {
-        snprintf(title, sizeof title, "A token entry of kind %s", token_kind_at(i)->name);
-        table(form, title, token_kind_at(i)->options, token_kind_at(i)->options_count);
+        const struct token_kind *kind = token_kind_at(i);
+        table_of_kind(form, "A token entry", kind->name, kind->options, kind->options_count);
     }
 }
 

@@ -131,17 +131,17 @@ static void print_cell(FILE *to, const char *text)
         fprintf(to, *text == '|' ? "\\|" : "%c", *text);
 }
 
-/* As short as the column of a table wants it: where there are bounds, these alone. */
+/* As short as the column of a table wants it: of a number or text that has bounds, these alone. */
 static void print_short_value(FILE *to, const struct option *option)
 {
     enum option_type type = option->type;
     bool number = type == OPTION_INT || type == OPTION_DURATION || type == OPTION_SIZE;
-    bool length = type == OPTION_TEXT || type == OPTION_TEXTS;
     if (number && (option->min != INT64_MIN || option->max != INT64_MAX))
         print_range(to, option, NULL, units_of(type));
-    else if (length && option->max)
-        fprintf(to, "%" PRId64 " to %" PRId64 " %s", option->min, option->max,
-                type == OPTION_TEXT ? "bytes" : "texts");
+    else if (type == OPTION_TEXT && option->max)
+        fprintf(to, "%" PRId64 " to %" PRId64 " bytes", option->min, option->max);
+    else if (type == OPTION_TEXTS)
+        fprintf(to, "a list of texts");
     else
         print_value(to, option);
 }
