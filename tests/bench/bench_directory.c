@@ -4,7 +4,8 @@
  * one. Then a whole agent (in this process) on a control plane of our own over HTTP, asked over SPOP: decisions
  * about records in use while the control plane answers and, in turns, while it hangs for five seconds;
  * 1,000 questions at once about a record that nobody knows yet; and what a pushed change costs that one watch
- * of many is about. `bench_directory [TURNS]`.
+ * of many is about. Last, for each kind that is asked, with a server of our own that answers at once: look-ups of
+ * records that nobody knew. `bench_directory [TURNS]`, `bench_directory cold`: the last alone.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -32,6 +33,8 @@ enum {
     TURNS_MOST = 100,
     WATCHES = 10000,
     CHANGES = 1000,
+    COLD = 20000, /* look-ups of one kind */
+    COLD_AT_ONCE = 64,
 };
 
 static void die(const char *what)
@@ -117,6 +120,7 @@ static void bench_file(const char *folder, size_t count)
 /* ---- the control plane ---- */
 
 struct plane {
+    void *(*serve)(void *visit); /* one connection; NULL: datagrams */
     int listener;
     uint16_t port;
     unsigned delay_ms, asked; /* atomic */
@@ -189,6 +193,73 @@ static void *serve(void *context)
     return NULL;
 }
 
+/* ---- a Redis and a name server that know every sandbox ---- */
+
+/* Takes one command off `in`; its first letter, 0: it is not whole. */
+static char take_command(char *in, size_t *len)
+{
+    char *at = in, *end = in + *len, first = 0;
+    long words = *len ? strtol(in + 1, NULL, 10) : 0;
+    for (long i = 0; i < words; i++) {
+        at = memchr(at, '$', (size_t)(end - at));
+        char *line = at ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        if (!line || line + strtol(at + 1, NULL, 10) + 3 > end)
+            return 0;
+        first = i ? first : line[1];
+        at = line + strtol(at + 1, NULL, 10) + 3;
+    }
+    *len -= (size_t)(at - in);
+    memmove(in, at, *len);
+    return first;
+}
+
+static void *serve_redis(void *context)
+{
+    static const char body[] = "{\"worker\": \"http://127.0.0.1:9\", \"epoch\": 1}";
+    struct visit visit = *(struct visit *)context;
+    static __thread char in[1 << 20], out[1 << 20];
+    size_t len = 0;
+    free(context);
+    for (ssize_t n; (n = recv(visit.fd, in + len, sizeof in - 1 - len, 0)) > 0;) {
+        int answered = 0;
+        len += (size_t)n;
+        in[len] = '\0';
+        for (char first; (first = take_command(in, &len));)
+            answered += sprintf(out + answered, first == 'G'   ? "$%zu\r\n%s\r\n"
+                                                : first == 'S' ? "*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n"
+                                                               : "+PONG\r\n",
+                                sizeof body - 1, body);
+        if (send(visit.fd, out, (size_t)answered, MSG_NOSIGNAL) != answered)
+            break;
+    }
+    close(visit.fd);
+    return NULL;
+}
+
+static void *serve_names(void *context)
+{
+    static const uint8_t address[] = {0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 1};
+    struct plane *plane = context;
+    uint8_t datagram[1024];
+    struct sockaddr_in from;
+    for (;;) {
+        socklen_t size = sizeof from;
+        ssize_t n = recvfrom(plane->listener, datagram, 512, 0, (struct sockaddr *)&from, &size);
+        if (n < 17)
+            continue;
+        size_t end = 12;
+        while (datagram[end])
+            end += datagram[end] + 1u;
+        bool is_a = datagram[end + 2] == 1;
+        datagram[2] = 0x81, datagram[3] = 0x80, datagram[7] = is_a;
+        datagram[11] = 0; /* without what stood behind the question */
+        end += 5;
+        memcpy(datagram + end, address, is_a ? sizeof address : 0);
+        sendto(plane->listener, datagram, end + (is_a ? sizeof address : 0), 0, (struct sockaddr *)&from, size);
+    }
+    return NULL;
+}
+
 static void *accept_all(void *context)
 {
     struct plane *plane = context;
@@ -198,7 +269,7 @@ static void *accept_all(void *context)
         if (!visit)
             die("out of memory");
         *visit = (struct visit){plane, accept(plane->listener, NULL, NULL)};
-        if (visit->fd < 0 || pthread_create(&thread, NULL, serve, visit) != 0)
+        if (visit->fd < 0 || pthread_create(&thread, NULL, plane->serve, visit) != 0)
             die("the control plane cannot accept");
         pthread_detach(thread);
     }
@@ -210,11 +281,11 @@ static void plane_start(struct plane *plane)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof address;
     pthread_t thread;
-    plane->listener = socket(AF_INET, SOCK_STREAM, 0);
+    plane->listener = socket(AF_INET, plane->serve ? SOCK_STREAM : SOCK_DGRAM, 0);
     if (plane->listener < 0 || bind(plane->listener, (struct sockaddr *)&address, len) != 0 ||
-        listen(plane->listener, 1024) != 0 ||
+        (plane->serve && listen(plane->listener, 1024) != 0) ||
         getsockname(plane->listener, (struct sockaddr *)&address, &len) != 0 ||
-        pthread_create(&thread, NULL, accept_all, plane) != 0)
+        pthread_create(&thread, NULL, plane->serve ? accept_all : serve_names, plane) != 0)
         die("the control plane cannot listen");
     pthread_detach(thread);
     plane->port = ntohs(address.sin_port);
@@ -241,7 +312,7 @@ static void *run_loop(void *context)
     return NULL;
 }
 
-static void agent_begin(struct running *r, uint16_t port, const char *ttl)
+static void agent_begin(struct running *r, const char *directory)
 {
     struct fail why;
     if (!mkdtemp(r->folder))
@@ -251,12 +322,11 @@ static void agent_begin(struct running *r, uint16_t port, const char *ttl)
     if (!out)
         die(r->config);
     fprintf(out,
-            "{\"open\": true, \"tokens\": [], \"systems\": [\"opensandbox\"], \"directory\": {\"kind\": "
-            "\"http\", \"ttl\": \"%s\","
-            " \"url\": \"http://127.0.0.1:%u\"},\n"
-            " \"routes\": [{\"name\": \"s\", \"path\": \"/s/{sandbox}/{rest...}\", \"need\": \"none\"}],\n"
+            "{\"open\": true, \"tokens\": [], \"systems\": [\"opensandbox\"], \"worker_networks\": "
+            "[\"127.0.0.0/8\"], \"directory\": {%s},\n"
+            " \"routes\": [{\"name\": \"s\", \"path\": \"/s/{sandbox}/{rest...}\", \"need\": \"none\"}, \"defaults\"],\n"
             " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",
-            ttl, port, r->folder, r->folder);
+            directory, r->folder, r->folder);
     fclose(out);
     struct policy *policy = policy_load(r->config, NULL, 0, &why);
     if (!policy)
@@ -268,6 +338,14 @@ static void agent_begin(struct running *r, uint16_t port, const char *ttl)
     r->agent = agent_start(&options, policy, &why);
     if (!r->agent || pthread_create(&r->thread, NULL, run_loop, r) != 0)
         die(why.text);
+}
+
+static void agent_begin_http(struct running *r, uint16_t port, const char *ttl)
+{
+    char directory[128];
+    snprintf(directory, sizeof directory, "\"kind\": \"http\", \"ttl\": \"%s\", \"url\": \"http://127.0.0.1:%u\"", ttl,
+             port);
+    agent_begin(r, directory);
 }
 
 /* ---- asking it ---- */
@@ -298,8 +376,8 @@ static void await(struct asker *a, unsigned answers)
         struct slice rest = slice_of(a->in, a->len);
         struct spop_client_event event;
         struct writer out = writer_of(memory, sizeof memory);
-        enum spop_client_step step;
-        while ((step = spop_client_next(a->client, &rest, &event, &out)) == SPOP_CLIENT_ANSWER && answers) {
+        enum spop_client_step step = SPOP_CLIENT_ANSWER;
+        while (answers && (step = spop_client_next(a->client, &rest, &event, &out)) == SPOP_CLIENT_ANSWER) {
             double *when = event.context;
             *when = now() - *when;
             answers--;
@@ -523,13 +601,81 @@ static void agent_clean(const struct running *r)
     rmdir(r->folder);
 }
 
+/* ---- look-ups of what nobody knew ---- */
+
+static unsigned threads_of_process(void)
+{
+    char line[256];
+    unsigned threads = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        sscanf(line, "Threads: %u", &threads);
+    if (status)
+        fclose(status);
+    return threads;
+}
+
+/* COLD of them, so many at once: in a second, and the median. */
+static void ask_cold(struct asker *a, unsigned at_once, size_t count, const char *prefix, double *each)
+{
+    static double when[COLD];
+    double begun = now();
+    for (size_t asked = 0, answered = 0; answered < count;) {
+        char name[32];
+        snprintf(name, sizeof name, "%s-%zu", prefix, asked);
+        if (asked < count && asked - answered < at_once) {
+            ask(a, name, &when[asked++]);
+            continue;
+        }
+        await(a, 1);
+        answered++;
+    }
+    double took = now() - begun;
+    qsort(when, count, sizeof *when, by_value);
+    each[0] = (double)count / took;
+    each[1] = when[count / 2];
+}
+
+static void bench_cold(const char *name, const char *directory, void *(*serves)(void *visit))
+{
+    struct running r = {.folder = FOLDER};
+    struct plane plane = {.serve = serves};
+    struct asker *a = calloc(1, sizeof *a);
+    char text[256];
+    double one[2], many[2];
+    unsigned before = threads_of_process();
+    plane_start(&plane);
+    snprintf(text, sizeof text, "%s127.0.0.1:%u%s", directory, plane.port, serves ? "\"" : "\"]");
+    agent_begin(&r, text);
+    unsigned threads = threads_of_process() - before - 1 - 1; /* the server, and who asks */
+    connect_to(a, r.folder, "a", COLD_AT_ONCE);
+    ask_cold(a, 1, COLD / 10, "one", one);
+    ask_cold(a, COLD_AT_ONCE, COLD, "many", many);
+    printf("%-8s %12.0f %12.0f %12.0f %12.0f %10u\n", name, one[0], one[1] * 1e6, many[0], many[1] * 1e6, threads);
+    fflush(stdout);
+    agent_clean(&r);
+}
+
+static void bench_all_cold(void)
+{
+    printf("\n%-8s %12s %12s %12s %12s   look-ups of unknown records, one and %d at a time\n", "kind", "1: per s",
+           "p50, us", "per s", "p50, us", COLD_AT_ONCE);
+    bench_cold("http", "\"kind\": \"http\", \"url\": \"http://", serve);
+    bench_cold("redis", "\"kind\": \"redis\", \"server\": \"", serve_redis);
+    bench_cold("dns", "\"kind\": \"dns\", \"name\": \"{sandbox}.test\", \"servers\": [\"", NULL);
+}
+
 int main(int argc, char **argv)
 {
     struct running asked = {.folder = FOLDER}, pushed = asked;
     char folder[] = FOLDER;
-    struct plane plane = {.delay_ms = 1}, pushing = {.pushes = true};
+    struct plane plane = {.serve = serve, .delay_ms = 1}, pushing = {.serve = serve, .pushes = true};
     static struct asker a;
     long turns = argc > 1 ? atol(argv[1]) : 5;
+    if (argc > 1 && strcmp(argv[1], "cold") == 0) {
+        bench_all_cold();
+        _exit(EXIT_SUCCESS);
+    }
     if (!mkdtemp(folder))
         die("no temporary folder");
     printf("%9s  %9s  %9s  %11s  %12s  %11s\n", "records", "load, s", "CPU, s", "table, MiB", "resident MiB",
@@ -538,15 +684,16 @@ int main(int argc, char **argv)
     bench_file(folder, 1000000);
     rmdir(folder);
     plane_start(&plane);
-    agent_begin(&asked, plane.port, "1s");
+    agent_begin_http(&asked, plane.port, "1s");
     connect_to(&a, asked.folder, "a", AT_ONCE);
     bench_hanging(&a, &plane, turns > 0 && turns <= TURNS_MOST ? (unsigned)turns : 1);
     bench_herd(&a, &plane);
     plane_start(&pushing);
-    agent_begin(&pushed, pushing.port, "1h");
+    agent_begin_http(&pushed, pushing.port, "1h");
     bench_watches(pushed.folder, &pushing);
     agent_clean(&asked);
     agent_clean(&pushed);
+    bench_all_cold();
     fflush(stdout);
     _exit(EXIT_SUCCESS); /* with threads that still serve */
 }
