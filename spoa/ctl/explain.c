@@ -289,7 +289,7 @@ static void report_removed(struct report *r, const struct arguments *a, const st
 
 /* ---- deciding ---- */
 
-/* The resolver of the system; the agent does this on a thread of its own. */
+/* The resolver of the system; the agent asks name servers itself. */
 static bool resolve(void *directory, struct slice host, struct address *addr)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};

@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/ctl/explain_directory.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_SECONDS    10
-#define FOLLOW_MILLISECONDS 300 /* for what it pushes to begin with, if it does: what is revoked */
+#define PATIENCE_SECONDS 10
+#define FOLLOW_SECONDS   0.3 /* for what it pushes to begin with, if it does: what is revoked */
 
 struct explain_directory {
     struct directory *running;
-    struct log *log;      /* of answers that make no sense */
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t changed;
-    bool answered, answering;
+    struct loop *loop; /* which runs while somebody waits */
+    struct loop_timer patience;
+    struct log *log; /* of answers that make no sense */
+    bool answered, answering, over;
     struct revoked *revoked; /* NULL: none */
-    bool told, waited;  /* what is revoked; until that was told, or long enough */
-    int64_t not_before; /* as it was pushed; 0: none */
-    struct fail why;    /* while not answering */
+    bool told, waited;       /* what is revoked; until that was told, or long enough */
+    int64_t not_before;      /* as it was pushed; 0: none */
+    struct fail why;         /* while not answering */
 };
 
-/* ---- what it tells, on a thread of its own ---- */
+/* ---- what it tells ---- */
 
 static void on_answered(void *context, enum lookup outcome, double seconds)
 {
@@ -30,23 +29,16 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
 
 static void on_news(void *context, struct slice key)
 {
-    struct explain_directory *d = context;
     (void)key;
-    pthread_mutex_lock(&d->lock);
-    d->answered = true;
-    pthread_cond_signal(&d->changed);
-    pthread_mutex_unlock(&d->lock);
+    ((struct explain_directory *)context)->answered = true;
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)
 {
     struct explain_directory *d = context;
-    pthread_mutex_lock(&d->lock);
     (void)pushing;
     d->answering = answering;
     fail(&d->why, "%s", answering ? "it does not answer" : why);
-    pthread_cond_signal(&d->changed);
-    pthread_mutex_unlock(&d->lock);
 }
 
 static bool on_loaded(void *context, const struct directory_load *load)
@@ -58,24 +50,17 @@ static bool on_loaded(void *context, const struct directory_load *load)
 static bool on_revoked(void *context, int64_t not_before)
 {
     struct explain_directory *d = context;
-    pthread_mutex_lock(&d->lock);
     d->not_before = not_before;
     d->told = true;
-    pthread_cond_signal(&d->changed);
-    pthread_mutex_unlock(&d->lock);
     return true;
 }
 
 static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
 {
     struct explain_directory *d = context;
-    pthread_mutex_lock(&d->lock);
     (void)all; /* none were known before */
-    bool good = revoked_read(text, "revoked", time(NULL), &d->revoked, &d->not_before, NULL, why);
     d->told = true;
-    pthread_cond_signal(&d->changed);
-    pthread_mutex_unlock(&d->lock);
-    return good;
+    return revoked_read(text, "revoked", time(NULL), &d->revoked, &d->not_before, NULL, why);
 }
 
 static void on_learned(void *context, const struct record *record)
@@ -83,9 +68,9 @@ static void on_learned(void *context, const struct record *record)
     (void)context, (void)record;
 }
 
-static void on_work(void *context)
+static void on_over(void *owner)
 {
-    (void)context;
+    ((struct explain_directory *)owner)->over = true;
 }
 
 /* ---- for the command ---- */
@@ -104,13 +89,14 @@ struct explain_directory *explain_directory_start(struct directory_options *opti
                                           .learned = on_learned,
                                           .answered = on_answered,
                                           .news = on_news,
-                                          .work = on_work,
                                           .context = d};
-    pthread_mutex_init(&d->lock, NULL);
-    pthread_cond_init(&d->changed, NULL);
     fail(&d->why, "it does not answer");
     d->log = log_new(STDERR_FILENO, LOG_WARN);
-    d->running = directory_start(options, &owner, (uint64_t)PATIENCE_SECONDS * 1000000, d->log, why);
+    d->loop = loop_new(why);
+    if (d->loop) {
+        loop_timer_open(&d->patience, d->loop, on_over, d);
+        d->running = directory_start(options, &owner, (uint64_t)PATIENCE_SECONDS * 1000000, d->loop, d->log, why);
+    }
     if (d->running)
         return d;
     explain_directory_stop(d);
@@ -123,11 +109,11 @@ void explain_directory_stop(struct explain_directory *d)
         return;
     directory_stop(d->running);
     directory_release(d->running);
+    loop_timer_close(&d->patience);
+    loop_free(d->loop);
     if (d->log)
         log_free(d->log);
     revoked_release(d->revoked);
-    pthread_cond_destroy(&d->changed);
-    pthread_mutex_destroy(&d->lock);
     free(d);
 }
 
@@ -138,53 +124,34 @@ struct directory *explain_directory_running(const struct explain_directory *d)
 
 struct revoked *explain_directory_revoked(struct explain_directory *d)
 {
-    pthread_mutex_lock(&d->lock);
-    struct revoked *revoked = d->revoked ? revoked_retain(d->revoked) : NULL;
-    pthread_mutex_unlock(&d->lock);
-    return revoked;
+    return d->revoked ? revoked_retain(d->revoked) : NULL;
 }
 
 int64_t explain_directory_not_before(struct explain_directory *d)
 {
-    pthread_mutex_lock(&d->lock);
-    int64_t not_before = d->not_before;
-    pthread_mutex_unlock(&d->lock);
-    return not_before;
+    return d->not_before;
 }
 
-static struct timespec after(int milliseconds)
+/* Waits until it is true or the time is over. */
+static void await(struct explain_directory *d, const bool *is, double seconds)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += milliseconds / 1000;
-    t.tv_nsec += milliseconds % 1000 * 1000000L;
-    if (t.tv_nsec >= 1000000000L) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000L;
-    }
-    return t;
-}
-
-/* Waits, with the lock, until it is true or the time is over. */
-static void await(struct explain_directory *d, const bool *is, int milliseconds)
-{
-    struct timespec until = after(milliseconds);
-    for (int error = 0; !*is && error == 0;)
-        error = pthread_cond_timedwait(&d->changed, &d->lock, &until);
+    d->over = false;
+    loop_timer_set(&d->patience, seconds);
+    while (!*is && !d->over)
+        loop_turn(d->loop, true);
+    loop_timer_stop(&d->patience);
 }
 
 bool explain_directory_await(struct explain_directory *d, struct fail *why)
 {
-    pthread_mutex_lock(&d->lock);
-    await(d, &d->answered, PATIENCE_SECONDS * 1000);
+    await(d, &d->answered, PATIENCE_SECONDS);
     if (d->answered && d->answering && !d->waited) {
-        await(d, &d->told, FOLLOW_MILLISECONDS);
+        await(d, &d->told, FOLLOW_SECONDS);
         d->waited = true;
     }
     bool good = d->answered && d->answering;
     d->answered = false;
     if (!good)
         *why = d->why;
-    pthread_mutex_unlock(&d->lock);
     return good;
 }

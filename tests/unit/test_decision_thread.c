@@ -11,6 +11,7 @@
 
 #include "spoa/agent/serve/decision_thread.h"
 #include "spoa/agent/token/ticket.h"
+#include "spoa/net/loop_thread.h"
 #include "spoa/spop/client.h"
 
 static struct policy *make_policy(void)
@@ -89,11 +90,12 @@ static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
 /* ---- a directory whose record changes at each look-up, before that has returned ---- */
 
 struct world {
-    const struct directory_sink *sink;
+    struct directory *directory;
     struct decision_thread *thread;
     int64_t epoch; /* atomic */
     bool steady;   /* the epoch is the same at each look-up */
     int silent;    /* 0: it answers; else it says here that it was asked, and no more */
+    struct directory_questions questions; /* that are not answered */
 };
 
 struct own {
@@ -101,40 +103,35 @@ struct own {
     struct world *world;
 };
 
-static void *kind_start(const void *options, const struct directory_sink *sink, struct log *log,
+static void *kind_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
                         struct fail *why)
 {
-    struct world *w = ((const struct own *)options)->world;
-    (void)log, (void)why;
-    w->sink = sink;
-    return w;
+    (void)directory, (void)loop, (void)log, (void)why;
+    return ((const struct own *)options)->world;
 }
 
-static void *answer(void *context)
+static void kind_ask(void *self, struct directory_question *q)
 {
-    struct world *w = context;
+    struct world *w = self;
+    assert_true(slice_is(q->key, "sb-1"));
+    if (w->silent) {
+        directory_questions_put(&w->questions, q);
+        assert_int_equal(write(w->silent, "", 1), 1);
+        return;
+    }
     const struct record record = {.epoch = __atomic_add_fetch(&w->epoch, !w->steady, __ATOMIC_SEQ_CST),
                                   .worker = {.kind = WORKER_HTTP,
                                              .host = SLICE_LITERAL("127.0.0.1"),
                                              .port = 9001,
                                              .addr = {.family = 4, .bytes = {127, 0, 0, 1}}}};
-    w->sink->answered(w->sink->context, SLICE_LITERAL("sb-1"), LOOKUP_FOUND, &record, 0);
-    return NULL;
-}
-
-static bool kind_look_up(void *self, struct slice key)
-{
-    const struct world *w = self;
-    pthread_t thread;
-    assert_true(slice_is(key, "sb-1"));
-    if (w->silent)
-        return write(w->silent, "", 1) == 1;
-    return pthread_create(&thread, NULL, answer, self) == 0 && pthread_join(thread, NULL) == 0;
+    directory_answer(q, LOOKUP_FOUND, &record, 0);
 }
 
 static void kind_stop(void *self)
 {
-    (void)self;
+    struct world *w = self;
+    for (struct directory_question *q; (q = directory_questions_take(&w->questions));)
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
 }
 
 static void on_learned(void *context, const struct record *record)
@@ -150,11 +147,6 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
 static void on_news(void *context, struct slice key)
 {
     decision_thread_news(((struct world *)context)->thread, key);
-}
-
-static void on_work(void *context)
-{
-    (void)context;
 }
 
 /* ---- a relay ---- */
@@ -286,14 +278,29 @@ struct stage {
     struct sockaddr_un address, relay_address;
     int listener, relay_listener;
     struct policy *policy;
-    struct directory *directory;
+    struct loop_thread *io;
     struct snapshot *snapshot;
 };
+
+static void start_directory(void *context)
+{
+    struct stage *s = context;
+    struct fail why;
+    s->world.directory =
+        directory_start(&s->options, &s->owner, 200000, loop_thread_loop(s->io), NULL, &why);
+    assert_non_null(s->world.directory);
+}
+
+static void stop_directory(void *context)
+{
+    directory_stop(((struct stage *)context)->world.directory);
+}
 
 static void begin(struct stage *s, int silent)
 {
     static const struct directory_kind kind = {
-        .name = "test", .start = kind_start, .look_up = kind_look_up, .stop = kind_stop};
+        .name = "test", .start = kind_start, .question_size = sizeof(struct directory_question),
+        .ask = kind_ask, .stop = kind_stop};
     struct fail why;
     *s = (struct stage){.world = {.silent = silent},
                         .own = {.common = {.ttl = 3000, .stale = 600000, .entries = 100}},
@@ -301,27 +308,29 @@ static void begin(struct stage *s, int silent)
                         .owner = {.learned = on_learned,
                                   .answered = on_answered,
                                   .news = on_news,
-                                  .work = on_work,
                                   .context = &s->world}};
     s->own.world = &s->world;
     s->options.own = &s->own.common;
     s->listener = listen_at(&s->address, "haproxy");
     s->relay_listener = listen_at(&s->relay_address, "relay");
-    s->directory = directory_start(&s->options, &s->owner, 200000, NULL, &why);
+    s->io = loop_thread_start(&why);
+    assert_non_null(s->io);
+    loop_thread_call(s->io, start_directory, s);
     s->policy = make_policy();
     s->world.thread =
         start(s->listener, s->relay_listener,
-              &(struct snapshot_parts){.policy = s->policy, .directory = s->directory}, &s->snapshot);
+              &(struct snapshot_parts){.policy = s->policy, .directory = s->world.directory}, &s->snapshot);
 }
 
 static void finish(struct stage *s)
 {
     decision_thread_stop(s->world.thread);
-    directory_stop(s->directory);
+    loop_thread_call(s->io, stop_directory, s);
+    loop_thread_stop(s->io);
     decision_thread_free(s->world.thread);
     assert_int_equal(watches.used, 0);
     snapshot_release(s->snapshot);
-    directory_release(s->directory);
+    directory_release(s->world.directory);
     policy_release(s->policy);
     close(s->listener);
     close(s->relay_listener);

@@ -16,44 +16,47 @@ struct test_options {
 };
 
 struct kind_seen {
-    const struct directory_sink *sink;
-    unsigned asked, woken, stopped; /* atomic */
+    struct directory_questions questions;
+    unsigned asked, woken, stopped;
     bool refuses_to_start;
 };
 
-static void *kind_start(const void *options, const struct directory_sink *sink, struct log *log,
+static void *kind_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
                         struct fail *why)
 {
     struct kind_seen *seen = ((const struct test_options *)options)->seen;
-    (void)log;
-    seen->sink = sink;
+    (void)directory, (void)loop, (void)log;
     if (seen->refuses_to_start)
         fail(why, "no");
     return seen->refuses_to_start ? NULL : seen;
 }
 
-static bool kind_look_up(void *self, struct slice key)
+static void kind_ask(void *self, struct directory_question *q)
 {
     struct kind_seen *seen = self;
-    (void)key;
-    assert_int_equal(__atomic_load_n(&seen->stopped, __ATOMIC_SEQ_CST), 0);
-    __atomic_add_fetch(&seen->asked, 1, __ATOMIC_SEQ_CST);
-    return true;
-}
-
-static void kind_wake(void *self, struct slice key)
-{
-    (void)key;
-    ((struct kind_seen *)self)->woken++;
+    assert_int_equal(seen->stopped, 0);
+    seen->asked += !q->wake;
+    seen->woken += q->wake;
+    if (q->wake)
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+    else
+        directory_questions_put(&seen->questions, q);
 }
 
 static void kind_stop(void *self)
 {
-    __atomic_add_fetch(&((struct kind_seen *)self)->stopped, 1, __ATOMIC_SEQ_CST);
+    struct kind_seen *seen = self;
+    seen->stopped++;
+    for (struct directory_question *q; (q = directory_questions_take(&seen->questions));)
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
 }
 
-static const struct directory_kind kind = {
-    .name = "test", .start = kind_start, .look_up = kind_look_up, .wake = kind_wake, .stop = kind_stop};
+static const struct directory_kind kind = {.name = "test",
+                                           .start = kind_start,
+                                           .question_size = sizeof(struct directory_question),
+                                           .ask = kind_ask,
+                                           .wakes = true,
+                                           .stop = kind_stop};
 
 /* ---- its owner ---- */
 
@@ -61,6 +64,7 @@ struct world {
     struct kind_seen seen;
     struct test_options own;
     struct directory_options options;
+    struct loop *loop;
     struct directory *directory;
     unsigned learned, answered, news, health;
     int64_t not_before;
@@ -99,11 +103,6 @@ static void on_news(void *context, struct slice key)
     ((struct world *)context)->news++;
 }
 
-static void on_work(void *context)
-{
-    (void)context;
-}
-
 static const struct directory_owner *owner_of(struct world *w)
 {
     static struct directory_owner owner;
@@ -112,7 +111,6 @@ static const struct directory_owner *owner_of(struct world *w)
                                      .learned = on_learned,
                                      .answered = on_answered,
                                      .news = on_news,
-                                     .work = on_work,
                                      .context = w};
     return &owner;
 }
@@ -124,7 +122,9 @@ static int setup(void **state)
     w->own =
         (struct test_options){.common = {.ttl = 3000, .stale = 600000, .entries = 100}, .seen = &w->seen};
     w->options = (struct directory_options){.kind = &kind, .own = &w->own.common, .references = 1};
-    w->directory = directory_start(&w->options, owner_of(w), 200000, NULL, &why);
+    w->loop = loop_new(&why);
+    assert_non_null(w->loop);
+    w->directory = directory_start(&w->options, owner_of(w), 200000, w->loop, NULL, &why);
     assert_non_null(w->directory);
     *state = w;
     return 0;
@@ -135,6 +135,7 @@ static int teardown(void **state)
     struct world *w = *state;
     directory_stop(w->directory);
     directory_release(w->directory);
+    loop_free(w->loop);
     assert_int_equal(w->options.references, 1);
     free(w);
     return 0;
@@ -158,7 +159,16 @@ static enum lookup find(struct world *w, const char *space, const char *sandbox,
     }
     snapshot_finder_done(&finder);
     snapshot_release(snapshot);
+    loop_turn(w->loop, false); /* the question comes to the kind */
     return found;
+}
+
+/* Of the question that came first. */
+static void answer(struct world *w, const char *key, enum lookup outcome, const struct record *record)
+{
+    struct directory_question *q = directory_questions_take(&w->seen.questions);
+    assert_true(q && !q->wake && slice_is(q->key, key));
+    directory_answer(q, outcome, record, -1);
 }
 
 static const struct record running = {
@@ -170,27 +180,26 @@ static const struct record running = {
 static void what_the_kind_says_is_what_decisions_find(void **state)
 {
     struct world *w = *state;
-    const struct directory_sink *sink = w->seen.sink;
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_PENDING);
-    sink->answered(sink->context, SLICE_LITERAL("a"), LOOKUP_FOUND, &running, -1);
+    answer(w, "a", LOOKUP_FOUND, &running);
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
     assert_int_equal(find(w, "default", "a", false), LOOKUP_FOUND);
     assert_int_equal(find(w, "other", "a", false), LOOKUP_PENDING);
-    sink->answered(sink->context, SLICE_LITERAL("other/a"), LOOKUP_ABSENT, NULL, -1);
+    answer(w, "other/a", LOOKUP_ABSENT, NULL);
     assert_int_equal(find(w, "other", "a", false), LOOKUP_ABSENT);
-    sink->removed(sink->context, SLICE_LITERAL("a"));
+    directory_removed(w->directory, SLICE_LITERAL("a"));
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_ABSENT);
-    sink->changed(sink->context, SLICE_LITERAL("a"), &running);
+    directory_changed(w->directory, SLICE_LITERAL("a"), &running);
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
-    sink->announced(sink->context, SLICE_LITERAL("a"));
+    directory_announced(w->directory, SLICE_LITERAL("a"));
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_PENDING);
     assert_int_equal(find(w, NULL, "a", true), LOOKUP_FOUND);
     assert_int_equal(w->seen.asked, 3);
     assert_int_equal(w->learned, 2);
     assert_int_equal(w->answered, 2);
     assert_int_equal(w->news, 2);
-    assert_false(sink->revoked(sink->context, 0));
-    assert_true(sink->revoked(sink->context, 17));
+    assert_false(directory_revoked(w->directory, 0));
+    assert_true(directory_revoked(w->directory, 17));
     assert_int_equal(w->not_before, 17);
 }
 
@@ -198,11 +207,10 @@ static void what_the_kind_says_is_what_decisions_find(void **state)
 static void what_is_pushed_of_others_is_not_learned(void **state)
 {
     struct world *w = *state;
-    const struct directory_sink *sink = w->seen.sink;
-    sink->changed(sink->context, SLICE_LITERAL("other"), &running);
+    directory_changed(w->directory, SLICE_LITERAL("other"), &running);
     assert_int_equal(w->learned, 0);
     assert_int_equal(find(w, NULL, "sb", false), LOOKUP_PENDING);
-    sink->changed(sink->context, SLICE_LITERAL("sb"), &running);
+    directory_changed(w->directory, SLICE_LITERAL("sb"), &running);
     assert_int_equal(w->learned, 1);
     assert_int_equal(find(w, NULL, "sb", false), LOOKUP_FOUND);
 }
@@ -221,23 +229,21 @@ static void a_key_that_is_too_long_is_absent(void **state)
 static void its_health_decides_whether_anybody_waits(void **state)
 {
     struct world *w = *state;
-    const struct directory_sink *sink = w->seen.sink;
     find(w, NULL, "a", false);
-    sink->answered(sink->context, SLICE_LITERAL("a"), LOOKUP_FOUND, &running, -1);
-    sink->announced(sink->context, SLICE_LITERAL("a"));
-    sink->health(sink->context, false, false, "it is away");
+    answer(w, "a", LOOKUP_FOUND, &running);
+    directory_announced(w->directory, SLICE_LITERAL("a"));
+    directory_health(w->directory, false, false, "it is away");
     assert_int_equal(w->health, 1);
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
-    sink->missed(sink->context);
+    directory_missed(w->directory);
 }
 
 static void many_decisions_wake_a_sandbox_once(void **state)
 {
     struct world *w = *state;
-    const struct directory_sink *sink = w->seen.sink;
     assert_true(directory_can_wake(w->directory));
     find(w, NULL, "a", false);
-    sink->answered(sink->context, SLICE_LITERAL("a"), LOOKUP_FOUND, &running, -1);
+    answer(w, "a", LOOKUP_FOUND, &running);
     for (int i = 0; i < 10; i++)
         assert_int_equal(find(w, NULL, "a", false), LOOKUP_FOUND);
     assert_int_equal(w->seen.woken, 1);
@@ -262,14 +268,58 @@ static void once_stopped_it_is_not_asked_any_more_and_may_still_be_read(void **s
     struct world *w = *state;
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, ask_all_the_time, w), 0);
-    while (__atomic_load_n(&w->seen.asked, __ATOMIC_SEQ_CST) < 100)
-        sched_yield();
+    while (w->seen.asked < 100)
+        loop_turn(w->loop, false);
     directory_stop(w->directory);
     pthread_join(thread, NULL);
     assert_int_equal(w->seen.stopped, 1);
     assert_int_equal(find(w, NULL, "another", false), LOOKUP_UNAVAILABLE);
     directory_wake(w->directory, SLICE_LITERAL("a"));
+    loop_turn(w->loop, false);
     assert_int_equal(w->seen.woken, 0);
+    assert_int_equal(w->answered, 0);
+}
+
+/* Records in use are looked up again by the directory itself. */
+static void what_is_in_use_is_looked_up_when_it_is_announced(void **state)
+{
+    struct world *w = *state;
+    assert_int_equal(find(w, NULL, "a", false), LOOKUP_PENDING);
+    answer(w, "a", LOOKUP_FOUND, &running);
+    assert_true(directory_cache_pin(directory_cache(w->directory), SLICE_LITERAL("a")));
+    directory_announced(w->directory, SLICE_LITERAL("a"));
+    directory_announced(w->directory, SLICE_LITERAL("a"));
+    for (int i = 0; i < 3; i++)
+        loop_turn(w->loop, false);
+    assert_int_equal(w->seen.asked, 2);
+    answer(w, "a", LOOKUP_FOUND, &running);
+    assert_int_equal(w->answered, 2);
+    directory_cache_unpin(directory_cache(w->directory), SLICE_LITERAL("a"));
+}
+
+/* One more question is refused, however many there are. */
+static void questions_are_bounded(void **state)
+{
+    struct world *w = *state;
+    struct test_options own = w->own;
+    struct fail why;
+    own.common.entries = 1000000;
+    struct directory_options options = {.kind = &kind, .own = &own.common, .references = 1};
+    struct directory *many = directory_start(&options, owner_of(w), 200000, w->loop, NULL, &why);
+    assert_non_null(many);
+    unsigned begun = 0;
+    for (int i = 0; i < 70000; i++) {
+        struct shared_record *box;
+        char key[16];
+        int len = snprintf(key, sizeof key, "%d", i);
+        begun += directory_cache_find(directory_cache(many), slice_of(key, (size_t)len), false, &box) == LOOKUP_PENDING;
+    }
+    assert_int_equal(begun, 65536);
+    loop_turn(w->loop, false);
+    assert_int_equal(w->seen.asked, 65536);
+    directory_stop(many);
+    w->seen.stopped = 0;
+    directory_release(many);
 }
 
 static void one_that_cannot_start_leaves_nothing(void **state)
@@ -277,13 +327,13 @@ static void one_that_cannot_start_leaves_nothing(void **state)
     struct world *w = *state;
     struct fail why;
     w->seen.refuses_to_start = true;
-    assert_null(directory_start(&w->options, owner_of(w), 1, NULL, &why));
+    assert_null(directory_start(&w->options, owner_of(w), 1, w->loop, NULL, &why));
     assert_string_equal(why.text, "no");
     w->seen.refuses_to_start = false;
     alloc_fail_at(1);
-    assert_null(directory_start(&w->options, owner_of(w), 1, NULL, &why));
+    assert_null(directory_start(&w->options, owner_of(w), 1, w->loop, NULL, &why));
     alloc_fail_at(2);
-    assert_null(directory_start(&w->options, owner_of(w), 1, NULL, &why));
+    assert_null(directory_start(&w->options, owner_of(w), 1, w->loop, NULL, &why));
     alloc_fail_at(0);
 }
 
@@ -298,6 +348,8 @@ int main(void)
         TEST(its_health_decides_whether_anybody_waits),
         TEST(many_decisions_wake_a_sandbox_once),
         TEST(once_stopped_it_is_not_asked_any_more_and_may_still_be_read),
+        TEST(what_is_in_use_is_looked_up_when_it_is_announced),
+        TEST(questions_are_bounded),
         TEST(one_that_cannot_start_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "spoa/agent/directory/options.h"
+#include "spoa/agent/directory/directory.h"
 
 #define DNS "\"kind\": \"dns\", \"servers\": [\"127.0.0.1:1\"]"
 
@@ -61,40 +61,43 @@ static void a_name_is_of_one_sandbox_only(void **state)
 /* ---- what is looked up: port 1 answers nobody, so what is not asked for is absent, all else unavailable ---- */
 
 static enum lookup outcome;
-static int answers; /* atomic */
+static int answers;
 
-static void on_answered(void *context, struct slice key, enum lookup what, const struct record *record,
-                        double ttl)
+static void on_answered(void *context, enum lookup what, double seconds)
 {
-    (void)context;
-    (void)key;
-    (void)record;
-    (void)ttl;
+    (void)context, (void)seconds;
     outcome = what;
-    __atomic_add_fetch(&answers, 1, __ATOMIC_SEQ_CST);
+    answers++;
+}
+
+static void on_news(void *context, struct slice key)
+{
+    (void)context, (void)key;
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)
 {
-    (void)context;
-    (void)answering;
-    (void)pushing;
-    (void)why;
+    (void)context, (void)answering, (void)pushing, (void)why;
 }
 
 static void finds(const char *options_text, const char *key, enum lookup expected)
 {
-    static const struct directory_sink sink = {.answered = on_answered, .health = on_health};
+    static const struct directory_owner owner = {.answered = on_answered, .news = on_news, .health = on_health};
     struct fail why = {.text = ""};
+    struct shared_record *box;
     struct directory_options *options = options_of(options_text, &why);
-    void *directory = options ? options->kind->start(options->own, &sink, NULL, &why) : NULL;
+    struct loop *loop = loop_new(&why);
+    struct directory *directory =
+        options && loop ? directory_start(options, &owner, 200000, loop, NULL, &why) : NULL;
     if (!directory)
         fail_msg("%s", why.text);
     answers = 0;
-    assert_true(options->kind->look_up(directory, slice_text(key)));
-    for (int i = 0; i < 10000 && !__atomic_load_n(&answers, __ATOMIC_SEQ_CST); i++)
-        usleep(1000);
-    options->kind->stop(directory);
+    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, &box), LOOKUP_PENDING);
+    for (int i = 0; i < 10000 && !answers; i++)
+        loop_turn(loop, true); /* it has timers */
+    directory_stop(directory);
+    directory_release(directory);
+    loop_free(loop);
     directory_options_release(options);
     assert_int_equal(answers, 1);
     if (outcome != expected)

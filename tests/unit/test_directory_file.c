@@ -232,102 +232,99 @@ static void without_memory_a_load_is_refused(void **state)
     }
 }
 
-/* ---- the watching thread ---- */
+/* ---- watching it ---- */
 
 struct seen {
-    pthread_mutex_t lock;
-    pthread_cond_t news;
+    struct loop *loop;
     unsigned loads, failures;
     unsigned refuses; /* so many loads, as if there were no memory for them */
     int64_t epoch;    /* of sandbox "a" in the newest table */
+    unsigned hosts;
 };
 
-static bool on_loaded(void *context, const struct directory_load *load)
+static struct seen *seen_by(struct directory *directory)
 {
-    struct seen *seen = context;
+    return (struct seen *)(void *)directory;
+}
+
+/* As of directory/kind.h: here they stand for the directory itself. */
+bool directory_loaded(struct directory *directory, const struct directory_load *load)
+{
+    struct seen *seen = seen_by(directory);
     struct record record;
-    pthread_mutex_lock(&seen->lock);
     bool taken = ++seen->loads > seen->refuses;
     if (taken && records_get(load->records, slice_text("a"), &record) == LOOKUP_FOUND)
         seen->epoch = record.epoch;
-    pthread_cond_signal(&seen->news);
-    pthread_mutex_unlock(&seen->lock);
+    seen->hosts = (unsigned)load->host_count;
     return taken;
 }
 
-static void on_health(void *context, bool answering, bool pushing, const char *why)
+void directory_health(struct directory *directory, bool answering, bool pushing, const char *why)
 {
-    struct seen *seen = context;
     assert_false(answering);
     assert_true(pushing);
     assert_non_null(why);
-    pthread_mutex_lock(&seen->lock);
-    seen->failures++;
-    pthread_cond_signal(&seen->news);
-    pthread_mutex_unlock(&seen->lock);
+    seen_by(directory)->failures++;
+}
+
+static void *start(struct seen *seen, const struct directory_file_options *options)
+{
+    struct fail why;
+    seen->loop = loop_new(&why);
+    assert_non_null(seen->loop);
+    void *kind = directory_kind_file.start(options, (struct directory *)(void *)seen, seen->loop, NULL, &why);
+    assert_non_null(kind);
+    return kind;
+}
+
+static void end(struct seen *seen, void *kind)
+{
+    directory_kind_file.stop(kind);
+    loop_free(seen->loop);
 }
 
 /* Waits until sandbox "a" has that epoch and at least so many loads failed; false after five seconds. */
 static bool await(struct seen *seen, int64_t epoch, unsigned failures)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 5;
-    int error = 0;
-    pthread_mutex_lock(&seen->lock);
-    while ((seen->epoch != epoch || seen->failures < failures) && error == 0)
-        error = pthread_cond_timedwait(&seen->news, &seen->lock, &until);
-    pthread_mutex_unlock(&seen->lock);
-    return error == 0;
-}
-
-static unsigned failures_of(struct seen *seen)
-{
-    pthread_mutex_lock(&seen->lock);
-    unsigned failures = seen->failures;
-    pthread_mutex_unlock(&seen->lock);
-    return failures;
+    uint64_t begun = loop_clock();
+    while ((seen->epoch != epoch || seen->failures < failures) && loop_clock() < begun + 5000000)
+        loop_turn(seen->loop, true); /* it has timers */
+    return seen->epoch == epoch && seen->failures >= failures;
 }
 
 static void replaced_rewritten_removed_and_broken_files_are_noticed(void **state)
 {
     struct folder *f = *state;
-    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    const struct directory_sink sink = {.loaded = on_loaded, .health = on_health, .context = &seen};
+    struct seen seen = {.loop = NULL};
     const struct directory_file_options options = {.path = (char *)f->file};
-    struct fail why;
-    void *directory = directory_kind_file.start(&options, &sink, NULL, &why);
-    assert_non_null(directory);
+    void *kind = start(&seen, &options);
     assert_true(await(&seen, 0, 1)); /* there is no file yet */
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
     assert_true(await(&seen, 1, 1));
     put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");
     assert_true(await(&seen, 2, 1));
-    unsigned failures = failures_of(&seen);
+    unsigned failures = seen.failures;
     replace(f, "{\"sandboxes\": {\"a\": ");
     assert_true(await(&seen, 2, failures + 1));
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 3}}}");
     assert_true(await(&seen, 3, failures + 1));
-    failures = failures_of(&seen);
+    failures = seen.failures;
     unlink(f->file);
     assert_true(await(&seen, 3, failures + 1));
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 4}}}");
     assert_true(await(&seen, 4, failures + 1));
-    directory_kind_file.stop(directory);
+    end(&seen, kind);
 }
 
 static void what_could_not_be_taken_is_read_again(void **state)
 {
     struct folder *f = *state;
-    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER, .refuses = 1};
-    const struct directory_sink sink = {.loaded = on_loaded, .health = on_health, .context = &seen};
+    struct seen seen = {.refuses = 1};
     const struct directory_file_options options = {.path = (char *)f->file};
-    struct fail why;
     put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
-    void *directory = directory_kind_file.start(&options, &sink, NULL, &why);
-    assert_non_null(directory);
+    void *kind = start(&seen, &options);
     bool taken = await(&seen, 1, 0);
-    directory_kind_file.stop(directory);
+    end(&seen, kind);
     assert_true(taken);
     assert_int_equal(seen.loads, 2);
 }
@@ -335,15 +332,12 @@ static void what_could_not_be_taken_is_read_again(void **state)
 static void without_descriptors_it_is_read_when_there_are_some_again(void **state)
 {
     struct folder *f = *state;
-    struct seen seen = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    const struct directory_sink sink = {.loaded = on_loaded, .health = on_health, .context = &seen};
+    struct seen seen = {.loop = NULL};
     const struct directory_file_options options = {.path = (char *)f->file};
     struct rlimit limit;
-    struct fail why;
     put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
     put(f->other, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");
-    void *directory = directory_kind_file.start(&options, &sink, NULL, &why);
-    assert_non_null(directory);
+    void *kind = start(&seen, &options);
     assert_true(await(&seen, 1, 0));
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, limit.rlim_max}), 0);
@@ -352,8 +346,62 @@ static void without_descriptors_it_is_read_when_there_are_some_again(void **stat
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_true(failed);
     assert_true(await(&seen, 2, 1));
-    assert_int_equal(failures_of(&seen), 1); /* told once */
-    directory_kind_file.stop(directory);
+    assert_int_equal(seen.failures, 1); /* told once */
+    end(&seen, kind);
+}
+
+struct ticks {
+    struct loop_timer timer;
+    unsigned count;
+};
+
+static void on_tick(void *owner)
+{
+    struct ticks *t = owner;
+    t->count++;
+    loop_timer_set(&t->timer, 0.001);
+}
+
+static void others_on_the_loop_are_heard_while_a_large_file_is_read(void **state)
+{
+    struct folder *f = *state;
+    struct seen seen = {.loop = NULL};
+    struct ticks ticks = {.count = 0};
+    const struct directory_file_options options = {.path = (char *)f->file};
+    FILE *out = fopen(f->file, "w");
+    assert_non_null(out);
+    fputs("{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}", out);
+    for (int i = 0; i < 200000; i++)
+        fprintf(out, ",\n\"sb-%d\": {\"worker\": \"http://w-%d.test:1\"}", i, i % 7);
+    fputs("}}", out);
+    fclose(out);
+    void *kind = start(&seen, &options);
+    loop_timer_open(&ticks.timer, seen.loop, on_tick, &ticks);
+    on_tick(&ticks);
+    assert_true(await(&seen, 1, 0));
+    assert_in_range(ticks.count, 10, UINT32_MAX);
+    assert_int_equal(seen.hosts, 7);
+    replace(f, "{\"sandboxes\": {}}");
+    replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");
+    assert_true(await(&seen, 2, 0));
+    assert_int_equal(seen.hosts, 0);
+    loop_timer_close(&ticks.timer);
+    end(&seen, kind);
+}
+
+/* Whoever stops it does not wait for what is of no use any more. */
+static void a_file_is_not_read_to_its_end_when_it_is_stopped(void **state)
+{
+    struct folder *f = *state;
+    struct seen seen = {.loop = NULL};
+    const struct directory_file_options options = {.path = (char *)f->file};
+    put(f->file, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}}}");
+    for (int i = 0; i < 20; i++) {
+        void *kind = start(&seen, &options);
+        for (int turns = 0; turns < i % 4; turns++)
+            loop_turn(seen.loop, false);
+        end(&seen, kind); /* a sanitizer sees what is left, or used too late */
+    }
 }
 
 int main(void)
@@ -369,6 +417,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(replaced_rewritten_removed_and_broken_files_are_noticed, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(what_could_not_be_taken_is_read_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(others_on_the_loop_are_heard_while_a_large_file_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_is_not_read_to_its_end_when_it_is_stopped, setup, teardown),
         cmocka_unit_test_setup_teardown(without_descriptors_it_is_read_when_there_are_some_again, setup,
                                         teardown),
     };

@@ -159,44 +159,41 @@ static void note(const char *what, struct slice key, const struct record *record
              record ? record_state_text(record->state) : "");
 }
 
-static void on_changed(void *context, struct slice key, const struct record *record)
+/* As of directory/kind.h: here they stand for the directory itself. */
+void directory_changed(struct directory *directory, struct slice key, const struct record *record)
 {
-    (void)context;
+    assert_null(directory);
     note("changed", key, record);
 }
 
-static void on_removed(void *context, struct slice key)
+void directory_removed(struct directory *directory, struct slice key)
 {
-    (void)context;
+    assert_null(directory);
     note("removed", key, NULL);
 }
 
-static void on_announced(void *context, struct slice key)
+void directory_announced(struct directory *directory, struct slice key)
 {
-    (void)context;
+    assert_null(directory);
     note("announced", key, NULL);
 }
 
 static bool out_of_memory;
 
-static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+bool directory_revoked_tokens(struct directory *directory, struct slice text, bool all, struct fail *why)
 {
-    (void)context, (void)why;
+    (void)directory, (void)why;
     snprintf(told, sizeof told, "%s %.*s", all ? "all of" : "more of", SLICE_PRINTF(text));
     return true;
 }
 
-static bool on_revoked(void *context, int64_t not_before)
+bool directory_revoked(struct directory *directory, int64_t not_before)
 {
-    (void)context;
+    assert_null(directory);
     if (!out_of_memory)
         snprintf(told, sizeof told, "revoked %lld", (long long)not_before);
     return !out_of_memory;
 }
-
-static const struct directory_sink sink = {
-    .changed = on_changed, .removed = on_removed, .announced = on_announced, .revoked = on_revoked,
-    .revoked_tokens = on_revoked_tokens};
 
 /* NULL: the event makes no sense. */
 static void event(const char *name, const char *data, const char *expected)
@@ -205,14 +202,14 @@ static void event(const char *name, const char *data, const char *expected)
     struct writer scratch = writer_of(scratch_memory, sizeof scratch_memory);
     struct slice copy = guarded(slice_text(data));
     told[0] = '\0';
-    bool good = directory_http_event(&sink, slice_text(name), copy, &scratch, &why);
+    bool good = directory_http_event(NULL, slice_text(name), copy, &scratch, &why);
     guarded_free(copy);
     assert_string_equal(told, expected ? expected : "");
     assert_int_equal(good, expected != NULL);
     assert_int_equal(why.text[0] != '\0', !good);
 }
 
-static void events_are_given_to_the_sink(void **state)
+static void events_are_given_to_the_directory(void **state)
 {
     (void)state;
     event("update", "{\"sandbox\":\"sb-1\",\"record\":{\"worker\":\"http://127.0.0.1:1\"}}",
@@ -314,7 +311,7 @@ int main(void)
         cmocka_unit_test(the_page_of_something_in_front_is_no_absence),
         cmocka_unit_test(other_statuses_speak_against_the_control_plane),
         cmocka_unit_test(retry_after_is_heeded_within_bounds),
-        cmocka_unit_test(events_are_given_to_the_sink),
+        cmocka_unit_test(events_are_given_to_the_directory),
         cmocka_unit_test(a_revocation_that_there_is_no_memory_for_is_refused),
         cmocka_unit_test(events_that_make_no_sense_are_refused),
         cmocka_unit_test(an_id_is_one_step_of_the_path_whatever_it_is),

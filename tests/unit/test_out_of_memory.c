@@ -3,14 +3,13 @@
  * look-ups, links to Redis, the worker's tunnels of Cell-Resume. */
 #include "tests/unit/support.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "examples/worker/resume_table.h"
+#include "spoa/agent/directory/directory.h"
 #include "spoa/agent/directory/names.h"
-#include "spoa/agent/directory/options.h"
 #include "spoa/agent/directory/redis_link.h"
 #include "spoa/net/dns.h"
 
@@ -44,27 +43,19 @@ static bool on_loaded(void *context, const struct directory_load *load)
     return true;
 }
 
-static void on_answered(void *context, struct slice key, enum lookup outcome, const struct record *record,
-                        double ttl)
+static void on_answered(void *context, enum lookup outcome, double seconds)
 {
-    (void)context;
-    (void)key;
-    (void)outcome;
-    (void)record;
-    (void)ttl;
+    (void)context, (void)outcome, (void)seconds;
 }
 
-static void on_record(void *context, struct slice key, const struct record *record)
+static void on_record(void *context, const struct record *record)
 {
-    (void)context;
-    (void)key;
-    (void)record;
+    (void)context, (void)record;
 }
 
 static void on_key(void *context, struct slice key)
 {
-    (void)context;
-    (void)key;
+    (void)context, (void)key;
 }
 
 static void on_news(void *context)
@@ -96,27 +87,34 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
     (void)why;
 }
 
+struct beginning {
+    struct loop *loop;
+    struct settings *settings;
+};
+
 static bool begin_kind(void *context)
 {
-    static const struct directory_sink sink = {.loaded = on_loaded,
-                                               .answered = on_answered,
-                                               .changed = on_record,
-                                               .removed = on_key,
-                                               .announced = on_key,
-                                               .missed = on_news,
-                                               .revoked = on_time,
-                                               .revoked_tokens = on_tokens,
-                                               .health = on_health};
+    const struct beginning *b = context;
+    static const struct directory_owner owner = {.loaded = on_loaded,
+                                                 .answered = on_answered,
+                                                 .learned = on_record,
+                                                 .news = on_key,
+                                                 .revoked = on_time,
+                                                 .revoked_tokens = on_tokens,
+                                                 .health = on_health};
     struct fail why = {.text = ""};
-    struct directory_options *options = directory_options_read(context, &why);
-    void *directory = options ? options->kind->start(options->own, &sink, NULL, &why) : NULL;
+    struct directory_options *options = directory_options_read(b->settings, &why);
+    struct directory *directory = options ? directory_start(options, &owner, 1, b->loop, NULL, &why) : NULL;
+    struct shared_record *box;
 
     assert_true(directory || why.text[0]);
-    if (directory) {
-        if (options->kind->look_up)
-            (void)options->kind->look_up(directory, SLICE_LITERAL("a"));
-        options->kind->stop(directory);
-    }
+    if (directory && directory_cache(directory))
+        (void)directory_cache_find(directory_cache(directory), SLICE_LITERAL("a"), false, &box);
+    for (unsigned i = 0; directory && i < 3; i++)
+        loop_turn(b->loop, false);
+    directory_stop(directory);
+    directory_release(directory);
+    loop_turn(b->loop, false);
     directory_options_release(options);
     return directory != NULL;
 }
@@ -146,11 +144,10 @@ static void a_directory_without_memory_does_not_start(void **state)
         ("{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", "
          "\"servers\": [\"127.0.0.1:1\"]}}"),
     };
-    (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        struct settings *settings = settings_of(kinds[i]);
-        begins_or_says_no(begin_kind, settings);
-        settings_free(settings);
+        struct beginning b = {*state, settings_of(kinds[i])};
+        begins_or_says_no(begin_kind, &b);
+        settings_free(b.settings);
     }
 }
 
@@ -163,69 +160,59 @@ static bool on_table(void *context, struct name_table *table)
     return true;
 }
 
+static struct names *start_names(struct loop *loop, bool (*changed)(void *context, struct name_table *table),
+                                 double unused, size_t most, void *context)
+{
+    const struct names_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1},
+                                          .unused = unused,
+                                          .most = most,
+                                          .changed = changed,
+                                          .settled = on_news,
+                                          .context = context};
+    struct fail why = {.text = ""};
+    struct names *names = names_start(loop, &options, &why);
+    assert_true(names || why.text[0]);
+    return names;
+}
+
 static bool begin_names(void *context)
 {
-    struct texts servers = {(char *[]){"127.0.0.1:1"}, 1};
-    struct fail why = {.text = ""};
-    struct names *names = names_start(&servers, 600, 9, on_table, context, &why);
-
-    assert_true(names || why.text[0]);
+    struct names *names = start_names(context, on_table, 600, 9, NULL);
     bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
-    if (names)
-        names_stop(names);
+    names_stop(names);
+    loop_turn(context, false);
     return used;
 }
 
 static void names_without_memory_are_not_asked_for(void **state)
 {
-    (void)state;
-    begins_or_says_no(begin_names, NULL);
+    begins_or_says_no(begin_names, *state);
 }
-
-struct tables {
-    pthread_mutex_t lock;
-    pthread_cond_t news;
-    unsigned told;
-};
 
 /* Not the first time. */
 static bool take_later(void *context, struct name_table *table)
 {
-    struct tables *t = context;
     struct address address;
-
     assert_true(name_table_find(table, SLICE_LITERAL("localhost"), &address));
-    pthread_mutex_lock(&t->lock);
-    bool taken = ++t->told > 1;
-    pthread_cond_signal(&t->news);
-    pthread_mutex_unlock(&t->lock);
-    return taken;
+    return ++*(unsigned *)context > 1;
 }
 
 static void addresses_that_could_not_be_taken_are_told_again(void **state)
 {
-    struct tables t = {.lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER};
-    struct texts servers = {(char *[]){"127.0.0.1:1"}, 1};
-    struct timespec until;
-    struct fail why;
-    int error = 0;
-    struct names *names = names_start(&servers, 600, 9, take_later, &t, &why);
+    unsigned told = 0;
+    struct names *names = start_names(*state, take_later, 600, 9, &told);
+    uint64_t begun = loop_clock();
 
     assert_non_null(names);
     assert_true(names_use(names, SLICE_LITERAL("localhost")));
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 10;
-    pthread_mutex_lock(&t.lock);
-    while (t.told < 2 && error == 0)
-        error = pthread_cond_timedwait(&t.news, &t.lock, &until);
-    pthread_mutex_unlock(&t.lock);
+    while (told < 2 && loop_clock() < begun + 10000000)
+        loop_turn(*state, true); /* it has timers */
     names_stop(names);
-    assert_int_equal(error, 0);
-    (void)state;
+    assert_int_equal(told, 2);
 }
 
 struct tables_seen {
-    pthread_mutex_t lock;
+    struct loop *loop;
     struct name_table *table;
     unsigned count;
 };
@@ -233,39 +220,31 @@ struct tables_seen {
 static bool take_table(void *context, struct name_table *table)
 {
     struct tables_seen *t = context;
-    pthread_mutex_lock(&t->lock);
     name_table_release(t->table);
     t->table = name_table_retain(table);
     t->count++;
-    pthread_mutex_unlock(&t->lock);
     return true;
-}
-
-static unsigned tables_of(struct tables_seen *t)
-{
-    pthread_mutex_lock(&t->lock);
-    unsigned count = t->count;
-    pthread_mutex_unlock(&t->lock);
-    return count;
 }
 
 /* As a decision does. */
 static bool finds(struct tables_seen *t, const char *name)
 {
     struct address address;
-    pthread_mutex_lock(&t->lock);
-    bool found = name_table_find(t->table, slice_text(name), &address);
-    pthread_mutex_unlock(&t->lock);
-    return found;
+    return name_table_find(t->table, slice_text(name), &address);
 }
 
-static struct names *resolver_of(struct tables_seen *t, double unused, size_t most)
+static void run_for(struct tables_seen *t, uint64_t microseconds)
 {
-    struct texts servers = {(char *[]){"127.0.0.1:1"}, 1};
-    struct fail why;
+    for (uint64_t until = loop_clock() + microseconds; loop_clock() < until;) {
+        loop_turn(t->loop, false);
+        usleep(1000);
+    }
+}
 
-    *t = (struct tables_seen){.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct names *names = names_start(&servers, unused, most, take_table, t, &why);
+static struct names *resolver_of(struct tables_seen *t, struct loop *loop, double unused, size_t most)
+{
+    *t = (struct tables_seen){.loop = loop};
+    struct names *names = start_names(loop, take_table, unused, most, t);
     assert_non_null(names);
     return names;
 }
@@ -280,58 +259,55 @@ static void end_resolver(struct names *names, struct tables_seen *t)
 static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void **state)
 {
     struct tables_seen t;
-    struct names *names = resolver_of(&t, 2, 9);
+    struct names *names = resolver_of(&t, *state, 2, 9);
 
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
     for (int i = 0; i < 500 && !(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2")); i++)
-        usleep(10000);
+        run_for(&t, 10000);
     assert_true(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2"));
     for (int i = 0; i < 50; i++) {
-        usleep(100000);
+        run_for(&t, 100000);
         assert_true(finds(&t, "127.0.0.1"));
     }
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.3")));
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.3"); i++)
-        usleep(10000);
+        run_for(&t, 10000);
     bool third = finds(&t, "127.0.0.3"), used = finds(&t, "127.0.0.1"), unused = finds(&t, "127.0.0.2");
     end_resolver(names, &t);
     assert_true(third && used && !unused);
-    (void)state;
 }
 
 /* Where it was when it was looked up last may be another sandbox's worker by now. */
 static void a_name_that_is_let_go_is_found_no_longer(void **state)
 {
     struct tables_seen t;
-    struct names *names = resolver_of(&t, 0.1, 9);
+    struct names *names = resolver_of(&t, *state, 0.1, 9);
 
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
-    for (int i = 0; i < 500 && tables_of(&t) < 2; i++) /* one with it, one without */
-        usleep(10000);
+    for (int i = 0; i < 500 && t.count < 2; i++) /* one with it, one without */
+        run_for(&t, 10000);
     bool found = finds(&t, "127.0.0.1");
     end_resolver(names, &t);
     assert_int_equal(t.count, 2);
     assert_false(found);
-    (void)state;
 }
 
 /* It would else be let go although it is used, and be unknown until it had been looked up again. */
 static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void **state)
 {
     struct tables_seen t;
-    struct names *names = resolver_of(&t, 1, 1);
+    struct names *names = resolver_of(&t, *state, 1, 1);
 
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.1"); i++)
-        usleep(10000);
+        run_for(&t, 10000);
     bool found = true;
     for (int i = 0; i < 1000 && found; i++) {
-        usleep(2500);
+        run_for(&t, 2500);
         found = finds(&t, "127.0.0.1");
     }
     end_resolver(names, &t);
     assert_true(found);
-    (void)state;
 }
 
 static void count_answer(void *owner, const struct dns_answer *answer)
@@ -447,12 +423,12 @@ static int close_loop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_directory_without_memory_does_not_start),
-        cmocka_unit_test(names_without_memory_are_not_asked_for),
-        cmocka_unit_test(addresses_that_could_not_be_taken_are_told_again),
-        cmocka_unit_test(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer),
-        cmocka_unit_test(a_name_that_is_let_go_is_found_no_longer),
-        cmocka_unit_test(a_name_that_is_found_is_kept_where_there_is_no_room_for_others),
+        cmocka_unit_test_setup_teardown(a_directory_without_memory_does_not_start, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(names_without_memory_are_not_asked_for, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(addresses_that_could_not_be_taken_are_told_again, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_name_that_is_let_go_is_found_no_longer, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_name_that_is_found_is_kept_where_there_is_no_room_for_others, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),

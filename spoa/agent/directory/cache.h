@@ -86,7 +86,7 @@ void directory_cache_unpin(struct directory_cache *cache, struct slice key);
 /* Whether a suspended sandbox is to be woken now: true once in five seconds. */
 bool directory_cache_may_wake(struct directory_cache *cache, struct slice key);
 
-/* ---- what the directory says: as of struct directory_sink ---- */
+/* ---- what the directory says: as of directory/kind.h ---- */
 
 /* Returns how long the look-up took, in seconds; below 0: none was on its way. */
 double directory_cache_answered(struct directory_cache *cache, struct slice key, enum lookup outcome,

@@ -1,78 +1,139 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory/directory.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "spoa/net/loop.h"
+#define DUE_EVERY 0.1 /* seconds between looks at what is in use and due */
+
+enum { QUESTIONS_MOST = 65536 };
 
 struct directory {
-    unsigned references; /* atomic */
+    atomic_uint references; /* the owner's, decisions', one of each question and of `urgent` while it is posted */
     struct directory_options *options;
     struct directory_owner owner;
-    struct directory_sink sink;
+    struct loop *loop;
     struct directory_cache *cache;
-    pthread_rwlock_t lock; /* guards self against its end while it is asked */
-    void *self;            /* of the kind; NULL: stopped */
+    struct loop_timer due;
+    struct loop_task urgent;
+    atomic_bool urgent_posted, stopped;
+    atomic_uint questions;
+
+    /* of the loop's thread */
+    void *self; /* of the kind; NULL: not started yet, or stopped: what is told is for nobody */
+    bool known, answering, pushing;
 };
+
+/* ---- questions ---- */
+
+void directory_questions_put(struct directory_questions *all, struct directory_question *q)
+{
+    q->next = NULL;
+    *(all->first ? &all->last->next : &all->first) = q;
+    all->last = q;
+}
+
+struct directory_question *directory_questions_take(struct directory_questions *all)
+{
+    struct directory_question *q = all->first;
+    if (q)
+        all->first = q->next;
+    return q;
+}
+
+static void on_question(void *context)
+{
+    struct directory_question *q = context;
+    struct directory *d = q->directory;
+    if (d->self)
+        d->options->kind->ask(d->self, q);
+    else
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+}
+
+/* Any thread. False: too many, or out of memory. */
+static bool ask(struct directory *d, struct slice key, bool wake)
+{
+    size_t size = d->options->kind->question_size;
+    struct directory_question *q = NULL;
+    if (atomic_load(&d->stopped))
+        return false;
+    if (atomic_fetch_add(&d->questions, 1) >= QUESTIONS_MOST || !(q = calloc(1, size + key.len))) {
+        atomic_fetch_sub(&d->questions, 1);
+        return false;
+    }
+    uint8_t *at = (uint8_t *)q + size;
+    memcpy(at, key.at, key.len);
+    q->directory = directory_retain(d);
+    q->asked = loop_clock();
+    q->key = slice_of(at, key.len);
+    q->wake = wake;
+    q->task = (struct loop_task){.run = on_question, .context = q};
+    loop_post(d->loop, &q->task);
+    return true;
+}
+
+void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record, double ttl)
+{
+    struct directory *d = q->directory;
+    if (d->self && !q->wake) {
+        if (outcome == LOOKUP_FOUND)
+            d->owner.learned(d->owner.context, record);
+        double seconds = directory_cache_answered(d->cache, q->key, outcome, record, ttl);
+        if (seconds >= 0)
+            d->owner.answered(d->owner.context, outcome, seconds);
+    }
+    free(q);
+    atomic_fetch_sub(&d->questions, 1);
+    directory_release(d);
+}
 
 /* ---- what the kind tells ---- */
 
-static bool on_loaded(void *context, const struct directory_load *load)
+bool directory_loaded(struct directory *d, const struct directory_load *load)
 {
-    struct directory *d = context;
     return d->owner.loaded(d->owner.context, load);
 }
 
-static void on_answered(void *context, struct slice key, enum lookup outcome, const struct record *record,
-                        double ttl)
+void directory_changed(struct directory *d, struct slice key, const struct record *record)
 {
-    struct directory *d = context;
-    if (outcome == LOOKUP_FOUND)
-        d->owner.learned(d->owner.context, record);
-    double seconds = directory_cache_answered(d->cache, key, outcome, record, ttl);
-    if (seconds >= 0)
-        d->owner.answered(d->owner.context, outcome, seconds);
-}
-
-static void on_changed(void *context, struct slice key, const struct record *record)
-{
-    struct directory *d = context;
     if (directory_cache_has(d->cache, key))
         d->owner.learned(d->owner.context, record);
     directory_cache_changed(d->cache, key, record);
 }
 
-static void on_removed(void *context, struct slice key)
+void directory_removed(struct directory *d, struct slice key)
 {
-    directory_cache_removed(((struct directory *)context)->cache, key);
+    directory_cache_removed(d->cache, key);
 }
 
-static void on_announced(void *context, struct slice key)
+void directory_announced(struct directory *d, struct slice key)
 {
-    directory_cache_announced(((struct directory *)context)->cache, key);
+    directory_cache_announced(d->cache, key);
 }
 
-static void on_missed(void *context)
+void directory_missed(struct directory *d)
 {
-    directory_cache_missed(((struct directory *)context)->cache);
+    directory_cache_missed(d->cache);
 }
 
-static bool on_revoked(void *context, int64_t not_before)
+bool directory_revoked(struct directory *d, int64_t not_before)
 {
-    struct directory *d = context;
     return d->owner.revoked(d->owner.context, not_before);
 }
 
-static bool on_revoked_tokens(void *context, struct slice text, bool all, struct fail *why)
+bool directory_revoked_tokens(struct directory *d, struct slice text, bool all, struct fail *why)
 {
-    struct directory *d = context;
     return d->owner.revoked_tokens(d->owner.context, text, all, why);
 }
 
-static void on_health(void *context, bool answering, bool pushing, const char *why)
+void directory_health(struct directory *d, bool answering, bool pushing, const char *why)
 {
-    struct directory *d = context;
+    if (!d->self || (d->cache && d->known && d->answering == answering && d->pushing == pushing))
+        return;
+    d->known = true;
+    d->answering = answering;
+    d->pushing = pushing;
     if (d->cache)
         directory_cache_health(d->cache, answering, pushing);
     d->owner.health(d->owner.context, answering, pushing, answering ? "" : why);
@@ -88,11 +149,7 @@ static uint64_t clock_of(void *context)
 
 static bool look_up(void *context, struct slice key)
 {
-    struct directory *d = context;
-    pthread_rwlock_rdlock(&d->lock);
-    bool begun = d->self && d->options->kind->look_up(d->self, key);
-    pthread_rwlock_unlock(&d->lock);
-    return begun;
+    return ask(context, key, false);
 }
 
 static void news(void *context, struct slice key)
@@ -101,10 +158,29 @@ static void news(void *context, struct slice key)
     d->owner.news(d->owner.context, key);
 }
 
+static void on_due(void *context)
+{
+    struct directory *d = context;
+    directory_cache_work(d->cache, false);
+    loop_timer_set(&d->due, DUE_EVERY);
+}
+
+static void on_urgent(void *context)
+{
+    struct directory *d = context;
+    atomic_store(&d->urgent_posted, false);
+    if (d->self)
+        directory_cache_work(d->cache, true);
+    directory_release(d);
+}
+
 static void work(void *context)
 {
     struct directory *d = context;
-    d->owner.work(d->owner.context);
+    if (atomic_exchange(&d->urgent_posted, true))
+        return;
+    directory_retain(d);
+    loop_post(d->loop, &d->urgent);
 }
 
 /* ---- its life ---- */
@@ -128,7 +204,7 @@ static struct directory_cache *cache_new(struct directory *d, uint64_t patience)
 }
 
 struct directory *directory_start(struct directory_options *options, const struct directory_owner *owner,
-                                  uint64_t patience, struct log *log, struct fail *why)
+                                  uint64_t patience, struct loop *loop, struct log *log, struct fail *why)
 {
     struct directory *d = calloc(1, sizeof *d);
     if (!d) {
@@ -138,53 +214,47 @@ struct directory *directory_start(struct directory_options *options, const struc
     d->references = 1;
     d->options = directory_options_retain(options);
     d->owner = *owner;
-    d->sink = (struct directory_sink){.loaded = on_loaded,
-                                      .answered = on_answered,
-                                      .changed = on_changed,
-                                      .removed = on_removed,
-                                      .announced = on_announced,
-                                      .missed = on_missed,
-                                      .revoked = on_revoked,
-                                      .revoked_tokens = on_revoked_tokens,
-                                      .health = on_health,
-                                      .context = d};
-    pthread_rwlock_init(&d->lock, NULL);
-    bool asked = options->kind->look_up;
+    d->loop = loop;
+    d->urgent = (struct loop_task){.run = on_urgent, .context = d};
+    bool asked = options->kind->ask;
     if (asked && !(d->cache = cache_new(d, patience)))
         fail(why, "out of memory");
     else
-        d->self = options->kind->start(options->own, &d->sink, log, why);
-    if (d->self)
-        return d;
-    directory_release(d);
-    return NULL;
+        d->self = options->kind->start(options->own, d, loop, log, why);
+    if (!d->self) {
+        directory_release(d);
+        return NULL;
+    }
+    if (asked) {
+        loop_timer_open(&d->due, loop, on_due, d);
+        loop_timer_set(&d->due, DUE_EVERY);
+    }
+    return d;
 }
 
 void directory_stop(struct directory *d)
 {
-    if (!d)
+    if (!d || !d->self)
         return;
-    pthread_rwlock_wrlock(&d->lock);
     void *self = d->self;
     d->self = NULL;
-    pthread_rwlock_unlock(&d->lock);
-    if (self)
-        d->options->kind->stop(self);
+    atomic_store(&d->stopped, true);
+    loop_timer_close(&d->due);
+    d->options->kind->stop(self);
 }
 
 struct directory *directory_retain(struct directory *d)
 {
-    __atomic_fetch_add(&d->references, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add_explicit(&d->references, 1, memory_order_relaxed);
     return d;
 }
 
 void directory_release(struct directory *d)
 {
-    if (!d || __atomic_sub_fetch(&d->references, 1, __ATOMIC_ACQ_REL) > 0)
+    if (!d || atomic_fetch_sub_explicit(&d->references, 1, memory_order_acq_rel) > 1)
         return;
     directory_cache_free(d->cache);
     directory_options_release(d->options);
-    pthread_rwlock_destroy(&d->lock);
     free(d);
 }
 
@@ -200,15 +270,11 @@ struct directory_cache *directory_cache(const struct directory *d)
 
 bool directory_can_wake(const struct directory *d)
 {
-    return d->options->kind->wake;
+    return d->options->kind->wakes;
 }
 
 void directory_wake(struct directory *d, struct slice key)
 {
-    if (!directory_cache_may_wake(d->cache, key))
-        return;
-    pthread_rwlock_rdlock(&d->lock);
-    if (d->self)
-        d->options->kind->wake(d->self, key);
-    pthread_rwlock_unlock(&d->lock);
+    if (directory_cache_may_wake(d->cache, key))
+        (void)ask(d, key, true);
 }

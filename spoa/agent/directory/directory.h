@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory: a directory that runs: its kind, and the cache of one that is asked for each record. Counted by
- * reference, as decisions may still read the cache of one that was stopped.
+ * directory: a directory that runs: its kind, the cache of one that is asked for each record, and the questions between
+ * the two. Counted by reference, as decisions may still read the cache of one that was stopped.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_DIRECTORY_H
 #define CELLGATE_AGENT_DIRECTORY_DIRECTORY_H
@@ -9,14 +9,12 @@
 #include "spoa/agent/directory/cache.h"
 #include "spoa/agent/directory/options.h"
 
-struct directory;
-
-/* Called by threads of the directory or by who asks it; none blocks. */
+/* Called on the loop's thread, but `news` also by who asks; none blocks. As of kind.h, where there is nothing else. */
 struct directory_owner {
-    /* As of struct directory_sink. */
     bool (*loaded)(void *context, const struct directory_load *load);
     bool (*revoked)(void *context, int64_t not_before);
     bool (*revoked_tokens)(void *context, struct slice text, bool all, struct fail *why);
+    /* When either changes, and once when the first is known; of a kind that holds all for each load that failed. */
     void (*health)(void *context, bool answering, bool pushing, const char *why);
     /* Before the record is in the cache; of those that are pushed only what has a place there. */
     void (*learned)(void *context, const struct record *record);
@@ -24,16 +22,18 @@ struct directory_owner {
     void (*answered)(void *context, enum lookup outcome, double seconds);
     /* As of struct directory_cache_options. */
     void (*news)(void *context, struct slice key);
-    void (*work)(void *context);
     void *context;
 };
 
-/* Takes a reference of its own to options. patience: microseconds that a decision waits for a look-up. NULL
- * and *why. */
+/* Takes a reference of its own to options. patience: microseconds that a decision waits for a look-up. On the loop's
+ * thread, as directory_stop is. NULL and *why. */
 struct directory *directory_start(struct directory_options *options, const struct directory_owner *owner,
-                                  uint64_t patience, struct log *log, struct fail *why);
-/* Ends its threads: the owner is not called any more, and nothing is asked. NULL is fine. */
+                                  uint64_t patience, struct loop *loop, struct log *log, struct fail *why);
+/* The owner is not called any more, and nothing is asked. NULL is fine. The loop lives until nobody asks any more. */
 void directory_stop(struct directory *directory);
+
+/* ---- any thread ---- */
+
 struct directory *directory_retain(struct directory *directory);
 void directory_release(struct directory *directory); /* stopped; NULL is fine */
 

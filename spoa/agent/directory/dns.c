@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/directory/dns.h"
-
+/*
+ * The directory kind `dns`: no store of records at all. A sandbox is where a name that is made of its id and namespace
+ * says, as agent-sandbox's router falls back to.
+ *
+ * Id and namespace must each be one label of a name: an id "a.kube-system" must not lead somewhere else.
+ */
 #include <stdlib.h>
 
+#include "spoa/agent/directory/kind.h"
 #include "spoa/agent/model/worker_url.h"
-#include "spoa/base/thread.h"
 #include "spoa/base/writer.h"
 #include "spoa/net/dns.h"
 
-enum { KEY_MOST = 255, NAME_MOST = 253, LABEL_MOST = 63, OPEN_MOST = 65536 };
+enum { NAME_MOST = 253, LABEL_MOST = 63 };
 
 struct directory_dns_options {
     struct directory_common common;
@@ -20,22 +24,17 @@ struct directory_dns_options {
 
 struct directory_dns {
     const struct directory_dns_options *options;
-    const struct directory_sink *sink;
-    struct loop *loop;
+    struct directory *directory;
     struct dns *dns;
     struct dns_options dns_options;
-    struct loop_task end;
-    pthread_t thread;
-    bool stopping, told, told_answering;
-    unsigned open; /* atomic */
+    struct loop_timer started;
 };
 
 struct look_up {
-    struct loop_task task;
-    struct directory_dns *directory;
-    size_t len, name_len;
+    struct directory_question question;
+    struct directory_dns *kind;
+    size_t name_len;
     char name[NAME_MOST];
-    uint8_t key[];
 };
 
 /* ---- names ---- */
@@ -85,25 +84,7 @@ static bool name_of(const struct directory_dns_options *o, struct slice key, str
     return !w->full && hostname_valid(writer_slice(w));
 }
 
-/* ---- answers ---- */
-
-static void finish(struct look_up *l, enum lookup outcome, const struct record *record, double ttl)
-{
-    struct directory_dns *d = l->directory;
-    if (!d->stopping)
-        d->sink->answered(d->sink->context, slice_of(l->key, l->len), outcome, record, ttl);
-    __atomic_sub_fetch(&d->open, 1, __ATOMIC_RELAXED);
-    free(l);
-}
-
-static void tell_health(struct directory_dns *d, bool answering)
-{
-    if (d->stopping || (d->told && d->told_answering == answering))
-        return;
-    d->told = true;
-    d->told_answering = answering;
-    d->sink->health(d->sink->context, answering, false, answering ? "" : "the name servers do not answer");
-}
+/* ---- asking ---- */
 
 static int by_address(const void *a, const void *b)
 {
@@ -126,108 +107,78 @@ static double shorter(double ttl, const struct directory_dns_options *o)
     return ttl < 1 ? 1 < most ? 1 : most : ttl < most ? ttl : most;
 }
 
+static void tell_health(struct directory_dns *d, bool answering)
+{
+    directory_health(d->directory, answering, false, "the name servers do not answer");
+}
+
 static void on_answer(void *owner, const struct dns_answer *answer)
 {
     struct look_up *l = owner;
-    const struct directory_dns_options *o = l->directory->options;
+    const struct directory_dns_options *o = l->kind->options;
     struct record record = {.state = RECORD_RUNNING};
-    tell_health(l->directory, answer->result != DNS_FAILED);
+    tell_health(l->kind, answer->result != DNS_FAILED);
     if (answer->result != DNS_FOUND) {
-        finish(l, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(&l->question, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE, NULL, -1);
         return;
     }
     record.worker = (struct worker){.kind = o->tls ? WORKER_HTTPS : WORKER_HTTP,
                                     .host = slice_of(l->name, l->name_len),
                                     .port = (uint16_t)o->port,
                                     .addr = lowest(answer)};
-    finish(l, LOOKUP_FOUND, &record, shorter(answer->ttl, o));
+    directory_answer(&l->question, LOOKUP_FOUND, &record, shorter(answer->ttl, o));
 }
 
-/* ---- questions ---- */
-
-static void run_look_up(void *context)
+static void ask(void *self, struct directory_question *q)
 {
-    struct look_up *l = context;
-    struct directory_dns *d = l->directory;
+    struct look_up *l = (struct look_up *)(void *)q;
+    struct directory_dns *d = l->kind = self;
     struct writer name = writer_of(l->name, sizeof l->name);
-    if (!name_of(d->options, slice_of(l->key, l->len), &name)) {
-        finish(l, LOOKUP_ABSENT, NULL, -1);
+    if (!name_of(d->options, q->key, &name)) {
+        directory_answer(q, LOOKUP_ABSENT, NULL, -1);
         return;
     }
     l->name_len = name.len;
-    if (d->stopping || !dns_ask(d->dns, writer_slice(&name), on_answer, l))
-        finish(l, LOOKUP_UNAVAILABLE, NULL, -1);
-}
-
-static bool look_up(void *self, struct slice key)
-{
-    struct directory_dns *d = self;
-    if (key.len > KEY_MOST || __atomic_load_n(&d->open, __ATOMIC_RELAXED) >= OPEN_MOST)
-        return false;
-    struct look_up *l = calloc(1, sizeof *l + key.len);
-    if (!l)
-        return false;
-    __atomic_add_fetch(&d->open, 1, __ATOMIC_RELAXED);
-    l->directory = d;
-    l->len = key.len;
-    memcpy(l->key, key.at, key.len);
-    l->task = (struct loop_task){.run = run_look_up, .context = l};
-    loop_post(d->loop, &l->task);
-    return true;
+    if (!dns_ask(d->dns, writer_slice(&name), on_answer, l))
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
 }
 
 /* ---- its life ---- */
 
-static void end_loop(void *context)
-{
-    struct directory_dns *d = context;
-    d->stopping = true;
-    loop_stop(d->loop);
-}
-
 /* There is no connection that could tell: taken for granted until a look-up fails. */
-static void *run(void *context)
+static void on_started(void *self)
 {
-    struct directory_dns *d = context;
-    tell_health(d, true);
-    loop_run(d->loop);
-    return NULL;
+    tell_health(self, true);
 }
 
-static void destroy(struct directory_dns *d)
+static void *start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
+                   struct fail *why)
 {
-    d->stopping = true;
-    dns_free(d->dns);
-    loop_free(d->loop);
-    free(d);
-}
-
-static void *start(const void *options, const struct directory_sink *sink, struct log *log, struct fail *why)
-{
-    const struct directory_dns_options *o = options;
     struct directory_dns *d = calloc(1, sizeof *d);
     (void)log;
     if (!d) {
         fail(why, "out of memory");
         return NULL;
     }
-    d->options = o;
-    d->sink = sink;
-    d->dns_options = (struct dns_options){o->servers, true, (double)o->timeout / 1000};
-    d->end = (struct loop_task){.run = end_loop, .context = d};
-    if ((d->loop = loop_new(why)) && (d->dns = dns_new(d->loop, &d->dns_options, why)) &&
-        thread_start(&d->thread, run, d, why))
-        return d;
-    destroy(d);
-    return NULL;
+    d->options = options;
+    d->directory = directory;
+    d->dns_options = (struct dns_options){d->options->servers, true, (double)d->options->timeout / 1000};
+    d->dns = dns_new(loop, &d->dns_options, why);
+    if (!d->dns) {
+        free(d);
+        return NULL;
+    }
+    loop_timer_open(&d->started, loop, on_started, d);
+    loop_timer_set(&d->started, 0);
+    return d;
 }
 
 static void stop(void *self)
 {
     struct directory_dns *d = self;
-    loop_post(d->loop, &d->end);
-    pthread_join(d->thread, NULL);
-    destroy(d);
+    loop_timer_close(&d->started);
+    dns_free(d->dns);
+    free(d);
 }
 
 /* ---- options ---- */
@@ -326,6 +277,7 @@ const struct directory_kind directory_kind_dns = {
     .options_size = sizeof(struct directory_dns_options),
     .absence_is_doubt = true,
     .start = start,
-    .look_up = look_up,
+    .question_size = sizeof(struct look_up),
+    .ask = ask,
     .stop = stop,
 };

@@ -4,19 +4,21 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "spoa/agent/directory/folder_events.h"
+#include "spoa/agent/directory/host_names.h"
 #include "spoa/agent/model/record_json.h"
 #include "spoa/base/file.h"
 #include "spoa/base/thread.h"
+#include "spoa/net/loop.h"
 
-#define LOOK_EVERY_MS 100
+#define LOOK_EVERY    0.1 /* seconds */
+#define READ_MOST     ((size_t)1 << 20)
 #define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
 #define FILE_MAX      ((off_t)2 << 30)
 #define RECORD_DEPTH  4
@@ -29,6 +31,7 @@ struct loading {
     struct slice text;
     const struct records *before;
     struct directory_load *load;
+    const atomic_bool *stop; /* nobody wants it any more; NULL: never */
     bool is_public; /* everybody can read it */
     uint8_t scratch[128 * 1024]; /* ports and headers of one record */
 };
@@ -73,6 +76,8 @@ static bool load_record(void *context, struct slice key, struct slice value, str
     struct loading *l = context;
     struct fail inner;
     struct record record, old;
+    if (l->stop && atomic_load(l->stop))
+        return fail(why, "stopped");
     struct json *doc = json_parse(value, "", 0, RECORD_LIMITS, &inner);
     if (!doc)
         return fail_at(l, value, &inner, why);
@@ -117,7 +122,8 @@ static bool same_content(const struct stat *a, const struct stat *b)
 
 /* The whole file in malloc'd memory; a file that changes while it is read is refused, the next look reads it
  * again. */
-static bool read_whole(const char *path, struct slice *text, bool *is_public, struct fail *why)
+static bool read_whole(const char *path, struct slice *text, bool *is_public, const atomic_bool *stop,
+                       struct fail *why)
 {
     struct stat before, after;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hold the thread */
@@ -132,7 +138,8 @@ static bool read_whole(const char *path, struct slice *text, bool *is_public, st
     } else {
         size_t len = 0, size = (size_t)before.st_size;
         ssize_t n;
-        while (len < size && (n = read(fd, memory + len, size - len)) > 0)
+        while (len < size && !(stop && atomic_load(stop)) &&
+               (n = read(fd, memory + len, size - len < READ_MOST ? size - len : READ_MOST)) > 0)
             len += (size_t)n;
         if (len != size || fstat(fd, &after) != 0 || !same_content(&before, &after))
             good = fail(why, "%s: changed while it was read", path);
@@ -145,28 +152,22 @@ static bool read_whole(const char *path, struct slice *text, bool *is_public, st
     return good;
 }
 
-static double now_seconds(void)
+static bool load_file(const char *path, const struct records *before, struct directory_load *load,
+                      const atomic_bool *stop, struct fail *why)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
-                         struct fail *why)
-{
-    double start = now_seconds();
+    uint64_t start = loop_clock();
     struct loading *l = calloc(1, sizeof *l);
     *load =
         (struct directory_load){.records = records_new(before ? records_count(before) : 0), .unread = true};
     bool good = l && load->records;
     if (!good)
         fail(why, "%s: out of memory", path);
-    if (good && (good = read_whole(path, &l->text, &l->is_public, why))) {
+    if (good && (good = read_whole(path, &l->text, &l->is_public, stop, why))) {
         load->unread = false;
         l->path = path;
         l->before = before;
         l->load = load;
+        l->stop = stop;
         const struct json_stream stream = {load_record, load_other, l};
         good = json_stream_object(l->text, path, "sandboxes", 0, RECORD_DEPTH + 2, &stream, why);
         free((void *)l->text.at);
@@ -178,42 +179,106 @@ bool directory_file_load(const char *path, const struct records *before, struct 
         load->records = NULL;
         load->revoked = NULL;
     }
-    load->seconds = now_seconds() - start;
+    load->seconds = (double)(loop_clock() - start) / 1e6;
     return good;
+}
+
+bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
+                         struct fail *why)
+{
+    return load_file(path, before, load, NULL, why);
 }
 
 /* ---- watching it ---- */
 
 struct directory_file {
-    char *path;
-    const struct directory_sink *sink;
-    int events_fd, stop;
-    pthread_t thread;
-    struct records *records; /* the last good ones; of the thread */
+    const char *path;
+    struct directory *directory;
+    struct loop *loop;
+    struct loop_io events;
+    struct loop_timer look;
+    unsigned looks;
+    struct records *records; /* the last good ones */
     struct stat seen;        /* what the file looked like when it was last read */
     bool unread;      /* or not taken, for want of descriptors or memory, or because it was not there */
     struct fail told; /* why it could not be read; empty: it was */
+
+    bool reading, again; /* a thread does; what it finds may be too old by then */
+    atomic_bool stop;    /* reading */
+    pthread_t reader;
+    struct loop_task read;
+    /* of the reader while it reads */
+    struct directory_load load;
+    struct host_names hosts;
+    bool good;
+    struct fail why;
 };
 
-static void load(struct directory_file *d)
+static void read_again(struct directory_file *d);
+
+static void note_bad(struct directory_file *d, bool again)
 {
-    struct directory_load load;
-    struct fail why;
+    if (!again || strcmp(d->why.text, d->told.text) != 0)
+        directory_health(d->directory, false, true, d->why.text);
+    d->told = d->why;
+}
+
+static void drop_load(struct directory_file *d)
+{
+    records_release(d->load.records);
+    revoked_release(d->load.revoked);
+    host_names_free(&d->hosts);
+    d->load = (struct directory_load){.records = NULL};
+}
+
+static void on_read(void *context)
+{
+    struct directory_file *d = context;
+    bool again = d->unread;
+    pthread_join(d->reader, NULL);
+    d->reading = false;
+    d->unread = d->load.unread;
+    if (d->good) {
+        d->told.text[0] = '\0';
+        records_release(d->records);
+        d->records = records_retain(d->load.records);
+        d->unread = !directory_loaded(d->directory, &d->load);
+    } else {
+        note_bad(d, again);
+    }
+    drop_load(d);
+    if (d->again)
+        read_again(d);
+}
+
+/* A million records take a second and more, in which others on the loop would not be heard. */
+static void *run_reader(void *context)
+{
+    struct directory_file *d = context;
+    d->good = load_file(d->path, d->records, &d->load, &d->stop, &d->why);
+    if (d->good && !host_names_collect(&d->hosts, d->load.records)) {
+        d->good = fail(&d->why, "%s: out of memory", d->path);
+        d->load.unread = true;
+    }
+    d->load.hosts = d->hosts.texts;
+    d->load.host_count = d->hosts.count;
+    loop_post(d->loop, &d->read);
+    return NULL;
+}
+
+static void read_again(struct directory_file *d)
+{
+    d->again = d->reading;
+    if (d->reading)
+        return;
+    folder_events_add(loop_io_fd(&d->events), d->path); /* the folder may be another one by now */
     /* looked at before it is read: a change in between is then seen by the next look */
     file_look(d->path, &d->seen);
-    bool good = directory_file_load(d->path, d->records, &load, &why), again = d->unread;
-    d->unread = load.unread;
-    if (!good) {
-        if (!again || strcmp(why.text, d->told.text) != 0)
-            d->sink->health(d->sink->context, false, true, why.text);
-        d->told = why;
+    d->reading = thread_start(&d->reader, run_reader, d, &d->why);
+    if (d->reading)
         return;
-    }
-    d->told.text[0] = '\0';
-    records_release(d->records);
-    d->records = load.records;
-    d->unread = !d->sink->loaded(d->sink->context, &load);
-    revoked_release(load.revoked);
+    note_bad(d, d->unread);
+    d->unread = true;
 }
 
 static bool concerns(const void *context, const char *name)
@@ -221,78 +286,81 @@ static bool concerns(const void *context, const char *name)
     return strcmp(folder_events_name(((const struct directory_file *)context)->path), name) == 0;
 }
 
-static bool looks_different(const struct directory_file *d)
+/* Not whenever something else in the folder changes: of a file that is replaced the other name's event comes
+ * first, and the file would be read twice. */
+static void on_events(void *owner, int events)
 {
+    struct directory_file *d = owner;
+    (void)events;
+    if (folder_events_read(loop_io_fd(&d->events), concerns, d))
+        read_again(d);
+}
+
+static void on_look(void *owner)
+{
+    struct directory_file *d = owner;
     struct stat now;
     file_look(d->path, &now);
-    return !file_looks_same(&d->seen, &now);
+    if (!file_looks_same(&d->seen, &now) || (d->unread && ++d->looks % LOOKS_AGAIN == 0))
+        read_again(d);
+    loop_timer_set(&d->look, LOOK_EVERY);
 }
 
-static void *run(void *context)
+static void on_start(void *owner)
 {
-    struct directory_file *d = context;
-    struct pollfd fds[2] = {{.fd = d->stop, .events = POLLIN}, {.fd = d->events_fd, .events = POLLIN}};
-    folder_events_add(d->events_fd, d->path);
-    load(d);
-    double looked = now_seconds();
-    unsigned looks = 0;
-    for (int ready; (ready = poll(fds, 2, LOOK_EVERY_MS)) >= 0 || errno == EINTR;) {
-        if (fds[0].revents)
-            break;
-        bool told = folder_events_read(d->events_fd, concerns, d);
-        /* Not whenever something else in the folder changes: of a file that is replaced the other name's event comes
-         * first, and the file would be read twice. */
-        bool due = ready == 0 || now_seconds() - looked >= LOOK_EVERY_MS / 1e3;
-        if (due) {
-            looked = now_seconds();
-            looks++;
-        }
-        if (told || (due && (looks_different(d) || (d->unread && looks % LOOKS_AGAIN == 0)))) {
-            folder_events_add(d->events_fd, d->path); /* the folder may be another one by now */
-            load(d);
-        }
-    }
-    return NULL;
+    struct directory_file *d = owner;
+    loop_timer_open(&d->look, d->loop, on_look, d);
+    loop_timer_set(&d->look, LOOK_EVERY);
+    read_again(d);
 }
 
-static void destroy(struct directory_file *d)
-{
-    if (d->events_fd >= 0)
-        close(d->events_fd);
-    if (d->stop >= 0)
-        close(d->stop);
-    records_release(d->records);
-    free(d->path);
-    free(d);
-}
-
-static void *start(const void *own, const struct directory_sink *sink, struct log *log, struct fail *why)
+static void *start(const void *own, struct directory *directory, struct loop *loop, struct log *log,
+                   struct fail *why)
 {
     const struct directory_file_options *options = own;
     struct directory_file *d = calloc(1, sizeof *d);
     (void)log;
-    if (!d || !(d->path = strdup(options->path))) {
-        free(d);
+    if (!d) {
         fail(why, "out of memory");
         return NULL;
     }
-    d->sink = sink;
-    d->stop = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (d->stop < 0)
-        fail(why, "%s: cannot watch it: %s", d->path, strerror(errno));
-    d->events_fd = d->stop < 0 ? -1 : folder_events_open(why);
-    if (d->events_fd >= 0 && thread_start(&d->thread, run, d, why))
-        return d;
-    destroy(d);
-    return NULL;
+    int fd = folder_events_open(why);
+    if (fd < 0) {
+        free(d);
+        return NULL;
+    }
+    d->path = options->path;
+    d->directory = directory;
+    d->loop = loop;
+    d->read = (struct loop_task){.run = on_read, .context = d};
+    loop_io_open(&d->events, loop, fd, on_events, d);
+    loop_io_want(&d->events, LOOP_READ);
+    loop_timer_open(&d->look, loop, on_start, d);
+    loop_timer_set(&d->look, 0);
+    return d;
 }
 
+static void destroy(void *context)
+{
+    struct directory_file *d = context;
+    drop_load(d);
+    records_release(d->records);
+    free(d);
+}
+
+/* The reader stops within a record, or a mebibyte. The last thing that it does is to post its task. */
 static void stop(void *self)
 {
     struct directory_file *d = self;
-    (void)!write(d->stop, &(uint64_t){1}, sizeof(uint64_t));
-    pthread_join(d->thread, NULL);
-    destroy(d);
+    loop_io_close(&d->events);
+    loop_timer_close(&d->look);
+    atomic_store(&d->stop, true);
+    if (!d->reading) {
+        destroy(d);
+        return;
+    }
+    d->read.run = destroy;
+    pthread_join(d->reader, NULL);
 }
 
 static const struct option options[] = {

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory_file: the directory kind `file`. A thread of its own reads {"sandboxes": {ID: RECORD, ...}},
- * watches the folder with inotify (editors and kubectl replace files) and looks at the file every 100 ms
- * besides, and hands over a new table whenever a whole good file is there. A bad file is reported and changes
- * nothing.
+ * directory_file: the directory kind `file`, {"sandboxes": {ID: RECORD, ...}}. It watches the folder with inotify (editors
+ * and kubectl replace files) and looks at the file every 100 ms besides. A thread reads the file, for as long as that takes,
+ * and a new table is handed over whenever a whole good file is there. A bad file is reported and changes nothing.
  *
  * The root may also hold "not_before": tokens issued before that time (Unix seconds) are revoked for all
  * sandboxes. A record whose epoch is lower than the one last seen is ignored: the older record stays.

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/directory/http.h"
-
+/*
+ * The directory kind `http`: a cell's control plane, asked for one sandbox at a time by
+ * GET {url}/v1/sandboxes/{id}, whose changes come as server-sent events from GET {url}/v1/events, and which
+ * wakes a sandbox upon POST {url}/v1/sandboxes/{id}/wake. docs/directory.md has the contract.
+ *
+ * libcurl tells the loop which descriptors and which time it waits for (its multi-socket interface). It looks names up on
+ * threads of its own, and leaves one that hangs behind instead of waiting for it (CURLOPT_QUICK_EXIT). Whatever happened,
+ * one look at everything follows at the end of the loop's turn: see `look`.
+ */
 #include <stdlib.h>
 
 #include "spoa/agent/directory/http_call.h"
 #include "spoa/agent/directory/http_stream.h"
-#include "spoa/base/thread.h"
 
 #define CALLS_MAX  64                  /* to the control plane at a time; half are left to those who wait */
 #define WAKES_MAX  8                   /* of them, so that those that hang hold up no look-up */
-#define HELD_MAX   65536               /* questions that wait or are being asked */
 #define PAUSE      ((uint64_t)100000)  /* microseconds without a question, after nobody answered */
 #define LOG_PAUSE  ((uint64_t)1000000) /* microseconds between two lines about odd answers */
-#define TURN_MAX   1000                /* milliseconds */
 #define WAKE_AGAIN ((uint64_t)500000)  /* microseconds between attempts to have one sandbox woken */
 /* Microseconds after which nobody waits any more; relay.hold, if not set. */
 #define WAKE_MOST ((uint64_t)30000000)
 #define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct question {
-    struct question *next;
+    struct directory_question question;
     uint64_t deadline; /* of loop_clock(): if it was not begun by then, it is not asked any more */
-    bool wake;
-    uint64_t again, wanted_until; /* a wake: the next attempt, and the last */
-    size_t len;
-    uint8_t key[];
+    uint64_t again;    /* a wake: the next attempt */
 };
 
 struct asking {
@@ -33,25 +34,28 @@ struct asking {
     uint64_t begun;
 };
 
+/* A descriptor that libcurl waits for. */
+struct socket {
+    struct socket *next;
+    struct directory_http *directory;
+    struct loop_io io;
+};
+
 struct directory_http {
     const struct directory_http_options *options;
-    const struct directory_sink *sink;
+    struct directory *directory;
     struct log *log;
-    pthread_t thread;
+    struct loop *loop;
     CURLM *multi;
+    struct socket *sockets;
+    struct loop_timer curl_timer, timer; /* what libcurl waits for, and what this does */
+    struct loop_task look;
 
-    pthread_mutex_t lock; /* of these */
-    struct question *inbox, **inbox_end;
-    size_t held;
-    bool stopping;
-
-    /* of the thread: */
     struct directory_http_target target;
     struct directory_http_stream stream;
-    struct question *waiting, **waiting_end; /* look-ups */
-    struct question *wakes, **wakes_end;
-    struct question *unheard,
-        **unheard_end; /* wakes that nobody has answered, in the order of their next attempts */
+    struct directory_questions waiting; /* look-ups */
+    struct directory_questions wakes;
+    struct directory_questions unheard; /* wakes that nobody has answered, in the order of their next attempts */
     struct asking asking[CALLS_MAX];
     size_t busy, waking; /* calls; those that wake */
     uint64_t last_good, paused_until, logged;
@@ -60,22 +64,14 @@ struct directory_http {
     uint8_t scratch[SCRATCH];
 };
 
-static struct slice key_of(const struct question *q)
-{
-    return slice_of(q->key, q->len);
-}
-
 /* ---- health ---- */
 
 static void tell_health(struct directory_http *d, bool answering, const char *why)
 {
-    bool pushing = d->stream.open;
-    if (d->known && d->answering == answering && d->pushing == pushing)
-        return;
     d->known = true;
     d->answering = answering;
-    d->pushing = pushing;
-    d->sink->health(d->sink->context, answering, pushing, answering ? "" : why);
+    d->pushing = d->stream.open;
+    directory_health(d->directory, answering, d->pushing, why);
 }
 
 static void note_good(struct directory_http *d)
@@ -121,103 +117,78 @@ static void log_oddity(struct directory_http *d, const char *message, struct sli
 
 /* ---- questions ---- */
 
-static void drop(struct directory_http *d, struct question *q)
+static void end_unknown(struct question *q)
 {
-    pthread_mutex_lock(&d->lock);
-    d->held--;
-    pthread_mutex_unlock(&d->lock);
-    free(q);
+    directory_answer(&q->question, LOOKUP_UNAVAILABLE, NULL, -1);
 }
 
-static void put_last(struct question ***end, struct question *q)
+static struct question *first_of(const struct directory_questions *all)
 {
-    q->next = NULL;
-    **end = q;
-    *end = &q->next;
+    return (struct question *)(void *)all->first;
 }
 
-static struct question *take_first(struct question **first, struct question ***end)
+static struct question *take(struct directory_questions *all)
 {
-    struct question *q = *first;
-    *first = q->next;
-    if (!*first)
-        *end = first;
-    return q;
+    return (struct question *)(void *)directory_questions_take(all);
+}
+
+static void put(struct directory_questions *all, struct question *q)
+{
+    directory_questions_put(all, &q->question);
 }
 
 /* A tunnel may wait for it, and nobody else will ask. */
 static void wake_later(struct directory_http *d, struct question *q)
 {
     uint64_t now = loop_clock();
-    if (now >= q->wanted_until) {
-        log_oddity(d, "directory: the sandbox is not woken", key_of(q), "no answer in time");
-        return drop(d, q);
+    if (now >= q->question.asked + WAKE_MOST) {
+        log_oddity(d, "directory: the sandbox is not woken", q->question.key, "no answer in time");
+        return end_unknown(q);
     }
     q->again = now + WAKE_AGAIN;
-    put_last(&d->unheard_end, q);
-}
-
-static void wait_again(struct directory_http *d, uint64_t now)
-{
-    for (struct question *q; (q = d->unheard) && q->again <= now;) {
-        if (!(d->unheard = q->next))
-            d->unheard_end = &d->unheard;
-        q->deadline = now + (uint64_t)d->options->timeout * 1000;
-        put_last(&d->wakes_end, q);
-    }
+    put(&d->unheard, q);
 }
 
 static void give_up(struct directory_http *d, struct question *q)
 {
-    if (q->wake)
-        return wake_later(d, q);
-    d->sink->answered(d->sink->context, key_of(q), LOOKUP_UNAVAILABLE, NULL, -1);
-    drop(d, q);
+    if (q->question.wake)
+        wake_later(d, q);
+    else
+        end_unknown(q);
 }
 
-static void take_inbox(struct directory_http *d)
+static void wait_again(struct directory_http *d, uint64_t now)
 {
-    pthread_mutex_lock(&d->lock);
-    struct question *q = d->inbox, *next;
-    d->inbox = NULL;
-    d->inbox_end = &d->inbox;
-    pthread_mutex_unlock(&d->lock);
-    for (; q; q = next) {
-        next = q->next;
-        put_last(q->wake ? &d->wakes_end : &d->waiting_end, q);
+    for (struct question *q; (q = first_of(&d->unheard)) && q->again <= now;) {
+        q = take(&d->unheard);
+        q->deadline = now + (uint64_t)d->options->timeout * 1000;
+        put(&d->wakes, q);
     }
-}
-
-static bool is_late(const struct directory_http *d, const struct question *q, uint64_t now)
-{
-    return q && (now < d->paused_until || now >= q->deadline);
 }
 
 /* Deadlines are in the order in which they were asked. While nobody answers, or asks us to wait, waiting is of
  * no use. */
-static void give_up_late(struct directory_http *d, uint64_t now)
+static void give_up_late(struct directory_http *d, struct directory_questions *all, uint64_t now)
 {
-    while (is_late(d, d->waiting, now))
-        give_up(d, take_first(&d->waiting, &d->waiting_end));
-    while (is_late(d, d->wakes, now))
-        give_up(d, take_first(&d->wakes, &d->wakes_end));
+    for (const struct question *q; (q = first_of(all)) && (now < d->paused_until || now >= q->deadline);)
+        give_up(d, take(all));
 }
 
 static void begin(struct directory_http *d, struct asking *a, struct question *q, uint64_t now)
 {
     char path[4 * DIRECTORY_HTTP_KEY_MAX + 64];
     struct fail why;
-    if (!directory_http_target_path(key_of(q), q->wake ? "/wake" : "", path, sizeof path))
+    if (!directory_http_target_path(q->question.key, q->question.wake ? "/wake" : "", path, sizeof path))
         fail(&why, "its id is too long");
-    else if (directory_http_call_begin(&a->call, d->multi, &d->target, path, q->wake,
+    else if (directory_http_call_begin(&a->call, d->multi, &d->target, path, q->question.wake,
                                        (long)d->options->timeout, &why)) {
         a->question = q;
         a->begun = now;
         d->busy++;
-        d->waking += q->wake;
+        d->waking += q->question.wake;
         return;
     }
-    log_oddity(d, "directory: cannot ask", key_of(q), why.text);
+    log_oddity(d, "directory: cannot ask", q->question.key, why.text);
     tell_health(d, d->known && d->answering, why.text);
     give_up(d, q);
 }
@@ -225,12 +196,12 @@ static void begin(struct directory_http *d, struct asking *a, struct question *q
 /* One goes ahead where the last got no answer; look-ups do not wait for what wakes. */
 static bool may_look_up(const struct directory_http *d)
 {
-    return d->waiting && d->busy < CALLS_MAX && (d->reachable || d->busy == d->waking);
+    return d->waiting.first && d->busy < CALLS_MAX && (d->reachable || d->busy == d->waking);
 }
 
 static bool may_wake(const struct directory_http *d)
 {
-    return d->wakes && d->busy < CALLS_MAX && d->waking < WAKES_MAX && (d->reachable || d->busy == 0);
+    return d->wakes.first && d->busy < CALLS_MAX && d->waking < WAKES_MAX && (d->reachable || d->busy == 0);
 }
 
 static void begin_waiting(struct directory_http *d, uint64_t now)
@@ -239,9 +210,9 @@ static void begin_waiting(struct directory_http *d, uint64_t now)
         if (d->asking[i].question)
             i++;
         else if (may_wake(d)) /* they are few, and would find no room while there are always look-ups */
-            begin(d, &d->asking[i], take_first(&d->wakes, &d->wakes_end), now);
+            begin(d, &d->asking[i], take(&d->wakes), now);
         else
-            begin(d, &d->asking[i], take_first(&d->waiting, &d->waiting_end), now);
+            begin(d, &d->asking[i], take(&d->waiting), now);
 }
 
 /* ---- answers ---- */
@@ -253,10 +224,10 @@ static void end_wake(struct directory_http *d, struct question *q, unsigned stat
     if (status == 429 || status >= 500)
         return wake_later(d, q);
     if (status >= 200 && status < 300)
-        d->sink->announced(d->sink->context, key_of(q));
+        directory_announced(d->directory, q->question.key);
     else
-        log_oddity(d, "directory: the sandbox is not woken", key_of(q), text);
-    drop(d, q);
+        log_oddity(d, "directory: the sandbox is not woken", q->question.key, text);
+    end_unknown(q);
 }
 
 static void end_look_up(struct directory_http *d, struct question *q,
@@ -271,11 +242,9 @@ static void end_look_up(struct directory_http *d, struct question *q,
     else
         note_good(d);
     if (f.health != DIRECTORY_HTTP_GOOD)
-        log_oddity(d, "directory: an answer that is of no use", key_of(q), why.text);
-    d->sink->answered(d->sink->context, key_of(q), f.outcome, f.outcome == LOOKUP_FOUND ? &f.record : NULL,
-                      f.ttl);
+        log_oddity(d, "directory: an answer that is of no use", q->question.key, why.text);
+    directory_answer(&q->question, f.outcome, f.outcome == LOOKUP_FOUND ? &f.record : NULL, f.ttl);
     json_free(f.doc);
-    drop(d, q);
 }
 
 static void end(struct directory_http *d, struct asking *a, CURLcode result)
@@ -285,14 +254,14 @@ static void end(struct directory_http *d, struct asking *a, CURLcode result)
     struct question *q = a->question;
     a->question = NULL;
     d->busy--;
-    d->waking -= q->wake;
+    d->waking -= q->question.wake;
     if (!directory_http_call_end(&a->call, d->multi, result, &reply, &why)) {
-        if (!q->wake) /* that may take its time, which says nothing of look-ups */
+        if (!q->question.wake) /* that may take its time, which says nothing of look-ups */
             note_silence(d, a->begun, why.text);
         return give_up(d, q);
     }
     d->reachable = true;
-    if (q->wake)
+    if (q->question.wake)
         end_wake(d, q, reply.status);
     else
         end_look_up(d, q, &reply);
@@ -323,7 +292,7 @@ static void note_stream(struct directory_http *d)
     }
 }
 
-/* ---- the thread ---- */
+/* ---- the loop ---- */
 
 static void read_ended(struct directory_http *d)
 {
@@ -343,113 +312,143 @@ static void read_ended(struct directory_http *d)
     }
 }
 
-static int patience(const struct directory_http *d, uint64_t now)
+/* When there is something to do, if nothing happens until then. */
+static uint64_t next_look(const struct directory_http *d)
 {
     uint64_t next = directory_http_stream_next(&d->stream, &d->target);
-    if (may_look_up(d) || may_wake(d))
-        return 0;
-    if (d->waiting && d->waiting->deadline < next)
-        next = d->waiting->deadline;
-    if (d->wakes && d->wakes->deadline < next)
-        next = d->wakes->deadline;
-    if (d->unheard && d->unheard->again < next)
-        next = d->unheard->again;
-    if (next <= now)
-        return 1;
-    return (next - now) / 1000 >= TURN_MAX ? TURN_MAX : (int)((next - now) / 1000) + 1;
+    if (d->waiting.first && first_of(&d->waiting)->deadline < next)
+        next = first_of(&d->waiting)->deadline;
+    if (d->wakes.first && first_of(&d->wakes)->deadline < next)
+        next = first_of(&d->wakes)->deadline;
+    if (d->unheard.first && first_of(&d->unheard)->again < next)
+        next = first_of(&d->unheard)->again;
+    return next;
 }
 
-static bool is_stopping(struct directory_http *d)
-{
-    pthread_mutex_lock(&d->lock);
-    bool stopping = d->stopping;
-    pthread_mutex_unlock(&d->lock);
-    return stopping;
-}
-
-static void *run(void *context)
+/* Ends what has ended, begins what may begin. What ends makes room for others, so it comes first. */
+static void look(void *context)
 {
     struct directory_http *d = context;
-    int running;
-    while (!is_stopping(d)) {
-        uint64_t now = loop_clock();
-        take_inbox(d);
-        wait_again(d, now);
-        give_up_late(d, now);
-        begin_waiting(d, now);
-        if (!directory_http_stream_step(&d->stream, d->multi, &d->target, now))
-            note_stream_end(d);
-        curl_multi_perform(d->multi, &running);
-        note_stream(d);
-        read_ended(d);
-        curl_multi_poll(d->multi, NULL, 0, patience(d, loop_clock()), NULL);
-    }
-    return NULL;
-}
-
-/* ---- for the agent ---- */
-
-static bool ask(struct directory_http *d, struct slice key, bool wake)
-{
-    struct question *q = malloc(sizeof *q + key.len);
-    if (!q)
-        return false;
+    note_stream(d);
+    read_ended(d);
     uint64_t now = loop_clock();
-    *q = (struct question){.wake = wake, .len = key.len, .wanted_until = now + WAKE_MOST};
-    q->deadline = now + (uint64_t)d->options->timeout * 1000;
-    memcpy(q->key, key.at, key.len);
-    pthread_mutex_lock(&d->lock);
-    bool full = d->held >= HELD_MAX, first = !d->inbox;
-    if (!full) {
-        put_last(&d->inbox_end, q);
-        d->held++;
+    wait_again(d, now);
+    give_up_late(d, &d->waiting, now);
+    give_up_late(d, &d->wakes, now);
+    begin_waiting(d, now);
+    if (!directory_http_stream_step(&d->stream, d->multi, &d->target, now))
+        note_stream_end(d);
+    uint64_t next = next_look(d);
+    now = loop_clock();
+    loop_timer_set(&d->timer, next > now ? (double)(next - now) / 1e6 : 0);
+}
+
+static void look_soon(void *context)
+{
+    struct directory_http *d = context;
+    loop_defer(d->loop, &d->look);
+}
+
+static void act(struct directory_http *d, curl_socket_t fd, int events)
+{
+    int running;
+    curl_multi_socket_action(d->multi, fd, events, &running);
+    look_soon(d);
+}
+
+static void on_socket(void *owner, int events)
+{
+    struct socket *s = owner; /* gone, if libcurl closes it */
+    act(s->directory, loop_io_fd(&s->io),
+        (events & LOOP_READ ? CURL_CSELECT_IN : 0) | (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0));
+}
+
+static int on_wanted(CURL *easy, curl_socket_t fd, int what, void *context, void *of_socket)
+{
+    struct directory_http *d = context;
+    struct socket **at = &d->sockets;
+    (void)easy, (void)of_socket;
+    while (*at && loop_io_fd(&(*at)->io) != fd)
+        at = &(*at)->next;
+    struct socket *s = *at;
+    if (what == CURL_POLL_REMOVE) {
+        if (s) {
+            *at = s->next;
+            (void)loop_io_release(&s->io); /* libcurl closes it */
+            free(s);
+        }
+        return 0;
     }
-    pthread_mutex_unlock(&d->lock);
-    if (full)
-        free(q);
-    else if (first)
-        curl_multi_wakeup(d->multi);
-    return !full;
-}
-
-static bool look_up(void *self, struct slice key)
-{
-    return ask(self, key, false);
-}
-
-static void wake(void *self, struct slice key)
-{
-    ask(self, key, true);
-}
-
-static void free_questions(struct question *q)
-{
-    while (q) {
-        struct question *next = q->next;
-        free(q);
-        q = next;
+    if (!s) {
+        if (!(*at = s = calloc(1, sizeof *s)))
+            return 0; /* the transfer ends by its timeout; an error here would end all of them for ever */
+        s->directory = d;
+        loop_io_open(&s->io, d->loop, fd, on_socket, s);
     }
+    loop_io_want(&s->io, (what & CURL_POLL_IN ? LOOP_READ : 0) | (what & CURL_POLL_OUT ? LOOP_WRITE : 0));
+    return 0;
 }
 
-static void destroy(struct directory_http *d)
+static void on_curl_timer(void *owner)
 {
+    act(owner, CURL_SOCKET_TIMEOUT, 0);
+}
+
+static int on_curl_time(CURLM *multi, long milliseconds, void *context)
+{
+    struct directory_http *d = context;
+    (void)multi;
+    if (milliseconds < 0)
+        loop_timer_stop(&d->curl_timer);
+    else
+        loop_timer_set(&d->curl_timer, (double)milliseconds / 1000);
+    return 0;
+}
+
+/* ---- for the directory ---- */
+
+static void ask(void *self, struct directory_question *question)
+{
+    struct directory_http *d = self;
+    struct question *q = (struct question *)(void *)question;
+    q->deadline = question->asked + (uint64_t)d->options->timeout * 1000;
+    put(question->wake ? &d->wakes : &d->waiting, q);
+    look_soon(d);
+}
+
+static void end_all(struct directory_questions *all)
+{
+    for (struct question *q; (q = take(all));)
+        end_unknown(q);
+}
+
+static void stop(void *self)
+{
+    struct directory_http *d = self;
     for (size_t i = 0; i < CALLS_MAX; i++) {
-        free(d->asking[i].question);
+        if (d->asking[i].question)
+            end_unknown(d->asking[i].question);
         directory_http_call_free(&d->asking[i].call, d->multi);
     }
     directory_http_stream_free(&d->stream, d->multi);
     directory_http_target_free(&d->target);
-    free_questions(d->waiting);
-    free_questions(d->wakes);
-    free_questions(d->unheard);
-    free_questions(d->inbox);
+    end_all(&d->waiting);
+    end_all(&d->wakes);
+    end_all(&d->unheard);
     curl_multi_cleanup(d->multi);
-    pthread_mutex_destroy(&d->lock);
-    free(d);
+    for (struct socket *s; (s = d->sockets); free(s)) {
+        (void)loop_io_release(&s->io);
+        d->sockets = s->next;
+    }
+    loop_timer_close(&d->curl_timer);
+    loop_timer_close(&d->timer);
     curl_global_cleanup();
+    d->look.run = free; /* behind the look that may be waiting for this turn's end */
+    loop_defer(d->loop, &d->look);
 }
 
-static void *start(const void *options, const struct directory_sink *sink, struct log *log, struct fail *why)
+static void *start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
+                   struct fail *why)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         fail(why, "libcurl cannot start");
@@ -464,32 +463,22 @@ static void *start(const void *options, const struct directory_sink *sink, struc
         return NULL;
     }
     d->options = options;
-    d->sink = sink;
+    d->directory = directory;
     d->log = log;
+    d->loop = loop;
     d->multi = multi;
     d->reachable = true;
-    d->inbox_end = &d->inbox;
-    d->waiting_end = &d->waiting;
-    d->wakes_end = &d->wakes;
-    d->unheard_end = &d->unheard;
-    pthread_mutex_init(&d->lock, NULL);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_wanted);
+    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, d);
+    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_curl_time);
+    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, d);
+    d->look = (struct loop_task){.run = look, .context = d};
+    loop_timer_open(&d->curl_timer, loop, on_curl_timer, d);
+    loop_timer_open(&d->timer, loop, look_soon, d);
     directory_http_target_init(&d->target, options);
-    directory_http_stream_init(&d->stream, sink, writer_of(d->scratch, sizeof d->scratch));
-    if (thread_start(&d->thread, run, d, why))
-        return d;
-    destroy(d);
-    return NULL;
-}
-
-static void stop(void *self)
-{
-    struct directory_http *d = self;
-    pthread_mutex_lock(&d->lock);
-    d->stopping = true;
-    pthread_mutex_unlock(&d->lock);
-    curl_multi_wakeup(d->multi);
-    pthread_join(d->thread, NULL);
-    destroy(d);
+    directory_http_stream_init(&d->stream, directory, writer_of(d->scratch, sizeof d->scratch));
+    loop_timer_set(&d->timer, 0);
+    return d;
 }
 
 static bool check(const void *options, struct fail *why)
@@ -534,7 +523,8 @@ const struct directory_kind directory_kind_http = {
     .options_size = sizeof(struct directory_http_options),
     .check = check,
     .start = start,
-    .look_up = look_up,
-    .wake = wake,
+    .question_size = sizeof(struct question),
+    .ask = ask,
+    .wakes = true,
     .stop = stop,
 };

@@ -158,31 +158,31 @@ static bool read_key(const struct json *doc, struct writer *key, struct fail *wh
 }
 
 /* A record that is of no use is looked up like one that was not told: it puts its own sandbox in doubt, and no other. */
-static void tell_update(const struct directory_sink *sink, const struct json *doc, struct slice key,
+static void tell_update(struct directory *directory, const struct json *doc, struct slice key,
                         struct writer *scratch)
 {
     const json_node *node = json_member(json_root(doc), "record");
     struct record record;
     struct fail why;
     if (node && record_from_json(doc, node, scratch, &record, &why))
-        sink->changed(sink->context, key, &record);
+        directory_changed(directory, key, &record);
     else
-        sink->announced(sink->context, key);
+        directory_announced(directory, key);
 }
 
-static bool tell_revoke(const struct directory_sink *sink, const struct json *doc, struct slice data, struct fail *why)
+static bool tell_revoke(struct directory *directory, const struct json *doc, struct slice data, struct fail *why)
 {
     if (json_member(json_root(doc), "revoked"))
-        return sink->revoked_tokens(sink->context, data, false, why);
+        return directory_revoked_tokens(directory, data, false, why);
     const json_node *node = json_member(json_root(doc), "not_before");
     int64_t seconds;
     if (!json_int(doc, node, 0, TIME_LIMIT, &seconds))
         return json_fail(doc, json_root(doc), why, "not_before is a time in Unix seconds");
     /* the stream ends then, and begins with the revocation when it is opened again */
-    return sink->revoked(sink->context, seconds) || fail(why, "out of memory");
+    return directory_revoked(directory, seconds) || fail(why, "out of memory");
 }
 
-bool directory_http_event(const struct directory_sink *sink, struct slice name, struct slice data,
+bool directory_http_event(struct directory *directory, struct slice name, struct slice data,
                           struct writer *scratch, struct fail *why)
 {
     char memory[DIRECTORY_HTTP_KEY_MAX];
@@ -194,11 +194,11 @@ bool directory_http_event(const struct directory_sink *sink, struct slice name, 
     struct json *doc = json_parse(data, "event", 0, limits, why);
     bool good = doc && (revoke || read_key(doc, &key, why));
     if (good && update)
-        tell_update(sink, doc, writer_slice(&key), scratch);
+        tell_update(directory, doc, writer_slice(&key), scratch);
     else if (good && removal)
-        sink->removed(sink->context, writer_slice(&key));
+        directory_removed(directory, writer_slice(&key));
     else if (good)
-        good = tell_revoke(sink, doc, data, why);
+        good = tell_revoke(directory, doc, data, why);
     json_free(doc);
     return good;
 }

@@ -39,8 +39,8 @@ struct directory_http_finding {
 void directory_http_answer(const struct directory_http_reply *reply, struct writer *scratch,
                            struct directory_http_finding *finding, struct fail *why);
 
-/* Gives what an event says to the sink. False and *why: it makes no sense, something may have been missed. */
-bool directory_http_event(const struct directory_sink *sink, struct slice name, struct slice data,
+/* Gives what an event says to the directory. False and *why: it makes no sense, something may have been missed. */
+bool directory_http_event(struct directory *directory, struct slice name, struct slice data,
                           struct writer *scratch, struct fail *why);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory_http_call: one request to the control plane with a whole, bounded answer. Of the directory's
- * thread; a call is used again and again.
+ * directory_http_call: one request to the control plane with a whole, bounded answer. A call is
+ * used again and again.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_HTTP_CALL_H
 #define CELLGATE_AGENT_DIRECTORY_HTTP_CALL_H

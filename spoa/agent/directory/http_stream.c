@@ -23,7 +23,7 @@ static void on_event(void *context, struct slice name, struct slice data)
     struct directory_http_stream *s = context;
     struct writer scratch = s->scratch;
     if (!s->broken)
-        s->heard = directory_http_event(s->sink, name, data, &scratch, &s->why);
+        s->heard = directory_http_event(s->directory, name, data, &scratch, &s->why);
     s->broken = !s->heard;
 }
 
@@ -51,7 +51,7 @@ static bool judge_head(struct directory_http_stream *s)
         return fail(&s->why, "its events are not of type text/event-stream");
     s->open = true;
     s->absent = false;
-    s->sink->missed(s->sink->context);
+    directory_missed(s->directory);
     return true;
 }
 
@@ -196,10 +196,10 @@ void directory_http_stream_hurry(struct directory_http_stream *s, uint64_t now)
 
 /* ---- life ---- */
 
-void directory_http_stream_init(struct directory_http_stream *s, const struct directory_sink *sink,
+void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
                                 struct writer scratch)
 {
-    *s = (struct directory_http_stream){.sink = sink, .scratch = scratch};
+    *s = (struct directory_http_stream){.directory = directory, .scratch = scratch};
     s->events.event = on_event;
     s->events.context = s;
     event_stream_init(&s->events, STREAM_LINE_MAX);

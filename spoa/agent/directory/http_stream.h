@@ -2,7 +2,7 @@
 /*
  * directory_http_stream: the control plane's events, for as long as the directory runs: opened again whenever
  * they end, sooner or later depending on how it went. A stream on which nothing comes for 30 seconds is taken
- * for dead: control planes send a comment now and then. Of the directory's thread. Times are those of
+ * for dead: control planes send a comment now and then. Times are those of
  * loop_clock().
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_HTTP_STREAM_H
@@ -14,7 +14,7 @@
 #include "spoa/proto/event_stream.h"
 
 struct directory_http_stream {
-    const struct directory_sink *sink;
+    struct directory *directory;
     CURL *easy;
     struct curl_slist *fields;
     struct event_stream events;
@@ -31,7 +31,7 @@ struct directory_http_stream {
 };
 
 /* What is packed of a record goes to `scratch` for a moment. */
-void directory_http_stream_init(struct directory_http_stream *s, const struct directory_sink *sink,
+void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
                                 struct writer scratch);
 void directory_http_stream_free(struct directory_http_stream *s, CURLM *multi);
 

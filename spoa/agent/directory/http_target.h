@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * directory_http_target: where the control plane is, and what every request to it has: no proxy, no redirect,
- * a token that is read again when its file changes. Of the directory's thread.
+ * a token that is read again when its file changes.
  */
 #ifndef CELLGATE_AGENT_DIRECTORY_HTTP_TARGET_H
 #define CELLGATE_AGENT_DIRECTORY_HTTP_TARGET_H

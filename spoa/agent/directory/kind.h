@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * directory_kind: what a kind of directory brings, and what it tells the agent. A new kind is one file with a
- * table, and one entry in directory/options.c.
+ * directory_kind: what a kind of directory brings, and what it tells. A new kind is one file with a table, a line at the
+ * end of this file and an entry in directory/options.c.
  *
- * There are two sorts. Kinds that hold all records (file) tell them whole by sink->loaded, and have no
- * look_up. Kinds that are asked for one record at a time answer by sink->answered; what they say is kept in
- * the agent's cache (directory/cache.h), which also sees to it that each key is asked for once at a time.
+ * All kinds live on one loop, which they share with whatever else the agent asks others for (directory/names.h, renew):
+ * nothing here may block. What takes long without waiting for a descriptor, as reading a file of a million records, has a
+ * thread for as long as it takes.
+ *
+ * There are two sorts. Kinds that hold all records (file) tell them whole by directory_loaded, and have no
+ * look_up. Kinds that are asked for one record at a time get questions, one at a time for each key, and answer each by
+ * directory_answer; what they say is kept in the cache (directory/cache.h). A kind that follows its directory (a stream of
+ * events, list and watch) says what it hears by directory_changed and the others.
  *
  * A key is a sandbox id or "namespace/id", 1 to 255 bytes without blanks and control bytes, as in records.h.
  * Requests without a namespace and of namespace "default" ask look_up for the id alone.
@@ -15,6 +20,7 @@
 
 #include "spoa/agent/directory/records.h"
 #include "spoa/agent/token/revoked.h"
+#include "spoa/net/loop.h"
 #include "spoa/service/log.h"
 #include "spoa/service/options.h"
 
@@ -54,46 +60,66 @@ struct directory_common {
         .min = 16, .max = 10000000                                                                        \
     }
 
+/* ---- what a kind tells: on the loop's thread. What is told is copied. ---- */
+
+struct directory;
+
 struct directory_load {
     struct records *records;
-    int64_t not_before;     /* 0: none */
+    char **hosts; /* of workers that the records name by host name, each once */
+    size_t host_count;
+    int64_t not_before;      /* 0: none */
     struct revoked *revoked; /* retain to keep; NULL: none */
-    size_t revoked_over;    /* entries of the list that were left out */
-    uint64_t epochs_behind; /* records ignored because their epoch went back */
-    uint64_t exposed;       /* records with headers in a file that everybody can read */
-    double seconds;         /* that reading took */
-    bool unread;            /* it failed before the content was looked at: it may do the next time */
+    size_t revoked_over;     /* entries of the list that were left out */
+    uint64_t epochs_behind;  /* records ignored because their epoch went back */
+    uint64_t exposed;        /* records with headers in a file that everybody can read */
+    double seconds;          /* that reading took */
+    bool unread;             /* it failed before the content was looked at: it may do the next time */
 };
 
-/*
- * What a kind tells. Any thread may call these, but not from within start, look_up, wake or stop: a kind
- * answers from a thread of its own. They never block on I/O, and copy what they keep.
- */
-struct directory_sink {
-    /* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be told
-     * again. */
-    bool (*loaded)(void *context, const struct directory_load *load);
-    /* The answer to one look_up: FOUND with a record, ABSENT, or UNAVAILABLE (no answer in time, an answer
-     * that makes no sense). ttl in seconds; below 0: the configured one. */
-    void (*answered)(void *context, struct slice key, enum lookup outcome, const struct record *record,
-                     double ttl);
-    /* Pushed, with content. */
-    void (*changed)(void *context, struct slice key, const struct record *record);
-    /* Pushed: the directory says that there is none (any more). */
-    void (*removed)(void *context, struct slice key);
-    /* Pushed without content: looked up again if it is in use. */
-    void (*announced)(void *context, struct slice key);
-    /* Pushes may have been lost (a new connection): everything in use is looked up again. */
-    void (*missed)(void *context);
-    /* Tokens issued before (Unix seconds, 0: none) are revoked for all sandboxes. False as above. */
-    bool (*revoked)(void *context, int64_t not_before);
-    /* A list of revoked tokens as of revoked.h, to be added to those that are known, or `all` there are. False and *why. */
-    bool (*revoked_tokens)(void *context, struct slice text, bool all, struct fail *why);
-    /* When either changes, and once when the first is known. `why` (while not answering; no secrets, one
-     * line) is for people; a bad file is one that does not answer. pushing: changes come by themselves. */
-    void (*health)(void *context, bool answering, bool pushing, const char *why);
-    void *context;
+/* A question to the directory. It begins what the kind needs for one (struct directory_kind.question_size). */
+struct directory_question {
+    struct directory_question *next; /* free for the kind, as `task` is */
+    struct loop_task task;
+    struct directory *directory;
+    uint64_t asked; /* loop_clock */
+    struct slice key;
+    bool wake; /* else: look it up */
 };
+
+/* In the order in which they came. */
+struct directory_questions {
+    struct directory_question *first, *last;
+};
+
+void directory_questions_put(struct directory_questions *questions, struct directory_question *question);
+struct directory_question *directory_questions_take(struct directory_questions *questions); /* NULL: there is none */
+
+/* The answer, and the end of the question: FOUND with a record, ABSENT, or UNAVAILABLE (no answer in time, an answer
+ * that makes no sense; also the end of what was to wake, and of what is left when the kind is stopped). ttl in seconds;
+ * below 0: the configured one. */
+void directory_answer(struct directory_question *question, enum lookup outcome, const struct record *record,
+                      double ttl);
+/* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be told
+ * again. */
+bool directory_loaded(struct directory *directory, const struct directory_load *load);
+/* Pushed, with content. */
+void directory_changed(struct directory *directory, struct slice key, const struct record *record);
+/* Pushed: the directory says that there is none (any more). */
+void directory_removed(struct directory *directory, struct slice key);
+/* Pushed without content: looked up again if it is in use. */
+void directory_announced(struct directory *directory, struct slice key);
+/* Pushes may have been lost (a new connection): everything in use is looked up again. */
+void directory_missed(struct directory *directory);
+/* Tokens issued before (Unix seconds, 0: none) are revoked for all sandboxes. False as above. */
+bool directory_revoked(struct directory *directory, int64_t not_before);
+/* A list of revoked tokens as of revoked.h, to be added to those that are known, or `all` there are. False and *why. */
+bool directory_revoked_tokens(struct directory *directory, struct slice text, bool all, struct fail *why);
+/* `why` (while not answering; no secrets, one line) is for people; a bad file is one that does not answer. pushing:
+ * changes come by themselves. Of kinds with look_up what is told again is not heard. */
+void directory_health(struct directory *directory, bool answering, bool pushing, const char *why);
+
+/* ---- what it brings: called on the loop's thread ---- */
 
 struct directory_kind {
     const char *name;             /* `kind` in the configuration */
@@ -105,21 +131,21 @@ struct directory_kind {
     /* Absence where a record was is doubt (a server that was emptied): the record serves 30 s more. */
     bool absence_is_doubt;
 
-    /* Starts its thread; does not wait for the directory. Options, sink and log outlive it. NULL and *why
-     * when there is no memory, thread or descriptor. */
-    void *(*start)(const void *options, const struct directory_sink *sink, struct log *log, struct fail *why);
-    /* Any thread, never blocks: exactly one `answered` for it follows, within the kind's timeout when it is its turn among
-     * those before. The key is copied. NULL: the kind holds all. False when out of memory or too much is in flight:
-     * nothing follows. */
-    bool (*look_up)(void *self, struct slice key);
-    /* Asks the control plane to wake a suspended sandbox; as look_up, but nothing follows but the change of
-     * the record. May be NULL: this directory cannot. */
-    void (*wake)(void *self, struct slice key);
-    /* Ends its thread; the sink is not called any more when it returns. */
+    /* Does not wait for the directory, and tells nothing yet. Options, directory, loop and log outlive it. NULL and
+     * *why when there is no memory or descriptor. */
+    void *(*start)(const void *options, struct directory *directory, struct loop *loop, struct log *log,
+                   struct fail *why);
+    size_t question_size; /* of the struct that begins with struct directory_question */
+    /* Takes the question over: one directory_answer follows, within the kind's timeout when it is its turn among
+     * those before. NULL: the kind holds all. A question that wakes asks the control plane to wake a suspended sandbox;
+     * only kinds that wake get some. */
+    void (*ask)(void *self, struct directory_question *question);
+    bool wakes;
+    /* Ends the questions that it has. */
     void (*stop)(void *self);
 };
 
 /* directory/options.c has the list of them. */
-extern const struct directory_kind directory_kind_file;
+extern const struct directory_kind directory_kind_file, directory_kind_http, directory_kind_redis, directory_kind_dns;
 
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/directory/names.h"
 
-#include <pthread.h>
 #include <search.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#include "spoa/agent/directory/host_names.h"
-#include "spoa/base/thread.h"
 #include "spoa/net/dns.h"
 
 #define SECOND         UINT64_C(1000000)
@@ -17,8 +15,6 @@
 #define PUBLISH_LEAST  0.02 /* seconds between two tables */
 #define PUBLISH_SHARE  10   /* of the time at most goes into making tables */
 #define LOOKUP_TIMEOUT 5.0
-
-/* ---- the names of the thread ---- */
 
 struct host {
     struct host *next;
@@ -31,21 +27,18 @@ struct host {
 };
 
 struct use {
-    struct use *next;
+    struct loop_task task;
+    struct names *names;
     char text[];
 };
 
 struct names {
-    bool (*changed)(void *context, struct name_table *table);
-    void *context;
-    pthread_t thread;
-
-    /* of the thread */
+    struct names_options options;
+    uint64_t unused; /* microseconds */
     struct loop *loop;
     struct dns *dns;
     struct dns_options dns_options;
     struct loop_timer sweep, publish;
-    struct loop_task take, end;
     void *tree; /* of all hosts, by text */
     struct host *hosts;
     size_t count;
@@ -53,17 +46,8 @@ struct names {
     size_t unasked; /* of this generation */
     uint64_t published_at, publish_cost;
     struct name_table *table; /* the last one that was taken */
-    uint64_t unused;          /* microseconds */
-    size_t most;
     bool stopping;
-
-    pthread_mutex_t lock;     /* guards what follows */
-    struct host_names wanted; /* to be taken by the thread */
-    struct use *uses;         /* the same */
-    size_t use_count;
-    bool fresh;             /* wanted is to be taken */
-    bool settled;           /* what was taken has been asked for */
-    pthread_cond_t settles; /* nothing is fresh, and settled */
+    atomic_uint uses, references; /* uses that are on their way, each of which has a reference */
 };
 
 static int by_text(const void *a, const void *b)
@@ -114,7 +98,7 @@ static void publish(void *owner)
     uint64_t start = loop_clock();
     note_uses(n); /* of the one that it replaces */
     struct name_table *table = table_of(n);
-    bool taken = table && n->changed(n->context, table);
+    bool taken = table && n->options.changed(n->options.context, table);
     if (taken) {
         name_table_release(n->table);
         n->table = name_table_retain(table);
@@ -147,10 +131,7 @@ static void look_settled(struct names *n)
         loop_timer_stop(&n->publish);
         publish(n);
     }
-    pthread_mutex_lock(&n->lock);
-    n->settled = true;
-    pthread_cond_broadcast(&n->settles);
-    pthread_mutex_unlock(&n->lock);
+    n->options.settled(n->options.context);
 }
 
 static void note_asked(struct names *n, struct host *e)
@@ -213,7 +194,7 @@ static struct host *host_for(struct names *n, const char *text, bool room)
 static void note_use(void *context, const char *text)
 {
     struct names *n = context;
-    struct host *e = host_for(n, text, n->count < n->most);
+    struct host *e = host_for(n, text, n->count < n->options.most);
     if (e)
         e->used_until = loop_clock() + n->unused;
 }
@@ -224,12 +205,12 @@ static void note_uses(struct names *n)
     name_table_used(n->table, note_use, n);
 }
 
-static void take_wanted(struct names *n, const struct host_names *wanted)
+void names_want(struct names *n, char *const *hosts, size_t count)
 {
     n->generation++;
     n->unasked = 0;
-    for (size_t i = 0; i < wanted->count; i++) {
-        struct host *e = host_for(n, wanted->texts[i], true);
+    for (size_t i = 0; i < count; i++) {
+        struct host *e = host_for(n, hosts[i], true);
         if (!e)
             continue;
         e->generation = n->generation;
@@ -238,32 +219,36 @@ static void take_wanted(struct names *n, const struct host_names *wanted)
     look_settled(n);
 }
 
-static void take_uses(struct names *n, struct use *uses)
+static void release(struct names *n)
 {
-    for (struct use *u = uses, *next; u; u = next) {
-        next = u->next;
-        note_use(n, u->text);
-        free(u);
-    }
+    if (atomic_fetch_sub(&n->references, 1) == 1)
+        free(n);
 }
 
-static void on_take(void *context)
+static void on_use(void *context)
 {
-    struct names *n = context;
-    pthread_mutex_lock(&n->lock);
-    struct host_names wanted = n->wanted;
-    struct use *uses = n->uses;
-    bool fresh = n->fresh;
-    n->wanted = (struct host_names){0};
-    n->uses = NULL;
-    n->use_count = 0;
-    n->fresh = false;
-    n->settled = n->settled && !fresh;
-    pthread_mutex_unlock(&n->lock);
-    if (fresh && !n->stopping)
-        take_wanted(n, &wanted);
-    take_uses(n, n->stopping ? NULL : uses);
-    host_names_free(&wanted);
+    struct use *use = context;
+    struct names *n = use->names;
+    if (!n->stopping)
+        note_use(n, use->text);
+    free(use);
+    atomic_fetch_sub(&n->uses, 1);
+    release(n);
+}
+
+bool names_use(struct names *n, struct slice host)
+{
+    struct use *use = NULL;
+    if (atomic_fetch_add(&n->uses, 1) >= n->options.most || !(use = calloc(1, sizeof *use + host.len + 1))) {
+        atomic_fetch_sub(&n->uses, 1);
+        return false;
+    }
+    atomic_fetch_add(&n->references, 1);
+    memcpy(use->text, host.at, host.len);
+    use->names = n;
+    use->task = (struct loop_task){.run = on_use, .context = use};
+    loop_post(n->loop, &use->task);
+    return true;
 }
 
 static bool is_wanted(const struct host *e, uint64_t now)
@@ -297,149 +282,48 @@ static void on_sweep(void *owner)
 
 /* ---- its life ---- */
 
-static void on_end(void *context)
-{
-    struct names *n = context;
-    n->stopping = true;
-    loop_stop(n->loop);
-}
-
-static void *run(void *context)
-{
-    struct names *n = context;
-    loop_run(n->loop);
-    return NULL;
-}
-
-static void init_lock(struct names *n)
-{
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&n->settles, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&n->lock, NULL);
-}
-
-static void free_uses(struct use *uses)
-{
-    for (struct use *next; uses; uses = next) {
-        next = uses->next;
-        free(uses);
-    }
-}
-
 static void keep_all(void *node)
 {
     (void)node; /* they are freed by the list of them */
-}
-
-static void destroy(struct names *n)
-{
-    n->stopping = true;
-    dns_free(n->dns);
-    loop_timer_close(&n->sweep);
-    loop_timer_close(&n->publish);
-    loop_free(n->loop);
-    tdestroy(n->tree, keep_all);
-    name_table_release(n->table);
-    for (struct host *e = n->hosts, *next; e; e = next) {
-        next = e->next;
-        free(e);
-    }
-    free_uses(n->uses);
-    host_names_free(&n->wanted);
-    pthread_cond_destroy(&n->settles);
-    pthread_mutex_destroy(&n->lock);
-    free(n);
-}
-
-static bool prepare(struct names *n, const struct texts *servers, struct fail *why)
-{
-    n->take = (struct loop_task){.run = on_take, .context = n};
-    n->end = (struct loop_task){.run = on_end, .context = n};
-    n->dns_options = (struct dns_options){.servers = *servers, .timeout = LOOKUP_TIMEOUT};
-    if (!(n->loop = loop_new(why)) || !(n->dns = dns_new(n->loop, &n->dns_options, why)))
-        return false;
-    loop_timer_open(&n->sweep, n->loop, on_sweep, n);
-    loop_timer_open(&n->publish, n->loop, publish, n);
-    loop_timer_set(&n->sweep, SWEEP);
-    return true;
-}
-
-struct names *names_start(const struct texts *servers, double unused, size_t most,
-                          bool (*changed)(void *context, struct name_table *table), void *context,
-                          struct fail *why)
-{
-    struct names *n = calloc(1, sizeof *n);
-    if (!n) {
-        fail(why, "out of memory");
-        return NULL;
-    }
-    n->changed = changed;
-    n->unused = (uint64_t)(unused * 1e6);
-    n->most = most;
-    n->context = context;
-    n->settled = true;
-    n->generation = 1; /* what is only used is in none */
-    init_lock(n);
-    if (prepare(n, servers, why) && thread_start(&n->thread, run, n, why))
-        return n;
-    destroy(n);
-    return NULL;
-}
-
-bool names_want(struct names *n, const struct records *records)
-{
-    struct host_names wanted = {0};
-    if (!host_names_collect(&wanted, records)) {
-        host_names_free(&wanted);
-        return false;
-    }
-    pthread_mutex_lock(&n->lock);
-    struct host_names old = n->wanted;
-    n->wanted = wanted;
-    n->fresh = true;
-    pthread_mutex_unlock(&n->lock);
-    loop_post(n->loop, &n->take);
-    host_names_free(&old);
-    return true;
-}
-
-bool names_use(struct names *n, struct slice host)
-{
-    struct use *use = calloc(1, sizeof *use + host.len + 1);
-    if (!use)
-        return false;
-    memcpy(use->text, host.at, host.len);
-    pthread_mutex_lock(&n->lock);
-    bool room = n->use_count < n->most;
-    if (room) {
-        use->next = n->uses;
-        n->uses = use;
-        n->use_count++;
-    }
-    pthread_mutex_unlock(&n->lock);
-    if (room)
-        loop_post(n->loop, &n->take);
-    else
-        free(use);
-    return room;
-}
-
-void names_await(struct names *n, const struct timespec *until)
-{
-    pthread_mutex_lock(&n->lock);
-    for (int error = 0; (n->fresh || !n->settled) && error == 0;)
-        error = pthread_cond_timedwait(&n->settles, &n->lock, until);
-    pthread_mutex_unlock(&n->lock);
 }
 
 void names_stop(struct names *n)
 {
     if (!n)
         return;
-    loop_post(n->loop, &n->end);
-    pthread_join(n->thread, NULL);
-    destroy(n);
+    n->stopping = true;
+    dns_free(n->dns);
+    loop_timer_close(&n->sweep);
+    loop_timer_close(&n->publish);
+    tdestroy(n->tree, keep_all);
+    name_table_release(n->table);
+    for (struct host *e = n->hosts, *next; e; e = next) {
+        next = e->next;
+        free(e);
+    }
+    release(n);
+}
+
+struct names *names_start(struct loop *loop, const struct names_options *options, struct fail *why)
+{
+    struct names *n = calloc(1, sizeof *n);
+    if (!n) {
+        fail(why, "out of memory");
+        return NULL;
+    }
+    n->options = *options;
+    n->unused = (uint64_t)(options->unused * 1e6);
+    n->loop = loop;
+    n->references = 1;
+    n->generation = 1; /* what is only used is in none */
+    n->dns_options = (struct dns_options){.servers = options->servers, .timeout = LOOKUP_TIMEOUT};
+    n->dns = dns_new(loop, &n->dns_options, why);
+    if (!n->dns) {
+        names_stop(n);
+        return NULL;
+    }
+    loop_timer_open(&n->sweep, loop, on_sweep, n);
+    loop_timer_open(&n->publish, loop, publish, n);
+    loop_timer_set(&n->sweep, SWEEP);
+    return n;
 }

@@ -3,10 +3,7 @@
 
 #include <stdlib.h>
 
-#include "spoa/agent/directory/dns.h"
 #include "spoa/agent/directory/file.h"
-#include "spoa/agent/directory/http.h"
-#include "spoa/agent/directory/redis.h"
 
 static const struct directory_kind *const kinds[] = {
     &directory_kind_file,
@@ -32,7 +29,7 @@ static const struct directory_kind *kind_named(const json_node *node)
     return NULL;
 }
 
-static bool read(const struct settings *s, struct directory_options *o, struct fail *why)
+static bool read_own(const struct settings *s, struct directory_options *o, struct fail *why)
 {
     const struct directory_kind *kind = o->kind;
     struct fail inner;
@@ -56,7 +53,7 @@ struct directory_options *directory_options_read(const struct settings *s, struc
     o->kind = kind_named(s->directory);
     if (!o->kind)
         json_fail(s->doc, s->directory, why, "directory: kind is missing or none that is known");
-    else if (read(s, o, why))
+    else if (read_own(s, o, why))
         return o;
     directory_options_release(o);
     return NULL;

@@ -36,6 +36,15 @@ static bool on_names(void *context, struct name_table *table)
     return good;
 }
 
+static void on_names_settled(void *context)
+{
+    struct agent *a = context;
+    pthread_mutex_lock(&a->lock);
+    a->names_settled = true;
+    pthread_cond_signal(&a->first_seen);
+    pthread_mutex_unlock(&a->lock);
+}
+
 /* ---- reload ---- */
 
 /* Only the main thread puts another policy in force, so it may use this one after the lock is given back. */
@@ -172,6 +181,13 @@ void agent_drain(struct agent *a)
         decision_thread_drain(a->decision_threads[i], grace);
 }
 
+static void stop_io(void *context)
+{
+    struct agent *a = context;
+    names_stop(a->names);
+    renew_stop(a->renew);
+}
+
 void agent_stop(struct agent *a)
 {
     if (!a)
@@ -179,10 +195,11 @@ void agent_stop(struct agent *a)
     agent_directory_stop(a);
     for (size_t i = 0; i < a->decision_thread_count; i++)
         decision_thread_stop(a->decision_threads[i]);
-    names_stop(a->names); /* decisions may have asked it for more until now */
+    if (a->io) /* decisions may have asked it for more until now */
+        loop_thread_call(a->io, stop_io, a);
+    loop_thread_stop(a->io);
     for (size_t i = 0; i < a->decision_thread_count; i++)
         decision_thread_free(a->decision_threads[i]); /* each may have had news for others until it ended */
-    renew_stop(a->renew);
     policy_release(a->renew_policy);
     close_listeners(a);
     file_watch_free(a->keys);
@@ -196,16 +213,6 @@ void agent_stop(struct agent *a)
     a->stopped = true;
     a->gone = (struct loop_task){.run = free, .context = a};
     loop_post(a->options.loop, &a->gone);
-}
-
-static bool start_renew(struct agent *a, struct policy *policy, struct fail *why)
-{
-    const struct renew_options options = {
-        .settings = &policy->settings->renew, .log = a->options.log, .shard = metrics_shard(a->metrics)};
-    if (!options.settings->redis)
-        return true;
-    a->renew_policy = policy_retain(policy);
-    return (a->renew = renew_start(&options, why));
 }
 
 static bool start_deciders(struct agent *a, struct fail *why)
@@ -250,10 +257,9 @@ static void await_directory(struct agent *a)
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += START_SECONDS;
     pthread_mutex_lock(&a->lock);
-    for (int error = 0; !a->directory_seen && error == 0;)
+    for (int error = 0; !(a->directory_seen && a->names_settled) && error == 0;)
         error = pthread_cond_timedwait(&a->first_seen, &a->lock, &until);
     pthread_mutex_unlock(&a->lock);
-    names_await(a->names, &until);
 }
 
 /* Beside the socket that tickets are asked by: who can replace the one can replace the other. */
@@ -266,12 +272,43 @@ static struct key *load_ticket_key(const struct settings_agent *settings, struct
     return ticket_key_load(path, why);
 }
 
+struct start {
+    struct agent *agent;
+    struct policy *policy;
+    struct fail *why;
+    bool good;
+};
+
+static void start_io(void *context)
+{
+    struct start *s = context;
+    struct agent *a = s->agent;
+    const struct settings *settings = s->policy->settings;
+    const struct names_options names = {.servers = settings->agent.name_servers,
+                                        .unused = NAME_UNUSED_SECONDS,
+                                        .most = NAMES_MOST,
+                                        .changed = on_names,
+                                        .settled = on_names_settled,
+                                        .context = a};
+    const struct renew_options renew = {.settings = &settings->renew,
+                                        .loop = loop_thread_loop(a->io),
+                                        .log = a->options.log,
+                                        .shard = a->renew_shard};
+    a->names = names_start(loop_thread_loop(a->io), &names, s->why);
+    if (a->names && settings->renew.redis) {
+        a->renew_policy = policy_retain(s->policy);
+        a->renew = renew_start(&renew, s->why);
+    }
+    s->good = a->names && (a->renew || !settings->renew.redis);
+}
+
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
 {
     const struct snapshot_parts parts = {.policy = policy};
     a->metrics = metrics_new(agent_metrics, AGENT_METRICS);
     a->shard = a->metrics ? metrics_shard(a->metrics) : NULL;
     a->directory_shard = a->metrics ? metrics_shard(a->metrics) : NULL;
+    a->renew_shard = a->metrics && policy->settings->renew.redis ? metrics_shard(a->metrics) : NULL;
     a->snapshot = snapshot_new(&parts);
     if (!a->directory_shard || !a->snapshot)
         return fail(why, "out of memory");
@@ -285,9 +322,11 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     a->keys = !a->ticket_key ? NULL : file_watch_new(a->options.loop, on_key_changed, a);
     if (!a->keys || !watch_keys(a, policy))
         return false;
-    a->names =
-        names_start(&policy->settings->agent.name_servers, NAME_UNUSED_SECONDS, NAMES_MOST, on_names, a, why);
-    if (!a->names || !agent_directory_start(a, policy, why) || !start_renew(a, policy, why))
+    struct start s = {.agent = a, .policy = policy, .why = why};
+    if (!(a->io = loop_thread_start(why)))
+        return false;
+    loop_thread_call(a->io, start_io, &s);
+    if (!s.good || !agent_directory_start(a, policy, why))
         return false;
     await_directory(a);
     return start_deciders(a, why);
@@ -303,7 +342,7 @@ static struct agent *agent_new(const struct agent_options *options)
     a->listener = a->relay_listener = -1;
     a->all_drained = (struct loop_task){.run = on_all_drained, .context = a};
     a->first_load = (struct loop_task){.run = on_first_load, .context = a};
-    a->work = (struct loop_task){.run = agent_directory_urgent, .context = a};
+    a->names_settled = true;
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);

@@ -5,9 +5,9 @@
 
 #include "spoa/agent/serve/agent_parts.h"
 
-#define LOOK_AGAIN_SECONDS 0.1
+#define START_AGAIN_SECONDS 0.1
 
-/* ---- what it tells: its threads ---- */
+/* ---- what it tells: the I/O thread ---- */
 
 static void seen(struct agent *a)
 {
@@ -32,11 +32,18 @@ void agent_tell_over(struct agent *a, const char *list, size_t over)
                   LOG_TEXT("list", list), LOG_U64("count", over));
 }
 
+static void want_names(struct agent *a, char *const *hosts, size_t count)
+{
+    pthread_mutex_lock(&a->lock);
+    a->names_settled = false;
+    pthread_mutex_unlock(&a->lock);
+    names_want(a->names, hosts, count);
+}
+
 static bool on_loaded(void *context, const struct directory_load *load)
 {
     struct agent *a = context;
-    bool wanted =
-        names_want(a->names, load->records); /* before anybody is told that the directory is there */
+    want_names(a, load->hosts, load->host_count); /* before anybody is told that the directory is there */
     pthread_mutex_lock(&a->lock);
     struct snapshot_parts parts = a->snapshot->parts;
     parts.records = load->records;
@@ -48,7 +55,6 @@ static bool on_loaded(void *context, const struct directory_load *load)
         a->loaded_at = time(NULL);
     }
     seen(a);
-    good = good && wanted;
     metrics_add(a->directory_shard, AGENT_DIRECTORY_LOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
     metrics_add(a->directory_shard, AGENT_DIRECTORY_BEHIND, METRIC_PLAIN, (int64_t)load->epochs_behind);
     metrics_set(a->directory_shard, AGENT_DIRECTORY_RECORDS, METRIC_PLAIN,
@@ -172,56 +178,6 @@ static void on_news(void *context, struct slice key)
         decision_thread_news(a->decision_threads[i], key);
 }
 
-static void on_work(void *context)
-{
-    struct agent *a = context;
-    loop_post(a->options.loop, &a->work);
-}
-
-/* ---- what is due: the main thread ---- */
-
-static void end(struct agent *a)
-{
-    directory_stop(a->directory);
-    directory_release(a->directory);
-    a->directory = NULL;
-}
-
-static struct directory_cache *cache_of(struct agent *a)
-{
-    return a->directory ? directory_cache(a->directory) : NULL;
-}
-
-void agent_directory_urgent(void *context)
-{
-    struct agent *a = context;
-    if (!a->stopped && cache_of(a))
-        directory_cache_work(cache_of(a), true);
-}
-
-/* After a reload that could start neither the new one nor the old one again. */
-static void start_again(struct agent *a)
-{
-    struct fail ignored;
-    pthread_mutex_lock(&a->lock);
-    struct policy *policy = a->snapshot->parts.policy; /* only this thread puts another one in force */
-    pthread_mutex_unlock(&a->lock);
-    if (agent_directory_start(a, policy, &ignored))
-        log_write(a->options.log, LOG_INFO, "directory started again");
-    else
-        end(a);
-}
-
-static void look_up_due(void *context)
-{
-    struct agent *a = context;
-    if (!a->directory)
-        start_again(a);
-    if (cache_of(a))
-        directory_cache_work(cache_of(a), false);
-    loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);
-}
-
 /* ---- its life ---- */
 
 /* Called with the lock held. The policy with it: keys of the one were never good for the other's sandboxes. */
@@ -242,8 +198,25 @@ static bool put_in_force(struct agent *a, struct policy *policy)
     return true;
 }
 
-bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *why)
+static void end(void *context)
 {
+    struct agent *a = context;
+    directory_stop(a->directory);
+    directory_release(a->directory);
+    a->directory = NULL;
+}
+
+struct start {
+    struct agent *agent;
+    struct policy *policy;
+    struct fail *why;
+};
+
+/* On the I/O thread, so that it tells nothing before it is in force. */
+static void start(void *context)
+{
+    const struct start *s = context;
+    struct agent *a = s->agent;
     const struct directory_owner owner = {.loaded = on_loaded,
                                           .revoked = on_revoked,
                                           .revoked_tokens = on_revoked_tokens,
@@ -251,29 +224,49 @@ bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *
                                           .learned = on_learned,
                                           .answered = on_answered,
                                           .news = on_news,
-                                          .work = on_work,
                                           .context = a};
-    uint64_t patience = (uint64_t)policy->settings->agent.lookup * 1000;
-    a->directory_asked = policy->directory->kind->look_up;
-    pthread_mutex_lock(&a->lock); /* nothing that it tells is taken before it is in force */
-    a->directory = directory_start(policy->directory, &owner, patience, a->options.log, why);
-    bool good = a->directory && (put_in_force(a, policy) || fail(why, "out of memory"));
+    uint64_t patience = (uint64_t)s->policy->settings->agent.lookup * 1000;
+    a->directory_asked = s->policy->directory->kind->ask;
+    a->directory = directory_start(s->policy->directory, &owner, patience, loop_thread_loop(a->io), a->options.log, s->why);
+    if (!a->directory)
+        return;
+    pthread_mutex_lock(&a->lock);
+    bool good = put_in_force(a, s->policy);
     pthread_mutex_unlock(&a->lock);
-    if (!good)
-        return false;
-    if (cache_of(a))
-        (void)names_want(a->names, NULL); /* those of a file's records, if there was one before */
-    if (!loop_timer_active(&a->look_again)) {
-        loop_timer_open(&a->look_again, a->options.loop, look_up_due, a);
-        loop_timer_set(&a->look_again, LOOK_AGAIN_SECONDS);
+    if (!good) {
+        fail(s->why, "out of memory");
+        end(a);
+    } else if (a->directory_asked) {
+        want_names(a, NULL, 0); /* instead of those of a file's records, if there was one before */
     }
-    return true;
+}
+
+bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *why)
+{
+    struct start s = {a, policy, why};
+    loop_thread_call(a->io, start, &s);
+    return a->directory;
 }
 
 void agent_directory_stop(struct agent *a)
 {
-    loop_timer_close(&a->look_again);
-    end(a);
+    loop_timer_close(&a->start_again);
+    if (a->directory)
+        loop_thread_call(a->io, end, a);
+}
+
+/* After a reload that could start neither the new one nor the old one again. */
+static void on_start_again(void *context)
+{
+    struct agent *a = context;
+    struct fail ignored;
+    pthread_mutex_lock(&a->lock);
+    struct policy *policy = a->snapshot->parts.policy; /* only the main thread puts another one in force */
+    pthread_mutex_unlock(&a->lock);
+    if (agent_directory_start(a, policy, &ignored))
+        log_write(a->options.log, LOG_INFO, "directory started again");
+    else
+        loop_timer_set(&a->start_again, START_AGAIN_SECONDS);
 }
 
 /* The old one ends first: what it still had to say would replace what the new one has read. */
@@ -282,11 +275,12 @@ bool agent_directory_change(struct agent *a, struct policy *from, struct policy 
     struct fail ignored;
     if (a->directory && directory_options_equal(from->directory, to->directory))
         return true;
-    end(a);
+    agent_directory_stop(a);
     if (agent_directory_start(a, to, why))
         return true;
-    end(a);
-    if (!agent_directory_start(a, from, &ignored))
-        end(a); /* it is tried again */
+    if (!agent_directory_start(a, from, &ignored)) {
+        loop_timer_open(&a->start_again, a->options.loop, on_start_again, a);
+        loop_timer_set(&a->start_again, START_AGAIN_SECONDS);
+    }
     return false;
 }

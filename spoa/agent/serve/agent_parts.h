@@ -10,6 +10,7 @@
 #include "spoa/agent/serve/decision_thread.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/net/file_watch.h"
+#include "spoa/net/loop_thread.h"
 
 struct agent {
     struct agent_options options;
@@ -28,19 +29,22 @@ struct agent {
     bool stopped;
     struct loop_task all_drained, first_load, gone;
 
+    struct loop_thread *io; /* asks others: the directory, name servers, the Redis of renew */
+    /* begin and end on the I/O thread, while the main thread waits */
     struct directory *directory; /* the one that runs */
     bool directory_asked;        /* it is asked for each record */
-    struct loop_task work;
-    struct loop_timer look_again;
     struct names *names;
     struct renew *renew;         /* NULL: not wanted */
     struct policy *renew_policy; /* whose texts it uses */
+    struct metrics_shard *renew_shard;
+    struct loop_timer start_again;
 
-    pthread_cond_t first_seen;             /* with the lock: directory_seen */
+    pthread_cond_t first_seen;             /* with the lock: directory_seen, names_settled */
     pthread_mutex_t lock;                  /* guards what follows; never held while a decision waits */
-    struct metrics_shard *directory_shard; /* of the directory's threads */
+    struct metrics_shard *directory_shard; /* of the I/O thread */
     struct snapshot *snapshot;             /* the one in force */
     bool directory_seen;                   /* it was read once, well or badly */
+    bool names_settled;                    /* the workers that its records name were looked up once */
     bool directory_known;                  /* and well */
     bool directory_up, directory_pushing;
     int64_t loaded_at;         /* Unix seconds; 0: never */
@@ -56,7 +60,6 @@ bool agent_directory_start(struct agent *agent, struct policy *policy, struct fa
  * be done. */
 bool agent_directory_change(struct agent *agent, struct policy *from, struct policy *to, struct fail *why);
 void agent_directory_stop(struct agent *agent);
-void agent_directory_urgent(void *agent); /* its task `work`: looks up what was announced */
 
 /* Of a list of revoked tokens that was taken over: how many of its entries were left out, if any. */
 void agent_tell_over(struct agent *agent, const char *list, size_t over);

@@ -7,7 +7,6 @@
 
 #include "spoa/agent/directory/redis_link.h"
 #include "spoa/agent/serve/agent_metrics.h"
-#include "spoa/base/thread.h"
 
 enum { ROOM = 4096, IN_FLIGHT = 32, TEXT_MOST = 2048, MINUTES_OLD = 5 };
 
@@ -22,15 +21,13 @@ struct renew {
     struct renew_options options;
     struct settings_renew settings;
     struct intents *intents;
-    struct loop *loop;
     struct dns *dns;
     struct dns_options dns_options;
     struct redis_link *link;
     struct push pushes[IN_FLIGHT];
-    struct loop_task tell, end;
+    struct loop_task tell;
     uint64_t complained; /* loop_clock */
     bool stopping;
-    pthread_t thread;
 };
 
 /* ---- telling ---- */
@@ -62,7 +59,7 @@ static void on_pushed(struct redis_command *command, const struct resp *reply)
     if (reply && !good)
         complain(r, "the server refuses the command");
     if (!r->stopping && reply)
-        loop_defer(r->loop, &r->tell);
+        loop_defer(r->options.loop, &r->tell);
 }
 
 static void on_trimmed(struct redis_command *command, const struct resp *reply)
@@ -133,7 +130,7 @@ static void tell(void *context)
 void renew_note(struct renew *r, const struct intent *intent)
 {
     if (r && intents_note(r->intents, intent, loop_clock()))
-        loop_post(r->loop, &r->tell);
+        loop_post(r->options.loop, &r->tell);
 }
 
 static void on_ready(void *context)
@@ -147,20 +144,6 @@ static void on_lost(void *context, const char *why)
 }
 
 /* ---- its life ---- */
-
-static void end_loop(void *context)
-{
-    struct renew *r = context;
-    r->stopping = true;
-    loop_stop(r->loop);
-}
-
-static void *run(void *context)
-{
-    struct renew *r = context;
-    loop_run(r->loop);
-    return NULL;
-}
 
 bool renew_check(const struct settings_renew *settings, struct fail *why)
 {
@@ -185,23 +168,31 @@ static bool prepare(struct renew *r, struct fail *why)
     r->intents = intents_new((uint64_t)r->settings.every * 1000, ROOM);
     if (!r->intents)
         return fail(why, "out of memory");
-    if (!(r->loop = loop_new(why)) || !(r->dns = dns_new(r->loop, &r->dns_options, why)) ||
+    if (!(r->dns = dns_new(r->options.loop, &r->dns_options, why)) ||
         !redis_server_parse(slice_text(r->settings.redis), &link.server, why))
         return false;
-    link.loop = r->loop;
+    link.loop = r->options.loop;
     link.dns = r->dns;
     r->link = redis_link_new(&link);
     return r->link || fail(why, "out of memory");
 }
 
-static void destroy(struct renew *r)
+static void destroy(void *context)
 {
+    struct renew *r = context;
+    intents_free(r->intents);
+    free(r);
+}
+
+void renew_stop(struct renew *r)
+{
+    if (!r)
+        return;
     r->stopping = true;
     dns_free(r->dns);
     redis_link_free(r->link);
-    loop_free(r->loop);
-    intents_free(r->intents);
-    free(r);
+    r->tell.run = destroy; /* behind the one that may be queued */
+    loop_post(r->options.loop, &r->tell);
 }
 
 struct renew *renew_start(const struct renew_options *options, struct fail *why)
@@ -214,18 +205,8 @@ struct renew *renew_start(const struct renew_options *options, struct fail *why)
     r->options = *options;
     r->settings = *options->settings;
     r->tell = (struct loop_task){.run = tell, .context = r};
-    r->end = (struct loop_task){.run = end_loop, .context = r};
-    if (prepare(r, why) && thread_start(&r->thread, run, r, why))
+    if (prepare(r, why))
         return r;
-    destroy(r);
+    renew_stop(r);
     return NULL;
-}
-
-void renew_stop(struct renew *r)
-{
-    if (!r)
-        return;
-    loop_post(r->loop, &r->end);
-    pthread_join(r->thread, NULL);
-    destroy(r);
 }
