@@ -385,7 +385,7 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
     int code = EXIT_REFUSED;
     if (memory && cache) {
         struct writer scratch = writer_of(memory, DECIDE_SCRATCH);
-        struct snapshot_finder finder = {.last = false};
+        struct snapshot_finder finder = {.waiter = 1};
         struct revoked *told = NULL;
         struct decide_view view = snapshot_view(snapshot, &finder, cache, time(NULL));
         view.resolve = resolve;

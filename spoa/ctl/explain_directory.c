@@ -27,9 +27,9 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     (void)context, (void)outcome, (void)seconds;
 }
 
-static void on_news(void *context, struct slice key)
+static void on_news(void *context, struct slice key, uint64_t waiters)
 {
-    (void)key;
+    (void)key, (void)waiters;
     ((struct explain_directory *)context)->answered = true;
 }
 

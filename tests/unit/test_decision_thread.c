@@ -53,7 +53,8 @@ static int free_key(void **state)
 static struct decision_thread *start(int listener, int relay_listener, const struct snapshot_parts *parts,
                                      struct snapshot **snapshot)
 {
-    const struct decision_thread_options options = {.listener = listener,
+    const struct decision_thread_options options = {.waiter = 4,
+                                                    .listener = listener,
                                                     .relay_listener = relay_listener,
                                                     .token_cache = 4,
                                                     .lookup = 0.2,
@@ -144,8 +145,9 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     (void)context, (void)outcome, (void)seconds;
 }
 
-static void on_news(void *context, struct slice key)
+static void on_news(void *context, struct slice key, uint64_t waiters)
 {
+    assert_int_equal(waiters, 4);
     decision_thread_news(((struct world *)context)->thread, key);
 }
 

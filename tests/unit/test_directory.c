@@ -97,9 +97,10 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     ((struct world *)context)->answered++;
 }
 
-static void on_news(void *context, struct slice key)
+static void on_news(void *context, struct slice key, uint64_t waiters)
 {
     (void)key;
+    assert_int_equal(waiters, 1);
     ((struct world *)context)->news++;
 }
 
@@ -150,7 +151,7 @@ static enum lookup find(struct world *w, const char *space, const char *sandbox,
     policy.settings = &settings;
     const struct snapshot_parts parts = {.policy = &policy, .directory = w->directory};
     struct snapshot *snapshot = snapshot_new(&parts);
-    struct snapshot_finder finder = {.last = last, .wakes = true};
+    struct snapshot_finder finder = {.last = last, .wakes = true, .waiter = 1};
     struct decide_view view = snapshot_view(snapshot, &finder, NULL, 0);
     enum lookup found = view.find(view.directory, slice_text(space), slice_text(sandbox), &record);
     if (found == LOOKUP_FOUND) {
@@ -256,7 +257,7 @@ static void *ask_all_the_time(void *context)
         struct shared_record *box;
         char key[16];
         int len = snprintf(key, sizeof key, "%d", i);
-        directory_cache_find(directory_cache(w->directory), slice_of(key, (size_t)len), false, &box);
+        directory_cache_find(directory_cache(w->directory), slice_of(key, (size_t)len), false, 1, &box);
         shared_record_release(box);
     }
     return NULL;
@@ -286,7 +287,7 @@ static void what_is_in_use_is_looked_up_when_it_is_announced(void **state)
     struct world *w = *state;
     assert_int_equal(find(w, NULL, "a", false), LOOKUP_PENDING);
     answer(w, "a", LOOKUP_FOUND, &running);
-    assert_true(directory_cache_pin(directory_cache(w->directory), SLICE_LITERAL("a")));
+    assert_true(directory_cache_pin(directory_cache(w->directory), SLICE_LITERAL("a"), 1));
     directory_announced(w->directory, SLICE_LITERAL("a"));
     directory_announced(w->directory, SLICE_LITERAL("a"));
     for (int i = 0; i < 3; i++)
@@ -312,7 +313,7 @@ static void questions_are_bounded(void **state)
         struct shared_record *box;
         char key[16];
         int len = snprintf(key, sizeof key, "%d", i);
-        begun += directory_cache_find(directory_cache(many), slice_of(key, (size_t)len), false, &box) == LOOKUP_PENDING;
+        begun += directory_cache_find(directory_cache(many), slice_of(key, (size_t)len), false, 1, &box) == LOOKUP_PENDING;
     }
     assert_int_equal(begun, 65536);
     loop_turn(w->loop, false);

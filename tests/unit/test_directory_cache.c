@@ -17,6 +17,7 @@ struct world {
     const char *pushed;              /* just then, if it is set */
     bool (*faster)(struct world *w); /* what another thread does between this one's clock and its lock */
     unsigned asked, told, works;
+    uint64_t waiters; /* that were told last */
     char last_asked[256], last_told[256];
 };
 
@@ -53,9 +54,10 @@ static bool on_look_up(void *context, struct slice key)
     return !w->refuses;
 }
 
-static void on_news(void *context, struct slice key)
+static void on_news(void *context, struct slice key, uint64_t waiters)
 {
     struct world *w = context;
+    w->waiters = waiters;
     w->told++;
     snprintf(w->last_told, sizeof w->last_told, "%.*s", SLICE_PRINTF(key));
 }
@@ -126,7 +128,7 @@ static const char *find_or_last(struct world *w, const char *key, bool last)
     static const char *const names[] = {
         [LOOKUP_ABSENT] = "absent", [LOOKUP_UNAVAILABLE] = "unavailable", [LOOKUP_PENDING] = "pending"};
     struct shared_record *box;
-    enum lookup found = directory_cache_find(w->cache, slice_text(key), last, &box);
+    enum lookup found = directory_cache_find(w->cache, slice_text(key), last, 1, &box);
     if (found != LOOKUP_FOUND) {
         assert_null(box);
         return names[found];
@@ -189,7 +191,7 @@ static void who_read_the_clock_first_and_has_the_lock_second_asks_no_second_time
     answer(w, "a", "one");
     w->now += 10 * SECOND;
     w->faster = asks_for_a;
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
     assert_int_equal(w->asked, 2);
     w->faster = wakes_a;
     assert_false(directory_cache_may_wake(w->cache, SLICE_LITERAL("a")));
@@ -291,9 +293,9 @@ static void what_is_no_key_is_absent(void **state)
     directory_cache_removed(w->cache, slice_text(key));
     directory_cache_announced(w->cache, slice_text(key));
     answer(w, key, "x");
-    assert_false(directory_cache_pin(w->cache, slice_text(key)));
+    assert_false(directory_cache_pin(w->cache, slice_text(key), 1));
     directory_cache_unpin(w->cache, slice_text(key));
-    assert_false(directory_cache_refresh(w->cache, slice_text(key)));
+    assert_false(directory_cache_refresh(w->cache, slice_text(key), 1));
     assert_false(directory_cache_may_wake(w->cache, slice_text(key)));
     key[255] = '\0';
     assert_string_equal(find(w, key), "pending");
@@ -640,7 +642,7 @@ static void a_push_does_not_overtake_a_later_look_up(void **state)
 static void an_announcement_during_a_look_up_is_looked_up_after_it(void **state)
 {
     struct world *w = *state;
-    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a"), 1));
     find(w, "a");
     directory_cache_announced(w->cache, SLICE_LITERAL("a"));
     directory_cache_work(w->cache, true);
@@ -661,7 +663,7 @@ static void an_announcement_during_a_look_up_is_looked_up_after_it(void **state)
 static void what_is_pinned_is_looked_up_by_itself_and_told_about(void **state)
 {
     struct world *w = *state;
-    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a"), 1));
     directory_cache_work(w->cache, false);
     assert_int_equal(w->asked, 1);
     answer(w, "a", "one");
@@ -689,7 +691,7 @@ static void after_pushes_may_have_been_lost_all_in_use_is_looked_up_again(void *
 {
     struct world *w = *state;
     directory_cache_health(w->cache, true, true);
-    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("a"), 1));
     learn(w, "a", "one");
     learn(w, "b", "one");
     assert_int_equal(w->asked, 2);
@@ -734,7 +736,7 @@ static void a_directory_that_does_not_answer_is_not_asked_for_all_that_is_pinned
     char key[16];
     for (int i = 0; i < 1000; i++) {
         snprintf(key, sizeof key, "%d", i);
-        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        assert_true(directory_cache_pin(w->cache, slice_text(key), 1));
     }
     directory_cache_health(w->cache, false, false);
     directory_cache_work(w->cache, false);
@@ -764,7 +766,7 @@ static void what_is_pinned_and_was_learned_at_once_is_not_looked_up_again_at_onc
     restart(w, &options);
     for (int i = 0; i < KEYS; i++) {
         snprintf(key, sizeof key, "%d", i);
-        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        assert_true(directory_cache_pin(w->cache, slice_text(key), 1));
         learn(w, key, "one");
     }
     w->asked = 0;
@@ -787,7 +789,7 @@ static void miss_all_of_many(struct world *w)
     char key[16];
     for (int i = 0; i < WATCHED; i++) {
         snprintf(key, sizeof key, "%d", i);
-        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        assert_true(directory_cache_pin(w->cache, slice_text(key), 1));
         learn(w, key, "one");
     }
     w->now += MS;
@@ -811,7 +813,7 @@ static void what_nobody_waits_for_leaves_the_directory_to_those_who_wait(void **
     assert_int_equal(w->asked, AT_A_TIME + 1);
     directory_cache_announced(w->cache, SLICE_LITERAL("0"));
     directory_cache_announced(w->cache, SLICE_LITERAL("999"));
-    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("new")));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("new"), 1));
     directory_cache_work(w->cache, true);
     directory_cache_work(w->cache, false);
     assert_in_range(w->asked, AT_A_TIME + 2, AT_A_TIME + 4); /* one or two may be among the first */
@@ -912,17 +914,17 @@ static void a_redial_asks_afresh_and_is_told(void **state)
     learn(w, "a", "one");
     w->told = 0;
     w->now += 50 * MS;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
     w->now += 50 * MS;
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
     assert_int_equal(w->asked, 2);
     assert_string_equal(find(w, "a"), "found one"); /* others do not wait */
     answer(w, "a", "one");
     assert_int_equal(w->told, 1);
     w->now += SECOND;
     w->refuses = true;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
 }
 
 static void a_redial_does_not_wait_for_a_directory_that_is_away(void **state)
@@ -930,15 +932,15 @@ static void a_redial_does_not_wait_for_a_directory_that_is_away(void **state)
     struct world *w = *state;
     learn(w, "a", "one");
     w->now += SECOND;
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
     w->now += 200 * MS;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
     answer(w, "a", "one");
     w->now += SECOND;
     directory_cache_health(w->cache, false, false);
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
     assert_int_equal(w->asked, 3);                                      /* it is asked nevertheless */
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("b"))); /* nothing else is known */
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("b"), 1)); /* nothing else is known */
 }
 
 static void waking_is_asked_for_once_in_five_seconds(void **state)
@@ -957,7 +959,7 @@ static void it_is_bounded_and_what_is_used_stays(void **state)
 {
     struct world *w = *state;
     char key[32];
-    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("pinned")));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("pinned"), 1));
     learn(w, "pinned", "one");
     learn(w, "used", "one");
     for (int i = 0; i < 5000; i++) {
@@ -1006,7 +1008,7 @@ static void a_large_record_that_was_just_answered_stays_whatever_the_others_take
     char key[32];
     for (int i = 0; i < 8; i++) {
         snprintf(key, sizeof key, "watched-%d", i);
-        assert_true(directory_cache_pin(w->cache, slice_text(key)));
+        assert_true(directory_cache_pin(w->cache, slice_text(key), 1));
         learn_large(w, key);
     }
     assert_true(directory_cache_counts(w->cache).bytes > 100 * 4096);
@@ -1065,7 +1067,7 @@ static void a_record_that_is_looked_up_is_not_given_up_for_others(void **state)
         if (i >= 20)
             continue;
         w->now += 100 * MS;
-        assert_true(directory_cache_refresh(w->cache, slice_text(key)));
+        assert_true(directory_cache_refresh(w->cache, slice_text(key), 1));
     }
     assert_in_range(directory_cache_counts(w->cache).records, 90, 100);
     for (int i = 0; i < 20; i++) {
@@ -1085,7 +1087,7 @@ static void what_was_just_answered_stays_however_many_records_are_looked_up(void
         snprintf(key, sizeof key, "record-%d", i);
         learn(w, key, "one");
         w->now += 100 * MS;
-        assert_int_equal(directory_cache_refresh(w->cache, slice_text(key)), i < 75);
+        assert_int_equal(directory_cache_refresh(w->cache, slice_text(key), 1), i < 75);
     }
     for (int i = 0; i < 40; i++) {
         snprintf(key, sizeof key, "new-%d", i);
@@ -1094,16 +1096,16 @@ static void what_was_just_answered_stays_however_many_records_are_looked_up(void
         assert_int_equal(directory_cache_counts(w->cache).records, 100);
     }
     w->now += 100 * MS;
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39")));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39"), 1));
     answer(w, "record-0", "two");
-    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39")));
+    assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("new-39"), 1));
 }
 
 static void look_ups_of_what_is_unknown_are_bounded(void **state)
 {
     struct world *w = *state;
     learn(w, "known", "one");
-    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("pinned")));
+    assert_true(directory_cache_pin(w->cache, SLICE_LITERAL("pinned"), 1));
     int refused = find_unknown(w, 0, 5000);
     assert_in_range(5000 - refused, 128, 256);
     assert_int_equal(w->asked, 1 + 5000 - refused);
@@ -1111,7 +1113,7 @@ static void look_ups_of_what_is_unknown_are_bounded(void **state)
     assert_in_range(counts.empty, 5000 - refused, 5000 - refused + 64);
     assert_int_equal(counts.crowded, refused);
     assert_int_equal(counts.unavailable, refused);
-    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("unknown-4999")));
+    assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("unknown-4999"), 1));
     /* each answer makes room for one */
     answer_none(w, "unknown-0", LOOKUP_UNAVAILABLE);
     assert_string_equal(find(w, "unknown-4998"), "pending");
@@ -1159,7 +1161,7 @@ static void a_record_lives_on_with_who_holds_it(void **state)
     one.headers = SLICE_LITERAL("packed");
     find(w, "a");
     directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &one, -1);
-    assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("a"), false, &box), LOOKUP_FOUND);
+    assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("a"), false, 1, &box), LOOKUP_FOUND);
     directory_cache_removed(w->cache, SLICE_LITERAL("a"));
     assert_true(slice_is(box->record.worker.host, "one"));
     assert_true(slice_is(box->record.headers, "packed"));
@@ -1173,7 +1175,7 @@ static void without_memory_nothing_is_known_and_nothing_is_lost(void **state)
     struct record two = record_of("two", 0);
     alloc_fail_at(1);
     assert_string_equal(find(w, "a"), "unavailable");
-    assert_false(directory_cache_pin(w->cache, SLICE_LITERAL("a")));
+    assert_false(directory_cache_pin(w->cache, SLICE_LITERAL("a"), 1));
     alloc_fail_at(0);
     learn(w, "a", "one");
     alloc_fail_at(1);
@@ -1209,8 +1211,9 @@ static bool crowd_look_up(void *context, struct slice key)
     return __atomic_add_fetch(&((struct crowd *)context)->look_ups, 1, __ATOMIC_RELAXED) % 7 != 0;
 }
 
-static void crowd_news(void *context, struct slice key)
+static void crowd_news(void *context, struct slice key, uint64_t waiters)
 {
+    (void)waiters;
     (void)key;
     __atomic_add_fetch(&((struct crowd *)context)->news, 1, __ATOMIC_RELAXED);
 }
@@ -1236,13 +1239,13 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
         directory_cache_announced(c, key);
         break;
     case 3:
-        if (directory_cache_pin(c, key)) {
+        if (directory_cache_pin(c, key, 1)) {
             directory_cache_work(c, true);
             directory_cache_unpin(c, key);
         }
         break;
     case 4:
-        directory_cache_refresh(c, key);
+        directory_cache_refresh(c, key, 1);
         break;
     case 5:
         directory_cache_missed(c);
@@ -1255,7 +1258,7 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
         directory_cache_answered(c, key, what % 3 ? LOOKUP_FOUND : LOOKUP_ABSENT, &record, -1);
         break;
     default:
-        if (directory_cache_find(c, key, what % 2, &box) == LOOKUP_FOUND)
+        if (directory_cache_find(c, key, what % 2, 1, &box) == LOOKUP_FOUND)
             assert_true(slice_is(box->record.worker.host, "host"));
         shared_record_release(box);
     }
@@ -1308,7 +1311,7 @@ static void threads_may_do_everything_at_once(void **state)
 static enum lookup find_alike(struct world *w, const char *key, bool last)
 {
     struct shared_record *box;
-    enum lookup found = directory_cache_find_alike(w->cache, slice_text(key), last, &box);
+    enum lookup found = directory_cache_find_alike(w->cache, slice_text(key), last, 1, &box);
     shared_record_release(box);
     return found;
 }
@@ -1328,7 +1331,7 @@ static void owner_uses(struct world *w, const char *key, double ttl)
     struct record record = record_of("a", 0);
     struct shared_record *box;
     unsigned before = w->asked;
-    (void)directory_cache_find(w->cache, slice_text(key), false, &box);
+    (void)directory_cache_find(w->cache, slice_text(key), false, 1, &box);
     shared_record_release(box);
     if (w->asked > before)
         directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, ttl);
@@ -1398,13 +1401,42 @@ static void who_may_know_believes_absence_for_a_second_only(void **state)
     w->now += 1100 * MS;
     assert_int_equal(find_alike(w, "none", false), LOOKUP_ABSENT);
     assert_int_equal(w->asked, 1);
-    assert_int_equal(directory_cache_find(w->cache, key, false, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(w->cache, key, false, 1, &box), LOOKUP_PENDING);
     assert_int_equal(w->asked, 2);
+}
+
+static void only_who_waits_or_watches_is_told(void **state)
+{
+    struct world *w = *state;
+    struct shared_record *box;
+    const struct slice key = SLICE_LITERAL("sb");
+    assert_int_equal(directory_cache_find(w->cache, key, false, 2, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(w->cache, key, false, 8, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("other"), false, 16, &box), LOOKUP_PENDING);
+    answer_epoch(w, "sb", "one", 1);
+    assert_int_equal(w->waiters, 2 | 8);
+    answer_epoch(w, "other", "one", 1);
+    assert_int_equal(w->waiters, 16);
+    assert_true(directory_cache_pin(w->cache, key, 4));
+    assert_true(directory_cache_pin(w->cache, key, 32));
+    const struct record two = record_of("two", 2), three = record_of("three", 3);
+    directory_cache_changed(w->cache, key, &two);
+    assert_int_equal(w->waiters, 4 | 32);
+    w->now += SECOND;
+    assert_true(directory_cache_refresh(w->cache, key, 64));
+    answer_epoch(w, "sb", "two", 2);
+    assert_int_equal(w->waiters, 64); /* nothing has changed for who watches */
+    directory_cache_unpin(w->cache, key);
+    directory_cache_unpin(w->cache, key);
+    w->told = 0;
+    directory_cache_changed(w->cache, key, &three);
+    assert_int_equal(w->told, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(only_who_waits_or_watches_is_told),
         TEST(nothing_tells_absence_from_a_record),
         TEST(who_may_know_believes_absence_for_a_second_only),
         TEST(however_many_ask_there_is_one_look_up_and_all_are_told),

@@ -70,9 +70,9 @@ static void on_answered(void *context, enum lookup what, double seconds)
     answers++;
 }
 
-static void on_news(void *context, struct slice key)
+static void on_news(void *context, struct slice key, uint64_t waiters)
 {
-    (void)context, (void)key;
+    (void)context, (void)key, (void)waiters;
 }
 
 static void on_health(void *context, bool answering, bool pushing, const char *why)
@@ -92,7 +92,7 @@ static void finds(const char *options_text, const char *key, enum lookup expecte
     if (!directory)
         fail_msg("%s", why.text);
     answers = 0;
-    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, 1, &box), LOOKUP_PENDING);
     for (int i = 0; i < 10000 && !answers; i++)
         loop_turn(loop, true); /* it has timers */
     directory_stop(directory);

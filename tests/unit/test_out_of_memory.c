@@ -53,9 +53,9 @@ static void on_record(void *context, const struct record *record)
     (void)context, (void)record;
 }
 
-static void on_key(void *context, struct slice key)
+static void on_key(void *context, struct slice key, uint64_t waiters)
 {
-    (void)context, (void)key;
+    (void)context, (void)key, (void)waiters;
 }
 
 static void on_news(void *context)
@@ -109,7 +109,7 @@ static bool begin_kind(void *context)
 
     assert_true(directory || why.text[0]);
     if (directory && directory_cache(directory))
-        (void)directory_cache_find(directory_cache(directory), SLICE_LITERAL("a"), false, &box);
+        (void)directory_cache_find(directory_cache(directory), SLICE_LITERAL("a"), false, 1, &box);
     for (unsigned i = 0; directory && i < 3; i++)
         loop_turn(b->loop, false);
     directory_stop(directory);

@@ -290,26 +290,33 @@ static bool give_turn_back(struct held *h)
     return given && __atomic_load_n(&c->behind, __ATOMIC_SEQ_CST) && flag(&c->answering);
 }
 
+/* Who is to be told, and waits no longer. */
+static uint64_t take_waiters(struct directory_entry *e, bool changed)
+{
+    uint64_t waiters = e->waiters | (changed ? e->watchers : 0);
+    e->waiters = 0;
+    return waiters;
+}
+
 /* The look-up could not be begun. */
 static void not_begun(struct directory_cache *c, struct slice key)
 {
     struct held h;
-    bool tell = false;
+    uint64_t tell = 0;
     hold(&h, c, key);
     if (!h.stripe)
         return;
     if (h.entry) {
-        tell = h.entry->waited;
+        tell = take_waiters(h.entry, false);
         directory_table_asked(&h.stripe->table, h.entry, false);
         (void)give_turn_back(&h);
-        h.entry->waited = false;
         h.entry->unavailable = true;
         h.entry->retry_at = h.now + RETRY_SOON;
     }
     h.stripe->counts.failed++;
     let_go(&h);
     if (tell)
-        c->options.news(c->options.context, key);
+        c->options.news(c->options.context, key, tell);
 }
 
 static bool begin(struct directory_cache *c, struct slice key)
@@ -322,13 +329,13 @@ static bool begin(struct directory_cache *c, struct slice key)
 
 /* ---- who asks ---- */
 
-static enum lookup wait_for(struct held *h)
+static enum lookup wait_for(struct held *h, uint64_t waiter)
 {
     if (!is_flying(h->entry, h->now)) {
         h->stripe->counts.unavailable++;
         return LOOKUP_UNAVAILABLE;
     }
-    h->entry->waited = true;
+    h->entry->waiters |= waiter;
     h->stripe->counts.waits++;
     return LOOKUP_PENDING;
 }
@@ -342,7 +349,7 @@ static bool is_away(const struct held *h)
 }
 
 /* Of an entry with a record, or whose absence is treated alike, which serves without anybody waiting `until` then. */
-static enum lookup judge_known(struct held *h, bool last, uint64_t confirmed, uint64_t until)
+static enum lookup judge_known(struct held *h, bool last, uint64_t waiter, uint64_t confirmed, uint64_t until)
 {
     const struct directory_cache *c = h->cache;
     const struct directory_entry *e = h->entry;
@@ -353,14 +360,14 @@ static enum lookup judge_known(struct held *h, bool last, uint64_t confirmed, ui
         return known;
     }
     if (h->now >= confirmed + c->options.stale)
-        return wait_for(h);
+        return wait_for(h, waiter);
     if (!last && !is_away(h))
-        return wait_for(h);
+        return wait_for(h, waiter);
     h->stripe->counts.stale++;
     return known;
 }
 
-static enum lookup judge(struct held *h, bool last, bool alike, bool *ask)
+static enum lookup judge(struct held *h, bool last, bool alike, uint64_t waiter, bool *ask)
 {
     struct directory_entry *e = h->entry;
     uint64_t confirmed = confirmed_at(e, alike);
@@ -370,14 +377,14 @@ static enum lookup judge(struct held *h, bool last, bool alike, bool *ask)
     *ask = due && take_off(h);
     e->strangers = e->strangers || (alike && due);
     if (known)
-        return judge_known(h, last, confirmed, until);
+        return judge_known(h, last, waiter, confirmed, until);
     if (!e->absent || due)
-        return wait_for(h);
+        return wait_for(h, waiter);
     h->stripe->counts.absent++;
     return LOOKUP_ABSENT;
 }
 
-static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike,
+static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, uint64_t waiter,
                         struct shared_record **box)
 {
     struct held h;
@@ -386,7 +393,7 @@ static enum lookup find(struct directory_cache *c, struct slice key, bool last, 
     if (!hold_made(&h, c, key))
         return key.len == 0 || key.len > KEY_MAX ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
     directory_table_touch(&h.stripe->table, h.entry);
-    enum lookup found = judge(&h, last, alike, &ask);
+    enum lookup found = judge(&h, last, alike, waiter, &ask);
     if (found == LOOKUP_FOUND)
         *box = shared_record_retain(h.entry->box);
     let_go(&h);
@@ -396,18 +403,18 @@ static enum lookup find(struct directory_cache *c, struct slice key, bool last, 
 }
 
 enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last,
-                                 struct shared_record **box)
+                                 uint64_t waiter, struct shared_record **box)
 {
-    return find(c, key, last, false, box);
+    return find(c, key, last, false, waiter, box);
 }
 
 enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last,
-                                       struct shared_record **box)
+                                       uint64_t waiter, struct shared_record **box)
 {
-    return find(c, key, last, true, box);
+    return find(c, key, last, true, waiter, box);
 }
 
-bool directory_cache_refresh(struct directory_cache *c, struct slice key)
+bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64_t waiter)
 {
     struct held h;
     if (!hold_made(&h, c, key))
@@ -417,18 +424,18 @@ bool directory_cache_refresh(struct directory_cache *c, struct slice key)
     bool known = (e->box || e->absent) && !e->outdated && h.now < e->learned + FRESH_ENOUGH;
     bool ask = !known && take_off(&h);
     bool wait = !known && is_flying(e, h.now) && !(e->box && is_away(&h));
-    e->waited = e->waited || wait;
+    e->waiters |= wait ? waiter : 0;
     let_go(&h);
     return (!ask || begin(c, key)) && wait;
 }
 
-bool directory_cache_pin(struct directory_cache *c, struct slice key)
+bool directory_cache_pin(struct directory_cache *c, struct slice key, uint64_t waiter)
 {
     struct held h;
     if (!hold_made(&h, c, key))
         return false;
-    h.entry->pins++;
-    if (h.entry->pins == 1)
+    h.entry->watchers |= waiter;
+    if (++h.entry->pins == 1)
         directory_table_touch(&h.stripe->table, h.entry);
     let_go(&h);
     return true;
@@ -440,8 +447,10 @@ void directory_cache_unpin(struct directory_cache *c, struct slice key)
     hold(&h, c, key);
     if (!h.stripe)
         return;
-    if (h.entry && h.entry->pins && --h.entry->pins == 0)
+    if (h.entry && h.entry->pins && --h.entry->pins == 0) {
+        h.entry->watchers = 0;
         directory_table_touch(&h.stripe->table, h.entry);
+    }
     let_go(&h);
 }
 
@@ -573,11 +582,11 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
     uint64_t good = ttl < 0 ? 0 : (uint64_t)(ttl < 86400 ? ttl * 1e6 : 86400e6);
     bool turn = give_turn_back(&h);
     bool changed = take_answer(&h, outcome, box, ttl >= 0 && !good ? 1 : good);
-    bool tell = h.entry->waited || (changed && h.entry->pins), work = h.stripe->urgent || turn;
-    h.entry->waited = false;
+    uint64_t tell = take_waiters(h.entry, changed);
+    bool work = h.stripe->urgent || turn;
     let_go(&h);
     if (tell)
-        c->options.news(c->options.context, key);
+        c->options.news(c->options.context, key, tell);
     if (work)
         c->options.work(c->options.context);
     return seconds;
@@ -609,11 +618,10 @@ static void push(struct directory_cache *c, struct slice key, struct shared_reco
     h.stripe->counts.pushed++;
     h.entry->overtaken = h.entry->asked;
     bool changed = box ? learn(&h, box, h.now, 0) : learn_absence(&h, h.now, false);
-    bool tell = h.entry->waited || (changed && h.entry->pins);
-    h.entry->waited = false;
+    uint64_t tell = take_waiters(h.entry, changed);
     let_go(&h);
     if (tell)
-        c->options.news(c->options.context, key);
+        c->options.news(c->options.context, key, tell);
 }
 
 void directory_cache_changed(struct directory_cache *c, struct slice key, const struct record *record)

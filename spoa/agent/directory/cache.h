@@ -32,8 +32,9 @@ struct directory_cache_options {
     uint64_t (*clock)(void *context); /* microseconds, only forward, not 0 */
     /* Asks the directory; directory_cache_answered follows later. False: it cannot be asked now. */
     bool (*look_up)(void *context, struct slice key);
-    /* A look-up that somebody waits for was answered, or what is known of a pinned key changed. */
-    void (*news)(void *context, struct slice key);
+    /* A look-up that somebody waits for was answered, or what is known of a pinned key changed: of use to those whose
+     * bits are set. */
+    void (*news)(void *context, struct slice key, uint64_t waiters);
     /* Something is to be looked up: directory_cache_work is to be called soon, not from here. */
     void (*work)(void *context);
     void *context;
@@ -67,21 +68,23 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
 
 /* ---- who asks ---- */
 
+/* waiter: the bit by which `news` names who asks; several may share one. */
+
 /* FOUND: *box is the caller's to release. PENDING: `news` follows when the look-up is answered. `last`: the
  * caller has waited enough: the last good record will do. */
 enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last,
-                                 struct shared_record **box);
+                                 uint64_t waiter, struct shared_record **box);
 /* The same for somebody who has yet to prove that he may know: absence is believed for as long as a record would be,
  * looked up again when a record would be, and serves while the directory is away; and what others have learned of a
  * record is looked up once more. So neither the time of an answer nor the directory's own load tells whether there is a
  * record, or whether it is in use. */
 enum lookup directory_cache_find_alike(struct directory_cache *cache, struct slice key, bool last,
-                                       struct shared_record **box);
+                                       uint64_t waiter, struct shared_record **box);
 /* Wants to know what the directory says now. True: `news` follows. False: what is known is as fresh as can be
  * had. */
-bool directory_cache_refresh(struct directory_cache *cache, struct slice key);
+bool directory_cache_refresh(struct directory_cache *cache, struct slice key, uint64_t waiter);
 /* Counted: as many unpins follow. False when out of memory. */
-bool directory_cache_pin(struct directory_cache *cache, struct slice key);
+bool directory_cache_pin(struct directory_cache *cache, struct slice key, uint64_t waiter);
 void directory_cache_unpin(struct directory_cache *cache, struct slice key);
 /* Whether a suspended sandbox is to be woken now: true once in five seconds. */
 bool directory_cache_may_wake(struct directory_cache *cache, struct slice key);

@@ -152,10 +152,10 @@ static bool look_up(void *context, struct slice key)
     return ask(context, key, false);
 }
 
-static void news(void *context, struct slice key)
+static void news(void *context, struct slice key, uint64_t waiters)
 {
     struct directory *d = context;
-    d->owner.news(d->owner.context, key);
+    d->owner.news(d->owner.context, key, waiters);
 }
 
 static void on_due(void *context)

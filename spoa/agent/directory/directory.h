@@ -21,7 +21,7 @@ struct directory_owner {
     /* A look-up was answered after so many seconds. */
     void (*answered)(void *context, enum lookup outcome, double seconds);
     /* As of struct directory_cache_options. */
-    void (*news)(void *context, struct slice key);
+    void (*news)(void *context, struct slice key, uint64_t waiters);
     void *context;
 };
 

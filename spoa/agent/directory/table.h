@@ -32,9 +32,10 @@ struct directory_entry {
     struct shared_record *box; /* the last good record; NULL: there is none */
     int64_t epoch;          /* of the last whole record, as a state alone has none; 0: there was none */
     unsigned pins;
+    uint64_t waiters;  /* bits of who wants to hear when it is answered */
+    uint64_t watchers; /* bits of who has pinned it, until nobody has */
     bool absent;      /* the directory says that there is none */
     bool asked;       /* a look-up is on its way; directory_table_asked sets it */
-    bool waited;      /* somebody wants to hear when it is answered */
     bool unavailable; /* the last look-up had no answer */
     bool outdated;    /* the directory announced a change that was not looked up yet */
     bool announced;   /* by its key: the next answer is the directory's word, absence too */

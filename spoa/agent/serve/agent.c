@@ -224,7 +224,8 @@ static bool start_deciders(struct agent *a, struct fail *why)
     if (!a->decision_threads)
         return fail(why, "out of memory");
     for (size_t i = 0; i < threads; i++) {
-        const struct decision_thread_options options = {.listener = a->listener,
+        const struct decision_thread_options options = {.waiter = agent_waiter(i),
+                                                        .listener = a->listener,
                                                         .relay_listener = a->relay_listener,
                                                         .relay_user = a->relay_user,
                                                         .token_cache = TOKEN_CACHE_ENTRIES,

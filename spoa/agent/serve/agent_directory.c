@@ -170,12 +170,13 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     pthread_mutex_unlock(&a->lock);
 }
 
-static void on_news(void *context, struct slice key)
+static void on_news(void *context, struct slice key, uint64_t waiters)
 {
     struct agent *a = context;
     size_t count = __atomic_load_n(&a->decision_thread_count, __ATOMIC_ACQUIRE);
     for (size_t i = 0; i < count; i++)
-        decision_thread_news(a->decision_threads[i], key);
+        if (waiters & agent_waiter(i))
+            decision_thread_news(a->decision_threads[i], key);
 }
 
 /* ---- its life ---- */

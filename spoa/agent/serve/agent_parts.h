@@ -54,6 +54,12 @@ struct agent {
 /* Called with the lock held: puts a snapshot of these parts in force. False: out of memory. */
 bool agent_use(struct agent *agent, const struct snapshot_parts *parts);
 
+/* The bit of a decision thread, as of directory/cache.h. There are SETTINGS_THREADS_MAX at most. */
+static inline uint64_t agent_waiter(size_t thread)
+{
+    return UINT64_C(1) << thread;
+}
+
 /* agent_directory.c: the directory that runs, and what it tells. Starting it puts the policy in force, too. */
 bool agent_directory_start(struct agent *agent, struct policy *policy, struct fail *why);
 /* To that of another policy, if it differs; on failure the old one is started again, at once or as soon as that can

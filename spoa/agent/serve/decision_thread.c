@@ -143,7 +143,7 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
         answer_unavailable(actions);
         return SERVER_NOW;
     }
-    struct snapshot_finder finder = {.wakes = true};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .wakes = true};
     bool pending = !decide_request(d, &request, &finder, true, &verdict);
     bool later = pending && park(d, wait, &finder);
     if (pending && !later) { /* what is known has to do */
@@ -164,7 +164,7 @@ static bool answer_route(struct decision_thread *d, const struct wait *wait, boo
     struct request request;
     struct verdict verdict;
     struct spop_actions actions;
-    struct snapshot_finder finder = {.last = known, .wakes = true};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = known, .wakes = true};
     request_from_args(wait->args, &request); /* as it could when the question came */
     bool answered = decide_request(d, &request, &finder, false, &verdict) || last;
     if (answered && server_answer_begin(d->server, &wait->ticket, &actions)) {
@@ -202,7 +202,7 @@ static bool answer_question(struct decision_thread *d, const struct wait *wait, 
 {
     struct resolve_question question;
     struct resolve_answer answer;
-    struct snapshot_finder finder = {.last = true, .wakes = wait->kind == WAIT_RESOLVE};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = wait->kind == WAIT_RESOLVE};
     resolve_from_args(wait->args, &question); /* as it could when the question came */
     look_up(d, &question, &finder, &answer);
     bool answered = last || wait->kind == WAIT_RESOLVE || resolve_is_news(&question, &answer);
@@ -217,7 +217,7 @@ static void pin(struct decision_thread *d, struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    if (cache && directory_cache_pin(cache, wait->key))
+    if (cache && directory_cache_pin(cache, wait->key, d->options.waiter))
         wait->pinned = directory_retain(directory);
 }
 
@@ -235,7 +235,7 @@ static bool ask_afresh(struct decision_thread *d, const struct wait *wait)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, wait->key) && pending_add(d->redials, wait);
+    return cache && directory_cache_refresh(cache, wait->key, d->options.waiter) && pending_add(d->redials, wait);
 }
 
 /* Each tunnel's watch comes back at least once in WATCH_SECONDS. */
@@ -323,7 +323,7 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
         note_tunnel(d, &question);
         pin(d, &wait); /* before it is looked at, so that no change is missed in between */
     }
-    struct snapshot_finder finder = {.last = true, .wakes = !watch};
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = !watch};
     look_up(d, &question, &finder, &answer);
     bool wanted = watch && !resolve_is_news(&question, &answer);
     bool later = wanted && packed && keep_watch(d, &wait);

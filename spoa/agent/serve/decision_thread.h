@@ -18,6 +18,7 @@
 struct decision_thread;
 
 struct decision_thread_options {
+    uint64_t waiter;               /* its bit, as of directory/cache.h */
     int listener, relay_listener;  /* borrowed; shared by all decision threads */
     struct relay_user relay_user;  /* who may connect to relay_listener */
     size_t token_cache;            /* entries */

@@ -60,8 +60,8 @@ static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct
     f->len = key.len;
     shared_record_release(f->held);
     struct directory_cache *cache = directory_cache(parts->directory);
-    enum lookup found = alike ? directory_cache_find_alike(cache, key, f->last, &f->held)
-                              : directory_cache_find(cache, key, f->last, &f->held);
+    enum lookup found = alike ? directory_cache_find_alike(cache, key, f->last, f->waiter, &f->held)
+                              : directory_cache_find(cache, key, f->last, f->waiter, &f->held);
     if (found == LOOKUP_FOUND)
         *record = f->held->record;
     return found;

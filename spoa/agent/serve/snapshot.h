@@ -36,6 +36,7 @@ void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
 struct snapshot_finder {
     bool last;  /* it has waited enough: the last good record will do */
     bool wakes; /* a suspended sandbox that it needs is woken */
+    uint64_t waiter; /* the bit of who asks, as of directory/cache.h */
     size_t len; /* of the key that was asked for last */
     uint8_t key[256];
     const struct snapshot *snapshot; /* this and what follows is its own */
