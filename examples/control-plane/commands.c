@@ -107,8 +107,8 @@ static bool run_revoke(void *context, const struct json *doc, const json_node *r
     return serve_revoke(context, seconds, why);
 }
 
-static bool run_revoke_token(void *context, const struct json *doc, const json_node *request, struct buffer *to,
-                             struct fail *why)
+static bool run_revoke_token(void *context, const struct json *doc, const json_node *request,
+                             struct buffer *to, struct fail *why)
 {
     struct slice jti;
     int64_t until;
@@ -122,9 +122,14 @@ static bool run_revoke_token(void *context, const struct json *doc, const json_n
 size_t commands_fill(struct serve *serve, struct control_command commands[static COMMANDS_MAX])
 {
     const struct control_command all[COMMANDS_MAX] = {
-        {"list", run_list, serve},       {"set", run_set, serve},       {"move", run_move, serve},
-        {"suspend", run_suspend, serve}, {"wake", run_wake, serve},     {"stop", run_stop, serve},
-        {"remove", run_remove, serve},   {"revoke", run_revoke, serve},
+        {"list", run_list, serve},
+        {"set", run_set, serve},
+        {"move", run_move, serve},
+        {"suspend", run_suspend, serve},
+        {"wake", run_wake, serve},
+        {"stop", run_stop, serve},
+        {"remove", run_remove, serve},
+        {"revoke", run_revoke, serve},
         {"revoke-token", run_revoke_token, serve},
     };
     memcpy(commands, all, sizeof all);
@@ -137,10 +142,14 @@ size_t commands_fill(struct serve *serve, struct control_command commands[static
 static const struct {
     const char *name, *words[2];
 } forms[] = {
-    {"list", {NULL}},         {"move", {"sandbox", "?worker"}},
-    {"suspend", {"sandbox"}}, {"wake", {"sandbox"}},
-    {"stop", {"sandbox"}},    {"set", {"sandbox", "record"}},
-    {"remove", {"sandbox"}},  {"revoke", {"#not_before"}},
+    {"list", {NULL}},
+    {"move", {"sandbox", "?worker"}},
+    {"suspend", {"sandbox"}},
+    {"wake", {"sandbox"}},
+    {"stop", {"sandbox"}},
+    {"set", {"sandbox", "record"}},
+    {"remove", {"sandbox"}},
+    {"revoke", {"#not_before"}},
     {"revoke-token", {"jti", "#until"}},
 };
 

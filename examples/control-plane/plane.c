@@ -12,13 +12,13 @@
 #include "spoa/base/json.h"
 #include "spoa/base/json_write.h"
 
-#define FILE_MAX   ((size_t)256 << 20)
-#define DEPTH      10
-#define EPOCH_MAX  ((int64_t)1 << 62) /* so that there is one for every change to come */
-#define JTI_MOST   128
-#define REVOKED_TOKENS_MOST 256 /* which fit into one event of 64 KiB */
-#define FORGET_SECONDS 3600 /* behind a token's expiry; what agents allow clocks to differ */
-#define WAKE_AGAIN 1.0                /* seconds, when it could not be saved that a sandbox is awake */
+#define FILE_MAX            ((size_t)256 << 20)
+#define DEPTH               10
+#define EPOCH_MAX           ((int64_t)1 << 62) /* so that there is one for every change to come */
+#define JTI_MOST            128
+#define REVOKED_TOKENS_MOST 256  /* which fit into one event of 64 KiB */
+#define FORGET_SECONDS      3600 /* behind a token's expiry; what agents allow clocks to differ */
+#define WAKE_AGAIN          1.0  /* seconds, when it could not be saved that a sandbox is awake */
 
 /* A token that is revoked by itself. */
 struct revoked_token {
@@ -298,13 +298,15 @@ static bool on_loaded(void *context, struct slice key, struct slice record, stru
 
 static bool load_tokens(struct plane *p, struct slice text, struct fail *why)
 {
-    struct json *doc = json_parse(slice_trim(text), p->options->state, 0, (struct json_limits){1 << 20, 2}, why);
+    struct json *doc =
+        json_parse(slice_trim(text), p->options->state, 0, (struct json_limits){1 << 20, 2}, why);
     const json_node *root = doc ? json_root(doc) : NULL;
     bool good = doc && (json_is_object(root) || fail(why, "%s: revoked is an object", p->options->state));
     for (const json_node *node = good ? json_first(root) : NULL; node && good; node = json_next(node)) {
         int64_t until;
-        good = json_int(doc, node, 0, PLANE_TIME_MAX, &until) ? add_token(p, slice_text(json_key(node)), until, why)
-                                                              : json_fail(doc, node, why, "not a time in Unix seconds");
+        good = json_int(doc, node, 0, PLANE_TIME_MAX, &until)
+                   ? add_token(p, slice_text(json_key(node)), until, why)
+                   : json_fail(doc, node, why, "not a time in Unix seconds");
     }
     json_free(doc);
     return good;

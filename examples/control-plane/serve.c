@@ -11,7 +11,7 @@
 #define PIECE           ((size_t)64 * 1024)
 #define EVENT_MAX       ((size_t)64 * 1024)
 
-static struct serve *serve_of(const struct exchange *x)
+static struct serve *serve_of(const struct http_exchange *x)
 {
     return front_context(http_front(x->conn));
 }
@@ -19,7 +19,7 @@ static struct serve *serve_of(const struct exchange *x)
 /* ---- one sandbox ---- */
 
 struct asked {
-    struct exchange x;
+    struct http_exchange x;
     char id[SANDBOX_ID_MAX + 1];
 };
 
@@ -40,7 +40,7 @@ static bool decode(struct slice text, struct writer *w)
     return true;
 }
 
-static bool read_id(const struct exchange *x, struct slice part, char id[static SANDBOX_ID_MAX + 1])
+static bool read_id(const struct http_exchange *x, struct slice part, char id[static SANDBOX_ID_MAX + 1])
 {
     struct slice space = http_parameter(x, "namespace");
     struct writer w = writer_of(id, SANDBOX_ID_MAX);
@@ -54,7 +54,7 @@ static bool read_id(const struct exchange *x, struct slice part, char id[static 
     return good;
 }
 
-static void get_end(struct exchange *x)
+static void get_end(struct http_exchange *x)
 {
     const struct asked *a = (const struct asked *)x;
     const struct plane *plane = serve_of(x)->plane;
@@ -69,7 +69,7 @@ static void get_end(struct exchange *x)
     buffer_free(&body);
 }
 
-static void wake_end(struct exchange *x)
+static void wake_end(struct http_exchange *x)
 {
     const struct asked *a = (const struct asked *)x;
     struct plane *plane = serve_of(x)->plane;
@@ -85,7 +85,7 @@ static void wake_end(struct exchange *x)
     http_answer(x, 202, "application/json", NULL, SLICE_LITERAL("{}"));
 }
 
-static struct exchange *ask(struct http_conn *h, struct slice part, void (*end)(struct exchange *x))
+static struct http_exchange *ask(struct http_conn *h, struct slice part, void (*end)(struct http_exchange *x))
 {
     struct asked *a = http_exchange_new(sizeof *a, h);
     if (!a)
@@ -95,12 +95,12 @@ static struct exchange *ask(struct http_conn *h, struct slice part, void (*end)(
     return &a->x;
 }
 
-static struct exchange *serve_get(struct http_conn *h, const struct slice *parts)
+static struct http_exchange *serve_get(struct http_conn *h, const struct slice *parts)
 {
     return ask(h, parts[0], get_end);
 }
 
-static struct exchange *serve_wake(struct http_conn *h, const struct slice *parts)
+static struct http_exchange *serve_wake(struct http_conn *h, const struct slice *parts)
 {
     return ask(h, parts[0], wake_end);
 }
@@ -108,11 +108,11 @@ static struct exchange *serve_wake(struct http_conn *h, const struct slice *part
 /* ---- all of them ---- */
 
 struct list {
-    struct exchange x;
+    struct http_exchange x;
     struct buffer body;
 };
 
-static void list_room(struct exchange *x)
+static void list_room(struct http_exchange *x)
 {
     struct list *l = (struct list *)x;
     while (buffer_len(&l->body) && !http_is_full(x)) {
@@ -124,7 +124,7 @@ static void list_room(struct exchange *x)
         http_end(x);
 }
 
-static void list_end(struct exchange *x)
+static void list_end(struct http_exchange *x)
 {
     struct list *l = (struct list *)x;
     l->body = buffer_with_limit(LIST_MAX);
@@ -134,12 +134,12 @@ static void list_end(struct exchange *x)
     list_room(x);
 }
 
-static void list_close(struct exchange *x)
+static void list_close(struct http_exchange *x)
 {
     buffer_free(&((struct list *)x)->body);
 }
 
-static struct exchange *serve_list(struct http_conn *h, const struct slice *parts)
+static struct http_exchange *serve_list(struct http_conn *h, const struct slice *parts)
 {
     struct list *l = http_exchange_new(sizeof *l, h);
     (void)parts;
@@ -156,7 +156,7 @@ static struct exchange *serve_list(struct http_conn *h, const struct slice *part
 static const struct slice nothing; /* what there is no memory for */
 
 struct follower {
-    struct exchange x;
+    struct http_exchange x;
     struct follower *next, **link; /* NULL: not in the list */
 };
 
@@ -165,7 +165,7 @@ struct follower {
 static void send_to(struct follower *f, struct slice bytes)
 {
     if (!slice_present(bytes) || http_is_full(&f->x))
-        client_abort(http_client(f->x.conn));
+        stream_close(http_stream(f->x.conn));
     else
         http_piece(&f->x, bytes);
 }
@@ -192,11 +192,11 @@ static bool write_revocation(const struct serve *s, struct buffer *to)
     return good && buffer_put(to, SLICE_LITERAL("}\n\n"));
 }
 
-static void follow_end(struct exchange *x)
+static void follow_end(struct http_exchange *x)
 {
     struct follower *f = (struct follower *)x;
     struct serve *s = serve_of(x);
-    struct buffer missed = buffer_with_limit(CLIENT_OUT_MAX / 2);
+    struct buffer missed = buffer_with_limit(FRONT_OUTPUT_MAX / 2);
     http_begin(x, 200, "text/event-stream", "Cache-Control: no-store\r\n", HTTP_UNKNOWN_LENGTH);
     f->next = s->followers;
     f->link = &s->followers;
@@ -211,7 +211,7 @@ static void follow_end(struct exchange *x)
     buffer_free(&missed);
 }
 
-static void follow_close(struct exchange *x)
+static void follow_close(struct http_exchange *x)
 {
     struct follower *f = (struct follower *)x;
     if (!f->link)
@@ -222,7 +222,7 @@ static void follow_close(struct exchange *x)
     f->link = NULL;
 }
 
-static struct exchange *serve_events(struct http_conn *h, const struct slice *parts)
+static struct http_exchange *serve_events(struct http_conn *h, const struct slice *parts)
 {
     struct follower *f = http_exchange_new(sizeof *f, h);
     (void)parts;
@@ -272,7 +272,7 @@ static void on_change(void *context, const char *id, const struct sandbox *sandb
 
 bool serve_revoke(struct serve *s, int64_t not_before, struct fail *why)
 {
-    struct buffer event = buffer_with_limit(CLIENT_OUT_MAX / 2);
+    struct buffer event = buffer_with_limit(FRONT_OUTPUT_MAX / 2);
     if (!plane_revoke(s->plane, not_before, why))
         return false;
     send_all(s, write_revocation(s, &event) ? buffer_slice(&event) : nothing);

@@ -105,7 +105,7 @@ static void on_left(struct ws_conn *w)
     link_close(&((struct bridge *)w)->link);
 }
 
-static void on_end(struct exchange *x)
+static void on_end(struct http_exchange *x)
 {
     struct bridge *b = (struct bridge *)x;
     struct front *front = http_front(x->conn);
@@ -118,7 +118,7 @@ static void on_end(struct exchange *x)
         b->dialect->ask(b);
 }
 
-static void on_close(struct exchange *x)
+static void on_close(struct http_exchange *x)
 {
     struct bridge *b = (struct bridge *)x;
     b->waiting = false;

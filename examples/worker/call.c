@@ -108,7 +108,7 @@ static void on_lost(void *user)
     call_fail(user, KEEPER_OUT_OF_MEMORY, "the session keeper is not there");
 }
 
-static void on_body(struct exchange *x, struct slice piece)
+static void on_body(struct http_exchange *x, struct slice piece)
 {
     struct call *c = (struct call *)x;
     if (!buffer_put(&c->body, piece))
@@ -127,7 +127,7 @@ static bool read_body(struct call *c, const json_node **root)
     return json_is_object(*root);
 }
 
-static void on_end(struct exchange *x)
+static void on_end(struct http_exchange *x)
 {
     struct call *c = (struct call *)x;
     struct front *front = http_front(x->conn);
@@ -141,7 +141,7 @@ static void on_end(struct exchange *x)
     c->plan->ask(c, root);
 }
 
-void call_close(struct exchange *x)
+void call_close(struct http_exchange *x)
 {
     struct call *c = (struct call *)x;
     c->answered = true;
@@ -169,8 +169,8 @@ void *call_make(size_t size, struct http_conn *h, const struct call_plan *plan, 
     return c;
 }
 
-struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
-                          struct slice id)
+struct http_exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
+                               struct slice id)
 {
     return call_make(sizeof(struct call), h, plan, scope, id);
 }

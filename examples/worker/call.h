@@ -6,16 +6,16 @@
 #ifndef CELLGATE_WORKER_CALL_H
 #define CELLGATE_WORKER_CALL_H
 
-#include "examples/worker/http_conn.h"
 #include "examples/worker/link.h"
 #include "spoa/base/json.h"
+#include "spoa/net/http_server.h"
 
 #define CALL_BODY_MAX 65536
 
 struct call;
 
 /* How a protocol says no. */
-typedef void (*call_refuse)(struct exchange *x, enum keeper_code code, const char *text);
+typedef void (*call_refuse)(struct http_exchange *x, enum keeper_code code, const char *text);
 
 struct call_plan {
     /* Puts one message on the link, or refuses. body is NULL when there was none. */
@@ -26,7 +26,7 @@ struct call_plan {
 };
 
 struct call {
-    struct exchange x;
+    struct http_exchange x;
     const struct call_plan *plan;
     struct link link;
     struct buffer body;
@@ -39,9 +39,9 @@ struct call {
  * memory. */
 void *call_make(size_t size, struct http_conn *h, const struct call_plan *plan, const char *scope,
                 struct slice id);
-void call_close(struct exchange *x);
-struct exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
-                          struct slice id);
+void call_close(struct http_exchange *x);
+struct http_exchange *call_new(struct http_conn *h, const struct call_plan *plan, const char *scope,
+                               struct slice id);
 /* A member of the body; false when it is there and of another type or out of range, and then the call is
  * refused. */
 bool call_number(struct call *c, const json_node *body, const char *key, int64_t min, int64_t max,

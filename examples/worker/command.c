@@ -40,7 +40,7 @@ static void send_event(struct command *c, struct buffer *event, bool good)
     if (good && json_write(event, ",\"timestamp\":%lld}\n\n", ms))
         http_piece(&c->call.x, buffer_slice(event));
     else
-        client_abort(http_client(c->call.x.conn)); /* memory is short: what is missing must not go unseen */
+        stream_close(http_stream(c->call.x.conn)); /* memory is short: what is missing must not go unseen */
     buffer_free(event);
 }
 
@@ -97,7 +97,7 @@ static void send_output(struct command *c, unsigned stream, struct slice bytes, 
 {
     struct buffer *held = &c->held[stream];
     if (!buffer_put(held, bytes))
-        return client_abort(http_client(c->call.x.conn));
+        return stream_close(http_stream(c->call.x.conn));
     struct slice text = buffer_slice(held);
     size_t whole = text.len - (last ? 0 : unfinished(text));
     if (whole)
@@ -146,7 +146,7 @@ static void begin_events(struct command *c)
     send_members(c, "init", members);
 }
 
-static void refuse(struct exchange *x, enum keeper_code code, const char *text)
+static void refuse(struct http_exchange *x, enum keeper_code code, const char *text)
 {
     struct command *c = (struct command *)x;
     if (!c->started)
@@ -252,12 +252,12 @@ static void answer(struct call *call, const struct keeper_message *m)
         link_pause(&call->link, true);
 }
 
-static void room(struct exchange *x)
+static void room(struct http_exchange *x)
 {
     link_pause(&((struct command *)x)->call.link, false);
 }
 
-static void close_command(struct exchange *x)
+static void close_command(struct http_exchange *x)
 {
     struct command *c = (struct command *)x;
     loop_timer_close(&c->beat);
@@ -266,7 +266,7 @@ static void close_command(struct exchange *x)
     call_close(x);
 }
 
-struct exchange *serve_opensandbox_command(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_command(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask, answer, refuse};
     struct command *c = call_make(sizeof *c, h, &plan, OPENSANDBOX_SCOPE, SLICE_LITERAL(""));
@@ -317,7 +317,7 @@ static void answer_query(struct call *c, const struct keeper_message *m)
     call_done(c, 200, writer_slice(&w));
 }
 
-struct exchange *serve_opensandbox_command_query(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_command_query(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_query, answer_query, opensandbox_refuse};
     return opensandbox_guard(h, call_new(h, &plan, OPENSANDBOX_SCOPE, parts[0]));
@@ -334,7 +334,7 @@ static void ask_signal(struct call *c, const json_node *body)
     put_about(c, KEEPER_SIGNAL, number);
 }
 
-struct exchange *serve_opensandbox_command_signal(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_command_signal(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_signal, answer_nothing, opensandbox_refuse};
     return opensandbox_guard(h, call_new(h, &plan, OPENSANDBOX_SCOPE, parts[0]));
@@ -349,20 +349,20 @@ static void ask_delete(struct call *c, const json_node *body)
         call_fail(c, KEEPER_BAD_REQUEST, "id is missing");
 }
 
-static struct exchange *make_delete(struct http_conn *h, struct slice id)
+static struct http_exchange *make_delete(struct http_conn *h, struct slice id)
 {
     static const struct call_plan plan = {ask_delete, answer_nothing, opensandbox_refuse};
     return opensandbox_guard(h, call_new(h, &plan, OPENSANDBOX_SCOPE, id));
 }
 
-struct exchange *serve_opensandbox_command_delete(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_command_delete(struct http_conn *h, const struct slice *parts)
 {
     return make_delete(h, parts[0]);
 }
 
-struct exchange *serve_opensandbox_command_interrupt(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_command_interrupt(struct http_conn *h, const struct slice *parts)
 {
-    struct exchange *x = make_delete(h, SLICE_LITERAL(""));
+    struct http_exchange *x = make_delete(h, SLICE_LITERAL(""));
     struct call *c = (struct call *)x;
     (void)parts;
     if (x)

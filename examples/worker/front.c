@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "examples/worker/front.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-
 #define CONNECTIONS_MAX 8192
 #define TICK            1.0 /* seconds */
+#define SECOND          INT64_C(1000000)
 
 struct front {
     struct http_server server; /* the first member */
-    struct loop *loop;
+    struct http_server_options http;
     const struct front_options *options;
-    int listener;
-    struct loop_io accept;
-    struct front_work *works;
-    unsigned count; /* of both */
+    struct front_work *works; /* each has a place of the server's */
     struct loop_timer tick, bound;
 };
 
@@ -42,61 +38,61 @@ static bool matches(const char *pattern, struct slice path, struct slice parts[F
     return !slice_present(path);
 }
 
-static void not_found(struct exchange *x)
+static void not_found(struct http_exchange *x)
 {
     http_refuse(x, 404, "not found");
 }
 
-static void wrong_method(struct exchange *x)
+static void wrong_method(struct http_exchange *x)
 {
     http_refuse(x, 405, "method not allowed");
 }
 
-struct exchange *front_not_found(struct http_conn *h)
+struct http_exchange *front_not_found(struct http_conn *h)
 {
-    struct exchange *x = http_exchange_new(sizeof *x, h);
+    struct http_exchange *x = http_exchange_new(sizeof *x, h);
     if (x)
         x->end = not_found;
     return x;
 }
 
-static void no_secret(struct exchange *x)
+static void no_secret(struct http_exchange *x)
 {
     http_answer(x, 401, "application/json", "WWW-Authenticate: Bearer\r\n",
                 SLICE_LITERAL("{\"error\":\"unauthorized\"}"));
 }
 
-static void wrong_host(struct exchange *x)
+static void wrong_host(struct http_exchange *x)
 {
     http_refuse(x, 421, "the Host is no name of this server");
 }
 
-static void wrong_origin(struct exchange *x)
+static void wrong_origin(struct http_exchange *x)
 {
     http_refuse(x, 403, "pages of other origins may not ask here");
 }
 
-static void wrong_type(struct exchange *x)
+static void wrong_type(struct http_exchange *x)
 {
     http_refuse(x, 415, "this Content-Type is not taken: say application/json");
 }
 
-static bool is_refused(const struct front *f, struct exchange *x)
+static bool is_refused(const struct front *f, struct http_exchange *x)
 {
-    static void (*const refusals[])(struct exchange * x) = {[GUARD_NO_SECRET] = no_secret,
-                                                            [GUARD_HOST] = wrong_host,
-                                                            [GUARD_ORIGIN] = wrong_origin,
-                                                            [GUARD_TYPE] = wrong_type};
+    static void (*const refusals[])(struct http_exchange * x) = {[GUARD_NO_SECRET] = no_secret,
+                                                                 [GUARD_HOST] = wrong_host,
+                                                                 [GUARD_ORIGIN] = wrong_origin,
+                                                                 [GUARD_TYPE] = wrong_type};
     enum guard_verdict verdict = guard_judge(&f->options->guard, x->head);
     if (verdict != GUARD_PASS)
         x->end = refusals[verdict];
     return verdict != GUARD_PASS;
 }
 
-static struct exchange *route(struct http_server *server, struct http_conn *h)
+static struct http_exchange *route(struct http_server *server, struct http_conn *h)
 {
     const struct front *f = (const struct front *)server;
-    struct exchange *asked = front_not_found(h);
+    struct http_exchange *asked = front_not_found(h);
     struct slice parts[FRONT_PARTS] = {{NULL, 0}};
     if (!asked || is_refused(f, asked))
         return asked;
@@ -126,7 +122,7 @@ void *front_context(const struct front *f)
 
 struct loop *front_loop(struct front *f)
 {
-    return f->loop;
+    return f->server.loop;
 }
 
 const char *front_name(const struct front *f)
@@ -145,7 +141,7 @@ void front_say_listening(const struct front *f)
 {
     char text[NET_TEXT];
     struct net_address bound;
-    if (net_local(f->listener, &bound))
+    if (net_local(listener_fd(&f->server.listener), &bound))
         printf("listening %s\n", net_text(&bound, text));
     fflush(stdout);
 }
@@ -154,15 +150,13 @@ void front_say_listening(const struct front *f)
 
 struct front *http_front(struct http_conn *h)
 {
-    return (struct front *)http_server(h);
+    return (struct front *)http_conn_server(h);
 }
 
 static void gone(struct http_server *server)
 {
-    struct front *f = (struct front *)server;
-    f->count--;
-    if (f->server.draining && f->count == 0)
-        loop_stop(f->loop);
+    if (server->draining && server->count == 0)
+        loop_stop(server->loop);
 }
 
 void front_work_add(struct front *f, struct front_work *w)
@@ -172,7 +166,7 @@ void front_work_add(struct front *f, struct front_work *w)
     if (w->next)
         w->next->link = &w->next;
     f->works = w;
-    f->count++;
+    http_server_enter(&f->server);
 }
 
 void front_work_done(struct front *f, struct front_work *w)
@@ -180,33 +174,25 @@ void front_work_done(struct front *f, struct front_work *w)
     *w->link = w->next;
     if (w->next)
         w->next->link = w->link;
-    gone(&f->server);
+    http_server_leave(&f->server);
 }
 
-static void accept_ready(void *owner, int events)
+/* Of what is late nobody is told. */
+static void refuse(struct http_server *server, unsigned status, struct buffer *answer)
 {
-    struct front *f = owner;
-    (void)events;
-    int fd = f->count < CONNECTIONS_MAX ? net_accept(f->listener) : -1;
-    if (fd < 0) {
-        bool later =
-            f->count >= CONNECTIONS_MAX || (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED);
-        if (later)
-            loop_io_want(&f->accept, 0); /* until the next tick */
-        return;
-    }
-    if (http_conn_new(&f->server, f->loop, fd))
-        f->count++;
-    else
-        close(fd);
+    (void)server;
+    const char *text = status == 400   ? "400 Bad Request"
+                       : status == 431 ? "431 Request Header Fields Too Large"
+                                       : NULL;
+    if (text && !(buffer_put(answer, SLICE_LITERAL("HTTP/1.1 ")) && buffer_put(answer, slice_text(text)) &&
+                  buffer_put(answer, SLICE_LITERAL("\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))))
+        buffer_free(answer);
 }
 
 static void tick_due(void *owner)
 {
     struct front *f = owner;
-    for (struct http_conn *h = f->server.conns; h; h = http_conn_next(h))
-        client_check(http_client(h));
-    loop_io_want(&f->accept, LOOP_READ);
+    http_server_check(&f->server);
     loop_timer_set(&f->tick, TICK);
 }
 
@@ -214,17 +200,15 @@ static void tick_due(void *owner)
 
 static void bound_due(void *owner)
 {
-    loop_stop(((struct front *)owner)->loop);
+    loop_stop(((struct front *)owner)->server.loop);
 }
 
 void front_stop(struct front *f)
 {
-    if (f->server.draining || f->count == 0)
-        return loop_stop(f->loop);
-    f->server.draining = true;
+    if (f->server.draining || f->server.count == 0)
+        return loop_stop(f->server.loop);
     loop_timer_set(&f->bound, f->options->drain);
-    for (struct http_conn *h = f->server.conns; h; h = http_conn_next(h))
-        http_conn_leave(h);
+    http_server_drain(&f->server);
 }
 
 struct front *front_new(struct loop *loop, const struct front_options *options, struct fail *why)
@@ -237,12 +221,20 @@ struct front *front_new(struct loop *loop, const struct front_options *options, 
         free(f);
         return NULL;
     }
-    f->server = (struct http_server){.name = options->name, .route = route, .gone = gone};
-    f->loop = loop;
     f->options = options;
-    f->listener = listener;
-    loop_io_open(&f->accept, loop, listener, accept_ready, f);
-    loop_io_want(&f->accept, LOOP_READ);
+    f->http = (struct http_server_options){
+        .name = options->name,
+        .head_max = HTTP_HEAD_MAX,
+        .output_max = FRONT_OUTPUT_MAX,
+        .connections = CONNECTIONS_MAX,
+        .head_time = 10 * SECOND,
+        .idle_time = 75 * SECOND,
+        .linger = {.step = 30 * SECOND, .grace = 5 * SECOND, .drain = SIZE_MAX},
+        .route = route,
+        .refuse = refuse,
+        .gone = gone,
+    };
+    http_server_open(&f->server, loop, listener, &f->http);
     loop_timer_open(&f->tick, loop, tick_due, f);
     loop_timer_open(&f->bound, loop, bound_due, f);
     loop_timer_set(&f->tick, TICK);
@@ -254,12 +246,10 @@ void front_free(struct front *f)
     if (!f)
         return;
     /* first: in the last turn nobody may come any more */
-    loop_io_close(&f->accept);
+    close(http_server_close(&f->server));
     loop_timer_close(&f->tick);
     loop_timer_close(&f->bound);
-    for (struct http_conn *h = f->server.conns; h; h = http_conn_next(h))
-        client_abort(http_client(h));
-    loop_turn(f->loop, false); /* they free themselves at its end */
+    loop_turn(f->server.loop, false); /* connections free themselves at its end */
     while (f->works)
         f->works->end(f->works);
     free(f);

@@ -6,16 +6,17 @@
 #define CELLGATE_WORKER_FRONT_H
 
 #include "examples/worker/guard.h"
-#include "examples/worker/http_conn.h"
+#include "spoa/net/http_server.h"
 #include "spoa/net/net.h"
 
-#define FRONT_PARTS 3
+#define FRONT_PARTS      3
+#define FRONT_OUTPUT_MAX ((size_t)512 * 1024) /* that waits for a client */
 
 /* What is served: a '*' in a path stands for one part of it; an empty method for any. `make` is the maker of an
  * exchange: `parts` are the parts that the path leaves open; NULL when out of memory. */
 struct front_route {
     const char *method, *path;
-    struct exchange *(*make)(struct http_conn *h, const struct slice *parts);
+    struct http_exchange *(*make)(struct http_conn *h, const struct slice *parts);
 };
 
 /* What is to be finished though nobody is connected for it any more. It counts as a connection does. */
@@ -50,7 +51,7 @@ const struct guard *front_guard(const struct front *f);
 struct loop *front_loop(struct front *f);
 const char *front_name(const struct front *f);
 bool front_is_draining(const struct front *f);
-struct exchange *front_not_found(struct http_conn *h); /* answers 404 */
+struct http_exchange *front_not_found(struct http_conn *h); /* answers 404 */
 void front_work_add(struct front *f, struct front_work *w);
 void front_work_done(struct front *f, struct front_work *w);
 

@@ -75,20 +75,14 @@ static int judge(struct arguments *a)
 
 static int read_arguments(int argc, char **argv, struct arguments *a)
 {
-    static const struct option names[] = {{"listen", required_argument, NULL, 'l'},
-                                          {"sandboxd", required_argument, NULL, 's'},
-                                          {"name", required_argument, NULL, 'n'},
-                                          {"ui", required_argument, NULL, 'u'},
-                                          {"token-file", required_argument, NULL, 't'},
-                                          {"replay-late", no_argument, NULL, 'L'},
-                                          {"drain", required_argument, NULL, 'd'},
-                                          {"allow-remote", no_argument, NULL, 'r'},
-                                          {"secret-file", required_argument, NULL, 'S'},
-                                          {"open", no_argument, NULL, 'o'},
-                                          {"host", required_argument, NULL, 'H'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {"version", no_argument, NULL, 'V'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"listen", required_argument, NULL, 'l'},      {"sandboxd", required_argument, NULL, 's'},
+        {"name", required_argument, NULL, 'n'},        {"ui", required_argument, NULL, 'u'},
+        {"token-file", required_argument, NULL, 't'},  {"replay-late", no_argument, NULL, 'L'},
+        {"drain", required_argument, NULL, 'd'},       {"allow-remote", no_argument, NULL, 'r'},
+        {"secret-file", required_argument, NULL, 'S'}, {"open", no_argument, NULL, 'o'},
+        {"host", required_argument, NULL, 'H'},        {"help", no_argument, NULL, 'h'},
+        {"version", no_argument, NULL, 'V'},           {NULL, 0, NULL, 0}};
     uint64_t drain = 5;
     for (int c; (c = getopt_long(argc, argv, "hV", names, NULL)) != -1;) {
         switch (c) {

@@ -28,7 +28,7 @@ static bool scope_of(char scope[KEEPER_NAME_MAX + 1], const struct slice *parts,
     return keeper_is_name(parts[0]) && len <= KEEPER_NAME_MAX;
 }
 
-static void refuse(struct exchange *x, enum keeper_code code, const char *text)
+static void refuse(struct http_exchange *x, enum keeper_code code, const char *text)
 {
     char memory[KEEPER_TEXT_MAX * 2];
     struct writer w = writer_of(memory, sizeof memory);
@@ -38,8 +38,8 @@ static void refuse(struct exchange *x, enum keeper_code code, const char *text)
     http_answer(x, call_status(code), "application/json", NULL, writer_slice(&w));
 }
 
-static struct exchange *make_call(struct http_conn *h, const struct call_plan *plan,
-                                  const struct slice *parts, const char *kind, bool has_id)
+static struct http_exchange *make_call(struct http_conn *h, const struct call_plan *plan,
+                                       const struct slice *parts, const char *kind, bool has_id)
 {
     char scope[KEEPER_NAME_MAX + 1];
     if (!scope_of(scope, parts, kind) || (has_id && !keeper_is_name(parts[1])))
@@ -86,7 +86,7 @@ static void answer_pty(struct call *c, const struct keeper_message *m)
     call_done(c, 201, writer_slice(&w));
 }
 
-struct exchange *serve_opencomputer_pty_create(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_pty_create(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_pty, answer_pty, refuse};
     return make_call(h, &plan, parts, "pty", false);
@@ -165,7 +165,7 @@ static void answer_exec(struct call *c, const struct keeper_message *m)
     call_done(c, 201, writer_slice(&w));
 }
 
-struct exchange *serve_opencomputer_exec_create(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_exec_create(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_exec, answer_exec, refuse};
     return make_call(h, &plan, parts, "exec", false);
@@ -194,7 +194,7 @@ static void ask_kill(struct call *c, const json_node *body)
     link_put(&c->link, &m);
 }
 
-struct exchange *serve_opencomputer_exec_kill(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_exec_kill(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_kill, answer_nothing, refuse};
     return make_call(h, &plan, parts, "exec", true);
@@ -218,7 +218,7 @@ static void answer_resize(struct call *c, const struct keeper_message *m)
     call_done(c, 200, SLICE_LITERAL("{}"));
 }
 
-struct exchange *serve_opencomputer_pty_resize(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_pty_resize(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_resize, answer_resize, refuse};
     return make_call(h, &plan, parts, "pty", true);
@@ -231,7 +231,7 @@ static void ask_delete(struct call *c, const json_node *body)
     link_put(&c->link, &m);
 }
 
-struct exchange *serve_opencomputer_pty_delete(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_pty_delete(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_delete, answer_nothing, refuse};
     return make_call(h, &plan, parts, "pty", true);
@@ -279,8 +279,8 @@ static void detached(struct bridge *b, enum keeper_code code)
         ws_conn_end(&b->ws, 1000, "");
 }
 
-static struct exchange *make_bridge(struct http_conn *h, const struct dialect *dialect,
-                                    const struct slice *parts, const char *kind)
+static struct http_exchange *make_bridge(struct http_conn *h, const struct dialect *dialect,
+                                         const struct slice *parts, const char *kind)
 {
     char scope[KEEPER_NAME_MAX + 1];
     if (!scope_of(scope, parts, kind) || !keeper_is_name(parts[1]))
@@ -321,7 +321,7 @@ static void pty_data(struct bridge *b, const struct ws_data *data)
     bridge_input(b, data->bytes);
 }
 
-struct exchange *serve_opencomputer_pty(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_pty(struct http_conn *h, const struct slice *parts)
 {
     static const struct dialect dialect = {pty_ask, pty_attached, pty_output, pty_ended, detached,
                                            refused, NULL,         pty_data,   NULL};
@@ -368,7 +368,7 @@ static void exec_data(struct bridge *b, const struct ws_data *data)
         bridge_input(b, bytes);
 }
 
-struct exchange *serve_opencomputer_exec(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opencomputer_exec(struct http_conn *h, const struct slice *parts)
 {
     static const struct dialect dialect = {exec_ask, exec_attached, exec_output, exec_ended, detached,
                                            refused,  NULL,          exec_data,   NULL};

@@ -38,7 +38,7 @@ static const char *code_of(enum keeper_code code)
     }
 }
 
-void opensandbox_refuse(struct exchange *x, enum keeper_code code, const char *text)
+void opensandbox_refuse(struct http_exchange *x, enum keeper_code code, const char *text)
 {
     char memory[KEEPER_TEXT_MAX * 2];
     struct writer w = writer_of(memory, sizeof memory);
@@ -50,14 +50,14 @@ void opensandbox_refuse(struct exchange *x, enum keeper_code code, const char *t
 
 /* ---- who may ---- */
 
-static void refuse_caller(struct exchange *x)
+static void refuse_caller(struct http_exchange *x)
 {
     http_answer(x, 401, "application/json", NULL,
                 SLICE_LITERAL(
                     "{\"code\":\"UNAUTHORIZED\",\"message\":\"X-EXECD-ACCESS-TOKEN is missing or wrong\"}"));
 }
 
-struct exchange *opensandbox_guard(struct http_conn *h, struct exchange *x)
+struct http_exchange *opensandbox_guard(struct http_conn *h, struct http_exchange *x)
 {
     const char *token = serve_options(h)->token;
     if (!x || !token ||
@@ -68,7 +68,7 @@ struct exchange *opensandbox_guard(struct http_conn *h, struct exchange *x)
     return x;
 }
 
-static struct exchange *make_call(struct http_conn *h, const struct call_plan *plan, struct slice id)
+static struct http_exchange *make_call(struct http_conn *h, const struct call_plan *plan, struct slice id)
 {
     return opensandbox_guard(h, call_new(h, plan, OPENSANDBOX_SCOPE, id));
 }
@@ -112,7 +112,7 @@ static void answer_create(struct call *c, const struct keeper_message *m)
     call_done(c, 201, writer_slice(&w));
 }
 
-struct exchange *serve_opensandbox_create(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_create(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_create, answer_create, opensandbox_refuse};
     (void)parts;
@@ -142,7 +142,7 @@ static void answer_query(struct call *c, const struct keeper_message *m)
     call_done(c, 200, writer_slice(&w));
 }
 
-struct exchange *serve_opensandbox_query(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_query(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_query, answer_query, opensandbox_refuse};
     return make_call(h, &plan, parts[0]);
@@ -160,7 +160,7 @@ static void answer_delete(struct call *c, const struct keeper_message *m)
     call_done(c, 200, SLICE_LITERAL("{}"));
 }
 
-struct exchange *serve_opensandbox_delete(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_delete(struct http_conn *h, const struct slice *parts)
 {
     static const struct call_plan plan = {ask_delete, answer_delete, opensandbox_refuse};
     return make_call(h, &plan, parts[0]);
@@ -339,7 +339,7 @@ static void on_data(struct bridge *b, const struct ws_data *data)
         send_error(b, "INVALID_FRAME", "a binary frame from a client begins with 00");
 }
 
-struct exchange *serve_opensandbox_ws(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_opensandbox_ws(struct http_conn *h, const struct slice *parts)
 {
     static const struct dialect dialect = {ask,     attached, output,  ended, detached,
                                            refused, error,    on_data, NULL};

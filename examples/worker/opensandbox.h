@@ -3,8 +3,8 @@
 #ifndef CELLGATE_WORKER_OPENSANDBOX_H
 #define CELLGATE_WORKER_OPENSANDBOX_H
 
-#include "examples/worker/http_conn.h"
 #include "examples/worker/keeper_protocol.h"
+#include "spoa/net/http_server.h"
 
 #define OPENSANDBOX_SCOPE "execd" /* of its sessions, whichever way they were made */
 
@@ -12,9 +12,9 @@
 
 /* An argv: the shell, with the command if that is not empty. */
 void opensandbox_put_shell(struct writer *argv, struct slice command);
-void opensandbox_refuse(struct exchange *x, enum keeper_code code, const char *text);
+void opensandbox_refuse(struct http_exchange *x, enum keeper_code code, const char *text);
 /* The exchange that was made, or one that refuses a caller without the token; NULL stays NULL. */
-struct exchange *opensandbox_guard(struct http_conn *h, struct exchange *x);
+struct http_exchange *opensandbox_guard(struct http_conn *h, struct http_exchange *x);
 int opensandbox_signal(struct slice name); /* 0: none of theirs */
 
 #endif

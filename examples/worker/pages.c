@@ -8,9 +8,9 @@
 #include "examples/worker/json_text.h"
 #include "examples/worker/serve.h"
 
-static struct exchange *make(struct http_conn *h, void (*end)(struct exchange *x))
+static struct http_exchange *make(struct http_conn *h, void (*end)(struct http_exchange *x))
 {
-    struct exchange *x = http_exchange_new(sizeof *x, h);
+    struct http_exchange *x = http_exchange_new(sizeof *x, h);
     if (x)
         x->end = end;
     return x;
@@ -19,17 +19,17 @@ static struct exchange *make(struct http_conn *h, void (*end)(struct exchange *x
 /* ---- /echo: the request line, the fields in their order, length and hash of the body ---- */
 
 struct echo {
-    struct exchange x;
+    struct http_exchange x;
     struct digest digest;
 };
 
-static void echo_body(struct exchange *x, struct slice piece)
+static void echo_body(struct http_exchange *x, struct slice piece)
 {
     digest_add(&((struct echo *)x)->digest, piece);
 }
 
 /* Who may see this page may not see what gate and worker share. */
-static struct slice shown_value(const struct exchange *x, const struct http_field *field)
+static struct slice shown_value(const struct http_exchange *x, const struct http_field *field)
 {
     bool shared = (front_guard(http_front(x->conn))->secret &&
                    slice_equal_nocase(field->name, SLICE_LITERAL("Authorization"))) ||
@@ -38,7 +38,7 @@ static struct slice shown_value(const struct exchange *x, const struct http_fiel
     return shared ? SLICE_LITERAL("***") : field->value;
 }
 
-static void put_echo_json(struct writer *w, struct exchange *x, uint64_t length, const char *hash)
+static void put_echo_json(struct writer *w, struct http_exchange *x, uint64_t length, const char *hash)
 {
     const struct http_head *head = x->head;
     writer_text(w, "{\"worker\":");
@@ -58,7 +58,7 @@ static void put_echo_json(struct writer *w, struct exchange *x, uint64_t length,
     writer_printf(w, "],\"body_length\":%llu,\"body_sha256\":\"%s\"}\n", (unsigned long long)length, hash);
 }
 
-static void put_echo_text(struct writer *w, struct exchange *x, uint64_t length, const char *hash)
+static void put_echo_text(struct writer *w, struct http_exchange *x, uint64_t length, const char *hash)
 {
     const struct http_head *head = x->head;
     writer_put(w, head->method);
@@ -74,7 +74,7 @@ static void put_echo_text(struct writer *w, struct exchange *x, uint64_t length,
     writer_printf(w, "\n%llu %s\n", (unsigned long long)length, hash);
 }
 
-static void echo_end(struct exchange *x)
+static void echo_end(struct http_exchange *x)
 {
     struct echo *e = (struct echo *)x;
     char hash[DIGEST_TEXT];
@@ -91,12 +91,12 @@ static void echo_end(struct exchange *x)
     free(memory);
 }
 
-static void echo_close(struct exchange *x)
+static void echo_close(struct http_exchange *x)
 {
     digest_free(&((struct echo *)x)->digest);
 }
 
-struct exchange *serve_echo(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_echo(struct http_conn *h, const struct slice *parts)
 {
     struct echo *e = http_exchange_new(sizeof *e, h);
     (void)parts;
@@ -111,7 +111,7 @@ struct exchange *serve_echo(struct http_conn *h, const struct slice *parts)
 
 /* ---- /headers: fields that come twice ---- */
 
-static void headers_end(struct exchange *x)
+static void headers_end(struct http_exchange *x)
 {
     http_answer(x, 200, "text/plain",
                 "Set-Cookie: one=1; Path=/\r\n"
@@ -122,7 +122,7 @@ static void headers_end(struct exchange *x)
                 SLICE_LITERAL("see the header fields\n"));
 }
 
-struct exchange *serve_headers(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_headers(struct http_conn *h, const struct slice *parts)
 {
     (void)parts;
     return make(h, headers_end);
@@ -130,18 +130,18 @@ struct exchange *serve_headers(struct http_conn *h, const struct slice *parts)
 
 /* ---- health ---- */
 
-static void health_end(struct exchange *x)
+static void health_end(struct http_exchange *x)
 {
     http_answer(x, 200, "application/json", NULL, SLICE_LITERAL("{\"status\":\"ok\"}"));
 }
 
-struct exchange *serve_health(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_health(struct http_conn *h, const struct slice *parts)
 {
     (void)parts;
     return make(h, health_end);
 }
 
-static void ready_end(struct exchange *x)
+static void ready_end(struct http_exchange *x)
 {
     if (front_is_draining(http_front(x->conn)))
         http_answer(x, 503, "application/json", NULL, SLICE_LITERAL("{\"status\":\"draining\"}"));
@@ -149,7 +149,7 @@ static void ready_end(struct exchange *x)
         http_answer(x, 200, "application/json", NULL, SLICE_LITERAL("{\"status\":\"ready\"}"));
 }
 
-struct exchange *serve_ready(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_ready(struct http_conn *h, const struct slice *parts)
 {
     (void)parts;
     return make(h, ready_end);

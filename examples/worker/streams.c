@@ -12,11 +12,11 @@
 #define BYTES_MAX (UINT64_C(1) << 40)
 
 struct bytes {
-    struct exchange x;
+    struct http_exchange x;
     uint64_t at, end;
 };
 
-static void bytes_room(struct exchange *x)
+static void bytes_room(struct http_exchange *x)
 {
     struct bytes *b = (struct bytes *)x;
     uint8_t piece[PATTERN * 64];
@@ -32,7 +32,7 @@ static void bytes_room(struct exchange *x)
         http_end(x);
 }
 
-static void bytes_end(struct exchange *x)
+static void bytes_end(struct http_exchange *x)
 {
     struct bytes *b = (struct bytes *)x;
     if (!http_number(x, "n", 1024, BYTES_MAX, &b->end))
@@ -44,7 +44,7 @@ static void bytes_end(struct exchange *x)
     bytes_room(x);
 }
 
-struct exchange *serve_bytes(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_bytes(struct http_conn *h, const struct slice *parts)
 {
     struct bytes *b = http_exchange_new(sizeof *b, h);
     (void)parts;
@@ -61,7 +61,7 @@ struct exchange *serve_bytes(struct http_conn *h, const struct slice *parts)
 #define INTERVAL_MAX 60000
 
 struct events {
-    struct exchange x;
+    struct http_exchange x;
     struct loop_timer timer;
     uint64_t sent, count, interval_ms;
     bool held; /* one is due, and waits for the client to take those before */
@@ -84,7 +84,7 @@ static void events_due(void *owner)
         loop_timer_set(&e->timer, (double)e->interval_ms / 1e3);
 }
 
-static void events_room(struct exchange *x)
+static void events_room(struct http_exchange *x)
 {
     struct events *e = (struct events *)x;
     if (e->held)
@@ -101,7 +101,7 @@ static bool events_read(struct events *e)
            (!slice_present(interval) || slice_u64(interval, INTERVAL_MAX, &e->interval_ms));
 }
 
-static void events_end(struct exchange *x)
+static void events_end(struct http_exchange *x)
 {
     struct events *e = (struct events *)x;
     if (!events_read(e))
@@ -111,12 +111,12 @@ static void events_end(struct exchange *x)
     events_due(e);
 }
 
-static void events_close(struct exchange *x)
+static void events_close(struct http_exchange *x)
 {
     loop_timer_close(&((struct events *)x)->timer);
 }
 
-struct exchange *serve_events(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_events(struct http_conn *h, const struct slice *parts)
 {
     struct events *e = http_exchange_new(sizeof *e, h);
     (void)parts;
@@ -132,16 +132,16 @@ struct exchange *serve_events(struct http_conn *h, const struct slice *parts)
 /* ---- /upload: length and hash of the body ---- */
 
 struct upload {
-    struct exchange x;
+    struct http_exchange x;
     struct digest digest;
 };
 
-static void upload_body(struct exchange *x, struct slice piece)
+static void upload_body(struct http_exchange *x, struct slice piece)
 {
     digest_add(&((struct upload *)x)->digest, piece);
 }
 
-static void upload_end(struct exchange *x)
+static void upload_end(struct http_exchange *x)
 {
     struct upload *u = (struct upload *)x;
     char hash[DIGEST_TEXT], text[160];
@@ -152,12 +152,12 @@ static void upload_end(struct exchange *x)
     http_answer(x, 200, "application/json", NULL, slice_of(text, (size_t)len));
 }
 
-static void upload_close(struct exchange *x)
+static void upload_close(struct http_exchange *x)
 {
     digest_free(&((struct upload *)x)->digest);
 }
 
-struct exchange *serve_upload(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_upload(struct http_conn *h, const struct slice *parts)
 {
     struct upload *u = http_exchange_new(sizeof *u, h);
     (void)parts;

@@ -43,7 +43,7 @@ static bool decode(struct slice text, struct writer *w)
 }
 
 /* The command is split at spaces; there is no shell in between. */
-static bool put_command(const struct exchange *x, struct writer *argv)
+static bool put_command(const struct http_exchange *x, struct writer *argv)
 {
     char memory[COMMAND_MAX];
     struct writer w = writer_of(memory, sizeof memory);
@@ -146,7 +146,7 @@ static void data(struct bridge *b, const struct ws_data *piece)
     json_free(doc);
 }
 
-struct exchange *serve_terminal(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_terminal(struct http_conn *h, const struct slice *parts)
 {
     static const struct resume_dialect resume = {tell_exit, read_resize, {1000, EXITED}};
     static const struct dialect dialect = {ask,     attached, output, ended,  detached,

@@ -12,7 +12,7 @@
 #define NAME_LENGTH 100
 
 struct file {
-    struct exchange x;
+    struct http_exchange x;
     char name[NAME_LENGTH + 1];
     int fd;
 };
@@ -67,7 +67,7 @@ static const char page_fields[] =
     "Cross-Origin-Resource-Policy: same-origin\r\n"
     "Cache-Control: no-cache\r\n";
 
-static void send_more(struct exchange *x)
+static void send_more(struct http_exchange *x)
 {
     struct file *f = (struct file *)x;
     uint8_t piece[16384];
@@ -81,7 +81,7 @@ static void send_more(struct exchange *x)
         http_end(x);
 }
 
-static void on_end(struct exchange *x)
+static void on_end(struct http_exchange *x)
 {
     struct file *f = (struct file *)x;
     const char *folder = serve_options(x->conn)->ui;
@@ -93,14 +93,14 @@ static void on_end(struct exchange *x)
     send_more(x);
 }
 
-static void on_close(struct exchange *x)
+static void on_close(struct http_exchange *x)
 {
     struct file *f = (struct file *)x;
     if (f->fd >= 0)
         close(f->fd);
 }
 
-struct exchange *serve_ui(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_ui(struct http_conn *h, const struct slice *parts)
 {
     struct file *f = http_exchange_new(sizeof *f, h);
     struct slice name = slice_present(parts[0]) ? parts[0] : SLICE_LITERAL("index.html");

@@ -11,11 +11,6 @@
 #define CLOSE_WAIT  5.0 /* seconds for the answer to a Close that was sent first */
 #define LAST_CHANCE 1.0 /* seconds for a peer that was silent to be heard after all */
 
-static struct client *client_of(const struct ws_conn *w)
-{
-    return http_client(w->x.conn);
-}
-
 static void tell_left(struct ws_conn *w)
 {
     w->open = false;
@@ -35,7 +30,7 @@ bool ws_conn_is_open(const struct ws_conn *w)
 
 bool ws_conn_is_full(const struct ws_conn *w)
 {
-    return client_is_full(client_of(w));
+    return http_is_full(&w->x);
 }
 
 void ws_conn_control(struct ws_conn *w, enum ws_opcode opcode, struct slice payload)
@@ -45,7 +40,7 @@ void ws_conn_control(struct ws_conn *w, enum ws_opcode opcode, struct slice payl
         return;
     struct slice s = slice_of(frame, ws_encode_control(frame, opcode, payload, NULL));
     if (w->frame_left == 0)
-        client_send(client_of(w), s);
+        http_send(w->x.conn, s);
     else if (!buffer_put(&w->held, s))
         return; /* a peer that pings faster than it reads gets fewer answers (section 5.5.3) */
 }
@@ -54,17 +49,17 @@ void ws_conn_begin(struct ws_conn *w, enum ws_opcode opcode, bool fin, uint64_t 
 {
     uint8_t head[WS_HEAD_MAX];
     struct ws_frame frame = {.opcode = opcode, .fin = fin, .length = length};
-    client_send(client_of(w), slice_of(head, ws_encode_head(head, &frame)));
+    http_send(w->x.conn, slice_of(head, ws_encode_head(head, &frame)));
     w->frame_left = length;
 }
 
 void ws_conn_piece(struct ws_conn *w, struct slice bytes)
 {
-    client_send(client_of(w), bytes);
+    http_send(w->x.conn, bytes);
     w->frame_left -= bytes.len;
     if (w->frame_left)
         return;
-    client_send(client_of(w), buffer_slice(&w->held));
+    http_send(w->x.conn, buffer_slice(&w->held));
     buffer_free(&w->held);
 }
 
@@ -107,17 +102,17 @@ void ws_conn_end(struct ws_conn *w, unsigned code, const char *reason)
         return;
     tell_left(w);
     if (w->frame_left)
-        return client_abort(client_of(w));
+        return stream_close(http_stream(w->x.conn));
     if (w->closing)
-        return client_finish(client_of(w));
-    client_send(client_of(w), slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL)));
-    client_finish(client_of(w));
+        return http_finish(w->x.conn);
+    http_send(w->x.conn, slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL)));
+    http_finish(w->x.conn);
 }
 
 void ws_conn_close_first(struct ws_conn *w, unsigned code, struct slice reason)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX];
-    client_send(client_of(w), slice_of(frame, ws_encode_close(frame, code, reason, NULL)));
+    http_send(w->x.conn, slice_of(frame, ws_encode_close(frame, code, reason, NULL)));
     w->closing = true;
     loop_timer_set(&w->tick, CLOSE_WAIT);
 }
@@ -125,7 +120,7 @@ void ws_conn_close_first(struct ws_conn *w, unsigned code, struct slice reason)
 void ws_conn_pause(struct ws_conn *w, bool paused)
 {
     w->heard = loop_clock();
-    client_pause(client_of(w), paused);
+    http_pause(w->x.conn, paused);
 }
 
 /* ---- in ---- */
@@ -167,14 +162,14 @@ static void on_control(struct ws_conn *w)
         ws_conn_end(w, w->decoder.close_code, "");
 }
 
-static size_t raw(struct exchange *x, struct slice bytes)
+static size_t raw(struct http_exchange *x, struct slice bytes)
 {
     struct ws_conn *w = (struct ws_conn *)x;
     struct slice in = bytes;
     struct ws_piece piece;
     w->heard = loop_clock();
     w->doubted = false;
-    while (w->open && !client_of(w)->paused) {
+    while (w->open && !http_is_paused(w->x.conn)) {
         enum ws_event event = ws_decode(&w->decoder, &in, &piece);
         if (event == WS_MORE)
             break;
@@ -190,14 +185,14 @@ static size_t raw(struct exchange *x, struct slice bytes)
     return bytes.len - in.len;
 }
 
-static void on_room(struct exchange *x)
+static void on_room(struct http_exchange *x)
 {
     struct ws_conn *w = (struct ws_conn *)x;
     if (w->open && w->room)
         w->room(w);
 }
 
-static void on_leave(struct exchange *x)
+static void on_leave(struct http_exchange *x)
 {
     ws_conn_end((struct ws_conn *)x, 1001, "worker is stopping");
 }
@@ -205,11 +200,11 @@ static void on_leave(struct exchange *x)
 static void tick_due(void *owner)
 {
     struct ws_conn *w = owner;
-    bool silent = w->silence_max && !client_of(w)->paused && loop_clock() - w->heard > w->silence_max;
+    bool silent = w->silence_max && !http_is_paused(w->x.conn) && loop_clock() - w->heard > w->silence_max;
     if (w->closing)
         return ws_conn_end(w, WS_NO_CODE, "");
     if (silent && w->doubted)
-        return client_abort(client_of(w));
+        return stream_close(http_stream(w->x.conn));
     ws_conn_control(w, WS_PING, (struct slice){NULL, 0});
     w->doubted = silent; /* where we were stopped ourselves, what it has said is there and not read yet */
     loop_timer_set(&w->tick, silent ? LAST_CHANCE : WS_PING_EVERY);
@@ -217,7 +212,7 @@ static void tick_due(void *owner)
 
 /* ---- opening ---- */
 
-bool ws_conn_check(struct exchange *x)
+bool ws_conn_check(struct http_exchange *x)
 {
     struct slice key;
     struct fail why;
@@ -250,10 +245,10 @@ void ws_conn_open(struct ws_conn *w, struct slice protocol)
         writer_text(&head, w->fields);
     writer_text(&head, "\r\n");
     if (!put || head.full)
-        return client_abort(client_of(w));
-    client_send(client_of(w), writer_slice(&head));
+        return stream_close(http_stream(w->x.conn));
+    http_send(w->x.conn, writer_slice(&head));
     w->heard = loop_clock();
-    loop_timer_open(&w->tick, client_of(w)->loop, tick_due, w);
+    loop_timer_open(&w->tick, http_stream(w->x.conn)->loop, tick_due, w);
     loop_timer_set(&w->tick, WS_PING_EVERY);
     http_upgraded(&w->x);
 }

@@ -7,7 +7,7 @@
 #ifndef CELLGATE_WORKER_WS_CONN_H
 #define CELLGATE_WORKER_WS_CONN_H
 
-#include "examples/worker/http_conn.h"
+#include "spoa/net/http_server.h"
 #include "spoa/proto/ws.h"
 
 struct ws_data {
@@ -16,8 +16,8 @@ struct ws_data {
     bool first, last;      /* of the message */
 };
 
-struct ws_conn {       /* the first member of what serves the request */
-    struct exchange x; /* its `close` is the user's, raw, room and leave are taken by ws_conn_open */
+struct ws_conn {            /* the first member of what serves the request */
+    struct http_exchange x; /* its `close` is the user's, raw, room and leave are taken by ws_conn_open */
     /* set by the user; head, control, room and fields may be NULL */
     void (*head)(struct ws_conn *w, const struct ws_frame *frame); /* a data frame begins */
     void (*data)(struct ws_conn *w, const struct ws_data *data);
@@ -43,7 +43,7 @@ struct ws_conn {       /* the first member of what serves the request */
 #define WS_PING_EVERY 30.0 /* seconds */
 
 /* Whether the request is a correct upgrade; if not, it has been refused, and x is gone. */
-bool ws_conn_check(struct exchange *x);
+bool ws_conn_check(struct http_exchange *x);
 /* Sends the 101 and takes the connection over. The exchange's close is to call ws_conn_close, opened or not.
  */
 void ws_conn_open(struct ws_conn *w, struct slice protocol);

@@ -10,7 +10,7 @@ struct echo {
     uint64_t message; /* bytes of it so far, with the frame that has begun */
 };
 
-static void on_end(struct exchange *x)
+static void on_end(struct http_exchange *x)
 {
     struct slice offered = http_get(x->head, "Sec-WebSocket-Protocol"), first = {NULL, 0};
     if (!ws_conn_check(x))
@@ -48,12 +48,12 @@ static void on_left(struct ws_conn *w)
     (void)w;
 }
 
-static void on_close(struct exchange *x)
+static void on_close(struct http_exchange *x)
 {
     ws_conn_close((struct ws_conn *)x);
 }
 
-struct exchange *serve_ws_echo(struct http_conn *h, const struct slice *parts)
+struct http_exchange *serve_ws_echo(struct http_conn *h, const struct slice *parts)
 {
     struct echo *e = http_exchange_new(sizeof *e, h);
     (void)parts;

@@ -314,8 +314,6 @@ void stream_finish(struct stream *s, const struct stream_linger *linger)
         return;
     s->finishing = true;
     s->linger = *linger;
-    if (!s->busy)
-        buffer_free(&s->in);
     loop_timer_set(&s->timer, (double)(linger->step && !s->shut ? linger->step : linger->grace) / 1e6);
     if (s->dead)
         stream_close(s);

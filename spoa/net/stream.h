@@ -42,9 +42,9 @@ struct stream {
     void *owner;
     struct buffer in;  /* what has come: taken with stream_consume */
     struct buffer out; /* what is to leave: filled by the owner, then stream_send or stream_send_soon */
+    struct loop *loop; /* read-only; NULL: closed */
 
     /* private */
-    struct loop *loop; /* NULL: closed */
     struct loop_io io;
     struct loop_timer timer;
     struct loop_task task;
@@ -85,7 +85,7 @@ void stream_stop_time(struct stream *s);
 /* Ends our side when `out` is sent; nothing may be added. The peer's is read on. */
 void stream_half_close(struct stream *s);
 /* The lingering close: a socket that is closed with unread input resets the connection, and the peer may lose what was
- * sent to it last. Then as stream_close. `in` is dropped, when a callback that is running has returned. */
+ * sent to it last. Then as stream_close. What is in `in` is dropped, but not before the loop has its turn again. */
 void stream_finish(struct stream *s, const struct stream_linger *linger);
 /* Now. Closed, or never opened, is fine. `in` and `out` are freed, when a callback that is running has returned. */
 void stream_close(struct stream *s);

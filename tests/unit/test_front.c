@@ -8,7 +8,7 @@
 
 #include "examples/worker/front.h"
 
-static struct exchange *nothing(struct http_conn *h, const struct slice *parts)
+static struct http_exchange *nothing(struct http_conn *h, const struct slice *parts)
 {
     (void)parts;
     return front_not_found(h);

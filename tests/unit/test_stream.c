@@ -17,7 +17,7 @@
 #define TURNS  20000 /* of the loop, for anything that a test waits for */
 #define SECOND INT64_C(1000000)
 
-enum action { NOTHING, CONSUME, CLOSE, FINISH, RELEASE, PAUSE, ANSWER };
+enum action { NOTHING, CONSUME, CLOSE, FINISH, RELEASE, PAUSE, ANSWER, FAREWELL };
 
 struct owner {
     struct stream stream;
@@ -45,6 +45,16 @@ static void consume(struct owner *o)
     stream_consume(&o->stream, in.len);
 }
 
+static void put_pattern(struct owner *o, size_t count)
+{
+    size_t room;
+    uint8_t *at = buffer_room(&o->stream.out, count, &room);
+    assert_non_null(at);
+    for (size_t i = 0; i < count; i++)
+        at[i] = pattern(i);
+    buffer_commit(&o->stream.out, count);
+}
+
 static void act(struct owner *o, enum action action)
 {
     switch (action) {
@@ -64,6 +74,10 @@ static void act(struct owner *o, enum action action)
         break;
     case PAUSE:
         stream_pause(&o->stream, true);
+        break;
+    case FAREWELL: /* what comes is answered with the last output */
+        put_pattern(o, 400 * KIB);
+        stream_finish(&o->stream, &o->linger);
         break;
     case ANSWER:
         consume(o);
@@ -207,16 +221,6 @@ static size_t hear(struct owner *o, bool *ended)
         loop_turn(o->loop, false);
     }
     return heard;
-}
-
-static void put_pattern(struct owner *o, size_t count)
-{
-    size_t room;
-    uint8_t *at = buffer_room(&o->stream.out, count, &room);
-    assert_non_null(at);
-    for (size_t i = 0; i < count; i++)
-        at[i] = pattern(i);
-    buffer_commit(&o->stream.out, count);
 }
 
 /* Until the loop has seen to it that `*what` is not 0 any more. */
@@ -706,6 +710,20 @@ static void a_peer_that_has_ended_before_gets_the_rest_and_no_grace(void **state
     end(&o);
 }
 
+static void a_peer_that_has_ended_its_side_gets_all_of_the_rest(void **state)
+{
+    (void)state;
+    struct owner o = {.on_input = FAREWELL};
+    bool ended;
+    open_pair(&o, &usual);
+    assert_int_equal(send(o.peer, "farewell", 8, 0), 8);
+    shutdown(o.peer, SHUT_WR);
+    assert_int_equal(hear(&o, &ended), 400 * KIB);
+    turns(&o, 3);
+    assert_int_equal(o.gone, 1);
+    end(&o);
+}
+
 static void a_peer_that_does_not_end_is_closed_when_the_grace_is_over(void **state)
 {
     (void)state;
@@ -858,6 +876,7 @@ int main(void)
         cmocka_unit_test(a_stream_without_gone_is_opened_again),
         cmocka_unit_test(a_finished_stream_sends_the_rest_and_reads_away_what_comes),
         cmocka_unit_test(a_peer_that_has_ended_before_gets_the_rest_and_no_grace),
+        cmocka_unit_test(a_peer_that_has_ended_its_side_gets_all_of_the_rest),
         cmocka_unit_test(a_peer_that_does_not_end_is_closed_when_the_grace_is_over),
         cmocka_unit_test(a_peer_that_takes_nothing_is_closed_after_a_step),
         cmocka_unit_test(without_a_step_the_grace_is_for_all_together),

@@ -21,14 +21,42 @@ static uint64_t simulated_loop_clock(void)
 
 /* What stands for the rest of the connection. */
 struct http_conn {
-    struct client client;
+    struct stream stream;
     struct ws_conn ws;
     bool gone;
 };
 
-struct client *http_client(struct http_conn *h)
+struct stream *http_stream(struct http_conn *h)
 {
-    return &h->client;
+    return &h->stream;
+}
+
+void http_send(struct http_conn *h, struct slice bytes)
+{
+    assert_true(buffer_put(&h->stream.out, bytes));
+    stream_send_soon(&h->stream);
+}
+
+void http_finish(struct http_conn *h)
+{
+    stream_close(&h->stream);
+}
+
+void http_pause(struct http_conn *h, bool paused)
+{
+    (void)h, (void)paused;
+}
+
+bool http_is_paused(const struct http_conn *h)
+{
+    (void)h;
+    return false;
+}
+
+bool http_is_full(const struct http_exchange *x)
+{
+    (void)x;
+    return false;
 }
 
 struct front *http_front(struct http_conn *h)
@@ -43,30 +71,31 @@ bool front_is_draining(const struct front *f)
     return false;
 }
 
-void http_upgraded(struct exchange *x)
+void http_upgraded(struct http_exchange *x)
 {
     (void)x;
 }
 
-void http_refuse(struct exchange *x, unsigned status, const char *text)
+void http_refuse(struct http_exchange *x, unsigned status, const char *text)
 {
     (void)x, (void)status, (void)text;
 }
 
-void http_answer(struct exchange *x, unsigned status, const char *type, const char *fields, struct slice body)
+void http_answer(struct http_exchange *x, unsigned status, const char *type, const char *fields,
+                 struct slice body)
 {
     (void)x, (void)status, (void)type, (void)fields, (void)body;
 }
 
-static size_t input(void *user, struct slice bytes)
+static void input(void *user)
 {
     struct http_conn *h = user;
-    return raw(&h->ws.x, bytes);
+    stream_consume(&h->stream, raw(&h->ws.x, buffer_slice(&h->stream.in)));
 }
 
-static void room(void *user)
+static void ended_by_peer(void *user, int error)
 {
-    (void)user;
+    (void)user, (void)error;
 }
 
 static void gone(void *user)
@@ -81,7 +110,10 @@ static void left(struct ws_conn *w)
 
 static void who_spoke_while_we_were_stopped_is_not_given_up(void **state)
 {
-    struct http_conn h = {.client = {.input = input, .room = room, .gone = gone, .user = &h}};
+    static const struct stream_user user = {.input = input, .ended = ended_by_peer, .gone = gone};
+    struct http_conn h = {
+        .stream = {
+            .user = &user, .owner = &h, .in = buffer_with_limit(4096), .out = buffer_with_limit(4096)}};
     struct fail why;
     int pair[2];
 
@@ -89,7 +121,7 @@ static void who_spoke_while_we_were_stopped_is_not_given_up(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
     struct loop *loop = loop_new(&why);
     assert_non_null(loop);
-    client_open(&h.client, loop, pair[0]);
+    stream_open(&h.stream, loop, pair[0]);
     h.ws = (struct ws_conn){.x.conn = &h, .left = left, .silence_max = SILENCE, .open = true};
     h.ws.decoder = ws_decoder_of(WS_CLIENT, WHOLE);
     loop_timer_open(&h.ws.tick, loop, tick_due, &h.ws);
