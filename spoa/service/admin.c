@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/service/admin.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "spoa/base/writer.h"
-#include "spoa/net/exchange.h"
+#include "spoa/net/http_server.h"
+#include "spoa/net/net.h"
 #include "spoa/service/http_site.h"
 
 struct admin {
     const struct admin_page *pages;
     size_t count;
-    struct exchange *exchange;
+    struct http_server server;
+    struct loop_task gone;
 };
 
 /* ---- answers ---- */
@@ -105,53 +108,62 @@ static void answer_request(const struct admin_page *pages, size_t count, const s
     put_error(to, 404, "not_found", "There is no such page.");
 }
 
-bool admin_respond(const struct admin_page *pages, size_t count, struct slice bytes, struct buffer *answer)
-{
-    struct http_reader reader = http_reader_of(HTTP_REQUEST, ADMIN_HEAD_MAX);
-    struct http_head head;
-    switch (http_read(&reader, bytes, &head)) {
-    case HTTP_MORE:
-        return false;
-    case HTTP_DONE:
-        answer_request(pages, count, &head, answer);
-        return true;
-    case HTTP_TOO_LARGE:
-        put_error(answer, 431, "request_too_large", "The request's head is too large.");
-        return true;
-    default:
-        put_error(answer, 400, "bad_request", "The request is malformed.");
-        return true;
-    }
-}
-
 /* ---- the server ---- */
 
-static bool on_request(void *context, struct slice bytes, struct buffer *answer)
+static struct admin *admin_of(struct http_server *server)
 {
-    const struct admin *admin = context;
-    return admin_respond(admin->pages, admin->count, bytes, answer);
+    return (struct admin *)((char *)server - offsetof(struct admin, server));
 }
 
-static void on_refuse(void *context, enum exchange_end end, struct buffer *answer)
+/* A body is not waited for. */
+static void answer(struct http_exchange *x)
 {
-    (void)context;
-    if (end == EXCHANGE_TOO_SLOW)
-        put_error(answer, 408, "request_timeout", "The request did not come in time.");
-    else
-        put_error(answer, 431, "request_too_large", "The request's head is too large.");
+    const struct admin *admin = admin_of(http_conn_server(x->conn));
+    answer_request(admin->pages, admin->count, x->head, &http_stream(x->conn)->out);
+    http_finish(x->conn);
 }
+
+static struct http_exchange *on_request(struct http_server *server, struct http_conn *conn)
+{
+    struct http_exchange *x = http_exchange_new(sizeof *x, conn);
+    (void)server;
+    if (x)
+        x->begin = answer;
+    return x;
+}
+
+static void refuse(struct http_server *server, unsigned status, struct buffer *to)
+{
+    (void)server;
+    if (status == 408)
+        put_error(to, status, "request_timeout", "The request did not come in time.");
+    else if (status == 431)
+        put_error(to, status, "request_too_large", "The request's head is too large.");
+    else
+        put_error(to, status, "bad_request", "The request is malformed.");
+}
+
+static const struct http_server_options options = {
+    .name = "cellgate",
+    .head_max = ADMIN_HEAD_MAX,
+    .output_max = ADMIN_ANSWER_MAX,
+    .connections = ADMIN_CONNECTIONS,
+    .idle_time = ADMIN_TIME,
+    .linger = {.step = ADMIN_TIME, .grace = ADMIN_TIME, .drain = 1 << 20},
+    .route = on_request,
+    .refuse = refuse,
+};
 
 struct admin *admin_new(struct loop *loop, int listener, const struct admin_page *pages, size_t count)
 {
     struct admin *admin = calloc(1, sizeof *admin);
-    struct exchange_protocol protocol = {ADMIN_HEAD_MAX, on_request, on_refuse, admin};
-    struct exchange *exchange = exchange_new(loop, listener, &protocol);
-    if (!admin || !exchange) {
-        exchange_free(exchange);
-        free(admin);
+    if (!admin) {
+        net_unlisten(listener);
         return NULL;
     }
-    *admin = (struct admin){pages, count, exchange};
+    admin->pages = pages;
+    admin->count = count;
+    http_server_open(&admin->server, loop, listener, &options);
     return admin;
 }
 
@@ -159,6 +171,7 @@ void admin_free(struct admin *admin)
 {
     if (!admin)
         return;
-    exchange_free(admin->exchange);
-    free(admin);
+    net_unlisten(http_server_close(&admin->server));
+    admin->gone = (struct loop_task){.run = free, .context = admin}; /* behind its connections */
+    loop_defer(admin->server.loop, &admin->gone);
 }

@@ -29,15 +29,17 @@ struct admin_page {
 #define ADMIN_JSON       "application/json"
 #define ADMIN_PROMETHEUS "text/plain; version=0.0.4; charset=utf-8"
 
-enum { ADMIN_HEAD_MAX = 8192, ADMIN_BODY_MAX = 48 << 20 };
+enum {
+    ADMIN_HEAD_MAX = 8192,
+    ADMIN_BODY_MAX = 48 << 20,
+    ADMIN_ANSWER_MAX = 64 << 20,
+    ADMIN_CONNECTIONS = 64, /* more wait in the backlog */
+    ADMIN_TIME = 5000000,   /* microseconds for the request, and for each step of the answer */
+};
 
 struct admin;
 /* Takes over the listener, also when it fails: NULL when out of memory. The pages must outlive it. */
 struct admin *admin_new(struct loop *loop, int listener, const struct admin_page *pages, size_t count);
 void admin_free(struct admin *admin); /* NULL is fine */
-
-/* The answer to one request, for admin_new and for tests:
- * true when `bytes` were a whole request, or no request. */
-bool admin_respond(const struct admin_page *pages, size_t count, struct slice bytes, struct buffer *answer);
 
 #endif
