@@ -2,14 +2,32 @@
 #include "spoa/service/control.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "spoa/base/json_write.h"
-#include "spoa/net/exchange.h"
+#include "spoa/net/listener.h"
+#include "spoa/net/stream.h"
+
+#define READ_SIZE      4096
+#define ANSWER_MAX     ((size_t)64 << 20)
+#define CONNECTIONS    64 /* more wait in the backlog */
+#define ACCEPTS_A_TURN 16
+#define PATIENCE       INT64_C(5000000) /* microseconds, for the request, and for each step of the answer */
+
+/* A connection, which is one line each way. */
+struct conversation {
+    struct control *control; /* NULL: it has gone */
+    struct conversation *next, **link;
+    struct stream stream;
+};
 
 struct control {
     const struct control_command *commands;
     size_t count;
-    struct exchange *exchange;
+    struct loop *loop;
+    struct listener listener;
+    struct conversation *conversations;
+    unsigned open;
 };
 
 /* ---- answers ---- */
@@ -77,31 +95,95 @@ bool control_respond(const struct control_command *commands, size_t count, struc
 
 /* ---- the server ---- */
 
-static bool on_request(void *context, struct slice bytes, struct buffer *answer)
+static void answer(struct conversation *c)
 {
-    const struct control *control = context;
-    return control_respond(control->commands, control->count, bytes, answer);
+    static const struct stream_linger linger = {.step = PATIENCE, .grace = PATIENCE, .drain = 1 << 20};
+    if (buffer_len(&c->stream.out))
+        stream_finish(&c->stream, &linger);
+    else
+        stream_close(&c->stream);
 }
 
-static void on_refuse(void *context, enum exchange_end end, struct buffer *answer)
+static void refuse(struct conversation *c, const char *why)
 {
-    (void)context;
-    put_refusal(answer,
-                end == EXCHANGE_TOO_SLOW ? "the request did not come in time" : "the request is too long");
+    put_refusal(&c->stream.out, why);
+    answer(c);
+}
+
+static void on_input(void *owner)
+{
+    struct conversation *c = owner;
+    struct slice in = buffer_slice(&c->stream.in);
+    if (control_respond(c->control->commands, c->control->count, in, &c->stream.out))
+        answer(c);
+    else if (in.len >= CONTROL_REQUEST_MAX)
+        refuse(c, "the request is too long");
+}
+
+static void on_ended(void *owner, int error)
+{
+    struct conversation *c = owner;
+    (void)error;
+    stream_close(&c->stream);
+}
+
+static void on_late(void *owner)
+{
+    refuse(owner, "the request did not come in time");
+}
+
+static void on_gone(void *owner)
+{
+    struct conversation *c = owner;
+    if (c->control) {
+        *c->link = c->next;
+        if (c->next)
+            c->next->link = c->link;
+        c->control->open--;
+        listener_hold(&c->control->listener, false);
+    }
+    free(c);
+}
+
+static const struct stream_user stream_user = {
+    .input = on_input, .ended = on_ended, .late = on_late, .gone = on_gone, .read_size = READ_SIZE};
+
+static void on_accepted(void *owner, int fd)
+{
+    struct control *control = owner;
+    struct conversation *c = calloc(1, sizeof *c);
+    if (!c) {
+        close(fd);
+        return;
+    }
+    *c = (struct conversation){.control = control,
+                               .next = control->conversations,
+                               .link = &control->conversations,
+                               .stream = {.user = &stream_user,
+                                          .owner = c,
+                                          /* what is read at once behind the last byte that fits has room */
+                                          .in = buffer_with_limit(CONTROL_REQUEST_MAX + READ_SIZE),
+                                          .out = buffer_with_limit(ANSWER_MAX)}};
+    if (c->next)
+        c->next->link = &c->next;
+    control->conversations = c;
+    if (++control->open == CONNECTIONS)
+        listener_hold(&control->listener, true);
+    stream_open(&c->stream, control->loop, fd);
+    stream_set_time(&c->stream, PATIENCE);
 }
 
 struct control *control_new(struct loop *loop, int listener, const struct control_command *commands,
                             size_t count)
 {
     struct control *control = calloc(1, sizeof *control);
-    struct exchange_protocol protocol = {CONTROL_REQUEST_MAX, on_request, on_refuse, control};
-    struct exchange *exchange = exchange_new(loop, listener, &protocol);
-    if (!control || !exchange) {
-        exchange_free(exchange);
-        free(control);
+    if (!control) {
+        net_unlisten(listener);
         return NULL;
     }
-    *control = (struct control){commands, count, exchange};
+    *control = (struct control){.commands = commands, .count = count, .loop = loop};
+    control->listener = (struct listener){.accepted = on_accepted, .owner = control, .batch = ACCEPTS_A_TURN};
+    listener_open(&control->listener, loop, listener);
     return control;
 }
 
@@ -109,6 +191,10 @@ void control_free(struct control *control)
 {
     if (!control)
         return;
-    exchange_free(control->exchange);
+    for (struct conversation *c = control->conversations; c; c = c->next) {
+        c->control = NULL;
+        stream_close(&c->stream);
+    }
+    net_unlisten(listener_release(&control->listener)); /* the file of the socket goes too */
     free(control);
 }

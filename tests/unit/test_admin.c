@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "spoa/base/json_write.h"
-#include "spoa/net/exchange.h"
 #include "spoa/net/net.h"
 #include "spoa/service/admin.h"
 #include "spoa/service/control.h"
