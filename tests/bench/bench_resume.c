@@ -27,7 +27,7 @@ struct bench {
     uint64_t now, messages, cost;
 };
 
-static size_t act_send(void *io, enum side to, const struct slice *runs, size_t count)
+static size_t host_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
     struct bench *b = io;
     struct iovec parts[LEG_RUNS];
@@ -39,79 +39,39 @@ static size_t act_send(void *io, enum side to, const struct slice *runs, size_t 
     return sent > 0 ? (size_t)sent : 0;
 }
 
-static void act_dial(void *io, const struct target *target)
-{
-    (void)io;
-    (void)target;
-}
-
-static void act_nothing(void *io)
-{
-    (void)io;
-}
-
-static void act_part(void *io, enum side side, struct send_queue *rest, uint64_t unread)
-{
-    (void)io;
-    (void)side;
-    (void)unread;
-    send_queue_free(rest);
-}
-
-static void act_drop(void *io, enum side side)
-{
-    (void)io;
-    (void)side;
-}
-
-static void act_refuse(void *io, enum refusal refusal)
-{
-    (void)io;
-    (void)refusal;
-}
-
-static void act_resumed(void *io, enum loss loss, uint64_t gap)
-{
-    (void)io;
-    (void)loss;
-    (void)gap;
-}
-
-static void act_declared(void *io, uint64_t missing)
-{
-    (void)io;
-    (void)missing;
-}
-
-static void act_unconfirmed(void *io, uint64_t bytes)
-{
-    (void)io;
-    (void)bytes;
-}
-
-static size_t act_may_hold(void *io, bool whole)
+static size_t host_may_hold(void *io, bool whole)
 {
     (void)io;
     (void)whole;
     return SIZE_MAX;
 }
 
-static bool act_take_turn(void *io)
+static bool host_take_turn(void *io)
 {
     (void)io;
     return true;
 }
 
-static uint32_t act_random(void *io)
+static uint32_t host_random(void *io)
 {
     (void)io;
     return 4;
 }
 
-static const struct tunnel_actions actions = {
-    act_send,        act_dial,     act_nothing,   act_nothing, act_part,    act_drop,
-    act_nothing,     act_nothing,  act_nothing,   act_refuse,  act_resumed, act_declared,
-    act_unconfirmed, act_may_hold, act_take_turn, act_random,  act_nothing};
+static struct commands commands;
+static const struct tunnel_host host = {host_send, host_may_hold, host_take_turn, host_random, &commands};
+
+/* Sockets stay as they are. */
+static void obey(struct bench *b)
+{
+    for (struct command *next; (next = commands_take(&commands));) {
+        send_queue_free(&next->rest);
+        if (next->kind == COMMAND_ADOPT)
+            tunnel_writable(&b->t, WORKER, b->now);
+        if (next->kind == COMMAND_ACCEPT)
+            tunnel_writable(&b->t, CLIENT, b->now);
+    }
+}
 
 static void need(bool holds, const char *what)
 {
@@ -145,10 +105,12 @@ static void begin(struct bench *b, enum handover_resume resume)
     h.addr_port = 1;
     h.resume = resume;
     h.session = SLICE_LITERAL("s");
-    struct tunnel_opening opening = {&actions, b, &b->settings, &h, SLICE_LITERAL("/p"), false, 0};
+    struct tunnel_opening opening = {&host, b, &b->settings, &h, SLICE_LITERAL("/p"), false, 0};
     need(tunnel_open(&b->t, &opening, b->now), "no tunnel");
+    obey(b);
     need(http_read(&r, slice_text(answer), &head) == HTTP_DONE, "no answer");
     tunnel_dialled(&b->t, DIAL_OPEN, 101, &head, b->now);
+    obey(b);
     need(b->t.state == TUNNEL_SERVING, "not serving");
 }
 
@@ -168,9 +130,11 @@ static void pass(struct bench *b, enum side from, struct slice frame)
 
     memcpy(scratch + WS_HEAD_MAX, frame.at, frame.len);
     tunnel_read(&b->t, from, slice_of(scratch + WS_HEAD_MAX, frame.len), b->now);
+    obey(b);
     need(recv(b->peer[from == CLIENT ? WORKER : CLIENT], sink, sizeof sink, 0) > 0, "nothing came");
     if (tunnel_due(&b->t) <= b->now)
         tunnel_tick(&b->t, b->now);
+    obey(b);
     b->now += 20;
     if (from == WORKER || !b->t.adapter->numbers)
         return;
@@ -185,6 +149,7 @@ static void pass(struct bench *b, enum side from, struct slice frame)
     size_t len = ws_encode_control(pong, WS_PONG, slice_of(payload, 10), NULL);
     memcpy(scratch + WS_HEAD_MAX, pong, len);
     tunnel_read(&b->t, WORKER, slice_of(scratch + WS_HEAD_MAX, len), b->now);
+    obey(b);
 }
 
 static struct slice message(uint8_t *to, enum side from, size_t len)

@@ -118,7 +118,7 @@ static void told(struct world *w, bool watch, uint8_t argument)
     if (argument == 0xff)
         answer.refused = REFUSAL_token_expired;
     *(watch ? &w->watching : &w->asking) = false;
-    tunnel_answered(&w->t, &answer, watch, w->now);
+    world_answered(w, &answer, watch, w->now);
 }
 
 /* Acknowledgements and marks of a worker that numbers. */
@@ -165,7 +165,7 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         closes(w, side, argument);
         break;
     case 3:
-        tunnel_lost(&w->t, side, argument & 1 ? LOSS_eof : LOSS_reset, w->now);
+        world_lost(w, side, argument & 1 ? LOSS_eof : LOSS_reset, w->now);
         break;
     case 4:
     case 5:
@@ -188,7 +188,7 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         break;
     case 9:
         w->ears[side].room = rooms[argument & 7];
-        tunnel_writable(&w->t, side, w->now);
+        world_writable(w, side, w->now);
         break;
     case 10:
         numbers(w, argument);
@@ -198,7 +198,7 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         w->crowded = argument & 2;
         w->tight = argument & 4;
         if (argument > 245)
-            tunnel_end(&w->t, argument > 250 ? CLOSE_restarting : CLOSE_held_too_much, w->now);
+            world_end(w, argument > 250 ? CLOSE_restarting : CLOSE_held_too_much, w->now);
     }
 }
 

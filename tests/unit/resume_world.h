@@ -358,83 +358,40 @@ static inline void begin_link(struct network *n, struct slice probe)
     put(&n->dialled->bytes[TO_WORKER], writer_slice(&w));
 }
 
-static inline void net_dial(void *io, const struct target *target)
+static inline void net_dial(struct network *n)
 {
-    struct network *n = io;
     uint8_t memory[1024];
     struct writer probe = writer_of(memory, sizeof memory);
 
-    (void)target;
     must(!n->dialled);
     begin_link(n, tunnel_probe(&n->t, n->upgrade->target, &probe));
 }
 
-static inline void net_hang_up(void *io)
+static inline void net_hang_up(struct network *n)
 {
-    struct network *n = io;
     if (n->dialled)
         link_kill(n, n->dialled);
     n->dialled = NULL;
 }
 
-static inline void net_adopt(void *io)
+static inline void net_adopt(struct network *n)
 {
-    struct network *n = io;
     n->current = n->dialled;
     n->current->state = LINK_OPEN;
 }
 
-static inline void net_part(void *io, enum side side, struct send_queue *rest, uint64_t unread);
-static inline size_t net_send(void *io, enum side to, const struct slice *runs, size_t count);
-
-static inline void net_drop(void *io, enum side side)
+static inline void net_drop(struct network *n, enum side side)
 {
-    struct network *n = io;
     if (side == WORKER && n->current) {
         link_kill(n, n->current);
         n->current = NULL;
     }
 }
 
-static inline void net_ask(void *io)
+static inline void net_declared(struct network *n, uint64_t missing)
 {
-    ((struct network *)io)->asking = true;
-}
-
-static inline void net_watch(void *io)
-{
-    ((struct network *)io)->watching = true;
-}
-
-static inline void net_accept(void *io)
-{
-    ((struct network *)io)->accepted = true;
-}
-
-static inline void net_refuse(void *io, enum refusal refusal)
-{
-    (void)refusal;
-    ((struct network *)io)->refused = true;
-}
-
-static inline void net_resumed(void *io, enum loss loss, uint64_t gap)
-{
-    (void)io;
-    (void)loss;
-    (void)gap;
-}
-
-static inline void net_declared(void *io, uint64_t missing)
-{
-    struct network *n = io;
     *(missing ? &n->gaps : &n->exact) += 1;
     n->missing += missing == ADAPTER_UNKNOWN ? 0 : missing;
-}
-
-static inline void net_unconfirmed(void *io, uint64_t bytes)
-{
-    (void)io;
-    (void)bytes;
 }
 
 /* Memory that is short again and again. */
@@ -453,17 +410,6 @@ static inline uint32_t net_random(void *io)
 {
     return dice(io, UINT32_MAX);
 }
-
-static inline void net_ended(void *io)
-{
-    ((struct network *)io)->ended = true;
-}
-
-static const struct tunnel_actions net_actions = {
-    net_send,        net_dial,     net_hang_up,   net_adopt,  net_part,    net_drop,
-    net_ask,         net_watch,    net_accept,    net_refuse, net_resumed, net_declared,
-    net_unconfirmed, net_may_hold, net_take_turn, net_random, net_ended,
-};
 
 /* ---- the client ---- */
 static inline void client_frame(struct network *n, unsigned start, struct slice payload)
@@ -535,12 +481,10 @@ static inline size_t net_send(void *io, enum side to, const struct slice *runs, 
     return taken;
 }
 
-static inline void net_part(void *io, enum side side, struct send_queue *rest, uint64_t unread)
+static inline void net_part(struct network *n, enum side side, struct send_queue *rest)
 {
-    struct network *n = io;
     struct slice unsent = send_queue_unsent(rest);
 
-    (void)unread;
     if (side == CLIENT)
         client_hears(n, unsent);
     else
@@ -550,6 +494,57 @@ static inline void net_part(void *io, enum side side, struct send_queue *rest, u
         n->current = NULL;
     }
     send_queue_free(rest);
+}
+
+static struct commands net_commands;
+static const struct tunnel_host net_host = {net_send, net_may_hold, net_take_turn, net_random, &net_commands};
+
+static inline void net_carries_out(struct network *n, struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_DIAL:
+        net_dial(n);
+        break;
+    case COMMAND_HANG_UP:
+        net_hang_up(n);
+        break;
+    case COMMAND_ADOPT:
+        net_adopt(n);
+        tunnel_writable(&n->t, WORKER, n->now);
+        break;
+    case COMMAND_PART:
+        net_part(n, command->side, &command->rest);
+        break;
+    case COMMAND_DROP:
+        net_drop(n, command->side);
+        break;
+    case COMMAND_ASK:
+        n->asking = true;
+        break;
+    case COMMAND_WATCH:
+        n->watching = true;
+        break;
+    case COMMAND_ACCEPT:
+        n->accepted = true;
+        tunnel_writable(&n->t, CLIENT, n->now);
+        break;
+    case COMMAND_REFUSE:
+        n->refused = true;
+        break;
+    case COMMAND_DECLARED:
+        net_declared(n, command->bytes);
+        break;
+    case COMMAND_RESUMED:
+    case COMMAND_UNCONFIRMED:
+        break;
+    }
+}
+
+static inline void net_obeys(struct network *n)
+{
+    for (struct command *next; (next = commands_take(&net_commands));)
+        net_carries_out(n, next);
+    n->ended = n->ended || n->t.state == TUNNEL_ENDED;
 }
 
 /* As a port does it: writable memory, with room in front and none behind. */
@@ -566,6 +561,7 @@ static inline void relay_reads(struct network *n, enum side from, struct slice b
     size_t len = partial.len + bytes.len;
     buffer_consume(&leg->partial, partial.len);
     tunnel_read(&n->t, from, slice_of(at, len), n->now);
+    net_obeys(n);
     free(memory);
 }
 
@@ -573,6 +569,7 @@ static inline void dial_failed(struct network *n, enum dial_outcome outcome, uns
 {
     n->dialled = NULL;
     tunnel_dialled(&n->t, outcome, status, NULL, n->now);
+    net_obeys(n);
 }
 
 static inline void dial_probed(struct network *n, struct link *link, const struct http_head *head)
@@ -609,6 +606,7 @@ static inline void dial_reads(struct network *n, struct link *link, struct slice
         must(upgrade_check(n->upgrade, &head, slice_text(link->key), !n->accepted, &why));
         link->answer = buffer_with_limit(1 << 24);
         tunnel_dialled(&n->t, DIAL_OPEN, 101, &head, n->now);
+        net_obeys(n);
         n->dialled = NULL;
         struct slice rest = slice_from(buffer_slice(&answer), head.len);
         if (rest.len && n->current == link)
@@ -626,6 +624,7 @@ static inline void cut(struct network *n, struct link *link)
         dial_failed(n, DIAL_INVALID, 0);
     else if (link == n->current)
         tunnel_lost(&n->t, WORKER, LOSS_reset, n->now);
+    net_obeys(n);
 }
 
 static inline void move_worker(struct network *n)
@@ -638,6 +637,7 @@ static inline void move_worker(struct network *n)
         return;
     n->watching = false;
     tunnel_answered(&n->t, &answer, true, n->now);
+    net_obeys(n);
 }
 
 /* How many bytes may be moved before something is to happen. */
@@ -788,6 +788,7 @@ static inline void agent_answers(struct network *n)
     n->asking = false;
     answer.target = (struct target){.addr = {4, {127, 0, 0, 1}}, .port = n->worker};
     tunnel_answered(&n->t, &answer, false, n->now);
+    net_obeys(n);
 }
 
 static inline void one_round(struct network *n)
@@ -810,8 +811,10 @@ static inline void one_round(struct network *n)
     for (int side = 0; side < 2; side++)
         if (!send_queue_empty(&n->t.legs[side].out))
             tunnel_writable(&n->t, (enum side)side, n->now);
+    net_obeys(n);
     if (tunnel_due(&n->t) <= n->now)
         tunnel_tick(&n->t, n->now);
+    net_obeys(n);
 }
 
 static inline struct upgrade *net_upgrade(const struct model *model)
@@ -894,8 +897,9 @@ static inline void network_open(struct network *n, const struct model *model, co
     h.resume = model->resume;
     h.end = model->end;
     h.session = slice_text(model->session);
-    struct tunnel_opening opening = {&net_actions, n, &n->settings, &h, n->upgrade->target, false, 0};
+    struct tunnel_opening opening = {&net_host, n, &n->settings, &h, n->upgrade->target, false, 0};
     must(tunnel_open(&n->t, &opening, n->now));
+    net_obeys(n);
 }
 
 static inline void network_run(struct network *n)

@@ -73,7 +73,7 @@ static void the_worker_is_dialled_before_the_client_is_accepted(void **state)
     world_dialled(&w, DIAL_OPEN, 101);
     assert_int_equal(w.accepts, 1);
     assert_true(w.watching);
-    tunnel_end(&w.t, CLOSE_kicked, w.now);
+    world_end(&w, CLOSE_kicked, w.now);
     ended_with(CLOSE_kicked, "C1008:closed by the operator");
 }
 
@@ -238,7 +238,7 @@ static void an_answer_that_is_final_refuses(void **state)
         h.secrets = true;
         answer.refused = rows[i].refused;
         world_open(&w, &h);
-        tunnel_answered(&w.t, &answer, false, w.now);
+        world_answered(&w, &answer, false, w.now);
         refused_with(rows[i].refusal);
     }
 }
@@ -260,7 +260,7 @@ static void a_client_that_leaves_while_it_is_opened_ends_the_dial(void **state)
     struct handover h = world_handover();
     (void)state;
     world_open(&w, &h);
-    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    world_lost(&w, CLIENT, LOSS_eof, w.now);
     assert_int_equal(w.hang_ups, 1);
     ended_with(CLOSE_client_lost, "");
 }
@@ -344,19 +344,19 @@ static size_t deaf_send(void *io, enum side to, const struct slice *runs, size_t
 static struct buffer passed_with(enum side from, struct slice first, struct slice second, size_t step,
                                  size_t room)
 {
-    struct tunnel_actions deaf = world_actions;
+    struct tunnel_host deaf = world_host;
     struct buffer joined = buffer_with_limit(1 << 20);
     enum side to = from == CLIENT ? WORKER : CLIENT;
     serving();
     deaf.send = deaf_send;
-    w.t.actions = &deaf;
+    w.t.host = &deaf;
     w.ears[to].room = room;
     assert_true(world_bytes(&w, from, first, step));
     while (!w.t.legs[from].reading || !send_queue_empty(&w.t.legs[to].out))
-        tunnel_writable(&w.t, to, w.now);
+        world_writable(&w, to, w.now);
     assert_true(world_bytes(&w, from, second, step));
     while (!send_queue_empty(&w.t.legs[to].out))
-        tunnel_writable(&w.t, to, w.now);
+        world_writable(&w, to, w.now);
     join(&w.ears[to], &joined);
     world_close(&w);
     return joined;
@@ -436,7 +436,7 @@ static void behind_a_clients_mistake_the_workers_words_come_first(void **state)
         if (way == 0)
             world_closes(&w, WORKER, 1001, "");
         else if (way == 1)
-            tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+            world_lost(&w, WORKER, LOSS_reset, w.now);
         else if (way == 2)
             world_pass(&w, SEC); /* it does not answer */
         else
@@ -444,7 +444,7 @@ static void behind_a_clients_mistake_the_workers_words_come_first(void **state)
         ended_with(CLOSE_client_protocol, "Tre: first C1002:protocol error");
     }
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80...."), SIZE_MAX);
     w.asking = false;
     ended_with(CLOSE_client_protocol, "C1002:protocol error"); /* nobody is there to wait for */
@@ -464,11 +464,11 @@ static void behind_a_workers_mistake_the_clients_words_come_first(void **state)
         if (way == 0)
             world_closes(&w, CLIENT, 1011, "");
         else if (way == 1)
-            tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+            world_lost(&w, CLIENT, LOSS_eof, w.now);
         else if (way == 2)
             world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80...."), SIZE_MAX);
         else if (way == 3)
-            tunnel_end(&w.t, CLOSE_kicked, w.now);
+            world_end(&w, CLOSE_kicked, w.now);
         else
             world_pass(&w, SEC); /* it does not answer, and has time for that as before */
         assert_said(WORKER, "Tre: first C1002:worker protocol error");
@@ -485,7 +485,7 @@ static void a_worker_that_goes_behind_its_mistake_takes_nothing_from_its_client(
     serving();
     world_says(&w, WORKER, 0x81, "first");
     world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), SIZE_MAX);
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     assert_int_equal(w.t.state, TUNNEL_CLOSING); /* the client may not have read the last words yet */
     ended_with(CLOSE_worker_protocol, "Tfirst C1011:worker protocol error");
 }
@@ -542,7 +542,7 @@ static void a_worker_that_does_not_answer_a_close_is_left(void **state)
     ended_with(CLOSE_client_closed, "C1005:");
     serving();
     world_closes(&w, CLIENT, 1000, "x");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     ended_with(CLOSE_client_closed, "C1000:x");
 }
 
@@ -554,10 +554,10 @@ static void the_relay_never_repeats_a_reason_that_is_no_text(void **state)
     serving();
     world_closes(&w, CLIENT, 1000, surrogate);
     assert_said(WORKER, "C1000:\xce\xba\xed\xa0\x80"); /* what the worker thinks of it is its business */
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     ended_with(CLOSE_client_closed, "C1007:");
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     world_closes(&w, CLIENT, 1000, surrogate);
     ended_with(CLOSE_client_closed, "C1007:");
     serving();
@@ -590,7 +590,7 @@ static void a_client_that_is_lost_leaves_the_worker_a_close(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, CLIENT, LOSS_reset, w.now);
+    world_lost(&w, CLIENT, LOSS_reset, w.now);
     assert_said(WORKER, "C1001:client lost");
     ended_with(CLOSE_client_lost, "");
 }
@@ -605,7 +605,7 @@ static void an_exit_frame_then_a_close_is_the_end(void **state)
     ended_with(CLOSE_exec_completed, "B\x03 C1000:exec completed");
     serving_until(HANDOVER_END_EXIT_FRAME);
     world_bytes(&w, WORKER, SLICE_LITERAL("\x82\x05\x03\0\0\0\x07"), SIZE_MAX);
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     ended_with(CLOSE_exec_completed, "B\x03 C1000:exec completed");
 }
 
@@ -712,7 +712,7 @@ static void losses_are_redialled(void **state)
         if (codes[i] > 1)
             world_closes(&w, WORKER, codes[i], "");
         else
-            tunnel_lost(&w.t, WORKER, codes[i] ? LOSS_eof : LOSS_reset, w.now);
+            world_lost(&w, WORKER, codes[i] ? LOSS_eof : LOSS_reset, w.now);
         assert_int_equal(w.t.state, TUNNEL_REDIALLING);
         assert_true(w.asking);
         w.now += 70 * MS;
@@ -756,7 +756,7 @@ static void what_a_redial_is_refused_with_decides(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         serving();
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         world_answers(&w, ANSWER_RUNNING, 1, 1);
         world_dialled(&w, DIAL_STATUS, rows[i].status);
         ended_with(rows[i].reason, rows[i].client);
@@ -790,7 +790,7 @@ static void without_redial_a_tunnel_ends_with_its_worker(void **state)
         if (rows[i].code)
             world_closes(&w, WORKER, rows[i].code, "its own words");
         else
-            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            world_lost(&w, WORKER, LOSS_eof, w.now);
         ended_with(rows[i].reason, rows[i].client);
     }
 }
@@ -908,7 +908,7 @@ static void other_refusals_are_tried_again(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
         serving();
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         world_answers(&w, ANSWER_RUNNING, 1, 1);
         world_dialled(&w, DIAL_STATUS, statuses[i]);
         world_pass(&w, 121 * MS);
@@ -921,7 +921,7 @@ static void an_absent_session_is_asked_for_once_more_after_a_move(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_RUNNING, 2, 2);
     world_dialled(&w, DIAL_STATUS, 404);
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
@@ -944,7 +944,7 @@ static void the_watch_ends_a_tunnel_at_once(void **state)
     serving();
     struct answer answer = world_answer(ANSWER_RUNNING, 1, 2);
     answer.refused = REFUSAL_token_revoked;
-    tunnel_answered(&w.t, &answer, true, w.now);
+    world_answered(&w, &answer, true, w.now);
     ended_with(CLOSE_token_revoked, "C1008:token revoked");
 }
 
@@ -1032,7 +1032,7 @@ static void a_worker_that_did_not_answer_in_time_may_take_the_session_late(void 
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
         serving();
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         world_answers(&w, ANSWER_RUNNING, 2, 2);
         world_dialled(&w, outcomes[i], 0);
         world_tells(&w, ANSWER_RUNNING, 3, 3);
@@ -1076,7 +1076,7 @@ static void workers_that_are_left_in_favour_of_another_do_not_flap(void **state)
         if (i % 2)
             world_closes(&w, WORKER, 4001, "taken over");
         else
-            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            world_lost(&w, WORKER, LOSS_eof, w.now);
         world_dialled(&w, DIAL_OPEN, 101);
         assert_int_equal(w.t.state, TUNNEL_SERVING);
         assert_int_equal(w.loss, LOSS_moved);
@@ -1151,7 +1151,7 @@ static void a_message_cut_on_a_terminal_is_ended(void **state)
     h.stream = true;
     serving_as(&h);
     world_says(&w, WORKER, 0x02, "half");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     assert_said(CLIENT, "bhalf .");
     resumes(1);
     world_says(&w, WORKER, 0x82, "new");
@@ -1165,7 +1165,7 @@ static void a_message_cut_elsewhere_ends_the_tunnel(void **state)
     (void)state;
     serving();
     world_says(&w, WORKER, 0x02, "half");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     ended_with(CLOSE_message_cut, "bhalf C1012:message cut");
 }
 
@@ -1177,7 +1177,7 @@ static void a_frame_that_was_not_passed_yet_cuts_no_message(void **state)
                 SLICE_LITERAL("\x82\x05"
                               "abc"),
                 SIZE_MAX);
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     resumes(1);
     world_says(&w, WORKER, 0x81, "x");
     assert_said(CLIENT, "Tx");
@@ -1193,7 +1193,7 @@ static void redials_wait_longer_each_time_and_give_up(void **state)
     (void)state;
     serving();
     w.settings.keepalive = 3600 * SEC;
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     last = w.now;
     while (w.t.state == TUNNEL_REDIALLING) {
         if (dials <= sizeof waits / sizeof waits[0] && last - 1000 * SEC < 25 * SEC)
@@ -1213,7 +1213,7 @@ static void an_agent_that_cannot_say_is_as_a_lost_dial(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_UNAVAILABLE, 0, 0);
     assert_false(w.dialling);
     world_pass(&w, 121 * MS);
@@ -1228,12 +1228,12 @@ static void an_agent_that_is_away_does_not_spend_the_budget(void **state)
     away.agent_lost = true;
     serving();
     w.settings.keepalive = 3600 * SEC;
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     for (unsigned i = 0; i < 20; i++) {
         world_pass(&w, 5 * SEC);
         assert_true(w.asking);
         w.asking = false;
-        tunnel_answered(&w.t, &away, false, w.now);
+        world_answered(&w, &away, false, w.now);
         world_pass(&w, 5 * SEC);
     }
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
@@ -1248,11 +1248,11 @@ static void an_agent_that_does_not_come_back_is_given_up(void **state)
     away.agent_lost = true;
     serving();
     w.settings.keepalive = 3600 * SEC;
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     for (unsigned i = 0; i < 70 && w.t.state == TUNNEL_REDIALLING; i++) {
         world_pass(&w, 5 * SEC);
         w.asking = false;
-        tunnel_answered(&w.t, &away, false, w.now);
+        world_answered(&w, &away, false, w.now);
         world_pass(&w, 5 * SEC);
     }
     assert_in_range(w.now, 1600 * SEC, 1610 * SEC);
@@ -1263,7 +1263,7 @@ static void a_migration_stops_the_clock_of_attempts(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_MIGRATING, 0, 2);
     for (unsigned i = 0; i < 590; i += 10) {
         world_pass(&w, 10 * SEC);
@@ -1281,7 +1281,7 @@ static void a_migration_that_does_not_end_is_given_up(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_MIGRATING, 0, 2);
     for (unsigned i = 0; i < 600 && w.t.state == TUNNEL_REDIALLING; i += 10) {
         world_says(&w, CLIENT, 0x8a, "alive");
@@ -1296,7 +1296,7 @@ static void a_migrating_sandbox_with_a_worker_is_dialled(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_MIGRATING, 1, 2);
     assert_true(w.dialling);
     world_dialled(&w, DIAL_UNREACHABLE, 0);
@@ -1309,7 +1309,7 @@ static void a_change_while_dialling_redirects_the_dial(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_RUNNING, 1, 1);
     world_tells(&w, ANSWER_RUNNING, 2, 2);
     assert_int_equal(w.hang_ups, 1);
@@ -1323,10 +1323,10 @@ static void a_worker_that_is_lost_too_often_ends_the_tunnel(void **state)
     serving();
     for (unsigned i = 0; i < 3; i++) {
         world_pass(&w, 5 * SEC);
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         resumes(1);
     }
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     ended_with(CLOSE_flapping, "C1011:upstream flapping");
 }
 
@@ -1336,7 +1336,7 @@ static void losses_of_workers_that_lived_do_not_flap(void **state)
     serving();
     for (unsigned i = 0; i < 8; i++) {
         world_pass(&w, 10 * SEC);
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         resumes(1);
     }
     assert_int_equal(w.t.redials, 8);
@@ -1387,12 +1387,12 @@ static void input_that_a_lost_worker_has_not_proved_to_have_read_is_counted(void
     assert_said(WORKER, "Bthis PINGown"); /* the worker was asked at last 25 s ago */
     world_says(&w, CLIENT, 0x82, "or this");
     world_pongs(&w, WORKER, 1);
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     assert_int_equal(w.unconfirmed, strlen("or this"));
     world_says(&w, CLIENT, 0x82, "held");
     resumes(1);
     assert_int_equal(w.unconfirmed, strlen("or this"));
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     assert_int_equal(w.unconfirmed, strlen("or this") + strlen("held"));
     world_close(&w);
 }
@@ -1407,7 +1407,7 @@ static void a_pong_to_a_ping_that_was_not_sent_yet_takes_nothing_from_the_count(
         world_pass(&w, 26 * SEC);
         world_pongs(&w, WORKER, 1);
         if (redials)
-            tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+            world_lost(&w, WORKER, LOSS_reset, w.now);
         else
             world_tells(&w, ANSWER_RUNNING, 2, 2);
         assert_int_equal(w.unconfirmed, 0); /* it is for the next worker */
@@ -1420,16 +1420,16 @@ static void input_is_counted_when_nobody_will_get_it(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     world_says(&w, CLIENT, 0x82, "held");
-    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    world_lost(&w, CLIENT, LOSS_eof, w.now);
     assert_int_equal(w.unconfirmed, 4);
     world_close(&w);
 
     serving();
     world_says(&w, CLIENT, 0x82, "said");
     world_closes(&w, CLIENT, 1000, "");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now); /* it has not answered the Close */
+    world_lost(&w, WORKER, LOSS_reset, w.now); /* it has not answered the Close */
     assert_int_equal(w.unconfirmed, 4);
     world_close(&w);
 
@@ -1458,9 +1458,9 @@ static void tagged_input_is_never_cut(void **state)
             memcpy(bytes + len, parts[i].at, parts[i].len);
             len += parts[i].len;
         }
-        struct tunnel_actions deaf = world_actions;
+        struct tunnel_host deaf = world_host;
         deaf.send = deaf_send;
-        w.t.actions = &deaf;
+        w.t.host = &deaf;
         world_bytes(&w, CLIENT, slice_of(bytes, len), step);
         struct slice in = buffer_slice(&w.ears[WORKER].bytes);
         struct ws_decoder d = ws_decoder_of(WS_CLIENT, LEG_FRAME_WHOLE);
@@ -1491,7 +1491,7 @@ static void pings_are_answered_while_there_is_no_worker(void **state)
     world_says(&w, CLIENT, 0x89, "open2");
     world_says(&w, WORKER, 0x8a, "answered");
     forget();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     world_says(&w, CLIENT, 0x89, "during");
     assert_said(CLIENT, "PONGopen1 PONGopen2 PONGduring");
     resumes(1);
@@ -1503,7 +1503,7 @@ static void a_client_that_does_not_read_the_answers_to_its_pings_is_not_read(voi
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     w.ears[CLIENT].room = 0;
     for (size_t pings = 0; w.t.legs[CLIENT].reading; pings++) {
         assert_true(pings < LEG_PAUSE);
@@ -1512,7 +1512,7 @@ static void a_client_that_does_not_read_the_answers_to_its_pings_is_not_read(voi
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
     assert_in_range(send_queue_len(&w.t.legs[CLIENT].out), LEG_PAUSE, LEG_PAUSE + WS_CONTROL_FRAME_MAX);
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_true(w.t.legs[CLIENT].reading);
     w.ears[CLIENT].room = 0;
     while (w.t.legs[CLIENT].reading)
@@ -1531,7 +1531,7 @@ static void a_paste_of_a_mebibyte_is_held_and_delivered(void **state)
     for (size_t i = 0; i < sizeof paste; i++)
         paste[i] = (uint8_t)(i * 31 + i / 253);
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     bytes = world_frame(frame, CLIENT, 0x82, slice_of(paste, sizeof paste));
     while (w.t.legs[CLIENT].reading) {
         room = tunnel_room(&w.t, CLIENT);
@@ -1540,9 +1540,9 @@ static void a_paste_of_a_mebibyte_is_held_and_delivered(void **state)
         given += room;
     }
     assert_in_range(send_queue_len(&w.t.legs[WORKER].out), 250 << 10, 260 << 10);
-    struct tunnel_actions deaf = world_actions;
+    struct tunnel_host deaf = world_host;
     deaf.send = deaf_send;
-    w.t.actions = &deaf;
+    w.t.host = &deaf;
     resumes(1);
     assert_true(world_bytes(&w, CLIENT, slice_from(bytes, given), 65536));
 
@@ -1566,7 +1566,7 @@ static void held_data_is_not_read_beyond_the_memory_of_the_process(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     w.full = true;
     assert_true(world_says(&w, CLIENT, 0x82, "first"));
     assert_false(w.t.legs[CLIENT].reading);
@@ -1582,7 +1582,7 @@ static void without_memory_that_others_have_taken_no_more_than_a_little_is_read(
     (void)state;
     for (unsigned holds = 0; holds < 2; holds++) {
         serving();
-        tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+        world_lost(&w, WORKER, LOSS_reset, w.now);
         if (holds)
             world_says(&w, CLIENT, 0x82, "first");
         assert_true(tunnel_room(&w.t, CLIENT) >= LEG_PAUSE);
@@ -1612,7 +1612,7 @@ static void without_memory_a_side_is_read_when_nothing_of_it_is_held(void **stat
         assert_false(w.t.legs[from].reading);
         assert_true(w.t.legs[to].reading);
         w.ears[to].room = SIZE_MAX;
-        tunnel_writable(&w.t, to, w.now);
+        world_writable(&w, to, w.now);
         assert_true(w.t.legs[from].reading);
         /* what is not whole yet is not waited for, but what is small is */
         uint8_t frame[sizeof payload + WS_HEAD_MAX];
@@ -1637,7 +1637,7 @@ static void a_frame_partly_sent_to_the_lost_worker_is_sent_again_whole(void **st
     world_says(&w, CLIENT, 0x00, "two");
     world_says(&w, CLIENT, 0x89, "ping");
     world_says(&w, CLIENT, 0x80, "three");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     forget();
     resumes(1);
     assert_said(WORKER, "ttwo .three");
@@ -1649,7 +1649,7 @@ static void a_message_goes_on_with_the_next_worker(void **state)
     (void)state;
     serving();
     world_says(&w, CLIENT, 0x01, "one");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     resumes(1);
     forget();
     world_says(&w, CLIENT, 0x00, "two");
@@ -1676,7 +1676,7 @@ static void a_client_that_closes_during_a_redial_is_answered(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     world_answers(&w, ANSWER_RUNNING, 1, 1);
     world_closes(&w, CLIENT, 1000, "bye");
     assert_int_equal(w.hang_ups, 1);
@@ -1700,7 +1700,7 @@ static void a_slow_client_stops_its_worker(void **state)
     world_pass(&w, 299 * SEC); /* neither is judged by its silence */
     assert_int_equal(w.t.state, TUNNEL_SERVING);
     w.ears[CLIENT].room = 1 << 20;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_true(w.t.legs[WORKER].reading);
     world_close(&w);
 }
@@ -1717,7 +1717,7 @@ static void a_client_without_progress_is_too_slow(void **state)
     }
     assert_int_equal(w.t.reason, CLOSE_client_too_slow);
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_non_null(strstr(w.ears[CLIENT].said, "C1013:too slow"));
     world_close(&w);
 }
@@ -1740,7 +1740,7 @@ static void a_slow_client_gets_the_end_of_the_output(void **state)
     for (client->room = 5; !strstr(client->said, "C1000:done"); client->room = 5) {
         world_pass(&w, 200 * SEC);
         assert_int_equal(w.t.state, TUNNEL_CLOSING);
-        tunnel_writable(&w.t, CLIENT, w.now);
+        world_writable(&w, CLIENT, w.now);
     }
     assert_said(CLIENT, "Bthe last words of this session C1000:done");
     world_close(&w);
@@ -1752,7 +1752,7 @@ static void a_client_that_types_before_it_has_read_the_end_is_not_cut_off(void *
     (void)state;
     ends_while_its_client_is_slow();
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_said(CLIENT, "Bthe last words of this session C1000:done");
     world_pass(&w, 200 * SEC);
     world_says(&w, CLIENT, 0x82, "nobody reads this");
@@ -1780,7 +1780,7 @@ static void a_slow_client_gets_the_end_of_the_output_of_what_is_gone(void **stat
         w.ears[CLIENT].room = 0;
         world_says(&w, WORKER, 0x82, "last words");
         if (rows[i].state == ANSWER_RUNNING)
-            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            world_lost(&w, WORKER, LOSS_eof, w.now);
         if (w.asking)
             world_answers(&w, ANSWER_RUNNING, 1, 1);
         if (rows[i].state != ANSWER_RUNNING)
@@ -1790,7 +1790,7 @@ static void a_slow_client_gets_the_end_of_the_output_of_what_is_gone(void **stat
         world_pass(&w, 200 * SEC);
         assert_int_equal(w.t.state, TUNNEL_CLOSING);
         w.ears[CLIENT].room = SIZE_MAX;
-        tunnel_writable(&w.t, CLIENT, w.now);
+        world_writable(&w, CLIENT, w.now);
         assert_said(CLIENT, rows[i].said);
         world_close(&w);
     }
@@ -1830,7 +1830,7 @@ static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void *
     ends_while_its_client_is_slow();
     world_pass(&w, 20 * SEC);
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now); /* from here on only its answer is waited for */
+    world_writable(&w, CLIENT, w.now); /* from here on only its answer is waited for */
     world_pass(&w, 299 * SEC);
     assert_int_equal(w.t.state, TUNNEL_CLOSING);
     world_pass(&w, 1 * SEC);
@@ -1838,7 +1838,7 @@ static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void *
     world_close(&w);
 
     ends_while_its_client_is_slow();
-    tunnel_end(&w.t, CLOSE_kicked, w.now);
+    world_end(&w, CLOSE_kicked, w.now);
     assert_int_equal(w.t.reason, CLOSE_session_ended);
     assert_int_equal(w.t.state, TUNNEL_ENDED);
     world_close(&w);
@@ -1850,10 +1850,10 @@ static void who_has_to_leave_is_not_waited_for(void **state)
     serving();
     w.ears[CLIENT].room = 0;
     world_says(&w, WORKER, 0x82, "the last words of this session");
-    tunnel_end(&w.t, CLOSE_kicked, w.now);
+    world_end(&w, CLOSE_kicked, w.now);
     w.ears[CLIENT].room = 5;
     world_pass(&w, 4 * SEC);
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     world_pass(&w, 1 * SEC);
     assert_int_equal(w.t.state, TUNNEL_ENDED);
     world_close(&w);
@@ -1932,7 +1932,7 @@ static void nothing_is_overdue_when_a_client_with_a_ping_is_not_read_any_more(vo
     }
     assert_true(w.t.legs[CLIENT].pinged && w.t.legs[CLIENT].reading);
     w.tight = true;
-    tunnel_tick(&w.t, w.now);
+    world_tick(&w, w.now);
     assert_false(w.t.legs[CLIENT].reading);
     assert_int_equal(w.t.state, TUNNEL_SERVING);
     assert_true(tunnel_due(&w.t) > w.now);
@@ -1980,13 +1980,13 @@ static void who_was_slow_has_time_to_answer_a_ping(void **state)
             w.ears[slow].room = i < 2 ? 0 : 1;
             if (i == 1)
                 world_says(&w, quick, 0x82, "is read slowly");
-            tunnel_writable(&w.t, slow, w.now);
+            world_writable(&w, slow, w.now);
         }
         w.ears[slow].room = SIZE_MAX;
-        tunnel_writable(&w.t, slow, w.now);
+        world_writable(&w, slow, w.now);
         assert_non_null(strstr(w.ears[slow].said, "PINGown"));
         assert_non_null(strstr(w.ears[slow].said, "Bis read slowly"));
-        tunnel_tick(&w.t, w.now);
+        world_tick(&w, w.now);
         assert_int_equal(w.t.state, TUNNEL_SERVING);
         world_pass(&w, 20 * SEC);
         world_says(&w, quick, 0x8a, "alive");
@@ -2061,7 +2061,7 @@ static void a_drain_closes_with_service_restart(void **state)
 {
     (void)state;
     serving();
-    tunnel_end(&w.t, CLOSE_restarting, w.now);
+    world_end(&w, CLOSE_restarting, w.now);
     ended_with(CLOSE_restarting, "C1012:relay restarting");
 }
 
@@ -2083,7 +2083,7 @@ static void a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once(void 
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     world_answers(&w, ANSWER_MIGRATING, 0, 2);
     world_tells(&w, ANSWER_MIGRATING, 0, 2); /* it knew of 1 */
     assert_true(w.watching);
@@ -2103,7 +2103,7 @@ static void who_waits_for_a_change_watches_at_once(void **state)
         if (settles)
             world_closes(&w, WORKER, 1000, "released");
         else
-            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            world_lost(&w, WORKER, LOSS_eof, w.now);
         world_answers(&w, settles ? ANSWER_RUNNING : ANSWER_MIGRATING, settles ? 1 : 0, 1);
         assert_true(w.watching);
         world_tells(&w, ANSWER_RUNNING, 2, 2);
@@ -2129,7 +2129,7 @@ static void a_tunnel_without_memory_ends(void **state)
         if (w.t.state == TUNNEL_SERVING) {
             w.ears[CLIENT].room = w.ears[WORKER].room = 2;
             alloc_fail_at(n);
-            tunnel_read(&w.t, WORKER, slice_of((uint8_t[20]){[14] = 0x82, 3, 1, 2, 3} + 14, 5), w.now);
+            world_read(&w, WORKER, slice_of((uint8_t[20]){[14] = 0x82, 3, 1, 2, 3} + 14, 5), w.now);
             alloc_fail_at(0);
         }
         world_close(&w);
@@ -2146,20 +2146,20 @@ static size_t send_and_run_short(void *io, enum side to, const struct slice *run
 
 static void nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost(void **state)
 {
-    struct tunnel_actions actions = world_actions;
+    struct tunnel_host actions = world_host;
     (void)state;
     actions.send = send_and_run_short;
     for (enum side to = CLIENT; to <= WORKER; to++) {
         uint8_t memory[TUNNEL_FRONT + 64];
         enum side from = to == CLIENT ? WORKER : CLIENT;
         serving();
-        w.t.actions = &actions;
+        w.t.host = &actions;
         w.ears[to].room = 10;
         struct slice frame = world_frame(memory + TUNNEL_FRONT, from, 0x82, SLICE_LITERAL("a long message"));
-        tunnel_read(&w.t, from, frame, w.now);
+        world_read(&w, from, frame, w.now);
         alloc_fail_at(0);
         w.ears[to].room = SIZE_MAX;
-        tunnel_writable(&w.t, to, w.now);
+        world_writable(&w, to, w.now);
         world_pass(&w, 5 * SEC);
         assert_int_equal(w.t.reason, CLOSE_no_memory);
         assert_int_equal(w.t.state, TUNNEL_ENDED);

@@ -92,7 +92,7 @@ static void a_plain_worker_is_redialled_where_the_session_has_a_name(void **stat
 {
     (void)state;
     serving_with(HANDOVER_RESUME_CELL, "name", "", false);
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
     resumes_with("");
     assert_int_equal(w.t.state, TUNNEL_SERVING);
@@ -106,7 +106,7 @@ static void a_plain_worker_is_not_redialled_where_it_has_none(void **state)
 {
     (void)state;
     serving_with(HANDOVER_RESUME_CELL, NULL, "", false);
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     ended_with(CLOSE_worker_lost, "C1011:worker lost");
 }
 
@@ -116,11 +116,11 @@ static void a_slow_client_gets_what_a_plain_worker_has_said_last(void **state)
     serving_with(HANDOVER_RESUME_CELL, NULL, "", false);
     w.ears[CLIENT].room = 0;
     world_says(&w, WORKER, 0x82, "last words");
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_pass(&w, 200 * SEC);
     assert_int_equal(w.t.state, TUNNEL_CLOSING);
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     ended_with(CLOSE_worker_lost, "Blast words C1011:worker lost");
 }
 
@@ -128,7 +128,7 @@ static void a_worker_that_has_forgotten_the_protocol_ends_the_tunnel(void **stat
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     resumes_with("");
     ended_with(CLOSE_resume_expired, "C1011:resume expired");
 }
@@ -146,7 +146,7 @@ static void what_a_redial_is_answered_decides(void **state)
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
         serving();
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         resumes_with(rows[i].fields);
         ended_with(rows[i].reason, rows[i].client);
     }
@@ -156,7 +156,7 @@ static void gone_is_final_and_a_conflict_is_tried_again(void **state)
 {
     (void)state;
     serving();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     finds_worker();
     world_dialled(&w, DIAL_STATUS, 409);
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
@@ -226,7 +226,7 @@ static void a_slow_client_withholds_acknowledgements(void **state)
     assert_said(WORKER, "");
     world_says(&w, WORKER, 0x89, "there?"); /* still read */
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_said(WORKER, "PONGcr");
     world_close(&w);
 }
@@ -310,12 +310,12 @@ static void a_wait_for_memory_is_not_forgotten_for_a_moment_of_room(void **state
         assert_false(tunnel_waits(&w.t));
         world_pass(&w, TUNNEL_SHORT / 10);
         w.full = false;
-        tunnel_tick(&w.t, w.now);
+        world_tick(&w, w.now);
         assert_true(w.t.legs[CLIENT].reading);
         assert_false(tunnel_waits(&w.t));
         w.now += 1000;
         w.full = true;
-        tunnel_tick(&w.t, w.now);
+        world_tick(&w, w.now);
         assert_false(w.t.legs[CLIENT].reading);
     }
     world_pass(&w, TUNNEL_SHORT / 10);
@@ -323,10 +323,10 @@ static void a_wait_for_memory_is_not_forgotten_for_a_moment_of_room(void **state
     /* what it has waited is worth no more when it has had room for as long */
     w.full = false;
     world_pass(&w, TUNNEL_SHORT / 10);
-    tunnel_tick(&w.t, w.now);
+    world_tick(&w, w.now);
     w.now += TUNNEL_SHORT;
     w.full = true;
-    tunnel_tick(&w.t, w.now);
+    world_tick(&w, w.now);
     world_pass(&w, TUNNEL_SHORT / 2);
     assert_false(tunnel_waits(&w.t));
     world_close(&w);
@@ -343,7 +343,7 @@ static void memory_that_is_given_back_at_any_moment_is_noticed(void **state)
         assert_false(w.t.legs[CLIENT].reading);
         world_pass(&w, 10000);
         w.frees = asked;
-        tunnel_tick(&w.t, w.now);
+        world_tick(&w, w.now);
         w.frees = 0;
         w.full = false;
         assert_true(w.t.legs[CLIENT].reading || tunnel_due(&w.t) <= w.now + 1000000);
@@ -360,7 +360,7 @@ static void who_has_filled_its_window_does_not_wait_for_memory(void **state)
     assert_true(begins(long_message(), SIZE_MAX).len > 0);
     assert_int_equal(w.t.state, TUNNEL_SERVING);
     w.full = true;
-    tunnel_tick(&w.t, w.now);
+    world_tick(&w, w.now);
     world_pass(&w, 2 * TUNNEL_SHORT);
     assert_false(w.t.legs[CLIENT].reading || tunnel_waits(&w.t));
     world_close(&w);
@@ -376,7 +376,7 @@ static void without_memory_what_is_left_of_a_buffer_is_filled(void **state)
     size_t size = kept->size;
     assert_true(size > 60000);
     w.full = true;
-    tunnel_tick(&w.t, w.now);
+    world_tick(&w, w.now);
     assert_int_equal(begins(rest, SIZE_MAX).len, 0);
     assert_int_equal(kept->size, size);
     world_close(&w);
@@ -411,7 +411,7 @@ static void input_is_sent_again_from_what_was_consumed(void **state)
     world_says(&w, CLIENT, 0x82, "one");
     world_says(&w, CLIENT, 0x82, "two");
     world_says(&w, CLIENT, 0x01, "thr");
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     world_says(&w, CLIENT, 0x80, "ee");
     forget();
     resumes_with("Cell-Resume: 1; recv=1; next=1\r\n");
@@ -475,7 +475,7 @@ static void small_frames_are_sent_together(void **state)
         if (rows[i].start == 0x00)
             world_bytes(&w, CLIENT, SLICE_LITERAL("\x02\x82\0\0\0\0\0x"), SIZE_MAX);
         if (rows[i].lost)
-            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            world_lost(&w, WORKER, LOSS_eof, w.now);
         w.sends[CLIENT] = w.sends[WORKER] = 0;
         assert_true(world_bytes(&w, CLIENT, flood(rows[i].start, rows[i].payload), SIZE_MAX));
         assert_in_range(w.sends[CLIENT] + w.sends[WORKER], 1, 100);
@@ -495,13 +495,13 @@ static void messages_and_pings_in_turns_are_sent_together(void **state)
         assert_true(world_bytes(&w, CLIENT, both, SIZE_MAX));
         assert_in_range(w.sends[WORKER], 1, both.len / 12 / 4);
         w.ears[WORKER].room = SIZE_MAX;
-        tunnel_writable(&w.t, WORKER, w.now);
+        world_writable(&w, WORKER, w.now);
         /* nothing but the messages is kept */
         assert_true(send_queue_empty(kept));
         assert_int_equal(send_queue_len(kept) - kept->controls, both.len / 2);
         assert_true(full || !kept->controls);
         assert_false(w.ears[WORKER].broken);
-        tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+        world_lost(&w, WORKER, LOSS_reset, w.now);
         assert_int_equal(send_queue_len(kept), both.len / 2);
         world_close(&w);
     }
@@ -517,10 +517,10 @@ static void pings_wait_for_a_worker_that_does_not_read(void **state)
         assert_in_range(floods(0x89, "there?"), 1, 4);
         assert_int_equal(w.t.state, TUNNEL_SERVING);
         w.ears[WORKER].room = SIZE_MAX;
-        tunnel_writable(&w.t, WORKER, w.now);
+        world_writable(&w, WORKER, w.now);
         assert_true(w.t.legs[CLIENT].reading);
     }
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     forget();
     resumes_with("Cell-Resume: 1; recv=0; next=1\r\n");
     assert_said(WORKER, "Bkept");
@@ -535,7 +535,7 @@ static void pings_wait_for_a_client_that_does_not_take_their_answers(void **stat
     assert_in_range(floods(0x89, "crx"), 1, 20);
     assert_int_equal(w.t.state, TUNNEL_SERVING);
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_true(w.t.legs[CLIENT].reading);
     world_close(&w);
 }
@@ -551,7 +551,7 @@ static void a_client_that_does_not_read_is_heard(void **state)
     w.ears[CLIENT].room = 0;
     for (unsigned i = 0; i < 12; i++)
         assert_true(world_bytes(&w, WORKER, one, SIZE_MAX));
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     resumes_with("Cell-Resume: 1; recv=0; next=13\r\n");
     for (unsigned i = 0; i < 4; i++)
         assert_true(world_bytes(&w, WORKER, one, SIZE_MAX));
@@ -683,17 +683,17 @@ static void input_that_a_client_leaves_behind_is_counted(void **state)
 {
     (void)state;
     serving_unacknowledged();
-    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    world_lost(&w, CLIENT, LOSS_eof, w.now);
     assert_int_equal(w.t.state, TUNNEL_ENDED);
     assert_int_equal(w.unconfirmed, 0);
     assert_int_equal(w.unread, 6); /* unless the worker takes it */
     world_close(&w);
 
     serving_unacknowledged();
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     assert_int_equal(w.unconfirmed, 0); /* it is sent again */
     world_says(&w, CLIENT, 0x80, "held");
-    tunnel_lost(&w.t, CLIENT, LOSS_eof, w.now);
+    world_lost(&w, CLIENT, LOSS_eof, w.now);
     assert_int_equal(w.unconfirmed, 10);
     world_close(&w);
 }
@@ -729,12 +729,13 @@ static void a_session_that_has_exited_is_not_attached_to_again(void **state)
     (void)state;
     serving_with(HANDOVER_RESUME_SINCE, "x", "", false);
     world_bytes(&w, WORKER, SLICE_LITERAL("\x82\x04\1abc"), SIZE_MAX);
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     finds_worker();
     assert_true(slice_is(tunnel_probe(&w.t, slice_text("/pty/x/ws"), &probe), "/pty/x"));
     enum dial_outcome outcome =
         tunnel_probed(&w.t, 200, slice_text("{\"running\":false,\"output_offset\":10}"));
     assert_int_equal(outcome, DIAL_ENDED);
+    world_obeys(&w);
     assert_int_equal(w.missing, 7);
     forget();
     world_dialled(&w, DIAL_ENDED, 200);
@@ -751,7 +752,7 @@ static void a_client_that_resumes_is_told_of_a_loss(void **state)
     world_says(&w, CLIENT, 0x8a, "cr87654321");
     assert_said(WORKER, "PONGcr87654321");
     forget();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     ended_with(CLOSE_client_resumes, "C1012:worker lost");
 }
 
@@ -785,7 +786,7 @@ static void resumes_among_many(void)
     world_says(&w, WORKER, 0x82, "\4");
     world_says(&w, WORKER, 0x82, "\1old");
     w.crowded = true;
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     resumes_with("");
     forget();
 }
@@ -822,7 +823,7 @@ static void a_worker_that_is_lost_in_front_of_its_turn_is_replaced(void **state)
 {
     (void)state;
     resumes_among_many();
-    tunnel_lost(&w.t, WORKER, LOSS_reset, w.now);
+    world_lost(&w, WORKER, LOSS_reset, w.now);
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
     assert_false(tunnel_needs_turn(&w.t));
     resumes_with("");
@@ -840,13 +841,13 @@ static void a_client_that_does_not_read_takes_no_turn(void **state)
     world_says(&w, WORKER, 0x82, "\4");
     w.ears[CLIENT].room = 0;
     world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX);
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     resumes_with("");
     assert_true(tunnel_needs_turn(&w.t));
     assert_false(w.turn);
     assert_in_range(tunnel_due(&w.t), w.now + SEC, UINT64_MAX);
     w.ears[CLIENT].room = SIZE_MAX;
-    tunnel_writable(&w.t, CLIENT, w.now);
+    world_writable(&w, CLIENT, w.now);
     assert_true(w.turn);
     world_close(&w);
 }
@@ -859,7 +860,7 @@ static void who_does_not_collect_needs_no_turn(void **state)
     for (unsigned i = 0; i < 3; i++) {
         serving_with(kinds[i], "x", "", false);
         assert_true(w.t.legs[WORKER].reading);
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         resumes_with("");
         assert_int_equal(tunnel_needs_turn(&w.t), kinds[i] == HANDOVER_RESUME_SCROLLBACK);
         assert_int_equal(w.turn, kinds[i] == HANDOVER_RESUME_SCROLLBACK);
@@ -878,7 +879,7 @@ static void a_loss_after_a_long_migration_is_as_any_other(void **state)
     world_pass(&w, 121 * MS);
     world_answers(&w, ANSWER_MIGRATING, 0, 3);
     world_pass(&w, 599 * SEC);
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     world_pass(&w, 599 * SEC);
     assert_int_equal(w.t.state, TUNNEL_REDIALLING);
     world_close(&w);
@@ -894,14 +895,14 @@ static void memory_that_is_short_ends_a_tunnel(void **state)
             serving_with(kinds[kind], "x", kind == 2 ? "Cell-Resume: 1; recv=0; next=1\r\n" : "", false);
             world_says(&w, WORKER, 0x82, "\4");
             world_says(&w, CLIENT, 0x82, "input");
-            tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+            world_lost(&w, WORKER, LOSS_eof, w.now);
             resumes_with(kind == 2 ? "Cell-Resume: 1; recv=0; next=1\r\n" : "");
             static const uint8_t said[] = {0x82, 2, 1, 'a', 0x82, 2, 2, 'b', 0x82, 1, 4, 0x82, 2, 1, 'c'};
             uint8_t memory[TUNNEL_FRONT + sizeof said];
             memcpy(memory + TUNNEL_FRONT, said, sizeof said);
             w.ears[WORKER].room = 1;
             alloc_fail_at(n);
-            tunnel_read(&w.t, WORKER, slice_of(memory + TUNNEL_FRONT, sizeof said), w.now);
+            world_read(&w, WORKER, slice_of(memory + TUNNEL_FRONT, sizeof said), w.now);
             alloc_fail_at(0);
             assert_false(w.ears[CLIENT].broken);
             world_close(&w);
@@ -921,7 +922,7 @@ static void cuts_often(enum handover_resume resume, bool says)
             world_says(&w, WORKER, 0x82, cell ? "word" : "\1word");
         sent += says;
         world_pass(&w, SEC);
-        tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+        world_lost(&w, WORKER, LOSS_eof, w.now);
         if (w.t.state != TUNNEL_REDIALLING)
             break;
         while (!w.asking)
@@ -965,7 +966,7 @@ static void serving_exec(const char *output)
 
 static void loses_and_resumes(void)
 {
-    tunnel_lost(&w.t, WORKER, LOSS_eof, w.now);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
     resumes_with("");
 }
 
@@ -993,7 +994,7 @@ static void what_is_no_replay_waits_for_a_bounded_time(void **state)
     assert_said(CLIENT, "");
     w.crowded = true; /* it is not read meanwhile: nobody knows what it says */
     w.turn = false;
-    tunnel_tick(&w.t, w.now);
+    world_tick(&w, w.now);
     world_pass(&w, 5 * SEC);
     assert_said(CLIENT, "");
     w.crowded = false;

@@ -103,7 +103,7 @@ static inline void ear_hear(struct ear *ear)
     buffer_consume(&ear->bytes, before - in.len);
 }
 
-/* ---- the actions ---- */
+/* ---- what the tunnel asks ---- */
 static inline size_t world_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
     struct world *w = io;
@@ -119,102 +119,6 @@ static inline size_t world_send(void *io, enum side to, const struct slice *runs
     }
     ear_hear(ear);
     return taken;
-}
-
-static inline void world_dial(void *io, const struct target *target)
-{
-    struct world *w = io;
-    w->dials++;
-    w->dialling = true;
-    w->dialled_port = target->port;
-}
-
-static inline void world_hang_up(void *io)
-{
-    struct world *w = io;
-    if (!w->dialling && !w->open)
-        abort();
-    w->hang_ups++;
-    w->dialling = w->open = false;
-}
-
-static inline void world_adopt(void *io)
-{
-    struct world *w = io;
-    if (!w->open)
-        abort();
-    w->open = w->turn = false;
-    w->adopts++;
-    ear_renew(&w->ears[WORKER], WS_CLIENT);
-}
-
-static inline void world_part(void *io, enum side side, struct send_queue *rest, uint64_t unread)
-{
-    struct world *w = io;
-    size_t room = w->ears[side].room;
-    struct slice unsent = send_queue_unsent(rest);
-    w->ears[side].room = SIZE_MAX;
-    world_send(io, side, &unsent, 1);
-    w->ears[side].room = room;
-    send_queue_free(rest);
-    w->parted[side]++;
-    w->unread += unread;
-    /* a leg that is left in good order is left between two frames */
-    if (buffer_len(&w->ears[side].bytes))
-        w->ears[side].broken = true;
-}
-
-static inline void world_drop(void *io, enum side side)
-{
-    ((struct world *)io)->dropped[side]++;
-}
-
-static inline void world_ask(void *io)
-{
-    struct world *w = io;
-    w->asks++;
-    w->asking = true;
-}
-
-static inline void world_watch(void *io)
-{
-    struct world *w = io;
-    if (w->watching)
-        abort();
-    w->watches++;
-    w->watching = true;
-}
-
-static inline void world_accept(void *io)
-{
-    ((struct world *)io)->accepts++;
-}
-
-static inline void world_refuse(void *io, enum refusal refusal)
-{
-    struct world *w = io;
-    w->refusals++;
-    w->refusal = refusal;
-}
-
-static inline void world_resumed(void *io, enum loss loss, uint64_t gap)
-{
-    struct world *w = io;
-    w->resumes++;
-    w->loss = loss;
-    w->gap = gap;
-}
-
-static inline void world_declared(void *io, uint64_t missing)
-{
-    struct world *w = io;
-    w->declared[missing ? 1 : 0]++;
-    w->missing = missing;
-}
-
-static inline void world_unconfirmed(void *io, uint64_t bytes)
-{
-    ((struct world *)io)->unconfirmed += bytes;
 }
 
 static inline size_t world_may_hold(void *io, bool whole)
@@ -238,16 +142,143 @@ static inline uint32_t world_random(void *io)
     return w->seed = w->seed * 1664525 + 1013904223;
 }
 
-static inline void world_ended(void *io)
+static struct commands world_commands;
+static const struct tunnel_host world_host = {world_send, world_may_hold, world_take_turn, world_random,
+                                              &world_commands};
+
+/* ---- what it commands ---- */
+static inline void world_hang_up(struct world *w)
 {
-    ((struct world *)io)->ends++;
+    if (!w->dialling && !w->open)
+        abort();
+    w->hang_ups++;
+    w->dialling = w->open = false;
 }
 
-static const struct tunnel_actions world_actions = {
-    world_send,        world_dial,     world_hang_up,   world_adopt,  world_part,    world_drop,
-    world_ask,         world_watch,    world_accept,    world_refuse, world_resumed, world_declared,
-    world_unconfirmed, world_may_hold, world_take_turn, world_random, world_ended,
-};
+static inline void world_adopt(struct world *w)
+{
+    if (!w->open)
+        abort();
+    w->open = w->turn = false;
+    w->adopts++;
+    ear_renew(&w->ears[WORKER], WS_CLIENT);
+}
+
+static inline void world_part(struct world *w, struct command *command)
+{
+    enum side side = command->side;
+    size_t room = w->ears[side].room;
+    struct slice unsent = send_queue_unsent(&command->rest);
+    w->ears[side].room = SIZE_MAX;
+    world_send(w, side, &unsent, 1);
+    w->ears[side].room = room;
+    send_queue_free(&command->rest);
+    w->parted[side]++;
+    w->unread += command->bytes;
+    /* a leg that is left in good order is left between two frames */
+    if (buffer_len(&w->ears[side].bytes))
+        w->ears[side].broken = true;
+}
+
+static inline void world_carries_out(struct world *w, struct command *command)
+{
+    switch (command->kind) {
+    case COMMAND_DIAL:
+        w->dials++;
+        w->dialling = true;
+        w->dialled_port = tunnel_target(&w->t)->port;
+        break;
+    case COMMAND_HANG_UP:
+        world_hang_up(w);
+        break;
+    case COMMAND_ADOPT:
+        world_adopt(w);
+        tunnel_writable(&w->t, WORKER, w->now);
+        break;
+    case COMMAND_PART:
+        world_part(w, command);
+        break;
+    case COMMAND_DROP:
+        w->dropped[command->side]++;
+        break;
+    case COMMAND_ASK:
+        w->asks++;
+        w->asking = true;
+        break;
+    case COMMAND_WATCH:
+        if (w->watching)
+            abort();
+        w->watches++;
+        w->watching = true;
+        break;
+    case COMMAND_ACCEPT:
+        w->accepts++;
+        tunnel_writable(&w->t, CLIENT, w->now);
+        break;
+    case COMMAND_REFUSE:
+        w->refusals++;
+        w->refusal = command->refusal;
+        break;
+    case COMMAND_RESUMED:
+        w->resumes++;
+        w->loss = command->loss;
+        w->gap = command->time;
+        break;
+    case COMMAND_DECLARED:
+        w->declared[command->bytes ? 1 : 0]++;
+        w->missing = command->bytes;
+        break;
+    case COMMAND_UNCONFIRMED:
+        w->unconfirmed += command->bytes;
+        break;
+    }
+}
+
+/* Behind every event. */
+static inline void world_obeys(struct world *w)
+{
+    for (struct command *next; (next = commands_take(w->t.host->commands));)
+        world_carries_out(w, next);
+    if (w->t.state == TUNNEL_ENDED)
+        w->ends = 1;
+}
+
+/* ---- events ---- */
+static inline void world_read(struct world *w, enum side from, struct slice bytes, uint64_t now)
+{
+    tunnel_read(&w->t, from, bytes, now);
+    world_obeys(w);
+}
+
+static inline void world_writable(struct world *w, enum side to, uint64_t now)
+{
+    tunnel_writable(&w->t, to, now);
+    world_obeys(w);
+}
+
+static inline void world_lost(struct world *w, enum side side, enum loss how, uint64_t now)
+{
+    tunnel_lost(&w->t, side, how, now);
+    world_obeys(w);
+}
+
+static inline void world_tick(struct world *w, uint64_t now)
+{
+    tunnel_tick(&w->t, now);
+    world_obeys(w);
+}
+
+static inline void world_end(struct world *w, enum close_reason reason, uint64_t now)
+{
+    tunnel_end(&w->t, reason, now);
+    world_obeys(w);
+}
+
+static inline void world_answered(struct world *w, const struct answer *answer, bool watch, uint64_t now)
+{
+    tunnel_answered(&w->t, answer, watch, now);
+    world_obeys(w);
+}
 
 static inline struct handover world_handover(void)
 {
@@ -280,9 +311,12 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
-    struct tunnel_opening opening = {&world_actions, w, &w->settings, h, slice_text(target),
-                                     client_resumes, 0};
-    return tunnel_open(&w->t, &opening, w->now);
+    struct tunnel_opening opening = {&world_host, w, &w->settings, h, slice_text(target), client_resumes, 0};
+    world_commands = (struct commands){0};
+    bool opened = tunnel_open(&w->t, &opening, w->now);
+    if (opened)
+        world_obeys(w);
+    return opened;
 }
 
 static inline bool world_open(struct world *w, const struct handover *h)
@@ -315,7 +349,7 @@ static inline bool world_bytes(struct world *w, enum side from, struct slice byt
         size_t len = partial.len + part.len;
         buffer_consume(&leg->partial, partial.len);
         bytes = slice_from(bytes, part.len);
-        tunnel_read(&w->t, from, slice_of(at, len), w->now);
+        world_read(w, from, slice_of(at, len), w->now);
         free(memory);
     }
     return true;
@@ -370,6 +404,7 @@ static inline void world_dialled(struct world *w, enum dial_outcome outcome, uns
     w->dialling = false;
     w->open = outcome == DIAL_OPEN;
     tunnel_dialled(&w->t, outcome, status, w->head, w->now);
+    world_obeys(w);
 }
 
 /* port 0: no worker. */
@@ -385,14 +420,14 @@ static inline void world_answers(struct world *w, enum answer_state state, uint1
 {
     struct answer answer = world_answer(state, port, epoch);
     w->asking = false;
-    tunnel_answered(&w->t, &answer, false, w->now);
+    world_answered(w, &answer, false, w->now);
 }
 
 static inline void world_tells(struct world *w, enum answer_state state, uint16_t port, int64_t epoch)
 {
     struct answer answer = world_answer(state, port, epoch);
     w->watching = false;
-    tunnel_answered(&w->t, &answer, true, w->now);
+    world_answered(w, &answer, true, w->now);
 }
 
 /* Time passes; everything that is due on the way happens. */
@@ -402,7 +437,7 @@ static inline void world_pass(struct world *w, uint64_t time)
     for (uint64_t due; (due = tunnel_due(&w->t)) <= until;) {
         if (due > w->now)
             w->now = due;
-        tunnel_tick(&w->t, w->now);
+        world_tick(w, w->now);
         if (tunnel_due(&w->t) <= w->now)
             abort(); /* a tick has to do what is due */
     }

@@ -64,6 +64,8 @@ struct relay_thread {
     size_t drain_tunnels; /* when it began */
     struct loop_timer drain_step;
     uint64_t longest_gap; /* since it was last asked for, microseconds */
+    struct commands commands; /* of the tunnel that is at work */
+    struct tunnel_host host;
     uint8_t *scratch;     /* RELAY_THREAD_SCRATCH bytes */
 };
 

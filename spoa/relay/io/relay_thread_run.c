@@ -126,6 +126,7 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     thread->shard = metrics_shard(relay_metrics_metrics(o->metrics));
     thread->lingering = (struct lingering_closes){
         .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
+    tunnel_io_host(&thread->host, &thread->commands);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
     thread->resolver = resolver_new(thread->loop, o->agent, o->questions, o->log);
     return (thread->shard && thread->scratch && thread->resolver) || fail(why, "out of memory");

@@ -30,7 +30,7 @@ struct tunnel_io {
     struct tunnel_io *next, **link;
     struct upgrade *upgrade;
     struct loop_io io[2];
-    bool broken[2]; /* found out while sending; told to the tunnel when it is not at work */
+    bool broken[2]; /* found out while sending; told to the tunnel behind its event */
     bool entered;   /* counted by the limits */
     bool accepted;
     bool gone;
@@ -41,7 +41,6 @@ struct tunnel_io {
     struct loop_task free_task;
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
-    enum dial_outcome undialled; /* why the tunnel's dial is not there */
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
@@ -59,8 +58,8 @@ static struct limits_owner owner_of(const struct handover *h)
     return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
 }
 
-/* ---- actions of the tunnel ---- */
-static size_t act_send(void *context, enum side to, const struct slice *runs, size_t count)
+/* ---- what the tunnel asks ---- */
+static size_t host_send(void *context, enum side to, const struct slice *runs, size_t count)
 {
     struct tunnel_io *p = context;
     struct iovec parts[LEG_RUNS];
@@ -77,6 +76,34 @@ static size_t act_send(void *context, enum side to, const struct slice *runs, si
     return 0;
 }
 
+static size_t host_may_hold(void *context, bool whole)
+{
+    struct tunnel_io *p = context;
+
+    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->thread->limits))
+        return SIZE_MAX;
+    return limits_room(p->thread->limits, &p->stats.use, tunnel_stats_held(&p->stats), whole);
+}
+
+static bool host_take_turn(void *context)
+{
+    struct tunnel_io *p = context;
+    const struct handover *h = &p->upgrade->handover;
+
+    if (p->turn == TURN_NONE && limits_replay_begin(p->thread->limits, h->space, owner_of(h).sandbox)) {
+        p->turn = TURN_TAKEN;
+        p->turn_since = loop_clock();
+    }
+    return p->turn != TURN_NONE;
+}
+
+static uint32_t host_random(void *context)
+{
+    (void)context;
+    return arc4random();
+}
+
+/* ---- what the tunnel commands ---- */
 static void on_dialled(void *owner, enum dial_outcome outcome);
 
 /* The folder of worker_sockets that the target's socket is in; NULL: none. */
@@ -118,7 +145,9 @@ static struct dial *start_dial(struct tunnel_io *p, const struct target *to, str
     return dial_new(&options);
 }
 
-static void begin_dial(struct tunnel_io *p, const struct target *target, struct slice probe)
+/* False: *why not. */
+static bool begin_dial(struct tunnel_io *p, const struct target *target, struct slice probe,
+                       enum dial_outcome *why)
 {
     uint8_t memory[2][2048];
     struct writer query = writer_of(memory[0], sizeof memory[0]),
@@ -131,34 +160,30 @@ static void begin_dial(struct tunnel_io *p, const struct target *target, struct 
     p->dialled_at = loop_clock();
     if (adapter->request && !p->probing)
         adapter->request(p->tunnel.adapter_state, &query, &fields);
-    p->undialled = DIAL_FORBIDDEN;
-    if (is_allowed(&p->thread->settings, target)) {
-        p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
-        p->undialled = DIAL_MEMORY;
-    } else {
+    *why = DIAL_FORBIDDEN;
+    if (!is_allowed(&p->thread->settings, target)) {
         tunnel_stats_problem(&p->stats, "worker refused",
                              slice_present(target->unix_path) ? "its socket is not in worker_sockets"
                                                               : "its address is not in worker_networks");
+        return false;
     }
-    if (p->dial)
-        return;
-    /* the tunnel is at work: it is told by the timer */
-    loop_timer_set(&p->timer, 0.);
-    p->timer_at = loop_clock();
+    *why = DIAL_MEMORY;
+    p->dial = start_dial(p, target, probe, writer_slice(&query), writer_slice(&fields));
+    return p->dial != NULL;
 }
 
-static void act_dial(void *context, const struct target *target)
+static void dial(struct tunnel_io *p)
 {
-    struct tunnel_io *p = context;
     uint8_t memory[HTTP_HEAD_MAX];
     struct writer probe = writer_of(memory, sizeof memory);
+    enum dial_outcome why;
 
-    begin_dial(p, target, tunnel_probe(&p->tunnel, p->upgrade->target, &probe));
+    if (!begin_dial(p, tunnel_target(&p->tunnel), tunnel_probe(&p->tunnel, p->upgrade->target, &probe), &why))
+        tunnel_dialled(&p->tunnel, why, 0, NULL, loop_clock());
 }
 
-static void act_hang_up(void *context)
+static void hang_up(struct tunnel_io *p)
 {
-    struct tunnel_io *p = context;
     dial_free(p->dial);
     p->dial = NULL;
 }
@@ -166,10 +191,8 @@ static void act_hang_up(void *context)
 static void on_worker_ready(void *owner, int events);
 static void on_client_ready(void *owner, int events);
 
-static void act_adopt(void *context)
+static void adopt(struct tunnel_io *p)
 {
-    struct tunnel_io *p = context;
-
     p->broken[WORKER] = false;
     if (p->turn == TURN_OVER)
         p->turn = TURN_NONE;
@@ -177,41 +200,30 @@ static void act_adopt(void *context)
     loop_io_open(&p->io[WORKER], p->thread->loop, dial_take(p->dial), on_worker_ready, p);
 }
 
-static void act_part(void *context, enum side side, struct send_queue *rest, uint64_t unread)
+static void part(struct tunnel_io *p, struct command *command)
 {
-    struct tunnel_io *p = context;
+    struct send_queue *rest = &command->rest;
+    struct loop_io *io = &p->io[command->side];
 
     buffer_consume(&rest->frames, rest->sent);
     /* others wait for this memory: they do not wait for who does not take it */
     if (p->gives_way && rest->frames.size > LEFT_MOST) {
-        tunnel_stats_unconfirmed(&p->stats, unread);
+        tunnel_stats_unconfirmed(&p->stats, command->bytes);
         send_queue_free(rest);
-        loop_io_close(&p->io[side]);
+        loop_io_close(io);
         return;
     }
-    lingering_close_begin(&p->thread->lingering, loop_io_release(&p->io[side]), &rest->frames, unread);
+    lingering_close_begin(&p->thread->lingering, loop_io_release(io), &rest->frames, command->bytes);
 }
 
-static void act_unconfirmed(void *context, uint64_t bytes)
+static void ask(struct tunnel_io *p)
 {
-    tunnel_stats_unconfirmed(&((struct tunnel_io *)context)->stats, bytes);
-}
-
-static void act_drop(void *context, enum side side)
-{
-    loop_io_close(&((struct tunnel_io *)context)->io[side]);
-}
-
-static void act_ask(void *context)
-{
-    struct tunnel_io *p = context;
     p->ask.epoch = p->tunnel.epoch;
     resolver_ask(p->thread->resolver, &p->ask);
 }
 
-static void act_watch(void *context)
+static void watch(struct tunnel_io *p)
 {
-    struct tunnel_io *p = context;
     p->watch.epoch = p->tunnel.epoch;
     p->watch.idle = (int64_t)((loop_clock() - p->tunnel.used) / 1000000);
     const struct target *target = tunnel_target(&p->tunnel);
@@ -229,9 +241,8 @@ static bool send_head(int fd, struct slice head)
     return true;
 }
 
-static void act_accept(void *context)
+static void accept_client(struct tunnel_io *p)
 {
-    struct tunnel_io *p = context;
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
@@ -242,9 +253,8 @@ static void act_accept(void *context)
         p->broken[CLIENT] = true;
 }
 
-static void act_refuse(void *context, enum refusal refusal)
+static void refuse(struct tunnel_io *p, enum refusal refusal)
 {
-    struct tunnel_io *p = context;
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
     int fd = loop_io_release(&p->io[CLIENT]);
@@ -258,54 +268,56 @@ static void act_refuse(void *context, enum refusal refusal)
     relay_thread_answer(p->thread, fd, writer_slice(&w));
 }
 
-static void act_resumed(void *context, enum loss loss, uint64_t gap)
+static void carry_out(struct tunnel_io *p, struct command *command)
 {
-    tunnel_stats_resumed(&((struct tunnel_io *)context)->stats, loss, gap);
-}
-
-static void act_declared(void *context, uint64_t missing)
-{
-    tunnel_stats_declared(&((struct tunnel_io *)context)->stats, missing);
-}
-
-static size_t act_may_hold(void *context, bool whole)
-{
-    struct tunnel_io *p = context;
-
-    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->thread->limits))
-        return SIZE_MAX;
-    return limits_room(p->thread->limits, &p->stats.use, tunnel_stats_held(&p->stats), whole);
-}
-
-static bool act_take_turn(void *context)
-{
-    struct tunnel_io *p = context;
-    const struct handover *h = &p->upgrade->handover;
-
-    if (p->turn == TURN_NONE && limits_replay_begin(p->thread->limits, h->space, owner_of(h).sandbox)) {
-        p->turn = TURN_TAKEN;
-        p->turn_since = loop_clock();
+    switch (command->kind) {
+    case COMMAND_DIAL:
+        dial(p);
+        break;
+    case COMMAND_HANG_UP:
+        hang_up(p);
+        break;
+    case COMMAND_ADOPT:
+        adopt(p);
+        tunnel_writable(&p->tunnel, WORKER, loop_clock());
+        break;
+    case COMMAND_PART:
+        part(p, command);
+        break;
+    case COMMAND_DROP:
+        loop_io_close(&p->io[command->side]);
+        break;
+    case COMMAND_ASK:
+        ask(p);
+        break;
+    case COMMAND_WATCH:
+        watch(p);
+        break;
+    case COMMAND_ACCEPT:
+        accept_client(p);
+        tunnel_writable(&p->tunnel, CLIENT, loop_clock());
+        break;
+    case COMMAND_REFUSE:
+        refuse(p, command->refusal);
+        break;
+    case COMMAND_RESUMED:
+        tunnel_stats_resumed(&p->stats, command->loss, command->time);
+        break;
+    case COMMAND_DECLARED:
+        tunnel_stats_declared(&p->stats, command->bytes);
+        break;
+    case COMMAND_UNCONFIRMED:
+        tunnel_stats_unconfirmed(&p->stats, command->bytes);
+        break;
     }
-    return p->turn != TURN_NONE;
 }
 
-static uint32_t act_random(void *context)
+/* Behind every event of the tunnel; what is carried out may be the next one. */
+static void obey(struct tunnel_io *p)
 {
-    (void)context;
-    return arc4random();
+    for (struct command *next; (next = commands_take(&p->thread->commands));)
+        carry_out(p, next);
 }
-
-static void act_ended(void *context)
-{
-    /* noticed by update(), when the tunnel is not at work any more */
-    (void)context;
-}
-
-static const struct tunnel_actions actions = {
-    act_send,        act_dial,     act_hang_up,   act_adopt,  act_part,    act_drop,
-    act_ask,         act_watch,    act_accept,    act_refuse, act_resumed, act_declared,
-    act_unconfirmed, act_may_hold, act_take_turn, act_random, act_ended,
-};
 
 /* ---- reading ---- */
 static ssize_t receive(struct tunnel_io *p, enum side from)
@@ -324,13 +336,16 @@ static ssize_t receive(struct tunnel_io *p, enum side from)
     size_t len = partial.len + (size_t)got;
     buffer_consume(&leg->partial, partial.len);
     tunnel_read(&p->tunnel, from, slice_of(at, len), loop_clock());
+    obey(p);
     return got;
 }
 
 static void on_leg_ready(struct tunnel_io *p, enum side side, int events)
 {
-    if (events & LOOP_WRITE)
+    if (events & LOOP_WRITE) {
         tunnel_writable(&p->tunnel, side, loop_clock());
+        obey(p);
+    }
     if ((events & LOOP_READ) && p->io[side].loop && p->tunnel.legs[side].reading) {
         ssize_t got = receive(p, side);
         if (got == 0)
@@ -388,6 +403,7 @@ static void replay(struct tunnel_io *p, enum side from, struct slice bytes)
         buffer_consume(&leg->partial, partial.len);
         bytes = slice_from(bytes, part.len);
         tunnel_read(&p->tunnel, from, slice_of(at, len), loop_clock());
+        obey(p);
     }
 }
 
@@ -423,14 +439,16 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
 {
     struct tunnel_io *p = owner;
 
-    if (p->probing && (outcome = judge_probe(p, outcome)) == DIAL_OPEN) {
-        begin_dial(p, tunnel_target(&p->tunnel), slice_text(NULL));
+    if (p->probing && (outcome = judge_probe(p, outcome)) == DIAL_OPEN &&
+        begin_dial(p, tunnel_target(&p->tunnel), slice_text(NULL), &outcome)) {
         update(p);
         return;
     }
-    outcome = judge_dial(p, outcome);
-    tunnel_dialled(&p->tunnel, outcome, dial_status(p->dial),
+    if (p->dial)
+        outcome = judge_dial(p, outcome);
+    tunnel_dialled(&p->tunnel, outcome, p->dial ? dial_status(p->dial) : 0,
                    outcome == DIAL_OPEN ? dial_head(p->dial) : NULL, loop_clock());
+    obey(p);
     /* both sides may have spoken before the tunnel was there */
     if (p->dial && outcome == DIAL_OPEN)
         replay(p, WORKER, dial_rest(p->dial));
@@ -452,7 +470,7 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 static bool may_read_early(struct tunnel_io *p)
 {
     size_t len = buffer_len(&p->early);
-    return len < EARLY_LEAST || (len < EARLY_MAX && act_may_hold(p, false));
+    return len < EARLY_LEAST || (len < EARLY_MAX && host_may_hold(p, false));
 }
 
 static void want(struct tunnel_io *p)
@@ -557,11 +575,13 @@ static void lose_broken(struct tunnel_io *p, enum side side)
         return;
     if (p->io[side].loop)
         tunnel_lost(&p->tunnel, side, LOSS_reset, loop_clock());
+    obey(p);
     p->broken[side] = false;
 }
 
 static void update(struct tunnel_io *p)
 {
+    obey(p);
     for (enum side side = CLIENT; side <= WORKER; side++)
         if (p->broken[side])
             lose_broken(p, side);
@@ -601,8 +621,6 @@ static void on_time(void *owner)
     look_again(p);
     if (p->gone)
         return;
-    if (p->tunnel.seek == SEEK_DIALLING && !p->dial)
-        tunnel_dialled(&p->tunnel, p->undialled, 0, NULL, loop_clock());
     tunnel_tick(&p->tunnel, loop_clock());
     update(p);
 }
@@ -692,9 +710,14 @@ static uint64_t expiry(const struct handover *h)
     return left >= years ? 0 : loop_clock() + (left > 0 ? (uint64_t)left * 1000000 : 0);
 }
 
+void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
+{
+    *host = (struct tunnel_host){host_send, host_may_hold, host_take_turn, host_random, commands};
+}
+
 void tunnel_io_begin(struct tunnel_io *p, int fd)
 {
-    struct tunnel_opening opening = {&actions,
+    struct tunnel_opening opening = {&p->thread->host,
                                      p,
                                      &p->thread->settings.tunnel,
                                      &p->upgrade->handover,
@@ -708,6 +731,7 @@ void tunnel_io_begin(struct tunnel_io *p, int fd)
         p->tunnel.state = TUNNEL_ENDED;
         relay_thread_refuse(p->thread, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
     }
+    obey(p);
     if (p->accepted && buffer_len(&p->early))
         replay_early(p);
     update(p);

@@ -26,6 +26,9 @@ void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round
 
 struct tunnel_stats;
 
+/* What the tunnels of a thread ask of it. */
+void tunnel_io_host(struct tunnel_host *host, struct commands *commands);
+
 struct tunnel_io *tunnel_io_next(const struct tunnel_io *io);
 /* What can be told of its tunnel. */
 const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *io);

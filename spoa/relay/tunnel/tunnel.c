@@ -52,7 +52,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
     size_t limit = o->settings->buffer + LEG_SLACK;
 
     *t = (struct tunnel){
-        .actions = o->actions,
+        .host = o->host,
         .io = o->io,
         .settings = o->settings,
         .adapter = adapter,
@@ -72,8 +72,8 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .pings = pings_none(),
         .pending_close = buffer_with_limit(WS_CONTROL_MAX),
     };
-    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, o->actions->random(o->io), now);
-    t->legs[WORKER] = leg_of(WS_SERVER, limit, o->actions->random(o->io), now);
+    t->legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, o->host->random(o->io), now);
+    t->legs[WORKER] = leg_of(WS_SERVER, limit, o->host->random(o->io), now);
     t->legs[WORKER].out.keeps = adapter->numbers != NULL;
 }
 
@@ -84,7 +84,7 @@ static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
     if (t->adapter->state_len && !(t->adapter_state = calloc(1, t->adapter->state_len)))
         return false;
     for (size_t i = 0; t->adapter->numbers && i < 4; i++)
-        start.id[i] = t->actions->random(t->io);
+        start.id[i] = t->host->random(t->io);
     if (t->adapter->start)
         t->adapter->start(t->adapter_state, &start);
     return true;
@@ -110,7 +110,7 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
         return false;
     }
     if (o->handover->refuse >= 400) {
-        t->actions->accept(t->io);
+        put(t, COMMAND_ACCEPT);
         tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);
         tunnel_reading(t, now);
         return true;
@@ -147,15 +147,30 @@ static void ended(struct tunnel *t)
     if (t->state == TUNNEL_ENDED)
         return;
     t->state = TUNNEL_ENDED;
-    t->actions->ended(t->io);
 }
 
 void tunnel_refuse(struct tunnel *t, enum refusal refusal)
 {
     tunnel_seek_stop(t);
     t->client_there = false;
-    t->actions->refuse(t->io, refusal);
+    commands_put(t->host->commands, &(struct command){.kind = COMMAND_REFUSE, .refusal = refusal});
     ended(t);
+}
+
+void tunnel_note_unconfirmed(struct tunnel *t, uint64_t bytes)
+{
+    commands_put(t->host->commands, &(struct command){.kind = COMMAND_UNCONFIRMED, .bytes = bytes});
+}
+
+void tunnel_drop(struct tunnel *t, enum side side)
+{
+    commands_put(t->host->commands, &(struct command){.kind = COMMAND_DROP, .side = side});
+}
+
+static void part(struct tunnel *t, enum side side, const struct send_queue *rest, uint64_t unread)
+{
+    commands_put(t->host->commands,
+                 &(struct command){.kind = COMMAND_PART, .side = side, .rest = *rest, .bytes = unread});
 }
 
 static struct send_queue take_queue(struct leg *leg)
@@ -185,7 +200,7 @@ void tunnel_leave_client(struct tunnel *t, uint64_t now)
     if (t->client_there) {
         struct send_queue rest = take_queue(leg);
         t->client_there = false;
-        t->actions->part(t->io, CLIENT, &rest, 0);
+        part(t, CLIENT, &rest, 0);
     }
     ended(t);
 }
@@ -223,7 +238,7 @@ void tunnel_lose_input(struct tunnel *t, bool all)
     if (all)
         send_queue_free(&leg->out);
     if (unread && loses_input(t))
-        t->actions->unconfirmed(t->io, unread);
+        tunnel_note_unconfirmed(t, unread);
 }
 
 void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now)
@@ -245,11 +260,11 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
     if (!loses_input(t))
         unread = 0;
     if (cut)
-        t->actions->drop(t->io, WORKER);
+        tunnel_drop(t, WORKER);
     else
-        t->actions->part(t->io, WORKER, &rest, unread);
+        part(t, WORKER, &rest, unread);
     if (cut && unread)
-        t->actions->unconfirmed(t->io, unread);
+        tunnel_note_unconfirmed(t, unread);
     leg->out = held;
     leg_renew(leg, now);
 }
@@ -257,7 +272,7 @@ void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, boo
 static void drop_client(struct tunnel *t)
 {
     t->client_there = false;
-    t->actions->drop(t->io, CLIENT);
+    tunnel_drop(t, CLIENT);
 }
 
 static void close_client(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
@@ -458,7 +473,7 @@ size_t tunnel_memory(const struct tunnel *t, enum side from)
     /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
     bool keeps = t->adapter->numbers && send_queue_len(&t->legs[WORKER].out);
     size_t more =
-        t->actions->may_hold(t->io, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
+        t->host->may_hold(t->io, from == CLIENT ? is_inside_kept(t) : keeps || tunnel_needs_turn(t));
     size_t spare = spare_room(t, from);
 
     return more > spare ? more : spare;
@@ -522,7 +537,7 @@ bool tunnel_needs_turn(const struct tunnel *t)
 /* What the worker replays waits with it until it is this tunnel's turn. */
 static bool may_collect(struct tunnel *t, uint64_t now)
 {
-    bool needs = tunnel_needs_turn(t), has = !needs || t->actions->take_turn(t->io);
+    bool needs = tunnel_needs_turn(t), has = !needs || t->host->take_turn(t->io);
 
     t->replay_short = needs && has && !tunnel_memory(t, WORKER);
     if (has && !t->replay_short) {
@@ -530,7 +545,7 @@ static bool may_collect(struct tunnel *t, uint64_t now)
         return true;
     }
     if (now >= t->turn_at)
-        t->turn_at = now + TURN_PAUSE + t->actions->random(t->io) % (TURN_PAUSE / 2);
+        t->turn_at = now + TURN_PAUSE + t->host->random(t->io) % (TURN_PAUSE / 2);
     return false;
 }
 
@@ -559,7 +574,7 @@ static void note_shortage(struct tunnel *t, uint64_t now)
     if (!is_short(t))
         t->short_at = 0;
     else if (now >= t->short_at)
-        t->short_at = now + SHORT_PAUSE + t->actions->random(t->io) % (SHORT_PAUSE / 2);
+        t->short_at = now + SHORT_PAUSE + t->host->random(t->io) % (SHORT_PAUSE / 2);
 }
 
 bool tunnel_waits(const struct tunnel *t)

@@ -1,25 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tunnel: the state machine of one tunnel, without I/O: what happened goes in (tunnel_read, tunnel_lost,
- * tunnel_answered, tunnel_dialled, tunnel_tick ...), what is to be done comes out as calls of struct
- * tunnel_actions, before the function returns. relay.md says what it does and why; times are microseconds of
- * loop_clock.
+ * tunnel: the state machine of one tunnel, without I/O. Events go in (tunnel_read, tunnel_lost, tunnel_answered,
+ * tunnel_dialled, tunnel_tick ...), commands come out (command.h). docs/relay.md says what it does and why; times are
+ * microseconds of loop_clock.
  *
- * The caller owns the tunnel and the sockets. No function may be called from within an action. After
- * actions->ended the tunnel does nothing any more and is to be freed. After every call the caller looks at
- * tunnel_due and, for both sides, at leg.reading and send_queue_empty(&leg.out).
+ * The caller owns the tunnel and the sockets. After every event it carries out the commands, then looks at the state (in
+ * TUNNEL_ENDED the tunnel does nothing any more and is to be freed), at tunnel_due and, for both sides, at leg.reading and
+ * send_queue_empty(&leg.out). Behind COMMAND_ACCEPT and COMMAND_ADOPT it calls tunnel_writable.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_TUNNEL_H
 #define CELLGATE_RELAY_TUNNEL_TUNNEL_H
 
 #include "spoa/relay/tunnel/adapter.h"
 #include "spoa/relay/tunnel/close_reason.h"
+#include "spoa/relay/tunnel/command.h"
 #include "spoa/relay/tunnel/leg.h"
 #include "spoa/relay/tunnel/pings.h"
 #include "spoa/relay/tunnel/redial.h"
 #include "spoa/relay/tunnel/target.h"
-
-enum side { CLIENT, WORKER };
 
 /* What a tagged message of the client's is, by its first byte. */
 enum tunnel_input { INPUT_UNTOLD, INPUT_BYTES, INPUT_OTHER };
@@ -42,21 +40,6 @@ enum seek {
     SEEK_WAITING, /* for a worker to exist: the agent will tell */
 };
 
-/* Why a worker was lost or left: the label `cause` of the redials. X(name) */
-#define LOSSES(X)                                  \
-    X(eof)                                         \
-    X(reset)                                       \
-    X(silent) /* no pong */                        \
-    X(closed) /* a Close that stands for a loss */ \
-    X(moved)  /* the target changed */
-
-enum loss {
-#define X(name) LOSS_##name,
-    LOSSES(X)
-#undef X
-};
-extern const char *const loss_names[]; /* NULL behind the last */
-
 enum dial_outcome {
     DIAL_OPEN,        /* a valid 101 */
     DIAL_STATUS,      /* another status */
@@ -69,40 +52,17 @@ enum dial_outcome {
     DIAL_NO_SOCKET, /* none could be had, here; the worker knows nothing of it */
 };
 
-struct tunnel_actions {
+/* What the tunnel asks of its owner while it works on an event. None of these may call the tunnel. */
+struct tunnel_host {
     /* Sends what can be sent now. */
     size_t (*send)(void *io, enum side to, const struct slice *runs, size_t count);
-    /* Dials; tunnel_dialled tells how it went, later. */
-    void (*dial)(void *io, const struct target *target);
-    /* Gives up that dial, or closes what it has opened. */
-    void (*hang_up)(void *io);
-    /* What was dialled takes the place of the worker (which was parted or lost). */
-    void (*adopt)(void *io);
-    /* That leg is left: *rest, now the caller's, is still sent, then its socket is closed in good order. If the
-     * worker does not close it too, so many bytes of input may not have been read. */
-    void (*part)(void *io, enum side side, struct send_queue *rest, uint64_t unread);
-    /* That leg's socket is closed at once. */
-    void (*drop)(void *io, enum side side);
-    /* Asks the agent; tunnel_answered tells, later. An older question that is open is forgotten. */
-    void (*ask)(void *io);
-    void (*watch)(void *io);
-    /* The client gets its 101. */
-    void (*accept)(void *io);
-    /* The client gets no tunnel: an error, or, with REFUSAL_NONE, the worker's own answer. */
-    void (*refuse)(void *io, enum refusal refusal);
-    /* A worker was found again, `gap` after the last one was lost (0: it was not). */
-    void (*resumed)(void *io, enum loss loss, uint64_t gap);
-    /* It is known how it went on: bytes that are missing, or ADAPTER_UNKNOWN; 0: none. */
-    void (*declared)(void *io, uint64_t missing);
-    /* So many bytes of input may not have been read by anybody, and are not sent again. */
-    void (*unconfirmed)(void *io, uint64_t bytes);
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come, a message that is acknowledged as one or a replay. */
     size_t (*may_hold)(void *io, bool whole);
     /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
     bool (*take_turn)(void *io);
     uint32_t (*random)(void *io); /* unpredictable: masks (RFC 6455 section 5.3) */
-    void (*ended)(void *io);
+    struct commands *commands;
 };
 
 struct tunnel_limits { /* of its route; 0: none */
@@ -117,8 +77,8 @@ struct tunnel_settings {
 };
 
 struct tunnel {
-    const struct tunnel_actions *actions;
-    void *io;
+    const struct tunnel_host *host;
+    void *io; /* for its functions */
     const struct tunnel_settings *settings;
     const struct adapter *adapter;
     void *adapter_state;
@@ -182,8 +142,8 @@ struct tunnel {
 #define TUNNEL_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 
 struct tunnel_opening {
-    const struct tunnel_actions *actions;
-    void *io;
+    const struct tunnel_host *host;
+    void *io; /* for its functions */
     const struct tunnel_settings *settings;
     const struct handover *handover; /* borrowed for the call, as is the target */
     struct slice target;             /* path and query towards the worker */

@@ -4,12 +4,6 @@
 #define CLOSE_TAKEN 4001
 #define LATE        UINT64_C(10000000) /* microseconds in which a worker may get to a dial that was given up */
 
-const char *const loss_names[] = {
-#define X(name) #name,
-    LOSSES(X)
-#undef X
-        NULL};
-
 /* ---- losing the worker ---- */
 static void answer_pings(struct tunnel *t, uint64_t now)
 {
@@ -205,7 +199,7 @@ static void leave_unacknowledged(struct tunnel *t)
     tunnel_lose_input(t, true);
     if (cut) {
         t->worker_there = false;
-        t->actions->drop(t->io, WORKER);
+        tunnel_drop(t, WORKER);
     }
 }
 
@@ -254,7 +248,7 @@ void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now)
     bool listens = tunnel_hears_client(t);
 
     t->worker_there = false;
-    t->actions->drop(t->io, WORKER);
+    tunnel_drop(t, WORKER);
     leg_renew(&t->legs[WORKER], now);
     if (t->state == TUNNEL_CLOSING) {
         tunnel_lose_input(t, true);

@@ -15,7 +15,14 @@ static inline enum side other(enum side side)
     return side == CLIENT ? WORKER : CLIENT;
 }
 
+static inline void put(struct tunnel *t, enum command_kind kind)
+{
+    commands_put(t->host->commands, &(struct command){.kind = kind});
+}
+
 /* ---- tunnel.c ---- */
+void tunnel_note_unconfirmed(struct tunnel *t, uint64_t bytes);
+void tunnel_drop(struct tunnel *t, enum side side);
 /* Ends it; code and text are those that are passed on, for reasons that pass them. */
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now);
 /* The worker's leg is left with a Close. keep: what is held for it is for the next one; else it is still

@@ -12,7 +12,7 @@ struct outlet {
 static size_t outlet_send(void *context, const struct slice *runs, size_t count)
 {
     const struct outlet *outlet = context;
-    return outlet->t->actions->send(outlet->t->io, outlet->to, runs, count);
+    return outlet->t->host->send(outlet->t->io, outlet->to, runs, count);
 }
 
 static bool is_there(const struct tunnel *t, enum side side)
@@ -23,7 +23,9 @@ static bool is_there(const struct tunnel *t, enum side side)
 static bool flush(struct tunnel *t, enum side to, struct leg_batch *batch, uint64_t now)
 {
     struct outlet outlet = {t, to};
-    return leg_flush(&t->legs[to], batch, is_there(t, to) ? outlet_send : NULL, &outlet, now);
+    return leg_flush(&t->legs[to], batch,
+                     is_there(t, to) && !t->host->commands->unattached[to] ? outlet_send : NULL, &outlet,
+                     now);
 }
 
 static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint64_t now)
@@ -35,7 +37,7 @@ static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint6
 /* A mask for a frame of the relay's own; NULL towards the client. */
 static const uint8_t *own_mask(struct tunnel *t, enum side to, uint8_t mask[4])
 {
-    uint32_t random = to == WORKER ? t->actions->random(t->io) : 0;
+    uint32_t random = to == WORKER ? t->host->random(t->io) : 0;
     memcpy(mask, &random, 4);
     return to == WORKER ? mask : NULL;
 }
@@ -121,7 +123,7 @@ void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap
         t->gaps++;
     if (gap != ADAPTER_UNKNOWN)
         t->missing = gap < UINT64_MAX - t->missing ? t->missing + gap : UINT64_MAX;
-    t->actions->declared(t->io, gap);
+    commands_put(t->host->commands, &(struct command){.kind = COMMAND_DECLARED, .bytes = gap});
 }
 
 void tunnel_tell_adapter(struct tunnel *t, uint64_t time, uint64_t now)
@@ -656,7 +658,7 @@ void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
 {
     struct outlet outlet = {t, to};
 
-    if (!is_there(t, to))
+    if (!is_there(t, to) || t->host->commands->unattached[to])
         return;
     leg_writable(&t->legs[to], outlet_send, &outlet, now);
     if (t->adapter->numbers && t->state < TUNNEL_CLOSING)

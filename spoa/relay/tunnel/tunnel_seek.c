@@ -47,21 +47,21 @@ static void dial(struct tunnel *t, const struct target *target, uint64_t now)
         return;
     }
     t->seek = SEEK_DIALLING;
-    t->actions->dial(t->io, &t->next);
+    put(t, COMMAND_DIAL);
 }
 
 void tunnel_ask(struct tunnel *t, uint64_t now)
 {
     t->seek = SEEK_ASKING;
     t->asked_at = now;
-    t->actions->ask(t->io);
+    put(t, COMMAND_ASK);
 }
 
 void tunnel_seek_again(struct tunnel *t, uint64_t now)
 {
     uint64_t most = t->state == TUNNEL_OPENING ? HELD_PAUSE : UINT64_MAX;
 
-    if (!redial_next(&t->redial, &t->settings->redial, most, t->actions->random(t->io), now, &t->seek_at))
+    if (!redial_next(&t->redial, &t->settings->redial, most, t->host->random(t->io), now, &t->seek_at))
         give_up(t, now);
     else if (t->seek_at > now)
         t->seek = SEEK_PAUSING;
@@ -80,7 +80,7 @@ void tunnel_seek_begin(struct tunnel *t, uint64_t budget, uint64_t now)
 void tunnel_seek_stop(struct tunnel *t)
 {
     if (t->seek == SEEK_DIALLING)
-        t->actions->hang_up(t->io);
+        put(t, COMMAND_HANG_UP);
     t->seek = SEEK_NOTHING;
 }
 
@@ -224,7 +224,7 @@ static void use_news(struct tunnel *t, const struct answer *answer, uint64_t now
 static uint64_t ask_later(struct tunnel *t)
 {
     uint64_t pause = t->seek == SEEK_WAITING ? 2 * WATCH_PAUSE : UNWATCHED_PAUSE;
-    return pause / 2 + t->actions->random(t->io) % pause;
+    return pause / 2 + t->host->random(t->io) % pause;
 }
 
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now)
@@ -265,7 +265,7 @@ void tunnel_watch(struct tunnel *t, uint64_t now)
         return;
     t->watching = true;
     t->watched = t->epoch;
-    t->actions->watch(t->io);
+    put(t, COMMAND_WATCH);
 }
 
 void tunnel_watch_now(struct tunnel *t, uint64_t now)
@@ -282,7 +282,7 @@ static void note_resumed(struct tunnel *t, uint64_t now)
     t->redials++;
     if (gap > t->longest_gap)
         t->longest_gap = gap;
-    t->actions->resumed(t->io, t->loss, gap);
+    commands_put(t->host->commands, &(struct command){.kind = COMMAND_RESUMED, .loss = t->loss, .time = gap});
 }
 
 /* The old worker still serves: it is left in favour of the one that was dialled. */
@@ -367,18 +367,17 @@ static void connected(struct tunnel *t, const struct http_head *head, uint64_t n
     t->worker_there = true;
     t->worker_since = now;
     leg_renew(&t->legs[WORKER], now);
-    t->actions->adopt(t->io);
+    put(t, COMMAND_ADOPT);
     join(t, before != TUNNEL_OPENING);
     t->gaps_before = t->gaps;
     t->progress_before = t->adapter->progress ? t->adapter->progress(t->adapter_state) : 0;
     if (before == TUNNEL_OPENING)
-        t->actions->accept(t->io);
+        put(t, COMMAND_ACCEPT);
     else
         note_resumed(t, now);
     t->must_ask = true;
     tunnel_watch(t, now);
     tunnel_acknowledge(t, now);
-    tunnel_writable(t, WORKER, now);
 }
 
 struct slice tunnel_probe(const struct tunnel *t, struct slice target, struct writer *w)
