@@ -2,7 +2,6 @@
 #include "spoa/agent/directory/http_stream.h"
 
 #include <stdio.h>
-#include <sys/random.h>
 
 #define HEADERS_MAX     ((size_t)32 * 1024)
 #define STREAM_LINE_MAX (DIRECTORY_HTTP_BODY_MAX + 1024)
@@ -135,9 +134,8 @@ static uint64_t asked_delay(const struct directory_http_stream *s)
 /* Half of it is left to chance: agents that lost their control plane at once do not come back at once. */
 static uint64_t with_jitter(uint64_t delay)
 {
-    uint32_t random = 0;
-    (void)!getrandom(&random, sizeof random, GRND_NONBLOCK);
-    return delay / 2 + delay / 2 * random / UINT32_MAX;
+    struct backoff once = {.least = (int64_t)delay, .most = (int64_t)delay, .jitter = 50};
+    return (uint64_t)backoff_next(&once);
 }
 
 static void plan(struct directory_http_stream *s, uint64_t now)
@@ -145,8 +143,10 @@ static void plan(struct directory_http_stream *s, uint64_t now)
     bool good = s->open && !s->broken && (s->heard || now - s->begun > SETTLED);
     uint64_t asked = s->easy ? asked_delay(s) : 0;
     s->absent = s->status == 404 || s->status == 405 || s->status == 501;
-    s->delay = good || !s->delay ? DELAY_MIN : s->delay * 2 > DELAY_MAX ? DELAY_MAX : s->delay * 2;
-    s->due = now + with_jitter(s->absent ? DELAY_ABSENT : asked > s->delay ? asked : s->delay);
+    if (good)
+        backoff_reset(&s->backoff);
+    uint64_t step = (uint64_t)backoff_next(&s->backoff);
+    s->due = now + with_jitter(s->absent ? DELAY_ABSENT : asked > step ? asked : step);
     s->active = s->open = false;
     curl_slist_free_all(s->fields);
     s->fields = NULL;
@@ -199,7 +199,7 @@ void directory_http_stream_hurry(struct directory_http_stream *s, uint64_t now)
 void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
                                 struct writer scratch)
 {
-    *s = (struct directory_http_stream){.directory = directory, .scratch = scratch};
+    *s = (struct directory_http_stream){.directory = directory, .scratch = scratch, .backoff = {.least = DELAY_MIN, .most = DELAY_MAX}};
     s->events.event = on_event;
     s->events.context = s;
     event_stream_init(&s->events, STREAM_LINE_MAX);

@@ -10,6 +10,7 @@
 
 #include "spoa/agent/directory/http_answer.h"
 #include "spoa/agent/directory/http_target.h"
+#include "spoa/net/backoff.h"
 #include "spoa/net/loop.h"
 #include "spoa/proto/event_stream.h"
 
@@ -23,7 +24,7 @@ struct directory_http_stream {
     bool heard, broken;             /* an event came, one that makes no sense */
     bool absent;                    /* this control plane has no events */
     uint64_t begun, last_byte, due; /* due: of the next attempt, while not active */
-    uint64_t delay;                 /* microseconds between attempts that fail */
+    struct backoff backoff;         /* between attempts that fail */
     unsigned status;                /* 0: no answer yet */
     size_t header_bytes;
     struct fail why; /* of the last end; empty: none yet */

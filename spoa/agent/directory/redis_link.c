@@ -7,9 +7,12 @@
 
 #include "spoa/agent/model/worker_url.h"
 #include "spoa/base/file.h"
+#include "spoa/net/backoff.h"
+#include "spoa/net/stream.h"
 
-#define BACKOFF_LEAST 0.05
-#define BACKOFF_MOST  1.0
+#define BACKOFF_LEAST 50000 /* microseconds */
+#define BACKOFF_MOST  1000000
+#define READ_LEAST    4096
 #define PASSWORD_MOST 1024
 #define INPUT_MAX     (4 * RESP_TEXT)
 #define OUTPUT_MAX    (8u << 20)
@@ -18,15 +21,14 @@ struct redis_link {
     struct redis_link_options options;
     enum { LINK_PAUSING, LINK_RESOLVING, LINK_CONNECTING, LINK_GREETING, LINK_READY } state;
     bool failed; /* the last attempt */
-    struct loop_io io;
+    struct stream stream;
     struct loop_timer timer;
-    struct buffer in, out;
     struct redis_command *flight, **flight_end;
     struct redis_command hello, ping;
     unsigned greetings; /* replies that the greeting still waits for */
     bool pinged;
     uint64_t heard; /* when the server said something last; if it owed nothing then, when it began to owe */
-    double backoff;
+    struct backoff backoff;
     unsigned attempt; /* tells an answer for an attempt that was given up */
 };
 
@@ -50,17 +52,6 @@ bool redis_server_parse(struct slice text, struct redis_server *server, struct f
 
 /* ---- giving up and beginning anew ---- */
 
-static void begin(struct redis_link *l);
-
-/* How long to pause: half of the backoff to all of it, so that agents do not come back all at once. */
-static double pause_next(struct redis_link *l)
-{
-    double share = 0.5 + (double)(arc4random() & 0xffff) / 0x20000;
-    double pause = l->backoff * share;
-    l->backoff = l->backoff * 2 < BACKOFF_MOST ? l->backoff * 2 : BACKOFF_MOST;
-    return pause;
-}
-
 static void drop_flight(struct redis_link *l)
 {
     while (l->flight) {
@@ -76,31 +67,17 @@ static void lose(struct redis_link *l, const char *why)
     l->state = LINK_PAUSING;
     l->failed = true;
     l->attempt++;
-    loop_io_close(&l->io);
-    buffer_free(&l->in);
-    buffer_free(&l->out);
-    loop_timer_set(&l->timer, pause_next(l));
+    stream_close(&l->stream);
+    loop_timer_set(&l->timer, (double)backoff_next(&l->backoff) / 1e6);
     drop_flight(l);
     l->options.lost(l->options.context, why);
 }
 
 /* ---- writing ---- */
 
-static void flush(struct redis_link *l)
-{
-    while (buffer_len(&l->out)) {
-        struct slice rest = buffer_slice(&l->out);
-        ssize_t sent = send(loop_io_fd(&l->io), rest.at, rest.len, MSG_NOSIGNAL);
-        if (sent < 0)
-            break; /* an error is met again by the next recv */
-        buffer_consume(&l->out, (size_t)sent);
-    }
-    loop_io_want(&l->io, buffer_len(&l->out) ? LOOP_READ | LOOP_WRITE : LOOP_READ);
-}
-
 static bool put(struct redis_link *l, const struct slice *words, size_t count, struct redis_command *command)
 {
-    if (!resp_command(&l->out, words, count))
+    if (!resp_command(&l->stream.out, words, count))
         return false;
     bool first = !l->flight;
     command->next = NULL;
@@ -110,7 +87,7 @@ static bool put(struct redis_link *l, const struct slice *words, size_t count, s
         l->heard = loop_clock();
         loop_timer_set(&l->timer, l->options.timeout);
     }
-    loop_io_want(&l->io, LOOP_READ | LOOP_WRITE); /* many commands of one turn leave in one write */
+    stream_send_soon(&l->stream);
     return true;
 }
 
@@ -166,7 +143,7 @@ static void on_greeted(struct redis_command *command, const struct resp *reply)
         return;
     l->state = LINK_READY;
     l->failed = false;
-    l->backoff = BACKOFF_LEAST;
+    backoff_reset(&l->backoff);
     loop_timer_set(&l->timer, l->options.timeout);
     l->options.ready(l->options.context);
 }
@@ -174,7 +151,7 @@ static void on_greeted(struct redis_command *command, const struct resp *reply)
 static bool greet_word(struct redis_link *l, const struct slice *words, size_t count)
 {
     l->greetings++;
-    return resp_command(&l->out, words, count);
+    return resp_command(&l->stream.out, words, count);
 }
 
 static bool put_password(struct redis_link *l, struct fail *why)
@@ -210,15 +187,16 @@ static bool put_greeting(struct redis_link *l, struct fail *why)
     return greet_word(l, events ? subscribe : ping, events ? 2 : 1) || fail(why, "out of memory");
 }
 
-static void greet(struct redis_link *l)
+static void on_connected(void *owner)
 {
+    struct redis_link *l = owner;
     struct fail why;
     if (!put_greeting(l, &why)) {
         lose(l, why.text);
         return;
     }
     l->state = LINK_GREETING;
-    flush(l);
+    stream_send(&l->stream);
 }
 
 /* ---- reading ---- */
@@ -252,9 +230,10 @@ static bool take_value(struct redis_link *l, const struct resp *value)
     return l->attempt == attempt;
 }
 
-static void take_values(struct redis_link *l)
+static void on_input(void *owner)
 {
-    struct slice in = buffer_slice(&l->in);
+    struct redis_link *l = owner;
+    struct slice in = buffer_slice(&l->stream.in);
     size_t before = in.len;
     for (;;) {
         struct resp value;
@@ -262,45 +241,23 @@ static void take_values(struct redis_link *l)
         if (result == RESP_BROKEN)
             lose(l, "the server does not speak the protocol of Redis");
         if (result == RESP_MORE)
-            buffer_consume(&l->in, before - in.len);
+            stream_consume(&l->stream, before - in.len);
         if (result != RESP_VALUE || !take_value(l, &value))
             return;
     }
 }
 
-static void receive(struct redis_link *l)
+static void on_ended(void *owner, int error)
 {
-    size_t room;
-    uint8_t *to = buffer_room(&l->in, 4096, &room);
-    ssize_t got = to ? recv(loop_io_fd(&l->io), to, room, 0) : -1;
-    if (got < 0 && to && (errno == EAGAIN || errno == EINTR)) {
-        buffer_commit(&l->in, 0);
-        return;
-    }
-    if (got <= 0) {
-        lose(l, !to ? "out of memory" : got ? strerror(errno) : "the server ended the connection");
-        return;
-    }
-    buffer_commit(&l->in, (size_t)got);
-    take_values(l);
+    lose(owner, error == ENOMEM ? "out of memory" : error ? strerror(error) : "the server ended the connection");
 }
 
-static void on_io(void *owner, int events)
-{
-    struct redis_link *l = owner;
-    if (l->state == LINK_CONNECTING) {
-        int error = net_connected(loop_io_fd(&l->io));
-        if (error)
-            lose(l, strerror(error));
-        else
-            greet(l);
-        return;
-    }
-    if (events & LOOP_WRITE)
-        flush(l);
-    if (events & LOOP_READ)
-        receive(l);
-}
+/* A server that wants no more clients says why and closes. */
+static const struct stream_user stream_user = {.connected = on_connected,
+                                               .input = on_input,
+                                               .ended = on_ended,
+                                               .read_size = READ_LEAST,
+                                               .hears_out = true};
 
 /* ---- connecting ---- */
 
@@ -313,8 +270,11 @@ static void connect_to(struct redis_link *l, const struct net_address *address)
         return;
     }
     l->state = LINK_CONNECTING;
-    loop_io_open(&l->io, l->options.loop, fd, on_io, l);
-    loop_io_want(&l->io, LOOP_WRITE);
+    l->stream = (struct stream){.user = &stream_user,
+                                .owner = l,
+                                .in = buffer_with_limit(INPUT_MAX),
+                                .out = buffer_with_limit(OUTPUT_MAX)};
+    stream_open(&l->stream, l->options.loop, fd);
 }
 
 static void on_resolved(void *owner, const struct dns_answer *answer)
@@ -366,7 +326,7 @@ static void look_after(struct redis_link *l)
     const struct slice ping[] = {SLICE_LITERAL("PING")};
     unsigned attempt = l->attempt;
     if (silence(l) >= l->options.timeout)
-        receive(l); /* if this thread stood still, the answer may be there */
+        stream_look(&l->stream); /* if this thread stood still, the answer may be there */
     if (l->attempt != attempt)
         return;
     double silent = silence(l);
@@ -401,11 +361,9 @@ struct redis_link *redis_link_new(const struct redis_link_options *options)
     if (!l)
         return NULL;
     l->options = *options;
-    l->backoff = BACKOFF_LEAST;
+    l->backoff = (struct backoff){.least = BACKOFF_LEAST, .most = BACKOFF_MOST, .jitter = 50};
     l->flight_end = &l->flight;
     l->hello.replied = on_greeted;
-    l->in = buffer_with_limit(INPUT_MAX);
-    l->out = buffer_with_limit(OUTPUT_MAX);
     loop_timer_open(&l->timer, options->loop, on_timer, l);
     loop_timer_set(&l->timer, 0);
     return l;
@@ -416,10 +374,8 @@ void redis_link_free(struct redis_link *l)
     if (!l)
         return;
     loop_timer_close(&l->timer);
-    loop_io_close(&l->io);
+    stream_close(&l->stream);
     drop_flight(l);
-    buffer_free(&l->in);
-    buffer_free(&l->out);
     free(l);
 }
 
