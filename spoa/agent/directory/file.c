@@ -4,14 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/agent/directory/folder_events.h"
-#include "spoa/agent/directory/host_names.h"
 #include "spoa/agent/model/record_json.h"
 #include "spoa/base/file.h"
 #include "spoa/base/thread.h"
@@ -189,6 +190,104 @@ bool directory_file_load(const char *path, const struct records *before, struct 
     return load_file(path, before, load, NULL, why);
 }
 
+/* ---- the workers that records name by host name ---- */
+
+struct host_names { /* zeroed before its first use */
+    char **texts;
+    size_t count, size;
+};
+
+static void free_hosts(struct host_names *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        free(w->texts[i]);
+    free(w->texts);
+    *w = (struct host_names){0};
+}
+
+static bool add_host(struct host_names *w, const struct worker *worker)
+{
+    if (worker->addr.family || worker->kind == WORKER_NONE || worker->kind == WORKER_UNIX)
+        return true;
+    if (w->count == w->size) {
+        size_t size = w->size ? w->size * 2 : 16;
+        char **texts = realloc(w->texts, size * sizeof *texts);
+        if (!texts)
+            return false;
+        w->texts = texts;
+        w->size = size;
+    }
+    w->texts[w->count] = slice_dup(worker->host);
+    return w->texts[w->count] && ++w->count;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Each once. False when out of memory; *w is for free_hosts either way. */
+static bool collect_hosts(struct host_names *w, const struct records *records)
+{
+    struct record record;
+    struct worker worker;
+    struct slice key;
+    size_t cursor = 0, kept = 0;
+    bool good = true;
+    while (good && records_each(records, &cursor, &key, &record)) {
+        good = add_host(w, &record.worker);
+        for (size_t at = 0; good && record_port_next(&record, &at, &(uint16_t){0}, &worker);)
+            good = add_host(w, &worker);
+    }
+    if (w->count)
+        qsort(w->texts, w->count, sizeof *w->texts, by_text);
+    for (size_t i = 0; i < w->count; i++)
+        if (kept && strcmp(w->texts[kept - 1], w->texts[i]) == 0)
+            free(w->texts[i]);
+        else
+            w->texts[kept++] = w->texts[i];
+    w->count = kept;
+    return good;
+}
+
+/* ---- what inotify says about its folder: a watch on the file would stay with one that is replaced ---- */
+
+static int open_events(struct fail *why)
+{
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (fd < 0) /* the limit of the user's inotify instances has the errno of open files */
+        fail(why, "cannot watch files: %s",
+             errno == EMFILE ? "fs.inotify.max_user_instances or RLIMIT_NOFILE is too low" : strerror(errno));
+    return fd;
+}
+
+/* From now on also those of the folder that there is now; again is fine. */
+static void watch_folder(int fd, const char *path)
+{
+    char folder[PATH_MAX];
+    snprintf(folder, sizeof folder, "%s", path);
+    (void)inotify_add_watch(fd, dirname(folder), IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR);
+}
+
+/* Takes all events that wait. True when the file was written or put in place, or when the kernel had so many that it
+ * forgot some. */
+static bool read_events(int fd, const char *path)
+{
+    _Alignas(struct inotify_event) char events[4096];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    bool any = false;
+    ssize_t n;
+    while ((n = read(fd, events, sizeof events)) > 0)
+        for (const char *p = events; p < events + n;) {
+            const struct inotify_event *e = (const struct inotify_event *)(const void *)p;
+            /* what was created is not written yet; such an event only wakes who waits */
+            bool whole = e->len && (e->mask & (IN_CLOSE_WRITE | IN_MOVED_TO));
+            any = any || (e->mask & IN_Q_OVERFLOW) || (whole && strcmp(name, e->name) == 0);
+            p += sizeof *e + e->len;
+        }
+    return any;
+}
+
 /* ---- watching it ---- */
 
 struct directory_file {
@@ -227,7 +326,7 @@ static void drop_load(struct directory_file *d)
 {
     records_release(d->load.records);
     revoked_release(d->load.revoked);
-    host_names_free(&d->hosts);
+    free_hosts(&d->hosts);
     d->load = (struct directory_load){.records = NULL};
 }
 
@@ -256,7 +355,7 @@ static void *run_reader(void *context)
 {
     struct directory_file *d = context;
     d->good = load_file(d->path, d->records, &d->load, &d->stop, &d->why);
-    if (d->good && !host_names_collect(&d->hosts, d->load.records)) {
+    if (d->good && !collect_hosts(&d->hosts, d->load.records)) {
         d->good = fail(&d->why, "%s: out of memory", d->path);
         d->load.unread = true;
     }
@@ -271,7 +370,7 @@ static void read_again(struct directory_file *d)
     d->again = d->reading;
     if (d->reading)
         return;
-    folder_events_add(loop_io_fd(&d->events), d->path); /* the folder may be another one by now */
+    watch_folder(loop_io_fd(&d->events), d->path); /* the folder may be another one by now */
     /* looked at before it is read: a change in between is then seen by the next look */
     file_look(d->path, &d->seen);
     d->reading = thread_start(&d->reader, run_reader, d, &d->why);
@@ -281,18 +380,13 @@ static void read_again(struct directory_file *d)
     d->unread = true;
 }
 
-static bool concerns(const void *context, const char *name)
-{
-    return strcmp(folder_events_name(((const struct directory_file *)context)->path), name) == 0;
-}
-
 /* Not whenever something else in the folder changes: of a file that is replaced the other name's event comes
  * first, and the file would be read twice. */
 static void on_events(void *owner, int events)
 {
     struct directory_file *d = owner;
     (void)events;
-    if (folder_events_read(loop_io_fd(&d->events), concerns, d))
+    if (read_events(loop_io_fd(&d->events), d->path))
         read_again(d);
 }
 
@@ -324,7 +418,7 @@ static void *start(const void *own, struct directory *directory, struct loop *lo
         fail(why, "out of memory");
         return NULL;
     }
-    int fd = folder_events_open(why);
+    int fd = open_events(why);
     if (fd < 0) {
         free(d);
         return NULL;

@@ -10,8 +10,10 @@
  */
 #include <stdlib.h>
 
-#include "spoa/agent/directory/http_call.h"
+#include "spoa/agent/directory/http_answer.h"
 #include "spoa/agent/directory/http_stream.h"
+#include "spoa/agent/directory/http_target.h"
+#include "spoa/base/buffer.h"
 
 #define CALLS_MAX  64                  /* to the control plane at a time; half are left to those who wait */
 #define WAKES_MAX  8                   /* of them, so that those that hang hold up no look-up */
@@ -20,6 +22,7 @@
 #define WAKE_AGAIN ((uint64_t)500000)  /* microseconds between attempts to have one sandbox woken */
 /* Microseconds after which nobody waits any more; relay.hold, if not set. */
 #define WAKE_MOST ((uint64_t)30000000)
+#define HEADERS_MAX ((size_t)32 * 1024)
 #define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
 
 struct question {
@@ -28,8 +31,18 @@ struct question {
     uint64_t again;    /* a wake: the next attempt */
 };
 
+/* One request with a whole, bounded answer; used again and again. */
+struct call {
+    CURL *easy; /* NULL: not used yet */
+    struct curl_slist *fields;
+    struct buffer body;
+    bool too_large;
+    size_t header_bytes;
+    char error[CURL_ERROR_SIZE];
+};
+
 struct asking {
-    struct directory_http_call call;
+    struct call call;
     struct question *question; /* NULL: this call is free */
     uint64_t begun;
 };
@@ -63,6 +76,98 @@ struct directory_http {
     bool known, answering, pushing, was_bad;
     uint8_t scratch[SCRATCH];
 };
+
+/* ---- a call ---- */
+
+static size_t on_body(char *bytes, size_t size, size_t count, void *context)
+{
+    struct call *call = context;
+    if (buffer_put(&call->body, slice_of(bytes, size * count)))
+        return size * count;
+    call->too_large = true;
+    return 0;
+}
+
+static size_t on_header(char *bytes, size_t size, size_t count, void *context)
+{
+    struct call *call = context;
+    (void)bytes;
+    call->header_bytes += size * count;
+    return call->header_bytes > HEADERS_MAX ? 0 : size * count;
+}
+
+static void call_reset(struct call *call)
+{
+    curl_slist_free_all(call->fields);
+    call->fields = NULL;
+    buffer_free(&call->body);
+}
+
+/* Adds the transfer to `multi`, where it ends within `milliseconds`. */
+static bool call_begin(struct call *call, CURLM *multi,
+                               struct directory_http_target *target, const char *path, bool post,
+                               long milliseconds, struct fail *why)
+{
+    call_reset(call);
+    call->body = buffer_with_limit(DIRECTORY_HTTP_BODY_MAX);
+    call->too_large = false;
+    call->header_bytes = 0;
+    call->error[0] = '\0';
+    if (!call->easy && !(call->easy = curl_easy_init()))
+        return fail(why, "out of memory");
+    if (!directory_http_target_aim(target, call->easy, path, "Accept: application/json", &call->fields, why))
+        return false;
+    if (post) {
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, "");
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE, 0L);
+    }
+    curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->fields);
+    curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, call->error);
+    curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
+    curl_easy_setopt(call->easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(call->easy, CURLOPT_HEADERDATA, call);
+    curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, milliseconds);
+    return curl_multi_add_handle(multi, call->easy) == CURLM_OK || fail(why, "out of memory");
+}
+
+static struct slice header(CURL *easy, const char *name)
+{
+    struct curl_header *found;
+    if (curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &found) != CURLHE_OK)
+        return (struct slice){NULL, 0};
+    return slice_text(found->value);
+}
+
+/* True: there is an answer, which is valid until the call begins again. */
+static bool call_end(struct call *call, CURLM *multi, CURLcode result,
+                             struct directory_http_reply *reply, struct fail *why)
+{
+    long status = 0;
+    curl_multi_remove_handle(multi, call->easy);
+    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (result != CURLE_OK && !call->too_large)
+        return fail(why, "%.200s", call->error[0] ? call->error : curl_easy_strerror(result));
+    *reply = (struct directory_http_reply){
+        .status = (unsigned)status,
+        .content_type = header(call->easy, "Content-Type"),
+        .cache_control = header(call->easy, "Cache-Control"),
+        .retry_after = header(call->easy, "Retry-After"),
+        .body = buffer_slice(&call->body),
+        .too_large = call->too_large,
+    };
+    return true;
+}
+
+static void call_free(struct call *call, CURLM *multi)
+{
+    if (call->easy) {
+        curl_multi_remove_handle(multi, call->easy);
+        curl_easy_cleanup(call->easy);
+    }
+    call->easy = NULL;
+    call_reset(call);
+}
 
 /* ---- health ---- */
 
@@ -180,7 +285,7 @@ static void begin(struct directory_http *d, struct asking *a, struct question *q
     struct fail why;
     if (!directory_http_target_path(q->question.key, q->question.wake ? "/wake" : "", path, sizeof path))
         fail(&why, "its id is too long");
-    else if (directory_http_call_begin(&a->call, d->multi, &d->target, path, q->question.wake,
+    else if (call_begin(&a->call, d->multi, &d->target, path, q->question.wake,
                                        (long)d->options->timeout, &why)) {
         a->question = q;
         a->begun = now;
@@ -255,7 +360,7 @@ static void end(struct directory_http *d, struct asking *a, CURLcode result)
     a->question = NULL;
     d->busy--;
     d->waking -= q->question.wake;
-    if (!directory_http_call_end(&a->call, d->multi, result, &reply, &why)) {
+    if (!call_end(&a->call, d->multi, result, &reply, &why)) {
         if (!q->question.wake) /* that may take its time, which says nothing of look-ups */
             note_silence(d, a->begun, why.text);
         return give_up(d, q);
@@ -428,7 +533,7 @@ static void stop(void *self)
     for (size_t i = 0; i < CALLS_MAX; i++) {
         if (d->asking[i].question)
             end_unknown(d->asking[i].question);
-        directory_http_call_free(&d->asking[i].call, d->multi);
+        call_free(&d->asking[i].call, d->multi);
     }
     directory_http_stream_free(&d->stream, d->multi);
     directory_http_target_free(&d->target);
