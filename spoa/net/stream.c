@@ -147,7 +147,7 @@ static void on_writable(struct stream *s)
     if (progress && s->finishing && s->linger.step)
         loop_timer_set(&s->timer, (double)s->linger.step / 1e6);
     after_write(s);
-    if (progress && s->user->sent)
+    if ((progress || (s->failed && s->user->hears_out)) && s->user->sent)
         s->user->sent(s->owner);
     if (s->loop && s->failed && !may_read(s))
         tell_error(s, s->failed);
@@ -248,6 +248,15 @@ static void on_due(void *owner)
         read_some(s);
     if (s->io.loop && s->late && !s->finishing)
         s->user->late(s->owner);
+    leave(s);
+}
+
+void stream_offer(struct stream *s)
+{
+    if (!stream_is_open(s) || s->busy || buffer_len(&s->in) == 0)
+        return;
+    enter(s);
+    s->user->input(s->owner);
     leave(s);
 }
 

@@ -32,7 +32,8 @@ struct stream_user {
     void (*late)(void *owner);
     void (*gone)(void *owner); /* once, at the end of the turn in which it was closed; may be NULL */
     size_t read_size;          /* bytes that each read has room for at least; 0: all that `in` has room for */
-    /* That the peer takes nothing more is not told: it may still have something to say. */
+    /* That the peer takes nothing more is not told by `ended`, because it may still have something to say: `out` is
+     * dropped, which `sent` is told. */
     bool hears_out;
 };
 
@@ -73,8 +74,10 @@ void stream_send(struct stream *s);
 void stream_send_soon(struct stream *s);
 /* Drops the first `len` bytes of `in`. Slices of it are void. */
 void stream_consume(struct stream *s, size_t len);
-/* Reads nothing while paused. What is in `in` already the owner looks at itself. */
+/* Reads nothing while paused. What is in `in` already is the owner's (stream_offer). */
 void stream_pause(struct stream *s, bool paused);
+/* Calls `input` now if there is anything in `in`: behind a pause. Does nothing in the stream's own callbacks. */
+void stream_offer(struct stream *s);
 /* Reads once, now: calls `input` or `ended` if there is anything. Does nothing in the stream's own callbacks. */
 void stream_look(struct stream *s);
 /* One time for each stream: `late` is called when it is over; replaces an earlier one. Before that the socket is read

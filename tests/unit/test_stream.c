@@ -25,7 +25,7 @@ struct owner {
     int peer;
     enum action on_input, on_ended, on_sent, on_late, on_connected;
     struct stream_linger linger;
-    unsigned inputs, ends, lates, connects, gone;
+    unsigned inputs, ends, lates, connects, gone, sends;
     int error, released;
     size_t consumed;
     bool in_order; /* what was consumed is the pattern */
@@ -114,6 +114,7 @@ static void on_input(void *owner)
 static void on_sent(void *owner)
 {
     struct owner *o = owner;
+    o->sends++;
     act(o, o->on_sent);
 }
 
@@ -307,6 +308,28 @@ static void a_stream_may_be_paused_in_its_own_callback(void **state)
     turns(&o, 5);
     assert_int_equal(o.inputs, 1);
     assert_int_equal(buffer_len(&o.stream.in), 1);
+    end(&o);
+}
+
+static void what_is_held_is_offered_again_behind_a_pause(void **state)
+{
+    (void)state;
+    struct owner o = {.on_input = PAUSE};
+    open_pair(&o, &without_gone);
+    stream_offer(&o.stream); /* there is nothing */
+    assert_int_equal(send(o.peer, "\0", 1, 0), 1);
+    turns(&o, 5);
+    assert_int_equal(o.inputs, 1);
+    o.on_input = CONSUME;
+    stream_pause(&o.stream, false);
+    stream_offer(&o.stream);
+    assert_int_equal(o.consumed, 1);
+    o.on_input = NOTHING;
+    assert_int_equal(send(o.peer, "a", 1, 0), 1);
+    turns(&o, 5);
+    o.on_input = CLOSE; /* also there it may be closed, and what it holds is readable until it returns */
+    stream_offer(&o.stream);
+    assert_int_equal(stream_held(&o.stream), 0);
     end(&o);
 }
 
@@ -531,9 +554,11 @@ static void who_hears_out_reads_a_peer_that_takes_nothing_to_its_end(void **stat
     open_pair(&o, &hearing);
     shutdown(o.peer, SHUT_RD);
     put_pattern(&o, 10);
-    stream_send(&o.stream);
+    stream_send_soon(&o.stream);
     turns(&o, 20);
     assert_int_equal(o.ends, 0);
+    assert_int_equal(o.sends, 1); /* it waits for nothing any more */
+    assert_int_equal(stream_held(&o.stream), 0);
     say(&o, 0, 65536);
     assert_int_equal(o.consumed, 65536);
     shutdown(o.peer, SHUT_WR);
@@ -854,6 +879,7 @@ int main(void)
         cmocka_unit_test(input_is_held_up_to_exactly_its_limit),
         cmocka_unit_test(a_paused_stream_reads_nothing),
         cmocka_unit_test(a_stream_may_be_paused_in_its_own_callback),
+        cmocka_unit_test(what_is_held_is_offered_again_behind_a_pause),
         cmocka_unit_test(a_look_reads_what_is_there_at_once),
         cmocka_unit_test(memory_that_is_short_ends_the_input),
         cmocka_unit_test(output_of_every_size_is_sent),
