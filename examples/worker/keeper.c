@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "examples/worker/keeper.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "examples/worker/resume_table.h"
+#include "spoa/net/listener.h"
 #include "spoa/net/net.h"
 
 #define CHECK_EVERY 1.0 /* seconds */
@@ -30,8 +30,7 @@ struct open_conn {
 struct keeper {
     struct loop *loop;
     struct keeper_options options;
-    int listener; /* -1: stopped */
-    struct loop_io accept;
+    struct listener listener; /* closed: it is stopped */
     struct resume_table tunnels;
     struct kept *sessions;
     struct open_conn *conns;
@@ -271,15 +270,9 @@ void keeper_reap(struct keeper *k)
 
 /* ---- the socket ---- */
 
-static void accept_ready(void *owner, int events)
+static void on_accepted(void *owner, int fd)
 {
     struct keeper *k = owner;
-    (void)events;
-    int fd = net_accept(k->listener);
-    if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        loop_io_want(&k->accept, 0); /* out of descriptors: again at the next check */
-    if (fd < 0)
-        return;
     struct keeper_conn *c = NULL;
     if (k->conn_count < k->options.connections)
         c = keeper_conn_new(k, fd, conn_gone);
@@ -299,8 +292,6 @@ static void check_due(void *owner)
 {
     struct keeper *k = owner;
     keeper_check(k);
-    if (!k->stopping)
-        loop_io_want(&k->accept, LOOP_READ);
     loop_timer_set(&k->check, CHECK_EVERY);
 }
 
@@ -312,21 +303,18 @@ static bool listen_at(struct keeper *k, struct fail *why)
         return fail(why, "%s: too long for a socket", k->options.path);
     if (!net_parse(slice_text(text), &address, why))
         return false;
-    k->listener = net_listen(&address, 0600, why);
-    if (k->listener < 0)
+    int fd = net_listen(&address, 0600, why);
+    if (fd < 0)
         return false;
-    loop_io_open(&k->accept, k->loop, k->listener, accept_ready, k);
-    loop_io_want(&k->accept, LOOP_READ);
+    k->listener = (struct listener){.accepted = on_accepted, .owner = k, .batch = 1};
+    listener_open(&k->listener, k->loop, fd);
     return true;
 }
 
 static void close_listener(struct keeper *k)
 {
-    if (k->listener < 0)
-        return;
-    loop_io_want(&k->accept, 0);
-    net_unlisten(k->listener);
-    k->listener = -1;
+    if (listener_is_open(&k->listener))
+        net_unlisten(listener_release(&k->listener));
 }
 
 static bool any_alive(const struct keeper *k)
@@ -377,7 +365,6 @@ struct keeper *keeper_new(struct loop *loop, const struct keeper_options *option
     }
     k->loop = loop;
     k->options = *options;
-    k->listener = -1;
     k->sweep = (struct loop_task){.run = sweep, .context = k};
     resume_table_init(&k->tunnels, loop, options->grace, TUNNELS * options->sessions);
     loop_timer_open(&k->check, loop, check_due, k);

@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "examples/worker/link.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "spoa/net/net.h"
 
 #define IN_LIMIT  (2 * (size_t)(KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX))
 #define OUT_LIMIT ((size_t)512 * 1024)
 #define OUT_FULL  ((size_t)128 * 1024)
-#define OVERHEAD  512  /* of a message that holds data */
-#define PATIENCE  10.0 /* seconds in which a keeper takes nothing of what was said last */
-
-bool link_is_open(const struct link *l)
-{
-    return l->io.loop != NULL;
-}
+#define OVERHEAD  512               /* of a message that holds data */
+#define PATIENCE  INT64_C(10000000) /* microseconds in which a keeper takes nothing of what was said last */
 
 /* ---- last words ---- */
 
@@ -26,82 +19,60 @@ bool link_is_open(const struct link *l)
  * outlive their link. */
 struct last_words {
     struct front_work work; /* first: its callback knows them by it */
-    struct front *front;
-    struct loop_io io;
-    struct buffer out;
-    struct loop_timer patience;
-    struct loop_task bury;
+    struct front *front;    /* NULL: it knows that they have ended */
+    struct stream stream;
 };
 
 static void end_last_words(struct front_work *work)
 {
     struct last_words *w = (struct last_words *)work;
-    loop_io_close(&w->io);
-    loop_timer_close(&w->patience);
-    buffer_free(&w->out);
-    loop_defer(front_loop(w->front), &w->bury);
-    front_work_done(w->front, work);
+    struct front *front = w->front;
+    w->front = NULL;
+    stream_close(&w->stream);
+    front_work_done(front, work);
 }
 
-static void no_patience(void *owner)
-{
-    end_last_words(owner);
-}
-
-/* Whether there is more to say. */
-static bool say_more(int fd, struct buffer *out)
-{
-    struct slice rest = buffer_slice(out);
-    ssize_t put = rest.len ? write(fd, rest.at, rest.len) : 0;
-    if (put > 0)
-        buffer_consume(out, (size_t)put);
-    return buffer_len(out) && (put >= 0 || errno == EAGAIN || errno == EINTR);
-}
-
-static void last_words_ready(void *owner, int events)
+static void on_said(void *owner)
 {
     struct last_words *w = owner;
-    (void)events;
-    if (say_more(loop_io_fd(&w->io), &w->out))
-        loop_timer_set(&w->patience, PATIENCE);
-    else
+    if (w->front)
         end_last_words(&w->work);
+    free(w);
 }
 
 static void leave_last_words(struct link *l)
 {
-    struct loop *loop = l->io.loop;
+    static const struct stream_user saying = {.gone = on_said};
+    static const struct stream_linger linger = {.step = PATIENCE, .grace = PATIENCE, .drain = SIZE_MAX};
     struct last_words *w = calloc(1, sizeof *w);
     if (!w)
         return;
-    *w = (struct last_words){.work.end = end_last_words, .front = l->front, .out = l->out};
-    w->bury = (struct loop_task){.run = free, .context = w};
-    l->out = buffer_with_limit(OUT_LIMIT);
-    int fd = loop_io_release(&l->io);
+    *w = (struct last_words){.work.end = end_last_words,
+                             .front = l->front,
+                             .stream = {.user = &saying, .owner = w, .out = l->stream.out}};
+    l->stream.out = buffer_with_limit(OUT_LIMIT);
+    int fd = stream_release(&l->stream);
     shutdown(fd, SHUT_RD); /* nobody hears the keeper any more: it learns that when it speaks, or looks */
-    loop_io_open(&w->io, loop, fd, last_words_ready, w);
-    loop_io_want(&w->io, LOOP_WRITE);
-    loop_timer_open(&w->patience, loop, no_patience, w);
-    loop_timer_set(&w->patience, PATIENCE);
     front_work_add(w->front, &w->work);
+    stream_open(&w->stream, front_loop(w->front), fd);
+    stream_finish(&w->stream, &linger);
 }
 
 /* ---- the link ---- */
 
-void link_close(struct link *l)
+bool link_is_open(const struct link *l)
 {
-    if (link_is_open(l) && say_more(loop_io_fd(&l->io), &l->out))
-        leave_last_words(l);
-    loop_io_close(&l->io);
-    if (!l->delivering)
-        buffer_free(&l->in);
-    buffer_free(&l->out);
+    return stream_is_open(&l->stream);
 }
 
-static void want(struct link *l)
+void link_close(struct link *l)
 {
-    if (link_is_open(l))
-        loop_io_want(&l->io, (l->paused ? 0 : LOOP_READ) | (buffer_len(&l->out) ? LOOP_WRITE : 0));
+    if (link_is_open(l)) {
+        stream_send(&l->stream);
+        if (buffer_len(&l->stream.out))
+            leave_last_words(l);
+    }
+    stream_close(&l->stream);
 }
 
 static void lose(struct link *l)
@@ -112,72 +83,39 @@ static void lose(struct link *l)
     l->lost(l->user);
 }
 
-/* A callback may close the link: what is in the buffer stays until it returned. */
-static void deliver(struct link *l)
+static void on_input(void *owner)
 {
-    if (l->delivering)
-        return;
-    bool bad = false;
-    l->delivering = true;
-    while (link_is_open(l) && !l->paused && !bad) {
-        struct slice in = buffer_slice(&l->in);
+    struct link *l = owner;
+    while (link_is_open(l) && !l->paused) {
+        struct slice in = buffer_slice(&l->stream.in);
         size_t before = in.len;
         struct keeper_message m;
         enum keeper_result result = keeper_read(&in, &m);
-        bad = result == KEEPER_BAD;
+        if (result == KEEPER_BAD)
+            lose(l);
         if (result != KEEPER_READ)
-            break;
+            return;
         l->message(l->user, &m);
-        buffer_consume(&l->in, before - in.len);
-    }
-    l->delivering = false;
-    if (!link_is_open(l))
-        buffer_free(&l->in);
-    else if (bad)
-        lose(l);
-}
-
-static void receive(struct link *l)
-{
-    size_t room = 0;
-    uint8_t *at = buffer_room(&l->in, IN_LIMIT - buffer_len(&l->in), &room);
-    ssize_t got = at ? read(loop_io_fd(&l->io), at, room) : 0;
-    if (got > 0) {
-        buffer_commit(&l->in, (size_t)got);
-        deliver(l);
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
-        lose(l);
+        stream_consume(&l->stream, before - in.len);
     }
 }
 
-/* The keeper hears nothing any more. What it has said last is still read: it may be the session's end. */
-static void deafen(struct link *l)
+static void on_sent(void *owner)
 {
-    l->deaf = true;
-    buffer_free(&l->out);
-}
-
-static void flush(struct link *l)
-{
-    struct slice s = buffer_slice(&l->out);
-    ssize_t put = s.len ? write(loop_io_fd(&l->io), s.at, s.len) : 0;
-    if (put > 0)
-        buffer_consume(&l->out, (size_t)put);
-    else if (put < 0 && errno != EAGAIN && errno != EINTR)
-        deafen(l);
+    struct link *l = owner;
     if (!link_is_full(l) && l->room)
         l->room(l->user);
 }
 
-static void ready(void *owner, int events)
+static void on_ended(void *owner, int error)
 {
-    struct link *l = owner;
-    if (events & LOOP_WRITE)
-        flush(l);
-    if ((events & LOOP_READ) && link_is_open(l))
-        receive(l);
-    want(l);
+    (void)error;
+    lose(owner);
 }
+
+/* A keeper that takes nothing more may have said the session's end. */
+static const struct stream_user stream_user = {
+    .input = on_input, .sent = on_sent, .ended = on_ended, .hears_out = true};
 
 bool link_open(struct link *l, struct front *front, const char *path)
 {
@@ -191,27 +129,26 @@ bool link_open(struct link *l, struct front *front, const char *path)
     if (fd < 0)
         return false;
     l->front = front;
-    l->deaf = false;
-    l->in = buffer_with_limit(IN_LIMIT);
-    l->out = buffer_with_limit(OUT_LIMIT);
-    loop_io_open(&l->io, front_loop(front), fd, ready, l);
+    l->stream = (struct stream){.user = &stream_user,
+                                .owner = l,
+                                .in = buffer_with_limit(IN_LIMIT),
+                                .out = buffer_with_limit(OUT_LIMIT)};
+    stream_open(&l->stream, front_loop(front), fd);
     link_put(l, &(struct keeper_message){.type = KEEPER_HELLO, .version = KEEPER_VERSION});
     return true;
 }
 
 void link_put(struct link *l, const struct keeper_message *m)
 {
-    if (l->deaf)
-        return;
     size_t room = 0, need = OVERHEAD + m->bytes.len + m->argv.len + m->env.len + m->cwd.len;
-    uint8_t *at = link_is_open(l) ? buffer_room(&l->out, need, &room) : NULL;
+    uint8_t *at = link_is_open(l) ? buffer_room(&l->stream.out, need, &room) : NULL;
     struct writer w = writer_of(at, room);
     if (at)
         keeper_put(&w, m);
     if (!at || w.full)
         return lose(l);
-    buffer_commit(&l->out, w.len);
-    want(l);
+    buffer_commit(&l->stream.out, w.len);
+    stream_send_soon(&l->stream);
 }
 
 void link_put_input(struct link *l, struct slice bytes)
@@ -225,7 +162,7 @@ void link_put_input(struct link *l, struct slice bytes)
 
 bool link_is_full(const struct link *l)
 {
-    return buffer_len(&l->out) >= OUT_FULL;
+    return buffer_len(&l->stream.out) >= OUT_FULL;
 }
 
 void link_pause(struct link *l, bool paused)
@@ -233,7 +170,7 @@ void link_pause(struct link *l, bool paused)
     if (l->paused == paused)
         return;
     l->paused = paused;
+    stream_pause(&l->stream, paused);
     if (!paused)
-        deliver(l);
-    want(l);
+        stream_offer(&l->stream);
 }

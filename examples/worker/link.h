@@ -8,8 +8,7 @@
 
 #include "examples/worker/front.h"
 #include "examples/worker/keeper_protocol.h"
-#include "spoa/base/buffer.h"
-#include "spoa/net/loop.h"
+#include "spoa/net/stream.h"
 
 struct link {
     /* set by the user; room may be NULL. `message` may close the link. `lost`: the keeper has ended the
@@ -21,9 +20,8 @@ struct link {
 
     /* private */
     struct front *front;
-    struct loop_io io;
-    struct buffer in, out;
-    bool paused, delivering, deaf;
+    struct stream stream;
+    bool paused;
 };
 
 /* Connects and says HELLO; false when the keeper is not there. */
