@@ -371,7 +371,7 @@ static void others_on_the_loop_are_heard_while_a_large_file_is_read(void **state
     FILE *out = fopen(f->file, "w");
     assert_non_null(out);
     fputs("{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 1}", out);
-    for (int i = 0; i < 200000; i++)
+    for (int i = 0; i < 50000; i++)
         fprintf(out, ",\n\"sb-%d\": {\"worker\": \"http://w-%d.test:1\"}", i, i % 7);
     fputs("}}", out);
     fclose(out);
@@ -379,7 +379,7 @@ static void others_on_the_loop_are_heard_while_a_large_file_is_read(void **state
     loop_timer_open(&ticks.timer, seen.loop, on_tick, &ticks);
     on_tick(&ticks);
     assert_true(await(&seen, 1, 0));
-    assert_in_range(ticks.count, 10, UINT32_MAX);
+    assert_in_range(ticks.count, 5, UINT32_MAX);
     assert_int_equal(seen.hosts, 7);
     replace(f, "{\"sandboxes\": {}}");
     replace(f, "{\"sandboxes\": {\"a\": {\"worker\": \"http://127.0.0.1:1\", \"epoch\": 2}}}");

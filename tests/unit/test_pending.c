@@ -9,6 +9,7 @@
 
 struct world {
     struct loop *loop;
+    struct pending_table *table;
     struct pending *pending;
     struct pending_quota *quota;
     bool full;   /* the connection takes no answers */
@@ -63,7 +64,7 @@ static void work(struct world *w)
 {
     while (w->wanted) {
         w->wanted = false;
-        if (pending_work(w->pending, 0))
+        if (pending_work(w->table, 0))
             w->wanted = true;
     }
 }
@@ -88,10 +89,11 @@ static void start(struct world *w, double seconds, size_t most, size_t most_byte
                                             .news = on_look,
                                             .room = has_room,
                                             .gone = on_gone,
-                                            .work = on_work,
                                             .context = w};
-    pending_free(w->pending);
-    w->pending = pending_new(&options);
+    pending_table_free(w->table);
+    w->table = pending_table_new(on_work, w);
+    assert_non_null(w->table);
+    w->pending = pending_new(w->table, &options);
     assert_non_null(w->pending);
 }
 
@@ -109,7 +111,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *w = *state;
-    pending_free(w->pending);
+    pending_table_free(w->table);
     loop_free(w->loop);
     free(w);
     return 0;
@@ -117,7 +119,7 @@ static int teardown(void **state)
 
 static void look_at(struct world *w, struct slice key)
 {
-    pending_tell(w->pending, key);
+    pending_tell(w->table, key);
     work(w);
 }
 
@@ -264,17 +266,17 @@ static void news_that_come_in_a_row_are_looked_at_once(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add(w, i, i % 2 ? "odd" : "even"));
     for (int i = 0; i < 1000; i++) {
-        pending_tell(w->pending, SLICE_LITERAL("odd"));
+        pending_tell(w->table, SLICE_LITERAL("odd"));
         pending_tell_all(w->pending);
     }
     work(w);
     assert_int_equal(w->looked, 1500);
     w->looked = 0;
-    pending_tell(w->pending, SLICE_LITERAL("odd"));
-    assert_true(pending_work(w->pending, 0)); /* one of them */
+    pending_tell(w->table, SLICE_LITERAL("odd"));
+    assert_true(pending_work(w->table, 0)); /* one of them */
     assert_int_equal(w->looked, 1);
-    pending_tell(w->pending, SLICE_LITERAL("odd")); /* has the first one seen that? */
-    pending_tell(w->pending, SLICE_LITERAL("odd"));
+    pending_tell(w->table, SLICE_LITERAL("odd")); /* has the first one seen that? */
+    pending_tell(w->table, SLICE_LITERAL("odd"));
     const struct server_ticket next = {.stream_id = 3};
     assert_true(pending_end(w->pending, &next)); /* which is next */
     work(w);
@@ -288,10 +290,10 @@ static void a_key_of_many_is_looked_at_beside_others(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add(w, i, "many"));
     assert_true(add(w, 1000, "one"));
-    pending_tell(w->pending, SLICE_LITERAL("many"));
-    pending_tell(w->pending, SLICE_LITERAL("one"));
+    pending_tell(w->table, SLICE_LITERAL("many"));
+    pending_tell(w->table, SLICE_LITERAL("one"));
     for (int i = 0; i < 2; i++)
-        assert_true(pending_work(w->pending, 0));
+        assert_true(pending_work(w->table, 0));
     assert_int_equal(w->last, 1000);
     work(w);
     assert_int_equal(w->looked, 1001);
@@ -305,7 +307,7 @@ static void what_is_answered_in_a_look_at_all_ends_it_nowhere(void **state)
     w->answer = 50;
     pending_tell_all(w->pending);
     for (int i = 0; i < 10; i++)
-        assert_true(pending_work(w->pending, 0));
+        assert_true(pending_work(w->table, 0));
     const struct server_ticket next = {.stream_id = 10};
     assert_true(pending_end(w->pending, &next)); /* which is next */
     assert_true(add(w, 100, "b"));
@@ -319,7 +321,7 @@ static void the_questions_of_a_connection_go_with_it(void **state)
     struct world *w = *state;
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add_of(w, i % 2, i, "a"));
-    pending_tell(w->pending, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
+    pending_tell(w->table, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
     pending_drop(w->pending, 1, 0);
     pending_drop(w->pending, 1, 0);
     pending_drop(w->pending, 2, 0);
@@ -331,7 +333,7 @@ static void the_questions_of_a_connection_go_with_it(void **state)
     assert_int_equal(w->looked, 500);
     assert_int_equal(pending_count(w->pending), 500);
     pending_drop(w->pending, 0, 0);
-    assert_true(pending_work(w->pending, 0)); /* freed in the middle of it */
+    assert_true(pending_work(w->table, 0)); /* freed in the middle of it */
 }
 
 static void a_connection_leaves_room_for_others(void **state)
@@ -352,8 +354,8 @@ static void a_connection_leaves_room_for_others(void **state)
     work(w);
     assert_int_equal(quota.used, 375);
     assert_true(add_of(w, 1, stream++, "a"));
-    pending_free(w->pending);
-    w->pending = NULL;
+    pending_table_free(w->table);
+    w->table = NULL;
     assert_int_equal(quota.used, 0);
     w->quota = NULL;
 }
@@ -364,7 +366,7 @@ static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
     assert_true(add(w, 1, "a"));
     w->full = true;
     w->answer = UINT64_MAX;
-    pending_tell(w->pending, SLICE_LITERAL("a"));
+    pending_tell(w->table, SLICE_LITERAL("a"));
     work(w);
     assert_int_equal(w->looked, 0);
     w->full = false;
@@ -465,9 +467,47 @@ static void what_does_not_fit_into_an_inbox_means_all(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* A thread is told of a key once, and all who wait for it, for whatever, are looked at. */
+static void all_who_wait_for_a_key_are_found_by_it(void **state)
+{
+    struct world *w = *state;
+    const struct pending_options options = {.loop = w->loop,
+                                            .seconds = 60,
+                                            .most = 10,
+                                            .most_bytes = SIZE_MAX,
+                                            .due = on_due,
+                                            .news = on_look,
+                                            .gone = on_gone,
+                                            .context = w};
+    struct pending *first = w->pending, *second = pending_new(w->table, &options);
+    assert_non_null(second);
+    assert_true(add(w, 1, "a") && add(w, 2, "b"));
+    w->pending = second;
+    assert_true(add(w, 1, "a") && add(w, 3, "a"));
+    const struct server_ticket ticket = {.stream_id = 1};
+    w->answer = 1; /* of both */
+    look_at(w, SLICE_LITERAL("a"));
+    assert_int_equal(w->looked, 3);
+    assert_int_equal(pending_count(first), 1);
+    assert_int_equal(pending_count(second), 1);
+    assert_false(pending_end(first, &ticket));
+    look_at(w, SLICE_LITERAL("b"));
+    assert_int_equal(w->looked, 4);
+    pending_tell_all(first); /* not the second's */
+    work(w);
+    assert_int_equal(w->looked, 5);
+    assert_int_equal(w->last, 2);
+    pending_drop(second, 0, 0);
+    work(w);
+    assert_int_equal(pending_count(first), 1);
+    assert_int_equal(pending_count(second), 0);
+    w->pending = first;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(all_who_wait_for_a_key_are_found_by_it),
         TEST(news_of_a_key_reach_its_questions_alone),
         TEST(the_time_of_each_is_over_in_order),
         TEST(one_ends_by_its_ticket),

@@ -35,7 +35,8 @@ struct decision_thread {
     struct decision_thread_options options;
     struct loop *loop;
     struct server *server, *relay_server;
-    struct pending *parked;  /* questions that wait for a look-up */
+    struct pending_table *pending; /* of these */
+    struct pending *parked;        /* questions that wait for a look-up */
     struct pending *waiting; /* those that wait on: nothing is known that could serve instead */
     struct pending *redials; /* questions of relays that wait for a look-up */
     struct pending_quota redials_quota;
@@ -399,14 +400,6 @@ static bool is_stopped(const struct decision_thread *d)
     return !d->server;
 }
 
-static void tell(struct decision_thread *d, struct slice key)
-{
-    pending_tell(d->parked, key);
-    pending_tell(d->waiting, key);
-    pending_tell(d->redials, key);
-    pending_tell(d->watches, key);
-}
-
 static void tell_all(struct decision_thread *d)
 {
     pending_tell_all(d->parked);
@@ -424,7 +417,7 @@ static bool read_inbox(struct decision_thread *d, uint64_t until)
         pending_tell_all(d->redials);
     }
     while (mailbox_take(d->inbox, memory, &key)) {
-        tell(d, key);
+        pending_tell(d->pending, key);
         if (loop_clock() >= until)
             return true;
     }
@@ -439,9 +432,7 @@ static void work(void *context)
         return;
     uint64_t until = loop_clock() + WORK_TURN;
     bool more = read_inbox(d, until);
-    struct pending *const all[] = {d->parked, d->waiting, d->redials, d->watches};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        more = pending_work(all[i], until) || more;
+    more = pending_work(d->pending, until) || more;
     if (more)
         want_work(d);
 }
@@ -492,22 +483,14 @@ void decision_thread_drain(struct decision_thread *d, double grace)
     loop_post(d->loop, &d->drain);
 }
 
-static void free_waits(struct decision_thread *d)
-{
-    pending_free(d->parked);
-    pending_free(d->waiting);
-    pending_free(d->redials);
-    pending_free(d->watches);
-    d->parked = d->waiting = d->redials = d->watches = NULL;
-}
-
 static void stop_now(void *context)
 {
     struct decision_thread *d = context;
     server_free(d->server);
     server_free(d->relay_server);
     d->server = d->relay_server = NULL;
-    free_waits(d); /* a time that is up in this very turn would be answered */
+    pending_table_free(d->pending); /* a time that is up in this very turn would be answered */
+    d->pending = NULL;
     loop_stop(d->loop);
 }
 
@@ -532,7 +515,7 @@ void decision_thread_free(struct decision_thread *d)
 {
     server_free(d->server);
     server_free(d->relay_server);
-    free_waits(d);
+    pending_table_free(d->pending);
     mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
@@ -551,22 +534,23 @@ static bool prepare_waits(struct decision_thread *d)
                                       .most_bytes = PARKED_BYTES,
                                       .due = on_half_due,
                                       .news = on_news,
-                                      .work = want_work,
                                       .context = d};
-    d->parked = pending_new(&options);
+    if (!(d->pending = pending_table_new(want_work, d)))
+        return false;
+    d->parked = pending_new(d->pending, &options);
     options.seconds = d->options.lookup;
     options.due = on_due;
-    d->waiting = pending_new(&options);
+    d->waiting = pending_new(d->pending, &options);
     d->redials_quota.most = PARKED_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
     d->redials =
-        pending_new(&options); /* each has its whole time before it, those above the rest of theirs */
+        pending_new(d->pending, &options); /* each has its whole time before it, those above the rest of theirs */
     options.seconds = WATCH_SECONDS;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.watches;
     options.room = has_room;
     options.gone = unpin;
-    d->watches = pending_new(&options);
+    d->watches = pending_new(d->pending, &options);
     return d->parked && d->waiting && d->redials && d->watches;
 }
 

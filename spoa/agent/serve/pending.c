@@ -17,7 +17,7 @@ struct chain {
     struct kept *first, *last;
 };
 
-/* All of one key. While it is queued it is kept, though it may be empty. */
+/* All of one key, whatever they wait for. While it is queued it is kept, though it may be empty. */
 struct topic {
     struct hash_node node; /* the first member */
     struct chain members;
@@ -42,6 +42,7 @@ struct kept {
     struct hash_node node; /* by ticket; the first member */
     struct link of_all, of_topic,
         of_source; /* of_all: in the order of their ends, which is that of their beginnings */
+    struct pending *pending;
     struct topic *topic;
     struct source *source;
     struct wait wait;
@@ -50,15 +51,24 @@ struct kept {
     uint8_t texts[];
 };
 
+struct pending_table {
+    struct hash_secret secret;
+    struct hash_table topics;
+    struct topic *told, **told_end;
+    struct pending *first, **end; /* in the order in which they were made */
+    void (*work)(void *context);
+    void *context;
+};
+
 struct pending {
     struct pending_options options;
+    struct pending_table *table;
+    struct pending *next;
     struct loop_timer timer; /* the first is due */
     struct loop_timer rest;  /* all are to be looked at again */
-    struct hash_secret secret;
-    struct hash_table tickets, topics, sources;
+    struct hash_table tickets, sources;
     struct chain all;
     size_t bytes;
-    struct topic *told, **told_end;
     struct source *closing, **closing_end;
     bool looking, again; /* at all; once more behind that */
     bool skipped;        /* since that began: somebody had no room */
@@ -96,13 +106,13 @@ static void detach(struct chain *chain, struct kept *k, size_t member)
 static uint64_t hash_of_ticket(const struct pending *w, const struct server_ticket *t)
 {
     const uint64_t words[] = {(uint64_t)t->slot << 32 | t->generation, t->stream_id, t->frame_id};
-    return hash_keyed(&w->secret, slice_of(words, sizeof words));
+    return hash_keyed(&w->table->secret, slice_of(words, sizeof words));
 }
 
 static uint64_t hash_of_source(const struct pending *w, uint32_t slot, uint32_t generation)
 {
     const uint64_t word = (uint64_t)slot << 32 | generation;
-    return hash_keyed(&w->secret, slice_of(&word, sizeof word));
+    return hash_keyed(&w->table->secret, slice_of(&word, sizeof word));
 }
 
 static bool same_ticket(const struct server_ticket *a, const struct server_ticket *b)
@@ -119,9 +129,9 @@ static struct kept *find_ticket(const struct pending *w, const struct server_tic
     return (struct kept *)node;
 }
 
-static struct topic *find_topic(const struct pending *w, uint64_t hash, struct slice key)
+static struct topic *find_topic(const struct pending_table *all, uint64_t hash, struct slice key)
 {
-    struct hash_node *node = hash_table_find(&w->topics, hash);
+    struct hash_node *node = hash_table_find(&all->topics, hash);
     for (; node; node = hash_table_next(node)) {
         const struct topic *t = (const struct topic *)node;
         if (slice_equal(slice_of(t->key, t->len), key))
@@ -143,15 +153,15 @@ static struct source *find_source(const struct pending *w, uint32_t slot, uint32
 
 /* ---- topics and sources come and go with their questions ---- */
 
-static struct topic *topic_for(struct pending *w, struct slice key)
+static struct topic *topic_for(struct pending_table *all, struct slice key)
 {
-    uint64_t hash = hash_keyed(&w->secret, key);
-    struct topic *t = find_topic(w, hash, key);
+    uint64_t hash = hash_keyed(&all->secret, key);
+    struct topic *t = find_topic(all, hash, key);
     if (t || !(t = malloc(sizeof *t + key.len)))
         return t;
     *t = (struct topic){.len = key.len};
     memcpy(t->key, key.at, key.len);
-    if (hash_table_insert(&w->topics, &t->node, hash))
+    if (hash_table_insert(&all->topics, &t->node, hash))
         return t;
     free(t);
     return NULL;
@@ -169,11 +179,11 @@ static struct source *source_for(struct pending *w, const struct server_ticket *
     return NULL;
 }
 
-static void let_go_of_topic(struct pending *w, struct topic *t)
+static void let_go_of_topic(struct pending_table *all, struct topic *t)
 {
     if (!t || t->members.first || t->queued)
         return;
-    hash_table_remove(&w->topics, &t->node);
+    hash_table_remove(&all->topics, &t->node);
     free(t);
 }
 
@@ -233,7 +243,7 @@ static void forget(struct pending *w, struct kept *k)
     give_units_back(w, k->units);
     if (w->options.gone)
         w->options.gone(w->options.context, &k->wait);
-    let_go_of_topic(w, k->topic);
+    let_go_of_topic(w->table, k->topic);
     let_go_of_source(w, k->source);
     free(k);
 }
@@ -249,7 +259,7 @@ static struct kept *keep(struct pending *w, const struct wait *wait, struct topi
         return NULL;
     struct kept *k = malloc(sizeof *k + rest.len);
     if (k)
-        *k = (struct kept){.topic = topic, .source = source, .wait = *wait, .bytes = bytes, .units = units};
+        *k = (struct kept){.pending = w, .topic = topic, .source = source, .wait = *wait, .bytes = bytes, .units = units};
     if (k && hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &wait->ticket)))
         return k;
     free(k);
@@ -261,11 +271,11 @@ bool pending_add(struct pending *w, const struct wait *wait)
 {
     struct slice rest = wait->args.reader.rest;
     assert(!w->all.last || w->all.last->wait.begun <= wait->begun);
-    struct topic *topic = topic_for(w, wait->key);
+    struct topic *topic = topic_for(w->table, wait->key);
     struct source *source = source_for(w, &wait->ticket);
     struct kept *k = topic && source ? keep(w, wait, topic, source) : NULL;
     if (!k) {
-        let_go_of_topic(w, topic);
+        let_go_of_topic(w->table, topic);
         let_go_of_source(w, source);
         return false;
     }
@@ -290,12 +300,12 @@ static void begin_look(struct pending *w)
     w->again = w->skipped = false;
     w->cursor = w->all.first;
     w->look_began = loop_clock();
-    w->options.work(w->options.context);
+    w->table->work(w->table->context);
 }
 
-void pending_tell(struct pending *w, struct slice key)
+void pending_tell(struct pending_table *all, struct slice key)
 {
-    struct topic *t = find_topic(w, hash_keyed(&w->secret, key), key);
+    struct topic *t = find_topic(all, hash_keyed(&all->secret, key), key);
     if (!t)
         return;
     if (t->queued) {
@@ -304,9 +314,9 @@ void pending_tell(struct pending *w, struct slice key)
     }
     t->queued = true;
     t->next = NULL;
-    *w->told_end = t;
-    w->told_end = &t->next;
-    w->options.work(w->options.context);
+    *all->told_end = t;
+    all->told_end = &t->next;
+    all->work(all->context);
 }
 
 /* As long as a look at all takes, others have their turn. */
@@ -338,7 +348,7 @@ void pending_drop(struct pending *w, uint32_t slot, uint32_t generation)
     s->next = NULL;
     *w->closing_end = s;
     w->closing_end = &s->next;
-    w->options.work(w->options.context);
+    w->table->work(w->table->context);
 }
 
 bool pending_end(struct pending *w, const struct server_ticket *ticket)
@@ -396,24 +406,26 @@ static bool step_closing(struct pending *w)
 
 static void look_at(struct pending *w, struct kept *k)
 {
+    if (k->source->closing)
+        return; /* it is forgotten soon */
     if (!has_room(w, k))
         w->skipped = true;
     else if (w->options.news(w->options.context, &k->wait))
         forget(w, k);
 }
 
-static void unqueue_first(struct pending *w)
+static void unqueue_first(struct pending_table *all)
 {
-    struct topic *t = w->told;
-    w->told = t->next;
-    if (!w->told)
-        w->told_end = &w->told;
+    struct topic *t = all->told;
+    all->told = t->next;
+    if (!all->told)
+        all->told_end = &all->told;
     t->queued = t->begun = false;
 }
 
-static bool step_topic(struct pending *w)
+static bool step_topic(struct pending_table *all)
 {
-    struct topic *t = w->told;
+    struct topic *t = all->told;
     if (!t)
         return false;
     if (!t->begun)
@@ -422,28 +434,28 @@ static bool step_topic(struct pending *w)
     struct kept *k = t->cursor;
     if (k) {
         t->cursor = k->of_topic.next;
-        look_at(w, k);
+        look_at(k->pending, k);
         return true;
     }
     bool again = t->again;
     t->again = false;
-    unqueue_first(w);
+    unqueue_first(all);
     if (again)
-        pending_tell(w, slice_of(t->key, t->len));
-    let_go_of_topic(w, t);
+        pending_tell(all, slice_of(t->key, t->len));
+    let_go_of_topic(all, t);
     return true;
 }
 
 /* A topic of many goes on behind the others. */
-static void rotate(struct pending *w)
+static void rotate(struct pending_table *all)
 {
-    struct topic *t = w->told;
+    struct topic *t = all->told;
     if (!t || !t->next)
         return;
-    w->told = t->next;
+    all->told = t->next;
     t->next = NULL;
-    *w->told_end = t;
-    w->told_end = &t->next;
+    *all->told_end = t;
+    all->told_end = &t->next;
 }
 
 static void end_look(struct pending *w)
@@ -471,63 +483,100 @@ static bool step_all(struct pending *w)
     return true;
 }
 
-bool pending_work(struct pending *w, uint64_t until)
+/* One of each sort: none waits behind many of another. */
+static bool step(struct pending_table *all)
+{
+    bool more = step_topic(all);
+    for (struct pending *w = all->first; w; w = w->next) {
+        more = step_due(w) || more;
+        more = step_closing(w) || more;
+        more = step_all(w) || more;
+    }
+    return more;
+}
+
+bool pending_work(struct pending_table *all, uint64_t until)
 {
     bool more = true;
     do
-        more = step_due(w) || step_closing(w) || step_topic(w) || step_all(w);
+        more = step(all);
     while (more && loop_clock() < until);
     if (more)
-        rotate(w);
-    else if (w->skipped && !w->looking && !loop_timer_active(&w->rest))
-        set_timer(&w->rest, loop_clock() + LOOK_AGAIN); /* of a key's */
-    if (w->all.first)
-        set_timer(&w->timer, due_at(w, w->all.first));
+        rotate(all);
+    for (struct pending *w = all->first; w; w = w->next) {
+        if (!more && w->skipped && !w->looking && !loop_timer_active(&w->rest))
+            set_timer(&w->rest, loop_clock() + LOOK_AGAIN); /* of a key's */
+        if (w->all.first)
+            set_timer(&w->timer, due_at(w, w->all.first));
+    }
     return more;
 }
 
 static void on_due(void *owner)
 {
     struct pending *w = owner;
-    w->options.work(w->options.context);
+    w->table->work(w->table->context);
 }
 
 /* ---- its life ---- */
 
-struct pending *pending_new(const struct pending_options *options)
+struct pending_table *pending_table_new(void (*work)(void *context), void *context)
 {
-    struct pending *w = calloc(1, sizeof *w);
-    if (!w || !hash_secret_init(&w->secret)) {
-        free(w);
+    struct pending_table *all = calloc(1, sizeof *all);
+    if (!all || !hash_secret_init(&all->secret)) {
+        free(all);
         return NULL;
     }
+    all->told_end = &all->told;
+    all->end = &all->first;
+    all->work = work;
+    all->context = context;
+    return all;
+}
+
+struct pending *pending_new(struct pending_table *table, const struct pending_options *options)
+{
+    struct pending *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
     w->options = *options;
-    w->told_end = &w->told;
+    w->table = table;
+    *table->end = w;
+    table->end = &w->next;
     w->closing_end = &w->closing;
     loop_timer_open(&w->timer, options->loop, on_due, w);
     loop_timer_open(&w->rest, options->loop, on_rested, w);
     return w;
 }
 
-void pending_free(struct pending *w)
+static void free_pending(struct pending *w)
 {
-    if (!w)
-        return;
     loop_timer_close(&w->timer);
     loop_timer_close(&w->rest);
     while (w->all.first)
         forget(w, w->all.first);
-    while (w->told) {
-        struct topic *t = w->told;
-        unqueue_first(w);
-        let_go_of_topic(w, t);
-    }
     while (step_closing(w))
         ;
     hash_table_free(&w->tickets);
-    hash_table_free(&w->topics);
     hash_table_free(&w->sources);
     free(w);
+}
+
+void pending_table_free(struct pending_table *all)
+{
+    if (!all)
+        return;
+    for (struct pending *w = all->first, *next; w; w = next) {
+        next = w->next;
+        free_pending(w);
+    }
+    while (all->told) {
+        struct topic *t = all->told;
+        unqueue_first(all);
+        let_go_of_topic(all, t);
+    }
+    hash_table_free(&all->topics);
+    free(all);
 }
 
 size_t pending_count(const struct pending *w)

@@ -2,7 +2,8 @@
 /*
  * pending: questions that are answered later than they came: the relays' watches, and whatever needs a record
  * that is being looked up. Each has a ticket, the key of its sandbox, and a copy of the message's arguments;
- * its time is the same for all of one `pending`. For one thread: a decision thread's.
+ * its time is the same for all of one `pending`. Those of a thread share a table, in which a key is found once, whatever
+ * is waited for. For one thread: a decision thread's.
  *
  * However many there are, and whoever asks: to add, to end and to tell take the same short time each. What follows from
  * that is done by pending_work in pieces that end when its time does: answers that are due, questions whose key or whose
@@ -14,6 +15,7 @@
 #include "spoa/base/hash.h"
 #include "spoa/spop/server.h"
 
+struct pending_table;
 struct pending;
 
 struct wait {
@@ -48,26 +50,27 @@ struct pending_options {
     bool (*room)(void *context, const struct wait *wait);
     /* It is not kept any more, for whatever reason. May be NULL. */
     void (*gone)(void *context, const struct wait *wait);
-    /* There is something for pending_work to do. */
-    void (*work)(void *context);
     void *context;
 };
 
-/* NULL when out of memory. */
-struct pending *pending_new(const struct pending_options *options);
-void pending_free(struct pending *pending); /* answers nothing; NULL is fine */
+/* work: there is something for pending_work to do. NULL when out of memory. */
+struct pending_table *pending_table_new(void (*work)(void *context), void *context);
+/* With all that are in it; answers nothing. NULL is fine. */
+void pending_table_free(struct pending_table *table);
+/* In the table, for as long as that is there. NULL when out of memory. */
+struct pending *pending_new(struct pending_table *table, const struct pending_options *options);
 /* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
  * when out of memory or full: answer at once then. */
 bool pending_add(struct pending *pending, const struct wait *wait);
-/* Those of a key, or all, are looked at: `news` is called for each, later. */
-void pending_tell(struct pending *pending, struct slice key);
+/* Those of a key, in the whole table, or all of one `pending` are looked at: `news` is called for each, later. */
+void pending_tell(struct pending_table *table, struct slice key);
 void pending_tell_all(struct pending *pending);
 /* The connection is gone: nobody is to be answered there. */
 void pending_drop(struct pending *pending, uint32_t slot, uint32_t generation);
 /* The time of the question with this ticket is over now. False: there is none. */
 bool pending_end(struct pending *pending, const struct server_ticket *ticket);
 /* Until loop_clock is `until`, and a step at least. Whether there is more to do. */
-bool pending_work(struct pending *pending, uint64_t until);
+bool pending_work(struct pending_table *table, uint64_t until);
 size_t pending_count(const struct pending *pending);
 
 #endif
