@@ -20,6 +20,7 @@
 
 #define LOOK_EVERY    0.1 /* seconds */
 #define READ_MOST     ((size_t)1 << 20)
+#define READS_MOST    16 /* of events, in a turn */
 #define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
 #define FILE_MAX      ((off_t)2 << 30)
 #define RECORD_DEPTH  4
@@ -269,15 +270,15 @@ static void watch_folder(int fd, const char *path)
     (void)inotify_add_watch(fd, dirname(folder), IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR);
 }
 
-/* Takes all events that wait. True when the file was written or put in place, or when the kernel had so many that it
- * forgot some. */
+/* Takes the events that wait, a few at a time where others write all the time. True when the file was written or put in
+ * place, or when the kernel had so many that it forgot some. */
 static bool read_events(int fd, const char *path)
 {
     _Alignas(struct inotify_event) char events[4096];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool any = false;
     ssize_t n;
-    while ((n = read(fd, events, sizeof events)) > 0)
+    for (int i = 0; i < READS_MOST && (n = read(fd, events, sizeof events)) > 0; i++)
         for (const char *p = events; p < events + n;) {
             const struct inotify_event *e = (const struct inotify_event *)(const void *)p;
             /* what was created is not written yet; such an event only wakes who waits */
@@ -395,7 +396,7 @@ static void on_look(void *owner)
     struct directory_file *d = owner;
     struct stat now;
     file_look(d->path, &now);
-    if (!file_looks_same(&d->seen, &now) || (d->unread && ++d->looks % LOOKS_AGAIN == 0))
+    if (!file_looks_same(&d->seen, &now) || (d->unread && !d->reading && ++d->looks % LOOKS_AGAIN == 0))
         read_again(d);
     loop_timer_set(&d->look, LOOK_EVERY);
 }
