@@ -41,13 +41,23 @@ static bool fail_at(struct slice text, size_t at, const char *name, struct fail 
     return fail(why, "%s:%zu:%zu: %s", name, line, column, what);
 }
 
+static size_t offset_of(const struct json *doc, const json_node *node, bool key)
+{
+    const struct json_place *place = &doc->places[node->valueint];
+    return key && place->key ? place->key : place->value;
+}
+
+void json_place_key(const struct json *doc, const json_node *member, size_t *line, size_t *column)
+{
+    position(doc->text, offset_of(doc, member, true), line, column);
+}
+
 static bool fail_node(const struct json *doc, const json_node *node, bool key, struct fail *why,
                       const char *what)
 {
     if (!node)
         return fail(why, "%s: %s", doc->name, what);
-    const struct json_place *place = &doc->places[node->valueint];
-    return fail_at(doc->text, key && place->key ? place->key : place->value, doc->name, why, what);
+    return fail_at(doc->text, offset_of(doc, node, key), doc->name, why, what);
 }
 
 bool json_fail(const struct json *doc, const json_node *node, struct fail *why, const char *format, ...)
@@ -211,6 +221,17 @@ const json_node *json_member(const json_node *object, const char *key)
     while (member && strcmp(member->string, key) != 0)
         member = member->next;
     return member;
+}
+
+const json_node *json_member_at(const json_node *object, const char *path)
+{
+    struct slice rest = slice_text(path), part;
+    while (object && slice_split(&rest, '.', &part)) {
+        char name[64] = "";
+        memcpy(name, part.at, part.len < sizeof name ? part.len : 0);
+        object = json_member(object, name);
+    }
+    return object;
 }
 
 const json_node *json_first(const json_node *container)

@@ -50,6 +50,8 @@ bool json_is_number(const json_node *node);
 /* ---- going through it ---- */
 const json_node *json_member(const json_node *object,
                              const char *key);           /* exact case; NULL if there is none */
+/* Through objects within objects: "relay.listen". */
+const json_node *json_member_at(const json_node *object, const char *path);
 const json_node *json_first(const json_node *container); /* first child or NULL */
 const json_node *json_next(const json_node *child);
 const char *json_key(const json_node *member); /* of an object's member */
@@ -71,6 +73,8 @@ __attribute__((format(printf, 4, 5))) bool json_fail(const struct json *doc, con
 /* The same with the position of the member's key. */
 __attribute__((format(printf, 4, 5))) bool json_fail_key(const struct json *doc, const json_node *member,
                                                          struct fail *why, const char *format, ...);
+/* Where the member's key stands. */
+void json_place_key(const struct json *doc, const json_node *member, size_t *line, size_t *column);
 
 /*
  * For documents too large for one tree (a million records): calls `each` for every member of the object that

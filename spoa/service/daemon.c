@@ -58,11 +58,20 @@ static bool mistake(const struct daemon_program *program, FILE *err, const char 
     return leave(DAEMON_USAGE, exit_code);
 }
 
+/* The key by its name of today, whichever the text has. */
+static struct slice overridden(const char *text)
+{
+    size_t count;
+    const struct option *table = settings_options(&count);
+    struct slice key = slice_of(text, strcspn(text, "="));
+    const struct option *option = options_find(table, count, key);
+    return option ? slice_text(option->key) : key;
+}
+
 static bool is_overridden(const struct daemon_arguments *arguments, const char *text)
 {
-    size_t len = strcspn(text, "=") + 1;
     for (size_t i = 0; i < arguments->overrides_count; i++)
-        if (strncmp(arguments->overrides[i], text, len) == 0)
+        if (slice_equal(overridden(arguments->overrides[i]), overridden(text)))
             return true;
     return false;
 }

@@ -227,19 +227,29 @@ static bool assign(const struct target *target, const struct option *option, str
 
 /* ---- whole objects ---- */
 
-static const struct option *find(const struct target *target, const char *key)
+static bool is_named(const struct option *option, struct slice key)
 {
-    for (size_t i = 0; i < target->count; i++)
-        if (strcmp(target->table[i].key, key) == 0)
-            return &target->table[i];
+    return slice_is(key, option->key) || (option->old && slice_is(key, option->old));
+}
+
+const struct option *options_find(const struct option *table, size_t count, struct slice key)
+{
+    for (size_t i = 0; i < count; i++)
+        if (is_named(&table[i], key))
+            return &table[i];
     return NULL;
+}
+
+static bool is_within(const char *key, const char *section)
+{
+    size_t len = strlen(section);
+    return key && strncmp(key, section, len) == 0 && key[len] == '.';
 }
 
 static bool is_section(const struct target *target, const char *key)
 {
-    size_t len = strlen(key);
     for (size_t i = 0; i < target->count; i++)
-        if (strncmp(target->table[i].key, key, len) == 0 && target->table[i].key[len] == '.')
+        if (is_within(target->table[i].key, key) || is_within(target->table[i].old, key))
             return true;
     return false;
 }
@@ -251,8 +261,22 @@ static bool is_key_like(const char *key)
            key[strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")] == '\0';
 }
 
+/* The option was read already, by its other name. */
+static bool refuse_both(const struct json *doc, const struct option *option, const char *key, const json_node *member,
+                        const json_node *other, struct fail *why)
+{
+    size_t line, column;
+    json_place_key(doc, other, &line, &column);
+    if (strcmp(key, option->key) == 0)
+        return json_fail_key(doc, member, why, "%s is given by its old name %s at %zu:%zu too", key, option->old, line,
+                             column);
+    return json_fail_key(doc, member, why, "%s is the old name of %s, which is given at %zu:%zu too", key, option->key,
+                         line, column);
+}
+
+/* seen: of each option the member that gave it. */
 static bool read_members(const struct target *target, const struct json *doc, const json_node *object,
-                         const char *section, bool *seen, struct fail *why)
+                         const char *section, const json_node **seen, struct fail *why)
 {
     if (!json_is_object(object))
         return json_fail(doc, object, why, "%s%san object is expected", section, *section ? ": " : "");
@@ -260,9 +284,12 @@ static bool read_members(const struct target *target, const struct json *doc, co
         char key[KEY_MAX];
         int len = snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", json_key(member));
         bool named = is_key_like(json_key(member)) && len < KEY_MAX;
-        const struct option *option = named ? find(target, key) : NULL;
+        const struct option *option = named ? options_find(target->table, target->count, slice_text(key)) : NULL;
         if (option) {
-            seen[option - target->table] = true;
+            const json_node **by = &seen[option - target->table];
+            if (*by)
+                return refuse_both(doc, option, key, member, *by, why);
+            *by = member;
             if (!set_node(target, doc, option, member, why))
                 return false;
         } else if (named && is_section(target, key)) {
@@ -291,7 +318,7 @@ bool options_read(const struct json *doc, const json_node *object, const struct 
                   const char *base_dir, void *out, struct fail *why)
 {
     struct target target = {table, count, base_dir, out};
-    bool *seen = calloc(count + 1, sizeof *seen);
+    const json_node **seen = calloc(count + 1, sizeof *seen);
     if (!seen)
         return json_fail(doc, object, why, "out of memory");
     bool good = read_members(&target, doc, object, "", seen, why);
@@ -302,6 +329,21 @@ bool options_read(const struct json *doc, const json_node *object, const struct 
     return good;
 }
 
+bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table, size_t count,
+                      struct texts *warnings, struct fail *why)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct fail warning;
+        const json_node *member = table[i].old ? json_member_at(object, table[i].old) : NULL;
+        if (!member)
+            continue;
+        json_fail_key(doc, member, &warning, "%s is now called %s", table[i].old, table[i].key);
+        if (!texts_add(warnings, slice_text(warning.text)))
+            return fail(why, "out of memory");
+    }
+    return true;
+}
+
 static void free_field(const struct option *option, void *out)
 {
     if (option->type == OPTION_TEXT || option->type == OPTION_PATH) {
@@ -309,11 +351,7 @@ static void free_field(const struct option *option, void *out)
         free(*text);
         *text = NULL;
     } else if (option->type == OPTION_TEXTS) {
-        struct texts *texts = field(option, out);
-        for (size_t i = 0; i < texts->count; i++)
-            free(texts->at[i]);
-        free(texts->at);
-        *texts = (struct texts){NULL, 0};
+        texts_free(field(option, out));
     }
 }
 
@@ -389,7 +427,7 @@ bool options_override(const struct option *table, size_t count, const char *assi
     if (!slice_split(&value, '=', &name) || !slice_present(value))
         return fail(why, "-o %.64s: it must have the form key=value", assignment);
     snprintf(key, sizeof key, "%.*s", SLICE_PRINTF(name));
-    const struct option *option = name.len < sizeof key ? find(&target, key) : NULL;
+    const struct option *option = name.len < sizeof key ? options_find(table, count, name) : NULL;
     if (!option)
         return fail(why, "-o %.64s: unknown key", key);
     if (option->type == OPTION_NODE)

@@ -10,7 +10,8 @@
  *     };
  *
  * A dotted key "relay.listen" is member `listen` of the object `relay`. Unknown keys, wrong types and values
- * out of range are refused with their position; duplicate keys were refused by json.h already.
+ * out of range are refused with their position; duplicate keys were refused by json.h already. A key that was renamed
+ * is read by its former name too, but not by both.
  */
 #ifndef CELLGATE_SERVICE_OPTIONS_H
 #define CELLGATE_SERVICE_OPTIONS_H
@@ -67,12 +68,18 @@ struct option {
     const char *form;    /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
     const char *example; /* JSON text for the sample file, where there is no default */
     bool secret;         /* OPTION_PATH: of a file that nobody else should read */
+    const char *old;     /* the key's former name, which is still read; NULL: it has none */
 };
 
 /* Fills *out (zeroed by the caller) from an object. base_dir: for relative paths, NULL leaves them. On
  * failure *out is in a state for options_free. */
 bool options_read(const struct json *doc, const json_node *object, const struct option *table, size_t count,
                   const char *base_dir, void *out, struct fail *why);
+/* For each key that the object gives by its former name a text with its position. False and *why: out of memory. */
+bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table, size_t count,
+                      struct texts *warnings, struct fail *why);
+/* By the key or its former name; NULL: there is none. */
+const struct option *options_find(const struct option *table, size_t count, struct slice key);
 /* "relay.keepalive=25s": the value as in the file, where strings need no quotes. Of a struct that
  * options_read filled. Keys of type OPTION_NODE cannot be set so. */
 bool options_override(const struct option *table, size_t count, const char *assignment, void *out,

@@ -158,6 +158,8 @@ void options_markdown(FILE *to, const struct option *table, size_t count)
         print_cell(to, default_text(option));
         fprintf(to, "%s | ", mark);
         print_cell(to, option->help);
+        if (option->old)
+            fprintf(to, "; was `%s`", option->old);
         fprintf(to, " |\n");
     }
 }

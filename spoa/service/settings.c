@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/service/log.h"
+
 enum { FILE_MAX = 4 << 20, DEPTH_MAX = 32 };
 
 /* ---- what the table cannot say ---- */
@@ -12,14 +14,7 @@ enum { FILE_MAX = 4 << 20, DEPTH_MAX = 32 };
 /* The position is that of the key in the file; where it has none, the whole file's. */
 static bool refuse(const struct settings *s, const char *key, struct fail *why, const char *what)
 {
-    const json_node *node = json_root(s->doc);
-    struct slice rest = slice_text(key), part;
-    while (node && slice_split(&rest, '.', &part)) {
-        char name[64] = "";
-        memcpy(name, part.at, part.len < sizeof name ? part.len : 0);
-        node = json_member(node, name);
-    }
-    return json_fail(s->doc, node, why, "%s %s", key, what);
+    return json_fail(s->doc, json_member_at(json_root(s->doc), key), why, "%s %s", key, what);
 }
 
 static bool is_local(const struct net_address *address)
@@ -118,6 +113,24 @@ static bool set_paths(struct settings *s, const char *path, struct fail *why)
     return (s->path && s->base_dir) || fail(why, "%s: out of memory", path);
 }
 
+static bool warn_old(struct settings *s, const struct option *table, size_t keys, const char *const *overrides,
+                     size_t count, struct fail *why)
+{
+    if (!options_warn_old(s->doc, json_root(s->doc), table, keys, &s->warnings, why))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        struct slice key = slice_of(overrides[i], strcspn(overrides[i], "="));
+        const struct option *option = options_find(table, keys, key);
+        struct fail warning;
+        if (slice_is(key, option->key))
+            continue;
+        fail(&warning, "-o %s is now called %s", option->old, option->key);
+        if (!texts_add(&s->warnings, slice_text(warning.text)))
+            return fail(why, "%s: out of memory", s->path);
+    }
+    return true;
+}
+
 static bool read_file(struct settings *s, const char *const *overrides, size_t count, struct fail *why)
 {
     size_t keys;
@@ -128,7 +141,7 @@ static bool read_file(struct settings *s, const char *const *overrides, size_t c
     for (size_t i = 0; i < count; i++)
         if (!options_override(table, keys, overrides[i], s, why))
             return false;
-    return true;
+    return warn_old(s, table, keys, overrides, count, why);
 }
 
 struct settings *settings_load(const char *path, const char *const *overrides, size_t count, struct fail *why)
@@ -152,6 +165,7 @@ void settings_free(struct settings *settings)
     if (!settings)
         return;
     options_free(table, keys, settings);
+    texts_free(&settings->warnings);
     json_free(settings->doc);
     free(settings->networks);
     free(settings->path);
@@ -170,4 +184,16 @@ const char *settings_socket_folder(const struct settings *settings, struct slice
         if (net_path_beneath(settings->worker_sockets.at[i], path))
             return settings->worker_sockets.at[i];
     return NULL;
+}
+
+void settings_print_warnings(const struct settings *settings, FILE *to)
+{
+    for (size_t i = 0; i < settings->warnings.count; i++)
+        fprintf(to, "warning: %s\n", settings->warnings.at[i]);
+}
+
+void settings_log_warnings(const struct settings *settings, struct log *log)
+{
+    for (size_t i = 0; i < settings->warnings.count; i++)
+        log_write(log, LOG_WARN, "configuration", LOG_TEXT("warning", settings->warnings.at[i]));
 }

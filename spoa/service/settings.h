@@ -12,6 +12,8 @@
 #include "spoa/net/net.h"
 #include "spoa/service/options.h"
 
+struct log;
+
 #define SETTINGS_PATH "/etc/cellgate/cellgate.json"
 
 enum { SETTINGS_BACKOFF_MAX = 16, SETTINGS_THREADS_MAX = 64 };
@@ -25,8 +27,8 @@ struct settings_agent {
     char *relay_user; /* the account of the relay; NULL: the agent's own */
     int64_t threads; /* never 0: the processors were counted */
     int64_t lookup;  /* what a look-up that the cache cannot answer may take */
-    int64_t max_watches;
-    int64_t guesses; /* wrong credentials a second of one address; 0: any number */
+    int64_t max_subscriptions;
+    int64_t auth_failures; /* wrong credentials a second of one address; 0: any number */
     int64_t drain;
     struct texts name_servers; /* none: the system's */
     char *ticket_secret_file;         /* NULL: beside relay_listen */
@@ -35,7 +37,7 @@ struct settings_agent {
 struct settings_relay {
     struct net_address listen, agent, admin, control, worker_tls;
     int64_t threads; /* never 0 */
-    int64_t connect_budget, dial_timeout, hold, settle;
+    int64_t connect_budget, dial_timeout, hold, grace_period;
     int64_t redial_budget, migration_budget, flap_limit, flap_window;
     struct texts redial_backoff_texts;
     int64_t redial_backoff[SETTINGS_BACKOFF_MAX];
@@ -58,6 +60,7 @@ struct settings_renew {
 
 struct settings {
     struct json *doc; /* the nodes live in it */
+    struct texts warnings; /* of former names of keys, for the operator */
     char *path;
     char *base_dir; /* the folder of the file, for relative paths */
     char *cell;
@@ -82,6 +85,9 @@ struct settings {
 struct settings *settings_load(const char *path, const char *const *overrides, size_t count,
                                struct fail *why);
 void settings_free(struct settings *settings); /* NULL is fine */
+/* A line for each of the warnings. */
+void settings_print_warnings(const struct settings *settings, FILE *to);
+void settings_log_warnings(const struct settings *settings, struct log *log);
 
 /* May a worker be reached at this address? Never, where a metadata service is. */
 bool settings_worker_allowed(const struct settings *settings, const struct address *address);

@@ -211,6 +211,52 @@ def test_a_configuration_is_checked_with_its_directory(tunnels, tmp_path):
     assert code == 1 and errors.startswith(f"{file}:1:")
 
 
+def test_keys_by_their_old_names_are_read_and_warned_of(tunnels):
+    good = json.loads(tunnels.cell.config_file.read_text())
+    old = good | {"agent": {"guesses": 7, "max_watches": 2000}, "relay": {k: v for k, v in good["relay"].items() if k != "grace_period"} | {"settle": "1s"}}
+    renamed = {"agent.guesses": "agent.auth_failures", "agent.max_watches": "agent.max_subscriptions", "relay.settle": "relay.grace_period"}
+    file = tunnels.cell.config_file.with_name("old.json")
+
+    def check(config, *more):
+        file.write_text(json.dumps(config, indent=1))
+        return [subprocess.run([BIN / f"cellgate-{who}", "-t", "-c", file, *more], capture_output=True, text=True, timeout=20) for who in ("agent", "relay")]
+
+    def place(key):
+        name = '"' + key.split(".")[-1] + '"'
+        return next(f"{n}:{line.index(name) + 1}" for n, line in enumerate(file.read_text().splitlines(), 1) if name in line)
+
+    for done in check(old):
+        assert done.returncode == 0, done.stderr
+        warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
+        assert sorted(warnings) == sorted(f"warning: {file}:{place(k)}: {k} is now called {new}" for k, new in renamed.items())
+    for done in check(good, "-o", "agent.guesses=3"):
+        assert done.returncode == 0 and "warning: -o agent.guesses is now called agent.auth_failures\n" in done.stderr
+    for done in check(good, "-o", "agent.guesses=3", "-o", "agent.auth_failures=4"):
+        assert done.returncode == 2 and "given twice" in done.stderr
+    for done in check(good | {"relay": good["relay"] | {"grace_period": "1s", "settle": "1s"}}):
+        assert done.returncode == 1
+        assert done.stderr == f"{file}:{place('relay.settle')}: relay.settle is the old name of relay.grace_period, which is given at {place('relay.grace_period')} too\n"
+
+
+def test_daemons_log_the_old_names_of_keys(tunnels):
+    cell = tunnels.cell
+    good = cell.config_file.read_text()
+    says = "agent.guesses is now called agent.auth_failures"
+    logs = {who: cell.run_dir / f"{who}.log" for who in ("agent", "relay")}
+    config = json.loads(good)
+    try:
+        cell.config_file.write_text(json.dumps(config | {"agent": {"guesses": 7}}))
+        for who, log in logs.items():
+            cell.kill(who, signal.SIGHUP)
+            until(lambda log=log: [line for line in log.read_text().splitlines() if says in line and "level=warn" in line], 5, f"{who} does not warn")
+    finally:
+        cell.config_file.write_text(good)
+        for who, log in logs.items():
+            reloads = log.read_text().count("reloaded")
+            cell.kill(who, signal.SIGHUP)
+            until(lambda log=log, reloads=reloads: log.read_text().count("reloaded") > reloads, 5, "no reload")
+
+
 def test_a_daemon_that_is_stopped_is_waited_for_and_told(tunnels, operator):
     if not os.environ.get("CELLGATE_LONG"):
         pytest.skip("takes the 10 s that an operator's command waits; CELLGATE_LONG=1")

@@ -82,7 +82,7 @@ class OverRedis:
 def test_nothing_tells_whether_a_sandbox_is_there(cells, kind):
     directory = kind()
     try:
-        config = {"directory": directory.config, "routes": ROUTES, "tokens": [{"kind": "static", "everywhere": True}], "agent": {"guesses": 0, "threads": 1}}
+        config = {"directory": directory.config, "routes": ROUTES, "tokens": [{"kind": "static", "everywhere": True}], "agent": {"auth_failures": 0, "threads": 1}}
         cell = cells(config=config)
         took, asked, end, turn = {"here": [], "none": []}, [], time.monotonic() + 6, 0
         with Http1(cell.http) as client:

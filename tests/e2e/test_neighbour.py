@@ -22,7 +22,7 @@ KEPT = {"worker": "http://127.0.0.1:9", "epoch": 7, "org": "org-1", "headers": {
 
 QUESTION = {"method": "GET", "version": "1.1", "path": "/api/sandboxes/kept/x", "headers": "host: h\r\n\r\n"}
 WATCHES = 10_000  # that the agent is told to keep
-AGENT = {"threads": 1, "max_watches": WATCHES}
+AGENT = {"threads": 1, "max_subscriptions": WATCHES}
 
 
 @pytest.fixture

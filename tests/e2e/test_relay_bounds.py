@@ -378,7 +378,7 @@ def test_who_stood_still_with_the_relay_is_not_silent(made):
 
 
 def test_a_move_that_is_told_while_the_relay_is_stopped_is_no_end(made):
-    tunnels = made(settle="2s")
+    tunnels = made(grace_period="2s")
     one, two = tunnels.worker(), tunnels.worker()
     sandbox = tunnels.sandbox(one)
     client, upstream = tunnels.open(one, sandbox)

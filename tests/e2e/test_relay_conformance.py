@@ -204,7 +204,7 @@ def test_a_servers_close_is_passed_on(tunnels, echo, code, reason):
 
 def test_a_workers_goodbye_waits_for_the_agents_answer_only(cells):
     """Where the tunnel ends with its worker. One that is redialled goes on waiting for a move."""
-    with contextlib.closing(Tunnels(cells(config={"relay": QUICK | {"settle": "60s"}, "routes": ROUTES}))) as tunnels:
+    with contextlib.closing(Tunnels(cells(config={"relay": QUICK | {"grace_period": "60s"}, "routes": ROUTES}))) as tunnels:
         worker = tunnels.worker()
         peer, upstream = tunnels.open(worker, route="own")
         upstream.close_with(1000, b"bye")

@@ -540,7 +540,7 @@ def test_a_reload_leaves_tunnels_alone(tunnels):
     cell, log = tunnels.cell, tunnels.cell.run_dir / "relay.log"
     good, relay = cell.config_file.read_text(), cell.pid("relay")
     try:
-        for text, says in ((good.replace('"settle": "300ms"', '"settle": "200ms"'), "configuration reloaded"), ('{"cell": 1}', "not reloaded"), (good, "configuration reloaded")):
+        for text, says in ((good.replace('"grace_period": "300ms"', '"grace_period": "200ms"'), "configuration reloaded"), ('{"cell": 1}', "not reloaded"), (good, "configuration reloaded")):
             before = log.read_text().count(says)
             cell.config_file.write_text(text)
             cell.kill("relay", signal.SIGHUP)

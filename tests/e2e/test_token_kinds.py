@@ -29,7 +29,7 @@ LIFE = 3000  # seconds: what is made when tests are collected is used when other
 CONFIG = {
     "systems": ALL_SYSTEMS,
     "domains": {"opencomputer": ["oc.test"], "opensandbox": ["os.test"], "sandbox-sdk": ["sdk.test"], "daytona": ["day.test"], "daytona-signed": ["signed.test"], "e2b": ["e2b.test"]},
-    "agent": {"guesses": 5},
+    "agent": {"auth_failures": 5},
     "tokens": [
         {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"},
         {"kind": "agent-sandbox", "secret_file": "scoped"},

@@ -27,7 +27,7 @@ def cell(cells, origins):
         {"name": "none", "path": "/n/{sandbox}/{rest...}", "to": "/{rest}", "need": table["need"]},
     ]
     config = {"cell": table["cell"], "tokens": table["tokens"], "routes": routes, "management_ports": "1-65535",
-              "agent": {"guesses": 0}}  # more wrong ones than one address may bring
+              "agent": {"auth_failures": 0}}  # more wrong ones than one address may bring
 
     files = {name: bytes.fromhex(content) for name, content in table["files"].items()}
     origin = origins()

@@ -47,6 +47,14 @@ static const struct option strict[] = {
     {"must", OPTION_INT, AT(number), NULL, "has to be there", .min = 0, .max = 9},
 };
 
+/* Keys that had other names: one within its section, one that changed its section, one of the root. */
+static const struct option renamed[] = {
+    {"size", OPTION_INT, AT(number), "1", "a number", .min = 0, .max = 9, .old = "number"},
+    {"sub.wait", OPTION_DURATION, AT(wait), "30s", "a time", .min = 0, .max = OPTION_DAY, .old = "sub.pause"},
+    {"sub.list", OPTION_TEXTS, AT(list), OPTION_NONE, "texts", .max = 3, .old = "past.texts"},
+};
+enum { RENAMED = sizeof renamed / sizeof *renamed };
+
 static struct fail why;
 static struct json *doc;
 
@@ -265,6 +273,79 @@ static void a_bad_override_names_the_option(void **state)
     done(&s);
 }
 
+static bool read_renamed(const char *text, struct sample *out, struct texts *warnings)
+{
+    memset(out, 0, sizeof *out);
+    *warnings = (struct texts){NULL, 0};
+    doc = json_parse(slice_text(text), "f", 0, (struct json_limits){4096, 10}, &why);
+    return doc && options_read(doc, json_root(doc), renamed, RENAMED, NULL, out, &why) &&
+           options_warn_old(doc, json_root(doc), renamed, RENAMED, warnings, &why);
+}
+
+static void done_renamed(struct sample *out, struct texts *warnings)
+{
+    texts_free(warnings);
+    options_free(renamed, RENAMED, out);
+    json_free(doc);
+    doc = NULL;
+}
+
+static void an_old_name_is_read_and_warned_of(void **state)
+{
+    (void)state;
+    struct sample s;
+    struct texts warnings;
+    assert_true(read_renamed("{\"number\": 7,\n \"sub\": {\"pause\": \"2s\"},\n \"past\": {\"texts\": [\"a\"]}}", &s, &warnings));
+    assert_int_equal(s.number, 7);
+    assert_int_equal(s.wait, 2000);
+    assert_int_equal(s.list.count, 1);
+    assert_int_equal(warnings.count, 3);
+    assert_string_equal(warnings.at[0], "f:1:2: number is now called size");
+    assert_string_equal(warnings.at[1], "f:2:10: sub.pause is now called sub.wait");
+    assert_string_equal(warnings.at[2], "f:3:11: past.texts is now called sub.list");
+    done_renamed(&s, &warnings);
+    assert_true(read_renamed("{\"size\": 7, \"sub\": {\"wait\": \"2s\"}}", &s, &warnings));
+    assert_int_equal(s.number, 7);
+    assert_int_equal(warnings.count, 0);
+    done_renamed(&s, &warnings);
+}
+
+static void an_old_name_beside_the_new_one_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        {"{\"size\": 7,\n  \"number\": 8}", "f:2:3: number is the old name of size, which is given at 1:2 too"},
+        {"{\"number\": 7,\n  \"size\": 7}", "f:2:3: size is given by its old name number at 1:2 too"},
+        {"{\"sub\": {\"pause\": \"2s\", \"wait\": \"2s\"}}",
+         "f:1:25: sub.wait is given by its old name sub.pause at 1:10 too"},
+        {"{\"number\": 10}", "f:1:12: size must be an integer from 0 to 9"},
+        {"{\"past\": {\"wait\": 1}}", "f:1:11: unknown key past.wait"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sample s;
+        struct texts warnings;
+        assert_false(read_renamed(cases[i].text, &s, &warnings));
+        assert_string_equal(why.text, cases[i].why);
+        done_renamed(&s, &warnings);
+    }
+}
+
+static void an_override_may_have_the_old_name(void **state)
+{
+    (void)state;
+    struct sample s;
+    struct texts warnings;
+    assert_true(read_renamed("{\"number\": 7}", &s, &warnings));
+    assert_true(options_override(renamed, RENAMED, "number=8", &s, &why));
+    assert_int_equal(s.number, 8);
+    assert_ptr_equal(options_find(renamed, RENAMED, SLICE_LITERAL("number")), renamed);
+    assert_ptr_equal(options_find(renamed, RENAMED, SLICE_LITERAL("size")), renamed);
+    assert_null(options_find(renamed, RENAMED, SLICE_LITERAL("numbe")));
+    done_renamed(&s, &warnings);
+}
+
 static void running_out_of_memory_is_an_error(void **state)
 {
     (void)state;
@@ -281,6 +362,19 @@ static void running_out_of_memory_is_an_error(void **state)
     }
     assert_true(n > 3);
     done(&(struct sample){0});
+    n = 1;
+    for (bool good = false; !good; n++) {
+        struct sample s;
+        struct texts warnings;
+        assert_true(read_renamed("{\"number\": 7}", &s, &warnings));
+        texts_free(&warnings);
+        alloc_fail_at(n);
+        good = options_warn_old(doc, json_root(doc), renamed, RENAMED, &warnings, &why);
+        alloc_fail_at(0);
+        done_renamed(&s, &warnings);
+        assert_true(n < 50);
+    }
+    assert_true(n > 2);
 }
 
 static void the_table_is_written_for_people(void **state)
@@ -290,12 +384,14 @@ static void the_table_is_written_for_people(void **state)
     size_t len = 0;
     FILE *to = open_memstream(&text, &len);
     options_markdown(to, table, COUNT);
+    options_markdown(to, renamed, 1);
     options_help(to, strict, 1);
     options_manual(to, table + 7, 1);
     fclose(to);
     assert_non_null(strstr(text, "| `colour` | \"red\" or \"green\" | `green` | a \\| colour |\n"));
     assert_non_null(strstr(text, "| `nothing` | a text | none | may be left out |\n"));
     assert_non_null(strstr(text, "| `node` | a thing | none | anything |\n"));
+    assert_non_null(strstr(text, "| `size` | 0 to 9 | `1` | a number; was `number` |\n"));
     assert_non_null(strstr(text, "| `sub.wait` | 100ms to 1d | `30s` | a time |\n"));
     assert_non_null(
         strstr(text, "  must\n      has to be there (an integer from 0 to 9; default: required)\n"));
@@ -314,6 +410,9 @@ int main(void)
         cmocka_unit_test(durations_and_sizes_have_exact_forms),
         cmocka_unit_test(an_override_replaces_one_value),
         cmocka_unit_test(a_bad_override_names_the_option),
+        cmocka_unit_test(an_old_name_is_read_and_warned_of),
+        cmocka_unit_test(an_old_name_beside_the_new_one_is_refused),
+        cmocka_unit_test(an_override_may_have_the_old_name),
         cmocka_unit_test(running_out_of_memory_is_an_error),
         cmocka_unit_test(the_table_is_written_for_people),
     };

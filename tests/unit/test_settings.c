@@ -63,7 +63,7 @@ static void the_smallest_file_gets_the_documented_defaults(void **state)
     assert_int_equal(r->buffer, 262144);
     assert_int_equal(r->connect_budget, 5000);
     assert_int_equal(r->dial_timeout, 10000);
-    assert_int_equal(r->settle, 500);
+    assert_int_equal(r->grace_period, 500);
     assert_int_equal(r->redial_budget, 30000);
     assert_int_equal(r->migration_budget, 600000);
     assert_int_equal(r->flap_limit, 3);
@@ -229,6 +229,32 @@ static void overrides_win_and_are_checked_like_the_file(void **state)
                         ": agent.listen must be a Unix socket (unix@PATH), or set agent.trust_tcp");
 }
 
+static void old_names_of_keys_are_read_with_a_warning(void **state)
+{
+    (void)state;
+    const char *overrides[] = {"agent.max_watches=2000"};
+    char *text = NULL;
+    size_t len = 0;
+    write_file("{\"directory\": {}, \"open\": true,\n \"agent\": {\"guesses\": 7}, \"relay\": {\"settle\": \"2s\"}}");
+    struct settings *s = settings_load(path, overrides, 1, &why);
+    assert_non_null(s);
+    assert_int_equal(s->agent.auth_failures, 7);
+    assert_int_equal(s->agent.max_subscriptions, 2000);
+    assert_int_equal(s->relay.grace_period, 2000);
+    FILE *to = open_memstream(&text, &len);
+    settings_print_warnings(s, to);
+    fclose(to);
+    char wanted[1024];
+    snprintf(wanted, sizeof wanted,
+             "warning: %s:2:12: agent.guesses is now called agent.auth_failures\n"
+             "warning: %s:2:37: relay.settle is now called relay.grace_period\n"
+             "warning: -o agent.max_watches is now called agent.max_subscriptions\n",
+             path, path);
+    assert_string_equal(text, wanted);
+    free(text);
+    settings_free(s);
+}
+
 static void the_folder_of_the_file_is_the_base(void **state)
 {
     (void)state;
@@ -271,6 +297,11 @@ static void every_key_is_unique_and_explained(void **state)
         assert_int_not_equal(table[i].help[strlen(table[i].help) - 1], '.');
         for (size_t j = 0; j < i; j++)
             assert_string_not_equal(table[i].key, table[j].key);
+        for (size_t j = 0; table[i].old && j < count; j++) {
+            assert_string_not_equal(table[i].old, table[j].key);
+            if (j != i && table[j].old)
+                assert_string_not_equal(table[i].old, table[j].old);
+        }
     }
 }
 
@@ -316,6 +347,7 @@ int main(void)
         cmocka_unit_test(an_error_has_file_line_and_column),
         cmocka_unit_test(a_missing_file_is_named),
         cmocka_unit_test(overrides_win_and_are_checked_like_the_file),
+        cmocka_unit_test(old_names_of_keys_are_read_with_a_warning),
         cmocka_unit_test(the_folder_of_the_file_is_the_base),
         cmocka_unit_test(running_out_of_memory_is_an_error),
         cmocka_unit_test(the_sample_says_what_is_so_without_it),

@@ -86,21 +86,7 @@ bool own_headers_add(struct texts *names, struct slice name)
     for (size_t i = 0; i < names->count; i++)
         if (slice_equal_nocase(name, slice_text(names->at[i])))
             return true;
-    char **more = reallocarray(names->at, names->count + 1, sizeof *more);
-    if (!more)
-        return false;
-    names->at = more;
-    more[names->count] = slice_dup(name);
-    names->count += more[names->count] != NULL;
-    return more[names->count - 1];
-}
-
-void own_headers_free(struct texts *names)
-{
-    for (size_t i = 0; i < names->count; i++)
-        free(names->at[i]);
-    free(names->at);
-    *names = (struct texts){NULL, 0};
+    return texts_add(names, name);
 }
 
 void own_header_pattern(struct slice name, struct writer *w)

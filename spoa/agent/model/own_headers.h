@@ -19,7 +19,6 @@ bool own_header_is_known(struct slice name);
 bool own_header_is_removed(const struct request *request, struct slice name);
 /* Adds the name, unless it is known or there. False when out of memory. */
 bool own_headers_add(struct texts *names, struct slice name);
-void own_headers_free(struct texts *names);
 /* The expression for it in $CELLGATE_HEADERS: "x[-_]api[-_]key". */
 void own_header_pattern(struct slice name, struct writer *w);
 /* $CELLGATE_HEADERS for all of them: the expressions with '|' between them. Appends to what w has. */

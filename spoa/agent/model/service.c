@@ -52,17 +52,6 @@ static bool is_value(struct slice value)
     return true;
 }
 
-static bool add_text(struct texts *texts, struct slice text)
-{
-    char **more = reallocarray(texts->at, texts->count + 1, sizeof *more);
-    if (!more)
-        return false;
-    texts->at = more;
-    more[texts->count] = slice_dup(text);
-    texts->count += more[texts->count] != NULL;
-    return more[texts->count - 1];
-}
-
 static bool read_headers(const struct json *doc, const json_node *node, struct service *service, struct fail *why)
 {
     if (node && !json_is_object(node))
@@ -71,7 +60,7 @@ static bool read_headers(const struct json *doc, const json_node *node, struct s
         struct slice name = slice_text(json_key(member)), value;
         if (!is_settable(name) || !json_text(member, &value) || !is_value(value))
             return json_fail(doc, member, why, "headers: HAProxy cannot set '%s' to this", json_key(member));
-        if (!add_text(&service->names, name) || !add_text(&service->values, value))
+        if (!texts_add(&service->names, name) || !texts_add(&service->values, value))
             return fail(why, "out of memory");
     }
     return true;
@@ -129,8 +118,8 @@ void services_free(struct services *services)
     for (size_t i = 0; services->at && i < services->count; i++) {
         free(services->at[i].name);
         free(services->at[i].url);
-        own_headers_free(&services->at[i].names);
-        own_headers_free(&services->at[i].values);
+        texts_free(&services->at[i].names);
+        texts_free(&services->at[i].values);
     }
     free(services->at);
     free(services);

@@ -652,7 +652,7 @@ void routes_free(struct routes *routes)
         return;
     for (size_t i = 0; i < routes->count; i++)
         entry_free(&routes->at[i]);
-    own_headers_free(&routes->own_headers);
+    texts_free(&routes->own_headers);
     services_free(routes->services);
     free(routes->at);
     free(routes);

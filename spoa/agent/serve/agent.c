@@ -71,6 +71,7 @@ static void log_warnings(struct agent *a, const struct policy *policy)
     const struct directory_options *directory = policy->directory;
     warn_of_secrets(a, table, count, policy->settings);
     warn_of_secrets(a, directory->kind->options, directory->kind->options_count, directory->own);
+    settings_log_warnings(policy->settings, a->options.log);
     const struct texts *warnings = tokens_warnings(policy->tokens);
     for (size_t i = 0; i < warnings->count; i++)
         log_write(a->options.log, LOG_WARN, "tokens", LOG_TEXT("warning", warnings->at[i]));
@@ -219,7 +220,7 @@ static bool start_deciders(struct agent *a, struct fail *why)
 {
     const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
     size_t threads = (size_t)settings->threads;
-    a->watches.most = (uint64_t)settings->max_watches;
+    a->watches.most = (uint64_t)settings->max_subscriptions;
     a->decision_threads = calloc(threads, sizeof(struct decision_thread *));
     if (!a->decision_threads)
         return fail(why, "out of memory");

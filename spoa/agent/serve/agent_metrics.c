@@ -107,7 +107,7 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                            .help = "Look-ups not begun: too many were on their way.",
                            .type = METRIC_COUNTER},
     [AGENT_WATCHES] = {.name = "cellgate_agent_watches",
-                       .help = "Of agent.max_watches, what relays' watches take.",
+                       .help = "Of agent.max_subscriptions, what relays' watches take.",
                        .type = METRIC_GAUGE},
     [AGENT_RELAY_REFUSED] = {.name = "cellgate_agent_relay_refused_total",
                              .help = "Questions of relays that were refused: for tunnels that no agent has "

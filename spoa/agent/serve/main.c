@@ -199,6 +199,7 @@ static int check(const struct policy *policy)
     struct directory_load load;
     struct fail why;
     const char *path = directory_options_file(policy->directory);
+    settings_print_warnings(policy->settings, stderr);
     if (!path || access(path, F_OK) != 0) {
         fprintf(stderr, "%s%sthe configuration is valid\n", path ? path : "",
                 path ? ": not there yet; " : "");

@@ -55,11 +55,33 @@ struct routes *policy_routes(const struct settings *s, struct fail *why)
     return routes_new(s->doc, &nodes, why);
 }
 
+static bool warn_of_members(const struct settings *s, const json_node *container, const struct option *table,
+                            size_t count, struct texts *warnings, struct fail *why)
+{
+    for (const json_node *node = json_first(container); node; node = json_next(node))
+        if (!options_warn_old(s->doc, node, table, count, warnings, why))
+            return false;
+    return true;
+}
+
+/* What settings_load does not read itself. */
+static bool warn_of_old_names(struct settings *s, const struct directory_kind *kind, struct fail *why)
+{
+    size_t route_keys, service_keys;
+    const struct option *route = route_options(&route_keys), *service = service_options(&service_keys);
+    struct texts *warnings = &s->warnings;
+    return options_warn_old(s->doc, s->directory, kind->options, kind->options_count, warnings, why) &&
+           warn_of_members(s, s->routes, route, route_keys, warnings, why) &&
+           warn_of_members(s, s->services, service, service_keys, warnings, why) &&
+           tokens_warn_old(s->doc, s->tokens, warnings, why);
+}
+
 static bool load_parts(struct policy *p, struct fail *why)
 {
-    const struct settings *s = p->settings;
+    struct settings *s = p->settings;
     return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
-           management_read(s, &p->management, why) && check_renew(s, why) && load_tokens(p, why);
+           management_read(s, &p->management, why) && check_renew(s, why) && load_tokens(p, why) &&
+           warn_of_old_names(s, p->directory->kind, why);
 }
 
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,

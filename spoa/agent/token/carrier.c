@@ -28,7 +28,7 @@ void carriers_own_free(struct carriers_own *own)
 {
     for (size_t i = 0; i < own->count; i++)
         free(own->at[i].name);
-    own_headers_free(&own->headers);
+    texts_free(&own->headers);
 }
 
 /* ---- Authorization ---- */

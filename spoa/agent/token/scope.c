@@ -120,13 +120,9 @@ bool token_scope_own(const struct json *doc, const json_node *tokens, struct car
 
 static bool add_domain(struct texts *domains, struct slice name)
 {
-    char **more = reallocarray(domains->at, domains->count + 1, sizeof *more);
-    if (!more)
+    if (!texts_add(domains, name))
         return false;
-    domains->at = more;
-    if (!(more[domains->count] = slice_dup(name)))
-        return false;
-    for (char *c = more[domains->count++]; *c; c++)
+    for (char *c = domains->at[domains->count - 1]; *c; c++)
         *c = (char)(*c >= 'A' && *c <= 'Z' ? *c | 0x20 : *c);
     return true;
 }
@@ -173,8 +169,8 @@ bool token_scope_take(const struct token_load *load, struct token_scope_options 
 
 void token_scope_free(struct token_scope *scope)
 {
-    own_headers_free(&scope->routes);
-    own_headers_free(&scope->domains);
+    texts_free(&scope->routes);
+    texts_free(&scope->domains);
 }
 
 bool token_scope_is_bound(const struct token_scope *scope)

@@ -19,26 +19,6 @@ struct tokens {
     struct token_entry entry[];
 };
 
-static bool add_text(struct texts *texts, const char *text)
-{
-    char **more = reallocarray(texts->at, texts->count + 1, sizeof(*more));
-    if (!more)
-        return false;
-    texts->at = more;
-    more[texts->count] = strdup(text);
-    if (!more[texts->count])
-        return false;
-    texts->count++;
-    return true;
-}
-
-static void free_texts(struct texts *texts)
-{
-    for (size_t i = 0; i < texts->count; i++)
-        free(texts->at[i]);
-    free(texts->at);
-}
-
 bool token_load_file(const struct token_load *load, const char *path, struct fail *why)
 {
     struct token_files *files = load->files;
@@ -47,7 +27,7 @@ bool token_load_file(const struct token_load *load, const char *path, struct fai
         return fail(why, "out of memory");
     files->seen = seen;
     file_look(path, &seen[files->paths.count]);
-    return add_text(&files->paths, path) || fail(why, "out of memory");
+    return texts_add(&files->paths, slice_text(path)) || fail(why, "out of memory");
 }
 
 bool token_load_warn(const struct token_load *load, struct fail *why, const char *format, ...)
@@ -57,7 +37,7 @@ bool token_load_warn(const struct token_load *load, struct fail *why, const char
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    return add_text(load->warnings, text) || fail(why, "out of memory");
+    return texts_add(load->warnings, slice_text(text)) || fail(why, "out of memory");
 }
 
 bool token_load_secret_file(const struct token_load *load, const char *path, struct fail *why)
@@ -165,6 +145,16 @@ static bool load_entry(const struct token_load *load, const json_node *node, str
     return entry->kind->load(load, node, entry, why);
 }
 
+bool tokens_warn_old(const struct json *doc, const json_node *array, struct texts *warnings, struct fail *why)
+{
+    for (const json_node *node = array ? json_first(array) : NULL; node; node = json_next(node)) {
+        const struct token_kind *kind = kind_named(node);
+        if (kind && !options_warn_old(doc, node, kind->options, kind->options_count, warnings, why))
+            return false;
+    }
+    return true;
+}
+
 static bool load_all(struct tokens *tokens, const struct token_load *load, const json_node *array,
                      struct fail *why)
 {
@@ -216,11 +206,11 @@ void tokens_free(struct tokens *tokens)
         return;
     for (size_t i = 0; i < tokens->count; i++)
         tokens->entry[i].kind->release(tokens->entry[i].state);
-    free_texts(&tokens->files.paths);
+    texts_free(&tokens->files.paths);
     free(tokens->files.seen);
     free(tokens->keys.at);
     carriers_own_free(&tokens->own);
-    free_texts(&tokens->warnings);
+    texts_free(&tokens->warnings);
     free(tokens);
 }
 

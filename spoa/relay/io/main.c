@@ -113,6 +113,8 @@ static int run(const struct daemon_arguments *arguments, struct settings *settin
     if (!p.log)
         fail(&why, "out of memory");
     bool started = p.loop && start(&p, arguments, settings, &why);
+    if (started)
+        settings_log_warnings(settings, p.log);
     settings_free(settings);
     if (started) {
         log_write(p.log, LOG_INFO, "relay started");
@@ -142,6 +144,7 @@ int main(int argc, char **argv)
     }
     if (!arguments.check)
         return run(&arguments, settings);
+    settings_print_warnings(settings, stderr);
     settings_free(settings);
     printf("%s: the configuration is valid, as far as the relay reads it\n", arguments.path);
     return DAEMON_OK;

@@ -271,6 +271,7 @@ static bool reload(struct relay *r, struct fail *why)
         struct limits_settings limits = limits_from(settings, tunnels);
         limits_set(r->limits, &limits);
         each_thread(r, set_thread, &thread_settings);
+        settings_log_warnings(settings, r->options.log);
     }
     settings_free(settings);
     return good;
