@@ -128,7 +128,7 @@ struct world {
     enum lookup lookup; /* what the directory says; LOOKUP_FOUND: what the records say */
     unsigned looked_up, woken;
     bool open, wakes;
-    struct guesses *guesses;
+    struct auth_failure_limiter *limiter;
     int64_t not_before;
     const struct decide_trace *trace;
     uint8_t scratch[DECIDE_SCRATCH];
@@ -261,7 +261,7 @@ static int tear_down(void **state)
     routes_free(w->routes);
     tokens_free(w->tokens);
     token_cache_free(w->cache);
-    guesses_free(w->guesses);
+    auth_failure_limiter_free(w->limiter);
     records_release(w->records);
     json_free(w->doc);
     free(w);
@@ -306,8 +306,8 @@ static bool ask(struct world *w, const char *line, const char *const *texts, str
                                .tokens = w->tokens,
                                .open = w->open,
                                .cache = w->cache,
-                               .guesses = w->guesses,
-                               .guesses_most = 3,
+                               .limiter = w->limiter,
+                               .auth_failures_most = 3,
                                .not_before = w->not_before,
                                .now = NOW,
                                .allowed = allowed,
@@ -604,8 +604,8 @@ static void only_wrong_secrets_are_counted(void **state)
     static const char *const keyed[LINES] = {KEY("letmein")};
     struct world *w = *state;
     struct verdict verdict;
-    w->guesses = guesses_new();
-    assert_non_null(w->guesses);
+    w->limiter = auth_failure_limiter_new();
+    assert_non_null(w->limiter);
     for (int i = 0; i < 12; i++) { /* a page's worth of requests while the record is on its way */
         w->lookup = i % 2 ? LOOKUP_PENDING : LOOKUP_UNAVAILABLE;
         (void)ask(w, "GET " DIRECT("keyed"), keyed, &verdict);
@@ -619,9 +619,9 @@ static void only_wrong_secrets_are_counted(void **state)
     ROWS_CHECK(w, bounded);
     ROWS_CHECK(w, good); /* who had it right before goes on */
     ROWS_CHECK(w, elsewhere);
-    guesses_free(w->guesses);
-    w->guesses = guesses_new();
-    assert_non_null(w->guesses);
+    auth_failure_limiter_free(w->limiter);
+    w->limiter = auth_failure_limiter_new();
+    assert_non_null(w->limiter);
     for (int i = 0; i < 3; i++)
         ROWS_CHECK(w, wrong);
     ROWS_CHECK(w, unknown); /* else trying on would find it */
@@ -637,8 +637,8 @@ static void a_request_without_a_credential_never_counts(void **state)
     static const struct row right[] = {{"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
     static const struct row wrong[] = {{"GET " DIRECT("keyed"), {KEY("wrong")}, "401 token_invalid"}};
     struct world *w = *state;
-    w->guesses = guesses_new();
-    assert_non_null(w->guesses);
+    w->limiter = auth_failure_limiter_new();
+    assert_non_null(w->limiter);
     load_tokens(w, public);
     for (int i = 0; i < 10; i++)
         ROWS_CHECK(w, none);
@@ -663,8 +663,8 @@ static void wrong_tokens_are_bounded_and_right_ones_pass(void **state)
         {"GET " PROXY, {B("sb1")}, "direct 10.0.0.1:9001 /"},
         {"GET " DIRECT("keyed"), {KEY("letmein")}, "direct 10.0.0.9:80 /"}};
     struct world *w = *state;
-    w->guesses = guesses_new();
-    assert_non_null(w->guesses);
+    w->limiter = auth_failure_limiter_new();
+    assert_non_null(w->limiter);
     for (int i = 0; i < 5; i++) /* none of these counts */
         ROWS_CHECK(w, others);
     ROWS_CHECK(w, wrong);

@@ -257,16 +257,16 @@ static bool has_credential(const struct decision *d)
     return d->carried.credential.carrier != CARRIER_NONE;
 }
 
-static bool may_guess(const struct decision *d, enum guess sort)
+static bool may_fail(const struct decision *d, enum auth_failure sort)
 {
     const struct decide_view *view = d->view;
-    return guesses_left(view->guesses, &d->request->source, sort, view->now, view->guesses_most);
+    return auth_failure_limiter_allows(view->limiter, &d->request->source, sort, view->now, view->auth_failures_most);
 }
 
 /* The credential and its sandbox. Not the port: whoever has one secret could try it on all 65,535 and push out what
  * is remembered of others. Nothing is admitted by this: what is known is looked at, as if nobody had guessed. */
-static size_t guess_parts(const struct decision *d, uint8_t memory[static 1],
-                          struct slice parts[static GUESSES_PARTS])
+static size_t right_parts(const struct decision *d, uint8_t memory[static 1],
+                          struct slice parts[static AUTH_FAILURE_LIMITER_PARTS])
 {
     const struct credential *c = &d->carried.credential;
     memory[0] = (uint8_t)c->carrier;
@@ -281,17 +281,17 @@ static size_t guess_parts(const struct decision *d, uint8_t memory[static 1],
 static bool was_right(const struct decision *d)
 {
     uint8_t memory[1];
-    struct slice parts[GUESSES_PARTS];
-    size_t count = guess_parts(d, memory, parts);
-    return guesses_known(d->view->guesses, parts, count);
+    struct slice parts[AUTH_FAILURE_LIMITER_PARTS];
+    size_t count = right_parts(d, memory, parts);
+    return auth_failure_limiter_knows(d->view->limiter, parts, count);
 }
 
 static void remember(const struct decision *d)
 {
     uint8_t memory[1];
-    struct slice parts[GUESSES_PARTS];
-    size_t count = guess_parts(d, memory, parts);
-    guesses_learn(d->view->guesses, parts, count);
+    struct slice parts[AUTH_FAILURE_LIMITER_PARTS];
+    size_t count = right_parts(d, memory, parts);
+    auth_failure_limiter_learn(d->view->limiter, parts, count);
 }
 
 /* A secret that only the record can confirm is looked up for somebody of whom nothing is known yet. */
@@ -323,14 +323,14 @@ static enum refusal too_many(const char **why)
 /* Counts what is wrong, and says otherwise of it once there is too much of it. */
 static enum refusal judge(struct decision *d, enum refusal refusal, const char **why)
 {
-    enum guess sort = can_be_guessed(d) ? GUESS_SECRET : GUESS_TOKEN;
-    if (refusal == REFUSAL_NONE && sort == GUESS_SECRET)
+    enum auth_failure sort = can_be_guessed(d) ? AUTH_FAILURE_SECRET : AUTH_FAILURE_TOKEN;
+    if (refusal == REFUSAL_NONE && sort == AUTH_FAILURE_SECRET)
         remember(d);
     if (refusal != REFUSAL_token_invalid)
         return refusal;
-    if (!may_guess(d, sort))
+    if (!may_fail(d, sort))
         return too_many(why);
-    guesses_count(d->view->guesses, &d->request->source, sort, d->view->now);
+    auth_failure_limiter_count(d->view->limiter, &d->request->source, sort, d->view->now);
     return refusal;
 }
 
@@ -339,13 +339,13 @@ static enum refusal check_text(struct decision *d, const char **why)
     const struct decide_view *view = d->view;
     d->grant = (struct grant){.kind = NULL};
     bool short_one = d->carried.credential.carrier == CARRIER_SIGNATURE;
-    if (short_one && !may_guess(d, GUESS_SECRET) && !was_right(d))
+    if (short_one && !may_fail(d, AUTH_FAILURE_SECRET) && !was_right(d))
         return too_many(why);
     enum refusal refusal =
         token_check(view->tokens, &d->carried.credential, view->now, view->cache, &d->grant, why);
     if (refusal != REFUSAL_NONE || !token_needs_secret(&d->grant))
         return refusal;
-    if (has_credential(d) && !may_guess(d, GUESS_SECRET) && !was_right(d))
+    if (has_credential(d) && !may_fail(d, AUTH_FAILURE_SECRET) && !was_right(d))
         return too_many(why);
     return check_secret(d, why);
 }

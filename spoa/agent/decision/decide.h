@@ -13,7 +13,7 @@
 #ifndef CELLGATE_AGENT_DECISION_DECIDE_H
 #define CELLGATE_AGENT_DECISION_DECIDE_H
 
-#include "spoa/agent/decision/guesses.h"
+#include "spoa/agent/decision/auth_failure_limiter.h"
 #include "spoa/agent/model/management.h"
 #include "spoa/agent/model/record.h"
 #include "spoa/agent/route/route.h"
@@ -41,8 +41,8 @@ struct decide_view {
     bool open;                    /* no token is needed anywhere */
     const struct key *ticket_key; /* of tickets for relays; NULL: none is made, and none is good */
     struct token_cache *cache;
-    struct guesses *guesses; /* NULL: nobody counts them */
-    int64_t guesses_most;    /* a second, of one address; 0: any number */
+    struct auth_failure_limiter *limiter; /* NULL: nobody counts them */
+    int64_t auth_failures_most;    /* a second, of one address; 0: any number */
     int64_t not_before;      /* the directory's, 0: none */
     const struct revoked *revoked[2]; /* the directory's and the configuration's; NULL: none */
     int64_t now;             /* Unix seconds */

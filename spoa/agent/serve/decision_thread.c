@@ -43,7 +43,7 @@ struct decision_thread {
     struct pending *watches; /* of relays */
     struct mailbox *inbox;
     struct token_cache *cache;
-    struct guesses *guesses;
+    struct auth_failure_limiter *limiter;
     uint8_t *scratch;
     pthread_t thread;
 
@@ -87,7 +87,7 @@ static bool decide_request(struct decision_thread *d, const struct request *requ
     struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
     view.token_checked = first ? agent_metrics_token : NULL;
     view.counting = d->options.shard;
-    view.guesses = d->guesses;
+    view.limiter = d->limiter;
     view.ticket_key = d->options.ticket_key;
     return decide(&view, request, &scratch, verdict);
 }
@@ -519,7 +519,7 @@ void decision_thread_free(struct decision_thread *d)
     mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
-    guesses_free(d->guesses);
+    auth_failure_limiter_free(d->limiter);
     snapshot_release(d->snapshot);
     snapshot_release(d->next);
     free(d->scratch);
@@ -566,10 +566,10 @@ static bool prepare(struct decision_thread *d, struct fail *why)
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
     d->cache = token_cache_new(d->options.token_cache);
-    d->guesses = guesses_new();
+    d->limiter = auth_failure_limiter_new();
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = mailbox_new();
-    if (!d->loop || !d->cache || !d->guesses || !d->scratch || !d->inbox || !prepare_waits(d))
+    if (!d->loop || !d->cache || !d->limiter || !d->scratch || !d->inbox || !prepare_waits(d))
         return fail(why, "out of memory or of descriptors");
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
     options.fallback_name = "state";

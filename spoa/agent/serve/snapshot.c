@@ -127,7 +127,7 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .tokens = policy->tokens,
         .open = policy->settings->open,
         .cache = cache,
-        .guesses_most = policy->settings->agent.auth_failures,
+        .auth_failures_most = policy->settings->agent.auth_failures,
         .not_before = s->parts.not_before,
         .revoked = {s->parts.revoked, policy->revoked},
         .now = now,
