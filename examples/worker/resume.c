@@ -10,7 +10,7 @@
 void resume_init(struct resume *r)
 {
     *r = (struct resume){.window = 0, .next = 1};
-    r->held = buffer_with_limit(RESUME_WINDOW + RESUME_COST); /* the caller's end costs nothing */
+    r->held = buffer_with_limit(RESUME_WINDOW + CELL_RESUME_COST); /* the caller's end costs nothing */
 }
 
 void resume_free(struct resume *r)
@@ -28,7 +28,7 @@ static struct resume_item *item(const struct resume *r, uint64_t number)
 
 static uint64_t cost(const struct resume_item *i)
 {
-    return i->kind == RESUME_END ? 0 : i->length + RESUME_COST;
+    return i->kind == RESUME_END ? 0 : i->length + CELL_RESUME_COST;
 }
 
 /* ---- legs ---- */
@@ -61,7 +61,7 @@ static void drop_held(struct resume *r)
 /* A buffer that shrinks breaks the protocol: what was numbered may not fit it. */
 static uint64_t window_of(const struct resume *r, const struct resume_request *request)
 {
-    uint64_t wanted = request->buffer ? request->buffer : RESUME_WINDOW;
+    uint64_t wanted = request->buffer ? request->buffer : CELL_RESUME_WINDOW;
     uint64_t window = wanted < RESUME_WINDOW ? wanted : RESUME_WINDOW;
     return window > r->window ? window : r->window;
 }
@@ -108,9 +108,9 @@ void resume_over(struct resume *r)
 size_t resume_room(const struct resume *r)
 {
     uint64_t most = r->window / 4 < MESSAGE_MAX ? r->window / 4 : MESSAGE_MAX;
-    if (r->state != RESUME_LIVE || r->ended || r->in_flight + RESUME_COST >= r->window)
+    if (r->state != RESUME_LIVE || r->ended || r->in_flight + CELL_RESUME_COST >= r->window)
         return 0;
-    uint64_t room = r->window - r->in_flight - RESUME_COST;
+    uint64_t room = r->window - r->in_flight - CELL_RESUME_COST;
     return (size_t)(room < most ? room : most);
 }
 

@@ -11,11 +11,10 @@
 #define CELLGATE_WORKER_RESUME_H
 
 #include "spoa/base/buffer.h"
+#include "spoa/proto/cell_resume.h"
 
-#define RESUME_WINDOW     262144u /* bytes unacknowledged, each way, if the other side does not want less */
-#define RESUME_WINDOW_MIN 4096u
-#define RESUME_COST       16u /* of an item beside its payload */
-#define RESUME_NUMBER_MAX ((UINT64_C(1) << 53) - 1)
+#define RESUME_WINDOW \
+    CELL_RESUME_WINDOW /* bytes unacknowledged, each way, if the other side does not want less */
 
 enum resume_state {
     RESUME_AWAY, /* no leg */

@@ -7,7 +7,7 @@
 #define HEAD sizeof(struct resume_message)
 
 /* So that the window bounds what is held. */
-static_assert(HEAD <= RESUME_COST, "a message's head costs no more than the protocol says");
+static_assert(HEAD <= CELL_RESUME_COST, "a message's head costs no more than the protocol says");
 
 static bool put_head(struct resume *r, const struct resume_message *m)
 {
@@ -18,7 +18,7 @@ static bool begin(struct resume *r)
 {
     struct resume_message head = {0};
     r->begun = put_head(r, &head);
-    r->pending += r->begun ? RESUME_COST : 0;
+    r->pending += r->begun ? CELL_RESUME_COST : 0;
     return r->begun;
 }
 
@@ -39,7 +39,7 @@ enum resume_verdict resume_piece(struct resume *r, struct slice bytes, const str
     uint64_t rest = last && m->size > r->open + bytes.len ? m->size - r->open - bytes.len : 0;
     if (r->state != RESUME_LIVE || r->closing)
         return RESUME_WRONG;
-    if (r->pending + (r->begun ? 0 : RESUME_COST) + bytes.len + rest > r->window)
+    if (r->pending + (r->begun ? 0 : CELL_RESUME_COST) + bytes.len + rest > r->window)
         return RESUME_TOO_BIG;
     if ((!r->begun && !begin(r)) || !buffer_put(&r->held, bytes))
         return RESUME_NO_MEMORY;
@@ -56,7 +56,7 @@ static void drop_open(struct resume *r)
     if (!r->begun)
         return;
     r->held.end -= r->open + HEAD;
-    r->pending -= r->open + RESUME_COST;
+    r->pending -= r->open + CELL_RESUME_COST;
     r->begun = false;
     r->open = 0;
 }
@@ -92,7 +92,7 @@ void resume_consume(struct resume *r)
     r->waiting--;
     r->consumed++;
     if (!m.end)
-        r->untold += (m.size > m.length ? m.size : m.length) + RESUME_COST;
+        r->untold += (m.size > m.length ? m.size : m.length) + CELL_RESUME_COST;
 }
 
 bool resume_owes(const struct resume *r, bool *now)

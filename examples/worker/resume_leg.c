@@ -17,38 +17,36 @@ static void refuse(struct bridge *b, unsigned status)
     b->waiting = false;
     if (b->leg.binding != RESUME_BY_BROWSER)
         return http_refuse(&b->ws.x, status, "the tunnel cannot go on here");
-    ws_conn_open(&b->ws, SLICE_LITERAL(RESUME_SUBPROTOCOL)); /* a page cannot read a status */
-    ws_conn_end(&b->ws, 4000 + status, "");
+    ws_conn_open(&b->ws, SLICE_LITERAL(CELL_RESUME_SUBPROTOCOL)); /* a page cannot read a status */
+    ws_conn_end(&b->ws, CELL_RESUME_CLOSE_REFUSED + status, "");
 }
 
-static enum resume_found find(struct bridge *b)
+static enum cell_resume_found find(struct bridge *b)
 {
     const struct http_head *head = b->ws.x.head;
-    struct slice value = http_get(head, RESUME_HEADER);
     b->leg.binding = RESUME_BY_HEADER;
-    if (http_count(head, RESUME_HEADER) > 1)
-        return RESUME_MALFORMED;
-    if (slice_present(value))
-        return resume_read_header(value, &b->leg.terms);
+    if (slice_present(http_get(head, CELL_RESUME_HEADER)))
+        return cell_resume_read_head(head, CELL_RESUME_REQUEST, &b->leg.terms);
     b->leg.binding = RESUME_BY_BROWSER;
-    if (!ws_handshake_offers(http_get(head, "Sec-WebSocket-Protocol"), SLICE_LITERAL(RESUME_SUBPROTOCOL)))
-        return RESUME_ABSENT;
-    return resume_read_query(b->ws.x.query, &b->leg.terms);
+    if (!ws_handshake_offers(http_get(head, "Sec-WebSocket-Protocol"),
+                             SLICE_LITERAL(CELL_RESUME_SUBPROTOCOL)))
+        return CELL_RESUME_ABSENT;
+    return cell_resume_read_query(b->ws.x.query, &b->leg.terms);
 }
 
 bool resume_leg_read(struct bridge *b)
 {
-    enum resume_found found = b->dialect->resume ? find(b) : RESUME_ABSENT;
-    if (found == RESUME_ABSENT)
+    enum cell_resume_found found = b->dialect->resume ? find(b) : CELL_RESUME_ABSENT;
+    if (found == CELL_RESUME_ABSENT)
         b->leg.binding = RESUME_NONE;
-    if (found == RESUME_MALFORMED)
+    if (found == CELL_RESUME_MALFORMED)
         refuse(b, 400);
-    return found != RESUME_MALFORMED;
+    return found != CELL_RESUME_MALFORMED;
 }
 
 void resume_leg_ask(struct bridge *b, const struct keeper_message *create)
 {
-    const struct resume_terms *terms = &b->leg.terms;
+    const struct cell_resume_terms *terms = &b->leg.terms;
     struct keeper_message m = *create;
     snprintf(b->id, sizeof b->id, "%.*s", SLICE_PRINTF(terms->tunnel));
     m.type = KEEPER_RESUME;
@@ -68,13 +66,23 @@ bool resume_leg_lost(struct bridge *b)
     return true;
 }
 
+static void put_field(struct bridge *b, const struct cell_resume_terms *terms)
+{
+    struct writer w = writer_of(b->leg.fields, sizeof b->leg.fields - 1); /* a NUL stays behind it */
+    cell_resume_put_field(&w, terms);
+}
+
 /* It is over: the caller may wait for nothing but to hear that its own end was consumed. */
 static void refuse_over(struct bridge *b, uint64_t consumed)
 {
-    char fields[RESUME_TEXT_MAX];
-    snprintf(fields, sizeof fields, RESUME_HEADER ": 1; recv=%llu\r\n", (unsigned long long)consumed);
-    http_answer(&b->ws.x, 410, "application/json", fields,
+    put_field(b, &(struct cell_resume_terms){.recv = consumed, .has_recv = true});
+    http_answer(&b->ws.x, 410, "application/json", b->leg.fields,
                 SLICE_LITERAL("{\"error\":\"the tunnel has ended\"}"));
+}
+
+static void end_leg(struct bridge *b, enum cell_resume_close code)
+{
+    ws_conn_end(&b->ws, code, cell_resume_reason(code));
 }
 
 bool resume_leg_error(struct bridge *b, const struct keeper_message *m)
@@ -87,9 +95,9 @@ bool resume_leg_error(struct bridge *b, const struct keeper_message *m)
     else if (b->waiting)
         refuse(b, call_status(code));
     else if (code == KEEPER_WRONG)
-        ws_conn_end(&b->ws, 1002, "protocol error");
+        end_leg(b, CELL_RESUME_CLOSE_PROTOCOL);
     else if (code == KEEPER_TOO_BIG)
-        ws_conn_end(&b->ws, 1009, "message too big");
+        end_leg(b, CELL_RESUME_CLOSE_TOO_BIG);
     else
         ws_conn_end(&b->ws, 1011, "session keeper failed");
     return true;
@@ -97,15 +105,15 @@ bool resume_leg_error(struct bridge *b, const struct keeper_message *m)
 
 /* ---- to the client ---- */
 
-static void say(struct bridge *b, enum resume_say what, uint64_t number)
+static void say(struct bridge *b, enum cell_resume_say what, uint64_t number)
 {
-    uint8_t memory[RESUME_TEXT_MAX];
+    uint8_t memory[CELL_RESUME_TEXT_MAX];
     struct writer w = writer_of(memory, sizeof memory);
     if (b->leg.binding == RESUME_BY_HEADER) {
-        resume_put_pong(&w, what, number);
+        cell_resume_put_pong(&w, what, number);
         ws_conn_control(&b->ws, WS_PONG, writer_slice(&w));
     } else {
-        resume_put_message(&w, what, number);
+        cell_resume_put_message(&w, what, number);
         ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
     }
 }
@@ -114,26 +122,31 @@ static void repeat_due(void *owner)
 {
     struct bridge *b = owner;
     if (!b->leg.begun)
-        say(b, RESUME_SAYS_RECV, b->leg.told);
+        say(b, CELL_RESUME_RECV, b->leg.told);
     loop_timer_set(&b->leg.repeat, REPEAT_EVERY);
+}
+
+static struct cell_resume_terms accepted(const struct keeper_message *m)
+{
+    return (struct cell_resume_terms){
+        .recv = m->since, .has_recv = true, .next = m->number, .buffer = m->buffer};
 }
 
 static void accept_by_header(struct bridge *b, const struct keeper_message *m)
 {
-    struct writer w = writer_of(b->leg.fields, sizeof b->leg.fields - 1);
-    writer_text(&w, RESUME_HEADER ": ");
-    resume_put_header(&w, m->since, m->number, m->buffer);
-    writer_text(&w, "\r\n");
+    struct cell_resume_terms terms = accepted(m);
+    put_field(b, &terms);
     b->ws.fields = b->leg.fields;
     ws_conn_open(&b->ws, (struct slice){NULL, 0});
 }
 
 static void accept_browser(struct bridge *b, const struct keeper_message *m)
 {
-    uint8_t memory[RESUME_TEXT_MAX];
+    uint8_t memory[CELL_RESUME_TEXT_MAX];
     struct writer w = writer_of(memory, sizeof memory);
-    resume_put_greeting(&w, m->since, m->number, m->buffer);
-    ws_conn_open(&b->ws, SLICE_LITERAL(RESUME_SUBPROTOCOL));
+    struct cell_resume_terms terms = accepted(m);
+    cell_resume_put_greeting(&w, &terms);
+    ws_conn_open(&b->ws, SLICE_LITERAL(CELL_RESUME_SUBPROTOCOL));
     ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
     if (!ws_conn_is_open(&b->ws))
         return;
@@ -152,7 +165,7 @@ static void send_part(struct bridge *b, const struct keeper_message *m)
 static void acknowledge(struct bridge *b, uint64_t number)
 {
     b->leg.told = number;
-    say(b, RESUME_SAYS_RECV, number);
+    say(b, CELL_RESUME_RECV, number);
     if (b->leg.closing && number >= b->leg.closing)
         ws_conn_end(&b->ws, b->leg.code, "");
 }
@@ -160,14 +173,14 @@ static void acknowledge(struct bridge *b, uint64_t number)
 static void end(struct bridge *b, uint64_t number)
 {
     b->leg.ended = number;
-    say(b, RESUME_SAYS_END, number);
+    say(b, CELL_RESUME_END, number);
     ws_conn_close_first(&b->ws, b->dialect->resume->end.code, slice_text(b->dialect->resume->end.reason));
 }
 
 static void detached(struct bridge *b, enum keeper_code code)
 {
     if (code == KEEPER_TAKEN_OVER)
-        ws_conn_end(&b->ws, 4001, "taken over");
+        end_leg(b, CELL_RESUME_CLOSE_TAKEN);
     else
         ws_conn_end(&b->ws, 1011, "session keeper failed");
 }
@@ -206,11 +219,11 @@ bool resume_leg_message(struct bridge *b, const struct keeper_message *m)
 
 /* ---- from the client ---- */
 
-static void hear(struct bridge *b, enum resume_say what, uint64_t number)
+static void hear(struct bridge *b, enum cell_resume_say what, uint64_t number)
 {
-    if (what == RESUME_SAYS_RECV)
+    if (what == CELL_RESUME_RECV)
         link_put(&b->link, &(struct keeper_message){.type = KEEPER_ACKNOWLEDGE, .number = number});
-    else if (what == RESUME_SAYS_END)
+    else if (what == CELL_RESUME_END)
         b->leg.mark = number;
 }
 
@@ -232,14 +245,14 @@ static void on_text(struct bridge *b, const struct ws_data *data)
     b->leg.size = (data->first ? 0 : b->leg.size) + data->bytes.len;
     if (!bridge_gather(b, data))
         return;
-    if (b->leg.binding != RESUME_BY_BROWSER || !resume_is_message(buffer_slice(&b->text))) {
+    if (b->leg.binding != RESUME_BY_BROWSER || !cell_resume_is_message(buffer_slice(&b->text))) {
         b->leg.mark = 0;
         return pass_text(b);
     }
-    enum resume_say what = resume_read_message(buffer_slice(&b->text), &number);
+    enum cell_resume_say what = cell_resume_read_message(buffer_slice(&b->text), &number);
     buffer_free(&b->text);
-    if (what == RESUME_SAYS_NOTHING)
-        return ws_conn_end(&b->ws, 1002, "protocol error");
+    if (what == CELL_RESUME_NOTHING)
+        return end_leg(b, CELL_RESUME_CLOSE_PROTOCOL);
     hear(b, what, number);
 }
 
@@ -267,7 +280,7 @@ static bool answers_end(const struct bridge *b)
 static bool on_close(struct bridge *b)
 {
     if (answers_end(b))
-        hear(b, RESUME_SAYS_RECV, b->leg.ended);
+        hear(b, CELL_RESUME_RECV, b->leg.ended);
     if (!b->leg.mark)
         return false;
     link_put(&b->link, &(struct keeper_message){.type = KEEPER_END, .number = b->leg.mark});
@@ -283,13 +296,13 @@ bool resume_leg_control(struct bridge *b, enum ws_opcode opcode, struct slice pa
     uint64_t number = 0;
     if (opcode == WS_CLOSE)
         return on_close(b);
-    if (b->leg.binding != RESUME_BY_HEADER || !resume_is_ours(payload))
+    if (b->leg.binding != RESUME_BY_HEADER || !cell_resume_is_own(payload))
         return false;
     if (opcode == WS_PING) {
-        ws_conn_end(&b->ws, 1002, "protocol error");
+        end_leg(b, CELL_RESUME_CLOSE_PROTOCOL);
         return true;
     }
-    enum resume_say what = resume_read_pong(payload, &number);
+    enum cell_resume_say what = cell_resume_read_pong(payload, &number);
     hear(b, what, number);
     return true;
 }

@@ -7,9 +7,9 @@
 #define CELLGATE_WORKER_RESUME_LEG_H
 
 #include "examples/worker/keeper_protocol.h"
-#include "examples/worker/resume_text.h"
 #include "examples/worker/ws_conn.h"
 #include "spoa/base/json.h"
+#include "spoa/proto/cell_resume.h"
 
 struct bridge;
 
@@ -31,8 +31,8 @@ struct resume_leg {
     enum resume_binding binding;
 
     /* private */
-    struct resume_terms terms;
-    char fields[RESUME_TEXT_MAX + sizeof RESUME_HEADER];
+    struct cell_resume_terms terms;
+    char fields[CELL_RESUME_TEXT_MAX];
     bool begun;       /* a message to the client */
     uint64_t size;    /* bytes of a text message from it so far */
     uint64_t mark;    /* the client's next Close is this item; 0: it is none */

@@ -28,7 +28,7 @@ static void check_life(struct life *l)
     CHECK(r->next <= r->numbered + 1 && r->told <= r->consumed);
     CHECK(r->in_flight <= r->window && r->window <= RESUME_WINDOW);
     CHECK(r->cut <= l->produced && resume_kept(r) <= r->cut);
-    CHECK(buffer_len(&r->held) <= (RESUME_WINDOW + RESUME_COST) * 2);
+    CHECK(buffer_len(&r->held) <= (RESUME_WINDOW + CELL_RESUME_COST) * 2);
     if (r->state != RESUME_LIVE)
         CHECK(!r->waiting && !resume_to_send(r) && !resume_room(r));
     const struct resume_item *i = resume_to_send(r);
@@ -88,7 +88,7 @@ static void request(struct life *l, uint8_t argument)
 {
     struct resume_request q = {.attempt = l->r.attempt + (argument & 3),
                                .recv = l->r.acknowledged + (argument >> 2 & 7),
-                               .buffer = argument & 0x80 ? RESUME_WINDOW_MIN : 0,
+                               .buffer = argument & 0x80 ? CELL_RESUME_WINDOW_MIN : 0,
                                .has_recv = true};
     enum resume_answer answer = resume_request(&l->r, &q);
     if (answer == RESUME_ACCEPTED)

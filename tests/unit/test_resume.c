@@ -216,7 +216,7 @@ static void an_item_acknowledged_before_its_turn_keeps_its_place(void **state)
         resume_was_sent(&r);
     }
     assert_int_equal(resume_kept(&r), 40);
-    assert_int_equal(r.in_flight, 10 + RESUME_COST);
+    assert_int_equal(r.in_flight, 10 + CELL_RESUME_COST);
     assert_int_equal(resume_acknowledge(&r, 2), RESUME_FINE);
     assert_int_equal(resume_acknowledge(&r, 5), RESUME_FINE);
     assert_int_equal(r.in_flight, 0);
@@ -227,7 +227,7 @@ static void an_item_acknowledged_before_its_turn_keeps_its_place(void **state)
 static void no_more_than_the_window_is_in_flight(void **state)
 {
     struct resume r;
-    struct resume_request request = {.attempt = 1, .buffer = RESUME_WINDOW_MIN};
+    struct resume_request request = {.attempt = 1, .buffer = CELL_RESUME_WINDOW_MIN};
     size_t room;
     (void)state;
     resume_init(&r);
@@ -237,10 +237,10 @@ static void no_more_than_the_window_is_in_flight(void **state)
         assert_non_null(resume_to_send(&r));
         resume_was_sent(&r);
     }
-    assert_true(r.in_flight <= RESUME_WINDOW_MIN && r.in_flight > RESUME_WINDOW_MIN - 2 * RESUME_COST);
+    assert_true(r.in_flight <= CELL_RESUME_WINDOW_MIN && r.in_flight > CELL_RESUME_WINDOW_MIN - 2 * CELL_RESUME_COST);
     assert_true(resume_number(&r, RESUME_EXIT, 40));
     assert_null(resume_to_send(&r));
-    request = (struct resume_request){.attempt = 2, .buffer = RESUME_NUMBER_MAX};
+    request = (struct resume_request){.attempt = 2, .buffer = CELL_RESUME_NUMBER_MAX};
     assert_int_equal(resume_request(&r, &request), RESUME_ACCEPTED);
     assert_int_equal(r.window, RESUME_WINDOW);
     assert_int_equal(r.in_flight, 0);
@@ -362,7 +362,7 @@ static void more_than_the_window_is_too_big(void **state)
 {
     struct resume r = live();
     struct resume_message m = {0};
-    static uint8_t bytes[RESUME_WINDOW - RESUME_COST + 1];
+    static uint8_t bytes[RESUME_WINDOW - CELL_RESUME_COST + 1];
     (void)state;
     struct slice all = slice_of(bytes, sizeof bytes);
     assert_int_equal(resume_piece(&r, all, &m, true), RESUME_TOO_BIG);

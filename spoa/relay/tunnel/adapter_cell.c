@@ -5,23 +5,13 @@
  * the next worker; of what the session sends again, the items that were received are dropped, and one that
  * was cut on its way to the client goes on at the byte where it stopped.
  */
+#include "spoa/proto/cell_resume.h"
 #include "spoa/relay/tunnel/adapter.h"
 
-#include <inttypes.h>
-
-#include "spoa/base/reader.h"
-
-#define FIELD        "Cell-Resume"
-#define NUMBER_MAX   ((UINT64_C(1) << 53) - 1)
-#define WINDOW_LEAST 4096
-#define WINDOW_ELSE  262144 /* of a session that does not say */
-#define ITEM_COST    16     /* of a message, beyond its bytes */
-#define ACK_DELAY    UINT64_C(200000)
-#define ACK_LEN      10
-#define CLOSE_TAKEN  4001
+#define ACK_DELAY UINT64_C(200000)
 
 struct cell {
-    char id[33];
+    char id[CELL_RESUME_ID_LEN];
     uint64_t attempt;     /* the last one dialled */
     uint64_t leg_attempt; /* of the worker that serves */
     bool known;           /* a 101 was read: the session has this tunnel */
@@ -57,10 +47,10 @@ static void start(void *state, const struct adapter_start *start)
     static const char digits[] = "0123456789abcdef";
     struct cell *c = state;
 
-    for (size_t i = 0; i < 32; i++)
+    for (size_t i = 0; i < sizeof c->id; i++)
         c->id[i] = digits[start->id[i / 8] >> (4 * (i % 8)) & 15];
     c->buffer = start->buffer;
-    c->window = start->buffer < WINDOW_ELSE ? start->buffer : WINDOW_ELSE;
+    c->window = start->buffer < CELL_RESUME_WINDOW ? start->buffer : CELL_RESUME_WINDOW;
 }
 
 static void request(void *state, struct writer *query, struct writer *fields)
@@ -69,77 +59,29 @@ static void request(void *state, struct writer *query, struct writer *fields)
 
     (void)query;
     c->attempt++;
-    writer_printf(fields, FIELD ": 1; tunnel=%s; attempt=%" PRIu64, c->id, c->attempt);
     c->requested = c->received;
-    if (c->known)
-        writer_printf(fields, "; recv=%" PRIu64, c->received);
-    writer_printf(fields, "; buffer=%zu\r\n", c->buffer);
-}
-
-/* A number of the grammar: no leading zero. */
-static bool number(struct slice text, uint64_t *value)
-{
-    return text.len && (text.len == 1 || text.at[0] != '0') && slice_u64(text, NUMBER_MAX, value);
-}
-
-struct terms {
-    bool has_recv, has_next, has_buffer;
-    uint64_t recv, next, buffer;
-};
-
-/* One of the parameters; each comes at most once. */
-static bool take(struct slice text, bool *has, uint64_t *value, uint64_t least)
-{
-    bool again = *has;
-
-    *has = true;
-    return !again && number(text, value) && *value >= least;
-}
-
-static bool parse_terms(struct slice text, struct terms *terms)
-{
-    struct slice part, name;
-
-    *terms = (struct terms){0};
-    while (slice_split(&text, ';', &part)) {
-        struct slice rest = slice_trim(part);
-        slice_split(&rest, '=', &name);
-        bool fine = slice_is(name, "recv")   ? take(rest, &terms->has_recv, &terms->recv, 0)
-                    : slice_is(name, "next") ? take(rest, &terms->has_next, &terms->next, 1)
-                    : slice_is(name, "buffer")
-                        ? take(rest, &terms->has_buffer, &terms->buffer, WINDOW_LEAST)
-                        : http_is_token(name) && (!slice_present(rest) || http_is_token(rest));
-        if (!fine)
-            return false;
-    }
-    return terms->has_recv && terms->has_next;
-}
-
-/* The parameters of version 1; absent if the worker does not speak it. */
-static struct slice spoken(const struct http_head *head)
-{
-    struct slice rest = http_get(head, FIELD), version;
-
-    if (!slice_split(&rest, ';', &version) || !slice_is(slice_trim(version), "1"))
-        return slice_text(NULL);
-    return slice_present(rest) ? rest : slice_text("");
+    cell_resume_put_field(fields, &(struct cell_resume_terms){.tunnel = slice_of(c->id, sizeof c->id),
+                                                              .attempt = c->attempt,
+                                                              .recv = c->received,
+                                                              .has_recv = c->known,
+                                                              .buffer = c->buffer});
 }
 
 static enum adapter_answer answered(void *state, const struct http_head *head)
 {
     struct cell *c = state;
-    struct slice text = spoken(head);
-    struct terms terms;
+    struct cell_resume_terms terms;
+    enum cell_resume_found found = cell_resume_read_head(head, CELL_RESUME_ANSWER, &terms);
 
-    if (!slice_present(text))
+    if (found == CELL_RESUME_ABSENT)
         return c->known ? ADAPTER_EXPIRED : ADAPTER_PLAIN;
-    if (http_count(head, FIELD) != 1 || !parse_terms(text, &terms))
+    if (found == CELL_RESUME_MALFORMED)
         return ADAPTER_BROKEN;
     if (terms.recv < c->acknowledged || terms.next > c->received + 1)
         return ADAPTER_EXPIRED;
     if (terms.recv > c->sent)
         return ADAPTER_BROKEN;
-    uint64_t theirs = terms.has_buffer ? terms.buffer : WINDOW_ELSE;
+    uint64_t theirs = terms.buffer ? terms.buffer : CELL_RESUME_WINDOW;
     c->window = theirs < c->buffer ? (size_t)theirs : c->buffer;
     c->answer_recv = terms.recv;
     c->answer_next = terms.next;
@@ -154,7 +96,7 @@ static bool acknowledge(struct cell *c, struct send_queue *kept, uint64_t recv, 
     if (!send_queue_release(kept, count, unsent, &len))
         return false;
     c->acknowledged = recv;
-    c->cost -= len + count * ITEM_COST;
+    c->cost -= len + count * CELL_RESUME_COST;
     return true;
 }
 
@@ -182,7 +124,7 @@ static void from_client(void *state, uint64_t len)
     struct cell *c = state;
 
     c->sent++;
-    c->cost += len + ITEM_COST;
+    c->cost += len + CELL_RESUME_COST;
 }
 
 static size_t room(const void *state, size_t *window)
@@ -208,7 +150,7 @@ static uint64_t unacknowledged(const void *state)
 /* ---- output ---- */
 static void complete(struct cell *c)
 {
-    c->told_bytes += c->at + ITEM_COST;
+    c->told_bytes += c->at + CELL_RESUME_COST;
     c->received++;
     c->passed = c->at = 0;
     c->open = false;
@@ -249,13 +191,11 @@ static enum adapter_verdict from_worker(void *state, const struct adapter_piece 
     return nothing ? ADAPTER_DROP : ADAPTER_PASS;
 }
 
-static size_t put_number(uint8_t payload[WS_CONTROL_MAX], uint64_t value, const char *what)
+static size_t put_pong(uint8_t payload[WS_CONTROL_MAX], enum cell_resume_say say, uint64_t number)
 {
     struct writer w = writer_of(payload, WS_CONTROL_MAX);
 
-    writer_text(&w, "cr");
-    writer_be(&w, value, 8);
-    writer_text(&w, what);
+    cell_resume_put_pong(&w, say, number);
     return w.len;
 }
 
@@ -282,20 +222,20 @@ static size_t due_pong(void *state, uint64_t now, uint8_t payload[WS_CONTROL_MAX
     c->told = c->received;
     c->told_bytes = 0;
     c->since = 0;
-    return put_number(payload, c->told, "");
+    return put_pong(payload, CELL_RESUME_RECV, c->told);
 }
 
 static enum adapter_verdict pong(void *state, struct slice payload, struct send_queue *kept)
 {
     struct cell *c = state;
-    struct reader r = reader_of(slice_from(payload, 2));
-    uint64_t value = reader_be(&r, 8);
+    uint64_t value = 0;
+    enum cell_resume_say say = cell_resume_read_pong(payload, &value);
 
-    if (payload.len == ACK_LEN + 3 && slice_is(r.rest, "end")) {
+    if (say == CELL_RESUME_END) {
         if (c->repeated || value != c->received + 1)
             return ADAPTER_WRONG;
         c->end_marked = true;
-    } else if (payload.len == ACK_LEN && value > c->acknowledged) {
+    } else if (say == CELL_RESUME_RECV && value > c->acknowledged) {
         /* nothing is kept of the client's end, it is the Close */
         if (c->left && value == c->sent + 1)
             value = c->sent;
@@ -313,9 +253,16 @@ static enum adapter_goodbye closed(void *state, unsigned code)
         c->received++;
         return ADAPTER_END;
     }
-    if (code == CLOSE_TAKEN)
+    switch (code) {
+    case CELL_RESUME_CLOSE_TAKEN:
         return c->leg_attempt == c->attempt ? ADAPTER_TAKEN : ADAPTER_LOSS;
-    return code == 1002 ? ADAPTER_REFUSED : code == 1009 ? ADAPTER_JUDGE : ADAPTER_LOSS;
+    case CELL_RESUME_CLOSE_PROTOCOL:
+        return ADAPTER_REFUSED;
+    case CELL_RESUME_CLOSE_TOO_BIG:
+        return ADAPTER_JUDGE;
+    default:
+        return ADAPTER_LOSS;
+    }
 }
 
 static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
@@ -323,7 +270,7 @@ static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
     struct cell *c = state;
 
     c->left = true;
-    return put_number(payload, c->sent + 1, "end");
+    return put_pong(payload, CELL_RESUME_END, c->sent + 1);
 }
 
 static const struct adapter_numbers numbers = {
