@@ -421,6 +421,8 @@ static void read_ended(struct directory_http *d)
 static uint64_t next_look(const struct directory_http *d)
 {
     uint64_t next = directory_http_stream_next(&d->stream, &d->target);
+    if (may_look_up(d) || may_wake(d))
+        return 0;
     if (d->waiting.first && first_of(&d->waiting)->deadline < next)
         next = first_of(&d->waiting)->deadline;
     if (d->wakes.first && first_of(&d->wakes)->deadline < next)
@@ -437,12 +439,18 @@ static void look(void *context)
     note_stream(d);
     read_ended(d);
     uint64_t now = loop_clock();
+    size_t busy = d->busy;
     wait_again(d, now);
     give_up_late(d, &d->waiting, now);
     give_up_late(d, &d->wakes, now);
     begin_waiting(d, now);
     if (!directory_http_stream_step(&d->stream, d->multi, &d->target, now))
         note_stream_end(d);
+    if (d->busy > busy) { /* they are sent now, not when libcurl's time of zero is over */
+        curl_multi_socket_action(d->multi, CURL_SOCKET_TIMEOUT, 0, &(int){0});
+        note_stream(d);
+        read_ended(d);
+    }
     uint64_t next = next_look(d);
     now = loop_clock();
     loop_timer_set(&d->timer, next > now ? (double)(next - now) / 1e6 : 0);
