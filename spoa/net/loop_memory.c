@@ -4,6 +4,7 @@
 #include <ev.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ static struct {
     pthread_mutex_t lock;
     void *blocks[BLOCKS];
     size_t wanted; /* bytes of each: what an array grows to that has as much as was ever asked for at once */
-    bool lacks;    /* atomic: a block is given out, or too small */
+    atomic_bool lacks; /* a block is given out, or too small */
 } reserve = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void refill(void)
@@ -30,7 +31,7 @@ static void refill(void)
         reserve.blocks[i] = block ? block : reserve.blocks[i];
         lacks = lacks || !block;
     }
-    __atomic_store_n(&reserve.lacks, lacks, __ATOMIC_RELAXED);
+    atomic_store_explicit(&reserve.lacks, lacks, memory_order_relaxed);
 }
 
 /* What realloc could not do. */
@@ -80,16 +81,16 @@ bool loop_memory_set_aside(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_allocator);
-    __atomic_store_n(&reserve.lacks, true, __ATOMIC_RELAXED);
+    atomic_store_explicit(&reserve.lacks, true, memory_order_relaxed);
     return loop_memory_whole();
 }
 
 bool loop_memory_whole(void)
 {
-    if (!__atomic_load_n(&reserve.lacks, __ATOMIC_RELAXED))
+    if (!atomic_load_explicit(&reserve.lacks, memory_order_relaxed))
         return true;
     pthread_mutex_lock(&reserve.lock);
     refill();
     pthread_mutex_unlock(&reserve.lock);
-    return !__atomic_load_n(&reserve.lacks, __ATOMIC_RELAXED);
+    return !atomic_load_explicit(&reserve.lacks, memory_order_relaxed);
 }

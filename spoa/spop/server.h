@@ -10,6 +10,8 @@
 #ifndef CELLGATE_SPOP_SERVER_H
 #define CELLGATE_SPOP_SERVER_H
 
+#include <stdatomic.h>
+
 #include "spoa/net/loop.h"
 #include "spoa/spop/spop.h"
 
@@ -90,14 +92,14 @@ struct server_options {
 
 /* Written by the server's thread alone, so any thread may read them with server_counter. */
 struct server_counters {
-#define X(field, help) uint64_t field;
+#define X(field, help) _Atomic uint64_t field;
     SERVER_COUNTERS(X)
 #undef X
 };
 
-static inline uint64_t server_counter(const uint64_t *counter)
+static inline uint64_t server_counter(const _Atomic uint64_t *counter)
 {
-    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+    return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
 /* listener: a listening descriptor, borrowed. The options'

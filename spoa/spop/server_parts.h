@@ -57,9 +57,9 @@ struct server {
     void *drained_context;
 };
 
-static inline void server_add(uint64_t *counter, uint64_t n)
+static inline void server_add(_Atomic uint64_t *counter, uint64_t n)
 {
-    __atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+    atomic_store_explicit(counter, server_counter(counter) + n, memory_order_relaxed);
 }
 
 /* ---- server.c, for the connection ---- */

@@ -472,6 +472,6 @@ bool spop_agent_counter(const struct spop_agent *agent, unsigned index, const ch
         return false;
     *name = counters[index].name;
     *help = counters[index].help;
-    *value = server_counter((const uint64_t *)(const void *)((const char *)of + counters[index].at));
+    *value = server_counter((const _Atomic uint64_t *)(const void *)((const char *)of + counters[index].at));
     return true;
 }

@@ -108,7 +108,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static uint64_t counter(const uint64_t *which)
+static uint64_t counter(const _Atomic uint64_t *which)
 {
     return server_counter(which);
 }
