@@ -86,7 +86,7 @@ static struct connection *find(const struct server *server, const struct server_
 bool server_has_room(const struct server *server, const struct server_ticket *ticket)
 {
     const struct connection *connection = find(server, ticket);
-    return !connection || buffer_len(&connection->out) < server->options.output;
+    return !connection || buffer_len(&connection->stream.out) < server->options.output;
 }
 
 static struct spop_frame frame_of(const struct server_ticket *ticket)
@@ -102,7 +102,7 @@ bool server_answer_begin(struct server *server, const struct server_ticket *tick
         return false;
     size_t room;
     uint8_t *memory =
-        buffer_room(&connection->out, SPOP_LENGTH_BYTES + connection->conversation.agreed, &room);
+        buffer_room(&connection->stream.out, SPOP_LENGTH_BYTES + connection->conversation.agreed, &room);
     if (!memory) {
         server_add(&server->counters.errors_resource, 1);
         connection_close(connection);
@@ -121,7 +121,8 @@ void server_answer_end(struct server *server, const struct server_ticket *ticket
     struct connection *connection = server->answering;
     struct spop_frame frame = frame_of(ticket);
     connection_ack_end(connection, server->answer_at, &frame, actions);
-    buffer_commit(&connection->out, server->answer.len);
+    buffer_commit(&connection->stream.out, server->answer.len);
+    connection->unsent += server->answer.len;
     connection->waiting--;
     server_add(&server->counters.waiting, -(uint64_t)1);
     connection_send_later(connection);
@@ -179,9 +180,8 @@ static bool take_memory(struct server *server)
 {
     size_t connections = server->options.connections;
     server->slots = calloc(connections, sizeof *server->slots);
-    server->input = malloc(SERVER_READ + SERVER_FRAME);
     server->output = malloc(SERVER_WRITE);
-    if (!server->slots || !server->input || !server->output)
+    if (!server->slots || !server->output)
         return false;
     for (uint32_t i = 0; i < connections; i++)
         server->slots[i].next_free = i + 1;
@@ -191,7 +191,6 @@ static bool take_memory(struct server *server)
 static void give_memory_back(struct server *server)
 {
     free(server->slots);
-    free(server->input);
     free(server->output);
     free(server);
 }

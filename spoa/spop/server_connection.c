@@ -3,12 +3,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#define LINGER_SECONDS 1.0
+#define LINGER INT64_C(1000000) /* microseconds */
 /* Answers of tickets may pass the mark at which reading stops, up to this many times. */
 #define OUTPUT_FACTOR 16
 
@@ -56,7 +54,7 @@ static void arm(struct connection *c)
         return;
     uint64_t now = loop_clock();
     c->timer_due = first;
-    loop_timer_set(&c->timer, first > now ? (double)(first - now) / 1e6 : 0);
+    stream_set_time(&c->stream, first > now ? (int64_t)(first - now) : 0);
 }
 
 /* ---- turns: nobody who has much to say holds up the others, or the thread ---- */
@@ -109,13 +107,9 @@ void connection_close(struct connection *c)
         return;
     c->state = CONNECTION_CLOSED;
     not_ready(c);
-    loop_io_close(&c->io);
-    loop_timer_close(&c->timer);
-    buffer_free(&c->in);
-    buffer_free(&c->out);
+    stream_close(&c->stream);
     server_add(&c->server->counters.waiting, -(uint64_t)c->waiting);
     server_forget(c->server, c->slot);
-    loop_defer(c->server->loop, &c->turn_end);
 }
 
 static void close_failed(struct connection *c, enum spop_status status)
@@ -133,54 +127,45 @@ static void close_reset(struct connection *c)
 
 static void linger(struct connection *c)
 {
+    static const struct stream_linger how = {.grace = LINGER, .drain = SIZE_MAX};
     c->state = CONNECTION_LINGER;
-    for (int i = 0; i < DEADLINES; i++)
-        c->due[i] = 0;
-    if (c->half_closed || shutdown(loop_io_fd(&c->io), SHUT_WR) != 0) {
-        connection_close(c);
-        return;
-    }
-    deadline_set(c, DEADLINE_LINGER, LINGER_SECONDS);
+    stream_finish(&c->stream, &how);
 }
 
 /* ---- writing ---- */
 static bool stopped(const struct connection *c)
 {
-    return buffer_len(&c->out) >= c->server->options.output;
+    return buffer_len(&c->stream.out) >= c->server->options.output;
 }
 
 /* What the connection waits for now, and until when; called after anything that may change it. */
 static void settle(struct connection *c)
 {
-    if (c->state == CONNECTION_CLOSED)
+    if (c->state == CONNECTION_CLOSED || c->state == CONNECTION_LINGER)
         return;
-    bool unsent = buffer_len(&c->out) > 0;
-    if (c->state == CONNECTION_ENDING && !unsent && c->waiting == 0)
+    bool unsent = buffer_len(&c->stream.out) > 0;
+    if (c->state == CONNECTION_ENDING && !unsent && c->waiting == 0) {
         linger(c);
-    if (c->state == CONNECTION_CLOSED)
         return;
-    bool reading = c->state == CONNECTION_LINGER ||
-                   (c->state == CONNECTION_OPEN && !c->half_closed && !stopped(c) && !c->ready);
+    }
+    stream_pause(&c->stream, c->state != CONNECTION_OPEN || stopped(c) || c->ready);
     if (!unsent)
         c->due[DEADLINE_WRITE] = 0;
     else if (!c->due[DEADLINE_WRITE])
         deadline_set(c, DEADLINE_WRITE, c->server->options.write_timeout);
-    loop_io_want(&c->io, (reading ? LOOP_READ : 0) | (unsent ? LOOP_WRITE : 0));
     arm(c);
 }
 
-/* How much of the bytes the kernel took; the connection is closed when it takes none any more. */
-static size_t send_now(struct connection *c, struct slice bytes)
+/* What the kernel took of `out`: true if anything, and so, perhaps, there is room for answers again. */
+static bool count_sent(struct connection *c)
 {
-    ssize_t n = send(loop_io_fd(&c->io), bytes.at, bytes.len, MSG_NOSIGNAL);
+    size_t left = buffer_len(&c->stream.out), sent = c->unsent - left;
     server_add(&c->server->counters.writes, 1);
-    if (n < 0) {
-        if (errno != EAGAIN && errno != EINTR)
-            close_reset(c);
-        return 0;
-    }
-    server_add(&c->server->counters.bytes_out, (uint64_t)n);
-    return (size_t)n;
+    server_add(&c->server->counters.bytes_out, sent);
+    c->unsent = left;
+    if (sent)
+        c->due[DEADLINE_WRITE] = 0; /* there was progress */
+    return sent;
 }
 
 /* The answers of one read, behind those that wait already; the writer is empty afterwards. */
@@ -190,10 +175,16 @@ static void send_answers(struct connection *c, struct writer *answers)
     answers->len = 0;
     if (bytes.len == 0)
         return;
-    if (buffer_len(&c->out) == 0)
-        bytes = slice_from(bytes, send_now(c, bytes));
-    if (c->state != CONNECTION_CLOSED && !buffer_put(&c->out, bytes))
+    bool first = buffer_len(&c->stream.out) == 0;
+    if (!buffer_put(&c->stream.out, bytes)) {
         close_failed(c, SPOP_STATUS_RESOURCE);
+        return;
+    }
+    c->unsent += bytes.len;
+    if (first) {
+        stream_send(&c->stream);
+        count_sent(c);
+    }
 }
 
 void connection_send_later(struct connection *c)
@@ -318,11 +309,12 @@ static bool take_frame(struct connection *c, struct slice *in, struct writer *ou
     return false;
 }
 
-/* All frames of the bytes, as long as answers can be sent; what is left is held. */
-static void take(struct connection *c, struct slice bytes)
+/* All frames that were read, as long as answers can be sent; what is left is held. */
+static void take(struct connection *c)
 {
     struct server *server = c->server;
     struct writer out = writer_of(server->output, SERVER_WRITE);
+    struct slice bytes = buffer_slice(&c->stream.in);
     size_t had = bytes.len;
     bool more = true;
     while (c->state == CONNECTION_OPEN && !stopped(c) && (more = take_frame(c, &bytes, &out))) {
@@ -335,11 +327,8 @@ static void take(struct connection *c, struct slice bytes)
         send_answers(c, &out);
     if (c->state != CONNECTION_OPEN)
         return;
-    buffer_free(&c->in);
-    if (!buffer_put(&c->in, bytes)) {
-        close_failed(c, SPOP_STATUS_RESOURCE);
-        return;
-    }
+    stream_consume(&c->stream, had - bytes.len);
+    c->held = bytes.len;
     if (bytes.len < had)
         deadline_set(c, DEADLINE_IDLE, server->options.idle_timeout);
     bool cut = more && bytes.len && !stopped(c); /* the turn is over, there may be a whole frame left */
@@ -351,88 +340,60 @@ static void take(struct connection *c, struct slice bytes)
         deadline_set(c, DEADLINE_FRAME, server->options.frame_timeout);
 }
 
-/* Whether the peer has closed altogether, not only its sending side. Over TCP that shows only when we write.
- */
-static bool gone(const struct connection *c)
-{
-    struct pollfd p = {.fd = loop_io_fd(&c->io)};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLHUP | POLLERR));
-}
-
+/* A peer that has closed altogether, not only its sending side, gets nothing any more. Over TCP that shows only when we
+ * write. */
 static void on_half_close(struct connection *c)
 {
-    c->half_closed = true;
-    if (buffer_len(&c->in)) {
+    if (buffer_len(&c->stream.in)) {
         struct writer out = writer_of(c->server->output, SERVER_WRITE);
         end_saying(c, SPOP_STATUS_IO, &out);
         send_answers(c, &out);
-    } else if ((c->waiting == 0 && buffer_len(&c->out) == 0) || gone(c)) {
+    } else if ((c->waiting == 0 && buffer_len(&c->stream.out) == 0) || stream_is_broken(&c->stream)) {
         close_reset(c);
     } else {
         c->state = CONNECTION_ENDING;
     }
 }
 
-static void throw_away(struct connection *c)
-{
-    ssize_t n = recv(loop_io_fd(&c->io), c->server->input, SERVER_READ, 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-        connection_close(c);
-}
-
-static void receive(struct connection *c)
-{
-    struct server *server = c->server;
-    struct slice held = buffer_slice(&c->in);
-    if (held.len)
-        memcpy(server->input, held.at, held.len);
-    ssize_t n = recv(loop_io_fd(&c->io), server->input + held.len, SERVER_READ, 0);
-    server_add(&server->counters.reads, 1);
-    if (n > 0) {
-        server_add(&server->counters.bytes_in, (uint64_t)n);
-        take(c, slice_of(server->input, held.len + (size_t)n));
-    } else if (n == 0) {
-        on_half_close(c);
-    } else if (errno != EAGAIN && errno != EINTR) {
-        close_reset(c);
-    }
-}
-
-/* There is room for answers again: the frames that were held are next, before anything is read. */
+/* What was left of the last read. */
 static void resume(struct connection *c)
 {
-    struct slice held = buffer_slice(&c->in);
-    if (c->state != CONNECTION_OPEN || held.len == 0)
-        return;
-    memcpy(c->server->input, held.at, held.len);
-    take(c, slice_of(c->server->input, held.len));
+    not_ready(c);
+    if (c->state == CONNECTION_OPEN && buffer_len(&c->stream.in))
+        take(c);
 }
 
-/* What was left of the last read, then what has arrived since. */
+/* And what has arrived since. */
 static void catch_up(struct connection *c)
 {
-    bool left = c->ready;
-    not_ready(c);
-    if (left)
+    c->catching_up = true;
+    resume(c);
+    if (c->state == CONNECTION_OPEN && !c->ready && !stopped(c)) {
+        stream_pause(&c->stream, false);
+        stream_look(&c->stream);
+    }
+    c->catching_up = false;
+}
+
+/* There may be room for answers again: the frames that were held are next, before anything is read. */
+static void go_on(struct connection *c, bool was_stopped)
+{
+    if (!was_stopped || stopped(c))
+        return;
+    if (has_turns(c->server))
+        set_ready(c);
+    else
         resume(c);
-    if (c->state == CONNECTION_OPEN && !c->ready && !stopped(c))
-        receive(c);
 }
 
 static void send_held(struct connection *c)
 {
-    if (buffer_len(&c->out) == 0)
+    if (buffer_len(&c->stream.out) == 0)
         return;
     bool was_stopped = stopped(c);
-    size_t sent = send_now(c, buffer_slice(&c->out));
-    if (c->state == CONNECTION_CLOSED || sent == 0)
-        return;
-    buffer_consume(&c->out, sent);
-    c->due[DEADLINE_WRITE] = 0; /* there was progress */
-    if (was_stopped && !stopped(c) && has_turns(c->server))
-        set_ready(c);
-    else if (was_stopped && !stopped(c))
-        resume(c);
+    stream_send(&c->stream);
+    if (count_sent(c))
+        go_on(c, was_stopped);
 }
 
 void connections_turn(void *context)
@@ -440,7 +401,7 @@ void connections_turn(void *context)
     struct server *server = context;
     begin_turn(server);
     for (struct connection *c = server->ready; c; c = turn_is_over(server) ? NULL : server->ready) {
-        catch_up(c);
+        resume(c);
         settle(c);
     }
     if (server->ready)
@@ -448,33 +409,57 @@ void connections_turn(void *context)
 }
 
 /* ---- events ---- */
-static void on_io(void *owner, int events)
+static void on_input(void *owner)
 {
     struct connection *c = owner;
-    if (events & LOOP_WRITE)
-        send_held(c);
-    if (events & LOOP_READ) {
-        if (c->state == CONNECTION_LINGER)
-            throw_away(c);
-        else if (c->state == CONNECTION_OPEN && has_turns(c->server))
-            set_ready(c);
-        else if (c->state == CONNECTION_OPEN && !stopped(c))
-            receive(c);
-    }
+    server_add(&c->server->counters.reads, 1);
+    server_add(&c->server->counters.bytes_in, buffer_len(&c->stream.in) - c->held);
+    c->held = buffer_len(&c->stream.in);
+    if (has_turns(c->server) && !c->catching_up)
+        set_ready(c);
+    else
+        take(c);
+    settle(c);
+}
+
+static void on_sent(void *owner)
+{
+    struct connection *c = owner;
+    bool was_stopped = c->unsent >= c->server->options.output;
+    if (c->state == CONNECTION_CLOSED || c->state == CONNECTION_LINGER)
+        return;
+    count_sent(c);
+    go_on(c, was_stopped);
+    settle(c);
+}
+
+static void on_ended(void *owner, int error)
+{
+    struct connection *c = owner;
+    if (error == 0)
+        on_half_close(c);
+    else if (error == ENOMEM)
+        close_failed(c, SPOP_STATUS_RESOURCE);
+    else
+        close_reset(c);
     settle(c);
 }
 
 static void on_turn_end(void *owner)
 {
     struct connection *c = owner;
-    if (c->state == CONNECTION_CLOSED) {
-        free(c);
+    if (c->state == CONNECTION_CLOSED)
         return;
-    }
     send_held(c);
     if (c->state == CONNECTION_OPEN && c->server->draining)
         connection_drain(c, false);
     settle(c);
+}
+
+static void on_gone(void *owner)
+{
+    connection_close(owner);
+    free(owner);
 }
 
 static void end_now(struct connection *c, enum spop_status status)
@@ -490,19 +475,17 @@ static bool due(const struct connection *c, enum deadline which)
     return c->due[which] && c->due[which] <= loop_clock();
 }
 
-static void on_due(void *owner)
+static void on_late(void *owner)
 {
     struct connection *c = owner;
     c->timer_due = UINT64_MAX;
     begin_turn(c->server);
     /* the peer is not to blame when it was this thread that had no time: what has arrived counts */
     if (c->state == CONNECTION_OPEN && !stopped(c))
-        catch_up(c);
+        resume(c);
     if (c->state == CONNECTION_CLOSED)
         return;
-    if (due(c, DEADLINE_LINGER))
-        connection_close(c);
-    else if (due(c, DEADLINE_WRITE))
+    if (due(c, DEADLINE_WRITE))
         close_failed(c, SPOP_STATUS_TIMEOUT);
     else if (due(c, DEADLINE_HELLO) || due(c, DEADLINE_FRAME))
         end_now(c, c->health_check ? SPOP_STATUS_NORMAL : SPOP_STATUS_TIMEOUT);
@@ -512,6 +495,13 @@ static void on_due(void *owner)
         deadline_set(c, DEADLINE_IDLE, c->server->options.idle_timeout);
     settle(c);
 }
+
+static const struct stream_user stream_user = {.input = on_input,
+                                               .sent = on_sent,
+                                               .ended = on_ended,
+                                               .late = on_late,
+                                               .gone = on_gone,
+                                               .read_size = SERVER_READ};
 
 /* ---- for the server ---- */
 struct connection *connection_new(struct server *server, uint32_t slot, int fd)
@@ -523,12 +513,15 @@ struct connection *connection_new(struct server *server, uint32_t slot, int fd)
     }
     c->server = server;
     c->slot = slot;
-    c->in = buffer_with_limit(SERVER_READ + SERVER_FRAME);
-    c->out = buffer_with_limit(server->options.output * OUTPUT_FACTOR + SERVER_WRITE);
+    c->stream = (struct stream){
+        .user = &stream_user,
+        .owner = c,
+        .in = buffer_with_limit(SERVER_READ + SERVER_FRAME),
+        .out = buffer_with_limit(server->options.output * OUTPUT_FACTOR + SERVER_WRITE),
+    };
     c->turn_end = (struct loop_task){.run = on_turn_end, .context = c};
     c->timer_due = UINT64_MAX;
-    loop_io_open(&c->io, server->loop, fd, on_io, c);
-    loop_timer_open(&c->timer, server->loop, on_due, c);
+    stream_open(&c->stream, server->loop, fd);
     deadline_set(c, DEADLINE_HELLO, server->options.hello_timeout);
     settle(c);
     return c;

@@ -12,8 +12,8 @@
 #ifndef CELLGATE_SPOP_SERVER_PARTS_H
 #define CELLGATE_SPOP_SERVER_PARTS_H
 
-#include "spoa/base/buffer.h"
 #include "spoa/net/listener.h"
+#include "spoa/net/stream.h"
 #include "spoa/spop/conversation.h"
 #include "spoa/spop/server.h"
 
@@ -39,8 +39,7 @@ struct server {
     struct slot *slots;
     uint32_t free_slot;
 
-    /* for the time of one read: what it gave, behind what the connection held, and the answers */
-    uint8_t *input, *output;
+    uint8_t *output; /* for the time of one read: the answers */
 
     struct connection *answering; /* between server_answer_begin and _end */
     struct writer answer;
@@ -49,9 +48,8 @@ struct server {
     bool draining;
     struct loop_timer grace;
     struct loop_task drained_task, free_task;
-    struct loop_task ready_task; /* with options.turn: */
-    struct connection *ready,
-        **ready_end; /* those that there is something to read of, or left of what was read */
+    struct loop_task ready_task;           /* with options.turn: */
+    struct connection *ready, **ready_end; /* those of which something that was read is left */
     uint64_t turn_end;
     void (*drained)(void *context);
     void *drained_context;
@@ -67,24 +65,25 @@ static inline void server_add(_Atomic uint64_t *counter, uint64_t n)
 void server_forget(struct server *server, uint32_t slot);
 
 /* ---- server_connection.c, for the server ---- */
-enum deadline { DEADLINE_HELLO, DEADLINE_FRAME, DEADLINE_WRITE, DEADLINE_IDLE, DEADLINE_LINGER, DEADLINES };
+enum deadline { DEADLINE_HELLO, DEADLINE_FRAME, DEADLINE_WRITE, DEADLINE_IDLE, DEADLINES };
 
 struct connection {
     enum { CONNECTION_OPEN, CONNECTION_ENDING, CONNECTION_LINGER, CONNECTION_CLOSED } state;
     struct server *server;
     uint32_t slot;
-    bool half_closed; /* the peer sends no more */
     bool health_check;
     struct spop_conversation conversation;
-    struct buffer in;  /* an incomplete frame; while reading is stopped, all frames of the last read */
-    struct buffer out; /* what the kernel did not take, and answers of tickets until the turn's end */
-    size_t waiting;    /* open tickets */
-    pid_t peer;        /* 0: unknown */
-    bool ready;        /* in the server's list: */
+    /* in: an incomplete frame; while reading is stopped, or others have their turn, all frames of the last read.
+     * out: what the kernel did not take, and answers of tickets until the turn's end. */
+    struct stream stream;
+    size_t held;    /* bytes of `in` that are counted as read */
+    size_t unsent;  /* bytes of `out` that are not counted as sent */
+    size_t waiting; /* open tickets */
+    pid_t peer;     /* 0: unknown */
+    bool ready;     /* in the server's list: */
+    bool catching_up;
     struct connection *ready_next, **ready_link;
-    struct loop_io io;
-    struct loop_timer timer;
-    struct loop_task turn_end; /* sends `out`, or frees the closed connection */
+    struct loop_task turn_end; /* sends `out` */
     uint64_t due[DEADLINES];   /* loop_clock of each that runs, 0: none */
     uint64_t timer_due;        /* when the timer fires, UINT64_MAX: not */
 };
@@ -100,7 +99,7 @@ void connection_ack_end(struct connection *connection, size_t begin, const struc
                         struct spop_actions *actions);
 /* Sends what is in `out` at the end of the turn. */
 void connection_send_later(struct connection *connection);
-/* Reads of those that are ready, as long as the turn has time for it; the others go on in the next one. */
+/* Handles what those that are ready have read, as long as the turn has time for it; the others go on in the next one. */
 void connections_turn(void *server);
 /* When no ticket is open, or `now`: handles what has been received, says DISCONNECT 0 and ends. */
 void connection_drain(struct connection *connection, bool now);
