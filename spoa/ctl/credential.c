@@ -45,13 +45,13 @@ bool credential_from_text(struct slice text, unsigned listening, struct writer *
     struct captures captures = {0};
     struct carried carried;
     uint64_t port = 0;
-    const struct carrier_rules rules = {.listening = listening, .captures = &captures};
+    const struct credential_rules rules = {.listening = listening, .captures = &captures};
     *credential = credential_bearer(text);
     if (!is_file(text, &request, &captures) && !is_route(text, &captures))
         return true;
-    if (carrier_find(&request, &rules, scratch, &carried) != REFUSAL_NONE)
+    if (credential_find(&request, &rules, scratch, &carried) != REFUSAL_NONE)
         return false;
-    if (carried.credential.carrier == CARRIER_NONE)
+    if (carried.credential.source == SOURCE_NONE)
         return true;
     slice_u64(captures.value[CAPTURE_PORT], 65535, &port);
     *credential = carried.credential;

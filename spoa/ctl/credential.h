@@ -3,7 +3,7 @@
 #ifndef CELLGATE_CTL_CREDENTIAL_H
 #define CELLGATE_CTL_CREDENTIAL_H
 
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 
 /* A signed route is "ID-PORT-EXPIRES-SIGNATURE", as a host with anything behind its first dot, or
  * "/ID/PORT/EXPIRES/SIGNATURE/..."; a signed file URL "/api/sandboxes/ID/files/download?...". Anything else,

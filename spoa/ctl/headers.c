@@ -21,7 +21,7 @@ static void print_line(const char *name, const struct writer *w)
     printf("%s='%.*s'\n", name, w->len ? (int)w->len : 4, w->len ? (const char *)w->at : "none");
 }
 
-static void print_all(const struct routes *routes, const struct carriers_own *own)
+static void print_all(const struct routes *routes, const struct own_sources *own)
 {
     static uint8_t memory[2][TEXT_MOST];
     struct writer headers = writer_of(memory[0], TEXT_MOST), parameters = writer_of(memory[1], TEXT_MOST);
@@ -38,12 +38,12 @@ static void print_all(const struct routes *routes, const struct carriers_own *ow
 
 static bool print(const struct settings *settings, struct fail *why)
 {
-    struct carriers_own own;
+    struct own_sources own;
     struct routes *routes = policy_routes(settings, why);
     bool good = routes && token_scope_own(settings->doc, settings->tokens, &own, why);
     if (good) {
         print_all(routes, &own);
-        carriers_own_free(&own);
+        own_sources_free(&own);
     }
     routes_free(routes);
     return good;

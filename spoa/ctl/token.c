@@ -126,7 +126,7 @@ static bool understand(const struct arguments *a, struct wanted *wanted, struct 
 
 /* ---- making one ---- */
 
-static const struct carrier_place anywhere;
+static const struct credential_place anywhere;
 
 /* Where a kind listens that knows it; a secret may be wanted in a header only. */
 static enum refusal check_anywhere(const struct tokens *tokens, struct credential *credential, int64_t now,
@@ -134,13 +134,13 @@ static enum refusal check_anywhere(const struct tokens *tokens, struct credentia
 {
     enum refusal refusal = token_check(tokens, credential, now, cache, grant, reason);
     struct credential other = *credential;
-    unsigned count = CARRIER_COUNT + (unsigned)tokens_own(tokens)->count;
-    for (unsigned c = CARRIER_NONE + 1; refusal == REFUSAL_token_invalid && c < count; c++) {
+    unsigned count = SOURCE_COUNT + (unsigned)tokens_own(tokens)->count;
+    for (unsigned c = SOURCE_NONE + 1; refusal == REFUSAL_token_invalid && c < count; c++) {
         struct grant granted;
         const char *why;
-        if (!(tokens_carriers(tokens, &anywhere) & 1u << c) || c == CARRIER_SIGNATURE || c == CARRIER_FILE_URL)
+        if (!(tokens_sources(tokens, &anywhere) & 1u << c) || c == SOURCE_SIGNATURE || c == SOURCE_FILE_URL)
             continue;
-        other.carrier = c;
+        other.source = c;
         enum refusal again = token_check(tokens, &other, now, cache, &granted, &why);
         /* a kind that knew it may have entries that listen elsewhere; what it says of them counts if they take it */
         if (grant->kind && (granted.kind != grant->kind || again == REFUSAL_token_invalid))
@@ -160,7 +160,7 @@ static enum refusal check_text(const struct tokens *tokens, struct slice text, i
     struct credential credential;
     *grant = (struct grant){.kind = NULL};
     *reason = "a signed URL has path, expires and signature";
-    if (!credential_from_text(text, tokens_carriers(tokens, &anywhere),
+    if (!credential_from_text(text, tokens_sources(tokens, &anywhere),
                               scratch, &credential))
         return REFUSAL_bad_request;
     return check_anywhere(tokens, &credential, now, cache, grant, reason);

@@ -24,8 +24,8 @@ CONFIG = {
     ],
     "tokens": [
         {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"},
-        {"kind": "static", "carriers": ["e2b-traffic-access-token"]},
-        {"kind": "static", "public": True, "routes": ["page"], "carriers": ["label"]},
+        {"kind": "static", "sources": ["e2b-traffic-access-token"]},
+        {"kind": "static", "public": True, "routes": ["page"], "sources": ["label"]},
     ],
 }
 
@@ -135,15 +135,15 @@ def test_alone_a_strangers_token_opens_nothing(cell):
     assert response.status == 401 and b"token_invalid" in response.body
 
 
-SCOPES = [{}, {"systems": ["opencomputer"]}, {"routes": ["api"]}, {"domains": ["api.test"]}, {"carriers": ["X-Gate-Token"]}, {"carriers": ["cookie", "query"]}, {"kid": "k1", "routes": ["api"]}]
+SCOPES = [{}, {"systems": ["opencomputer"]}, {"routes": ["api"]}, {"domains": ["api.test"]}, {"sources": ["X-Gate-Token"]}, {"sources": ["cookie", "query"]}, {"kid": "k1", "routes": ["api"]}]
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: "-".join(scope) or "everywhere")
 def test_a_token_that_is_good_elsewhere_reaches_no_worker(cells, origin, scope):
     """Each request is let in by something else than the Bearer beside it, which an entry has signed."""
     routes = [{"name": "page", "host": "{sandbox}.page.test", "cookie": True}, {"name": "api", "path": "/p/{sandbox}/{rest...}", "to": "/{rest}"}, "defaults"]
-    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"} | scope, {"kind": "static", "carriers": ["e2b-traffic-access-token"]},
-              {"kind": "static", "public": True, "routes": ["page"], "carriers": ["label"]}]
+    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"} | scope, {"kind": "static", "sources": ["e2b-traffic-access-token"]},
+              {"kind": "static", "public": True, "routes": ["page"], "sources": ["label"]}]
     record = {"worker": origin.url, "serves": "application", "ports": {"3000": origin.url}}
     secret = {"access": {"token_sha256": hashlib.sha256(SECRET.encode()).hexdigest()}}
     cell = cells(sandboxes={"app": record | secret, "free": record}, config={"systems": ["e2b", "opencomputer"], "domains": {"e2b": ["e2b.test"]}, "routes": routes, "tokens": tokens})

@@ -72,10 +72,10 @@ def test_python_websockets(cell, way, scheme):
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("offered,selected", [(["binary", "base64"], "binary"), (["base64"], "base64"), (["binary"], "binary"), (["base64", "chat"], "base64")])
-@pytest.mark.parametrize("carrier", ["header", "subprotocol"])
-def test_a_remote_screen_negotiates_its_subprotocol(cell, origin, way, offered, selected, carrier):
+@pytest.mark.parametrize("source", ["header", "subprotocol"])
+def test_a_remote_screen_negotiates_its_subprotocol(cell, origin, way, offered, selected, source):
     """As noVNC and websockify do; a token beside them is never selected and the worker does not see it."""
-    if carrier == "header":
+    if source == "header":
         more = {"extra_headers": {"Authorization": "Bearer " + cell.token()}, "subprotocols": offered}
     else:
         more = {"subprotocols": [*offered, "cellgate", "cellgate.bearer." + cell.token()]}

@@ -229,6 +229,14 @@ def test_keys_by_their_old_names_are_read_and_warned_of(tunnels):
         assert done.returncode == 0, done.stderr
         warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: ")]
         assert sorted(warnings) == sorted(f"warning: {file}:{place(k)}: {k} is now called {new}" for k, new in renamed.items())
+    entry = {"kind": "static", "carriers": ["X-Old-Key"], "everywhere": True}
+    done = check(good | {"tokens": [entry]})[0]
+    assert done.returncode == 0 and f"warning: {file}:{place('carriers')}: carriers is now called sources\n" in done.stderr
+    headers = [subprocess.check_output([BIN / "cellgate", "headers", "--config", file], text=True)]
+    entry["sources"] = entry.pop("carriers")
+    assert check(good | {"tokens": [entry]})[0].stderr.count("warning") == 0
+    headers.append(subprocess.check_output([BIN / "cellgate", "headers", "--config", file], text=True))
+    assert headers[0] == headers[1] and "old[-_]key" in headers[0]
     for done in check(good, "-o", "agent.guesses=3"):
         assert done.returncode == 0 and "warning: -o agent.guesses is now called agent.auth_failures\n" in done.stderr
     for done in check(good, "-o", "agent.guesses=3", "-o", "agent.auth_failures=4"):

@@ -23,9 +23,9 @@ CONFIG = {
         {"name": "boxes", "headers": {"X-Box": "{sandbox}", "X-Box-Port": "{port?80}"}},
     ],
     "tokens": [
-        {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret", "carriers": ["X-Gate-Token", "?gate", "authorization"]},
-        {"kind": "static", "carriers": ["X-API-Key", "?api_key", "?token"], "systems": ["opencomputer"], "routes": ["relayed"], "need": ["exec", "pty", "http"]},
-        {"kind": "static", "carriers": ["X-OC-Preview-Token"]},
+        {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret", "sources": ["X-Gate-Token", "?gate", "authorization"]},
+        {"kind": "static", "sources": ["X-API-Key", "?api_key", "?token"], "systems": ["opencomputer"], "routes": ["relayed"], "need": ["exec", "pty", "http"]},
+        {"kind": "static", "sources": ["X-OC-Preview-Token"]},
     ],
 }
 
@@ -142,7 +142,7 @@ def test_what_haproxy_was_not_told_of_never_reaches_a_worker(cells, origin):
     cell = cells(sandboxes={"sb-1": {"worker": origin.url, "ports": {"80": origin.url}}}, config={**CONFIG, "tokens": CONFIG["tokens"][:1]})
     bearer = ("Authorization", f"Bearer {ours()}")
     assert asked(cell, "/own/sb-1/a", [bearer, ("X-New", "k")]) == GOOD
-    cell.config["tokens"] = [*CONFIG["tokens"][:1], {"kind": "static", "carriers": ["X-New"], "everywhere": True}]
+    cell.config["tokens"] = [*CONFIG["tokens"][:1], {"kind": "static", "sources": ["X-New"], "everywhere": True}]
     cell.config_file.write_text(json.dumps(cell.config))
     cell.kill("agent", signal.SIGHUP)
     until(lambda: asked(cell, "/own/sb-1/a", [bearer, ("X-New", "k")]) == (503, "agent_unavailable"))

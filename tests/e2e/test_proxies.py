@@ -227,7 +227,7 @@ def test_a_host_that_is_no_name_is_not_repeated(cell, host):
     assert (answer.status, answer.all("location")) == (400, [])
 
 
-def carriers(token):
+def sources(token):
     bearer = f"Bearer {token}"
     yield "/", [("Authorization", bearer)]
     yield "/", [("Authorization", "Basic YTpi")]
@@ -244,7 +244,7 @@ def carriers(token):
 
 def test_a_credential_without_tls_is_refused_and_lost(cell, origin):
     before = len(origin.requests)
-    for target, headers in carriers(cell.token()):
+    for target, headers in sources(cell.token()):
         answer = plain(cell, target="/s/sb-1" + target, headers=headers)
         body = json.loads(answer.body)
         assert (answer.status, body["error"], body["retryable"]) == (403, "https_required", False), (target, headers)

@@ -44,7 +44,7 @@ def cell(cells, worker, application):
         "sb-2": record,
         "app": {"worker": worker.url, "serves": "application"},
     }
-    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "carriers": ["X-OC-Preview-Token"], "everywhere": True}]
+    tokens = [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "sources": ["X-OC-Preview-Token"], "everywhere": True}]
     return cells(sandboxes=sandboxes, config={"systems": ALL_SYSTEMS, "domains": DOMAINS, "tokens": tokens})
 
 

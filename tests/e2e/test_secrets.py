@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Secrets in every carrier, header, record and key, each a mark of its own; then all that goes wrong: refusals, worker
+"""Secrets in every source, header, record and key, each a mark of its own; then all that goes wrong: refusals, worker
 failures, garbage, killed daemons, explain, admin pages. None of the marks is in a log, an error, a metric, an admin page, an
 answer of the operator's commands, or what the kernel shows about a process."""
 
@@ -53,7 +53,7 @@ def records(origin):
     }
 
 
-def carriers():
+def sources():
     """name of the credential's place -> header, each with a mark that is no valid credential."""
     return {
         "bearer": ("Authorization", "Bearer " + mark("bearer")),
@@ -161,7 +161,7 @@ def origin():
 @pytest.fixture(scope="module")
 def cell(cells, origin):
     relay = {"connect_budget": "100ms", "dial_timeout": "100ms", "drain": "100ms"}
-    config = {"routes": ROUTES, "log_level": "debug", "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "carriers": ["label"], "everywhere": True}], "relay": relay}
+    config = {"routes": ROUTES, "log_level": "debug", "tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}, {"kind": "static", "sources": ["label"], "everywhere": True}], "relay": relay}
     return cells(sandboxes=records(origin), config=config, files={"k1.secret": KEY}, environment={"CELLGATE_WORKER_TIMEOUT": "500ms"})
 
 
@@ -174,18 +174,18 @@ def valid(sandbox="up", **claims):
 def everything_refused(cell, everything):
     """Each credential at each address, plain and as an upgrade, over HTTP/1.1 and HTTP/2."""
     for target in targets():
-        for header in carriers().values():
+        for header in sources().values():
             for upgrade in (False, True):
                 with Http1(cell.http) as client:
                     response = client.request("GET", target, [*(WEBSOCKET if upgrade else []), header])
                 if response.status >= 400:
                     everything.add("error", response.body + repr(response.headers).encode())
         with Http2(cell.https) as client:
-            response = client.request("GET", target, [h for h in carriers().values() if h[0] not in ("Authorization", "Proxy-Authorization")])
+            response = client.request("GET", target, [h for h in sources().values() if h[0] not in ("Authorization", "Proxy-Authorization")])
             everything.add("error", response.body + repr(response.headers).encode())
         # What no parser takes, with secrets in it.
         for bad in (b"X-A\0: b\r\n", b"Content-Length: x\r\n", b" folded\r\n", b"Host: two\r\n"):
-            data = head("GET", target, [("Host", "cell.test"), carriers()["bearer"]])[:-2] + bad + b"\r\n"
+            data = head("GET", target, [("Host", "cell.test"), sources()["bearer"]])[:-2] + bad + b"\r\n"
             with connect(cell.http) as sock:
                 sock.sendall(data)
                 sock.shutdown(socket.SHUT_WR)
@@ -225,16 +225,16 @@ def labels_refused(cell, everything):
 
 
 def open_tunnels(cell):
-    """Tunnels that live while the rest happens: one for each carrier, direct and through the relay."""
+    """Tunnels that live while the rest happens: one for each source, direct and through the relay."""
     made = []
     for way in "rd":
-        for carrier in ("authorization", "query", "subprotocol"):
+        for source in ("authorization", "query", "subprotocol"):
             good = valid()
             headers = {"authorization": [("Authorization", "Bearer " + good)], "subprotocol": [("Sec-WebSocket-Protocol", "cellgate, cellgate.bearer." + good)]}
             client = Http1(cell.http)
-            query = f"?cellgate_token={good}&x={mark('query of a tunnel')}" if carrier == "query" else f"?x={mark('query of a tunnel')}"
-            response = client.upgrade(f"/{way}/up/{mark('path of a tunnel')}{query}", headers.get(carrier, []))
-            assert response.status == 101, (way, carrier, response.status)
+            query = f"?cellgate_token={good}&x={mark('query of a tunnel')}" if source == "query" else f"?x={mark('query of a tunnel')}"
+            response = client.upgrade(f"/{way}/up/{mark('path of a tunnel')}{query}", headers.get(source, []))
+            assert response.status == 101, (way, source, response.status)
             client.send(b"\x82\x9amask" + bytes(a ^ b for a, b in zip(mark("frame").encode(), b"mask" * 7)))
             made.append(client)
     return made
@@ -243,7 +243,7 @@ def open_tunnels(cell):
 def operator_looks(cell, everything):
     config = str(cell.config_file)
     bad, good = mark("explained"), valid()
-    for header in [*carriers().values(), ("Authorization", "Bearer " + good)]:
+    for header in [*sources().values(), ("Authorization", "Bearer " + good)]:
         everything.command("explain", "--config", config, "-H", ": ".join(header), f"GET http://cell.test/d/up/x?api_key={bad}")
         everything.command("explain", "--json", "--upgrade", "--config", config, "-H", ": ".join(header), f"GET http://cell.test/r/up/x?x={bad}&cellgate_token={bad}")
     everything.command("token", "--config", config, "--inspect", good)

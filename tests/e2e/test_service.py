@@ -37,8 +37,8 @@ def config(url):
         ],
         "tokens": [
             {"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"},
-            {"kind": "static", "carriers": ["X-API-Key", "?api_key"], "everywhere": True, "need": ["exec", "http"]},
-            {"kind": "static", "public": True, "everywhere": True, "carriers": ["label"], "need": ["exec"]},
+            {"kind": "static", "sources": ["X-API-Key", "?api_key"], "everywhere": True, "need": ["exec", "http"]},
+            {"kind": "static", "public": True, "everywhere": True, "sources": ["label"], "need": ["exec"]},
         ],
     }
 

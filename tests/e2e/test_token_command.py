@@ -216,7 +216,7 @@ def test_inspect_agrees_with_the_table_of_bad_tokens(command):
 def kinds(command):
     command.configure(
         [
-            {"kind": "static", "carriers": ["X-OC-Preview-Token"]},
+            {"kind": "static", "sources": ["X-OC-Preview-Token"]},
             {"kind": "agent-sandbox", "kid": "s", "secret_file": "k1.secret"},
             {"kind": "opensandbox-route", "keys": {"a": "route.key"}},
             {"kind": "file-url", "secret_file": "k1.secret"},

@@ -35,7 +35,7 @@ CONFIG = {
         {"kind": "agent-sandbox", "secret_file": "scoped"},
         {"kind": "opensandbox-route", "keys": {"a": "route.key"}},
         {"kind": "file-url", "secret_file": "url"},
-        {"kind": "static", "carriers": ["OpenSandbox-Secure-Access"], "need": ["http", "pty"]},
+        {"kind": "static", "sources": ["OpenSandbox-Secure-Access"], "need": ["http", "pty"]},
         {"kind": "static", "everywhere": True},
     ],
 }

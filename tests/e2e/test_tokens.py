@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The table of bad tokens (tests/data) through HAProxy and the agent, in every carrier: the exact answer of each."""
+"""The table of bad tokens (tests/data) through HAProxy and the agent, in every source: the exact answer of each."""
 
 import json
 import re
@@ -55,12 +55,12 @@ def fits_header(token):
     return token and re.fullmatch(r"[!-~]+", token)
 
 
-def ask(cell, case, carrier):
+def ask(cell, case, source):
     path = f"/p/sb-1/{case['port']}/x" if "port" in case else "/n/sb-1/x"
     headers, token = [], case["token"]
-    if carrier == "authorization":
+    if source == "authorization":
         headers = [("Authorization", f"Bearer {token}")]
-    elif carrier == "query":
+    elif source == "query":
         path += "?a=1&cellgate_token=" + urllib.parse.quote(token.encode("utf-8", "surrogateescape"), safe="") + "&b=2"
     else:
         headers = [*WEBSOCKET, ("Sec-WebSocket-Protocol", f"cellgate, cellgate.bearer.{token}")]
@@ -70,8 +70,8 @@ def ask(cell, case, carrier):
         return status, "" if status == 200 else json.loads(response.body)["error"]
 
 
-@pytest.mark.parametrize("carrier", ["authorization", "query", "subprotocol"])
-def test_every_token_of_the_table_gets_its_answer(cell, carrier):
+@pytest.mark.parametrize("source", ["authorization", "query", "subprotocol"])
+def test_every_token_of_the_table_gets_its_answer(cell, source):
     cases = sorted(make_bad_tokens.table(int(time.time()))["cases"], key=record_of)
     tried = 0
     for (org, not_before), group in groupby(cases, key=record_of):
@@ -80,9 +80,9 @@ def test_every_token_of_the_table_gets_its_answer(cell, carrier):
         fresh = [case for case in make_bad_tokens.table(now)["cases"] if case["name"] in names]
         told = None  # the record's not_before, which follows the clock as the tokens do
         for case in fresh:
-            if carrier != "query" and not fits_header(case["token"]) or len(case["token"]) > 12000:
+            if source != "query" and not fits_header(case["token"]) or len(case["token"]) > 12000:
                 continue
-            if carrier == "subprotocol" and not re.fullmatch(r"[\w.~!#$%&'*+^`|-]+", case["token"]):
+            if source == "subprotocol" and not re.fullmatch(r"[\w.~!#$%&'*+^`|-]+", case["token"]):
                 continue  # no subprotocol could hold it
             for _ in range(5):  # some differ from a good one by a second, which may pass meanwhile
                 latest = next(c for c in make_bad_tokens.table(int(time.time()))["cases"] if c["name"] == case["name"])
@@ -90,10 +90,10 @@ def test_every_token_of_the_table_gets_its_answer(cell, carrier):
                     told = latest.get("not_before", 0)
                     put_record(cell, org, told)
                 expected = STATUS[latest["refusal"]], latest["refusal"]
-                answer = ask(cell, latest, carrier)
+                answer = ask(cell, latest, source)
                 if answer == expected:
                     break
-            assert answer == expected, f"{case['name']} in {carrier}"
+            assert answer == expected, f"{case['name']} in {source}"
             tried += 1
     assert tried > 120
     log = cell.access_log() + (cell.run_dir / "agent.log").read_text()

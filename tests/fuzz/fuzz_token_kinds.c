@@ -103,7 +103,7 @@ static void as_payload(struct slice payload)
 
 static void as_route(struct slice sandbox, struct slice expires, struct slice signature)
 {
-    const struct credential c = {.carrier = CARRIER_SIGNATURE,
+    const struct credential c = {.source = SOURCE_SIGNATURE,
                                  .token = signature,
                                  .expires = expires,
                                  .sandbox = sandbox,
@@ -115,7 +115,7 @@ static void as_route(struct slice sandbox, struct slice expires, struct slice si
 
 static void as_file_url(struct slice path, struct slice expires, struct slice signature)
 {
-    const struct credential c = {.carrier = CARRIER_FILE_URL,
+    const struct credential c = {.source = SOURCE_FILE_URL,
                                  .token = signature,
                                  .expires = expires,
                                  .path = path,
@@ -129,7 +129,7 @@ static void as_file_url(struct slice path, struct slice expires, struct slice si
 static void as_secret(struct slice text)
 {
     const struct credential c = {
-        .carrier = CARRIER_SECURE_ACCESS, .token = text, .sandbox = SLICE_LITERAL("sb-1")};
+        .source = SOURCE_SECURE_ACCESS, .token = text, .sandbox = SLICE_LITERAL("sb-1")};
     struct grant g;
     const char *reason;
     enum refusal refusal = check(&c, &g);

@@ -17,7 +17,7 @@
 
 static const char config[] =
     "{\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-    " {\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_"
+    " {\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"X-OC-Preview-Token\",\"DAYTONA_SANDBOX_AUTH_"
     "KEY\",\"cookie\","
     "\"label\"],"
     "  \"need\":[\"http\",\"pty\"]}],"
@@ -844,7 +844,7 @@ static void where_no_credential_is_needed_authorization_is_the_applications(void
     struct world *w = *state;
     struct verdict v;
     load_tokens(w, "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-                   " {\"kind\":\"static\",\"public\":true,\"routes\":[\"app\"],\"carriers\":[\"label\"]}]");
+                   " {\"kind\":\"static\",\"public\":true,\"routes\":[\"app\"],\"sources\":[\"label\"]}]");
     v = ASKED(w, "GET http://own.app.io/", "Authorization: Bearer app");
     assert_int_equal(v.kind, VERDICT_DENY); /* a management address: public is http */
     v = ASKED(w, "GET http://sb-1.app.io/", "Authorization: Bearer app");
@@ -962,7 +962,7 @@ static void a_secret_in_the_query_becomes_a_cookie_where_that_is_listened_to(voi
     static const char asked_for[] = "GET http://keyed.app.io/a?b&DAYTONA_SANDBOX_AUTH_KEY=let%6Dein&c";
     static const char narrow[] =
         "[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-        " {\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"DAYTONA_SANDBOX_AUTH_KEY\"]}]";
+        " {\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"DAYTONA_SANDBOX_AUTH_KEY\"]}]";
     static const struct row rows[] = {
         {"GET http://keyed.app.io/a", {"Cookie: __Host-cellgate=letmein"}, "direct 10.0.0.9:80 /a"},
         {"GET http://keyed.app.io/a?DAYTONA_SANDBOX_AUTH_KEY=wrong", {0}, "401 token_invalid"},
@@ -1164,12 +1164,12 @@ static void steps_are_told_without_credentials(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 /* A secret for previews of one system is nothing on routes of another, and there its header is the application's. */
-static void a_secret_is_good_where_its_carrier_belongs_or_its_entry_says(void **state)
+static void a_secret_is_good_where_its_source_belongs_or_its_entry_says(void **state)
 {
     static const struct {
         const char *entry, *got[3]; /* proxy and app, which are the operator's own, and e2b-preview */
     } cases[] = {
-        {"{\"kind\":\"static\",\"carriers\":[\"e2b-traffic-access-token\"]}",
+        {"{\"kind\":\"static\",\"sources\":[\"e2b-traffic-access-token\"]}",
          {"401 token_missing", "401 token_missing", "direct 10.0.0.9:80 /"}},
         {"{\"kind\":\"static\"}", {"401 token_missing", "401 token_missing", "direct 10.0.0.9:80 /"}},
         {"{\"kind\":\"static\",\"routes\":[\"proxy\"]}",
@@ -1198,7 +1198,7 @@ static void a_secret_is_good_where_its_carrier_belongs_or_its_entry_says(void **
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_secret_is_good_where_its_carrier_belongs_or_its_entry_says, set_up,
+        cmocka_unit_test_setup_teardown(a_secret_is_good_where_its_source_belongs_or_its_entry_says, set_up,
                                         tear_down),
         TEST(the_request_itself_is_judged_first),
         TEST(without_a_valid_token_nobody_learns_anything),

@@ -23,7 +23,7 @@ static const char config[] =
     "\"domains\":{\"opencomputer\":[\"oc.io\"],\"opensandbox\":[\"os.io\"],\"daytona\":[\"day.io\"],"
     "\"daytona-signed\":[\"signed.io\"],\"e2b\":[\"e2b.io\"]},"
     "\"tokens\":[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"k\"},"
-    "{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-OC-Preview-Token\"]}],"
+    "{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"X-OC-Preview-Token\"]}],"
     "\"routes\":["
     "{\"name\":\"x-exec\",\"path\":\"/x/exec/{sandbox}/{port}\",\"need\":\"exec\"},"
     "{\"name\":\"x-exec-relay\",\"path\":\"/x/relay/{sandbox}/"

@@ -220,7 +220,7 @@ static void the_lists_of_every_profile_end(void **state)
     (void)state;
     for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++) {
         assert_null(profile_of(s)->forms[PROFILE_FORMS - 1]);
-        assert_null(profile_of(s)->carriers[PROFILE_CARRIERS - 1]);
+        assert_null(profile_of(s)->sources[PROFILE_SOURCES - 1]);
     }
     size_t forms = 0;
     while (profile_form_at(forms))

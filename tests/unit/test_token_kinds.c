@@ -22,8 +22,8 @@ static const char config[] =
     " {\"kind\":\"agent-sandbox\",\"kid\":\"new\",\"secret_file\":\"scoped\"},"
     " {\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"a\",\"z\":\"z\",\"k\":\"k\"}},"
     " {\"kind\":\"file-url\",\"kid\":\"f\",\"min_secret\":1,\"secret_file\":\"url\"},"
-    " {\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-OC-Preview-Token\",\"authorization\"]},"
-    " {\"kind\":\"static\",\"carriers\":[\"opensandbox-secure-access\"],\"need\":[\"http\",\"pty\"]}]";
+    " {\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"X-OC-Preview-Token\",\"authorization\"]},"
+    " {\"kind\":\"static\",\"sources\":[\"opensandbox-secure-access\"],\"need\":[\"http\",\"pty\"]}]";
 
 /* What OpenSandbox's keys are in its own vectors, one after the other. */
 static const struct {
@@ -264,7 +264,7 @@ struct route {
 
 static struct credential signed_route(const struct route *r)
 {
-    return (struct credential){.carrier = CARRIER_SIGNATURE,
+    return (struct credential){.source = SOURCE_SIGNATURE,
                                .token = slice_text(r->signature),
                                .expires = slice_text(r->expires),
                                .sandbox = slice_text(r->sandbox),
@@ -353,7 +353,7 @@ static void a_signature_is_for_nothing_else(void **state)
 static struct credential file_url(const char *path, const char *operation, const char *expires,
                                   const char *signature)
 {
-    return (struct credential){.carrier = CARRIER_FILE_URL,
+    return (struct credential){.source = SOURCE_FILE_URL,
                                .token = slice_text(signature),
                                .expires = slice_text(expires),
                                .path = slice_text(path),
@@ -420,16 +420,16 @@ static void sha256_of(const char *text, char hex[65])
         snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
-static struct credential secret(enum carrier carrier, const char *text)
+static struct credential secret(enum credential_source source, const char *text)
 {
     return (struct credential){
-        .carrier = carrier, .token = slice_text(text), .sandbox = SLICE_LITERAL("sb-1")};
+        .source = source, .token = slice_text(text), .sandbox = SLICE_LITERAL("sb-1")};
 }
 
 static void the_records_secret_is_good_where_it_is_listened_to(void **state)
 {
     const struct world *w = *state;
-    struct credential c = secret(CARRIER_SECURE_ACCESS, "an access secret");
+    struct credential c = secret(SOURCE_SECURE_ACCESS, "an access secret");
     struct record record = {.state = RECORD_RUNNING};
     char hex[65];
     struct grant g;
@@ -440,17 +440,17 @@ static void the_records_secret_is_good_where_it_is_listened_to(void **state)
     assert_true(token_needs_secret(&g));
     assert_int_equal(token_admits_secret(&g, &record, &reason), REFUSAL_NONE);
     assert_true(slice_is(g.sandbox, "sb-1") && g.needs == (NEED_HTTP | NEED_PTY) && g.iat == NOW);
-    c.carrier = CARRIER_OC_PREVIEW;
+    c.source = SOURCE_OC_PREVIEW;
     assert_int_equal(check(w, &c, NOW, &g), REFUSAL_NONE);
     assert_int_equal(g.needs, NEED_HTTP);
-    c.carrier = CARRIER_DAYTONA_PREVIEW;
+    c.source = SOURCE_DAYTONA_PREVIEW;
     assert_int_equal(check(w, &c, NOW, &g), REFUSAL_token_invalid);
     assert_null(g.kind);
 }
 
 static void a_wrong_secret_and_no_such_sandbox_are_the_same(void **state)
 {
-    const struct credential c = secret(CARRIER_SECURE_ACCESS, "another");
+    const struct credential c = secret(SOURCE_SECURE_ACCESS, "another");
     struct record with = {.state = RECORD_RUNNING}, without = with;
     const char *reason, *first;
     char hex[65];
@@ -468,7 +468,7 @@ static void a_wrong_secret_and_no_such_sandbox_are_the_same(void **state)
 static void a_changed_secret_ends_what_it_opened(void **state)
 {
     const struct world *w = *state;
-    const struct credential c = secret(CARRIER_SECURE_ACCESS, "an access secret");
+    const struct credential c = secret(SOURCE_SECURE_ACCESS, "an access secret");
     struct record record = {.state = RECORD_RUNNING};
     char hex[65], other[65], kid[64];
     struct grant g;
@@ -489,7 +489,7 @@ static void a_changed_secret_ends_what_it_opened(void **state)
 static void secrets_are_not_remembered(void **state)
 {
     const struct world *w = *state;
-    const struct credential c = secret(CARRIER_AUTHORIZATION, "an access secret");
+    const struct credential c = secret(SOURCE_AUTHORIZATION, "an access secret");
     uint64_t before = token_cache_counts(w->cache).hits;
     for (int i = 0; i < 3; i++) {
         struct grant g;
@@ -532,18 +532,18 @@ static void a_secrets_tunnel_ends_when_no_entry_would_let_it_in_again(void **sta
         const char *entry;
         bool secret, public;
     } cases[] = {
-        {"\"carriers\":[\"authorization\"],\"routes\":[\"app\"]", true, false},
-        {"\"carriers\":[\"authorization\"],\"routes\":[\"other\"]", false, false},
-        {"\"carriers\":[\"authorization\"],\"systems\":[\"e2b\"]", true, false},
-        {"\"carriers\":[\"authorization\"],\"systems\":[\"daytona\"]", false, false},
+        {"\"sources\":[\"authorization\"],\"routes\":[\"app\"]", true, false},
+        {"\"sources\":[\"authorization\"],\"routes\":[\"other\"]", false, false},
+        {"\"sources\":[\"authorization\"],\"systems\":[\"e2b\"]", true, false},
+        {"\"sources\":[\"authorization\"],\"systems\":[\"daytona\"]", false, false},
         {"\"routes\":[\"app\"],\"public\":true", true, true},
         {"\"routes\":[\"other\"],\"public\":true", false, false},
         {"\"everywhere\":true,\"public\":true", true, true},
         {"\"everywhere\":true", true, false},
         {"\"everywhere\":true,\"public\":true,\"need\":[\"pty\"]", false, false},
         {"\"everywhere\":true,\"public\":true,\"need\":[\"pty\",\"http\"]", true, true},
-        {"\"carriers\":[\"X-Daytona-Preview-Token\"]", false, false},
-        {"\"carriers\":[\"e2b-traffic-access-token\"]", true, false},
+        {"\"sources\":[\"X-Daytona-Preview-Token\"]", false, false},
+        {"\"sources\":[\"e2b-traffic-access-token\"]", true, false},
     };
     struct token_tunnel tunnel = {.needs = NEED_HTTP, .place = {.route = "app", .system = SYSTEM_E2B}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -659,22 +659,22 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
 {
     static const char *const entries[] = {
         JWT "}",
-        JWT ",\"carriers\":[\"X-API-Key\",\"?api_key\"]}",
+        JWT ",\"sources\":[\"X-API-Key\",\"?api_key\"]}",
         JWT ",\"systems\":[\"e2b\"]}",
-        JWT ",\"routes\":[\"app\"],\"carriers\":[\"X-API-Key\",\"authorization\"]}",
+        JWT ",\"routes\":[\"app\"],\"sources\":[\"X-API-Key\",\"authorization\"]}",
         JWT ",\"domains\":[\"A.test\"]}",
     };
-    const enum carrier HEADER = CARRIER_COUNT, PARAMETER = CARRIER_COUNT + 1;
+    const enum credential_source HEADER = SOURCE_COUNT, PARAMETER = SOURCE_COUNT + 1;
     const struct {
-        enum carrier carrier;
-        struct carrier_place place;
+        enum credential_source source;
+        struct credential_place place;
         const char *good; /* an entry each */
     } cases[] = {
-        {CARRIER_AUTHORIZATION, {.route = "app", .host = {(const uint8_t *)"x.a.test", 8}}, "y  yy"},
-        {CARRIER_AUTHORIZATION, {.route = "e", .system = SYSTEM_E2B, .host = {(const uint8_t *)"a.test", 6}}, "y y y"},
-        {CARRIER_AUTHORIZATION, {.route = "e", .host = {(const uint8_t *)"ba.test", 7}}, "y    "},
-        {CARRIER_AUTHORIZATION, {.route = "e"}, "y    "},
-        {CARRIER_COOKIE, {.route = "app"}, "y    "},
+        {SOURCE_AUTHORIZATION, {.route = "app", .host = {(const uint8_t *)"x.a.test", 8}}, "y  yy"},
+        {SOURCE_AUTHORIZATION, {.route = "e", .system = SYSTEM_E2B, .host = {(const uint8_t *)"a.test", 6}}, "y y y"},
+        {SOURCE_AUTHORIZATION, {.route = "e", .host = {(const uint8_t *)"ba.test", 7}}, "y    "},
+        {SOURCE_AUTHORIZATION, {.route = "e"}, "y    "},
+        {SOURCE_COOKIE, {.route = "app"}, "y    "},
         {HEADER, {.route = "app"}, " y y "},
         {HEADER, {.route = "e", .system = SYSTEM_E2B}, " y   "},
         {PARAMETER, {.route = "e"}, " y   "},
@@ -691,7 +691,7 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
         assert_true(tokens_mint(w.tokens, SLICE_LITERAL("jwt"), (struct slice){NULL, 0}, &grant, &token, &why));
         for (size_t j = 0; j < 2 * sizeof cases / sizeof *cases; j++) { /* and again, when the cache knows it */
             size_t k = j % (sizeof cases / sizeof *cases);
-            const struct credential c = {.carrier = cases[k].carrier, .place = cases[k].place, .token = writer_slice(&token)};
+            const struct credential c = {.source = cases[k].source, .place = cases[k].place, .token = writer_slice(&token)};
             struct grant g;
             bool good = check(&w, &c, NOW, &g) == REFUSAL_NONE;
             if (good != (cases[k].good[i] == 'y'))
@@ -713,10 +713,10 @@ static void public_is_what_its_entry_names(void **state)
         {"\"systems\":[\"e2b\"],\"domains\":[\"a.test\"]", "y    "},
         {"\"routes\":[\"own\"],\"domains\":[\"a.test\"]", " y   "},
         {"\"everywhere\":true", "yyyyy"},
-        {"\"carriers\":[\"e2b-traffic-access-token\"]", "y y  "},
+        {"\"sources\":[\"e2b-traffic-access-token\"]", "y y  "},
     };
     const struct slice a = SLICE_LITERAL("80-x.a.test"), b = SLICE_LITERAL("80-x.b.test");
-    const struct carrier_place places[] = {{.route = "e2b-preview", .system = SYSTEM_E2B, .host = a, .by_host = true},
+    const struct credential_place places[] = {{.route = "e2b-preview", .system = SYSTEM_E2B, .host = a, .by_host = true},
                                            {.route = "own", .host = a, .by_host = true},
                                            {.route = "e2b-preview", .system = SYSTEM_E2B, .host = b, .by_host = true},
                                            {.route = "own", .host = b, .by_host = true},
@@ -773,20 +773,20 @@ static void entries_that_are_not_in_order_are_refused(void **state)
         {"[{\"kind\":\"opensandbox-route\",\"keys\":[]}]", "object"},
         {"[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"url\"}}]", "base64"},
         {"[{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"nothing\"}}]", "nothing"},
-        {"[{\"kind\":\"static\",\"carriers\":[\"signature\"]}]", "X-OC-Preview-Token"},
-        {"[{\"kind\":\"static\",\"carriers\":[\"X-Other\"]}]", "one of them is of no system"},
-        {"[{\"kind\":\"static\",\"carriers\":[\"?key\"]}]", "one of them is of no system"},
-        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X_Other\"]}]", "a header's name"},
-        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"Connection\"]}]", "a header's name"},
-        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"X-Cell-Handover\"]}]", "a header's name"},
-        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"?a&b\"]}]", "a header's name"},
-        {"[{\"kind\":\"static\",\"everywhere\":true,\"carriers\":[\"?cellgate_token\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"sources\":[\"signature\"]}]", "X-OC-Preview-Token"},
+        {"[{\"kind\":\"static\",\"sources\":[\"X-Other\"]}]", "one of them is of no system"},
+        {"[{\"kind\":\"static\",\"sources\":[\"?key\"]}]", "one of them is of no system"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"X_Other\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"Connection\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"X-Cell-Handover\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"?a&b\"]}]", "a header's name"},
+        {"[{\"kind\":\"static\",\"everywhere\":true,\"sources\":[\"?cellgate_token\"]}]", "a header's name"},
         {"[{\"kind\":\"static\",\"domains\":[\"a b\"]}]", "the name of a domain"},
         {"[{\"kind\":\"static\",\"domains\":[\"<e2b>\"]}]", "'<e2b>' has none"},
         {"[{\"kind\":\"static\",\"everywhere\":true,\"domains\":[\"a.b\"]}]", "not together"},
-        {"[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"scoped\",\"carriers\":[\"signature\"]}]", "a header's name"},
+        {"[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"scoped\",\"sources\":[\"signature\"]}]", "a header's name"},
         {"[{\"kind\":\"static\",\"need\":[\"all\"]}]", "pty"},
-        {"[{\"kind\":\"static\",\"carriers\":[\"X-OC-Preview-Token\",\"query\"]}]",
+        {"[{\"kind\":\"static\",\"sources\":[\"X-OC-Preview-Token\",\"query\"]}]",
          "one of them is of no system"},
         {"[{\"kind\":\"static\",\"public\":true}]", "public: say for which systems"},
         {"[{\"kind\":\"static\",\"everywhere\":true,\"systems\":[\"e2b\"]}]", "not together"},
@@ -875,7 +875,7 @@ static void loading_and_checking_survive_every_failing_allocation(void **state)
     const struct route r = {NULL, "my-sandbox", 8080, "x2qxvk", "21e6a3d0a"};
     const struct credential all[] = {credential_bearer(slice_text(box_a)), signed_route(&r),
                                      file_url("/home/user/a.txt", "download", "2000000000", FILE_SIGNATURE),
-                                     secret(CARRIER_SECURE_ACCESS, "s")};
+                                     secret(SOURCE_SECURE_ACCESS, "s")};
     struct tokens *tokens = NULL;
     for (unsigned n = 1; !tokens && n < 5000; n++) {
         struct fail why = {""};

@@ -249,12 +249,12 @@ static enum lookup look_up(struct decision *d, bool alike)
 /* Too few bits, or chosen by people: trying on would find it. */
 static bool can_be_guessed(const struct decision *d)
 {
-    return d->carried.credential.carrier == CARRIER_SIGNATURE || token_needs_secret(&d->grant);
+    return d->carried.credential.source == SOURCE_SIGNATURE || token_needs_secret(&d->grant);
 }
 
 static bool has_credential(const struct decision *d)
 {
-    return d->carried.credential.carrier != CARRIER_NONE;
+    return d->carried.credential.source != SOURCE_NONE;
 }
 
 static bool may_fail(const struct decision *d, enum auth_failure sort)
@@ -269,7 +269,7 @@ static size_t right_parts(const struct decision *d, uint8_t memory[static 1],
                           struct slice parts[static AUTH_FAILURE_LIMITER_PARTS])
 {
     const struct credential *c = &d->carried.credential;
-    memory[0] = (uint8_t)c->carrier;
+    memory[0] = (uint8_t)c->source;
     parts[0] = slice_of(memory, 1);
     parts[1] = d->space;
     parts[2] = d->sandbox;
@@ -338,7 +338,7 @@ static enum refusal check_text(struct decision *d, const char **why)
 {
     const struct decide_view *view = d->view;
     d->grant = (struct grant){.kind = NULL};
-    bool short_one = d->carried.credential.carrier == CARRIER_SIGNATURE;
+    bool short_one = d->carried.credential.source == SOURCE_SIGNATURE;
     if (short_one && !may_fail(d, AUTH_FAILURE_SECRET) && !was_right(d))
         return too_many(why);
     enum refusal refusal =
@@ -359,7 +359,7 @@ bool decide_revoked(const struct decide_view *view, struct slice jti)
 static enum refusal check_credential(struct decision *d, const char **why)
 {
     const struct credential *credential = &d->carried.credential;
-    decide_tell(d, "token", "carried by", slice_text(credential_carrier(credential)));
+    decide_tell(d, "token", "carried by", slice_text(credential_source_name(credential)));
     enum refusal refusal = check_text(d, why);
     if (has_credential(d))
         refusal = judge(d, refusal, why);
@@ -412,12 +412,12 @@ static void note_token(struct verdict *v, const struct grant *grant)
 
 /* An application with a login of its own has its own Bearer, on routes that keep it. One that is no token of ours is no
  * credential there if the request has another, or may need none. */
-static enum carrier_bearer judge_bearer(struct decision *d, const struct carrier_place *place)
+static enum bearer_use judge_bearer(struct decision *d, const struct credential_place *place)
 {
     const struct decide_view *view = d->view;
     if (!d->route->keep_auth)
         return BEARER_DECIDES;
-    struct slice bearer = carrier_bearer(d->request);
+    struct slice bearer = bearer_token(d->request);
     d->foreign_auth = view->open || !token_is_ours(view->tokens, bearer, place, view->now, view->cache);
     if (!d->foreign_auth)
         return BEARER_DECIDES;
@@ -440,18 +440,18 @@ static bool check_token(struct decision *d)
     const struct decide_view *view = d->view;
     if (d->route->service && !d->route->need)
         return leave_to_service(d);
-    const struct carrier_place place = {
+    const struct credential_place place = {
         .route = d->route->name, .system = d->route->system, .host = d->host, .by_host = d->route->by_host};
-    const struct carrier_rules rules = {.listening = view->tokens ? tokens_carriers(view->tokens, &place) : 0,
+    const struct credential_rules rules = {.listening = view->tokens ? tokens_sources(view->tokens, &place) : 0,
                                         .cookie = d->route->cookie,
                                         .bearer = judge_bearer(d, &place),
                                         .captures = &d->match.captures,
                                         .own = view->tokens ? tokens_own(view->tokens) : NULL};
     const char *why = "";
-    enum refusal refusal = carrier_find(d->request, &rules, d->scratch, &d->carried);
+    enum refusal refusal = credential_find(d->request, &rules, d->scratch, &d->carried);
     if (refusal != REFUSAL_NONE)
         return decide_deny(d, refusal, "token",
-                           "it is not clear which token is meant, or its carrier is too large");
+                           "it is not clear which token is meant, or what holds it is too large");
     if (view->open || d->route->need == 0) {
         decide_tell(d, "token", view->open ? "none is needed: the cell is open" : "the route needs none",
                     nothing);
@@ -490,7 +490,7 @@ static bool is_downgraded(const struct request *r)
 static bool check_origin(struct decision *d)
 {
     const struct request *r = d->request;
-    bool by_cookie = d->granted && d->carried.credential.carrier == CARRIER_COOKIE;
+    bool by_cookie = d->granted && d->carried.credential.source == SOURCE_COOKIE;
     if (!d->upgrade && !(by_cookie && !is_safe(r->method)))
         return true;
     if (!slice_present(r->origin) && !by_cookie)

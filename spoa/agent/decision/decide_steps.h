@@ -5,7 +5,7 @@
 
 #include "spoa/agent/decision/decide.h"
 #include "spoa/agent/model/authority.h"
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 
 struct decision {
     const struct decide_view *view;

@@ -215,7 +215,7 @@ static bool is_credential(struct decision *d, struct slice bearer)
 bool decide_headers(struct decision *d)
 {
     struct verdict *v = d->verdict;
-    if (d->foreign_auth && !is_credential(d, carrier_bearer(d->request)))
+    if (d->foreign_auth && !is_credential(d, bearer_token(d->request)))
         v->auth = d->request->authorization;
     if (v->kind == VERDICT_DIRECT || d->view->trace)
         set_headers(d);

@@ -22,6 +22,6 @@ static const char *const paths[] = {
 const struct profile profile_daytona = {
     .ports = "2280",
     .forms = {"daytona", "daytona-signed"},
-    .carriers = {"X-Daytona-Preview-Token", "DAYTONA_SANDBOX_AUTH_KEY", "label"},
+    .sources = {"X-Daytona-Preview-Token", "DAYTONA_SANDBOX_AUTH_KEY", "label"},
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_PATHS] = paths},
 };

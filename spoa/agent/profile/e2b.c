@@ -23,6 +23,6 @@ static const char *const headers[] = {
 const struct profile profile_e2b = {
     .ports = "49983",
     .forms = {"e2b"},
-    .carriers = {"e2b-traffic-access-token"},
+    .sources = {"e2b-traffic-access-token"},
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_HEADERS] = headers},
 };

@@ -32,6 +32,6 @@ static const char *const paths[] = {
 
 const struct profile profile_opencomputer = {
     .forms = {"opencomputer"},
-    .carriers = {"X-OC-Preview-Token"},
+    .sources = {"X-OC-Preview-Token"},
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_PATHS] = paths},
 };

@@ -39,6 +39,6 @@ static const char *const paths[] = {
 const struct profile profile_opensandbox = {
     .ports = "44772,18080",
     .forms = {"opensandbox"},
-    .carriers = {"OpenSandbox-Secure-Access"},
+    .sources = {"OpenSandbox-Secure-Access"},
     .routes = {[PROFILE_HOSTS] = hosts, [PROFILE_HEADERS] = headers, [PROFILE_PATHS] = paths},
 };

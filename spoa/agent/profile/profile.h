@@ -31,7 +31,7 @@ enum system {
  * application in a sandbox may have is taken for one of ours. Then headers, which a client sends on purpose. Then paths. */
 enum profile_stage { PROFILE_HOSTS, PROFILE_HEADERS, PROFILE_PATHS, PROFILE_STAGES };
 
-enum { PROFILE_FORMS = 4, PROFILE_CARRIERS = 4 };
+enum { PROFILE_FORMS = 4, PROFILE_SOURCES = 4 };
 
 struct profile {
     /* Where its software in a sandbox is managed, as `ports` of a route; NULL: nowhere. */
@@ -39,7 +39,7 @@ struct profile {
     /* Forms of hosts that domains belong to, the keys of `domains`; NULL behind the last. */
     const char *const forms[PROFILE_FORMS];
     /* Credentials that its clients alone bring, as docs/tokens.md names them; NULL behind the last. */
-    const char *const carriers[PROFILE_CARRIERS];
+    const char *const sources[PROFILE_SOURCES];
     /* JSON() of each, the more exact before the others; NULL behind the last. NULL: none of that stage. */
     const char *const *routes[PROFILE_STAGES];
 };

@@ -12,6 +12,6 @@ static const char *const hosts[] = {
 const struct profile profile_sandbox_sdk = {
     .ports = "3000",
     .forms = {"sandbox-sdk"},
-    .carriers = {"label"},
+    .sources = {"label"},
     .routes = {[PROFILE_HOSTS] = hosts},
 };

@@ -181,7 +181,7 @@ static bool stands(const struct decide_view *view, const struct resolve_question
     const struct route *route = routes_find(view->routes, q->route);
     struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};
     if (route)
-        tunnel.place = (struct carrier_place){
+        tunnel.place = (struct credential_place){
             .route = route->name, .system = route->system, .by_host = route->by_host, .any_host = true};
     return token_stands(view->tokens, &tunnel, record);
 }

@@ -164,7 +164,7 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 const struct token_kind token_kind_agent_sandbox = {.name = "agent-sandbox",
                                                     .options = options,
                                                     .options_count = OPTION_COUNT,
-                                                    .carriers = CARRIERS_GENERAL,
+                                                    .sources = SOURCES_GENERAL,
                                                     .load = load,
                                                     .release = token_secret_release,
                                                     .recognises = recognises,

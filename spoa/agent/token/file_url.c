@@ -43,7 +43,7 @@ static bool load(const struct token_load *load, const json_node *node, struct to
 
 static bool recognises(struct slice token)
 {
-    (void)token; /* whatever its carrier brings */
+    (void)token; /* whatever its source brings */
     return true;
 }
 
@@ -132,7 +132,7 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 const struct token_kind token_kind_file_url = {.name = "file-url",
                                                .options = options,
                                                .options_count = OPTION_COUNT,
-                                               .carriers = CARRIER_BIT(FILE_URL),
+                                               .sources = SOURCE_BIT(FILE_URL),
                                                .load = load,
                                                .release = token_secret_release,
                                                .recognises = recognises,

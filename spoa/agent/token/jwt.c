@@ -63,10 +63,10 @@ static const struct option options[] = {
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
     {"bind", OPTION_BOOL, FIELD(bind), "true",
      .help = "a tunnel of the relay ends when its token expires"},
-    {"carriers", OPTION_TEXTS, FIELD(scope.carriers), OPTION_NONE,
-     .help = "where its tokens may stand: headers, `?NAME` for parameters of the query, other carriers; "
+    {TOKEN_SCOPE_SOURCES, OPTION_TEXTS, FIELD(scope.sources), OPTION_NONE,
+     .help = "where its tokens may stand: headers, `?NAME` for parameters of the query, other sources; "
              "none: `authorization`, `subprotocol`, `query`, `cookie`",
-     .max = CARRIER_COUNT + CARRIERS_OWN_MOST, .check = token_scope_check_carrier},
+     .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source, .old = TOKEN_SCOPE_SOURCES_OLD},
     {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
      .help = "systems on whose routes its tokens are good; none, and no `routes`: all routes",
      .max = SYSTEM_COUNT, .check = token_scope_check_system},
@@ -224,17 +224,17 @@ static bool load_scope(const struct token_load *load, const json_node *node, str
                        struct jwt_state *state, struct token_entry *entry, struct fail *why)
 {
     struct fail what;
-    unsigned carriers;
-    if (!token_scope_carriers(load, &o->scope.carriers, &carriers, &what) ||
+    unsigned sources;
+    if (!token_scope_sources(load, &o->scope.sources, &sources, &what) ||
         !token_scope_take(load, &o->scope, &state->scope, &what))
         return json_fail(load->doc, node, why, "%s", what.text);
-    entry->carriers = carriers ? carriers : CARRIERS_GENERAL;
+    entry->sources = sources ? sources : SOURCES_GENERAL;
     return true;
 }
 
-static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
+static unsigned sources_at(const struct token_entry *entry, const struct credential_place *place)
 {
-    return token_scope_has(&((const struct jwt_state *)entry->state)->scope, place) ? entry->carriers : 0;
+    return token_scope_has(&((const struct jwt_state *)entry->state)->scope, place) ? entry->sources : 0;
 }
 
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
@@ -373,10 +373,10 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 const struct token_kind token_kind_jwt = {.name = "jwt",
                                           .options = options,
                                           .options_count = OPTION_COUNT,
-                                          .carriers = CARRIERS_GENERAL,
+                                          .sources = SOURCES_GENERAL,
                                           .load = load,
                                           .release = release,
-                                          .carriers_at = carriers_at,
+                                          .sources_at = sources_at,
                                           .recognises = jws_recognises,
                                           .check = check,
                                           .mint = mint};

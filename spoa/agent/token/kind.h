@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "spoa/agent/model/grant.h"
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 #include "spoa/agent/token/key.h"
 #include "spoa/service/options.h"
 
@@ -19,7 +19,7 @@ struct token_kind;
 struct token_entry {
     const struct token_kind *kind;
     struct slice kid;  /* points into state; absent: the entry has none */
-    unsigned carriers; /* CARRIER_BITs that bring its credentials; unless `load` sets it, the kind's */
+    unsigned sources; /* SOURCE_BITs that bring its credentials; unless `load` sets it, the kind's */
     uint8_t fingerprint[KEY_FINGERPRINT]; /* of its key, for kinds with one in an entry */
     void *state;
 };
@@ -41,7 +41,7 @@ struct token_load {
     const char *cell;
     bool minting;              /* private keys are wanted */
     struct token_files *files; /* read while loading; a change of one is a reason to load again */
-    struct carriers_own *own;  /* that the entries name */
+    struct own_sources *own;  /* that the entries name */
     struct token_keys *keys;   /* that the entries accept; a tunnel whose key is none of them ends */
     struct texts *warnings;
 };
@@ -58,8 +58,8 @@ bool token_load_key(const struct token_load *load, const struct key *key, const 
 __attribute__((format(printf, 3, 4))) bool token_load_warn(const struct token_load *load, struct fail *why,
                                                            const char *format, ...);
 
-/* CARRIER_BITs that bring credentials of the entry to the place. */
-unsigned token_entry_carriers(const struct token_entry *entry, const struct carrier_place *place);
+/* SOURCE_BITs that bring credentials of the entry to the place. */
+unsigned token_entry_sources(const struct token_entry *entry, const struct credential_place *place);
 
 /* Whether what carries the credential brings it to the entry there. */
 bool token_entry_listens(const struct token_entry *entry, const struct credential *credential);
@@ -83,21 +83,21 @@ enum refusal token_check_lifetime(const struct token_check *check, int64_t max_t
 struct token_tunnel {
     struct slice key, kid;
     unsigned needs;             /* that were granted */
-    struct carrier_place place; /* the route as it is now; place.route NULL: it is gone */
+    struct credential_place place; /* the route as it is now; place.route NULL: it is gone */
 };
 
 struct token_kind {
     const char *name;             /* `kind` of an entry */
     const struct option *options; /* what an entry may hold, for the manual too */
     size_t options_count;
-    unsigned carriers;
+    unsigned sources;
     /* Fills entry's kid and state. False and *why, with nothing left to free. */
     bool (*load)(const struct token_load *load, const json_node *node, struct token_entry *entry,
                  struct fail *why);
     void (*release)(void *state);
-    /* Those of entry->carriers that are good at a place with a route. NULL: all. */
-    unsigned (*carriers_at)(const struct token_entry *entry, const struct carrier_place *place);
-    /* Whether what one of its carriers brought has this kind's outward form. From then on no other kind sees
+    /* Those of entry->sources that are good at a place with a route. NULL: all. */
+    unsigned (*sources_at)(const struct token_entry *entry, const struct credential_place *place);
+    /* Whether what one of its sources brought has this kind's outward form. From then on no other kind sees
      * it. */
     bool (*recognises)(struct slice token);
     /* As token_check, but for grant->kind. *reason is set unless it is good. */

@@ -226,7 +226,7 @@ static bool sign(const struct secret *secret, const struct route *route, uint8_t
 
 static bool recognises(struct slice token)
 {
-    (void)token; /* whatever its carrier brings */
+    (void)token; /* whatever its source brings */
     return true;
 }
 
@@ -317,7 +317,7 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 const struct token_kind token_kind_opensandbox_route = {.name = "opensandbox-route",
                                                         .options = options,
                                                         .options_count = OPTION_COUNT,
-                                                        .carriers = CARRIER_BIT(SIGNATURE),
+                                                        .sources = SOURCE_BIT(SIGNATURE),
                                                         .load = load,
                                                         .release = release,
                                                         .recognises = recognises,

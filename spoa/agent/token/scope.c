@@ -14,9 +14,9 @@ enum { PARAMETER_MOST = 64 };
 
 static unsigned built_in_bit(struct slice name)
 {
-    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
-        if (slice_equal_nocase(name, slice_text(carrier_text(c))))
-            return 1u << c & CARRIERS_BUILT_IN;
+    for (enum credential_source c = SOURCE_NONE + 1; c < SOURCE_COUNT; c++)
+        if (slice_equal_nocase(name, slice_text(credential_source_text(c))))
+            return 1u << c & SOURCES_BUILT_IN;
     return 0;
 }
 
@@ -31,7 +31,7 @@ static bool is_parameter(struct slice name)
            !slice_is(name, "DAYTONA_SANDBOX_AUTH_KEY");
 }
 
-const char *token_scope_check_carrier(struct slice value)
+const char *token_scope_check_source(struct slice value)
 {
     if (built_in_bit(value))
         return NULL;
@@ -56,15 +56,15 @@ const char *token_scope_check_domain(struct slice value)
 
 static bool own_bit(const struct token_load *load, struct slice name, unsigned *bit, struct fail *why)
 {
-    struct carriers_own *own = load->own;
+    struct own_sources *own = load->own;
     bool query = slice_starts(name, "?");
     size_t i = 0;
     name = slice_from(name, query);
     while (i < own->count && !(own->at[i].query == query && (query ? slice_is(name, own->at[i].name)
                                                                     : slice_equal_nocase(name, slice_text(own->at[i].name)))))
         i++;
-    if (i == CARRIERS_OWN_MOST)
-        return fail(why, "tokens: more than %d headers and parameters of your own as carriers", CARRIERS_OWN_MOST);
+    if (i == SOURCES_OWN_MOST)
+        return fail(why, "tokens: more than %d headers and parameters of your own as sources", SOURCES_OWN_MOST);
     if (i == own->count) {
         if (!(own->at[i].name = slice_dup(name)))
             return fail(why, "out of memory");
@@ -72,11 +72,11 @@ static bool own_bit(const struct token_load *load, struct slice name, unsigned *
         if (!query && !own_headers_add(&own->headers, name))
             return fail(why, "out of memory");
     }
-    *bit = 1u << (CARRIER_COUNT + i);
+    *bit = 1u << (SOURCE_COUNT + i);
     return true;
 }
 
-bool token_scope_carriers(const struct token_load *load, const struct texts *names, unsigned *bits,
+bool token_scope_sources(const struct token_load *load, const struct texts *names, unsigned *bits,
                           struct fail *why)
 {
     *bits = 0;
@@ -90,27 +90,28 @@ bool token_scope_carriers(const struct token_load *load, const struct texts *nam
     return true;
 }
 
-static bool add_carriers(const struct token_load *load, const json_node *list, struct fail *why)
+static bool add_sources(const struct token_load *load, const json_node *list, struct fail *why)
 {
     for (const json_node *node = json_first(list); node; node = json_next(node)) {
         struct slice name;
         unsigned bit;
-        const char *wanted = json_text(node, &name) ? token_scope_check_carrier(name) : "a text";
+        const char *wanted = json_text(node, &name) ? token_scope_check_source(name) : "a text";
         if (wanted)
-            return json_fail(load->doc, node, why, "carriers: not %s", wanted);
+            return json_fail(load->doc, node, why, "sources: not %s", wanted);
         if (!built_in_bit(name) && !own_bit(load, name, &bit, why))
             return false;
     }
     return true;
 }
 
-bool token_scope_own(const struct json *doc, const json_node *tokens, struct carriers_own *own, struct fail *why)
+bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own, struct fail *why)
 {
     const struct token_load load = {.doc = doc, .own = own};
-    *own = (struct carriers_own){.count = 0};
+    *own = (struct own_sources){.count = 0};
     for (const json_node *entry = json_first(tokens); entry; entry = json_next(entry))
-        if (!add_carriers(&load, json_member(entry, "carriers"), why)) {
-            carriers_own_free(own);
+        if (!add_sources(&load, json_member(entry, TOKEN_SCOPE_SOURCES), why) ||
+            !add_sources(&load, json_member(entry, TOKEN_SCOPE_SOURCES_OLD), why)) {
+            own_sources_free(own);
             return false;
         }
     return true;
@@ -178,7 +179,7 @@ bool token_scope_is_bound(const struct token_scope *scope)
     return scope->systems || scope->routes.count || scope->domains.count;
 }
 
-bool token_scope_has_route(const struct token_scope *scope, const struct carrier_place *place)
+bool token_scope_has_route(const struct token_scope *scope, const struct credential_place *place)
 {
     if (!scope->systems && !scope->routes.count)
         return true;
@@ -190,7 +191,7 @@ bool token_scope_has_route(const struct token_scope *scope, const struct carrier
     return false;
 }
 
-bool token_scope_has_host(const struct token_scope *scope, const struct carrier_place *place)
+bool token_scope_has_host(const struct token_scope *scope, const struct credential_place *place)
 {
     for (size_t i = 0; i < scope->domains.count && !place->any_host; i++) {
         struct slice domain = slice_text(scope->domains.at[i]);
@@ -202,7 +203,7 @@ bool token_scope_has_host(const struct token_scope *scope, const struct carrier_
     return !scope->domains.count || place->any_host;
 }
 
-bool token_scope_has(const struct token_scope *scope, const struct carrier_place *place)
+bool token_scope_has(const struct token_scope *scope, const struct credential_place *place)
 {
     return token_scope_has_route(scope, place) && token_scope_has_host(scope, place);
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * token_scope: where credentials of an entry of `tokens` may stand (`carriers`), and what they are good for: the routes of
+ * token_scope: where credentials of an entry of `tokens` may stand (`sources`), and what they are good for: the routes of
  * `systems` and `routes`, below `domains`. Nothing of these: any route, any host.
  */
 #ifndef CELLGATE_AGENT_TOKEN_SCOPE_H
 #define CELLGATE_AGENT_TOKEN_SCOPE_H
 
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 #include "spoa/service/options.h"
 
 struct token_load;
 
 /* As the options table reads them. */
 struct token_scope_options {
-    struct texts carriers, systems, routes, domains;
+    struct texts sources, systems, routes, domains;
 };
 
 struct token_scope {
@@ -21,20 +21,23 @@ struct token_scope {
     struct texts routes, domains;
 };
 
+/* The key of the options tables, and its former name. */
+#define TOKEN_SCOPE_SOURCES     "sources"
+#define TOKEN_SCOPE_SOURCES_OLD "carriers"
 /* For the options table. */
-const char *token_scope_check_carrier(struct slice value);
+const char *token_scope_check_source(struct slice value);
 const char *token_scope_check_system(struct slice value);
 const char *token_scope_check_domain(struct slice value);
 
-/* All built-in carriers of tokens and secrets. */
-#define CARRIERS_BUILT_IN \
-    (((1u << CARRIER_COUNT) - 2) & ~(CARRIER_BIT(SIGNATURE) | CARRIER_BIT(FILE_URL)))
+/* All built-in sources of tokens and secrets. */
+#define SOURCES_BUILT_IN \
+    (((1u << SOURCE_COUNT) - 2) & ~(SOURCE_BIT(SIGNATURE) | SOURCE_BIT(FILE_URL)))
 
 /* The bits of names; those that are no built-in ones become own ones. False and *why: there are too many. */
-bool token_scope_carriers(const struct token_load *load, const struct texts *names, unsigned *bits,
+bool token_scope_sources(const struct token_load *load, const struct texts *names, unsigned *bits,
                           struct fail *why);
 /* The own ones of all entries of `tokens`, of which no key is read. False and *why, with nothing left to free. */
-bool token_scope_own(const struct json *doc, const json_node *tokens, struct carriers_own *own, struct fail *why);
+bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own, struct fail *why);
 /* Takes the texts out of options; "<FORM>" becomes the form's domains. False and *why. */
 bool token_scope_take(const struct token_load *load, struct token_scope_options *options, struct token_scope *scope,
                       struct fail *why);
@@ -42,10 +45,10 @@ void token_scope_free(struct token_scope *scope);
 
 bool token_scope_is_bound(const struct token_scope *scope);
 /* Whether the place's route is one of those that are named; true if none is. */
-bool token_scope_has_route(const struct token_scope *scope, const struct carrier_place *place);
+bool token_scope_has_route(const struct token_scope *scope, const struct credential_place *place);
 /* The same of its host and the domains. */
-bool token_scope_has_host(const struct token_scope *scope, const struct carrier_place *place);
-bool token_scope_has(const struct token_scope *scope, const struct carrier_place *place);
+bool token_scope_has_host(const struct token_scope *scope, const struct credential_place *place);
+bool token_scope_has(const struct token_scope *scope, const struct credential_place *place);
 /* A text that is another for every other scope. */
 void token_scope_text(const struct token_scope *scope, struct writer *w);
 

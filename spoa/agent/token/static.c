@@ -23,20 +23,20 @@ struct options {
 struct state {
     unsigned needs;
     bool public, everywhere;
-    struct token_scope scope; /* without systems and routes it is good where each carrier belongs */
-    unsigned public_by; /* unbound: carriers, for whose systems it is public */
-    unsigned own[SYSTEM_COUNT]; /* carriers that this system's clients alone bring */
+    struct token_scope scope; /* without systems and routes it is good where each source belongs */
+    unsigned public_by; /* unbound: sources, for whose systems it is public */
+    unsigned own[SYSTEM_COUNT]; /* sources that this system's clients alone bring */
 };
 
 /* ---- the configuration ---- */
 
-static unsigned own_carriers(enum system system)
+static unsigned sources_of_system(enum system system)
 {
-    unsigned carriers = 0;
-    for (const char *const *name = profile_of(system)->carriers; *name; name++)
-        for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++)
-            carriers |= strcmp(*name, carrier_text(c)) == 0 ? 1u << c : 0;
-    return carriers;
+    unsigned sources = 0;
+    for (const char *const *name = profile_of(system)->sources; *name; name++)
+        for (enum credential_source c = SOURCE_NONE + 1; c < SOURCE_COUNT; c++)
+            sources |= strcmp(*name, credential_source_text(c)) == 0 ? 1u << c : 0;
+    return sources;
 }
 
 static const char *check_need(struct slice value)
@@ -48,10 +48,10 @@ static const char *check_need(struct slice value)
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
-    {"carriers", OPTION_TEXTS, FIELD(scope.carriers), OPTION_NONE,
-     .help = "where the secret may stand: headers, `?NAME` for parameters of the query, other carriers; none: those of "
+    {TOKEN_SCOPE_SOURCES, OPTION_TEXTS, FIELD(scope.sources), OPTION_NONE,
+     .help = "where the secret may stand: headers, `?NAME` for parameters of the query, other sources; none: those of "
              "systems, and all if the entry says where it is good",
-     .max = CARRIER_COUNT + CARRIERS_OWN_MOST, .check = token_scope_check_carrier},
+     .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source, .old = TOKEN_SCOPE_SOURCES_OLD},
     {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; none: `http`", .max = 6,
      .check = check_need},
     {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
@@ -69,20 +69,20 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-/* A secret that any carrier brings, and a door without one, open what the operator names and nothing else. */
+/* A secret that any source brings, and a door without one, open what the operator names and nothing else. */
 static bool check_scope(const struct token_load *load, const json_node *node, const struct options *o,
-                        unsigned carriers, struct fail *why)
+                        unsigned sources, struct fail *why)
 {
     bool bound = o->scope.systems.count || o->scope.routes.count || o->scope.domains.count;
     if (bound && o->everywhere)
         return json_fail(load->doc, node, why, "everywhere: not together with systems, routes or domains");
     if (bound || o->everywhere)
         return true;
-    if (carriers & (CARRIERS_GENERAL | CARRIERS_OWN))
+    if (sources & (SOURCES_GENERAL | SOURCES_OWN))
         return json_fail(
             load->doc, node, why,
-            "carriers: one of them is of no system: say systems, routes, domains or \"everywhere\": true");
-    if (o->public && !carriers)
+            "sources: one of them is of no system: say systems, routes, domains or \"everywhere\": true");
+    if (o->public && !sources)
         return json_fail(load->doc, node, why,
                          "public: say for which systems, routes or domains, or \"everywhere\": true");
     return true;
@@ -103,8 +103,8 @@ static void release(void *pointer)
     free(state);
 }
 
-static bool settle(const struct token_load *load, struct options *o, unsigned carriers, struct token_entry *entry,
-                   struct state *state, struct fail *why)
+static bool fill_state(const struct token_load *load, struct options *o, unsigned sources, struct token_entry *entry,
+                       struct state *state, struct fail *why)
 {
     if (!token_scope_take(load, &o->scope, &state->scope, why))
         return false;
@@ -112,12 +112,12 @@ static bool settle(const struct token_load *load, struct options *o, unsigned ca
     state->needs = all_needs(&o->need);
     state->public = o->public;
     state->everywhere = o->everywhere;
-    state->public_by = carriers;
+    state->public_by = sources;
     for (enum system s = SYSTEM_NONE + 1; s < SYSTEM_COUNT; s++)
-        state->own[s] = own_carriers(s);
-    entry->carriers = carriers                 ? carriers
-                      : bound || o->everywhere ? CARRIERS_BUILT_IN
-                                               : CARRIERS_BUILT_IN & ~CARRIERS_GENERAL;
+        state->own[s] = sources_of_system(s);
+    entry->sources = sources                  ? sources
+                     : bound || o->everywhere ? SOURCES_BUILT_IN
+                                              : SOURCES_BUILT_IN & ~SOURCES_GENERAL;
     entry->state = state;
     return true;
 }
@@ -126,11 +126,11 @@ static bool read_scope(const struct token_load *load, const json_node *node, str
                        struct token_entry *entry, struct state *state, struct fail *why)
 {
     struct fail what;
-    unsigned carriers;
-    if (!token_scope_carriers(load, &o->scope.carriers, &carriers, &what))
+    unsigned sources;
+    if (!token_scope_sources(load, &o->scope.sources, &sources, &what))
         return json_fail(load->doc, node, why, "%s", what.text);
-    return check_scope(load, node, o, carriers, why) && (settle(load, o, carriers, entry, state, &what) ||
-                                                         json_fail(load->doc, node, why, "%s", what.text));
+    return check_scope(load, node, o, sources, why) && (fill_state(load, o, sources, entry, state, &what) ||
+                                                        json_fail(load->doc, node, why, "%s", what.text));
 }
 
 static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
@@ -150,18 +150,18 @@ static bool load(const struct token_load *load, const json_node *node, struct to
 
 /* ---- where it is good ---- */
 
-static unsigned carriers_at(const struct token_entry *entry, const struct carrier_place *place)
+static unsigned sources_at(const struct token_entry *entry, const struct credential_place *place)
 {
     const struct state *state = entry->state;
     if (state->everywhere)
-        return entry->carriers;
+        return entry->sources;
     if (token_scope_is_bound(&state->scope))
-        return token_scope_has(&state->scope, place) ? entry->carriers : 0;
-    return entry->carriers & state->own[place->system];
+        return token_scope_has(&state->scope, place) ? entry->sources : 0;
+    return entry->sources & state->own[place->system];
 }
 
 /* A domain opens no form that is addressed otherwise: there the caller may name whatever host it wants. */
-static bool is_public_at(const struct state *state, const struct carrier_place *place)
+static bool is_public_at(const struct state *state, const struct credential_place *place)
 {
     if (!state->public || !place->route || state->everywhere)
         return state->public;
@@ -215,7 +215,7 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
 {
     const struct token_entry *entry = check->entries;
     while (entry->kind != &token_kind_static ||
-           !(token_entry_carriers(entry, &check->credential->place) & 1u << check->credential->carrier))
+           !(token_entry_sources(entry, &check->credential->place) & 1u << check->credential->source))
         entry++; /* there is one, or this kind would not have been asked */
     *reason = "out of memory";
     if (!token_static_digest(check->credential->token, check->text))
@@ -255,14 +255,14 @@ bool token_static_stands(struct slice kid, const struct record *record)
            slice_equal(kid, writer_slice(&mark));
 }
 
-/* Whichever of its carriers brought the secret: the tunnel does not say. */
+/* Whichever of its sources brought the secret: the tunnel does not say. */
 static bool admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
 {
     const struct state *state = entry->state;
     if (!slice_starts(tunnel->kid, KID) || tunnel->needs & ~state->needs)
         return false;
     return slice_is(tunnel->kid, PUBLIC) ? is_public_at(state, &tunnel->place)
-                                         : token_entry_carriers(entry, &tunnel->place) != 0;
+                                         : token_entry_sources(entry, &tunnel->place) != 0;
 }
 
 /* ---- making one ---- */
@@ -287,7 +287,7 @@ const struct token_kind token_kind_static = {.name = "static",
                                              .options_count = OPTION_COUNT,
                                              .load = load,
                                              .release = release,
-                                             .carriers_at = carriers_at,
+                                             .sources_at = sources_at,
                                              .recognises = recognises,
                                              .check = check,
                                              .mint = mint,

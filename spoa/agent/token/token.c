@@ -18,12 +18,12 @@ const struct token_kind *token_kind_at(size_t i)
     return i < KIND_COUNT ? kinds[i] : NULL;
 }
 
-/* Whether an entry of this kind listens to the carrier at the place. */
+/* Whether an entry of this kind listens to the source at the place. */
 static bool configured(const struct token_entry *entries, size_t count, const char *kind,
-                       enum carrier carrier, const struct carrier_place *place)
+                       enum credential_source source, const struct credential_place *place)
 {
     for (size_t i = 0; i < count; i++)
-        if (entries[i].kind->name == kind && token_entry_carriers(&entries[i], place) & 1u << carrier)
+        if (entries[i].kind->name == kind && token_entry_sources(&entries[i], place) & 1u << source)
             return true;
     return false;
 }
@@ -31,7 +31,7 @@ static bool configured(const struct token_entry *entries, size_t count, const ch
 static const struct token_kind *kind_of(const struct token_check *check)
 {
     for (size_t i = 0; i < KIND_COUNT; i++)
-        if (configured(check->entries, check->count, kinds[i]->name, check->credential->carrier,
+        if (configured(check->entries, check->count, kinds[i]->name, check->credential->source,
                        &check->credential->place) &&
             kinds[i]->recognises(check->credential->token))
             return kinds[i];
@@ -47,7 +47,7 @@ static enum refusal refuse(enum refusal refusal, const char **reason, const char
 /* Only what has a signature is worth remembering, and only where nothing but the token was signed. */
 static bool remembered(const struct credential *credential)
 {
-    return (CARRIERS_GENERAL | CARRIERS_OWN) & 1u << credential->carrier;
+    return (SOURCES_GENERAL | SOURCES_OWN) & 1u << credential->source;
 }
 
 /* What the cache knows is a token that is good somewhere: whether its key is good here, and for what carries it. */
@@ -80,7 +80,7 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
 {
     *reason = "good";
     *grant = (struct grant){.kind = NULL};
-    if (credential->carrier != CARRIER_NONE && credential->token.len > TOKEN_LIMIT)
+    if (credential->source != SOURCE_NONE && credential->token.len > TOKEN_LIMIT)
         return refuse(REFUSAL_token_invalid, reason, "longer than 8 KiB");
     struct token_check check = {.credential = credential, .now = now, .text = token_cache_scratch(cache)};
     check.entries = tokens_entries(tokens, &check.count);
@@ -89,19 +89,19 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
         may_come_here(&check, grant))
         return REFUSAL_NONE;
     *grant = (struct grant){.kind = NULL};
-    if (credential->carrier == CARRIER_NONE && !token_static_public(&check, grant))
+    if (credential->source == SOURCE_NONE && !token_static_public(&check, grant))
         return refuse(REFUSAL_token_missing, reason, "there is none");
-    return credential->carrier == CARRIER_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
+    return credential->source == SOURCE_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
 }
 
-bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct carrier_place *place, int64_t now,
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place, int64_t now,
                    struct token_cache *cache)
 {
     struct credential credential = credential_bearer(bearer);
     struct token_check check = {.credential = &credential};
     struct grant grant;
     const char *reason;
-    if (credential.carrier == CARRIER_NONE)
+    if (credential.source == SOURCE_NONE)
         return false;
     credential.place = *place;
     check.entries = tokens_entries(tokens, &check.count);
@@ -113,9 +113,9 @@ bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struc
     return jwt_is_ours(&check); /* also what an entry has signed that is good elsewhere only */
 }
 
-bool token_is_public(const struct tokens *tokens, const struct carrier_place *place)
+bool token_is_public(const struct tokens *tokens, const struct credential_place *place)
 {
-    const struct credential none = {.carrier = CARRIER_NONE, .place = *place};
+    const struct credential none = {.source = SOURCE_NONE, .place = *place};
     struct token_check check = {.credential = &none};
     struct grant grant = {.kind = NULL};
     check.entries = tokens_entries(tokens, &check.count);
@@ -123,11 +123,11 @@ bool token_is_public(const struct tokens *tokens, const struct carrier_place *pl
 }
 
 bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
-                         const struct carrier_place *place)
+                         const struct credential_place *place)
 {
     size_t count;
     const struct token_entry *entries = tokens_entries(tokens, &count);
-    return configured(entries, count, grant->kind, CARRIER_COOKIE, place);
+    return configured(entries, count, grant->kind, SOURCE_COOKIE, place);
 }
 
 bool token_needs_secret(const struct grant *grant)

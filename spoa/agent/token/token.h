@@ -16,7 +16,7 @@
 #include "spoa/agent/model/grant.h"
 #include "spoa/agent/model/record.h"
 #include "spoa/agent/token/cache.h"
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 
 struct tokens;
 struct token_tunnel; /* token/kind.h */
@@ -32,13 +32,13 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
                          struct token_cache *cache, struct grant *grant, const char **reason);
 /* Whether what stands in Authorization there is one of ours: it has the key of an entry, whatever it grants and until
  * when, or a kind listens to Authorization there that knows its credentials by no form. */
-bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct carrier_place *place, int64_t now,
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place, int64_t now,
                    struct token_cache *cache);
 /* Whether requests without a credential may be let in there. */
-bool token_is_public(const struct tokens *tokens, const struct carrier_place *place);
+bool token_is_public(const struct tokens *tokens, const struct credential_place *place);
 /* Whether its kind would take it from a cookie there, too. */
 bool token_may_be_cookie(const struct tokens *tokens, const struct grant *grant,
-                         const struct carrier_place *place);
+                         const struct credential_place *place);
 /* Whether token_admits_secret has to be asked, too. */
 bool token_needs_secret(const struct grant *grant);
 /* record: NULL where there is none. token_invalid, or token_missing where there was no credential: the same,

@@ -13,7 +13,7 @@ struct tokens {
     uint64_t generation;
     struct token_files files;
     struct token_keys keys;
-    struct carriers_own own;
+    struct own_sources own;
     struct texts warnings;
     size_t count;
     struct token_entry entry[];
@@ -141,7 +141,7 @@ static bool load_entry(const struct token_load *load, const json_node *node, str
     entry->kind = kind_named(node);
     if (!entry->kind)
         return json_fail(load->doc, node, why, "tokens: kind is missing or none that is known");
-    entry->carriers = entry->kind->carriers;
+    entry->sources = entry->kind->sources;
     return entry->kind->load(load, node, entry, why);
 }
 
@@ -209,7 +209,7 @@ void tokens_free(struct tokens *tokens)
     texts_free(&tokens->files.paths);
     free(tokens->files.seen);
     free(tokens->keys.at);
-    carriers_own_free(&tokens->own);
+    own_sources_free(&tokens->own);
     texts_free(&tokens->warnings);
     free(tokens);
 }
@@ -236,26 +236,26 @@ bool tokens_admit(const struct tokens *tokens, const struct token_tunnel *tunnel
     return false;
 }
 
-unsigned token_entry_carriers(const struct token_entry *entry, const struct carrier_place *place)
+unsigned token_entry_sources(const struct token_entry *entry, const struct credential_place *place)
 {
-    return place->route && entry->kind->carriers_at ? entry->kind->carriers_at(entry, place)
-                                                    : entry->carriers;
+    return place->route && entry->kind->sources_at ? entry->kind->sources_at(entry, place)
+                                                    : entry->sources;
 }
 
 bool token_entry_listens(const struct token_entry *entry, const struct credential *credential)
 {
-    return token_entry_carriers(entry, &credential->place) & 1u << credential->carrier;
+    return token_entry_sources(entry, &credential->place) & 1u << credential->source;
 }
 
-unsigned tokens_carriers(const struct tokens *tokens, const struct carrier_place *place)
+unsigned tokens_sources(const struct tokens *tokens, const struct credential_place *place)
 {
-    unsigned carriers = 0;
+    unsigned sources = 0;
     for (size_t i = 0; i < tokens->count; i++)
-        carriers |= token_entry_carriers(&tokens->entry[i], place);
-    return carriers;
+        sources |= token_entry_sources(&tokens->entry[i], place);
+    return sources;
 }
 
-const struct carriers_own *tokens_own(const struct tokens *tokens)
+const struct own_sources *tokens_own(const struct tokens *tokens)
 {
     return &tokens->own;
 }

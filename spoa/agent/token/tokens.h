@@ -27,10 +27,10 @@ const struct token_entry *tokens_entries(const struct tokens *tokens, size_t *co
 bool tokens_admit(const struct tokens *tokens, const struct token_tunnel *tunnel);
 /* Whether any entry still accepts what the key of this fingerprint signs. */
 bool tokens_has_key(const struct tokens *tokens, struct slice fingerprint);
-/* CARRIER_BITs that the entries listen to at the place. */
-unsigned tokens_carriers(const struct tokens *tokens, const struct carrier_place *place);
+/* SOURCE_BITs that the entries listen to at the place. */
+unsigned tokens_sources(const struct tokens *tokens, const struct credential_place *place);
 /* The headers and parameters that the entries name. */
-const struct carriers_own *tokens_own(const struct tokens *tokens);
+const struct own_sources *tokens_own(const struct tokens *tokens);
 /* The files that were read: when one does not look any more as it did then, load again. */
 const struct token_files *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * carrier: finds a request's credential, and what of the request the worker may see without it (tokens.md).
+ * credential_source: finds a request's credential, and what of the request the worker may see without it (tokens.md).
  *
  * In the order of the table the first one present decides, even if what it carries is empty or bad: first
  * what can only be meant for us, then what an application may use for itself, too.
@@ -12,17 +12,18 @@
  *   file-url       `expires` and `signature` in the query of GET .../files/download and PUT .../files/upload
  *                  (OpenComputer)
  *   authorization  `Authorization: Bearer TOKEN`, the scheme in any case; other schemes are the application's, and
- *                  so may a Bearer be (enum carrier_bearer)
+ *                  so may a Bearer be (enum bearer_use)
  *   subprotocol    `cellgate.bearer.TOKEN` among the subprotocols
  *   query          `cellgate_token=TOKEN`; name and value may be percent-encoded, '+' is no blank
  *   DAYTONA_SANDBOX_AUTH_KEY: a parameter of the query, and then the configuration's own ones
  *   cookie         `__Host-cellgate`, only where the route says so; whether the Origin fits is for the decision
  *
- * One carrier holding two credentials, or a second line of a header that somebody listens to (HAProxy shows
- * the agent only the first), is ambiguous: bad_request. Every carrier's token is removed, also where another carrier decided.
+ * One source holding two credentials, or a second line of a header that somebody listens to (HAProxy shows
+ * the agent only the first), is ambiguous: bad_request. Every source's token is removed, also where another source
+ * decided.
  */
-#ifndef CELLGATE_AGENT_TOKEN_CARRIER_H
-#define CELLGATE_AGENT_TOKEN_CARRIER_H
+#ifndef CELLGATE_AGENT_TOKEN_CREDENTIAL_SOURCE_H
+#define CELLGATE_AGENT_TOKEN_CREDENTIAL_SOURCE_H
 
 #include "spoa/agent/model/request.h"
 #include "spoa/agent/model/system.h"
@@ -32,7 +33,7 @@
 #include "spoa/service/options.h"
 
 /* X(NAME, name), in the order in which they decide */
-#define CARRIERS(X)                               \
+#define SOURCES(X)                                \
     X(SECURE_ACCESS, "OpenSandbox-Secure-Access") \
     X(OC_PREVIEW, "X-OC-Preview-Token")           \
     X(DAYTONA_PREVIEW, "X-Daytona-Preview-Token") \
@@ -46,35 +47,35 @@
     X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY")  \
     X(COOKIE, "cookie")
 
-enum carrier {
-    CARRIER_NONE,
-#define X(id, name) CARRIER_##id,
-    CARRIERS(X)
+enum credential_source {
+    SOURCE_NONE,
+#define X(id, name) SOURCE_##id,
+    SOURCES(X)
 #undef X
-        CARRIER_COUNT /* of the built-in ones; what is beyond is an own one */
+        SOURCE_COUNT /* of the built-in ones; what is beyond is an own one */
 };
 
-/* Headers and parameters that entries of `tokens` name: carrier CARRIER_COUNT is the first. Their names are owned here. */
-enum { CARRIERS_OWN_MOST = 16 };
-struct carriers_own {
+/* Headers and parameters that entries of `tokens` name: source SOURCE_COUNT is the first. Their names are owned here. */
+enum { SOURCES_OWN_MOST = 16 };
+struct own_sources {
     struct {
         char *name;
         bool query; /* a parameter; else a header */
-    } at[CARRIERS_OWN_MOST];
+    } at[SOURCES_OWN_MOST];
     size_t count;
     struct texts headers; /* of these, what haproxy.cfg does not know */
 };
-void carriers_own_free(struct carriers_own *own);
+void own_sources_free(struct own_sources *own);
 
-#define CARRIER_BIT(name) (1u << CARRIER_##name)
+#define SOURCE_BIT(name) (1u << SOURCE_##name)
 /* Those that carry any token. The others count only where a kind listens to them. */
-#define CARRIERS_GENERAL \
-    (CARRIER_BIT(AUTHORIZATION) | CARRIER_BIT(SUBPROTOCOL) | CARRIER_BIT(QUERY) | CARRIER_BIT(COOKIE))
+#define SOURCES_GENERAL \
+    (SOURCE_BIT(AUTHORIZATION) | SOURCE_BIT(SUBPROTOCOL) | SOURCE_BIT(QUERY) | SOURCE_BIT(COOKIE))
 
-#define CARRIERS_OWN (~((1u << CARRIER_COUNT) - 1))
+#define SOURCES_OWN (~((1u << SOURCE_COUNT) - 1))
 
 /* Where a credential is used. Entries of `tokens` may be bound to routes, systems and domains. */
-struct carrier_place {
+struct credential_place {
     const char *route; /* NULL: nowhere in particular, as for `cellgate token --inspect` */
     enum system system;
     struct slice host; /* in lower case, without port; absent: the request has none */
@@ -83,11 +84,11 @@ struct carrier_place {
 };
 
 struct credential {
-    enum carrier carrier;
-    const char *name; /* carrier's; NULL: carrier_text has it */
+    enum credential_source source;
+    const char *name; /* source's; NULL: credential_source_text has it */
     bool in_query;    /* it is a parameter */
-    struct carrier_place place;
-    struct slice token;    /* absent only with CARRIER_NONE; may be empty, then it is a bad one */
+    struct credential_place place;
+    struct slice token;    /* absent only with SOURCE_NONE; may be empty, then it is a bad one */
     struct slice expires;  /* signature, file-url: as it was written */
     struct slice path;     /* file-url: of the file, decoded */
     const char *operation; /* file-url: "download" or "upload" */
@@ -104,39 +105,39 @@ struct carried {
 };
 
 /* What `Authorization: Bearer` is on the route. */
-enum carrier_bearer {
+enum bearer_use {
     BEARER_DECIDES, /* in its place in the table */
     BEARER_LAST,    /* the application's, unless nothing else is there: then it is a credential, and a bad one */
     BEARER_FOREIGN  /* the application's */
 };
 
-struct carrier_rules {
-    unsigned listening; /* CARRIER_BITs of the kinds that are configured */
+struct credential_rules {
+    unsigned listening; /* SOURCE_BITs of the kinds that are configured */
     bool cookie;        /* the route's */
-    enum carrier_bearer bearer;
+    enum bearer_use bearer;
     const struct captures *captures; /* the route's; may be NULL */
-    const struct carriers_own *own;  /* NULL: none */
+    const struct own_sources *own;   /* NULL: none */
 };
 
 /* REFUSAL_NONE, bad_request, or request_too_large when scratch does not hold what has to be rewritten (the
  * length of the protocol and twice that of the query are always enough). The slices point into request,
  * captures and scratch. */
-enum refusal carrier_find(const struct request *request, const struct carrier_rules *rules,
+enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
                           struct writer *scratch, struct carried *carried);
 
 /* The token of `Authorization: Bearer`; absent: there is none. */
-struct slice carrier_bearer(const struct request *request);
+struct slice bearer_token(const struct request *request);
 
 /* A token as `Authorization: Bearer` would bring it. */
 static inline struct credential credential_bearer(struct slice token)
 {
-    return (struct credential){.carrier = slice_present(token) ? CARRIER_AUTHORIZATION : CARRIER_NONE,
+    return (struct credential){.source = slice_present(token) ? SOURCE_AUTHORIZATION : SOURCE_NONE,
                                .token = token};
 }
 
-/* The names of the table; "none". Of built-in ones. */
-const char *carrier_text(enum carrier carrier);
-/* Of any. */
-const char *credential_carrier(const struct credential *credential);
+/* A built-in source's name in the table; "none". */
+const char *credential_source_text(enum credential_source source);
+/* Of any source. */
+const char *credential_source_name(const struct credential *credential);
 
 #endif

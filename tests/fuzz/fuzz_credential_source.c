@@ -3,11 +3,11 @@
  * carries no credential any more, and is left alone the second time. */
 #include <stdlib.h>
 
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 #include "tests/fuzz/fuzz.h"
 
-/* As if kinds for all carriers were configured. */
-static const struct carrier_rules rules = {.listening = ~0u, .cookie = true};
+/* As if kinds for all sources were configured. */
+static const struct credential_rules rules = {.listening = ~0u, .cookie = true};
 
 static struct slice left_protocol(const struct request *request, const struct carried *carried)
 {
@@ -23,8 +23,8 @@ static void again(const struct request *request, const struct carried *first, si
     uint8_t *memory = malloc(2 * size + 1);
     struct writer scratch = writer_of(memory, 2 * size);
     struct carried second;
-    if (carrier_find(&left, &rules, &scratch, &second) != REFUSAL_NONE ||
-        second.credential.carrier != CARRIER_NONE || second.protocol_edit ||
+    if (credential_find(&left, &rules, &scratch, &second) != REFUSAL_NONE ||
+        second.credential.source != SOURCE_NONE || second.protocol_edit ||
         !slice_equal(second.query, left.query))
         abort();
     free(memory);
@@ -41,11 +41,11 @@ static int read_input(const uint8_t *data, size_t size)
     uint8_t *memory = malloc(2 * size + 1);
     struct writer scratch = writer_of(memory, 2 * size);
     struct carried carried;
-    enum refusal refusal = carrier_find(&request, &rules, &scratch, &carried);
+    enum refusal refusal = credential_find(&request, &rules, &scratch, &carried);
     if (refusal == REFUSAL_request_too_large)
         abort();
     if (refusal == REFUSAL_NONE) {
-        if ((carried.credential.carrier == CARRIER_NONE) == slice_present(carried.credential.token))
+        if ((carried.credential.source == SOURCE_NONE) == slice_present(carried.credential.token))
             abort();
         again(&request, &carried, size);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 
 #include <stdlib.h>
 
@@ -9,22 +9,22 @@
 #define SUBPROTOCOL "cellgate"
 #define BEARER      "cellgate.bearer."
 
-const char *carrier_text(enum carrier carrier)
+const char *credential_source_text(enum credential_source source)
 {
-    static const char *const words[] = {[CARRIER_NONE] = "none",
-#define X(id, name) [CARRIER_##id] = (name),
-                                        CARRIERS(X)
+    static const char *const words[] = {[SOURCE_NONE] = "none",
+#define X(id, name) [SOURCE_##id] = (name),
+                                        SOURCES(X)
 #undef X
     };
-    return words[carrier];
+    return words[source];
 }
 
-const char *credential_carrier(const struct credential *credential)
+const char *credential_source_name(const struct credential *credential)
 {
-    return credential->name ? credential->name : carrier_text(credential->carrier);
+    return credential->name ? credential->name : credential_source_text(credential->source);
 }
 
-void carriers_own_free(struct carriers_own *own)
+void own_sources_free(struct own_sources *own)
 {
     for (size_t i = 0; i < own->count; i++)
         free(own->at[i].name);
@@ -45,7 +45,7 @@ static struct slice bearer_of(struct slice authorization)
     return slice_trim(rest);
 }
 
-struct slice carrier_bearer(const struct request *request)
+struct slice bearer_token(const struct request *request)
 {
     return bearer_of(request->authorization);
 }
@@ -86,7 +86,7 @@ struct parameter {
     struct slice value;
 };
 
-enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, OWN, PARAMETERS = OWN + CARRIERS_OWN_MOST };
+enum { TOKEN, DAYTONA, SIGNATURE, EXPIRES, PATH, OWN, PARAMETERS = OWN + SOURCES_OWN_MOST };
 
 static struct parameter *parameter_named(struct parameter wanted[PARAMETERS], struct slice parameter)
 {
@@ -135,7 +135,7 @@ static bool ends_with(struct slice path, const char *end)
 /* What a signed URL would be for; NULL: the request is none. */
 static const char *file_operation(const struct request *request, unsigned listening)
 {
-    if (!(listening & CARRIER_BIT(FILE_URL)) || !query_has(request->query, "signature"))
+    if (!(listening & SOURCE_BIT(FILE_URL)) || !query_has(request->query, "signature"))
         return NULL;
     if (slice_is(request->method, "GET") && ends_with(request->path, "/files/download"))
         return "download";
@@ -148,86 +148,86 @@ static const char *file_operation(const struct request *request, unsigned listen
 static bool is_ambiguous(const struct request *request, unsigned listening)
 {
     const struct {
-        unsigned carrier;
+        unsigned source;
         int64_t lines;
-    } headers[] = {{CARRIER_BIT(SECURE_ACCESS), request->secure_accesses},
-                   {CARRIER_BIT(OC_PREVIEW), request->oc_previews},
-                   {CARRIER_BIT(DAYTONA_PREVIEW), request->daytona_previews},
-                   {CARRIER_BIT(E2B_ACCESS), request->e2b_accesses},
-                   {CARRIER_BIT(AUTHORIZATION), request->authorizations},
-                   {CARRIER_BIT(SUBPROTOCOL), request->ws_protocols}};
+    } headers[] = {{SOURCE_BIT(SECURE_ACCESS), request->secure_accesses},
+                   {SOURCE_BIT(OC_PREVIEW), request->oc_previews},
+                   {SOURCE_BIT(DAYTONA_PREVIEW), request->daytona_previews},
+                   {SOURCE_BIT(E2B_ACCESS), request->e2b_accesses},
+                   {SOURCE_BIT(AUTHORIZATION), request->authorizations},
+                   {SOURCE_BIT(SUBPROTOCOL), request->ws_protocols}};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-        if (headers[i].lines > 1 && headers[i].carrier & (listening | CARRIERS_GENERAL))
+        if (headers[i].lines > 1 && headers[i].source & (listening | SOURCES_GENERAL))
             return true;
     return false;
 }
 
 struct search {
-    const struct carrier_rules *rules;
+    const struct credential_rules *rules;
     struct carried *carried;
 };
 
-static bool is_listened_to(const struct carrier_rules *rules, enum carrier carrier)
+static bool is_listened_to(const struct credential_rules *rules, enum credential_source source)
 {
-    return (rules->listening | CARRIERS_GENERAL) & 1u << carrier;
+    return (rules->listening | SOURCES_GENERAL) & 1u << source;
 }
 
-static bool choose(const struct search *search, enum carrier carrier, struct slice token)
+static bool choose(const struct search *search, enum credential_source source, struct slice token)
 {
     struct credential *credential = &search->carried->credential;
-    if (credential->carrier != CARRIER_NONE || !slice_present(token) ||
-        !is_listened_to(search->rules, carrier))
+    if (credential->source != SOURCE_NONE || !slice_present(token) ||
+        !is_listened_to(search->rules, source))
         return false;
-    credential->carrier = carrier;
+    credential->source = source;
     credential->token = token;
     return true;
 }
 
-static void choose_parameter(const struct search *search, enum carrier carrier, struct slice value,
+static void choose_parameter(const struct search *search, enum credential_source source, struct slice value,
                              struct writer *scratch)
 {
-    if (choose(search, carrier, query_decode(value, QUERY_PLUS_STAYS, scratch)))
+    if (choose(search, source, query_decode(value, QUERY_PLUS_STAYS, scratch)))
         search->carried->credential.in_query = true;
 }
 
-static enum carrier own_carrier(size_t i)
+static enum credential_source own_source(size_t i)
 {
-    return (enum carrier)(CARRIER_COUNT + i);
+    return (enum credential_source)(SOURCE_COUNT + i);
 }
 
 /* The configuration's own headers. False: one of them has several lines. */
 static bool choose_headers(const struct search *search, const struct request *request)
 {
-    const struct carriers_own *own = search->rules->own;
+    const struct own_sources *own = search->rules->own;
     for (size_t i = 0; own && i < own->count; i++) {
-        enum carrier carrier = own_carrier(i);
+        enum credential_source source = own_source(i);
         size_t lines;
-        if (own->at[i].query || !is_listened_to(search->rules, carrier))
+        if (own->at[i].query || !is_listened_to(search->rules, source))
             continue;
         struct slice value = request_header(request, slice_text(own->at[i].name), &lines);
         if (lines > 1)
             return false;
-        if (choose(search, carrier, value))
+        if (choose(search, source, value))
             search->carried->credential.name = own->at[i].name;
     }
     return true;
 }
 
-static void want_parameters(const struct carrier_rules *rules, struct parameter wanted[PARAMETERS])
+static void want_parameters(const struct credential_rules *rules, struct parameter wanted[PARAMETERS])
 {
     for (size_t i = 0; rules->own && i < rules->own->count; i++)
-        if (rules->own->at[i].query && is_listened_to(rules, own_carrier(i)))
+        if (rules->own->at[i].query && is_listened_to(rules, own_source(i)))
             wanted[OWN + i].name = rules->own->at[i].name;
 }
 
 static void choose_parameters(const struct search *search, const struct parameter found[PARAMETERS],
                               struct writer *scratch)
 {
-    choose_parameter(search, CARRIER_QUERY, found[TOKEN].value, scratch);
-    choose_parameter(search, CARRIER_DAYTONA_QUERY, found[DAYTONA].value, scratch);
-    for (size_t i = 0; i < CARRIERS_OWN_MOST; i++)
-        if (slice_present(found[OWN + i].value) && search->carried->credential.carrier == CARRIER_NONE) {
-            choose_parameter(search, own_carrier(i), found[OWN + i].value, scratch);
+    choose_parameter(search, SOURCE_QUERY, found[TOKEN].value, scratch);
+    choose_parameter(search, SOURCE_DAYTONA_QUERY, found[DAYTONA].value, scratch);
+    for (size_t i = 0; i < SOURCES_OWN_MOST; i++)
+        if (slice_present(found[OWN + i].value) && search->carried->credential.source == SOURCE_NONE) {
+            choose_parameter(search, own_source(i), found[OWN + i].value, scratch);
             search->carried->credential.name = found[OWN + i].name;
         }
 }
@@ -238,16 +238,16 @@ static void choose_captured(const struct search *search)
     if (!captures)
         return;
     if (slice_present(captures->value[CAPTURE_EXPIRES]) &&
-        choose(search, CARRIER_SIGNATURE, captures->value[CAPTURE_SIGNATURE]))
+        choose(search, SOURCE_SIGNATURE, captures->value[CAPTURE_SIGNATURE]))
         search->carried->credential.expires = captures->value[CAPTURE_EXPIRES];
-    choose(search, CARRIER_LABEL, captures->value[CAPTURE_TOKEN]);
+    choose(search, SOURCE_LABEL, captures->value[CAPTURE_TOKEN]);
 }
 
 /* False: it cannot be one without all of its parameters. */
 static bool choose_file_url(const struct search *search, const char *operation,
                             const struct parameter found[PARAMETERS], struct writer *scratch)
 {
-    if (!operation || !choose(search, CARRIER_FILE_URL, found[SIGNATURE].value))
+    if (!operation || !choose(search, SOURCE_FILE_URL, found[SIGNATURE].value))
         return true;
     struct credential *credential = &search->carried->credential;
     credential->operation = operation;
@@ -256,13 +256,13 @@ static bool choose_file_url(const struct search *search, const char *operation,
     return slice_present(credential->expires) && slice_present(credential->path);
 }
 
-enum refusal carrier_find(const struct request *request, const struct carrier_rules *rules,
+enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
                           struct writer *scratch, struct carried *carried)
 {
     const char *operation = file_operation(request, rules->listening);
     struct slice subprotocol = {NULL, 0};
     struct parameter wanted[PARAMETERS] = {[TOKEN] = {.name = "cellgate_token"},
-                                           [DAYTONA] = {.name = rules->listening & CARRIER_BIT(DAYTONA_QUERY)
+                                           [DAYTONA] = {.name = rules->listening & SOURCE_BIT(DAYTONA_QUERY)
                                                                     ? "DAYTONA_SANDBOX_AUTH_KEY"
                                                                     : NULL},
                                            [SIGNATURE] = {.name = operation ? "signature" : NULL},
@@ -275,22 +275,22 @@ enum refusal carrier_find(const struct request *request, const struct carrier_ru
         !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
         !split_query(request->query, wanted, scratch, &carried->query))
         return REFUSAL_bad_request;
-    choose(&search, CARRIER_SECURE_ACCESS, request->secure_access);
-    choose(&search, CARRIER_OC_PREVIEW, request->oc_preview);
-    choose(&search, CARRIER_DAYTONA_PREVIEW, request->daytona_preview);
-    choose(&search, CARRIER_E2B_ACCESS, request->e2b_access);
+    choose(&search, SOURCE_SECURE_ACCESS, request->secure_access);
+    choose(&search, SOURCE_OC_PREVIEW, request->oc_preview);
+    choose(&search, SOURCE_DAYTONA_PREVIEW, request->daytona_preview);
+    choose(&search, SOURCE_E2B_ACCESS, request->e2b_access);
     if (!choose_headers(&search, request))
         return REFUSAL_bad_request;
     choose_captured(&search);
     if (!choose_file_url(&search, operation, wanted, scratch))
         return REFUSAL_bad_request;
     if (rules->bearer == BEARER_DECIDES)
-        choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
-    choose(&search, CARRIER_SUBPROTOCOL, subprotocol);
+        choose(&search, SOURCE_AUTHORIZATION, bearer_of(request->authorization));
+    choose(&search, SOURCE_SUBPROTOCOL, subprotocol);
     choose_parameters(&search, wanted, scratch);
     if (rules->cookie)
-        choose(&search, CARRIER_COOKIE, request->cookie);
+        choose(&search, SOURCE_COOKIE, request->cookie);
     if (rules->bearer == BEARER_LAST)
-        choose(&search, CARRIER_AUTHORIZATION, bearer_of(request->authorization));
+        choose(&search, SOURCE_AUTHORIZATION, bearer_of(request->authorization));
     return scratch->full ? REFUSAL_request_too_large : REFUSAL_NONE;
 }

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "spoa/agent/token/carrier.h"
+#include "spoa/agent/token/credential_source.h"
 
 #define ABSENT "\1" /* in the tables: no such value */
 
@@ -28,7 +28,7 @@ static void find(const struct request *request, bool cookie_route, struct found 
 {
     struct writer scratch = writer_of(found->memory, sizeof(found->memory));
     found->refusal =
-        carrier_find(request, &(struct carrier_rules){.cookie = cookie_route}, &scratch, &found->carried);
+        credential_find(request, &(struct credential_rules){.cookie = cookie_route}, &scratch, &found->carried);
 }
 
 static void authorization_carries_what_follows_bearer(void **state)
@@ -51,8 +51,8 @@ static void authorization_carries_what_follows_bearer(void **state)
         find(&request, true, &f);
         if (f.refusal != REFUSAL_NONE || !same(f.carried.credential.token, cases[i].token))
             fail_msg("\"%s\"", cases[i].header);
-        assert_int_equal(f.carried.credential.carrier,
-                         slice_present(f.carried.credential.token) ? CARRIER_AUTHORIZATION : CARRIER_NONE);
+        assert_int_equal(f.carried.credential.source,
+                         slice_present(f.carried.credential.token) ? SOURCE_AUTHORIZATION : SOURCE_NONE);
         guarded_free(request.authorization);
     }
     (void)state;
@@ -90,8 +90,8 @@ static void subprotocols_lose_the_token_and_cellgate(void **state)
             !same(c->protocol, cases[i].rest) || c->protocol_edit != cases[i].edit ||
             c->select_cellgate != cases[i].select)
             fail_msg("\"%s\"", cases[i].header);
-        assert_int_equal(c->credential.carrier,
-                         slice_present(c->credential.token) ? CARRIER_SUBPROTOCOL : CARRIER_NONE);
+        assert_int_equal(c->credential.source,
+                         slice_present(c->credential.token) ? SOURCE_SUBPROTOCOL : SOURCE_NONE);
         guarded_free(request.ws_protocol);
     }
     (void)state;
@@ -137,14 +137,14 @@ static void the_query_loses_the_token_and_nothing_else(void **state)
             !same(f.carried.query, cases[i].rest))
             fail_msg("\"%s\": token \"%.*s\", rest \"%.*s\"", cases[i].query,
                      SLICE_PRINTF(f.carried.credential.token), SLICE_PRINTF(f.carried.query));
-        assert_int_equal(f.carried.credential.carrier,
-                         slice_present(f.carried.credential.token) ? CARRIER_QUERY : CARRIER_NONE);
+        assert_int_equal(f.carried.credential.source,
+                         slice_present(f.carried.credential.token) ? SOURCE_QUERY : SOURCE_NONE);
         guarded_free(request.query);
     }
     (void)state;
 }
 
-static void the_first_carrier_decides_and_all_are_emptied(void **state)
+static void the_first_source_decides_and_all_are_emptied(void **state)
 {
     struct request request = {.authorization = SLICE_LITERAL("Bearer one"),
                               .authorizations = 1,
@@ -153,13 +153,13 @@ static void the_first_carrier_decides_and_all_are_emptied(void **state)
                               .query = SLICE_LITERAL("cellgate_token=three&x=1"),
                               .cookie = SLICE_LITERAL("four")};
     static const char *const tokens[] = {"one", "two", "three", "four"};
-    static const enum carrier carriers[] = {CARRIER_AUTHORIZATION, CARRIER_SUBPROTOCOL, CARRIER_QUERY,
-                                            CARRIER_COOKIE};
+    static const enum credential_source sources[] = {SOURCE_AUTHORIZATION, SOURCE_SUBPROTOCOL, SOURCE_QUERY,
+                                            SOURCE_COOKIE};
     struct found f;
     for (size_t i = 0; i < 4; i++) {
         find(&request, true, &f);
         assert_int_equal(f.refusal, REFUSAL_NONE);
-        assert_int_equal(f.carried.credential.carrier, carriers[i]);
+        assert_int_equal(f.carried.credential.source, sources[i]);
         assert_true(slice_is(f.carried.credential.token, tokens[i]));
         assert_true(i > 2 || slice_is(f.carried.query, "x=1"));
         assert_true(i > 1 || slice_is(f.carried.protocol, "chat"));
@@ -168,19 +168,19 @@ static void the_first_carrier_decides_and_all_are_emptied(void **state)
         request.query = i == 2 ? (struct slice){NULL, 0} : request.query;
     }
     find(&request, false, &f);
-    assert_int_equal(f.carried.credential.carrier, CARRIER_NONE);
+    assert_int_equal(f.carried.credential.source, SOURCE_NONE);
     assert_false(slice_present(f.carried.credential.token));
     (void)state;
 }
 
-static void an_empty_first_carrier_is_not_passed_over(void **state)
+static void an_empty_first_source_is_not_passed_over(void **state)
 {
     struct request request = {.authorization = SLICE_LITERAL("Bearer"),
                               .authorizations = 1,
                               .query = SLICE_LITERAL("cellgate_token=three")};
     struct found f;
     find(&request, false, &f);
-    assert_int_equal(f.carried.credential.carrier, CARRIER_AUTHORIZATION);
+    assert_int_equal(f.carried.credential.source, SOURCE_AUTHORIZATION);
     assert_true(slice_present(f.carried.credential.token) && f.carried.credential.token.len == 0);
     (void)state;
 }
@@ -192,11 +192,11 @@ static void a_foreign_scheme_is_passed_over(void **state)
                               .query = SLICE_LITERAL("cellgate_token=three")};
     struct found f;
     find(&request, false, &f);
-    assert_int_equal(f.carried.credential.carrier, CARRIER_QUERY);
+    assert_int_equal(f.carried.credential.source, SOURCE_QUERY);
     (void)state;
 }
 
-static void two_credentials_in_one_carrier_are_a_bad_request(void **state)
+static void two_credentials_in_one_source_are_a_bad_request(void **state)
 {
     const struct request bad[] = {
         {.authorization = SLICE_LITERAL("Bearer one"), .authorizations = 2},
@@ -225,13 +225,13 @@ static void a_second_line_of_a_header_that_is_listened_to_is_a_bad_request(void 
         {.secure_access = SLICE_LITERAL("one"), .secure_accesses = 1, .e2b_accesses = 2},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-        const struct carrier_rules all = {.listening = ~0u}, none = {.listening = 0};
+        const struct credential_rules all = {.listening = ~0u}, none = {.listening = 0};
         uint8_t memory[16];
         struct writer scratch = writer_of(memory, sizeof(memory));
         struct carried c;
-        assert_int_equal(carrier_find(&bad[i], &all, &scratch, &c), REFUSAL_bad_request);
-        assert_int_equal(carrier_find(&bad[i], &none, &scratch, &c), REFUSAL_NONE);
-        assert_int_equal(c.credential.carrier, CARRIER_NONE);
+        assert_int_equal(credential_find(&bad[i], &all, &scratch, &c), REFUSAL_bad_request);
+        assert_int_equal(credential_find(&bad[i], &none, &scratch, &c), REFUSAL_NONE);
+        assert_int_equal(c.credential.source, SOURCE_NONE);
     }
     (void)state;
 }
@@ -246,7 +246,7 @@ static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
         uint8_t memory[128];
         struct writer scratch = writer_of(memory, size);
         struct carried c;
-        enum refusal refusal = carrier_find(&request, &(struct carrier_rules){.cookie = false}, &scratch, &c);
+        enum refusal refusal = credential_find(&request, &(struct credential_rules){.cookie = false}, &scratch, &c);
         assert_true(refusal == REFUSAL_NONE || refusal == REFUSAL_request_too_large);
         if (refusal == REFUSAL_NONE && size < least)
             least = size;
@@ -257,7 +257,7 @@ static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
         .query = SLICE_LITERAL("a=1"), .ws_protocol = SLICE_LITERAL("chat"), .ws_protocols = 1};
     struct writer exact = writer_of((uint8_t[7]){0}, 7);
     struct carried c;
-    assert_int_equal(carrier_find(&nothing, &(struct carrier_rules){.cookie = false}, &exact, &c),
+    assert_int_equal(credential_find(&nothing, &(struct credential_rules){.cookie = false}, &exact, &c),
                      REFUSAL_NONE);
     (void)state;
 }
@@ -291,30 +291,30 @@ static void what_is_made_for_us_decides_before_what_applications_use(void **stat
     captures.value[CAPTURE_SIGNATURE] = SLICE_LITERAL("5");
     captures.value[CAPTURE_EXPIRES] = SLICE_LITERAL("x");
     captures.value[CAPTURE_TOKEN] = SLICE_LITERAL("6");
-    for (enum carrier c = CARRIER_NONE + 1; c < CARRIER_COUNT; c++) {
-        const struct carrier_rules rules = {.listening = ~0u, .cookie = true, .captures = &captures};
+    for (enum credential_source c = SOURCE_NONE + 1; c < SOURCE_COUNT; c++) {
+        const struct credential_rules rules = {.listening = ~0u, .cookie = true, .captures = &captures};
         uint8_t memory[512];
         char number[4];
         struct writer scratch = writer_of(memory, sizeof(memory));
         struct carried carried;
         snprintf(number, sizeof(number), "%d", (int)c);
-        assert_int_equal(carrier_find(&request, &rules, &scratch, &carried), REFUSAL_NONE);
-        assert_int_equal(carried.credential.carrier, c);
+        assert_int_equal(credential_find(&request, &rules, &scratch, &carried), REFUSAL_NONE);
+        assert_int_equal(carried.credential.source, c);
         assert_true(slice_is(carried.credential.token, number));
-        assert_true(c > CARRIER_FILE_URL || slice_is(carried.query, "path=p"));
-        if (c <= CARRIER_SUBPROTOCOL)
+        assert_true(c > SOURCE_FILE_URL || slice_is(carried.query, "path=p"));
+        if (c <= SOURCE_SUBPROTOCOL)
             *each[c - 1] = (struct slice){NULL, 0};
         else
             request.query = slice_from(request.query, slice_find(request.query, 'D'));
-        if (c == CARRIER_DAYTONA_QUERY)
+        if (c == SOURCE_DAYTONA_QUERY)
             request.query = (struct slice){NULL, 0};
     }
     (void)state;
 }
 
-static struct carriers_own own = {
+static struct own_sources own = {
     .at = {{(char *)"X-API-Key", false}, {(char *)"api_key", true}, {(char *)"X-Second", false}}, .count = 3};
-#define OWN_BIT(i) (1u << (CARRIER_COUNT + (i)))
+#define OWN_BIT(i) (1u << (SOURCE_COUNT + (i)))
 
 /* What an entry names is found where it is listened to, and a parameter then leaves the query. */
 static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
@@ -323,7 +323,7 @@ static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
         const char *headers, *query;
         unsigned listening;
         enum refusal refusal;
-        const char *carrier, *token, *left;
+        const char *source, *token, *left;
         bool in_query;
     } cases[] = {
         {"x-api-key: k", "a=1", OWN_BIT(0), REFUSAL_NONE, "X-API-Key", "k", "a=1", false},
@@ -347,17 +347,17 @@ static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
         char headers[128];
         snprintf(headers, sizeof(headers), "%s\r\n\r\n", cases[i].headers);
         struct request request = {.headers = guarded(slice_text(headers)), .query = guarded(slice_text(cases[i].query))};
-        const struct carrier_rules rules = {.listening = cases[i].listening, .own = &own};
+        const struct credential_rules rules = {.listening = cases[i].listening, .own = &own};
         uint8_t memory[256];
         struct writer scratch = writer_of(memory, sizeof(memory));
         struct carried c;
-        enum refusal refusal = carrier_find(&request, &rules, &scratch, &c);
+        enum refusal refusal = credential_find(&request, &rules, &scratch, &c);
         if (refusal != cases[i].refusal)
             fail_msg("%zu: %d", i, (int)refusal);
         if (refusal == REFUSAL_NONE &&
             (!same(c.credential.token, cases[i].token) || !same(c.query, cases[i].left) ||
-             strcmp(credential_carrier(&c.credential), cases[i].carrier) != 0 || c.credential.in_query != cases[i].in_query))
-            fail_msg("%zu: %s \"%.*s\", left \"%.*s\"", i, credential_carrier(&c.credential),
+             strcmp(credential_source_name(&c.credential), cases[i].source) != 0 || c.credential.in_query != cases[i].in_query))
+            fail_msg("%zu: %s \"%.*s\", left \"%.*s\"", i, credential_source_name(&c.credential),
                      SLICE_PRINTF(c.credential.token), SLICE_PRINTF(c.query));
         guarded_free(request.headers);
         guarded_free(request.query);
@@ -375,12 +375,12 @@ static void nobody_listening_leaves_them_to_the_application(void **state)
                                     .query =
                                         SLICE_LITERAL("signature=7&expires=1&DAYTONA_SANDBOX_AUTH_KEY=8"),
                                     .secure_access = SLICE_LITERAL("1")};
-    const struct carrier_rules rules = {.captures = &captures};
+    const struct credential_rules rules = {.captures = &captures};
     uint8_t memory[256];
     struct writer scratch = writer_of(memory, sizeof(memory));
     struct carried c;
-    assert_int_equal(carrier_find(&request, &rules, &scratch, &c), REFUSAL_NONE);
-    assert_int_equal(c.credential.carrier, CARRIER_NONE);
+    assert_int_equal(credential_find(&request, &rules, &scratch, &c), REFUSAL_NONE);
+    assert_int_equal(c.credential.source, SOURCE_NONE);
     assert_true(slice_equal(c.query, request.query));
     (void)state;
 }
@@ -408,11 +408,11 @@ static void a_file_url_is_all_of_its_parts_once(void **state)
         struct request request = {.method = slice_text(cases[i].method),
                                   .path = slice_text(cases[i].path),
                                   .query = guarded(slice_text(cases[i].query))};
-        const struct carrier_rules rules = {.listening = ~0u};
+        const struct credential_rules rules = {.listening = ~0u};
         uint8_t memory[256];
         struct writer scratch = writer_of(memory, sizeof(memory));
         struct carried c;
-        enum refusal refusal = carrier_find(&request, &rules, &scratch, &c);
+        enum refusal refusal = credential_find(&request, &rules, &scratch, &c);
         assert_int_equal(refusal, cases[i].file ? REFUSAL_NONE : REFUSAL_bad_request);
         if (cases[i].file && (!same(c.credential.path, cases[i].file) || !same(c.query, cases[i].left)))
             fail_msg("%s: \"%.*s\", left \"%.*s\"", cases[i].query, SLICE_PRINTF(c.credential.path),
@@ -422,10 +422,10 @@ static void a_file_url_is_all_of_its_parts_once(void **state)
     (void)state;
 }
 
-static void carriers_have_names(void **state)
+static void sources_have_names(void **state)
 {
-    assert_string_equal(carrier_text(CARRIER_NONE), "none");
-    assert_string_equal(carrier_text(CARRIER_COOKIE), "cookie");
+    assert_string_equal(credential_source_text(SOURCE_NONE), "none");
+    assert_string_equal(credential_source_text(SOURCE_COOKIE), "cookie");
     (void)state;
 }
 
@@ -435,17 +435,17 @@ int main(void)
         cmocka_unit_test(authorization_carries_what_follows_bearer),
         cmocka_unit_test(subprotocols_lose_the_token_and_cellgate),
         cmocka_unit_test(the_query_loses_the_token_and_nothing_else),
-        cmocka_unit_test(the_first_carrier_decides_and_all_are_emptied),
-        cmocka_unit_test(an_empty_first_carrier_is_not_passed_over),
+        cmocka_unit_test(the_first_source_decides_and_all_are_emptied),
+        cmocka_unit_test(an_empty_first_source_is_not_passed_over),
         cmocka_unit_test(a_foreign_scheme_is_passed_over),
-        cmocka_unit_test(two_credentials_in_one_carrier_are_a_bad_request),
+        cmocka_unit_test(two_credentials_in_one_source_are_a_bad_request),
         cmocka_unit_test(a_second_line_of_a_header_that_is_listened_to_is_a_bad_request),
         cmocka_unit_test(the_lengths_of_query_and_protocol_are_enough_scratch),
         cmocka_unit_test(what_is_made_for_us_decides_before_what_applications_use),
         cmocka_unit_test(headers_and_parameters_of_ones_own_carry_credentials),
         cmocka_unit_test(nobody_listening_leaves_them_to_the_application),
         cmocka_unit_test(a_file_url_is_all_of_its_parts_once),
-        cmocka_unit_test(carriers_have_names),
+        cmocka_unit_test(sources_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
