@@ -105,13 +105,13 @@ static void begin(struct bench *b, enum handover_resume resume)
     h.addr_port = 1;
     h.resume = resume;
     h.session = SLICE_LITERAL("s");
-    struct tunnel_opening opening = {&host, b, &b->settings, &h, SLICE_LITERAL("/p"), false, 0};
+    struct tunnel_opening opening = {{&host, b, &b->settings}, &h, SLICE_LITERAL("/p"), false, 0};
     need(tunnel_open(&b->t, &opening, b->now), "no tunnel");
     obey(b);
     need(http_read(&r, slice_text(answer), &head) == HTTP_DONE, "no answer");
     tunnel_dialled(&b->t, DIAL_OPEN, 101, &head, b->now);
     obey(b);
-    need(b->t.state == TUNNEL_SERVING, "not serving");
+    need(b->t.state == TUNNEL_serving, "not serving");
 }
 
 static void finish(struct bench *b)
@@ -136,7 +136,7 @@ static void pass(struct bench *b, enum side from, struct slice frame)
         tunnel_tick(&b->t, b->now);
     obey(b);
     b->now += 20;
-    if (from == WORKER || !b->t.adapter->numbers)
+    if (from == WORKER || !b->t.forward.adapter->numbers)
         return;
     b->messages++;
     b->cost += frame.len + 10;
@@ -186,7 +186,7 @@ static double measure(enum handover_resume resume, int kind)
             pass(&b, CLIENT, to_worker);
         if (kind != 2)
             pass(&b, WORKER, to_client);
-        need(b.t.state == TUNNEL_SERVING, "the tunnel has ended");
+        need(b.t.state == TUNNEL_serving, "the tunnel has ended");
     }
     double took = seconds() - start;
     finish(&b);

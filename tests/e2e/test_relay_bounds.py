@@ -385,7 +385,7 @@ def test_a_move_that_is_told_while_the_relay_is_stopped_is_no_end(made):
     with contextlib.ExitStack() as stillness:
         with Absence(tunnels.cell):
             upstream.close_with(1000, b"released")
-            tunnels.state(sandbox, "settling")
+            tunnels.state(sandbox, "grace")
             stillness.enter_context(Stillness(tunnels))
         tunnels.place(sandbox, two)
     pass_both_ways(client, two.serve())

@@ -10,21 +10,22 @@
 static void check_world(const struct world *w)
 {
     const struct tunnel *t = &w->t;
-    bool ended = t->state == TUNNEL_ENDED;
+    bool ended = t->state == TUNNEL_ended;
 
     CHECK(!w->ears[CLIENT].broken && !w->ears[WORKER].broken);
-    CHECK(t->state < TUNNEL_CLOSING || t->reason != CLOSE_no_memory);
+    CHECK(t->state < TUNNEL_closing || t->reason != CLOSE_no_memory);
     CHECK(w->ends == (ended ? 1 : 0));
     CHECK(w->accepts || !w->ears[CLIENT].said[0]);
-    CHECK(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_SERVING || w->accepts == 1));
-    CHECK(w->adopts - w->parted[WORKER] - w->dropped[WORKER] == (t->worker_there ? 1 : 0));
-    CHECK(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->client_there ? 0 : 1));
-    CHECK(!ended || (!t->client_there && !t->worker_there && !w->dialling && !w->open));
-    CHECK((t->seek == SEEK_DIALLING) == (w->dialling && !ended));
-    CHECK(!tunnel_needs_turn(t) || !t->legs[WORKER].reading || w->turn);
+    CHECK(w->accepts + w->refusals <= 1 && (t->state != TUNNEL_serving || w->accepts == 1));
+    CHECK(w->adopts - w->parted[WORKER] - w->dropped[WORKER] == (t->forward.there[WORKER] ? 1 : 0));
+    CHECK(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->forward.there[CLIENT] ? 0 : 1));
+    CHECK(!ended || (!t->forward.there[CLIENT] && !t->forward.there[WORKER] && !w->dialling && !w->open));
+    CHECK((t->connector.phase == CONNECTOR_DIALLING) == (w->dialling && !ended));
+    CHECK(!forward_needs_turn(&t->forward) || !t->forward.legs[WORKER].reading || w->turn);
     for (int side = 0; side < 2; side++)
-        CHECK(send_queue_len(&t->legs[side].out) <=
-              t->settings->buffer + LEG_SLACK + (side == CLIENT ? t->adapter->insert_max : 0));
+        CHECK(send_queue_len(&t->forward.legs[side].out) <=
+              t->forward.place.settings->buffer + LEG_SLACK +
+                  (side == CLIENT ? t->forward.adapter->insert_max : 0));
 }
 
 /* What a side still has to say of a long frame: its reads cut it anywhere, and it may have to wait. */
@@ -38,7 +39,8 @@ static size_t long_bytes; /* in this life */
 
 static bool can_say(const struct world *w, enum side from)
 {
-    return w->t.state != TUNNEL_ENDED && (from == WORKER ? w->t.worker_there : w->t.client_there && w->accepts);
+    return w->t.state != TUNNEL_ended &&
+           (from == WORKER ? w->t.forward.there[WORKER] : w->t.forward.there[CLIENT] && w->accepts);
 }
 
 /* False: it is not through. */
@@ -48,8 +50,8 @@ static bool says_rest(struct world *w, enum side from)
 
     if (longs[from].of != w->adopts && from == WORKER)
         rest->len = 0;
-    while (rest->len && can_say(w, from) && w->t.legs[from].reading) {
-        size_t room = tunnel_room(&w->t, from), step = longs[from].step;
+    while (rest->len && can_say(w, from) && w->t.forward.legs[from].reading) {
+        size_t room = forward_room(&w->t.forward, from), step = longs[from].step;
         struct slice part = slice_sub(*rest, 0, step < room ? step : room);
         if (!part.len)
             break;
@@ -73,7 +75,8 @@ static void says_long(struct world *w, enum side from, uint8_t argument)
     long_bytes += len;
     fuzz_fill(payload + 1, len, 7);
     payload[0] = from == WORKER ? 1 + (argument >> 5 & 1) : argument >> 5 & 1;
-    unsigned opcode = w->t.legs[from].in.in_message ? WS_CONTINUATION : WS_BINARY, fin = argument & 0x40 ? 0 : 0x80;
+    unsigned opcode = w->t.forward.legs[from].in.in_message ? WS_CONTINUATION : WS_BINARY,
+             fin = argument & 0x40 ? 0 : 0x80;
     longs[from].rest = world_frame(longs[from].memory, from, fin | opcode, slice_of(payload, len + 1));
     longs[from].of = w->adopts;
     longs[from].step = steps[argument >> 5];
@@ -99,14 +102,14 @@ static void says(struct world *w, enum side from, uint8_t argument)
     struct slice bytes = world_frame(frame, from, start, slice_of(payload, len));
     if (argument & 0x40)
         bytes = slice_sub(bytes, 0, bytes.len / 2 + 1); /* what comes next is nonsense then */
-    if (from == WORKER ? w->t.worker_there : w->t.client_there && w->accepts)
+    if (from == WORKER ? w->t.forward.there[WORKER] : w->t.forward.there[CLIENT] && w->accepts)
         world_bytes(w, from, bytes, argument & 0x80 ? 1000 : SIZE_MAX);
 }
 
 static void closes(struct world *w, enum side from, uint8_t argument)
 {
     static const unsigned codes[] = {1000, 1001, 1002, 1005, 1011, 1012, 3000, 4001};
-    if (from == WORKER ? w->t.worker_there : w->t.client_there && w->accepts)
+    if (from == WORKER ? w->t.forward.there[WORKER] : w->t.forward.there[CLIENT] && w->accepts)
         world_closes(w, from, codes[argument & 7], argument & 8 ? "reason" : "");
 }
 
@@ -127,7 +130,7 @@ static void numbers(struct world *w, uint8_t argument)
     uint8_t payload[13] = "cr\0\0\0\0\0\0\0\0end", frame[32];
 
     payload[9] = argument & 0x0f;
-    if (w->t.worker_there)
+    if (w->t.forward.there[WORKER])
         world_bytes(w, WORKER, world_frame(frame, WORKER, 0x8a, slice_of(payload, argument & 0x10 ? 13 : 10)),
                     SIZE_MAX);
 }
@@ -141,8 +144,8 @@ static void answers(struct world *w, uint8_t argument)
     struct writer query = writer_of(memory[0], 512), fields = writer_of(memory[1], 512);
     struct http_reader r = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
 
-    if (w->t.adapter->request)
-        w->t.adapter->request(w->t.adapter_state, &query, &fields);
+    if (w->t.forward.adapter->request)
+        w->t.forward.adapter->request(w->t.forward.adapter_state, &query, &fields);
     snprintf(text, sizeof text, "HTTP/1.1 101 S\r\nCell-Resume: %d; recv=%d; next=%d\r\n\r\n",
              (argument & 0x7f) == 0x7f ? 2 : 1, argument & 3, 1 + (argument >> 2 & 3));
     CHECK(http_read(&r, slice_text(text), &head) == HTTP_DONE);
@@ -221,7 +224,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     h.session = data[1] & 8 ? SLICE_LITERAL("name") : slice_text(NULL);
     if (!world_open_to(&w, &h, "/pty/x/ws", data[1] & 4))
         return 0;
-    for (size_t i = 2; i + 1 < size && w.t.state != TUNNEL_ENDED; i += 2) {
+    for (size_t i = 2; i + 1 < size && w.t.state != TUNNEL_ended; i += 2) {
         event(&w, data[i], data[i + 1]);
         check_world(&w);
     }

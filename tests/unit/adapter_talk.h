@@ -109,7 +109,7 @@ static inline void talk_note_outcome(struct talk *t, const struct adapter_edit *
     t->gap = edit->outcome == ADAPTER_GAP ? edit->gap : t->gap;
 }
 
-/* As the tunnel does it (tunnel_pass.c). */
+/* As the tunnel does it (forward.c). */
 static inline void talk_piece(struct talk *t, const struct ws_piece *in)
 {
     const struct ws_frame *frame = &t->in.frame;

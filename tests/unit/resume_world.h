@@ -349,8 +349,8 @@ static inline void begin_link(struct network *n, struct slice probe)
     if (probing) {
         upgrade_probe(n->upgrade, &to, probe, &w);
     } else {
-        if (n->t.adapter->request)
-            n->t.adapter->request(n->t.adapter_state, &query, &fields);
+        if (n->t.forward.adapter->request)
+            n->t.forward.adapter->request(n->t.forward.adapter_state, &query, &fields);
         upgrade_request(n->upgrade, &to, slice_text(n->dialled->key), writer_slice(&query),
                         writer_slice(&fields), &w);
     }
@@ -544,15 +544,16 @@ static inline void net_obeys(struct network *n)
 {
     for (struct command *next; (next = commands_take(&net_commands));)
         net_carries_out(n, next);
-    n->ended = n->ended || n->t.state == TUNNEL_ENDED;
+    must(!n->t.strayed);
+    n->ended = n->ended || n->t.state == TUNNEL_ended;
 }
 
 /* As a port does it: writable memory, with room in front and none behind. */
 static inline void relay_reads(struct network *n, enum side from, struct slice bytes)
 {
-    struct leg *leg = &n->t.legs[from];
+    struct leg *leg = &n->t.forward.legs[from];
     struct slice partial = buffer_slice(&leg->partial);
-    uint8_t *memory = malloc(TUNNEL_FRONT + partial.len + bytes.len), *at = memory + TUNNEL_FRONT;
+    uint8_t *memory = malloc(FORWARD_FRONT + partial.len + bytes.len), *at = memory + FORWARD_FRONT;
 
     must(memory != NULL);
     if (partial.len)
@@ -662,7 +663,7 @@ static inline void events(struct network *n, struct link *link, enum direction d
 
 static inline bool is_read(const struct network *n, const struct link *link)
 {
-    return link == n->dialled || (link == n->current && n->t.legs[WORKER].reading);
+    return link == n->dialled || (link == n->current && n->t.forward.legs[WORKER].reading);
 }
 
 static inline void move_some(struct network *n, struct link *link, enum direction d)
@@ -681,8 +682,8 @@ static inline void move_some(struct network *n, struct link *link, enum directio
         return;
     if (limit < most)
         most = limit;
-    if (d == TO_RELAY && link == n->current && tunnel_room(&n->t, WORKER) < most)
-        most = tunnel_room(&n->t, WORKER);
+    if (d == TO_RELAY && link == n->current && forward_room(&n->t.forward, WORKER) < most)
+        most = forward_room(&n->t.forward, WORKER);
     struct slice part = slice_sub(buffer_slice(from), 0, most);
     memcpy(moving, part.at, part.len);
     part.at = moving;
@@ -768,10 +769,10 @@ static inline void type_something(struct network *n)
 static inline void client_writes(struct network *n)
 {
     static uint8_t moving[1 << 16];
-    size_t most = 1 + dice(n, n->script->step / 2), room = tunnel_room(&n->t, CLIENT);
+    size_t most = 1 + dice(n, n->script->step / 2), room = forward_room(&n->t.forward, CLIENT);
     struct slice part = slice_sub(buffer_slice(&n->to_relay), 0, most < room ? most : room);
 
-    if (!n->accepted || !part.len || !n->t.legs[CLIENT].reading || !n->t.client_there)
+    if (!n->accepted || !part.len || !n->t.forward.legs[CLIENT].reading || !n->t.forward.there[CLIENT])
         return;
     memcpy(moving, part.at, part.len);
     part.at = moving;
@@ -809,7 +810,7 @@ static inline void one_round(struct network *n)
     if (n->model->pass)
         n->model->pass(n);
     for (int side = 0; side < 2; side++)
-        if (!send_queue_empty(&n->t.legs[side].out))
+        if (!send_queue_empty(&n->t.forward.legs[side].out))
             tunnel_writable(&n->t, (enum side)side, n->now);
     net_obeys(n);
     if (tunnel_due(&n->t) <= n->now)
@@ -897,7 +898,7 @@ static inline void network_open(struct network *n, const struct model *model, co
     h.resume = model->resume;
     h.end = model->end;
     h.session = slice_text(model->session);
-    struct tunnel_opening opening = {&net_host, n, &n->settings, &h, n->upgrade->target, false, 0};
+    struct tunnel_opening opening = {{&net_host, n, &n->settings}, &h, n->upgrade->target, false, 0};
     must(tunnel_open(&n->t, &opening, n->now));
     net_obeys(n);
 }

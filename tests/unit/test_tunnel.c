@@ -20,7 +20,7 @@ static void serving_as(const struct handover *h)
     assert_int_equal(w.dials, 1);
     world_dialled(&w, DIAL_OPEN, 101);
     assert_int_equal(w.accepts, 1);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
 }
 
 static void serving(void)
@@ -40,21 +40,21 @@ static void serving_until(enum handover_end end)
 static void resumes(uint16_t port)
 {
     assert_true(w.asking);
-    world_answers(&w, ANSWER_RUNNING, port, w.t.epoch);
+    world_answers(&w, ANSWER_RUNNING, port, w.t.connector.epoch);
     assert_true(w.dialling);
     assert_int_equal(w.dialled_port, port);
     world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
 }
 
 static void ended_with(enum close_reason reason, const char *client)
 {
     assert_int_equal(w.t.reason, reason);
     assert_said(CLIENT, client);
-    assert_false(w.t.worker_there);
-    if (w.t.state == TUNNEL_CLOSING)
+    assert_false(w.t.forward.there[WORKER]);
+    if (w.t.state == TUNNEL_closing)
         world_closes(&w, CLIENT, 1000, "");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     assert_int_equal(w.ends, 1);
     assert_false(w.dialling || w.open);
     assert_false(w.ears[CLIENT].broken || w.ears[WORKER].broken);
@@ -82,7 +82,7 @@ static void refused_with(enum refusal refusal)
     assert_int_equal(w.refusals, 1);
     assert_int_equal(w.refusal, refusal);
     assert_int_equal(w.accepts, 0);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     assert_int_equal(w.ends, 1);
     world_close(&w);
 }
@@ -120,7 +120,7 @@ static void dial_in_vain(enum handover_resume resume, enum dial_outcome outcome)
     struct handover h = world_handover();
     h.resume = resume;
     world_open(&w, &h);
-    for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
+    for (unsigned i = 0; w.t.state == TUNNEL_opening; i++) {
         assert_true(i < 10);
         world_dialled(&w, outcome, 0);
         world_pass(&w, 5 * SEC);
@@ -216,7 +216,7 @@ static void a_sandbox_that_does_not_wake_within_hold_is_refused(void **state)
         world_open(&w, &h);
         world_answers(&w, rows[i].state, 0, 1);
         world_pass(&w, 4999 * MS);
-        assert_int_equal(w.t.state, TUNNEL_OPENING);
+        assert_int_equal(w.t.state, TUNNEL_opening);
         world_pass(&w, 2 * MS);
         refused_with(rows[i].refusal);
     }
@@ -281,8 +281,8 @@ static void everything_passes_unchanged(void **state)
     world_says(&w, WORKER, 0x89, "");
     assert_said(WORKER, "Thello ba PINGping + .z");
     assert_said(CLIENT, "PONGping Bout T PING");
-    assert_int_equal(w.t.legs[CLIENT].bytes_in, w.t.legs[WORKER].bytes_out);
-    assert_int_equal(w.t.legs[WORKER].bytes_in, w.t.legs[CLIENT].bytes_out);
+    assert_int_equal(w.t.forward.legs[CLIENT].bytes_in, w.t.forward.legs[WORKER].bytes_out);
+    assert_int_equal(w.t.forward.legs[WORKER].bytes_in, w.t.forward.legs[CLIENT].bytes_out);
     world_close(&w);
 }
 
@@ -349,13 +349,13 @@ static struct buffer passed_with(enum side from, struct slice first, struct slic
     enum side to = from == CLIENT ? WORKER : CLIENT;
     serving();
     deaf.send = deaf_send;
-    w.t.host = &deaf;
+    w.t.forward.place.host = &deaf;
     w.ears[to].room = room;
     assert_true(world_bytes(&w, from, first, step));
-    while (!w.t.legs[from].reading || !send_queue_empty(&w.t.legs[to].out))
+    while (!w.t.forward.legs[from].reading || !send_queue_empty(&w.t.forward.legs[to].out))
         world_writable(&w, to, w.now);
     assert_true(world_bytes(&w, from, second, step));
-    while (!send_queue_empty(&w.t.legs[to].out))
+    while (!send_queue_empty(&w.t.forward.legs[to].out))
         world_writable(&w, to, w.now);
     join(&w.ears[to], &joined);
     world_close(&w);
@@ -430,7 +430,7 @@ static void behind_a_clients_mistake_the_workers_words_come_first(void **state)
         world_bytes(&w, CLIENT, SLICE_LITERAL("\x83\x80....\x81\x80...."), SIZE_MAX);
         assert_said(WORKER, "Tfirst C1001:protocol error"); /* nothing of what follows it */
         assert_said(CLIENT, "");
-        assert_false(w.t.legs[CLIENT].reading);
+        assert_false(w.t.forward.legs[CLIENT].reading);
         world_says(&w, WORKER, 0x81, "re: first");
         assert_said(CLIENT, "Tre: first");
         if (way == 0)
@@ -458,7 +458,7 @@ static void behind_a_workers_mistake_the_clients_words_come_first(void **state)
         world_says(&w, WORKER, 0x81, "first");
         world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00\x81\x00"), SIZE_MAX);
         assert_said(CLIENT, "Tfirst C1011:worker protocol error"); /* nothing of what follows it */
-        assert_false(w.t.legs[WORKER].reading);
+        assert_false(w.t.forward.legs[WORKER].reading);
         world_says(&w, CLIENT, 0x81, "re: first");
         assert_said(WORKER, "Tre: first");
         if (way == 0)
@@ -472,7 +472,7 @@ static void behind_a_workers_mistake_the_clients_words_come_first(void **state)
         else
             world_pass(&w, SEC); /* it does not answer, and has time for that as before */
         assert_said(WORKER, "Tre: first C1002:worker protocol error");
-        assert_int_equal(w.t.state == TUNNEL_CLOSING, way == 4);
+        assert_int_equal(w.t.state == TUNNEL_closing, way == 4);
         if (way == 4)
             world_says(&w, CLIENT, 0x81, "late"); /* read away */
         ended_with(CLOSE_worker_protocol, "Tfirst C1011:worker protocol error");
@@ -486,7 +486,7 @@ static void a_worker_that_goes_behind_its_mistake_takes_nothing_from_its_client(
     world_says(&w, WORKER, 0x81, "first");
     world_bytes(&w, WORKER, SLICE_LITERAL("\x83\x00"), SIZE_MAX);
     world_lost(&w, WORKER, LOSS_reset, w.now);
-    assert_int_equal(w.t.state, TUNNEL_CLOSING); /* the client may not have read the last words yet */
+    assert_int_equal(w.t.state, TUNNEL_closing); /* the client may not have read the last words yet */
     ended_with(CLOSE_worker_protocol, "Tfirst C1011:worker protocol error");
 }
 
@@ -499,11 +499,11 @@ static void a_client_is_not_heard_longer_because_a_worker_does_not_take_its_word
     for (unsigned i = 0; i < 1000 && world_says(&w, CLIENT, 0x82, "0123456789abcdef0123456789abcdef"); i++)
         for (unsigned j = 0; j < 99; j++)
             world_says(&w, CLIENT, 0x82, "0123456789abcdef0123456789abcdef");
-    assert_false(w.t.legs[CLIENT].reading);
-    assert_in_range(send_queue_len(&w.t.legs[WORKER].out), 1, w.settings.buffer + LEG_SLACK);
+    assert_false(w.t.forward.legs[CLIENT].reading);
+    assert_in_range(send_queue_len(&w.t.forward.legs[WORKER].out), 1, w.settings.buffer + LEG_SLACK);
     world_pass(&w, SEC);
     assert_int_equal(w.parted[WORKER], 1);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     ended_with(CLOSE_worker_protocol, "C1011:worker protocol error");
 }
 
@@ -515,7 +515,7 @@ static void a_message_that_is_too_big_ends_the_tunnel(void **state)
     serving_as(&h);
     world_says(&w, CLIENT, 0x82, "0123456789");
     world_says(&w, CLIENT, 0x02, "012345");
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_says(&w, CLIENT, 0x80, "67890");
     ended_with(CLOSE_message_too_big, "C1009:message too big");
 }
@@ -577,12 +577,12 @@ static void a_client_that_does_not_answer_a_close_is_left(void **state)
     serving();
     world_closes(&w, WORKER, 1003, "why");
     assert_said(WORKER, "C1003:why");
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
     world_says(&w, CLIENT, 0x89, "not answered");
     world_pass(&w, 299 * SEC); /* its network may still hold what came before the Close */
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
     world_pass(&w, 1 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     ended_with(CLOSE_data_refused, "C1003:why");
 }
 
@@ -626,7 +626,7 @@ static void a_close_without_an_exit_is_a_release_where_exits_are_said(void **sta
         serving_until(i & 1 ? HANDOVER_END_EXIT_FRAME : HANDOVER_END_EXIT_JSON);
         world_says(&w, WORKER, 0x82, "\x03hi"); /* nearly one */
         world_closes(&w, WORKER, i & 2 ? 1000 : WS_NO_CODE, "");
-        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        assert_int_equal(w.t.state, TUNNEL_redialling);
         forget();
         resumes(1);
         assert_said(CLIENT, "");
@@ -643,11 +643,11 @@ static void a_close_that_settles_without_a_change_is_the_end(void **state)
         char want[32];
         serving();
         world_closes(&w, WORKER, codes[i], codes[i] == WS_NO_CODE ? "" : "bye");
-        assert_int_equal(w.t.state, TUNNEL_SETTLING);
+        assert_int_equal(w.t.state, TUNNEL_grace);
         assert_true(w.asking && w.watching);
         world_answers(&w, ANSWER_RUNNING, 1, 1);
         world_pass(&w, 499 * MS);
-        assert_int_equal(w.t.state, TUNNEL_SETTLING);
+        assert_int_equal(w.t.state, TUNNEL_grace);
         world_pass(&w, 1 * MS);
         snprintf(want, sizeof want, "C%u:%s", codes[i], codes[i] == WS_NO_CODE ? "" : "bye");
         ended_with(CLOSE_session_ended, want);
@@ -662,7 +662,7 @@ static void a_close_that_settles_with_a_change_is_a_loss(void **state)
     world_answers(&w, ANSWER_RUNNING, 2, 2);
     assert_int_equal(w.dialled_port, 2);
     world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_close(&w);
 
     serving(); /* told by the watch, later */
@@ -670,7 +670,7 @@ static void a_close_that_settles_with_a_change_is_a_loss(void **state)
     world_answers(&w, ANSWER_RUNNING, 1, 1);
     world_pass(&w, 400 * MS);
     world_tells(&w, ANSWER_MIGRATING, 0, 2);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     world_tells(&w, ANSWER_RUNNING, 3, 3);
     assert_int_equal(w.dialled_port, 3);
     world_dialled(&w, DIAL_OPEN, 101);
@@ -686,11 +686,11 @@ static void news_that_changes_nothing_does_not_stand_for_the_fresh_answer(void *
         serving();
         world_closes(&w, WORKER, 1000, "released");
         world_tells(&w, ANSWER_RUNNING, 1, epoch);
-        assert_int_equal(w.t.state, TUNNEL_SETTLING);
+        assert_int_equal(w.t.state, TUNNEL_grace);
         world_answers(&w, ANSWER_RUNNING, 2, 3);
         assert_int_equal(w.dialled_port, 2);
         world_dialled(&w, DIAL_OPEN, 101);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_close(&w);
     }
 }
@@ -713,7 +713,7 @@ static void losses_are_redialled(void **state)
             world_closes(&w, WORKER, codes[i], "");
         else
             world_lost(&w, WORKER, codes[i] ? LOSS_eof : LOSS_reset, w.now);
-        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        assert_int_equal(w.t.state, TUNNEL_redialling);
         assert_true(w.asking);
         w.now += 70 * MS;
         resumes(1);
@@ -843,8 +843,8 @@ static void without_redial_the_next_client_waits_for_a_worker(void **state)
             else
                 world_dialled(&w, DIAL_UNREACHABLE, 0);
             world_pass(&w, 100 * MS);
-        } while (w.t.state == TUNNEL_OPENING && w.now - began < 60 * SEC);
-        assert_int_equal(w.t.state, comes ? TUNNEL_SERVING : TUNNEL_ENDED);
+        } while (w.t.state == TUNNEL_opening && w.now - began < 60 * SEC);
+        assert_int_equal(w.t.state, comes ? TUNNEL_serving : TUNNEL_ended);
         assert_in_range(w.now - began, 20 * SEC, 31 * SEC);
         world_close(&w);
     }
@@ -857,15 +857,15 @@ static void held(unsigned times)
 
     assert_true(world_open(&w, &h));
     for (unsigned i = 0; i < times; i++) {
-        if (w.t.seek == SEEK_PAUSING)
-            world_pass(&w, w.t.seek_at - w.now);
+        if (w.t.connector.phase == CONNECTOR_PAUSING)
+            world_pass(&w, w.t.connector.pause_until - w.now);
         if (w.asking)
             world_answers(&w, ANSWER_RUNNING, 1, 1);
         assert_true(w.dialling);
         world_dialled(&w, DIAL_UNREACHABLE, 0);
     }
-    assert_int_equal(w.t.state, TUNNEL_OPENING);
-    assert_int_equal(w.t.seek, SEEK_PAUSING);
+    assert_int_equal(w.t.state, TUNNEL_opening);
+    assert_int_equal(w.t.connector.phase, CONNECTOR_PAUSING);
 }
 
 static void who_is_held_does_not_wait_longer_than_a_second_for_a_worker_that_is_back(void **state)
@@ -873,8 +873,8 @@ static void who_is_held_does_not_wait_longer_than_a_second_for_a_worker_that_is_
     (void)state;
     for (unsigned times = 4; times < 20; times++) {
         held(times);
-        assert_in_range(w.t.seek_at - w.now, times > 4 ? 640 * MS : 0, 960 * MS);
-        world_pass(&w, w.t.seek_at - w.now);
+        assert_in_range(w.t.connector.pause_until - w.now, times > 4 ? 640 * MS : 0, 960 * MS);
+        world_pass(&w, w.t.connector.pause_until - w.now);
         resumes(1);
         assert_int_equal(w.accepts, 1);
         world_close(&w);
@@ -888,7 +888,7 @@ static void who_is_held_is_told_of_another_worker_at_once(void **state)
     world_pass(&w, MS);
     assert_true(w.watching);
     world_tells(&w, ANSWER_RUNNING, 1, 2); /* nothing new */
-    assert_int_equal(w.t.seek, SEEK_PAUSING);
+    assert_int_equal(w.t.connector.phase, CONNECTOR_PAUSING);
     world_pass(&w, MS);
     world_tells(&w, ANSWER_RUNNING, 2, 3);
     assert_true(w.dialling);
@@ -924,7 +924,7 @@ static void an_absent_session_is_asked_for_once_more_after_a_move(void **state)
     world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_RUNNING, 2, 2);
     world_dialled(&w, DIAL_STATUS, 404);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     world_pass(&w, 121 * MS);
     world_answers(&w, ANSWER_RUNNING, 2, 2);
     world_dialled(&w, DIAL_STATUS, 404);
@@ -978,7 +978,7 @@ static void with_overlap_the_old_worker_serves_until_the_new_one_is_there(void *
     world_dialled(&w, DIAL_OPEN, 101);
     assert_int_equal(w.parted[WORKER], 1);
     assert_int_equal(w.gap, 0);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_says(&w, CLIENT, 0x82, "new");
     assert_said(WORKER, "Bnew");
     world_close(&w);
@@ -992,11 +992,11 @@ static void what_the_old_worker_says_while_it_is_replaced_is_not_judged(void **s
     serving_as(&h);
     world_tells(&w, ANSWER_RUNNING, 2, 2);
     world_closes(&w, WORKER, 4001, "taken over");
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     assert_true(w.dialling);
     assert_int_equal(w.asks, 0);
     world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_said(CLIENT, "");
     world_close(&w);
 }
@@ -1015,10 +1015,10 @@ static void a_worker_that_gets_to_an_abandoned_dial_late_takes_the_session_from_
         world_pass(&w, late ? 10 * SEC : 9 * SEC);
         world_closes(&w, WORKER, 4001, "taken over");
         if (!late) {
-            assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+            assert_int_equal(w.t.state, TUNNEL_redialling);
             world_answers(&w, ANSWER_RUNNING, 3, 3);
             world_dialled(&w, DIAL_OPEN, 101);
-            assert_int_equal(w.t.state, TUNNEL_SERVING);
+            assert_int_equal(w.t.state, TUNNEL_serving);
             assert_said(CLIENT, "");
             world_closes(&w, WORKER, 4001, "taken over");
         }
@@ -1039,9 +1039,9 @@ static void a_worker_that_did_not_answer_in_time_may_take_the_session_late(void 
         if (w.asking)
             world_answers(&w, ANSWER_RUNNING, 3, 3);
         world_dialled(&w, DIAL_OPEN, 101);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_closes(&w, WORKER, 4001, "taken over");
-        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        assert_int_equal(w.t.state, TUNNEL_redialling);
         world_close(&w);
     }
 }
@@ -1078,7 +1078,7 @@ static void workers_that_are_left_in_favour_of_another_do_not_flap(void **state)
         else
             world_lost(&w, WORKER, LOSS_eof, w.now);
         world_dialled(&w, DIAL_OPEN, 101);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         assert_int_equal(w.loss, LOSS_moved);
     }
     world_close(&w);
@@ -1091,7 +1091,7 @@ static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **st
     h.overlap = true;
     serving_as(&h);
     world_tells(&w, ANSWER_RUNNING, 2, 2);
-    for (unsigned i = 0; w.t.seek != SEEK_NOTHING; i++) {
+    for (unsigned i = 0; w.t.connector.phase != CONNECTOR_IDLE; i++) {
         assert_true(i < 20);
         world_dialled(&w, DIAL_UNREACHABLE, 0);
         world_says(&w, WORKER, 0x8a, "alive");
@@ -1099,14 +1099,14 @@ static void a_replacement_that_cannot_be_reached_leaves_the_old_worker(void **st
         if (w.asking)
             world_answers(&w, ANSWER_RUNNING, 2, 2);
     }
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_int_equal(tunnel_target(&w.t)->port, 1);
     /* and is tried again when the agent says the same once more: the old one may serve for ever */
     w.dialled_port = 0;
     world_tells(&w, ANSWER_RUNNING, 2, 2);
     assert_int_equal(w.dialled_port, 2);
     world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_int_equal(tunnel_target(&w.t)->port, 2);
     assert_int_equal(w.parted[WORKER], 1);
     world_close(&w);
@@ -1132,14 +1132,14 @@ static void a_sandbox_that_comes_back_stays_with_the_worker_that_serves(void **s
         unsigned dials = w.dials;
         world_tells(&w, ANSWER_RUNNING, 1, 3);
         assert_int_equal(w.dials, dials);
-        assert_int_equal(w.t.seek, SEEK_NOTHING);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.connector.phase, CONNECTOR_IDLE);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         assert_said(WORKER, "");
         world_tells(&w, ANSWER_RUNNING, 2, 4);
         assert_int_equal(w.dials, dials + 1);
         world_tells(&w, ANSWER_RUNNING, 1, 5);
         world_closes(&w, WORKER, 4001, "taken over"); /* the other had got to it all the same */
-        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        assert_int_equal(w.t.state, TUNNEL_redialling);
         world_close(&w);
     }
 }
@@ -1195,14 +1195,14 @@ static void redials_wait_longer_each_time_and_give_up(void **state)
     w.settings.keepalive = 3600 * SEC;
     world_lost(&w, WORKER, LOSS_eof, w.now);
     last = w.now;
-    while (w.t.state == TUNNEL_REDIALLING) {
+    while (w.t.state == TUNNEL_redialling) {
         if (dials <= sizeof waits / sizeof waits[0] && last - 1000 * SEC < 25 * SEC)
             assert_in_range((w.now - last) / MS, waits[dials - 1] * 8 / 10, waits[dials - 1] * 12 / 10);
         last = w.now;
         world_answers(&w, ANSWER_RUNNING, 1, 1);
         assert_int_equal(w.dials, ++dials);
         world_dialled(&w, DIAL_UNREACHABLE, 0);
-        while (w.t.state == TUNNEL_REDIALLING && !w.asking)
+        while (w.t.state == TUNNEL_redialling && !w.asking)
             world_pass(&w, 10 * MS);
     }
     assert_in_range(w.now - 1000 * SEC, 30 * SEC, 30 * SEC + 10 * MS); /* the last one at its end */
@@ -1236,7 +1236,7 @@ static void an_agent_that_is_away_does_not_spend_the_budget(void **state)
         world_answered(&w, &away, false, w.now);
         world_pass(&w, 5 * SEC);
     }
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     resumes(1);
     world_close(&w);
 }
@@ -1249,7 +1249,7 @@ static void an_agent_that_does_not_come_back_is_given_up(void **state)
     serving();
     w.settings.keepalive = 3600 * SEC;
     world_lost(&w, WORKER, LOSS_eof, w.now);
-    for (unsigned i = 0; i < 70 && w.t.state == TUNNEL_REDIALLING; i++) {
+    for (unsigned i = 0; i < 70 && w.t.state == TUNNEL_redialling; i++) {
         world_pass(&w, 5 * SEC);
         w.asking = false;
         world_answered(&w, &away, false, w.now);
@@ -1269,7 +1269,7 @@ static void a_migration_stops_the_clock_of_attempts(void **state)
         world_pass(&w, 10 * SEC);
         world_says(&w, CLIENT, 0x8a, "alive");
     }
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     world_tells(&w, ANSWER_RUNNING, 2, 3);
     world_dialled(&w, DIAL_UNREACHABLE, 0);
     world_pass(&w, 121 * MS);
@@ -1283,7 +1283,7 @@ static void a_migration_that_does_not_end_is_given_up(void **state)
     serving();
     world_lost(&w, WORKER, LOSS_eof, w.now);
     world_answers(&w, ANSWER_MIGRATING, 0, 2);
-    for (unsigned i = 0; i < 600 && w.t.state == TUNNEL_REDIALLING; i += 10) {
+    for (unsigned i = 0; i < 600 && w.t.state == TUNNEL_redialling; i += 10) {
         world_says(&w, CLIENT, 0x8a, "alive");
         world_pass(&w, 10 * SEC);
     }
@@ -1351,7 +1351,7 @@ static void four_migrations_in_a_minute_do_not_flap_but_eleven_do(void **state)
         world_pass(&w, 5 * SEC);
         world_tells(&w, ANSWER_RUNNING, (uint16_t)(2 + i), 2 + i);
         world_dialled(&w, DIAL_OPEN, 101);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
     }
     world_tells(&w, ANSWER_RUNNING, 99, 99);
     assert_int_equal(w.t.reason, CLOSE_flapping);
@@ -1365,7 +1365,7 @@ static void eleven_changes_before_there_is_a_tunnel_are_refused(void **state)
     h.addr.family = 0;
     world_open(&w, &h);
     world_answers(&w, ANSWER_WAKING, 0, 1);
-    for (unsigned i = 0; w.t.state == TUNNEL_OPENING; i++) {
+    for (unsigned i = 0; w.t.state == TUNNEL_opening; i++) {
         assert_true(i < 12);
         world_tells(&w, ANSWER_RUNNING, (uint16_t)(2 + i), 2 + i);
     }
@@ -1460,7 +1460,7 @@ static void tagged_input_is_never_cut(void **state)
         }
         struct tunnel_host deaf = world_host;
         deaf.send = deaf_send;
-        w.t.host = &deaf;
+        w.t.forward.place.host = &deaf;
         world_bytes(&w, CLIENT, slice_of(bytes, len), step);
         struct slice in = buffer_slice(&w.ears[WORKER].bytes);
         struct ws_decoder d = ws_decoder_of(WS_CLIENT, LEG_FRAME_WHOLE);
@@ -1505,20 +1505,21 @@ static void a_client_that_does_not_read_the_answers_to_its_pings_is_not_read(voi
     serving();
     world_lost(&w, WORKER, LOSS_reset, w.now);
     w.ears[CLIENT].room = 0;
-    for (size_t pings = 0; w.t.legs[CLIENT].reading; pings++) {
+    for (size_t pings = 0; w.t.forward.legs[CLIENT].reading; pings++) {
         assert_true(pings < LEG_PAUSE);
         world_says(&w, CLIENT, 0x89, "ping");
     }
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    assert_in_range(send_queue_len(&w.t.legs[CLIENT].out), LEG_PAUSE, LEG_PAUSE + WS_CONTROL_FRAME_MAX);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
+    assert_in_range(send_queue_len(&w.t.forward.legs[CLIENT].out), LEG_PAUSE,
+                    LEG_PAUSE + WS_CONTROL_FRAME_MAX);
     w.ears[CLIENT].room = SIZE_MAX;
     world_writable(&w, CLIENT, w.now);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     w.ears[CLIENT].room = 0;
-    while (w.t.legs[CLIENT].reading)
+    while (w.t.forward.legs[CLIENT].reading)
         world_says(&w, CLIENT, 0x89, "ping");
     resumes(1); /* what it has to say to a worker is read however slow it is */
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     world_close(&w);
 }
 
@@ -1533,16 +1534,16 @@ static void a_paste_of_a_mebibyte_is_held_and_delivered(void **state)
     serving();
     world_lost(&w, WORKER, LOSS_reset, w.now);
     bytes = world_frame(frame, CLIENT, 0x82, slice_of(paste, sizeof paste));
-    while (w.t.legs[CLIENT].reading) {
-        room = tunnel_room(&w.t, CLIENT);
+    while (w.t.forward.legs[CLIENT].reading) {
+        room = forward_room(&w.t.forward, CLIENT);
         room = room < 65536 ? room : 65536;
         world_bytes(&w, CLIENT, slice_sub(bytes, given, room), SIZE_MAX);
         given += room;
     }
-    assert_in_range(send_queue_len(&w.t.legs[WORKER].out), 250 << 10, 260 << 10);
+    assert_in_range(send_queue_len(&w.t.forward.legs[WORKER].out), 250 << 10, 260 << 10);
     struct tunnel_host deaf = world_host;
     deaf.send = deaf_send;
-    w.t.host = &deaf;
+    w.t.forward.place.host = &deaf;
     resumes(1);
     assert_true(world_bytes(&w, CLIENT, slice_from(bytes, given), 65536));
 
@@ -1569,9 +1570,9 @@ static void held_data_is_not_read_beyond_the_memory_of_the_process(void **state)
     world_lost(&w, WORKER, LOSS_reset, w.now);
     w.full = true;
     assert_true(world_says(&w, CLIENT, 0x82, "first"));
-    assert_false(w.t.legs[CLIENT].reading);
+    assert_false(w.t.forward.legs[CLIENT].reading);
     resumes(1);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     assert_said(WORKER, "Bfirst");
     world_close(&w);
 }
@@ -1585,14 +1586,14 @@ static void without_memory_that_others_have_taken_no_more_than_a_little_is_read(
         world_lost(&w, WORKER, LOSS_reset, w.now);
         if (holds)
             world_says(&w, CLIENT, 0x82, "first");
-        assert_true(tunnel_room(&w.t, CLIENT) >= LEG_PAUSE);
+        assert_true(forward_room(&w.t.forward, CLIENT) >= LEG_PAUSE);
         w.full = true;
-        assert_true(w.t.legs[CLIENT].reading);
-        assert_in_range(tunnel_room(&w.t, CLIENT), 1, 4096);
+        assert_true(w.t.forward.legs[CLIENT].reading);
+        assert_in_range(forward_room(&w.t.forward, CLIENT), 1, 4096);
         resumes(1);
-        assert_in_range(tunnel_room(&w.t, CLIENT), 1, 4096);
+        assert_in_range(forward_room(&w.t.forward, CLIENT), 1, 4096);
         w.full = false;
-        assert_int_equal(tunnel_room(&w.t, CLIENT), LEG_PAUSE);
+        assert_int_equal(forward_room(&w.t.forward, CLIENT), LEG_PAUSE);
         world_close(&w);
     }
 }
@@ -1607,22 +1608,22 @@ static void without_memory_a_side_is_read_when_nothing_of_it_is_held(void **stat
         serving();
         w.full = true;
         w.ears[to].room = 0;
-        assert_true(w.t.legs[from].reading);
+        assert_true(w.t.forward.legs[from].reading);
         world_says(&w, from, 0x82, "held");
-        assert_false(w.t.legs[from].reading);
-        assert_true(w.t.legs[to].reading);
+        assert_false(w.t.forward.legs[from].reading);
+        assert_true(w.t.forward.legs[to].reading);
         w.ears[to].room = SIZE_MAX;
         world_writable(&w, to, w.now);
-        assert_true(w.t.legs[from].reading);
+        assert_true(w.t.forward.legs[from].reading);
         /* what is not whole yet is not waited for, but what is small is */
         uint8_t frame[sizeof payload + WS_HEAD_MAX];
         struct slice large = world_frame(frame, from, 0x82, slice_of(payload, 10000));
         world_bytes(&w, from, slice_sub(large, 0, 4000), SIZE_MAX);
-        assert_int_equal(buffer_len(&w.t.legs[from].partial), 4000 - (from == CLIENT ? 8 : 4));
+        assert_int_equal(buffer_len(&w.t.forward.legs[from].partial), 4000 - (from == CLIENT ? 8 : 4));
         world_bytes(&w, from, slice_sub(slice_from(large, 4000), 0, 4000), SIZE_MAX);
-        assert_int_equal(buffer_len(&w.t.legs[from].partial), 0);
+        assert_int_equal(buffer_len(&w.t.forward.legs[from].partial), 0);
         world_bytes(&w, from, slice_from(large, 8000), SIZE_MAX);
-        assert_int_equal(w.t.legs[to].message_out, 0);
+        assert_int_equal(w.t.forward.legs[to].message_out, 0);
         assert_false(w.ears[to].broken);
         world_close(&w);
     }
@@ -1690,18 +1691,18 @@ static void a_slow_client_stops_its_worker(void **state)
     (void)state;
     serving();
     w.ears[CLIENT].room = 10;
-    for (unsigned i = 0; w.t.legs[WORKER].reading; i++) {
+    for (unsigned i = 0; w.t.forward.legs[WORKER].reading; i++) {
         assert_true(i < 10);
         world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)),
                     SIZE_MAX);
     }
-    assert_in_range(send_queue_len(&w.t.legs[CLIENT].out), LEG_PAUSE, 2 * LEG_PAUSE);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_in_range(send_queue_len(&w.t.forward.legs[CLIENT].out), LEG_PAUSE, 2 * LEG_PAUSE);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     world_pass(&w, 299 * SEC); /* neither is judged by its silence */
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     w.ears[CLIENT].room = 1 << 20;
     world_writable(&w, CLIENT, w.now);
-    assert_true(w.t.legs[WORKER].reading);
+    assert_true(w.t.forward.legs[WORKER].reading);
     world_close(&w);
 }
 
@@ -1711,7 +1712,7 @@ static void a_client_without_progress_is_too_slow(void **state)
     serving();
     w.ears[CLIENT].room = 0;
     world_says(&w, WORKER, 0x82, "x");
-    for (unsigned i = 0; i < 300 && w.t.state == TUNNEL_SERVING; i += 10) {
+    for (unsigned i = 0; i < 300 && w.t.state == TUNNEL_serving; i += 10) {
         world_says(&w, WORKER, 0x8a, "alive");
         world_pass(&w, 10 * SEC);
     }
@@ -1729,7 +1730,7 @@ static void ends_while_its_client_is_slow(void)
     world_says(&w, WORKER, 0x82, "the last words of this session");
     world_closes(&w, WORKER, 1000, "done");
     world_pass(&w, 500 * MS);
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
 }
 
 static void a_slow_client_gets_the_end_of_the_output(void **state)
@@ -1739,7 +1740,7 @@ static void a_slow_client_gets_the_end_of_the_output(void **state)
     ends_while_its_client_is_slow();
     for (client->room = 5; !strstr(client->said, "C1000:done"); client->room = 5) {
         world_pass(&w, 200 * SEC);
-        assert_int_equal(w.t.state, TUNNEL_CLOSING);
+        assert_int_equal(w.t.state, TUNNEL_closing);
         world_writable(&w, CLIENT, w.now);
     }
     assert_said(CLIENT, "Bthe last words of this session C1000:done");
@@ -1756,10 +1757,10 @@ static void a_client_that_types_before_it_has_read_the_end_is_not_cut_off(void *
     assert_said(CLIENT, "Bthe last words of this session C1000:done");
     world_pass(&w, 200 * SEC);
     world_says(&w, CLIENT, 0x82, "nobody reads this");
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_int_equal(w.t.state, TUNNEL_closing);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     world_closes(&w, CLIENT, 1000, "done");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -1788,7 +1789,7 @@ static void a_slow_client_gets_the_end_of_the_output_of_what_is_gone(void **stat
         else
             world_dialled(&w, rows[i].status ? DIAL_STATUS : DIAL_ENDED, rows[i].status);
         world_pass(&w, 200 * SEC);
-        assert_int_equal(w.t.state, TUNNEL_CLOSING);
+        assert_int_equal(w.t.state, TUNNEL_closing);
         w.ears[CLIENT].room = SIZE_MAX;
         world_writable(&w, CLIENT, w.now);
         assert_said(CLIENT, rows[i].said);
@@ -1802,9 +1803,9 @@ static void a_client_that_types_much_behind_the_end_may_answer_it(void **state)
     ends_while_its_client_is_slow();
     w.t.limits.max_message = 10;
     world_says(&w, CLIENT, 0x82, "more than ten bytes");
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
     world_closes(&w, CLIENT, 1000, "done");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -1813,7 +1814,7 @@ static void a_client_that_breaks_the_protocol_behind_the_end_is_left(void **stat
     (void)state;
     ends_while_its_client_is_slow();
     world_says(&w, CLIENT, 0xf3, "no such frame");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -1822,9 +1823,9 @@ static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void *
     (void)state;
     ends_while_its_client_is_slow();
     world_pass(&w, 299 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
     world_pass(&w, 1 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 
     ends_while_its_client_is_slow();
@@ -1832,15 +1833,15 @@ static void a_client_that_does_not_take_the_end_of_the_output_is_given_up(void *
     w.ears[CLIENT].room = SIZE_MAX;
     world_writable(&w, CLIENT, w.now); /* from here on only its answer is waited for */
     world_pass(&w, 299 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
     world_pass(&w, 1 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 
     ends_while_its_client_is_slow();
     world_end(&w, CLOSE_kicked, w.now);
     assert_int_equal(w.t.reason, CLOSE_session_ended);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -1855,7 +1856,7 @@ static void who_has_to_leave_is_not_waited_for(void **state)
     world_pass(&w, 4 * SEC);
     world_writable(&w, CLIENT, w.now);
     world_pass(&w, 1 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -1897,7 +1898,7 @@ static void silence_is_met_with_a_ping_and_its_pong_is_swallowed(void **state)
     world_pongs(&w, WORKER, 2); /* never asked */
     assert_said(CLIENT, "PONGown");
     world_pass(&w, 25 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_close(&w);
 }
 
@@ -1909,8 +1910,8 @@ static void a_ping_that_looks_like_one_of_the_relays_is_answered(void **state)
     world_pass(&w, 25 * SEC);
     world_pongs(&w, CLIENT, 1);
     world_pongs(&w, WORKER, 1);
-    uint32_t seen = w.t.legs[CLIENT].mark;
-    assert_int_not_equal(seen, w.t.legs[WORKER].mark);
+    uint32_t seen = w.t.forward.legs[CLIENT].mark;
+    assert_int_not_equal(seen, w.t.forward.legs[WORKER].mark);
     forget();
     world_says_own(&w, CLIENT, 0x89, seen, 1);
     assert_said(WORKER, "PINGown");
@@ -1930,11 +1931,11 @@ static void nothing_is_overdue_when_a_client_with_a_ping_is_not_read_any_more(vo
         world_pass(&w, 6 * SEC);
         world_says(&w, WORKER, 0x8a, "alive");
     }
-    assert_true(w.t.legs[CLIENT].pinged && w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].pinged && w.t.forward.legs[CLIENT].reading);
     w.tight = true;
     world_tick(&w, w.now);
-    assert_false(w.t.legs[CLIENT].reading);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_false(w.t.forward.legs[CLIENT].reading);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_true(tunnel_due(&w.t) > w.now);
     world_close(&w);
 }
@@ -1947,9 +1948,9 @@ static void a_silent_worker_is_redialled(void **state)
         world_pass(&w, 5 * SEC - (i == 16 ? MS : 0));
         world_says(&w, CLIENT, 0x8a, "alive");
     }
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_pass(&w, MS);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     assert_int_equal(w.t.loss, LOSS_silent);
     world_close(&w);
 }
@@ -1987,13 +1988,13 @@ static void who_was_slow_has_time_to_answer_a_ping(void **state)
         assert_non_null(strstr(w.ears[slow].said, "PINGown"));
         assert_non_null(strstr(w.ears[slow].said, "Bis read slowly"));
         world_tick(&w, w.now);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_pass(&w, 20 * SEC);
         world_says(&w, quick, 0x8a, "alive");
         world_pass(&w, 40 * SEC - MS);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_pass(&w, MS);
-        assert_int_equal(w.t.state, slow == CLIENT ? TUNNEL_ENDED : TUNNEL_REDIALLING);
+        assert_int_equal(w.t.state, slow == CLIENT ? TUNNEL_ended : TUNNEL_redialling);
         world_close(&w);
     }
 }
@@ -2008,7 +2009,7 @@ static void an_empty_frame_keeps_the_clients_of_others_alive(void **state)
         world_pass(&w, 25 * SEC);
         world_says(&w, WORKER, 0x8a, "");
     }
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_said(CLIENT, "B PONG B PONG B PONG B PONG");
     forget();
     world_says(&w, WORKER, 0x02, "half");
@@ -2025,7 +2026,7 @@ static void keepalive_does_not_count_as_use(void **state)
     h.idle = 60000;
     serving_as(&h);
     for (unsigned i = 0; i < 6; i++) {
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_pass(&w, 10 * SEC);
         world_says(&w, CLIENT, 0x89, "");
         world_says(&w, WORKER, 0x8a, "");
@@ -2051,7 +2052,7 @@ static void a_tunnel_ends_when_the_token_that_binds_it_expires(void **state)
     serving();
     w.t.expires = w.now + 20 * SEC;
     world_pass(&w, 19 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_true(tunnel_due(&w.t) <= w.t.expires);
     world_pass(&w, SEC);
     ended_with(CLOSE_token_expired, "C1008:token expired");
@@ -2075,7 +2076,7 @@ static void a_watch_that_tells_nothing_is_repeated_after_a_pause(void **state)
     assert_true(w.watching);
     world_tells(&w, ANSWER_RUNNING, 1, 2); /* news, though none for this tunnel */
     assert_true(w.watching);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_close(&w);
 }
 
@@ -2126,7 +2127,7 @@ static void a_tunnel_without_memory_ends(void **state)
         }
         world_dialled(&w, w.dialling ? DIAL_OPEN : DIAL_UNREACHABLE, 101);
         alloc_fail_at(0);
-        if (w.t.state == TUNNEL_SERVING) {
+        if (w.t.state == TUNNEL_serving) {
             w.ears[CLIENT].room = w.ears[WORKER].room = 2;
             alloc_fail_at(n);
             world_read(&w, WORKER, slice_of((uint8_t[20]){[14] = 0x82, 3, 1, 2, 3} + 14, 5), w.now);
@@ -2150,19 +2151,19 @@ static void nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost(void **s
     (void)state;
     actions.send = send_and_run_short;
     for (enum side to = CLIENT; to <= WORKER; to++) {
-        uint8_t memory[TUNNEL_FRONT + 64];
+        uint8_t memory[FORWARD_FRONT + 64];
         enum side from = to == CLIENT ? WORKER : CLIENT;
         serving();
-        w.t.host = &actions;
+        w.t.forward.place.host = &actions;
         w.ears[to].room = 10;
-        struct slice frame = world_frame(memory + TUNNEL_FRONT, from, 0x82, SLICE_LITERAL("a long message"));
+        struct slice frame = world_frame(memory + FORWARD_FRONT, from, 0x82, SLICE_LITERAL("a long message"));
         world_read(&w, from, frame, w.now);
         alloc_fail_at(0);
         w.ears[to].room = SIZE_MAX;
         world_writable(&w, to, w.now);
         world_pass(&w, 5 * SEC);
         assert_int_equal(w.t.reason, CLOSE_no_memory);
-        assert_int_equal(w.t.state, TUNNEL_ENDED);
+        assert_int_equal(w.t.state, TUNNEL_ended);
         assert_said(to, "");
         assert_int_equal(buffer_len(&w.ears[to].bytes), to == CLIENT ? 8 : 4); /* 10 but for the head */
         world_close(&w);

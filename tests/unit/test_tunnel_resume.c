@@ -29,8 +29,8 @@ static void requests(void)
 {
     uint8_t memory[2][512];
     struct writer query = writer_of(memory[0], 512), fields = writer_of(memory[1], 512);
-    if (w.t.adapter->request)
-        w.t.adapter->request(w.t.adapter_state, &query, &fields);
+    if (w.t.forward.adapter->request)
+        w.t.forward.adapter->request(w.t.forward.adapter_state, &query, &fields);
 }
 
 static void serving_with(enum handover_resume resume, const char *session, const char *fields,
@@ -43,7 +43,7 @@ static void serving_with(enum handover_resume resume, const char *session, const
     requests();
     next_answer(fields);
     world_dialled(&w, DIAL_OPEN, 101);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     forget();
 }
 
@@ -55,7 +55,7 @@ static void serving(void)
 static void finds_worker(void)
 {
     assert_true(w.asking);
-    world_answers(&w, ANSWER_RUNNING, 1, w.t.epoch);
+    world_answers(&w, ANSWER_RUNNING, 1, w.t.connector.epoch);
     assert_true(w.dialling);
     requests();
 }
@@ -71,9 +71,9 @@ static void ended_with(enum close_reason reason, const char *client)
 {
     assert_int_equal(w.t.reason, reason);
     assert_said(CLIENT, client);
-    if (w.t.state == TUNNEL_CLOSING)
+    if (w.t.state == TUNNEL_closing)
         world_closes(&w, CLIENT, 1000, "");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     assert_false(w.dialling || w.open);
     assert_false(w.ears[CLIENT].broken || w.ears[WORKER].broken);
     world_close(&w);
@@ -93,12 +93,12 @@ static void a_plain_worker_is_redialled_where_the_session_has_a_name(void **stat
     (void)state;
     serving_with(HANDOVER_RESUME_CELL, "name", "", false);
     world_lost(&w, WORKER, LOSS_eof, w.now);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     resumes_with("");
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     assert_int_equal(w.declared[1], 1);
     world_says(&w, CLIENT, 0x82, "x");
-    assert_null(w.t.legs[WORKER].out.frames.memory);
+    assert_null(w.t.forward.legs[WORKER].out.frames.memory);
     world_close(&w);
 }
 
@@ -118,7 +118,7 @@ static void a_slow_client_gets_what_a_plain_worker_has_said_last(void **state)
     world_says(&w, WORKER, 0x82, "last words");
     world_lost(&w, WORKER, LOSS_eof, w.now);
     world_pass(&w, 200 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_CLOSING);
+    assert_int_equal(w.t.state, TUNNEL_closing);
     w.ears[CLIENT].room = SIZE_MAX;
     world_writable(&w, CLIENT, w.now);
     ended_with(CLOSE_worker_lost, "Blast words C1011:worker lost");
@@ -159,7 +159,7 @@ static void gone_is_final_and_a_conflict_is_tried_again(void **state)
     world_lost(&w, WORKER, LOSS_eof, w.now);
     finds_worker();
     world_dialled(&w, DIAL_STATUS, 409);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     world_pass(&w, 200 * MS);
     finds_worker();
     world_dialled(&w, DIAL_STATUS, 410);
@@ -174,9 +174,9 @@ static void a_first_dial_whose_answer_was_lost_is_repeated(void **state)
     assert_true(world_open(&w, &h));
     world_dialled(&w, DIAL_INVALID, 0);
     world_pass(&w, 200 * MS);
-    assert_int_equal(w.t.state, TUNNEL_OPENING);
+    assert_int_equal(w.t.state, TUNNEL_opening);
     resumes_with("Cell-Resume: 1; recv=0; next=1\r\n");
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_close(&w);
 }
 
@@ -220,7 +220,7 @@ static void a_slow_client_withholds_acknowledgements(void **state)
     for (unsigned i = 0; i < 60; i++)
         assert_true(world_bytes(
             &w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX));
-    assert_true(send_queue_len(&w.t.legs[CLIENT].out) > LEG_PAUSE);
+    assert_true(send_queue_len(&w.t.forward.legs[CLIENT].out) > LEG_PAUSE);
     forget();
     world_pass(&w, 10 * SEC);
     assert_said(WORKER, "");
@@ -242,9 +242,9 @@ static void the_window_stops_the_client(void **state)
                        SIZE_MAX))
         assert_true(++messages < 20);
     assert_in_range(messages, 5, 8);
-    assert_true(tunnel_room(&w.t, CLIENT) == 0);
+    assert_true(forward_room(&w.t.forward, CLIENT) == 0);
     WORKER_PONGS("cr\0\0\0\0\0\0\0\5");
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     world_close(&w);
 }
 
@@ -262,14 +262,14 @@ static void the_window_is_never_exceeded(void **state)
         }
         struct slice rest = slice_of(stream, len);
         serving();
-        while (rest.len && w.t.legs[CLIENT].reading) {
-            size_t room = tunnel_room(&w.t, CLIENT);
+        while (rest.len && w.t.forward.legs[CLIENT].reading) {
+            size_t room = forward_room(&w.t.forward, CLIENT);
             world_bytes(&w, CLIENT, slice_sub(rest, 0, room), SIZE_MAX);
             rest = slice_from(rest, room);
         }
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         assert_true(rest.len > 0);
-        assert_true(send_queue_payload(&w.t.legs[WORKER].out) <= 8192 - 16);
+        assert_true(send_queue_payload(&w.t.forward.legs[WORKER].out) <= 8192 - 16);
         world_close(&w);
     }
 }
@@ -277,8 +277,8 @@ static void the_window_is_never_exceeded(void **state)
 /* A long message, of which so much is read as may be. */
 static struct slice begins(struct slice rest, size_t most)
 {
-    for (size_t len = 1; rest.len && most && len && w.t.legs[CLIENT].reading; most -= len) {
-        len = tunnel_room(&w.t, CLIENT);
+    for (size_t len = 1; rest.len && most && len && w.t.forward.legs[CLIENT].reading; most -= len) {
+        len = forward_room(&w.t.forward, CLIENT);
         len = len < most ? len : most;
         len = len < rest.len ? len : rest.len;
         world_bytes(&w, CLIENT, slice_sub(rest, 0, len), SIZE_MAX);
@@ -305,30 +305,30 @@ static void a_wait_for_memory_is_not_forgotten_for_a_moment_of_room(void **state
     serving_wide();
     w.full = true;
     begins(long_message(), SIZE_MAX);
-    assert_false(w.t.legs[CLIENT].reading);
+    assert_false(w.t.forward.legs[CLIENT].reading);
     for (unsigned i = 0; i < 10; i++) {
-        assert_false(tunnel_waits(&w.t));
-        world_pass(&w, TUNNEL_SHORT / 10);
+        assert_false(forward_waits(&w.t.forward));
+        world_pass(&w, FORWARD_SHORT / 10);
         w.full = false;
         world_tick(&w, w.now);
-        assert_true(w.t.legs[CLIENT].reading);
-        assert_false(tunnel_waits(&w.t));
+        assert_true(w.t.forward.legs[CLIENT].reading);
+        assert_false(forward_waits(&w.t.forward));
         w.now += 1000;
         w.full = true;
         world_tick(&w, w.now);
-        assert_false(w.t.legs[CLIENT].reading);
+        assert_false(w.t.forward.legs[CLIENT].reading);
     }
-    world_pass(&w, TUNNEL_SHORT / 10);
-    assert_true(tunnel_waits(&w.t));
+    world_pass(&w, FORWARD_SHORT / 10);
+    assert_true(forward_waits(&w.t.forward));
     /* what it has waited is worth no more when it has had room for as long */
     w.full = false;
-    world_pass(&w, TUNNEL_SHORT / 10);
+    world_pass(&w, FORWARD_SHORT / 10);
     world_tick(&w, w.now);
-    w.now += TUNNEL_SHORT;
+    w.now += FORWARD_SHORT;
     w.full = true;
     world_tick(&w, w.now);
-    world_pass(&w, TUNNEL_SHORT / 2);
-    assert_false(tunnel_waits(&w.t));
+    world_pass(&w, FORWARD_SHORT / 2);
+    assert_false(forward_waits(&w.t.forward));
     world_close(&w);
 }
 
@@ -340,13 +340,13 @@ static void memory_that_is_given_back_at_any_moment_is_noticed(void **state)
         serving_wide();
         w.full = true;
         begins(long_message(), SIZE_MAX);
-        assert_false(w.t.legs[CLIENT].reading);
+        assert_false(w.t.forward.legs[CLIENT].reading);
         world_pass(&w, 10000);
         w.frees = asked;
         world_tick(&w, w.now);
         w.frees = 0;
         w.full = false;
-        assert_true(w.t.legs[CLIENT].reading || tunnel_due(&w.t) <= w.now + 1000000);
+        assert_true(w.t.forward.legs[CLIENT].reading || tunnel_due(&w.t) <= w.now + 1000000);
         world_close(&w);
     }
 }
@@ -358,18 +358,18 @@ static void who_has_filled_its_window_does_not_wait_for_memory(void **state)
     serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1; buffer=65536\r\n", false);
     world_bytes(&w, CLIENT, world_frame(frame, CLIENT, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX);
     assert_true(begins(long_message(), SIZE_MAX).len > 0);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     w.full = true;
     world_tick(&w, w.now);
-    world_pass(&w, 2 * TUNNEL_SHORT);
-    assert_false(w.t.legs[CLIENT].reading || tunnel_waits(&w.t));
+    world_pass(&w, 2 * FORWARD_SHORT);
+    assert_false(w.t.forward.legs[CLIENT].reading || forward_waits(&w.t.forward));
     world_close(&w);
 }
 
 /* Memory that was taken already is filled. */
 static void without_memory_what_is_left_of_a_buffer_is_filled(void **state)
 {
-    const struct buffer *kept = &w.t.legs[WORKER].out.frames;
+    const struct buffer *kept = &w.t.forward.legs[WORKER].out.frames;
     (void)state;
     serving_wide();
     struct slice rest = begins(long_message(), 40000);
@@ -389,15 +389,15 @@ static void a_message_of_the_whole_window_is_read_to_its_end(void **state)
     for (unsigned over = 0; over < 2; over++) {
         serving();
         struct slice bytes = world_frame(frame, CLIENT, 0x82, slice_of(payload, 8192 - 16 + over));
-        for (unsigned i = 0; bytes.len && w.t.state == TUNNEL_SERVING; i++) {
+        for (unsigned i = 0; bytes.len && w.t.state == TUNNEL_serving; i++) {
             assert_true(i < 9000);
-            assert_true(w.t.legs[CLIENT].reading);
-            size_t room = tunnel_room(&w.t, CLIENT);
+            assert_true(w.t.forward.legs[CLIENT].reading);
+            size_t room = forward_room(&w.t.forward, CLIENT);
             assert_true(room > 0);
             world_bytes(&w, CLIENT, slice_sub(bytes, 0, room), SIZE_MAX);
             bytes = slice_from(bytes, room);
         }
-        assert_int_equal(w.t.state, over ? TUNNEL_ENDED : TUNNEL_SERVING);
+        assert_int_equal(w.t.state, over ? TUNNEL_ended : TUNNEL_serving);
         if (over)
             assert_int_equal(w.t.reason, CLOSE_message_too_big);
         world_close(&w);
@@ -450,7 +450,7 @@ static unsigned floods(unsigned start, const char *payload)
     struct slice stream = flood(start, payload);
     unsigned reads = 0;
 
-    while (reads < 1000 && w.t.state == TUNNEL_SERVING && world_bytes(&w, CLIENT, stream, SIZE_MAX))
+    while (reads < 1000 && w.t.state == TUNNEL_serving && world_bytes(&w, CLIENT, stream, SIZE_MAX))
         reads++;
     return reads;
 }
@@ -486,7 +486,7 @@ static void small_frames_are_sent_together(void **state)
 static void messages_and_pings_in_turns_are_sent_together(void **state)
 {
     struct slice both = flood_of_both();
-    struct send_queue *kept = &w.t.legs[WORKER].out;
+    struct send_queue *kept = &w.t.forward.legs[WORKER].out;
     (void)state;
     for (unsigned full = 0; full < 2; full++) {
         serving_with(HANDOVER_RESUME_CELL, NULL, "Cell-Resume: 1; recv=0; next=1\r\n", false);
@@ -515,10 +515,10 @@ static void pings_wait_for_a_worker_that_does_not_read(void **state)
     for (unsigned i = 0; i < 50; i++) {
         w.ears[WORKER].room = 0;
         assert_in_range(floods(0x89, "there?"), 1, 4);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         w.ears[WORKER].room = SIZE_MAX;
         world_writable(&w, WORKER, w.now);
-        assert_true(w.t.legs[CLIENT].reading);
+        assert_true(w.t.forward.legs[CLIENT].reading);
     }
     world_lost(&w, WORKER, LOSS_reset, w.now);
     forget();
@@ -533,10 +533,10 @@ static void pings_wait_for_a_client_that_does_not_take_their_answers(void **stat
     serving();
     w.ears[CLIENT].room = 0;
     assert_in_range(floods(0x89, "crx"), 1, 20);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     w.ears[CLIENT].room = SIZE_MAX;
     world_writable(&w, CLIENT, w.now);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     world_close(&w);
 }
 
@@ -560,9 +560,9 @@ static void a_client_that_does_not_read_is_heard(void **state)
     for (unsigned i = 0; i < 4; i++)
         memcpy(stream + 1 + i * one.len, one.at, one.len);
     assert_true(world_bytes(&w, WORKER, slice_of(stream, 1 + 4 * one.len), SIZE_MAX));
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
-    assert_false(w.t.legs[WORKER].reading);
-    assert_true(w.t.legs[CLIENT].reading);
+    assert_int_equal(w.t.state, TUNNEL_serving);
+    assert_false(w.t.forward.legs[WORKER].reading);
+    assert_true(w.t.forward.legs[CLIENT].reading);
     world_says(&w, CLIENT, 0x82, "stop");
     assert_non_null(strstr(w.ears[WORKER].said, "Bstop"));
     world_close(&w);
@@ -583,7 +583,7 @@ static void an_unmarked_close_is_a_loss(void **state)
     (void)state;
     serving();
     world_closes(&w, WORKER, 1000, "");
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     assert_said(CLIENT, "");
     world_close(&w);
 }
@@ -630,7 +630,7 @@ static void a_client_that_leaves_is_the_end(void **state)
     assert_said(WORKER, "PONGcr C1000:bye");
     world_closes(&w, WORKER, 1000, "bye");
     assert_said(CLIENT, "C1000:bye");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -650,9 +650,9 @@ static void a_clients_end_that_is_acknowledged_leaves_nothing_behind(void **stat
                .len;
     world_bytes(&w, WORKER, slice_of(said, len), SIZE_MAX);
     assert_said(CLIENT, "C1000:fine");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     assert_int_equal(w.unconfirmed + w.unread, 0);
-    assert_int_equal(w.t.adapter->numbers->unacknowledged(w.t.adapter_state), 0);
+    assert_int_equal(w.t.forward.adapter->numbers->unacknowledged(w.t.forward.adapter_state), 0);
     world_close(&w);
 }
 
@@ -663,7 +663,7 @@ static void a_worker_that_leaves_before_it_has_acknowledged_the_last_input_leave
     world_says(&w, CLIENT, 0x82, "last");
     world_closes(&w, CLIENT, 1000, "bye");
     world_closes(&w, WORKER, 1012, "restart");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     assert_int_equal(w.unconfirmed, 4);
     assert_int_equal(w.unread, 0);
     world_close(&w);
@@ -684,7 +684,7 @@ static void input_that_a_client_leaves_behind_is_counted(void **state)
     (void)state;
     serving_unacknowledged();
     world_lost(&w, CLIENT, LOSS_eof, w.now);
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     assert_int_equal(w.unconfirmed, 0);
     assert_int_equal(w.unread, 6); /* unless the worker takes it */
     world_close(&w);
@@ -774,7 +774,7 @@ static void a_client_that_resumes_answers_a_close_itself(void **state)
     assert_said(WORKER, "");
     world_closes(&w, CLIENT, 1000, "seen");
     assert_said(WORKER, "C1000:seen");
-    assert_int_equal(w.t.state, TUNNEL_ENDED);
+    assert_int_equal(w.t.state, TUNNEL_ended);
     world_close(&w);
 }
 
@@ -797,7 +797,7 @@ static void replays_the_rest(void)
     world_says(&w, WORKER, 0x82, "\4");
     assert_said(CLIENT, "B\1new");
     assert_int_equal(w.declared[0], 1);
-    assert_false(tunnel_needs_turn(&w.t));
+    assert_false(forward_needs_turn(&w.t.forward));
     world_close(&w);
 }
 
@@ -805,15 +805,15 @@ static void a_replay_waits_for_its_turn_however_long_that_takes(void **state)
 {
     (void)state;
     resumes_among_many();
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
-    assert_true(tunnel_needs_turn(&w.t));
+    assert_int_equal(w.t.state, TUNNEL_serving);
+    assert_true(forward_needs_turn(&w.t.forward));
     assert_false(world_says(&w, WORKER, 0x82, "\1old"));
     assert_in_range(tunnel_due(&w.t), w.now + 50 * MS, w.now + 75 * MS);
     assert_in_range(tunnel_judges_at(&w.t), w.now + SEC, UINT64_MAX); /* that is no judgement */
     world_says(&w, CLIENT, 0x82, "input");
     assert_said(WORKER, "Binput");
     world_pass(&w, 3000 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     w.crowded = false;
     world_pass(&w, 75 * MS);
     replays_the_rest();
@@ -824,10 +824,10 @@ static void a_worker_that_is_lost_in_front_of_its_turn_is_replaced(void **state)
     (void)state;
     resumes_among_many();
     world_lost(&w, WORKER, LOSS_reset, w.now);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
-    assert_false(tunnel_needs_turn(&w.t));
+    assert_int_equal(w.t.state, TUNNEL_redialling);
+    assert_false(forward_needs_turn(&w.t.forward));
     resumes_with("");
-    assert_false(w.t.legs[WORKER].reading);
+    assert_false(w.t.forward.legs[WORKER].reading);
     w.crowded = false;
     world_pass(&w, 75 * MS);
     replays_the_rest();
@@ -843,7 +843,7 @@ static void a_client_that_does_not_read_takes_no_turn(void **state)
     world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX);
     world_lost(&w, WORKER, LOSS_eof, w.now);
     resumes_with("");
-    assert_true(tunnel_needs_turn(&w.t));
+    assert_true(forward_needs_turn(&w.t.forward));
     assert_false(w.turn);
     assert_in_range(tunnel_due(&w.t), w.now + SEC, UINT64_MAX);
     w.ears[CLIENT].room = SIZE_MAX;
@@ -859,10 +859,10 @@ static void who_does_not_collect_needs_no_turn(void **state)
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
         serving_with(kinds[i], "x", "", false);
-        assert_true(w.t.legs[WORKER].reading);
+        assert_true(w.t.forward.legs[WORKER].reading);
         world_lost(&w, WORKER, LOSS_eof, w.now);
         resumes_with("");
-        assert_int_equal(tunnel_needs_turn(&w.t), kinds[i] == HANDOVER_RESUME_SCROLLBACK);
+        assert_int_equal(forward_needs_turn(&w.t.forward), kinds[i] == HANDOVER_RESUME_SCROLLBACK);
         assert_int_equal(w.turn, kinds[i] == HANDOVER_RESUME_SCROLLBACK);
         world_close(&w);
     }
@@ -881,7 +881,7 @@ static void a_loss_after_a_long_migration_is_as_any_other(void **state)
     world_pass(&w, 599 * SEC);
     world_lost(&w, WORKER, LOSS_eof, w.now);
     world_pass(&w, 599 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
     world_close(&w);
 }
 
@@ -898,11 +898,11 @@ static void memory_that_is_short_ends_a_tunnel(void **state)
             world_lost(&w, WORKER, LOSS_eof, w.now);
             resumes_with(kind == 2 ? "Cell-Resume: 1; recv=0; next=1\r\n" : "");
             static const uint8_t said[] = {0x82, 2, 1, 'a', 0x82, 2, 2, 'b', 0x82, 1, 4, 0x82, 2, 1, 'c'};
-            uint8_t memory[TUNNEL_FRONT + sizeof said];
-            memcpy(memory + TUNNEL_FRONT, said, sizeof said);
+            uint8_t memory[FORWARD_FRONT + sizeof said];
+            memcpy(memory + FORWARD_FRONT, said, sizeof said);
             w.ears[WORKER].room = 1;
             alloc_fail_at(n);
-            world_read(&w, WORKER, slice_of(memory + TUNNEL_FRONT, sizeof said), w.now);
+            world_read(&w, WORKER, slice_of(memory + FORWARD_FRONT, sizeof said), w.now);
             alloc_fail_at(0);
             assert_false(w.ears[CLIENT].broken);
             world_close(&w);
@@ -916,14 +916,14 @@ static void cuts_often(enum handover_resume resume, bool says)
     uint64_t sent = 0;
 
     serving_with(resume, "x", cell ? "Cell-Resume: 1; recv=0; next=1\r\n" : "", false);
-    for (unsigned i = 0; i < 20 && w.t.state == TUNNEL_SERVING; i++) {
+    for (unsigned i = 0; i < 20 && w.t.state == TUNNEL_serving; i++) {
         char answer[64];
         if (says)
             world_says(&w, WORKER, 0x82, cell ? "word" : "\1word");
         sent += says;
         world_pass(&w, SEC);
         world_lost(&w, WORKER, LOSS_eof, w.now);
-        if (w.t.state != TUNNEL_REDIALLING)
+        if (w.t.state != TUNNEL_redialling)
             break;
         while (!w.asking)
             world_pass(&w, 50 * MS);
@@ -939,7 +939,7 @@ static void what_resumes_exactly_and_gets_on_does_not_flap(void **state)
     for (unsigned i = 0; i < 2; i++) {
         cuts_often(kinds[i], true);
         assert_int_equal(w.t.redials, 20);
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_close(&w);
         cuts_often(kinds[i], false);
         assert_int_equal(w.t.reason, CLOSE_flapping);
@@ -1031,7 +1031,7 @@ static void a_worker_without_the_session_ends_the_tunnel(void **state)
             world_says(&w, WORKER, 0x82, "\4");
         }
         world_closes(&w, WORKER, 1000, ""); /* that may be a hand-over */
-        assert_int_equal(w.t.state, TUNNEL_REDIALLING);
+        assert_int_equal(w.t.state, TUNNEL_redialling);
         resumes_with("");
         world_says(&w, WORKER, 0x82, "\4");
         world_closes(&w, WORKER, 1000, "");
@@ -1053,7 +1053,7 @@ static void an_empty_session_that_moves_is_not_one_that_is_gone(void **state)
         next_answer("");
         world_dialled(&w, DIAL_OPEN, 101);
         world_says(&w, WORKER, 0x82, "\4");
-        assert_int_equal(w.t.state, TUNNEL_SERVING);
+        assert_int_equal(w.t.state, TUNNEL_serving);
         world_pass(&w, 20 * SEC);
     }
     world_close(&w);
@@ -1066,7 +1066,7 @@ static void a_worker_that_lacks_the_session_is_not_waited_for_longer_than_for_an
     loses_and_resumes();
     world_says(&w, WORKER, 0x82, "\4");
     world_pass(&w, 29 * SEC);
-    assert_int_equal(w.t.state, TUNNEL_SERVING);
+    assert_int_equal(w.t.state, TUNNEL_serving);
     world_pass(&w, SEC);
     assert_int_equal(w.t.reason, CLOSE_session_not_found);
     assert_said(CLIENT, "PINGown C1000:session not found");

@@ -237,9 +237,11 @@ static inline void world_carries_out(struct world *w, struct command *command)
 /* Behind every event. */
 static inline void world_obeys(struct world *w)
 {
-    for (struct command *next; (next = commands_take(w->t.host->commands));)
+    for (struct command *next; (next = commands_take(w->t.forward.place.host->commands));)
         world_carries_out(w, next);
-    if (w->t.state == TUNNEL_ENDED)
+    if (w->t.strayed)
+        abort(); /* a way that state.h does not know */
+    if (w->t.state == TUNNEL_ended)
         w->ends = 1;
 }
 
@@ -311,7 +313,8 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
-    struct tunnel_opening opening = {&world_host, w, &w->settings, h, slice_text(target), client_resumes, 0};
+    struct tunnel_opening opening = {
+        {&world_host, w, &w->settings}, h, slice_text(target), client_resumes, 0};
     world_commands = (struct commands){0};
     bool opened = tunnel_open(&w->t, &opening, w->now);
     if (opened)
@@ -337,12 +340,12 @@ static inline void world_close(struct world *w)
  * front, and not a byte behind. False: the side was not read. */
 static inline bool world_bytes(struct world *w, enum side from, struct slice bytes, size_t step)
 {
-    while (bytes.len && w->t.state != TUNNEL_ENDED) {
-        struct leg *leg = &w->t.legs[from];
+    while (bytes.len && w->t.state != TUNNEL_ended) {
+        struct leg *leg = &w->t.forward.legs[from];
         struct slice part = slice_sub(bytes, 0, step), partial = buffer_slice(&leg->partial);
         if (!leg->reading)
             return false;
-        uint8_t *memory = malloc(TUNNEL_FRONT + partial.len + part.len), *at = memory + TUNNEL_FRONT;
+        uint8_t *memory = malloc(FORWARD_FRONT + partial.len + part.len), *at = memory + FORWARD_FRONT;
         if (partial.len)
             memcpy(at, partial.at, partial.len);
         memcpy(at + partial.len, part.at, part.len);
@@ -389,7 +392,7 @@ static inline bool world_says_own(struct world *w, enum side from, unsigned star
 /* The Pong to the relay's Ping of that number. */
 static inline void world_pongs(struct world *w, enum side from, uint32_t number)
 {
-    world_says_own(w, from, 0x8a, w->t.legs[from].mark, number);
+    world_says_own(w, from, 0x8a, w->t.forward.legs[from].mark, number);
 }
 
 static inline void world_closes(struct world *w, enum side from, unsigned code, const char *reason)

@@ -20,7 +20,7 @@
 #include "spoa/service/log.h"
 #include "spoa/service/settings.h"
 
-#define RELAY_THREAD_SCRATCH (TUNNEL_FRONT + LEG_FRAME_WHOLE + LEG_PAUSE)
+#define RELAY_THREAD_SCRATCH (FORWARD_FRONT + LEG_FRAME_WHOLE + LEG_PAUSE)
 #define RELAY_THREAD_CIDRS   64
 
 struct tunnel_io;

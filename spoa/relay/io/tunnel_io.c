@@ -152,14 +152,14 @@ static bool begin_dial(struct tunnel_io *p, const struct target *target, struct 
     uint8_t memory[2][2048];
     struct writer query = writer_of(memory[0], sizeof memory[0]),
                   fields = writer_of(memory[1], sizeof memory[1]);
-    const struct adapter *adapter = p->tunnel.adapter;
+    const struct adapter *adapter = p->tunnel.forward.adapter;
 
     dial_free(p->dial);
     p->dial = NULL;
     p->probing = slice_present(probe);
     p->dialled_at = loop_clock();
     if (adapter->request && !p->probing)
-        adapter->request(p->tunnel.adapter_state, &query, &fields);
+        adapter->request(p->tunnel.forward.adapter_state, &query, &fields);
     *why = DIAL_FORBIDDEN;
     if (!is_allowed(&p->thread->settings, target)) {
         tunnel_stats_problem(&p->stats, "worker refused",
@@ -218,14 +218,14 @@ static void part(struct tunnel_io *p, struct command *command)
 
 static void ask(struct tunnel_io *p)
 {
-    p->ask.epoch = p->tunnel.epoch;
+    p->ask.epoch = p->tunnel.connector.epoch;
     resolver_ask(p->thread->resolver, &p->ask);
 }
 
 static void watch(struct tunnel_io *p)
 {
-    p->watch.epoch = p->tunnel.epoch;
-    p->watch.idle = (int64_t)((loop_clock() - p->tunnel.used) / 1000000);
+    p->watch.epoch = p->tunnel.connector.epoch;
+    p->watch.idle = (int64_t)((loop_clock() - p->tunnel.forward.used) / 1000000);
     const struct target *target = tunnel_target(&p->tunnel);
     /* 0.0.0.0, where no worker is: with none known, any is news */
     p->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
@@ -323,10 +323,10 @@ static void obey(struct tunnel_io *p)
 static ssize_t receive(struct tunnel_io *p, enum side from)
 {
     struct relay_thread *thread = p->thread;
-    struct leg *leg = &p->tunnel.legs[from];
+    struct leg *leg = &p->tunnel.forward.legs[from];
     struct slice partial = buffer_slice(&leg->partial);
-    uint8_t *at = thread->scratch + TUNNEL_FRONT;
-    size_t room = tunnel_room(&p->tunnel, from);
+    uint8_t *at = thread->scratch + FORWARD_FRONT;
+    size_t room = forward_room(&p->tunnel.forward, from);
 
     ssize_t got = recv(loop_io_fd(&p->io[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
     if (got <= 0)
@@ -346,7 +346,7 @@ static void on_leg_ready(struct tunnel_io *p, enum side side, int events)
         tunnel_writable(&p->tunnel, side, loop_clock());
         obey(p);
     }
-    if ((events & LOOP_READ) && p->io[side].loop && p->tunnel.legs[side].reading) {
+    if ((events & LOOP_READ) && p->io[side].loop && p->tunnel.forward.legs[side].reading) {
         ssize_t got = receive(p, side);
         if (got == 0)
             /* behind an error that send() was told of there is an end, too */
@@ -391,10 +391,10 @@ static void on_client_ready(void *owner, int events)
 /* Bytes that were received before the tunnel could take them. */
 static void replay(struct tunnel_io *p, enum side from, struct slice bytes)
 {
-    uint8_t *at = p->thread->scratch + TUNNEL_FRONT;
+    uint8_t *at = p->thread->scratch + FORWARD_FRONT;
 
-    while (bytes.len && p->io[from].loop && p->tunnel.state != TUNNEL_ENDED) {
-        struct leg *leg = &p->tunnel.legs[from];
+    while (bytes.len && p->io[from].loop && p->tunnel.state != TUNNEL_ended) {
+        struct leg *leg = &p->tunnel.forward.legs[from];
         struct slice part = slice_sub(bytes, 0, LEG_PAUSE), partial = buffer_slice(&leg->partial);
         size_t len = partial.len + part.len;
         if (partial.len)
@@ -476,7 +476,7 @@ static bool may_read_early(struct tunnel_io *p)
 static void want(struct tunnel_io *p)
 {
     for (enum side side = CLIENT; side <= WORKER; side++) {
-        const struct leg *leg = &p->tunnel.legs[side];
+        const struct leg *leg = &p->tunnel.forward.legs[side];
         bool read = leg->reading;
         if (side == CLIENT && !p->accepted)
             read = may_read_early(p);
@@ -490,7 +490,8 @@ static void want(struct tunnel_io *p)
 static uint64_t turn_until(const struct tunnel_io *p)
 {
     uint64_t timeout = p->thread->settings.dial_timeout;
-    uint64_t quiet = p->tunnel.legs[WORKER].heard + timeout / TURN_QUIET, most = p->turn_since + timeout;
+    uint64_t quiet = p->tunnel.forward.legs[WORKER].heard + timeout / TURN_QUIET,
+             most = p->turn_since + timeout;
     return quiet < most ? quiet : most;
 }
 
@@ -568,9 +569,9 @@ static void lose_broken(struct tunnel_io *p, enum side side)
     const struct tunnel *t = &p->tunnel;
     ssize_t got = 1;
 
-    if (p->io[side].loop && t->legs[side].reading)
+    if (p->io[side].loop && t->forward.legs[side].reading)
         got = receive(p, side);
-    bool waits = t->legs[side].reading || (side == WORKER && t->state < TUNNEL_CLOSING);
+    bool waits = t->forward.legs[side].reading || (side == WORKER && t->state < TUNNEL_closing);
     if (p->io[side].loop && got > 0 && waits)
         return;
     if (p->io[side].loop)
@@ -587,9 +588,9 @@ static void update(struct tunnel_io *p)
             lose_broken(p, side);
     p->stats.opening = p->early.size + dial_held(p->dial);
     tunnel_stats_update(&p->stats);
-    if (p->turn == TURN_TAKEN && (!tunnel_needs_turn(&p->tunnel) || loop_clock() >= turn_until(p)))
+    if (p->turn == TURN_TAKEN && (!forward_needs_turn(&p->tunnel.forward) || loop_clock() >= turn_until(p)))
         end_turn(p);
-    if (p->tunnel.state == TUNNEL_ENDED) {
+    if (p->tunnel.state == TUNNEL_ended) {
         tunnel_io_cut(p);
         return;
     }
@@ -629,7 +630,7 @@ static void on_time(void *owner)
 /* Also one that is closing: its client may take what is left for as long as `stall`. */
 static bool may_give_way(const struct tunnel_io *p)
 {
-    return tunnel_is_open(&p->tunnel) || (p->tunnel.state == TUNNEL_CLOSING && p->stats.use.held > LEFT_MOST);
+    return tunnel_is_open(&p->tunnel) || (p->tunnel.state == TUNNEL_closing && p->stats.use.held > LEFT_MOST);
 }
 
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
@@ -717,9 +718,7 @@ void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
 
 void tunnel_io_begin(struct tunnel_io *p, int fd)
 {
-    struct tunnel_opening opening = {&p->thread->host,
-                                     p,
-                                     &p->thread->settings.tunnel,
+    struct tunnel_opening opening = {{&p->thread->host, p, &p->thread->settings.tunnel},
                                      &p->upgrade->handover,
                                      p->upgrade->target,
                                      p->upgrade->client_resumes,
@@ -728,7 +727,7 @@ void tunnel_io_begin(struct tunnel_io *p, int fd)
     loop_io_open(&p->io[CLIENT], p->thread->loop, fd, on_client_ready, p);
     loop_timer_open(&p->timer, p->thread->loop, on_time, p);
     if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
-        p->tunnel.state = TUNNEL_ENDED;
+        p->tunnel.state = TUNNEL_ended;
         relay_thread_refuse(p->thread, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
     }
     obey(p);
@@ -750,7 +749,7 @@ struct tunnel_io *tunnel_io_next(const struct tunnel_io *p)
 
 bool tunnel_io_is_closing(const struct tunnel_io *p)
 {
-    return p->tunnel.state >= TUNNEL_CLOSING;
+    return p->tunnel.state >= TUNNEL_closing;
 }
 
 struct slice tunnel_io_sandbox(const struct tunnel_io *p)

@@ -12,7 +12,7 @@ void tunnel_stats_id(const struct tunnel_stats *a, char id[static 32])
 
 static const char *worker_text(const struct tunnel_stats *a, char text[static NET_TEXT])
 {
-    const struct target *to = &a->tunnel->target;
+    const struct target *to = &a->tunnel->connector.target;
     struct net_address address;
 
     if (slice_present(to->unix_path)) {
@@ -63,7 +63,7 @@ void tunnel_stats_resumed(const struct tunnel_stats *a, enum loss loss, uint64_t
 void tunnel_stats_declared(const struct tunnel_stats *a, uint64_t missing)
 {
     struct metrics_shard *shard = a->thread->shard;
-    bool plain = a->tunnel->adapter == &adapter_none, known = missing != ADAPTER_UNKNOWN;
+    bool plain = a->tunnel->forward.adapter == &adapter_none, known = missing != ADAPTER_UNKNOWN;
     unsigned adapter = plain ? HANDOVER_RESUME_NONE : a->handover->resume;
     char id[32];
 
@@ -75,7 +75,8 @@ void tunnel_stats_declared(const struct tunnel_stats *a, uint64_t missing)
                     missing < INT64_MAX ? (int64_t)missing : INT64_MAX);
     tunnel_stats_id(a, id);
     log_audit(a->thread->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", a->handover->sandbox), LOG_TEXT("adapter", a->tunnel->adapter->name),
+              LOG_SLICE("sandbox", a->handover->sandbox),
+              LOG_TEXT("adapter", a->tunnel->forward.adapter->name),
               known ? LOG_U64("missing", missing) : LOG_TEXT("missing", "unknown"));
 }
 
@@ -87,11 +88,13 @@ void tunnel_stats_unconfirmed(const struct tunnel_stats *a, uint64_t bytes)
 uint64_t tunnel_stats_held(const struct tunnel_stats *a)
 {
     const struct tunnel *t = a->tunnel;
-    size_t held = t->adapter_state && t->adapter->held ? t->adapter->held(t->adapter_state) : 0;
+    size_t held = t->forward.adapter_state && t->forward.adapter->held
+                      ? t->forward.adapter->held(t->forward.adapter_state)
+                      : 0;
 
     for (enum side side = CLIENT; side <= WORKER; side++)
-        held += t->legs[side].out.frames.size + t->legs[side].partial.size;
-    return held + a->opening + t->pings.open.size + t->pending_close.size;
+        held += t->forward.legs[side].out.frames.size + t->forward.legs[side].partial.size;
+    return held + a->opening + t->forward.pings.open.size + t->pending_close.size;
 }
 
 void tunnel_stats_update(struct tunnel_stats *a)
@@ -101,7 +104,7 @@ void tunnel_stats_update(struct tunnel_stats *a)
     uint64_t held = tunnel_stats_held(a);
 
     for (enum side side = CLIENT; side <= WORKER; side++) {
-        const struct leg *leg = &t->legs[side];
+        const struct leg *leg = &t->forward.legs[side];
         uint64_t sent = leg->bytes_out - a->counted[side];
         if (sent)
             metrics_add(shard, METRIC_BYTES, METRIC_INDEX(side == WORKER ? BYTES_TO_WORKER : BYTES_TO_CLIENT),
@@ -109,13 +112,13 @@ void tunnel_stats_update(struct tunnel_stats *a)
         a->counted[side] = leg->bytes_out;
     }
     relay_metrics_hold(shard, a->thread->limits, (int64_t)(held - a->use.held));
-    limits_use_set(a->thread->limits, &a->use, held, tunnel_waits(t));
+    limits_use_set(a->thread->limits, &a->use, held, forward_waits(&t->forward));
 }
 
 static uint64_t unacknowledged(const struct tunnel *t)
 {
-    const struct adapter_numbers *numbers = t->adapter->numbers;
-    return numbers ? numbers->unacknowledged(t->adapter_state) : 0;
+    const struct adapter_numbers *numbers = t->forward.adapter->numbers;
+    return numbers ? numbers->unacknowledged(t->forward.adapter_state) : 0;
 }
 
 static void log_ended(const struct tunnel_stats *a)
@@ -129,10 +132,10 @@ static void log_ended(const struct tunnel_stats *a)
               LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub),
               LOG_SLICE("jti", h->jti), LOG_TEXT("worker", worker_text(a, worker)),
               LOG_TEXT("reason", close_reason_info(t->reason)->name),
-              LOG_U64("to_worker", t->legs[WORKER].bytes_out),
-              LOG_U64("to_client", t->legs[CLIENT].bytes_out), LOG_U64("redials", t->redials),
-              LOG_SECONDS("longest_gap", (double)t->longest_gap / 1e6), LOG_U64("gaps", t->gaps),
-              LOG_U64("missing", t->missing), LOG_U64("unacknowledged", unacknowledged(t)),
+              LOG_U64("to_worker", t->forward.legs[WORKER].bytes_out),
+              LOG_U64("to_client", t->forward.legs[CLIENT].bytes_out), LOG_U64("redials", t->redials),
+              LOG_SECONDS("longest_gap", (double)t->longest_gap / 1e6), LOG_U64("gaps", t->forward.gaps),
+              LOG_U64("missing", t->forward.missing), LOG_U64("unacknowledged", unacknowledged(t)),
               LOG_SECONDS("age", (double)(loop_clock() - t->opened) / 1e6));
 }
 
@@ -150,12 +153,6 @@ void tunnel_stats_ended(const struct tunnel_stats *a)
 }
 
 /* ---- as it is ---- */
-static const char *state_text(const struct tunnel_stats *a)
-{
-    static const char *const names[] = {"opening", "serving", "settling", "redialling", "closing", "ended"};
-    return names[a->tunnel->state];
-}
-
 static bool describe_text(struct buffer *to, const char *key, struct slice value)
 {
     return !slice_present(value) || (json_write(to, ",\"%s\":", key) && json_write_text(to, value));
@@ -169,7 +166,7 @@ bool tunnel_stats_describe(const struct tunnel_stats *a, struct buffer *to)
     uint64_t now = loop_clock();
 
     tunnel_stats_id(a, id);
-    return json_write(to, "{\"id\":\"%s\",\"state\":\"%s\"", id, state_text(a)) &&
+    return json_write(to, "{\"id\":\"%s\",\"state\":\"%s\"", id, tunnel_state_names[a->tunnel->state]) &&
            describe_text(to, "route", h->route) && describe_text(to, "sandbox", h->sandbox) &&
            describe_text(to, "namespace", h->space) && describe_text(to, "session", h->session) &&
            describe_text(to, "org", h->org) && describe_text(to, "sub", h->sub) &&
@@ -177,8 +174,8 @@ bool tunnel_stats_describe(const struct tunnel_stats *a, struct buffer *to)
            json_write(to,
                       ",\"age\":%.3f,\"idle\":%.3f,\"to_worker\":%llu,\"to_client\":%llu,\"held\":%llu,"
                       "\"redials\":%u,\"longest_gap\":%.3f}",
-                      (double)(now - t->opened) / 1e6, (double)(now - t->used) / 1e6,
-                      (unsigned long long)t->legs[WORKER].bytes_out,
-                      (unsigned long long)t->legs[CLIENT].bytes_out, (unsigned long long)a->use.held,
+                      (double)(now - t->opened) / 1e6, (double)(now - t->forward.used) / 1e6,
+                      (unsigned long long)t->forward.legs[WORKER].bytes_out,
+                      (unsigned long long)t->forward.legs[CLIENT].bytes_out, (unsigned long long)a->use.held,
                       t->redials, (double)t->longest_gap / 1e6);
 }

@@ -77,6 +77,8 @@ enum adapter_goodbye {
 /* For protocols in which both sides number and acknowledge messages. The worker's queue then keeps what was
  * sent until it is acknowledged, and all of it is sent again to the next worker. */
 struct adapter_numbers {
+    /* Whether a control frame with this payload belongs to the protocol, and is for nobody else. */
+    bool (*is_own)(struct slice payload);
     /* A Pong of the worker's that belongs to the protocol; it may acknowledge what is kept. */
     enum adapter_verdict (*pong)(void *state, struct slice payload, struct send_queue *kept);
     /* The client has completed a message of so many bytes. */

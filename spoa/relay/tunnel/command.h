@@ -11,6 +11,11 @@
 
 enum side { CLIENT, WORKER };
 
+static inline enum side other(enum side side)
+{
+    return side == CLIENT ? WORKER : CLIENT;
+}
+
 /* Why a worker was lost or left: the label `cause` of the redials. X(name) */
 #define LOSSES(X)                                  \
     X(eof)                                         \

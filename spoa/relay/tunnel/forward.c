@@ -1,182 +1,172 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/tunnel/tunnel_parts.h"
+#include "spoa/relay/tunnel/forward.h"
 
 #include "spoa/relay/tunnel/end.h"
 
 /* ---- to one side ---- */
 struct outlet {
-    struct tunnel *t;
+    struct forward *f;
     enum side to;
 };
 
 static size_t outlet_send(void *context, const struct slice *runs, size_t count)
 {
     const struct outlet *outlet = context;
-    return outlet->t->host->send(outlet->t->io, outlet->to, runs, count);
+    return outlet->f->place.host->send(outlet->f->place.io, outlet->to, runs, count);
 }
 
-static bool is_there(const struct tunnel *t, enum side side)
+static bool flush(struct forward *f, enum side to, struct leg_batch *batch, uint64_t now)
 {
-    return side == CLIENT ? t->client_there : t->worker_there;
-}
-
-static bool flush(struct tunnel *t, enum side to, struct leg_batch *batch, uint64_t now)
-{
-    struct outlet outlet = {t, to};
-    return leg_flush(&t->legs[to], batch,
-                     is_there(t, to) && !t->host->commands->unattached[to] ? outlet_send : NULL, &outlet,
+    struct outlet outlet = {f, to};
+    return leg_flush(&f->legs[to], batch,
+                     f->there[to] && !f->place.host->commands->unattached[to] ? outlet_send : NULL, &outlet,
                      now);
 }
 
-static bool send_bytes(struct tunnel *t, enum side to, struct slice bytes, uint64_t now)
+static bool send_bytes(struct forward *f, enum side to, struct slice bytes, uint64_t now)
 {
-    struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = t->legs[to].message_out, .controls = 1};
-    return flush(t, to, &batch, now);
+    struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = f->legs[to].message_out, .controls = 1};
+    return flush(f, to, &batch, now);
 }
 
 /* A mask for a frame of the relay's own; NULL towards the client. */
-static const uint8_t *own_mask(struct tunnel *t, enum side to, uint8_t mask[4])
+static const uint8_t *own_mask(struct forward *f, enum side to, uint8_t mask[4])
 {
-    uint32_t random = to == WORKER ? t->host->random(t->io) : 0;
+    uint32_t random = to == WORKER ? place_random(&f->place) : 0;
     memcpy(mask, &random, 4);
     return to == WORKER ? mask : NULL;
 }
 
-bool tunnel_send_control(struct tunnel *t, enum side to, enum ws_opcode opcode, struct slice payload,
-                         uint64_t now)
+bool forward_send_control(struct forward *f, enum side to, enum ws_opcode opcode, struct slice payload,
+                          uint64_t now)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4];
 
-    if (t->legs[to].close_out)
+    if (f->legs[to].close_out)
         return true;
-    size_t len = ws_encode_control(frame, opcode, payload, own_mask(t, to, mask));
-    return send_bytes(t, to, slice_of(frame, len), now);
+    size_t len = ws_encode_control(frame, opcode, payload, own_mask(f, to, mask));
+    return send_bytes(f, to, slice_of(frame, len), now);
 }
 
-bool tunnel_send_close(struct tunnel *t, enum side to, unsigned code, struct slice text, uint64_t now)
+bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX], mask[4];
 
-    if (t->legs[to].close_out || !is_there(t, to))
+    if (f->legs[to].close_out || !f->there[to])
         return true;
-    t->legs[to].close_out = true;
-    size_t len = ws_encode_close(frame, code, text, own_mask(t, to, mask));
-    return send_bytes(t, to, slice_of(frame, len), now);
+    f->legs[to].close_out = true;
+    size_t len = ws_encode_close(frame, code, text, own_mask(f, to, mask));
+    return send_bytes(f, to, slice_of(frame, len), now);
 }
 
 /* While input goes on, a worker is asked as often as a quiet one how far it has read: the rest is what may be lost with
  * it. That it does not answer is no sign of death: its process may not read. */
-static void ask_how_far(struct tunnel *t, uint64_t now)
+bool forward_ask_how_far(struct forward *f, uint64_t now)
 {
-    struct leg *leg = &t->legs[WORKER];
+    struct leg *leg = &f->legs[WORKER];
     uint8_t payload[LEG_PING_LEN];
-    bool open = leg->asked > leg->read, due = now - leg->asked_at >= t->settings->keepalive;
+    bool open = leg->asked > leg->read, due = now - leg->asked_at >= f->place.settings->keepalive;
 
-    if (t->adapter->numbers || t->adapter->one_leg || !t->worker_there || leg->data == leg->read || open ||
+    if (f->adapter->numbers || f->adapter->one_leg || !f->there[WORKER] || leg->data == leg->read || open ||
         !due)
-        return;
+        return true;
     leg_ping_payload(leg, payload, now);
-    if (!tunnel_send_control(t, WORKER, WS_PING, slice_of(payload, sizeof payload), now))
-        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+    return forward_send_control(f, WORKER, WS_PING, slice_of(payload, sizeof payload), now);
 }
 
-void tunnel_keep_alive(struct tunnel *t, enum side to, uint64_t now)
+bool forward_keep_alive(struct forward *f, enum side to, uint64_t now)
 {
     static const uint8_t empty_binary[] = {0x80 | WS_BINARY, 0};
     uint8_t payload[LEG_PING_LEN];
-    struct leg *leg = &t->legs[to];
+    struct leg *leg = &f->legs[to];
 
     /* between the fragments of a message there is no place for another one */
-    bool empty = to == CLIENT && t->empty_frame && !leg->message_out;
+    bool empty = to == CLIENT && f->empty_frame && !leg->message_out;
     if (empty) {
         leg->heard = now;
     } else {
         leg_ping_payload(leg, payload, now);
         leg->pinged = now;
     }
-    if (!(empty ? send_bytes(t, to, slice_of(empty_binary, sizeof empty_binary), now)
-                : tunnel_send_control(t, to, WS_PING, slice_of(payload, sizeof payload), now)))
-        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+    return empty ? send_bytes(f, to, slice_of(empty_binary, sizeof empty_binary), now)
+                 : forward_send_control(f, to, WS_PING, slice_of(payload, sizeof payload), now);
 }
 
-bool tunnel_mend_message(struct tunnel *t, uint64_t now)
+bool forward_mend_message(struct forward *f, uint64_t now)
 {
     static const uint8_t empty_end[] = {0x80 | WS_CONTINUATION, 0};
-    struct leg *client = &t->legs[CLIENT];
+    struct leg *client = &f->legs[CLIENT];
 
-    if (!client->message_out || t->adapter->exact)
+    if (!client->message_out || f->adapter->exact)
         return true;
-    if (!t->stream && !(t->adapter->may_end && t->adapter->may_end(t->adapter_state)))
+    if (!f->stream && !(f->adapter->may_end && f->adapter->may_end(f->adapter_state)))
         return false;
     struct leg_batch batch = {
         .runs = {slice_of(empty_end, sizeof empty_end)}, .count = 1, .message = client->message_out};
     client->message_out = 0;
-    return flush(t, CLIENT, &batch, now);
+    return flush(f, CLIENT, &batch, now);
 }
 
 /* ---- what adapters have to say ---- */
-void tunnel_declare(struct tunnel *t, enum adapter_outcome outcome, uint64_t gap)
+void forward_declare(struct forward *f, enum adapter_outcome outcome, uint64_t gap)
 {
     if (outcome == ADAPTER_PENDING)
         return;
     if (gap)
-        t->gaps++;
+        f->gaps++;
     if (gap != ADAPTER_UNKNOWN)
-        t->missing = gap < UINT64_MAX - t->missing ? t->missing + gap : UINT64_MAX;
-    commands_put(t->host->commands, &(struct command){.kind = COMMAND_DECLARED, .bytes = gap});
+        f->missing = gap < UINT64_MAX - f->missing ? f->missing + gap : UINT64_MAX;
+    commands_put(f->place.host->commands, &(struct command){.kind = COMMAND_DECLARED, .bytes = gap});
 }
 
-void tunnel_tell_adapter(struct tunnel *t, uint64_t time, uint64_t now)
+bool forward_tell_adapter(struct forward *f, uint64_t time, uint64_t now)
 {
-    struct adapter_edit edit = {.insert = buffer_with_limit(t->adapter->insert_max)};
-    struct leg_batch batch = {.count = 1, .message = t->legs[CLIENT].message_out};
+    struct adapter_edit edit = {.insert = buffer_with_limit(f->adapter->insert_max)};
+    struct leg_batch batch = {.count = 1, .message = f->legs[CLIENT].message_out};
 
     /* behind the beginning of a message that was cut nothing can follow */
-    if (!t->adapter->tick || (time == ADAPTER_NO_MORE && t->legs[CLIENT].message_out))
-        return;
-    bool fine = t->adapter->tick(t->adapter_state, time, &edit) <= ADAPTER_DROP;
+    if (!f->adapter->tick || (time == ADAPTER_NO_MORE && f->legs[CLIENT].message_out))
+        return true;
+    bool fine = f->adapter->tick(f->adapter_state, time, &edit) <= ADAPTER_DROP;
     if (fine)
-        tunnel_declare(t, edit.outcome, edit.gap);
+        forward_declare(f, edit.outcome, edit.gap);
     batch.runs[0] = buffer_slice(&edit.insert);
     if (fine && batch.runs[0].len)
-        fine = flush(t, CLIENT, &batch, now);
+        fine = flush(f, CLIENT, &batch, now);
     buffer_free(&edit.insert);
-    if (!fine)
-        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
+    return fine;
 }
 
-bool tunnel_withholds(const struct tunnel *t)
+bool forward_withholds(const struct forward *f)
 {
-    return send_queue_len(&t->legs[CLIENT].out) >= LEG_PAUSE;
+    return send_queue_len(&f->legs[CLIENT].out) >= LEG_PAUSE;
 }
 
-void tunnel_acknowledge_all(struct tunnel *t, uint64_t now)
-{
-    uint8_t payload[WS_CONTROL_MAX];
-
-    if (!t->adapter->numbers || !t->worker_there)
-        return;
-    size_t len = t->adapter->numbers->due_pong(t->adapter_state, now, payload);
-    if (len && !tunnel_send_control(t, WORKER, WS_PONG, slice_of(payload, len), now))
-        tunnel_close(t, CLOSE_no_memory, 0, slice_text(""), now);
-}
-
-void tunnel_acknowledge(struct tunnel *t, uint64_t now)
-{
-    if (!tunnel_withholds(t))
-        tunnel_acknowledge_all(t, now);
-}
-
-void tunnel_mark_end(struct tunnel *t, uint64_t now)
+bool forward_acknowledge_all(struct forward *f, uint64_t now)
 {
     uint8_t payload[WS_CONTROL_MAX];
 
-    if (!t->adapter->numbers || !t->worker_there)
+    if (!f->adapter->numbers || !f->there[WORKER])
+        return true;
+    size_t len = f->adapter->numbers->due_pong(f->adapter_state, now, payload);
+    return !len || forward_send_control(f, WORKER, WS_PONG, slice_of(payload, len), now);
+}
+
+bool forward_acknowledge(struct forward *f, uint64_t now)
+{
+    return forward_withholds(f) || forward_acknowledge_all(f, now);
+}
+
+void forward_mark_end(struct forward *f, uint64_t now)
+{
+    uint8_t payload[WS_CONTROL_MAX];
+
+    if (!f->adapter->numbers || !f->there[WORKER])
         return;
-    size_t len = t->adapter->numbers->mark_end(t->adapter_state, payload);
+    size_t len = f->adapter->numbers->mark_end(f->adapter_state, payload);
     /* without memory the Close behind it is not sent either: the leg is lost */
-    if (!tunnel_send_control(t, WORKER, WS_PONG, slice_of(payload, len), now))
-        t->legs[WORKER].close_out = true;
+    if (!forward_send_control(f, WORKER, WS_PONG, slice_of(payload, len), now))
+        f->legs[WORKER].close_out = true;
 }
 
 /* ---- from one side to the other ---- */
@@ -185,50 +175,42 @@ void tunnel_mark_end(struct tunnel *t, uint64_t now)
 #define TAGGED_SMALL 124  /* bytes behind a tag in a frame whose length has one byte */
 #define TAGGED_HEAD  6    /* the length of such a frame's head: the client's are masked */
 
-/* One tunnel_read. What goes to the other side is collected as runs of the memory it came in: a frame that
+/* One forward_read. What goes to the other side is collected as runs of the memory it came in: a frame that
  * passes unchanged is written to the very place it lies at, so that neighbours become one run. Small frames
  * that cannot lie there are made elsewhere: however small frames are, a system call sends many of them. */
 struct pass {
-    struct tunnel *t;
+    struct forward *f;
     enum side from;
     struct leg *leg, *peer;
     struct leg_batch batch; /* for peer */
-    uint8_t *memory; /* of the read, with its room in front */
+    uint8_t *memory;        /* of the read, with its room in front */
     uint8_t *unsent; /* the end of what of it is in the batch: nothing in front of that may be written */
     size_t made_len, answers_len;
-    uint8_t made[MADE];    /* of the batch */
-    uint8_t answers[MADE]; /* control frames for leg */
+    uint8_t made[MADE];      /* of the batch */
+    uint8_t answers[MADE];   /* control frames for leg */
+    struct forward_end *end; /* how the pass ends, when it does not go on */
     uint64_t now;
 };
 
-/* The functions below say whether the pass goes on; when it does not, the tunnel or this leg has come to an
- * end. */
+/* The functions below say whether the pass goes on; when it does not, *end says why. */
 static bool no_memory(struct pass *p)
 {
     p->batch.count = 0;
-    tunnel_close(p->t, CLOSE_no_memory, 0, slice_text(""), p->now);
+    *p->end = (struct forward_end){.how = FORWARD_NO_MEMORY};
     return false;
-}
-
-static bool is_closing_client(const struct pass *p)
-{
-    return p->t->state == TUNNEL_CLOSING && p->from == CLIENT;
 }
 
 /* A client that has been sent a Close: what it still says is read away until it answers. */
 static bool is_ignored(const struct pass *p)
 {
-    return is_closing_client(p) && !tunnel_hears_client(p->t);
+    return p->f->mode >= FORWARD_CLOSING && p->from == CLIENT && !forward_hears_client(p->f);
 }
 
 /* What else comes from this side is not understood any more: its Close is not waited for. */
 static void fail_leg(struct pass *p, enum close_reason reason)
 {
     p->leg->close_in = true;
-    if (is_closing_client(p))
-        tunnel_leave_client(p->t, p->now);
-    else
-        tunnel_close(p->t, reason, 0, slice_text(""), p->now);
+    *p->end = (struct forward_end){.how = FORWARD_FAILED, .reason = reason};
 }
 
 /* A message in so many fragments that their heads are more than its bytes may be cannot be kept. */
@@ -245,7 +227,7 @@ static bool flush_answers(struct pass *p)
     size_t len = p->answers_len;
 
     p->answers_len = 0;
-    return !len || send_bytes(p->t, p->from, slice_of(p->answers, len), p->now) || no_memory(p);
+    return !len || send_bytes(p->f, p->from, slice_of(p->answers, len), p->now) || no_memory(p);
 }
 
 static bool pass_flush(struct pass *p)
@@ -257,7 +239,7 @@ static bool pass_flush(struct pass *p)
         fail_leg(p, CLOSE_message_too_big);
         return false;
     }
-    bool sent = flush(p->t, other(p->from), &p->batch, p->now);
+    bool sent = flush(p->f, other(p->from), &p->batch, p->now);
     p->unsent = p->memory;
     p->made_len = 0;
     return sent || no_memory(p);
@@ -344,17 +326,17 @@ static bool pass_tagged(struct pass *p, const struct ws_piece *in)
 
 static bool pass_input(struct pass *p, const struct adapter_piece *piece, const struct ws_piece *in)
 {
-    struct tunnel *t = p->t;
+    struct forward *f = p->f;
     bool told;
 
     if (piece->first)
-        t->input = INPUT_UNTOLD;
-    told = t->input != INPUT_UNTOLD;
+        f->input = INPUT_UNTOLD;
+    told = f->input != INPUT_UNTOLD;
     if (!told && in->bytes.len)
-        t->input = in->bytes.at[0] == p->leg->in.frame.mask[in->offset % 4] ? INPUT_BYTES : INPUT_OTHER;
-    if (t->input == INPUT_UNTOLD)
+        f->input = in->bytes.at[0] == p->leg->in.frame.mask[in->offset % 4] ? INPUT_BYTES : INPUT_OTHER;
+    if (f->input == INPUT_UNTOLD)
         return !piece->last || pass_payload(p, in->bytes, in->offset, true);
-    if (t->input == INPUT_OTHER)
+    if (f->input == INPUT_OTHER)
         return pass_payload(p, in->bytes, in->offset, piece->last);
     if (told)
         return !in->bytes.len || pass_tagged(p, in);
@@ -363,8 +345,8 @@ static bool pass_input(struct pass *p, const struct adapter_piece *piece, const 
 
 static void look_for_end(struct pass *p, const struct adapter_piece *piece)
 {
-    if (p->from == WORKER && piece->first && piece->last && end_said(p->t->end, piece->opcode, piece->bytes))
-        p->t->end_said = true;
+    if (p->from == WORKER && piece->first && piece->last && end_said(p->f->end, piece->opcode, piece->bytes))
+        p->f->end_said = true;
 }
 
 static bool pass_insert(struct pass *p, struct adapter_edit *edit)
@@ -392,14 +374,14 @@ static bool wrong(struct pass *p, enum adapter_verdict verdict)
 /* Passes what the adapter leaves of a piece from the worker. */
 static bool adapt(struct pass *p, const struct adapter_piece *piece, uint64_t offset)
 {
-    struct adapter_edit edit = {.insert = buffer_with_limit(p->t->adapter->insert_max)};
-    enum adapter_verdict verdict = p->t->adapter->from_worker(p->t->adapter_state, piece, &edit);
+    struct adapter_edit edit = {.insert = buffer_with_limit(p->f->adapter->insert_max)};
+    enum adapter_verdict verdict = p->f->adapter->from_worker(p->f->adapter_state, piece, &edit);
 
     if (verdict > ADAPTER_DROP) {
         buffer_free(&edit.insert);
         return wrong(p, verdict);
     }
-    tunnel_declare(p->t, edit.outcome, edit.gap);
+    forward_declare(p->f, edit.outcome, edit.gap);
     if (!pass_insert(p, &edit))
         return false;
     return verdict == ADAPTER_DROP ||
@@ -416,16 +398,16 @@ static bool on_piece(struct pass *p, const struct ws_piece *in)
         .bytes = in->bytes,
         .now = p->now,
     };
-    const struct adapter *adapter = p->t->adapter;
+    const struct adapter *adapter = p->f->adapter;
 
-    p->t->used = p->now;
+    p->f->used = p->now;
     if (is_ignored(p))
         return true;
     look_for_end(p, &piece);
     if (adapter->from_worker && p->from == WORKER)
         return adapt(p, &piece, in->offset);
     if (adapter->numbers && p->from == CLIENT && piece.last) {
-        adapter->numbers->from_client(p->t->adapter_state, p->leg->message_len);
+        adapter->numbers->from_client(p->f->adapter_state, p->leg->message_len);
         p->leg->message_len = 0;
     }
     if (adapter->tagged && p->from == CLIENT && piece.opcode == WS_BINARY)
@@ -436,7 +418,7 @@ static bool on_piece(struct pass *p, const struct ws_piece *in)
 static bool on_head(struct pass *p)
 {
     const struct ws_frame *frame = &p->leg->in.frame;
-    uint64_t most = p->t->limits.max_message;
+    uint64_t most = p->f->max_message;
 
     if (frame->opcode != WS_CONTINUATION) {
         p->leg->message_in = (uint8_t)frame->opcode;
@@ -474,43 +456,43 @@ static bool answer(struct pass *p, struct slice payload)
     if (p->answers_len + WS_CONTROL_FRAME_MAX > MADE && !flush_answers(p))
         return false;
     p->answers_len +=
-        ws_encode_control(p->answers + p->answers_len, WS_PONG, payload, own_mask(p->t, p->from, mask));
+        ws_encode_control(p->answers + p->answers_len, WS_PONG, payload, own_mask(p->f, p->from, mask));
     return true;
 }
 
 /* RFC 6455 section 5.5.3: of several Pings one may be answered alone. No proper client sends hidden ones. */
 static bool is_many_answers(const struct pass *p)
 {
-    return send_queue_len(&p->leg->out) >= READ_LEAST && !tunnel_memory(p->t, p->from);
+    return send_queue_len(&p->leg->out) >= READ_LEAST && !forward_memory(p->f, p->from);
 }
 
 /* Control frames that belong to a protocol that the client knows nothing of. */
 static bool is_hidden(const struct pass *p, struct slice payload)
 {
-    return p->t->adapter->numbers && slice_starts(payload, "cr");
+    return p->f->adapter->numbers && p->f->adapter->numbers->is_own(payload);
 }
 
 static bool on_ping(struct pass *p, struct slice payload)
 {
-    struct tunnel *t = p->t;
+    struct forward *f = p->f;
 
     if (is_hidden(p, payload) && p->from == WORKER)
         return wrong(p, ADAPTER_WRONG);
     if (is_hidden(p, payload))
         return is_many_answers(p) || answer(p, payload);
-    if (!is_there(t, other(p->from)) || p->peer->close_out)
+    if (!f->there[other(p->from)] || p->peer->close_out)
         return answer(p, payload);
     if (p->from == CLIENT)
-        pings_put(&t->pings, payload);
+        pings_put(&f->pings, payload);
     return pass_control(p, payload);
 }
 
 static bool on_hidden_pong(struct pass *p, struct slice payload)
 {
-    struct tunnel *t = p->t;
+    struct forward *f = p->f;
     enum adapter_verdict verdict =
         p->from == CLIENT ? ADAPTER_DROP
-                          : t->adapter->numbers->pong(t->adapter_state, payload, &t->legs[WORKER].out);
+                          : f->adapter->numbers->pong(f->adapter_state, payload, &f->legs[WORKER].out);
     return verdict == ADAPTER_DROP || wrong(p, verdict);
 }
 
@@ -521,38 +503,21 @@ static bool on_pong(struct pass *p, struct slice payload)
     if (leg_own_pong(p->leg, payload))
         return true;
     if (p->from == WORKER)
-        pings_answered(&p->t->pings, payload);
-    return !is_there(p->t, other(p->from)) || p->peer->close_out || pass_control(p, payload);
+        pings_answered(&p->f->pings, payload);
+    return !p->f->there[other(p->from)] || p->peer->close_out || pass_control(p, payload);
 }
 
-/* The client's Close goes to the worker, whose answer it then gets; without a worker the relay answers. */
-static bool on_client_close(struct pass *p, unsigned code, struct slice text)
-{
-    struct tunnel *t = p->t;
-
-    if (t->state == TUNNEL_CLOSING) {
-        /* a client that resumes answers the worker's Close itself */
-        if (t->adapter->one_leg && !tunnel_hears_client(t))
-            tunnel_send_close(t, WORKER, code, text, p->now);
-        tunnel_leave_client(t, p->now);
-    } else
-        tunnel_close(t, CLOSE_client_closed, code, text, p->now);
-    return false;
-}
-
-/* The leg, and the decoder with it, may be renewed on the way. */
+/* What it means is the tunnel's to say. */
 static bool on_close(struct pass *p, unsigned code, struct slice text)
 {
     uint8_t copy[WS_CONTROL_MAX];
 
     memcpy(copy, text.at, text.len);
-    text.at = copy;
     p->leg->close_in = true;
     if (!pass_flush(p))
         return false;
-    if (p->from == CLIENT)
-        return on_client_close(p, code, text);
-    tunnel_worker_closed(p->t, code, text, p->now);
+    *p->end = (struct forward_end){.how = FORWARD_CLOSED, .code = code, .text_len = text.len};
+    memcpy(p->end->text, copy, text.len);
     return false;
 }
 
@@ -612,7 +577,7 @@ static bool pass_events(struct pass *p, struct slice *bytes)
 /* Where memory is short less of a frame is waited for: it goes on as fragments of the bytes at hand. */
 static bool pass_rest(struct pass *p, struct slice *bytes)
 {
-    if (bytes->len <= READ_LEAST + WS_HEAD_MAX || tunnel_memory(p->t, p->from) >= LEG_FRAME_WHOLE)
+    if (bytes->len <= READ_LEAST + WS_HEAD_MAX || forward_memory(p->f, p->from) >= LEG_FRAME_WHOLE)
         return true;
     p->leg->in.whole = READ_LEAST;
     bool on = pass_events(p, bytes);
@@ -620,13 +585,13 @@ static bool pass_rest(struct pass *p, struct slice *bytes)
     return on;
 }
 
-static void pass_begin(struct pass *p, struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
+static void pass_begin(struct pass *p, struct forward *f, enum side from, struct slice bytes, uint64_t now)
 {
-    p->t = t;
+    p->f = f;
     p->from = from;
-    p->memory = p->unsent = (uint8_t *)bytes.at - TUNNEL_FRONT;
-    p->leg = &t->legs[from];
-    p->peer = &t->legs[other(from)];
+    p->memory = p->unsent = (uint8_t *)bytes.at - FORWARD_FRONT;
+    p->leg = &f->legs[from];
+    p->peer = &f->legs[other(from)];
     p->batch.count = 0;
     p->batch.controls = 0;
     p->batch.message = p->peer->message_out;
@@ -634,34 +599,25 @@ static void pass_begin(struct pass *p, struct tunnel *t, enum side from, struct 
     p->now = now;
 }
 
-void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
+struct forward_end forward_read(struct forward *f, enum side from, struct slice bytes, uint64_t now)
 {
+    struct forward_end end = {.how = FORWARD_GOES_ON};
     struct pass p;
 
-    if (t->state == TUNNEL_ENDED || !is_there(t, from) || (from == WORKER && tunnel_hears_client(t)))
-        return;
-    pass_begin(&p, t, from, bytes, now);
+    pass_begin(&p, f, from, bytes, now);
+    p.end = &end;
     p.leg->bytes_in += bytes.len;
     p.leg->heard = now;
     p.leg->pinged = 0;
     bool on = pass_events(&p, &bytes) && pass_rest(&p, &bytes);
     if (on && pass_flush(&p) && bytes.len)
         keep_partial(&p, bytes);
-    if (from == CLIENT && t->state == TUNNEL_SERVING)
-        ask_how_far(t, now);
-    if (t->adapter->numbers && t->state < TUNNEL_CLOSING)
-        tunnel_acknowledge(t, now);
-    tunnel_reading(t, now);
+    return end;
 }
 
-void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
+void forward_writable(struct forward *f, enum side to, uint64_t now)
 {
-    struct outlet outlet = {t, to};
+    struct outlet outlet = {f, to};
 
-    if (!is_there(t, to) || t->host->commands->unattached[to])
-        return;
-    leg_writable(&t->legs[to], outlet_send, &outlet, now);
-    if (t->adapter->numbers && t->state < TUNNEL_CLOSING)
-        tunnel_acknowledge(t, now);
-    tunnel_reading(t, now);
+    leg_writable(&f->legs[to], outlet_send, &outlet, now);
 }

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel/connector.h"
+
+#define SECOND          UINT64_C(1000000)
+#define ABSENT_RETRY    (3 * SECOND) /* a worker may hear of a session later than the directory does */
+#define UNWATCHED_PAUSE (20 * SECOND)
+#define WATCH_PAUSE     SECOND           /* before a watch that told nothing new is repeated */
+#define HELD_PAUSE      (4 * SECOND / 5) /* at most, give or take a fifth: somebody waits for the first worker */
+#define LATE            (10 * SECOND)    /* in which a worker may get to a dial that was given up */
+
+static const struct connector_result goes_on = {.how = CONNECTOR_GOES_ON};
+
+void connector_free(struct connector *c)
+{
+    target_free(&c->target);
+    target_free(&c->next);
+}
+
+const struct target *connector_target(const struct connector *c)
+{
+    return target_known(&c->next) ? &c->next : &c->target;
+}
+
+/* ---- attempts ---- */
+static struct connector_result hopeless(enum close_reason reason, enum refusal refusal)
+{
+    return (struct connector_result){CONNECTOR_HOPELESS, reason, refusal};
+}
+
+static struct connector_result give_up(struct connector *c)
+{
+    connector_stop(c);
+    if (c->purpose == CONNECT_FIRST || c->purpose == CONNECT_AGAIN)
+        return hopeless(CLOSE_unrecoverable, c->problem ? c->problem : REFUSAL_worker_unreachable);
+    target_free(&c->next); /* the old worker serves on: where the sandbox is by now will be told again */
+    return goes_on;
+}
+
+static struct connector_result dial(struct connector *c, const struct target *target, uint64_t now)
+{
+    const struct target *known = connector_target(c);
+
+    if (target_known(known) && !target_same(known, target)) {
+        c->changed_at = now;
+        c->retried_absent = false;
+        if (redial_changed(&c->redial, now))
+            return hopeless(CLOSE_flapping, REFUSAL_worker_unreachable);
+    }
+    if (!target_set(&c->next, target)) {
+        c->problem = REFUSAL_relay_unavailable;
+        return give_up(c);
+    }
+    c->phase = CONNECTOR_DIALLING;
+    place_put(&c->place, COMMAND_DIAL);
+    return goes_on;
+}
+
+void connector_ask(struct connector *c, uint64_t now)
+{
+    c->phase = CONNECTOR_ASKING;
+    c->asked_at = now;
+    place_put(&c->place, COMMAND_ASK);
+}
+
+struct connector_result connector_again(struct connector *c, uint64_t now)
+{
+    uint64_t most = c->purpose == CONNECT_FIRST ? HELD_PAUSE : UINT64_MAX;
+
+    if (!redial_next(&c->redial, &c->place.settings->redial, most, place_random(&c->place), now,
+                     &c->pause_until))
+        return give_up(c);
+    if (c->pause_until > now)
+        c->phase = CONNECTOR_PAUSING;
+    else if (c->purpose == CONNECT_FIRST && !c->must_ask)
+        return dial(c, &c->target, now);
+    else
+        connector_ask(c, now);
+    return goes_on;
+}
+
+struct connector_result connector_begin(struct connector *c, uint64_t budget, uint64_t now)
+{
+    redial_begin(&c->redial, budget, now);
+    return connector_again(c, now);
+}
+
+bool connector_redial(struct connector *c, uint64_t lived, bool moved, bool gets_on, uint64_t now)
+{
+    const struct redial_settings *settings = &c->place.settings->redial;
+    bool flaps = !moved && redial_lost(&c->redial, settings, lived, now);
+
+    if (flaps && !gets_on)
+        return false;
+    if (flaps && c->phase == CONNECTOR_IDLE)
+        redial_begin_slowly(&c->redial, settings->budget, now);
+    else if (c->phase != CONNECTOR_IDLE)
+        redial_renew(&c->redial, settings->budget, now);
+    else
+        redial_begin(&c->redial, settings->budget, now);
+    return true;
+}
+
+void connector_stop(struct connector *c)
+{
+    if (c->phase == CONNECTOR_DIALLING)
+        place_put(&c->place, COMMAND_HANG_UP);
+    c->phase = CONNECTOR_IDLE;
+}
+
+void connector_abandon(struct connector *c, uint64_t now)
+{
+    if (c->phase != CONNECTOR_IDLE)
+        c->abandoned_at = now;
+    connector_stop(c);
+}
+
+bool connector_took_itself(struct connector *c, uint64_t now)
+{
+    bool taken = c->abandoned_at && now - c->abandoned_at < LATE;
+
+    c->abandoned_at = 0;
+    return taken;
+}
+
+/* ---- what the agent says ---- */
+/* The sandbox, or the right to reach it, is gone. */
+static bool is_final(const struct answer *answer, struct connector_result *result)
+{
+    enum close_reason *reason = &result->reason;
+    enum refusal *refusal = &result->refusal;
+
+    result->how = CONNECTOR_HOPELESS;
+    if (answer->refused != REFUSAL_NONE) {
+        *reason = answer->refused == REFUSAL_token_expired ? CLOSE_token_expired
+                  : answer->refused == REFUSAL_not_granted ? CLOSE_not_granted
+                                                           : CLOSE_token_revoked;
+        *refusal = answer->refused;
+    } else if (answer->state == ANSWER_STOPPED) {
+        *reason = CLOSE_sandbox_stopped;
+        *refusal = REFUSAL_sandbox_stopped;
+    } else if (answer->state == ANSWER_ABSENT) {
+        *reason = CLOSE_sandbox_not_found;
+        *refusal = REFUSAL_sandbox_not_found;
+    } else if (answer->state == ANSWER_NOT_ADMITTED) {
+        *reason = CLOSE_not_admitted;
+        *refusal = REFUSAL_agent_unavailable;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static uint64_t wait_until(const struct connector *c)
+{
+    return c->redial.waiting + (c->purpose == CONNECT_FIRST ? c->hold : c->place.settings->migration_budget);
+}
+
+static void wait_for_worker(struct connector *c, uint64_t now)
+{
+    c->problem = c->answer == ANSWER_MIGRATING ? REFUSAL_sandbox_migrating : REFUSAL_sandbox_waking;
+    c->phase = CONNECTOR_WAITING;
+    redial_wait(&c->redial, now);
+    connector_watch_now(c, now);
+}
+
+/* While the agent is away nobody can say where to dial, which is no fault of the worker's: the budget stands
+ * still. */
+static struct connector_result no_answer(struct connector *c, bool agent_lost, uint64_t now)
+{
+    c->problem = agent_lost ? REFUSAL_agent_unavailable : REFUSAL_directory_unavailable;
+    if (agent_lost && c->purpose == CONNECT_AGAIN)
+        redial_wait(&c->redial, c->asked_at);
+    return c->redial.waiting && now >= wait_until(c) ? give_up(c) : connector_again(c, now);
+}
+
+/* To the worker that serves. */
+static bool has_come_back(const struct connector *c, const struct answer *answer)
+{
+    return c->purpose == CONNECT_ASIDE && target_same(&c->target, &answer->target);
+}
+
+struct connector_result connector_use(struct connector *c, const struct answer *answer, uint64_t now)
+{
+    if (answer->state == ANSWER_UNAVAILABLE)
+        return no_answer(c, answer->agent_lost, now);
+    if (!target_known(&answer->target)) {
+        wait_for_worker(c, now);
+        return goes_on;
+    }
+    if (has_come_back(c, answer)) {
+        connector_stop(c);
+        target_free(&c->next);
+        return goes_on;
+    }
+    redial_resume(&c->redial, now);
+    return dial(c, &answer->target, now);
+}
+
+/* What a watch says is not the fresh answer that the end of a session is believed by. */
+static struct connector_result use_in_grace(struct connector *c, const struct answer *answer, bool watch)
+{
+    bool moved = target_known(&answer->target) && !target_same(&c->target, &answer->target);
+    bool stays = answer->state == ANSWER_UNAVAILABLE || (answer->state == ANSWER_RUNNING && !moved);
+
+    if (stays && watch)
+        return goes_on;
+    c->phase = CONNECTOR_IDLE;
+    return (struct connector_result){.how = stays ? CONNECTOR_STAYS : CONNECTOR_MOVED};
+}
+
+/* Whether an answer that came unasked matters to somebody who looks for a worker. */
+static bool matters(const struct connector *c, const struct answer *answer)
+{
+    if (!target_known(&answer->target))
+        return false;
+    return c->phase == CONNECTOR_WAITING ||
+           (c->phase != CONNECTOR_ASKING && !target_same(connector_target(c), &answer->target));
+}
+
+static struct connector_result use_change(struct connector *c, const struct answer *answer, uint64_t now)
+{
+    if (!matters(c, answer))
+        return goes_on;
+    if (c->phase == CONNECTOR_IDLE && !has_come_back(c, answer))
+        return (struct connector_result){.how = c->purpose == CONNECT_ASIDE ? CONNECTOR_MOVED
+                                                                            : CONNECTOR_GOES_ON};
+    if (c->phase == CONNECTOR_DIALLING)
+        c->abandoned_at = now;
+    connector_stop(c);
+    return connector_use(c, answer, now);
+}
+
+/* Spread, or those that the agent has no room for would all ask at once. */
+static uint64_t ask_later(struct connector *c)
+{
+    uint64_t pause = c->phase == CONNECTOR_WAITING ? 2 * WATCH_PAUSE : UNWATCHED_PAUSE;
+    return pause / 2 + place_random(&c->place) % pause;
+}
+
+struct connector_result connector_answered(struct connector *c, const struct answer *answer, bool watch,
+                                           uint64_t now)
+{
+    bool told = answer->state != ANSWER_UNAVAILABLE && answer->epoch != c->watched;
+    struct connector_result final;
+
+    if (!watch && c->phase != CONNECTOR_ASKING)
+        return goes_on;
+    if (watch) {
+        c->watching = false;
+        c->watch_at = answer->unwatched ? now + ask_later(c) : told ? now : now + WATCH_PAUSE;
+    }
+    if (answer->state != ANSWER_UNAVAILABLE) {
+        c->epoch = answer->epoch;
+        c->answer = answer->state;
+    }
+    c->must_ask = true; /* whatever is dialled from now on */
+    if (is_final(answer, &final))
+        return final;
+    if (c->purpose == CONNECT_GRACE)
+        return use_in_grace(c, answer, watch);
+    return watch ? use_change(c, answer, now) : connector_use(c, answer, now);
+}
+
+/* ---- the watch ---- */
+void connector_watch(struct connector *c, uint64_t now)
+{
+    if (c->watching || now < c->watch_at)
+        return;
+    c->watching = true;
+    c->watched = c->epoch;
+    place_put(&c->place, COMMAND_WATCH);
+}
+
+void connector_watch_now(struct connector *c, uint64_t now)
+{
+    c->watch_at = now;
+    connector_watch(c, now);
+}
+
+void connector_watch_on(struct connector *c, bool watch, uint64_t now)
+{
+    if (watch || c->watching)
+        connector_watch(c, now);
+}
+
+static bool wants_watch(const struct connector *c)
+{
+    return !c->watching &&
+           (c->purpose != CONNECT_FIRST || c->phase == CONNECTOR_WAITING || c->phase == CONNECTOR_PAUSING);
+}
+
+/* ---- what the worker says to the dial ---- */
+void connector_connected(struct connector *c)
+{
+    c->phase = CONNECTOR_IDLE;
+    c->retried_absent = false;
+    c->must_ask = true;
+    target_free(&c->target);
+    c->target = c->next;
+    c->next = (struct target){0};
+}
+
+/* Whether the first dial can be repeated although the worker may have seen it. */
+static bool is_repeatable(const struct connector *c, enum dial_outcome outcome, unsigned status)
+{
+    return c->resumes &&
+           (outcome == DIAL_INVALID || outcome == DIAL_TIMEOUT || (outcome == DIAL_STATUS && status == 409));
+}
+
+static enum refusal problem_of(enum dial_outcome outcome)
+{
+    return outcome == DIAL_NO_SOCKET || outcome == DIAL_MEMORY ? REFUSAL_relay_unavailable
+           : outcome == DIAL_TIMEOUT                           ? REFUSAL_worker_timeout
+                                                               : REFUSAL_worker_unreachable;
+}
+
+static struct connector_result first_failed(struct connector *c, enum dial_outcome outcome, unsigned status,
+                                            uint64_t now)
+{
+    bool again =
+        outcome == DIAL_UNREACHABLE || outcome == DIAL_NO_SOCKET || is_repeatable(c, outcome, status);
+
+    c->problem = problem_of(outcome);
+    if (!again)
+        return hopeless(CLOSE_unrecoverable, outcome == DIAL_STATUS ? REFUSAL_NONE : c->problem);
+    c->must_ask = true;
+    return connector_again(c, now);
+}
+
+/* What this worker says of the session is final. While the old worker serves, that one decides. */
+static struct connector_result refused(const struct connector *c, enum close_reason reason)
+{
+    return c->purpose == CONNECT_AGAIN ? hopeless(reason, REFUSAL_NONE) : goes_on;
+}
+
+/* The worker will say the same again. A conflict is with the leg before, which it may not know to be gone yet. */
+static bool is_final_status(unsigned status)
+{
+    return status >= 400 && status < 500 && status != 408 && status != 409 && status != 425 && status != 429;
+}
+
+struct connector_result connector_failed(struct connector *c, enum dial_outcome outcome, unsigned status,
+                                         uint64_t now)
+{
+    bool absent = outcome == DIAL_STATUS && (status == 404 || status == 410);
+
+    c->phase = CONNECTOR_IDLE; /* there is nothing to hang up */
+    if (c->purpose == CONNECT_FIRST)
+        return first_failed(c, outcome, status, now);
+    if (outcome == DIAL_TIMEOUT || outcome == DIAL_INVALID)
+        c->abandoned_at = now;
+    if (outcome == DIAL_ENDED)
+        return refused(c, CLOSE_process_exited);
+    if (status == 410 && absent && c->resumes)
+        return refused(c, CLOSE_resume_expired);
+    if (absent && !c->retried_absent && c->changed_at && now - c->changed_at < ABSENT_RETRY) {
+        c->retried_absent = true;
+        return connector_again(c, now);
+    }
+    if (absent)
+        return refused(c, CLOSE_session_not_found);
+    if (outcome == DIAL_STATUS && is_final_status(status))
+        return refused(c, CLOSE_worker_refused);
+    return connector_again(c, now);
+}
+
+/* ---- times ---- */
+struct connector_result connector_tick(struct connector *c, uint64_t now)
+{
+    if (c->phase == CONNECTOR_PAUSING && now >= c->pause_until) {
+        connector_ask(c, now);
+    } else if (c->phase == CONNECTOR_WAITING && now >= wait_until(c)) {
+        struct connector_result result = give_up(c);
+        if (result.how != CONNECTOR_GOES_ON)
+            return result;
+    }
+    if (wants_watch(c))
+        connector_watch(c, now);
+    return goes_on;
+}
+
+uint64_t connector_due(const struct connector *c)
+{
+    uint64_t due = c->phase == CONNECTOR_PAUSING   ? c->pause_until
+                   : c->phase == CONNECTOR_WAITING ? wait_until(c)
+                                                   : UINT64_MAX;
+    return wants_watch(c) && c->watch_at < due ? c->watch_at : due;
+}

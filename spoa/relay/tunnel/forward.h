@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * forward: the two legs of a tunnel and what goes from one to the other: frames, the relay's own Pings and Pongs, what the
+ * adapter of the worker's protocol inserts or drops (forward.c), and which side is read, and how much (forward_flow.c). It
+ * knows nothing of searching a worker and of closing a tunnel: it tells how a read ended, and the tunnel says what follows.
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_FORWARD_H
+#define CELLGATE_RELAY_TUNNEL_FORWARD_H
+
+#include "spoa/relay/tunnel/adapter.h"
+#include "spoa/relay/tunnel/close_reason.h"
+#include "spoa/relay/tunnel/host.h"
+#include "spoa/relay/tunnel/leg.h"
+#include "spoa/relay/tunnel/pings.h"
+
+#define FORWARD_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
+#define FORWARD_SHORT UINT64_C(2000000) /* microseconds that others have to give memory back */
+#define READ_LEAST    4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
+
+/* What a tagged message of the client's is, by its first byte. */
+enum forward_input { INPUT_UNTOLD, INPUT_BYTES, INPUT_OTHER };
+
+enum forward_mode {
+    FORWARD_WAITING, /* no worker yet, or none any more */
+    FORWARD_SERVING,
+    FORWARD_CLOSING, /* what the client still says is read away */
+    FORWARD_HEARING, /* the same, but it is heard as long as the worker is there, which is not read */
+};
+
+struct forward {
+    struct tunnel_place place;
+    const struct adapter *adapter;
+    void *adapter_state;
+    enum forward_mode mode;
+    struct leg legs[2];
+    bool there[2]; /* the leg has a socket */
+
+    uint64_t max_message; /* 0: no limit */
+    enum handover_end end;
+    bool end_said;            /* the worker has said its session's end */
+    bool stream, empty_frame; /* as the handover says */
+    enum forward_input input; /* the message that is coming in */
+    struct pings pings;
+    uint64_t used;    /* when data last came */
+    unsigned gaps;    /* declared: output may be missing, or be there twice */
+    uint64_t missing; /* bytes, of those whose size is known */
+
+    uint64_t turn_at;  /* when to ask again whether its turn has come; 0: it does not wait for it */
+    bool replay_short; /* its turn has come, but there is no memory */
+    bool looked[2],
+        has_memory[2]; /* whether it may read from that side, in the decision that is being taken */
+    uint64_t
+        short_at; /* no memory for what nothing of its own will make room for: when to look again; 0: there is */
+    uint64_t short_for;   /* how long that was so, up to FORWARD_SHORT, less how long it was not */
+    uint64_t short_noted; /* when that was last noted */
+};
+
+/* How a read ended. */
+struct forward_end {
+    enum {
+        FORWARD_GOES_ON,
+        FORWARD_CLOSED, /* by a Close, with code and text */
+        FORWARD_FAILED, /* the side has broken its protocol, or a limit; its Close is not waited for */
+        FORWARD_NO_MEMORY,
+    } how;
+    enum close_reason reason; /* FORWARD_FAILED */
+    unsigned code;            /* FORWARD_CLOSED */
+    size_t text_len;
+    uint8_t text[WS_CONTROL_MAX];
+};
+
+/* The client is heard although the tunnel is closing: the worker gets its Close behind what the client says. */
+static inline bool forward_hears_client(const struct forward *f)
+{
+    return f->mode == FORWARD_HEARING && f->there[WORKER];
+}
+
+/* ---- events ---- */
+/* As tunnel_read; the side is there, and is not a worker while the client is heard. */
+struct forward_end forward_read(struct forward *f, enum side from, struct slice bytes, uint64_t now);
+void forward_writable(struct forward *f, enum side to, uint64_t now);
+
+/* ---- to one side; false: there is no memory ---- */
+bool forward_send_control(struct forward *f, enum side to, enum ws_opcode opcode, struct slice payload,
+                          uint64_t now);
+bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now);
+bool forward_keep_alive(struct forward *f, enum side to, uint64_t now);
+/* Asks the worker how far it has read, if that is worth a Ping. */
+bool forward_ask_how_far(struct forward *f, uint64_t now);
+/* Ends a message towards the client that the worker has left open; false: that is not possible. */
+bool forward_mend_message(struct forward *f, uint64_t now);
+
+/* ---- the adapter ---- */
+void forward_declare(struct forward *f, enum adapter_outcome outcome, uint64_t gap);
+/* Tells the adapter the time, or ADAPTER_NO_MORE. */
+bool forward_tell_adapter(struct forward *f, uint64_t time, uint64_t now);
+/* A Pong by which the adapter acknowledges, if one is due and the client is not too slow. */
+bool forward_acknowledge(struct forward *f, uint64_t now);
+/* However slow the client is: the session has ended, there is nothing more to hold back. */
+bool forward_acknowledge_all(struct forward *f, uint64_t now);
+/* Says that the client's Close comes next, to workers that number it. */
+void forward_mark_end(struct forward *f, uint64_t now);
+/* So much is held for the client that it is not told to the worker yet what was received. */
+bool forward_withholds(const struct forward *f);
+
+/* ---- back-pressure ---- */
+/* Behind every event: which side is read from now on (leg.reading). */
+void forward_decide(struct forward *f, uint64_t now);
+/* How many more bytes may be read from that side now. */
+size_t forward_room(const struct forward *f, enum side from);
+/* How many more bytes of that side may be held, as far as memory goes; may be 0. */
+size_t forward_memory(const struct forward *f, enum side from);
+/* Whether what its worker replays is being collected. */
+bool forward_needs_turn(const struct forward *f);
+/* For longer than FORWARD_SHORT there was no memory to make whole what it holds. */
+bool forward_waits(const struct forward *f);
+/* When it is to be looked again whether its turn has come, or memory; UINT64_MAX: not at all. */
+uint64_t forward_looks_at(const struct forward *f);
+
+#endif

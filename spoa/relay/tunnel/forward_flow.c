@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* Back-pressure: which side is read, and how much of it. */
+#include "spoa/relay/tunnel/forward.h"
+
+#define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
+#define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
+#define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What may be taken from the client without that more is sent than the session's window allows. A message costs at
+ * most 16 for each 6 bytes of the wire. The rest of a frame that has begun, and does not fit yet, is read as far as
+ * there is room; one that nothing is kept before always fits. */
+static size_t window_room(const struct forward *f)
+{
+    const struct leg *client = &f->legs[CLIENT];
+    size_t window, room = f->adapter->numbers->room(f->adapter_state, &window);
+    bool alone = room == window;
+    uint64_t cost = client->message_len + 16, rest = ws_untold(&client->in), most;
+    size_t partial = buffer_len(&client->partial);
+
+    rest = rest > partial ? rest - partial : 0;
+    uint64_t taken = cost > rest ? cost - rest : 0;
+    if (cost > room)
+        most = room <= taken ? 0 : room - taken < rest ? room - taken : rest;
+    else if (!rest && !alone && room - cost < window / 4)
+        return 0;
+    else
+        most = rest + (room - cost) / 8 * 3;
+    if (alone && !most)
+        return 1;
+    return most < LEG_PAUSE ? (size_t)most : LEG_PAUSE;
+}
+
+/* Of a message that is acknowledged as one. */
+static bool is_inside_kept(const struct forward *f)
+{
+    const struct leg *client = &f->legs[CLIENT];
+    return f->adapter->numbers && (client->message_len || buffer_len(&client->partial));
+}
+
+/* What fits into memory that it has taken already, with the heads of more fragments; where that is no whole read, 0. */
+static size_t spare_room(const struct forward *f, enum side from)
+{
+    size_t spare = f->adapter->numbers ? buffer_spare(&f->legs[other(from)].out.frames) : 0;
+    size_t partial = buffer_len(&f->legs[from].partial);
+    size_t room = spare > partial ? (spare - partial) / 64 * 63 : 0;
+
+    return room >= READ_LEAST ? room : 0;
+}
+
+size_t forward_memory(const struct forward *f, enum side from)
+{
+    /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
+    bool keeps = f->adapter->numbers && send_queue_len(&f->legs[WORKER].out);
+    size_t more = f->place.host->may_hold(f->place.io, from == CLIENT ? is_inside_kept(f)
+                                                                      : keeps || forward_needs_turn(f));
+    size_t spare = spare_room(f, from);
+
+    return more > spare ? more : spare;
+}
+
+/* One decision, with all that follows of it, looks once: other threads take memory and give it back meanwhile. */
+static bool has_memory(struct forward *f, enum side from)
+{
+    if (!f->looked[from])
+        f->has_memory[from] = forward_memory(f, from) > 0;
+    f->looked[from] = true;
+    return f->has_memory[from];
+}
+
+/* Input that is kept until it is acknowledged. */
+static bool may_keep(struct forward *f)
+{
+    return send_queue_len(&f->legs[WORKER].out) + buffer_len(&f->legs[CLIENT].partial) + READ_LEAST <=
+               KEPT_LEAST ||
+           has_memory(f, CLIENT);
+}
+
+/* What the relay answers by itself, most of all pings: who does not take that is not read. Without a peer that is all
+ * there is to be taken; with one it needs room beside the most that output alone can hold. */
+static bool may_answer(struct forward *f, enum side from, bool there)
+{
+    const struct send_queue *out = &f->legs[from].out;
+
+    if (!there)
+        return send_queue_len(out) < READ_LEAST || (send_queue_len(out) < LEG_PAUSE && has_memory(f, from));
+    return from == WORKER || !f->adapter->numbers || send_queue_len(out) + LEG_PAUSE <= out->frames.limit;
+}
+
+/* Held for a peer that is there: not read above LEG_PAUSE, and then not before all of it is sent. */
+static bool may_read_for(struct forward *f, enum side from)
+{
+    const struct leg *peer = &f->legs[other(from)];
+    bool there = f->there[other(from)];
+
+    if (!may_answer(f, from, there))
+        return false;
+    if (f->adapter->numbers && from == CLIENT)
+        return window_room(f) > 0 && peer->out.controls < LEG_SPARE &&
+               (there ? may_keep(f) : has_memory(f, CLIENT));
+    if (send_queue_empty(&peer->out) && (there || !buffer_len(&f->legs[from].partial)))
+        return true;
+    /* what is not acknowledged comes to an end; pings and acknowledgements behind it are waited for */
+    if (f->adapter->numbers && there)
+        return send_queue_len(&peer->out) < f->place.settings->buffer && has_memory(f, from);
+    if (there)
+        return f->legs[from].reading && send_queue_len(&peer->out) < LEG_PAUSE && has_memory(f, from);
+    return send_queue_len(&peer->out) + READ_LEAST <= f->place.settings->buffer && has_memory(f, from);
+}
+
+bool forward_needs_turn(const struct forward *f)
+{
+    return f->there[WORKER] && f->mode <= FORWARD_SERVING && f->adapter->collects &&
+           f->adapter->collects(f->adapter_state);
+}
+
+/* What the worker replays waits with it until it is this tunnel's turn. */
+static bool may_collect(struct forward *f, uint64_t now)
+{
+    bool needs = forward_needs_turn(f), has = !needs || f->place.host->take_turn(f->place.io);
+
+    f->replay_short = needs && has && !forward_memory(f, WORKER);
+    if (has && !f->replay_short) {
+        f->turn_at = 0;
+        return true;
+    }
+    if (now >= f->turn_at)
+        f->turn_at = now + TURN_PAUSE + place_random(&f->place) % (TURN_PAUSE / 2);
+    return false;
+}
+
+/* Whether nothing but memory that others give back lets it go on: what it holds is given back when it has come to its
+ * end, and the rest of it is not read. A worker that acknowledges nothing, or a client that takes nothing,
+ * is waited for by its own tunnel alone. */
+static bool is_short(struct forward *f)
+{
+    if (f->mode != FORWARD_SERVING || !f->there[WORKER])
+        return false;
+    if (f->replay_short || !f->adapter->numbers)
+        return f->replay_short;
+    return (!f->legs[CLIENT].reading && window_room(f) && !may_keep(f)) ||
+           (!f->legs[WORKER].reading && send_queue_len(&f->legs[CLIENT].out) < f->place.settings->buffer &&
+            !has_memory(f, WORKER));
+}
+
+/* A moment of room does not end a wait: it shortens it by as much. */
+static void note_shortage(struct forward *f, uint64_t now)
+{
+    uint64_t passed = now - f->short_noted;
+
+    f->short_for = f->short_at ? least(f->short_for + passed, FORWARD_SHORT)
+                               : f->short_for - least(f->short_for, passed);
+    f->short_noted = now;
+    if (!is_short(f))
+        f->short_at = 0;
+    else if (now >= f->short_at)
+        f->short_at = now + SHORT_PAUSE + place_random(&f->place) % (SHORT_PAUSE / 2);
+}
+
+bool forward_waits(const struct forward *f)
+{
+    return f->mode == FORWARD_SERVING && f->short_at && f->short_for >= FORWARD_SHORT &&
+           (f->replay_short || is_inside_kept(f));
+}
+
+void forward_decide(struct forward *f, uint64_t now)
+{
+    bool hears = forward_hears_client(f), closing = f->mode >= FORWARD_CLOSING && !hears;
+    /* behind its Close a client may end its side at once, and waits for the answer all the same */
+    bool done = f->legs[CLIENT].close_in;
+
+    f->looked[CLIENT] = f->looked[WORKER] = false;
+    leg_read(&f->legs[CLIENT], f->there[CLIENT] && !done && (closing || may_read_for(f, CLIENT)), now);
+    bool read = f->there[WORKER] && !hears && may_read_for(f, WORKER);
+    f->replay_short = false;
+    if (!read)
+        f->turn_at = 0;
+    leg_read(&f->legs[WORKER], read && may_collect(f, now), now);
+    note_shortage(f, now);
+}
+
+/* For a peer that is not there: at least what is needed for a ping or a Close. */
+static size_t hold_room(const struct forward *f, size_t held)
+{
+    size_t most = f->place.settings->buffer;
+
+    return held + READ_LEAST > most ? READ_LEAST : most - held;
+}
+
+/* Since it was decided that this side is read, others may have taken the memory. */
+size_t forward_room(const struct forward *f, enum side from)
+{
+    bool there = f->there[other(from)];
+    bool closing = f->mode >= FORWARD_CLOSING && !forward_hears_client(f);
+    size_t most = there || closing ? LEG_PAUSE : hold_room(f, send_queue_len(&f->legs[other(from)].out));
+    size_t memory = forward_memory(f, from);
+
+    if (memory < most)
+        most = memory > READ_LEAST ? memory : READ_LEAST;
+    size_t window = f->adapter->numbers && from == CLIENT && !closing ? window_room(f) : most;
+
+    return window < most ? window : most;
+}
+
+uint64_t forward_looks_at(const struct forward *f)
+{
+    uint64_t due = f->turn_at ? f->turn_at : UINT64_MAX;
+    return f->short_at ? least(due, f->short_at) : due;
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * host: what a tunnel and its parts are given: what they ask of their owner while they work on an event, and settings.
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_HOST_H
+#define CELLGATE_RELAY_TUNNEL_HOST_H
+
+#include "spoa/relay/tunnel/command.h"
+#include "spoa/relay/tunnel/redial.h"
+
+/* None of these may call the tunnel. */
+struct tunnel_host {
+    /* Sends what can be sent now. */
+    size_t (*send)(void *io, enum side to, const struct slice *runs, size_t count);
+    /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
+     * before more has come, a message that is acknowledged as one or a replay. */
+    size_t (*may_hold)(void *io, bool whole);
+    /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
+    bool (*take_turn)(void *io);
+    uint32_t (*random)(void *io); /* unpredictable: masks (RFC 6455 section 5.3) */
+    struct commands *commands;
+};
+
+struct tunnel_limits { /* of its route; 0: none */
+    uint64_t hold, idle, max_age, max_message;
+};
+
+struct tunnel_settings {
+    struct tunnel_limits limits; /* where the handover has none */
+    uint64_t keepalive, dead_after, stall, settle, close_timeout, connect_budget, migration_budget;
+    size_t buffer; /* bytes held for one leg */
+    struct redial_settings redial;
+};
+
+/* The surroundings of one tunnel. */
+struct tunnel_place {
+    const struct tunnel_host *host;
+    void *io; /* for its functions */
+    const struct tunnel_settings *settings;
+};
+
+static inline void place_put(const struct tunnel_place *place, enum command_kind kind)
+{
+    commands_put(place->host->commands, &(struct command){.kind = kind});
+}
+
+static inline uint32_t place_random(const struct tunnel_place *place)
+{
+    return place->host->random(place->io);
+}
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/tunnel/tunnel_parts.h"
+
+#define CLOSE_INVALID_DATA 1007
+#define LAST_WORDS         UINT64_C(1000000) /* for one side to answer what the other has said before its mistake */
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- the state ---- */
+void tunnel_enter(struct tunnel *t, enum tunnel_event event)
+{
+    static const enum connector_purpose purposes[] = {
+        [TUNNEL_opening] = CONNECT_FIRST,
+        [TUNNEL_serving] = CONNECT_ASIDE,
+        [TUNNEL_grace] = CONNECT_GRACE,
+        [TUNNEL_redialling] = CONNECT_AGAIN,
+    };
+
+    t->strayed = !tunnel_transition(&t->state, event) || t->strayed;
+    if (t->state < TUNNEL_closing)
+        t->connector.purpose = purposes[t->state];
+    t->forward.mode = t->state < TUNNEL_closing
+                          ? (t->state == TUNNEL_serving ? FORWARD_SERVING : FORWARD_WAITING)
+                          : (t->reason == CLOSE_worker_protocol ? FORWARD_HEARING : FORWARD_CLOSING);
+}
+
+static void end(struct tunnel *t)
+{
+    if (t->state != TUNNEL_ended)
+        tunnel_enter(t, EVENT_done);
+}
+
+/* ---- the legs ---- */
+static void put(struct tunnel *t, const struct command *command)
+{
+    commands_put(t->forward.place.host->commands, command);
+}
+
+static void note_unconfirmed(struct tunnel *t, uint64_t bytes)
+{
+    put(t, &(struct command){.kind = COMMAND_UNCONFIRMED, .bytes = bytes});
+}
+
+static void drop(struct tunnel *t, enum side side)
+{
+    t->forward.there[side] = false;
+    put(t, &(struct command){.kind = COMMAND_DROP, .side = side});
+}
+
+static struct send_queue take_queue(struct leg *leg)
+{
+    struct send_queue taken = leg->out;
+    leg->out = send_queue_with_limit(taken.frames.limit);
+    leg->out.keeps = taken.keeps;
+    return taken;
+}
+
+/* What is held for it is still sent. */
+static void part(struct tunnel *t, enum side side, uint64_t unread)
+{
+    t->forward.there[side] = false;
+    put(t,
+        &(struct command){
+            .kind = COMMAND_PART, .side = side, .rest = take_queue(&t->forward.legs[side]), .bytes = unread});
+}
+
+/* The last one that is told. */
+static void leave_worker_too(struct tunnel *t, uint64_t now)
+{
+    const struct close_reason_info *info = close_reason_info(t->reason);
+
+    if (forward_hears_client(&t->forward))
+        tunnel_leave_worker(t, info->worker_code, slice_text(info->text), false, now);
+    else
+        tunnel_leave_worker(t, 1001, slice_text(""), false, now);
+}
+
+void tunnel_leave_client(struct tunnel *t, uint64_t now)
+{
+    leave_worker_too(t, now);
+    if (t->forward.there[CLIENT])
+        part(t, CLIENT, 0);
+    end(t);
+}
+
+/* Whether it is the client that has left, or had to, and not the session. */
+static bool ends_client(enum close_reason reason)
+{
+    switch (reason) {
+    case CLOSE_session_ended:
+    case CLOSE_exec_completed:
+    case CLOSE_taken_over:
+    case CLOSE_data_refused:
+    case CLOSE_worker_protocol:
+    case CLOSE_message_too_big:
+    case CLOSE_resume_expired:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/* Whether input that a worker does not read is lost: it is sent again by nobody, and its session goes on. */
+static bool loses_input(const struct tunnel *t)
+{
+    if (t->forward.adapter->one_leg)
+        return false;
+    return t->state < TUNNEL_closing ? !t->forward.adapter->numbers : ends_client(t->reason);
+}
+
+void tunnel_lose_input(struct tunnel *t, bool all)
+{
+    struct leg *leg = &t->forward.legs[WORKER];
+    uint64_t unread = leg_take_unread(leg, all);
+
+    if (all)
+        send_queue_free(&leg->out);
+    if (unread && loses_input(t))
+        note_unconfirmed(t, unread);
+}
+
+void tunnel_leave_worker(struct tunnel *t, unsigned code, struct slice text, bool keep, uint64_t now)
+{
+    struct leg *leg = &t->forward.legs[WORKER];
+    struct send_queue held = send_queue_with_limit(leg->out.frames.limit);
+
+    if (!t->forward.there[WORKER])
+        return;
+    uint64_t unread = leg_take_unread(leg, !keep);
+    if (keep)
+        held = take_queue(leg);
+    /* in the middle of a frame nothing but its rest may be sent: the leg is then cut off without a word */
+    bool cut = send_queue_cut(&held);
+    if (!cut)
+        forward_send_close(&t->forward, WORKER, code, text, now);
+    if (!loses_input(t))
+        unread = 0;
+    if (cut)
+        drop(t, WORKER);
+    else
+        part(t, WORKER, unread);
+    if (cut && unread)
+        note_unconfirmed(t, unread);
+    leg->out = held;
+    leg_renew(leg, now);
+}
+
+void tunnel_drop_worker(struct tunnel *t)
+{
+    drop(t, WORKER);
+}
+
+static void close_client(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    if (t->forward.there[CLIENT] &&
+        (code == CLOSE_NONE || !forward_send_close(&t->forward, CLIENT, code, text, now)))
+        drop(t, CLIENT);
+    if (!t->forward.there[CLIENT]) {
+        end(t);
+    } else if (t->forward.legs[CLIENT].close_in) {
+        tunnel_leave_client(t, now);
+    }
+}
+
+struct pending_close {
+    unsigned code;
+    struct slice text;
+};
+
+/* What a side gets for its Close if the other one does not answer it: the same, unless its words are none that may be sent. */
+static struct pending_close own_answer(unsigned code, struct slice text)
+{
+    if (ws_close_reason_legal(text))
+        return (struct pending_close){code, text};
+    return (struct pending_close){CLOSE_INVALID_DATA, slice_text("")};
+}
+
+void tunnel_answer_worker(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    tunnel_leave_worker(t, own_answer(code, text).code, slice_text(""), true, now);
+}
+
+/* The client's Close goes to the worker, and the worker's answer to the client. */
+static bool hand_on_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    struct pending_close own = own_answer(code, text);
+
+    t->pending_code = own.code;
+    buffer_free(&t->pending_close);
+    return t->forward.there[WORKER] && buffer_put(&t->pending_close, own.text) &&
+           forward_send_close(&t->forward, WORKER, code, text, now);
+}
+
+/* What the worker has to say to what the client has said before its mistake comes first: its answer to our Close stands
+ * behind that. */
+static bool ask_last_words(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
+{
+    struct slice said = slice_text(info->text);
+
+    if (!t->forward.there[CLIENT] || !t->forward.there[WORKER] || !buffer_put(&t->pending_close, said))
+        return false;
+    t->pending_code = info->client_code;
+    t->close_at = sooner(t->close_at, now + LAST_WORDS);
+    return forward_send_close(&t->forward, WORKER, info->worker_code, said, now);
+}
+
+/* The other way round: the client gets its Close at once, and its answer stands behind its last words. */
+static bool hear_client(struct tunnel *t, const struct close_reason_info *info, uint64_t now)
+{
+    if (!t->forward.there[CLIENT] || !t->forward.there[WORKER])
+        return false;
+    t->close_at = sooner(t->close_at, now + LAST_WORDS);
+    if (forward_send_close(&t->forward, CLIENT, info->client_code, slice_text(info->text), now))
+        return true;
+    drop(t, CLIENT);
+    return false;
+}
+
+void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now)
+{
+    const struct close_reason_info *info = close_reason_info(reason);
+    struct slice said = slice_text(info->text);
+
+    if (t->state >= TUNNEL_closing)
+        return;
+    connector_abandon(&t->connector, now);
+    t->reason = reason;
+    tunnel_enter(t, EVENT_close);
+    t->close_at = now + t->forward.place.settings->close_timeout;
+    if (!t->forward.there[WORKER])
+        tunnel_lose_input(t, true);
+    if (ends_client(reason))
+        forward_mark_end(&t->forward, now);
+    if (reason == CLOSE_client_closed && hand_on_close(t, code, text, now))
+        return;
+    if (reason == CLOSE_client_protocol && ask_last_words(t, info, now))
+        return;
+    if (reason == CLOSE_worker_protocol && hear_client(t, info, now))
+        return;
+    bool passed = info->client_code == CLOSE_PASSED;
+    unsigned worker_code = info->worker_code == CLOSE_PASSED ? (code ? code : 1000) : info->worker_code;
+    if (worker_code == CLOSE_NONE)
+        worker_code = 1001; /* the one that was to be replaced may still be there */
+    struct pending_close to_worker = {worker_code, passed ? text : said};
+    struct pending_close to_client = {passed ? code : info->client_code, passed ? text : said};
+    if (reason == CLOSE_client_closed)
+        to_client = own_answer(to_client.code, to_client.text);
+    else
+        to_worker = own_answer(to_worker.code, to_worker.text);
+    tunnel_leave_worker(t, to_worker.code, to_worker.text, false, now);
+    close_client(t, to_client.code, to_client.text, now);
+}
+
+void tunnel_heard_client(struct tunnel *t, uint64_t now)
+{
+    leave_worker_too(t, now);
+    t->close_at = now + t->forward.place.settings->close_timeout;
+}
+
+bool tunnel_owes_close(const struct tunnel *t)
+{
+    return t->reason == CLOSE_client_closed || t->reason == CLOSE_client_protocol;
+}
+
+void tunnel_pay_close(struct tunnel *t, uint64_t now)
+{
+    forward_send_close(&t->forward, CLIENT, t->pending_code, buffer_slice(&t->pending_close), now);
+}
+
+void tunnel_close_overdue(struct tunnel *t, uint64_t now)
+{
+    if (t->forward.there[CLIENT] && tunnel_owes_close(t))
+        tunnel_pay_close(t, now);
+    tunnel_leave_client(t, now);
+}
+
+/* Whether there is a session no more, or it has nothing more to say to this client. */
+static bool ends_session(enum close_reason reason)
+{
+    switch (reason) {
+    case CLOSE_process_exited:
+    case CLOSE_session_not_found:
+    case CLOSE_sandbox_stopped:
+    case CLOSE_sandbox_not_found:
+    case CLOSE_worker_lost:
+        return true;
+    default:
+        return !ends_client(reason);
+    }
+}
+
+/* What its session has said last a slow client may take as slowly as before, and type meanwhile: that the kernel has
+ * taken all does not say where it is. Its answer to the Close does. */
+uint64_t tunnel_close_due(const struct tunnel *t)
+{
+    uint64_t due = t->forward.legs[CLIENT].progress + t->forward.place.settings->stall;
+
+    if (!t->forward.there[CLIENT] || t->forward.there[WORKER] || !ends_session(t->reason))
+        return t->close_at;
+    return due > t->close_at ? due : t->close_at;
+}
+
+void tunnel_fail(struct tunnel *t, enum close_reason reason, uint64_t now)
+{
+    tunnel_close(t, reason, 0, slice_text(""), now);
+}
+
+void tunnel_need(struct tunnel *t, bool memory, uint64_t now)
+{
+    if (!memory)
+        tunnel_fail(t, CLOSE_no_memory, now);
+}
+
+void tunnel_pass_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
+{
+    t->reason = CLOSE_session_ended;
+    tunnel_enter(t, EVENT_close);
+    t->close_at = now + t->forward.place.settings->close_timeout;
+    if (!forward_send_close(&t->forward, CLIENT, code, text, now))
+        tunnel_leave_client(t, now);
+}
+
+void tunnel_client_lost(struct tunnel *t, uint64_t now)
+{
+    drop(t, CLIENT);
+    if (t->state == TUNNEL_closing) {
+        leave_worker_too(t, now);
+        end(t);
+    } else {
+        tunnel_fail(t, CLOSE_client_lost, now);
+    }
+}
+
+/* ---- without a tunnel ---- */
+void tunnel_refuse(struct tunnel *t, enum refusal refusal)
+{
+    connector_stop(&t->connector);
+    t->forward.there[CLIENT] = false;
+    put(t, &(struct command){.kind = COMMAND_REFUSE, .refusal = refusal});
+    tunnel_enter(t, EVENT_refused);
+}
+
+void tunnel_heed(struct tunnel *t, struct connector_result result, uint64_t now)
+{
+    if (result.how != CONNECTOR_HOPELESS)
+        return;
+    if (t->state == TUNNEL_opening)
+        tunnel_refuse(t, result.refusal);
+    else
+        tunnel_fail(t, result.reason, now);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * upstream: what a worker's Close means: the end of the session, or the failure of this worker. Pure. The table of
+ * docs/relay.md is made of this one (tests/lint/reasons --write).
+ */
+#ifndef CELLGATE_RELAY_TUNNEL_UPSTREAM_H
+#define CELLGATE_RELAY_TUNNEL_UPSTREAM_H
+
+#include "spoa/proto/handover.h"
+#include "spoa/relay/tunnel/close_reason.h"
+
+enum upstream_meaning {
+    UPSTREAM_ended, /* the session, with the worker's own words */
+    UPSTREAM_lost,  /* the worker: redial */
+    UPSTREAM_maybe, /* the agent is asked whether the sandbox moves */
+};
+
+/* X(first code, last code, meaning, reason of an end, what it is) */
+#define UPSTREAM_CODES(X)                                                                           \
+    X(1000, 1000, plain, session_ended, "with `end: close` as 3000; else a loss")                   \
+    X(1001, 1001, lost, session_ended, "a loss: the worker goes away")                              \
+    X(1005, 1005, plain, session_ended, "as 1000")                                                  \
+    X(1011, 1011, failed, session_ended, "a loss; the end, where nothing is redialled")             \
+    X(1012, 1014, lost, session_ended, "a loss: it restarts, is overloaded, or a gateway fails")    \
+    X(4001, 4001, taken, taken_over, "the end: another took it; a loss, if that was our late dial") \
+    X(3000, 4999, maybe, session_ended, "the end, unless the agent says that the sandbox moves")    \
+    X(0, 65535, ended, data_refused, "the end: the worker refuses what it got")
+
+struct upstream_context {
+    bool replaced; /* another worker is being looked for: whatever it says means that it was replaced */
+    bool end_said; /* it has said its session's end before */
+    bool not_redialled;
+    bool took_itself; /* 4001 is due to an abandoned dial of the relay's own */
+    enum handover_end end;
+};
+
+enum upstream_meaning upstream_closed(const struct upstream_context *context, unsigned code,
+                                      enum close_reason *reason);
+
+#endif
