@@ -50,9 +50,9 @@ PROGRAMS := $(patsubst spoa/agent/serve/main.c,$(B)/bin/cellgate-agent,$(wildcar
 UNIT     := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
-SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/shim.so $(B)/bench/bench_tunnel
+SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/fault_injection.so $(B)/bench/bench_tunnel
 
-.PHONY: all help run test check bench install install-lib lib clean unit shim soak fuzz format
+.PHONY: all help run test check bench install install-lib lib clean unit fault-injection shim soak fuzz format
 .SECONDARY:
 # A program that is built with a sanitizer wants objects, not a library of them.
 all: $(PROGRAMS) $(if $(VARIANT),,lib)
@@ -65,7 +65,7 @@ $(LIB):    $(call obj,$(call sources,spoa/base spoa/net spoa/proto spoa/spop spo
 $(AGENT):  $(call obj,$(call sources,spoa/agent))
 $(RELAY):  $(call obj,$(call sources,spoa/relay))
 $(WORKER): $(call obj,$(call sources,examples/worker))
-# q: two rooms may each have an http.o, of which r would keep the last
+# q: two folders may each have an http.o, of which r would keep the last
 $(B)/%.a:
 	@mkdir -p $(@D); rm -f $@
 	$(AR) qcs $@ $^
@@ -91,9 +91,9 @@ lib: $(SPOP_LIB)
 $(B)/pic/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fno-lto -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -c $< -o $@
-$(B)/pic/rooms.a: $(patsubst %.c,$(B)/pic/%.o,$(call sources,spoa/base spoa/net spoa/spop))
+$(B)/pic/sources.a: $(patsubst %.c,$(B)/pic/%.o,$(call sources,spoa/base spoa/net spoa/spop))
 # One object, in which nothing but the header's functions has a name for others: also a static library takes no names away.
-$(B)/pic/spop-agent.o: $(B)/pic/spoa/spop/spop_agent.o $(B)/pic/rooms.a
+$(B)/pic/spop-agent.o: $(B)/pic/spoa/spop/spop_agent.o $(B)/pic/sources.a
 	$(LD) -r --gc-sections --gc-keep-exported -o $@.part $^
 	objcopy --localize-hidden $@.part $@
 $(B)/lib/libspop-agent.a: $(B)/pic/spop-agent.o
@@ -117,12 +117,13 @@ $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
 	$(call link,,$(AGENT_LIBS))
 $(B)/soak/%: $(B)/obj/tests/soak/%.o $(B)/obj/tests/soak/record.o $(LIB)
 	$(call link,$(NO_LTO))
-$(B)/soak/shim.so: tests/soak/shim.c
+$(B)/soak/fault_injection.so: tests/soak/fault_injection.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c11 -O2 $(WARN) -fPIC -shared -o $@ $< -ldl
 
 unit: $(UNIT)
-shim: $(B)/soak/shim.so
+fault-injection: $(B)/soak/fault_injection.so
+shim: fault-injection # its former name
 soak: $(SOAK)
 fuzz: $(FUZZERS)
 
@@ -147,7 +148,7 @@ run:
 
 test:
 	@.ci/install build run test
-	@$(MAKE) --no-print-directory -s -j2 all unit shim
+	@$(MAKE) --no-print-directory -s -j2 all unit fault-injection
 	@BUILD=$(B) tests/run
 
 check:

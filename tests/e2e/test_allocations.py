@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each allocation of a daemon fails in turn, alone and with all after it (tests/soak/shim.c), while it does one thing: starts,
+"""Each allocation of a daemon fails in turn, alone and with all after it (fault_injection.py), while it does one thing: starts,
 reloads, decides, looks up, opens and moves a tunnel, answers an operator; and each descriptor, where it opens some for that.
 Whatever fails, the process lives, nothing passes or is refused for a wrong reason, nothing is leaked, and it goes on by itself.
 CELLGATE_LONG=1 leaves no allocation out."""
@@ -22,7 +22,7 @@ from name_server import NameServer
 from plane import FakePlane, Plane, answer
 from redis_server import Redis
 from resume import Caller
-from starved import ALL, EVERY, SHIM, StarvedCell, StarvedExamples, Supply
+from fault_injection import ALL, EVERY, FAULT_INJECTION, FaultyCell, FaultyExamples, Supply
 from test_directory_http import event
 from tunnels import QUICK
 from worker import BINARY, CLOSE, Host, Ws
@@ -32,8 +32,8 @@ numbers = itertools.count(1)
 
 
 @pytest.fixture
-def starved(cells, tmp_path):
-    return lambda **arguments: StarvedCell(cells, tmp_path, **arguments)
+def faulty(cells, tmp_path):
+    return lambda **arguments: FaultyCell(cells, tmp_path, **arguments)
 
 
 def config(**more):
@@ -52,14 +52,14 @@ def served(cell, sandbox, token=None):
     return said == 200
 
 
-def becomes(starved, sandbox, answer, before):
+def becomes(faulty, sandbox, answer, before):
     """What the directory says now is not forgotten because there was no memory when it said so."""
     def there():
-        said = status(starved.cell, sandbox)
+        said = status(faulty.cell, sandbox)
         assert said in (answer, before, 503), said
         return said == answer
 
-    if starved.starving:
+    if faulty.failing:
         return there()
     until(there, 5, f"{answer} is not known of {sandbox}")
     return True
@@ -68,21 +68,21 @@ def becomes(starved, sandbox, answer, before):
 # ---- requests ----
 
 
-def test_a_request(starved, origins):
-    starved = starved(config=config(), sandboxes={"sb-1": {"worker": f"http://127.0.0.1:{origins().port}"}})
-    starved.alone_and_together("agent", lambda: served(starved.cell, "sb-1"))
+def test_a_request(faulty, origins):
+    faulty = faulty(config=config(), sandboxes={"sb-1": {"worker": f"http://127.0.0.1:{origins().port}"}})
+    faulty.alone_and_together("agent", lambda: served(faulty.cell, "sb-1"))
 
 
-def test_a_file_that_changes(starved):
-    starved = starved(config=config())
+def test_a_file_that_changes(faulty):
+    faulty = faulty(config=config())
 
     def change():
         name = f"sb-{next(numbers)}"
-        starved.cell.set_sandboxes(**{name: {"state": "stopped"}})
-        del starved.cell.sandboxes[name]
-        return becomes(starved, name, 410, 404)
+        faulty.cell.set_sandboxes(**{name: {"state": "stopped"}})
+        del faulty.cell.sandboxes[name]
+        return becomes(faulty, name, 410, 404)
 
-    starved.alone_and_together("agent", change, opens=True)
+    faulty.alone_and_together("agent", change, opens=True)
 
 
 @pytest.fixture
@@ -93,34 +93,34 @@ def plane():
 
 
 @pytest.mark.parametrize("closes", [False, True])
-def test_a_control_plane(starved, plane, origins, closes):
+def test_a_control_plane(faulty, plane, origins, closes):
     """Which may end the connection behind each answer."""
     port = origins().port
-    starved = starved(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms"}))
+    faulty = faulty(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms"}))
 
     def look_up():
         name = f"sb-{next(numbers)}"
         record = {"worker": f"http://127.0.0.1:{port}", "epoch": 1}
         plane.ways[name] = lambda connection, _: answer(connection, 200, record) or closes
-        return served(starved.cell, name)
+        return served(faulty.cell, name)
 
-    starved.alone_and_together("agent", look_up, opens=closes)
+    faulty.alone_and_together("agent", look_up, opens=closes)
 
 
-def test_what_a_control_plane_announces(starved, plane, origins):
+def test_what_a_control_plane_announces(faulty, plane, origins):
     port = origins().port
-    starved = starved(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms", "ttl": "1h"}))
+    faulty = faulty(config=config(directory={"kind": "http", "url": plane.url, "timeout": "500ms", "ttl": "1h"}))
 
     def announced():
         name = f"sb-{next(numbers)}"
         plane.records[name] = {"worker": f"http://127.0.0.1:{port}", "epoch": 1}
-        if not served(starved.cell, name):
+        if not served(faulty.cell, name):
             return False
         plane.records[name] = {"state": "stopped", "epoch": 2}
         plane.push(event("update", {"sandbox": name, "record": plane.records[name]}))
-        return becomes(starved, name, 410, 200)
+        return becomes(faulty, name, 410, 200)
 
-    starved.alone_and_together("agent", announced)
+    faulty.alone_and_together("agent", announced)
 
 
 @pytest.fixture
@@ -131,8 +131,8 @@ def redis(tmp_path):
 
 
 @pytest.fixture
-def by_redis(starved, redis):
-    return starved(config=config(directory={"kind": "redis", "server": f"127.0.0.1:{redis.port}", "timeout": "500ms", "ttl": "1h"}))
+def by_redis(faulty, redis):
+    return faulty(config=config(directory={"kind": "redis", "server": f"127.0.0.1:{redis.port}", "timeout": "500ms", "ttl": "1h"}))
 
 
 def test_a_redis(by_redis, redis, origins):
@@ -175,32 +175,32 @@ def names():
     server.close()
 
 
-def test_names_of_sandboxes(starved, names, origins):
+def test_names_of_sandboxes(faulty, names, origins):
     directory = {"kind": "dns", "name": "{sandbox}.{namespace}.svc.test", "port": origins().port, "servers": [names.address],
                  "timeout": "500ms", "ttl": "1h"}
-    starved = starved(config=config(directory=directory))
+    faulty = faulty(config=config(directory=directory))
 
     def look_up():
         name = f"sb-{next(numbers)}"
         names.names[f"{name}.default.svc.test"] = ["127.0.0.1"]
-        return served(starved.cell, name)
+        return served(faulty.cell, name)
 
-    starved.alone_and_together("agent", look_up, every=1, opens=True)
+    faulty.alone_and_together("agent", look_up, every=1, opens=True)
 
 
-def test_names_of_workers(starved, names, origins):
+def test_names_of_workers(faulty, names, origins):
     port = origins().port
-    starved = starved(config=config(agent={"name_servers": [names.address]}))
+    faulty = faulty(config=config(agent={"name_servers": [names.address]}))
 
     def look_up():
         name = f"sb-{next(numbers)}"
         names.names[f"{name}.test"] = ["127.0.0.1"]
-        starved.cell.set_sandboxes(**{name: {"worker": f"http://{name}.test:{port}"}})
-        del starved.cell.sandboxes[name]
-        return becomes(starved, name, 200, 404)
+        faulty.cell.set_sandboxes(**{name: {"worker": f"http://{name}.test:{port}"}})
+        del faulty.cell.sandboxes[name]
+        return becomes(faulty, name, 200, 404)
 
     # a name that is asked for before its address is known stays for ten minutes
-    starved.alone_and_together("agent", look_up, opens=True, keeps=3)
+    faulty.alone_and_together("agent", look_up, opens=True, keeps=3)
 
 
 # ---- tunnels ----
@@ -231,10 +231,10 @@ def records():
 
 
 @pytest.mark.parametrize("process, dialect", [("agent", Terminal), ("relay", Terminal), ("relay", Since), ("relay", Exec)])
-def test_a_tunnel(starved, records, echo, process, dialect):
+def test_a_tunnel(faulty, records, echo, process, dialect):
     """Each byte once and in order, or the tunnel ends; with Cell-Resume, which loses no input, while the sandbox moves."""
-    starved = starved(config={"relay": QUICK}, sandboxes={"sb-1": records[0]})
-    cell, at, port = starved.cell, 0, int(records[0]["worker"].rpartition(":")[2])
+    faulty = faulty(config={"relay": QUICK}, sandboxes={"sb-1": records[0]})
+    cell, at, port = faulty.cell, 0, int(records[0]["worker"].rpartition(":")[2])
 
     def converse(ws, client):
         nonlocal at
@@ -250,7 +250,7 @@ def test_a_tunnel(starved, records, echo, process, dialect):
             while heard != said:
                 frame = ws.frame()
                 if frame is None or frame[0] == CLOSE:
-                    assert starved.starving, (frame, client.said, len(heard), len(said))
+                    assert faulty.failing, (frame, client.said, len(heard), len(said))
                     return False
                 heard += client.take(frame[0], frame[2], len(heard))
                 assert said.startswith(heard)
@@ -261,26 +261,26 @@ def test_a_tunnel(starved, records, echo, process, dialect):
     def talk():
         client = dialect("sb-1")
         try:
-            ws = Ws(cell.http, client.create(port, echo), [cell.bearer(jti=str(next(numbers)))], 2 if starved.starving else 10)
+            ws = Ws(cell.http, client.create(port, echo), [cell.bearer(jti=str(next(numbers)))], 2 if faulty.failing else 10)
         except Ws.Refused as refused:
             assert refused.status == 503, (refused.status, refused.body)
             return False
         except TimeoutError:
-            assert starved.starving
+            assert faulty.failing
             return False
         with ws:
             try:
                 return converse(ws, client)
             except TimeoutError:  # it waits for a worker, as long as redial_budget
-                assert starved.starving
+                assert faulty.failing
                 return False
 
-    starved.alone_and_together(process, talk, opens=process == "relay")
+    faulty.alone_and_together(process, talk, opens=process == "relay")
 
 
 @pytest.fixture
-def starved_host(tmp_path):
-    host = StarvedExamples(tmp_path, "cell-sandboxd", "cell-worker")
+def faulty_host(tmp_path):
+    host = FaultyExamples(tmp_path, "cell-sandboxd", "cell-worker")
     host.start("cell-sandboxd", "--socket", tmp_path / "s", "--grace", 3)
     host.port = int(host.start("cell-worker", *worker_command(tmp_path / "s")[1:]).rpartition(":")[2])
     yield host
@@ -288,17 +288,17 @@ def starved_host(tmp_path):
 
 
 @pytest.mark.parametrize("process", ["cell-worker", "cell-sandboxd"])
-def test_a_terminal(starved_host, echo, process):
+def test_a_terminal(faulty_host, echo, process):
     """Of a caller that numbers, on two connections one after the other."""
     words = [os.urandom(size) for size in WORDS]
 
     def talk():
         caller = Caller(f"?command={urllib.parse.quote_plus(str(echo))}")
-        caller.patience = 1 if starved_host.starving else 10
+        caller.patience = 1 if faulty_host.failing else 10
         said = b"ready"
         try:
             for word in words:
-                caller.dial(starved_host.port)
+                caller.dial(faulty_host.port)
                 caller.say(word)
                 said += word
                 caller.wait(lambda: len(caller.output) >= len(said) or caller.close)
@@ -310,12 +310,12 @@ def test_a_terminal(starved_host, echo, process):
             assert refused.status in (410, 500, 503), (refused.status, refused.body)
             return False
         except (ConnectionError, TimeoutError, AssertionError) as error:
-            assert starved_host.starving and (isinstance(error, OSError) or "before an answer" in str(error)), error
+            assert faulty_host.failing and (isinstance(error, OSError) or "before an answer" in str(error)), error
             return False
         finally:
             caller.drop()
 
-    starved_host.alone_and_together(process, talk, opens=True)
+    faulty_host.alone_and_together(process, talk, opens=True)
 
 
 # ---- the control plane of examples/ ----
@@ -324,8 +324,8 @@ WORKERS = "http://127.0.0.1:1", "http://127.0.0.1:2"
 
 
 @pytest.fixture
-def starved_plane(tmp_path):
-    plane = StarvedExamples(tmp_path, "cell-plane")
+def faulty_plane(tmp_path):
+    plane = FaultyExamples(tmp_path, "cell-plane")
     plane.state, plane.control = tmp_path / "plane.json", tmp_path / "plane.sock"
     (tmp_path / "secret").write_text(Plane.SECRET)
     arguments = ["--control", plane.control, "--state", plane.state, "--secret-file", tmp_path / "secret"]
@@ -345,7 +345,7 @@ class Operator:
     def command(self, *words):
         """True, False, or None: it may be done or not."""
         done = subprocess.run([BIN / "cell-plane", "--control", self.plane.control, *words], capture_output=True, text=True, timeout=20)
-        assert done.returncode == 0 or self.plane.starving, (words, done.stderr)
+        assert done.returncode == 0 or self.plane.failing, (words, done.stderr)
         return done.returncode == 0 or (False if "out of memory" in done.stderr else None)
 
     def follow(self):
@@ -355,7 +355,7 @@ class Operator:
             heard = self.hear(b": cell-plane\n\n")
             assert not self.revoked or not self.follower or b"not_before" in heard
         except OSError:
-            assert self.plane.starving
+            assert self.plane.failing
 
     def hear(self, *words):
         """What comes up to where all of these are in it, or to the end."""
@@ -382,10 +382,10 @@ class Operator:
         try:
             answer = request(self.plane.port, "GET", f"/v1/sandboxes/{name}", [Plane.BEARER])
         except (OSError, AssertionError):  # no connection, or no answer
-            assert self.plane.starving
+            assert self.plane.failing
             return False
         if answer.status == 500:
-            assert self.plane.starving
+            assert self.plane.failing
             return False
         assert answer.status in (200, 404)
         return json.loads(answer.body)["worker"] if answer.status == 200 else None
@@ -401,7 +401,7 @@ class Operator:
         return bool(done) and said is not False
 
     def work(self):
-        while self.left and not self.plane.starving:
+        while self.left and not self.plane.failing:
             if self.look(name := self.left.pop()):
                 self.command("remove", name)
         name = f"sb-{next(numbers)}"
@@ -419,19 +419,19 @@ class Operator:
         return self.follower is not None  # who was let go comes again next time
 
     def cannot(self, name):
-        assert self.plane.starving
+        assert self.plane.failing
         self.left.append(name)
         return False
 
 
-def test_a_plane(starved_plane):
-    operator = Operator(starved_plane)
+def test_a_plane(faulty_plane):
+    operator = Operator(faulty_plane)
     operator.command("set", "sb-0", json.dumps({"worker": WORKERS[0]}))
     for _ in range(1024 if EVERY == 1 else 0):
         operator.command("stop", "sb-0")  # it keeps so many events: then it has them all
-    starved_plane.alone_and_together("cell-plane", operator.work, every=max(EVERY // 8, 1))
+    faulty_plane.alone_and_together("cell-plane", operator.work, every=max(EVERY // 8, 1))
     if EVERY == 1:  # who has to be let in waits a second
-        starved_plane.sweep("cell-plane", operator.work, 1, starved_plane.descriptors["cell-plane"], 1)
+        faulty_plane.sweep("cell-plane", operator.work, 1, faulty_plane.descriptors["cell-plane"], 1)
     operator.leave()
 
 
@@ -439,33 +439,33 @@ def test_a_plane(starved_plane):
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
-def test_a_reload(starved, process):
-    starved = starved(config=config())
-    log = starved.cell.run_dir / f"{process}.log"
+def test_a_reload(faulty, process):
+    faulty = faulty(config=config())
+    log = faulty.cell.run_dir / f"{process}.log"
 
     def reload():
         had = len(log.read_bytes())
-        starved.cell.kill(process, signal.SIGHUP)
+        faulty.cell.kill(process, signal.SIGHUP)
         until(lambda: b"reloaded" in log.read_bytes()[had:], 5, "it says nothing")
         said = log.read_bytes()[had:]
         assert b"not reloaded" not in said or b"memory" in said or b"Too many open files" in said, said
         return b"not reloaded" not in said
 
-    starved.alone_and_together(process, reload, opens=True)
+    faulty.alone_and_together(process, reload, opens=True)
 
 
 PAGES = {"agent": ("/status", "/metrics", "/readyz", "/healthz"), "relay": ("/metrics", "/tunnels", "/readyz", "/healthz")}
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
-def test_pages(starved, process):
-    starved = starved(config=config())
+def test_pages(faulty, process):
+    faulty = faulty(config=config())
 
     def look():
         whole = 0
         for page in PAGES[process]:
             try:
-                starved.cell.admin(page, process)
+                faulty.cell.admin(page, process)
                 whole += 1
             except urllib.error.HTTPError as error:
                 assert error.code == 500
@@ -473,28 +473,28 @@ def test_pages(starved, process):
                 pass  # closed without an answer
         return whole == len(PAGES[process])
 
-    starved.alone_and_together(process, look, opens=EVERY == 1)  # each of them has to wait a second
+    faulty.alone_and_together(process, look, opens=EVERY == 1)  # each of them has to wait a second
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
-def test_commands(starved, process, tmp_path):
-    starved = starved(config=config())
-    sockets = {name: {"control": f"unix@{starved.cell.run_dir}/{name}.control.sock"} for name in ("agent", "relay")}
-    (tmp_path / "operator.json").write_text(json.dumps(starved.cell.config | sockets))
+def test_commands(faulty, process, tmp_path):
+    faulty = faulty(config=config())
+    sockets = {name: {"control": f"unix@{faulty.cell.run_dir}/{name}.control.sock"} for name in ("agent", "relay")}
+    (tmp_path / "operator.json").write_text(json.dumps(faulty.cell.config | sockets))
 
     def ask():
         command = [BIN / "cellgate", "status", "--config", tmp_path / "operator.json"]
         return subprocess.run(command, capture_output=True, timeout=20).returncode == 0
 
-    starved.alone_and_together(process, ask, opens=EVERY == 1)
+    faulty.alone_and_together(process, ask, opens=EVERY == 1)
 
 
 @pytest.mark.parametrize("process", ["agent", "relay"])
 @pytest.mark.parametrize("count", [1, ALL])
-@pytest.mark.parametrize("variable, every", [("SHIM_ALLOC", 10 * EVERY), ("SHIM_FILES", 1)])
+@pytest.mark.parametrize("variable, every", [("FAULT_ALLOC", 10 * EVERY), ("FAULT_FILES", 1)])
 def test_a_start(tmp_path, process, count, variable, every):
     """It starts, or says why not."""
-    if COVERED and variable == "SHIM_ALLOC":
+    if COVERED and variable == "FAULT_ALLOC":
         pytest.skip("gcov does not bear it when it has no memory to write its counts")
     (tmp_path / "k1.secret").write_bytes(b"a secret of the tests, 32 bytes or more")
     (tmp_path / "sandboxes.json").write_text('{"sandboxes":{"sb-1":{"worker":"http://127.0.0.1:1"}}}')
@@ -506,7 +506,7 @@ def test_a_start(tmp_path, process, count, variable, every):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(0.02)
-        environment = os.environ | {"LD_PRELOAD": str(SHIM), variable: str(tmp_path / "supply"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+        environment = os.environ | {"LD_PRELOAD": str(FAULT_INJECTION), variable: str(tmp_path / "supply"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
         while failed:
             had, why = supply.counts()[1], f"with number {at} failing"
             supply.fail(at, count)

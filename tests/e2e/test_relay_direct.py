@@ -18,7 +18,7 @@ import pytest
 from cell import SANITIZED, stop, until
 from direct import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Direct, Peer, Worker, accept_key, frame
 from false_agent import FalseAgent, actions
-from starved import ALL, SHIM, Supply
+from fault_injection import ALL, FAULT_INJECTION, Supply
 
 SWITCH = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
 
@@ -888,7 +888,7 @@ def test_of_too_many_that_say_nothing_the_oldest_are_closed(tmp_path):
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer has to be the first that is loaded")
 def test_a_listener_that_cannot_be_watched_for_a_while_is_accepted_from_again(tmp_path):
     descriptors, watches = Supply(tmp_path / "descriptors"), Supply(tmp_path / "watches")
-    environment = {"LD_PRELOAD": SHIM, "SHIM_FILES": tmp_path / "descriptors", "SHIM_WATCHES": tmp_path / "watches"}
+    environment = {"LD_PRELOAD": FAULT_INJECTION, "FAULT_FILES": tmp_path / "descriptors", "FAULT_WATCHES": tmp_path / "watches"}
     with Direct(tmp_path, relay={"threads": 1}, environment=environment) as direct:
         watches.fail(0, ALL)
         descriptors.fail(0, 1)  # accepting pauses, and cannot go on

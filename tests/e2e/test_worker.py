@@ -24,7 +24,7 @@ import pytest
 import websockets
 from cell import BIN, SANITIZED, alive, stop, until
 from client import connect, exchange
-from starved import SHIM
+from fault_injection import FAULT_INJECTION
 from worker import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WORKER_BEARER, WORKER_SECRET, Host, Worker, Ws
 
 RING = 1 << 20
@@ -703,7 +703,7 @@ def test_terminal_loses_no_tail(worker):
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer has to be the first that is loaded")
 def test_terminal_that_says_too_early_that_it_has_ended_is_read_on():
     """Linux says EIO to who has read all when the last was written and the other side closed just behind that."""
-    host = Host(before=("env", f"LD_PRELOAD={SHIM}", "SHIM_EIO=1"))
+    host = Host(before=("env", f"LD_PRELOAD={FAULT_INJECTION}", "FAULT_EIO=1"))
     with host.worker().open("/terminal?command=seq+1+20000") as ws:
         messages, close = ws.rest()
     out = b"".join(m for op, m in messages if op == BINARY)

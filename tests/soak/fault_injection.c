@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shim: a library for LD_PRELOAD that makes the world less convenient for a daemon, where the environment says so:
+ * fault_injection: a library for LD_PRELOAD that makes the world less convenient for a daemon, where the environment says so:
  *
- *   SHIM_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
- *   SHIM_CUT=FILE    how many of them moved less than they could have is counted in FILE, which is mapped: a uint64_t
- *   SHIM_EIO=1       a terminal with something to read says EIO first, as Linux does now and then to its master
- *   SHIM_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
- *   SHIM_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
- *   SHIM_FILES=FILE  the same of descriptors: EMFILE
- *   SHIM_WATCHES=FILE the same of what epoll is to watch: ENOSPC
- *   SHIM_TRACE=FILE  where one fails is written there
+ *   FAULT_SHORT=N     reads and writes of sockets move at most N bytes, 1 to N by chance
+ *   FAULT_CUT=FILE    how many of them moved less than they could have is counted in FILE, which is mapped: a uint64_t
+ *   FAULT_EIO=1       a terminal with something to read says EIO first, as Linux does now and then to its master
+ *   FAULT_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
+ *   FAULT_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
+ *   FAULT_FILES=FILE  the same of descriptors: EMFILE
+ *   FAULT_WATCHES=FILE the same of what epoll is to watch: ENOSPC
+ *   FAULT_TRACE=FILE  where one fails is written there
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -45,7 +45,7 @@ static size_t limit(void)
 {
     static long most = -1;
     if (most < 0) {
-        const char *text = getenv("SHIM_SHORT");
+        const char *text = getenv("FAULT_SHORT");
         most = text ? atol(text) : 0;
     }
     return (size_t)most;
@@ -114,7 +114,7 @@ static bool says_eio(int fd)
     static int said_of = -1;
     int number;
     struct pollfd in = {.fd = fd, .events = POLLIN};
-    if (!getenv("SHIM_EIO") || said_of == fd || ioctl(fd, TIOCGPTN, &number) < 0 || poll(&in, 1, 0) < 1) {
+    if (!getenv("FAULT_EIO") || said_of == fd || ioctl(fd, TIOCGPTN, &number) < 0 || poll(&in, 1, 0) < 1) {
         said_of = -1;
         return false;
     }
@@ -133,7 +133,7 @@ ssize_t read(int fd, void *to, size_t len)
 /* ---- the calendar ---- */
 static time_t offset(void)
 {
-    const char *name = getenv("SHIM_CLOCK");
+    const char *name = getenv("FAULT_CLOCK");
     long seconds = 0;
     FILE *file = name ? fopen(name, "re") : NULL;
     if (file) {
@@ -195,14 +195,14 @@ static void *map_file(const char *name, size_t size)
 __attribute__((constructor)) static void map_all(void)
 {
     /* not in force yet: the next ones take a descriptor */
-    struct counted *files = map_file(getenv("SHIM_FILES"), sizeof *files);
-    allocations = map_file(getenv("SHIM_ALLOC"), sizeof *allocations);
-    watches = map_file(getenv("SHIM_WATCHES"), sizeof *watches);
-    cuts = map_file(getenv("SHIM_CUT"), sizeof *cuts);
+    struct counted *files = map_file(getenv("FAULT_FILES"), sizeof *files);
+    allocations = map_file(getenv("FAULT_ALLOC"), sizeof *allocations);
+    watches = map_file(getenv("FAULT_WATCHES"), sizeof *watches);
+    cuts = map_file(getenv("FAULT_CUT"), sizeof *cuts);
     if (files || allocations || watches) /* what a daemon starts is not its own */
         unsetenv("LD_PRELOAD");
-    if (getenv("SHIM_TRACE"))
-        traces = open(getenv("SHIM_TRACE"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+    if (getenv("FAULT_TRACE"))
+        traces = open(getenv("FAULT_TRACE"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     descriptors = files;
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Daemons that run out of memory, or of descriptors, at each place in turn (tests/soak/shim.c)."""
+"""Daemons that run out of memory, or of descriptors, at each place in turn (tests/soak/fault_injection.c)."""
 
 import mmap
 import os
@@ -8,7 +8,7 @@ import struct
 from cell import BIN, end, until
 from worker import start
 
-SHIM = BIN.parent / "soak/shim.so"
+FAULT_INJECTION = BIN.parent / "soak/fault_injection.so"
 EVERY = 1 if os.environ.get("CELLGATE_LONG") else 40
 ALL = 1 << 40
 
@@ -16,7 +16,7 @@ ALL = 1 << 40
 class Supply:
     """Of one daemon: memory, which it allocates, or descriptors, which it opens."""
 
-    LAYOUT = struct.Struct("=QQqQQ")  # struct counted of the shim
+    LAYOUT = struct.Struct("=QQqQQ")  # struct counted of the library
     LIMITS = struct.Struct("=QQ")
 
     def __init__(self, file):
@@ -38,19 +38,19 @@ class Supply:
         self.fail(0, 0)
 
 
-class Starved:
-    """Daemons whose allocations and descriptors may fail. `starving` tells operations whether they do at the moment."""
+class Faulty:
+    """Daemons whose allocations and descriptors may fail. `failing` tells operations whether they do at the moment."""
 
     def __init__(self, folder, *names):
         self.folder, self.names = folder, names
         self.memory = {name: Supply(folder / f"{name}.allocations") for name in names}
         self.descriptors = {name: Supply(folder / f"{name}.descriptors") for name in names}
-        self.starving = False
+        self.failing = False
 
     def environment(self, name):
         # what was freed has other bytes then
-        files = (f"SHIM_ALLOC={self.folder}/{name}.allocations", f"SHIM_FILES={self.folder}/{name}.descriptors")
-        return f"LD_PRELOAD={SHIM}", *files, "MALLOC_PERTURB_=165"
+        files = (f"FAULT_ALLOC={self.folder}/{name}.allocations", f"FAULT_FILES={self.folder}/{name}.descriptors")
+        return f"LD_PRELOAD={FAULT_INJECTION}", *files, "MALLOC_PERTURB_=165"
 
     def alone_and_together(self, name, operation, every=EVERY, opens=False, keeps=0):
         """With each allocation failing; with each descriptor, too, if it opens any. It may keep so many allocations for a while
@@ -81,11 +81,11 @@ class Starved:
         while not had_enough:
             had = supply.counts()[1]
             first = supply.fail(at, count)
-            self.starving = True
+            self.failing = True
             try:
                 served = call()
             finally:
-                self.starving = False
+                self.failing = False
                 asked = supply.counts()[0] > first
                 supply.suffices()
             failed = supply.counts()[1] > had
@@ -105,7 +105,7 @@ class Starved:
         until(lambda: descriptors() <= opened + 5, 10, f"{name} had {opened} descriptors, and keeps more")
 
 
-class StarvedCell(Starved):
+class FaultyCell(Faulty):
     def __init__(self, cells, folder, **arguments):
         super().__init__(folder, "agent", "relay")
         programs = folder / "bin"
@@ -119,7 +119,7 @@ class StarvedCell(Starved):
         self.pid, self.logs = self.cell.pid, self.cell.logs
 
 
-class StarvedExamples(Starved):
+class FaultyExamples(Faulty):
     """Daemons of examples/, which say where they listen."""
 
     def __init__(self, folder, *names):
