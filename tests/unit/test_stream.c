@@ -762,6 +762,19 @@ static void a_peer_that_does_not_end_is_closed_when_the_grace_is_over(void **sta
     end(&o);
 }
 
+static void a_side_that_was_ended_before_has_the_grace_alone(void **state)
+{
+    (void)state;
+    struct owner o = {.linger = {60 * SECOND, 20000, MIB}};
+    open_pair(&o, &usual);
+    stream_half_close(&o.stream);
+    int64_t began = (int64_t)loop_clock();
+    stream_finish(&o.stream, &o.linger);
+    await(&o, &o.gone);
+    assert_true((int64_t)loop_clock() - began < 30 * SECOND);
+    end(&o);
+}
+
 static void a_peer_that_takes_nothing_is_closed_after_a_step(void **state)
 {
     (void)state;
@@ -904,6 +917,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_has_ended_before_gets_the_rest_and_no_grace),
         cmocka_unit_test(a_peer_that_has_ended_its_side_gets_all_of_the_rest),
         cmocka_unit_test(a_peer_that_does_not_end_is_closed_when_the_grace_is_over),
+        cmocka_unit_test(a_side_that_was_ended_before_has_the_grace_alone),
         cmocka_unit_test(a_peer_that_takes_nothing_is_closed_after_a_step),
         cmocka_unit_test(without_a_step_the_grace_is_for_all_together),
         cmocka_unit_test(who_sends_more_than_the_bound_is_closed),
