@@ -27,7 +27,7 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     (void)context, (void)outcome, (void)seconds;
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_explain_notified(void *context, struct slice key, uint64_t waiters)
 {
     (void)key, (void)waiters;
     ((struct explain_directory *)context)->answered = true;
@@ -88,7 +88,7 @@ struct explain_directory *explain_directory_start(struct directory_options *opti
                                           .health = on_health,
                                           .learned = on_learned,
                                           .answered = on_answered,
-                                          .news = on_news,
+                                          .notify = on_explain_notified,
                                           .context = d};
     fail(&d->why, "it does not answer");
     d->log = log_new(STDERR_FILENO, LOG_WARN);

@@ -21,8 +21,8 @@ KEPT = {"worker": "http://127.0.0.1:9", "epoch": 7, "org": "org-1", "headers": {
 
 
 QUESTION = {"method": "GET", "version": "1.1", "path": "/api/sandboxes/kept/x", "headers": "host: h\r\n\r\n"}
-WATCHES = 10_000  # that the agent is told to keep
-AGENT = {"threads": 1, "max_subscriptions": WATCHES}
+SUBSCRIPTIONS = 10_000  # that the agent is told to keep
+AGENT = {"threads": 1, "max_subscriptions": SUBSCRIPTIONS}
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_the_key_is_for_the_agent_alone(tunnels):
 # ---- what it can do to others ----
 
 
-def test_watches_are_bounded_whatever_their_size_and_given_back(tunnels, relays):
+def test_subscriptions_are_bounded_whatever_their_size_and_given_back(tunnels, relays):
     """100,000 of 16 KB in a few seconds: 1.5 GB, were they kept as they are."""
     cell, relay = tunnels.cell, relays()
     relay.socket.settimeout(60)
@@ -182,11 +182,11 @@ def test_watches_are_bounded_whatever_their_size_and_given_back(tunnels, relays)
         for _ in range(250 if SANITIZED else 2500):
             relay.socket.sendall(some)
         until(lambda: series(cell, 'cellgate_agent_relay_refused_total{why="too_many"}'), 10)
-        assert series(cell, "cellgate_agent_watches") <= WATCHES // 2  # the other half is for others
+        assert series(cell, "cellgate_agent_subscriptions") <= SUBSCRIPTIONS // 2  # the other half is for others
         assert SANITIZED or resident(cell) < before + 32 * 1024
         relay.socket.shutdown(socket.SHUT_RDWR)
         reader.join()
-        until(lambda: series(cell, "cellgate_agent_watches") == 0, 10, "watches are kept though their connection is gone")
+        until(lambda: series(cell, "cellgate_agent_subscriptions") == 0, 10, "subscriptions are kept though their connection is gone")
     assert SANITIZED or resident(cell) < before + 16 * 1024
     assert decisions.longest < 2
 
@@ -194,9 +194,9 @@ def test_watches_are_bounded_whatever_their_size_and_given_back(tunnels, relays)
 def test_a_watch_beyond_the_bound_is_answered_at_once(tunnels, relays):
     cell, relay = tunnels.cell, relays()
     arguments = admitted(cell)
-    for first in range(1, WATCHES // 2 + 1, 1000):
+    for first in range(1, SUBSCRIPTIONS // 2 + 1, 1000):
         relay.ask({n: arguments for n in range(first, first + 1000)}, "cell-watch")
-    answer = relay.one("cell-watch", WATCHES, **arguments)
+    answer = relay.one("cell-watch", SUBSCRIPTIONS, **arguments)
     assert (answer["state"], answer["epoch"], answer["unwatched"]) == (b"running", 7, True)
     other = relays()  # gets a place for the rest of it
     other.ask({1: arguments}, "cell-watch")
@@ -223,7 +223,7 @@ def test_unwatching_finds_its_watch_among_many(cells):
     arguments = admitted(cell)
     for first in range(1, many, 1000):
         relay.ask({n * 4096: arguments for n in range(first, first + 1000)}, "cell-watch")
-    until(lambda: series(cell, "cellgate_agent_watches") >= many - 1000, 20)
+    until(lambda: series(cell, "cellgate_agent_subscriptions") >= many - 1000, 20)
     ends = relay.frames({5 + n: {"watch": n * 4096} for n in range(1, 1001)}, "cell-unwatch")
     with Decisions(cell) as decisions:
         relay.socket.sendall(ends)
@@ -275,7 +275,7 @@ def test_floods_of_news_hold_up_nobody(tunnels, relays):
     tunnels.known()
     for n in range(4):
         relay.ask({1 + n * 1000 + i: admitted(cell, f"w-{i}") for i in range(1000)}, "cell-watch")
-    until(lambda: series(cell, "cellgate_agent_watches") >= 4000, 10)
+    until(lambda: series(cell, "cellgate_agent_subscriptions") >= 4000, 10)
     seen = []
     throw_away(relay, seen)
     with Decisions(cell) as decisions:
@@ -283,5 +283,5 @@ def test_floods_of_news_hold_up_nobody(tunnels, relays):
             cell.set_sandboxes(turn={"worker": "http://127.0.0.1:9", "epoch": n})
         assert not seen  # none of that was about them
         cell.set_sandboxes(**{f"w-{n}": KEPT | {"epoch": 8} for n in range(1000)})
-        until(lambda: series(cell, "cellgate_agent_watches") == 0, 20, "watches are not told")
+        until(lambda: series(cell, "cellgate_agent_subscriptions") == 0, 20, "subscriptions are not answered")
     assert decisions.longest < 2

@@ -33,7 +33,7 @@ static struct policy *make_policy(void)
 }
 
 static struct key *ticket_key;
-static struct pending_quota watches;
+static struct pending_quota subscriptions;
 
 static int make_key(void **state)
 {
@@ -59,8 +59,8 @@ static struct decision_thread *start(int listener, int relay_listener, const str
                                                     .token_cache = 4,
                                                     .lookup = 0.2,
                                                     .ticket_key = ticket_key,
-                                                    .watches = &watches};
-    watches.most = 1000;
+                                                    .subscriptions = &subscriptions};
+    subscriptions.most = 1000;
     struct fail why;
     *snapshot = snapshot_new(parts);
     struct decision_thread *thread = decision_thread_start(&options, *snapshot, &why);
@@ -69,7 +69,7 @@ static struct decision_thread *start(int listener, int relay_listener, const str
     return thread;
 }
 
-/* At the end of the agent others still have news for a decision thread whose thread is gone: what they post is run, if at
+/* At the end of the agent others still notify a decision thread whose thread is gone: what they post is run, if at
  * all, when its memory is. A sanitizer sees what is used too late. */
 static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
 {
@@ -80,7 +80,7 @@ static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
         start(listener, listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
     decision_thread_stop(thread);
     decision_thread_use(thread, snapshot);
-    decision_thread_news(thread, SLICE_LITERAL("sb-1"));
+    decision_thread_notify(thread, SLICE_LITERAL("sb-1"));
     decision_thread_free(thread);
     snapshot_release(snapshot);
     policy_release(policy);
@@ -145,10 +145,10 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     (void)context, (void)outcome, (void)seconds;
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_notified(void *context, struct slice key, uint64_t waiters)
 {
     assert_int_equal(waiters, 4);
-    decision_thread_news(((struct world *)context)->thread, key);
+    decision_thread_notify(((struct world *)context)->thread, key);
 }
 
 /* ---- a relay ---- */
@@ -309,7 +309,7 @@ static void begin(struct stage *s, int silent)
                         .options = {.kind = &kind, .references = 1},
                         .owner = {.learned = on_learned,
                                   .answered = on_answered,
-                                  .news = on_news,
+                                  .notify = on_notified,
                                   .context = &s->world}};
     s->own.world = &s->world;
     s->options.own = &s->own.common;
@@ -330,7 +330,7 @@ static void finish(struct stage *s)
     loop_thread_call(s->io, stop_directory, s);
     loop_thread_stop(s->io);
     decision_thread_free(s->world.thread);
-    assert_int_equal(watches.used, 0);
+    assert_int_equal(subscriptions.used, 0);
     snapshot_release(s->snapshot);
     directory_release(s->world.directory);
     policy_release(s->policy);

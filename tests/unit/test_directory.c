@@ -97,7 +97,7 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     ((struct world *)context)->answered++;
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_notified(void *context, struct slice key, uint64_t waiters)
 {
     (void)key;
     assert_int_equal(waiters, 1);
@@ -111,7 +111,7 @@ static const struct directory_owner *owner_of(struct world *w)
                                      .health = on_health,
                                      .learned = on_learned,
                                      .answered = on_answered,
-                                     .news = on_news,
+                                     .notify = on_notified,
                                      .context = w};
     return &owner;
 }

@@ -54,7 +54,7 @@ static bool on_look_up(void *context, struct slice key)
     return !w->refuses;
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_notified(void *context, struct slice key, uint64_t waiters)
 {
     struct world *w = context;
     w->waiters = waiters;
@@ -75,7 +75,7 @@ static struct directory_cache_options options_of(struct world *w)
                                             .patience = 200 * MS,
                                             .clock = clock_of,
                                             .look_up = on_look_up,
-                                            .news = on_news,
+                                            .notify = on_notified,
                                             .work = on_work,
                                             .context = w};
 }
@@ -1211,7 +1211,7 @@ static bool crowd_look_up(void *context, struct slice key)
     return __atomic_add_fetch(&((struct crowd *)context)->look_ups, 1, __ATOMIC_RELAXED) % 7 != 0;
 }
 
-static void crowd_news(void *context, struct slice key, uint64_t waiters)
+static void crowd_notified(void *context, struct slice key, uint64_t waiters)
 {
     (void)waiters;
     (void)key;
@@ -1287,7 +1287,7 @@ static void threads_may_do_everything_at_once(void **state)
                                                     .patience = 200 * MS,
                                                     .clock = crowd_clock,
                                                     .look_up = crowd_look_up,
-                                                    .news = crowd_news,
+                                                    .notify = crowd_notified,
                                                     .work = crowd_work,
                                                     .context = &crowd};
     pthread_t threads[4];

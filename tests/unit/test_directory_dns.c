@@ -70,7 +70,7 @@ static void on_answered(void *context, enum lookup what, double seconds)
     answers++;
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_notified(void *context, struct slice key, uint64_t waiters)
 {
     (void)context, (void)key, (void)waiters;
 }
@@ -82,7 +82,7 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
 
 static void finds(const char *options_text, const char *key, enum lookup expected)
 {
-    static const struct directory_owner owner = {.answered = on_answered, .news = on_news, .health = on_health};
+    static const struct directory_owner owner = {.answered = on_answered, .notify = on_notified, .health = on_health};
     struct fail why = {.text = ""};
     struct shared_record *box;
     struct directory_options *options = options_of(options_text, &why);

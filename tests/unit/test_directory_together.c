@@ -52,7 +52,7 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
     ((struct one *)context)->away = !answering;
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_notified(void *context, struct slice key, uint64_t waiters)
 {
     (void)context, (void)key, (void)waiters;
 }
@@ -114,7 +114,7 @@ static void begin(struct world *w, size_t i, const char *directory)
     const struct directory_owner owner = {.loaded = on_loaded,
                                           .answered = on_answered,
                                           .health = on_health,
-                                          .news = on_news,
+                                          .notify = on_notified,
                                           .context = &w->ones[i]};
     struct directory_options *options = options_of(directory);
     struct directory *d = w->ones[i].directory = directory_start(options, &owner, 200000, w->loop, NULL, &why);

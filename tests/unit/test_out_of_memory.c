@@ -58,7 +58,7 @@ static void on_key(void *context, struct slice key, uint64_t waiters)
     (void)context, (void)key, (void)waiters;
 }
 
-static void on_news(void *context)
+static void on_notified(void *context)
 {
     (void)context;
 }
@@ -98,7 +98,7 @@ static bool begin_kind(void *context)
     static const struct directory_owner owner = {.loaded = on_loaded,
                                                  .answered = on_answered,
                                                  .learned = on_record,
-                                                 .news = on_key,
+                                                 .notify = on_key,
                                                  .revoked = on_time,
                                                  .revoked_tokens = on_tokens,
                                                  .health = on_health};
@@ -167,7 +167,7 @@ static struct names *start_names(struct loop *loop, bool (*changed)(void *contex
                                           .unused = unused,
                                           .most = most,
                                           .changed = changed,
-                                          .settled = on_news,
+                                          .settled = on_notified,
                                           .context = context};
     struct fail why = {.text = ""};
     struct names *names = names_start(loop, &options, &why);
@@ -350,7 +350,7 @@ static void on_lost(void *context, const char *why)
 static bool begin_link(void *context)
 {
     struct fail why;
-    struct redis_link_options options = {.loop = context, .timeout = 1, .ready = on_news, .lost = on_lost};
+    struct redis_link_options options = {.loop = context, .timeout = 1, .ready = on_notified, .lost = on_lost};
     struct redis_command command = {.next = NULL};
 
     assert_true(redis_server_parse(SLICE_LITERAL("127.0.0.1:1"), &options.server, &why));

@@ -19,37 +19,37 @@ struct world {
     uint64_t answer; /* stream of the one that there is news for; UINT64_MAX: for all */
 };
 
-static void on_due(void *context, const struct wait *wait)
+static void on_due(void *context, const struct pending_request *request)
 {
     struct world *w = context;
     w->due++;
-    w->last = wait->ticket.stream_id;
+    w->last = request->ticket.stream_id;
 }
 
-static void on_gone(void *context, const struct wait *wait)
+static void on_gone(void *context, const struct pending_request *request)
 {
-    (void)wait;
+    (void)request;
     ((struct world *)context)->gone++;
 }
 
-static bool on_look(void *context, struct wait *wait)
+static bool on_look(void *context, struct pending_request *request)
 {
     struct world *w = context;
     struct spop_value value;
     struct slice name;
-    struct spop_args args = wait->args;
+    struct spop_args args = request->args;
     w->looked++;
-    w->last = wait->ticket.stream_id;
+    w->last = request->ticket.stream_id;
     assert_true(spop_arg_next(&args, &name, &value)); /* a copy: the frame is gone */
     assert_true(slice_is(name, "sandbox"));
-    assert_true(slice_equal(value.bytes, wait->key));
+    assert_true(slice_equal(value.bytes, request->key));
     assert_false(spop_arg_next(&args, &name, &value));
-    return w->answer == UINT64_MAX || w->answer == wait->ticket.stream_id;
+    return w->answer == UINT64_MAX || w->answer == request->ticket.stream_id;
 }
 
-static bool has_room(void *context, const struct wait *wait)
+static bool has_room(void *context, const struct pending_request *request)
 {
-    (void)wait;
+    (void)request;
     return !((struct world *)context)->full;
 }
 
@@ -86,7 +86,7 @@ static void start(struct world *w, double seconds, size_t most, size_t most_byte
                                             .most_bytes = most_bytes,
                                             .quota = w->quota,
                                             .due = on_due,
-                                            .news = on_look,
+                                            .notify = on_look,
                                             .room = has_room,
                                             .gone = on_gone,
                                             .context = w};
@@ -119,13 +119,13 @@ static int teardown(void **state)
 
 static void look_at(struct world *w, struct slice key)
 {
-    pending_tell(w->table, key);
+    pending_notify(w->table, key);
     work(w);
 }
 
 static void look(struct world *w)
 {
-    pending_tell_all(w->pending);
+    pending_notify_all(w->pending);
     while (!w->wanted) /* another look rests for as long as the last one took */
         loop_turn(w->loop, true);
     work(w);
@@ -147,11 +147,11 @@ static bool add_of(struct world *w, uint32_t slot, uint64_t stream, const char *
     assert_true(spop_message_next(&payload, &message));
     char text[300];
     snprintf(text, sizeof text, "%s", key);
-    const struct wait wait = {.ticket = {.slot = slot, .stream_id = stream},
+    const struct pending_request request = {.ticket = {.slot = slot, .stream_id = stream},
                               .key = slice_text(text),
                               .args = message.args,
                               .begun = loop_clock()};
-    bool kept = pending_add(w->pending, &wait);
+    bool kept = pending_add(w->pending, &request);
     memset(memory, 0, sizeof memory);
     memset(text, 0, sizeof text);
     return kept;
@@ -162,7 +162,7 @@ static bool add(struct world *w, uint64_t stream, const char *key)
     return add_of(w, 0, stream, key);
 }
 
-static void news_of_a_key_reach_its_questions_alone(void **state)
+static void a_notification_of_a_key_reaches_its_questions_alone(void **state)
 {
     struct world *w = *state;
     char key[16];
@@ -259,24 +259,24 @@ static void they_are_bounded(void **state)
 }
 
 /* Who is told of in a row is looked at once, in pieces of any size, and those that come and go meanwhile do no harm. */
-static void news_that_come_in_a_row_are_looked_at_once(void **state)
+static void notifications_in_a_row_are_looked_at_once(void **state)
 {
     struct world *w = *state;
     w->answer = 99999;
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add(w, i, i % 2 ? "odd" : "even"));
     for (int i = 0; i < 1000; i++) {
-        pending_tell(w->table, SLICE_LITERAL("odd"));
-        pending_tell_all(w->pending);
+        pending_notify(w->table, SLICE_LITERAL("odd"));
+        pending_notify_all(w->pending);
     }
     work(w);
     assert_int_equal(w->looked, 1500);
     w->looked = 0;
-    pending_tell(w->table, SLICE_LITERAL("odd"));
+    pending_notify(w->table, SLICE_LITERAL("odd"));
     assert_true(pending_work(w->table, 0)); /* one of them */
     assert_int_equal(w->looked, 1);
-    pending_tell(w->table, SLICE_LITERAL("odd")); /* has the first one seen that? */
-    pending_tell(w->table, SLICE_LITERAL("odd"));
+    pending_notify(w->table, SLICE_LITERAL("odd")); /* has the first one seen that? */
+    pending_notify(w->table, SLICE_LITERAL("odd"));
     const struct server_ticket next = {.stream_id = 3};
     assert_true(pending_end(w->pending, &next)); /* which is next */
     work(w);
@@ -290,8 +290,8 @@ static void a_key_of_many_is_looked_at_beside_others(void **state)
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add(w, i, "many"));
     assert_true(add(w, 1000, "one"));
-    pending_tell(w->table, SLICE_LITERAL("many"));
-    pending_tell(w->table, SLICE_LITERAL("one"));
+    pending_notify(w->table, SLICE_LITERAL("many"));
+    pending_notify(w->table, SLICE_LITERAL("one"));
     for (int i = 0; i < 2; i++)
         assert_true(pending_work(w->table, 0));
     assert_int_equal(w->last, 1000);
@@ -305,7 +305,7 @@ static void what_is_answered_in_a_look_at_all_ends_it_nowhere(void **state)
     for (uint64_t i = 0; i < 100; i++)
         assert_true(add(w, i, "a"));
     w->answer = 50;
-    pending_tell_all(w->pending);
+    pending_notify_all(w->pending);
     for (int i = 0; i < 10; i++)
         assert_true(pending_work(w->table, 0));
     const struct server_ticket next = {.stream_id = 10};
@@ -321,7 +321,7 @@ static void the_questions_of_a_connection_go_with_it(void **state)
     struct world *w = *state;
     for (uint64_t i = 0; i < 1000; i++)
         assert_true(add_of(w, i % 2, i, "a"));
-    pending_tell(w->table, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
+    pending_notify(w->table, SLICE_LITERAL("a")); /* and nobody there is looked at any more */
     pending_drop(w->pending, 1, 0);
     pending_drop(w->pending, 1, 0);
     pending_drop(w->pending, 2, 0);
@@ -366,7 +366,7 @@ static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
     assert_true(add(w, 1, "a"));
     w->full = true;
     w->answer = UINT64_MAX;
-    pending_tell(w->table, SLICE_LITERAL("a"));
+    pending_notify(w->table, SLICE_LITERAL("a"));
     work(w);
     assert_int_equal(w->looked, 0);
     w->full = false;
@@ -476,7 +476,7 @@ static void all_who_wait_for_a_key_are_found_by_it(void **state)
                                             .most = 10,
                                             .most_bytes = SIZE_MAX,
                                             .due = on_due,
-                                            .news = on_look,
+                                            .notify = on_look,
                                             .gone = on_gone,
                                             .context = w};
     struct pending *first = w->pending, *second = pending_new(w->table, &options);
@@ -493,7 +493,7 @@ static void all_who_wait_for_a_key_are_found_by_it(void **state)
     assert_false(pending_end(first, &ticket));
     look_at(w, SLICE_LITERAL("b"));
     assert_int_equal(w->looked, 4);
-    pending_tell_all(first); /* not the second's */
+    pending_notify_all(first); /* not the second's */
     work(w);
     assert_int_equal(w->looked, 5);
     assert_int_equal(w->last, 2);
@@ -508,11 +508,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(all_who_wait_for_a_key_are_found_by_it),
-        TEST(news_of_a_key_reach_its_questions_alone),
+        TEST(a_notification_of_a_key_reaches_its_questions_alone),
         TEST(the_time_of_each_is_over_in_order),
         TEST(one_ends_by_its_ticket),
         TEST(they_are_bounded),
-        TEST(news_that_come_in_a_row_are_looked_at_once),
+        TEST(notifications_in_a_row_are_looked_at_once),
         TEST(a_key_of_many_is_looked_at_beside_others),
         TEST(what_is_answered_in_a_look_at_all_ends_it_nowhere),
         TEST(the_questions_of_a_connection_go_with_it),

@@ -223,9 +223,9 @@ static void a_state_alone_does_not_stand_for_a_record_whose_owner_was_compared(v
     struct resolve_answer a = answer(*state, &q);
     assert_int_equal(a.state, RECORD_MIGRATING);
     assert_int_equal(a.epoch, -1);
-    assert_false(resolve_is_news(&q, &a));
+    assert_false(resolve_has_changed(&q, &a));
     a.state = RECORD_STOPPED;
-    assert_true(resolve_is_news(&q, &a));
+    assert_true(resolve_has_changed(&q, &a));
     q.epoch = 7;
     assert_true(answer(*state, &q).epoch > 0);
     q.epoch = -1;
@@ -395,14 +395,14 @@ static void doubt_is_no_news(void **state)
     struct world *w = *state;
     struct resolve_question q = ask("run");
     struct resolve_answer a = answer(w, &q);
-    assert_true(resolve_is_news(&q, &a)); /* it knows no epoch yet */
+    assert_true(resolve_has_changed(&q, &a)); /* it knows no epoch yet */
     q.epoch = 7;
-    assert_false(resolve_is_news(&q, &a));
+    assert_false(resolve_has_changed(&q, &a));
     records_release(w->records);
     w->records = NULL;
     a = answer(w, &q);
     assert_int_equal(a.state, RESOLVE_UNAVAILABLE);
-    assert_false(resolve_is_news(&q, &a));
+    assert_false(resolve_has_changed(&q, &a));
 }
 
 /* A name got another address: the record and its epoch are as they were. */
@@ -414,14 +414,14 @@ static void another_address_is_news(void **state)
     struct resolve_answer a = answer(w, &q);
     assert_true(a.reachable);
     q.addr = a.worker.addr;
-    assert_false(resolve_is_news(&q, &a));
+    assert_false(resolve_has_changed(&q, &a));
     q.addr.bytes[3] ^= 1;
-    assert_true(resolve_is_news(&q, &a));
+    assert_true(resolve_has_changed(&q, &a));
     a.reachable = false;
-    assert_false(resolve_is_news(&q, &a));
+    assert_false(resolve_has_changed(&q, &a));
     a.reachable = true;
     a.worker.kind = WORKER_UNIX;
-    assert_false(resolve_is_news(&q, &a));
+    assert_false(resolve_has_changed(&q, &a));
 }
 
 /* With the most headers that a record and a route may have: what does not fit would be told as `unavailable`. */

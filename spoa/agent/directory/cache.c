@@ -51,13 +51,13 @@ struct directory_cache {
     struct stripe stripes[];
 };
 
-/* A stripe with its lock held, and what has to be done when it is given back. */
-struct held {
+/* An entry whose stripe is locked, and what has to be done when it is unlocked. */
+struct locked_entry {
     struct directory_cache *cache;
     struct stripe *stripe;
     struct slice key;
     uint64_t hash;
-    uint64_t now; /* from before the lock was there: who was faster may have left later times in the entry */
+    uint64_t now; /* read before locking: another thread may have stored a later time */
     struct directory_entry *entry;
     struct directory_entry *spare; /* to be freed */
     struct shared_record *box;     /* to be released */
@@ -113,17 +113,17 @@ void directory_cache_free(struct directory_cache *c)
     free(c);
 }
 
-/* ---- holding one entry ---- */
+/* ---- locking one entry ---- */
 
-static void hold(struct held *h, struct directory_cache *c, struct slice key)
+static void lock_entry(struct locked_entry *h, struct directory_cache *c, struct slice key)
 {
     uint64_t hash = hash_keyed(&c->secret, key);
     /* the table takes the low bits */
-    *h = (struct held){.cache = c,
-                       .stripe = &c->stripes[(hash >> 40) & c->mask],
-                       .key = key,
-                       .hash = hash,
-                       .now = now_of(c)};
+    *h = (struct locked_entry){.cache = c,
+                               .stripe = &c->stripes[(hash >> 40) & c->mask],
+                               .key = key,
+                               .hash = hash,
+                               .now = now_of(c)};
     if (key.len == 0 || key.len > KEY_MAX)
         h->stripe = NULL;
     if (!h->stripe)
@@ -132,10 +132,10 @@ static void hold(struct held *h, struct directory_cache *c, struct slice key)
     h->entry = directory_table_find(&h->stripe->table, hash, key);
 }
 
-/* The entry is made if it is not there. False, with nothing held: out of memory, or this is no key. */
-static bool hold_made(struct held *h, struct directory_cache *c, struct slice key)
+/* The entry is made if it is not there. False, with nothing locked: out of memory, or this is no key. */
+static bool lock_made_entry(struct locked_entry *h, struct directory_cache *c, struct slice key)
 {
-    hold(h, c, key);
+    lock_entry(h, c, key);
     if (!h->stripe)
         return false;
     if (h->entry)
@@ -155,7 +155,7 @@ static bool hold_made(struct held *h, struct directory_cache *c, struct slice ke
     return true;
 }
 
-static void put_box(struct held *h, struct shared_record *box)
+static void put_box(struct locked_entry *h, struct shared_record *box)
 {
     h->box = directory_table_put(&h->stripe->table, h->entry, box);
 }
@@ -166,7 +166,7 @@ static uint64_t lost_at(uint64_t now)
     return now > LOST ? now - LOST : 0;
 }
 
-static void let_go(struct held *h)
+static void unlock_entry(struct locked_entry *h)
 {
     struct directory_entry *out = directory_table_trim(&h->stripe->table, lost_at(h->now));
     for (const struct directory_entry *e = out; e; e = e->chain)
@@ -227,21 +227,21 @@ static uint64_t serves_until(const struct directory_cache *c, const struct direc
     return e->doubt_since ? e->doubt_since + DOUBT : confirmed + good_for(c, e, confirmed) + c->grace;
 }
 
-static bool is_flying(const struct directory_entry *e, uint64_t now)
+static bool is_in_flight(const struct directory_entry *e, uint64_t now)
 {
     return e->asked && e->asked_at > lost_at(now);
 }
 
-static bool may_take_off(const struct held *h)
+static bool may_look_up(const struct locked_entry *h)
 {
-    return !is_flying(h->entry, h->now) && h->now >= h->entry->retry_at;
+    return !is_in_flight(h->entry, h->now) && h->now >= h->entry->retry_at;
 }
 
-/* Whether the caller is to begin a look-up when it has let go. */
-static bool take_off(struct held *h)
+/* Whether the caller is to begin a look-up when it has unlocked the entry. */
+static bool begin_look_up(struct locked_entry *h)
 {
     struct directory_entry *e = h->entry;
-    if (!may_take_off(h))
+    if (!may_look_up(h))
         return false;
     if (directory_table_crowded(&h->stripe->table, e, lost_at(h->now))) {
         h->stripe->counts.crowded++;
@@ -279,7 +279,7 @@ static uint8_t take_turn(struct directory_cache *c, uint64_t now)
 }
 
 /* Whether somebody is behind who can have it. */
-static bool give_turn_back(struct held *h)
+static bool give_turn_back(struct locked_entry *h)
 {
     struct directory_entry *e = h->entry;
     struct directory_cache *c = h->cache;
@@ -301,9 +301,9 @@ static uint64_t take_waiters(struct directory_entry *e, bool changed)
 /* The look-up could not be begun. */
 static void not_begun(struct directory_cache *c, struct slice key)
 {
-    struct held h;
+    struct locked_entry h;
     uint64_t tell = 0;
-    hold(&h, c, key);
+    lock_entry(&h, c, key);
     if (!h.stripe)
         return;
     if (h.entry) {
@@ -314,9 +314,9 @@ static void not_begun(struct directory_cache *c, struct slice key)
         h.entry->retry_at = h.now + RETRY_SOON;
     }
     h.stripe->counts.failed++;
-    let_go(&h);
+    unlock_entry(&h);
     if (tell)
-        c->options.news(c->options.context, key, tell);
+        c->options.notify(c->options.context, key, tell);
 }
 
 static bool begin(struct directory_cache *c, struct slice key)
@@ -329,9 +329,9 @@ static bool begin(struct directory_cache *c, struct slice key)
 
 /* ---- who asks ---- */
 
-static enum lookup wait_for(struct held *h, uint64_t waiter)
+static enum lookup wait_for(struct locked_entry *h, uint64_t waiter)
 {
-    if (!is_flying(h->entry, h->now)) {
+    if (!is_in_flight(h->entry, h->now)) {
         h->stripe->counts.unavailable++;
         return LOOKUP_UNAVAILABLE;
     }
@@ -341,15 +341,15 @@ static enum lookup wait_for(struct held *h, uint64_t waiter)
 }
 
 /* Whether the directory is known not to answer, at least for this. */
-static bool is_away(const struct held *h)
+static bool is_away(const struct locked_entry *h)
 {
     const struct directory_entry *e = h->entry;
-    bool hangs = is_flying(e, h->now) && h->now >= e->asked_at + h->cache->options.patience;
+    bool hangs = is_in_flight(e, h->now) && h->now >= e->asked_at + h->cache->options.patience;
     return hangs || e->unavailable || !flag(&h->cache->answering);
 }
 
 /* Of an entry with a record, or whose absence is treated alike, which serves without anybody waiting `until` then. */
-static enum lookup judge_known(struct held *h, bool last, uint64_t waiter, uint64_t confirmed, uint64_t until)
+static enum lookup judge_known(struct locked_entry *h, bool last, uint64_t waiter, uint64_t confirmed, uint64_t until)
 {
     const struct directory_cache *c = h->cache;
     const struct directory_entry *e = h->entry;
@@ -367,14 +367,14 @@ static enum lookup judge_known(struct held *h, bool last, uint64_t waiter, uint6
     return known;
 }
 
-static enum lookup judge(struct held *h, bool last, bool alike, uint64_t waiter, bool *ask)
+static enum lookup judge(struct locked_entry *h, bool last, bool alike, uint64_t waiter, bool *ask)
 {
     struct directory_entry *e = h->entry;
     uint64_t confirmed = confirmed_at(e, alike);
     bool known = alike ? confirmed && (e->box || e->absent) : e->box != NULL;
     uint64_t until = known ? serves_until(h->cache, e, confirmed) : UINT64_MAX;
     bool due = h->now >= due_at(h->cache, e, alike) || h->now >= until;
-    *ask = due && take_off(h);
+    *ask = due && begin_look_up(h);
     e->strangers = e->strangers || (alike && due);
     if (known)
         return judge_known(h, last, waiter, confirmed, until);
@@ -387,16 +387,16 @@ static enum lookup judge(struct held *h, bool last, bool alike, uint64_t waiter,
 static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, uint64_t waiter,
                         struct shared_record **box)
 {
-    struct held h;
+    struct locked_entry h;
     bool ask;
     *box = NULL;
-    if (!hold_made(&h, c, key))
+    if (!lock_made_entry(&h, c, key))
         return key.len == 0 || key.len > KEY_MAX ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
     directory_table_touch(&h.stripe->table, h.entry);
     enum lookup found = judge(&h, last, alike, waiter, &ask);
     if (found == LOOKUP_FOUND)
         *box = shared_record_retain(h.entry->box);
-    let_go(&h);
+    unlock_entry(&h);
     if (ask && !begin(c, key) && found == LOOKUP_PENDING)
         found = LOOKUP_UNAVAILABLE;
     return found;
@@ -416,53 +416,53 @@ enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice k
 
 bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64_t waiter)
 {
-    struct held h;
-    if (!hold_made(&h, c, key))
+    struct locked_entry h;
+    if (!lock_made_entry(&h, c, key))
         return false;
     struct directory_entry *e = h.entry;
     directory_table_touch(&h.stripe->table, e);
     bool known = (e->box || e->absent) && !e->outdated && h.now < e->learned + FRESH_ENOUGH;
-    bool ask = !known && take_off(&h);
-    bool wait = !known && is_flying(e, h.now) && !(e->box && is_away(&h));
+    bool ask = !known && begin_look_up(&h);
+    bool wait = !known && is_in_flight(e, h.now) && !(e->box && is_away(&h));
     e->waiters |= wait ? waiter : 0;
-    let_go(&h);
+    unlock_entry(&h);
     return (!ask || begin(c, key)) && wait;
 }
 
 bool directory_cache_pin(struct directory_cache *c, struct slice key, uint64_t waiter)
 {
-    struct held h;
-    if (!hold_made(&h, c, key))
+    struct locked_entry h;
+    if (!lock_made_entry(&h, c, key))
         return false;
     h.entry->watchers |= waiter;
     if (++h.entry->pins == 1)
         directory_table_touch(&h.stripe->table, h.entry);
-    let_go(&h);
+    unlock_entry(&h);
     return true;
 }
 
 void directory_cache_unpin(struct directory_cache *c, struct slice key)
 {
-    struct held h;
-    hold(&h, c, key);
+    struct locked_entry h;
+    lock_entry(&h, c, key);
     if (!h.stripe)
         return;
     if (h.entry && h.entry->pins && --h.entry->pins == 0) {
         h.entry->watchers = 0;
         directory_table_touch(&h.stripe->table, h.entry);
     }
-    let_go(&h);
+    unlock_entry(&h);
 }
 
 bool directory_cache_may_wake(struct directory_cache *c, struct slice key)
 {
-    struct held h;
-    if (!hold_made(&h, c, key))
+    struct locked_entry h;
+    if (!lock_made_entry(&h, c, key))
         return false;
     bool may = !h.entry->woken || h.now >= h.entry->woken + WAKE_EVERY;
     if (may)
         h.entry->woken = h.now;
-    let_go(&h);
+    unlock_entry(&h);
     return may;
 }
 
@@ -474,7 +474,7 @@ static bool is_behind(const struct directory_entry *e, const struct shared_recor
 }
 
 /* Takes over box, which says how it was at `since`. Whether something is different now. */
-static bool learn(struct held *h, struct shared_record *box, uint64_t since, uint64_t good)
+static bool learn(struct locked_entry *h, struct shared_record *box, uint64_t since, uint64_t good)
 {
     struct directory_entry *e = h->entry;
     const struct shared_record *old = e->box;
@@ -498,7 +498,7 @@ static bool learn(struct held *h, struct shared_record *box, uint64_t since, uin
     return true;
 }
 
-static bool learn_absence(struct held *h, uint64_t since, bool doubtful)
+static bool learn_absence(struct locked_entry *h, uint64_t since, bool doubtful)
 {
     struct directory_entry *e = h->entry;
     doubtful = doubtful && e->box && !e->announced;
@@ -520,14 +520,14 @@ static bool learn_absence(struct held *h, uint64_t since, bool doubtful)
 
 /* While the directory is away its kind bounds how often it is tried; who needs a record then learns soon that
  * it is back. */
-static void learn_nothing(struct held *h)
+static void learn_nothing(struct locked_entry *h)
 {
     h->entry->unavailable = true;
     h->entry->retry_at = h->now + (flag(&h->cache->answering) ? RETRY : RETRY_SOON);
 }
 
 /* The answer of a look-up. Takes over box. Whether something is different now. */
-static bool take_answer(struct held *h, enum lookup outcome, struct shared_record *box, uint64_t good)
+static bool take_answer(struct locked_entry *h, enum lookup outcome, struct shared_record *box, uint64_t good)
 {
     struct directory_entry *e = h->entry;
     bool overtaken = e->overtaken, again = e->again, changed = false;
@@ -564,15 +564,15 @@ static void count_answer(struct stripe *s, enum lookup outcome)
 double directory_cache_answered(struct directory_cache *c, struct slice key, enum lookup outcome,
                                 const struct record *record, double ttl)
 {
-    struct held h;
+    struct locked_entry h;
     double seconds = -1;
     struct shared_record *box = outcome == LOOKUP_FOUND ? shared_record_new(record) : NULL;
     if (outcome == LOOKUP_FOUND && !box)
         outcome = LOOKUP_UNAVAILABLE;
-    hold(&h, c, key);
+    lock_entry(&h, c, key);
     if (!h.entry) {
         if (h.stripe)
-            let_go(&h);
+            unlock_entry(&h);
         shared_record_release(box);
         return seconds;
     }
@@ -584,9 +584,9 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
     bool changed = take_answer(&h, outcome, box, ttl >= 0 && !good ? 1 : good);
     uint64_t tell = take_waiters(h.entry, changed);
     bool work = h.stripe->urgent || turn;
-    let_go(&h);
+    unlock_entry(&h);
     if (tell)
-        c->options.news(c->options.context, key, tell);
+        c->options.notify(c->options.context, key, tell);
     if (work)
         c->options.work(c->options.context);
     return seconds;
@@ -594,24 +594,24 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
 
 bool directory_cache_has(struct directory_cache *c, struct slice key)
 {
-    struct held h;
-    hold(&h, c, key);
+    struct locked_entry h;
+    lock_entry(&h, c, key);
     if (h.stripe)
-        let_go(&h);
+        unlock_entry(&h);
     return h.entry;
 }
 
 /* Pushed with content, of which NULL is absence. Takes over box. */
 static void push(struct directory_cache *c, struct slice key, struct shared_record *box)
 {
-    struct held h;
-    hold(&h, c, key);
+    struct locked_entry h;
+    lock_entry(&h, c, key);
     bool behind = h.entry && box && is_behind(h.entry, box);
     if (behind) /* of before what is known: it confirms nothing, and an answer that is on its way is newer */
         h.stripe->counts.behind++;
     if (!h.entry || behind) {
         if (h.stripe)
-            let_go(&h);
+            unlock_entry(&h);
         shared_record_release(box);
         return;
     }
@@ -619,9 +619,9 @@ static void push(struct directory_cache *c, struct slice key, struct shared_reco
     h.entry->overtaken = h.entry->asked;
     bool changed = box ? learn(&h, box, h.now, 0) : learn_absence(&h, h.now, false);
     uint64_t tell = take_waiters(h.entry, changed);
-    let_go(&h);
+    unlock_entry(&h);
     if (tell)
-        c->options.news(c->options.context, key, tell);
+        c->options.notify(c->options.context, key, tell);
 }
 
 void directory_cache_changed(struct directory_cache *c, struct slice key, const struct record *record)
@@ -640,8 +640,8 @@ void directory_cache_removed(struct directory_cache *c, struct slice key)
 
 void directory_cache_announced(struct directory_cache *c, struct slice key)
 {
-    struct held h;
-    hold(&h, c, key);
+    struct locked_entry h;
+    lock_entry(&h, c, key);
     if (!h.stripe)
         return;
     bool work = h.entry && h.entry->pins;
@@ -652,7 +652,7 @@ void directory_cache_announced(struct directory_cache *c, struct slice key)
         h.entry->retry_at = 0;
         h.stripe->urgent = h.stripe->urgent || work;
     }
-    let_go(&h);
+    unlock_entry(&h);
     if (work)
         c->options.work(c->options.context);
 }
@@ -698,7 +698,7 @@ static uint64_t early(const struct directory_cache *c, const struct directory_en
 }
 
 /* The next one is first that had none; this one, if it had what others had left. */
-static void go_on_at(const struct held *h, const struct batch *batch)
+static void go_on_at(const struct locked_entry *h, const struct batch *batch)
 {
     size_t at = (size_t)(h->stripe - h->cache->stripes);
     if (at == batch->first && batch->taken)
@@ -707,12 +707,12 @@ static void go_on_at(const struct held *h, const struct batch *batch)
 }
 
 /* Whether one that is due takes off. What was announced, or is not known, needs no turn: somebody waits for it. */
-static bool take_off_in_turn(struct held *h, struct batch *batch)
+static bool look_up_in_turn(struct locked_entry *h, struct batch *batch)
 {
     struct directory_cache *c = h->cache;
     struct directory_entry *e = h->entry;
     bool refresh = (e->box || e->absent) && !e->outdated;
-    if (!may_take_off(h))
+    if (!may_look_up(h))
         return false;
     uint8_t turn = refresh && batch->room ? take_turn(c, h->now) : 0;
     if (refresh && !turn) {
@@ -722,7 +722,7 @@ static bool take_off_in_turn(struct held *h, struct batch *batch)
         h->stripe->behind = true;
         return false;
     }
-    if (!take_off(h))
+    if (!begin_look_up(h))
         return false;
     e->turn = turn;
     batch->taken = batch->taken || turn;
@@ -733,7 +733,7 @@ static bool take_off_in_turn(struct held *h, struct batch *batch)
 /* Takes off with what is pinned and due, a batch at most. */
 static void collect(struct directory_cache *c, struct stripe *s, struct batch *batch)
 {
-    struct held h = {.cache = c, .stripe = s, .now = now_of(c)};
+    struct locked_entry h = {.cache = c, .stripe = s, .now = now_of(c)};
     struct directory_entry *e, *next;
     batch->count = 0;
     pthread_mutex_lock(&s->lock);
@@ -743,7 +743,7 @@ static void collect(struct directory_cache *c, struct stripe *s, struct batch *b
          e = next) {
         next = e->newer;
         h.entry = e;
-        if (h.now + early(c, e) < due_at(c, e, false) || !take_off_in_turn(&h, batch))
+        if (h.now + early(c, e) < due_at(c, e, false) || !look_up_in_turn(&h, batch))
             continue;
         batch->keys[batch->count].len = e->key_len;
         memcpy(batch->keys[batch->count++].bytes, e->key, e->key_len);

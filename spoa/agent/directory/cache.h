@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * directory_cache: what is known of a directory that is asked for one record at a time. It decides when what
- * is known may be served, when the directory is asked, and who is told; I/O and time are its owner's.
+ * is known may be served, when the directory is asked, and who is notified; I/O and time are its owner's.
  *
  * - A look-up is on its way for each key at most once, however many ask. Its key is not given up for others until it is
  *   answered. How many are on their way for what is unknown, and for records that nobody watches, is bounded: what is
@@ -34,7 +34,7 @@ struct directory_cache_options {
     bool (*look_up)(void *context, struct slice key);
     /* A look-up that somebody waits for was answered, or what is known of a pinned key changed: of use to those whose
      * bits are set. */
-    void (*news)(void *context, struct slice key, uint64_t waiters);
+    void (*notify)(void *context, struct slice key, uint64_t waiters);
     /* Something is to be looked up: directory_cache_work is to be called soon, not from here. */
     void (*work)(void *context);
     void *context;
@@ -68,9 +68,9 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
 
 /* ---- who asks ---- */
 
-/* waiter: the bit by which `news` names who asks; several may share one. */
+/* waiter: the bit by which `notify` names who asks; several may share one. */
 
-/* FOUND: *box is the caller's to release. PENDING: `news` follows when the look-up is answered. `last`: the
+/* FOUND: *box is the caller's to release. PENDING: `notify` follows when the look-up is answered. `last`: the
  * caller has waited enough: the last good record will do. */
 enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last,
                                  uint64_t waiter, struct shared_record **box);
@@ -80,7 +80,7 @@ enum lookup directory_cache_find(struct directory_cache *cache, struct slice key
  * record, or whether it is in use. */
 enum lookup directory_cache_find_alike(struct directory_cache *cache, struct slice key, bool last,
                                        uint64_t waiter, struct shared_record **box);
-/* Wants to know what the directory says now. True: `news` follows. False: what is known is as fresh as can be
+/* Wants to know what the directory says now. True: `notify` follows. False: what is known is as fresh as can be
  * had. */
 bool directory_cache_refresh(struct directory_cache *cache, struct slice key, uint64_t waiter);
 /* Counted: as many unpins follow. False when out of memory. */

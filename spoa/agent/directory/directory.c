@@ -152,10 +152,10 @@ static bool look_up(void *context, struct slice key)
     return ask(context, key, false);
 }
 
-static void news(void *context, struct slice key, uint64_t waiters)
+static void notify_owner(void *context, struct slice key, uint64_t waiters)
 {
     struct directory *d = context;
-    d->owner.news(d->owner.context, key, waiters);
+    d->owner.notify(d->owner.context, key, waiters);
 }
 
 static void on_due(void *context)
@@ -196,7 +196,7 @@ static struct directory_cache *cache_new(struct directory *d, uint64_t patience)
         .absence_is_doubt = d->options->kind->absence_is_doubt,
         .clock = clock_of,
         .look_up = look_up,
-        .news = news,
+        .notify = notify_owner,
         .work = work,
         .context = d,
     };

@@ -9,7 +9,7 @@
 #include "spoa/agent/directory/cache.h"
 #include "spoa/agent/directory/options.h"
 
-/* Called on the loop's thread, but `news` also by who asks; none blocks. As of kind.h, where there is nothing else. */
+/* Called on the loop's thread, but `notify` also by who asks; none blocks. As of kind.h, where there is nothing else. */
 struct directory_owner {
     bool (*loaded)(void *context, const struct directory_load *load);
     bool (*revoked)(void *context, int64_t not_before);
@@ -21,7 +21,7 @@ struct directory_owner {
     /* A look-up was answered after so many seconds. */
     void (*answered)(void *context, enum lookup outcome, double seconds);
     /* As of struct directory_cache_options. */
-    void (*news)(void *context, struct slice key, uint64_t waiters);
+    void (*notify)(void *context, struct slice key, uint64_t waiters);
     void *context;
 };
 

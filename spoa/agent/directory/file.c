@@ -301,7 +301,7 @@ struct directory_file {
     struct records *records; /* the last good ones */
     struct stat seen;        /* what the file looked like when it was last read */
     bool unread;      /* or not taken, for want of descriptors or memory, or because it was not there */
-    struct fail told; /* why it could not be read; empty: it was */
+    struct fail reported; /* why it could not be read; empty: it was */
 
     bool reading, again; /* a thread does; what it finds may be too old by then */
     atomic_bool stop;    /* reading */
@@ -318,9 +318,9 @@ static void read_again(struct directory_file *d);
 
 static void note_bad(struct directory_file *d, bool again)
 {
-    if (!again || strcmp(d->why.text, d->told.text) != 0)
+    if (!again || strcmp(d->why.text, d->reported.text) != 0)
         directory_health(d->directory, false, true, d->why.text);
-    d->told = d->why;
+    d->reported = d->why;
 }
 
 static void drop_load(struct directory_file *d)
@@ -339,7 +339,7 @@ static void on_read(void *context)
     d->reading = false;
     d->unread = d->load.unread;
     if (d->good) {
-        d->told.text[0] = '\0';
+        d->reported.text[0] = '\0';
         records_release(d->records);
         d->records = records_retain(d->load.records);
         d->unread = !directory_loaded(d->directory, &d->load);

@@ -124,12 +124,12 @@ static bool on_key_changed(void *context)
     struct agent *a = context;
     struct fail why = {""};
     struct policy *policy = policy_reload_tokens(policy_in_force(a), &why);
-    if (!policy && strcmp(why.text, a->keys_told.text) == 0)
+    if (!policy && strcmp(why.text, a->keys_reported.text) == 0)
         return false;
     bool good = take_over(a, policy, "keys", &why);
     if (good)
         why.text[0] = '\0';
-    a->keys_told = why;
+    a->keys_reported = why;
     return good;
 }
 
@@ -155,7 +155,7 @@ static void on_first_load(void *context)
         a->options.started(a->options.context);
 }
 
-static void on_decider_drained(void *context)
+static void on_decision_thread_drained(void *context)
 {
     struct agent *a = context;
     if (__atomic_add_fetch(&a->drained, 1, __ATOMIC_ACQ_REL) == a->decision_thread_count)
@@ -200,7 +200,7 @@ void agent_stop(struct agent *a)
         loop_thread_call(a->io, stop_io, a);
     loop_thread_stop(a->io);
     for (size_t i = 0; i < a->decision_thread_count; i++)
-        decision_thread_free(a->decision_threads[i]); /* each may have had news for others until it ended */
+        decision_thread_free(a->decision_threads[i]); /* each may have notified others until it ended */
     policy_release(a->renew_policy);
     close_listeners(a);
     file_watch_free(a->keys);
@@ -216,11 +216,11 @@ void agent_stop(struct agent *a)
     loop_post(a->options.loop, &a->gone);
 }
 
-static bool start_deciders(struct agent *a, struct fail *why)
+static bool start_decision_threads(struct agent *a, struct fail *why)
 {
     const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
     size_t threads = (size_t)settings->threads;
-    a->watches.most = (uint64_t)settings->max_subscriptions;
+    a->subscriptions.most = (uint64_t)settings->max_subscriptions;
     a->decision_threads = calloc(threads, sizeof(struct decision_thread *));
     if (!a->decision_threads)
         return fail(why, "out of memory");
@@ -233,11 +233,11 @@ static bool start_deciders(struct agent *a, struct fail *why)
                                                         .lookup = (double)settings->lookup / 1000,
                                                         .renew = a->renew,
                                                         .ticket_key = a->ticket_key,
-                                                        .watches = &a->watches,
+                                                        .subscriptions = &a->subscriptions,
                                                         .shard = metrics_shard(a->metrics),
                                                         .log = a->options.log,
                                                         .audit = a->options.audit,
-                                                        .drained = on_decider_drained,
+                                                        .drained = on_decision_thread_drained,
                                                         .context = a};
         pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
         a->decision_threads[i] = decision_thread_start(&options, a->snapshot, why);
@@ -331,7 +331,7 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     if (!s.good || !agent_directory_start(a, policy, why))
         return false;
     await_directory(a);
-    return start_deciders(a, why);
+    return start_decision_threads(a, why);
 }
 
 static struct agent *agent_new(const struct agent_options *options)

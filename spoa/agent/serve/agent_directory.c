@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agent_directory: what the directory tells becomes a snapshot, news for decision threads, metrics and a log line. */
+/* agent_directory: what the directory tells becomes a snapshot, notifications, metrics and a log line. */
 #include <stdio.h>
 #include <time.h>
 
@@ -170,13 +170,13 @@ static void on_answered(void *context, enum lookup outcome, double seconds)
     pthread_mutex_unlock(&a->lock);
 }
 
-static void on_news(void *context, struct slice key, uint64_t waiters)
+static void on_directory_notified(void *context, struct slice key, uint64_t waiters)
 {
     struct agent *a = context;
     size_t count = __atomic_load_n(&a->decision_thread_count, __ATOMIC_ACQUIRE);
     for (size_t i = 0; i < count; i++)
         if (waiters & agent_waiter(i))
-            decision_thread_news(a->decision_threads[i], key);
+            decision_thread_notify(a->decision_threads[i], key);
 }
 
 /* ---- its life ---- */
@@ -224,7 +224,7 @@ static void start(void *context)
                                           .health = on_health,
                                           .learned = on_learned,
                                           .answered = on_answered,
-                                          .news = on_news,
+                                          .notify = on_directory_notified,
                                           .context = a};
     uint64_t patience = (uint64_t)s->policy->settings->agent.lookup * 1000;
     a->directory_asked = s->policy->directory->kind->ask;

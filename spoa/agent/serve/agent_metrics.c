@@ -16,7 +16,7 @@ static const char *const kinds[] = {"none",     "jwt", "agent-sandbox", "opensan
                                     "file-url", NULL};
 
 static const char *const outcomes[] = {[AGENT_GOOD] = "good", [AGENT_BAD] = "bad", NULL};
-static const char *const parked[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};
+static const char *const pending[] = {[AGENT_GOOD] = "kept", [AGENT_BAD] = "refused", NULL};
 static const char *const renewed[] = {
     [RENEW_TOLD] = "told", [RENEW_FAILED] = "failed", [RENEW_DROPPED] = "dropped", NULL};
 static const char *const look_ups[] = {"found", "absent", "unavailable", NULL};
@@ -62,10 +62,10 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [AGENT_DIRECTORY_BEHIND] = {.name = "cellgate_agent_directory_epochs_behind_total",
                                 .help = "Records ignored because their epoch went back.",
                                 .type = METRIC_COUNTER},
-    [AGENT_PARKED] = {.name = "cellgate_agent_parked_total",
-                      .help = "Decisions that had to wait for a look-up; refused: too many waited already.",
-                      .type = METRIC_COUNTER,
-                      .labels = {{"outcome", parked}}},
+    [AGENT_PENDING] = {.name = "cellgate_agent_pending_total",
+                       .help = "Decisions that had to wait for a look-up; refused: too many waited already.",
+                       .type = METRIC_COUNTER,
+                       .labels = {{"outcome", pending}}},
     [DIRECTORY_UP] = {.name = "cellgate_directory_up",
                       .help = "Whether the directory answers.",
                       .type = METRIC_GAUGE},
@@ -106,12 +106,12 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [DIRECTORY_CROWDED] = {.name = "cellgate_directory_look_ups_refused_total",
                            .help = "Look-ups not begun: too many were on their way.",
                            .type = METRIC_COUNTER},
-    [AGENT_WATCHES] = {.name = "cellgate_agent_watches",
-                       .help = "Of agent.max_subscriptions, what relays' watches take.",
-                       .type = METRIC_GAUGE},
+    [AGENT_SUBSCRIPTIONS] = {.name = "cellgate_agent_subscriptions",
+                             .help = "Of agent.max_subscriptions, what relays' subscriptions take.",
+                             .type = METRIC_GAUGE},
     [AGENT_RELAY_REFUSED] = {.name = "cellgate_agent_relay_refused_total",
                              .help = "Questions of relays that were refused: for tunnels that no agent has "
-                                     "admitted, too many watches, too long.",
+                                     "admitted, too many subscriptions, too long.",
                              .type = METRIC_COUNTER,
                              .labels = {{"why", agent_relay_refusals}}},
     [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",

@@ -17,7 +17,7 @@ enum agent_metric {
     AGENT_DIRECTORY_LOADS,     /* outcome: good, bad */
     AGENT_DIRECTORY_LOADED_AT, /* gauge: Unix seconds */
     AGENT_DIRECTORY_BEHIND,    /* records whose epoch went back */
-    AGENT_PARKED,              /* outcome: kept, refused */
+    AGENT_PENDING,             /* outcome: kept, refused */
     DIRECTORY_UP,              /* gauge */
     DIRECTORY_PUSHING,         /* gauge */
     DIRECTORY_LOOK_UPS,        /* outcome: found, absent, unavailable */
@@ -29,7 +29,7 @@ enum agent_metric {
     DIRECTORY_BEHIND, /* records whose epoch went back */
     DIRECTORY_EVICTED,
     DIRECTORY_CROWDED,
-    AGENT_WATCHES,       /* gauge */
+    AGENT_SUBSCRIPTIONS, /* gauge */
     AGENT_RELAY_REFUSED, /* why: enum agent_relay_refusal */
     AGENT_RENEW,         /* outcome: enum renew_outcome */
     AGENT_RELOADS,       /* outcome: good, bad */

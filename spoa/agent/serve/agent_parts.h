@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* agent_parts: the state that the rooms of the agent share (agent.c, agent_directory.c, agent_views.c). */
+/* agent_parts: the state that the files of the agent share (agent.c, agent_directory.c, agent_views.c). */
 #ifndef CELLGATE_AGENT_SERVE_AGENT_PARTS_H
 #define CELLGATE_AGENT_SERVE_AGENT_PARTS_H
 
@@ -17,10 +17,10 @@ struct agent {
     struct metrics *metrics;
     struct metrics_shard *shard; /* of the main thread */
     struct file_watch *keys;
-    struct fail keys_told; /* why they could not be read again; empty: they were */
+    struct fail keys_reported; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
     struct key *ticket_key;
-    struct pending_quota watches;
+    struct pending_quota subscriptions;
     struct relay_user relay_user;
     struct decision_thread **decision_threads;
     size_t decision_thread_count;

@@ -45,8 +45,8 @@ bool agent_write_metrics(struct agent *a, struct buffer *to)
 {
     struct server_counters sum = count(a);
     set_directory_metrics(a);
-    metrics_set(a->shard, AGENT_WATCHES, METRIC_PLAIN,
-                (int64_t)__atomic_load_n(&a->watches.used, __ATOMIC_RELAXED));
+    metrics_set(a->shard, AGENT_SUBSCRIPTIONS, METRIC_PLAIN,
+                (int64_t)__atomic_load_n(&a->subscriptions.used, __ATOMIC_RELAXED));
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
     metrics_set(a->shard, AGENT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(a->options.log));
     metrics_set(a->shard, AGENT_AUDIT_DROPPED, METRIC_PLAIN, a->options.audit ? (int64_t)log_dropped(a->options.audit) : 0);

@@ -14,9 +14,9 @@
 #include "spoa/net/net.h"
 
 enum {
-    PARKED_MOST = 8192,
-    PARKED_BYTES = 16 << 20,
-    WATCH_SECONDS = 60,
+    REQUESTS_MOST = 8192,
+    REQUESTS_BYTES = 16 << 20,
+    SUBSCRIPTION_SECONDS = 60,
     QUESTION_MOST = 2048, /* bytes of a relay's question that is kept */
     RELAY_CONNECTIONS = 256,
     RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
@@ -29,18 +29,18 @@ enum {
 
 #define REFUSAL_EVERY UINT64_C(10000000) /* microseconds between two such lines of the log */
 
-enum wait_kind { WAIT_ROUTE, WAIT_RESOLVE, WAIT_WATCH };
+enum pending_kind { PENDING_ROUTE, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
 
 struct decision_thread {
     struct decision_thread_options options;
     struct loop *loop;
     struct server *server, *relay_server;
     struct pending_table *pending; /* of these */
-    struct pending *parked;        /* questions that wait for a look-up */
-    struct pending *waiting; /* those that wait on: nothing is known that could serve instead */
-    struct pending *redials; /* questions of relays that wait for a look-up */
+    struct pending *requests;      /* HAProxy's, which wait for a look-up */
+    struct pending *late_requests; /* those that wait on: nothing is known that could serve instead */
+    struct pending *redials;       /* questions of relays that wait for a look-up */
     struct pending_quota redials_quota;
-    struct pending *watches; /* of relays */
+    struct pending *subscriptions; /* of relays */
     struct mailbox *inbox;
     struct token_cache *cache;
     struct auth_failure_limiter *limiter;
@@ -50,8 +50,8 @@ struct decision_thread {
     struct snapshot *snapshot; /* of the thread */
     struct snapshot *next;     /* atomic: handed over, not taken yet */
     struct token_cache_counts reported;
-    uint64_t left_told;    /* the same of a header that HAProxy leaves */
-    uint64_t refusal_told; /* loop_clock: when the log was told last that a relay is refused; 0: never */
+    uint64_t left_logged;    /* the same of a header that HAProxy leaves */
+    uint64_t refusal_logged; /* loop_clock: when it was logged last that a relay is refused; 0: never */
 
     struct loop_task take, work, drain, stop;
     double grace;
@@ -101,12 +101,12 @@ static void note_use(struct decision_thread *d, const struct verdict *v)
 }
 
 /* Told from time to time: HAProxy's environment is older than the configuration. */
-static void tell_left(struct decision_thread *d, struct slice header)
+static void log_left(struct decision_thread *d, struct slice header)
 {
     uint64_t now = loop_clock();
-    if (!d->options.log || (d->left_told && now - d->left_told < REFUSAL_EVERY))
+    if (!d->options.log || (d->left_logged && now - d->left_logged < REFUSAL_EVERY))
         return;
-    d->left_told = now;
+    d->left_logged = now;
     log_write(d->options.log, LOG_WARN,
               "requests are refused: HAProxy does not remove a header that the configuration names; set what "
               "`cellgate headers` prints",
@@ -116,7 +116,7 @@ static void tell_left(struct decision_thread *d, struct slice header)
 static void count_decision(struct decision_thread *d, const struct verdict *verdict, uint64_t begun)
 {
     if (slice_present(verdict->left))
-        tell_left(d, verdict->left);
+        log_left(d, verdict->left);
     note_use(d, verdict);
     if (audit_wanted(verdict, d->snapshot->parts.policy->settings->agent.audit))
         audit_write(d->options.audit, verdict);
@@ -125,53 +125,54 @@ static void count_decision(struct decision_thread *d, const struct verdict *verd
 }
 
 /* Keeps the question until the look-up that `finder` has begun is answered. */
-static bool park(struct decision_thread *d, struct wait wait, const struct snapshot_finder *finder)
+static bool keep_request(struct decision_thread *d, struct pending_request pending,
+                         const struct snapshot_finder *finder)
 {
-    wait.key = slice_of(finder->key, finder->len);
-    bool kept = pending_add(d->parked, &wait);
-    metrics_add(d->options.shard, AGENT_PARKED, METRIC_INDEX(kept ? AGENT_GOOD : AGENT_BAD), 1);
+    pending.key = slice_of(finder->key, finder->len);
+    bool kept = pending_add(d->requests, &pending);
+    metrics_add(d->options.shard, AGENT_PENDING, METRIC_INDEX(kept ? AGENT_GOOD : AGENT_BAD), 1);
     return kept;
 }
 
-static enum server_reply on_message(void *context, struct slice name, struct spop_args args,
+static enum server_reply on_haproxy_message(void *context, struct slice name, struct spop_args args,
                                     struct spop_actions *actions, const struct server_ticket *ticket)
 {
     struct decision_thread *d = context;
     struct request request;
     struct verdict verdict;
-    struct wait wait = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = WAIT_ROUTE};
+    struct pending_request pending = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = PENDING_ROUTE};
     if (!slice_is(name, "cell-route") || !request_from_args(args, &request)) {
         answer_unavailable(actions);
         return SERVER_NOW;
     }
     struct snapshot_finder finder = {.waiter = d->options.waiter, .wakes = true};
-    bool pending = !decide_request(d, &request, &finder, true, &verdict);
-    bool later = pending && park(d, wait, &finder);
-    if (pending && !later) { /* what is known has to do */
+    bool undecided = !decide_request(d, &request, &finder, true, &verdict);
+    bool later = undecided && keep_request(d, pending, &finder);
+    if (undecided && !later) { /* what is known has to do */
         finder.last = true;
         (void)decide_request(d, &request, &finder, false, &verdict);
     }
     if (!later) {
         answer_write(&verdict, actions);
-        count_decision(d, &verdict, wait.begun);
+        count_decision(d, &verdict, pending.begun);
     }
     snapshot_finder_done(&finder);
     return later ? SERVER_LATER : SERVER_NOW;
 }
 
 /* Whether it was answered; `known`: the last good record will do; `last`: whatever is known. */
-static bool answer_route(struct decision_thread *d, const struct wait *wait, bool known, bool last)
+static bool answer_route(struct decision_thread *d, const struct pending_request *pending, bool known, bool last)
 {
     struct request request;
     struct verdict verdict;
     struct spop_actions actions;
     struct snapshot_finder finder = {.waiter = d->options.waiter, .last = known, .wakes = true};
-    request_from_args(wait->args, &request); /* as it could when the question came */
+    request_from_args(pending->args, &request); /* as it could when the question came */
     bool answered = decide_request(d, &request, &finder, false, &verdict) || last;
-    if (answered && server_answer_begin(d->server, &wait->ticket, &actions)) {
+    if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
         answer_write(&verdict, &actions);
-        server_answer_end(d->server, &wait->ticket, &actions);
-        count_decision(d, &verdict, wait->begun);
+        server_answer_end(d->server, &pending->ticket, &actions);
+        count_decision(d, &verdict, pending->begun);
     }
     snapshot_finder_done(&finder);
     return answered;
@@ -180,7 +181,7 @@ static bool answer_route(struct decision_thread *d, const struct wait *wait, boo
 /* ---- relays ---- */
 
 /* What *answer points to is good until finder_done. */
-static void look_up(struct decision_thread *d, const struct resolve_question *question,
+static void look_up_for_relay(struct decision_thread *d, const struct resolve_question *question,
                     struct snapshot_finder *finder, struct resolve_answer *answer)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
@@ -188,67 +189,69 @@ static void look_up(struct decision_thread *d, const struct resolve_question *qu
     resolve(&view, question, &scratch, answer);
 }
 
-static void answer_relay(struct decision_thread *d, const struct wait *wait,
+static void answer_relay(struct decision_thread *d, const struct pending_request *pending,
                          const struct resolve_answer *answer)
 {
     struct spop_actions actions;
-    if (!server_answer_begin(d->relay_server, &wait->ticket, &actions))
+    if (!server_answer_begin(d->relay_server, &pending->ticket, &actions))
         return;
     resolve_write(answer, &actions);
-    server_answer_end(d->relay_server, &wait->ticket, &actions);
+    server_answer_end(d->relay_server, &pending->ticket, &actions);
 }
 
 /* Whether it was answered; `last`: whatever is known. */
-static bool answer_question(struct decision_thread *d, const struct wait *wait, bool last)
+static bool answer_question(struct decision_thread *d, const struct pending_request *pending, bool last)
 {
     struct resolve_question question;
     struct resolve_answer answer;
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = wait->kind == WAIT_RESOLVE};
-    resolve_from_args(wait->args, &question); /* as it could when the question came */
-    look_up(d, &question, &finder, &answer);
-    bool answered = last || wait->kind == WAIT_RESOLVE || resolve_is_news(&question, &answer);
+    bool resolves = pending->kind == PENDING_RESOLVE;
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = resolves};
+    resolve_from_args(pending->args, &question); /* as it could when the question came */
+    look_up_for_relay(d, &question, &finder, &answer);
+    bool answered = last || resolves || resolve_has_changed(&question, &answer);
     if (answered)
-        answer_relay(d, wait, &answer);
+        answer_relay(d, pending, &answer);
     snapshot_finder_done(&finder);
     return answered;
 }
 
-/* A watch uses its record: the cache keeps it, has it looked up again by itself, and tells what changes. */
-static void pin(struct decision_thread *d, struct wait *wait)
+/* A subscription uses its record: the cache keeps it, has it looked up again by itself, and tells what changes. */
+static void pin_record(struct decision_thread *d, struct pending_request *pending)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    if (cache && directory_cache_pin(cache, wait->key, d->options.waiter))
-        wait->pinned = directory_retain(directory);
+    if (cache && directory_cache_pin(cache, pending->key, d->options.waiter))
+        pending->pinned = directory_retain(directory);
 }
 
-static void unpin(void *context, const struct wait *wait)
+static void unpin_record(void *context, const struct pending_request *pending)
 {
     (void)context;
-    if (!wait->pinned)
+    if (!pending->pinned)
         return;
-    directory_cache_unpin(directory_cache(wait->pinned), wait->key);
-    directory_release(wait->pinned);
+    directory_cache_unpin(directory_cache(pending->pinned), pending->key);
+    directory_release(pending->pinned);
 }
 
 /* A relay that lost a worker wants to know what the directory says now. */
-static bool ask_afresh(struct decision_thread *d, const struct wait *wait)
+static bool ask_afresh(struct decision_thread *d, const struct pending_request *pending)
 {
     struct directory *directory = d->snapshot->parts.directory;
     struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, wait->key, d->options.waiter) && pending_add(d->redials, wait);
+    return cache && directory_cache_refresh(cache, pending->key, d->options.waiter) &&
+           pending_add(d->redials, pending);
 }
 
-/* Each tunnel's watch comes back at least once in WATCH_SECONDS. */
+/* Each tunnel's subscription comes back at least once in SUBSCRIPTION_SECONDS. */
 static void note_tunnel(struct decision_thread *d, const struct resolve_question *q)
 {
     const struct intent intent = {.space = q->space, .sandbox = q->sandbox, .port = q->port};
-    if (q->idle >= 0 && q->idle <= WATCH_SECONDS)
+    if (q->idle >= 0 && q->idle <= SUBSCRIPTION_SECONDS)
         renew_note(d->options.renew, &intent);
 }
 
-/* Nobody wants to know any more what the watch of that stream-id, on the same connection, would tell. */
-static void end_watch(struct decision_thread *d, struct spop_args args, struct spop_actions *actions,
+/* Nobody wants to know any more what the subscription of that stream-id, on the same connection, would tell. */
+static void end_subscription(struct decision_thread *d, struct spop_args args, struct spop_actions *actions,
                       const struct server_ticket *ticket)
 {
     struct server_ticket watch = *ticket;
@@ -256,7 +259,7 @@ static void end_watch(struct decision_thread *d, struct spop_args args, struct s
     struct spop_value value;
     while (spop_arg_next(&args, &name, &value))
         if (slice_is(name, "watch") && spop_value_unsigned(value, &watch.stream_id)) {
-            pending_end(d->watches, &watch); /* it may have been answered meanwhile */
+            pending_end(d->subscriptions, &watch); /* it may have been answered meanwhile */
             spop_set_var(actions, SPOP_TRANSACTION, name, value);
         }
 }
@@ -266,28 +269,28 @@ static void refuse_relay(struct decision_thread *d, enum agent_relay_refusal why
 {
     uint64_t now = loop_clock();
     metrics_add(d->options.shard, AGENT_RELAY_REFUSED, METRIC_INDEX(why), 1);
-    if (d->refusal_told && now - d->refusal_told < REFUSAL_EVERY)
+    if (d->refusal_logged && now - d->refusal_logged < REFUSAL_EVERY)
         return;
-    d->refusal_told = now;
+    d->refusal_logged = now;
     if (d->options.log)
         log_write(d->options.log, LOG_WARN, "questions of a relay are refused",
                   LOG_TEXT("why", agent_relay_refusals[why]));
 }
 
-/* Only what counts of it, so that a watch costs what it has to. False: too long. */
-static bool pack(struct decision_thread *d, const struct resolve_question *question, struct wait *wait,
-                 uint8_t memory[QUESTION_MOST])
+/* Only what counts of it, so that a subscription costs what it has to. False: too long. */
+static bool pack_question(struct decision_thread *d, const struct resolve_question *question,
+                          struct pending_request *pending, uint8_t memory[QUESTION_MOST])
 {
     struct writer w = writer_of(memory, QUESTION_MOST);
-    if (resolve_pack(question, &w, &wait->args))
+    if (resolve_pack(question, &w, &pending->args))
         return true;
     refuse_relay(d, AGENT_RELAY_TOO_LONG);
     return false;
 }
 
-static bool keep_watch(struct decision_thread *d, const struct wait *wait)
+static bool keep_subscription(struct decision_thread *d, const struct pending_request *pending)
 {
-    if (pending_add(d->watches, wait))
+    if (pending_add(d->subscriptions, pending))
         return true;
     refuse_relay(d, AGENT_RELAY_TOO_MANY);
     return false;
@@ -301,7 +304,7 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
     struct resolve_answer answer;
     uint8_t key[256], memory[QUESTION_MOST];
     if (slice_is(name, "cell-unwatch")) {
-        end_watch(d, args, actions, ticket);
+        end_subscription(d, args, actions, ticket);
         return SERVER_NOW;
     }
     bool watch = slice_is(name, "cell-watch");
@@ -312,25 +315,25 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
         resolve_write(&(struct resolve_answer){.state = RESOLVE_NOT_ADMITTED, .epoch = -1}, actions);
         return SERVER_NOW;
     }
-    struct wait wait = {.ticket = *ticket,
-                        .key = snapshot_key(question.space, question.sandbox, key),
-                        .args = args,
-                        .begun = loop_clock(),
-                        .kind = watch ? WAIT_WATCH : WAIT_RESOLVE};
-    bool packed = pack(d, &question, &wait, memory);
-    if (!watch && packed && ask_afresh(d, &wait))
+    struct pending_request pending = {.ticket = *ticket,
+                                      .key = snapshot_key(question.space, question.sandbox, key),
+                                      .args = args,
+                                      .begun = loop_clock(),
+                                      .kind = watch ? PENDING_SUBSCRIPTION : PENDING_RESOLVE};
+    bool packed = pack_question(d, &question, &pending, memory);
+    if (!watch && packed && ask_afresh(d, &pending))
         return SERVER_LATER;
     if (watch) {
         note_tunnel(d, &question);
-        pin(d, &wait); /* before it is looked at, so that no change is missed in between */
+        pin_record(d, &pending); /* before it is looked at, so that no change is missed in between */
     }
     struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = !watch};
-    look_up(d, &question, &finder, &answer);
-    bool wanted = watch && !resolve_is_news(&question, &answer);
-    bool later = wanted && packed && keep_watch(d, &wait);
+    look_up_for_relay(d, &question, &finder, &answer);
+    bool wanted = watch && !resolve_has_changed(&question, &answer);
+    bool later = wanted && packed && keep_subscription(d, &pending);
     answer.unwatched = wanted && !later;
     if (!later) {
-        unpin(d, &wait);
+        unpin_record(d, &pending);
         resolve_write(&answer, actions);
     }
     snapshot_finder_done(&finder);
@@ -340,52 +343,54 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
 /* ---- what waits ---- */
 
 /* Whoever is known is served before HAProxy's patience comes to its end, however busy the machine is. */
-static void on_half_due(void *context, const struct wait *wait)
+static void on_request_half_due(void *context, const struct pending_request *pending)
 {
     struct decision_thread *d = context;
-    if (!answer_route(d, wait, true, false) && !pending_add(d->waiting, wait))
-        answer_route(d, wait, true, true);
+    if (!answer_route(d, pending, true, false) && !pending_add(d->late_requests, pending))
+        answer_route(d, pending, true, true);
 }
 
-static void on_due(void *context, const struct wait *wait)
+static void on_request_due(void *context, const struct pending_request *pending)
 {
-    if (wait->kind == WAIT_ROUTE)
-        answer_route(context, wait, true, true);
+    if (pending->kind == PENDING_ROUTE)
+        answer_route(context, pending, true, true);
     else
-        answer_question(context, wait, true);
+        answer_question(context, pending, true);
 }
 
-/* Something is known now of its key, or of all. A watch uses the directory that is there now. */
-static bool on_news(void *context, struct wait *wait)
+/* Something is known now of its key, or of all. A subscription uses the directory that is there now. */
+static bool on_request_notified(void *context, struct pending_request *pending)
 {
     struct decision_thread *d = context;
-    if (wait->kind == WAIT_WATCH && wait->pinned != d->snapshot->parts.directory) {
-        unpin(d, wait);
-        wait->pinned = NULL;
-        pin(d, wait);
+    if (pending->kind == PENDING_SUBSCRIPTION && pending->pinned != d->snapshot->parts.directory) {
+        unpin_record(d, pending);
+        pending->pinned = NULL;
+        pin_record(d, pending);
     }
-    return wait->kind == WAIT_ROUTE ? answer_route(d, wait, false, false) : answer_question(d, wait, false);
+    if (pending->kind == PENDING_ROUTE)
+        return answer_route(d, pending, false, false);
+    return answer_question(d, pending, false);
 }
 
 /* A relay that does not read what it is answered waits for the rest of it. */
-static bool has_room(void *context, const struct wait *wait)
+static bool relay_has_room(void *context, const struct pending_request *pending)
 {
     const struct decision_thread *d = context;
-    return server_has_room(d->relay_server, &wait->ticket);
+    return server_has_room(d->relay_server, &pending->ticket);
 }
 
-static void on_closed(void *context, uint32_t slot, uint32_t generation)
+static void on_haproxy_closed(void *context, uint32_t slot, uint32_t generation)
 {
     struct decision_thread *d = context;
-    pending_drop(d->parked, slot, generation);
-    pending_drop(d->waiting, slot, generation);
+    pending_drop(d->requests, slot, generation);
+    pending_drop(d->late_requests, slot, generation);
 }
 
 static void on_relay_closed(void *context, uint32_t slot, uint32_t generation)
 {
     struct decision_thread *d = context;
     pending_drop(d->redials, slot, generation);
-    pending_drop(d->watches, slot, generation);
+    pending_drop(d->subscriptions, slot, generation);
 }
 
 static void want_work(void *context)
@@ -400,11 +405,11 @@ static bool is_stopped(const struct decision_thread *d)
     return !d->server;
 }
 
-static void tell_all(struct decision_thread *d)
+static void notify_all(struct decision_thread *d)
 {
-    pending_tell_all(d->parked);
-    pending_tell_all(d->waiting);
-    pending_tell_all(d->watches);
+    pending_notify_all(d->requests);
+    pending_notify_all(d->late_requests);
+    pending_notify_all(d->subscriptions);
 }
 
 /* Whether there may be more. */
@@ -413,11 +418,11 @@ static bool read_inbox(struct decision_thread *d, uint64_t until)
     uint8_t memory[MAILBOX_KEY];
     struct slice key;
     if (mailbox_lost(d->inbox)) {
-        tell_all(d);
-        pending_tell_all(d->redials);
+        notify_all(d);
+        pending_notify_all(d->redials);
     }
     while (mailbox_take(d->inbox, memory, &key)) {
-        pending_tell(d->pending, key);
+        pending_notify(d->pending, key);
         if (loop_clock() >= until)
             return true;
     }
@@ -425,7 +430,7 @@ static bool read_inbox(struct decision_thread *d, uint64_t until)
 }
 
 /* Decisions come first: what there is to do goes on in the next turn, behind what HAProxy has asked meanwhile. */
-static void work(void *context)
+static void work_on_pending(void *context)
 {
     struct decision_thread *d = context;
     if (is_stopped(d))
@@ -437,7 +442,7 @@ static void work(void *context)
         want_work(d);
 }
 
-void decision_thread_news(struct decision_thread *d, struct slice key)
+void decision_thread_notify(struct decision_thread *d, struct slice key)
 {
     if (mailbox_put(d->inbox, key))
         loop_post(d->loop, &d->work);
@@ -452,7 +457,7 @@ static bool admit_relay(void *context, int fd)
 
 /* ---- what others ask of the thread ---- */
 
-static void take_next(void *context)
+static void take_snapshot(void *context)
 {
     struct decision_thread *d = context;
     struct snapshot *next = is_stopped(d) ? NULL : __atomic_exchange_n(&d->next, NULL, __ATOMIC_ACQ_REL);
@@ -460,7 +465,7 @@ static void take_next(void *context)
         return;
     snapshot_release(d->snapshot);
     d->snapshot = next;
-    tell_all(d); /* but redials, which still wait for their look-up */
+    notify_all(d); /* but redials, which still wait for their look-up */
 }
 
 void decision_thread_use(struct decision_thread *d, struct snapshot *snapshot)
@@ -473,7 +478,7 @@ static void drain_now(void *context)
 {
     struct decision_thread *d = context;
     server_drain(d->server, d->grace, d->options.drained, d->options.context);
-    /* watches of relays would last a minute; they ask again elsewhere */
+    /* subscriptions of relays would last a minute; they ask again elsewhere */
     server_drain(d->relay_server, 0, NULL, NULL);
 }
 
@@ -504,7 +509,7 @@ void decision_thread_count(const struct decision_thread *d, struct server_counte
 
 /* ---- its life ---- */
 
-static void *run(void *context)
+static void *run_decision_thread(void *context)
 {
     struct decision_thread *d = context;
     loop_run(d->loop);
@@ -526,42 +531,42 @@ void decision_thread_free(struct decision_thread *d)
     free(d);
 }
 
-static bool prepare_waits(struct decision_thread *d)
+static bool prepare_pending(struct decision_thread *d)
 {
     struct pending_options options = {.loop = d->loop,
                                       .seconds = d->options.lookup / 2,
-                                      .most = PARKED_MOST,
-                                      .most_bytes = PARKED_BYTES,
-                                      .due = on_half_due,
-                                      .news = on_news,
+                                      .most = REQUESTS_MOST,
+                                      .most_bytes = REQUESTS_BYTES,
+                                      .due = on_request_half_due,
+                                      .notify = on_request_notified,
                                       .context = d};
     if (!(d->pending = pending_table_new(want_work, d)))
         return false;
-    d->parked = pending_new(d->pending, &options);
+    d->requests = pending_new(d->pending, &options);
     options.seconds = d->options.lookup;
-    options.due = on_due;
-    d->waiting = pending_new(d->pending, &options);
-    d->redials_quota.most = PARKED_BYTES / PENDING_UNIT;
+    options.due = on_request_due;
+    d->late_requests = pending_new(d->pending, &options);
+    d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
     d->redials =
         pending_new(d->pending, &options); /* each has its whole time before it, those above the rest of theirs */
-    options.seconds = WATCH_SECONDS;
+    options.seconds = SUBSCRIPTION_SECONDS;
     options.most = options.most_bytes = SIZE_MAX;
-    options.quota = d->options.watches;
-    options.room = has_room;
-    options.gone = unpin;
-    d->watches = pending_new(d->pending, &options);
-    return d->parked && d->waiting && d->redials && d->watches;
+    options.quota = d->options.subscriptions;
+    options.room = relay_has_room;
+    options.gone = unpin_record;
+    d->subscriptions = pending_new(d->pending, &options);
+    return d->requests && d->late_requests && d->redials && d->subscriptions;
 }
 
 static bool prepare(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
-    const struct server_handler handler = {.message = on_message, .closed = on_closed, .context = d};
+    const struct server_handler handler = {.message = on_haproxy_message, .closed = on_haproxy_closed, .context = d};
     const struct server_handler relay_handler = {
         .message = on_relay_message, .admit = admit_relay, .closed = on_relay_closed, .context = d};
-    d->take = (struct loop_task){.run = take_next, .context = d};
-    d->work = (struct loop_task){.run = work, .context = d};
+    d->take = (struct loop_task){.run = take_snapshot, .context = d};
+    d->work = (struct loop_task){.run = work_on_pending, .context = d};
     d->drain = (struct loop_task){.run = drain_now, .context = d};
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
@@ -569,7 +574,7 @@ static bool prepare(struct decision_thread *d, struct fail *why)
     d->limiter = auth_failure_limiter_new();
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = mailbox_new();
-    if (!d->loop || !d->cache || !d->limiter || !d->scratch || !d->inbox || !prepare_waits(d))
+    if (!d->loop || !d->cache || !d->limiter || !d->scratch || !d->inbox || !prepare_pending(d))
         return fail(why, "out of memory or of descriptors");
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
     options.fallback_name = "state";
@@ -596,7 +601,7 @@ struct decision_thread *decision_thread_start(const struct decision_thread_optio
         decision_thread_free(d);
         return NULL;
     }
-    if (thread_start(&d->thread, run, d, why))
+    if (thread_start(&d->thread, run_decision_thread, d, why))
         return d;
     decision_thread_free(d);
     return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * decision_thread: one thread of the agent: a loop with the SPOP servers for HAProxy (decisions) and for relays
- * (resolves, watches). It answers by its snapshot, which others replace from outside between two turns of
+ * (questions, subscriptions). It answers by its snapshot, which others replace from outside between two turns of
  * the loop.
  */
 #ifndef CELLGATE_AGENT_SERVE_DECISION_THREAD_H
@@ -22,7 +22,7 @@ struct decision_thread_options {
     int listener, relay_listener;  /* borrowed; shared by all decision threads */
     struct relay_user relay_user;  /* who may connect to relay_listener */
     size_t token_cache;            /* entries */
-    struct pending_quota *watches; /* borrowed, of all decision threads: what relays' watches may take */
+    struct pending_quota *subscriptions; /* borrowed, of all decision threads: what relays' subscriptions may take */
     double lookup;                 /* seconds that a question waits for a look-up */
     struct renew *renew;           /* NULL: nobody is told of sandboxes in use */
     const struct key *ticket_key;  /* borrowed; of what relays may ask for; NULL: nothing */
@@ -39,7 +39,7 @@ struct decision_thread *decision_thread_start(const struct decision_thread_optio
 /* Any thread: from its next turn on the decision thread decides by this snapshot, of which it takes a reference. */
 void decision_thread_use(struct decision_thread *thread, struct snapshot *snapshot);
 /* Any thread: what is known of this key may have changed, or a look-up of it was answered. */
-void decision_thread_news(struct decision_thread *thread, struct slice key);
+void decision_thread_notify(struct decision_thread *thread, struct slice key);
 /* Any thread, once: no new connections; those that are there end when they have their answers, or after
  * `grace` seconds. */
 void decision_thread_drain(struct decision_thread *thread, double grace);

@@ -21,7 +21,7 @@ struct chain {
 struct topic {
     struct hash_node node; /* the first member */
     struct chain members;
-    struct topic *next; /* of those that something was told of */
+    struct topic *next; /* of those that were notified */
     bool queued, begun, again;
     struct kept *cursor; /* the next to be looked at, once begun */
     size_t len;
@@ -45,7 +45,7 @@ struct kept {
     struct pending *pending;
     struct topic *topic;
     struct source *source;
-    struct wait wait;
+    struct pending_request request;
     size_t bytes;
     uint64_t units;
     uint8_t texts[];
@@ -54,7 +54,7 @@ struct kept {
 struct pending_table {
     struct hash_secret secret;
     struct hash_table topics;
-    struct topic *told, **told_end;
+    struct topic *notified, **notified_end;
     struct pending *first, **end; /* in the order in which they were made */
     void (*work)(void *context);
     void *context;
@@ -124,7 +124,7 @@ static bool same_ticket(const struct server_ticket *a, const struct server_ticke
 static struct kept *find_ticket(const struct pending *w, const struct server_ticket *ticket)
 {
     struct hash_node *node = hash_table_find(&w->tickets, hash_of_ticket(w, ticket));
-    while (node && !same_ticket(&((struct kept *)node)->wait.ticket, ticket))
+    while (node && !same_ticket(&((struct kept *)node)->request.ticket, ticket))
         node = hash_table_next(node);
     return (struct kept *)node;
 }
@@ -179,7 +179,7 @@ static struct source *source_for(struct pending *w, const struct server_ticket *
     return NULL;
 }
 
-static void let_go_of_topic(struct pending_table *all, struct topic *t)
+static void release_topic(struct pending_table *all, struct topic *t)
 {
     if (!t || t->members.first || t->queued)
         return;
@@ -187,7 +187,7 @@ static void let_go_of_topic(struct pending_table *all, struct topic *t)
     free(t);
 }
 
-static void let_go_of_source(struct pending *w, struct source *s)
+static void release_source(struct pending *w, struct source *s)
 {
     if (!s || s->members.first || s->closing)
         return;
@@ -219,7 +219,7 @@ static void give_units_back(struct pending *w, uint64_t units)
 
 static uint64_t due_at(const struct pending *w, const struct kept *k)
 {
-    return k->wait.begun + (uint64_t)(w->options.seconds * 1e6);
+    return k->request.begun + (uint64_t)(w->options.seconds * 1e6);
 }
 
 static void set_timer(struct loop_timer *timer, uint64_t at)
@@ -242,16 +242,16 @@ static void forget(struct pending *w, struct kept *k)
     w->bytes -= k->bytes;
     give_units_back(w, k->units);
     if (w->options.gone)
-        w->options.gone(w->options.context, &k->wait);
-    let_go_of_topic(w->table, k->topic);
-    let_go_of_source(w, k->source);
+        w->options.gone(w->options.context, &k->request);
+    release_topic(w->table, k->topic);
+    release_source(w, k->source);
     free(k);
 }
 
-static struct kept *keep(struct pending *w, const struct wait *wait, struct topic *topic,
+static struct kept *keep(struct pending *w, const struct pending_request *request, struct topic *topic,
                          struct source *source)
 {
-    struct slice rest = wait->args.reader.rest;
+    struct slice rest = request->args.reader.rest;
     size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;
     uint64_t units = (bytes + PENDING_UNIT - 1) / PENDING_UNIT;
     if (w->tickets.count >= w->options.most || bytes > w->options.most_bytes - w->bytes ||
@@ -259,29 +259,30 @@ static struct kept *keep(struct pending *w, const struct wait *wait, struct topi
         return NULL;
     struct kept *k = malloc(sizeof *k + rest.len);
     if (k)
-        *k = (struct kept){.pending = w, .topic = topic, .source = source, .wait = *wait, .bytes = bytes, .units = units};
-    if (k && hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &wait->ticket)))
+        *k = (struct kept){.pending = w, .topic = topic, .source = source, .request = *request, .bytes = bytes,
+                           .units = units};
+    if (k && hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &request->ticket)))
         return k;
     free(k);
     give_units_back(w, units);
     return NULL;
 }
 
-bool pending_add(struct pending *w, const struct wait *wait)
+bool pending_add(struct pending *w, const struct pending_request *request)
 {
-    struct slice rest = wait->args.reader.rest;
-    assert(!w->all.last || w->all.last->wait.begun <= wait->begun);
-    struct topic *topic = topic_for(w->table, wait->key);
-    struct source *source = source_for(w, &wait->ticket);
-    struct kept *k = topic && source ? keep(w, wait, topic, source) : NULL;
+    struct slice rest = request->args.reader.rest;
+    assert(!w->all.last || w->all.last->request.begun <= request->begun);
+    struct topic *topic = topic_for(w->table, request->key);
+    struct source *source = source_for(w, &request->ticket);
+    struct kept *k = topic && source ? keep(w, request, topic, source) : NULL;
     if (!k) {
-        let_go_of_topic(w->table, topic);
-        let_go_of_source(w, source);
+        release_topic(w->table, topic);
+        release_source(w, source);
         return false;
     }
     memcpy(k->texts, rest.at, rest.len);
-    k->wait.key = slice_of(topic->key, topic->len);
-    k->wait.args.reader.rest = slice_of(k->texts, rest.len);
+    k->request.key = slice_of(topic->key, topic->len);
+    k->request.args.reader.rest = slice_of(k->texts, rest.len);
     append(&w->all, k, OF_ALL);
     append(&topic->members, k, OF_TOPIC);
     append(&source->members, k, OF_SOURCE);
@@ -292,7 +293,7 @@ bool pending_add(struct pending *w, const struct wait *wait)
     return true;
 }
 
-/* ---- what is told ---- */
+/* ---- notifications ---- */
 
 static void begin_look(struct pending *w)
 {
@@ -303,7 +304,7 @@ static void begin_look(struct pending *w)
     w->table->work(w->table->context);
 }
 
-void pending_tell(struct pending_table *all, struct slice key)
+void pending_notify(struct pending_table *all, struct slice key)
 {
     struct topic *t = find_topic(all, hash_keyed(&all->secret, key), key);
     if (!t)
@@ -314,13 +315,13 @@ void pending_tell(struct pending_table *all, struct slice key)
     }
     t->queued = true;
     t->next = NULL;
-    *all->told_end = t;
-    all->told_end = &t->next;
+    *all->notified_end = t;
+    all->notified_end = &t->next;
     all->work(all->context);
 }
 
 /* As long as a look at all takes, others have their turn. */
-void pending_tell_all(struct pending *w)
+void pending_notify_all(struct pending *w)
 {
     if (!w->all.first)
         return;
@@ -332,7 +333,7 @@ void pending_tell_all(struct pending *w)
         set_timer(&w->rest, w->rests_until);
 }
 
-static void on_rested(void *owner)
+static void on_pending_rested(void *owner)
 {
     struct pending *w = owner;
     if (!w->looking)
@@ -356,7 +357,7 @@ bool pending_end(struct pending *w, const struct server_ticket *ticket)
     struct kept *k = find_ticket(w, ticket);
     if (!k)
         return false;
-    w->options.due(w->options.context, &k->wait);
+    w->options.due(w->options.context, &k->request);
     forget(w, k);
     return true;
 }
@@ -365,7 +366,7 @@ bool pending_end(struct pending *w, const struct server_ticket *ticket)
 
 static bool has_room(const struct pending *w, const struct kept *k)
 {
-    return !w->options.room || w->options.room(w->options.context, &k->wait);
+    return !w->options.room || w->options.room(w->options.context, &k->request);
 }
 
 static bool step_due(struct pending *w)
@@ -375,14 +376,14 @@ static bool step_due(struct pending *w)
     if (!k || due_at(w, k) > now)
         return false;
     if (has_room(w, k)) {
-        w->options.due(w->options.context, &k->wait);
+        w->options.due(w->options.context, &k->request);
         forget(w, k);
         return true;
     }
     if (w->cursor == k)
         w->cursor = k->of_all.next;
     detach(&w->all, k, OF_ALL);
-    k->wait.begun = now;
+    k->request.begun = now;
     append(&w->all, k, OF_ALL);
     return true;
 }
@@ -400,7 +401,7 @@ static bool step_closing(struct pending *w)
     if (!w->closing)
         w->closing_end = &w->closing;
     s->closing = false;
-    let_go_of_source(w, s);
+    release_source(w, s);
     return true;
 }
 
@@ -410,22 +411,22 @@ static void look_at(struct pending *w, struct kept *k)
         return; /* it is forgotten soon */
     if (!has_room(w, k))
         w->skipped = true;
-    else if (w->options.news(w->options.context, &k->wait))
+    else if (w->options.notify(w->options.context, &k->request))
         forget(w, k);
 }
 
 static void unqueue_first(struct pending_table *all)
 {
-    struct topic *t = all->told;
-    all->told = t->next;
-    if (!all->told)
-        all->told_end = &all->told;
+    struct topic *t = all->notified;
+    all->notified = t->next;
+    if (!all->notified)
+        all->notified_end = &all->notified;
     t->queued = t->begun = false;
 }
 
 static bool step_topic(struct pending_table *all)
 {
-    struct topic *t = all->told;
+    struct topic *t = all->notified;
     if (!t)
         return false;
     if (!t->begun)
@@ -441,21 +442,21 @@ static bool step_topic(struct pending_table *all)
     t->again = false;
     unqueue_first(all);
     if (again)
-        pending_tell(all, slice_of(t->key, t->len));
-    let_go_of_topic(all, t);
+        pending_notify(all, slice_of(t->key, t->len));
+    release_topic(all, t);
     return true;
 }
 
 /* A topic of many goes on behind the others. */
 static void rotate(struct pending_table *all)
 {
-    struct topic *t = all->told;
+    struct topic *t = all->notified;
     if (!t || !t->next)
         return;
-    all->told = t->next;
+    all->notified = t->next;
     t->next = NULL;
-    *all->told_end = t;
-    all->told_end = &t->next;
+    *all->notified_end = t;
+    all->notified_end = &t->next;
 }
 
 static void end_look(struct pending *w)
@@ -512,7 +513,7 @@ bool pending_work(struct pending_table *all, uint64_t until)
     return more;
 }
 
-static void on_due(void *owner)
+static void on_pending_due(void *owner)
 {
     struct pending *w = owner;
     w->table->work(w->table->context);
@@ -527,7 +528,7 @@ struct pending_table *pending_table_new(void (*work)(void *context), void *conte
         free(all);
         return NULL;
     }
-    all->told_end = &all->told;
+    all->notified_end = &all->notified;
     all->end = &all->first;
     all->work = work;
     all->context = context;
@@ -544,8 +545,8 @@ struct pending *pending_new(struct pending_table *table, const struct pending_op
     *table->end = w;
     table->end = &w->next;
     w->closing_end = &w->closing;
-    loop_timer_open(&w->timer, options->loop, on_due, w);
-    loop_timer_open(&w->rest, options->loop, on_rested, w);
+    loop_timer_open(&w->timer, options->loop, on_pending_due, w);
+    loop_timer_open(&w->rest, options->loop, on_pending_rested, w);
     return w;
 }
 
@@ -570,10 +571,10 @@ void pending_table_free(struct pending_table *all)
         next = w->next;
         free_pending(w);
     }
-    while (all->told) {
-        struct topic *t = all->told;
+    while (all->notified) {
+        struct topic *t = all->notified;
         unqueue_first(all);
-        let_go_of_topic(all, t);
+        release_topic(all, t);
     }
     hash_table_free(&all->topics);
     free(all);

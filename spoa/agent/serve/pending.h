@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pending: questions that are answered later than they came: the relays' watches, and whatever needs a record
+ * pending: requests that are answered later than they came: the relays' subscriptions, and whatever needs a record
  * that is being looked up. Each has a ticket, the key of its sandbox, and a copy of the message's arguments;
  * its time is the same for all of one `pending`. Those of a thread share a table, in which a key is found once, whatever
  * is waited for. For one thread: a decision thread's.
  *
  * However many there are, and whoever asks: to add, to end and to tell take the same short time each. What follows from
  * that is done by pending_work in pieces that end when its time does: answers that are due, questions whose key or whose
- * connection something was told of. Who is told twice before it was looked at is looked at once.
+ * connection was notified. Who is notified twice before it was looked at is looked at once.
  */
 #ifndef CELLGATE_AGENT_SERVE_PENDING_H
 #define CELLGATE_AGENT_SERVE_PENDING_H
@@ -18,7 +18,7 @@
 struct pending_table;
 struct pending;
 
-struct wait {
+struct pending_request {
     struct server_ticket ticket;
     struct slice key;
     struct spop_args args;
@@ -42,14 +42,14 @@ struct pending_options {
     size_t most, most_bytes;     /* questions, and their memory */
     struct pending_quota *quota; /* NULL: none but these */
     /* Its time is over: it is to be answered. */
-    void (*due)(void *context, const struct wait *wait);
-    /* Something was told that may be of use to it: true when it was answered. */
-    bool (*news)(void *context, struct wait *wait);
-    /* Whether its connection takes an answer at the moment; if not, it has no news now and is due a time later. May be
+    void (*due)(void *context, const struct pending_request *request);
+    /* Something changed that may be of use to it: true when it was answered. */
+    bool (*notify)(void *context, struct pending_request *request);
+    /* Whether its connection takes an answer at the moment; if not, it is not notified now and is due a time later. May be
      * NULL. */
-    bool (*room)(void *context, const struct wait *wait);
+    bool (*room)(void *context, const struct pending_request *request);
     /* It is not kept any more, for whatever reason. May be NULL. */
-    void (*gone)(void *context, const struct wait *wait);
+    void (*gone)(void *context, const struct pending_request *request);
     void *context;
 };
 
@@ -61,10 +61,10 @@ void pending_table_free(struct pending_table *table);
 struct pending *pending_new(struct pending_table *table, const struct pending_options *options);
 /* Copies key and arguments. It has not begun before the one that was added last: they end in that order. False
  * when out of memory or full: answer at once then. */
-bool pending_add(struct pending *pending, const struct wait *wait);
-/* Those of a key, in the whole table, or all of one `pending` are looked at: `news` is called for each, later. */
-void pending_tell(struct pending_table *table, struct slice key);
-void pending_tell_all(struct pending *pending);
+bool pending_add(struct pending *pending, const struct pending_request *request);
+/* Those of a key, in the whole table, or all of one `pending` are looked at: `notify` is called for each, later. */
+void pending_notify(struct pending_table *table, struct slice key);
+void pending_notify_all(struct pending *pending);
 /* The connection is gone: nobody is to be answered there. */
 void pending_drop(struct pending *pending, uint32_t slot, uint32_t generation);
 /* The time of the question with this ticket is over now. False: there is none. */

@@ -242,7 +242,7 @@ static bool is_elsewhere(const struct resolve_question *question, const struct r
            memcmp(addr, &question->addr, sizeof *addr) != 0;
 }
 
-bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer)
+bool resolve_has_changed(const struct resolve_question *question, const struct resolve_answer *answer)
 {
     if (answer->state == RESOLVE_UNAVAILABLE)
         return false;

@@ -56,8 +56,8 @@ bool resolve_is_admitted(const struct key *ticket_key, const struct resolve_ques
 void resolve(const struct decide_view *view, const struct resolve_question *question, struct writer *scratch,
              struct resolve_answer *answer);
 /* Whether a watch that knows question->epoch has something
- * to learn from the answer. What is in doubt is no news. */
-bool resolve_is_news(const struct resolve_question *question, const struct resolve_answer *answer);
+ * to learn from the answer. What is in doubt is no change. */
+bool resolve_has_changed(const struct resolve_question *question, const struct resolve_answer *answer);
 void resolve_write(const struct resolve_answer *answer, struct spop_actions *actions);
 
 #endif
