@@ -18,12 +18,10 @@ static void print_number(FILE *to, int64_t value, const struct unit *units)
     fprintf(to, "%" PRId64 "%s", value / units->factor, value ? units->name : "");
 }
 
-/* With `what` NULL: the bounds alone. */
 static void print_range(FILE *to, const struct option *option, const char *what, const struct unit *units)
 {
     bool bounded = option->max != INT64_MAX || option->min != INT64_MIN;
-    if (what)
-        fprintf(to, bounded ? "%s from " : "%s", what);
+    fprintf(to, bounded ? "%s from " : "%s", what);
     if (!bounded)
         return;
     print_number(to, option->min, units);
@@ -124,43 +122,45 @@ void options_help(FILE *to, const struct option *table, size_t count)
     }
 }
 
-/* `|` would end the cell of a table. */
-static void print_cell(FILE *to, const char *text)
-{
-    for (; *text; text++)
-        fprintf(to, *text == '|' ? "\\|" : "%c", *text);
-}
-
-/* As short as the column of a table wants it: of a number or text that has bounds, these alone. */
+/* A number's or text's bounds alone, names beside each other, else the type in a word or a few. */
 static void print_short_value(FILE *to, const struct option *option)
 {
+    static const char *const words[] = {[OPTION_BOOL] = "boolean", [OPTION_INT] = "integer",
+                                        [OPTION_DURATION] = "duration", [OPTION_SIZE] = "size",
+                                        [OPTION_TEXT] = "text", [OPTION_PATH] = "path",
+                                        [OPTION_ADDRESS] = "address", [OPTION_TEXTS] = "list",
+                                        [OPTION_NODE] = "any"};
     enum option_type type = option->type;
     bool number = type == OPTION_INT || type == OPTION_DURATION || type == OPTION_SIZE;
-    if (number && (option->min != INT64_MIN || option->max != INT64_MAX))
-        print_range(to, option, NULL, units_of(type));
-    else if (type == OPTION_TEXT && option->max)
-        fprintf(to, "%" PRId64 " to %" PRId64 " bytes", option->min, option->max);
-    else if (type == OPTION_TEXTS)
-        fprintf(to, "a list of texts");
-    else
-        print_value(to, option);
+    if (number && option->min != INT64_MIN && option->max != INT64_MAX) {
+        print_number(to, option->min, units_of(type));
+        fprintf(to, "..");
+        print_number(to, option->max, units_of(type));
+    } else if (type == OPTION_TEXT && option->max) {
+        fprintf(to, "%" PRId64 "..%" PRId64 " bytes", option->min, option->max);
+    } else if (type == OPTION_ENUM) {
+        for (size_t i = 0; option->names[i]; i++)
+            fprintf(to, "%s%s", i ? "/" : "", option->names[i]);
+    } else {
+        fprintf(to, "%s", option->form ? option->form : words[type]);
+    }
 }
 
 void options_markdown(FILE *to, const struct option *table, size_t count)
 {
-    fprintf(to, "| key | value | default | what it does |\n| --- | --- | --- | --- |\n");
     for (size_t i = 0; i < count; i++) {
         const struct option *option = &table[i];
-        const char *mark = option->fallback && *option->fallback ? "`" : "";
-        fprintf(to, "| `%s` | ", option->key);
+        fprintf(to, "- `%s` ", option->key);
+        if (!option->fallback)
+            fprintf(to, "**required** ");
+        else if (*option->fallback)
+            fprintf(to, "`%s` ", option->fallback);
+        fprintf(to, "(");
         print_short_value(to, option);
-        fprintf(to, " | %s", mark);
-        print_cell(to, default_text(option));
-        fprintf(to, "%s | ", mark);
-        print_cell(to, option->help);
+        fprintf(to, "): %s", option->help);
         if (option->old)
             fprintf(to, "; was `%s`", option->old);
-        fprintf(to, " |\n");
+        fprintf(to, "\n");
     }
 }
 

@@ -388,11 +388,11 @@ static void the_table_is_written_for_people(void **state)
     options_help(to, strict, 1);
     options_manual(to, table + 7, 1);
     fclose(to);
-    assert_non_null(strstr(text, "| `colour` | \"red\" or \"green\" | `green` | a \\| colour |\n"));
-    assert_non_null(strstr(text, "| `nothing` | a text | none | may be left out |\n"));
-    assert_non_null(strstr(text, "| `node` | a thing | none | anything |\n"));
-    assert_non_null(strstr(text, "| `size` | 0 to 9 | `1` | a number; was `number` |\n"));
-    assert_non_null(strstr(text, "| `sub.wait` | 100ms to 1d | `30s` | a time |\n"));
+    assert_non_null(strstr(text, "- `colour` `green` (red/green): a | colour\n"));
+    assert_non_null(strstr(text, "- `nothing` (text): may be left out\n"));
+    assert_non_null(strstr(text, "- `node` (a thing): anything\n"));
+    assert_non_null(strstr(text, "- `size` `1` (0..9): a number; was `number`\n"));
+    assert_non_null(strstr(text, "- `sub.wait` `30s` (100ms..1d): a time\n"));
     assert_non_null(
         strstr(text, "  must\n      has to be there (an integer from 0 to 9; default: required)\n"));
     assert_non_null(strstr(text, ".TP\n.B path\na \\-path\\e;\na path, default: /etc/x.\n"));

@@ -44,19 +44,19 @@ struct directory_common {
      .type = OPTION_DURATION,                                                                             \
      .offset = offsetof(kind_options, common.ttl),                                                        \
      .fallback = (ttl_default),                                                                           \
-     .help = "how long an answer is good for; what is in use is then looked up again",                     \
+     .help = "an answer's time to live; what is in use is then looked up again",                        \
      .min = 100,                                                                                          \
      .max = OPTION_DAY},                                                                                  \
         {.key = "stale",                                                                                  \
          .type = OPTION_DURATION,                                                                         \
          .offset = offsetof(kind_options, common.stale),                                                  \
          .fallback = "10m",                                                                               \
-         .help = "how long the last good record serves while the directory does not answer",              \
+         .help = "time the last good record serves while the directory does not answer",                  \
          .min = 0,                                                                                        \
          .max = OPTION_DAY},                                                                              \
     {                                                                                                     \
         .key = "entries", .type = OPTION_INT, .offset = offsetof(kind_options, common.entries),           \
-        .fallback = "100000", .help = "records in memory; what was not asked for longest goes first", \
+        .fallback = "100000", .help = "records in memory; the least recently asked for goes first", \
         .min = 16, .max = 10000000                                                                        \
     }
 

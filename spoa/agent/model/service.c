@@ -19,9 +19,9 @@ struct options {
 #define FIELD(name) offsetof(struct options, name)
 static const struct option keys[] = {
     {"url", OPTION_TEXT, FIELD(url), NULL,
-     .help = "where it is: `http://ADDRESS:PORT` or `https://`, within `worker_networks`", .min = 8, .max = 300},
+     .help = "`http://ADDRESS:PORT` or `https://`, within `worker_networks`", .min = 8, .max = 300},
     {"headers", OPTION_NODE, FIELD(headers), OPTION_NONE,
-     .help = "what it gets with each request: `Authorization`, `X-Access-Token`, `X-EXECD-ACCESS-TOKEN` or "
+     .help = "added to each request: `Authorization`, `X-Access-Token`, `X-EXECD-ACCESS-TOKEN` or "
              "`OPENSANDBOX-EGRESS-AUTH`; the route then needs a token",
      .form = "an object of texts"},
 };

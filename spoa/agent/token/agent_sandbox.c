@@ -23,16 +23,16 @@ enum { PAYLOAD = 1024, LABEL = 63 };
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`agent-sandbox`", .max = 16},
-    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "a name for the key",
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "names the key",
      .min = 1, .max = 128},
     {"secret_file", OPTION_PATH, FIELD(secret_file), NULL,
-     .help = "the router's secret, as text without the white space around it"},
-    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes of the secret", .min = 1,
+     .help = "the router's secret, as text; white space around it does not count"},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1,
      .max = TOKEN_SECRET},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
-     .help = "a token that lives longer is refused; without it `not_before` refuses all tokens",
+     .help = "longer-lived tokens are refused; not set: any `not_before` refuses all",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
-    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a tunnel of the relay ends when its token expires"},
+    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a relayed tunnel ends with its token"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))

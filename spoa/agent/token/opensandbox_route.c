@@ -82,14 +82,14 @@ static void write_base36(uint64_t value, struct writer *w)
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`opensandbox-route`", .max = 32},
     {"keys", OPTION_NODE, FIELD(keys), NULL,
-     .help = "files of the ingress's keys by id, `{\"a\": \"a.key\"}`; each holds one in padded base64",
+     .help = "the ingress's keys by id, `{\"a\": \"a.key\"}`, each in padded base64",
      .form = "an object of paths"},
-    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes of a key", .min = 1,
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1,
      .max = TOKEN_SECRET},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
-     .help = "a route that lives longer is refused; without it `not_before` refuses all of them",
+     .help = "longer-lived routes are refused; not set: any `not_before` refuses all",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
-    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a tunnel of the relay ends when its route expires"},
+    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a relayed tunnel ends with its route"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))

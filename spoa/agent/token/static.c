@@ -49,22 +49,22 @@ static const char *check_need(struct slice value)
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
     {TOKEN_SCOPE_SOURCES, OPTION_TEXTS, FIELD(scope.sources), OPTION_NONE,
-     .help = "where the secret may stand: headers, `?NAME` for parameters of the query, other sources; none: those of "
-             "systems, and all if the entry says where it is good",
+     .help = "where the secret may stand: headers, `?NAME` for query parameters, other sources; not set: those of systems, "
+             "and all if the entry says where it is good",
      .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source, .old = TOKEN_SCOPE_SOURCES_OLD},
-    {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; none: `http`", .max = 6,
+    {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; not set: `http`", .max = 6,
      .check = check_need},
     {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
-     .help = "systems on whose routes it is good; none, and no `routes` and `domains`: the system of its header",
+     .help = "it is good on their routes; not set, nor `routes` or `domains`: its source's system",
      .max = SYSTEM_COUNT, .check = token_scope_check_system},
     {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which it is good", .max = 64},
     {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
-     .help = "domains below which it is good, or `<FORM>` for those of a host form; none: every host", .max = 64,
+     .help = "domains below which it is good, or `<FORM>` for a host form's; not set: every host", .max = 64,
      .check = token_scope_check_domain},
-    {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "it is good on every route"},
+    {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "good on every route"},
     {"public", OPTION_BOOL, FIELD(public), "false",
-     .help = "sandboxes whose record has no access secret are open to everybody, for `need`; with `domains` only on routes "
-             "whose `host` is a pattern"},
+     .help = "sandboxes without access secret are open to everybody, for `need`; with `domains` only on routes whose `host` "
+             "is a pattern"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
