@@ -445,7 +445,7 @@ static int with_policy(const struct arguments *a, struct policy *policy, struct 
     return code;
 }
 
-static int run(const struct arguments *a)
+static int explain_run(const struct arguments *a)
 {
     struct fail why;
     struct request request;
@@ -509,7 +509,7 @@ static int explain(struct arguments *a, char **word)
     }
     fail(&why, "there is no request");
     if (slice_present(a->head.request) && (!a->upgrade || add_upgrade(&a->head, &why)))
-        return run(a);
+        return explain_run(a);
     fprintf(stderr, "%s: %s\n%s", PROGRAM, why.text, usage);
     return EXIT_USAGE;
 }

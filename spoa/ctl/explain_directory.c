@@ -22,7 +22,7 @@ struct explain_directory {
 
 /* ---- what it tells ---- */
 
-static void on_answered(void *context, enum lookup outcome, double seconds)
+static void on_explain_answered(void *context, enum lookup outcome, double seconds)
 {
     (void)context, (void)outcome, (void)seconds;
 }
@@ -87,7 +87,7 @@ struct explain_directory *explain_directory_start(struct directory_options *opti
                                           .revoked_tokens = on_revoked_tokens,
                                           .health = on_health,
                                           .learned = on_learned,
-                                          .answered = on_answered,
+                                          .answered = on_explain_answered,
                                           .notify = on_explain_notified,
                                           .context = d};
     fail(&d->why, "it does not answer");

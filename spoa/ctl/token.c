@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* `cellgate token`: makes a capability token, or says what one grants. */
+/* The command `cellgate token`: makes a capability token, or says what one grants. No part of the daemons: it asks
+ * spoa/agent/token as they do. */
 #include <openssl/rand.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/agent/token/token.h"
+#include "spoa/agent/token/check.h"
 #include "spoa/agent/token/tokens.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/credential.h"
@@ -326,7 +327,7 @@ static int with_settings(const struct arguments *a, struct wanted *wanted, const
     return code;
 }
 
-static int run(const struct arguments *a)
+static int token_run(const struct arguments *a)
 {
     struct wanted wanted = {.ttl = 0};
     struct fail why;
@@ -358,5 +359,5 @@ int ctl_token(int argc, char **argv)
         fputs(usage, help ? stdout : stderr);
         return help ? 0 : EXIT_USAGE;
     }
-    return run(&arguments);
+    return token_run(&arguments);
 }

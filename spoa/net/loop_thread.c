@@ -19,7 +19,7 @@ struct call {
     bool done;
 };
 
-static void *run(void *context)
+static void *run_loop_thread(void *context)
 {
     loop_run(((struct loop_thread *)context)->loop);
     return NULL;
@@ -33,7 +33,7 @@ struct loop_thread *loop_thread_start(struct fail *why)
         return NULL;
     }
     t->loop = loop_new(why);
-    if (t->loop && thread_start(&t->thread, run, t, why))
+    if (t->loop && thread_start(&t->thread, run_loop_thread, t, why))
         return t;
     loop_free(t->loop);
     free(t);

@@ -48,7 +48,7 @@ static void put_success(struct buffer *to, struct slice members)
         buffer_free(to);
 }
 
-static void run(const struct control_command *command, const struct json *doc, struct buffer *to)
+static void run_command(const struct control_command *command, const struct json *doc, struct buffer *to)
 {
     struct buffer members = buffer_with_limit(CONTROL_MEMBERS_MAX);
     struct fail why = {"the command failed"};
@@ -74,7 +74,7 @@ static void answer_line(const struct control_command *commands, size_t count, st
         while (i < count && !slice_is(name, commands[i].name))
             i++;
         if (i < count)
-            run(&commands[i], doc, to);
+            run_command(&commands[i], doc, to);
         else
             put_refusal(to, "unknown command");
     } else {

@@ -351,7 +351,7 @@ static void discard(struct log *log)
     free(log);
 }
 
-static void *run(void *context)
+static void *run_log_thread(void *context)
 {
     struct log *log = context;
     struct slice text;
@@ -373,7 +373,7 @@ static bool start(struct log *log)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&log->thread, NULL, run, log) == 0;
+    bool started = pthread_create(&log->thread, NULL, run_log_thread, log) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
 }

@@ -62,7 +62,7 @@ bool options_size(struct slice text, int64_t *bytes)
 
 /* ---- one value ---- */
 
-static bool refuse(const struct option *option, struct fail *why)
+static bool refuse_value(const struct option *option, struct fail *why)
 {
     struct option_value value = options_value(option);
     return fail(why, "%s must be %s", option->key, value.text);
@@ -71,7 +71,7 @@ static bool refuse(const struct option *option, struct fail *why)
 static bool set_number(const struct option *option, int64_t value, void *out, struct fail *why)
 {
     if (value < option->min || value > option->max)
-        return refuse(option, why);
+        return refuse_value(option, why);
     *(int64_t *)field(option, out) = value;
     return true;
 }
@@ -84,7 +84,7 @@ static bool set_enum(const struct option *option, struct slice text, void *out, 
             return true;
         }
     }
-    return refuse(option, why);
+    return refuse_value(option, why);
 }
 
 static bool set_address(const struct option *option, struct slice text, void *out, struct fail *why)
@@ -108,7 +108,7 @@ static bool set_copy(const struct option *option, struct slice text, char **to, 
 static bool set_string(const struct option *option, struct slice text, void *out, struct fail *why)
 {
     if (option->max && (text.len < (size_t)option->min || text.len > (size_t)option->max))
-        return refuse(option, why);
+        return refuse_value(option, why);
     return check_text(option, text, why) && set_copy(option, text, field(option, out), why);
 }
 
@@ -116,7 +116,7 @@ static bool set_path(const struct option *option, struct slice text, const char 
                      struct fail *why)
 {
     if (text.len == 0)
-        return refuse(option, why);
+        return refuse_value(option, why);
     if (text.at[0] == '/' || !base_dir)
         return check_text(option, text, why) && set_copy(option, text, field(option, out), why);
     char *joined = NULL;
@@ -136,10 +136,10 @@ static bool set_text(const struct target *target, const struct option *option, s
     switch (option->type) {
     case OPTION_DURATION:
         return options_duration(text, &number) ? set_number(option, number, target->out, why)
-                                               : refuse(option, why);
+                                               : refuse_value(option, why);
     case OPTION_SIZE:
         return options_size(text, &number) ? set_number(option, number, target->out, why)
-                                           : refuse(option, why);
+                                           : refuse_value(option, why);
     case OPTION_ENUM:
         return set_enum(option, text, target->out, why);
     case OPTION_ADDRESS:
@@ -149,7 +149,7 @@ static bool set_text(const struct target *target, const struct option *option, s
     case OPTION_TEXT:
         return set_string(option, text, target->out, why);
     default:
-        return refuse(option, why);
+        return refuse_value(option, why);
     }
 }
 
@@ -191,13 +191,13 @@ static bool set_node(const struct target *target, const struct json *doc, const 
         return true;
     }
     if (option->type == OPTION_BOOL)
-        good = json_bool(node, field(option, target->out)) || refuse(option, &inner);
+        good = json_bool(node, field(option, target->out)) || refuse_value(option, &inner);
     else if (option->type == OPTION_INT)
         good = json_int(doc, node, option->min, option->max, &number)
                    ? set_number(option, number, target->out, &inner)
-                   : refuse(option, &inner);
+                   : refuse_value(option, &inner);
     else
-        good = json_text(node, &text) ? set_text(target, option, text, &inner) : refuse(option, &inner);
+        good = json_text(node, &text) ? set_text(target, option, text, &inner) : refuse_value(option, &inner);
     return good || json_fail(doc, node, why, "%s", inner.text);
 }
 

@@ -12,7 +12,7 @@ enum { FILE_MAX = 4 << 20, DEPTH_MAX = 32 };
 /* ---- what the table cannot say ---- */
 
 /* The position is that of the key in the file; where it has none, the whole file's. */
-static bool refuse(const struct settings *s, const char *key, struct fail *why, const char *what)
+static bool refuse_setting(const struct settings *s, const char *key, struct fail *why, const char *what)
 {
     return json_fail(s->doc, json_member_at(json_root(s->doc), key), why, "%s %s", key, what);
 }
@@ -35,34 +35,34 @@ static bool check_addresses(const struct settings *s, struct fail *why)
                    {"relay.worker_tls", &s->relay.worker_tls}};
     for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
         if (!net_is_unix(sockets[i].address))
-            return refuse(s, sockets[i].key, why, "must be a Unix socket (unix@PATH)");
+            return refuse_setting(s, sockets[i].key, why, "must be a Unix socket (unix@PATH)");
     if (!net_is_unix(&s->agent.listen) && !s->agent.trust_tcp)
-        return refuse(s, "agent.listen", why, "must be a Unix socket (unix@PATH), or set agent.trust_tcp");
+        return refuse_setting(s, "agent.listen", why, "must be a Unix socket (unix@PATH), or set agent.trust_tcp");
     if (!is_local(&s->agent.admin))
-        return refuse(s, "agent.admin", why, "must be a loopback address or a Unix socket");
+        return refuse_setting(s, "agent.admin", why, "must be a loopback address or a Unix socket");
     if (!is_local(&s->relay.admin))
-        return refuse(s, "relay.admin", why, "must be a loopback address or a Unix socket");
+        return refuse_setting(s, "relay.admin", why, "must be a loopback address or a Unix socket");
     return true;
 }
 
 static bool check_nodes(const struct settings *s, struct fail *why)
 {
     if (!json_is_object(s->directory))
-        return refuse(s, "directory", why, "must be an object");
+        return refuse_setting(s, "directory", why, "must be an object");
     if (s->tokens && !json_is_array(s->tokens))
-        return refuse(s, "tokens", why, "must be a list");
+        return refuse_setting(s, "tokens", why, "must be a list");
     if (s->routes && !json_is_array(s->routes))
-        return refuse(s, "routes", why, "must be a list");
+        return refuse_setting(s, "routes", why, "must be a list");
     if (s->systems && !json_is_array(s->systems))
-        return refuse(s, "systems", why, "must be a list");
+        return refuse_setting(s, "systems", why, "must be a list");
     if (s->domains && !json_is_object(s->domains))
-        return refuse(s, "domains", why, "must be an object");
+        return refuse_setting(s, "domains", why, "must be an object");
     if (s->open && json_first(s->tokens))
-        return refuse(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
+        return refuse_setting(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
     if (s->open || json_first(s->tokens))
         return true;
     if (s->tokens)
-        return refuse(s, "tokens", why, "is empty: say \"open\": true to let everybody in");
+        return refuse_setting(s, "tokens", why, "is empty: say \"open\": true to let everybody in");
     return json_fail(s->doc, json_root(s->doc), why,
                      "tokens is missing: say \"open\": true to let everybody in");
 }
@@ -70,7 +70,7 @@ static bool check_nodes(const struct settings *s, struct fail *why)
 static bool check_sizes(const struct settings *s, struct fail *why)
 {
     if (s->relay.memory < s->relay.buffer)
-        return refuse(s, "relay.memory", why, "must not be less than relay.buffer");
+        return refuse_setting(s, "relay.memory", why, "must not be less than relay.buffer");
     return true;
 }
 

@@ -203,8 +203,8 @@ static enum spop_client_step on_ack(struct spop_client *client, const struct spo
     return forgotten ? SPOP_CLIENT_MORE : SPOP_CLIENT_ANSWER;
 }
 
-static enum spop_client_step judge(struct spop_client *client, const struct spop_frame *frame,
-                                   struct spop_client_event *event, struct writer *out)
+static enum spop_client_step judge_frame(struct spop_client *client, const struct spop_frame *frame,
+                                         struct spop_client_event *event, struct writer *out)
 {
     if (frame->type == SPOP_TYPE_UNSET || !(frame->flags & SPOP_FIN))
         return refuse(client, SPOP_STATUS_FRAGMENTED, event, out);
@@ -235,7 +235,7 @@ enum spop_client_step spop_client_next(struct spop_client *client, struct slice 
         }
         if (!spop_type_known(frame.type))
             continue;
-        enum spop_client_step step = judge(client, &frame, event, out);
+        enum spop_client_step step = judge_frame(client, &frame, event, out);
         if (step != SPOP_CLIENT_MORE)
             return step;
     }

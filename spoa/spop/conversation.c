@@ -44,8 +44,8 @@ static enum spop_conversation_step goodbye(struct spop_conversation *conversatio
     return SPOP_CONVERSATION_DISCONNECT;
 }
 
-static enum spop_conversation_step judge(struct spop_conversation *conversation,
-                                         struct spop_conversation_event *event, struct writer *out)
+static enum spop_conversation_step judge_frame(struct spop_conversation *conversation,
+                                               struct spop_conversation_event *event, struct writer *out)
 {
     const struct spop_frame *frame = &event->frame;
     if (frame->type == SPOP_TYPE_UNSET || (frame->flags & (SPOP_FIN | SPOP_ABORT)) != SPOP_FIN)
@@ -76,7 +76,7 @@ enum spop_conversation_step spop_conversation_next(struct spop_conversation *con
         case SPOP_STEP_FRAME:
             *in = slice_from(*in, event->need);
             if (spop_type_known(event->frame.type))
-                return judge(conversation, event, out);
+                return judge_frame(conversation, event, out);
         }
     }
     return SPOP_CONVERSATION_MORE;

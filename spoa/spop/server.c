@@ -74,7 +74,7 @@ void server_forget(struct server *server, uint32_t index)
 }
 
 /* ---- tickets ---- */
-static struct connection *find(const struct server *server, const struct server_ticket *ticket)
+static struct connection *find_connection(const struct server *server, const struct server_ticket *ticket)
 {
     if (ticket->slot >= server->options.connections ||
         server->slots[ticket->slot].generation != ticket->generation)
@@ -85,7 +85,7 @@ static struct connection *find(const struct server *server, const struct server_
 
 bool server_has_room(const struct server *server, const struct server_ticket *ticket)
 {
-    const struct connection *connection = find(server, ticket);
+    const struct connection *connection = find_connection(server, ticket);
     return !connection || buffer_len(&connection->stream.out) < server->options.output;
 }
 
@@ -97,7 +97,7 @@ static struct spop_frame frame_of(const struct server_ticket *ticket)
 bool server_answer_begin(struct server *server, const struct server_ticket *ticket,
                          struct spop_actions *actions)
 {
-    struct connection *connection = find(server, ticket);
+    struct connection *connection = find_connection(server, ticket);
     if (!connection)
         return false;
     size_t room;

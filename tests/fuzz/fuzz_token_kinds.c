@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/agent/token/check.h"
 #include "spoa/agent/token/key.h"
-#include "spoa/agent/token/token.h"
 #include "spoa/agent/token/tokens.h"
 #include "spoa/base/base64url.h"
 #include "spoa/base/json.h"

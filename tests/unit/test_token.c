@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "spoa/agent/token/check.h"
 #include "spoa/agent/token/jws.h"
 #include "spoa/agent/token/jwt_claims.h"
-#include "spoa/agent/token/token.h"
 #include "spoa/agent/token/tokens.h"
 #include "spoa/base/base64url.h"
 #include "spoa/base/json.h"

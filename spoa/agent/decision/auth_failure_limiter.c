@@ -62,7 +62,7 @@ static int64_t wrong_of(const struct auth_failure_limiter *limiter, uint64_t tag
 }
 
 /* Where none is free, or of another second, the least takes this one in: nobody inherits a count. */
-static void count(struct auth_failure_limiter *limiter, uint64_t tag, int64_t now)
+static void count_tag(struct auth_failure_limiter *limiter, uint64_t tag, int64_t now)
 {
     struct counter *set = limiter->counter[tag % SETS], *least = set;
     uint32_t fewest = UINT32_MAX;
@@ -98,9 +98,9 @@ void auth_failure_limiter_count(struct auth_failure_limiter *limiter, const stru
     if (!limiter)
         return;
     struct address own = cidr_unmapped(from);
-    count(limiter, tag_of(limiter, &own, own.family == 6 ? HOST_V6 : HOST_V4, sort, now), now);
+    count_tag(limiter, tag_of(limiter, &own, own.family == 6 ? HOST_V6 : HOST_V4, sort, now), now);
     if (own.family == 6)
-        count(limiter, tag_of(limiter, &own, SITE_V6, sort, now), now);
+        count_tag(limiter, tag_of(limiter, &own, SITE_V6, sort, now), now);
 }
 
 /* One number for all parts, never 0. */

@@ -321,7 +321,7 @@ static enum refusal too_many(const char **why)
 }
 
 /* Counts what is wrong, and says otherwise of it once there is too much of it. */
-static enum refusal judge(struct decision *d, enum refusal refusal, const char **why)
+static enum refusal judge_credential(struct decision *d, enum refusal refusal, const char **why)
 {
     enum auth_failure sort = can_be_guessed(d) ? AUTH_FAILURE_SECRET : AUTH_FAILURE_TOKEN;
     if (refusal == REFUSAL_NONE && sort == AUTH_FAILURE_SECRET)
@@ -362,7 +362,7 @@ static enum refusal check_credential(struct decision *d, const char **why)
     decide_tell(d, "token", "carried by", slice_text(credential_source_name(credential)));
     enum refusal refusal = check_text(d, why);
     if (has_credential(d))
-        refusal = judge(d, refusal, why);
+        refusal = judge_credential(d, refusal, why);
     if (d->grant.kind)
         decide_tell(d, "token", "judged as a token of kind", slice_text(d->grant.kind));
     if (slice_present(d->grant.kid))

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * decide: one request in, one verdict out. Pure but for the look-ups it is given: no clock, no allocation, no
- * lock.
+ * decide: one request in, one verdict out. It reads no clock, does no I/O and waits for nothing: look-ups and the time
+ * are given to it. It changes only what the view lends for that: the token cache, the limiter, the counters. Checking a
+ * token that the cache does not know allocates, in OpenSSL and for the cache.
  *
  * The order is part of the contract: what the request itself says (400, 405, 426, 404 no_route), then who
  * asks (401, 403), and only then whether the sandbox exists. Without a valid token nobody learns anything
@@ -17,8 +18,8 @@
 #include "spoa/agent/model/management.h"
 #include "spoa/agent/model/record.h"
 #include "spoa/agent/route/route.h"
+#include "spoa/agent/token/check.h"
 #include "spoa/agent/token/revoked.h"
-#include "spoa/agent/token/token.h"
 
 /* What all computed texts of one decision need at most:
  * path, query, protocols, Location with a cookie of a token. */

@@ -319,7 +319,7 @@ static void not_begun(struct directory_cache *c, struct slice key)
         c->options.notify(c->options.context, key, tell);
 }
 
-static bool begin(struct directory_cache *c, struct slice key)
+static bool begin_entry(struct directory_cache *c, struct slice key)
 {
     if (c->options.look_up(c->options.context, key))
         return true;
@@ -367,7 +367,7 @@ static enum lookup judge_known(struct locked_entry *h, bool last, uint64_t waite
     return known;
 }
 
-static enum lookup judge(struct locked_entry *h, bool last, bool alike, uint64_t waiter, bool *ask)
+static enum lookup judge_entry(struct locked_entry *h, bool last, bool alike, uint64_t waiter, bool *ask)
 {
     struct directory_entry *e = h->entry;
     uint64_t confirmed = confirmed_at(e, alike);
@@ -384,8 +384,8 @@ static enum lookup judge(struct locked_entry *h, bool last, bool alike, uint64_t
     return LOOKUP_ABSENT;
 }
 
-static enum lookup find(struct directory_cache *c, struct slice key, bool last, bool alike, uint64_t waiter,
-                        struct shared_record **box)
+static enum lookup find_entry(struct directory_cache *c, struct slice key, bool last, bool alike, uint64_t waiter,
+                              struct shared_record **box)
 {
     struct locked_entry h;
     bool ask;
@@ -393,11 +393,11 @@ static enum lookup find(struct directory_cache *c, struct slice key, bool last, 
     if (!lock_made_entry(&h, c, key))
         return key.len == 0 || key.len > KEY_MAX ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
     directory_table_touch(&h.stripe->table, h.entry);
-    enum lookup found = judge(&h, last, alike, waiter, &ask);
+    enum lookup found = judge_entry(&h, last, alike, waiter, &ask);
     if (found == LOOKUP_FOUND)
         *box = shared_record_retain(h.entry->box);
     unlock_entry(&h);
-    if (ask && !begin(c, key) && found == LOOKUP_PENDING)
+    if (ask && !begin_entry(c, key) && found == LOOKUP_PENDING)
         found = LOOKUP_UNAVAILABLE;
     return found;
 }
@@ -405,13 +405,13 @@ static enum lookup find(struct directory_cache *c, struct slice key, bool last, 
 enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last,
                                  uint64_t waiter, struct shared_record **box)
 {
-    return find(c, key, last, false, waiter, box);
+    return find_entry(c, key, last, false, waiter, box);
 }
 
 enum lookup directory_cache_find_alike(struct directory_cache *c, struct slice key, bool last,
                                        uint64_t waiter, struct shared_record **box)
 {
-    return find(c, key, last, true, waiter, box);
+    return find_entry(c, key, last, true, waiter, box);
 }
 
 bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64_t waiter)
@@ -426,7 +426,7 @@ bool directory_cache_refresh(struct directory_cache *c, struct slice key, uint64
     bool wait = !known && is_in_flight(e, h.now) && !(e->box && is_away(&h));
     e->waiters |= wait ? waiter : 0;
     unlock_entry(&h);
-    return (!ask || begin(c, key)) && wait;
+    return (!ask || begin_entry(c, key)) && wait;
 }
 
 bool directory_cache_pin(struct directory_cache *c, struct slice key, uint64_t waiter)
@@ -761,7 +761,7 @@ static bool work_stripe(struct directory_cache *c, struct stripe *s, struct batc
     do {
         collect(c, s, batch);
         for (size_t i = 0; i < batch->count; i++)
-            begin(c, slice_of(batch->keys[i].bytes, batch->keys[i].len));
+            begin_entry(c, slice_of(batch->keys[i].bytes, batch->keys[i].len));
         if (batch->count && !flag(&c->answering))
             return false;
     } while (batch->count == BATCH);

@@ -52,7 +52,7 @@ static void on_question(void *context)
 }
 
 /* Any thread. False: too many, or out of memory. */
-static bool ask(struct directory *d, struct slice key, bool wake)
+static bool directory_ask(struct directory *d, struct slice key, bool wake)
 {
     size_t size = d->options->kind->question_size;
     struct directory_question *q = NULL;
@@ -149,7 +149,7 @@ static uint64_t clock_of(void *context)
 
 static bool look_up(void *context, struct slice key)
 {
-    return ask(context, key, false);
+    return directory_ask(context, key, false);
 }
 
 static void notify_owner(void *context, struct slice key, uint64_t waiters)
@@ -276,5 +276,5 @@ bool directory_can_wake(const struct directory *d)
 void directory_wake(struct directory *d, struct slice key)
 {
     if (directory_cache_may_wake(d->cache, key))
-        (void)ask(d, key, true);
+        (void)directory_ask(d, key, true);
 }

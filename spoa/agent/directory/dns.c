@@ -107,7 +107,7 @@ static double shorter(double ttl, const struct directory_dns_options *o)
     return ttl < 1 ? 1 < most ? 1 : most : ttl < most ? ttl : most;
 }
 
-static void tell_health(struct directory_dns *d, bool answering)
+static void dns_tell_health(struct directory_dns *d, bool answering)
 {
     directory_health(d->directory, answering, false, "the name servers do not answer");
 }
@@ -117,7 +117,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     struct look_up *l = owner;
     const struct directory_dns_options *o = l->kind->options;
     struct record record = {.state = RECORD_RUNNING};
-    tell_health(l->kind, answer->result != DNS_FAILED);
+    dns_tell_health(l->kind, answer->result != DNS_FAILED);
     if (answer->result != DNS_FOUND) {
         directory_answer(&l->question, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE, NULL, -1);
         return;
@@ -129,7 +129,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     directory_answer(&l->question, LOOKUP_FOUND, &record, shorter(answer->ttl, o));
 }
 
-static void ask(void *self, struct directory_question *q)
+static void dns_kind_ask(void *self, struct directory_question *q)
 {
     struct look_up *l = (struct look_up *)(void *)q;
     struct directory_dns *d = l->kind = self;
@@ -148,11 +148,11 @@ static void ask(void *self, struct directory_question *q)
 /* There is no connection that could tell: taken for granted until a look-up fails. */
 static void on_started(void *self)
 {
-    tell_health(self, true);
+    dns_tell_health(self, true);
 }
 
-static void *start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
-                   struct fail *why)
+static void *dns_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
+                       struct fail *why)
 {
     struct directory_dns *d = calloc(1, sizeof *d);
     (void)log;
@@ -173,7 +173,7 @@ static void *start(const void *options, struct directory *directory, struct loop
     return d;
 }
 
-static void stop(void *self)
+static void dns_stop(void *self)
 {
     struct directory_dns *d = self;
     loop_timer_close(&d->started);
@@ -276,8 +276,8 @@ const struct directory_kind directory_kind_dns = {
     .options_count = sizeof options / sizeof *options,
     .options_size = sizeof(struct directory_dns_options),
     .absence_is_doubt = true,
-    .start = start,
+    .start = dns_start,
     .question_size = sizeof(struct look_up),
-    .ask = ask,
-    .stop = stop,
+    .ask = dns_kind_ask,
+    .stop = dns_stop,
 };

@@ -409,8 +409,8 @@ static void on_start(void *owner)
     read_again(d);
 }
 
-static void *start(const void *own, struct directory *directory, struct loop *loop, struct log *log,
-                   struct fail *why)
+static void *file_start(const void *own, struct directory *directory, struct loop *loop, struct log *log,
+                        struct fail *why)
 {
     const struct directory_file_options *options = own;
     struct directory_file *d = calloc(1, sizeof *d);
@@ -444,7 +444,7 @@ static void destroy(void *context)
 }
 
 /* The reader stops within a record, or a mebibyte. The last thing that it does is to post its task. */
-static void stop(void *self)
+static void file_stop(void *self)
 {
     struct directory_file *d = self;
     loop_io_close(&d->events);
@@ -471,6 +471,6 @@ const struct directory_kind directory_kind_file = {
     .options = options,
     .options_count = sizeof options / sizeof *options,
     .options_size = sizeof(struct directory_file_options),
-    .start = start,
-    .stop = stop,
+    .start = file_start,
+    .stop = file_stop,
 };

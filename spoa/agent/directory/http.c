@@ -171,7 +171,7 @@ static void call_free(struct call *call, CURLM *multi)
 
 /* ---- health ---- */
 
-static void tell_health(struct directory_http *d, bool answering, const char *why)
+static void http_tell_health(struct directory_http *d, bool answering, const char *why)
 {
     d->known = true;
     d->answering = answering;
@@ -187,7 +187,7 @@ static void note_good(struct directory_http *d)
     d->was_bad = false;
     if (news)
         directory_http_stream_hurry(&d->stream, d->last_good);
-    tell_health(d, true, "");
+    http_tell_health(d, true, "");
 }
 
 /* A status that speaks against the control plane as a whole, while it is well with others: the second in a row
@@ -197,7 +197,7 @@ static void note_refusal(struct directory_http *d, double pause, const char *why
     if (pause > 0)
         d->paused_until = loop_clock() + (uint64_t)(pause * 1e6);
     if (d->was_bad || !d->known)
-        tell_health(d, false, why);
+        http_tell_health(d, false, why);
     d->was_bad = true;
 }
 
@@ -208,7 +208,7 @@ static void note_silence(struct directory_http *d, uint64_t begun, const char *w
         return;
     d->reachable = false;
     d->paused_until = loop_clock() + PAUSE;
-    tell_health(d, false, why);
+    http_tell_health(d, false, why);
 }
 
 static void log_oddity(struct directory_http *d, const char *message, struct slice key, const char *why)
@@ -232,12 +232,12 @@ static struct question *first_of(const struct directory_questions *all)
     return (struct question *)(void *)all->first;
 }
 
-static struct question *take(struct directory_questions *all)
+static struct question *take_question(struct directory_questions *all)
 {
     return (struct question *)(void *)directory_questions_take(all);
 }
 
-static void put(struct directory_questions *all, struct question *q)
+static void put_question(struct directory_questions *all, struct question *q)
 {
     directory_questions_put(all, &q->question);
 }
@@ -251,7 +251,7 @@ static void wake_later(struct directory_http *d, struct question *q)
         return end_unknown(q);
     }
     q->again = now + WAKE_AGAIN;
-    put(&d->unheard, q);
+    put_question(&d->unheard, q);
 }
 
 static void give_up(struct directory_http *d, struct question *q)
@@ -265,9 +265,9 @@ static void give_up(struct directory_http *d, struct question *q)
 static void wait_again(struct directory_http *d, uint64_t now)
 {
     for (struct question *q; (q = first_of(&d->unheard)) && q->again <= now;) {
-        q = take(&d->unheard);
+        q = take_question(&d->unheard);
         q->deadline = now + (uint64_t)d->options->timeout * 1000;
-        put(&d->wakes, q);
+        put_question(&d->wakes, q);
     }
 }
 
@@ -276,10 +276,10 @@ static void wait_again(struct directory_http *d, uint64_t now)
 static void give_up_late(struct directory_http *d, struct directory_questions *all, uint64_t now)
 {
     for (const struct question *q; (q = first_of(all)) && (now < d->paused_until || now >= q->deadline);)
-        give_up(d, take(all));
+        give_up(d, take_question(all));
 }
 
-static void begin(struct directory_http *d, struct asking *a, struct question *q, uint64_t now)
+static void begin_request(struct directory_http *d, struct asking *a, struct question *q, uint64_t now)
 {
     char path[4 * DIRECTORY_HTTP_KEY_MAX + 64];
     struct fail why;
@@ -294,7 +294,7 @@ static void begin(struct directory_http *d, struct asking *a, struct question *q
         return;
     }
     log_oddity(d, "directory: cannot ask", q->question.key, why.text);
-    tell_health(d, d->known && d->answering, why.text);
+    http_tell_health(d, d->known && d->answering, why.text);
     give_up(d, q);
 }
 
@@ -315,9 +315,9 @@ static void begin_waiting(struct directory_http *d, uint64_t now)
         if (d->asking[i].question)
             i++;
         else if (may_wake(d)) /* they are few, and would find no room while there are always look-ups */
-            begin(d, &d->asking[i], take(&d->wakes), now);
+            begin_request(d, &d->asking[i], take_question(&d->wakes), now);
         else
-            begin(d, &d->asking[i], take(&d->waiting), now);
+            begin_request(d, &d->asking[i], take_question(&d->waiting), now);
 }
 
 /* ---- answers ---- */
@@ -352,7 +352,7 @@ static void end_look_up(struct directory_http *d, struct question *q,
     json_free(f.doc);
 }
 
-static void end(struct directory_http *d, struct asking *a, CURLcode result)
+static void end_request(struct directory_http *d, struct asking *a, CURLcode result)
 {
     struct directory_http_reply reply = {.status = 0};
     struct fail why;
@@ -386,7 +386,7 @@ static void note_stream_end(struct directory_http *d)
     if (d->pushing)
         log_write(d->log, LOG_WARN, "directory: changes do not come by themselves any more",
                   LOG_TEXT("error", s->why.text));
-    tell_health(d, d->answering, s->why.text);
+    http_tell_health(d, d->answering, s->why.text);
 }
 
 static void note_stream(struct directory_http *d)
@@ -411,7 +411,7 @@ static void read_ended(struct directory_http *d)
         }
         for (size_t i = 0; i < CALLS_MAX; i++)
             if (d->asking[i].question && d->asking[i].call.easy == m->easy_handle) {
-                end(d, &d->asking[i], result);
+                end_request(d, &d->asking[i], result);
                 break;
             }
     }
@@ -520,22 +520,22 @@ static int on_curl_time(CURLM *multi, long milliseconds, void *context)
 
 /* ---- for the directory ---- */
 
-static void ask(void *self, struct directory_question *question)
+static void http_ask(void *self, struct directory_question *question)
 {
     struct directory_http *d = self;
     struct question *q = (struct question *)(void *)question;
     q->deadline = question->asked + (uint64_t)d->options->timeout * 1000;
-    put(question->wake ? &d->wakes : &d->waiting, q);
+    put_question(question->wake ? &d->wakes : &d->waiting, q);
     look_soon(d);
 }
 
 static void end_all(struct directory_questions *all)
 {
-    for (struct question *q; (q = take(all));)
+    for (struct question *q; (q = take_question(all));)
         end_unknown(q);
 }
 
-static void stop(void *self)
+static void http_stop(void *self)
 {
     struct directory_http *d = self;
     for (size_t i = 0; i < CALLS_MAX; i++) {
@@ -560,8 +560,8 @@ static void stop(void *self)
     loop_defer(d->loop, &d->look);
 }
 
-static void *start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
-                   struct fail *why)
+static void *http_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
+                        struct fail *why)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         fail(why, "libcurl cannot start");
@@ -594,7 +594,7 @@ static void *start(const void *options, struct directory *directory, struct loop
     return d;
 }
 
-static bool check(const void *options, struct fail *why)
+static bool http_check(const void *options, struct fail *why)
 {
     return directory_http_target_check(options, why);
 }
@@ -634,10 +634,10 @@ const struct directory_kind directory_kind_http = {
     .options = table,
     .options_count = sizeof table / sizeof *table,
     .options_size = sizeof(struct directory_http_options),
-    .check = check,
-    .start = start,
+    .check = http_check,
+    .start = http_start,
     .question_size = sizeof(struct question),
-    .ask = ask,
+    .ask = http_ask,
     .wakes = true,
-    .stop = stop,
+    .stop = http_stop,
 };

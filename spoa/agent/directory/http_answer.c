@@ -94,8 +94,8 @@ static bool read_busy(const struct directory_http_reply *reply, struct directory
     return busy;
 }
 
-static void refuse(const struct directory_http_reply *reply, struct directory_http_finding *f,
-                   struct fail *why)
+static void refuse_answer(const struct directory_http_reply *reply, struct directory_http_finding *f,
+                          struct fail *why)
 {
     unsigned status = reply->status;
     if (status == 401 || status == 403)
@@ -125,7 +125,7 @@ void directory_http_answer(const struct directory_http_reply *reply, struct writ
     else if (reply->status == 410)
         be_in_state(f, RECORD_STOPPED);
     else if (reply->status != 503 || !read_busy(reply, f))
-        refuse(reply, f, why);
+        refuse_answer(reply, f, why);
 }
 
 /* ---- events ---- */

@@ -104,8 +104,8 @@ static bool set_up(struct directory_http_stream *s, struct directory_http_target
     return true;
 }
 
-static bool begin(struct directory_http_stream *s, CURLM *multi, struct directory_http_target *target,
-                  uint64_t now)
+static bool begin_stream(struct directory_http_stream *s, CURLM *multi, struct directory_http_target *target,
+                         uint64_t now)
 {
     s->why.text[0] = s->error[0] = '\0';
     s->status = 0;
@@ -170,7 +170,7 @@ static uint64_t patience(const struct directory_http_stream *s, const struct dir
 bool directory_http_stream_step(struct directory_http_stream *s, CURLM *multi,
                                 struct directory_http_target *target, uint64_t now)
 {
-    if (!s->active && now >= s->due && !begin(s, multi, target, now)) {
+    if (!s->active && now >= s->due && !begin_stream(s, multi, target, now)) {
         plan(s, now);
         return false;
     }

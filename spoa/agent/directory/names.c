@@ -163,7 +163,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     note_asked(n, e);
 }
 
-static void ask(struct host *e)
+static void ask_host(struct host *e)
 {
     e->asking = dns_ask(e->names->dns, slice_text(e->text), on_answer, e);
     if (!e->asking)
@@ -187,7 +187,7 @@ static struct host *host_for(struct names *n, const char *text, bool room)
     e->next = n->hosts;
     n->hosts = e;
     n->count++;
-    ask(e);
+    ask_host(e);
     return e;
 }
 
@@ -219,7 +219,7 @@ void names_want(struct names *n, char *const *hosts, size_t count)
     look_settled(n);
 }
 
-static void release(struct names *n)
+static void release_names(struct names *n)
 {
     if (atomic_fetch_sub(&n->references, 1) == 1)
         free(n);
@@ -233,7 +233,7 @@ static void on_use(void *context)
         note_use(n, use->text);
     free(use);
     atomic_fetch_sub(&n->uses, 1);
-    release(n);
+    release_names(n);
 }
 
 bool names_use(struct names *n, struct slice host)
@@ -272,7 +272,7 @@ static void on_sweep(void *owner)
             continue;
         }
         if (!e->asking && e->ask_at <= now)
-            ask(e);
+            ask_host(e);
         link = &e->next;
     }
     if (gone) /* whoever comes later is to wait for the address that it has then */
@@ -301,7 +301,7 @@ void names_stop(struct names *n)
         next = e->next;
         free(e);
     }
-    release(n);
+    release_names(n);
 }
 
 struct names *names_start(struct loop *loop, const struct names_options *options, struct fail *why)

@@ -157,7 +157,7 @@ static void send_look_up(struct look_up *l)
         directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, -1);
 }
 
-static void ask(void *self, struct directory_question *q)
+static void redis_ask(void *self, struct directory_question *q)
 {
     struct look_up *l = (struct look_up *)(void *)q;
     struct directory_redis *d = l->kind = self;
@@ -175,7 +175,7 @@ static void end_waiting(struct directory_redis *d)
 
 /* ---- the two links ---- */
 
-static void tell_health(struct directory_redis *d)
+static void redis_tell_health(struct directory_redis *d)
 {
     bool answering = redis_link_ready(d->commands);
     if (d->known)
@@ -186,7 +186,7 @@ static void on_commands_ready(void *context)
 {
     struct directory_redis *d = context;
     d->known = true;
-    tell_health(d);
+    redis_tell_health(d);
     ask_list(d);
     end_waiting(d);
 }
@@ -196,7 +196,7 @@ static void on_commands_lost(void *context, const char *why)
     struct directory_redis *d = context;
     snprintf(d->why, sizeof d->why, "%s: %s", d->options->server, why);
     d->known = true;
-    tell_health(d);
+    redis_tell_health(d);
     end_waiting(d);
 }
 
@@ -206,7 +206,7 @@ static void on_events_ready(void *context)
     d->last_problem[0] = '\0';
     directory_missed(d->directory); /* before anybody trusts in being told */
     ask_list(d);
-    tell_health(d);
+    redis_tell_health(d);
 }
 
 static void on_events_lost(void *context, const char *why)
@@ -214,7 +214,7 @@ static void on_events_lost(void *context, const char *why)
     struct directory_redis *d = context;
     snprintf(d->last_problem, sizeof d->last_problem, "%s: changes are not announced: %s", d->options->server,
              why);
-    tell_health(d);
+    redis_tell_health(d);
 }
 
 static void on_message(void *context, struct slice message)
@@ -231,7 +231,7 @@ static void on_message(void *context, struct slice message)
 
 /* ---- its life ---- */
 
-static void stop(void *self)
+static void redis_stop(void *self)
 {
     struct directory_redis *d = self;
     dns_free(d->dns);
@@ -242,7 +242,7 @@ static void stop(void *self)
     free(d);
 }
 
-static bool prepare(struct directory_redis *d, struct loop *loop, struct fail *why)
+static bool redis_prepare(struct directory_redis *d, struct loop *loop, struct fail *why)
 {
     const struct directory_redis_options *o = d->options;
     struct redis_link_options link = {.loop = loop,
@@ -267,8 +267,8 @@ static bool prepare(struct directory_redis *d, struct loop *loop, struct fail *w
     return (d->commands && d->events) || fail(why, "out of memory");
 }
 
-static void *start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
-                   struct fail *why)
+static void *redis_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
+                         struct fail *why)
 {
     struct directory_redis *d = calloc(1, sizeof *d);
     if (!d) {
@@ -278,9 +278,9 @@ static void *start(const void *options, struct directory *directory, struct loop
     d->options = options;
     d->directory = directory;
     d->log = log;
-    if (prepare(d, loop, why))
+    if (redis_prepare(d, loop, why))
         return d;
-    stop(d);
+    redis_stop(d);
     return NULL;
 }
 
@@ -294,7 +294,7 @@ static const char *check_server(struct slice value)
                                                     : "\"HOST:PORT\", \"[IPv6]:PORT\" or \"unix@/PATH\"";
 }
 
-static bool check(const void *options, struct fail *why)
+static bool redis_check(const void *options, struct fail *why)
 {
     const struct directory_redis_options *o = options;
     return !o->user || o->password_file || fail(why, "directory.user: a user needs a password_file");
@@ -352,10 +352,10 @@ const struct directory_kind directory_kind_redis = {
     .options = options,
     .options_count = sizeof options / sizeof *options,
     .options_size = sizeof(struct directory_redis_options),
-    .check = check,
+    .check = redis_check,
     .absence_is_doubt = true,
-    .start = start,
+    .start = redis_start,
     .question_size = sizeof(struct look_up),
-    .ask = ask,
-    .stop = stop,
+    .ask = redis_ask,
+    .stop = redis_stop,
 };

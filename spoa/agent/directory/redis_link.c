@@ -293,7 +293,7 @@ static void on_resolved(void *owner, const struct dns_answer *answer)
     connect_to(l, &address);
 }
 
-static void begin(struct redis_link *l)
+static void begin_link(struct redis_link *l)
 {
     const struct redis_server *server = &l->options.server;
     loop_timer_set(&l->timer, l->options.timeout);
@@ -345,7 +345,7 @@ static void on_timer(void *owner)
 {
     struct redis_link *l = owner;
     if (l->state == LINK_PAUSING)
-        begin(l);
+        begin_link(l);
     else if (l->state == LINK_READY)
         look_after(l);
     else

@@ -346,7 +346,7 @@ static bool read_to(struct build *b, struct fail *why)
 
 /* ---- the whole ---- */
 
-static void entry_settle(struct route_entry *entry)
+static void entry_defaults(struct route_entry *entry)
 {
     bool form = entry->host.count > 0;
     entry->route.by_host = form;
@@ -375,7 +375,7 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
     if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_service(b, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
         !route_check(entry, &what))
         return json_fail(b->doc, node, why, "route '%s': %s", entry->route.name, what.text);
-    entry_settle(entry);
+    entry_defaults(entry);
     return true;
 }
 

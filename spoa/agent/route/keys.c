@@ -7,7 +7,7 @@
 static const char *const via_names[] = {"direct", "relay", NULL};
 static const char *const protocol_names[] = {"h1", "h2", NULL};
 static const char *const refuse_names[] = {"http", "close", NULL};
-/* in the order of enum route_keep; the empty word is that of a key that is left out and cannot be written */
+/* in the order of enum route_keep; "form", the default: as the route's `host` says (entry_defaults) */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};
 static const char *const keep_names[] = {"form", "strip", "keep", NULL};
 

@@ -161,7 +161,7 @@ static void on_learned(void *context, const struct record *record)
         use_name(context, &worker);
 }
 
-static void on_answered(void *context, enum lookup outcome, double seconds)
+static void on_look_up_answered(void *context, enum lookup outcome, double seconds)
 {
     struct agent *a = context;
     (void)outcome;
@@ -199,7 +199,7 @@ static bool put_in_force(struct agent *a, struct policy *policy)
     return true;
 }
 
-static void end(void *context)
+static void end_directory(void *context)
 {
     struct agent *a = context;
     directory_stop(a->directory);
@@ -214,7 +214,7 @@ struct start {
 };
 
 /* On the I/O thread, so that it tells nothing before it is in force. */
-static void start(void *context)
+static void start_directory(void *context)
 {
     const struct start *s = context;
     struct agent *a = s->agent;
@@ -223,7 +223,7 @@ static void start(void *context)
                                           .revoked_tokens = on_revoked_tokens,
                                           .health = on_health,
                                           .learned = on_learned,
-                                          .answered = on_answered,
+                                          .answered = on_look_up_answered,
                                           .notify = on_directory_notified,
                                           .context = a};
     uint64_t patience = (uint64_t)s->policy->settings->agent.lookup * 1000;
@@ -236,7 +236,7 @@ static void start(void *context)
     pthread_mutex_unlock(&a->lock);
     if (!good) {
         fail(s->why, "out of memory");
-        end(a);
+        end_directory(a);
     } else if (a->directory_asked) {
         want_names(a, NULL, 0); /* instead of those of a file's records, if there was one before */
     }
@@ -245,7 +245,7 @@ static void start(void *context)
 bool agent_directory_start(struct agent *a, struct policy *policy, struct fail *why)
 {
     struct start s = {a, policy, why};
-    loop_thread_call(a->io, start, &s);
+    loop_thread_call(a->io, start_directory, &s);
     return a->directory;
 }
 
@@ -253,7 +253,7 @@ void agent_directory_stop(struct agent *a)
 {
     loop_timer_close(&a->start_again);
     if (a->directory)
-        loop_thread_call(a->io, end, a);
+        loop_thread_call(a->io, end_directory, a);
 }
 
 /* After a reload that could start neither the new one nor the old one again. */

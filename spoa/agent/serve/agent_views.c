@@ -14,7 +14,7 @@ bool agent_ready(struct agent *a, const char **why)
     return loaded && !a->draining;
 }
 
-static struct server_counters count(const struct agent *a)
+static struct server_counters count_threads(const struct agent *a)
 {
     struct server_counters sum = {0};
     for (size_t i = 0; i < a->decision_thread_count; i++)
@@ -43,7 +43,7 @@ static void set_directory_metrics(struct agent *a)
 
 bool agent_write_metrics(struct agent *a, struct buffer *to)
 {
-    struct server_counters sum = count(a);
+    struct server_counters sum = count_threads(a);
     set_directory_metrics(a);
     metrics_set(a->shard, AGENT_SUBSCRIPTIONS, METRIC_PLAIN,
                 (int64_t)__atomic_load_n(&a->subscriptions.used, __ATOMIC_RELAXED));
@@ -80,7 +80,7 @@ static bool write_directory(struct agent *a, struct buffer *to)
 
 bool agent_write_status(struct agent *a, struct buffer *to)
 {
-    struct server_counters sum = count(a);
+    struct server_counters sum = count_threads(a);
     const char *ready;
     agent_ready(a, &ready);
     pthread_mutex_lock(&a->lock);
@@ -97,7 +97,7 @@ bool agent_write_status(struct agent *a, struct buffer *to)
 
 void agent_log_status(struct agent *a)
 {
-    struct server_counters sum = count(a);
+    struct server_counters sum = count_threads(a);
     const char *ready;
     agent_ready(a, &ready);
     pthread_mutex_lock(&a->lock);

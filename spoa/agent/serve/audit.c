@@ -37,7 +37,7 @@ struct line {
     size_t count;
 };
 
-static void put(struct line *line, const char *key, struct slice value)
+static void put_field(struct line *line, const char *key, struct slice value)
 {
     if (slice_present(value))
         line->fields[line->count++] = LOG_SLICE(key, slice_sub(value, 0, AUDIT_VALUE));
@@ -49,20 +49,20 @@ void audit_write(struct log *log, const struct verdict *v)
     struct writer need = writer_of(words, sizeof words);
     struct line line = {.count = 0};
     need_text(v->need, &need);
-    put(&line, "verdict", slice_text(verdict_kind_text(v->kind)));
-    put(&line, "id", v->request_id);
-    put(&line, "source", address_text(&v->source, source));
-    put(&line, "route", v->route);
-    put(&line, "need", writer_slice(&need));
-    put(&line, "sandbox", v->sandbox);
-    put(&line, "namespace", v->space);
+    put_field(&line, "verdict", slice_text(verdict_kind_text(v->kind)));
+    put_field(&line, "id", v->request_id);
+    put_field(&line, "source", address_text(&v->source, source));
+    put_field(&line, "route", v->route);
+    put_field(&line, "need", writer_slice(&need));
+    put_field(&line, "sandbox", v->sandbox);
+    put_field(&line, "namespace", v->space);
     if (v->port >= 0)
         line.fields[line.count++] = LOG_I64("port", v->port);
-    put(&line, "worker", worker_text(v, worker, sizeof worker));
-    put(&line, "token", v->token_kind ? slice_text(v->token_kind) : SLICE_LITERAL("none"));
-    put(&line, "org", v->org);
-    put(&line, "kid", v->kid);
-    put(&line, "jti", v->jti);
-    put(&line, "sub", v->sub);
+    put_field(&line, "worker", worker_text(v, worker, sizeof worker));
+    put_field(&line, "token", v->token_kind ? slice_text(v->token_kind) : SLICE_LITERAL("none"));
+    put_field(&line, "org", v->org);
+    put_field(&line, "kid", v->kid);
+    put_field(&line, "jti", v->jti);
+    put_field(&line, "sub", v->sub);
     log_fields_audit(log, LOG_INFO, "audit", line.fields, line.count);
 }

@@ -559,7 +559,7 @@ static bool prepare_pending(struct decision_thread *d)
     return d->requests && d->late_requests && d->redials && d->subscriptions;
 }
 
-static bool prepare(struct decision_thread *d, struct fail *why)
+static bool prepare_thread(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
     const struct server_handler handler = {.message = on_haproxy_message, .closed = on_haproxy_closed, .context = d};
@@ -597,7 +597,7 @@ struct decision_thread *decision_thread_start(const struct decision_thread_optio
     }
     d->options = *options;
     d->snapshot = snapshot_retain(snapshot);
-    if (!prepare(d, why)) {
+    if (!prepare_thread(d, why)) {
         decision_thread_free(d);
         return NULL;
     }

@@ -87,7 +87,7 @@ static bool is_due(struct intents *i, struct slice key, uint64_t now)
 
 /* ---- what is kept ---- */
 
-static void keep(struct noted *n, const struct intent *intent, uint64_t now)
+static void keep_intent(struct noted *n, const struct intent *intent, uint64_t now)
 {
     struct slice path = intent->path.len <= INTENTS_PATH_MOST ? intent->path : slice_text(NULL);
     n->at = now;
@@ -111,7 +111,7 @@ bool intents_note(struct intents *i, const struct intent *intent, uint64_t now)
     pthread_mutex_lock(&i->lock);
     bool first = i->count == 0;
     if (i->count < i->room)
-        keep(&i->noted[(i->first + i->count++) % i->room], intent, now);
+        keep_intent(&i->noted[(i->first + i->count++) % i->room], intent, now);
     else
         i->lost++;
     pthread_mutex_unlock(&i->lock);

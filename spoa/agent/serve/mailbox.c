@@ -67,7 +67,7 @@ static bool is_known(const struct mailbox *inbox, uint64_t hash, struct slice ke
     return false;
 }
 
-static bool keep(struct mailbox *inbox, uint64_t hash, struct slice key)
+static bool keep_key(struct mailbox *inbox, uint64_t hash, struct slice key)
 {
     struct item *item = inbox->known.count < KEYS_MOST ? malloc(sizeof *item + key.len) : NULL;
     if (!item)
@@ -93,7 +93,7 @@ bool mailbox_put(struct mailbox *inbox, struct slice key)
     pthread_mutex_lock(&inbox->lock);
     bool was_empty = !inbox->first && !inbox->lost;
     if (!inbox->lost && !is_known(inbox, hash, key))
-        inbox->lost = !keep(inbox, hash, key);
+        inbox->lost = !keep_key(inbox, hash, key);
     pthread_mutex_unlock(&inbox->lock);
     return was_empty;
 }

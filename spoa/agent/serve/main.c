@@ -159,8 +159,8 @@ static bool open_control(struct process *p, const struct settings *settings, str
     return p->control || fail(why, "out of memory");
 }
 
-static bool start(struct process *p, const struct daemon_arguments *arguments, struct policy *policy,
-                  struct fail *why)
+static bool start_agent(struct process *p, const struct daemon_arguments *arguments, struct policy *policy,
+                        struct fail *why)
 {
     const struct daemon_handler signals = {on_reload, on_drain, on_stop, on_summary, p};
     const struct agent_options options = {.loop = p->loop,
@@ -194,7 +194,7 @@ static void finish(struct process *p)
 }
 
 /* -t: the configuration, and the directory's file if it is there already. */
-static int check(const struct policy *policy)
+static int check_configuration(const struct policy *policy)
 {
     struct directory_load load;
     struct fail why;
@@ -233,7 +233,7 @@ int main(int argc, char **argv)
         return DAEMON_FAILED;
     }
     if (arguments.check) {
-        code = check(policy);
+        code = check_configuration(policy);
         policy_release(policy);
         return code;
     }
@@ -244,7 +244,7 @@ int main(int argc, char **argv)
     bool good = process.log && process.audit && process.loop && daemon_raise_files(&files, &why);
     if (!good)
         policy_release(policy);
-    good = good && start(&process, &arguments, policy, &why);
+    good = good && start_agent(&process, &arguments, policy, &why);
     if (good)
         loop_run(process.loop);
     else

@@ -248,8 +248,8 @@ static void forget(struct pending *w, struct kept *k)
     free(k);
 }
 
-static struct kept *keep(struct pending *w, const struct pending_request *request, struct topic *topic,
-                         struct source *source)
+static struct kept *keep_request(struct pending *w, const struct pending_request *request, struct topic *topic,
+                                 struct source *source)
 {
     struct slice rest = request->args.reader.rest;
     size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;
@@ -274,7 +274,7 @@ bool pending_add(struct pending *w, const struct pending_request *request)
     assert(!w->all.last || w->all.last->request.begun <= request->begun);
     struct topic *topic = topic_for(w->table, request->key);
     struct source *source = source_for(w, &request->ticket);
-    struct kept *k = topic && source ? keep(w, request, topic, source) : NULL;
+    struct kept *k = topic && source ? keep_request(w, request, topic, source) : NULL;
     if (!k) {
         release_topic(w->table, topic);
         release_source(w, source);

@@ -32,7 +32,7 @@ struct renew {
 
 /* ---- telling ---- */
 
-static void count(struct renew *r, enum renew_outcome outcome, uint64_t by)
+static void count_intents(struct renew *r, enum renew_outcome outcome, uint64_t by)
 {
     if (by)
         metrics_add(r->options.shard, AGENT_RENEW, METRIC_INDEX(outcome), (int64_t)by);
@@ -55,7 +55,7 @@ static void on_pushed(struct redis_command *command, const struct resp *reply)
     struct renew *r = push->renew;
     bool good = reply && reply->kind == RESP_INTEGER;
     push->busy = false;
-    count(r, good ? RENEW_TOLD : RENEW_FAILED, 1);
+    count_intents(r, good ? RENEW_TOLD : RENEW_FAILED, 1);
     if (reply && !good)
         complain(r, "the server refuses the command");
     if (!r->stopping && reply)
@@ -99,7 +99,7 @@ static bool push_next(struct renew *r, uint64_t now)
         const struct slice words[] = {SLICE_LITERAL("LPUSH"), slice_text(r->settings.key),
                                       buffer_slice(&text)};
         if (!send_words(r, words, 3, on_pushed))
-            count(r, RENEW_FAILED, 1);
+            count_intents(r, RENEW_FAILED, 1);
     }
     buffer_free(&text);
     return taken;
@@ -124,7 +124,7 @@ static void tell(void *context)
         told++;
     if (told && r->settings.max_length)
         trim(r);
-    count(r, RENEW_DROPPED, intents_lost(r->intents));
+    count_intents(r, RENEW_DROPPED, intents_lost(r->intents));
 }
 
 void renew_note(struct renew *r, const struct intent *intent)
@@ -133,7 +133,7 @@ void renew_note(struct renew *r, const struct intent *intent)
         loop_post(r->options.loop, &r->tell);
 }
 
-static void on_ready(void *context)
+static void on_renew_ready(void *context)
 {
     tell(context);
 }
@@ -155,13 +155,13 @@ bool renew_check(const struct settings_renew *settings, struct fail *why)
            fail(why, "renew.redis: %s", what.text);
 }
 
-static bool prepare(struct renew *r, struct fail *why)
+static bool prepare_renew(struct renew *r, struct fail *why)
 {
     struct redis_link_options link = {.database = r->settings.database,
                                       .user = r->settings.user,
                                       .password_file = r->settings.password_file,
                                       .timeout = 2,
-                                      .ready = on_ready,
+                                      .ready = on_renew_ready,
                                       .lost = on_lost,
                                       .context = r};
     r->dns_options.timeout = link.timeout;
@@ -205,7 +205,7 @@ struct renew *renew_start(const struct renew_options *options, struct fail *why)
     r->options = *options;
     r->settings = *options->settings;
     r->tell = (struct loop_task){.run = tell, .context = r};
-    if (prepare(r, why))
+    if (prepare_renew(r, why))
         return r;
     renew_stop(r);
     return NULL;

@@ -67,12 +67,12 @@ static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct
     return found;
 }
 
-static enum lookup find(void *directory, struct slice space, struct slice sandbox, struct record *record)
+static enum lookup snapshot_find(void *directory, struct slice space, struct slice sandbox, struct record *record)
 {
     return find_by(directory, space, sandbox, false, record);
 }
 
-static enum lookup find_alike(void *directory, struct slice space, struct slice sandbox, struct record *record)
+static enum lookup snapshot_find_alike(void *directory, struct slice space, struct slice sandbox, struct record *record)
 {
     return find_by(directory, space, sandbox, true, record);
 }
@@ -95,7 +95,7 @@ void snapshot_finder_done(struct snapshot_finder *f)
     f->held = NULL;
 }
 
-static bool resolve(void *directory, struct slice host, struct address *addr)
+static bool snapshot_resolve(void *directory, struct slice host, struct address *addr)
 {
     const struct snapshot_finder *f = directory;
     const struct snapshot_parts *parts = &f->snapshot->parts;
@@ -134,9 +134,9 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .allowed = allowed,
         .socket_allowed = socket_allowed,
         .networks = policy->settings,
-        .find = find,
-        .find_alike = find_alike,
-        .resolve = resolve,
+        .find = snapshot_find,
+        .find_alike = snapshot_find_alike,
+        .resolve = snapshot_resolve,
         .wake = wake,
         .directory = finder,
     };

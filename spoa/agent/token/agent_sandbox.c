@@ -37,15 +37,15 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                 struct fail *why)
+static bool agent_sandbox_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                               struct fail *why)
 {
     return token_secret_load(load, node, options, OPTION_COUNT, entry, why);
 }
 
 /* ---- checking ---- */
 
-static bool recognises(struct slice token)
+static bool agent_sandbox_recognises(struct slice token)
 {
     return slice_starts(token, PREFIX);
 }
@@ -105,7 +105,7 @@ static enum refusal check_claims(const struct token_check *check, const struct t
     return token_check_lifetime(check, state->max_ttl, grant, reason);
 }
 
-static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal agent_sandbox_check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     struct slice rest = slice_from(check->credential->token, sizeof(PREFIX) - 1), payload;
     uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];
@@ -129,8 +129,8 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
 
 /* ---- making one ---- */
 
-static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
-                 struct fail *why)
+static bool agent_sandbox_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                               struct fail *why)
 {
     const struct token_secret *state = entry->state;
     size_t slash = slice_find(grant->sandbox, '/');
@@ -165,8 +165,8 @@ const struct token_kind token_kind_agent_sandbox = {.name = "agent-sandbox",
                                                     .options = options,
                                                     .options_count = OPTION_COUNT,
                                                     .sources = SOURCES_GENERAL,
-                                                    .load = load,
+                                                    .load = agent_sandbox_load,
                                                     .release = token_secret_release,
-                                                    .recognises = recognises,
-                                                    .check = check,
-                                                    .mint = mint};
+                                                    .recognises = agent_sandbox_recognises,
+                                                    .check = agent_sandbox_check,
+                                                    .mint = agent_sandbox_mint};

@@ -33,15 +33,15 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                 struct fail *why)
+static bool file_url_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                          struct fail *why)
 {
     return token_secret_load(load, node, options, OPTION_COUNT, entry, why);
 }
 
 /* ---- checking ---- */
 
-static bool recognises(struct slice token)
+static bool file_url_recognises(struct slice token)
 {
     (void)token; /* whatever its source brings */
     return true;
@@ -70,7 +70,7 @@ static bool read_hex(struct slice text, uint8_t bytes[HASH])
     return text.len == (size_t)2 * HASH;
 }
 
-static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal file_url_check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     const struct credential *url = check->credential;
     uint8_t signature[HASH] = {0}, memory[SIGNED];
@@ -102,8 +102,8 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
 
 /* ---- making one ---- */
 
-static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
-                 struct fail *why)
+static bool file_url_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                          struct fail *why)
 {
     static const char digits[] = "0123456789abcdef";
     const struct token_secret *state = entry->state;
@@ -133,8 +133,8 @@ const struct token_kind token_kind_file_url = {.name = "file-url",
                                                .options = options,
                                                .options_count = OPTION_COUNT,
                                                .sources = SOURCE_BIT(FILE_URL),
-                                               .load = load,
+                                               .load = file_url_load,
                                                .release = token_secret_release,
-                                               .recognises = recognises,
-                                               .check = check,
-                                               .mint = mint};
+                                               .recognises = file_url_recognises,
+                                               .check = file_url_check,
+                                               .mint = file_url_mint};

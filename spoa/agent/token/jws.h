@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * jws: the compact form of RFC 7515, HEADER.PAYLOAD.SIGNATURE. Of the header, `alg`, `typ` and `kid` are
+ * jws: the compact form of RFC 7515, HEADER.PAYLOAD.SIGNATURE: its parts, its signature and how to make it. What the
+ * payload claims is for jwt_claims.h. Of the header, `alg`, `typ` and `kid` are
  * honoured, a `crit` is refused, everything else (`jku`, `jwk`, `x5u`, ...) is ignored: keys come from the
  * configuration alone.
  */

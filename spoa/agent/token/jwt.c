@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The kind `jwt` of token/kind.h: entries of `tokens` with a key each, chosen by the token's kid. */
+/*
+ * The kind `jwt` of token/kind.h: entries of `tokens` with a key each, chosen by the token's kid. The format is in jws.c,
+ * the claims are in jwt_claims.c, the signature is in key.c.
+ */
 #include <stdlib.h>
 
 #include "spoa/agent/token/jws.h"
@@ -168,7 +171,7 @@ static bool load_key(const struct token_load *load, const json_node *node, const
 }
 
 /* Moves a text out of the options. */
-static char *take(char **text)
+static char *take_text(char **text)
 {
     char *taken = *text;
     *text = NULL;
@@ -178,9 +181,9 @@ static char *take(char **text)
 static bool load_rules(const struct token_load *load, struct jwt_options *o, struct jwt_state *state,
                        struct fail *why)
 {
-    state->kid = take(&o->kid);
-    state->rules.issuer = state->issuer = take(&o->issuer);
-    state->rules.audience = state->audience = take(&o->audience);
+    state->kid = take_text(&o->kid);
+    state->rules.issuer = state->issuer = take_text(&o->issuer);
+    state->rules.audience = state->audience = take_text(&o->audience);
     state->rules.cell = state->cell = strdup(load->cell);
     state->rules.leeway = o->leeway / OPTION_SECOND;
     state->rules.max_ttl = o->max_ttl / OPTION_SECOND;
@@ -188,7 +191,7 @@ static bool load_rules(const struct token_load *load, struct jwt_options *o, str
     return state->cell ? load_claims(load, o->claims, state, why) : fail(why, "out of memory");
 }
 
-static void release(void *pointer)
+static void jwt_release(void *pointer)
 {
     struct jwt_state *state = pointer;
     key_free(state->key);
@@ -232,13 +235,13 @@ static bool load_scope(const struct token_load *load, const json_node *node, str
     return true;
 }
 
-static unsigned sources_at(const struct token_entry *entry, const struct credential_place *place)
+static unsigned jwt_sources_at(const struct token_entry *entry, const struct credential_place *place)
 {
     return token_scope_has(&((const struct jwt_state *)entry->state)->scope, place) ? entry->sources : 0;
 }
 
-static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                 struct fail *why)
+static bool jwt_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                     struct fail *why)
 {
     struct jwt_options o = {.kind = NULL};
     struct jwt_state *state = calloc(1, sizeof(*state));
@@ -249,7 +252,7 @@ static bool load(const struct token_load *load, const json_node *node, struct to
                 mark_key(load, state, entry, why);
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
-        release(state);
+        jwt_release(state);
         return false;
     }
     entry->state = state;
@@ -337,7 +340,7 @@ static enum refusal check_open(const struct token_check *check, const struct jws
     return refusal;
 }
 
-static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal jwt_check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     struct jws jws;
     switch (jws_open(check->credential->token, &jws, reason)) {
@@ -354,8 +357,8 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
     return refusal;
 }
 
-static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
-                 struct fail *why)
+static bool jwt_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                     struct fail *why)
 {
     const struct jwt_state *state = entry->state;
     uint8_t memory[JWS_PART];
@@ -374,9 +377,9 @@ const struct token_kind token_kind_jwt = {.name = "jwt",
                                           .options = options,
                                           .options_count = OPTION_COUNT,
                                           .sources = SOURCES_GENERAL,
-                                          .load = load,
-                                          .release = release,
-                                          .sources_at = sources_at,
+                                          .load = jwt_load,
+                                          .release = jwt_release,
+                                          .sources_at = jwt_sources_at,
                                           .recognises = jws_recognises,
-                                          .check = check,
-                                          .mint = mint};
+                                          .check = jwt_check,
+                                          .mint = jwt_mint};

@@ -37,7 +37,7 @@ struct reading {
     const char **reason;
 };
 
-static enum refusal refuse(const struct reading *r, enum refusal refusal, const char *text)
+static enum refusal refuse_claims(const struct reading *r, enum refusal refusal, const char *text)
 {
     *r->reason = text;
     return refusal;
@@ -45,7 +45,7 @@ static enum refusal refuse(const struct reading *r, enum refusal refusal, const 
 
 static enum refusal invalid(const struct reading *r, const char *text)
 {
-    return refuse(r, REFUSAL_token_invalid, text);
+    return refuse_claims(r, REFUSAL_token_invalid, text);
 }
 
 static const json_node *claim(const struct reading *r, enum jwt_claim which)
@@ -142,7 +142,7 @@ static enum refusal judge_audience(const struct reading *r)
                 return invalid(r, "the audience holds something that is not a string");
             named = named || slice_is(text, wanted);
         }
-    return named ? REFUSAL_NONE : refuse(r, REFUSAL_wrong_cell, "the audience is another one");
+    return named ? REFUSAL_NONE : refuse_claims(r, REFUSAL_wrong_cell, "the audience is another one");
 }
 
 static enum refusal judge_cell(const struct reading *r)
@@ -157,7 +157,7 @@ static enum refusal judge_cell(const struct reading *r)
     if (!json_text(cell, &text))
         return invalid(r, "the cell is not a string");
     return slice_is(text, r->rules->cell) ? REFUSAL_NONE
-                                          : refuse(r, REFUSAL_wrong_cell, "the cell is another one");
+                                          : refuse_claims(r, REFUSAL_wrong_cell, "the cell is another one");
 }
 
 static enum refusal judge_times(const struct reading *r)
@@ -175,7 +175,7 @@ static enum refusal judge_times(const struct reading *r)
     if (nbf > r->now + leeway)
         return invalid(r, "it is not valid yet");
     if (r->now >= g->exp + leeway)
-        return refuse(r, REFUSAL_token_expired, "it has expired");
+        return refuse_claims(r, REFUSAL_token_expired, "it has expired");
     return REFUSAL_NONE;
 }
 
@@ -201,7 +201,7 @@ static enum refusal take_all(struct reading *r)
 
 typedef enum refusal judge_step(const struct reading *r);
 
-static enum refusal judge(struct reading *r)
+static enum refusal judge_claims(struct reading *r)
 {
     static judge_step *const steps[] = {judge_issuer, judge_cell, judge_times};
     enum refusal refusal = take_all(r);
@@ -219,11 +219,11 @@ enum refusal jwt_claims_read(const struct jwt_rules *rules, struct slice payload
     struct reading r = {.rules = rules, .now = now, .text = text, .grant = grant, .reason = reason};
     struct json *doc = json_parse(payload, "payload", 0, limits, &why);
     if (!doc && fail_of_memory(&why))
-        return refuse(&r, REFUSAL_agent_unavailable, "out of memory");
+        return refuse_claims(&r, REFUSAL_agent_unavailable, "out of memory");
     if (!doc)
         return invalid(&r, "the payload is not JSON within limits");
     r.doc = doc;
-    enum refusal refusal = judge(&r);
+    enum refusal refusal = judge_claims(&r);
     json_free(doc);
     return refusal;
 }

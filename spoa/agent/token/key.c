@@ -151,8 +151,8 @@ static bool sound(EVP_PKEY *pkey, enum key_part part)
     return good;
 }
 
-static bool judge(EVP_PKEY *pkey, enum key_algorithm algorithm, enum key_part part, const char *name,
-                  struct fail *why)
+static bool judge_pkey(EVP_PKEY *pkey, enum key_algorithm algorithm, enum key_part part, const char *name,
+                       struct fail *why)
 {
     if (!pkey)
         return false;
@@ -180,7 +180,7 @@ struct key *key_pair(struct slice text, enum key_algorithm algorithm, enum key_p
     openssl_memory_watch();
     key->pkey = starts_with_brace(text) ? jwk_load(text, algorithm, part, name, why)
                                         : pem_load(text, part, name, why);
-    bool good = judge(key->pkey, algorithm, part, name, why);
+    bool good = judge_pkey(key->pkey, algorithm, part, name, why);
     ERR_clear_error();
     if (good)
         return key;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * key: one key and the one algorithm it is for (RFC 7518 HS256 and ES256, RFC 8037 EdDSA with Ed25519). Since
+ * key: signs and verifies bytes; it knows no format of a token. One key and the one algorithm it is for (RFC 7518 HS256 and ES256, RFC 8037 EdDSA with Ed25519). Since
  * the key decides the algorithm, a token cannot choose another. Immutable once made; any thread may use it.
  * Errors name the file and never what is in it.
  */

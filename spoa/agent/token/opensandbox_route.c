@@ -94,7 +94,7 @@ static const struct option options[] = {
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-static void release(void *pointer)
+static void opensandbox_route_release(void *pointer)
 {
     struct state *state = pointer;
     for (size_t i = 0; i < KEYS; i++)
@@ -159,8 +159,8 @@ static bool load_keys(const struct token_load *load, const json_node *node, cons
     return true;
 }
 
-static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                 struct fail *why)
+static bool opensandbox_route_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                                   struct fail *why)
 {
     struct options o = {.kind = NULL};
     struct state *state = calloc(1, sizeof(*state));
@@ -172,7 +172,7 @@ static bool load(const struct token_load *load, const json_node *node, struct to
     state->bind = o.bind;
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
-        release(state);
+        opensandbox_route_release(state);
         return false;
     }
     entry->state = state;
@@ -187,7 +187,7 @@ static const struct secret *key_of(const struct token_entry *entry, uint8_t id)
     return ((const struct state *)entry->state)->key[digit];
 }
 
-static bool admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
+static bool opensandbox_route_admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
 {
     const struct slice kid = tunnel->kid;
     return slice_starts(kid, KID) && kid.len == sizeof(KID) && key_of(entry, kid.at[kid.len - 1]);
@@ -224,7 +224,7 @@ static bool sign(const struct secret *secret, const struct route *route, uint8_t
 
 /* ---- checking ---- */
 
-static bool recognises(struct slice token)
+static bool opensandbox_route_recognises(struct slice token)
 {
     (void)token; /* whatever its source brings */
     return true;
@@ -245,7 +245,7 @@ static int64_t bounded(uint64_t seconds)
     return (int64_t)(seconds < most ? seconds : most);
 }
 
-static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal opensandbox_route_check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     const struct credential *c = check->credential;
     const struct route route = {c->sandbox, c->expires, c->port};
@@ -285,8 +285,8 @@ static enum refusal check(const struct token_check *check, struct grant *grant, 
 
 /* ---- making one ---- */
 
-static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
-                 struct fail *why)
+static bool opensandbox_route_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                                   struct fail *why)
 {
     const struct state *state = entry->state;
     uint8_t memory[DIGITS], digits[HEX], id = 0;
@@ -318,9 +318,9 @@ const struct token_kind token_kind_opensandbox_route = {.name = "opensandbox-rou
                                                         .options = options,
                                                         .options_count = OPTION_COUNT,
                                                         .sources = SOURCE_BIT(SIGNATURE),
-                                                        .load = load,
-                                                        .release = release,
-                                                        .recognises = recognises,
-                                                        .check = check,
-                                                        .mint = mint,
-                                                        .admits = admits};
+                                                        .load = opensandbox_route_load,
+                                                        .release = opensandbox_route_release,
+                                                        .recognises = opensandbox_route_recognises,
+                                                        .check = opensandbox_route_check,
+                                                        .mint = opensandbox_route_mint,
+                                                        .admits = opensandbox_route_admits};

@@ -48,7 +48,7 @@ static struct slot *slot_of(const struct revoked *r, struct name name)
     }
 }
 
-static bool put(struct revoked *r, struct name name, int64_t until)
+static bool put_revoked(struct revoked *r, struct name name, int64_t until)
 {
     struct slot *slot = slot_of(r, name);
     if (atomic_load_explicit(&slot->first, memory_order_relaxed)) {
@@ -106,7 +106,7 @@ struct revoked *revoked_new(const struct revoked *old, size_t more, int64_t now,
         const struct slot *slot = &old->slots[i];
         struct name name = {atomic_load_explicit(&slot->first, memory_order_relaxed), slot->second};
         if (name.first && !is_over(slot, now))
-            put(r, name, atomic_load_explicit(&slot->until, memory_order_relaxed));
+            put_revoked(r, name, atomic_load_explicit(&slot->until, memory_order_relaxed));
     }
     return r;
 }
@@ -125,7 +125,7 @@ void revoked_release(struct revoked *r)
 
 bool revoked_add(struct revoked *r, struct slice jti, int64_t until)
 {
-    return put(r, name_of(r, jti), until);
+    return put_revoked(r, name_of(r, jti), until);
 }
 
 bool revoked_has(const struct revoked *r, struct slice jti)

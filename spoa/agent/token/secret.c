@@ -21,7 +21,7 @@ static struct slice without_blanks(struct slice text)
     return text;
 }
 
-static bool judge(const struct token_load *load, const char *path, size_t len, size_t least, struct fail *why)
+static bool judge_secret(const struct token_load *load, const char *path, size_t len, size_t least, struct fail *why)
 {
     if (len == 0 || len < least)
         return fail(why, "%s: the secret has %zu bytes, at least %zu are required", path, len,
@@ -40,7 +40,7 @@ static struct key *read_key(const struct token_load *load, const char *path, siz
     if (!token_load_secret_file(load, path, why) || !file_read(path, KEY_FILE, &content, why))
         return NULL;
     struct slice secret = without_blanks(content);
-    if (judge(load, path, secret.len, least, why))
+    if (judge_secret(load, path, secret.len, least, why))
         key = key_secret(secret, least, path, why);
     file_free(content);
     return key;
@@ -136,7 +136,7 @@ bool token_secret_base64(const struct token_load *load, const char *path, size_t
     for (size_t i = text.len; i > 0 && text.at[i - 1] == '='; i--)
         len -= len > 0;
     bool good =
-        (is_base64(text) || fail(why, "%s: not padded base64", path)) && judge(load, path, len, least, why);
+        (is_base64(text) || fail(why, "%s: not padded base64", path)) && judge_secret(load, path, len, least, why);
     if (good && EVP_DecodeBlock(bytes, text.at, (int)text.len) < 0)
         good = fail(why, "%s: not padded base64", path);
     if (good)

@@ -96,7 +96,7 @@ static unsigned all_needs(const struct texts *words)
     return words->count ? bits : NEED_HTTP;
 }
 
-static void release(void *pointer)
+static void static_release(void *pointer)
 {
     struct state *state = pointer;
     token_scope_free(&state->scope);
@@ -133,8 +133,8 @@ static bool read_scope(const struct token_load *load, const json_node *node, str
                                                         json_fail(load->doc, node, why, "%s", what.text));
 }
 
-static bool load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                 struct fail *why)
+static bool static_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
+                        struct fail *why)
 {
     struct options o = {.kind = NULL};
     struct state *state = calloc(1, sizeof(*state));
@@ -144,13 +144,13 @@ static bool load(const struct token_load *load, const json_node *node, struct to
                 read_scope(load, node, &o, entry, state, why);
     options_free(options, OPTION_COUNT, &o);
     if (!good)
-        release(state);
+        static_release(state);
     return good;
 }
 
 /* ---- where it is good ---- */
 
-static unsigned sources_at(const struct token_entry *entry, const struct credential_place *place)
+static unsigned static_sources_at(const struct token_entry *entry, const struct credential_place *place)
 {
     const struct state *state = entry->state;
     if (state->everywhere)
@@ -173,7 +173,7 @@ static bool is_public_at(const struct state *state, const struct credential_plac
 
 /* ---- checking ---- */
 
-static bool recognises(struct slice token)
+static bool static_recognises(struct slice token)
 {
     (void)token; /* a secret has any form */
     return true;
@@ -211,7 +211,7 @@ static void fill(const struct token_check *check, const struct token_entry *entr
     grant->exp = check->now + LIFE;
 }
 
-static enum refusal check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal static_check(const struct token_check *check, struct grant *grant, const char **reason)
 {
     const struct token_entry *entry = check->entries;
     while (entry->kind != &token_kind_static ||
@@ -256,7 +256,7 @@ bool token_static_stands(struct slice kid, const struct record *record)
 }
 
 /* Whichever of its sources brought the secret: the tunnel does not say. */
-static bool admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
+static bool static_admits(const struct token_entry *entry, const struct token_tunnel *tunnel)
 {
     const struct state *state = entry->state;
     if (!slice_starts(tunnel->kid, KID) || tunnel->needs & ~state->needs)
@@ -269,8 +269,8 @@ static bool admits(const struct token_entry *entry, const struct token_tunnel *t
 
 /* A new secret, of characters that can stand in a host's label. It grants nothing until a record holds its
  * SHA-256. */
-static bool mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
-                 struct fail *why)
+static bool static_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
+                        struct fail *why)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
     uint8_t random[SECRET];
@@ -285,10 +285,10 @@ static bool mint(const struct token_entry *entry, const struct grant *grant, str
 const struct token_kind token_kind_static = {.name = "static",
                                              .options = options,
                                              .options_count = OPTION_COUNT,
-                                             .load = load,
-                                             .release = release,
-                                             .sources_at = sources_at,
-                                             .recognises = recognises,
-                                             .check = check,
-                                             .mint = mint,
-                                             .admits = admits};
+                                             .load = static_load,
+                                             .release = static_release,
+                                             .sources_at = static_sources_at,
+                                             .recognises = static_recognises,
+                                             .check = static_check,
+                                             .mint = static_mint,
+                                             .admits = static_admits};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * token_static: the kind `static`: the access secret of a sandbox's record, of which the record holds the
- * SHA-256. What it grants has to be confirmed with the record (token_admits_secret of token.h).
+ * SHA-256. What it grants has to be confirmed with the record (token_admits_secret of check.h).
  */
 #ifndef CELLGATE_AGENT_TOKEN_STATIC_H
 #define CELLGATE_AGENT_TOKEN_STATIC_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tokens: the `tokens` array of the configuration with its keys, loaded. Immutable, for all threads. A reload
+ * tokens: the entries of the configuration's `tokens` with their keys, loaded. It checks no credential: that is
+ * check.h. Immutable, for all threads. A reload
  * makes a new one, whose generation differs, so that no cache believes what the old one verified.
  */
 #ifndef CELLGATE_AGENT_TOKEN_TOKENS_H

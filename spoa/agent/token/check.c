@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/token/token.h"
+#include "spoa/agent/token/check.h"
 
 #include "spoa/agent/token/kind.h"
 #include "spoa/agent/token/static.h"
@@ -38,7 +38,7 @@ static const struct token_kind *kind_of(const struct token_check *check)
     return NULL;
 }
 
-static enum refusal refuse(enum refusal refusal, const char **reason, const char *text)
+static enum refusal refuse_credential(enum refusal refusal, const char **reason, const char *text)
 {
     *reason = text;
     return refusal;
@@ -65,7 +65,7 @@ static enum refusal check_token(const struct token_check *check, struct token_ca
 {
     const struct token_kind *kind = kind_of(check);
     if (!kind)
-        return refuse(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured for it");
+        return refuse_credential(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured for it");
     enum refusal refusal = kind->check(check, grant, reason);
     grant->kind = kind->name;
     if (refusal == REFUSAL_NONE)
@@ -81,7 +81,7 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
     *reason = "good";
     *grant = (struct grant){.kind = NULL};
     if (credential->source != SOURCE_NONE && credential->token.len > TOKEN_LIMIT)
-        return refuse(REFUSAL_token_invalid, reason, "longer than 8 KiB");
+        return refuse_credential(REFUSAL_token_invalid, reason, "longer than 8 KiB");
     struct token_check check = {.credential = credential, .now = now, .text = token_cache_scratch(cache)};
     check.entries = tokens_entries(tokens, &check.count);
     if (remembered(credential) &&
@@ -90,7 +90,7 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
         return REFUSAL_NONE;
     *grant = (struct grant){.kind = NULL};
     if (credential->source == SOURCE_NONE && !token_static_public(&check, grant))
-        return refuse(REFUSAL_token_missing, reason, "there is none");
+        return refuse_credential(REFUSAL_token_missing, reason, "there is none");
     return credential->source == SOURCE_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
 }
 
@@ -142,11 +142,11 @@ enum refusal token_admits_secret(const struct grant *grant, const struct record 
     bool held = record && slice_present(record->access_sha256);
     *reason = "good";
     if (grant->without_secret)
-        return record && !held ? REFUSAL_NONE : refuse(REFUSAL_token_missing, reason, "there is none");
+        return record && !held ? REFUSAL_NONE : refuse_credential(REFUSAL_token_missing, reason, "there is none");
     struct slice wanted = held ? record->access_sha256 : slice_text(none);
     if (slice_equal_constant_time(wanted, grant->secret_sha256))
         return REFUSAL_NONE;
-    return refuse(REFUSAL_token_invalid, reason, "it is not the access secret of a sandbox of this name");
+    return refuse_credential(REFUSAL_token_invalid, reason, "it is not the access secret of a sandbox of this name");
 }
 
 static bool any_sandbox(const struct grant *grant)
@@ -158,11 +158,11 @@ enum refusal token_admits(const struct grant *grant, const struct token_target *
 {
     *reason = "good";
     if (!any_sandbox(grant) && !slice_equal(grant->sandbox, target->sandbox))
-        return refuse(REFUSAL_wrong_sandbox, reason, "it is for another sandbox");
+        return refuse_credential(REFUSAL_wrong_sandbox, reason, "it is for another sandbox");
     if ((grant->needs & target->need) != target->need)
-        return refuse(REFUSAL_not_granted, reason, "it does not grant what the route needs");
+        return refuse_credential(REFUSAL_not_granted, reason, "it does not grant what the route needs");
     if (!grant_allows_port(grant, target->port))
-        return refuse(REFUSAL_not_granted, reason, "it does not grant this port");
+        return refuse_credential(REFUSAL_not_granted, reason, "it does not grant this port");
     return REFUSAL_NONE;
 }
 
@@ -172,9 +172,9 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
     bool owned = slice_present(org) && slice_present(grant->org) && slice_equal(org, grant->org);
     *reason = "good";
     if ((slice_present(grant->org) || any_sandbox(grant)) && !owned)
-        return refuse(REFUSAL_sandbox_not_found, reason, "the sandbox is not of the token's organisation");
+        return refuse_credential(REFUSAL_sandbox_not_found, reason, "the sandbox is not of the token's organisation");
     if (token_revoked(grant->iat, not_before))
-        return refuse(REFUSAL_token_revoked, reason, "it was issued before not_before, or does not say when");
+        return refuse_credential(REFUSAL_token_revoked, reason, "it was issued before not_before, or does not say when");
     return REFUSAL_NONE;
 }
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * token: who may do what. The `tokens` array of the configuration becomes one immutable `struct tokens`,
- * shared by all threads; a credential is given to the first kind that recognises it, and that kind's word is
- * final.
+ * token_check: whether a credential is good, and what it grants. It loads no entries (tokens.h), finds no credential
+ * in a request (credential_source.h) and knows no format: a credential is given to the first kind that recognises it,
+ * and that kind's word is final.
  *
- * A new kind is a file with a `const struct token_kind` (see token/kind.h) and a line in the table of
- * token.c.
+ * A new kind is a file with a `const struct token_kind` (see token/kind.h) and a line in the table of check.c.
  *
  * A kind whose secret lies in the sandbox's record cannot say more than what the record has to hold:
  * token_needs_secret. Until token_admits_secret has seen the record such a grant is worth nothing.
  */
-#ifndef CELLGATE_AGENT_TOKEN_TOKEN_H
-#define CELLGATE_AGENT_TOKEN_TOKEN_H
+#ifndef CELLGATE_AGENT_TOKEN_CHECK_H
+#define CELLGATE_AGENT_TOKEN_CHECK_H
 
 #include "spoa/agent/model/grant.h"
 #include "spoa/agent/model/record.h"
