@@ -44,7 +44,7 @@ static const char help[] =
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 
 struct arguments {
-    struct front_options front;
+    struct web_server_options server;
     struct plane_options plane;
     struct guard_options guard;
     const char *listen, *control, *worker_secret_file;
@@ -62,9 +62,9 @@ static int judge_serve(struct arguments *a)
     struct fail why;
     if (!a->listen)
         return wrong("serve needs --listen", "");
-    if (!net_parse(slice_text(a->listen), &a->front.listen, &why) || net_is_unix(&a->front.listen))
+    if (!net_parse(slice_text(a->listen), &a->server.listen, &why) || net_is_unix(&a->server.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!net_is_loopback(&a->front.listen) && !(a->allow_remote && a->guard.secret_file))
+    if (!net_is_loopback(&a->server.listen) && !(a->allow_remote && a->guard.secret_file))
         return wrong("without --allow-remote and --secret-file only a loopback address is listened on, not ",
                      a->listen);
     if (guard_check(&a->guard))
@@ -147,7 +147,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
 static void on_signal(void *owner, int number)
 {
     (void)number;
-    front_stop(owner);
+    web_server_stop(owner);
 }
 
 /* Takes over the socket file at that path, if nobody listens there. */
@@ -170,20 +170,20 @@ static bool run(struct loop *loop, struct arguments *a, struct serve *serve, str
     struct signals signals = {0};
     struct control_command commands[COMMANDS_MAX];
     size_t count = commands_fill(serve, commands);
-    struct front_options front = a->front;
-    front.context = serve;
-    struct front *f = front_new(loop, &front, why);
+    struct web_server_options server = a->server;
+    server.context = serve;
+    struct web_server *f = web_server_new(loop, &server, why);
     struct control *control = f ? open_control(loop, a->control, commands, count, why) : NULL;
     bool good = control && signals_open(&signals, loop, numbers, on_signal, f, why);
     if (good) {
         serve_open(serve, loop);
-        front_say_listening(f);
+        web_server_say_listening(f);
         loop_run(loop);
         serve_close(serve);
         signals_close(&signals);
     }
     control_free(control);
-    front_free(f);
+    web_server_free(f);
     return good;
 }
 
@@ -206,7 +206,7 @@ static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why
     struct serve serve = {.feed = feed_new()};
     bool good = (serve.feed || fail(why, "out of memory")) && guard_open(&a->guard, &secret, why) &&
                 read_authorization(a->worker_secret_file, &authorization, why);
-    a->front.guard = a->guard.guard;
+    a->server.guard = a->guard.guard;
     a->plane.authorization = authorization;
     good = good && (serve.plane = plane_new(loop, &a->plane, why)) && run(loop, a, &serve, why);
     plane_free(serve.plane);
@@ -218,7 +218,7 @@ static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.front = {.name = "cell-plane", .routes = plane_routes, .drain = 1},
+    struct arguments a = {.server = {.name = "cell-plane", .routes = plane_routes, .drain = 1},
                           .plane = {.wake_seconds = 1},
                           .control = CONTROL};
     struct fail why;

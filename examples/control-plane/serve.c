@@ -13,7 +13,7 @@
 
 static struct serve *serve_of(const struct http_exchange *x)
 {
-    return front_context(http_front(x->conn));
+    return web_server_context(web_server_of(x->conn));
 }
 
 /* ---- one sandbox ---- */
@@ -196,7 +196,7 @@ static void follow_end(struct http_exchange *x)
 {
     struct follower *f = (struct follower *)x;
     struct serve *s = serve_of(x);
-    struct buffer missed = buffer_with_limit(FRONT_OUTPUT_MAX / 2);
+    struct buffer missed = buffer_with_limit(WEB_SERVER_OUTPUT_MAX / 2);
     http_begin(x, 200, "text/event-stream", "Cache-Control: no-store\r\n", HTTP_UNKNOWN_LENGTH);
     f->next = s->followers;
     f->link = &s->followers;
@@ -234,7 +234,7 @@ static struct http_exchange *serve_events(struct http_conn *h, const struct slic
     return &f->x;
 }
 
-const struct front_route plane_routes[] = {
+const struct web_server_route plane_routes[] = {
     {"GET", "/v1/sandboxes", serve_list},
     {"GET", "/v1/sandboxes/*", serve_get},
     {"POST", "/v1/sandboxes/*/wake", serve_wake},
@@ -272,7 +272,7 @@ static void on_change(void *context, const char *id, const struct sandbox *sandb
 
 bool serve_revoke(struct serve *s, int64_t not_before, struct fail *why)
 {
-    struct buffer event = buffer_with_limit(FRONT_OUTPUT_MAX / 2);
+    struct buffer event = buffer_with_limit(WEB_SERVER_OUTPUT_MAX / 2);
     if (!plane_revoke(s->plane, not_before, why))
         return false;
     send_all(s, write_revocation(s, &event) ? buffer_slice(&event) : nothing);

@@ -8,9 +8,9 @@
 
 #include "examples/control-plane/feed.h"
 #include "examples/control-plane/plane.h"
-#include "examples/worker/front.h"
+#include "examples/worker/web_server.h"
 
-/* The context of the front. */
+/* The context of the HTTP server. */
 struct serve {
     struct plane *plane;
     struct feed *feed;
@@ -18,7 +18,7 @@ struct serve {
     struct loop_timer comment; /* so that a follower knows that we are there */
 };
 
-extern const struct front_route plane_routes[];
+extern const struct web_server_route plane_routes[];
 
 /* From now on changes of the plane go to followers. */
 void serve_open(struct serve *s, struct loop *loop);

@@ -7,9 +7,9 @@
 
 #define DEPTH 3
 
-/* ---- from the keeper ---- */
+/* ---- from the session manager ---- */
 
-static void on_session(struct bridge *b, const struct keeper_message *m)
+static void on_session(struct bridge *b, const struct manager_message *m)
 {
     if (b->answers) {
         b->answers--;
@@ -21,42 +21,42 @@ static void on_session(struct bridge *b, const struct keeper_message *m)
     b->dialect->attached(b, m);
 }
 
-static void on_error(struct bridge *b, const struct keeper_message *m)
+static void on_error(struct bridge *b, const struct manager_message *m)
 {
-    char text[KEEPER_TEXT_MAX + 1];
+    char text[MANAGER_TEXT_MAX + 1];
     snprintf(text, sizeof text, "%.*s", SLICE_PRINTF(m->text));
     if (resume_leg_error(b, m)) {
         b->waiting = false;
     } else if (b->waiting) {
         b->waiting = false;
-        b->dialect->refused(b, (enum keeper_code)m->code, text);
+        b->dialect->refused(b, (enum manager_code)m->code, text);
     } else if (b->dialect->error && ws_conn_is_open(&b->ws)) {
-        b->dialect->error(b, (enum keeper_code)m->code, text);
+        b->dialect->error(b, (enum manager_code)m->code, text);
     }
 }
 
-static void on_message(void *user, const struct keeper_message *m)
+static void on_message(void *user, const struct manager_message *m)
 {
     struct bridge *b = user;
-    if (m->type == KEEPER_SESSION)
+    if (m->type == MANAGER_SESSION)
         on_session(b, m);
-    else if (m->type == KEEPER_ERROR)
+    else if (m->type == MANAGER_ERROR)
         on_error(b, m);
     else if (resume_leg_message(b, m))
         b->waiting = false;
     else if (!ws_conn_is_open(&b->ws))
         return;
-    else if (m->type == KEEPER_OUTPUT)
+    else if (m->type == MANAGER_OUTPUT)
         b->dialect->output(b, m);
-    else if (m->type == KEEPER_EXIT)
+    else if (m->type == MANAGER_EXIT)
         b->dialect->ended(b, m);
-    else if (m->type == KEEPER_DETACHED)
-        b->dialect->detached(b, (enum keeper_code)m->code);
+    else if (m->type == MANAGER_DETACHED)
+        b->dialect->detached(b, (enum manager_code)m->code);
     if (ws_conn_is_full(&b->ws))
-        link_pause(&b->link, true);
+        manager_client_pause(&b->manager, true);
 }
 
-static void on_link_room(void *user)
+static void on_manager_room(void *user)
 {
     struct bridge *b = user;
     if (ws_conn_is_open(&b->ws))
@@ -69,9 +69,9 @@ static void on_lost(void *user)
     if (resume_leg_lost(b))
         return;
     if (b->waiting)
-        b->dialect->refused(b, KEEPER_OUT_OF_MEMORY, "the session keeper is not there");
+        b->dialect->refused(b, MANAGER_OUT_OF_MEMORY, "the session manager is not there");
     else
-        ws_conn_end(&b->ws, 1011, "session keeper lost");
+        ws_conn_end(&b->ws, 1011, "session manager lost");
     b->waiting = false;
 }
 
@@ -84,13 +84,13 @@ static void on_data(struct ws_conn *w, const struct ws_data *data)
         resume_leg_data(b, data);
     else
         b->dialect->data(b, data);
-    if (w->open && link_is_full(&b->link))
+    if (w->open && manager_client_is_full(&b->manager))
         ws_conn_pause(w, true);
 }
 
 static void on_room(struct ws_conn *w)
 {
-    link_pause(&((struct bridge *)w)->link, false);
+    manager_client_pause(&((struct bridge *)w)->manager, false);
 }
 
 static bool on_control(struct ws_conn *w, enum ws_opcode opcode, struct slice payload)
@@ -102,17 +102,17 @@ static bool on_control(struct ws_conn *w, enum ws_opcode opcode, struct slice pa
 static void on_left(struct ws_conn *w)
 {
     resume_leg_close(&((struct bridge *)w)->leg);
-    link_close(&((struct bridge *)w)->link);
+    manager_client_close(&((struct bridge *)w)->manager);
 }
 
 static void on_end(struct http_exchange *x)
 {
     struct bridge *b = (struct bridge *)x;
-    struct front *front = http_front(x->conn);
+    struct web_server *server = web_server_of(x->conn);
     if (!ws_conn_check(x))
         return;
     b->waiting = true;
-    if (!link_open(&b->link, front, serve_options(x->conn)->keeper))
+    if (!manager_client_open(&b->manager, server, serve_options(x->conn)->manager))
         return on_lost(b);
     if (resume_leg_read(b))
         b->dialect->ask(b);
@@ -124,7 +124,7 @@ static void on_close(struct http_exchange *x)
     b->waiting = false;
     ws_conn_close(&b->ws);
     resume_leg_close(&b->leg);
-    link_close(&b->link);
+    manager_client_close(&b->manager);
     buffer_free(&b->text);
 }
 
@@ -140,10 +140,10 @@ struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, co
     b->ws.control = on_control;
     b->ws.room = on_room;
     b->ws.left = on_left;
-    b->link.message = on_message;
-    b->link.room = on_link_room;
-    b->link.lost = on_lost;
-    b->link.user = b;
+    b->manager.message = on_message;
+    b->manager.room = on_manager_room;
+    b->manager.lost = on_lost;
+    b->manager.user = b;
     b->dialect = dialect;
     b->text = buffer_with_limit(BRIDGE_TEXT_MAX);
     snprintf(b->scope, sizeof b->scope, "%s", scope);
@@ -156,7 +156,8 @@ struct bridge *bridge_new(struct http_conn *h, const struct dialect *dialect, co
 void bridge_accept(struct bridge *b)
 {
     ws_conn_open(&b->ws, (struct slice){NULL, 0});
-    if (front_is_draining(http_front(b->ws.x.conn))) /* since it was asked for: all others have been told */
+    if (web_server_is_draining(
+            web_server_of(b->ws.x.conn))) /* since it was asked for: all others have been told */
         b->ws.x.leave(&b->ws.x);
 }
 
@@ -187,16 +188,16 @@ struct slice bridge_untag(struct bridge *b, const struct ws_data *data)
 
 void bridge_input(struct bridge *b, struct slice bytes)
 {
-    link_put_input(&b->link, bytes);
+    manager_client_put_input(&b->manager, bytes);
 }
 
 void bridge_resize(struct bridge *b, uint16_t cols, uint16_t rows)
 {
-    link_put(&b->link, &(struct keeper_message){.type = KEEPER_RESIZE,
-                                                .scope = slice_text(b->scope),
-                                                .id = slice_text(b->id),
-                                                .cols = cols,
-                                                .rows = rows});
+    manager_client_put(&b->manager, &(struct manager_message){.type = MANAGER_RESIZE,
+                                                              .scope = slice_text(b->scope),
+                                                              .id = slice_text(b->id),
+                                                              .cols = cols,
+                                                              .rows = rows});
 }
 
 bool bridge_gather(struct bridge *b, const struct ws_data *data)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * bridge: a client's WebSocket and a session of the keeper's, joined. What is said on the WebSocket is the
- * dialect's. A client that leaves ends the attachment at once; a client that is slow stops the keeper's
+ * bridge: a client's WebSocket and a session of the session manager's, joined. What is said on the WebSocket is the
+ * dialect's. A client that leaves ends the attachment at once; a client that is slow stops the session manager's
  * output, a process that does not read stops the client's input.
  */
 #ifndef CELLGATE_WORKER_BRIDGE_H
 #define CELLGATE_WORKER_BRIDGE_H
 
-#include "examples/worker/link.h"
+#include "examples/worker/manager_client.h"
 #include "examples/worker/resume_leg.h"
 #include "examples/worker/ws_conn.h"
 #include "spoa/base/json.h"
@@ -17,14 +17,14 @@
 struct bridge;
 
 struct dialect {
-    void (*ask)(struct bridge *b); /* puts the ATTACH on the link; the handshake is good */
+    void (*ask)(struct bridge *b); /* puts the ATTACH to the manager; the handshake is good */
     /* The answer to ATTACH: calls bridge_accept, or refuses over HTTP. */
-    void (*attached)(struct bridge *b, const struct keeper_message *m);
-    void (*output)(struct bridge *b, const struct keeper_message *m);
-    void (*ended)(struct bridge *b, const struct keeper_message *m);
-    void (*detached)(struct bridge *b, enum keeper_code code);
-    void (*refused)(struct bridge *b, enum keeper_code code, const char *text); /* no ATTACH: over HTTP */
-    void (*error)(struct bridge *b, enum keeper_code code, const char *text);   /* later; may be NULL */
+    void (*attached)(struct bridge *b, const struct manager_message *m);
+    void (*output)(struct bridge *b, const struct manager_message *m);
+    void (*ended)(struct bridge *b, const struct manager_message *m);
+    void (*detached)(struct bridge *b, enum manager_code code);
+    void (*refused)(struct bridge *b, enum manager_code code, const char *text); /* no ATTACH: over HTTP */
+    void (*error)(struct bridge *b, enum manager_code code, const char *text);   /* later; may be NULL */
     void (*data)(struct bridge *b, const struct ws_data *data);
     const struct resume_dialect *resume; /* NULL: it knows no Cell-Resume */
 };
@@ -32,10 +32,10 @@ struct dialect {
 struct bridge {
     struct ws_conn ws;
     const struct dialect *dialect;
-    struct link link;
+    struct manager_client manager;
     struct resume_leg leg;
     struct buffer text; /* of a text message so far */
-    char scope[KEEPER_NAME_MAX + 1], id[KEEPER_NAME_MAX + 1];
+    char scope[MANAGER_NAME_MAX + 1], id[MANAGER_NAME_MAX + 1];
     uint64_t replay_end; /* offset at which live output begins */
     unsigned answers;    /* SESSION messages to pass over before the one to ATTACH */
     int tag;             /* first byte of the message that is being read; BRIDGE_NO_TAG before it came */

@@ -8,28 +8,28 @@
 
 #define DEPTH 4
 
-unsigned call_status(enum keeper_code code)
+unsigned call_status(enum manager_code code)
 {
     switch (code) {
-    case KEEPER_BAD_REQUEST:
-    case KEEPER_IMPOSSIBLE:
-    case KEEPER_START_FAILED:
+    case MANAGER_BAD_REQUEST:
+    case MANAGER_IMPOSSIBLE:
+    case MANAGER_START_FAILED:
         return 400;
-    case KEEPER_EXPIRED:
-    case KEEPER_OVER:
+    case MANAGER_EXPIRED:
+    case MANAGER_OVER:
         return 410;
-    case KEEPER_UNKNOWN_SESSION:
+    case MANAGER_UNKNOWN_SESSION:
         return 404;
-    case KEEPER_ALREADY_ATTACHED:
-    case KEEPER_ID_TAKEN:
-    case KEEPER_LATE:
+    case MANAGER_ALREADY_ATTACHED:
+    case MANAGER_ID_TAKEN:
+    case MANAGER_LATE:
         return 409;
     default:
         return 503;
     }
 }
 
-void call_fail(struct call *c, enum keeper_code code, const char *text)
+void call_fail(struct call *c, enum manager_code code, const char *text)
 {
     if (c->answered)
         return;
@@ -49,7 +49,7 @@ bool call_number(struct call *c, const json_node *body, const char *key, int64_t
     const json_node *node = json_member(body, key);
     if (!node || json_is_null(node) || json_int(c->json, node, min, max, value))
         return true;
-    call_fail(c, KEEPER_BAD_REQUEST, "a number in the body is none, or out of range");
+    call_fail(c, MANAGER_BAD_REQUEST, "a number in the body is none, or out of range");
     return false;
 }
 
@@ -58,7 +58,7 @@ bool call_text(struct call *c, const json_node *body, const char *key, struct sl
     const json_node *node = json_member(body, key);
     if (!node || json_is_null(node) || json_text(node, value))
         return true;
-    call_fail(c, KEEPER_BAD_REQUEST, "a text in the body is none");
+    call_fail(c, MANAGER_BAD_REQUEST, "a text in the body is none");
     return false;
 }
 
@@ -67,13 +67,13 @@ bool call_bool(struct call *c, const json_node *body, const char *key, bool *val
     const json_node *node = json_member(body, key);
     if (!node || json_is_null(node) || json_bool(node, value))
         return true;
-    call_fail(c, KEEPER_BAD_REQUEST, "a boolean in the body is none");
+    call_fail(c, MANAGER_BAD_REQUEST, "a boolean in the body is none");
     return false;
 }
 
 void call_environment(const json_node *body, struct writer *env)
 {
-    char memory[KEEPER_PATH_MAX];
+    char memory[MANAGER_PATH_MAX];
     struct slice value;
     const json_node *envs = json_member(body, "envs");
     env->full |= envs && !json_is_null(envs) && !json_is_object(envs);
@@ -85,19 +85,19 @@ void call_environment(const json_node *body, struct writer *env)
         else
             writer_printf(&w, "%s=%.*s", json_key(member), SLICE_PRINTF(value));
         env->full |= w.full;
-        keeper_put_string(env, writer_slice(&w));
+        manager_put_string(env, writer_slice(&w));
     }
 }
 
-static void on_message(void *user, const struct keeper_message *m)
+static void on_message(void *user, const struct manager_message *m)
 {
     struct call *c = user;
-    char text[KEEPER_TEXT_MAX + 1];
+    char text[MANAGER_TEXT_MAX + 1];
     if (c->answered)
         return;
-    if (m->type == KEEPER_ERROR) {
+    if (m->type == MANAGER_ERROR) {
         snprintf(text, sizeof text, "%.*s", SLICE_PRINTF(m->text));
-        call_fail(c, (enum keeper_code)m->code, text);
+        call_fail(c, (enum manager_code)m->code, text);
     } else {
         c->plan->answer(c, m);
     }
@@ -105,7 +105,7 @@ static void on_message(void *user, const struct keeper_message *m)
 
 static void on_lost(void *user)
 {
-    call_fail(user, KEEPER_OUT_OF_MEMORY, "the session keeper is not there");
+    call_fail(user, MANAGER_OUT_OF_MEMORY, "the session manager is not there");
 }
 
 static void on_body(struct http_exchange *x, struct slice piece)
@@ -130,13 +130,13 @@ static bool read_body(struct call *c, const json_node **root)
 static void on_end(struct http_exchange *x)
 {
     struct call *c = (struct call *)x;
-    struct front *front = http_front(x->conn);
+    struct web_server *server = web_server_of(x->conn);
     const json_node *root = NULL;
     if (c->too_large)
         return http_refuse(x, 413, "the body is too large");
     if (!read_body(c, &root))
-        return call_fail(c, KEEPER_BAD_REQUEST, "the body is not a JSON object");
-    if (!link_open(&c->link, front, serve_options(x->conn)->keeper))
+        return call_fail(c, MANAGER_BAD_REQUEST, "the body is not a JSON object");
+    if (!manager_client_open(&c->manager, server, serve_options(x->conn)->manager))
         return on_lost(c);
     c->plan->ask(c, root);
 }
@@ -145,7 +145,7 @@ void call_close(struct http_exchange *x)
 {
     struct call *c = (struct call *)x;
     c->answered = true;
-    link_close(&c->link);
+    manager_client_close(&c->manager);
     buffer_free(&c->body);
     json_free(c->json);
 }
@@ -161,9 +161,9 @@ void *call_make(size_t size, struct http_conn *h, const struct call_plan *plan, 
     c->x.close = call_close;
     c->plan = plan;
     c->body = buffer_with_limit(CALL_BODY_MAX);
-    c->link.message = on_message;
-    c->link.lost = on_lost;
-    c->link.user = c;
+    c->manager.message = on_message;
+    c->manager.lost = on_lost;
+    c->manager.user = c;
     snprintf(c->scope, sizeof c->scope, "%s", scope);
     snprintf(c->id, sizeof c->id, "%.*s", SLICE_PRINTF(id));
     return c;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * call: an HTTP request with a small body that becomes one request to the keeper, whose answer becomes the
+ * call: an HTTP request with a small body that becomes one request to the session manager, whose answer becomes the
  * response.
  */
 #ifndef CELLGATE_WORKER_CALL_H
 #define CELLGATE_WORKER_CALL_H
 
-#include "examples/worker/link.h"
+#include "examples/worker/manager_client.h"
 #include "spoa/base/json.h"
 #include "spoa/net/http_server.h"
 
@@ -15,23 +15,23 @@
 struct call;
 
 /* How a protocol says no. */
-typedef void (*call_refuse)(struct http_exchange *x, enum keeper_code code, const char *text);
+typedef void (*call_refuse)(struct http_exchange *x, enum manager_code code, const char *text);
 
 struct call_plan {
-    /* Puts one message on the link, or refuses. body is NULL when there was none. */
+    /* Puts one message to the manager, or refuses. body is NULL when there was none. */
     void (*ask)(struct call *c, const json_node *body);
     /* SESSION or DONE; whatever comes until the call is answered. */
-    void (*answer)(struct call *c, const struct keeper_message *m);
+    void (*answer)(struct call *c, const struct manager_message *m);
     call_refuse refuse;
 };
 
 struct call {
     struct http_exchange x;
     const struct call_plan *plan;
-    struct link link;
+    struct manager_client manager;
     struct buffer body;
     struct json *json;
-    char scope[KEEPER_NAME_MAX + 1], id[KEEPER_NAME_MAX + 1];
+    char scope[MANAGER_NAME_MAX + 1], id[MANAGER_NAME_MAX + 1];
     bool too_large, answered;
 };
 
@@ -51,9 +51,9 @@ bool call_bool(struct call *c, const json_node *body, const char *key, bool *val
 /* The member `envs` as a list of "NAME=value"; env is full when it is not one or too long. */
 void call_environment(const json_node *body, struct writer *env);
 /* Refuses once. */
-void call_fail(struct call *c, enum keeper_code code, const char *text);
+void call_fail(struct call *c, enum manager_code code, const char *text);
 void call_done(struct call *c, unsigned status, struct slice body);
-/* The status that fits a refusal of the keeper. */
-unsigned call_status(enum keeper_code code);
+/* The status that fits a refusal of the session manager. */
+unsigned call_status(enum manager_code code);
 
 #endif

@@ -9,9 +9,9 @@
 #include <time.h>
 
 #include "examples/worker/call.h"
-#include "examples/worker/front.h"
 #include "examples/worker/opensandbox.h"
 #include "examples/worker/serve.h"
+#include "examples/worker/web_server.h"
 #include "spoa/base/json_write.h"
 
 #define CHARACTER_MAX 4 /* bytes of one in UTF-8 */
@@ -20,7 +20,7 @@
 #define BEAT      3
 #define LINGER_MS 1 /* of a command whose client has left; 0 would forget it at its end */
 /* of an event: its text, each byte of it escaped, and what is around that */
-#define EVENT_MAX (6 * (size_t)(KEEPER_DATA_MAX + CHARACTER_MAX) + 2048)
+#define EVENT_MAX (6 * (size_t)(MANAGER_DATA_MAX + CHARACTER_MAX) + 2048)
 
 struct command {
     struct call call;
@@ -101,7 +101,7 @@ static void send_output(struct command *c, unsigned stream, struct slice bytes, 
     struct slice text = buffer_slice(held);
     size_t whole = text.len - (last ? 0 : unfinished(text));
     if (whole)
-        send_text(c, stream == KEEPER_STDERR ? "stderr" : "stdout", slice_sub(text, 0, whole));
+        send_text(c, stream == MANAGER_STDERR ? "stderr" : "stdout", slice_sub(text, 0, whole));
     buffer_consume(held, whole);
 }
 
@@ -114,7 +114,7 @@ static void end_events(struct command *c)
 static void send_exit(struct command *c, uint32_t exit_code)
 {
     char text[32];
-    for (unsigned stream = KEEPER_STDOUT; stream <= KEEPER_STDERR; stream++)
+    for (unsigned stream = MANAGER_STDOUT; stream <= MANAGER_STDERR; stream++)
         send_output(c, stream, SLICE_LITERAL(""), true);
     snprintf(text, sizeof text, "%u", exit_code);
     if (exit_code)
@@ -136,17 +136,17 @@ static void beat_due(void *owner)
 
 static void begin_events(struct command *c)
 {
-    char members[2 * KEEPER_NAME_MAX + 32];
+    char members[2 * MANAGER_NAME_MAX + 32];
     c->started = loop_clock();
     http_begin(&c->call.x, 200, "text/event-stream", "Cache-Control: no-store\r\nX-Accel-Buffering: no\r\n",
                HTTP_UNKNOWN_LENGTH);
-    loop_timer_open(&c->beat, front_loop(http_front(c->call.x.conn)), beat_due, c);
+    loop_timer_open(&c->beat, web_server_loop(web_server_of(c->call.x.conn)), beat_due, c);
     loop_timer_set(&c->beat, BEAT);
     snprintf(members, sizeof members, "\"id\":\"%s\",\"text\":\"%s\"", c->call.id, c->call.id);
     send_members(c, "init", members);
 }
 
-static void refuse(struct http_exchange *x, enum keeper_code code, const char *text)
+static void refuse(struct http_exchange *x, enum manager_code code, const char *text)
 {
     struct command *c = (struct command *)x;
     if (!c->started)
@@ -157,10 +157,10 @@ static void refuse(struct http_exchange *x, enum keeper_code code, const char *t
 
 /* ---- POST /command ---- */
 
-static bool read_times_and_sizes(struct call *c, const json_node *body, struct keeper_message *m)
+static bool read_times_and_sizes(struct call *c, const json_node *body, struct manager_message *m)
 {
     int64_t timeout = 0, cols = 0, rows = 0;
-    bool good = call_number(c, body, "timeout", 0, KEEPER_FOREVER - 1, &timeout) &&
+    bool good = call_number(c, body, "timeout", 0, MANAGER_FOREVER - 1, &timeout) &&
                 call_number(c, body, "cols", 1, UINT16_MAX, &cols) &&
                 call_number(c, body, "rows", 1, UINT16_MAX, &rows);
     m->timeout_ms = (uint32_t)timeout;
@@ -176,36 +176,37 @@ static bool names_a_user(const json_node *body)
     return (uid && !json_is_null(uid)) || (gid && !json_is_null(gid));
 }
 
-static void put_create(struct command *c, struct keeper_message *m)
+static void put_create(struct command *c, struct manager_message *m)
 {
-    m->type = KEEPER_CREATE;
+    m->type = MANAGER_CREATE;
     m->scope = slice_text(c->call.scope);
-    m->kind = c->tty ? KEEPER_TERMINAL : KEEPER_PIPES;
-    m->flags = (c->tty ? 0 : KEEPER_NO_INPUT) | (c->background && !c->tty ? 0 : KEEPER_START_LATER);
-    m->stall_ms = c->tty ? OPENSANDBOX_STALL_MS : KEEPER_FOREVER;
-    m->linger_ms = c->tty || c->background ? KEEPER_FOREVER : LINGER_MS;
-    link_put(&c->call.link, m);
+    m->kind = c->tty ? MANAGER_TERMINAL : MANAGER_PIPES;
+    m->flags = (c->tty ? 0 : MANAGER_NO_INPUT) | (c->background && !c->tty ? 0 : MANAGER_START_LATER);
+    m->stall_ms = c->tty ? OPENSANDBOX_STALL_MS : MANAGER_FOREVER;
+    m->linger_ms = c->tty || c->background ? MANAGER_FOREVER : LINGER_MS;
+    manager_client_put(&c->call.manager, m);
 }
 
 static void ask(struct call *call, const json_node *body)
 {
     struct command *c = (struct command *)call;
-    uint8_t memory[2][KEEPER_LIST_MAX];
-    struct writer argv = writer_of(memory[0], KEEPER_LIST_MAX), env = writer_of(memory[1], KEEPER_LIST_MAX);
+    uint8_t memory[2][MANAGER_LIST_MAX];
+    struct writer argv = writer_of(memory[0], MANAGER_LIST_MAX), env = writer_of(memory[1], MANAGER_LIST_MAX);
     struct slice command = SLICE_LITERAL("");
-    struct keeper_message m = {.cwd = SLICE_LITERAL("")};
+    struct manager_message m = {.cwd = SLICE_LITERAL("")};
     if (!call_text(call, body, "command", &command) || !call_text(call, body, "cwd", &m.cwd) ||
         !call_bool(call, body, "background", &c->background) || !call_bool(call, body, "tty", &c->tty) ||
         !read_times_and_sizes(call, body, &m))
         return;
     if (!command.len && !c->tty)
-        return call_fail(call, KEEPER_BAD_REQUEST, "command is missing");
+        return call_fail(call, MANAGER_BAD_REQUEST, "command is missing");
     if (names_a_user(body))
-        return call_fail(call, KEEPER_BAD_REQUEST, "commands run as the user of the sandbox: no uid, no gid");
+        return call_fail(call, MANAGER_BAD_REQUEST,
+                         "commands run as the user of the sandbox: no uid, no gid");
     opensandbox_put_shell(&argv, command);
     call_environment(body, &env);
-    if (argv.full || env.full || m.cwd.len > KEEPER_PATH_MAX)
-        return call_fail(call, KEEPER_BAD_REQUEST, "command, cwd or envs is wrong or too long");
+    if (argv.full || env.full || m.cwd.len > MANAGER_PATH_MAX)
+        return call_fail(call, MANAGER_BAD_REQUEST, "command, cwd or envs is wrong or too long");
     m.argv = writer_slice(&argv);
     m.env = writer_slice(&env);
     put_create(c, &m);
@@ -213,13 +214,13 @@ static void ask(struct call *call, const json_node *body)
 
 static void answer_tty(struct command *c)
 {
-    char body[3 * KEEPER_NAME_MAX];
+    char body[3 * MANAGER_NAME_MAX];
     int len = snprintf(body, sizeof body, "{\"session_id\":\"%s\",\"path\":\"/pty/%s/ws\"}", c->call.id,
                        c->call.id);
     call_done(&c->call, 201, slice_of(body, (size_t)len));
 }
 
-static void created(struct command *c, const struct keeper_message *m)
+static void created(struct command *c, const struct manager_message *m)
 {
     snprintf(c->call.id, sizeof c->call.id, "%.*s", SLICE_PRINTF(m->id));
     if (c->tty)
@@ -230,39 +231,39 @@ static void created(struct command *c, const struct keeper_message *m)
         return end_events(c);
     }
     c->attaching = true;
-    link_put(&c->call.link, &(struct keeper_message){.type = KEEPER_ATTACH,
-                                                     .scope = slice_text(c->call.scope),
-                                                     .id = slice_text(c->call.id)});
+    manager_client_put(&c->call.manager, &(struct manager_message){.type = MANAGER_ATTACH,
+                                                                   .scope = slice_text(c->call.scope),
+                                                                   .id = slice_text(c->call.id)});
 }
 
-static void answer(struct call *call, const struct keeper_message *m)
+static void answer(struct call *call, const struct manager_message *m)
 {
     struct command *c = (struct command *)call;
-    if (m->type == KEEPER_SESSION && !c->attaching)
+    if (m->type == MANAGER_SESSION && !c->attaching)
         created(c, m);
-    else if (m->type == KEEPER_SESSION)
+    else if (m->type == MANAGER_SESSION)
         begin_events(c);
-    else if (m->type == KEEPER_OUTPUT)
+    else if (m->type == MANAGER_OUTPUT)
         send_output(c, m->stream, m->bytes, false);
-    else if (m->type == KEEPER_EXIT)
+    else if (m->type == MANAGER_EXIT)
         send_exit(c, m->exit_code);
-    else if (m->type == KEEPER_DETACHED)
-        call_fail(call, KEEPER_UNKNOWN_SESSION, "another client has taken the session over");
+    else if (m->type == MANAGER_DETACHED)
+        call_fail(call, MANAGER_UNKNOWN_SESSION, "another client has taken the session over");
     if (!call->answered && http_is_full(&call->x))
-        link_pause(&call->link, true);
+        manager_client_pause(&call->manager, true);
 }
 
 static void room(struct http_exchange *x)
 {
-    link_pause(&((struct command *)x)->call.link, false);
+    manager_client_pause(&((struct command *)x)->call.manager, false);
 }
 
 static void close_command(struct http_exchange *x)
 {
     struct command *c = (struct command *)x;
     loop_timer_close(&c->beat);
-    buffer_free(&c->held[KEEPER_STDOUT]);
-    buffer_free(&c->held[KEEPER_STDERR]);
+    buffer_free(&c->held[MANAGER_STDOUT]);
+    buffer_free(&c->held[MANAGER_STDERR]);
     call_close(x);
 }
 
@@ -273,8 +274,8 @@ struct http_exchange *serve_opensandbox_command(struct http_conn *h, const struc
     (void)parts;
     if (!c)
         return NULL;
-    for (unsigned stream = KEEPER_STDOUT; stream <= KEEPER_STDERR; stream++)
-        c->held[stream] = buffer_with_limit(KEEPER_DATA_MAX + CHARACTER_MAX);
+    for (unsigned stream = MANAGER_STDOUT; stream <= MANAGER_STDERR; stream++)
+        c->held[stream] = buffer_with_limit(MANAGER_DATA_MAX + CHARACTER_MAX);
     c->call.x.room = room;
     c->call.x.close = close_command;
     return opensandbox_guard(h, &c->call.x);
@@ -282,15 +283,15 @@ struct http_exchange *serve_opensandbox_command(struct http_conn *h, const struc
 
 /* ---- of one that was made ---- */
 
-static void put_about(struct call *c, enum keeper_type type, int signal)
+static void put_about(struct call *c, enum manager_type type, int signal)
 {
-    link_put(&c->link, &(struct keeper_message){.type = type,
-                                                .scope = slice_text(c->scope),
-                                                .id = slice_text(c->id),
-                                                .signal = (uint8_t)signal});
+    manager_client_put(&c->manager, &(struct manager_message){.type = type,
+                                                              .scope = slice_text(c->scope),
+                                                              .id = slice_text(c->id),
+                                                              .signal = (uint8_t)signal});
 }
 
-static void answer_nothing(struct call *c, const struct keeper_message *m)
+static void answer_nothing(struct call *c, const struct manager_message *m)
 {
     (void)m;
     call_done(c, 200, SLICE_LITERAL("{}"));
@@ -299,21 +300,22 @@ static void answer_nothing(struct call *c, const struct keeper_message *m)
 static void ask_query(struct call *c, const json_node *body)
 {
     (void)body;
-    put_about(c, KEEPER_QUERY, 0);
+    put_about(c, MANAGER_QUERY, 0);
 }
 
-static void answer_query(struct call *c, const struct keeper_message *m)
+static void answer_query(struct call *c, const struct manager_message *m)
 {
     static const char *const states[] = {
-        [KEEPER_NEW] = "new", [KEEPER_RUNNING] = "running", [KEEPER_ENDED] = "ended"};
+        [MANAGER_NEW] = "new", [MANAGER_RUNNING] = "running", [MANAGER_ENDED] = "ended"};
     char memory[256], code[16] = "null";
     struct writer w = writer_of(memory, sizeof memory);
-    if (m->state < KEEPER_NEW || m->state > KEEPER_ENDED)
-        return call_fail(c, KEEPER_OUT_OF_MEMORY, "the session keeper says what is not known here");
-    if (m->state == KEEPER_ENDED)
+    if (m->state < MANAGER_NEW || m->state > MANAGER_ENDED)
+        return call_fail(c, MANAGER_OUT_OF_MEMORY, "the session manager says what is not known here");
+    if (m->state == MANAGER_ENDED)
         snprintf(code, sizeof code, "%u", m->exit_code);
     writer_printf(&w, "{\"id\":\"%.*s\",\"state\":\"%s\",\"running\":%s,\"exit_code\":%s}",
-                  SLICE_PRINTF(m->id), states[m->state], m->state == KEEPER_RUNNING ? "true" : "false", code);
+                  SLICE_PRINTF(m->id), states[m->state], m->state == MANAGER_RUNNING ? "true" : "false",
+                  code);
     call_done(c, 200, writer_slice(&w));
 }
 
@@ -330,8 +332,8 @@ static void ask_signal(struct call *c, const json_node *body)
         return;
     int number = opensandbox_signal(name);
     if (!number)
-        return call_fail(c, KEEPER_BAD_REQUEST, "signal is SIGINT, SIGTERM, SIGKILL, SIGQUIT or SIGHUP");
-    put_about(c, KEEPER_SIGNAL, number);
+        return call_fail(c, MANAGER_BAD_REQUEST, "signal is SIGINT, SIGTERM, SIGKILL, SIGQUIT or SIGHUP");
+    put_about(c, MANAGER_SIGNAL, number);
 }
 
 struct http_exchange *serve_opensandbox_command_signal(struct http_conn *h, const struct slice *parts)
@@ -344,9 +346,9 @@ static void ask_delete(struct call *c, const json_node *body)
 {
     (void)body;
     if (*c->id)
-        put_about(c, KEEPER_DELETE, 0);
+        put_about(c, MANAGER_DELETE, 0);
     else
-        call_fail(c, KEEPER_BAD_REQUEST, "id is missing");
+        call_fail(c, MANAGER_BAD_REQUEST, "id is missing");
 }
 
 static struct http_exchange *make_delete(struct http_conn *h, struct slice id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * guard: who may ask a front. With a secret: whoever brings it as `Authorization: Bearer SECRET`, wherever the request comes
+ * guard: who may ask an HTTP server. With a secret: whoever brings it as `Authorization: Bearer SECRET`, wherever the request comes
  * from. Without one: whoever reaches the port, but no page of another site that a browser shows.
  */
 #ifndef CELLGATE_WORKER_GUARD_H

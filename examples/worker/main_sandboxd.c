@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "examples/worker/keeper.h"
+#include "examples/worker/session_manager.h"
 #include "examples/worker/signals.h"
 
 #define SESSIONS     256
@@ -49,7 +49,7 @@ static bool number_of(const char *text, uint64_t max, const char *option, uint64
     return false;
 }
 
-static int read_arguments(int argc, char **argv, struct keeper_options *options)
+static int read_arguments(int argc, char **argv, struct session_manager_options *options)
 {
     static const struct option names[] = {
         {"socket", required_argument, NULL, 'l'}, {"sessions", required_argument, NULL, 's'},
@@ -83,9 +83,9 @@ static int read_arguments(int argc, char **argv, struct keeper_options *options)
 static void on_signal(void *owner, int number)
 {
     if (number == SIGCHLD)
-        keeper_reap(owner);
+        session_manager_reap(owner);
     else
-        keeper_stop(owner);
+        session_manager_stop(owner);
 }
 
 /* So that no descriptor of a child's is ever below 3. */
@@ -98,26 +98,26 @@ static void fill_standard_descriptors(void)
     close(fd);
 }
 
-static bool run(struct loop *loop, const struct keeper_options *options, struct fail *why)
+static bool run(struct loop *loop, const struct session_manager_options *options, struct fail *why)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, 0};
     struct signals signals = {0};
-    struct keeper *k = keeper_new(loop, options, why);
-    if (!k || !signals_open(&signals, loop, numbers, on_signal, k, why)) {
-        keeper_free(k);
+    struct session_manager *manager = session_manager_new(loop, options, why);
+    if (!manager || !signals_open(&signals, loop, numbers, on_signal, manager, why)) {
+        session_manager_free(manager);
         return false;
     }
     printf("listening %s\n", options->path);
     fflush(stdout);
     loop_run(loop);
     signals_close(&signals);
-    keeper_free(k);
+    session_manager_free(manager);
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    struct keeper_options options = {0};
+    struct session_manager_options options = {0};
     struct fail why;
     int status = read_arguments(argc, argv, &options);
     if (status != OK)

@@ -10,7 +10,7 @@
 static const char help[] =
     "usage: cell-worker --listen ADDRESS --sandboxd PATH [options]\n"
     "\n"
-    "A sandbox host's front: terminals, commands and plain pages over HTTP/1.1 and WebSockets, in the\n"
+    "A sandbox host's HTTP server: terminals, commands and plain pages over HTTP/1.1 and WebSockets, in the\n"
     "ways of OpenComputer, OpenSandbox and a plain browser terminal. The processes are kept by\n"
     "cell-sandboxd.\n"
     "\n"
@@ -42,7 +42,7 @@ static const char warning[] = "cell-worker: open: this runs commands for every p
 enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 
 struct arguments {
-    struct front_options front;
+    struct web_server_options server;
     struct serve_options serve;
     struct guard_options guard;
     const char *listen, *token_file;
@@ -58,18 +58,18 @@ static int wrong(const char *text, const char *what)
 static int judge(struct arguments *a)
 {
     struct fail why;
-    struct slice name = slice_text(a->front.name);
-    if (!a->listen || !a->serve.keeper)
+    struct slice name = slice_text(a->server.name);
+    if (!a->listen || !a->serve.manager)
         return wrong("--listen and --sandboxd are needed", "");
-    if (!net_parse(slice_text(a->listen), &a->front.listen, &why) || net_is_unix(&a->front.listen))
+    if (!net_parse(slice_text(a->listen), &a->server.listen, &why) || net_is_unix(&a->server.listen))
         return wrong("--listen wants an IP address and a port, not ", a->listen);
-    if (!net_is_loopback(&a->front.listen) && !(a->allow_remote && a->guard.secret_file))
+    if (!net_is_loopback(&a->server.listen) && !(a->allow_remote && a->guard.secret_file))
         return wrong("without --allow-remote and --secret-file only a loopback address is listened on, not ",
                      a->listen);
     if (guard_check(&a->guard))
         return wrong(guard_check(&a->guard), "");
     if (name.len > 64 || !http_is_token(name))
-        return wrong("--name: letters, digits and -_. only, not ", a->front.name);
+        return wrong("--name: letters, digits and -_. only, not ", a->server.name);
     return OK;
 }
 
@@ -90,10 +90,10 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             a->listen = optarg;
             break;
         case 's':
-            a->serve.keeper = optarg;
+            a->serve.manager = optarg;
             break;
         case 'n':
-            a->front.name = optarg;
+            a->server.name = optarg;
             break;
         case 'u':
             a->serve.ui = optarg;
@@ -131,37 +131,37 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             return WRONG;
         }
     }
-    a->front.drain = (double)drain;
+    a->server.drain = (double)drain;
     return optind == argc ? judge(a) : wrong("what is this: ", argv[optind]);
 }
 
 static void on_signal(void *owner, int number)
 {
     (void)number;
-    front_stop(owner);
+    web_server_stop(owner);
 }
 
 static bool run(struct loop *loop, const struct arguments *a, struct fail *why)
 {
     static const int numbers[] = {SIGTERM, SIGINT, 0};
     struct signals signals = {0};
-    struct front *f = front_new(loop, &a->front, why);
+    struct web_server *f = web_server_new(loop, &a->server, why);
     if (!f || !signals_open(&signals, loop, numbers, on_signal, f, why)) {
-        front_free(f);
+        web_server_free(f);
         return false;
     }
     if (a->guard.open)
         fputs(warning, stderr);
-    front_say_listening(f);
+    web_server_say_listening(f);
     loop_run(loop);
     signals_close(&signals);
-    front_free(f);
+    web_server_free(f);
     return true;
 }
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.front = {.name = "worker", .routes = serve_routes, .context = &a.serve}};
+    struct arguments a = {.server = {.name = "worker", .routes = serve_routes, .context = &a.serve}};
     struct fail why;
     char *token = NULL, *secret = NULL;
     int status = read_arguments(argc, argv, &a);
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
         return status == SHOWN ? OK : status;
     bool ready = guard_read_token(a.token_file, &token, &why) && guard_open(&a.guard, &secret, &why);
     a.serve.token = token;
-    a.front.guard = a.guard.guard;
+    a.server.guard = a.guard.guard;
     struct loop *loop = ready ? loop_new(&why) : NULL;
     bool ran = loop && run(loop, &a, &why);
     if (!ran)

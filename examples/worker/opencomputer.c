@@ -22,18 +22,18 @@ enum { STDIN = 0, STDOUT = 1, STDERR = 2, EXIT = 3, REPLAYED = 4 };
 /* ---- who is meant ---- */
 
 /* "SANDBOX/pty" or "SANDBOX/exec"; false when the path holds no names. */
-static bool scope_of(char scope[KEEPER_NAME_MAX + 1], const struct slice *parts, const char *kind)
+static bool scope_of(char scope[MANAGER_NAME_MAX + 1], const struct slice *parts, const char *kind)
 {
-    int len = snprintf(scope, KEEPER_NAME_MAX + 1, "%.*s/%s", SLICE_PRINTF(parts[0]), kind);
-    return keeper_is_name(parts[0]) && len <= KEEPER_NAME_MAX;
+    int len = snprintf(scope, MANAGER_NAME_MAX + 1, "%.*s/%s", SLICE_PRINTF(parts[0]), kind);
+    return manager_is_name(parts[0]) && len <= MANAGER_NAME_MAX;
 }
 
-static void refuse(struct http_exchange *x, enum keeper_code code, const char *text)
+static void refuse(struct http_exchange *x, enum manager_code code, const char *text)
 {
-    char memory[KEEPER_TEXT_MAX * 2];
+    char memory[MANAGER_TEXT_MAX * 2];
     struct writer w = writer_of(memory, sizeof memory);
     writer_text(&w, "{\"error\":");
-    json_text_put(&w, slice_text(code == KEEPER_UNKNOWN_SESSION ? "session not found" : text));
+    json_text_put(&w, slice_text(code == MANAGER_UNKNOWN_SESSION ? "session not found" : text));
     writer_text(&w, "}");
     http_answer(x, call_status(code), "application/json", NULL, writer_slice(&w));
 }
@@ -41,9 +41,9 @@ static void refuse(struct http_exchange *x, enum keeper_code code, const char *t
 static struct http_exchange *make_call(struct http_conn *h, const struct call_plan *plan,
                                        const struct slice *parts, const char *kind, bool has_id)
 {
-    char scope[KEEPER_NAME_MAX + 1];
-    if (!scope_of(scope, parts, kind) || (has_id && !keeper_is_name(parts[1])))
-        return front_not_found(h);
+    char scope[MANAGER_NAME_MAX + 1];
+    if (!scope_of(scope, parts, kind) || (has_id && !manager_is_name(parts[1])))
+        return web_server_not_found(h);
     return call_new(h, plan, scope, has_id ? parts[1] : SLICE_LITERAL(""));
 }
 
@@ -59,25 +59,25 @@ static void ask_pty(struct call *c, const json_node *body)
 {
     int64_t cols = 80, rows = 24;
     struct slice shell = SLICE_LITERAL("/bin/bash");
-    uint8_t memory[KEEPER_PATH_MAX];
+    uint8_t memory[MANAGER_PATH_MAX];
     struct writer argv = writer_of(memory, sizeof memory);
     if (!call_number(c, body, "cols", 1, UINT16_MAX, &cols) ||
         !call_number(c, body, "rows", 1, UINT16_MAX, &rows) || !call_text(c, body, "shell", &shell))
         return;
-    keeper_put_string(&argv, shell);
+    manager_put_string(&argv, shell);
     if (argv.full)
-        return call_fail(c, KEEPER_BAD_REQUEST, "the shell's name is too long");
-    link_put(&c->link, &(struct keeper_message){.type = KEEPER_CREATE,
-                                                .scope = slice_text(c->scope),
-                                                .kind = KEEPER_TERMINAL,
-                                                .cols = (uint16_t)cols,
-                                                .rows = (uint16_t)rows,
-                                                .stall_ms = STALL_MS,
-                                                .linger_ms = KEEPER_FOREVER,
-                                                .argv = writer_slice(&argv)});
+        return call_fail(c, MANAGER_BAD_REQUEST, "the shell's name is too long");
+    manager_client_put(&c->manager, &(struct manager_message){.type = MANAGER_CREATE,
+                                                              .scope = slice_text(c->scope),
+                                                              .kind = MANAGER_TERMINAL,
+                                                              .cols = (uint16_t)cols,
+                                                              .rows = (uint16_t)rows,
+                                                              .stall_ms = STALL_MS,
+                                                              .linger_ms = MANAGER_FOREVER,
+                                                              .argv = writer_slice(&argv)});
 }
 
-static void answer_pty(struct call *c, const struct keeper_message *m)
+static void answer_pty(struct call *c, const struct manager_message *m)
 {
     char memory[512];
     struct writer w = writer_of(memory, sizeof memory);
@@ -100,19 +100,19 @@ static bool put_arguments(struct call *c, const json_node *body, struct writer *
     struct slice text = {NULL, 0};
     if (!call_text(c, body, "cmd", &text))
         return false;
-    keeper_put_string(argv, text);
+    manager_put_string(argv, text);
     for (const json_node *arg = json_first(json_member(body, "args")); arg; arg = json_next(arg)) {
         if (!json_text(arg, &text))
             argv->full = true;
-        keeper_put_string(argv, text);
+        manager_put_string(argv, text);
     }
     return true;
 }
 
 static void ask_exec(struct call *c, const json_node *body)
 {
-    uint8_t memory[2][KEEPER_LIST_MAX];
-    struct writer argv = writer_of(memory[0], KEEPER_LIST_MAX), env = writer_of(memory[1], KEEPER_LIST_MAX);
+    uint8_t memory[2][MANAGER_LIST_MAX];
+    struct writer argv = writer_of(memory[0], MANAGER_LIST_MAX), env = writer_of(memory[1], MANAGER_LIST_MAX);
     int64_t timeout = 0, linger = 0, longest = UINT32_MAX / 1000 - 1;
     struct slice cwd = SLICE_LITERAL("");
     call_environment(body, &env);
@@ -120,18 +120,18 @@ static void ask_exec(struct call *c, const json_node *body)
         !call_number(c, body, "timeout", 0, longest, &timeout) ||
         !call_number(c, body, "maxRunAfterDisconnect", 0, longest, &linger))
         return;
-    if (argv.len < 2 || argv.full || env.full || cwd.len > KEEPER_PATH_MAX)
-        return call_fail(c, KEEPER_BAD_REQUEST, "cmd, args or envs is missing, wrong or too long");
-    link_put(&c->link,
-             &(struct keeper_message){.type = KEEPER_CREATE,
-                                      .scope = slice_text(c->scope),
-                                      .kind = KEEPER_PIPES,
-                                      .stall_ms = STALL_MS,
-                                      .linger_ms = linger ? (uint32_t)linger * 1000 : KEEPER_FOREVER,
-                                      .timeout_ms = (uint32_t)timeout * 1000,
-                                      .cwd = cwd,
-                                      .argv = writer_slice(&argv),
-                                      .env = writer_slice(&env)});
+    if (argv.len < 2 || argv.full || env.full || cwd.len > MANAGER_PATH_MAX)
+        return call_fail(c, MANAGER_BAD_REQUEST, "cmd, args or envs is missing, wrong or too long");
+    manager_client_put(&c->manager, &(struct manager_message){.type = MANAGER_CREATE,
+                                                              .scope = slice_text(c->scope),
+                                                              .kind = MANAGER_PIPES,
+                                                              .stall_ms = STALL_MS,
+                                                              .linger_ms = linger ? (uint32_t)linger * 1000
+                                                                                  : MANAGER_FOREVER,
+                                                              .timeout_ms = (uint32_t)timeout * 1000,
+                                                              .cwd = cwd,
+                                                              .argv = writer_slice(&argv),
+                                                              .env = writer_slice(&env)});
 }
 
 static void put_started(struct writer *w, const json_node *body)
@@ -155,7 +155,7 @@ static void put_started(struct writer *w, const json_node *body)
     writer_printf(w, "],\"running\":true,\"startedAt\":\"%s.%09ldZ\"}", stamp, now.tv_nsec);
 }
 
-static void answer_exec(struct call *c, const struct keeper_message *m)
+static void answer_exec(struct call *c, const struct manager_message *m)
 {
     char memory[2 * CALL_BODY_MAX];
     struct writer w = writer_of(memory, sizeof memory);
@@ -173,12 +173,12 @@ struct http_exchange *serve_opencomputer_exec_create(struct http_conn *h, const 
 
 /* ---- kill, resize, delete ---- */
 
-static struct keeper_message request(const struct call *c, enum keeper_type type)
+static struct manager_message request(const struct call *c, enum manager_type type)
 {
-    return (struct keeper_message){.type = type, .scope = slice_text(c->scope), .id = slice_text(c->id)};
+    return (struct manager_message){.type = type, .scope = slice_text(c->scope), .id = slice_text(c->id)};
 }
 
-static void answer_nothing(struct call *c, const struct keeper_message *m)
+static void answer_nothing(struct call *c, const struct manager_message *m)
 {
     (void)m;
     call_done(c, 204, SLICE_LITERAL(""));
@@ -187,11 +187,11 @@ static void answer_nothing(struct call *c, const struct keeper_message *m)
 static void ask_kill(struct call *c, const json_node *body)
 {
     int64_t number = SIGKILL;
-    struct keeper_message m = request(c, KEEPER_SIGNAL);
+    struct manager_message m = request(c, MANAGER_SIGNAL);
     if (!call_number(c, body, "signal", 1, 31, &number))
         return;
     m.signal = (uint8_t)number;
-    link_put(&c->link, &m);
+    manager_client_put(&c->manager, &m);
 }
 
 struct http_exchange *serve_opencomputer_exec_kill(struct http_conn *h, const struct slice *parts)
@@ -203,16 +203,16 @@ struct http_exchange *serve_opencomputer_exec_kill(struct http_conn *h, const st
 static void ask_resize(struct call *c, const json_node *body)
 {
     int64_t cols = 0, rows = 0;
-    struct keeper_message m = request(c, KEEPER_RESIZE);
+    struct manager_message m = request(c, MANAGER_RESIZE);
     if (!call_number(c, body, "cols", 1, UINT16_MAX, &cols) ||
         !call_number(c, body, "rows", 1, UINT16_MAX, &rows))
         return;
     m.cols = (uint16_t)cols;
     m.rows = (uint16_t)rows;
-    link_put(&c->link, &m);
+    manager_client_put(&c->manager, &m);
 }
 
-static void answer_resize(struct call *c, const struct keeper_message *m)
+static void answer_resize(struct call *c, const struct manager_message *m)
 {
     (void)m;
     call_done(c, 200, SLICE_LITERAL("{}"));
@@ -226,9 +226,9 @@ struct http_exchange *serve_opencomputer_pty_resize(struct http_conn *h, const s
 
 static void ask_delete(struct call *c, const json_node *body)
 {
-    struct keeper_message m = request(c, KEEPER_DELETE);
+    struct manager_message m = request(c, MANAGER_DELETE);
     (void)body;
-    link_put(&c->link, &m);
+    manager_client_put(&c->manager, &m);
 }
 
 struct http_exchange *serve_opencomputer_pty_delete(struct http_conn *h, const struct slice *parts)
@@ -241,10 +241,10 @@ struct http_exchange *serve_opencomputer_pty_delete(struct http_conn *h, const s
 
 static void put_attach(struct bridge *b, uint8_t flags)
 {
-    link_put(&b->link, &(struct keeper_message){.type = KEEPER_ATTACH,
-                                                .scope = slice_text(b->scope),
-                                                .id = slice_text(b->id),
-                                                .flags = flags});
+    manager_client_put(&b->manager, &(struct manager_message){.type = MANAGER_ATTACH,
+                                                              .scope = slice_text(b->scope),
+                                                              .id = slice_text(b->id),
+                                                              .flags = flags});
 }
 
 static bool replays_late(const struct bridge *b)
@@ -259,9 +259,9 @@ static void end_replay(struct bridge *b)
     ws_conn_send(&b->ws, WS_BINARY, slice_of(&replayed, 1), (struct slice){NULL, 0});
 }
 
-static void refused(struct bridge *b, enum keeper_code code, const char *text)
+static void refused(struct bridge *b, enum manager_code code, const char *text)
 {
-    if (code != KEEPER_UNKNOWN_SESSION || !replays_late(b)) {
+    if (code != MANAGER_UNKNOWN_SESSION || !replays_late(b)) {
         refuse(&b->ws.x, code, text);
         return;
     }
@@ -271,9 +271,9 @@ static void refused(struct bridge *b, enum keeper_code code, const char *text)
     ws_conn_end(&b->ws, 1000, "");
 }
 
-static void detached(struct bridge *b, enum keeper_code code)
+static void detached(struct bridge *b, enum manager_code code)
 {
-    if (code == KEEPER_TOO_SLOW)
+    if (code == MANAGER_TOO_SLOW)
         ws_conn_end(&b->ws, 1013, "too slow");
     else
         ws_conn_end(&b->ws, 1000, "");
@@ -282,9 +282,9 @@ static void detached(struct bridge *b, enum keeper_code code)
 static struct http_exchange *make_bridge(struct http_conn *h, const struct dialect *dialect,
                                          const struct slice *parts, const char *kind)
 {
-    char scope[KEEPER_NAME_MAX + 1];
-    if (!scope_of(scope, parts, kind) || !keeper_is_name(parts[1]))
-        return front_not_found(h);
+    char scope[MANAGER_NAME_MAX + 1];
+    if (!scope_of(scope, parts, kind) || !manager_is_name(parts[1]))
+        return web_server_not_found(h);
     struct bridge *b = bridge_new(h, dialect, scope, parts[1]);
     return b ? &b->ws.x : NULL;
 }
@@ -293,24 +293,24 @@ static struct http_exchange *make_bridge(struct http_conn *h, const struct diale
 
 static void pty_ask(struct bridge *b)
 {
-    put_attach(b, KEEPER_UNREAD);
+    put_attach(b, MANAGER_UNREAD);
 }
 
 /* A shell that ended is remembered only until its last output has reached somebody. */
-static void pty_attached(struct bridge *b, const struct keeper_message *m)
+static void pty_attached(struct bridge *b, const struct manager_message *m)
 {
-    if (m->state == KEEPER_ENDED && m->first == m->end)
-        refused(b, KEEPER_UNKNOWN_SESSION, "");
+    if (m->state == MANAGER_ENDED && m->first == m->end)
+        refused(b, MANAGER_UNKNOWN_SESSION, "");
     else
         bridge_accept(b);
 }
 
-static void pty_output(struct bridge *b, const struct keeper_message *m)
+static void pty_output(struct bridge *b, const struct manager_message *m)
 {
     bridge_send_output(b, -1, m->bytes, FRAME_MAX);
 }
 
-static void pty_ended(struct bridge *b, const struct keeper_message *m)
+static void pty_ended(struct bridge *b, const struct manager_message *m)
 {
     (void)m;
     ws_conn_end(&b->ws, 1000, "");
@@ -336,7 +336,7 @@ static void exec_ask(struct bridge *b)
     put_attach(b, 0);
 }
 
-static void exec_attached(struct bridge *b, const struct keeper_message *m)
+static void exec_attached(struct bridge *b, const struct manager_message *m)
 {
     (void)m;
     bridge_accept(b);
@@ -344,14 +344,14 @@ static void exec_attached(struct bridge *b, const struct keeper_message *m)
         end_replay(b);
 }
 
-static void exec_output(struct bridge *b, const struct keeper_message *m)
+static void exec_output(struct bridge *b, const struct manager_message *m)
 {
-    bridge_send_output(b, m->stream == KEEPER_STDERR ? STDERR : STDOUT, m->bytes, FRAME_MAX);
+    bridge_send_output(b, m->stream == MANAGER_STDERR ? STDERR : STDOUT, m->bytes, FRAME_MAX);
     if (b->replaying && m->since + m->bytes.len >= b->replay_end)
         end_replay(b);
 }
 
-static void exec_ended(struct bridge *b, const struct keeper_message *m)
+static void exec_ended(struct bridge *b, const struct manager_message *m)
 {
     uint8_t memory[5];
     struct writer w = writer_of(memory, sizeof memory);

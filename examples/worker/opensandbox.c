@@ -9,10 +9,10 @@
 
 #include "examples/worker/bridge.h"
 #include "examples/worker/call.h"
-#include "examples/worker/front.h"
 #include "examples/worker/json_text.h"
 #include "examples/worker/opensandbox.h"
 #include "examples/worker/serve.h"
+#include "examples/worker/web_server.h"
 
 #define FRAME_MAX   32768
 #define SILENCE_MAX 60000000
@@ -20,27 +20,27 @@
 
 enum { STDIN = 0, OUTPUT = 1, STDERR = 2, REPLAY = 3 };
 
-static const char *code_of(enum keeper_code code)
+static const char *code_of(enum manager_code code)
 {
     switch (code) {
-    case KEEPER_UNKNOWN_SESSION:
+    case MANAGER_UNKNOWN_SESSION:
         return "CONTEXT_NOT_FOUND";
-    case KEEPER_ALREADY_ATTACHED:
+    case MANAGER_ALREADY_ATTACHED:
         return "ALREADY_CONNECTED";
-    case KEEPER_START_FAILED:
+    case MANAGER_START_FAILED:
         return "START_FAILED";
-    case KEEPER_INPUT_CLOSED:
+    case MANAGER_INPUT_CLOSED:
         return "STDIN_WRITE_FAILED";
-    case KEEPER_BAD_REQUEST:
+    case MANAGER_BAD_REQUEST:
         return "INVALID_REQUEST";
     default:
         return "UNAVAILABLE";
     }
 }
 
-void opensandbox_refuse(struct http_exchange *x, enum keeper_code code, const char *text)
+void opensandbox_refuse(struct http_exchange *x, enum manager_code code, const char *text)
 {
-    char memory[KEEPER_TEXT_MAX * 2];
+    char memory[MANAGER_TEXT_MAX * 2];
     struct writer w = writer_of(memory, sizeof memory);
     writer_printf(&w, "{\"code\":\"%s\",\"message\":", code_of(code));
     json_text_put(&w, slice_text(text));
@@ -77,34 +77,34 @@ static struct http_exchange *make_call(struct http_conn *h, const struct call_pl
 
 void opensandbox_put_shell(struct writer *argv, struct slice command)
 {
-    keeper_put_string(argv, SLICE_LITERAL("/bin/bash"));
+    manager_put_string(argv, SLICE_LITERAL("/bin/bash"));
     if (!command.len)
         return;
-    keeper_put_string(argv, SLICE_LITERAL("-c"));
-    keeper_put_string(argv, command);
+    manager_put_string(argv, SLICE_LITERAL("-c"));
+    manager_put_string(argv, command);
 }
 
 static void ask_create(struct call *c, const json_node *body)
 {
     struct slice cwd = SLICE_LITERAL(""), command = SLICE_LITERAL("");
-    uint8_t memory[KEEPER_LIST_MAX];
+    uint8_t memory[MANAGER_LIST_MAX];
     struct writer argv = writer_of(memory, sizeof memory);
     if (!call_text(c, body, "cwd", &cwd) || !call_text(c, body, "command", &command))
         return;
     opensandbox_put_shell(&argv, command);
-    if (argv.full || cwd.len > KEEPER_PATH_MAX)
-        return call_fail(c, KEEPER_BAD_REQUEST, "cwd or command is too long");
-    link_put(&c->link, &(struct keeper_message){.type = KEEPER_CREATE,
-                                                .scope = slice_text(c->scope),
-                                                .kind = KEEPER_TERMINAL,
-                                                .flags = KEEPER_START_LATER,
-                                                .stall_ms = OPENSANDBOX_STALL_MS,
-                                                .linger_ms = KEEPER_FOREVER,
-                                                .cwd = cwd,
-                                                .argv = writer_slice(&argv)});
+    if (argv.full || cwd.len > MANAGER_PATH_MAX)
+        return call_fail(c, MANAGER_BAD_REQUEST, "cwd or command is too long");
+    manager_client_put(&c->manager, &(struct manager_message){.type = MANAGER_CREATE,
+                                                              .scope = slice_text(c->scope),
+                                                              .kind = MANAGER_TERMINAL,
+                                                              .flags = MANAGER_START_LATER,
+                                                              .stall_ms = OPENSANDBOX_STALL_MS,
+                                                              .linger_ms = MANAGER_FOREVER,
+                                                              .cwd = cwd,
+                                                              .argv = writer_slice(&argv)});
 }
 
-static void answer_create(struct call *c, const struct keeper_message *m)
+static void answer_create(struct call *c, const struct manager_message *m)
 {
     char memory[256];
     struct writer w = writer_of(memory, sizeof memory);
@@ -121,24 +121,25 @@ struct http_exchange *serve_opensandbox_create(struct http_conn *h, const struct
 
 /* ---- GET and DELETE /pty/:id ---- */
 
-static void ask_about(struct call *c, enum keeper_type type)
+static void ask_about(struct call *c, enum manager_type type)
 {
-    link_put(&c->link,
-             &(struct keeper_message){.type = type, .scope = slice_text(c->scope), .id = slice_text(c->id)});
+    manager_client_put(
+        &c->manager,
+        &(struct manager_message){.type = type, .scope = slice_text(c->scope), .id = slice_text(c->id)});
 }
 
 static void ask_query(struct call *c, const json_node *body)
 {
     (void)body;
-    ask_about(c, KEEPER_QUERY);
+    ask_about(c, MANAGER_QUERY);
 }
 
-static void answer_query(struct call *c, const struct keeper_message *m)
+static void answer_query(struct call *c, const struct manager_message *m)
 {
     char memory[256];
     struct writer w = writer_of(memory, sizeof memory);
     writer_printf(&w, "{\"session_id\":\"%.*s\",\"running\":%s,\"output_offset\":%llu}", SLICE_PRINTF(m->id),
-                  m->state == KEEPER_RUNNING ? "true" : "false", (unsigned long long)m->end);
+                  m->state == MANAGER_RUNNING ? "true" : "false", (unsigned long long)m->end);
     call_done(c, 200, writer_slice(&w));
 }
 
@@ -151,10 +152,10 @@ struct http_exchange *serve_opensandbox_query(struct http_conn *h, const struct 
 static void ask_delete(struct call *c, const json_node *body)
 {
     (void)body;
-    ask_about(c, KEEPER_DELETE);
+    ask_about(c, MANAGER_DELETE);
 }
 
-static void answer_delete(struct call *c, const struct keeper_message *m)
+static void answer_delete(struct call *c, const struct manager_message *m)
 {
     (void)m;
     call_done(c, 200, SLICE_LITERAL("{}"));
@@ -175,19 +176,20 @@ static void ask(struct bridge *b)
     bool pipes = slice_is(http_parameter(&b->ws.x, "pty"), "0");
     if (!http_number(&b->ws.x, "since", 0, UINT64_MAX, &since)) {
         b->waiting = false;
-        return opensandbox_refuse(&b->ws.x, KEEPER_BAD_REQUEST, "since is not an offset");
+        return opensandbox_refuse(&b->ws.x, MANAGER_BAD_REQUEST, "since is not an offset");
     }
-    link_put(&b->link, &(struct keeper_message){.type = KEEPER_ATTACH,
-                                                .scope = slice_text(b->scope),
-                                                .id = slice_text(b->id),
-                                                .since = since,
-                                                .kind = pipes ? KEEPER_PIPES : KEEPER_TERMINAL,
-                                                .flags = takeover ? KEEPER_TAKEOVER : KEEPER_EXCLUSIVE});
+    manager_client_put(&b->manager,
+                       &(struct manager_message){.type = MANAGER_ATTACH,
+                                                 .scope = slice_text(b->scope),
+                                                 .id = slice_text(b->id),
+                                                 .since = since,
+                                                 .kind = pipes ? MANAGER_PIPES : MANAGER_TERMINAL,
+                                                 .flags = takeover ? MANAGER_TAKEOVER : MANAGER_EXCLUSIVE});
 }
 
 static void send_error(struct bridge *b, const char *code, const char *text)
 {
-    char memory[KEEPER_TEXT_MAX * 2];
+    char memory[MANAGER_TEXT_MAX * 2];
     struct writer w = writer_of(memory, sizeof memory);
     writer_text(&w, "{\"type\":\"error\",\"error\":");
     json_text_put(&w, slice_text(text));
@@ -196,9 +198,9 @@ static void send_error(struct bridge *b, const char *code, const char *text)
 }
 
 /* A shell that cannot be started is told on the WebSocket, everything else before it. */
-static void refused(struct bridge *b, enum keeper_code code, const char *text)
+static void refused(struct bridge *b, enum manager_code code, const char *text)
 {
-    if (code != KEEPER_START_FAILED)
+    if (code != MANAGER_START_FAILED)
         return opensandbox_refuse(&b->ws.x, code, text);
     bridge_accept(b);
     send_error(b, "START_FAILED", text);
@@ -213,11 +215,11 @@ static void send_connected(struct bridge *b)
     ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
 }
 
-static void attached(struct bridge *b, const struct keeper_message *m)
+static void attached(struct bridge *b, const struct manager_message *m)
 {
     uint8_t memory[9];
     struct writer w = writer_of(memory, sizeof memory);
-    b->mode = m->kind == KEEPER_PIPES ? "pipe" : "pty";
+    b->mode = m->kind == MANAGER_PIPES ? "pipe" : "pty";
     b->ws.silence_max = SILENCE_MAX;
     bridge_accept(b);
     if (!b->replaying)
@@ -228,7 +230,7 @@ static void attached(struct bridge *b, const struct keeper_message *m)
     ws_conn_piece(&b->ws, writer_slice(&w));
 }
 
-static void output(struct bridge *b, const struct keeper_message *m)
+static void output(struct bridge *b, const struct manager_message *m)
 {
     struct slice live = m->bytes;
     if (b->replaying) {
@@ -239,10 +241,10 @@ static void output(struct bridge *b, const struct keeper_message *m)
         if (!b->replaying)
             send_connected(b);
     }
-    bridge_send_output(b, m->stream == KEEPER_STDERR ? STDERR : OUTPUT, live, FRAME_MAX);
+    bridge_send_output(b, m->stream == MANAGER_STDERR ? STDERR : OUTPUT, live, FRAME_MAX);
 }
 
-static void ended(struct bridge *b, const struct keeper_message *m)
+static void ended(struct bridge *b, const struct manager_message *m)
 {
     char text[64];
     snprintf(text, sizeof text, "{\"type\":\"exit\",\"exit_code\":%u}", m->exit_code);
@@ -250,17 +252,17 @@ static void ended(struct bridge *b, const struct keeper_message *m)
     ws_conn_end(&b->ws, 1000, "process exited");
 }
 
-static void detached(struct bridge *b, enum keeper_code code)
+static void detached(struct bridge *b, enum manager_code code)
 {
-    if (code == KEEPER_TAKEN_OVER)
+    if (code == MANAGER_TAKEN_OVER)
         ws_conn_end(&b->ws, TAKEN_OVER, "TAKEN_OVER");
     else
         ws_conn_end(&b->ws, 1013, "too slow");
 }
 
-static void error(struct bridge *b, enum keeper_code code, const char *text)
+static void error(struct bridge *b, enum manager_code code, const char *text)
 {
-    if (code == KEEPER_INPUT_CLOSED)
+    if (code == MANAGER_INPUT_CLOSED)
         send_error(b, "STDIN_WRITE_FAILED", text);
 }
 
@@ -285,10 +287,10 @@ static bool do_signal(struct bridge *b, const json_node *root)
     struct slice name = {NULL, 0};
     int number = json_text(json_member(root, "signal"), &name) ? opensandbox_signal(name) : 0;
     if (number)
-        link_put(&b->link, &(struct keeper_message){.type = KEEPER_SIGNAL,
-                                                    .scope = slice_text(b->scope),
-                                                    .id = slice_text(b->id),
-                                                    .signal = (uint8_t)number});
+        manager_client_put(&b->manager, &(struct manager_message){.type = MANAGER_SIGNAL,
+                                                                  .scope = slice_text(b->scope),
+                                                                  .id = slice_text(b->id),
+                                                                  .signal = (uint8_t)number});
     return number != 0;
 }
 

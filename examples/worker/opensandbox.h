@@ -3,7 +3,7 @@
 #ifndef CELLGATE_WORKER_OPENSANDBOX_H
 #define CELLGATE_WORKER_OPENSANDBOX_H
 
-#include "examples/worker/keeper_protocol.h"
+#include "examples/worker/manager_protocol.h"
 #include "spoa/net/http_server.h"
 
 #define OPENSANDBOX_SCOPE "execd" /* of its sessions, whichever way they were made */
@@ -12,7 +12,7 @@
 
 /* An argv: the shell, with the command if that is not empty. */
 void opensandbox_put_shell(struct writer *argv, struct slice command);
-void opensandbox_refuse(struct http_exchange *x, enum keeper_code code, const char *text);
+void opensandbox_refuse(struct http_exchange *x, enum manager_code code, const char *text);
 /* The exchange that was made, or one that refuses a caller without the token; NULL stays NULL. */
 struct http_exchange *opensandbox_guard(struct http_conn *h, struct http_exchange *x);
 int opensandbox_signal(struct slice name); /* 0: none of theirs */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "examples/worker/digest.h"
-#include "examples/worker/front.h"
 #include "examples/worker/json_text.h"
 #include "examples/worker/serve.h"
+#include "examples/worker/web_server.h"
 
 static struct http_exchange *make(struct http_conn *h, void (*end)(struct http_exchange *x))
 {
@@ -31,7 +31,7 @@ static void echo_body(struct http_exchange *x, struct slice piece)
 /* Who may see this page may not see what gate and worker share. */
 static struct slice shown_value(const struct http_exchange *x, const struct http_field *field)
 {
-    bool shared = (front_guard(http_front(x->conn))->secret &&
+    bool shared = (web_server_guard(web_server_of(x->conn))->secret &&
                    slice_equal_nocase(field->name, SLICE_LITERAL("Authorization"))) ||
                   (serve_options(x->conn)->token &&
                    slice_equal_nocase(field->name, SLICE_LITERAL("X-EXECD-ACCESS-TOKEN")));
@@ -42,7 +42,7 @@ static void put_echo_json(struct writer *w, struct http_exchange *x, uint64_t le
 {
     const struct http_head *head = x->head;
     writer_text(w, "{\"worker\":");
-    json_text_put(w, slice_text(front_name(http_front(x->conn))));
+    json_text_put(w, slice_text(web_server_name(web_server_of(x->conn))));
     writer_text(w, ",\"method\":");
     json_text_put_bytes(w, head->method);
     writer_text(w, ",\"target\":");
@@ -143,7 +143,7 @@ struct http_exchange *serve_health(struct http_conn *h, const struct slice *part
 
 static void ready_end(struct http_exchange *x)
 {
-    if (front_is_draining(http_front(x->conn)))
+    if (web_server_is_draining(web_server_of(x->conn)))
         http_answer(x, 503, "application/json", NULL, SLICE_LITERAL("{\"status\":\"draining\"}"));
     else
         http_answer(x, 200, "application/json", NULL, SLICE_LITERAL("{\"status\":\"ready\"}"));

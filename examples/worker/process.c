@@ -17,7 +17,7 @@ enum { IN, OUT, ERR };
 static const char *const kept_names[] = {"PATH", "HOME",   "USER", "LOGNAME", "SHELL",
                                          "LANG", "LC_ALL", "TZ",   "TMPDIR"};
 
-/* The keeper's own environment may hold what a sandbox must not see, so only a few names pass. */
+/* The session manager's own environment may hold what a sandbox must not see, so only a few names pass. */
 static void set_environment(const struct process_plan *plan)
 {
     const char *kept[sizeof kept_names / sizeof *kept_names];

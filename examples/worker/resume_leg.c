@@ -5,7 +5,7 @@
 
 #include "examples/worker/bridge.h"
 #include "examples/worker/call.h"
-#include "examples/worker/front.h"
+#include "examples/worker/web_server.h"
 #include "spoa/proto/ws_handshake.h"
 
 #define REPEAT_EVERY 25.0 /* seconds: a browser sees no Ping, and is to hear something within a minute */
@@ -44,18 +44,18 @@ bool resume_leg_read(struct bridge *b)
     return found != CELL_RESUME_MALFORMED;
 }
 
-void resume_leg_ask(struct bridge *b, const struct keeper_message *create)
+void resume_leg_ask(struct bridge *b, const struct manager_message *create)
 {
     const struct cell_resume_terms *terms = &b->leg.terms;
-    struct keeper_message m = *create;
+    struct manager_message m = *create;
     snprintf(b->id, sizeof b->id, "%.*s", SLICE_PRINTF(terms->tunnel));
-    m.type = KEEPER_RESUME;
+    m.type = MANAGER_RESUME;
     m.id = slice_text(b->id);
-    m.flags = terms->has_recv ? KEEPER_RECEIVED : 0;
+    m.flags = terms->has_recv ? MANAGER_RECEIVED : 0;
     m.number = terms->attempt;
     m.since = terms->recv;
     m.buffer = terms->buffer < UINT32_MAX ? (uint32_t)terms->buffer : UINT32_MAX;
-    link_put(&b->link, &m);
+    manager_client_put(&b->manager, &m);
 }
 
 bool resume_leg_lost(struct bridge *b)
@@ -85,21 +85,21 @@ static void end_leg(struct bridge *b, enum cell_resume_close code)
     ws_conn_end(&b->ws, code, cell_resume_reason(code));
 }
 
-bool resume_leg_error(struct bridge *b, const struct keeper_message *m)
+bool resume_leg_error(struct bridge *b, const struct manager_message *m)
 {
-    enum keeper_code code = (enum keeper_code)m->code;
+    enum manager_code code = (enum manager_code)m->code;
     if (!b->leg.binding)
         return false;
-    if (b->waiting && code == KEEPER_OVER && b->leg.binding == RESUME_BY_HEADER)
+    if (b->waiting && code == MANAGER_OVER && b->leg.binding == RESUME_BY_HEADER)
         refuse_over(b, m->number);
     else if (b->waiting)
         refuse(b, call_status(code));
-    else if (code == KEEPER_WRONG)
+    else if (code == MANAGER_WRONG)
         end_leg(b, CELL_RESUME_CLOSE_PROTOCOL);
-    else if (code == KEEPER_TOO_BIG)
+    else if (code == MANAGER_TOO_BIG)
         end_leg(b, CELL_RESUME_CLOSE_TOO_BIG);
     else
-        ws_conn_end(&b->ws, 1011, "session keeper failed");
+        ws_conn_end(&b->ws, 1011, "session manager failed");
     return true;
 }
 
@@ -126,13 +126,13 @@ static void repeat_due(void *owner)
     loop_timer_set(&b->leg.repeat, REPEAT_EVERY);
 }
 
-static struct cell_resume_terms accepted(const struct keeper_message *m)
+static struct cell_resume_terms accepted(const struct manager_message *m)
 {
     return (struct cell_resume_terms){
         .recv = m->since, .has_recv = true, .next = m->number, .buffer = m->buffer};
 }
 
-static void accept_by_header(struct bridge *b, const struct keeper_message *m)
+static void accept_by_header(struct bridge *b, const struct manager_message *m)
 {
     struct cell_resume_terms terms = accepted(m);
     put_field(b, &terms);
@@ -140,7 +140,7 @@ static void accept_by_header(struct bridge *b, const struct keeper_message *m)
     ws_conn_open(&b->ws, (struct slice){NULL, 0});
 }
 
-static void accept_browser(struct bridge *b, const struct keeper_message *m)
+static void accept_browser(struct bridge *b, const struct manager_message *m)
 {
     uint8_t memory[CELL_RESUME_TEXT_MAX];
     struct writer w = writer_of(memory, sizeof memory);
@@ -150,13 +150,13 @@ static void accept_browser(struct bridge *b, const struct keeper_message *m)
     ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
     if (!ws_conn_is_open(&b->ws))
         return;
-    loop_timer_open(&b->leg.repeat, front_loop(http_front(b->ws.x.conn)), repeat_due, b);
+    loop_timer_open(&b->leg.repeat, web_server_loop(web_server_of(b->ws.x.conn)), repeat_due, b);
     loop_timer_set(&b->leg.repeat, REPEAT_EVERY);
 }
 
-static void send_part(struct bridge *b, const struct keeper_message *m)
+static void send_part(struct bridge *b, const struct manager_message *m)
 {
-    bool last = m->flags & KEEPER_LAST;
+    bool last = m->flags & MANAGER_LAST;
     ws_conn_begin(&b->ws, b->leg.begun ? WS_CONTINUATION : WS_BINARY, last, m->bytes.len);
     ws_conn_piece(&b->ws, m->bytes);
     b->leg.begun = !last;
@@ -177,42 +177,42 @@ static void end(struct bridge *b, uint64_t number)
     ws_conn_close_first(&b->ws, b->dialect->resume->end.code, slice_text(b->dialect->resume->end.reason));
 }
 
-static void detached(struct bridge *b, enum keeper_code code)
+static void detached(struct bridge *b, enum manager_code code)
 {
-    if (code == KEEPER_TAKEN_OVER)
+    if (code == MANAGER_TAKEN_OVER)
         end_leg(b, CELL_RESUME_CLOSE_TAKEN);
     else
-        ws_conn_end(&b->ws, 1011, "session keeper failed");
+        ws_conn_end(&b->ws, 1011, "session manager failed");
 }
 
-static void on_open(struct bridge *b, const struct keeper_message *m)
+static void on_open(struct bridge *b, const struct manager_message *m)
 {
-    if (m->type == KEEPER_DETACHED)
-        detached(b, (enum keeper_code)m->code);
-    else if (m->type == KEEPER_ACKNOWLEDGE)
+    if (m->type == MANAGER_DETACHED)
+        detached(b, (enum manager_code)m->code);
+    else if (m->type == MANAGER_ACKNOWLEDGE)
         acknowledge(b, m->number);
     else if (b->leg.closing)
         return; /* the client listens no more */
-    else if (m->type == KEEPER_ITEM)
+    else if (m->type == MANAGER_ITEM)
         send_part(b, m);
-    else if (m->type == KEEPER_EXIT)
+    else if (m->type == MANAGER_EXIT)
         b->dialect->resume->tell_exit(b, m);
-    else if (m->type == KEEPER_END)
+    else if (m->type == MANAGER_END)
         end(b, m->number);
 }
 
-bool resume_leg_message(struct bridge *b, const struct keeper_message *m)
+bool resume_leg_message(struct bridge *b, const struct manager_message *m)
 {
     if (!b->leg.binding)
         return false;
-    b->leg.told = m->type == KEEPER_RESUMED ? m->since : b->leg.told;
-    if (m->type != KEEPER_RESUMED && ws_conn_is_open(&b->ws))
+    b->leg.told = m->type == MANAGER_RESUMED ? m->since : b->leg.told;
+    if (m->type != MANAGER_RESUMED && ws_conn_is_open(&b->ws))
         on_open(b, m);
-    else if (m->type == KEEPER_RESUMED && front_is_draining(http_front(b->ws.x.conn)))
+    else if (m->type == MANAGER_RESUMED && web_server_is_draining(web_server_of(b->ws.x.conn)))
         refuse(b, 503); /* since it was asked for: it goes on elsewhere */
-    else if (m->type == KEEPER_RESUMED && b->leg.binding == RESUME_BY_HEADER)
+    else if (m->type == MANAGER_RESUMED && b->leg.binding == RESUME_BY_HEADER)
         accept_by_header(b, m);
-    else if (m->type == KEEPER_RESUMED)
+    else if (m->type == MANAGER_RESUMED)
         accept_browser(b, m);
     return true;
 }
@@ -222,20 +222,21 @@ bool resume_leg_message(struct bridge *b, const struct keeper_message *m)
 static void hear(struct bridge *b, enum cell_resume_say what, uint64_t number)
 {
     if (what == CELL_RESUME_RECV)
-        link_put(&b->link, &(struct keeper_message){.type = KEEPER_ACKNOWLEDGE, .number = number});
+        manager_client_put(&b->manager,
+                           &(struct manager_message){.type = MANAGER_ACKNOWLEDGE, .number = number});
     else if (what == CELL_RESUME_END)
         b->leg.mark = number;
 }
 
 static void pass_text(struct bridge *b)
 {
-    struct keeper_message m = {.type = KEEPER_MESSAGE, .flags = KEEPER_LAST};
+    struct manager_message m = {.type = MANAGER_MESSAGE, .flags = MANAGER_LAST};
     m.size = b->leg.size < UINT32_MAX ? (uint32_t)b->leg.size : UINT32_MAX;
     struct json *doc = bridge_parse(b);
     if (doc && !b->dialect->resume->read_resize(doc, &m.cols, &m.rows))
         m.cols = m.rows = 0;
     json_free(doc);
-    link_put(&b->link, &m);
+    manager_client_put(&b->manager, &m);
 }
 
 /* A text is read whole before it is known whose it is. */
@@ -263,9 +264,9 @@ void resume_leg_data(struct bridge *b, const struct ws_data *data)
     if (data->opcode == WS_TEXT)
         return on_text(b, data);
     b->leg.mark = 0;
-    link_put(&b->link, &(struct keeper_message){.type = KEEPER_MESSAGE,
-                                                .flags = data->last ? KEEPER_LAST : 0,
-                                                .bytes = data->bytes});
+    manager_client_put(&b->manager, &(struct manager_message){.type = MANAGER_MESSAGE,
+                                                              .flags = data->last ? MANAGER_LAST : 0,
+                                                              .bytes = data->bytes});
 }
 
 /* A page can say nothing behind the session's Close: its answer, which has the same code, acknowledges that. A Close
@@ -276,14 +277,14 @@ static bool answers_end(const struct bridge *b)
            b->ws.decoder.close_code == b->dialect->resume->end.code;
 }
 
-/* A Close behind a mark is an item: it is answered when the keeper has it. Any other ends the leg alone. */
+/* A Close behind a mark is an item: it is answered when the session manager has it. Any other ends the leg alone. */
 static bool on_close(struct bridge *b)
 {
     if (answers_end(b))
         hear(b, CELL_RESUME_RECV, b->leg.ended);
     if (!b->leg.mark)
         return false;
-    link_put(&b->link, &(struct keeper_message){.type = KEEPER_END, .number = b->leg.mark});
+    manager_client_put(&b->manager, &(struct manager_message){.type = MANAGER_END, .number = b->leg.mark});
     if (b->leg.ended)
         return false; /* the two have crossed: the client hears no more */
     b->leg.closing = b->leg.mark;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * resume_leg: one leg of a Cell-Resume tunnel (docs/resume-protocol.md) on a bridge, by header or in the browser's
- * way. It translates between frames and the keeper's messages and decides nothing: the tunnel is the keeper's.
+ * way. It translates between frames and the session manager's messages and decides nothing: the tunnel is not here.
  */
 #ifndef CELLGATE_WORKER_RESUME_LEG_H
 #define CELLGATE_WORKER_RESUME_LEG_H
 
-#include "examples/worker/keeper_protocol.h"
+#include "examples/worker/manager_protocol.h"
 #include "examples/worker/ws_conn.h"
 #include "spoa/base/json.h"
 #include "spoa/proto/cell_resume.h"
@@ -16,7 +16,7 @@ struct bridge;
 /* What a dialect says on such a leg. Output is its bytes, in binary messages. */
 struct resume_dialect {
     /* Sends the one message that tells an exit: always the same for the same exit. */
-    void (*tell_exit)(struct bridge *b, const struct keeper_message *m);
+    void (*tell_exit)(struct bridge *b, const struct manager_message *m);
     /* Whether a text message of the client's is a resize; all others are consumed without effect. */
     bool (*read_resize)(const struct json *doc, uint16_t *cols, uint16_t *rows);
     struct {
@@ -45,14 +45,14 @@ struct resume_leg {
 
 /* Looks for Cell-Resume in the request; false when it is wrong, and then it has been refused. */
 bool resume_leg_read(struct bridge *b);
-/* Asks the keeper for the tunnel; `create` says what its session is if it has to be made. */
-void resume_leg_ask(struct bridge *b, const struct keeper_message *create);
+/* Asks the session manager for the tunnel; `create` says what its session is if it has to be made. */
+void resume_leg_ask(struct bridge *b, const struct manager_message *create);
 void resume_leg_close(struct resume_leg *leg);
 
-/* From the keeper; false: not a leg's affair. */
-bool resume_leg_message(struct bridge *b, const struct keeper_message *m);
+/* From the session manager; false: not a leg's affair. */
+bool resume_leg_message(struct bridge *b, const struct manager_message *m);
 bool resume_leg_lost(struct bridge *b); /* before it answered */
-bool resume_leg_error(struct bridge *b, const struct keeper_message *m);
+bool resume_leg_error(struct bridge *b, const struct manager_message *m);
 /* From the client. */
 void resume_leg_data(struct bridge *b, const struct ws_data *data);
 bool resume_leg_control(struct bridge *b, enum ws_opcode opcode, struct slice payload);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * resume_table: all tunnels of a keeper by their session's name, also those that are over, for as long as they
+ * resume_table: all tunnels of a session manager by their session's name, also those that are over, for as long as they
  * are remembered. When it is full the oldest of these is forgotten.
  */
 #ifndef CELLGATE_WORKER_RESUME_TABLE_H

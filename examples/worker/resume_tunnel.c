@@ -17,7 +17,7 @@ struct resume_tunnel {
     uint64_t closed;                /* number of the caller's end, once it is consumed; 0: not yet */
     struct loop_timer grace, telling;
     double grace_seconds;
-    char scope[KEEPER_NAME_MAX + 1], id[KEEPER_NAME_MAX + 1];
+    char scope[MANAGER_NAME_MAX + 1], id[MANAGER_NAME_MAX + 1];
     void (*over)(void *owner);
     void *owner;
 };
@@ -47,7 +47,7 @@ static void bury(struct resume_tunnel *t)
     running_detach(&t->reader);
 }
 
-static void fence(struct resume_tunnel *t, enum keeper_code code)
+static void fence(struct resume_tunnel *t, enum manager_code code)
 {
     struct resume_carrier *old = t->carrier;
     t->carrier = NULL;
@@ -57,7 +57,7 @@ static void fence(struct resume_tunnel *t, enum keeper_code code)
     old->fenced(old, code);
 }
 
-static void give_up(struct resume_tunnel *t, enum keeper_code code)
+static void give_up(struct resume_tunnel *t, enum manager_code code)
 {
     fence(t, code);
     bury(t);
@@ -118,10 +118,10 @@ static void consume(struct resume_tunnel *t)
     say_consumed(t);
 }
 
-static enum resume_verdict take_message(struct resume_tunnel *t, const struct keeper_message *m)
+static enum resume_verdict take_message(struct resume_tunnel *t, const struct manager_message *m)
 {
     struct resume_message message = {.size = m->size, .cols = m->cols, .rows = m->rows};
-    enum resume_verdict verdict = resume_piece(&t->numbers, m->bytes, &message, m->flags & KEEPER_LAST);
+    enum resume_verdict verdict = resume_piece(&t->numbers, m->bytes, &message, m->flags & MANAGER_LAST);
     if (verdict == RESUME_FINE)
         consume(t);
     return verdict;
@@ -147,12 +147,12 @@ static enum resume_verdict close_input(struct resume_tunnel *t, uint64_t number)
     return verdict;
 }
 
-enum resume_verdict resume_tunnel_handle(struct resume_carrier *c, const struct keeper_message *m)
+enum resume_verdict resume_tunnel_handle(struct resume_carrier *c, const struct manager_message *m)
 {
     struct resume_tunnel *t = c->tunnel;
-    enum resume_verdict verdict = m->type == KEEPER_MESSAGE       ? take_message(t, m)
-                                  : m->type == KEEPER_ACKNOWLEDGE ? acknowledge(t, m->number)
-                                                                  : close_input(t, m->number);
+    enum resume_verdict verdict = m->type == MANAGER_MESSAGE       ? take_message(t, m)
+                                  : m->type == MANAGER_ACKNOWLEDGE ? acknowledge(t, m->number)
+                                                                   : close_input(t, m->number);
     if (verdict == RESUME_NO_MEMORY)
         resume_tunnel_left(c);
     else if (verdict != RESUME_FINE)
@@ -171,7 +171,7 @@ static bool number_output(struct resume_tunnel *t, size_t len)
 /* Numbers one more item, if there is something that is to be one. */
 static bool number_next(struct resume_tunnel *t)
 {
-    enum keeper_stream stream;
+    enum manager_stream stream;
     if (t->numbers.ended)
         return false;
     struct slice bytes = session_at(session_of(t), t->numbers.cut, &stream);
@@ -185,49 +185,49 @@ static bool number_next(struct resume_tunnel *t)
     return t->exited;
 }
 
-static void put_bytes(struct resume_tunnel *t, const struct resume_item *item, struct keeper_message *m)
+static void put_bytes(struct resume_tunnel *t, const struct resume_item *item, struct manager_message *m)
 {
-    enum keeper_stream stream;
+    enum manager_stream stream;
     struct slice bytes = session_at(session_of(t), item->offset + t->piece, &stream);
     bytes = slice_sub(bytes, 0, item->length - t->piece);
     t->piece += (uint32_t)bytes.len;
-    m->type = KEEPER_ITEM;
+    m->type = MANAGER_ITEM;
     m->stream = (uint8_t)stream;
     m->bytes = bytes;
-    m->flags = t->piece == item->length ? KEEPER_LAST : 0;
+    m->flags = t->piece == item->length ? MANAGER_LAST : 0;
 }
 
-static void put_item(struct resume_tunnel *t, const struct resume_item *item, struct keeper_message *m)
+static void put_item(struct resume_tunnel *t, const struct resume_item *item, struct manager_message *m)
 {
     if (item->kind == RESUME_BYTES) {
         put_bytes(t, item, m);
         if (!m->flags)
             return;
     } else if (item->kind == RESUME_EXIT) {
-        *m = (struct keeper_message){.type = KEEPER_EXIT, .exit_code = session_of(t)->exit_code};
+        *m = (struct manager_message){.type = MANAGER_EXIT, .exit_code = session_of(t)->exit_code};
     } else {
-        *m = (struct keeper_message){.type = KEEPER_END, .number = t->numbers.next};
+        *m = (struct manager_message){.type = MANAGER_END, .number = t->numbers.next};
     }
     t->piece = 0;
     resume_was_sent(&t->numbers);
     running_keep(&t->reader, resume_kept(&t->numbers));
 }
 
-static bool tell(struct resume_tunnel *t, struct keeper_message *m)
+static bool tell(struct resume_tunnel *t, struct manager_message *m)
 {
     t->tell = false;
     loop_timer_stop(&t->telling);
     resume_tell(&t->numbers);
-    *m = (struct keeper_message){.type = KEEPER_ACKNOWLEDGE, .number = t->numbers.consumed};
+    *m = (struct manager_message){.type = MANAGER_ACKNOWLEDGE, .number = t->numbers.consumed};
     return true;
 }
 
-bool resume_tunnel_next(struct resume_carrier *c, struct keeper_message *m)
+bool resume_tunnel_next(struct resume_carrier *c, struct manager_message *m)
 {
     struct resume_tunnel *t = c->tunnel;
-    *m = (struct keeper_message){0};
+    *m = (struct manager_message){0};
     if (t->closed && !t->piece) {
-        *m = (struct keeper_message){.type = KEEPER_ACKNOWLEDGE, .number = t->closed};
+        *m = (struct manager_message){.type = MANAGER_ACKNOWLEDGE, .number = t->closed};
         bury(t);
         return true;
     }
@@ -235,7 +235,7 @@ bool resume_tunnel_next(struct resume_carrier *c, struct keeper_message *m)
         return tell(t, m);
     /* the ring holds all that is not acknowledged, unless memory was short when it had to grow */
     if (session_first(session_of(t)) > resume_kept(&t->numbers))
-        return give_up(t, KEEPER_OUT_OF_MEMORY), false;
+        return give_up(t, MANAGER_OUT_OF_MEMORY), false;
     const struct resume_item *item = resume_to_send(&t->numbers);
     if (!item && t->numbers.next > t->numbers.numbered && number_next(t))
         item = resume_to_send(&t->numbers);
@@ -248,19 +248,20 @@ bool resume_tunnel_next(struct resume_carrier *c, struct keeper_message *m)
 /* ---- legs ---- */
 
 enum resume_answer resume_tunnel_request(struct resume_tunnel *t, struct resume_carrier *c,
-                                         const struct keeper_message *request, struct keeper_message *answer)
+                                         const struct manager_message *request,
+                                         struct manager_message *answer)
 {
     struct resume_request asked = {request->number, request->since, request->buffer,
-                                   request->flags & KEEPER_RECEIVED};
+                                   request->flags & MANAGER_RECEIVED};
     bool was_over = t->numbers.state == RESUME_OVER;
     enum resume_answer is = resume_request(&t->numbers, &asked);
     if (is == RESUME_EXPIRED && !was_over)
-        give_up(t, KEEPER_TAKEN_OVER);
+        give_up(t, MANAGER_TAKEN_OVER);
     if (is != RESUME_ACCEPTED) {
         answer->number = t->numbers.consumed;
         return is;
     }
-    fence(t, KEEPER_TAKEN_OVER);
+    fence(t, MANAGER_TAKEN_OVER);
     loop_timer_stop(&t->grace);
     loop_timer_stop(&t->telling);
     t->tell = false;
@@ -268,10 +269,10 @@ enum resume_answer resume_tunnel_request(struct resume_tunnel *t, struct resume_
     t->carrier = c;
     c->tunnel = t;
     running_keep(&t->reader, resume_kept(&t->numbers));
-    *answer = (struct keeper_message){.type = KEEPER_RESUMED,
-                                      .since = t->numbers.consumed,
-                                      .number = t->numbers.next,
-                                      .buffer = RESUME_WINDOW};
+    *answer = (struct manager_message){.type = MANAGER_RESUMED,
+                                       .since = t->numbers.consumed,
+                                       .number = t->numbers.next,
+                                       .buffer = RESUME_WINDOW};
     return is;
 }
 
@@ -298,7 +299,7 @@ static void on_wake(struct running_reader *reader)
     wake_carrier(t);
 }
 
-static void on_drop(struct running_reader *reader, enum keeper_code code)
+static void on_drop(struct running_reader *reader, enum manager_code code)
 {
     give_up((struct resume_tunnel *)reader, code);
 }
@@ -311,7 +312,7 @@ struct resume_tunnel *resume_tunnel_new(struct loop *loop, struct running *sessi
     struct resume_tunnel *t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
-    const struct keeper_message *plan = &running_session(session)->plan;
+    const struct manager_message *plan = &running_session(session)->plan;
     snprintf(t->scope, sizeof t->scope, "%.*s", SLICE_PRINTF(plan->scope));
     snprintf(t->id, sizeof t->id, "%.*s", SLICE_PRINTF(plan->id));
     t->reader.wake = on_wake;

@@ -15,7 +15,7 @@ struct resume_tunnel;
 struct resume_carrier {
     void (*wake)(struct resume_carrier *c); /* resume_tunnel_next has something */
     /* It carries the tunnel no more: TAKEN_OVER by a newer leg, or OUT_OF_MEMORY. */
-    void (*fenced)(struct resume_carrier *c, enum keeper_code code);
+    void (*fenced)(struct resume_carrier *c, enum manager_code code);
     struct resume_tunnel *tunnel; /* NULL: none, or no more */
 };
 
@@ -31,12 +31,13 @@ bool resume_tunnel_is_over(const struct resume_tunnel *t);
 /* Accepted: the carrier carries it, another one has been fenced, and *answer is what to say. Otherwise only the number of
  * inputs consumed is set. */
 enum resume_answer resume_tunnel_request(struct resume_tunnel *t, struct resume_carrier *c,
-                                         const struct keeper_message *request, struct keeper_message *answer);
+                                         const struct manager_message *request,
+                                         struct manager_message *answer);
 /* The leg is lost. Fine for a carrier that carries nothing. */
 void resume_tunnel_left(struct resume_carrier *c);
 /* MESSAGE, ACKNOWLEDGE or END. After anything but RESUME_FINE the carrier carries nothing. */
-enum resume_verdict resume_tunnel_handle(struct resume_carrier *c, const struct keeper_message *m);
+enum resume_verdict resume_tunnel_handle(struct resume_carrier *c, const struct manager_message *m);
 /* What to send next; false when there is nothing. Valid until the loop's next step. */
-bool resume_tunnel_next(struct resume_carrier *c, struct keeper_message *m);
+bool resume_tunnel_next(struct resume_carrier *c, struct manager_message *m);
 
 #endif

@@ -11,9 +11,9 @@
 #define MEMORY_AGAIN   0.1  /* seconds until what could not be held is read again */
 #define OPEN_AGAIN     0.1  /* seconds until a terminal is looked at again that nobody had open */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
-#define INPUT_FULL     (3 * (size_t)KEEPER_DATA_MAX) /* what waits for a process that is to get more */
+#define INPUT_FULL     (3 * (size_t)MANAGER_DATA_MAX) /* what waits for a process that is to get more */
 /* besides, a message, and what is left in the buffer, the socket and the worker of somebody who has gone */
-#define INPUT_LIMIT (INPUT_FULL + 27 * (size_t)KEEPER_DATA_MAX)
+#define INPUT_LIMIT (INPUT_FULL + 27 * (size_t)MANAGER_DATA_MAX)
 #define LEFT_MAX    8 /* of who has gone with input for which there is no room yet */
 #define LAST_WORDS \
     0.5 /* seconds in which others may write what belongs to the output of a process that ended */
@@ -46,7 +46,7 @@ struct running {
 
 static bool is_terminal(const struct running *r)
 {
-    return r->session.plan.kind == KEEPER_TERMINAL;
+    return r->session.plan.kind == MANAGER_TERMINAL;
 }
 
 static bool is_alive(const struct running *r)
@@ -111,7 +111,7 @@ static void set_held(struct running *r, bool held)
     r->held = held;
     if (!held)
         loop_timer_stop(&r->stall);
-    else if (r->session.plan.stall_ms != KEEPER_FOREVER)
+    else if (r->session.plan.stall_ms != MANAGER_FOREVER)
         loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
     want(r);
 }
@@ -150,7 +150,7 @@ static enum taken read_once(struct running *r, unsigned n)
         return NOTHING;
     if (got <= 0)
         return AT_END;
-    session_output(&r->session, n == ERR ? KEEPER_STDERR : KEEPER_STDOUT, slice_of(bytes, (size_t)got));
+    session_output(&r->session, n == ERR ? MANAGER_STDERR : MANAGER_STDOUT, slice_of(bytes, (size_t)got));
     if (r->session.state == SESSION_DRAINING)
         r->last[n] += (size_t)got;
     return TAKEN;
@@ -257,7 +257,7 @@ static void linger(struct running *r)
         tell_over(r);
     else if (r->session.state == SESSION_ENDED)
         loop_timer_set(&r->linger, linger_ms ? KEEP_ENDED : 0);
-    else if (linger_ms != KEEPER_FOREVER)
+    else if (linger_ms != MANAGER_FOREVER)
         loop_timer_set(&r->linger, linger_ms / 1e3);
     else if (r->session.state == SESSION_NEW && r->expected > 0)
         loop_timer_set(&r->linger, r->expected);
@@ -365,7 +365,7 @@ static void linger_due(void *owner)
 
 /* ---- readers ---- */
 
-static void drop(struct running_reader *reader, enum keeper_code code)
+static void drop(struct running_reader *reader, enum manager_code code)
 {
     running_detach(reader);
     reader->drop(reader, code);
@@ -378,7 +378,7 @@ static void stall_due(void *owner)
     for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
         next = reader->next;
         if (!reader->left && now - reader->moved >= bound && session_room(&r->session, reader->at) == 0)
-            drop(reader, KEEPER_TOO_SLOW);
+            drop(reader, MANAGER_TOO_SLOW);
     }
     if (r->held)
         loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
@@ -453,10 +453,10 @@ void running_leave(struct running_reader *reader)
     for (const struct running_reader *other = reader->running->readers; other; other = other->next)
         left += other->left;
     if (left > LEFT_MAX)
-        drop(reader, KEEPER_TOO_SLOW);
+        drop(reader, MANAGER_TOO_SLOW);
 }
 
-void running_drop_readers(struct running *r, enum keeper_code code)
+void running_drop_readers(struct running *r, enum manager_code code)
 {
     while (r->readers)
         drop(r->readers, code);
@@ -472,7 +472,7 @@ void running_take_over(struct running *r)
         if (reader->leaving)
             continue;
         if (!reader->taken_over) {
-            drop(reader, KEEPER_TAKEN_OVER);
+            drop(reader, MANAGER_TAKEN_OVER);
         } else {
             count_out(reader);
             reader->taken_over(reader);
@@ -480,19 +480,19 @@ void running_take_over(struct running *r)
     }
 }
 
-bool running_next(struct running_reader *reader, struct keeper_message *m)
+bool running_next(struct running_reader *reader, struct manager_message *m)
 {
     struct running *r = reader->running;
-    enum keeper_stream stream;
+    enum manager_stream stream;
     reader->at = session_clamp(&r->session, reader->at); /* memory was short: a gap that `since` shows */
     if (reader->leaving && reader->at >= reader->owed)
-        return drop(reader, KEEPER_TAKEN_OVER), false;
+        return drop(reader, MANAGER_TAKEN_OVER), false;
     struct slice bytes = session_at(&r->session, reader->at, &stream);
     if (bytes.len) {
-        uint64_t most = reader->leaving ? reader->owed - reader->at : KEEPER_DATA_MAX;
-        bytes = slice_sub(bytes, 0, most < KEEPER_DATA_MAX ? (size_t)most : KEEPER_DATA_MAX);
-        *m = (struct keeper_message){
-            .type = KEEPER_OUTPUT, .stream = (uint8_t)stream, .since = reader->at, .bytes = bytes};
+        uint64_t most = reader->leaving ? reader->owed - reader->at : MANAGER_DATA_MAX;
+        bytes = slice_sub(bytes, 0, most < MANAGER_DATA_MAX ? (size_t)most : MANAGER_DATA_MAX);
+        *m = (struct manager_message){
+            .type = MANAGER_OUTPUT, .stream = (uint8_t)stream, .since = reader->at, .bytes = bytes};
         reader->at += bytes.len;
         reader->moved = loop_clock();
         release_hold(r);
@@ -501,7 +501,7 @@ bool running_next(struct running_reader *reader, struct keeper_message *m)
     if (r->session.state != SESSION_ENDED || reader->told_end)
         return false;
     reader->told_end = true;
-    *m = (struct keeper_message){.type = KEEPER_EXIT, .exit_code = r->session.exit_code};
+    *m = (struct manager_message){.type = MANAGER_EXIT, .exit_code = r->session.exit_code};
     return true;
 }
 
@@ -527,7 +527,7 @@ bool running_wants_input(const struct running *r)
 
 bool running_wants_input_of(const struct running_reader *reader)
 {
-    size_t most = reader->ending ? INPUT_LIMIT - KEEPER_DATA_MAX : INPUT_FULL;
+    size_t most = reader->ending ? INPUT_LIMIT - MANAGER_DATA_MAX : INPUT_FULL;
     for (const struct running_reader *earlier = reader->next; earlier; earlier = earlier->next)
         if (earlier->ending)
             return false;
@@ -562,15 +562,15 @@ void running_resize(struct running *r, uint16_t cols, uint16_t rows)
 
 /* ---- life ---- */
 
-static bool start_process(struct running *r, struct process *process, enum keeper_code *code,
+static bool start_process(struct running *r, struct process *process, enum manager_code *code,
                           struct fail *why)
 {
-    static const enum keeper_code codes[] = {
-        [PROCESS_IMPOSSIBLE] = KEEPER_START_FAILED, [PROCESS_NO_ROOM] = KEEPER_TOO_MANY};
-    const struct keeper_message *plan = &r->session.plan;
-    char **argv = keeper_strings(plan->argv), **env = keeper_strings(plan->env);
+    static const enum manager_code codes[] = {
+        [PROCESS_IMPOSSIBLE] = MANAGER_START_FAILED, [PROCESS_NO_ROOM] = MANAGER_TOO_MANY};
+    const struct manager_message *plan = &r->session.plan;
+    char **argv = manager_strings(plan->argv), **env = manager_strings(plan->env);
     char *cwd = slice_dup(plan->cwd);
-    struct process_plan of = {plan->kind == KEEPER_TERMINAL, plan->cols, plan->rows, cwd, argv, env};
+    struct process_plan of = {plan->kind == MANAGER_TERMINAL, plan->cols, plan->rows, cwd, argv, env};
     enum process_result result = PROCESS_NO_ROOM;
     fail(why, "out of memory");
     if (argv && env && cwd)
@@ -590,11 +590,11 @@ static void open_end(struct running *r, unsigned n, int fd, void (*on)(void *, i
     r->open[n] = true;
 }
 
-bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, struct fail *why)
+bool running_start(struct running *r, uint8_t kind, enum manager_code *code, struct fail *why)
 {
     if (r->session.state != SESSION_NEW)
         return true;
-    if (kind == KEEPER_TERMINAL || kind == KEEPER_PIPES)
+    if (kind == MANAGER_TERMINAL || kind == MANAGER_PIPES)
         r->session.plan.kind = kind;
     struct process process = {0};
     if (!start_process(r, &process, code, why)) {
@@ -604,27 +604,27 @@ bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, stru
     session_started(&r->session, (uint32_t)process.pid);
     open_end(r, OUT, process.out, out_ready);
     if (!is_terminal(r)) {
-        if (r->session.plan.flags & KEEPER_NO_INPUT)
+        if (r->session.plan.flags & MANAGER_NO_INPUT)
             close(process.in);
         else
             open_end(r, IN, process.in, in_ready);
         open_end(r, ERR, process.err, err_ready);
     }
     uint32_t timeout_ms = r->session.plan.timeout_ms;
-    if (timeout_ms && timeout_ms != KEEPER_FOREVER)
+    if (timeout_ms && timeout_ms != MANAGER_FOREVER)
         loop_timer_set(&r->limit, timeout_ms / 1e3);
     want(r);
     return true;
 }
 
-struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
-                            void (*over)(void *owner, struct running *r), void *owner, enum keeper_code *code,
-                            struct fail *why)
+struct running *running_new(struct loop *loop, const struct manager_message *create, struct slice id,
+                            void (*over)(void *owner, struct running *r), void *owner,
+                            enum manager_code *code, struct fail *why)
 {
     struct running *r = calloc(1, sizeof *r);
     fail(why, "out of memory");
     if (!r || !session_init(&r->session, create, id, why)) {
-        *code = fail_of_memory(why) ? KEEPER_OUT_OF_MEMORY : KEEPER_BAD_REQUEST;
+        *code = fail_of_memory(why) ? MANAGER_OUT_OF_MEMORY : MANAGER_BAD_REQUEST;
         free(r);
         return NULL;
     }
@@ -639,7 +639,7 @@ struct running *running_new(struct loop *loop, const struct keeper_message *crea
     loop_timer_open(&r->linger, loop, linger_due, r);
     loop_timer_open(&r->memory, loop, memory_due, r);
     loop_timer_open(&r->unopened, loop, unopened_due, r);
-    if ((create->flags & KEEPER_START_LATER) && create->linger_ms != KEEPER_FOREVER)
+    if ((create->flags & MANAGER_START_LATER) && create->linger_ms != MANAGER_FOREVER)
         loop_timer_set(&r->linger, FIRST_READER + create->linger_ms / 1e3);
     return r;
 }
@@ -647,14 +647,14 @@ struct running *running_new(struct loop *loop, const struct keeper_message *crea
 void running_expect(struct running *r, double seconds)
 {
     r->expected = seconds;
-    if (r->session.state == SESSION_NEW && r->session.plan.linger_ms == KEEPER_FOREVER)
+    if (r->session.state == SESSION_NEW && r->session.plan.linger_ms == MANAGER_FOREVER)
         linger(r);
 }
 
 void running_free(struct running *r)
 {
     r->over_told = true;
-    running_drop_readers(r, KEEPER_UNKNOWN_SESSION);
+    running_drop_readers(r, MANAGER_UNKNOWN_SESSION);
     running_signal(r, SIGKILL);
     for (unsigned n = IN; n < ENDS; n++)
         close_end(r, n);

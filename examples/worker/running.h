@@ -19,7 +19,7 @@ struct running;
 
 struct running_reader {
     void (*wake)(struct running_reader *reader); /* there is output, the end, or room for input */
-    void (*drop)(struct running_reader *reader, enum keeper_code code); /* it was detached */
+    void (*drop)(struct running_reader *reader, enum manager_code code); /* it was detached */
     /* It was taken over, and has left but for the input that it has; NULL: it is dropped. */
     void (*taken_over)(struct running_reader *reader);
 
@@ -37,9 +37,9 @@ struct running_reader {
 
 /* `over` is called once, when the session has ended and is to be forgotten; the owner then frees it. NULL, *code and
  * *why when out of memory or when create holds nonsense. */
-struct running *running_new(struct loop *loop, const struct keeper_message *create, struct slice id,
-                            void (*over)(void *owner, struct running *r), void *owner, enum keeper_code *code,
-                            struct fail *why);
+struct running *running_new(struct loop *loop, const struct manager_message *create, struct slice id,
+                            void (*over)(void *owner, struct running *r), void *owner,
+                            enum manager_code *code, struct fail *why);
 void running_free(
     struct running *r); /* detaches readers; a process that still runs is killed, not waited for */
 const struct session *running_session(const struct running *r);
@@ -48,7 +48,7 @@ const struct session *running_session(const struct running *r);
  * that outlives its readers waits for ever. */
 void running_expect(struct running *r, double seconds);
 /* kind 0: as it was created. False, *code and *why when that cannot be, or not now. */
-bool running_start(struct running *r, uint8_t kind, enum keeper_code *code, struct fail *why);
+bool running_start(struct running *r, uint8_t kind, enum manager_code *code, struct fail *why);
 /* SIGHUP, and after two seconds SIGKILL. */
 void running_hang_up(struct running *r);
 void running_forget(
@@ -74,11 +74,11 @@ void running_detach(struct running_reader *reader);
 /* It has gone, and stays attached for the input that it has not given yet; with running_leave it is no reader besides. */
 void running_end(struct running_reader *reader);
 void running_leave(struct running_reader *reader);
-void running_drop_readers(struct running *r, enum keeper_code code);
+void running_drop_readers(struct running *r, enum manager_code code);
 /* Who is owed output gets that first: it may be in the middle of what it says as one. */
 void running_take_over(struct running *r);
 /* The next OUTPUT, or EXIT after the last; false when there is none yet. Valid until the loop's next step. */
-bool running_next(struct running_reader *reader, struct keeper_message *m);
+bool running_next(struct running_reader *reader, struct manager_message *m);
 /* All that running_next gave has been sent. */
 void running_taken(struct running_reader *reader);
 /* For a reader that takes output by its offset and not by running_next: what it needs from now on. */

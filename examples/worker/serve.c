@@ -3,10 +3,10 @@
 
 const struct serve_options *serve_options(struct http_conn *h)
 {
-    return front_context(http_front(h));
+    return web_server_context(web_server_of(h));
 }
 
-const struct front_route serve_routes[] = {
+const struct web_server_route serve_routes[] = {
     {"POST", "/sandboxes/*/pty", serve_opencomputer_pty_create},
     {"GET", "/sandboxes/*/pty/*", serve_opencomputer_pty},
     {"DELETE", "/sandboxes/*/pty/*", serve_opencomputer_pty_delete},

@@ -5,12 +5,12 @@
 #ifndef CELLGATE_WORKER_SERVE_H
 #define CELLGATE_WORKER_SERVE_H
 
-#include "examples/worker/front.h"
+#include "examples/worker/web_server.h"
 
-/* The context of the worker's front. */
+/* The context of the worker's HTTP server. */
 struct serve_options {
-    const char *keeper; /* path of cell-sandboxd's socket */
-    const char *ui;     /* folder of static files; NULL: none */
+    const char *manager; /* path of cell-sandboxd's socket */
+    const char *ui;      /* folder of static files; NULL: none */
     bool
         replay_late; /* OpenComputer's: a replay comes behind its `04`, and a session is looked for behind the 101 */
     const char *token; /* that X-EXECD-ACCESS-TOKEN must hold on /pty and /command; NULL: any */
@@ -18,7 +18,7 @@ struct serve_options {
 
 const struct serve_options *serve_options(struct http_conn *h);
 
-extern const struct front_route serve_routes[];
+extern const struct web_server_route serve_routes[];
 
 /* opencomputer.c: the worker's routes of OpenComputer */
 struct http_exchange *serve_opencomputer_pty_create(struct http_conn *h, const struct slice *parts);

@@ -4,25 +4,25 @@
 #include <assert.h>
 #include <stdlib.h>
 
-static bool plan_is_good(const struct keeper_message *m)
+static bool plan_is_good(const struct manager_message *m)
 {
-    bool kind = m->kind == KEEPER_TERMINAL || m->kind == KEEPER_PIPES;
-    return m->type == KEEPER_CREATE && kind && keeper_is_name(m->scope) && keeper_is_name(m->id) &&
+    bool kind = m->kind == MANAGER_TERMINAL || m->kind == MANAGER_PIPES;
+    return m->type == MANAGER_CREATE && kind && manager_is_name(m->scope) && manager_is_name(m->id) &&
            m->argv.len > 1 && m->ring >= SESSION_RING_MIN && m->ring <= SESSION_RING_MAX;
 }
 
 /* The plan goes through its own encoding: one block holds all of its strings. */
-static bool copy_plan(struct session *s, const struct keeper_message *create)
+static bool copy_plan(struct session *s, const struct manager_message *create)
 {
-    size_t size = KEEPER_LENGTH_SIZE + KEEPER_MESSAGE_MAX;
+    size_t size = MANAGER_LENGTH_SIZE + MANAGER_MESSAGE_MAX;
     uint8_t *memory = malloc(size);
     if (!memory)
         return false;
     struct writer w = writer_of(memory, size);
-    keeper_put(&w, create);
+    manager_put(&w, create);
     uint8_t *shrunk = w.full ? NULL : realloc(memory, w.len);
     struct slice in = slice_of(shrunk, w.len);
-    if (!shrunk || keeper_read(&in, &s->plan) != KEEPER_READ) {
+    if (!shrunk || manager_read(&in, &s->plan) != MANAGER_READ) {
         free(shrunk ? shrunk : memory);
         return false;
     }
@@ -30,10 +30,10 @@ static bool copy_plan(struct session *s, const struct keeper_message *create)
     return true;
 }
 
-bool session_init(struct session *s, const struct keeper_message *create, struct slice id, struct fail *why)
+bool session_init(struct session *s, const struct manager_message *create, struct slice id, struct fail *why)
 {
     *s = (struct session){0};
-    struct keeper_message plan = *create;
+    struct manager_message plan = *create;
     plan.id = id;
     plan.ring = create->ring ? create->ring : SESSION_RING;
     plan.cols = create->cols ? create->cols : 80;
@@ -78,9 +78,9 @@ void session_drained(struct session *s)
     s->state = SESSION_ENDED;
 }
 
-void session_output(struct session *s, enum keeper_stream stream, struct slice bytes)
+void session_output(struct session *s, enum manager_stream stream, struct slice bytes)
 {
-    if (s->plan.kind == KEEPER_TERMINAL)
+    if (s->plan.kind == MANAGER_TERMINAL)
         ring_put(&s->output.bytes, bytes);
     else
         chunks_put(&s->output, stream, bytes);
@@ -88,23 +88,23 @@ void session_output(struct session *s, enum keeper_stream stream, struct slice b
 
 size_t session_reserve(struct session *s)
 {
-    return s->plan.kind == KEEPER_TERMINAL ? ring_reserve(&s->output.bytes) : chunks_reserve(&s->output);
+    return s->plan.kind == MANAGER_TERMINAL ? ring_reserve(&s->output.bytes) : chunks_reserve(&s->output);
 }
 
 size_t session_room(const struct session *s, uint64_t offset)
 {
     offset = session_clamp(s, offset);
-    if (s->plan.kind == KEEPER_TERMINAL)
+    if (s->plan.kind == MANAGER_TERMINAL)
         return (size_t)(s->plan.ring - (session_end(s) - offset));
     return chunks_room(&s->output, offset);
 }
 
-struct slice session_at(const struct session *s, uint64_t offset, enum keeper_stream *stream)
+struct slice session_at(const struct session *s, uint64_t offset, enum manager_stream *stream)
 {
-    unsigned of = KEEPER_STDOUT;
-    struct slice piece = s->plan.kind == KEEPER_TERMINAL ? ring_at(&s->output.bytes, offset)
-                                                         : chunks_at(&s->output, offset, &of);
-    *stream = (enum keeper_stream)of;
+    unsigned of = MANAGER_STDOUT;
+    struct slice piece = s->plan.kind == MANAGER_TERMINAL ? ring_at(&s->output.bytes, offset)
+                                                          : chunks_at(&s->output, offset, &of);
+    *stream = (enum manager_stream)of;
     return piece;
 }
 
@@ -125,22 +125,22 @@ uint64_t session_clamp(const struct session *s, uint64_t since)
     return since < session_end(s) ? since : session_end(s);
 }
 
-struct keeper_message session_describe(const struct session *s)
+struct manager_message session_describe(const struct session *s)
 {
-    uint8_t state = s->state == SESSION_NEW     ? KEEPER_NEW
-                    : s->state == SESSION_ENDED ? KEEPER_ENDED
-                                                : KEEPER_RUNNING;
-    return (struct keeper_message){.type = KEEPER_SESSION,
-                                   .scope = s->plan.scope,
-                                   .id = s->plan.id,
-                                   .kind = s->plan.kind,
-                                   .state = state,
-                                   .pid = s->pid,
-                                   .cols = s->plan.cols,
-                                   .rows = s->plan.rows,
-                                   .readers = (uint8_t)(s->readers < UINT8_MAX ? s->readers : UINT8_MAX),
-                                   .first = session_first(s),
-                                   .end = session_end(s),
-                                   .input = s->input,
-                                   .exit_code = s->exit_code};
+    uint8_t state = s->state == SESSION_NEW     ? MANAGER_NEW
+                    : s->state == SESSION_ENDED ? MANAGER_ENDED
+                                                : MANAGER_RUNNING;
+    return (struct manager_message){.type = MANAGER_SESSION,
+                                    .scope = s->plan.scope,
+                                    .id = s->plan.id,
+                                    .kind = s->plan.kind,
+                                    .state = state,
+                                    .pid = s->pid,
+                                    .cols = s->plan.cols,
+                                    .rows = s->plan.rows,
+                                    .readers = (uint8_t)(s->readers < UINT8_MAX ? s->readers : UINT8_MAX),
+                                    .first = session_first(s),
+                                    .end = session_end(s),
+                                    .input = s->input,
+                                    .exit_code = s->exit_code};
 }

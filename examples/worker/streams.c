@@ -3,8 +3,8 @@
 #include <stdio.h>
 
 #include "examples/worker/digest.h"
-#include "examples/worker/front.h"
 #include "examples/worker/serve.h"
+#include "examples/worker/web_server.h"
 
 /* ---- /bytes?n=N&chunked=1: byte i is i modulo 251 ---- */
 
@@ -107,7 +107,7 @@ static void events_end(struct http_exchange *x)
     if (!events_read(e))
         return http_refuse(x, 400, "n or interval is wrong");
     http_begin(x, 200, "text/event-stream", "Cache-Control: no-store\r\n", HTTP_UNKNOWN_LENGTH);
-    loop_timer_open(&e->timer, front_loop(http_front(x->conn)), events_due, e);
+    loop_timer_open(&e->timer, web_server_loop(web_server_of(x->conn)), events_due, e);
     events_due(e);
 }
 

@@ -53,7 +53,7 @@ static bool put_command(const struct http_exchange *x, struct writer *argv)
     struct slice rest = writer_slice(&w);
     while (slice_split(&rest, ' ', &part))
         if (part.len)
-            keeper_put_string(argv, part);
+            manager_put_string(argv, part);
     return !argv->full && argv->len > 1;
 }
 
@@ -70,56 +70,56 @@ static void ask(struct bridge *b)
         return http_refuse(&b->ws.x, 400, "cols, rows or command is wrong");
     }
     snprintf(b->id, sizeof b->id, "%08x", number);
-    struct keeper_message m = {.type = KEEPER_CREATE,
-                               .scope = slice_text(b->scope),
-                               .id = slice_text(b->id),
-                               .kind = KEEPER_TERMINAL,
-                               .flags = KEEPER_START_LATER,
-                               .cols = (uint16_t)cols,
-                               .rows = (uint16_t)rows,
-                               .stall_ms = KEEPER_FOREVER,
-                               .linger_ms = 0,
-                               .argv = writer_slice(&argv)};
+    struct manager_message m = {.type = MANAGER_CREATE,
+                                .scope = slice_text(b->scope),
+                                .id = slice_text(b->id),
+                                .kind = MANAGER_TERMINAL,
+                                .flags = MANAGER_START_LATER,
+                                .cols = (uint16_t)cols,
+                                .rows = (uint16_t)rows,
+                                .stall_ms = MANAGER_FOREVER,
+                                .linger_ms = 0,
+                                .argv = writer_slice(&argv)};
     if (b->leg.binding)
         return resume_leg_ask(b, &m);
     b->answers = 1;
-    link_put(&b->link, &m);
-    m.type = KEEPER_ATTACH;
-    m.flags = KEEPER_EXCLUSIVE;
-    link_put(&b->link, &m);
+    manager_client_put(&b->manager, &m);
+    m.type = MANAGER_ATTACH;
+    m.flags = MANAGER_EXCLUSIVE;
+    manager_client_put(&b->manager, &m);
 }
 
-static void refused(struct bridge *b, enum keeper_code code, const char *text)
+static void refused(struct bridge *b, enum manager_code code, const char *text)
 {
     (void)text;
     http_refuse(&b->ws.x, call_status(code), "the terminal cannot be started");
 }
 
-static void attached(struct bridge *b, const struct keeper_message *m)
+static void attached(struct bridge *b, const struct manager_message *m)
 {
     (void)m;
     bridge_accept(b);
 }
 
-static void output(struct bridge *b, const struct keeper_message *m)
+static void output(struct bridge *b, const struct manager_message *m)
 {
     bridge_send_output(b, -1, m->bytes, FRAME_MAX);
 }
 
-static void tell_exit(struct bridge *b, const struct keeper_message *m)
+static void tell_exit(struct bridge *b, const struct manager_message *m)
 {
     char text[64];
     snprintf(text, sizeof text, "{\"type\":\"exit\",\"exit_code\":%u}", m->exit_code);
     bridge_send_text(b, text);
 }
 
-static void ended(struct bridge *b, const struct keeper_message *m)
+static void ended(struct bridge *b, const struct manager_message *m)
 {
     tell_exit(b, m);
     ws_conn_end(&b->ws, 1000, EXITED);
 }
 
-static void detached(struct bridge *b, enum keeper_code code)
+static void detached(struct bridge *b, enum manager_code code)
 {
     (void)code;
     ws_conn_end(&b->ws, 4001, "taken over");

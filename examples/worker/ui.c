@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "examples/worker/front.h"
 #include "examples/worker/serve.h"
+#include "examples/worker/web_server.h"
 
 #define NAME_LENGTH 100
 

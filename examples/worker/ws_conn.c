@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "examples/worker/ws_conn.h"
 
-#include "examples/worker/front.h"
+#include "examples/worker/web_server.h"
 #include "spoa/proto/ws_handshake.h"
 
 #define PIECE      16384
@@ -217,7 +217,7 @@ bool ws_conn_check(struct http_exchange *x)
     struct slice key;
     struct fail why;
     unsigned status = ws_handshake_check_request(x->head, &key, &why);
-    if (front_is_draining(http_front(x->conn)))
+    if (web_server_is_draining(web_server_of(x->conn)))
         http_refuse(x, 503, "draining");
     else if (status == 426)
         http_answer(x, status, "application/json", "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",

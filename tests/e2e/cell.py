@@ -40,9 +40,9 @@ _worker_secret.flush()
 WORKER_SECRET_FILE = _worker_secret.name
 
 
-def worker_command(keeper, *options, listen="127.0.0.1:0"):
+def worker_command(manager, *options, listen="127.0.0.1:0"):
     """A cell-worker that wants the secret."""
-    return [BIN / "cell-worker", "--listen", listen, "--sandboxd", keeper, "--secret-file", WORKER_SECRET_FILE, *options]
+    return [BIN / "cell-worker", "--listen", listen, "--sandboxd", manager, "--secret-file", WORKER_SECRET_FILE, *options]
 
 
 def on_worker(url, **record):

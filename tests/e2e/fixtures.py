@@ -50,7 +50,7 @@ def cells():
 
 @pytest.fixture(scope="module")
 def host():
-    """A keeper of sessions, and what workers it is asked for."""
+    """A session manager, and what workers it is asked for."""
     host = Host()
     yield host
     host.close()

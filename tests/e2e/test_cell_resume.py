@@ -289,11 +289,11 @@ def test_the_grace_ends_tunnel_and_process_and_a_late_ghost_starts_nothing():
         host.close()
 
 
-def test_a_keeper_that_is_gone_is_503(host):
+def test_a_session_manager_that_is_gone_is_503(host):
     other = Host()
     worker = other.worker()
     one = Caller(SH).dial(worker.port)
-    other.keeper.kill()
+    other.manager.kill()
     assert not one.wait(lambda: one.end) and one.close[0] == 1011
     assert status(one.dial, worker.port) == 503
     other.close()

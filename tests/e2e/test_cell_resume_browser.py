@@ -29,8 +29,8 @@ def cell(request, cells, tmp_path_factory):
             plain = {name: route[name] for name in ("name", "path", "upgrade", "to", "need")}
             routes[routes.index(route)] = plain | {"via": request.param}
     cell = cells(config={"routes": routes, "management_ports": "8080", "worker_networks": ["127.0.0.0/8"]})
-    keeper = cell.sandboxd()
-    cell.addresses = [cell.worker(keeper, name, "--ui", pages) for name in ("worker-a", "worker-b")]
+    manager = cell.sandboxd()
+    cell.addresses = [cell.worker(manager, name, "--ui", pages) for name in ("worker-a", "worker-b")]
     cell.epoch = 0
     move(cell, 0)
     return cell

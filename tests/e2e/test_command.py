@@ -183,14 +183,14 @@ def test_large_output_is_whole(commands):
 
 
 def test_a_client_that_reads_slowly_holds_the_command_up_and_loses_nothing(both, host, tmp_path):
-    """Neither worker nor keeper holds what it does not read."""
+    """Neither worker nor session manager holds what it does not read."""
     worker, done = both["direct"], tmp_path / "done"
     data = json.dumps({"command": f"seq 1 4000000; touch {done}"}).encode()
     with connect(worker.port, room=4096) as sock:
         sock.sendall(head_of("POST", "/command", [("Host", "a"), WORKER_BEARER, JSON, ("Content-Length", len(data))]) + data)
         until(lambda: queued(sock), 10, "nothing comes")
-        stat = Path(f"/proc/{host.keeper.pid}/stat")
-        until(lambda: all(stat.read_text().rpartition(") ")[2][0] == "S" for _ in range(100)), 10, "the keeper is always busy")
+        stat = Path(f"/proc/{host.manager.pid}/stat")
+        until(lambda: all(stat.read_text().rpartition(") ")[2][0] == "S" for _ in range(100)), 10, "the session manager is always busy")
         assert not done.exists()
         http = Http1.__new__(Http1)
         http.sock, http.rest, http.interim = sock, b"", []
@@ -409,14 +409,14 @@ def test_access_token(host, tmp_path):
     worker.close()
 
 
-def test_a_keeper_that_is_lost_is_told(tmp_path):
+def test_a_session_manager_that_is_lost_is_told(tmp_path):
     host = Host()
     worker = host.worker()
     commands = Commands(worker.port, "", [WORKER_BEARER])
     with commands.run("echo pid=$$.; exec sleep 1000") as stream:
         stream.init()
         pid = pid_of(stream)
-        os.kill(host.keeper.pid, signal.SIGKILL)
+        os.kill(host.manager.pid, signal.SIGKILL)
         name, data = stream.event()
         assert name == "error" and data["error"]["ename"] == "SessionLost" and stream.event() is None
     os.kill(pid, signal.SIGKILL)

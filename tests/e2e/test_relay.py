@@ -23,8 +23,8 @@ class Hosts:
 
     def __init__(self, cell, tunnels):
         self.cell, self.tunnels = cell, tunnels
-        keeper = cell.sandboxd()
-        self.urls = [f"http://{cell.worker(keeper, name)}" for name in ("one", "two")]
+        manager = cell.sandboxd()
+        self.urls = [f"http://{cell.worker(manager, name)}" for name in ("one", "two")]
         self.epoch = 0
         self.move()
 

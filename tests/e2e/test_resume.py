@@ -88,7 +88,7 @@ class Reader:
 
 
 class Workers:
-    """Two in front of one keeper."""
+    """Two in front of one session manager."""
 
     def __init__(self, socket, *options):
         self.options = options

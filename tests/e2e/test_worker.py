@@ -536,7 +536,7 @@ def test_opensandbox_takeover_by_another_worker_keeps_the_shell(host, worker):
 
 
 def test_opensandbox_takeover_comes_behind_what_the_first_client_had_said(host, worker, tmp_path):
-    """Its worker has it, the keeper not yet: the program does not read."""
+    """Its worker has it, the session manager not yet: the program does not read."""
     go, said, data = tmp_path / "go", tmp_path / "said", [os.urandom(1000) for _ in range(200)]
     whole = b"".join(data) + b"behind"
     session = shell(worker, command=f"stty raw -echo; echo; until [ -e {go} ]; do sleep 0.01; done; head -c {len(whole)} >{said}; read x")
@@ -748,7 +748,7 @@ def test_terminal_that_its_program_lets_go_of_is_kept(host, worker, tmp_path, ho
         ws.until(b"before\r\n")
         heard.touch()
         until(gone.exists, 10)
-        for _ in range(2):  # so that the keeper has looked at what there is by now
+        for _ in range(2):  # so that the session manager has looked at what there is by now
             assert not knows(host, "0badcafe")
         go.touch()
         if "open" in how:
@@ -842,10 +842,10 @@ def test_terminal_answers_pings_while_its_input_is_blocked(worker):
         assert ws.message() == (PONG, b"1")
 
 
-# ---- keeper and workers ----
+# ---- session manager and workers ----
 
 
-def test_killed_worker_loses_nothing_in_the_keeper(host, worker, tmp_path):
+def test_killed_worker_loses_nothing_in_the_session_manager(host, worker, tmp_path):
     doomed, go = host.worker(), tmp_path / "go"
     path, session = pty(doomed), shell(doomed)
     with doomed.open(path) as ws, attach(doomed, session) as sandbox_ws:
@@ -879,19 +879,19 @@ def test_no_zombies_are_left(host, worker):
         ws.rest()
 
     def zombies():
-        children = Path(f"/proc/{host.keeper.pid}/task/{host.keeper.pid}/children").read_text().split()
+        children = Path(f"/proc/{host.manager.pid}/task/{host.manager.pid}/children").read_text().split()
         return [c for c in children if not alive(c) and Path(f"/proc/{c}").exists()]
 
     until(lambda: not zombies())
 
 
-def test_keeper_that_is_gone_is_503(worker, host):
+def test_session_manager_that_is_gone_is_503(worker, host):
     lonely = Host()
     front = lonely.worker()
     with front.open("/terminal") as ws:
-        lonely.keeper.kill()
-        lonely.keeper.wait()
-        assert ws.rest()[1] == (1011, "session keeper lost")
+        lonely.manager.kill()
+        lonely.manager.wait()
+        assert ws.rest()[1] == (1011, "session manager lost")
     assert front.call("POST", "/pty")[0] == 503
     assert front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "ls"})[0] == 503
     with pytest.raises(Ws.Refused) as refused:
@@ -900,21 +900,21 @@ def test_keeper_that_is_gone_is_503(worker, host):
     lonely.close()
 
 
-def test_keeper_that_is_stopped_ends_its_sessions_and_removes_its_socket():
+def test_session_manager_that_is_stopped_ends_its_sessions_and_removes_its_socket():
     host = Host()
     front = host.worker()
     with front.open(pty(front)) as ws, front.open("/terminal") as stubborn:
         pid = pid_of(ws)
         stubborn.send(BINARY, b"trap '' HUP TERM; echo set$((1+1))\n")
         stubborn.until(b"set2\r\n")
-        host.keeper.terminate()
+        host.manager.terminate()
         assert ws.rest()[1] == (1000, "")
         assert stubborn.rest()[0][-1] == (TEXT, b'{"type":"exit","exit_code":137}')
-    assert host.keeper.wait(10) == 0 and not alive(pid) and not os.path.exists(host.socket)
+    assert host.manager.wait(10) == 0 and not alive(pid) and not os.path.exists(host.socket)
     host.close()
 
 
-def test_keeper_whose_parent_ignores_its_children_does_not():
+def test_session_manager_whose_parent_ignores_its_children_does_not():
     """What is ignored is so behind exec, too."""
     host = Host(before=("env", "--ignore-signal=CHLD"))
     with host.worker().open("/terminal?command=true") as ws:
@@ -938,7 +938,7 @@ def test_sessions_that_end_together_leave_nobody_behind(tmp_path):
 
 
 @pytest.mark.parametrize("most", [("--sessions", "3"), ("--memory", "3")])
-def test_keeper_refuses_more_sessions_than_it_may_have(most):
+def test_session_manager_refuses_more_sessions_than_it_may_have(most):
     """The one that has ended makes room."""
     host = Host(*most)
     front = host.worker()
@@ -983,13 +983,13 @@ def test_terminals_that_cannot_be_started_take_no_place():
     host.close()
 
 
-def test_keeper_socket_is_for_its_user_only_and_taken_once():
+def test_session_manager_socket_is_for_its_user_only_and_taken_once():
     host = Host()
     assert os.stat(host.socket).st_mode & 0o777 == 0o600
     second = subprocess.run([BIN / "cell-sandboxd", "--socket", host.socket], capture_output=True, text=True, timeout=10)
     assert second.returncode == 1 and host.socket in second.stderr
-    host.keeper.kill()
-    host.keeper.wait()
+    host.manager.kill()
+    host.manager.wait()
     third = subprocess.Popen([BIN / "cell-sandboxd", "--socket", host.socket], stdout=subprocess.PIPE, text=True)
     assert third.stdout.readline() == f"listening {host.socket}\n", "what a killed one left is replaced"
     third.terminate()
@@ -1006,7 +1006,7 @@ def name(text):
 
 
 def message(kind, *fields):
-    """Of the keeper's language (examples/worker/keeper_protocol.h)."""
+    """Of the session manager's language (examples/worker/manager_protocol.h)."""
     body = bytes([kind]) + b"".join(fields)
     return struct.pack(">I", len(body)) + body
 
@@ -1028,7 +1028,7 @@ def knows(host, session):
 
 
 def converse(host):
-    """A conversation with the keeper, of which the first words are said."""
+    """A conversation with the session manager, of which the first words are said."""
     sock = socket.socket(socket.AF_UNIX)
     sock.settimeout(5)
     sock.connect(host.socket)
@@ -1037,7 +1037,7 @@ def converse(host):
 
 
 def ask(host, data, answers):
-    """Messages that the keeper answers with, as (type, fields)."""
+    """Messages that the session manager answers with, as (type, fields)."""
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(5)
         sock.connect(host.socket)
@@ -1055,7 +1055,7 @@ def described(host, who):
     return struct.unpack(">BBIHHBQQQI", fields[len(who) :])
 
 
-def test_keeper_lists_the_sessions_of_a_scope(host, worker):
+def test_session_manager_lists_the_sessions_of_a_scope(host, worker):
     paths = [execute(worker, "sleep", "100", sandbox="sb-list") for _ in range(2)]
     hello, scope = b"\0\0\0\2\1\1", b"sb-list/exec"
     got = ask(host, hello + struct.pack(">IBH", 3 + len(scope), 8, len(scope)) + scope, 3)
@@ -1064,7 +1064,7 @@ def test_keeper_lists_the_sessions_of_a_scope(host, worker):
         assert fields.startswith(b"\0\x0csb-list/exec\0\x08" + path[-8:].encode())
 
 
-def test_keeper_refuses_another_version(host):
+def test_session_manager_refuses_another_version(host):
     ((kind, fields),) = ask(host, b"\0\0\0\2\1\2", 1)
     assert kind == 65 and fields[0] == 2
 
@@ -1103,7 +1103,7 @@ def test_who_was_taken_over_and_stays_holds_nobody_up(host, worker):
 
 
 def test_a_terminal_whose_client_left_before_it_was_attached_takes_no_place(host):
-    """The worker ended the conversation between the two messages, as the keeper saw it."""
+    """The worker ended the conversation between the two messages, as the session manager saw it."""
     with converse(host) as sock:
         sock.sendall(message(CREATE, plan("0badcafe", "sleep", "100", flags=1)))
         assert sock.recv(5)[4] == 66
@@ -1111,7 +1111,7 @@ def test_a_terminal_whose_client_left_before_it_was_attached_takes_no_place(host
 
 
 def test_a_job_that_writes_on_does_not_hold_up_the_end(host):
-    """It writes faster than the client reads: whenever the keeper looks, the ring is full."""
+    """It writes faster than the client reads: whenever the session manager looks, the ring is full."""
     who = name("terminal") + name("f100d000")
     command = "/bin/sh", "-c", "trap '' HUP; echo first; yes & read line; exit 3"
     got, kind, ends = b"", 67, [0]
@@ -1144,7 +1144,7 @@ def test_a_job_that_writes_on_does_not_hold_up_the_end(host):
 
 @pytest.mark.parametrize("output,size,taken", [("yes &", RING, 0), ("echo", 1, 4)], ids=["nobody hears it", "it does not read yet"])
 def test_the_last_input_of_who_leaves_is_read_to_its_end(host, tmp_path, output, size, taken):
-    """More than the keeper takes while it has something to say, or while the process is busy."""
+    """More than the session manager takes while it has something to say, or while the process is busy."""
     session, go, said = f"1a57000{taken}", tmp_path / "go", tmp_path / "said"
     parts, who = [os.urandom(32768) for _ in range(taken + 5)], name("terminal") + name(session)
     data, inputs = b"".join(parts), [message(INPUT, part) for part in parts]
@@ -1166,7 +1166,7 @@ def test_the_last_input_of_who_leaves_is_read_to_its_end(host, tmp_path, output,
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["", "worker is stopped"])
-def test_what_a_client_said_before_its_close_reaches_a_keeper_that_is_busy(tmp_path, stopped):
+def test_what_a_client_said_before_its_close_reaches_a_session_manager_that_is_busy(tmp_path, stopped):
     """More than its socket takes: the worker has the rest when it answers the Close."""
     who, part, sent, got = name("execd") + name("0b51e500"), os.urandom(8192), 0, b""
     with socket.socket(socket.AF_UNIX) as listener:
@@ -1205,7 +1205,7 @@ def test_what_a_client_said_before_its_close_reaches_a_keeper_that_is_busy(tmp_p
 
 
 def test_the_last_inputs_of_many_who_leave_are_read_in_their_order(host, tmp_path):
-    """More than the keeper holds for a program that does not read: none of it is lost, and nobody is in the way."""
+    """More than the manager holds for a program that does not read: none of it is lost, and nobody is in the way."""
     session, go, said = "1a570f00", tmp_path / "go", tmp_path / "said"
     who, parts = name("terminal") + name(session), [os.urandom(32768) for _ in range(50)]
     command = f"stty raw -echo; echo; until [ -e {go} ]; do sleep 0.01; done; head -c {sum(map(len, parts))} >{said}"
@@ -1225,7 +1225,7 @@ def test_the_last_inputs_of_many_who_leave_are_read_in_their_order(host, tmp_pat
 
 @pytest.mark.parametrize("how", ["let go", "ended"])
 def test_input_that_nobody_can_take_keeps_nobody_busy(tmp_path, how):
-    """Its program has let go of its terminal, or has ended and said more than its reader has taken: the keeper sleeps."""
+    """Its program has let go of its terminal, or has ended and said more than its reader has taken: the manager sleeps."""
     who, host, ends = name("terminal") + name("1d1e0000"), Host(), [0]
     script, heard, gone, go = (tmp_path / word for word in ("script", "heard", "gone", "go"))
     script.write_text(LETS_GO)
@@ -1249,7 +1249,7 @@ def test_input_that_nobody_can_take_keeps_nobody_busy(tmp_path, how):
             pid = described(host, who)[2]
             os.kill(pid, signal.SIGKILL)
             until(lambda: not Path(f"/proc/{pid}").exists(), 10, "it is not waited for")
-        stat = Path(f"/proc/{host.keeper.pid}/stat")
+        stat = Path(f"/proc/{host.manager.pid}/stat")
         until(lambda: all(stat.read_text().rpartition(") ")[2][0] == "S" for _ in range(100)), 10, "it is always busy")
         assert described(host, who)[8] < 90000, "the terminal takes all of it"
         go.touch()
@@ -1261,7 +1261,7 @@ def test_input_that_nobody_can_take_keeps_nobody_busy(tmp_path, how):
     host.close()
 
 
-def test_a_session_that_has_ended_says_so_though_its_keeper_has_gone(tmp_path):
+def test_a_session_that_has_ended_says_so_though_its_session_manager_has_gone(tmp_path):
     """Its client types on: that this cannot be written any more hides nothing that can still be read."""
     host, script, go = Host(), tmp_path / "script", tmp_path / "go"
     front = host.worker()
@@ -1272,8 +1272,8 @@ def test_a_session_that_has_ended_says_so_though_its_keeper_has_gone(tmp_path):
         stop(front.process.pid)
         go.touch()
         until(lambda: not alive(pid))
-        host.keeper.terminate()
-        assert host.keeper.wait(10) == 0
+        host.manager.terminate()
+        assert host.manager.wait(10) == 0
         ws.send(BINARY, b"too late\n")
         front.process.send_signal(signal.SIGCONT)
         messages, close = ws.rest()
@@ -1289,7 +1289,7 @@ def test_a_callers_end_counts_though_nobody_hears_that_it_does(host):
     leg.sendall(message(RESUME, plan(session, *command), struct.pack(">QQI", 1, 0, 0)))
     assert leg.recv(5)[4] == 70
     sizes = [-2, -1]
-    while sizes[-1] != sizes[-2]:  # the keeper says more whenever it hears something, until the socket takes no more
+    while sizes[-1] != sizes[-2]:  # the manager says more whenever it hears something, until the socket takes no more
         leg.sendall(message(ACKNOWLEDGE, bytes(8)))
         time.sleep(0.1)
         sizes.append(queued(leg))
@@ -1322,7 +1322,7 @@ def test_who_is_taken_over_in_its_replay_gets_the_rest_of_it_and_is_told(host, w
 
 
 @pytest.mark.parametrize("junk", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\1\x07", b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\2\1\x63"])
-def test_keeper_ends_a_conversation_it_does_not_understand(host, worker, junk):
+def test_session_manager_ends_a_conversation_it_does_not_understand(host, worker, junk):
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(5)
         sock.connect(host.socket)
@@ -1597,19 +1597,19 @@ def by_page(front):
 
 @pytest.mark.parametrize("ask, told", [(by_default("/terminal"), (1001, "worker is stopping")), (by_header, 503), (by_page, 4503)])
 def test_a_websocket_that_opens_as_its_worker_is_stopped_is_told_so(ask, told):
-    """The keeper's answer was still on its way."""
+    """The session manager's answer was still on its way."""
     host = Host()
     front = host.worker("--drain", "60")
     idle = connect(front.port)
     until(lambda: held_connections(front.process.pid) > 0)
-    host.keeper.send_signal(signal.SIGSTOP)
+    host.manager.send_signal(signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         opening = pool.submit(ask, front)
         until(lambda: held_connections(front.process.pid) > 2)
         front.process.terminate()
         assert idle.recv(1) == b"", "it has begun to stop"
         idle.close()
-        host.keeper.send_signal(signal.SIGCONT)
+        host.manager.send_signal(signal.SIGCONT)
         assert opening.result() == told
     assert front.process.wait(10) == 0
     host.close()

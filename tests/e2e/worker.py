@@ -30,13 +30,13 @@ def start(*command, home=None):
 
 
 class Host:
-    """A keeper, with as many workers in front of it as are asked for. Its shells find an empty home: what a person's
+    """A session manager, with as many workers in front of it as are asked for. Its shells find an empty home: what a person's
     start-up files do is slow, and must not be killed half-way."""
 
     def __init__(self, *options, before=()):
         self.folder = tempfile.TemporaryDirectory(prefix="cg-")
         self.socket = self.folder.name + "/s"
-        self.keeper, _ = start(*before, BIN / "cell-sandboxd", "--socket", self.socket, *options, home=self.folder.name)
+        self.manager, _ = start(*before, BIN / "cell-sandboxd", "--socket", self.socket, *options, home=self.folder.name)
         self.workers = []
 
     def worker(self, *options):
@@ -47,17 +47,17 @@ class Host:
     def close(self):
         for worker in self.workers:
             worker.close()
-        killed = self.keeper.poll() == -signal.SIGKILL
-        end(self.keeper)
-        assert killed or self.keeper.returncode == 0, self.keeper.stderr.read()
-        self.keeper.stdout.close()
-        self.keeper.stderr.close()
+        killed = self.manager.poll() == -signal.SIGKILL
+        end(self.manager)
+        assert killed or self.manager.returncode == 0, self.manager.stderr.read()
+        self.manager.stdout.close()
+        self.manager.stderr.close()
         self.folder.cleanup()
 
 
 class Worker:
-    def __init__(self, keeper, *options):
-        self.process, address = start(*worker_command(keeper, *options))
+    def __init__(self, manager, *options):
+        self.process, address = start(*worker_command(manager, *options))
         self.port = int(address.rsplit(":", 1)[1])
 
     def close(self):

@@ -378,13 +378,13 @@ static void on_over(void *owner, struct running *r)
 
 static bool begin_tunnel(void *context)
 {
-    static const struct keeper_message create = {.type = KEEPER_CREATE,
-                                                 .kind = KEEPER_PIPES,
+    static const struct manager_message create = {.type = MANAGER_CREATE,
+                                                 .kind = MANAGER_PIPES,
                                                  .scope = SLICE_LITERAL("sandbox"),
                                                  .id = SLICE_LITERAL("tunnel"),
                                                  .argv = SLICE_LITERAL("true\0"),
                                                  .ring = SESSION_RING_MIN};
-    enum keeper_code code;
+    enum manager_code code;
     struct fail why;
     struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over, &code, &why);
     struct resume_table table;
@@ -396,7 +396,7 @@ static bool begin_tunnel(void *context)
     assert_ptr_equal(resume_table_find(&table, create.scope, create.id), t);
     assert_int_equal(table.count, t ? 1 : 0);
     resume_table_free(&table);
-    running_forget(r); /* as the keeper does it */
+    running_forget(r); /* as the session manager does it */
     assert_ptr_equal(over, r);
     running_free(r);
     return t != NULL;

@@ -59,15 +59,15 @@ bool http_is_full(const struct http_exchange *x)
     return false;
 }
 
-struct front *http_front(struct http_conn *h)
+struct web_server *web_server_of(struct http_conn *h)
 {
     (void)h;
     return NULL;
 }
 
-bool front_is_draining(const struct front *f)
+bool web_server_is_draining(const struct web_server *web)
 {
-    (void)f;
+    (void)web;
     return false;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "examples/worker/keeper_protocol.h"
+#include "examples/worker/manager_protocol.h"
 
 #include <stdlib.h>
 
@@ -9,62 +9,62 @@ enum shape { END, U8, U16, U32, U64, TEXT, LIST, BYTES };
 
 struct field {
     enum shape shape;
-    size_t offset; /* in struct keeper_message */
+    size_t offset; /* in struct manager_message */
     size_t max;    /* of TEXT, LIST and BYTES */
 };
 
-#define AT(member) offsetof(struct keeper_message, member)
+#define AT(member) offsetof(struct manager_message, member)
 #define NUMBER(shape, member) \
     {                         \
         shape, AT(member), 0  \
     }
-#define NAME(member)                      \
-    {                                     \
-        TEXT, AT(member), KEEPER_NAME_MAX \
+#define NAME(member)                       \
+    {                                      \
+        TEXT, AT(member), MANAGER_NAME_MAX \
     }
 #define PLAN                                                                                          \
     NAME(scope), NAME(id), NUMBER(U8, kind), NUMBER(U8, flags), NUMBER(U16, cols), NUMBER(U16, rows), \
         NUMBER(U32, ring), NUMBER(U32, stall_ms), NUMBER(U32, linger_ms), NUMBER(U32, timeout_ms),    \
-        {TEXT, AT(cwd), KEEPER_PATH_MAX}, {LIST, AT(argv), KEEPER_LIST_MAX},                          \
+        {TEXT, AT(cwd), MANAGER_PATH_MAX}, {LIST, AT(argv), MANAGER_LIST_MAX},                        \
     {                                                                                                 \
-        LIST, AT(env), KEEPER_LIST_MAX                                                                \
+        LIST, AT(env), MANAGER_LIST_MAX                                                               \
     }
 #define FIELDS_MAX 17
 
 /* The fields of each type, in their order on the wire: for both directions of the codec. */
 static const struct layout {
-    enum keeper_type type;
+    enum manager_type type;
     struct field fields[FIELDS_MAX];
 } layouts[] = {
-    {KEEPER_HELLO, {NUMBER(U8, version)}},
-    {KEEPER_CREATE, {PLAN}},
-    {KEEPER_RESUME, {PLAN, NUMBER(U64, number), NUMBER(U64, since), NUMBER(U32, buffer)}},
-    {KEEPER_MESSAGE,
+    {MANAGER_HELLO, {NUMBER(U8, version)}},
+    {MANAGER_CREATE, {PLAN}},
+    {MANAGER_RESUME, {PLAN, NUMBER(U64, number), NUMBER(U64, since), NUMBER(U32, buffer)}},
+    {MANAGER_MESSAGE,
      {NUMBER(U8, flags),
       NUMBER(U32, size),
       NUMBER(U16, cols),
       NUMBER(U16, rows),
-      {BYTES, AT(bytes), KEEPER_DATA_MAX}}},
-    {KEEPER_ATTACH, {NAME(scope), NAME(id), NUMBER(U64, since), NUMBER(U8, flags), NUMBER(U8, kind)}},
-    {KEEPER_INPUT, {{BYTES, AT(bytes), KEEPER_DATA_MAX}}},
-    {KEEPER_RESIZE, {NAME(scope), NAME(id), NUMBER(U16, cols), NUMBER(U16, rows)}},
-    {KEEPER_SIGNAL, {NAME(scope), NAME(id), NUMBER(U8, signal)}},
-    {KEEPER_QUERY, {NAME(scope), NAME(id)}},
-    {KEEPER_LIST, {NAME(scope)}},
-    {KEEPER_DELETE, {NAME(scope), NAME(id)}},
-    {KEEPER_DONE, {{END, 0, 0}}},
-    {KEEPER_ERROR, {NUMBER(U8, code), {TEXT, AT(text), KEEPER_TEXT_MAX}, NUMBER(U64, number)}},
-    {KEEPER_SESSION,
+      {BYTES, AT(bytes), MANAGER_DATA_MAX}}},
+    {MANAGER_ATTACH, {NAME(scope), NAME(id), NUMBER(U64, since), NUMBER(U8, flags), NUMBER(U8, kind)}},
+    {MANAGER_INPUT, {{BYTES, AT(bytes), MANAGER_DATA_MAX}}},
+    {MANAGER_RESIZE, {NAME(scope), NAME(id), NUMBER(U16, cols), NUMBER(U16, rows)}},
+    {MANAGER_SIGNAL, {NAME(scope), NAME(id), NUMBER(U8, signal)}},
+    {MANAGER_QUERY, {NAME(scope), NAME(id)}},
+    {MANAGER_LIST, {NAME(scope)}},
+    {MANAGER_DELETE, {NAME(scope), NAME(id)}},
+    {MANAGER_DONE, {{END, 0, 0}}},
+    {MANAGER_ERROR, {NUMBER(U8, code), {TEXT, AT(text), MANAGER_TEXT_MAX}, NUMBER(U64, number)}},
+    {MANAGER_SESSION,
      {NAME(scope), NAME(id), NUMBER(U8, kind), NUMBER(U8, state), NUMBER(U32, pid), NUMBER(U16, cols),
       NUMBER(U16, rows), NUMBER(U8, readers), NUMBER(U64, first), NUMBER(U64, end), NUMBER(U64, input),
       NUMBER(U32, exit_code)}},
-    {KEEPER_OUTPUT, {NUMBER(U8, stream), NUMBER(U64, since), {BYTES, AT(bytes), KEEPER_DATA_MAX}}},
-    {KEEPER_EXIT, {NUMBER(U32, exit_code)}},
-    {KEEPER_DETACHED, {NUMBER(U8, code)}},
-    {KEEPER_RESUMED, {NUMBER(U64, since), NUMBER(U64, number), NUMBER(U32, buffer)}},
-    {KEEPER_ITEM, {NUMBER(U8, flags), NUMBER(U8, stream), {BYTES, AT(bytes), KEEPER_DATA_MAX}}},
-    {KEEPER_ACKNOWLEDGE, {NUMBER(U64, number)}},
-    {KEEPER_END, {NUMBER(U64, number)}},
+    {MANAGER_OUTPUT, {NUMBER(U8, stream), NUMBER(U64, since), {BYTES, AT(bytes), MANAGER_DATA_MAX}}},
+    {MANAGER_EXIT, {NUMBER(U32, exit_code)}},
+    {MANAGER_DETACHED, {NUMBER(U8, code)}},
+    {MANAGER_RESUMED, {NUMBER(U64, since), NUMBER(U64, number), NUMBER(U32, buffer)}},
+    {MANAGER_ITEM, {NUMBER(U8, flags), NUMBER(U8, stream), {BYTES, AT(bytes), MANAGER_DATA_MAX}}},
+    {MANAGER_ACKNOWLEDGE, {NUMBER(U64, number)}},
+    {MANAGER_END, {NUMBER(U64, number)}},
 };
 
 static const struct layout *layout_of(unsigned type)
@@ -119,7 +119,7 @@ static size_t number_size(enum shape shape)
     return shape == U8 ? 1 : shape == U16 ? 2 : shape == U32 ? 4 : 8;
 }
 
-static void put_field(struct writer *w, const struct field *field, const struct keeper_message *m)
+static void put_field(struct writer *w, const struct field *field, const struct manager_message *m)
 {
     const void *at = (const uint8_t *)m + field->offset;
     if (field->shape >= TEXT) {
@@ -134,20 +134,20 @@ static void put_field(struct writer *w, const struct field *field, const struct 
     }
 }
 
-void keeper_put(struct writer *w, const struct keeper_message *m)
+void manager_put(struct writer *w, const struct manager_message *m)
 {
     const struct layout *layout = layout_of(m->type);
-    if (!layout || w->full || w->size - w->len < KEEPER_LENGTH_SIZE) {
+    if (!layout || w->full || w->size - w->len < MANAGER_LENGTH_SIZE) {
         w->full = true;
         return;
     }
     struct writer body =
-        writer_of(w->at + w->len + KEEPER_LENGTH_SIZE, w->size - w->len - KEEPER_LENGTH_SIZE);
+        writer_of(w->at + w->len + MANAGER_LENGTH_SIZE, w->size - w->len - MANAGER_LENGTH_SIZE);
     writer_u8(&body, (uint8_t)m->type);
     for (const struct field *field = layout->fields; field->shape != END; field++)
         put_field(&body, field, m);
-    w->full = body.full || body.len > KEEPER_MESSAGE_MAX;
-    writer_be(w, body.len, KEEPER_LENGTH_SIZE);
+    w->full = body.full || body.len > MANAGER_MESSAGE_MAX;
+    writer_be(w, body.len, MANAGER_LENGTH_SIZE);
     w->len += w->full ? 0 : body.len;
 }
 
@@ -156,7 +156,7 @@ static bool list_is_valid(struct slice list)
     return list.len == 0 || list.at[list.len - 1] == '\0';
 }
 
-static bool get_field(struct reader *r, const struct field *field, struct keeper_message *m)
+static bool get_field(struct reader *r, const struct field *field, struct manager_message *m)
 {
     void *at = (uint8_t *)m + field->offset;
     if (field->shape < TEXT) {
@@ -171,10 +171,10 @@ static bool get_field(struct reader *r, const struct field *field, struct keeper
     return field->shape != TEXT || slice_find(s, '\0') == s.len;
 }
 
-static bool get_body(struct slice body, struct keeper_message *m)
+static bool get_body(struct slice body, struct manager_message *m)
 {
     struct reader r = reader_of(body);
-    *m = (struct keeper_message){0};
+    *m = (struct manager_message){0};
     const struct layout *layout = layout_of(reader_u8(&r));
     if (!layout)
         return false;
@@ -185,22 +185,22 @@ static bool get_body(struct slice body, struct keeper_message *m)
     return reader_done(&r);
 }
 
-enum keeper_result keeper_read(struct slice *in, struct keeper_message *m)
+enum manager_result manager_read(struct slice *in, struct manager_message *m)
 {
     struct reader r = reader_of(*in);
     uint32_t length = reader_u32(&r);
     if (r.failed)
-        return KEEPER_MORE;
-    if (length == 0 || length > KEEPER_MESSAGE_MAX)
-        return KEEPER_BAD;
+        return MANAGER_MORE;
+    if (length == 0 || length > MANAGER_MESSAGE_MAX)
+        return MANAGER_BAD;
     struct slice body = reader_take(&r, length);
     if (r.failed)
-        return KEEPER_MORE;
+        return MANAGER_MORE;
     *in = r.rest;
-    return get_body(body, m) ? KEEPER_READ : KEEPER_BAD;
+    return get_body(body, m) ? MANAGER_READ : MANAGER_BAD;
 }
 
-char **keeper_strings(struct slice list)
+char **manager_strings(struct slice list)
 {
     size_t count = 0;
     for (size_t i = 0; i < list.len; i++)
@@ -219,7 +219,7 @@ char **keeper_strings(struct slice list)
     return strings;
 }
 
-void keeper_put_string(struct writer *list, struct slice string)
+void manager_put_string(struct writer *list, struct slice string)
 {
     if (slice_find(string, '\0') != string.len)
         list->full = true;
@@ -227,11 +227,11 @@ void keeper_put_string(struct writer *list, struct slice string)
     writer_u8(list, '\0');
 }
 
-bool keeper_is_name(struct slice s)
+bool manager_is_name(struct slice s)
 {
     for (size_t i = 0; i < s.len; i++)
         if (!strchr("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_./", s.at[i]) ||
             !s.at[i])
             return false;
-    return s.len > 0 && s.len <= KEEPER_NAME_MAX;
+    return s.len > 0 && s.len <= MANAGER_NAME_MAX;
 }

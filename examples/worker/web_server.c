@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "examples/worker/front.h"
+#include "examples/worker/web_server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,17 +9,17 @@
 #define TICK            1.0 /* seconds */
 #define SECOND          INT64_C(1000000)
 
-struct front {
-    struct http_server server; /* the first member */
-    struct http_server_options http;
-    const struct front_options *options;
-    struct front_work *works; /* each has a place of the server's */
+struct web_server {
+    struct http_server http; /* the first member */
+    struct http_server_options http_options;
+    const struct web_server_options *options;
+    struct web_server_work *works; /* each has a place of the server's */
     struct loop_timer tick, bound;
 };
 
 /* ---- routing ---- */
 
-static bool matches(const char *pattern, struct slice path, struct slice parts[FRONT_PARTS])
+static bool matches(const char *pattern, struct slice path, struct slice parts[WEB_SERVER_PARTS])
 {
     struct slice rest = slice_text(pattern), want, part;
     size_t count = 0;
@@ -29,7 +29,7 @@ static bool matches(const char *pattern, struct slice path, struct slice parts[F
         if (!slice_is(want, "*")) {
             if (!slice_equal(want, part))
                 return false;
-        } else if (part.len == 0 || count == FRONT_PARTS) {
+        } else if (part.len == 0 || count == WEB_SERVER_PARTS) {
             return false;
         } else {
             parts[count++] = part;
@@ -48,7 +48,7 @@ static void wrong_method(struct http_exchange *x)
     http_refuse(x, 405, "method not allowed");
 }
 
-struct http_exchange *front_not_found(struct http_conn *h)
+struct http_exchange *web_server_not_found(struct http_conn *h)
 {
     struct http_exchange *x = http_exchange_new(sizeof *x, h);
     if (x)
@@ -77,13 +77,13 @@ static void wrong_type(struct http_exchange *x)
     http_refuse(x, 415, "this Content-Type is not taken: say application/json");
 }
 
-static bool is_refused(const struct front *f, struct http_exchange *x)
+static bool is_refused(const struct web_server *web, struct http_exchange *x)
 {
     static void (*const refusals[])(struct http_exchange * x) = {[GUARD_NO_SECRET] = no_secret,
                                                                  [GUARD_HOST] = wrong_host,
                                                                  [GUARD_ORIGIN] = wrong_origin,
                                                                  [GUARD_TYPE] = wrong_type};
-    enum guard_verdict verdict = guard_judge(&f->options->guard, x->head);
+    enum guard_verdict verdict = guard_judge(&web->options->guard, x->head);
     if (verdict != GUARD_PASS)
         x->end = refusals[verdict];
     return verdict != GUARD_PASS;
@@ -91,12 +91,12 @@ static bool is_refused(const struct front *f, struct http_exchange *x)
 
 static struct http_exchange *route(struct http_server *server, struct http_conn *h)
 {
-    const struct front *f = (const struct front *)server;
-    struct http_exchange *asked = front_not_found(h);
-    struct slice parts[FRONT_PARTS] = {{NULL, 0}};
-    if (!asked || is_refused(f, asked))
+    const struct web_server *web = (const struct web_server *)server;
+    struct http_exchange *asked = web_server_not_found(h);
+    struct slice parts[WEB_SERVER_PARTS] = {{NULL, 0}};
+    if (!asked || is_refused(web, asked))
         return asked;
-    for (const struct front_route *r = f->options->routes; r->path; r++) {
+    for (const struct web_server_route *r = web->options->routes; r->path; r++) {
         if (!matches(r->path, asked->path, parts))
             continue;
         if (!*r->method || slice_is(asked->head->method, r->method)) {
@@ -110,47 +110,47 @@ static struct http_exchange *route(struct http_server *server, struct http_conn 
 
 /* ---- for what is served ---- */
 
-const struct guard *front_guard(const struct front *f)
+const struct guard *web_server_guard(const struct web_server *web)
 {
-    return &f->options->guard;
+    return &web->options->guard;
 }
 
-void *front_context(const struct front *f)
+void *web_server_context(const struct web_server *web)
 {
-    return f->options->context;
+    return web->options->context;
 }
 
-struct loop *front_loop(struct front *f)
+struct loop *web_server_loop(struct web_server *web)
 {
-    return f->server.loop;
+    return web->http.loop;
 }
 
-const char *front_name(const struct front *f)
+const char *web_server_name(const struct web_server *web)
 {
-    return f->options->name;
+    return web->options->name;
 }
 
-bool front_is_draining(const struct front *f)
+bool web_server_is_draining(const struct web_server *web)
 {
-    return f->server.draining;
+    return web->http.draining;
 }
 
 /* ---- for a main() ---- */
 
-void front_say_listening(const struct front *f)
+void web_server_say_listening(const struct web_server *web)
 {
     char text[NET_TEXT];
     struct net_address bound;
-    if (net_local(listener_fd(&f->server.listener), &bound))
+    if (net_local(listener_fd(&web->http.listener), &bound))
         printf("listening %s\n", net_text(&bound, text));
     fflush(stdout);
 }
 
 /* ---- connections ---- */
 
-struct front *http_front(struct http_conn *h)
+struct web_server *web_server_of(struct http_conn *h)
 {
-    return (struct front *)http_conn_server(h);
+    return (struct web_server *)http_conn_server(h);
 }
 
 static void gone(struct http_server *server)
@@ -159,22 +159,22 @@ static void gone(struct http_server *server)
         loop_stop(server->loop);
 }
 
-void front_work_add(struct front *f, struct front_work *w)
+void web_server_work_add(struct web_server *web, struct web_server_work *w)
 {
-    w->link = &f->works;
-    w->next = f->works;
+    w->link = &web->works;
+    w->next = web->works;
     if (w->next)
         w->next->link = &w->next;
-    f->works = w;
-    http_server_enter(&f->server);
+    web->works = w;
+    http_server_enter(&web->http);
 }
 
-void front_work_done(struct front *f, struct front_work *w)
+void web_server_work_done(struct web_server *web, struct web_server_work *w)
 {
     *w->link = w->next;
     if (w->next)
         w->next->link = w->link;
-    http_server_leave(&f->server);
+    http_server_leave(&web->http);
 }
 
 /* Of what is late nobody is told. */
@@ -191,41 +191,42 @@ static void refuse(struct http_server *server, unsigned status, struct buffer *a
 
 static void tick_due(void *owner)
 {
-    struct front *f = owner;
-    http_server_check(&f->server);
-    loop_timer_set(&f->tick, TICK);
+    struct web_server *web = owner;
+    http_server_check(&web->http);
+    loop_timer_set(&web->tick, TICK);
 }
 
 /* ---- life ---- */
 
 static void bound_due(void *owner)
 {
-    loop_stop(((struct front *)owner)->server.loop);
+    loop_stop(((struct web_server *)owner)->http.loop);
 }
 
-void front_stop(struct front *f)
+void web_server_stop(struct web_server *web)
 {
-    if (f->server.draining || f->server.count == 0)
-        return loop_stop(f->server.loop);
-    loop_timer_set(&f->bound, f->options->drain);
-    http_server_drain(&f->server);
+    if (web->http.draining || web->http.count == 0)
+        return loop_stop(web->http.loop);
+    loop_timer_set(&web->bound, web->options->drain);
+    http_server_drain(&web->http);
 }
 
-struct front *front_new(struct loop *loop, const struct front_options *options, struct fail *why)
+struct web_server *web_server_new(struct loop *loop, const struct web_server_options *options,
+                                  struct fail *why)
 {
-    struct front *f = calloc(1, sizeof *f);
-    int listener = f ? net_listen(&options->listen, 0, why) : -1;
+    struct web_server *web = calloc(1, sizeof *web);
+    int listener = web ? net_listen(&options->listen, 0, why) : -1;
     if (listener < 0) {
-        if (!f)
+        if (!web)
             fail(why, "out of memory");
-        free(f);
+        free(web);
         return NULL;
     }
-    f->options = options;
-    f->http = (struct http_server_options){
+    web->options = options;
+    web->http_options = (struct http_server_options){
         .name = options->name,
         .head_max = HTTP_HEAD_MAX,
-        .output_max = FRONT_OUTPUT_MAX,
+        .output_max = WEB_SERVER_OUTPUT_MAX,
         .connections = CONNECTIONS_MAX,
         .head_time = 10 * SECOND,
         .idle_time = 75 * SECOND,
@@ -234,23 +235,23 @@ struct front *front_new(struct loop *loop, const struct front_options *options, 
         .refuse = refuse,
         .gone = gone,
     };
-    http_server_open(&f->server, loop, listener, &f->http);
-    loop_timer_open(&f->tick, loop, tick_due, f);
-    loop_timer_open(&f->bound, loop, bound_due, f);
-    loop_timer_set(&f->tick, TICK);
-    return f;
+    http_server_open(&web->http, loop, listener, &web->http_options);
+    loop_timer_open(&web->tick, loop, tick_due, web);
+    loop_timer_open(&web->bound, loop, bound_due, web);
+    loop_timer_set(&web->tick, TICK);
+    return web;
 }
 
-void front_free(struct front *f)
+void web_server_free(struct web_server *web)
 {
-    if (!f)
+    if (!web)
         return;
     /* first: in the last turn nobody may come any more */
-    close(http_server_close(&f->server));
-    loop_timer_close(&f->tick);
-    loop_timer_close(&f->bound);
-    loop_turn(f->server.loop, false); /* connections free themselves at its end */
-    while (f->works)
-        f->works->end(f->works);
-    free(f);
+    close(http_server_close(&web->http));
+    loop_timer_close(&web->tick);
+    loop_timer_close(&web->bound);
+    loop_turn(web->http.loop, false); /* connections free themselves at its end */
+    while (web->works)
+        web->works->end(web->works);
+    free(web);
 }

@@ -6,30 +6,30 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "examples/worker/front.h"
+#include "examples/worker/web_server.h"
 
 static struct http_exchange *nothing(struct http_conn *h, const struct slice *parts)
 {
     (void)parts;
-    return front_not_found(h);
+    return web_server_not_found(h);
 }
 
 static void who_comes_as_it_ends_is_turned_away(void **state)
 {
-    static const struct front_route routes[] = {{NULL, NULL, nothing}};
-    struct front_options options = {.routes = routes, .name = "test", .drain = 1};
+    static const struct web_server_route routes[] = {{NULL, NULL, nothing}};
+    struct web_server_options options = {.routes = routes, .name = "test", .drain = 1};
     struct fail why;
     char text[64], byte;
 
     (void)state;
-    snprintf(text, sizeof text, "unix@/tmp/test_front.%d", (int)getpid());
+    snprintf(text, sizeof text, "unix@/tmp/test_web_server.%d", (int)getpid());
     assert_true(net_parse(slice_text(text), &options.listen, &why));
     struct loop *loop = loop_new(&why);
-    struct front *front = loop ? front_new(loop, &options, &why) : NULL;
-    assert_non_null(front);
+    struct web_server *server = loop ? web_server_new(loop, &options, &why) : NULL;
+    assert_non_null(server);
     int client = net_connect(&options.listen, &why);
     assert_true(client >= 0);
-    front_free(front);
+    web_server_free(server);
     ssize_t got = recv(client, &byte, 1, MSG_DONTWAIT);
     assert_true(got == 0 || (got < 0 && errno == ECONNRESET));
     close(client);
