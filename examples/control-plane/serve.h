@@ -8,7 +8,7 @@
 
 #include "examples/control-plane/feed.h"
 #include "examples/control-plane/plane.h"
-#include "examples/worker/web_server.h"
+#include "examples/worker/http/web_server.h"
 
 /* The context of the HTTP server. */
 struct serve {

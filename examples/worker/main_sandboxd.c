@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "examples/worker/session_manager.h"
+#include "examples/worker/manager/session_manager.h"
 #include "examples/worker/signals.h"
 
 #define SESSIONS     256

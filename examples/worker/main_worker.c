@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "examples/worker/serve.h"
+#include "examples/worker/bridge/worker_options.h"
 #include "examples/worker/signals.h"
+#include "examples/worker/systems/serve.h"
 
 static const char help[] =
     "usage: cell-worker --listen ADDRESS --sandboxd PATH [options]\n"
@@ -43,7 +44,7 @@ enum { SHOWN = -1, OK = 0, FAILED = 1, WRONG = 2 };
 
 struct arguments {
     struct web_server_options server;
-    struct serve_options serve;
+    struct worker_options serve;
     struct guard_options guard;
     const char *listen, *token_file;
     bool allow_remote;

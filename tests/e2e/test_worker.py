@@ -1006,7 +1006,7 @@ def name(text):
 
 
 def message(kind, *fields):
-    """Of the session manager's language (examples/worker/manager_protocol.h)."""
+    """Of the session manager's language (examples/worker/protocol/manager_protocol.h)."""
     body = bytes([kind]) + b"".join(fields)
     return struct.pack(">I", len(body)) + body
 

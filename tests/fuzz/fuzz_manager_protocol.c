@@ -2,7 +2,7 @@
 /* Messages to and from cell-sandboxd: whatever is read is put again as the same bytes. */
 #include <stdlib.h>
 
-#include "examples/worker/manager_protocol.h"
+#include "examples/worker/protocol/manager_protocol.h"
 #include "tests/fuzz/fuzz.h"
 
 static int read_input(const uint8_t *data, size_t size)

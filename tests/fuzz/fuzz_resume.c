@@ -4,7 +4,7 @@
  * numbers are in order, windows are kept, memory is bounded, and what is sent again is what was sent.
  */
 
-#include "examples/worker/resume.h"
+#include "examples/worker/resume/resume.h"
 #include "spoa/base/reader.h"
 #include "tests/fuzz/fuzz.h"
 

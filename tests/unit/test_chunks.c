@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "examples/worker/chunks.h"
+#include "examples/worker/session/chunks.h"
 #include "tests/unit/support.h"
 
 /* Chunk i has its number in each byte, and goes to stream i & 1. */

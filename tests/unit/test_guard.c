@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "examples/worker/guard.h"
+#include "examples/worker/http/guard.h"
 
 static enum guard_verdict judge(const struct guard *guard, const char *request)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "examples/worker/manager_protocol.h"
+#include "examples/worker/protocol/manager_protocol.h"
 #include "tests/unit/support.h"
 
 #include <stdlib.h>

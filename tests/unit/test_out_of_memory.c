@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "examples/worker/resume_table.h"
+#include "examples/worker/resume/resume_table.h"
 #include "spoa/agent/directory/directory.h"
 #include "spoa/agent/directory/names.h"
 #include "spoa/agent/directory/redis_link.h"

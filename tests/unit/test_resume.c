@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One tunnel's session side against a caller that counts: legs are lost at every step of a conversation. */
-#include "examples/worker/resume.h"
+#include "examples/worker/resume/resume.h"
 
 #include <stdlib.h>
 

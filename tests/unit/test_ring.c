@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "examples/worker/ring.h"
+#include "examples/worker/session/ring.h"
 #include "tests/unit/support.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "examples/worker/session.h"
+#include "examples/worker/session/session.h"
 #include "tests/unit/support.h"
 
 static struct fail why;

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "examples/worker/web_server.h"
+#include "examples/worker/http/web_server.h"
 
 static struct http_exchange *nothing(struct http_conn *h, const struct slice *parts)
 {

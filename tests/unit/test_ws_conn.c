@@ -15,7 +15,7 @@ static uint64_t simulated_loop_clock(void)
 }
 
 #define loop_clock simulated_loop_clock
-#include "examples/worker/ws_conn.c"
+#include "examples/worker/http/ws_conn.c"
 
 #define SILENCE UINT64_C(60000000)
 
