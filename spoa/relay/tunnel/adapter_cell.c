@@ -273,13 +273,8 @@ static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
     return put_pong(payload, CELL_RESUME_END, c->sent + 1);
 }
 
-static bool is_own(struct slice payload)
-{
-    return slice_starts(payload, "cr");
-}
-
 static const struct adapter_numbers numbers = {
-    .is_own = is_own,
+    .is_own = cell_resume_is_own,
     .pong = pong,
     .from_client = from_client,
     .room = room,
