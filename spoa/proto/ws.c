@@ -308,3 +308,23 @@ size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct s
     }
     return ws_encode_control(to, WS_CLOSE, writer_slice(&w), mask);
 }
+
+/* ---- as an image ---- */
+void ws_decoder_image(struct image *image, struct ws_decoder *d)
+{
+    IMAGE(image, d->frame.opcode, 15); /* of one that was bad, any */
+    IMAGE_BOOL(image, d->frame.fin);
+    IMAGE_BOOL(image, d->frame.masked);
+    image_bytes(image, d->frame.mask, sizeof d->frame.mask);
+    IMAGE_U64(image, d->frame.length);
+    image_bytes(image, d->control, sizeof d->control);
+    IMAGE(image, d->close_code, UINT16_MAX);
+    IMAGE(image, d->state, STATE_BAD);
+    IMAGE_BOOL(image, d->in_message);
+    image_bytes(image, d->head, sizeof d->head);
+    IMAGE(image, d->head_len, sizeof d->head - 1);
+    IMAGE_U64(image, d->offset);
+    image_check(image, d->offset <= d->frame.length);
+    image_check(image, d->state != STATE_CONTROL || d->frame.length <= WS_CONTROL_MAX);
+    image_check(image, d->state != STATE_HEAD || d->head_len < head_len(d));
+}

@@ -9,6 +9,7 @@
 #ifndef CELLGATE_PROTO_WS_H
 #define CELLGATE_PROTO_WS_H
 
+#include "spoa/base/image.h"
 #include "spoa/base/slice.h"
 
 #define WS_HEAD_MAX          14  /* bytes of the longest frame head */
@@ -121,5 +122,8 @@ size_t ws_encode_control(uint8_t to[WS_CONTROL_FRAME_MAX], enum ws_opcode opcode
 /* A Close; WS_NO_CODE gives one without payload. A reason over 123 bytes is cut between two characters. */
 size_t ws_encode_close(uint8_t to[WS_CONTROL_FRAME_MAX], unsigned code, struct slice reason,
                        const uint8_t *mask);
+
+/* Between two calls of ws_decode; sender and whole stay as they are. `why` is lost. */
+void ws_decoder_image(struct image *image, struct ws_decoder *d);
 
 #endif

@@ -200,6 +200,8 @@ static void event(struct world *w, uint8_t what, uint8_t argument)
         w->full = argument & 1;
         w->crowded = argument & 2;
         w->tight = argument & 4;
+        if (argument > 200 && argument <= 245 && w->accepts && w->t.state != TUNNEL_ended)
+            CHECK(world_hands_over(w, NULL, NULL));
         if (argument > 245)
             world_end(w, argument > 250 ? CLOSE_restarting : CLOSE_held_too_much, w->now);
     }

@@ -122,6 +122,9 @@ struct network {
     size_t script_out, script_in; /* next of the script */
     unsigned round;
     bool scarce; /* there is no memory in this round */
+    bool hands_over; /* now and then another process goes on with the tunnel */
+    unsigned handed_over;
+    struct handover handover;
 };
 
 static inline void must(bool holds, const char *what, int line)
@@ -707,10 +710,10 @@ static const int small_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 7000, 31, 
 /* Where heads get longer and reads end: what terminals and files really send. */
 static const int large_out[] = {1, 126, -16385, 65535, 7, 65536, -65537, 125, 131072, 3, 200000, 16384, -127, 65526};
 static const int large_in[] = {3, 125, -16384, 65535, 2, 65536, 126, -65537, 131072, 1, 70000};
-#define METRIC_OF(array) (sizeof(array) / sizeof((array)[0]))
-#define SCRIPT(name, step)                                                       \
-    {                                                                            \
-        name##_out, name##_in, METRIC_OF(name##_out), METRIC_OF(name##_in), step \
+#define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+#define SCRIPT(name, step)                                                     \
+    {                                                                          \
+        name##_out, name##_in, COUNT_OF(name##_out), COUNT_OF(name##_in), step \
     }
 static const struct script small_script = SCRIPT(small, 6000), large_script = SCRIPT(large, 65535);
 
@@ -792,6 +795,27 @@ static inline void agent_answers(struct network *n)
     net_obeys(n);
 }
 
+/* What this process has dialled, asked and watched stays behind. */
+static inline void net_hands_over(struct network *n)
+{
+    struct tunnel_opening opening = {
+        {&net_host, n, &n->settings}, &n->handover, n->upgrade->target, false, 0};
+    struct buffer image = buffer_with_limit(1 << 24);
+    struct tunnel next;
+
+    must(tunnel_save(&n->t, &image));
+    tunnel_free(&n->t);
+    if (n->dialled)
+        link_kill(n, n->dialled);
+    n->dialled = NULL;
+    n->asking = n->watching = false;
+    must(tunnel_load(&next, &opening, buffer_slice(&image), n->now));
+    n->t = next;
+    buffer_free(&image);
+    n->handed_over++;
+    net_obeys(n);
+}
+
 static inline void one_round(struct network *n)
 {
     n->round++;
@@ -816,6 +840,8 @@ static inline void one_round(struct network *n)
     if (tunnel_due(&n->t) <= n->now)
         tunnel_tick(&n->t, n->now);
     net_obeys(n);
+    if (n->hands_over && n->accepted && !n->ended && dice(n, 8) == 0)
+        net_hands_over(n);
 }
 
 static inline struct upgrade *net_upgrade(const struct model *model)
@@ -849,7 +875,7 @@ static inline void network_free(struct network *n)
 
     tunnel_free(&n->t);
     free(n->upgrade);
-    for (size_t i = 0; i < METRIC_OF(buffers); i++)
+    for (size_t i = 0; i < COUNT_OF(buffers); i++)
         buffer_free(buffers[i]);
     for (size_t i = 0; i < LINKS; i++) {
         struct link *link = &n->links[i];
@@ -898,6 +924,7 @@ static inline void network_open(struct network *n, const struct model *model, co
     h.resume = model->resume;
     h.end = model->end;
     h.session = slice_text(model->session);
+    n->handover = h;
     struct tunnel_opening opening = {{&net_host, n, &n->settings}, &h, n->upgrade->target, false, 0};
     must(tunnel_open(&n->t, &opening, n->now));
     net_obeys(n);

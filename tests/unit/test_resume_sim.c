@@ -408,6 +408,7 @@ struct plan {
     enum direction where;
     uint64_t cut_at, cut_again, move_at;
     size_t ring;
+    bool hands_over;
 };
 
 static struct network n;
@@ -419,6 +420,7 @@ static void run(const struct model *model, const struct script *script, const st
     n.cut_at = plan->cut_at;
     n.cut_again = plan->cut_again;
     n.move_at = plan->move_at;
+    n.hands_over = plan->hands_over;
     if (plan->ring)
         n.session.ring = plan->ring;
     network_run(&n);
@@ -429,6 +431,7 @@ static void run(const struct model *model, const struct script *script, const st
 }
 
 enum harm { CUT, CUT_TWICE, MOVED };
+static bool handing_over;
 
 static unsigned stride_of(unsigned stride)
 {
@@ -439,7 +442,7 @@ static unsigned stride_of(unsigned stride)
 
 static void at_many_bytes(const struct model *model, const struct script *script, enum harm harm, unsigned stride)
 {
-    struct plan none = {TO_WORKER, NOWHERE, NOWHERE, NOWHERE, 0};
+    struct plan none = {TO_WORKER, NOWHERE, NOWHERE, NOWHERE, 0, false};
     uint64_t moved[2];
 
     stride = stride_of(stride);
@@ -449,7 +452,8 @@ static void at_many_bytes(const struct model *model, const struct script *script
             struct plan plan = {.where = where,
                                 .cut_at = harm == MOVED ? NOWHERE : at,
                                 .cut_again = harm == CUT_TWICE ? at * 2654435761u % 700 : NOWHERE,
-                                .move_at = harm == MOVED ? at : NOWHERE};
+                                .move_at = harm == MOVED ? at : NOWHERE,
+                                .hands_over = handing_over};
             run(model, script, &plan, (uint32_t)(at * 7 + stride), NULL);
         }
 }
@@ -498,14 +502,30 @@ static void all_survive_with_what_is_long(void **state)
     static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model};
 
     (void)state;
-    for (unsigned i = 0; i < METRIC_OF(models); i++)
+    for (unsigned i = 0; i < COUNT_OF(models); i++)
         for (enum harm harm = CUT; harm <= MOVED; harm++)
             at_many_bytes(models[i], &large_script, harm, 1999);
 }
 
+/* The tunnel's state is written out and read back at any moment, beside cuts and moves. */
+static void all_survive_other_processes(void **state)
+{
+    static const struct model *const models[] = {&since_model, &scrollback_model, &cell_model};
+
+    (void)state;
+    handing_over = true;
+    for (unsigned i = 0; i < COUNT_OF(models); i++)
+        for (enum harm harm = CUT; harm <= MOVED; harm++) {
+            at_many_bytes(models[i], &small_script, harm, 5);
+            assert_true(n.handed_over > 0);
+            at_many_bytes(models[i], &large_script, harm, 3999);
+        }
+    handing_over = false;
+}
+
 static void an_offset_that_was_clamped_is_a_gap_of_that_size(void **state)
 {
-    struct plan plan = {TO_RELAY, 0, NOWHERE, NOWHERE, 500};
+    struct plan plan = {TO_RELAY, 0, NOWHERE, NOWHERE, 500, false};
     unsigned gaps = 0, stride = stride_of(11);
 
     (void)state;
@@ -531,6 +551,7 @@ int main(void)
         cmocka_unit_test(all_survive_two_cuts),
         cmocka_unit_test(all_survive_a_move_at_every_byte),
         cmocka_unit_test(all_survive_with_what_is_long),
+        cmocka_unit_test(all_survive_other_processes),
         cmocka_unit_test(an_offset_that_was_clamped_is_a_gap_of_that_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

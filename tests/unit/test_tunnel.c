@@ -2170,6 +2170,54 @@ static void nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost(void **s
     }
 }
 
+/* ---- another process ---- */
+static void cut_to(struct buffer *image, void *context)
+{
+    size_t len = *(const size_t *)context;
+    if (len < buffer_len(image))
+        image->end = image->start + len;
+}
+
+static void a_tunnel_goes_on_in_another_process(void **state)
+{
+    (void)state;
+    serving();
+    world_bytes(&w, WORKER, SLICE_LITERAL("\x02\x05ha"), SIZE_MAX); /* cut in a frame */
+    w.ears[CLIENT].room = 0;
+    world_says(&w, CLIENT, 0x82, "input");
+    assert_true(world_hands_over(&w, NULL, NULL));
+    assert_int_equal(w.t.state, TUNNEL_serving);
+    assert_true(w.watching); /* asked anew */
+    w.ears[CLIENT].room = SIZE_MAX;
+    world_bytes(&w, WORKER, SLICE_LITERAL("lf!"), SIZE_MAX);
+    world_says(&w, WORKER, 0x80, "rest");
+    assert_string_equal(w.ears[CLIENT].said, "bhalf! .rest");
+    world_lost(&w, WORKER, LOSS_eof, w.now);
+    assert_int_equal(w.t.state, TUNNEL_redialling);
+    assert_true(world_hands_over(&w, NULL, NULL));
+    assert_true(w.asking);
+    resumes(2);
+    world_close(&w);
+}
+
+static void an_image_that_is_cut_is_not_loaded(void **state)
+{
+    (void)state;
+    serving();
+    world_says(&w, WORKER, 0x82, "output");
+    for (size_t len = 0; len < 3000; len++) {
+        size_t most = len;
+        if (world_hands_over(&w, cut_to, &most)) {
+            assert_true(len > 500); /* it was whole */
+            break;
+        }
+        assert_int_equal(w.t.state, TUNNEL_serving); /* goes on here */
+    }
+    world_says(&w, WORKER, 0x82, "more");
+    assert_string_equal(w.ears[CLIENT].said, "Boutput Bmore");
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -2182,6 +2230,8 @@ int main(void)
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
         cmocka_unit_test(without_redial_a_tunnel_ends_with_its_worker),
         cmocka_unit_test(without_redial_a_tunnel_ends_where_the_sandbox_moves),
+        cmocka_unit_test(a_tunnel_goes_on_in_another_process),
+        cmocka_unit_test(an_image_that_is_cut_is_not_loaded),
         cmocka_unit_test(without_redial_a_workers_goodbye_waits_for_one_answer),
         cmocka_unit_test(without_redial_the_next_client_waits_for_a_worker),
         cmocka_unit_test(first_dials_that_are_repeated_without_an_answer_are_a_timeout),

@@ -11,6 +11,7 @@
 #define CELLGATE_RELAY_TUNNEL_ADAPTER_H
 
 #include "spoa/base/buffer.h"
+#include "spoa/base/image.h"
 #include "spoa/base/writer.h"
 #include "spoa/proto/handover.h"
 #include "spoa/proto/http.h"
@@ -135,6 +136,8 @@ struct adapter {
     uint64_t (*progress)(const void *state);
     /* Bytes of memory beyond the state's own. */
     size_t (*held)(const void *state);
+    /* Into one that was started for the same session. */
+    void (*image)(struct image *image, void *state);
     /* Frees what state holds, but not state. */
     void (*end)(void *state);
     const struct adapter_numbers *numbers;

@@ -273,6 +273,35 @@ static size_t mark_end(void *state, uint8_t payload[WS_CONTROL_MAX])
     return put_pong(payload, CELL_RESUME_END, c->sent + 1);
 }
 
+static void image_state(struct image *image, void *state)
+{
+    struct cell *c = state;
+
+    image_bytes(image, c->id, sizeof c->id);
+    IMAGE_U64(image, c->attempt);
+    IMAGE_U64(image, c->leg_attempt);
+    IMAGE_BOOL(image, c->known);
+    IMAGE(image, c->window, CELL_RESUME_WINDOW);
+    IMAGE_U64(image, c->received);
+    IMAGE_U64(image, c->requested);
+    IMAGE_U64(image, c->told);
+    IMAGE_U64(image, c->told_bytes);
+    IMAGE_U64(image, c->since);
+    IMAGE_U64(image, c->repeated);
+    IMAGE_U64(image, c->passed);
+    IMAGE_U64(image, c->at);
+    IMAGE(image, c->opcode, WS_BINARY);
+    IMAGE_BOOL(image, c->open);
+    IMAGE_BOOL(image, c->end_marked);
+    IMAGE_U64(image, c->sent);
+    IMAGE_U64(image, c->acknowledged);
+    IMAGE_U64(image, c->cost);
+    IMAGE_BOOL(image, c->left);
+    IMAGE_U64(image, c->answer_recv);
+    IMAGE_U64(image, c->answer_next);
+    image_check(image, c->acknowledged <= c->sent);
+}
+
 static const struct adapter_numbers numbers = {
     .is_own = cell_resume_is_own,
     .pong = pong,
@@ -290,6 +319,7 @@ const struct adapter adapter_cell = {
     .exact = true,
     .overlap = true,
     .state_len = sizeof(struct cell),
+    .image = image_state,
     .start = start,
     .request = request,
     .answered = answered,

@@ -643,6 +643,47 @@ static bool collects(const void *state)
     return ((const struct scrollback *)state)->collecting;
 }
 
+static void image_stream(struct image *image, struct stream *s)
+{
+    delivered_image(image, &s->delivered);
+    delivered_end_image(image, &s->asked);
+    delivered_end_image(image, &s->joined);
+    IMAGE_U64(image, s->collected);
+    IMAGE_U64(image, s->skip);
+    IMAGE_BOOL(image, s->doubt);
+    image_check(image, s->asked.len <= s->delivered.end.len && s->joined.len <= s->delivered.end.len);
+}
+
+static void image_state(struct image *image, void *state)
+{
+    struct scrollback *s = state;
+
+    image_stream(image, &s->streams[0]);
+    image_stream(image, &s->streams[1]);
+    IMAGE_BOOL(image, s->resumed);
+    IMAGE_BOOL(image, s->collecting);
+    IMAGE_BOOL(image, s->marked);
+    IMAGE_BOOL(image, s->late);
+    IMAGE_BOOL(image, s->compared);
+    IMAGE_BOOL(image, s->had_nothing);
+    IMAGE_BOOL(image, s->tried);
+    IMAGE_BOOL(image, s->open);
+    IMAGE_BOOL(image, s->live);
+    IMAGE_BOOL(image, s->exited);
+    IMAGE_BOOL(image, s->torn);
+    IMAGE_BOOL(image, s->inside);
+    IMAGE_U64(image, s->said);
+    IMAGE_U64(image, s->late_at);
+    IMAGE_U64(image, s->said_at);
+    IMAGE_U64(image, s->doubt_at);
+    if (!image->to)
+        s->replay = buffer_with_limit(REPLAY_MAX);
+    image_buffer(image, &s->replay);
+    IMAGE(image, s->record, buffer_len(&s->replay));
+    IMAGE(image, s->tag, UINT8_MAX);
+    IMAGE_BOOL(image, s->begun);
+}
+
 static void end(void *state)
 {
     struct scrollback *s = state;
@@ -661,6 +702,7 @@ const struct adapter adapter_scrollback = {
     .tagged = true,
     .insert_max = INSERT_MAX,
     .state_len = sizeof(struct scrollback),
+    .image = image_state,
     .request = request,
     .joined = joined,
     .from_worker = from_worker,

@@ -320,12 +320,38 @@ static bool may_end(const void *state)
     return !s->text;
 }
 
+static void image_state(struct image *image, void *state)
+{
+    struct since *s = state;
+
+    IMAGE(image, s->delivered, OFFSET_MAX);
+    IMAGE(image, s->requested, OFFSET_MAX);
+    IMAGE_U64(image, s->position);
+    IMAGE_U64(image, s->asked);
+    IMAGE_BOOL(image, s->pipes);
+    IMAGE_BOOL(image, s->viewer);
+    IMAGE_BOOL(image, s->resumed);
+    IMAGE_BOOL(image, s->unresolved);
+    IMAGE_BOOL(image, s->connected);
+    IMAGE_BOOL(image, s->swallow);
+    IMAGE_BOOL(image, s->torn);
+    IMAGE_BOOL(image, s->restarted);
+    IMAGE(image, s->tag, UINT8_MAX);
+    IMAGE_BOOL(image, s->text);
+    IMAGE_BOOL(image, s->inside);
+    IMAGE_BOOL(image, s->begun);
+    IMAGE_BOOL(image, s->absurd);
+    image_bytes(image, s->head, sizeof s->head);
+    IMAGE(image, s->head_len, sizeof s->head);
+}
+
 const struct adapter adapter_since = {
     .name = "since",
     .overlap = true,
     .tagged = true,
     .insert_max = 64,
     .state_len = sizeof(struct since),
+    .image = image_state,
     .start = start,
     .probe = probe,
     .probed = probed,

@@ -386,3 +386,33 @@ uint64_t connector_due(const struct connector *c)
                                                    : UINT64_MAX;
     return wants_watch(c) && c->watch_at < due ? c->watch_at : due;
 }
+
+/* ---- in another process ---- */
+void connector_resume(struct connector *c, uint64_t now)
+{
+    if (c->phase == CONNECTOR_DIALLING)
+        c->abandoned_at = now;
+    if (c->phase == CONNECTOR_DIALLING || c->phase == CONNECTOR_ASKING)
+        connector_ask(c, now);
+    if (wants_watch(c))
+        connector_watch_now(c, now);
+}
+
+void connector_image(struct image *image, struct connector *c)
+{
+    IMAGE(image, c->phase, CONNECTOR_WAITING);
+    IMAGE_BOOL(image, c->resumes);
+    target_image(image, &c->target);
+    target_image(image, &c->next);
+    IMAGE_U64(image, c->epoch);
+    IMAGE_BOOL(image, c->must_ask);
+    IMAGE(image, c->answer, ANSWER_NOT_ADMITTED);
+    redial_image(image, &c->redial);
+    IMAGE_U64(image, c->pause_until);
+    IMAGE_U64(image, c->asked_at);
+    IMAGE_U64(image, c->changed_at);
+    IMAGE_U64(image, c->abandoned_at);
+    IMAGE_BOOL(image, c->retried_absent);
+    IMAGE_U64(image, c->watched);
+    IMAGE_U64(image, c->watch_at);
+}

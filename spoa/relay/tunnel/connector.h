@@ -117,4 +117,10 @@ void connector_watch_now(struct connector *c, uint64_t now);
 /* Behind an answer. */
 void connector_watch_on(struct connector *c, bool watch, uint64_t now);
 
+/* ---- in another process ---- */
+/* Into one that is set up for the same route. */
+void connector_image(struct image *image, struct connector *c);
+/* A question to the agent, a watch and a dial in progress stayed with the other process: they are begun anew. */
+void connector_resume(struct connector *c, uint64_t now);
+
 #endif

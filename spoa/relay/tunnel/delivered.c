@@ -612,3 +612,57 @@ void delivered_watch(struct delivered *d, const struct delivered_end *then, stru
         d->last = roll(d, d->last, tail.at[i]);
     d->watched = d->last;
 }
+
+/* ---- as an image ---- */
+
+/* Memory of a fixed size that may be absent. */
+static void image_memory(struct image *image, void **memory, size_t len)
+{
+    bool there = *memory != NULL;
+
+    IMAGE_BOOL(image, there);
+    if (there && !image->to && !image->failed)
+        image_check(image, (*memory = malloc(len)) != NULL);
+    if (there && !image->failed)
+        image_bytes(image, *memory, len);
+}
+
+void delivered_end_image(struct image *image, struct delivered_end *end)
+{
+    void *tail = end->tail;
+
+    IMAGE_U64(image, end->len);
+    image_memory(image, &tail, DELIVERED_TAIL);
+    end->tail = tail;
+}
+
+void delivered_image(struct image *image, struct delivered *d)
+{
+    void *head = d->head, *marks = d->marks;
+
+    delivered_end_image(image, &d->end);
+    for (unsigned i = 0; i < 4; i++)
+        IMAGE(image, d->key[i], PRIME);
+    image_memory(image, &head, DELIVERED_HEAD);
+    d->head = head;
+    size_t size = d->marks_size;
+    IMAGE(image, size, MARKS_MOST);
+    image_check(image, !size || (size >= MARKS_LEAST && !(size & (size - 1))));
+    if (!image->failed && size)
+        image_memory(image, &marks, size * sizeof *d->marks);
+    d->marks = marks;
+    d->marks_size = marks ? size : 0;
+    IMAGE(image, d->mark.sum, PRIME);
+    IMAGE(image, d->mark.word, UINT32_MAX);
+    IMAGE_U64(image, d->again.at);
+    IMAGE(image, d->again.mark.sum, PRIME);
+    IMAGE(image, d->again.mark.word, UINT32_MAX);
+    IMAGE_BOOL(image, d->watches);
+    IMAGE_BOOL(image, d->recurs);
+    IMAGE(image, d->watched, PRIME);
+    IMAGE(image, d->last, PRIME);
+    /* what says something has its bytes, and its marks */
+    image_check(image, !d->end.len || (d->end.tail && d->head));
+    image_check(image, d->end.len < BLOCK_LEN || d->marks_size);
+    image_check(image, d->end.len / BLOCK_LEN <= d->marks_size || d->marks_size == MARKS_MOST);
+}

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "spoa/base/image.h"
 #include "spoa/base/slice.h"
 
 #define DELIVERED_TAIL 1024 /* bytes */
@@ -72,5 +73,9 @@ size_t delivered_again(struct delivered *d, uint64_t back, struct slice bytes);
 /* The replay begins with all that was delivered by then. From now on d->recurs says whether its end occurs elsewhere in
  * it, or in what is delivered next; then it may have been another part of the stream. */
 void delivered_watch(struct delivered *d, const struct delivered_end *then, struct slice replay);
+
+/* Into zeroed ones. */
+void delivered_image(struct image *image, struct delivered *d);
+void delivered_end_image(struct image *image, struct delivered_end *end);
 
 #endif

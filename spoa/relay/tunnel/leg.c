@@ -198,3 +198,29 @@ void leg_read(struct leg *leg, bool on, uint64_t now)
         leg->pinged = now;
     leg->reading = on;
 }
+
+/* ---- as an image ---- */
+void leg_image(struct image *image, struct leg *leg)
+{
+    ws_decoder_image(image, &leg->in);
+    image_buffer(image, &leg->partial);
+    send_queue_image(image, &leg->out);
+    IMAGE_U64(image, leg->bytes_in);
+    IMAGE_U64(image, leg->bytes_out);
+    IMAGE_U64(image, leg->data);
+    IMAGE_U64(image, leg->read);
+    IMAGE_U64(image, leg->asked);
+    IMAGE_U64(image, leg->asked_at);
+    IMAGE_U64(image, leg->message_len);
+    IMAGE_U64(image, leg->heard);
+    IMAGE_U64(image, leg->pinged);
+    IMAGE_U64(image, leg->progress);
+    IMAGE(image, leg->pings, UINT32_MAX);
+    IMAGE(image, leg->mark, UINT32_MAX);
+    IMAGE(image, leg->message_in, WS_BINARY);
+    IMAGE(image, leg->message_out, WS_BINARY);
+    IMAGE_BOOL(image, leg->reading);
+    IMAGE_BOOL(image, leg->close_in);
+    IMAGE_BOOL(image, leg->close_out);
+    IMAGE_BOOL(image, leg->cut);
+}

@@ -91,4 +91,7 @@ uint64_t leg_take_unread(struct leg *leg, bool all);
 /* Reading is switched; its silence, and that of a Ping, counts from when it is. */
 void leg_read(struct leg *leg, bool on, uint64_t now);
 
+/* Into one of leg_of. */
+void leg_image(struct image *image, struct leg *leg);
+
 #endif

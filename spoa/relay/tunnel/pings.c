@@ -54,3 +54,10 @@ bool pings_take(struct pings *pings, uint8_t payload[125], size_t *len)
     buffer_consume(&pings->open, *len + 1);
     return true;
 }
+
+void pings_image(struct image *image, struct pings *pings)
+{
+    image_buffer(image, &pings->open);
+    for (struct slice rest = buffer_slice(&pings->open); rest.len; rest = slice_from(rest, rest.at[0] + 1u))
+        image_check(image, rest.at[0] <= 125 && rest.at[0] < rest.len);
+}

@@ -8,6 +8,7 @@
 #define CELLGATE_RELAY_TUNNEL_PINGS_H
 
 #include "spoa/base/buffer.h"
+#include "spoa/base/image.h"
 
 #define PINGS_MAX 1024 /* bytes of memory */
 
@@ -23,5 +24,7 @@ void pings_put(struct pings *pings, struct slice payload);
 void pings_answered(struct pings *pings, struct slice payload);
 /* Takes the oldest off into payload, which has room for 125 bytes; false: there is none. */
 bool pings_take(struct pings *pings, uint8_t payload[125], size_t *len);
+
+void pings_image(struct image *image, struct pings *pings);
 
 #endif

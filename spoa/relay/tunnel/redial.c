@@ -82,3 +82,17 @@ bool redial_changed(struct redial *redial, uint64_t now)
     return too_many(redial->change_at, REDIAL_CHANGES_MAX, &redial->changes, REDIAL_CHANGES_MAX, 60 * SECOND,
                     now);
 }
+
+void redial_image(struct image *image, struct redial *redial)
+{
+    IMAGE(image, redial->attempts, UINT32_MAX);
+    IMAGE_U64(image, redial->give_up);
+    IMAGE_U64(image, redial->waiting);
+    IMAGE(image, redial->losses, UINT32_MAX);
+    IMAGE(image, redial->changes, UINT32_MAX);
+    IMAGE(image, redial->quick, UINT32_MAX);
+    for (unsigned i = 0; i < REDIAL_LOSSES_MAX; i++)
+        IMAGE_U64(image, redial->loss_at[i]);
+    for (unsigned i = 0; i < REDIAL_CHANGES_MAX; i++)
+        IMAGE_U64(image, redial->change_at[i]);
+}

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "spoa/base/image.h"
+
 enum { REDIAL_LOSSES_MAX = 8, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 
 struct redial_settings {
@@ -48,5 +50,7 @@ void redial_resume(struct redial *redial, uint64_t now);
 bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now);
 /* The target changed: whether it changes too often, more than REDIAL_CHANGES_MAX times in a minute. */
 bool redial_changed(struct redial *redial, uint64_t now);
+
+void redial_image(struct image *image, struct redial *redial);
 
 #endif

@@ -201,3 +201,13 @@ bool send_queue_salvage(struct send_queue *queue)
     queue->message = 0;
     return kept > 0;
 }
+
+/* ---- as an image ---- */
+void send_queue_image(struct image *image, struct send_queue *queue)
+{
+    image_buffer(image, &queue->frames);
+    IMAGE(image, queue->sent, buffer_len(&queue->frames));
+    IMAGE(image, queue->controls, buffer_len(&queue->frames));
+    IMAGE(image, queue->message, WS_BINARY);
+    IMAGE_BOOL(image, queue->keeps);
+}

@@ -11,6 +11,7 @@
 #define CELLGATE_RELAY_TUNNEL_SEND_QUEUE_H
 
 #include "spoa/base/buffer.h"
+#include "spoa/base/image.h"
 
 struct send_queue {
     struct buffer frames;
@@ -60,5 +61,7 @@ void send_queue_trim(struct send_queue *queue);
  * control frames go, and a message whose beginning went to the lost peer begins anew with what is left of it.
  * False: nothing is left of a message. */
 bool send_queue_salvage(struct send_queue *queue);
+
+void send_queue_image(struct image *image, struct send_queue *queue);
 
 #endif

@@ -64,3 +64,22 @@ bool target_header(struct slice *rest, struct slice *name, struct slice *value)
     *rest = r.rest;
     return !r.failed;
 }
+
+void target_image(struct image *image, struct target *target)
+{
+    struct target seen = *target;
+    bool set = target->texts != NULL;
+
+    IMAGE_BOOL(image, set);
+    IMAGE(image, seen.addr.family, 6);
+    image_bytes(image, seen.addr.bytes, sizeof seen.addr.bytes);
+    IMAGE(image, seen.port, UINT16_MAX);
+    IMAGE_BOOL(image, seen.tls);
+    image_text(image, &seen.unix_path);
+    image_text(image, &seen.sni);
+    image_text(image, &seen.host);
+    image_text(image, &seen.headers);
+    image_check(image, seen.addr.family == 0 || seen.addr.family == 4 || seen.addr.family == 6);
+    if (!image->to && !image->failed && set)
+        image_check(image, target_set(target, &seen));
+}

@@ -7,6 +7,7 @@
 #define CELLGATE_RELAY_TUNNEL_TARGET_H
 
 #include "spoa/base/address.h"
+#include "spoa/base/image.h"
 #include "spoa/base/slice.h"
 #include "spoa/proto/refusal.h"
 
@@ -52,5 +53,8 @@ struct answer {
     int64_t epoch;
     struct target target;
 };
+
+/* Into one that was not set. */
+void target_image(struct image *image, struct target *target);
 
 #endif

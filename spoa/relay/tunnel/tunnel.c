@@ -102,7 +102,7 @@ static void settle(struct tunnel *t, uint64_t now)
         forward_decide(&t->forward, now);
 }
 
-bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
+bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
 {
     struct target target = handover_target(o->handover);
 
@@ -114,14 +114,22 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
         t->forward.adapter_state = NULL;
         return false;
     }
+    return true;
+}
+
+bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
+{
+    if (!tunnel_set_up(t, o, now))
+        return false;
     if (o->handover->refuse >= 400) {
         place_put(&t->forward.place, COMMAND_ACCEPT);
         tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);
         settle(t, now);
         return true;
     }
+    const struct target *target = &t->connector.target;
     t->connector.must_ask =
-        !target_known(&target) || o->handover->secrets || (target.tls && !slice_present(target.sni));
+        !target_known(target) || o->handover->secrets || (target->tls && !slice_present(target->sni));
     tunnel_heed(t, connector_begin(&t->connector, opening_budget(t, o->handover), now), now);
     settle(t, now);
     return true;

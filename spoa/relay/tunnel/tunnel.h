@@ -59,6 +59,17 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *opening, uint64_
     __attribute__((warn_unused_result));
 void tunnel_free(struct tunnel *t);
 
+/* ---- in another process ---- */
+/* All of its state, for one that has its client: between two events, in front of no command, and not before its 101. False: over
+ * the buffer's limit, or out of memory. Sockets, the request and settings are the caller's to bring along. */
+bool tunnel_save(const struct tunnel *t, struct buffer *to) __attribute__((warn_unused_result));
+/* Goes on with it; opening is the one it was opened by. What was being dialled is looked for anew. False: what was saved cannot
+ * be, or out of memory; nothing was done. */
+bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct slice saved, uint64_t now)
+    __attribute__((warn_unused_result));
+
+/* ---- events ---- */
+
 /* Bytes from one side, at most LEG_FRAME_WHOLE of them those of leg.partial, which the caller has put in
  * front and consumed. They lie in writable memory with FORWARD_FRONT writable bytes in front of them and are
  * changed. */

@@ -10,7 +10,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 }
 
 /* ---- the state ---- */
-void tunnel_enter(struct tunnel *t, enum tunnel_event event)
+void tunnel_tell_parts(struct tunnel *t)
 {
     static const enum connector_purpose purposes[] = {
         [TUNNEL_opening] = CONNECT_FIRST,
@@ -19,12 +19,17 @@ void tunnel_enter(struct tunnel *t, enum tunnel_event event)
         [TUNNEL_redialling] = CONNECT_AGAIN,
     };
 
-    t->strayed = !tunnel_transition(&t->state, event) || t->strayed;
     if (t->state < TUNNEL_closing)
         t->connector.purpose = purposes[t->state];
     t->forward.mode = t->state < TUNNEL_closing
                           ? (t->state == TUNNEL_serving ? FORWARD_SERVING : FORWARD_WAITING)
                           : (t->reason == CLOSE_worker_protocol ? FORWARD_HEARING : FORWARD_CLOSING);
+}
+
+void tunnel_enter(struct tunnel *t, enum tunnel_event event)
+{
+    t->strayed = !tunnel_transition(&t->state, event) || t->strayed;
+    tunnel_tell_parts(t);
 }
 
 static void end(struct tunnel *t)

@@ -8,9 +8,16 @@
 
 #include "spoa/relay/tunnel/tunnel.h"
 
+/* ---- tunnel.c ---- */
+/* A tunnel of that route, before anything happens. False: out of memory, nothing was done. */
+bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *opening, uint64_t now)
+    __attribute__((warn_unused_result));
+
 /* ---- tunnel_close.c ---- */
 /* The only place where the state changes. */
 void tunnel_enter(struct tunnel *t, enum tunnel_event event);
+/* What the state means for its parts. */
+void tunnel_tell_parts(struct tunnel *t);
 /* Ends it; code and text are those that are passed on, for reasons that pass them. */
 void tunnel_close(struct tunnel *t, enum close_reason reason, unsigned code, struct slice text, uint64_t now);
 /* The same for reasons that pass nothing. */
