@@ -2170,6 +2170,25 @@ static void nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost(void **s
     }
 }
 
+/* What is held for a worker that is just attached is sent at once: that the client waits for it is not so for a moment, and its
+ * silence counts from when it was last heard. */
+static void a_new_worker_is_no_sign_of_life_of_the_client(void **state)
+{
+    static char typed[70000];
+    static uint8_t frame[70100];
+    (void)state;
+    memset(typed, 'x', sizeof typed - 1);
+    serving();
+    world_lost(&w, WORKER, LOSS_eof, w.now);
+    world_bytes(&w, CLIENT, world_frame(frame, CLIENT, 0x82, slice_text(typed)), SIZE_MAX);
+    uint64_t heard = w.t.forward.legs[CLIENT].heard;
+    w.now += 5 * SEC;
+    resumes(2);
+    assert_true(w.t.forward.legs[CLIENT].reading);
+    assert_int_equal(w.t.forward.legs[CLIENT].heard, heard);
+    world_close(&w);
+}
+
 /* ---- another process ---- */
 static void cut_to(struct buffer *image, void *context)
 {
@@ -2230,6 +2249,7 @@ int main(void)
         cmocka_unit_test(a_first_dial_is_repeated_within_the_connect_budget),
         cmocka_unit_test(without_redial_a_tunnel_ends_with_its_worker),
         cmocka_unit_test(without_redial_a_tunnel_ends_where_the_sandbox_moves),
+        cmocka_unit_test(a_new_worker_is_no_sign_of_life_of_the_client),
         cmocka_unit_test(a_tunnel_goes_on_in_another_process),
         cmocka_unit_test(an_image_that_is_cut_is_not_loaded),
         cmocka_unit_test(without_redial_a_workers_goodbye_waits_for_one_answer),

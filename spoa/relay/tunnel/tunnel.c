@@ -95,10 +95,12 @@ static uint64_t opening_budget(const struct tunnel *t, const struct handover *h)
     return h->waits && t->limits.hold > budget ? t->limits.hold : budget;
 }
 
-/* Behind every event. */
+/* Behind every event. What is held for a side that is not attached yet is no measure: tunnel_writable follows. */
 static void settle(struct tunnel *t, uint64_t now)
 {
-    if (t->state != TUNNEL_ended)
+    const bool *unattached = t->forward.place.host->commands->unattached;
+
+    if (t->state != TUNNEL_ended && !unattached[CLIENT] && !unattached[WORKER])
         forward_decide(&t->forward, now);
 }
 
