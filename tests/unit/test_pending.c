@@ -504,6 +504,62 @@ static void all_who_wait_for_a_key_are_found_by_it(void **state)
     w->pending = first;
 }
 
+/* ---- sorts ---- */
+struct fairness {
+    unsigned subscriptions, before;
+    bool answered;
+};
+
+static bool on_subscription(void *context, struct pending_request *request)
+{
+    (void)request;
+    ((struct fairness *)context)->subscriptions++;
+    return false;
+}
+
+static bool on_decision(void *context, struct pending_request *request)
+{
+    struct fairness *f = context;
+    (void)request;
+    f->answered = true;
+    f->before = f->subscriptions;
+    return true;
+}
+
+/* A decision has 200 ms (agent.lookup); subscriptions of other keys, however many were notified before, are no reason to
+ * refuse it. */
+static void a_decision_does_not_wait_behind_all_subscriptions(void **state)
+{
+    struct world *w = *state;
+    struct fairness f = {0};
+    struct pending_options options = {.loop = w->loop,
+                                      .seconds = 60,
+                                      .most = 10000,
+                                      .most_bytes = (size_t)1 << 24,
+                                      .due = on_due,
+                                      .notify = on_decision,
+                                      .context = &f};
+    char key[16];
+    struct pending *decisions = pending_new(w->table, &options);
+    options.notify = on_subscription;
+    struct pending *subscriptions = pending_new(w->table, &options);
+    struct pending_request request = {.begun = loop_clock(), .args.reader = reader_of(slice_of("", 0))};
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "sb-%u", i);
+        request.key = slice_text(key);
+        request.ticket.stream_id = i;
+        assert_true(pending_add(subscriptions, &request));
+        pending_notify(w->table, request.key);
+    }
+    request.key = SLICE_LITERAL("new");
+    request.ticket.stream_id = 1000;
+    assert_true(pending_add(decisions, &request));
+    pending_notify(w->table, request.key);
+    while (!f.answered)
+        assert_true(pending_work(w->table, 0) || f.answered);
+    assert_true(f.before < 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -514,6 +570,7 @@ int main(void)
         TEST(they_are_bounded),
         TEST(notifications_in_a_row_are_looked_at_once),
         TEST(a_key_of_many_is_looked_at_beside_others),
+        TEST(a_decision_does_not_wait_behind_all_subscriptions),
         TEST(what_is_answered_in_a_look_at_all_ends_it_nowhere),
         TEST(the_questions_of_a_connection_go_with_it),
         TEST(a_connection_leaves_room_for_others),

@@ -17,11 +17,12 @@ struct chain {
     struct kept *first, *last;
 };
 
-/* All of one key, whatever they wait for. While it is queued it is kept, though it may be empty. */
+/* All of one key that wait in one `pending`. While it is queued it is kept, though it may be empty. */
 struct topic {
     struct hash_node node; /* the first member */
+    struct pending *pending;
     struct chain members;
-    struct topic *next; /* of those that were notified */
+    struct topic *next; /* of those of its `pending` that were notified */
     bool queued, begun, again;
     struct kept *cursor; /* the next to be looked at, once begun */
     size_t len;
@@ -42,7 +43,6 @@ struct kept {
     struct hash_node node; /* by ticket; the first member */
     struct link of_all, of_topic,
         of_source; /* of_all: in the order of their ends, which is that of their beginnings */
-    struct pending *pending;
     struct topic *topic;
     struct source *source;
     struct pending_request request;
@@ -54,7 +54,6 @@ struct kept {
 struct pending_table {
     struct hash_secret secret;
     struct hash_table topics;
-    struct topic *notified, **notified_end;
     struct pending *first, **end; /* in the order in which they were made */
     void (*work)(void *context);
     void *context;
@@ -69,6 +68,7 @@ struct pending {
     struct hash_table tickets, sources;
     struct chain all;
     size_t bytes;
+    struct topic *notified, **notified_end;
     struct source *closing, **closing_end;
     bool looking, again; /* at all; once more behind that */
     bool skipped;        /* since that began: somebody had no room */
@@ -129,15 +129,23 @@ static struct kept *find_ticket(const struct pending *w, const struct server_tic
     return (struct kept *)node;
 }
 
-static struct topic *find_topic(const struct pending_table *all, uint64_t hash, struct slice key)
+/* The first of them, from node on: each `pending` has its own. */
+static struct topic *topic_of(struct hash_node *node, struct slice key)
 {
-    struct hash_node *node = hash_table_find(&all->topics, hash);
     for (; node; node = hash_table_next(node)) {
         const struct topic *t = (const struct topic *)node;
         if (slice_equal(slice_of(t->key, t->len), key))
             break;
     }
     return (struct topic *)node;
+}
+
+static struct topic *find_topic(const struct pending *w, uint64_t hash, struct slice key)
+{
+    struct topic *t = topic_of(hash_table_find(&w->table->topics, hash), key);
+    while (t && t->pending != w)
+        t = topic_of(hash_table_next(&t->node), key);
+    return t;
 }
 
 static struct source *find_source(const struct pending *w, uint32_t slot, uint32_t generation)
@@ -153,15 +161,15 @@ static struct source *find_source(const struct pending *w, uint32_t slot, uint32
 
 /* ---- topics and sources come and go with their questions ---- */
 
-static struct topic *topic_for(struct pending_table *all, struct slice key)
+static struct topic *topic_for(struct pending *w, struct slice key)
 {
-    uint64_t hash = hash_keyed(&all->secret, key);
-    struct topic *t = find_topic(all, hash, key);
+    uint64_t hash = hash_keyed(&w->table->secret, key);
+    struct topic *t = find_topic(w, hash, key);
     if (t || !(t = malloc(sizeof *t + key.len)))
         return t;
-    *t = (struct topic){.len = key.len};
+    *t = (struct topic){.pending = w, .len = key.len};
     memcpy(t->key, key.at, key.len);
-    if (hash_table_insert(&all->topics, &t->node, hash))
+    if (hash_table_insert(&w->table->topics, &t->node, hash))
         return t;
     free(t);
     return NULL;
@@ -179,11 +187,11 @@ static struct source *source_for(struct pending *w, const struct server_ticket *
     return NULL;
 }
 
-static void release_topic(struct pending_table *all, struct topic *t)
+static void release_topic(struct topic *t)
 {
     if (!t || t->members.first || t->queued)
         return;
-    hash_table_remove(&all->topics, &t->node);
+    hash_table_remove(&t->pending->table->topics, &t->node);
     free(t);
 }
 
@@ -243,7 +251,7 @@ static void forget(struct pending *w, struct kept *k)
     give_units_back(w, k->units);
     if (w->options.gone)
         w->options.gone(w->options.context, &k->request);
-    release_topic(w->table, k->topic);
+    release_topic(k->topic);
     release_source(w, k->source);
     free(k);
 }
@@ -259,8 +267,8 @@ static struct kept *keep_request(struct pending *w, const struct pending_request
         return NULL;
     struct kept *k = malloc(sizeof *k + rest.len);
     if (k)
-        *k = (struct kept){.pending = w, .topic = topic, .source = source, .request = *request, .bytes = bytes,
-                           .units = units};
+        *k = (struct kept){
+            .topic = topic, .source = source, .request = *request, .bytes = bytes, .units = units};
     if (k && hash_table_insert(&w->tickets, &k->node, hash_of_ticket(w, &request->ticket)))
         return k;
     free(k);
@@ -272,11 +280,11 @@ bool pending_add(struct pending *w, const struct pending_request *request)
 {
     struct slice rest = request->args.reader.rest;
     assert(!w->all.last || w->all.last->request.begun <= request->begun);
-    struct topic *topic = topic_for(w->table, request->key);
+    struct topic *topic = topic_for(w, request->key);
     struct source *source = source_for(w, &request->ticket);
     struct kept *k = topic && source ? keep_request(w, request, topic, source) : NULL;
     if (!k) {
-        release_topic(w->table, topic);
+        release_topic(topic);
         release_source(w, source);
         return false;
     }
@@ -304,20 +312,27 @@ static void begin_look(struct pending *w)
     w->table->work(w->table->context);
 }
 
-void pending_notify(struct pending_table *all, struct slice key)
+static void notify_topic(struct topic *t)
 {
-    struct topic *t = find_topic(all, hash_keyed(&all->secret, key), key);
-    if (!t)
-        return;
+    struct pending *w = t->pending;
+
     if (t->queued) {
         t->again = t->begun;
         return;
     }
     t->queued = true;
     t->next = NULL;
-    *all->notified_end = t;
-    all->notified_end = &t->next;
-    all->work(all->context);
+    *w->notified_end = t;
+    w->notified_end = &t->next;
+    w->table->work(w->table->context);
+}
+
+void pending_notify(struct pending_table *all, struct slice key)
+{
+    struct topic *t = topic_of(hash_table_find(&all->topics, hash_keyed(&all->secret, key)), key);
+
+    for (; t; t = topic_of(hash_table_next(&t->node), key))
+        notify_topic(t);
 }
 
 /* As long as a look at all takes, others have their turn. */
@@ -415,18 +430,18 @@ static void look_at(struct pending *w, struct kept *k)
         forget(w, k);
 }
 
-static void unqueue_first(struct pending_table *all)
+static void unqueue_first(struct pending *w)
 {
-    struct topic *t = all->notified;
-    all->notified = t->next;
-    if (!all->notified)
-        all->notified_end = &all->notified;
+    struct topic *t = w->notified;
+    w->notified = t->next;
+    if (!w->notified)
+        w->notified_end = &w->notified;
     t->queued = t->begun = false;
 }
 
-static bool step_topic(struct pending_table *all)
+static bool step_topic(struct pending *w)
 {
-    struct topic *t = all->notified;
+    struct topic *t = w->notified;
     if (!t)
         return false;
     if (!t->begun)
@@ -435,28 +450,28 @@ static bool step_topic(struct pending_table *all)
     struct kept *k = t->cursor;
     if (k) {
         t->cursor = k->of_topic.next;
-        look_at(k->pending, k);
+        look_at(w, k);
         return true;
     }
     bool again = t->again;
     t->again = false;
-    unqueue_first(all);
+    unqueue_first(w);
     if (again)
-        pending_notify(all, slice_of(t->key, t->len));
-    release_topic(all, t);
+        notify_topic(t);
+    release_topic(t);
     return true;
 }
 
 /* A topic of many goes on behind the others. */
-static void rotate(struct pending_table *all)
+static void rotate(struct pending *w)
 {
-    struct topic *t = all->notified;
+    struct topic *t = w->notified;
     if (!t || !t->next)
         return;
-    all->notified = t->next;
+    w->notified = t->next;
     t->next = NULL;
-    *all->notified_end = t;
-    all->notified_end = &t->next;
+    *w->notified_end = t;
+    w->notified_end = &t->next;
 }
 
 static void end_look(struct pending *w)
@@ -484,11 +499,12 @@ static bool step_all(struct pending *w)
     return true;
 }
 
-/* One of each sort: none waits behind many of another. */
+/* One of each sort, of each `pending`: none waits behind many of another. */
 static bool step(struct pending_table *all)
 {
-    bool more = step_topic(all);
+    bool more = false;
     for (struct pending *w = all->first; w; w = w->next) {
+        more = step_topic(w) || more;
         more = step_due(w) || more;
         more = step_closing(w) || more;
         more = step_all(w) || more;
@@ -502,9 +518,8 @@ bool pending_work(struct pending_table *all, uint64_t until)
     do
         more = step(all);
     while (more && loop_clock() < until);
-    if (more)
-        rotate(all);
     for (struct pending *w = all->first; w; w = w->next) {
+        rotate(w);
         if (!more && w->skipped && !w->looking && !loop_timer_active(&w->rest))
             set_timer(&w->rest, loop_clock() + LOOK_AGAIN); /* of a key's */
         if (w->all.first)
@@ -528,7 +543,6 @@ struct pending_table *pending_table_new(void (*work)(void *context), void *conte
         free(all);
         return NULL;
     }
-    all->notified_end = &all->notified;
     all->end = &all->first;
     all->work = work;
     all->context = context;
@@ -545,6 +559,7 @@ struct pending *pending_new(struct pending_table *table, const struct pending_op
     *table->end = w;
     table->end = &w->next;
     w->closing_end = &w->closing;
+    w->notified_end = &w->notified;
     loop_timer_open(&w->timer, options->loop, on_pending_due, w);
     loop_timer_open(&w->rest, options->loop, on_pending_rested, w);
     return w;
@@ -558,6 +573,11 @@ static void free_pending(struct pending *w)
         forget(w, w->all.first);
     while (step_closing(w))
         ;
+    while (w->notified) {
+        struct topic *t = w->notified;
+        unqueue_first(w);
+        release_topic(t);
+    }
     hash_table_free(&w->tickets);
     hash_table_free(&w->sources);
     free(w);
@@ -570,11 +590,6 @@ void pending_table_free(struct pending_table *all)
     for (struct pending *w = all->first, *next; w; w = next) {
         next = w->next;
         free_pending(w);
-    }
-    while (all->notified) {
-        struct topic *t = all->notified;
-        unqueue_first(all);
-        release_topic(all, t);
     }
     hash_table_free(&all->topics);
     free(all);
