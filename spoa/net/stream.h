@@ -33,7 +33,7 @@ struct stream_user {
     void (*gone)(void *owner); /* once, at the end of the turn in which it was closed; may be NULL */
     size_t read_size;          /* bytes that each read has room for at least; 0: all that `in` has room for */
     /* That the peer takes nothing more is not told by `ended`, because it may still have something to say: `out` is
-     * dropped, which `sent` is told. */
+     * dropped, which `sent` is told, unless it is stream_send itself that finds it out. */
     bool hears_out;
 };
 

@@ -305,6 +305,11 @@ def test_a_refusal_is_a_close_where_the_route_says_so(tunnels, route, code, reas
     assert (close.code, close.reason) == (code, reason)
 
 
+def lines_of(tunnels, sandbox):
+    log = (tunnels.cell.run_dir / "relay.log").read_text()
+    return [line for line in log.splitlines() if re.search(rf"sandbox={sandbox}\b", line)]
+
+
 def test_the_log_tells_each_end_and_nothing_secret(tunnels, workers):
     one, _ = workers
     sandbox = tunnels.sandbox(one, org="acme")
@@ -314,8 +319,8 @@ def test_the_log_tells_each_end_and_nothing_secret(tunnels, workers):
     tunnels.place(sandbox, state="stopped")
     client.closed()
     tunnels.gone(sandbox)
-    log = (tunnels.cell.run_dir / "relay.log").read_text()
-    lines = [line for line in log.splitlines() if re.search(rf"sandbox={sandbox}\b", line)]
+    until(lambda: "tunnel ended" in lines_of(tunnels, sandbox)[-1], 5, "the log has a thread of its own")
+    log, lines = (tunnels.cell.run_dir / "relay.log").read_text(), lines_of(tunnels, sandbox)
     assert "tunnel opened" in lines[0] and "sub=alice" in lines[0] and "jti=j-1" in lines[0] and "org=acme" in lines[0]
     assert "tunnel ended" in lines[-1] and "reason=sandbox_stopped" in lines[-1] and "redials=0" in lines[-1]
     assert "hidden" not in log and bearer[1].split()[1] not in log
