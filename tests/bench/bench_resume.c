@@ -46,7 +46,7 @@ static size_t host_may_hold(void *io, bool whole)
     return SIZE_MAX;
 }
 
-static bool host_take_turn(void *io)
+static bool host_permits_replay(void *io)
 {
     (void)io;
     return true;
@@ -59,7 +59,7 @@ static uint32_t host_random(void *io)
 }
 
 static struct commands commands;
-static const struct tunnel_host host = {host_send, host_may_hold, host_take_turn, host_random, &commands};
+static const struct tunnel_host host = {host_send, host_may_hold, host_permits_replay, host_random, &commands};
 
 /* Sockets stay as they are. */
 static void obey(struct bench *b)

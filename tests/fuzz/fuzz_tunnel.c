@@ -21,7 +21,7 @@ static void check_world(const struct world *w)
     CHECK(w->parted[CLIENT] + w->dropped[CLIENT] + w->refusals == (t->forward.there[CLIENT] ? 0 : 1));
     CHECK(!ended || (!t->forward.there[CLIENT] && !t->forward.there[WORKER] && !w->dialling && !w->open));
     CHECK((t->connector.phase == CONNECTOR_DIALLING) == (w->dialling && !ended));
-    CHECK(!forward_needs_turn(&t->forward) || !t->forward.legs[WORKER].reading || w->turn);
+    CHECK(!forward_needs_permit(&t->forward) || !t->forward.legs[WORKER].reading || w->turn);
     for (int side = 0; side < 2; side++)
         CHECK(send_queue_len(&t->forward.legs[side].out) <=
               t->forward.place.settings->buffer + LEG_SLACK +

@@ -404,7 +404,7 @@ static inline size_t net_may_hold(void *io, bool whole)
     return ((const struct network *)io)->scarce ? 0 : SIZE_MAX;
 }
 
-static inline bool net_take_turn(void *io)
+static inline bool net_permits_replay(void *io)
 {
     return dice(io, 4) != 0;
 }
@@ -500,7 +500,7 @@ static inline void net_part(struct network *n, enum side side, struct send_queue
 }
 
 static struct commands net_commands;
-static const struct tunnel_host net_host = {net_send, net_may_hold, net_take_turn, net_random, &net_commands};
+static const struct tunnel_host net_host = {net_send, net_may_hold, net_permits_replay, net_random, &net_commands};
 
 static inline void net_carries_out(struct network *n, struct command *command)
 {
@@ -903,7 +903,7 @@ static inline void network_open(struct network *n, const struct model *model, co
                           .settings = {.keepalive = 25 * SEC,
                                        .dead_after = 60 * SEC,
                                        .stall = 300 * SEC,
-                                       .settle = 500 * MS,
+                                       .grace_period = 500 * MS,
                                        .close_timeout = 5 * SEC,
                                        .connect_budget = 5 * SEC,
                                        .migration_budget = 600 * SEC,

@@ -100,7 +100,7 @@ static void end(struct world *w)
     buffer_free(&w->s.to_screen);
 }
 
-static void turn_at(struct world *w, int64_t after_ms)
+static void permit_at(struct world *w, int64_t after_ms)
 {
     simulated_ms += after_ms;
     turn(&w->s, w->signals);
@@ -136,9 +136,9 @@ static void silence_ends_it_and_was_asked_about(void **state)
     (void)state;
     begin(&w);
     for (int i = 0; i < 2; i++)
-        turn_at(&w, QUIET_MS);
+        permit_at(&w, QUIET_MS);
     enum phase before = w.s.phase;
-    turn_at(&w, QUIET_MS);
+    permit_at(&w, QUIET_MS);
     end(&w);
     assert_int_equal(before, RUNNING);
     assert_int_equal(w.s.phase, ENDED);
@@ -153,11 +153,11 @@ static void a_screen_that_stood_still_is_no_silence(void **state)
     begin(&w);
     stop_screen(&w);
     other_side_says_hello(&w);
-    turn_at(&w, QUIET_MS);
-    turn_at(&w, 2 * DEAD_MS);
+    permit_at(&w, QUIET_MS);
+    permit_at(&w, 2 * DEAD_MS);
     screen_takes_all(&w);
     for (int i = 0; i < 3; i++)
-        turn_at(&w, 0);
+        permit_at(&w, 0);
     end(&w);
     assert_int_equal(w.s.phase, RUNNING);
     assert_int_equal(w.s.heard, simulated_ms);
@@ -169,13 +169,13 @@ static void the_time_in_which_it_was_stopped_is_no_silence(void **state)
 
     (void)state;
     begin(&w);
-    turn_at(&w, QUIET_MS);
-    turn_at(&w, 2 * DEAD_MS);
+    permit_at(&w, QUIET_MS);
+    permit_at(&w, 2 * DEAD_MS);
     enum phase before = w.s.phase;
     for (int i = 0; i < 2; i++)
-        turn_at(&w, QUIET_MS);
+        permit_at(&w, QUIET_MS);
     other_side_says_hello(&w);
-    turn_at(&w, 2 * QUIET_MS);
+    permit_at(&w, 2 * QUIET_MS);
     end(&w);
     assert_int_equal(before, RUNNING);
     assert_int_equal(w.s.phase, RUNNING);

@@ -797,7 +797,7 @@ static void replays_the_rest(void)
     world_says(&w, WORKER, 0x82, "\4");
     assert_said(CLIENT, "B\1new");
     assert_int_equal(w.declared[0], 1);
-    assert_false(forward_needs_turn(&w.t.forward));
+    assert_false(forward_needs_permit(&w.t.forward));
     world_close(&w);
 }
 
@@ -806,7 +806,7 @@ static void a_replay_waits_for_its_turn_however_long_that_takes(void **state)
     (void)state;
     resumes_among_many();
     assert_int_equal(w.t.state, TUNNEL_serving);
-    assert_true(forward_needs_turn(&w.t.forward));
+    assert_true(forward_needs_permit(&w.t.forward));
     assert_false(world_says(&w, WORKER, 0x82, "\1old"));
     assert_in_range(tunnel_due(&w.t), w.now + 50 * MS, w.now + 75 * MS);
     assert_in_range(tunnel_judges_at(&w.t), w.now + SEC, UINT64_MAX); /* that is no judgement */
@@ -825,7 +825,7 @@ static void a_worker_that_is_lost_in_front_of_its_turn_is_replaced(void **state)
     resumes_among_many();
     world_lost(&w, WORKER, LOSS_reset, w.now);
     assert_int_equal(w.t.state, TUNNEL_redialling);
-    assert_false(forward_needs_turn(&w.t.forward));
+    assert_false(forward_needs_permit(&w.t.forward));
     resumes_with("");
     assert_false(w.t.forward.legs[WORKER].reading);
     w.crowded = false;
@@ -843,7 +843,7 @@ static void a_client_that_does_not_read_takes_no_turn(void **state)
     world_bytes(&w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(payload, sizeof payload)), SIZE_MAX);
     world_lost(&w, WORKER, LOSS_eof, w.now);
     resumes_with("");
-    assert_true(forward_needs_turn(&w.t.forward));
+    assert_true(forward_needs_permit(&w.t.forward));
     assert_false(w.turn);
     assert_in_range(tunnel_due(&w.t), w.now + SEC, UINT64_MAX);
     w.ears[CLIENT].room = SIZE_MAX;
@@ -862,7 +862,7 @@ static void who_does_not_collect_needs_no_turn(void **state)
         assert_true(w.t.forward.legs[WORKER].reading);
         world_lost(&w, WORKER, LOSS_eof, w.now);
         resumes_with("");
-        assert_int_equal(forward_needs_turn(&w.t.forward), kinds[i] == HANDOVER_RESUME_SCROLLBACK);
+        assert_int_equal(forward_needs_permit(&w.t.forward), kinds[i] == HANDOVER_RESUME_SCROLLBACK);
         assert_int_equal(w.turn, kinds[i] == HANDOVER_RESUME_SCROLLBACK);
         world_close(&w);
     }

@@ -133,7 +133,7 @@ static inline size_t world_may_hold(void *io, bool whole)
     return w->full || (w->tight && !whole) ? 0 : SIZE_MAX;
 }
 
-static inline bool world_take_turn(void *io)
+static inline bool world_permits_replay(void *io)
 {
     struct world *w = io;
     w->turn = w->turn || !w->crowded;
@@ -147,7 +147,7 @@ static inline uint32_t world_random(void *io)
 }
 
 static struct commands world_commands;
-static const struct tunnel_host world_host = {world_send, world_may_hold, world_take_turn, world_random,
+static const struct tunnel_host world_host = {world_send, world_may_hold, world_permits_replay, world_random,
                                               &world_commands};
 
 /* ---- what it commands ---- */
@@ -304,7 +304,7 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
         .settings = {.keepalive = 25 * SEC,
                      .dead_after = 60 * SEC,
                      .stall = 300 * SEC,
-                     .settle = 500 * MS,
+                     .grace_period = 500 * MS,
                      .close_timeout = 5 * SEC,
                      .connect_budget = 5 * SEC,
                      .migration_budget = 600 * SEC,

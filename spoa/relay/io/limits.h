@@ -110,7 +110,7 @@ bool limits_round_takes(const struct limits *limits, struct limits_round *round,
  * for one sandbox; at least one. */
 enum { LIMITS_REPLAY_LEN = 4 << 20, LIMITS_REPLAY_SHARE = 8 };
 
-/* A turn to collect a replay, for a tunnel that has entered; false: not now. */
+/* A permit to collect a replay, for a tunnel that has entered; false: not now. */
 bool limits_replay_begin(struct limits *limits, struct slice space, struct slice sandbox)
     __attribute__((warn_unused_result));
 void limits_replay_end(struct limits *limits, struct slice space, struct slice sandbox);

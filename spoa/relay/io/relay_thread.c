@@ -35,7 +35,7 @@ static struct tunnel_settings tunnel_from(const struct settings_relay *s)
         .keepalive = microseconds(s->keepalive),
         .dead_after = microseconds(s->dead_after),
         .stall = microseconds(s->stall),
-        .settle = microseconds(s->grace_period),
+        .grace_period = microseconds(s->grace_period),
         .close_timeout = 5000 * MS,
         .connect_budget = microseconds(s->connect_budget),
         .migration_budget = microseconds(s->migration_budget),

@@ -15,12 +15,12 @@
 #define STOOD_STILL UINT64_C(1000000)                 /* microseconds that a timer is late then */
 #define PATIENCE    UINT64_C(1000000)
 #define LEFT_MOST   16384 /* bytes for a side that are still sent to it when a tunnel gives way */
-#define TURN_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
+#define REPLAY_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
 
-enum turn {
-    TURN_NONE,
-    TURN_TAKEN, /* counted by the limits */
-    TURN_OVER,  /* it goes on without: others do not wait longer */
+enum replay_permit {
+    PERMIT_NONE,
+    PERMIT_TAKEN, /* counted by the limits */
+    PERMIT_OVER,  /* it goes on without: others do not wait longer */
 };
 
 struct tunnel_io {
@@ -44,8 +44,8 @@ struct tunnel_io {
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question ask, watch;
-    enum turn turn; /* to collect what the worker replays */
-    uint64_t turn_since;
+    enum replay_permit permit; /* to collect what the worker replays */
+    uint64_t permit_since;
 };
 
 static void update(struct tunnel_io *p);
@@ -80,21 +80,21 @@ static size_t host_may_hold(void *context, bool whole)
 {
     struct tunnel_io *p = context;
 
-    if (whole && p->turn == TURN_TAKEN && limits_replay_alone(p->thread->limits))
+    if (whole && p->permit == PERMIT_TAKEN && limits_replay_alone(p->thread->limits))
         return SIZE_MAX;
     return limits_room(p->thread->limits, &p->stats.use, tunnel_stats_held(&p->stats), whole);
 }
 
-static bool host_take_turn(void *context)
+static bool host_permits_replay(void *context)
 {
     struct tunnel_io *p = context;
     const struct handover *h = &p->upgrade->handover;
 
-    if (p->turn == TURN_NONE && limits_replay_begin(p->thread->limits, h->space, owner_of(h).sandbox)) {
-        p->turn = TURN_TAKEN;
-        p->turn_since = loop_clock();
+    if (p->permit == PERMIT_NONE && limits_replay_begin(p->thread->limits, h->space, owner_of(h).sandbox)) {
+        p->permit = PERMIT_TAKEN;
+        p->permit_since = loop_clock();
     }
-    return p->turn != TURN_NONE;
+    return p->permit != PERMIT_NONE;
 }
 
 static uint32_t host_random(void *context)
@@ -194,9 +194,9 @@ static void on_client_ready(void *owner, int events);
 static void adopt(struct tunnel_io *p)
 {
     p->broken[WORKER] = false;
-    if (p->turn == TURN_OVER)
-        p->turn = TURN_NONE;
-    p->turn_since = loop_clock();
+    if (p->permit == PERMIT_OVER)
+        p->permit = PERMIT_NONE;
+    p->permit_since = loop_clock();
     loop_io_open(&p->io[WORKER], p->thread->loop, dial_take(p->dial), on_worker_ready, p);
 }
 
@@ -486,12 +486,12 @@ static void want(struct tunnel_io *p)
     }
 }
 
-/* When the turn is another tunnel's, whether or not the replay has ended. */
-static uint64_t turn_until(const struct tunnel_io *p)
+/* When the permit is given back, whether or not the replay has ended. */
+static uint64_t permit_until(const struct tunnel_io *p)
 {
     uint64_t timeout = p->thread->settings.dial_timeout;
-    uint64_t quiet = p->tunnel.forward.legs[WORKER].heard + timeout / TURN_QUIET,
-             most = p->turn_since + timeout;
+    uint64_t quiet = p->tunnel.forward.legs[WORKER].heard + timeout / REPLAY_QUIET,
+             most = p->permit_since + timeout;
     return quiet < most ? quiet : most;
 }
 
@@ -501,8 +501,8 @@ static void set_timer(struct tunnel_io *p)
 {
     uint64_t due = tunnel_due(&p->tunnel), now;
 
-    if (p->turn == TURN_TAKEN && turn_until(p) < due)
-        due = turn_until(p);
+    if (p->permit == PERMIT_TAKEN && permit_until(p) < due)
+        due = permit_until(p);
     if (due < p->patient_until)
         due = p->patient_until;
     if (loop_timer_active(&p->timer) && p->timer_at <= due)
@@ -516,13 +516,13 @@ static void set_timer(struct tunnel_io *p)
     loop_timer_set(&p->timer, (double)(p->timer_at - now) / 1e6);
 }
 
-static void end_turn(struct tunnel_io *p)
+static void end_permit(struct tunnel_io *p)
 {
     const struct handover *h = &p->upgrade->handover;
 
-    if (p->turn == TURN_TAKEN)
+    if (p->permit == PERMIT_TAKEN)
         limits_replay_end(p->thread->limits, h->space, owner_of(h).sandbox);
-    p->turn = TURN_OVER;
+    p->permit = PERMIT_OVER;
 }
 
 static void release(void *context)
@@ -550,7 +550,7 @@ void tunnel_io_cut(struct tunnel_io *p)
     tunnel_free(&p->tunnel);
     p->stats.opening = 0;
     tunnel_stats_update(&p->stats);
-    end_turn(p);
+    end_permit(p);
     if (p->entered)
         limits_leave(thread->limits, &owner);
     *p->link = p->next;
@@ -588,8 +588,8 @@ static void update(struct tunnel_io *p)
             lose_broken(p, side);
     p->stats.opening = p->early.size + dial_held(p->dial);
     tunnel_stats_update(&p->stats);
-    if (p->turn == TURN_TAKEN && (!forward_needs_turn(&p->tunnel.forward) || loop_clock() >= turn_until(p)))
-        end_turn(p);
+    if (p->permit == PERMIT_TAKEN && (!forward_needs_permit(&p->tunnel.forward) || loop_clock() >= permit_until(p)))
+        end_permit(p);
     if (p->tunnel.state == TUNNEL_ended) {
         tunnel_io_cut(p);
         return;
@@ -713,7 +713,7 @@ static uint64_t expiry(const struct handover *h)
 
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
 {
-    *host = (struct tunnel_host){host_send, host_may_hold, host_take_turn, host_random, commands};
+    *host = (struct tunnel_host){host_send, host_may_hold, host_permits_replay, host_random, commands};
 }
 
 void tunnel_io_begin(struct tunnel_io *p, int fd)

@@ -67,7 +67,7 @@ enum adapter_found {
     ADAPTER_UNCLEAR, /* as a dial that was refused with this status */
 };
 
-enum adapter_goodbye {
+enum adapter_close {
     ADAPTER_JUDGE,   /* by the code */
     ADAPTER_END,     /* the session's */
     ADAPTER_LOSS,    /* of this worker only */
@@ -90,7 +90,7 @@ struct adapter_numbers {
     size_t (*due_pong)(void *state, uint64_t now, uint8_t payload[WS_CONTROL_MAX]);
     uint64_t (*due)(const void *state); /* when; UINT64_MAX: not at all */
     /* The worker has closed. */
-    enum adapter_goodbye (*closed)(void *state, unsigned code);
+    enum adapter_close (*closed)(void *state, unsigned code);
     /* The payload of the Pong that stands before the client's own Close. */
     size_t (*mark_end)(void *state, uint8_t payload[WS_CONTROL_MAX]);
     /* Messages of the client's that are not acknowledged. */
@@ -129,7 +129,7 @@ struct adapter {
     /* Whether a message towards the client that was cut can be ended where it was cut: the rest will come as
      * another one. */
     bool (*may_end)(const void *state);
-    /* Whether it collects what a further worker replays. That is read only when it is this tunnel's turn, as many
+    /* Whether it collects what a further worker replays. That is read only with a permit, as many
      * replays at once need much memory. */
     bool (*collects)(const void *state);
     /* Of a protocol that is exact: how far the session is by now. */

@@ -245,7 +245,7 @@ static enum adapter_verdict pong(void *state, struct slice payload, struct send_
 }
 
 /* ---- ends ---- */
-static enum adapter_goodbye closed(void *state, unsigned code)
+static enum adapter_close closed(void *state, unsigned code)
 {
     struct cell *c = state;
 

@@ -45,8 +45,8 @@ struct forward {
     unsigned gaps;    /* declared: output may be missing, or be there twice */
     uint64_t missing; /* bytes, of those whose size is known */
 
-    uint64_t turn_at;  /* when to ask again whether its turn has come; 0: it does not wait for it */
-    bool replay_short; /* its turn has come, but there is no memory */
+    uint64_t permit_at;  /* when to ask again whether its replay is permitted; 0: it does not wait for that */
+    bool replay_short; /* it is permitted, but there is no memory */
     bool looked[2],
         has_memory[2]; /* whether it may read from that side, in the decision that is being taken */
     uint64_t
@@ -111,10 +111,10 @@ size_t forward_room(const struct forward *f, enum side from);
 /* How many more bytes of that side may be held, as far as memory goes; may be 0. */
 size_t forward_memory(const struct forward *f, enum side from);
 /* Whether what its worker replays is being collected. */
-bool forward_needs_turn(const struct forward *f);
+bool forward_needs_permit(const struct forward *f);
 /* For longer than FORWARD_SHORT there was no memory to make whole what it holds. */
 bool forward_waits(const struct forward *f);
-/* When it is to be looked again whether its turn has come, or memory; UINT64_MAX: not at all. */
+/* When it is to be looked again whether its replay is permitted, or for memory; UINT64_MAX: not at all. */
 uint64_t forward_looks_at(const struct forward *f);
 
 #endif

@@ -2,7 +2,7 @@
 /* Back-pressure: which side is read, and how much of it. */
 #include "spoa/relay/tunnel/forward.h"
 
-#define TURN_PAUSE  UINT64_C(50000)  /* before it is asked again for a turn, and half of that at random */
+#define PERMIT_PAUSE  UINT64_C(50000)  /* before it is asked again for the permit, and half of that at random */
 #define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
 #define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
 
@@ -57,7 +57,7 @@ size_t forward_memory(const struct forward *f, enum side from)
     /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
     bool keeps = f->adapter->numbers && send_queue_len(&f->legs[WORKER].out);
     size_t more = f->place.host->may_hold(f->place.io, from == CLIENT ? is_inside_kept(f)
-                                                                      : keeps || forward_needs_turn(f));
+                                                                      : keeps || forward_needs_permit(f));
     size_t spare = spare_room(f, from);
 
     return more > spare ? more : spare;
@@ -112,24 +112,24 @@ static bool may_read_for(struct forward *f, enum side from)
     return send_queue_len(&peer->out) + READ_LEAST <= f->place.settings->buffer && has_memory(f, from);
 }
 
-bool forward_needs_turn(const struct forward *f)
+bool forward_needs_permit(const struct forward *f)
 {
     return f->there[WORKER] && f->mode <= FORWARD_SERVING && f->adapter->collects &&
            f->adapter->collects(f->adapter_state);
 }
 
-/* What the worker replays waits with it until it is this tunnel's turn. */
+/* What the worker replays waits with it until this tunnel is permitted to read it. */
 static bool may_collect(struct forward *f, uint64_t now)
 {
-    bool needs = forward_needs_turn(f), has = !needs || f->place.host->take_turn(f->place.io);
+    bool needs = forward_needs_permit(f), has = !needs || f->place.host->permits_replay(f->place.io);
 
     f->replay_short = needs && has && !forward_memory(f, WORKER);
     if (has && !f->replay_short) {
-        f->turn_at = 0;
+        f->permit_at = 0;
         return true;
     }
-    if (now >= f->turn_at)
-        f->turn_at = now + TURN_PAUSE + place_random(&f->place) % (TURN_PAUSE / 2);
+    if (now >= f->permit_at)
+        f->permit_at = now + PERMIT_PAUSE + place_random(&f->place) % (PERMIT_PAUSE / 2);
     return false;
 }
 
@@ -178,7 +178,7 @@ void forward_decide(struct forward *f, uint64_t now)
     bool read = f->there[WORKER] && !hears && may_read_for(f, WORKER);
     f->replay_short = false;
     if (!read)
-        f->turn_at = 0;
+        f->permit_at = 0;
     leg_read(&f->legs[WORKER], read && may_collect(f, now), now);
     note_shortage(f, now);
 }
@@ -208,6 +208,6 @@ size_t forward_room(const struct forward *f, enum side from)
 
 uint64_t forward_looks_at(const struct forward *f)
 {
-    uint64_t due = f->turn_at ? f->turn_at : UINT64_MAX;
+    uint64_t due = f->permit_at ? f->permit_at : UINT64_MAX;
     return f->short_at ? least(due, f->short_at) : due;
 }

@@ -15,8 +15,8 @@ struct tunnel_host {
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come, a message that is acknowledged as one or a replay. */
     size_t (*may_hold)(void *io, bool whole);
-    /* Whether it is this tunnel's turn to collect what its worker replays; then it remains so for this worker. */
-    bool (*take_turn)(void *io);
+    /* Whether this tunnel may collect what its worker replays now; then it may for as long as it has this worker. */
+    bool (*permits_replay)(void *io);
     uint32_t (*random)(void *io); /* unpredictable: masks (RFC 6455 section 5.3) */
     struct commands *commands;
 };
@@ -27,7 +27,7 @@ struct tunnel_limits { /* of its route; 0: none */
 
 struct tunnel_settings {
     struct tunnel_limits limits; /* where the handover has none */
-    uint64_t keepalive, dead_after, stall, settle, close_timeout, connect_budget, migration_budget;
+    uint64_t keepalive, dead_after, stall, grace_period, close_timeout, connect_budget, migration_budget;
     size_t buffer; /* bytes held for one leg */
     struct redial_settings redial;
 };

@@ -96,7 +96,7 @@ static uint64_t opening_budget(const struct tunnel *t, const struct handover *h)
 }
 
 /* Behind every event. What is held for a side that is not attached yet is no measure: tunnel_writable follows. */
-static void settle(struct tunnel *t, uint64_t now)
+static void decide_reading(struct tunnel *t, uint64_t now)
 {
     const bool *unattached = t->forward.place.host->commands->unattached;
 
@@ -126,14 +126,14 @@ bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
     if (o->handover->refuse >= 400) {
         place_put(&t->forward.place, COMMAND_ACCEPT);
         tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);
-        settle(t, now);
+        decide_reading(t, now);
         return true;
     }
     const struct target *target = &t->connector.target;
     t->connector.must_ask =
         !target_known(target) || o->handover->secrets || (target->tls && !slice_present(target->sni));
     tunnel_heed(t, connector_begin(&t->connector, opening_budget(t, o->handover), now), now);
-    settle(t, now);
+    decide_reading(t, now);
     return true;
 }
 
@@ -216,7 +216,7 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
     if (from == CLIENT && t->state == TUNNEL_serving)
         tunnel_need(t, forward_ask_how_far(f, now), now);
     acknowledge(t, now);
-    settle(t, now);
+    decide_reading(t, now);
 }
 
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
@@ -225,7 +225,7 @@ void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
         return;
     forward_writable(&t->forward, to, now);
     acknowledge(t, now);
-    settle(t, now);
+    decide_reading(t, now);
 }
 
 void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now)
@@ -236,7 +236,7 @@ void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now)
         tunnel_client_lost(t, now);
     else if (side == WORKER && t->forward.there[WORKER])
         tunnel_worker_lost(t, how, now);
-    settle(t, now);
+    decide_reading(t, now);
 }
 
 /* ---- the agent and the dial ---- */
@@ -253,7 +253,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
         tunnel_grace_over(t, now);
     if (t->state < TUNNEL_closing)
         connector_watch_on(&t->connector, watch, now);
-    settle(t, now);
+    decide_reading(t, now);
 }
 
 struct slice tunnel_probe(const struct tunnel *t, struct slice target, struct writer *w)
@@ -288,7 +288,7 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
         tunnel_worker_found(t, head, now);
     else
         tunnel_heed(t, connector_failed(&t->connector, outcome, status, now), now);
-    settle(t, now);
+    decide_reading(t, now);
 }
 
 /* ---- times ---- */
@@ -395,7 +395,7 @@ void tunnel_tick(struct tunnel *t, uint64_t now)
     send_queue_trim(&t->forward.legs[WORKER].out);
     if (t->state < TUNNEL_closing)
         tunnel_heed(t, connector_tick(&t->connector, now), now);
-    settle(t, now);
+    decide_reading(t, now);
 }
 
 uint64_t tunnel_judges_at(const struct tunnel *t)
@@ -439,5 +439,5 @@ void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now)
         tunnel_close_overdue(t, now);
     else
         tunnel_fail(t, reason, now);
-    settle(t, now);
+    decide_reading(t, now);
 }

@@ -23,7 +23,7 @@ static void forward_image(struct image *image, struct forward *f)
     IMAGE_U64(image, f->used);
     IMAGE(image, f->gaps, UINT32_MAX);
     IMAGE_U64(image, f->missing);
-    IMAGE_U64(image, f->turn_at);
+    IMAGE_U64(image, f->permit_at);
     IMAGE_BOOL(image, f->replay_short);
     IMAGE_U64(image, f->short_at);
     IMAGE(image, f->short_for, FORWARD_SHORT);

@@ -61,7 +61,7 @@ static void redial_now(struct tunnel *t, uint64_t now)
 static void begin_grace(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
     tunnel_enter(t, EVENT_worker_closed);
-    t->close_at = now + t->forward.place.settings->settle;
+    t->close_at = now + t->forward.place.settings->grace_period;
     t->pending_code = code;
     buffer_free(&t->pending_close);
     if (!buffer_put(&t->pending_close, text))
