@@ -4,7 +4,8 @@
  * bytes from the agent go in, answers (ACKs, matched to their question) and bytes to send come out. The relay
  * asks with it, the load generator too. Answers come in any order.
  *
- *     hello -> READY -> ask_begin, ask_arg..., ask_end -> ANSWER ... -> ENDED, then lost() until it is false
+ *     hello -> READY -> spop_client_ask_begin, _ask_arg..., _ask_end -> ANSWER ... -> ENDED, then spop_client_lost
+ *     until it is false
  */
 #ifndef CELLGATE_SPOP_CLIENT_H
 #define CELLGATE_SPOP_CLIENT_H
@@ -31,7 +32,7 @@ struct spop_ask {
     uint64_t id; /* for spop_client_forget */
 };
 
-/* context comes back with the answer. False when not ready. Until ask_end nothing else is written to out. */
+/* context comes back with the answer. False when not ready. Until spop_client_ask_end nothing else is written to out. */
 bool spop_client_ask_begin(struct spop_client *client, struct slice message, void *context,
                            struct writer *out, struct spop_ask *ask);
 void spop_client_ask_arg(struct spop_ask *ask, struct slice name, struct spop_value value);

@@ -271,7 +271,7 @@ static void waiting_costs_no_budget(void **state)
     assert_true(redial_next(&r, &settings, UINT64_MAX, 0, 0, &at));
     redial_wait(&r, 500 * MS);
     redial_wait(&r, 900 * MS); /* still */
-    redial_resume(&r, 60 * SEC);
+    redial_found(&r, 60 * SEC);
     assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 60 * SEC + 400 * MS, &at));
     assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 60 * SEC + 400 * MS, &at));
     assert_int_equal(at, 60 * SEC + 500 * MS);

@@ -22,7 +22,7 @@ enum agent_metric {
     DIRECTORY_PUSHING,         /* gauge */
     DIRECTORY_LOOK_UPS,        /* outcome: found, absent, unavailable */
     DIRECTORY_LOOK_UP_SECONDS, /* histogram */
-    DIRECTORY_FINDS,           /* outcome: enum agent_find */
+    DIRECTORY_FINDS,           /* outcome: enum lookup */
     DIRECTORY_ENTRIES,         /* gauge; of: records, empty, in_use */
     DIRECTORY_BYTES,           /* gauge */
     DIRECTORY_PUSHES,

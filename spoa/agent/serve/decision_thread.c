@@ -79,7 +79,7 @@ static int64_t unix_now(void)
 }
 
 /* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
- * takes too long. What *verdict points to is good until finder_done. */
+ * takes too long. What *verdict points to is good until snapshot_finder_done. */
 static bool decide_request(struct decision_thread *d, const struct request *request,
                            struct snapshot_finder *finder, bool first, struct verdict *verdict)
 {
@@ -180,7 +180,7 @@ static bool answer_route(struct decision_thread *d, const struct pending_request
 
 /* ---- relays ---- */
 
-/* What *answer points to is good until finder_done. */
+/* What *answer points to is good until snapshot_finder_done. */
 static void look_up_for_relay(struct decision_thread *d, const struct resolve_question *question,
                     struct snapshot_finder *finder, struct resolve_answer *answer)
 {

@@ -389,7 +389,7 @@ static void on_client_ready(void *owner, int events)
 }
 
 /* Bytes that were received before the tunnel could take them. */
-static void replay(struct tunnel_io *p, enum side from, struct slice bytes)
+static void feed(struct tunnel_io *p, enum side from, struct slice bytes)
 {
     uint8_t *at = p->thread->scratch + FORWARD_FRONT;
 
@@ -407,12 +407,12 @@ static void replay(struct tunnel_io *p, enum side from, struct slice bytes)
     }
 }
 
-static void replay_early(struct tunnel_io *p)
+static void feed_early(struct tunnel_io *p)
 {
     struct buffer early = p->early;
 
     p->early = buffer_with_limit(EARLY_MAX);
-    replay(p, CLIENT, buffer_slice(&early));
+    feed(p, CLIENT, buffer_slice(&early));
     buffer_free(&early);
 }
 
@@ -451,11 +451,11 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
     obey(p);
     /* both sides may have spoken before the tunnel was there */
     if (p->dial && outcome == DIAL_OPEN)
-        replay(p, WORKER, dial_rest(p->dial));
+        feed(p, WORKER, dial_rest(p->dial));
     dial_free(p->dial);
     p->dial = NULL;
     if (p->accepted && buffer_len(&p->early))
-        replay_early(p);
+        feed_early(p);
     update(p);
 }
 
@@ -726,13 +726,11 @@ void tunnel_io_begin(struct tunnel_io *p, int fd)
 
     loop_io_open(&p->io[CLIENT], p->thread->loop, fd, on_client_ready, p);
     loop_timer_open(&p->timer, p->thread->loop, on_time, p);
-    if (!tunnel_open(&p->tunnel, &opening, loop_clock())) {
-        p->tunnel.state = TUNNEL_ended;
+    if (!tunnel_open(&p->tunnel, &opening, loop_clock()))
         relay_thread_refuse(p->thread, loop_io_release(&p->io[CLIENT]), p->upgrade, REFUSAL_too_many_tunnels);
-    }
     obey(p);
     if (p->accepted && buffer_len(&p->early))
-        replay_early(p);
+        feed_early(p);
     update(p);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tunnel_io: the loop code of one tunnel: its sockets, its dial, its questions to the agent, its timer. It does
- * what the tunnel (tunnel.h) says and decides nothing.
+ * tunnel_io: the loop code of one tunnel: its sockets, its dial, its questions to the agent, its timer. It carries out what
+ * the tunnel commands (command.h). What it decides itself: whether a worker's address is allowed, who may replay, and that
+ * timers which are late because the machine stood still wait a moment.
  */
 #ifndef CELLGATE_RELAY_IO_TUNNEL_IO_H
 #define CELLGATE_RELAY_IO_TUNNEL_IO_H

@@ -26,7 +26,7 @@ void tunnel_stats_id(const struct tunnel_stats *stats, char id[static 32]);
 /* Something that does not end it has gone wrong. */
 void tunnel_stats_problem(const struct tunnel_stats *stats, const char *what, const char *why);
 void tunnel_stats_opened(const struct tunnel_stats *stats);
-/* As the actions of the tunnel (tunnel.h). */
+/* As the commands of the same names (command.h). */
 void tunnel_stats_resumed(const struct tunnel_stats *stats, enum loss loss, uint64_t gap);
 void tunnel_stats_declared(const struct tunnel_stats *stats, uint64_t missing);
 void tunnel_stats_unconfirmed(const struct tunnel_stats *stats, uint64_t bytes);

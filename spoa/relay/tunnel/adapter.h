@@ -2,7 +2,7 @@
 /*
  * adapter: how a tunnel goes on with another worker without a byte lost or repeated, for one kind of worker
  * protocol (docs/relay.md). Adapters are pure: an adapter is a table of functions and a piece of state per
- * tunnel; a further one is a file of its own and an entry in adapter_find.
+ * tunnel; a further one is a file of its own, an entry in adapter_find, and its name in spoa/proto/handover.h.
  *
  * A function that is NULL does nothing; adapter `none` has none at all: what the new worker sends is what the
  * client gets, and what was written to the lost one is not sent again.

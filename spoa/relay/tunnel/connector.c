@@ -84,7 +84,7 @@ struct connector_result connector_begin(struct connector *c, uint64_t budget, ui
     return connector_again(c, now);
 }
 
-bool connector_redial(struct connector *c, uint64_t lived, bool moved, bool gets_on, uint64_t now)
+bool connector_lost(struct connector *c, uint64_t lived, bool moved, bool gets_on, uint64_t now)
 {
     const struct redial_settings *settings = &c->place.settings->redial;
     bool flaps = !moved && redial_lost(&c->redial, settings, lived, now);
@@ -192,7 +192,7 @@ struct connector_result connector_use(struct connector *c, const struct answer *
         target_free(&c->next);
         return goes_on;
     }
-    redial_resume(&c->redial, now);
+    redial_found(&c->redial, now);
     return dial(c, &answer->target, now);
 }
 
@@ -388,7 +388,7 @@ uint64_t connector_due(const struct connector *c)
 }
 
 /* ---- in another process ---- */
-void connector_resume(struct connector *c, uint64_t now)
+void connector_take_over(struct connector *c, uint64_t now)
 {
     if (c->phase == CONNECTOR_DIALLING)
         c->abandoned_at = now;

@@ -86,7 +86,7 @@ const struct target *connector_target(const struct connector *c);
 struct connector_result connector_begin(struct connector *c, uint64_t budget, uint64_t now);
 /* Behind a worker that was lost after `lived`: the times of the search, which begins with connector_again. False: the tunnel
  * flaps, and it is not worth it. moved: it was left for another one. gets_on: resumes exactly, and goes on. */
-bool connector_redial(struct connector *c, uint64_t lived, bool moved, bool gets_on, uint64_t now);
+bool connector_lost(struct connector *c, uint64_t lived, bool moved, bool gets_on, uint64_t now);
 /* The next attempt, now or after a pause; without budget the search is given up. */
 struct connector_result connector_again(struct connector *c, uint64_t now);
 void connector_ask(struct connector *c, uint64_t now);
@@ -117,10 +117,10 @@ void connector_watch_now(struct connector *c, uint64_t now);
 /* Behind an answer. */
 void connector_watch_on(struct connector *c, bool watch, uint64_t now);
 
-/* ---- in another process ---- */
+/* ---- in another process (tunnel_save, tunnel_load) ---- */
 /* Into one that is set up for the same route. */
 void connector_image(struct image *image, struct connector *c);
 /* A question to the agent, a watch and a dial in progress stayed with the other process: they are begun anew. */
-void connector_resume(struct connector *c, uint64_t now);
+void connector_take_over(struct connector *c, uint64_t now);
 
 #endif

@@ -24,7 +24,7 @@ enum forward_mode {
     FORWARD_WAITING, /* no worker yet, or none any more */
     FORWARD_SERVING,
     FORWARD_CLOSING, /* what the client still says is read away */
-    FORWARD_HEARING, /* the same, but it is heard as long as the worker is there, which is not read */
+    FORWARD_HEARING, /* the client is read until the worker is gone; the worker is not read */
 };
 
 struct forward {

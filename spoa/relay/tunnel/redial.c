@@ -36,13 +36,18 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
     return *at <= end;
 }
 
+void redial_attempted(struct redial *redial)
+{
+    redial->attempts = 1;
+}
+
 void redial_wait(struct redial *redial, uint64_t now)
 {
     if (!redial->waiting)
         redial->waiting = now;
 }
 
-void redial_resume(struct redial *redial, uint64_t now)
+void redial_found(struct redial *redial, uint64_t now)
 {
     if (redial->waiting)
         redial->give_up += now - redial->waiting;

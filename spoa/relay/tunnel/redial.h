@@ -37,6 +37,8 @@ void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
 void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now);
 /* It goes on, and its times count from now: what served meanwhile is lost. */
 void redial_renew(struct redial *redial, uint64_t budget, uint64_t now);
+/* The first attempt is made without redial_next: the next one pauses. */
+void redial_attempted(struct redial *redial);
 /* When the next attempt is due: at once for the first, then after the backoff, or `most` where that is less, give or take
  * a fifth (random: any 32 bits), the last one when the budget ends. False: it has ended. */
 bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most, uint32_t random,
@@ -44,7 +46,7 @@ bool redial_next(struct redial *redial, const struct redial_settings *settings, 
 /* There is no worker to dial, or nobody to ask for one: the budget stands still. */
 void redial_wait(struct redial *redial, uint64_t now);
 /* There is one again. */
-void redial_resume(struct redial *redial, uint64_t now);
+void redial_found(struct redial *redial, uint64_t now);
 
 /* A worker was lost after `lived`: whether the tunnel flaps. Losses of legs that lived long do not count. */
 bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now);

@@ -30,11 +30,12 @@ extern const char *const tunnel_state_names[];
     X(opening, refused, ended, "worker, agent or budget say no: the client gets an HTTP error")             \
     X(opening, close, closing, "the route refuses by a Close, or the client has left")                      \
     X(serving, connected, serving, "a new worker answered while the old one served: it takes its place")    \
-    X(serving, lost, redialling, "EOF, reset, silence, a Close that stands for a loss, or a move")          \
+    X(serving, lost, redialling,                                                                            \
+      "EOF, reset, silence, a Close that stands for a loss, or a move; without `redial`, to close at once") \
     X(serving, worker_closed, grace, "a Close that may be the session's end")                               \
     X(serving, close, closing, "the client or the session ended it, a limit is reached, or a mistake made") \
     X(grace, lost, redialling, "the agent says that the sandbox moves, has moved, or sleeps")               \
-    X(grace, close, closing, "no move is announced within `relay.grace_period`, or as in serving")                \
+    X(grace, close, closing, "no move is announced within `relay.grace_period`, or as in serving")          \
     X(redialling, connected, serving, "a worker's 101 is there: the adapter says how it goes on")           \
     X(redialling, close, closing, "the budget is spent, a worker's answer is final, or as in serving")      \
     X(closing, done, ended, "the client has answered or left, or has not in time")

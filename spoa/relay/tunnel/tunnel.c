@@ -121,8 +121,10 @@ bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
 
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
 {
-    if (!tunnel_set_up(t, o, now))
+    if (!tunnel_set_up(t, o, now)) {
+        t->state = TUNNEL_ended;
         return false;
+    }
     if (o->handover->refuse >= 400) {
         place_put(&t->forward.place, COMMAND_ACCEPT);
         tunnel_close(t, CLOSE_refused, 4000 + (unsigned)o->handover->refuse, o->handover->error, now);

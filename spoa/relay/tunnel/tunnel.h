@@ -53,13 +53,14 @@ struct tunnel_opening {
     uint64_t expires;                /* when the token that binds it does; 0: never */
 };
 
-/* A client wants a tunnel: starts to look for a worker, or refuses as the handover says. False: out of
- * memory, nothing was done. */
+/* A client wants a tunnel: starts to look for a worker, or refuses as the handover says. False: out of memory; it has ended,
+ * and holds nothing. */
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *opening, uint64_t now)
     __attribute__((warn_unused_result));
 void tunnel_free(struct tunnel *t);
 
-/* ---- in another process ---- */
+/* ---- in another process ----
+ * For an upgrade in place, which the relay does not do yet: so far only tests call these. */
 /* All of its state, for one that has its client: between two events, in front of no command, and not before its 101. False: over
  * the buffer's limit, or out of memory. Sockets, the request and settings are the caller's to bring along. */
 bool tunnel_save(const struct tunnel *t, struct buffer *to) __attribute__((warn_unused_result));
@@ -92,7 +93,7 @@ void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
 /* When that may be more than an acknowledgement: what has come by then counts, and is to be told first. */
 uint64_t tunnel_judges_at(const struct tunnel *t);
-/* From outside: CLOSE_restarting, CLOSE_kicked. One that is closing already is waited for no longer. */
+/* From outside: CLOSE_restarting, CLOSE_kicked, CLOSE_held_too_much. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);
 
 /* It has been opened, and nobody closes it yet. */

@@ -82,7 +82,7 @@ bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct 
     }
     tunnel_tell_parts(t);
     if (t->state < TUNNEL_closing)
-        connector_resume(&t->connector, now);
+        connector_take_over(&t->connector, now);
     forward_decide(&t->forward, now);
     return true;
 }

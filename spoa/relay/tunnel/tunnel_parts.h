@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of the tunnel share and nobody else uses: tunnel.c (its life, its client, its times) stands on
- * tunnel_worker.c (workers that come and go), and both on tunnel_close.c (how a tunnel and its legs end).
+ * tunnel_worker.c (workers that come and go), and both on tunnel_close.c (how a tunnel and its legs end). tunnel_image.c
+ * writes all of it out and reads it back.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_TUNNEL_PARTS_H
 #define CELLGATE_RELAY_TUNNEL_TUNNEL_PARTS_H
@@ -14,7 +15,7 @@ bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *opening, uint6
     __attribute__((warn_unused_result));
 
 /* ---- tunnel_close.c ---- */
-/* The only place where the state changes. */
+/* The only place where the state of one that was opened changes. */
 void tunnel_enter(struct tunnel *t, enum tunnel_event event);
 /* What the state means for its parts. */
 void tunnel_tell_parts(struct tunnel *t);

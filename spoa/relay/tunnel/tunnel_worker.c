@@ -46,8 +46,8 @@ static void begin_redial(struct tunnel *t, uint64_t now)
         tunnel_fail(t, t->ends_with, now);
     else if (!forward_mend_message(&t->forward, now))
         tunnel_fail(t, CLOSE_message_cut, now);
-    else if (!connector_redial(&t->connector, t->lost_at - t->worker_since, t->loss == LOSS_moved, gets_on(t),
-                               now))
+    else if (!connector_lost(&t->connector, t->lost_at - t->worker_since, t->loss == LOSS_moved, gets_on(t),
+                             now))
         tunnel_fail(t, CLOSE_flapping, now);
 }
 
@@ -233,7 +233,7 @@ void tunnel_worker_moved(struct tunnel *t, const struct answer *answer, uint64_t
     }
     if (t->state >= TUNNEL_closing)
         return;
-    c->redial.attempts = 1;
+    redial_attempted(&c->redial);
     tunnel_heed(t, connector_use(c, answer, now), now);
 }
 

@@ -15,7 +15,8 @@ enum upstream_meaning {
     UPSTREAM_maybe, /* the agent is asked whether the sandbox moves */
 };
 
-/* X(first code, last code, meaning, reason of an end, what it is) */
+/* X(first code, last code, kind, reason of an end, what it is). Kinds beside the meanings: plain is lost, or maybe with
+ * `end: close`; failed is lost, or ended where nothing is redialled; taken is ended, or lost after a late dial of our own. */
 #define UPSTREAM_CODES(X)                                                                           \
     X(1000, 1000, plain, session_ended, "with `end: close` as 3000; else a loss")                   \
     X(1001, 1001, lost, session_ended, "a loss: the worker goes away")                              \
