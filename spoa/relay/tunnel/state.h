@@ -30,8 +30,7 @@ extern const char *const tunnel_state_names[];
     X(opening, refused, ended, "worker, agent or budget say no: the client gets an HTTP error")             \
     X(opening, close, closing, "the route refuses by a Close, or the client has left")                      \
     X(serving, connected, serving, "a new worker answered while the old one served: it takes its place")    \
-    X(serving, lost, redialling,                                                                            \
-      "EOF, reset, silence, a Close that is a loss, a move; without `redial` it closes")                    \
+    X(serving, lost, redialling, "a loss, a Close that is one, a move; without `redial`: then closing")     \
     X(serving, worker_closed, grace, "a Close that may be the session's end")                               \
     X(serving, close, closing, "the client or the session ended it, a limit is reached, or a mistake made") \
     X(grace, lost, redialling, "the agent says that the sandbox moves, has moved, or sleeps")               \
