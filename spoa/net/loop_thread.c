@@ -55,20 +55,25 @@ static void run_call(void *context)
     pthread_mutex_unlock(&call->lock);
 }
 
-void loop_thread_call(struct loop_thread *t, void (*called)(void *context), void *context)
+void loop_call(struct loop *loop, void (*called)(void *context), void *context)
 {
     struct call call = {.run = called,
                         .context = context,
                         .lock = PTHREAD_MUTEX_INITIALIZER,
                         .returned = PTHREAD_COND_INITIALIZER};
     call.task = (struct loop_task){.run = run_call, .context = &call};
-    loop_post(t->loop, &call.task);
+    loop_post(loop, &call.task);
     pthread_mutex_lock(&call.lock);
     while (!call.done)
         pthread_cond_wait(&call.returned, &call.lock);
     pthread_mutex_unlock(&call.lock);
     pthread_mutex_destroy(&call.lock); /* once run_call has let it go */
     pthread_cond_destroy(&call.returned);
+}
+
+void loop_thread_call(struct loop_thread *t, void (*called)(void *context), void *context)
+{
+    loop_call(t->loop, called, context);
 }
 
 static void stop(void *loop)

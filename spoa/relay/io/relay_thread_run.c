@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/io/relay_thread_run.h"
 
-#include <errno.h>
-#include <semaphore.h>
 #include <stdlib.h>
 
 #include "spoa/base/fail.h"
+#include "spoa/net/loop_thread.h"
 #include "spoa/relay/io/handshake.h"
 #include "spoa/relay/io/tunnel_io.h"
 
@@ -79,31 +78,22 @@ static void *run(void *context)
 }
 
 struct call {
-    struct loop_task task;
     struct relay_thread *thread;
     void (*run)(struct relay_thread *thread, void *context);
     void *context;
-    sem_t done;
 };
 
 static void run_call(void *context)
 {
-    struct call *call = context;
+    const struct call *call = context;
     call->run(call->thread, call->context);
-    sem_post(&call->done);
 }
 
 void relay_thread_call(struct relay_thread *thread,
                        void (*run_it)(struct relay_thread *thread, void *context), void *context)
 {
-    struct call call = {.thread = thread, .run = run_it, .context = context};
-
-    call.task = (struct loop_task){.run = run_call, .context = &call};
-    sem_init(&call.done, 0, 0);
-    loop_post(thread->loop, &call.task);
-    while (sem_wait(&call.done) != 0 && errno == EINTR)
-        ;
-    sem_destroy(&call.done);
+    struct call call = {thread, run_it, context};
+    loop_call(thread->loop, run_call, &call);
 }
 
 static void relay_thread_free(struct relay_thread *thread)
