@@ -1801,7 +1801,7 @@ static void a_client_that_types_much_behind_the_end_may_answer_it(void **state)
 {
     (void)state;
     ends_while_its_client_is_slow();
-    w.t.limits.max_message = 10;
+    w.t.forward.max_message = 10;
     world_says(&w, CLIENT, 0x82, "more than ten bytes");
     assert_int_equal(w.t.state, TUNNEL_closing);
     world_closes(&w, CLIENT, 1000, "done");

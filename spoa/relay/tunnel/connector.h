@@ -44,26 +44,25 @@ struct connector {
     struct tunnel_place place;
     enum connector_purpose purpose;
     enum connector_phase phase;
-    bool resumes;  /* the worker knows a session again of which it has seen the first dial */
+    enum answer_state answer; /* the last one's state */
+    enum refusal problem;     /* what the last attempt failed with */
+    bool resumes;             /* the worker knows a session again of which it has seen the first dial */
+    bool must_ask;            /* before the first dial: the record has secrets, or the target is not known */
+    bool retried_absent;      /* the one retry of a 404 or 410 after a change */
+    bool watching;
     uint64_t hold; /* of the route: how long a client waits for a worker to exist */
 
-    struct target target;     /* of the worker that serves, or served last */
-    struct target next;       /* of the one that is being dialled */
-    int64_t epoch;            /* last one told; -1: none */
-    bool must_ask;            /* before the first dial: the record has secrets, or the target is not known */
-    enum answer_state answer; /* the last one's state */
+    struct target target; /* of the worker that serves, or served last */
+    struct target next;   /* of the one that is being dialled */
+    int64_t epoch;        /* last one told; -1: none */
 
     struct redial redial;
     uint64_t pause_until;  /* CONNECTOR_PAUSING */
     uint64_t asked_at;     /* CONNECTOR_ASKING: since when */
     uint64_t changed_at;   /* of the target */
     uint64_t abandoned_at; /* a dial that its worker may get to all the same; 0: there is none */
-    bool retried_absent;   /* the one retry of a 404 or 410 after a change */
-    enum refusal problem;  /* what the last attempt failed with */
-
-    bool watching;
-    int64_t watched;   /* the epoch that the watch knows */
-    uint64_t watch_at; /* when to watch again; 0: now */
+    int64_t watched;       /* the epoch that the watch knows */
+    uint64_t watch_at;     /* when to watch again; 0: now */
 };
 
 /* What has come of it. */

@@ -601,9 +601,10 @@ static void pass_begin(struct pass *p, struct forward *f, enum side from, struct
 
 struct forward_end forward_read(struct forward *f, enum side from, struct slice bytes, uint64_t now)
 {
-    struct forward_end end = {.how = FORWARD_GOES_ON};
+    struct forward_end end;
     struct pass p;
 
+    end.how = FORWARD_GOES_ON;
     pass_begin(&p, f, from, bytes, now);
     p.end = &end;
     p.leg->bytes_in += bytes.len;

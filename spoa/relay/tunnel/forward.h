@@ -31,26 +31,26 @@ struct forward {
     struct tunnel_place place;
     const struct adapter *adapter;
     void *adapter_state;
-    enum forward_mode mode;
     struct leg legs[2];
     bool there[2]; /* the leg has a socket */
-
-    uint64_t max_message; /* 0: no limit */
-    enum handover_end end;
-    bool end_said;            /* the worker has said its session's end */
+    bool end_said; /* the worker has said its session's end */
     bool stream, empty_frame; /* as the handover says */
+    enum forward_mode mode;
+    enum handover_end end;
     enum forward_input input; /* the message that is coming in */
     struct pings pings;
-    uint64_t used;    /* when data last came */
-    unsigned gaps;    /* declared: output may be missing, or be there twice */
-    uint64_t missing; /* bytes, of those whose size is known */
+    uint64_t max_message; /* 0: no limit */
+    uint64_t used;        /* when data last came */
+    uint64_t missing;     /* bytes, of those gaps whose size is known */
+    unsigned gaps;        /* declared: output may be missing, or be there twice */
 
-    uint64_t permit_at;  /* when to ask again whether its replay is permitted; 0: it does not wait for that */
-    bool replay_short; /* it is permitted, but there is no memory */
-    bool looked[2],
-        has_memory[2]; /* whether it may read from that side, in the decision that is being taken */
-    uint64_t
-        short_at; /* no memory for what nothing of its own will make room for: when to look again; 0: there is */
+    /* ---- memory ---- */
+    bool replay_short; /* its replay is permitted, but there is no memory */
+    /* whether it may read from a side, in the decision that is being taken */
+    bool looked[2], has_memory[2];
+    uint64_t permit_at; /* when to ask again whether its replay is permitted; 0: it does not wait for that */
+    /* no memory for what nothing of its own will make room for: when to look again; 0: there is */
+    uint64_t short_at;
     uint64_t short_for;   /* how long that was so, up to FORWARD_SHORT, less how long it was not */
     uint64_t short_noted; /* when that was last noted */
 };

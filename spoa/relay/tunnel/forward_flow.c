@@ -2,9 +2,9 @@
 /* Back-pressure: which side is read, and how much of it. */
 #include "spoa/relay/tunnel/forward.h"
 
-#define PERMIT_PAUSE  UINT64_C(50000)  /* before it is asked again for the permit, and half of that at random */
-#define SHORT_PAUSE UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
-#define KEPT_LEAST  16384            /* bytes that are kept for acknowledgement however short memory is */
+#define PERMIT_PAUSE UINT64_C(50000) /* before it is asked again for the permit, and half of that at random */
+#define SHORT_PAUSE  UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
+#define KEPT_LEAST   16384            /* bytes that are kept for acknowledgement however short memory is */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {

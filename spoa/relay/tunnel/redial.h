@@ -22,9 +22,9 @@ struct redial_settings {
 };
 
 struct redial {
-    unsigned attempts; /* of this search */
     uint64_t give_up;  /* when its budget is spent */
     uint64_t waiting;  /* since when there is no worker to dial, or nobody to ask; 0: there is */
+    unsigned attempts; /* of this search */
     unsigned losses, changes;
     unsigned quick; /* losses in a row by which it flapped */
     uint64_t loss_at[REDIAL_LOSSES_MAX]; /* rings: the last ones */

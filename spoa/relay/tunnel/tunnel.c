@@ -44,10 +44,12 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
 {
     const struct handover *h = o->handover;
     const struct adapter *adapter = adapter_find((enum handover_resume)h->resume, o->client_resumes);
+    const struct tunnel_limits limits = limits_of(h, &o->place.settings->limits);
     size_t limit = o->place.settings->buffer + LEG_SLACK;
 
     *t = (struct tunnel){
-        .limits = limits_of(h, &o->place.settings->limits),
+        .idle = limits.idle,
+        .max_age = limits.max_age,
         .overlap = h->overlap,
         .one_leg = adapter->one_leg || h->one_leg,
         .ends_with = adapter->one_leg ? CLOSE_client_resumes : CLOSE_not_redialled,
@@ -60,7 +62,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .place = o->place,
         .adapter = adapter,
         .there[CLIENT] = true,
-        .max_message = t->limits.max_message,
+        .max_message = limits.max_message,
         .end = (enum handover_end)h->end,
         .stream = h->stream,
         .empty_frame = h->keepalive == HANDOVER_KEEPALIVE_EMPTY_FRAME && !adapter->one_leg,
@@ -71,7 +73,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
     t->forward.legs[WORKER] = leg_of(WS_SERVER, limit, place_random(&o->place), now);
     t->forward.legs[WORKER].out.keeps = adapter->numbers != NULL;
     t->connector = (struct connector){
-        .place = o->place, .resumes = adapter->numbers != NULL, .hold = t->limits.hold, .epoch = h->epoch};
+        .place = o->place, .resumes = adapter->numbers != NULL, .hold = limits.hold, .epoch = h->epoch};
 }
 
 static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
@@ -92,7 +94,7 @@ static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
 static uint64_t opening_budget(const struct tunnel *t, const struct handover *h)
 {
     uint64_t budget = t->forward.place.settings->connect_budget;
-    return h->waits && t->limits.hold > budget ? t->limits.hold : budget;
+    return h->waits && t->connector.hold > budget ? t->connector.hold : budget;
 }
 
 /* Behind every event. What is held for a side that is not attached yet is no measure: tunnel_writable follows. */
@@ -337,9 +339,9 @@ static void check_limits(struct tunnel *t, uint64_t now)
 {
     if (now >= t->expires)
         tunnel_fail(t, CLOSE_token_expired, now);
-    else if (now >= after(t->opened, t->limits.max_age))
+    else if (now >= after(t->opened, t->max_age))
         tunnel_fail(t, CLOSE_max_age, now);
-    else if (now >= after(t->forward.used, t->limits.idle))
+    else if (now >= after(t->forward.used, t->idle))
         tunnel_fail(t, CLOSE_idle, now);
 }
 
@@ -414,7 +416,7 @@ uint64_t tunnel_judges_at(const struct tunnel *t)
     due = least(due, connector_due(&t->connector));
     if (!tunnel_is_open(t))
         return due;
-    due = least(due, least(after(t->opened, t->limits.max_age), after(t->forward.used, t->limits.idle)));
+    due = least(due, least(after(t->opened, t->max_age), after(t->forward.used, t->idle)));
     due = least(due, t->expires);
     due = least(due, least(adapter_due(t), lacking_due(t)));
     due = least(due, leg_due(&t->forward.legs[CLIENT], &client));

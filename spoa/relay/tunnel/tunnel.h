@@ -16,33 +16,32 @@
 #include "spoa/relay/tunnel/state.h"
 
 struct tunnel {
-    enum tunnel_state state;
     struct forward forward;     /* its legs, and what goes between them */
     struct connector connector; /* finds its worker */
 
     /* ---- what the route and the worker's protocol say ---- */
-    struct tunnel_limits limits;
+    uint64_t idle, max_age; /* 0: no limit */
+    enum close_reason ends_with;
     bool overlap; /* a new worker may be dialled while the old one serves */
     bool one_leg; /* the tunnel ends with its worker, with `ends_with` */
     bool named;   /* the URL names the session: another dial does not begin another one */
-    enum close_reason ends_with;
 
     /* ---- its life ---- */
-    uint64_t opened, expires, worker_since, lost_at;
+    enum tunnel_state state;
+    bool strayed;   /* it went a way that state.h does not know: a defect, which tests look for */
+    bool was_empty; /* the worker before said nothing of its session, and it is the same worker */
     enum loss loss;
     unsigned redials;
-    uint64_t longest_gap;
-    unsigned gaps_before;     /* when the worker that serves, or served last, was found */
-    uint64_t progress_before; /* then */
-    bool was_empty;           /* the worker before said nothing of its session, and it is the same worker */
-    bool strayed;             /* it went a way that state.h does not know: a defect, which tests look for */
+    uint64_t opened, expires, worker_since, lost_at, longest_gap;
+    uint64_t progress_before; /* when the worker that serves, or served last, was found */
+    unsigned gaps_before;     /* then */
 
     /* ---- its end ---- */
     enum close_reason reason; /* from TUNNEL_closing on */
-    uint64_t close_at;        /* TUNNEL_grace, TUNNEL_closing: until when */
-    unsigned
-        pending_code; /* the Close that is told when it is settled what the worker's, or the client's, means */
+    /* the Close that is told when it is settled what the worker's, or the client's, means */
+    unsigned pending_code;
     struct buffer pending_close;
+    uint64_t close_at; /* TUNNEL_grace, TUNNEL_closing: until when */
 };
 
 struct tunnel_opening {
