@@ -46,29 +46,48 @@ static bool read_open(int fd, const char *path, size_t room, size_t limit, struc
     return true;
 }
 
-static bool read_regular(int fd, const char *path, size_t limit, struct slice *content, struct fail *why)
+static bool look_at(int fd, const char *path, struct stat *look, struct fail *why)
 {
-    struct stat st;
-    if (fstat(fd, &st) < 0)
+    if (fstat(fd, look) < 0)
         return fail(why, "%s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode))
+    if (S_ISDIR(look->st_mode))
         return fail(why, "%s: %s", path, strerror(EISDIR));
-    if (!S_ISREG(st.st_mode))
-        return fail(why, "%s: not a regular file", path);
-    size_t size = st.st_size < 0 ? 0 : (size_t)st.st_size;
-    return read_open(fd, path, (size < limit ? size : limit) + 1, limit, content, why);
+    return S_ISREG(look->st_mode) || fail(why, "%s: not a regular file", path);
 }
 
-/* O_NONBLOCK: the open of a FIFO that nobody writes to would wait for a writer. */
-bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why)
+/* -1 and *why. O_NONBLOCK: the open of a FIFO that nobody writes to would wait for a writer. */
+static int open_regular(const char *path, struct stat *look, struct fail *why)
 {
-    *content = (struct slice){NULL, 0};
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
-        return fail(why, "%s: %s", path, strerror(errno));
-    bool good = read_regular(fd, path, limit, content, why);
+        fail(why, "%s: %s", path, strerror(errno));
+    else if (!look_at(fd, path, look, why)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool file_read(const char *path, size_t limit, struct slice *content, struct fail *why)
+{
+    struct stat look;
+    *content = (struct slice){NULL, 0};
+    int fd = open_regular(path, &look, why);
+    if (fd < 0)
+        return false;
+    size_t size = look.st_size < 0 ? 0 : (size_t)look.st_size;
+    bool good = read_open(fd, path, (size < limit ? size : limit) + 1, limit, content, why);
     close(fd);
     return good;
+}
+
+bool file_readable(const char *path, struct fail *why)
+{
+    struct stat look;
+    int fd = open_regular(path, &look, why);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
 }
 
 bool file_read_stream(const char *path, size_t limit, struct slice *content, struct fail *why)

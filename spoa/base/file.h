@@ -15,12 +15,14 @@ bool file_read(const char *path, size_t limit, struct slice *content, struct fai
 /* The same of a pipe or a terminal, too, until its end, however long that takes: for what a person names on a
  * command line, never in a daemon. */
 bool file_read_stream(const char *path, size_t limit, struct slice *content, struct fail *why);
+/* Whether it is a regular file that can be opened; why as above. */
+bool file_readable(const char *path, struct fail *why);
 /* Overwrites before it frees, as the content may be a secret. Absent is fine. */
 void file_free(struct slice content);
 
 /* What a file looks like, before it is read; zeroed: it is not there. */
 void file_look(const char *path, struct stat *look);
-/* Whether it is the same file with the same content, as far as that can be told without reading: also one that was
+/* Whether it is the same file with the same content, as far as that can be known without reading: also one that was
  * put there with the size and the age of the last one, as `cp -p` and `tar x` do, is another. */
 bool file_looks_same(const struct stat *before, const struct stat *now);
 

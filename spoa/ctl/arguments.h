@@ -7,9 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { ARGUMENT_TEXTS_MAX = 16 };
+
 /* Values of an option that may be given several times. */
 struct argument_texts {
-    const char *at[16];
+    const char *at[ARGUMENT_TEXTS_MAX];
     size_t count;
 };
 

@@ -3,15 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "spoa/base/json_string.h"
 #include "spoa/base/json_write.h"
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
+#include "spoa/ctl/daemons.h"
 #include "spoa/service/control.h"
 #include "spoa/service/settings.h"
 
-enum { EXIT_FAILED = 1, EXIT_USAGE = 2, ANSWER_MAX = 64 << 20 };
-#define PATIENCE 10.0 /* seconds */
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_READY = 3 };
+#define PATIENCE (10 * SECOND)
 
 static const char usage[] =
     "usage: cellgate status  [--config FILE | --agent ADDRESS --relay ADDRESS] [--json]\n"
@@ -21,13 +21,14 @@ static const char usage[] =
     "\n"
     "status   what the agent and the relay of this machine are doing\n"
     "tunnels  the open tunnels: id, state, route, sandbox, worker, age, bytes, redials\n"
-    "kick     closes one tunnel; its client is told 1008 `closed by the operator`\n"
+    "kick     closes one tunnel; its client gets 1008 `closed by the operator`\n"
     "drain    the relay takes no new tunnels and closes those it has, spread over relay.drain, then exits\n"
     "\n"
     "  --config FILE   where the sockets are; default " SETTINGS_PATH "\n"
     "  --agent, --relay ADDRESS   of a control socket, as unix@/run/cellgate/relay.control.sock\n"
     "\n"
-    "Exit code: 0 done; 1 a daemon does not answer or refuses; 2 wrong usage.\n";
+    "Exit code: 0 done; 1 a daemon does not answer or refuses; 2 wrong usage; 3 (status) one is not\n"
+    "ready: it drains, or its directory is not loaded.\n";
 
 struct arguments {
     const char *config, *agent, *relay, *sandbox, *id;
@@ -67,91 +68,25 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
     return false;
 }
 
-/* ---- what daemons say ---- */
-
-/* C0, DEL and C1, which is two bytes of UTF-8: what a terminal would obey. */
-static bool is_control(struct slice character)
-{
-    uint8_t first = character.at[0];
-    return first < ' ' || first == 0x7f || (character.len == 2 && first == 0xc2 && character.at[1] < 0xa0);
-}
-
-/* A worker or a client may have chosen a part of the text: what is no character that can be seen is a '?'. */
-static void put(FILE *to, struct slice text)
-{
-    while (text.len) {
-        size_t len = text.at[0] < 0x80 ? 1 : json_string_utf8(text);
-        struct slice character = slice_sub(text, 0, len ? len : 1);
-        if (len && !is_control(character))
-            fwrite(character.at, 1, len, to);
-        else
-            fputc('?', to);
-        text = slice_from(text, character.len);
-    }
-}
-
-/* Of a document that was parsed: these can be raw in it, within texts only. C0 cannot. */
-static void put_json(struct slice document)
-{
-    for (size_t i = 0; i < document.len; i++) {
-        struct slice pair = slice_sub(document, i, 2);
-        if (pair.at[0] == 0x7f || (pair.at[0] == 0xc2 && is_control(pair)))
-            printf("\\u%04x", pair.at[0] == 0x7f ? 0x7f : document.at[++i]);
-        else
-            putchar(pair.at[0]);
-    }
-    putchar('\n');
-}
-
-static void put_wide(struct slice text, size_t width)
-{
-    put(stdout, text);
-    for (size_t i = text.len; i < width; i++)
-        putchar(' ');
-}
-
 /* ---- asking ---- */
-
-enum daemon { AGENT, RELAY };
-
-static bool find_socket(const struct arguments *a, enum daemon daemon, struct net_address *address,
-                        struct fail *why)
-{
-    const char *given = daemon == AGENT ? a->agent : a->relay;
-    if (given)
-        return net_parse(slice_text(given), address, why);
-    struct settings *settings = settings_load(a->config, NULL, 0, why);
-    if (!settings)
-        return false;
-    *address = daemon == AGENT ? settings->agent.control : settings->relay.control;
-    settings_free(settings);
-    return true;
-}
 
 /* The answer's document, or NULL when it says `"ok": false`, which is printed. */
 static struct json *ask(const struct arguments *a, enum daemon daemon, struct slice request)
 {
     struct net_address address;
     struct fail why;
-    struct buffer answer = buffer_with_limit(ANSWER_MAX);
+    struct buffer answer = buffer_with_limit(0);
     struct json *doc = NULL;
-    struct slice error;
-    bool ok = false;
-    if (find_socket(a, daemon, &address, &why) && control_ask(&address, request, PATIENCE, &answer, &why))
-        doc = json_parse(buffer_slice(&answer), "answer", 0, (struct json_limits){ANSWER_MAX, 8}, &why);
-    if (doc && (!json_bool(json_member(json_root(doc), "ok"), &ok) || !ok)) {
-        bool said = json_text(json_member(json_root(doc), "error"), &error);
-        fail(&why, "%.*s", SLICE_PRINTF(said ? error : SLICE_LITERAL("refused")));
-    }
-    if (!ok) {
-        fprintf(stderr, "cellgate: the %s: ", daemon == AGENT ? "agent" : "relay");
-        put(stderr, slice_text(why.text));
+    const char *given = daemon == DAEMON_AGENT ? a->agent : a->relay;
+    if (daemon_address(daemon, given, a->config, &address, &why))
+        doc = daemon_ask(&address, request, PATIENCE, &answer, &why);
+    if (!doc) {
+        fprintf(stderr, "cellgate: the %s: ", daemon_name(daemon));
+        daemon_put_text(stderr, slice_text(why.text));
         fputc('\n', stderr);
-        json_free(doc);
-        doc = NULL;
     }
     if (doc && a->json)
-        put_json(buffer_slice(&answer));
+        daemon_put_json(stdout, buffer_slice(&answer));
     buffer_free(&answer);
     return doc;
 }
@@ -166,7 +101,7 @@ static struct json *ask_with(const struct arguments *a, const char *command, con
         (!value || (json_write(&request, ",\"%s\":", key) && json_write_text(&request, slice_text(value)))) &&
         json_write(&request, "}");
     if (fits)
-        doc = ask(a, RELAY, buffer_slice(&request));
+        doc = ask(a, DAEMON_RELAY, buffer_slice(&request));
     else
         fprintf(stderr, "cellgate: the argument is too long\n");
     buffer_free(&request);
@@ -174,6 +109,13 @@ static struct json *ask_with(const struct arguments *a, const char *command, con
 }
 
 /* ---- showing ---- */
+
+static void put_wide(struct slice text, size_t width)
+{
+    daemon_put_text(stdout, text);
+    for (size_t i = text.len; i < width; i++)
+        putchar(' ');
+}
 
 static void print_value(const struct json *doc, const json_node *value, size_t width)
 {
@@ -240,6 +182,13 @@ static void print_status(const char *daemon, const struct json *doc)
 
 /* ---- the commands ---- */
 
+static bool is_ready(const struct json *doc)
+{
+    struct slice state;
+    return json_text(json_member(json_member(json_root(doc), "status"), "state"), &state) &&
+           slice_is(state, "ready");
+}
+
 int ctl_status(int argc, char **argv)
 {
     struct arguments a;
@@ -247,12 +196,14 @@ int ctl_status(int argc, char **argv)
     (void)argc;
     if (!read_arguments(argv, false, &a, &code))
         return code;
-    for (enum daemon daemon = AGENT; daemon <= RELAY; daemon++) {
+    for (enum daemon daemon = DAEMON_AGENT; daemon <= DAEMON_RELAY; daemon++) {
         struct json *doc = ask(&a, daemon, SLICE_LITERAL("{\"command\":\"status\"}"));
         if (!doc)
             code = EXIT_FAILED;
-        else if (!a.json)
-            print_status(daemon == AGENT ? "agent" : "relay", doc);
+        else if (!is_ready(doc) && code == 0)
+            code = EXIT_NOT_READY;
+        if (doc && !a.json)
+            print_status(daemon_name(daemon), doc);
         json_free(doc);
     }
     return code;

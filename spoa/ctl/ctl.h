@@ -16,6 +16,8 @@ int ctl_options(int argc, char **argv);
 int ctl_routes(int argc, char **argv);
 int ctl_status(int argc, char **argv);
 int ctl_token(int argc, char **argv);
+int ctl_top(int argc, char **argv);
 int ctl_tunnels(int argc, char **argv);
+int ctl_wait(int argc, char **argv);
 
 #endif

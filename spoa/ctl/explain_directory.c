@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_SECONDS 10
-#define FOLLOW_SECONDS   0.3 /* for what it pushes to begin with, if it does: what is revoked */
+#define PATIENCE (10 * SECOND)
+#define FOLLOW   (300 * MILLISECOND) /* for what it pushes to begin with, if it does: what is revoked */
 
 struct explain_directory {
     struct directory *running;
@@ -14,6 +14,7 @@ struct explain_directory {
     struct loop_timer patience;
     struct log *log; /* of answers that make no sense */
     bool answered, answering, over;
+    bool heard;              /* whether it answers */
     struct revoked *revoked; /* NULL: none */
     bool told, waited;       /* what is revoked; until that was told, or long enough */
     int64_t not_before;      /* as it was pushed; 0: none */
@@ -22,9 +23,9 @@ struct explain_directory {
 
 /* ---- what it tells ---- */
 
-static void on_explain_answered(void *context, enum lookup outcome, double seconds)
+static void on_explain_answered(void *context, enum lookup outcome, uint64_t took)
 {
-    (void)context, (void)outcome, (void)seconds;
+    (void)context, (void)outcome, (void)took;
 }
 
 static void on_explain_notified(void *context, struct slice key, uint64_t waiters)
@@ -38,6 +39,7 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
     struct explain_directory *d = context;
     (void)pushing;
     d->answering = answering;
+    d->heard = true;
     fail(&d->why, "%s", answering ? "it does not answer" : why);
 }
 
@@ -73,6 +75,16 @@ static void on_over(void *owner)
     ((struct explain_directory *)owner)->over = true;
 }
 
+/* Waits until it is true or the time is over. */
+static void await(struct explain_directory *d, const bool *is, uint64_t patience)
+{
+    d->over = false;
+    loop_timer_set(&d->patience, patience);
+    while (!*is && !d->over)
+        loop_turn(d->loop, true);
+    loop_timer_stop(&d->patience);
+}
+
 /* ---- for the command ---- */
 
 struct explain_directory *explain_directory_start(struct directory_options *options, struct fail *why)
@@ -95,10 +107,13 @@ struct explain_directory *explain_directory_start(struct directory_options *opti
     d->loop = loop_new(why);
     if (d->loop) {
         loop_timer_open(&d->patience, d->loop, on_over, d);
-        d->running = directory_start(options, &owner, (uint64_t)PATIENCE_SECONDS * 1000000, d->loop, d->log, why);
+        d->running = directory_start(options, &owner, PATIENCE, d->loop, d->log, why);
     }
-    if (d->running)
+    if (d->running) {
+        if (directory_kind(d->running)->holds) /* it knows nothing before it says so */
+            await(d, &d->heard, PATIENCE);
         return d;
+    }
     explain_directory_stop(d);
     return NULL;
 }
@@ -132,21 +147,11 @@ int64_t explain_directory_not_before(struct explain_directory *d)
     return d->not_before;
 }
 
-/* Waits until it is true or the time is over. */
-static void await(struct explain_directory *d, const bool *is, double seconds)
-{
-    d->over = false;
-    loop_timer_set(&d->patience, seconds);
-    while (!*is && !d->over)
-        loop_turn(d->loop, true);
-    loop_timer_stop(&d->patience);
-}
-
 bool explain_directory_await(struct explain_directory *d, struct fail *why)
 {
-    await(d, &d->answered, PATIENCE_SECONDS);
+    await(d, &d->answered, PATIENCE);
     if (d->answered && d->answering && !d->waited) {
-        await(d, &d->told, FOLLOW_SECONDS);
+        await(d, &d->told, FOLLOW);
         d->waited = true;
     }
     bool good = d->answered && d->answering;

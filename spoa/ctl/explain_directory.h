@@ -14,7 +14,7 @@ struct explain_directory;
 struct explain_directory *explain_directory_start(struct directory_options *options, struct fail *why);
 void explain_directory_stop(struct explain_directory *d); /* NULL is fine */
 struct directory *explain_directory_running(const struct explain_directory *d);
-/* Tokens issued before are revoked, as far as it has told; 0: none. */
+/* Tokens issued before are revoked, as far as it has said; 0: none. */
 int64_t explain_directory_not_before(struct explain_directory *d);
 /* Tokens that it revokes one by one, to be released; NULL: none. */
 struct revoked *explain_directory_revoked(struct explain_directory *d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate headers: what HAProxy has to be told about headers and parameters that the configuration names, as lines of its
+/* cellgate headers: what HAProxy has to know about headers and parameters that the configuration names, as lines of its
  * environment (/etc/default/haproxy). */
 #include <stdio.h>
 

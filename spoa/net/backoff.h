@@ -10,13 +10,13 @@
 #include <stdint.h>
 
 struct backoff {
-    int64_t least, most; /* 0 < least <= most */
-    unsigned jitter;     /* percent of a pause that is left to chance, 0 to 100 */
-    int64_t next;        /* private; 0: least */
+    uint64_t least, most; /* 0 < least <= most */
+    unsigned jitter;      /* percent of a pause that is left to chance, 0 to 100 */
+    uint64_t next;        /* private; 0: least */
 };
 
 /* The pause before the next attempt: at most the whole step, at least what of it is not left to chance. */
-int64_t backoff_next(struct backoff *b);
+uint64_t backoff_next(struct backoff *b);
 /* An attempt has succeeded: the next pause is the least again. */
 void backoff_reset(struct backoff *b);
 

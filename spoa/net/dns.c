@@ -13,11 +13,11 @@
 #include "spoa/base/writer.h"
 
 #define SYSTEM_FILE "/etc/resolv.conf"
-#define LOOK_AGAIN  UINT64_C(5000000) /* microseconds between looks at that file */
+#define LOOK_AGAIN  (5 * SECOND) /* between looks at that file */
 #define TRY_MS      500               /* until a question is sent again; doubles with each round of servers */
 #define TRIES       4
-#define TICK        0.05  /* seconds between looks at what is overdue */
-#define PACE        0.005 /* seconds between bursts, so that a server's socket is not overrun */
+#define TICK        (50 * MILLISECOND) /* between looks at what is overdue */
+#define PACE        (5 * MILLISECOND)  /* between bursts, so that a server's socket is not overrun */
 #define BURST       64
 #define FLIGHT_MOST 4096 /* c-ares tells questions apart by 16 random bits */
 
@@ -302,7 +302,7 @@ static void take_addresses(const struct ares_addrinfo *found, struct dns_answer 
             ttl = n->ai_ttl < ttl ? n->ai_ttl : ttl;
         }
     to->result = to->count ? DNS_FOUND : DNS_ABSENT;
-    to->ttl = ttl;
+    to->ttl = ttl > 0 ? (uint64_t)ttl * SECOND : 0;
 }
 
 static void on_found(void *context, int status, int timeouts, struct ares_addrinfo *found);
@@ -419,7 +419,7 @@ bool dns_ask(struct dns *d, struct slice name, void (*answered)(void *owner, con
     memcpy(a->name, name.at, name.len);
     a->answered = answered;
     a->owner = owner;
-    a->due = loop_clock() + (uint64_t)(d->options.timeout * 1e6);
+    a->due = loop_clock() + d->options.timeout;
     a->before = d->last;
     *(d->last ? &d->last->next : &d->open) = a;
     d->last = a;

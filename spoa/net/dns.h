@@ -23,13 +23,13 @@ struct dns_answer {
     enum dns_result result;
     struct address addresses[DNS_ADDRESSES]; /* the best one first */
     size_t count;
-    double ttl; /* seconds */
+    uint64_t ttl; /* microseconds */
 };
 
 struct dns_options {
     struct texts servers; /* "127.0.0.1:5353"; none: the system's */
     bool exact;                  /* names are whole: no search list, no /etc/hosts */
-    double timeout;              /* seconds, until DNS_FAILED */
+    uint64_t timeout;            /* microseconds, until DNS_FAILED */
 };
 
 struct dns;

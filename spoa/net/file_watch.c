@@ -5,7 +5,7 @@
 
 #include "spoa/base/file.h"
 
-#define LOOK_SECONDS 0.5
+#define LOOK_EVERY (500 * MILLISECOND)
 
 struct watched {
     char *path;
@@ -35,7 +35,7 @@ static void on_look(void *owner)
     bool changed = w->again;
     for (size_t i = 0; i < w->count; i++)
         changed = differs(&w->files[i]) || changed;
-    loop_timer_set(&w->look, LOOK_SECONDS);
+    loop_timer_set(&w->look, LOOK_EVERY);
     w->again = changed && !w->changed(w->context);
 }
 
@@ -47,7 +47,7 @@ struct file_watch *file_watch_new(struct loop *loop, bool (*changed)(void *conte
     w->changed = changed;
     w->context = context;
     loop_timer_open(&w->look, loop, on_look, w);
-    loop_timer_set(&w->look, LOOK_SECONDS);
+    loop_timer_set(&w->look, LOOK_EVERY);
     return w;
 }
 

@@ -289,7 +289,7 @@ static const struct stream_user stream_user = {.input = on_input,
 /* ---- the server ---- */
 void http_server_enter(struct http_server *server)
 {
-    if (++server->count >= server->options->connections)
+    if (++server->count >= server->options->connections && !server->options->crowd_out)
         listener_hold(&server->listener, true);
 }
 
@@ -301,6 +301,17 @@ void http_server_leave(struct http_server *server)
         server->options->gone(server);
 }
 
+/* The oldest stands last. Those that are closed already count until the end of the turn, which accepts few more. */
+static void end_oldest(struct http_server *server)
+{
+    struct http_conn *oldest = NULL;
+    for (struct http_conn *h = server->conns; h; h = h->next)
+        if (stream_is_open(&h->stream))
+            oldest = h;
+    if (oldest)
+        stream_close(&oldest->stream);
+}
+
 static void on_accepted(void *owner, int fd)
 {
     struct http_server *server = owner;
@@ -309,6 +320,8 @@ static void on_accepted(void *owner, int fd)
         close(fd);
         return;
     }
+    if (server->options->crowd_out && server->count >= server->options->connections)
+        end_oldest(server);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(unsigned){DEAD_BOUND}, sizeof(unsigned));
     h->server = server;
     h->stream = (struct stream){.user = &stream_user,

@@ -4,7 +4,7 @@
  * read one after another; the next is not looked at before the answer to the last is complete.
  *
  * Nothing is read while the connection is paused or its exchange has not consumed what came before. Output that the peer
- * does not take waits in memory: an exchange adds none while http_is_full says so, and is told by `room` when it may. One
+ * does not take waits in memory: an exchange adds none while http_is_full says so, and `room` is called when it may. One
  * that does not ask loses the connection at output_max. Times are microseconds. For the loop's own thread.
  */
 #ifndef CELLGATE_NET_HTTP_SERVER_H
@@ -23,8 +23,9 @@ struct http_server_options { /* borrowed while the server is there */
     const char *name;        /* in answers of http_begin */
     size_t head_max, output_max;
     unsigned connections; /* more wait in the backlog */
-    int64_t head_time;    /* from a head's first byte to its last; 0: idle_time is for both */
-    int64_t idle_time;    /* between two requests, or two pieces of a body */
+    bool crowd_out;       /* instead each one more ends the oldest, whoever holds that and whatever it does */
+    uint64_t head_time;   /* from a head's first byte to its last; 0: idle_time is for both */
+    uint64_t idle_time;   /* between two requests, or two pieces of a body */
     struct stream_linger linger;
     /* What serves the request; NULL: out of memory. */
     struct http_exchange *(*route)(struct http_server *server, struct http_conn *conn);
@@ -45,13 +46,13 @@ struct http_server { /* a member of its owner */
 /* Takes the listener over. */
 void http_server_open(struct http_server *server, struct loop *loop, int listener,
                       const struct http_server_options *options);
-/* Idle connections end, exchanges are told to leave, every other request is its connection's last. */
+/* Idle connections end, `leave` is called for exchanges, every other request is its connection's last. */
 void http_server_drain(struct http_server *server);
 /* Ends connections that broke while they were paused: to be called now and then. */
 void http_server_check(struct http_server *server);
 /* Closes all connections, which go at the end of the turn: the server lives until then. The listener is the caller's. */
 int http_server_close(struct http_server *server);
-/* Takes a place of a connection for something else, and gives it back, which `gone` is told, too. */
+/* Takes a place of a connection for something else, and gives it back, for which `gone` is called, too. */
 void http_server_enter(struct http_server *server);
 void http_server_leave(struct http_server *server);
 

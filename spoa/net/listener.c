@@ -52,7 +52,7 @@ void listener_hold(struct listener *l, bool held)
 
 void listener_rest(struct listener *l)
 {
-    loop_timer_set(&l->rest, (double)LISTENER_REST / 1e6);
+    loop_timer_set(&l->rest, LISTENER_REST);
     want(l);
     if (l->rested)
         l->rested(l->owner);

@@ -10,7 +10,7 @@
 
 #include "spoa/net/loop.h"
 
-#define LISTENER_REST INT64_C(100000) /* microseconds */
+#define LISTENER_REST (100 * MILLISECOND)
 
 struct listener {
     /* set by the owner before listener_open */

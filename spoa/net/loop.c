@@ -8,7 +8,7 @@
 
 #include "spoa/net/loop_memory.h"
 
-#define WATCH_AGAIN 0.1 /* seconds */
+#define WATCH_AGAIN (100 * MILLISECOND)
 
 struct queue {
     pthread_mutex_t *lock; /* of the loop: a task is in one of its queues at most */
@@ -28,7 +28,7 @@ uint64_t loop_clock(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec / 1000;
 }
 
 /* ---- tasks ---- */
@@ -87,7 +87,7 @@ static void on_turn_end(struct ev_loop *ev, struct ev_prepare *watcher, int even
     queue_run(loop, &loop->deferred);
 }
 
-/* Ends a wait; what could not be watched is told behind it (watch). */
+/* Ends a wait; the kernel reports behind it what it could not watch (watch). */
 static void on_watch_again(struct ev_loop *ev, struct ev_timer *watcher, int events)
 {
     (void)ev, (void)watcher, (void)events;
@@ -166,6 +166,12 @@ void loop_stop(struct loop *loop)
     ev_break(loop->ev, EVBREAK_ALL);
 }
 
+/* libev's own time */
+static double seconds(uint64_t microseconds)
+{
+    return (double)microseconds / 1e6;
+}
+
 /* ---- descriptors ---- */
 /* The one place where a descriptor's watcher starts. libev tells the kernel when this turn is over, and what the kernel
  * refuses (fs.epoll.max_user_watches, memory) comes back as EV_ERROR, behind the next wait, which this bounds. */
@@ -176,7 +182,7 @@ static void watch(struct loop_io *io, int events)
     ev_io_start(loop->ev, &io->watcher);
     if (ev_is_active(&loop->watch_again))
         return;
-    ev_timer_set(&loop->watch_again, WATCH_AGAIN, 0.);
+    ev_timer_set(&loop->watch_again, seconds(WATCH_AGAIN), 0.);
     ev_timer_start(loop->ev, &loop->watch_again);
 }
 
@@ -250,7 +256,7 @@ void loop_timer_open(struct loop_timer *timer, struct loop *loop, void (*due)(vo
 }
 
 /* The one place where a timer's watcher starts. */
-void loop_timer_set(struct loop_timer *timer, double seconds)
+void loop_timer_set(struct loop_timer *timer, uint64_t microseconds)
 {
     if (!timer->loop)
         return;
@@ -259,8 +265,14 @@ void loop_timer_set(struct loop_timer *timer, double seconds)
     /* libev counts from the time that it took when the turn began: of no use when there is no turn */
     if (ev_depth(ev) == 0)
         ev_now_update(ev);
-    ev_timer_set(&timer->watcher, seconds, 0.);
+    ev_timer_set(&timer->watcher, seconds(microseconds), 0.);
     ev_timer_start(ev, &timer->watcher);
+}
+
+void loop_timer_set_at(struct loop_timer *timer, uint64_t when)
+{
+    uint64_t now = loop_clock();
+    loop_timer_set(timer, when > now ? when - now : 0);
 }
 
 bool loop_timer_active(const struct loop_timer *timer)

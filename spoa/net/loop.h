@@ -17,6 +17,7 @@
 
 #include "spoa/base/fail.h"
 #include "spoa/base/slice.h"
+#include "spoa/base/time.h"
 
 struct loop;
 
@@ -29,7 +30,7 @@ void loop_run(struct loop *loop);
 void loop_turn(struct loop *loop, bool wait);
 void loop_stop(struct loop *loop);
 
-/* Microseconds of a clock that only goes forward (CLOCK_MONOTONIC); any thread. */
+/* CLOCK_MONOTONIC, as of base/time.h; any thread. */
 uint64_t loop_clock(void);
 
 /* ---- tasks ---- */
@@ -76,8 +77,10 @@ struct loop_timer {
 };
 
 void loop_timer_open(struct loop_timer *timer, struct loop *loop, void (*due)(void *owner), void *owner);
-/* Fires once, this many seconds from now; replaces an earlier time. */
-void loop_timer_set(struct loop_timer *timer, double seconds);
+/* Fires once, this many microseconds from now, 0: with the next turn; replaces an earlier time. */
+void loop_timer_set(struct loop_timer *timer, uint64_t microseconds);
+/* The same when loop_clock has come to that; what is over already fires with the next turn. */
+void loop_timer_set_at(struct loop_timer *timer, uint64_t when);
 bool loop_timer_active(const struct loop_timer *timer);
 void loop_timer_stop(struct loop_timer *timer);
 /* A closed or zeroed loop_timer is fine. */

@@ -305,7 +305,7 @@ bool net_peer(int fd, struct net_peer *peer)
 {
     struct ucred who;
     socklen_t len = sizeof who;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 || who.pid == 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) != 0 || who.uid == (uid_t)-1)
         return false;
     *peer = (struct net_peer){who.pid, who.uid, who.gid};
     return true;

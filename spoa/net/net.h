@@ -64,7 +64,7 @@ int net_connected(int fd);
 
 /* Who is at the other end of a Unix socket. */
 struct net_peer {
-    pid_t pid;
+    pid_t pid; /* 0: of a process that is not to be seen from here, as those of a pod's other containers */
     uid_t uid;
     gid_t gid;
 };

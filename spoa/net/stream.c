@@ -121,7 +121,7 @@ static void after_write(struct stream *s)
         s->shut = true;
         shutdown(loop_io_fd(&s->io), SHUT_WR);
         if (s->finishing && s->linger.step)
-            loop_timer_set(&s->timer, (double)s->linger.grace / 1e6);
+            loop_timer_set(&s->timer, s->linger.grace);
     }
 }
 
@@ -145,7 +145,7 @@ static void on_writable(struct stream *s)
 {
     bool progress = write_some(s);
     if (progress && s->finishing && s->linger.step)
-        loop_timer_set(&s->timer, (double)s->linger.step / 1e6);
+        loop_timer_set(&s->timer, s->linger.step);
     after_write(s);
     if ((progress || (s->failed && s->user->hears_out)) && s->user->sent)
         s->user->sent(s->owner);
@@ -297,11 +297,11 @@ void stream_pause(struct stream *s, bool paused)
         want(s);
 }
 
-void stream_set_time(struct stream *s, int64_t microseconds)
+void stream_set_time(struct stream *s, uint64_t microseconds)
 {
     s->late = false;
     if (!s->finishing)
-        loop_timer_set(&s->timer, (double)microseconds / 1e6);
+        loop_timer_set(&s->timer, microseconds);
 }
 
 void stream_stop_time(struct stream *s)
@@ -323,7 +323,7 @@ void stream_finish(struct stream *s, const struct stream_linger *linger)
         return;
     s->finishing = true;
     s->linger = *linger;
-    loop_timer_set(&s->timer, (double)(linger->step && !s->shut ? linger->step : linger->grace) / 1e6);
+    loop_timer_set(&s->timer, linger->step && !s->shut ? linger->step : linger->grace);
     if (s->dead)
         stream_close(s);
     else

@@ -32,8 +32,8 @@ struct stream_user {
     void (*late)(void *owner);
     void (*gone)(void *owner); /* once, at the end of the turn in which it was closed; may be NULL */
     size_t read_size;          /* bytes that each read has room for at least; 0: all that `in` has room for */
-    /* That the peer takes nothing more is not told by `ended`, because it may still have something to say: `out` is
-     * dropped, which `sent` is told, unless it is stream_send itself that finds it out. */
+    /* That the peer takes nothing more does not call `ended`, because it may still have something to say: `out` is
+     * dropped, for which `sent` is called, unless it is stream_send itself that finds it out. */
     bool hears_out;
 };
 
@@ -51,14 +51,14 @@ struct stream {
     struct loop_task task;
     bool connecting, paused, half_closing, finishing, shut;
     bool ended; /* the peer sends no more */
-    bool dead;  /* `ended` was told an error */
+    bool dead;  /* `ended` was called with an error */
     bool late;  /* the time is over, which nothing has changed since */
     bool taken; /* see stream_was_taken */
     bool busy;  /* in one of its callbacks */
     int failed; /* errno of a write */
     struct stream_linger {
-        int64_t step;  /* for each part of what is unsent to be taken; 0: `grace` is for all together */
-        int64_t grace; /* for the peer to end its side when all is sent */
+        uint64_t step;  /* for each part of what is unsent to be taken; 0: `grace` is for all together */
+        uint64_t grace; /* for the peer to end its side when all is sent */
         size_t
             drain; /* bytes that are thrown away at most: who sends more is not waiting for our last words */
     } linger;
@@ -68,7 +68,7 @@ struct stream {
 /* Takes fd over. A stream without `gone` may be opened again when it was closed, but not in its own callback. */
 void stream_open(struct stream *s, struct loop *loop, int fd);
 
-/* Sends what is in `out`: as much as the socket takes now, the rest as it takes more. A failure is told later. */
+/* Sends what is in `out`: as much as the socket takes now, the rest as it takes more. A failure is reported later. */
 void stream_send(struct stream *s);
 /* The same with the loop's next turn, so that what is added until then leaves together. */
 void stream_send_soon(struct stream *s);
@@ -82,7 +82,7 @@ void stream_offer(struct stream *s);
 void stream_look(struct stream *s);
 /* One time for each stream: `late` is called when it is over; replaces an earlier one. Before that the socket is read
  * once more: where this thread stood still, what has arrived has come in time. */
-void stream_set_time(struct stream *s, int64_t microseconds);
+void stream_set_time(struct stream *s, uint64_t microseconds);
 void stream_stop_time(struct stream *s);
 
 /* Ends our side when `out` is sent; nothing may be added. The peer's is read on. */

@@ -34,6 +34,7 @@ extern const char *const handover_keepalive_names[];
  * is not negative, a BOOL that is true, an ADDRESS with a family; a NAME
  * is always written and is the first of its names where it is missing. */
 #define HANDOVER_FIELDS(X)                                                                                  \
+    X(TEXT, id, "id") /* the request's, as HAProxy made it: for logs */                                     \
     X(TEXT, route, "route")                                                                                 \
     X(TEXT, sandbox, "sandbox")                                                                             \
     X(TEXT, space, "namespace")                                                                             \
@@ -41,12 +42,12 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, session, "session")                                                                             \
     X(TEXT, org, "org")                                                                                     \
     X(INT, org_of_record, "org_of_record") /* 1: the token names none, the sandbox's record does */         \
-    X(TEXT, sub, "sub") /* the token's claims, for the log and for cell-resolve */                          \
+    X(TEXT, sub, "sub")                    /* the token's claims, for the log and for cell-resolve */       \
     X(TEXT, jti, "jti")                                                                                     \
     X(TEXT, kid, "kid")                                                                                     \
-    X(INT, needs, "needs") /* what the token grants, of enum need; not present: none was needed */          \
+    X(INT, needs, "needs")  /* what the token grants, of enum need; not present: none was needed */         \
     X(TEXT, token, "token") /* digest of the credential, to count its tunnels; never logged */              \
-    X(TEXT, key, "key") /* fingerprint of the key that verified the token; an older agent sends none */     \
+    X(TEXT, key, "key")     /* fingerprint of the key that verified the token; an older agent sends none */ \
     X(INT, iat, "iat")                                                                                      \
     X(INT, exp, "exp")                                                                                      \
     X(INT, epoch, "epoch")                                                                                  \

@@ -327,4 +327,5 @@ void ws_decoder_image(struct image *image, struct ws_decoder *d)
     image_check(image, d->offset <= d->frame.length);
     image_check(image, d->state != STATE_CONTROL || d->frame.length <= WS_CONTROL_MAX);
     image_check(image, d->state != STATE_HEAD || d->head_len < head_len(d));
+    image_check(image, d->state != STATE_HEAD || d->head_len < 2 || !check_start(d));
 }

@@ -3,8 +3,8 @@
  * ws: WebSocket frames (RFC 6455 section 5), read and written without collecting payload. The decoder refuses
  * whatever the sender's role forbids; UTF-8 is the endpoints' business.
  *
- * Data frames are told as a head and pieces of payload, which are slices of the input as they came over the
- * wire, masked if the frame is. Control frames are told once, whole and unmasked.
+ * Data frames are reported as a head and pieces of payload, which are slices of the input as they came over the
+ * wire, masked if the frame is. Control frames are reported once, whole and unmasked.
  */
 #ifndef CELLGATE_PROTO_WS_H
 #define CELLGATE_PROTO_WS_H
@@ -55,11 +55,11 @@ struct ws_piece {
 
 struct ws_decoder {
     enum ws_sender sender;
-    /* A data frame of at most so many bytes is told in one piece only: until it is complete its payload stays
+    /* A data frame of at most so many bytes is reported in one piece only: until it is complete its payload stays
      * in the caller's input. 0: pieces as they come. */
     size_t whole;
 
-    struct ws_frame frame; /* the one that is being told */
+    struct ws_frame frame; /* the one that is being reported */
     uint8_t control[WS_CONTROL_MAX];
     unsigned close_code; /* after a Close: its code or WS_NO_CODE; after WS_BAD: what to send, 1002 */
     const char *why;     /* after WS_BAD; never holds input */
@@ -85,10 +85,10 @@ static inline struct slice ws_control_payload(const struct ws_decoder *d)
     return slice_of(d->control, (size_t)d->frame.length);
 }
 
-/* Bytes of payload of the data frame at hand that were not told yet. */
+/* Bytes of payload of the data frame at hand that were not reported yet. */
 uint64_t ws_untold(const struct ws_decoder *d);
 
-/* The reason in a Close that was told; empty when there is none. */
+/* The reason in a Close that was reported; empty when there is none. */
 struct slice ws_close_reason(const struct ws_decoder *d);
 
 static inline bool ws_is_control(enum ws_opcode opcode)

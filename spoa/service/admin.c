@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "spoa/base/file.h"
 #include "spoa/base/writer.h"
 #include "spoa/net/http_server.h"
 #include "spoa/net/net.h"
@@ -12,6 +13,7 @@
 struct admin {
     const struct admin_page *pages;
     size_t count;
+    struct admin_rules rules;
     struct http_server server;
     struct loop_task gone;
 };
@@ -25,6 +27,8 @@ static const char *reason(unsigned status)
         return "OK";
     case 400:
         return "Bad Request";
+    case 401:
+        return "Unauthorized";
     case 403:
         return "Forbidden";
     case 404:
@@ -44,6 +48,11 @@ static const char *reason(unsigned status)
     }
 }
 
+static const char *field_of(unsigned status)
+{
+    return status == 405 ? "Allow: GET, HEAD\r\n" : status == 401 ? "WWW-Authenticate: Bearer\r\n" : "";
+}
+
 /* All of it or nothing. */
 static void put_answer(struct buffer *to, unsigned status, const char *type, const char *policy,
                        struct slice body, bool head_only)
@@ -53,7 +62,7 @@ static void put_answer(struct buffer *to, unsigned status, const char *type, con
     writer_printf(&head,
                   "HTTP/1.1 %u %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
                   "Content-Security-Policy: %s\r\n" HTTP_SITE_FIELDS "Connection: close\r\n\r\n",
-                  status, reason(status), status == 405 ? "Allow: GET, HEAD\r\n" : "", type, body.len,
+                  status, reason(status), field_of(status), type, body.len,
                   policy ? policy : "default-src 'none'; frame-ancestors 'none'");
     if (head.full || !buffer_put(to, writer_slice(&head)) || (!head_only && !buffer_put(to, body)))
         buffer_free(to);
@@ -80,9 +89,30 @@ static void put_page(const struct admin_page *page, struct slice query, bool hea
     buffer_free(&answer.body);
 }
 
-static void answer_request(const struct admin_page *pages, size_t count, const struct http_head *head,
-                           struct buffer *to)
+struct slice admin_token(struct slice content)
 {
+    struct slice line = slice_sub(content, 0, slice_find(content, '\n'));
+    return slice_trim(slice_sub(line, 0, slice_find(line, '\r')));
+}
+
+/* Whether the request brings the token. One that cannot be read, or is empty, admits nobody. */
+static bool brings_token(const struct http_head *head, const char *path)
+{
+    struct slice said = http_get(head, "Authorization"), file;
+    struct fail why;
+    if (http_count(head, "Authorization") != 1 || said.len < 7 ||
+        !slice_equal_nocase(slice_sub(said, 0, 7), SLICE_LITERAL("Bearer ")) ||
+        !file_read(path, ADMIN_TOKEN_MAX, &file, &why))
+        return false;
+    struct slice token = admin_token(file);
+    bool same = token.len > 0 && slice_equal_constant_time(token, slice_trim(slice_from(said, 7)));
+    file_free(file);
+    return same;
+}
+
+static void answer_request(const struct admin *admin, const struct http_head *head, struct buffer *to)
+{
+    const struct admin_rules *rules = &admin->rules;
     struct slice query = head->target, path;
     slice_split(&query, '?', &path);
     bool get = slice_is(head->method, "GET"), head_only = slice_is(head->method, "HEAD");
@@ -91,7 +121,7 @@ static void answer_request(const struct admin_page *pages, size_t count, const s
         return;
     }
     struct slice host = http_get(head, "Host"); /* absent in HTTP/1.0, which no browser speaks */
-    if (slice_present(host) && !http_site_is_unnamed(http_site_name(host))) {
+    if (!rules->anyone && slice_present(host) && !http_site_is_unnamed(http_site_name(host))) {
         put_error(to, 421, "bad_request", "The Host must be localhost or an IP address.");
         return;
     }
@@ -99,9 +129,13 @@ static void answer_request(const struct admin_page *pages, size_t count, const s
         put_error(to, 403, "origin_refused", "Pages of other origins may not ask here.");
         return;
     }
-    for (size_t i = 0; i < count; i++) {
-        if (slice_is(path, pages[i].path)) {
-            put_page(&pages[i], query, head_only, to);
+    if (rules->token_file && slice_is(path, rules->guarded) && !brings_token(head, rules->token_file)) {
+        put_error(to, 401, "token_invalid", "This page wants a token that is missing or wrong.");
+        return;
+    }
+    for (size_t i = 0; i < admin->count; i++) {
+        if (slice_is(path, admin->pages[i].path)) {
+            put_page(&admin->pages[i], query, head_only, to);
             return;
         }
     }
@@ -119,7 +153,7 @@ static struct admin *admin_of(struct http_server *server)
 static void answer(struct http_exchange *x)
 {
     const struct admin *admin = admin_of(http_conn_server(x->conn));
-    answer_request(admin->pages, admin->count, x->head, &http_stream(x->conn)->out);
+    answer_request(admin, x->head, &http_stream(x->conn)->out);
     http_finish(x->conn);
 }
 
@@ -143,18 +177,16 @@ static void refuse(struct http_server *server, unsigned status, struct buffer *t
         put_error(to, status, "bad_request", "The request is malformed.");
 }
 
-static const struct http_server_options options = {
-    .name = "cellgate",
-    .head_max = ADMIN_HEAD_MAX,
-    .output_max = ADMIN_ANSWER_MAX,
-    .connections = ADMIN_CONNECTIONS,
-    .idle_time = ADMIN_TIME,
-    .linger = {.step = ADMIN_TIME, .grace = ADMIN_TIME, .drain = 1 << 20},
-    .route = on_request,
-    .refuse = refuse,
-};
+#define SERVER                                                                                  \
+    .name = "cellgate", .head_max = ADMIN_HEAD_MAX, .output_max = ADMIN_ANSWER_MAX,             \
+    .connections = ADMIN_CONNECTIONS, .idle_time = ADMIN_TIME,                                  \
+    .linger = {.step = ADMIN_TIME, .grace = ADMIN_TIME, .drain = 1 << 20}, .route = on_request, \
+    .refuse = refuse
+static const struct http_server_options for_operators = {SERVER};
+static const struct http_server_options for_anyone = {SERVER, .crowd_out = true};
 
-struct admin *admin_new(struct loop *loop, int listener, const struct admin_page *pages, size_t count)
+struct admin *admin_new(struct loop *loop, int listener, const struct admin_page *pages, size_t count,
+                        const struct admin_rules *rules)
 {
     struct admin *admin = calloc(1, sizeof *admin);
     if (!admin) {
@@ -163,7 +195,9 @@ struct admin *admin_new(struct loop *loop, int listener, const struct admin_page
     }
     admin->pages = pages;
     admin->count = count;
-    http_server_open(&admin->server, loop, listener, &options);
+    if (rules)
+        admin->rules = *rules;
+    http_server_open(&admin->server, loop, listener, admin->rules.anyone ? &for_anyone : &for_operators);
     return admin;
 }
 

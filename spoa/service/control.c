@@ -12,7 +12,7 @@
 #define ANSWER_MAX     ((size_t)64 << 20)
 #define CONNECTIONS    64 /* more wait in the backlog */
 #define ACCEPTS_A_TURN 16
-#define PATIENCE       INT64_C(5000000) /* microseconds, for the request, and for each step of the answer */
+#define PATIENCE       (5 * SECOND) /* for the request, and for each step of the answer */
 
 /* A connection, which is one line each way. */
 struct conversation {

@@ -35,9 +35,9 @@ void control_free(struct control *control); /* NULL is fine */
 bool control_respond(const struct control_command *commands, size_t count, struct slice bytes,
                      struct buffer *answer);
 
-/* For the operator's command: asks and waits, for at most `seconds` in all. request: one line of JSON without
+/* For the operator's command: asks and waits, for at most `patience` microseconds in all. request: one line of JSON without
  * its end. *answer is appended to without the line's end. */
-bool control_ask(const struct net_address *address, struct slice request, double seconds,
+bool control_ask(const struct net_address *address, struct slice request, uint64_t patience,
                  struct buffer *answer, struct fail *why);
 
 #endif

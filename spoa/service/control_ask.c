@@ -10,7 +10,7 @@ static bool await(int fd, short events, uint64_t deadline, struct fail *why)
     for (;;) {
         uint64_t now = loop_clock();
         struct pollfd ready = {.fd = fd, .events = events};
-        int n = now < deadline ? poll(&ready, 1, (int)((deadline - now) / 1000) + 1) : 0;
+        int n = now < deadline ? poll(&ready, 1, (int)((deadline - now) / MILLISECOND) + 1) : 0;
         if (n > 0)
             return true;
         if (n == 0)
@@ -56,9 +56,9 @@ static bool receive_line(int fd, uint64_t deadline, struct buffer *answer, struc
     }
 }
 
-static bool converse(int fd, struct slice request, double seconds, struct buffer *answer, struct fail *why)
+static bool converse(int fd, struct slice request, uint64_t patience, struct buffer *answer, struct fail *why)
 {
-    uint64_t deadline = loop_clock() + (uint64_t)(seconds * 1e6);
+    uint64_t deadline = loop_clock() + patience;
     if (!await(fd, POLLOUT, deadline, why))
         return false;
     int error = net_connected(fd);
@@ -68,7 +68,7 @@ static bool converse(int fd, struct slice request, double seconds, struct buffer
            receive_line(fd, deadline, answer, why);
 }
 
-bool control_ask(const struct net_address *address, struct slice request, double seconds,
+bool control_ask(const struct net_address *address, struct slice request, uint64_t patience,
                  struct buffer *answer, struct fail *why)
 {
     char text[NET_TEXT];
@@ -76,7 +76,7 @@ bool control_ask(const struct net_address *address, struct slice request, double
     int fd = net_connect(address, why);
     if (fd < 0)
         return false;
-    bool good = converse(fd, request, seconds, answer, &inner);
+    bool good = converse(fd, request, patience, answer, &inner);
     close(fd);
     return good || fail(why, "%s: %s", net_text(address, text), inner.text);
 }

@@ -190,6 +190,18 @@ int64_t metrics_value(struct metrics *metrics, unsigned family, const unsigned *
     return total;
 }
 
+size_t metrics_buckets(struct metrics *metrics, unsigned family, const unsigned *values, int64_t *counts,
+                       size_t room)
+{
+    const struct layout *l = &metrics->layouts[family];
+    size_t first = l->start + series_of(l, values) * l->slots;
+    pthread_mutex_lock(&metrics->lock);
+    for (size_t i = 0; i <= l->bounds && i < room; i++)
+        counts[i] = sum(metrics, first + i);
+    pthread_mutex_unlock(&metrics->lock);
+    return l->bounds + 1;
+}
+
 /* In HELP a quote stands for itself, in a label's value it is escaped. */
 static void put_escaped(struct writer *w, const char *text, bool quoted)
 {
@@ -203,6 +215,12 @@ static void put_escaped(struct writer *w, const char *text, bool quoted)
     }
 }
 
+/* A place may be taken meanwhile. */
+static const char *name_of(const struct metric_label *label, unsigned index)
+{
+    return atomic_load_explicit((const _Atomic(const char *) *)&label->values[index], memory_order_acquire);
+}
+
 /* `route="pty",reason="idle"`; false if one of the values is a place that is not taken. */
 static bool put_labels(struct writer *w, const struct metric *family, const struct layout *l, size_t series)
 {
@@ -210,7 +228,7 @@ static bool put_labels(struct writer *w, const struct metric *family, const stru
     for (size_t i = METRIC_LABELS; i-- > 0; series /= l->values[i])
         index[i] = (unsigned)(series % l->values[i]);
     for (size_t i = 0; i < METRIC_LABELS && family->labels[i].name; i++) {
-        const char *value = family->labels[i].values[index[i]];
+        const char *value = name_of(&family->labels[i], index[i]);
         if (!*value)
             return false;
         writer_printf(w, "%s%s=\"", i ? "," : "", family->labels[i].name);

@@ -26,7 +26,8 @@ enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 
 struct metric_label {
     const char *name; /* NULL: no more labels */
-    /* NULL-terminated; "" is not written: a place kept for a name that comes later. */
+    /* NULL-terminated; "" is not written: a place kept for a name that comes later, by an atomic
+     * store that releases it. */
     const char *const *values;
 };
 
@@ -63,6 +64,10 @@ void metrics_observe(struct metrics_shard *shard, unsigned family, const unsigne
 
 /* The sum over all shards, for views and tests; of a histogram the number of observations. */
 int64_t metrics_value(struct metrics *metrics, unsigned family, const unsigned *values);
+/* Of a histogram: how many observations are within each bound and above the one before, then those above the last bound.
+ * Writes at most `room` and returns how many there are. */
+size_t metrics_buckets(struct metrics *metrics, unsigned family, const unsigned *values, int64_t *counts,
+                       size_t room);
 /* The whole exposition. A series that was never touched is
  * written as 0. False when `to` is full or memory is short. */
 bool metrics_write(struct metrics *metrics, struct buffer *to);

@@ -10,9 +10,9 @@
 
 #include "spoa/base/fail.h"
 
-/* At the start, so that what is told later needs no descriptor. All of this is for one thread. */
+/* At the start, so that what is sent later needs no descriptor. All of this is for one thread. */
 bool notify_open(struct fail *why);
-/* Each false when there is a manager and it could not be told. status: one line for people, may be NULL. */
+/* Each false when there is a manager and nothing could be sent to it. status: one line for people, may be NULL. */
 bool notify_ready(const char *status);
 bool notify_reloading(void); /* to be followed by notify_ready */
 bool notify_stopping(const char *status);

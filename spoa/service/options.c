@@ -418,6 +418,19 @@ const char *options_public_secret(const struct option *table, size_t count, cons
     return NULL;
 }
 
+bool options_readable(const struct option *table, size_t count, const void *values, struct fail *why)
+{
+    for (const struct option *option = table; option < table + count; option++) {
+        if (option->type != OPTION_PATH || option->later)
+            continue;
+        const char *path = *(char *const *)(const void *)((const char *)values + option->offset);
+        struct fail inner;
+        if (path && !file_readable(path, &inner))
+            return fail(why, "%s: %s", option->key, inner.text);
+    }
+    return true;
+}
+
 bool options_override(const struct option *table, size_t count, const char *assignment, void *out,
                       struct fail *why)
 {

@@ -68,6 +68,7 @@ struct option {
     const char *form;    /* OPTION_NODE: what it is, for people: "a pattern or a list of them" */
     const char *example; /* JSON text for the sample file, where there is no default */
     bool secret;         /* OPTION_PATH: of a file that nobody else should read */
+    bool later;          /* OPTION_PATH: the file may come after the start */
     const char *old;     /* the key's former name, which is still read; NULL: it has none */
 };
 
@@ -93,6 +94,10 @@ bool options_equal(const struct option *table, size_t count, const void *a, cons
 /* The path of the first file from table[*at] on that is secret and that everybody can read; *at is then behind it.
  * NULL: none is left. */
 const char *options_public_secret(const struct option *table, size_t count, const void *values, size_t *at);
+
+/* Whether each file that a value names can be read now, but those that may come later. False: *why as "KEY: PATH: what".
+ * Opens them: not for a loop's thread. */
+bool options_readable(const struct option *table, size_t count, const void *values, struct fail *why);
 
 /* For modules that read nodes themselves: the same forms, false when it is none of them. */
 bool options_duration(struct slice text, int64_t *milliseconds);

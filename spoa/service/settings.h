@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * settings: the configuration file, which agent, relay and the operator's command share. Each reads it whole
- * and is told about every error in it; what belongs to a module (directory, tokens, routes, domains) is kept
+ * and gets every error in it; what belongs to a module (directory, tokens, routes, domains) is kept
  * as a node that the module reads itself. Times are in milliseconds, sizes in bytes.
  */
 #ifndef CELLGATE_SERVICE_SETTINGS_H
@@ -21,21 +21,23 @@ enum { SETTINGS_BACKOFF_MAX = 16, SETTINGS_THREADS_MAX = 64 };
 enum settings_audit { SETTINGS_AUDIT_OFF, SETTINGS_AUDIT_UPGRADES, SETTINGS_AUDIT_ALL };
 
 struct settings_agent {
-    int audit; /* enum settings_audit */
-    struct net_address listen, relay_listen, admin, control;
+    int audit;                                                        /* enum settings_audit */
+    struct net_address listen, relay_listen, admin, control, monitor; /* monitor.len 0: none */
+    char *monitor_token_file;                                         /* NULL: its metrics are everybody's */
     bool trust_tcp;
     char *relay_user; /* the account of the relay; NULL: the agent's own */
-    int64_t threads; /* never 0: the processors were counted */
-    int64_t lookup;  /* what a look-up that the cache cannot answer may take */
+    int64_t threads;  /* never 0: the processors were counted */
+    int64_t lookup;   /* what a look-up that the cache cannot answer may take */
     int64_t max_subscriptions;
     int64_t auth_failures; /* wrong credentials a second of one address; 0: any number */
     int64_t drain;
     struct texts name_servers; /* none: the system's */
-    char *ticket_secret_file;         /* NULL: beside relay_listen */
+    char *ticket_secret_file;  /* NULL: beside relay_listen */
 };
 
 struct settings_relay {
-    struct net_address listen, agent, admin, control, worker_tls;
+    struct net_address listen, agent, admin, control, worker_tls, monitor;
+    char *monitor_token_file;
     int64_t threads; /* never 0 */
     int64_t connect_budget, dial_timeout, hold, grace_period;
     int64_t redial_budget, migration_budget, flap_limit, flap_window;
@@ -51,7 +53,7 @@ struct settings_relay {
     int64_t drain;
 };
 
-/* Who is told that sandboxes are in use. */
+/* Where sandboxes in use are reported. */
 struct settings_renew {
     char *redis; /* NULL: nobody */
     char *user, *password_file, *key;
@@ -59,17 +61,17 @@ struct settings_renew {
 };
 
 struct settings {
-    struct json *doc; /* the nodes live in it */
+    struct json *doc;      /* the nodes live in it */
     struct texts warnings; /* of former names of keys, for the operator */
     char *path;
     char *base_dir; /* the folder of the file, for relative paths */
     char *cell;
     char *tokens_revoked_file; /* NULL: none */
-    bool open;     /* an empty list of tokens is meant so */
-    int log_level; /* enum log_level */
-    int seccomp;   /* enum seccomp_mode */
-    const json_node *directory, *tokens, *systems, *routes,
-        *domains, *services; /* directory is an object, the others may be NULL */
+    bool open;                 /* an empty list of tokens is meant so */
+    int log_level;             /* enum log_level */
+    int seccomp;               /* enum seccomp_mode */
+    const json_node *directory, *tokens, *systems, *routes, *domains,
+        *services;          /* directory is an object, the others may be NULL */
     char *management_ports; /* NULL: those of `systems` */
     int serves;             /* what a worker does whose record does not say: 0 management, 1 application */
     struct texts worker_networks, worker_sockets;

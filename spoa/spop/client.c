@@ -139,7 +139,8 @@ bool spop_client_lost(struct spop_client *client, void **context)
 }
 
 /* ---- what the agent says ---- */
-void spop_client_end(struct spop_client *client, enum spop_status status, struct writer *out)
+/* Says goodbye, once. */
+static void end(struct spop_client *client, enum spop_status status, struct writer *out)
 {
     if (client->state == ENDED)
         return;
@@ -150,7 +151,7 @@ void spop_client_end(struct spop_client *client, enum spop_status status, struct
 static enum spop_client_step refuse(struct spop_client *client, enum spop_status status,
                                     struct spop_client_event *event, struct writer *out)
 {
-    spop_client_end(client, status, out);
+    end(client, status, out);
     event->status = status;
     return SPOP_CLIENT_ENDED;
 }

@@ -60,8 +60,6 @@ struct spop_client_event {
 /* Takes the next frame off *in. `out` has room for SPOP_HELLO_MOST bytes. */
 enum spop_client_step spop_client_next(struct spop_client *client, struct slice *in,
                                        struct spop_client_event *event, struct writer *out);
-/* Says goodbye, once. */
-void spop_client_end(struct spop_client *client, enum spop_status status, struct writer *out);
 /* After the connection has ended: hands back the context
  * of one question that got no answer; false: no more. */
 bool spop_client_lost(struct spop_client *client, void **context);

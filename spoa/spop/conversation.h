@@ -21,7 +21,7 @@ enum spop_conversation_step {
     SPOP_CONVERSATION_HELLO,      /* `offer`; it was answered */
     SPOP_CONVERSATION_NOTIFY,     /* `frame` is to be acknowledged */
     SPOP_CONVERSATION_DISCONNECT, /* the peer goes, for `status`; it was answered: close when that is written */
-    SPOP_CONVERSATION_REFUSED     /* the peer was told `status`: close when that is written */
+    SPOP_CONVERSATION_REFUSED     /* `status` was sent to the peer: close when that is written */
 };
 
 struct spop_conversation_event {

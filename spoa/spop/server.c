@@ -149,7 +149,7 @@ static void on_drained(void *owner)
         server->drained(server->drained_context);
 }
 
-void server_drain(struct server *server, double grace, void (*drained)(void *context), void *context)
+void server_drain(struct server *server, uint64_t grace, void (*drained)(void *context), void *context)
 {
     if (server->draining)
         return;

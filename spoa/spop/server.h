@@ -41,58 +41,59 @@ struct server_handler {
     void *context;
 };
 
-struct server_options {
+struct server_options { /* times are microseconds */
     size_t connections; /* at most this many; more wait in the backlog */
     size_t per_process; /* of them of one process on a Unix socket, more are closed; 0: any number */
-    double turn; /* seconds that a turn of the loop has for reading, its connections in turns; 0: no end */
+    uint64_t turn; /* that a turn of the loop has for reading, its connections in turns; 0: no end */
     /* Bytes of unsent answers at which a connection is no longer read. Answers of tickets may be more: at 16
      * times this, the connection is closed. */
     size_t output;
-    double hello_timeout; /* seconds from accept to HELLO, and for a health check to go away */
-    double frame_timeout; /* seconds from a frame's first byte to its last */
-    double write_timeout; /* seconds without any progress of unsent answers */
-    double idle_timeout;  /* seconds without a frame and an open ticket; 0: HAProxy closes idle ones itself */
-    size_t prefix_len;    /* of HAProxy's `option var-prefix` */
+    uint64_t hello_timeout; /* from accept to HELLO, and for a health check to go away */
+    uint64_t frame_timeout; /* from a frame's first byte to its last */
+    uint64_t write_timeout; /* without any progress of unsent answers */
+    uint64_t idle_timeout;  /* without a frame and an open ticket; 0: HAProxy closes idle ones itself */
+    size_t prefix_len;      /* of HAProxy's `option var-prefix` */
     const char *fallback_name, *fallback_value; /* txn.PREFIX.NAME of an answer that has no other action */
 };
 
 #define SERVER_OPTIONS_DEFAULT                                \
     ((struct server_options){.connections = 4096,             \
                              .output = (size_t)256 * 1024,    \
-                             .hello_timeout = 5,              \
-                             .frame_timeout = 5,              \
-                             .write_timeout = 10,             \
+                             .hello_timeout = 5 * SECOND,     \
+                             .frame_timeout = 5 * SECOND,     \
+                             .write_timeout = 10 * SECOND,    \
                              .prefix_len = sizeof "cell" - 1, \
                              .fallback_name = "error",        \
                              .fallback_value = "agent_unavailable"})
 
-/* X(field, help); all count from the start but `connections`, `waiting` */
-#define SERVER_COUNTERS(X)                                                                           \
-    X(connections, "open connections")                                                               \
-    X(waiting, "answers that the handler gives later")                                               \
-    X(accepted, "connections accepted")                                                              \
-    X(health_checks, "hellos of health checks")                                                      \
-    X(hellos, "hellos of HAProxy's engines")                                                         \
-    X(notifies, "NOTIFY frames")                                                                     \
-    X(acks, "ACK frames")                                                                            \
-    X(fallbacks, "ACK frames whose answer was missing or too large")                                 \
-    X(bytes_in, "bytes read")                                                                        \
-    X(bytes_out, "bytes written")                                                                    \
-    X(reads, "calls of recv")                                                                        \
-    X(writes, "calls of send")                                                                       \
-    X(disconnects, "DISCONNECT frames of peers")                                                     \
-    X(resets, "connections that ended without DISCONNECT")                                           \
-    X(refused_peers, "connections of peers that may not connect")                                    \
-    X(accept_pauses, "times that accepting paused: descriptors, memory or the limit of connections") \
-    X(errors_hello, "connections closed for a bad HELLO")                                            \
-    X(errors_frame, "connections closed for an invalid or fragmented frame")                         \
-    X(errors_size, "connections closed for a frame that is too big")                                 \
-    X(errors_timeout, "connections closed by a timeout")                                             \
-    X(errors_resource, "connections closed for want of memory")
+/* X(field, type, help): a COUNTER counts from the start, a GAUGE is what there is now. */
+#define SERVER_COUNTERS(X)                                                            \
+    X(connections, GAUGE, "open connections")                                         \
+    X(waiting, GAUGE, "answers that the handler gives later")                         \
+    X(accepted, COUNTER, "connections accepted")                                      \
+    X(health_checks, COUNTER, "hellos of health checks")                              \
+    X(hellos, COUNTER, "hellos of HAProxy's engines")                                 \
+    X(notifies, COUNTER, "NOTIFY frames")                                             \
+    X(acks, COUNTER, "ACK frames")                                                    \
+    X(fallbacks, COUNTER, "ACK frames whose answer was missing or too large")         \
+    X(bytes_in, COUNTER, "bytes read")                                                \
+    X(bytes_out, COUNTER, "bytes written")                                            \
+    X(reads, COUNTER, "calls of recv")                                                \
+    X(writes, COUNTER, "calls of send")                                               \
+    X(disconnects, COUNTER, "DISCONNECT frames of peers")                             \
+    X(resets, COUNTER, "connections that ended without DISCONNECT")                   \
+    X(refused_peers, COUNTER, "connections of peers that may not connect")            \
+    X(accept_pauses, COUNTER,                                                         \
+      "times that accepting paused: descriptors, memory or the limit of connections") \
+    X(errors_hello, COUNTER, "connections closed for a bad HELLO")                    \
+    X(errors_frame, COUNTER, "connections closed for an invalid or fragmented frame") \
+    X(errors_size, COUNTER, "connections closed for a frame that is too big")         \
+    X(errors_timeout, COUNTER, "connections closed by a timeout")                     \
+    X(errors_resource, COUNTER, "connections closed for want of memory")
 
 /* Written by the server's thread alone, so any thread may read them with server_counter. */
 struct server_counters {
-#define X(field, help) _Atomic uint64_t field;
+#define X(field, type, help) _Atomic uint64_t field;
     SERVER_COUNTERS(X)
 #undef X
 };
@@ -125,8 +126,8 @@ bool server_has_room(const struct server *server, const struct server_ticket *ti
 
 /* Stops accepting (the caller closes the listener itself: it is still there for new connections). A
  * connection without open tickets handles what it has received, gets DISCONNECT 0 and is closed once that is
- * written; the others as soon as their tickets are answered, or after `grace` seconds. `drained` is called
+ * written; the others as soon as their tickets are answered, or after `grace` microseconds. `drained` is called
  * once when none is left, at the earliest at the end of this turn. */
-void server_drain(struct server *server, double grace, void (*drained)(void *context), void *context);
+void server_drain(struct server *server, uint64_t grace, void (*drained)(void *context), void *context);
 
 #endif

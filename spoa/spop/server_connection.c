@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LINGER INT64_C(1000000) /* microseconds */
+#define LINGER SECOND
 /* Answers of tickets may pass the mark at which reading stops, up to this many times. */
 #define OUTPUT_FACTOR 16
 
@@ -38,9 +38,9 @@ static void count_status(struct server *server, uint64_t status)
 }
 
 /* ---- times ---- */
-static void deadline_set(struct connection *c, enum deadline which, double seconds)
+static void deadline_set(struct connection *c, enum deadline which, uint64_t timeout)
 {
-    c->due[which] = seconds > 0 ? loop_clock() + (uint64_t)(seconds * 1e6) : 0;
+    c->due[which] = timeout ? loop_clock() + timeout : 0;
 }
 
 /* The timer may fire early, never late: it is moved only towards now. */
@@ -54,13 +54,13 @@ static void arm(struct connection *c)
         return;
     uint64_t now = loop_clock();
     c->timer_due = first;
-    stream_set_time(&c->stream, first > now ? (int64_t)(first - now) : 0);
+    stream_set_time(&c->stream, first > now ? first - now : 0);
 }
 
 /* ---- turns: nobody who has much to say holds up the others, or the thread ---- */
 static void begin_turn(struct server *server)
 {
-    server->turn_end = loop_clock() + (uint64_t)(server->options.turn * 1e6);
+    server->turn_end = loop_clock() + server->options.turn;
 }
 
 static bool has_turns(const struct server *server)

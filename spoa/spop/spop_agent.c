@@ -39,7 +39,7 @@ struct spop_agent {
     struct loop *loop;
     struct server *server; /* NULL: it does not listen yet */
     struct server_options options;
-    double grace;
+    uint64_t grace; /* microseconds */
     char fallback_name[SPOP_VARIABLE_MOST + 1], fallback_value[FALLBACK_MOST + 1];
     struct handler *handlers;
     size_t handler_count;
@@ -332,7 +332,7 @@ struct spop_agent *spop_agent_new(const char *var_prefix)
     }
     loop_io_open(&agent->stop, agent->loop, stop, on_stop, agent);
     agent->listener = -1;
-    agent->grace = 5;
+    agent->grace = 5 * SECOND;
     agent->options = SERVER_OPTIONS_DEFAULT;
     agent->options.prefix_len = strlen(var_prefix);
     strcpy(agent->fallback_name, "error");
@@ -395,7 +395,7 @@ bool spop_agent_limit(struct spop_agent *agent, enum spop_agent_limit limit, dou
         const char *name;
         double least, most;
         size_t *number;
-        double *seconds;
+        uint64_t *time;
     } limits[] = {
         [SPOP_AGENT_CONNECTIONS] = {"connections", 1, CONNECTIONS_MOST, &options->connections, NULL},
         [SPOP_AGENT_OUTPUT_BYTES] = {"output bytes", 1, OUTPUT_MOST, &options->output, NULL},
@@ -415,7 +415,7 @@ bool spop_agent_limit(struct spop_agent *agent, enum spop_agent_limit limit, dou
     if (limits[limit].number)
         *limits[limit].number = (size_t)value;
     else
-        *limits[limit].seconds = value;
+        *limits[limit].time = (uint64_t)(value * (double)SECOND);
     return true;
 }
 
@@ -463,7 +463,7 @@ bool spop_agent_counter(const struct spop_agent *agent, unsigned index, const ch
         const char *name, *help;
         size_t at;
     } counters[] = {
-#define X(field, help) {#field, help, offsetof(struct server_counters, field)},
+#define X(field, type, help) {#field, help, offsetof(struct server_counters, field)},
         SERVER_COUNTERS(X)
 #undef X
     };

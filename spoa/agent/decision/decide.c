@@ -129,6 +129,7 @@ static bool find_route(struct decision *d)
                      trace ? &trace->routes : NULL))
         return decide_deny(d, REFUSAL_no_route, "route", "no route matches");
     d->verdict->route = slice_text(d->match.route->name);
+    d->verdict->route_label = d->match.route->label;
     d->route = d->match.route;
     d->verdict->need = d->route->need;
     if (d->match.climbs)

@@ -38,6 +38,9 @@ static struct slice strip_list(const struct texts *names, struct writer *w)
     return names->count ? slice_of(w->at + start, w->len - start) : slice_text(NULL);
 }
 
+/* HAProxy's are 36 bytes; the relay keeps it as long as the tunnel lives. */
+enum { REQUEST_ID_MOST = 64 };
+
 #define TOKEN_DOMAIN "cellgate token 1;"
 enum { TOKEN_DIGEST = 8 };
 
@@ -87,6 +90,7 @@ void decide_handover(struct decision *d)
 {
     struct verdict *v = d->verdict;
     struct handover h = handover_none();
+    h.id = slice_sub(v->request_id, 0, REQUEST_ID_MOST);
     h.route = v->route;
     h.sandbox = v->sandbox;
     h.space = v->space;

@@ -125,7 +125,8 @@ enum destination_result destination_choose(const struct decide_view *view, const
     return locate(view, d);
 }
 
-unsigned destination_need(const struct destination *d, const struct route *route)
+/* A route that asks for `http` asks for `exec` at a management address. */
+static unsigned destination_need(const struct destination *d, const struct route *route)
 {
     return d->management && route->need == NEED_HTTP ? NEED_EXEC : route->need;
 }

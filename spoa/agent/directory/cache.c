@@ -2,6 +2,7 @@
 #include "spoa/agent/directory/cache.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "spoa/agent/directory/table.h"
@@ -16,18 +17,17 @@ enum {
     TURNS = 32,         /* refreshes at a time, as all that is watched may be due at once */
 };
 
-#define MS           ((uint64_t)1000)
-#define SECOND       ((uint64_t)1000000)
 #define ABSENT_FOR   SECOND
 #define DOUBT        (30 * SECOND)
 #define RETRY        SECOND        /* after a look-up that was not answered while others are */
-#define RETRY_SOON   (100 * MS)    /* after one that could not be begun, or while nobody is answered */
-#define FRESH_ENOUGH (100 * MS)    /* younger is not worth another look-up */
+#define RETRY_SOON   (100 * MILLISECOND) /* after one that could not be begun, or while nobody is answered */
+#define FRESH_ENOUGH (100 * MILLISECOND) /* younger is not worth another look-up */
 #define LOST         (60 * SECOND) /* a look-up that was not answered by then never will be */
 #define WAKE_EVERY   (5 * SECOND)
 #define HANGS        SECOND /* a refresh that takes longer holds up no other */
 #define GRACE_LEAST  SECOND
 #define GRACE_MOST   (10 * SECOND)
+#define TTL_MOST     (24 * 60 * MINUTE)
 
 struct stripe {
     pthread_mutex_t lock;
@@ -40,14 +40,14 @@ struct stripe {
 struct directory_cache {
     struct directory_cache_options options;
     struct hash_secret secret;
-    bool answering, pushing; /* atomic */
-    uint64_t missed;         /* atomic: what was learned before is to be looked up again */
-    uint64_t usual;          /* atomic: for how long the last record said that it is good; 0: it did not */
-    uint64_t turns[TURNS];   /* atomic: when the refresh began that has this one; 0: none has */
-    bool behind;             /* atomic: some stripe is */
-    size_t first;            /* atomic: the stripe that is worked first */
-    uint64_t grace;          /* how long a record serves while it is looked up in the background */
-    size_t mask;             /* number of stripes less one */
+    atomic_bool answering, pushing;
+    _Atomic uint64_t missed;       /* what was learned before is to be looked up again */
+    _Atomic uint64_t usual;        /* for how long the last record said that it is good; 0: it did not */
+    _Atomic uint64_t turns[TURNS]; /* when the refresh began that has this one; 0: none has */
+    atomic_bool behind;            /* some stripe is */
+    _Atomic size_t first;          /* the stripe that is worked first */
+    uint64_t grace;                /* how long a record serves while it is looked up in the background */
+    size_t mask;                   /* number of stripes less one */
     struct stripe stripes[];
 };
 
@@ -179,21 +179,21 @@ static void unlock_entry(struct locked_entry *h)
 
 /* ---- when what is known is how good ---- */
 
-static bool flag(const bool *atomic)
+static bool flag(const atomic_bool *atomic)
 {
-    return __atomic_load_n(atomic, __ATOMIC_RELAXED);
+    return atomic_load_explicit(atomic, memory_order_relaxed);
 }
 
 /* Pushes were lost since, or may have been: one of them may have been about this. */
 static bool missed_since(const struct directory_cache *c, uint64_t confirmed)
 {
-    return confirmed < __atomic_load_n(&c->missed, __ATOMIC_RELAXED);
+    return confirmed < atomic_load_explicit(&c->missed, memory_order_relaxed);
 }
 
 /* confirmed: for those who may know, or for those who have yet to prove it. */
 static uint64_t good_for(const struct directory_cache *c, const struct directory_entry *e, uint64_t confirmed)
 {
-    uint64_t said = e->box ? e->good_for : __atomic_load_n(&c->usual, __ATOMIC_RELAXED);
+    uint64_t said = e->box ? e->good_for : atomic_load_explicit(&c->usual, memory_order_relaxed);
     if (said)
         return said;
     return flag(&c->pushing) && !missed_since(c, confirmed) ? c->options.ttl * PUSHED_FACTOR : c->options.ttl;
@@ -261,9 +261,9 @@ static bool begin_look_up(struct locked_entry *h)
 static uint8_t free_turn(struct directory_cache *c, uint64_t now)
 {
     for (unsigned i = 0; i < TURNS; i++) {
-        uint64_t begun = __atomic_load_n(&c->turns[i], __ATOMIC_SEQ_CST);
+        uint64_t begun = atomic_load(&c->turns[i]);
         if ((!begun || begun + HANGS <= now) &&
-            __atomic_compare_exchange_n(&c->turns[i], &begun, now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            atomic_compare_exchange_strong(&c->turns[i], &begun, now))
             return (uint8_t)(i + 1);
     }
     return 0;
@@ -274,7 +274,7 @@ static uint8_t take_turn(struct directory_cache *c, uint64_t now)
     uint8_t turn = free_turn(c, now);
     if (turn)
         return turn;
-    __atomic_store_n(&c->behind, true, __ATOMIC_SEQ_CST); /* who gives one back from now on says so */
+    atomic_store(&c->behind, true); /* who gives one back from now on says so */
     return free_turn(c, now);
 }
 
@@ -284,13 +284,12 @@ static bool give_turn_back(struct locked_entry *h)
     struct directory_entry *e = h->entry;
     struct directory_cache *c = h->cache;
     uint64_t begun = e->asked_at; /* if it hung, somebody else may have it */
-    bool given = e->turn && __atomic_compare_exchange_n(&c->turns[e->turn - 1], &begun, 0, false,
-                                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    bool given = e->turn && atomic_compare_exchange_strong(&c->turns[e->turn - 1], &begun, 0);
     e->turn = 0;
-    return given && __atomic_load_n(&c->behind, __ATOMIC_SEQ_CST) && flag(&c->answering);
+    return given && atomic_load(&c->behind) && flag(&c->answering);
 }
 
-/* Who is to be told, and waits no longer. */
+/* Who is to be notified, and waits no longer. */
 static uint64_t take_waiters(struct directory_entry *e, bool changed)
 {
     uint64_t waiters = e->waiters | (changed ? e->watchers : 0);
@@ -487,7 +486,7 @@ static bool learn(struct locked_entry *h, struct shared_record *box, uint64_t si
     else
         e->good_for = good;
     if (!behind)
-        __atomic_store_n(&h->cache->usual, good, __ATOMIC_RELAXED);
+        atomic_store_explicit(&h->cache->usual, good, memory_order_relaxed);
     if (!behind && !box->record.bare)
         e->epoch = box->record.epoch;
     if (behind || (old && shared_record_equal(old, box))) {
@@ -561,11 +560,11 @@ static void count_answer(struct stripe *s, enum lookup outcome)
     s->counts.failed += outcome == LOOKUP_UNAVAILABLE;
 }
 
-double directory_cache_answered(struct directory_cache *c, struct slice key, enum lookup outcome,
-                                const struct record *record, double ttl)
+uint64_t directory_cache_answered(struct directory_cache *c, struct slice key, enum lookup outcome,
+                                  const struct record *record, uint64_t ttl)
 {
     struct locked_entry h;
-    double seconds = -1;
+    uint64_t took = DIRECTORY_CACHE_UNASKED;
     struct shared_record *box = outcome == LOOKUP_FOUND ? shared_record_new(record) : NULL;
     if (outcome == LOOKUP_FOUND && !box)
         outcome = LOOKUP_UNAVAILABLE;
@@ -574,14 +573,13 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
         if (h.stripe)
             unlock_entry(&h);
         shared_record_release(box);
-        return seconds;
+        return took;
     }
     if (h.entry->asked)
-        seconds = (double)(h.now - h.entry->asked_at) / 1e6;
+        took = h.now - h.entry->asked_at;
     count_answer(h.stripe, outcome);
-    uint64_t good = ttl < 0 ? 0 : (uint64_t)(ttl < 86400 ? ttl * 1e6 : 86400e6);
     bool turn = give_turn_back(&h);
-    bool changed = take_answer(&h, outcome, box, ttl >= 0 && !good ? 1 : good);
+    bool changed = take_answer(&h, outcome, box, ttl < TTL_MOST ? ttl : TTL_MOST);
     uint64_t tell = take_waiters(h.entry, changed);
     bool work = h.stripe->urgent || turn;
     unlock_entry(&h);
@@ -589,7 +587,7 @@ double directory_cache_answered(struct directory_cache *c, struct slice key, enu
         c->options.notify(c->options.context, key, tell);
     if (work)
         c->options.work(c->options.context);
-    return seconds;
+    return took;
 }
 
 bool directory_cache_has(struct directory_cache *c, struct slice key)
@@ -659,7 +657,7 @@ void directory_cache_announced(struct directory_cache *c, struct slice key)
 
 void directory_cache_missed(struct directory_cache *c)
 {
-    __atomic_store_n(&c->missed, now_of(c), __ATOMIC_RELAXED);
+    atomic_store_explicit(&c->missed, now_of(c), memory_order_relaxed);
     for (size_t i = 0; i <= c->mask; i++) {
         pthread_mutex_lock(&c->stripes[i].lock);
         c->stripes[i].behind = true;
@@ -670,8 +668,8 @@ void directory_cache_missed(struct directory_cache *c)
 
 void directory_cache_health(struct directory_cache *c, bool answering, bool pushing)
 {
-    __atomic_store_n(&c->answering, answering, __ATOMIC_RELAXED);
-    __atomic_store_n(&c->pushing, pushing, __ATOMIC_RELAXED);
+    atomic_store_explicit(&c->answering, answering, memory_order_relaxed);
+    atomic_store_explicit(&c->pushing, pushing, memory_order_relaxed);
 }
 
 /* ---- its owner ---- */
@@ -703,7 +701,7 @@ static void go_on_at(const struct locked_entry *h, const struct batch *batch)
     size_t at = (size_t)(h->stripe - h->cache->stripes);
     if (at == batch->first && batch->taken)
         at = (at + 1) & h->cache->mask;
-    __atomic_store_n(&h->cache->first, at, __ATOMIC_RELAXED);
+    atomic_store_explicit(&h->cache->first, at, memory_order_relaxed);
 }
 
 /* Whether one that is due takes off. What was announced, or is not known, needs no turn: somebody waits for it. */
@@ -779,8 +777,8 @@ static bool is_urgent(struct stripe *s)
 void directory_cache_work(struct directory_cache *c, bool urgent)
 {
     struct batch batch = {.all = !urgent, .room = true};
-    batch.first = __atomic_load_n(&c->first, __ATOMIC_RELAXED);
-    __atomic_store_n(&c->behind, false, __ATOMIC_SEQ_CST);
+    batch.first = atomic_load_explicit(&c->first, memory_order_relaxed);
+    atomic_store(&c->behind, false);
     for (size_t i = 0; i <= c->mask; i++) {
         struct stripe *s = &c->stripes[(batch.first + i) & c->mask];
         if ((!urgent || is_urgent(s)) && !work_stripe(c, s, &batch))

@@ -21,6 +21,7 @@
 #define CELLGATE_AGENT_DIRECTORY_CACHE_H
 
 #include "spoa/agent/model/shared_record.h"
+#include "spoa/base/time.h"
 
 struct directory_cache;
 
@@ -91,9 +92,10 @@ bool directory_cache_may_wake(struct directory_cache *cache, struct slice key);
 
 /* ---- what the directory says: as of directory/kind.h ---- */
 
-/* Returns how long the look-up took, in seconds; below 0: none was on its way. */
-double directory_cache_answered(struct directory_cache *cache, struct slice key, enum lookup outcome,
-                                const struct record *record, double ttl);
+#define DIRECTORY_CACHE_UNASKED UINT64_MAX
+/* Returns how many microseconds the look-up took, or that none was on its way; ttl as of directory_answer. */
+uint64_t directory_cache_answered(struct directory_cache *cache, struct slice key, enum lookup outcome,
+                                  const struct record *record, uint64_t ttl);
 /* Whether it is of interest here; what is pushed of others is not kept. */
 bool directory_cache_has(struct directory_cache *cache, struct slice key);
 void directory_cache_changed(struct directory_cache *cache, struct slice key, const struct record *record);

@@ -4,7 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#define DUE_EVERY 0.1 /* seconds between looks at what is in use and due */
+#include "spoa/base/references.h"
+
+#define DUE_EVERY (100 * MILLISECOND) /* between looks at what is in use and due */
 
 enum { QUESTIONS_MOST = 65536 };
 
@@ -20,7 +22,7 @@ struct directory {
     atomic_uint questions;
 
     /* of the loop's thread */
-    void *self; /* of the kind; NULL: not started yet, or stopped: what is told is for nobody */
+    void *self; /* of the kind; NULL: not started yet, or stopped: what it reports is for nobody */
     bool known, answering, pushing;
 };
 
@@ -48,7 +50,7 @@ static void on_question(void *context)
     if (d->self)
         d->options->kind->ask(d->self, q);
     else
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 /* Any thread. False: too many, or out of memory. */
@@ -73,15 +75,15 @@ static bool directory_ask(struct directory *d, struct slice key, bool wake)
     return true;
 }
 
-void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record, double ttl)
+void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record, uint64_t ttl)
 {
     struct directory *d = q->directory;
     if (d->self && !q->wake) {
         if (outcome == LOOKUP_FOUND)
             d->owner.learned(d->owner.context, record);
-        double seconds = directory_cache_answered(d->cache, q->key, outcome, record, ttl);
-        if (seconds >= 0)
-            d->owner.answered(d->owner.context, outcome, seconds);
+        uint64_t took = directory_cache_answered(d->cache, q->key, outcome, record, ttl);
+        if (took != DIRECTORY_CACHE_UNASKED)
+            d->owner.answered(d->owner.context, outcome, took);
     }
     free(q);
     atomic_fetch_sub(&d->questions, 1);
@@ -97,8 +99,9 @@ bool directory_loaded(struct directory *d, const struct directory_load *load)
 
 void directory_changed(struct directory *d, struct slice key, const struct record *record)
 {
-    if (directory_cache_has(d->cache, key))
-        d->owner.learned(d->owner.context, record);
+    if (!directory_cache_has(d->cache, key))
+        return;
+    d->owner.learned(d->owner.context, record);
     directory_cache_changed(d->cache, key, record);
 }
 
@@ -190,8 +193,8 @@ static struct directory_cache *cache_new(struct directory *d, uint64_t patience)
     const struct directory_common *own = d->options->own;
     const struct directory_cache_options options = {
         .entries = (size_t)own->entries,
-        .ttl = (uint64_t)own->ttl * 1000,
-        .stale = (uint64_t)own->stale * 1000,
+        .ttl = (uint64_t)own->ttl * MILLISECOND,
+        .stale = d->options->kind->holds ? 0 : (uint64_t)own->stale * MILLISECOND,
         .patience = patience,
         .absence_is_doubt = d->options->kind->absence_is_doubt,
         .clock = clock_of,
@@ -245,13 +248,13 @@ void directory_stop(struct directory *d)
 
 struct directory *directory_retain(struct directory *d)
 {
-    atomic_fetch_add_explicit(&d->references, 1, memory_order_relaxed);
+    references_add(&d->references);
     return d;
 }
 
 void directory_release(struct directory *d)
 {
-    if (!d || atomic_fetch_sub_explicit(&d->references, 1, memory_order_acq_rel) > 1)
+    if (!d || !references_drop(&d->references))
         return;
     directory_cache_free(d->cache);
     directory_options_release(d->options);
@@ -266,6 +269,14 @@ const struct directory_kind *directory_kind(const struct directory *d)
 struct directory_cache *directory_cache(const struct directory *d)
 {
     return d->cache;
+}
+
+bool directory_counts(const struct directory *d, uint64_t counts[DIRECTORY_FOLLOWED])
+{
+    if (!d->self || !d->options->kind->counts)
+        return false;
+    d->options->kind->counts(d->self, counts);
+    return true;
 }
 
 bool directory_can_wake(const struct directory *d)

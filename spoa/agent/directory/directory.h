@@ -19,7 +19,7 @@ struct directory_owner {
     /* Before the record is in the cache; of those that are pushed only what has a place there. */
     void (*learned)(void *context, const struct record *record);
     /* A look-up was answered after so many seconds. */
-    void (*answered)(void *context, enum lookup outcome, double seconds);
+    void (*answered)(void *context, enum lookup outcome, uint64_t took);
     /* As of struct directory_cache_options. */
     void (*notify)(void *context, struct slice key, uint64_t waiters);
     void *context;
@@ -31,6 +31,9 @@ struct directory *directory_start(struct directory_options *options, const struc
                                   uint64_t patience, struct loop *loop, struct log *log, struct fail *why);
 /* The owner is not called any more, and nothing is asked. NULL is fine. The loop lives until nobody asks any more. */
 void directory_stop(struct directory *directory);
+
+/* Of the thread that starts and stops it. False: its kind has nothing to count. */
+bool directory_counts(const struct directory *directory, uint64_t counts[DIRECTORY_FOLLOWED]);
 
 /* ---- any thread ---- */
 

@@ -101,10 +101,11 @@ static struct address lowest(const struct dns_answer *answer)
 }
 
 /* What the answer says may be good for a shorter time than ours, never for a longer one. */
-static double shorter(double ttl, const struct directory_dns_options *o)
+static uint64_t shorter(uint64_t ttl, const struct directory_dns_options *o)
 {
-    double most = (double)o->common.ttl / 1000;
-    return ttl < 1 ? 1 < most ? 1 : most : ttl < most ? ttl : most;
+    uint64_t most = (uint64_t)o->common.ttl * MILLISECOND;
+    uint64_t good = ttl < SECOND ? SECOND : ttl;
+    return good < most ? good : most;
 }
 
 static void dns_tell_health(struct directory_dns *d, bool answering)
@@ -119,7 +120,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     struct record record = {.state = RECORD_RUNNING};
     dns_tell_health(l->kind, answer->result != DNS_FAILED);
     if (answer->result != DNS_FOUND) {
-        directory_answer(&l->question, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(&l->question, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE, NULL, 0);
         return;
     }
     record.worker = (struct worker){.kind = o->tls ? WORKER_HTTPS : WORKER_HTTP,
@@ -135,12 +136,12 @@ static void dns_kind_ask(void *self, struct directory_question *q)
     struct directory_dns *d = l->kind = self;
     struct writer name = writer_of(l->name, sizeof l->name);
     if (!name_of(d->options, q->key, &name)) {
-        directory_answer(q, LOOKUP_ABSENT, NULL, -1);
+        directory_answer(q, LOOKUP_ABSENT, NULL, 0);
         return;
     }
     l->name_len = name.len;
     if (!dns_ask(d->dns, writer_slice(&name), on_answer, l))
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 /* ---- its life ---- */
@@ -162,7 +163,7 @@ static void *dns_start(const void *options, struct directory *directory, struct 
     }
     d->options = options;
     d->directory = directory;
-    d->dns_options = (struct dns_options){d->options->servers, true, (double)d->options->timeout / 1000};
+    d->dns_options = (struct dns_options){d->options->servers, true, (uint64_t)d->options->timeout * MILLISECOND};
     d->dns = dns_new(loop, &d->dns_options, why);
     if (!d->dns) {
         free(d);

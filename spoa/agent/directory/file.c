@@ -18,7 +18,7 @@
 #include "spoa/base/thread.h"
 #include "spoa/net/loop.h"
 
-#define LOOK_EVERY    0.1 /* seconds */
+#define LOOK_EVERY    (100 * MILLISECOND)
 #define READ_MOST     ((size_t)1 << 20)
 #define READS_MOST    16 /* of events, in a turn */
 #define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
@@ -395,8 +395,10 @@ static void on_look(void *owner)
 {
     struct directory_file *d = owner;
     struct stat now;
+    /* what the look finds may have an event, too: it would be read once more for that */
+    bool event = read_events(loop_io_fd(&d->events), d->path);
     file_look(d->path, &now);
-    if (!file_looks_same(&d->seen, &now) || (d->unread && !d->reading && ++d->looks % LOOKS_AGAIN == 0))
+    if (event || !file_looks_same(&d->seen, &now) || (d->unread && !d->reading && ++d->looks % LOOKS_AGAIN == 0))
         read_again(d);
     loop_timer_set(&d->look, LOOK_EVERY);
 }
@@ -463,7 +465,8 @@ static const struct option options[] = {
     {.key = "path",
      .type = OPTION_PATH,
      .offset = offsetof(struct directory_file_options, path),
-     .help = "the file with the records; read again when it changes"},
+     .help = "the file with the records; read again when it changes",
+     .later = true},
 };
 
 const struct directory_kind directory_kind_file = {

@@ -4,26 +4,28 @@
  * GET {url}/v1/sandboxes/{id}, whose changes come as server-sent events from GET {url}/v1/events, and which
  * wakes a sandbox upon POST {url}/v1/sandboxes/{id}/wake. docs/directory.md has the contract.
  *
- * libcurl tells the loop which descriptors and which time it waits for (its multi-socket interface). It looks names up on
- * threads of its own, and leaves one that hangs behind instead of waiting for it (CURLOPT_QUICK_EXIT). Whatever happened,
- * one look at everything follows at the end of the loop's turn: see `look`.
+ * Whatever happened, one look at everything follows at the end of the loop's turn: see `look`.
  */
 #include <stdlib.h>
 
-#include "spoa/agent/directory/http_answer.h"
+#include "spoa/agent/directory/http_call.h"
+#include "spoa/agent/directory/http_loop.h"
 #include "spoa/agent/directory/http_stream.h"
-#include "spoa/agent/directory/http_target.h"
-#include "spoa/base/buffer.h"
 
 #define CALLS_MAX  64                  /* to the control plane at a time; half are left to those who wait */
 #define WAKES_MAX  8                   /* of them, so that those that hang hold up no look-up */
-#define PAUSE      ((uint64_t)100000)  /* microseconds without a question, after nobody answered */
-#define LOG_PAUSE  ((uint64_t)1000000) /* microseconds between two lines about odd answers */
-#define WAKE_AGAIN ((uint64_t)500000)  /* microseconds between attempts to have one sandbox woken */
-/* Microseconds after which nobody waits any more; relay.hold, if not set. */
-#define WAKE_MOST ((uint64_t)30000000)
-#define HEADERS_MAX ((size_t)32 * 1024)
+#define PAUSE      (100 * MILLISECOND) /* without a question, after nobody answered */
+#define LOG_PAUSE  SECOND              /* between two lines about odd answers */
+#define WAKE_AGAIN (500 * MILLISECOND) /* between attempts to have one sandbox woken */
+/* After which nobody waits any more; relay.hold, if not set. */
+#define WAKE_MOST (30 * SECOND)
 #define SCRATCH   ((size_t)128 * 1024) /* ports and headers of one record */
+
+struct directory_http_options {
+    struct directory_common common;
+    char *url, *token_file, *ca_file;
+    int64_t timeout; /* milliseconds */
+};
 
 struct question {
     struct directory_question question;
@@ -31,38 +33,17 @@ struct question {
     uint64_t again;    /* a wake: the next attempt */
 };
 
-/* One request with a whole, bounded answer; used again and again. */
-struct call {
-    CURL *easy; /* NULL: not used yet */
-    struct curl_slist *fields;
-    struct buffer body;
-    bool too_large;
-    size_t header_bytes;
-    char error[CURL_ERROR_SIZE];
-};
-
 struct asking {
-    struct call call;
+    struct http_call call;
     struct question *question; /* NULL: this call is free */
     uint64_t begun;
-};
-
-/* A descriptor that libcurl waits for. */
-struct socket {
-    struct socket *next;
-    struct directory_http *directory;
-    struct loop_io io;
 };
 
 struct directory_http {
     const struct directory_http_options *options;
     struct directory *directory;
     struct log *log;
-    struct loop *loop;
-    CURLM *multi;
-    struct socket *sockets;
-    struct loop_timer curl_timer, timer; /* what libcurl waits for, and what this does */
-    struct loop_task look;
+    struct http_loop http;
 
     struct directory_http_target target;
     struct directory_http_stream stream;
@@ -76,98 +57,6 @@ struct directory_http {
     bool known, answering, pushing, was_bad;
     uint8_t scratch[SCRATCH];
 };
-
-/* ---- a call ---- */
-
-static size_t on_body(char *bytes, size_t size, size_t count, void *context)
-{
-    struct call *call = context;
-    if (buffer_put(&call->body, slice_of(bytes, size * count)))
-        return size * count;
-    call->too_large = true;
-    return 0;
-}
-
-static size_t on_header(char *bytes, size_t size, size_t count, void *context)
-{
-    struct call *call = context;
-    (void)bytes;
-    call->header_bytes += size * count;
-    return call->header_bytes > HEADERS_MAX ? 0 : size * count;
-}
-
-static void call_reset(struct call *call)
-{
-    curl_slist_free_all(call->fields);
-    call->fields = NULL;
-    buffer_free(&call->body);
-}
-
-/* Adds the transfer to `multi`, where it ends within `milliseconds`. */
-static bool call_begin(struct call *call, CURLM *multi,
-                               struct directory_http_target *target, const char *path, bool post,
-                               long milliseconds, struct fail *why)
-{
-    call_reset(call);
-    call->body = buffer_with_limit(DIRECTORY_HTTP_BODY_MAX);
-    call->too_large = false;
-    call->header_bytes = 0;
-    call->error[0] = '\0';
-    if (!call->easy && !(call->easy = curl_easy_init()))
-        return fail(why, "out of memory");
-    if (!directory_http_target_aim(target, call->easy, path, "Accept: application/json", &call->fields, why))
-        return false;
-    if (post) {
-        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, "");
-        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE, 0L);
-    }
-    curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->fields);
-    curl_easy_setopt(call->easy, CURLOPT_ERRORBUFFER, call->error);
-    curl_easy_setopt(call->easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(call->easy, CURLOPT_WRITEDATA, call);
-    curl_easy_setopt(call->easy, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(call->easy, CURLOPT_HEADERDATA, call);
-    curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, milliseconds);
-    return curl_multi_add_handle(multi, call->easy) == CURLM_OK || fail(why, "out of memory");
-}
-
-static struct slice header(CURL *easy, const char *name)
-{
-    struct curl_header *found;
-    if (curl_easy_header(easy, name, 0, CURLH_HEADER, -1, &found) != CURLHE_OK)
-        return (struct slice){NULL, 0};
-    return slice_text(found->value);
-}
-
-/* True: there is an answer, which is valid until the call begins again. */
-static bool call_end(struct call *call, CURLM *multi, CURLcode result,
-                             struct directory_http_reply *reply, struct fail *why)
-{
-    long status = 0;
-    curl_multi_remove_handle(multi, call->easy);
-    curl_easy_getinfo(call->easy, CURLINFO_RESPONSE_CODE, &status);
-    if (result != CURLE_OK && !call->too_large)
-        return fail(why, "%.200s", call->error[0] ? call->error : curl_easy_strerror(result));
-    *reply = (struct directory_http_reply){
-        .status = (unsigned)status,
-        .content_type = header(call->easy, "Content-Type"),
-        .cache_control = header(call->easy, "Cache-Control"),
-        .retry_after = header(call->easy, "Retry-After"),
-        .body = buffer_slice(&call->body),
-        .too_large = call->too_large,
-    };
-    return true;
-}
-
-static void call_free(struct call *call, CURLM *multi)
-{
-    if (call->easy) {
-        curl_multi_remove_handle(multi, call->easy);
-        curl_easy_cleanup(call->easy);
-    }
-    call->easy = NULL;
-    call_reset(call);
-}
 
 /* ---- health ---- */
 
@@ -192,10 +81,10 @@ static void note_good(struct directory_http *d)
 
 /* A status that speaks against the control plane as a whole, while it is well with others: the second in a row
  * counts, as the first may be this one sandbox's. */
-static void note_refusal(struct directory_http *d, double pause, const char *why)
+static void note_refusal(struct directory_http *d, uint64_t pause, const char *why)
 {
-    if (pause > 0)
-        d->paused_until = loop_clock() + (uint64_t)(pause * 1e6);
+    if (pause)
+        d->paused_until = loop_clock() + pause;
     if (d->was_bad || !d->known)
         http_tell_health(d, false, why);
     d->was_bad = true;
@@ -224,7 +113,7 @@ static void log_oddity(struct directory_http *d, const char *message, struct sli
 
 static void end_unknown(struct question *q)
 {
-    directory_answer(&q->question, LOOKUP_UNAVAILABLE, NULL, -1);
+    directory_answer(&q->question, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 static struct question *first_of(const struct directory_questions *all)
@@ -266,7 +155,7 @@ static void wait_again(struct directory_http *d, uint64_t now)
 {
     for (struct question *q; (q = first_of(&d->unheard)) && q->again <= now;) {
         q = take_question(&d->unheard);
-        q->deadline = now + (uint64_t)d->options->timeout * 1000;
+        q->deadline = now + (uint64_t)d->options->timeout * MILLISECOND;
         put_question(&d->wakes, q);
     }
 }
@@ -283,10 +172,13 @@ static void begin_request(struct directory_http *d, struct asking *a, struct que
 {
     char path[4 * DIRECTORY_HTTP_KEY_MAX + 64];
     struct fail why;
+    const struct http_call_request request = {.path = path,
+                                              .method = q->question.wake ? "POST" : NULL,
+                                              .body = "",
+                                              .milliseconds = (long)d->options->timeout};
     if (!directory_http_target_path(q->question.key, q->question.wake ? "/wake" : "", path, sizeof path))
         fail(&why, "its id is too long");
-    else if (call_begin(&a->call, d->multi, &d->target, path, q->question.wake,
-                                       (long)d->options->timeout, &why)) {
+    else if (http_call_begin(&a->call, d->http.multi, &d->target, &request, &why)) {
         a->question = q;
         a->begun = now;
         d->busy++;
@@ -360,7 +252,7 @@ static void end_request(struct directory_http *d, struct asking *a, CURLcode res
     a->question = NULL;
     d->busy--;
     d->waking -= q->question.wake;
-    if (!call_end(&a->call, d->multi, result, &reply, &why)) {
+    if (!http_call_end(&a->call, d->http.multi, result, &reply, &why)) {
         if (!q->question.wake) /* that may take its time, which says nothing of look-ups */
             note_silence(d, a->begun, why.text);
         return give_up(d, q);
@@ -402,10 +294,10 @@ static void note_stream(struct directory_http *d)
 static void read_ended(struct directory_http *d)
 {
     int left;
-    for (CURLMsg *m; (m = curl_multi_info_read(d->multi, &left));) {
+    for (CURLMsg *m; (m = curl_multi_info_read(d->http.multi, &left));) {
         CURLcode result = m->data.result;
         if (m->easy_handle == d->stream.easy) {
-            directory_http_stream_end(&d->stream, d->multi, result, loop_clock());
+            directory_http_stream_end(&d->stream, d->http.multi, result, loop_clock());
             note_stream_end(d);
             continue;
         }
@@ -420,7 +312,7 @@ static void read_ended(struct directory_http *d)
 /* When there is something to do, if nothing happens until then. */
 static uint64_t next_look(const struct directory_http *d)
 {
-    uint64_t next = directory_http_stream_next(&d->stream, &d->target);
+    uint64_t next = directory_http_stream_next(&d->stream);
     if (may_look_up(d) || may_wake(d))
         return 0;
     if (d->waiting.first && first_of(&d->waiting)->deadline < next)
@@ -444,78 +336,14 @@ static void look(void *context)
     give_up_late(d, &d->waiting, now);
     give_up_late(d, &d->wakes, now);
     begin_waiting(d, now);
-    if (!directory_http_stream_step(&d->stream, d->multi, &d->target, now))
+    if (!directory_http_stream_step(&d->stream, d->http.multi, &d->target, now))
         note_stream_end(d);
     if (d->busy > busy) { /* they are sent now, not when libcurl's time of zero is over */
-        curl_multi_socket_action(d->multi, CURL_SOCKET_TIMEOUT, 0, &(int){0});
+        http_loop_go(&d->http);
         note_stream(d);
         read_ended(d);
     }
-    uint64_t next = next_look(d);
-    now = loop_clock();
-    loop_timer_set(&d->timer, next > now ? (double)(next - now) / 1e6 : 0);
-}
-
-static void look_soon(void *context)
-{
-    struct directory_http *d = context;
-    loop_defer(d->loop, &d->look);
-}
-
-static void act(struct directory_http *d, curl_socket_t fd, int events)
-{
-    int running;
-    curl_multi_socket_action(d->multi, fd, events, &running);
-    look_soon(d);
-}
-
-static void on_socket(void *owner, int events)
-{
-    struct socket *s = owner; /* gone, if libcurl closes it */
-    act(s->directory, loop_io_fd(&s->io),
-        (events & LOOP_READ ? CURL_CSELECT_IN : 0) | (events & LOOP_WRITE ? CURL_CSELECT_OUT : 0));
-}
-
-static int on_wanted(CURL *easy, curl_socket_t fd, int what, void *context, void *of_socket)
-{
-    struct directory_http *d = context;
-    struct socket **at = &d->sockets;
-    (void)easy, (void)of_socket;
-    while (*at && loop_io_fd(&(*at)->io) != fd)
-        at = &(*at)->next;
-    struct socket *s = *at;
-    if (what == CURL_POLL_REMOVE) {
-        if (s) {
-            *at = s->next;
-            (void)loop_io_release(&s->io); /* libcurl closes it */
-            free(s);
-        }
-        return 0;
-    }
-    if (!s) {
-        if (!(*at = s = calloc(1, sizeof *s)))
-            return 0; /* the transfer ends by its timeout; an error here would end all of them for ever */
-        s->directory = d;
-        loop_io_open(&s->io, d->loop, fd, on_socket, s);
-    }
-    loop_io_want(&s->io, (what & CURL_POLL_IN ? LOOP_READ : 0) | (what & CURL_POLL_OUT ? LOOP_WRITE : 0));
-    return 0;
-}
-
-static void on_curl_timer(void *owner)
-{
-    act(owner, CURL_SOCKET_TIMEOUT, 0);
-}
-
-static int on_curl_time(CURLM *multi, long milliseconds, void *context)
-{
-    struct directory_http *d = context;
-    (void)multi;
-    if (milliseconds < 0)
-        loop_timer_stop(&d->curl_timer);
-    else
-        loop_timer_set(&d->curl_timer, (double)milliseconds / 1000);
-    return 0;
+    http_loop_at(&d->http, next_look(d));
 }
 
 /* ---- for the directory ---- */
@@ -524,9 +352,9 @@ static void http_ask(void *self, struct directory_question *question)
 {
     struct directory_http *d = self;
     struct question *q = (struct question *)(void *)question;
-    q->deadline = question->asked + (uint64_t)d->options->timeout * 1000;
+    q->deadline = question->asked + (uint64_t)d->options->timeout * MILLISECOND;
     put_question(question->wake ? &d->wakes : &d->waiting, q);
-    look_soon(d);
+    http_loop_soon(&d->http);
 }
 
 static void end_all(struct directory_questions *all)
@@ -541,62 +369,41 @@ static void http_stop(void *self)
     for (size_t i = 0; i < CALLS_MAX; i++) {
         if (d->asking[i].question)
             end_unknown(d->asking[i].question);
-        call_free(&d->asking[i].call, d->multi);
+        http_call_free(&d->asking[i].call, d->http.multi);
     }
-    directory_http_stream_free(&d->stream, d->multi);
+    directory_http_stream_free(&d->stream, d->http.multi);
     directory_http_target_free(&d->target);
     end_all(&d->waiting);
     end_all(&d->wakes);
     end_all(&d->unheard);
-    curl_multi_cleanup(d->multi);
-    for (struct socket *s; (s = d->sockets); free(s)) {
-        (void)loop_io_release(&s->io);
-        d->sockets = s->next;
-    }
-    loop_timer_close(&d->curl_timer);
-    loop_timer_close(&d->timer);
-    curl_global_cleanup();
-    d->look.run = free; /* behind the look that may be waiting for this turn's end */
-    loop_defer(d->loop, &d->look);
+    http_loop_stop(&d->http, free, d);
 }
 
 static void *http_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
                         struct fail *why)
 {
-    if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-        fail(why, "libcurl cannot start");
+    struct directory_http *d = calloc(1, sizeof *d);
+    if (!d) {
+        fail(why, "out of memory");
         return NULL;
     }
-    struct directory_http *d = calloc(1, sizeof *d);
-    CURLM *multi = d ? curl_multi_init() : NULL;
-    if (!multi) {
+    if (!http_loop_start(&d->http, loop, look, d, why)) {
         free(d);
-        curl_global_cleanup();
-        fail(why, "out of memory");
         return NULL;
     }
     d->options = options;
     d->directory = directory;
     d->log = log;
-    d->loop = loop;
-    d->multi = multi;
     d->reachable = true;
-    curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_wanted);
-    curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, d);
-    curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_curl_time);
-    curl_multi_setopt(multi, CURLMOPT_TIMERDATA, d);
-    d->look = (struct loop_task){.run = look, .context = d};
-    loop_timer_open(&d->curl_timer, loop, on_curl_timer, d);
-    loop_timer_open(&d->timer, loop, look_soon, d);
-    directory_http_target_init(&d->target, options);
-    directory_http_stream_init(&d->stream, directory, writer_of(d->scratch, sizeof d->scratch));
-    loop_timer_set(&d->timer, 0);
+    directory_http_target_init(&d->target, d->options->url, d->options->token_file, d->options->ca_file);
+    directory_http_stream_init(&d->stream, directory, (uint64_t)d->options->timeout * MILLISECOND,
+                               writer_of(d->scratch, sizeof d->scratch));
     return d;
 }
 
 static bool http_check(const void *options, struct fail *why)
 {
-    return directory_http_target_check(options, why);
+    return directory_http_target_check(((const struct directory_http_options *)options)->url, why);
 }
 
 static const struct option table[] = {

@@ -4,21 +4,26 @@
 #include "spoa/agent/model/record_json.h"
 
 #define DEPTH      6 /* {"record": {"ports": {...}}}, and room for x- members */
-#define TTL_MIN    1 /* seconds; a control plane that says "no-store" is asked once a second */
-#define TTL_MAX    3600
-#define PAUSE_MAX  10
-#define STATE_TTL  1.0 /* of migrating and waking, which are soon over */
+#define TTL_MIN    SECOND /* a control plane that says "no-store" is asked once a second */
+#define TTL_MAX    (60 * MINUTE)
+#define PAUSE_MAX  (10 * SECOND)
+#define STATE_TTL  SECOND /* of migrating and waking, which are soon over */
 #define TIME_LIMIT ((int64_t)1 << 53)
 
 static const struct json_limits limits = {.bytes = DIRECTORY_HTTP_BODY_MAX, .depth = DEPTH};
 
 /* ---- header values ---- */
 
+static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value < most ? value : most;
+}
+
 /* The directives that a cache of answers must know (RFC 9111 section 5.2.2). */
-static double read_ttl(struct slice cache_control)
+static uint64_t read_ttl(struct slice cache_control)
 {
     struct slice rest = cache_control, part;
-    double ttl = -1;
+    uint64_t ttl = 0;
     while (slice_split(&rest, ',', &part)) {
         uint64_t seconds;
         part = slice_trim(part);
@@ -27,18 +32,18 @@ static double read_ttl(struct slice cache_control)
             return TTL_MIN;
         if (slice_equal_nocase(slice_sub(part, 0, 8), SLICE_LITERAL("max-age=")) &&
             slice_u64(slice_from(part, 8), UINT32_MAX, &seconds))
-            ttl = seconds < TTL_MIN ? TTL_MIN : seconds > TTL_MAX ? TTL_MAX : (double)seconds;
+            ttl = between(seconds * SECOND, TTL_MIN, TTL_MAX);
     }
     return ttl;
 }
 
 /* Only seconds: a date would need clocks that agree. */
-static double read_pause(struct slice retry_after)
+static uint64_t read_pause(struct slice retry_after)
 {
     uint64_t seconds;
     if (!slice_present(retry_after) || !slice_u64(retry_after, UINT32_MAX, &seconds))
         return 0;
-    return seconds > PAUSE_MAX ? PAUSE_MAX : (double)seconds;
+    return between(seconds * SECOND, 0, PAUSE_MAX);
 }
 
 static bool is_type(struct slice content_type, const char *type)
@@ -112,7 +117,7 @@ static void refuse_answer(const struct directory_http_reply *reply, struct direc
 void directory_http_answer(const struct directory_http_reply *reply, struct writer *scratch,
                            struct directory_http_finding *f, struct fail *why)
 {
-    *f = (struct directory_http_finding){.ttl = -1, .health = DIRECTORY_HTTP_GOOD};
+    *f = (struct directory_http_finding){.health = DIRECTORY_HTTP_GOOD};
     if (reply->status == 200)
         return read_record(reply, scratch, f, why);
     if (reply->status == 404 && is_type(reply->content_type, "text/html")) {
@@ -157,7 +162,7 @@ static bool read_key(const struct json *doc, struct writer *key, struct fail *wh
     return !key->full || json_fail(doc, root, why, "a sandbox is over %d bytes", DIRECTORY_HTTP_KEY_MAX);
 }
 
-/* A record that is of no use is looked up like one that was not told: it puts its own sandbox in doubt, and no other. */
+/* A record that is of no use is looked up like one that was not sent: it puts its own sandbox in doubt, and no other. */
 static void tell_update(struct directory *directory, const struct json *doc, struct slice key,
                         struct writer *scratch)
 {

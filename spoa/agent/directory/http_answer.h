@@ -30,9 +30,9 @@ struct directory_http_finding {
     enum lookup outcome;
     struct record record; /* where found; slices point into doc and scratch */
     struct json *doc;     /* freed by the caller; may be NULL */
-    double ttl;           /* seconds; below 0: the configured one */
+    uint64_t ttl;         /* microseconds; 0: the configured one */
     enum directory_http_health health;
-    double pause; /* seconds in which the control plane wants no other question; 0: it did not say */
+    uint64_t pause; /* microseconds in which the control plane wants no other question; 0: it did not say */
 };
 
 /* Of GET /v1/sandboxes/{id}. *why is set unless the health is good. */

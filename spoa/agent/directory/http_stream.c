@@ -6,14 +6,12 @@
 #define HEADERS_MAX     ((size_t)32 * 1024)
 #define STREAM_LINE_MAX (DIRECTORY_HTTP_BODY_MAX + 1024)
 
-#define MILLISECONDS ((uint64_t)1000)
-#define SECONDS      ((uint64_t)1000000)
-#define DELAY_MIN    (100 * MILLISECONDS)
-#define DELAY_MAX    (2 * SECONDS)
-#define DELAY_ABSENT (30 * SECONDS) /* for what may have been updated meanwhile */
-#define ASKED_MAX    (30 * SECONDS) /* that a server may ask us to stay away */
-#define SILENCE_MAX  (30 * SECONDS)
-#define SETTLED      (1 * SECONDS) /* a stream that lived this long was a good one */
+#define DELAY_MIN    (100 * MILLISECOND)
+#define DELAY_MAX    (2 * SECOND)
+#define DELAY_ABSENT (30 * SECOND) /* for what may have been updated meanwhile */
+#define ASKED_MAX    (30 * SECOND) /* that a server may ask us to stay away */
+#define SILENCE_MAX  (30 * SECOND)
+#define SETTLED      SECOND /* a stream that lived this long was a good one */
 
 /* ---- what comes ---- */
 
@@ -123,19 +121,19 @@ static bool begin_stream(struct directory_http_stream *s, CURLM *multi, struct d
 static uint64_t asked_delay(const struct directory_http_stream *s)
 {
     struct curl_header *found;
-    uint64_t asked = event_stream_retry(&s->events) * MILLISECONDS, seconds;
+    uint64_t asked = event_stream_retry(&s->events) * MILLISECOND, seconds;
     if ((s->status == 429 || s->status == 503) &&
         curl_easy_header(s->easy, "Retry-After", 0, CURLH_HEADER, -1, &found) == CURLHE_OK &&
         slice_u64(slice_text(found->value), UINT32_MAX, &seconds))
-        asked = seconds * SECONDS;
+        asked = seconds * SECOND;
     return asked > ASKED_MAX ? ASKED_MAX : asked;
 }
 
 /* Half of it is left to chance: agents that lost their control plane at once do not come back at once. */
 static uint64_t with_jitter(uint64_t delay)
 {
-    struct backoff once = {.least = (int64_t)delay, .most = (int64_t)delay, .jitter = 50};
-    return (uint64_t)backoff_next(&once);
+    struct backoff once = {.least = delay, .most = delay, .jitter = 50};
+    return backoff_next(&once);
 }
 
 static void plan(struct directory_http_stream *s, uint64_t now)
@@ -162,9 +160,9 @@ void directory_http_stream_end(struct directory_http_stream *s, CURLM *multi, CU
     plan(s, now);
 }
 
-static uint64_t patience(const struct directory_http_stream *s, const struct directory_http_target *target)
+static uint64_t patience(const struct directory_http_stream *s)
 {
-    return s->open ? SILENCE_MAX : (uint64_t)target->options->timeout * MILLISECONDS;
+    return s->open ? SILENCE_MAX : s->timeout;
 }
 
 bool directory_http_stream_step(struct directory_http_stream *s, CURLM *multi,
@@ -174,18 +172,17 @@ bool directory_http_stream_step(struct directory_http_stream *s, CURLM *multi,
         plan(s, now);
         return false;
     }
-    if (!s->active || now < s->last_byte + patience(s, target))
+    if (!s->active || now < s->last_byte + patience(s))
         return true;
     fail(&s->why, s->open ? "nothing came on its events for %u s" : "its events do not answer",
-         (unsigned)(SILENCE_MAX / SECONDS));
+         (unsigned)(SILENCE_MAX / SECOND));
     directory_http_stream_end(s, multi, CURLE_OPERATION_TIMEDOUT, now);
     return false;
 }
 
-uint64_t directory_http_stream_next(const struct directory_http_stream *s,
-                                    const struct directory_http_target *target)
+uint64_t directory_http_stream_next(const struct directory_http_stream *s)
 {
-    return s->active ? s->last_byte + patience(s, target) : s->due;
+    return s->active ? s->last_byte + patience(s) : s->due;
 }
 
 void directory_http_stream_hurry(struct directory_http_stream *s, uint64_t now)
@@ -197,9 +194,9 @@ void directory_http_stream_hurry(struct directory_http_stream *s, uint64_t now)
 /* ---- life ---- */
 
 void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
-                                struct writer scratch)
+                                uint64_t timeout, struct writer scratch)
 {
-    *s = (struct directory_http_stream){.directory = directory, .scratch = scratch, .backoff = {.least = DELAY_MIN, .most = DELAY_MAX}};
+    *s = (struct directory_http_stream){.directory = directory, .timeout = timeout, .scratch = scratch, .backoff = {.least = DELAY_MIN, .most = DELAY_MAX}};
     s->events.event = on_event;
     s->events.context = s;
     event_stream_init(&s->events, STREAM_LINE_MAX);

@@ -16,6 +16,7 @@
 
 struct directory_http_stream {
     struct directory *directory;
+    uint64_t timeout; /* until there is an answer */
     CURL *easy;
     struct curl_slist *fields;
     struct event_stream events;
@@ -31,8 +32,8 @@ struct directory_http_stream {
     char error[CURL_ERROR_SIZE];
 };
 
-/* What is packed of a record goes to `scratch` for a moment. */
-void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
+/* timeout: microseconds until there is an answer. What is packed of a record goes to `scratch` for a moment. */
+void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory, uint64_t timeout,
                                 struct writer scratch);
 void directory_http_stream_free(struct directory_http_stream *s, CURLM *multi);
 
@@ -40,8 +41,7 @@ void directory_http_stream_free(struct directory_http_stream *s, CURLM *multi);
 bool directory_http_stream_step(struct directory_http_stream *s, CURLM *multi,
                                 struct directory_http_target *target, uint64_t now);
 /* When step is to be called next, at the latest. */
-uint64_t directory_http_stream_next(const struct directory_http_stream *s,
-                                    const struct directory_http_target *target);
+uint64_t directory_http_stream_next(const struct directory_http_stream *s);
 /* Its transfer ended with `result`; s->status is what was answered, s->why why it ended. */
 void directory_http_stream_end(struct directory_http_stream *s, CURLM *multi, CURLcode result, uint64_t now);
 /* The control plane answers again: the next attempt is now. */

@@ -7,7 +7,8 @@
 #include "spoa/base/writer.h"
 
 #define TOKEN_MAX ((size_t)16 * 1024)
-#define URL_MAX   4096
+#define URL_MAX   8192
+#define AUTHORITIES_KEPT 60 /* seconds, until a file of them that was replaced is read */
 
 /* ---- the URL ---- */
 
@@ -39,12 +40,12 @@ static bool check_parsed(CURLU *parsed, const char *url, struct fail *why)
     return true;
 }
 
-bool directory_http_target_check(const struct directory_http_options *options, struct fail *why)
+bool directory_http_target_check(const char *url, struct fail *why)
 {
     CURLU *parsed = curl_url();
     if (!parsed)
         return fail(why, "out of memory");
-    bool good = check_parsed(parsed, options->url, why);
+    bool good = check_parsed(parsed, url, why);
     curl_url_cleanup(parsed);
     return good;
 }
@@ -54,7 +55,7 @@ static bool is_unreserved(uint8_t c)
     return (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') || (c && strchr("-._~", c));
 }
 
-static void put_encoded(struct writer *w, struct slice text)
+void directory_http_target_encode(struct writer *w, struct slice text)
 {
     /* "." and ".." would be taken for steps of the path */
     bool dots = slice_is(text, ".") || slice_is(text, "..");
@@ -72,11 +73,11 @@ bool directory_http_target_path(struct slice key, const char *suffix, char *path
     size_t slash = slice_find(key, '/');
     bool spaced = slash < key.len;
     writer_text(&w, "/v1/sandboxes/");
-    put_encoded(&w, spaced ? slice_from(key, slash + 1) : key);
+    directory_http_target_encode(&w, spaced ? slice_from(key, slash + 1) : key);
     writer_text(&w, suffix);
     if (spaced) {
         writer_text(&w, "?namespace=");
-        put_encoded(&w, slice_sub(key, 0, slash));
+        directory_http_target_encode(&w, slice_sub(key, 0, slash));
     }
     writer_u8(&w, '\0');
     return !w.full;
@@ -84,10 +85,12 @@ bool directory_http_target_path(struct slice key, const char *suffix, char *path
 
 /* ---- the token ---- */
 
-void directory_http_target_init(struct directory_http_target *t, const struct directory_http_options *options)
+void directory_http_target_init(struct directory_http_target *t, const char *url, const char *token_file,
+                                const char *ca_file)
 {
-    *t = (struct directory_http_target){.options = options, .url_len = strlen(options->url)};
-    while (t->url_len && options->url[t->url_len - 1] == '/')
+    *t = (struct directory_http_target){
+        .url = url, .token_file = token_file, .ca_file = ca_file, .url_len = strlen(url)};
+    while (t->url_len && url[t->url_len - 1] == '/')
         t->url_len--;
 }
 
@@ -95,6 +98,11 @@ void directory_http_target_free(struct directory_http_target *t)
 {
     file_free(t->token);
     t->token = (struct slice){NULL, 0};
+}
+
+void directory_http_target_doubt(struct directory_http_target *t)
+{
+    t->token_seen = (struct stat){0};
 }
 
 /* Editors end a file with a line's end, which no token has. */
@@ -116,7 +124,7 @@ static bool is_token(struct slice text)
 /* A token that was good stays until there is another: files that rotate may be away for a moment. */
 static bool read_token(struct directory_http_target *t, struct fail *why)
 {
-    const char *path = t->options->token_file;
+    const char *path = t->token_file;
     struct stat now;
     struct slice content;
     if (!path)
@@ -158,21 +166,36 @@ static bool add_token(const struct directory_http_target *t, struct curl_slist *
     return good;
 }
 
+/* The file of the authorities that are believed; NULL: libcurl's own places. What libcurl has read of a file it keeps for the
+ * next connections, but not if there is a folder, too, as it was built for: to read the system's takes a twentieth
+ * of a second each time, in which nobody else on the loop is heard. */
+static const char *authorities(const struct directory_http_target *t)
+{
+    const char *system = curl_version_info(CURLVERSION_NOW)->cainfo;
+    struct stat there;
+    if (t->ca_file || !system)
+        return t->ca_file;
+    file_look(system, &there);
+    return S_ISREG(there.st_mode) ? system : NULL;
+}
+
 bool directory_http_target_aim(struct directory_http_target *t, CURL *easy, const char *path,
                                const char *accept, struct curl_slist **fields, struct fail *why)
 {
     char url[URL_MAX];
+    const char *believed = authorities(t);
     *fields = NULL;
     curl_easy_reset(easy);
-    if (snprintf(url, sizeof url, "%.*s%s", (int)t->url_len, t->options->url, path) >= (int)sizeof url)
+    if (snprintf(url, sizeof url, "%.*s%s", (int)t->url_len, t->url, path) >= (int)sizeof url)
         return fail(why, "the URL is over %d bytes", URL_MAX);
     if (!read_token(t, why))
         return false;
     bool good = curl_easy_setopt(easy, CURLOPT_URL, url) == CURLE_OK && add_field(fields, accept) &&
                 add_token(t, fields);
-    if (t->options->ca_file)
-        good = good && curl_easy_setopt(easy, CURLOPT_CAINFO, t->options->ca_file) == CURLE_OK &&
-               curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK;
+    if (believed)
+        good = good && curl_easy_setopt(easy, CURLOPT_CAINFO, believed) == CURLE_OK &&
+               curl_easy_setopt(easy, CURLOPT_CAPATH, NULL) == CURLE_OK &&
+               curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, (long)AUTHORITIES_KEPT) == CURLE_OK;
     good = good && curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_PROXY, "") == CURLE_OK &&
            curl_easy_setopt(easy, CURLOPT_USERAGENT, "cellgate/" CELLGATE_VERSION) == CURLE_OK;

@@ -60,7 +60,7 @@ struct directory_common {
         .min = 16, .max = 10000000                                                                        \
     }
 
-/* ---- what a kind tells: on the loop's thread. What is told is copied. ---- */
+/* ---- what a kind reports: on the loop's thread. What it reports is copied. ---- */
 
 struct directory;
 
@@ -96,11 +96,11 @@ void directory_questions_put(struct directory_questions *questions, struct direc
 struct directory_question *directory_questions_take(struct directory_questions *questions); /* NULL: there is none */
 
 /* The answer, and the end of the question: FOUND with a record, ABSENT, or UNAVAILABLE (no answer in time, an answer
- * that makes no sense; also the end of what was to wake, and of what is left when the kind is stopped). ttl in seconds;
- * below 0: the configured one. */
+ * that makes no sense; also the end of what was to wake, and of what is left when the kind is stopped). ttl in
+ * microseconds; 0: the configured one. */
 void directory_answer(struct directory_question *question, enum lookup outcome, const struct record *record,
-                      double ttl);
-/* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be told
+                      uint64_t ttl);
+/* Of kinds that hold all: the whole table; load->records: retain to keep. False when out of memory: to be reported
  * again. */
 bool directory_loaded(struct directory *directory, const struct directory_load *load);
 /* Pushed, with content. */
@@ -116,10 +116,25 @@ bool directory_revoked(struct directory *directory, int64_t not_before);
 /* A list of revoked tokens as of revoked.h, to be added to those that are known, or `all` there are. False and *why. */
 bool directory_revoked_tokens(struct directory *directory, struct slice text, bool all, struct fail *why);
 /* `why` (while not answering; no secrets, one line) is for people; a bad file is one that does not answer. pushing:
- * changes come by themselves. Of kinds with look_up what is told again is not heard. */
+ * changes come by themselves. Of kinds with look_up what is reported again changes nothing. */
 void directory_health(struct directory *directory, bool answering, bool pushing, const char *why);
 
 /* ---- what it brings: called on the loop's thread ---- */
+
+/* What a kind that follows its directory counts; the first five are as of now. */
+enum directory_followed {
+    DIRECTORY_WATCHES_OPEN,
+    DIRECTORY_WATCHES_CLOSED,
+    DIRECTORY_OBJECTS,
+    DIRECTORY_OBJECTS_BYTES,
+    DIRECTORY_SILENT_SECONDS, /* since the one that is closed longest was last heard */
+    DIRECTORY_LISTS_GOOD,
+    DIRECTORY_LISTS_BAD,
+    DIRECTORY_EVENTS,
+    DIRECTORY_ERRORS, /* answers that were of no use, or none */
+    DIRECTORY_ODD,    /* objects that make no sense */
+    DIRECTORY_FOLLOWED
+};
 
 struct directory_kind {
     const char *name;             /* `kind` in the configuration */
@@ -130,6 +145,8 @@ struct directory_kind {
     bool (*check)(const void *options, struct fail *why);
     /* Absence where a record was is doubt (a server that was emptied): the record serves 30 s more. */
     bool absence_is_doubt;
+    /* It holds all records and answers at once; it says for how long what is known serves, the cache adds nothing. */
+    bool holds;
 
     /* Does not wait for the directory, and tells nothing yet. Options, directory, loop and log outlive it. NULL and
      * *why when there is no memory or descriptor. */
@@ -141,11 +158,14 @@ struct directory_kind {
      * only kinds that wake get some. */
     void (*ask)(void *self, struct directory_question *question);
     bool wakes;
+    /* Any thread, until it is stopped. NULL: it has nothing to count. */
+    void (*counts)(void *self, uint64_t counts[DIRECTORY_FOLLOWED]);
     /* Ends the questions that it has. */
     void (*stop)(void *self);
 };
 
 /* directory/options.c has the list of them. */
-extern const struct directory_kind directory_kind_file, directory_kind_http, directory_kind_redis, directory_kind_dns;
+extern const struct directory_kind directory_kind_file, directory_kind_http, directory_kind_redis, directory_kind_dns,
+    directory_kind_kubernetes;
 
 #endif

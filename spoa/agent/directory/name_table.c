@@ -4,10 +4,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "spoa/base/references.h"
+
 struct name {
     const char *text; /* in the table's memory */
     struct address addr;
-    bool used; /* atomic */
+    atomic_bool used;
 };
 
 struct name_table {
@@ -19,13 +21,13 @@ struct name_table {
 
 struct name_table *name_table_retain(struct name_table *table)
 {
-    atomic_fetch_add_explicit(&table->references, 1, memory_order_relaxed);
+    references_add(&table->references);
     return table;
 }
 
 void name_table_release(struct name_table *table)
 {
-    if (table && atomic_fetch_sub_explicit(&table->references, 1, memory_order_acq_rel) == 1)
+    if (table && references_drop(&table->references))
         free(table);
 }
 
@@ -38,15 +40,15 @@ static int compare(struct slice a, const char *b)
 /* Written once between two calls of name_table_used, so that threads that find it do not take it from each other. */
 static void note_use(struct name *name)
 {
-    if (!__atomic_load_n(&name->used, __ATOMIC_RELAXED))
-        __atomic_store_n(&name->used, true, __ATOMIC_RELAXED);
+    if (!atomic_load_explicit(&name->used, memory_order_relaxed))
+        atomic_store_explicit(&name->used, true, memory_order_relaxed);
 }
 
 void name_table_used(struct name_table *table, void (*each)(void *context, const char *name), void *context)
 {
     for (size_t i = 0; table && i < table->count; i++)
-        if (__atomic_load_n(&table->names[i].used, __ATOMIC_RELAXED)) {
-            __atomic_store_n(&table->names[i].used, false, __ATOMIC_RELAXED);
+        if (atomic_load_explicit(&table->names[i].used, memory_order_relaxed)) {
+            atomic_store_explicit(&table->names[i].used, false, memory_order_relaxed);
             each(context, table->names[i].text);
         }
 }

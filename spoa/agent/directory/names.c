@@ -5,16 +5,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "spoa/base/references.h"
 #include "spoa/net/dns.h"
 
-#define SECOND         UINT64_C(1000000)
-#define AGAIN_LEAST    1.0 /* seconds, however short the time to live is */
-#define AGAIN_MOST     30.0
-#define AGAIN_FAILED   5.0
-#define SWEEP          0.5  /* seconds between looks at what is to be asked again */
-#define PUBLISH_LEAST  0.02 /* seconds between two tables */
+#define AGAIN_LEAST    SECOND /* however short the time to live is */
+#define AGAIN_MOST     (30 * SECOND)
+#define AGAIN_FAILED   (5 * SECOND)
+#define SWEEP          (500 * MILLISECOND) /* between looks at what is to be asked again */
+#define PUBLISH_LEAST  (20 * MILLISECOND)  /* between two tables */
 #define PUBLISH_SHARE  10   /* of the time at most goes into making tables */
-#define LOOKUP_TIMEOUT 5.0
+#define LOOKUP_TIMEOUT (5 * SECOND)
 
 struct host {
     struct host *next;
@@ -34,7 +34,6 @@ struct use {
 
 struct names {
     struct names_options options;
-    uint64_t unused; /* microseconds */
     struct loop *loop;
     struct dns *dns;
     struct dns_options dns_options;
@@ -55,9 +54,9 @@ static int by_text(const void *a, const void *b)
     return strcmp(((const struct host *)a)->text, ((const struct host *)b)->text);
 }
 
-static void schedule(struct host *e, double seconds)
+static void schedule(struct host *e, uint64_t pause)
 {
-    e->ask_at = loop_clock() + (uint64_t)(seconds * 1e6);
+    e->ask_at = loop_clock() + pause;
 }
 
 static void note_uses(struct names *n);
@@ -107,17 +106,15 @@ static void publish(void *owner)
     n->published_at = loop_clock();
     n->publish_cost = n->published_at - start;
     if (!taken) /* out of memory: tried again */
-        loop_timer_set(&n->publish, 1);
+        loop_timer_set(&n->publish, SECOND);
 }
 
 /* At once after a quiet time; many that come together share a table. */
 static void publish_soon(struct names *n)
 {
-    double pause = (double)n->publish_cost * PUBLISH_SHARE / 1e6;
-    double since = (double)(loop_clock() - n->published_at) / 1e6;
-    pause = (pause > PUBLISH_LEAST ? pause : PUBLISH_LEAST) - since;
+    uint64_t pause = n->publish_cost * PUBLISH_SHARE;
     if (!loop_timer_active(&n->publish))
-        loop_timer_set(&n->publish, pause > 0 ? pause : 0);
+        loop_timer_set_at(&n->publish, n->published_at + (pause > PUBLISH_LEAST ? pause : PUBLISH_LEAST));
 }
 
 /* ---- asking ---- */
@@ -152,7 +149,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     if (answer->result == DNS_FOUND) {
         struct address chosen = dns_choose(answer, &e->addr);
         bool news = memcmp(&chosen, &e->addr, sizeof chosen) != 0;
-        double again = answer->ttl > AGAIN_MOST ? AGAIN_MOST : answer->ttl;
+        uint64_t again = answer->ttl > AGAIN_MOST ? AGAIN_MOST : answer->ttl;
         e->addr = chosen;
         schedule(e, again < AGAIN_LEAST ? AGAIN_LEAST : again);
         if (news)
@@ -196,7 +193,7 @@ static void note_use(void *context, const char *text)
     struct names *n = context;
     struct host *e = host_for(n, text, n->count < n->options.most);
     if (e)
-        e->used_until = loop_clock() + n->unused;
+        e->used_until = loop_clock() + n->options.unused;
 }
 
 /* Who finds a name in the table does not ask for it here. */
@@ -221,7 +218,7 @@ void names_want(struct names *n, char *const *hosts, size_t count)
 
 static void release_names(struct names *n)
 {
-    if (atomic_fetch_sub(&n->references, 1) == 1)
+    if (references_drop(&n->references))
         free(n);
 }
 
@@ -243,7 +240,7 @@ bool names_use(struct names *n, struct slice host)
         atomic_fetch_sub(&n->uses, 1);
         return false;
     }
-    atomic_fetch_add(&n->references, 1);
+    references_add(&n->references);
     memcpy(use->text, host.at, host.len);
     use->names = n;
     use->task = (struct loop_task){.run = on_use, .context = use};
@@ -312,7 +309,6 @@ struct names *names_start(struct loop *loop, const struct names_options *options
         return NULL;
     }
     n->options = *options;
-    n->unused = (uint64_t)(options->unused * 1e6);
     n->loop = loop;
     n->references = 1;
     n->generation = 1; /* what is only used is in none */

@@ -10,6 +10,7 @@ static const struct directory_kind *const kinds[] = {
     &directory_kind_http,
     &directory_kind_redis,
     &directory_kind_dns,
+    &directory_kind_kubernetes,
     NULL,
 };
 
@@ -38,8 +39,10 @@ static bool read_own(const struct settings *s, struct directory_options *o, stru
         return fail(why, "out of memory");
     if (!options_read(s->doc, s->directory, kind->options, kind->options_count, s->base_dir, o->own, why))
         return false;
-    return !kind->check || kind->check(o->own, &inner) ||
-           json_fail(s->doc, s->directory, why, "%s", inner.text);
+    if (kind->check && !kind->check(o->own, &inner))
+        return json_fail(s->doc, s->directory, why, "%s", inner.text);
+    return options_readable(kind->options, kind->options_count, o->own, &inner) ||
+           json_fail(s->doc, s->directory, why, "directory.%s", inner.text);
 }
 
 struct directory_options *directory_options_read(const struct settings *s, struct fail *why)
@@ -61,13 +64,13 @@ struct directory_options *directory_options_read(const struct settings *s, struc
 
 struct directory_options *directory_options_retain(struct directory_options *o)
 {
-    __atomic_fetch_add(&o->references, 1, __ATOMIC_RELAXED);
+    references_add(&o->references);
     return o;
 }
 
 void directory_options_release(struct directory_options *o)
 {
-    if (!o || __atomic_sub_fetch(&o->references, 1, __ATOMIC_ACQ_REL) > 0)
+    if (!o || !references_drop(&o->references))
         return;
     if (o->own)
         options_free(o->kind->options, o->kind->options_count, o->own);

@@ -7,12 +7,13 @@
 #define CELLGATE_AGENT_DIRECTORY_OPTIONS_H
 
 #include "spoa/agent/directory/kind.h"
+#include "spoa/base/references.h"
 #include "spoa/service/settings.h"
 
 struct directory_options {
     const struct directory_kind *kind;
     struct directory_common *own; /* the kind's struct */
-    unsigned references;          /* atomic; of directory_options_retain and _release alone */
+    atomic_uint references;       /* of directory_options_retain and _release alone */
 };
 
 /* Of settings->directory. NULL and *why with the position. */

@@ -13,6 +13,7 @@
 
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/base/hash.h"
+#include "spoa/base/references.h"
 
 #define CHUNK     ((size_t)4 << 20)
 #define UNIT      ((size_t)8) /* records start at multiples of this */
@@ -61,13 +62,13 @@ struct records *records_new(size_t expected)
 
 struct records *records_retain(struct records *r)
 {
-    atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed);
+    references_add(&r->references);
     return r;
 }
 
 void records_release(struct records *r)
 {
-    if (!r || (r->references && atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) > 1))
+    if (!r || (r->references && !references_drop(&r->references)))
         return;
     for (size_t i = 0; i < r->chunk_count; i++)
         munmap(r->chunks[i], CHUNK);
@@ -96,25 +97,7 @@ static void pack(struct writer *w, struct slice key, const struct record *record
 {
     writer_u8(w, (uint8_t)key.len);
     writer_put(w, key);
-    writer_u8(w, (uint8_t)record->state);
-    writer_be(w, (uint64_t)record->epoch, 8);
-    writer_be(w, (uint64_t)record->not_before, 8);
-    record_pack_text(w, record->org);
-    record_pack_worker(w, &record->worker);
-    record_pack_text(w, record->access_sha256);
-    record_pack_text(w, record->ports);
-    record_pack_text(w, record->headers);
-    record_pack_text(w, record->details);
-    writer_u8(w, (uint8_t)record->serves);
-    writer_u8(w, record->h2);
-    writer_u8(w, slice_present(record->management));
-    record_pack_text(w, record->management);
-}
-
-static void absent_if_empty(struct slice *s)
-{
-    if (s->len == 0)
-        s->at = NULL;
+    record_pack(w, record);
 }
 
 /* Every record in a chunk was packed whole, so the reader needs no other end than the chunk's. */
@@ -123,24 +106,7 @@ static struct slice unpack(const struct records *r, uint32_t where, struct recor
     size_t offset = where % PER_CHUNK * UNIT;
     struct reader in = reader_of(slice_of(r->chunks[where / PER_CHUNK] + offset, CHUNK - offset));
     struct slice key = reader_take(&in, reader_u8(&in));
-    record->state = reader_u8(&in);
-    record->bare = false;
-    record->epoch = (int64_t)reader_be(&in, 8);
-    record->not_before = (int64_t)reader_be(&in, 8);
-    record->org = record_unpack_text(&in);
-    record_unpack_worker(&in, &record->worker);
-    record->access_sha256 = record_unpack_text(&in);
-    record->ports = record_unpack_text(&in);
-    record->headers = record_unpack_text(&in);
-    record->details = record_unpack_text(&in);
-    record->serves = reader_u8(&in);
-    record->h2 = reader_u8(&in);
-    bool management = reader_u8(&in);
-    record->management = record_unpack_text(&in);
-    if (!management)
-        record->management = (struct slice){NULL, 0};
-    absent_if_empty(&record->org);
-    absent_if_empty(&record->access_sha256);
+    record_unpack(&in, record);
     return key;
 }
 

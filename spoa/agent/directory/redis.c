@@ -58,7 +58,7 @@ struct look_up {
 static void complain(struct directory_redis *d, struct slice key, const char *why)
 {
     uint64_t now = loop_clock();
-    if (d->complained && now - d->complained < 1000000)
+    if (d->complained && now - d->complained < SECOND)
         return;
     d->complained = now;
     log_write(d->log, LOG_ERROR, "a record in Redis is of no use", LOG_SLICE("sandbox", key),
@@ -68,7 +68,7 @@ static void complain(struct directory_redis *d, struct slice key, const char *wh
 static void finish_badly(struct look_up *l, const char *why)
 {
     complain(l->kind, l->question.key, why);
-    directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, -1);
+    directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 static void finish_with(struct look_up *l, struct slice text)
@@ -79,7 +79,7 @@ static void finish_with(struct look_up *l, struct slice text)
     struct fail why;
     struct json *doc = json_parse(text, "record", 0, (struct json_limits){VALUE_MOST, RECORD_DEPTH}, &why);
     if (doc && record_from_json(doc, json_root(doc), &scratch, &record, &why))
-        directory_answer(&l->question, LOOKUP_FOUND, &record, -1);
+        directory_answer(&l->question, LOOKUP_FOUND, &record, 0);
     else
         finish_badly(l, why.text);
     json_free(doc);
@@ -89,14 +89,14 @@ static void on_reply(struct redis_command *command, const struct resp *reply)
 {
     struct look_up *l = (struct look_up *)(void *)((char *)command - offsetof(struct look_up, command));
     if (!reply)
-        directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, 0);
     else if (reply->kind == RESP_ERROR)
         finish_badly(l, slice_starts(reply->parts[0].text, "WRONGTYPE") ? "the value is no string"
                                                                         : "the server refuses to give it");
     else if (reply->kind != RESP_STRING)
         finish_badly(l, "the server's answer is no text");
     else if (reply->parts[0].text.len == 0) /* what GETRANGE says of a key that is not there */
-        directory_answer(&l->question, LOOKUP_ABSENT, NULL, -1);
+        directory_answer(&l->question, LOOKUP_ABSENT, NULL, 0);
     else if (reply->parts[0].text.len > VALUE_MOST)
         finish_badly(l, "the value is over 64 KiB");
     else
@@ -154,7 +154,7 @@ static void send_look_up(struct look_up *l)
 {
     l->command.replied = on_reply;
     if (!send_get(l->kind, l->question.key, &l->command))
-        directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(&l->question, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 static void redis_ask(void *self, struct directory_question *q)
@@ -238,7 +238,7 @@ static void redis_stop(void *self)
     redis_link_free(d->events);
     redis_link_free(d->commands);
     for (struct directory_question *q; (q = directory_questions_take(&d->waiting));)
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
     free(d);
 }
 
@@ -249,7 +249,7 @@ static bool redis_prepare(struct directory_redis *d, struct loop *loop, struct f
                                       .database = o->database,
                                       .user = o->user,
                                       .password_file = o->password_file,
-                                      .timeout = (double)o->timeout / 1000,
+                                      .timeout = (uint64_t)o->timeout * MILLISECOND,
                                       .context = d};
     d->dns_options.timeout = link.timeout;
     d->dns = link.dns = dns_new(loop, &d->dns_options, why);

@@ -10,8 +10,8 @@
 #include "spoa/net/backoff.h"
 #include "spoa/net/stream.h"
 
-#define BACKOFF_LEAST 50000 /* microseconds */
-#define BACKOFF_MOST  1000000
+#define BACKOFF_LEAST (50 * MILLISECOND)
+#define BACKOFF_MOST  SECOND
 #define READ_LEAST    4096
 #define PASSWORD_MOST 1024
 #define INPUT_MAX     (4 * RESP_TEXT)
@@ -68,7 +68,7 @@ static void lose(struct redis_link *l, const char *why)
     l->failed = true;
     l->attempt++;
     stream_close(&l->stream);
-    loop_timer_set(&l->timer, (double)backoff_next(&l->backoff) / 1e6);
+    loop_timer_set(&l->timer, backoff_next(&l->backoff));
     drop_flight(l);
     l->options.lost(l->options.context, why);
 }
@@ -314,10 +314,10 @@ static void on_pong(struct redis_command *command, const struct resp *reply)
         lose_by(l, reply);
 }
 
-/* For how long the server has owed its next answer; below 0: it owes none. */
-static double silence(const struct redis_link *l)
+/* For how long the server has owed its next answer; 0: it owes none. */
+static uint64_t silence(const struct redis_link *l)
 {
-    return l->flight ? (double)(loop_clock() - l->heard) / 1e6 : -1;
+    return l->flight ? loop_clock() - l->heard : 0;
 }
 
 /* Whoever was heard within `timeout` needs no ping; what is in flight says more than one. */
@@ -329,16 +329,16 @@ static void look_after(struct redis_link *l)
         stream_look(&l->stream); /* if this thread stood still, the answer may be there */
     if (l->attempt != attempt)
         return;
-    double silent = silence(l);
+    uint64_t silent = silence(l);
     if (silent >= l->options.timeout) {
         lose(l, "the server does not answer");
         return;
     }
-    if (silent < 0 && !l->pinged) {
+    if (!l->flight && !l->pinged) {
         l->ping = (struct redis_command){.replied = on_pong};
         l->pinged = put(l, ping, 1, &l->ping);
     }
-    loop_timer_set(&l->timer, silent > 0 ? l->options.timeout - silent : l->options.timeout);
+    loop_timer_set(&l->timer, l->options.timeout - silent);
 }
 
 static void on_timer(void *owner)

@@ -32,11 +32,11 @@ struct redis_link_options { /* borrowed while the link lives */
     const char *user, *password_file; /* NULL: none; the file is read for every connection */
     int64_t database;
     struct slice channel; /* to subscribe to; absent: the link is for commands */
-    double timeout;       /* seconds: for a connection until it is ready, and for the next answer */
+    uint64_t timeout;     /* microseconds: for a connection until it is ready, and for the next answer */
 
     void (*ready)(void *context);
     void (*message)(void *context, struct slice message); /* on the channel */
-    /* Also for each failed attempt; commands were told before. why holds no secret. */
+    /* Also for each failed attempt; commands got no reply before. why holds no secret. */
     void (*lost)(void *context, const char *why);
     void *context;
 };

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "spoa/agent/profile/headers.h"
 #include "spoa/proto/http.h"
 
 enum { NAME_MOST = 64 };
@@ -34,23 +35,11 @@ static const char *const reserved[] = {"accept",
                                        NULL};
 static const char *const reserved_starts[] = {"cell-", "x-cell-", "x-forwarded-", "sec-", "proxy-", NULL};
 
-static const char *const known[] = {"authorization",
-                                    "cookie",
-                                    "open-sandbox-api-key",
-                                    "open-sandbox-ingress",
-                                    "opensandbox-ingress-to",
-                                    "opensandbox-secure-access",
-                                    "x-oc-preview-token",
-                                    "x-daytona-preview-token",
-                                    "e2b-traffic-access-token",
-                                    "e2b-sandbox-id",
-                                    "e2b-sandbox-port",
-                                    "x-sandbox-id",
-                                    "x-sandbox-namespace",
-                                    "x-sandbox-port",
-                                    "x-sandbox-uid",
-                                    "x-sandbox-pod-ip",
-                                    NULL};
+static const char *const known[] = {"authorization", "cookie", "open-sandbox-api-key",
+#define X(field, lines, name, ...) name,
+                                    CREDENTIAL_HEADERS(X) TARGET_HEADERS(X)
+#undef X
+                                        NULL};
 
 static bool is_among(struct slice name, const char *const *list)
 {
@@ -89,7 +78,8 @@ bool own_headers_add(struct texts *names, struct slice name)
     return texts_add(names, name);
 }
 
-void own_header_pattern(struct slice name, struct writer *w)
+/* "x[-_]api[-_]key" */
+static void put_pattern(struct slice name, struct writer *w)
 {
     for (size_t i = 0; i < name.len; i++) {
         uint8_t c = name.at[i];
@@ -104,7 +94,7 @@ void own_headers_pattern(const struct texts *names, struct writer *w)
 {
     for (size_t i = 0; i < names->count; i++) {
         writer_text(w, w->len ? "|" : "");
-        own_header_pattern(slice_text(names->at[i]), w);
+        put_pattern(slice_text(names->at[i]), w);
     }
 }
 
@@ -113,7 +103,7 @@ bool own_header_is_removed(const struct request *request, struct slice name)
     uint8_t memory[4 * NAME_MOST];
     struct writer pattern = writer_of(memory, sizeof memory);
     struct slice rest = request->removed, word;
-    own_header_pattern(name, &pattern);
+    put_pattern(name, &pattern);
     while (!pattern.full && slice_split(&rest, '|', &word))
         if (slice_equal(word, writer_slice(&pattern)))
             return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * own_headers: headers that the configuration names, as credentials or as addresses, beyond those that haproxy.cfg knows.
- * HAProxy has to remove them, too: it is told by $CELLGATE_HEADERS, and tells the agent what it was told (request.h:
+ * HAProxy has to remove them, too: it reads $CELLGATE_HEADERS, and sends the agent what that says (request.h:
  * `removed`), so that a request with one that it would hand on to a worker is refused instead.
  */
 #ifndef CELLGATE_AGENT_MODEL_OWN_HEADERS_H
@@ -19,8 +19,6 @@ bool own_header_is_known(struct slice name);
 bool own_header_is_removed(const struct request *request, struct slice name);
 /* Adds the name, unless it is known or there. False when out of memory. */
 bool own_headers_add(struct texts *names, struct slice name);
-/* The expression for it in $CELLGATE_HEADERS: "x[-_]api[-_]key". */
-void own_header_pattern(struct slice name, struct writer *w);
 /* $CELLGATE_HEADERS for all of them: the expressions with '|' between them. Appends to what w has. */
 void own_headers_pattern(const struct texts *names, struct writer *w);
 /* The first of names that the request has, in whatever spelling, and HAProxy leaves where it is; NULL: none. */

@@ -71,6 +71,57 @@ void record_pack_header(struct writer *w, struct slice name, struct slice value)
     record_pack_text(w, value);
 }
 
+/* ---- whole ---- */
+
+enum { FLAG_H2 = 1, FLAG_BARE = 2, FLAG_MANAGEMENT = 4 };
+
+void record_pack(struct writer *w, const struct record *record)
+{
+    writer_u8(w, (uint8_t)record->state);
+    writer_be(w, (uint64_t)record->epoch, 8);
+    writer_be(w, (uint64_t)record->not_before, 8);
+    record_pack_text(w, record->org);
+    record_pack_worker(w, &record->worker);
+    record_pack_text(w, record->access_sha256);
+    record_pack_text(w, record->ports);
+    record_pack_text(w, record->headers);
+    record_pack_text(w, record->details);
+    writer_u8(w, (uint8_t)record->serves);
+    writer_u8(w, (uint8_t)((record->h2 ? FLAG_H2 : 0) | (record->bare ? FLAG_BARE : 0) |
+                           (slice_present(record->management) ? FLAG_MANAGEMENT : 0)));
+    record_pack_text(w, record->management);
+}
+
+static void absent_if_empty(struct slice *s)
+{
+    if (s->len == 0)
+        s->at = NULL;
+}
+
+void record_unpack(struct reader *r, struct record *record)
+{
+    record->state = reader_u8(r);
+    record->epoch = (int64_t)reader_be(r, 8);
+    record->not_before = (int64_t)reader_be(r, 8);
+    record->org = record_unpack_text(r);
+    record_unpack_worker(r, &record->worker);
+    record->access_sha256 = record_unpack_text(r);
+    record->ports = record_unpack_text(r);
+    record->headers = record_unpack_text(r);
+    record->details = record_unpack_text(r);
+    record->serves = reader_u8(r);
+    uint8_t flags = reader_u8(r);
+    record->h2 = flags & FLAG_H2;
+    record->bare = flags & FLAG_BARE;
+    record->management = record_unpack_text(r);
+    if (!(flags & FLAG_MANAGEMENT))
+        record->management = (struct slice){NULL, 0};
+    absent_if_empty(&record->org);
+    absent_if_empty(&record->access_sha256);
+}
+
+/* ---- reading parts ---- */
+
 bool record_port_next(const struct record *record, size_t *cursor, uint16_t *port, struct worker *worker)
 {
     struct reader r = reader_of(slice_from(record->ports, *cursor));

@@ -5,7 +5,7 @@
  *   details: { u16 port, u8 serves, u8 h2, u16 length, access, u16 length, headers }*
  *   management: { u16 from, u16 to }*
  *   worker:  u8 kind, u16 port, u8 family, 0, 4 or 16 bytes of address, u16 length, host
- * Integers are big-endian.
+ * A whole record is everything in it. Integers are big-endian.
  */
 #ifndef CELLGATE_AGENT_MODEL_RECORD_PACK_H
 #define CELLGATE_AGENT_MODEL_RECORD_PACK_H
@@ -14,7 +14,7 @@
 #include "spoa/base/reader.h"
 #include "spoa/base/writer.h"
 
-/* What the relay is told of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
+/* What the relay gets of a record fits into one frame (SPOP_FRAME_USUAL): the record's headers, as they are packed,
  * those that the route sets, and an answer's other variables. */
 #define RECORD_HEADERS_MOST 12288
 #define ROUTE_SET_MOST      3072
@@ -28,5 +28,9 @@ void record_pack_port(struct writer *w, uint16_t port, const struct worker *work
 void record_pack_details(struct writer *w, uint16_t port, const struct record_details *details);
 void record_pack_management(struct writer *w, const struct port_list *ports);
 void record_pack_header(struct writer *w, struct slice name, struct slice value);
+/* At most 65535 bytes of each text, else w->full. */
+void record_pack(struct writer *w, const struct record *record);
+/* Slices of *record point into what is read. */
+void record_unpack(struct reader *r, struct record *record);
 
 #endif

@@ -7,7 +7,7 @@ static const struct {
     struct slice name;
     size_t value, lines; /* offsets in struct request */
 } fields[] = {
-#define X(field, lines, name) \
+#define X(field, lines, name, ...) \
     {{(const uint8_t *)(name), sizeof(name) - 1}, offsetof(struct request, field), offsetof(struct request, lines)},
     REQUEST_HEADERS(X)
 #undef X
@@ -18,7 +18,7 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 static bool is_length_known(size_t len)
 {
     static const uint64_t lengths = 0
-#define X(field, lines, name) | UINT64_C(1) << (sizeof(name) - 1)
+#define X(field, lines, name, ...) | UINT64_C(1) << (sizeof(name) - 1)
         REQUEST_HEADERS(X)
 #undef X
         ;

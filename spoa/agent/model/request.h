@@ -10,6 +10,7 @@
 #ifndef CELLGATE_AGENT_MODEL_REQUEST_H
 #define CELLGATE_AGENT_MODEL_REQUEST_H
 
+#include "spoa/agent/profile/headers.h"
 #include "spoa/base/address.h"
 #include "spoa/base/slice.h"
 
@@ -26,7 +27,7 @@
     X(ADDRESS, source, "source", "var(txn.client_addr)")           \
     X(BOOL, tls, "tls", "var(txn.client_tls)")
 
-/*  X(field of the value, field of the count, name in lower case) */
+/*  X(field of the value, field of the count, name in lower case, ...) */
 #define REQUEST_HEADERS(X)                                              \
     X(host, hosts, "host")                                              \
     X(upgrade, upgrades, "upgrade")                                     \
@@ -40,19 +41,8 @@
     X(origin, origins, "origin")                                        \
     X(accept, accepts, "accept")                                        \
     X(cors_method, cors_methods, "access-control-request-method")       \
-    X(sandbox_id, sandbox_ids, "x-sandbox-id")                          \
-    X(sandbox_namespace, sandbox_namespaces, "x-sandbox-namespace")     \
-    X(sandbox_port, sandbox_ports, "x-sandbox-port")                    \
-    X(sandbox_uid, sandbox_uids, "x-sandbox-uid")                       \
-    X(sandbox_pod_ip, sandbox_pod_ips, "x-sandbox-pod-ip")              \
-    X(ingress_to, ingress_tos, "opensandbox-ingress-to")                \
-    X(ingress, ingresses, "open-sandbox-ingress")                       \
-    X(secure_access, secure_accesses, "opensandbox-secure-access")      \
-    X(oc_preview, oc_previews, "x-oc-preview-token")                    \
-    X(daytona_preview, daytona_previews, "x-daytona-preview-token")     \
-    X(e2b_access, e2b_accesses, "e2b-traffic-access-token")             \
-    X(e2b_sandbox, e2b_sandboxes, "e2b-sandbox-id")                     \
-    X(e2b_port, e2b_ports, "e2b-sandbox-port")
+    CREDENTIAL_HEADERS(X)                                               \
+    TARGET_HEADERS(X)
 
 #define REQUEST_TYPE_TEXT    struct slice
 #define REQUEST_TYPE_BOOL    bool
@@ -62,8 +52,8 @@ struct request {
 #define X(kind, field, name, sample) REQUEST_TYPE_##kind field;
     REQUEST_ARGUMENTS(X)
 #undef X
-#define X(field, lines, name) \
-    struct slice field;       \
+#define X(field, lines, ...) \
+    struct slice field;      \
     int64_t lines;
     REQUEST_HEADERS(X)
 #undef X

@@ -44,13 +44,13 @@ struct shared_record *shared_record_new(const struct record *record)
 
 struct shared_record *shared_record_retain(struct shared_record *box)
 {
-    __atomic_fetch_add(&box->references, 1, __ATOMIC_RELAXED);
+    references_add(&box->references);
     return box;
 }
 
 void shared_record_release(struct shared_record *box)
 {
-    if (box && __atomic_sub_fetch(&box->references, 1, __ATOMIC_ACQ_REL) == 0)
+    if (box && references_drop(&box->references))
         free(box);
 }
 

@@ -4,9 +4,10 @@
 #define CELLGATE_AGENT_MODEL_SHARED_RECORD_H
 
 #include "spoa/agent/model/record.h"
+#include "spoa/base/references.h"
 
 struct shared_record {
-    unsigned references; /* atomic; of shared_record_retain and shared_record_release alone */
+    atomic_uint references; /* of shared_record_retain and shared_record_release alone */
     size_t bytes;        /* memory it takes */
     struct record record;
     uint8_t texts[]; /* what the record's slices point to */

@@ -72,6 +72,7 @@ struct verdict {
     struct slice sub, jti, kid, request_id;
     struct address source;
     unsigned need;
+    unsigned route_label; /* of the route, for metrics; 0: none matched */
     struct slice left; /* a header that HAProxy should remove and does not; absent: there is none */
 #define X(kind, field, name) VERDICT_TYPE_##kind field;
     VERDICT_VARIABLES(X)

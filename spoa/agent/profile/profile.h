@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * profile: what is special about a system whose clients and workers work unchanged, one file for each. A new one is a file
- * NAME.c beside this and a row in PROFILES (agent_sandbox.c is a model). A header of its own that carries a credential, or that
- * workers may not get, has a row in token/credential_source.h and model/own_headers.c besides. All else follows: `systems` and `domains` of the configuration, `cellgate routes`
- * and `explain`, the headers that HAProxy is told to remove (`cellgate headers`).
+ * NAME.c beside this and a row in PROFILES (agent_sandbox.c is a model). A header of its own has a row in headers.h. All
+ * else follows: `systems` and `domains` of the configuration, `cellgate routes` and `explain`, the headers that HAProxy is to
+ * remove (`cellgate headers`).
  */
 #ifndef CELLGATE_AGENT_PROFILE_PROFILE_H
 #define CELLGATE_AGENT_PROFILE_PROFILE_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* route_check: what must hold between the keys of a route, and between routes. */
+#include "spoa/agent/profile/headers.h"
 #include "spoa/agent/route/table.h"
 
 /* What haproxy.cfg removes in any case, or can. */
@@ -10,22 +11,12 @@ static const char *const direct_strip[] = {"Authorization",
                                            "X-Forwarded-For",
                                            "X-Forwarded-Host",
                                            "X-Forwarded-Proto",
-                                           "X-Sandbox-ID",
-                                           "X-Sandbox-Namespace",
-                                           "X-Sandbox-Port",
-                                           "X-Sandbox-UID",
-                                           "X-Sandbox-Pod-IP",
                                            "OPEN-SANDBOX-API-KEY",
-                                           "OPEN-SANDBOX-INGRESS",
-                                           "OpenSandbox-Ingress-To",
-                                           "OpenSandbox-Secure-Access",
-                                           "X-OC-Preview-Token",
-                                           "X-Daytona-Preview-Token",
-                                           "E2b-Traffic-Access-Token",
-                                           "E2b-Sandbox-Id",
-                                           "E2b-Sandbox-Port",
                                            "Proxy-Authorization",
-                                           NULL};
+#define X(field, lines, name, ...) name,
+                                           CREDENTIAL_HEADERS(X) TARGET_HEADERS(X)
+#undef X
+                                               NULL};
 
 static bool captures_always(const struct patterns *patterns, enum capture capture)
 {

@@ -27,6 +27,13 @@ const struct route *routes_find(const struct routes *routes, struct slice name)
     return NULL;
 }
 
+void routes_label(struct routes *routes, unsigned (*label_of)(void *context, struct slice name),
+                  void *context)
+{
+    for (size_t i = 0; i < routes->count; i++)
+        routes->at[i].route.label = label_of(context, slice_text(routes->at[i].route.name));
+}
+
 const char *route_miss_text(enum route_miss miss)
 {
     switch (miss) {

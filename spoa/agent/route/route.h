@@ -57,6 +57,7 @@ struct route {
     bool one_leg; /* a tunnel ends with its worker */
     bool waits;   /* it says so: the next one is held until there is a worker */
     int64_t hold, idle, max_age, max_message;
+    unsigned label; /* by which its decisions are counted; 0 until routes_label */
 };
 
 /* The keys of a route, for documentation. */
@@ -87,6 +88,9 @@ bool routes_write(const struct routes *routes, struct buffer *to);
 size_t routes_count(const struct routes *routes);
 const struct route *routes_at(const struct routes *routes, size_t i);
 const struct route *routes_find(const struct routes *routes, struct slice name); /* NULL: none */
+/* Asks for the label of each, before other threads use the table. */
+void routes_label(struct routes *routes, unsigned (*label_of)(void *context, struct slice name),
+                  void *context);
 
 /* Why a route is not the one: X(NAME, text) */
 #define ROUTE_MISSES(X)                                \

@@ -6,8 +6,9 @@
 #include "spoa/agent/serve/agent_parts.h"
 
 #define TICKET_SUFFIX ".key"
+#define NAME_UNUSED   (10 * MINUTE)
 
-enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAME_UNUSED_SECONDS = 600, NAMES_MOST = 100000 };
+enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAMES_MOST = 100000 };
 
 /* ---- snapshots: any thread ---- */
 
@@ -64,6 +65,13 @@ static void warn_of_secrets(struct agent *a, const struct option *table, size_t 
         log_write(a->options.log, LOG_WARN, "everybody can read a secret: chmod 600", LOG_TEXT("path", path));
 }
 
+static void note_reload(struct agent *a, bool good)
+{
+    metrics_set(a->shard, AGENT_RELOAD_GOOD, METRIC_PLAIN, good);
+    if (good)
+        metrics_set(a->shard, AGENT_RELOADED_AT, METRIC_PLAIN, time(NULL));
+}
+
 static void log_warnings(struct agent *a, const struct policy *policy)
 {
     size_t count;
@@ -88,10 +96,23 @@ static bool watch_keys(struct agent *a, const struct policy *policy)
     return !revoked || file_watch_add(a->keys, revoked, &policy->revoked_seen);
 }
 
+static unsigned label_of(void *context, struct slice name)
+{
+    return metric_names_index(context, name);
+}
+
+/* Before decisions read them. */
+static void label_routes(struct agent *a, struct policy *policy)
+{
+    routes_label(policy->routes, label_of, a->route_names);
+}
+
 /* Takes over the reference of policy, which is NULL if it could not be loaded. */
 static bool take_over(struct agent *a, struct policy *policy, const char *what, struct fail *why)
 {
     bool good = policy != NULL;
+    if (good && !policy->base) /* whose routes are in force already */
+        label_routes(a, policy);
     if (good)
         good = watch_keys(a, policy) ? agent_directory_change(a, policy_in_force(a), policy, why)
                                      : fail(why, "out of memory");
@@ -105,6 +126,7 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
         pthread_mutex_unlock(&a->lock);
     }
     metrics_add(a->shard, AGENT_RELOADS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
+    note_reload(a, good);
     /* who asked for it is always answered; files may change at any rate */
     log_fields_function *line = strcmp(what, "configuration") == 0 ? log_fields_audit : log_fields;
     if (good) {
@@ -118,7 +140,7 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
     return good;
 }
 
-/* What cannot be read may be readable soon, for want of descriptors for instance; it is told once. */
+/* What cannot be read may be readable soon, for want of descriptors for instance; it is logged once. */
 static bool on_key_changed(void *context)
 {
     struct agent *a = context;
@@ -158,7 +180,7 @@ static void on_first_load(void *context)
 static void on_decision_thread_drained(void *context)
 {
     struct agent *a = context;
-    if (__atomic_add_fetch(&a->drained, 1, __ATOMIC_ACQ_REL) == a->decision_thread_count)
+    if (atomic_fetch_add_explicit(&a->drained, 1, memory_order_acq_rel) + 1 == a->decision_thread_count)
         loop_post(a->options.loop, &a->all_drained);
 }
 
@@ -173,7 +195,7 @@ static void close_listeners(struct agent *a)
 
 void agent_drain(struct agent *a)
 {
-    double grace = (double)policy_in_force(a)->settings->agent.drain / 1000;
+    uint64_t grace = (uint64_t)policy_in_force(a)->settings->agent.drain * MILLISECOND;
     if (a->draining)
         return;
     a->draining = true;
@@ -207,6 +229,7 @@ void agent_stop(struct agent *a)
     snapshot_release(a->snapshot);
     key_free(a->ticket_key);
     metrics_free(a->metrics);
+    metric_names_free(a->route_names);
     pthread_cond_destroy(&a->first_seen);
     pthread_mutex_destroy(&a->lock);
     free(a->decision_threads);
@@ -230,7 +253,7 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
                                                         .relay_listener = a->relay_listener,
                                                         .relay_user = a->relay_user,
                                                         .token_cache = TOKEN_CACHE_ENTRIES,
-                                                        .lookup = (double)settings->lookup / 1000,
+                                                        .lookup = (uint64_t)settings->lookup * MILLISECOND,
                                                         .renew = a->renew,
                                                         .ticket_key = a->ticket_key,
                                                         .subscriptions = &a->subscriptions,
@@ -242,7 +265,7 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
         pthread_mutex_lock(&a->lock); /* directory and resolver may bring a newer snapshot at any time */
         a->decision_threads[i] = decision_thread_start(&options, a->snapshot, why);
         if (a->decision_threads[i])
-            __atomic_store_n(&a->decision_thread_count, i + 1, __ATOMIC_RELEASE);
+            atomic_store_explicit(&a->decision_thread_count, i + 1, memory_order_release);
         pthread_mutex_unlock(&a->lock);
         if (!a->decision_threads[i])
             return false;
@@ -287,7 +310,7 @@ static void start_io(void *context)
     struct agent *a = s->agent;
     const struct settings *settings = s->policy->settings;
     const struct names_options names = {.servers = settings->agent.name_servers,
-                                        .unused = NAME_UNUSED_SECONDS,
+                                        .unused = NAME_UNUSED,
                                         .most = NAMES_MOST,
                                         .changed = on_names,
                                         .settled = on_names_settled,
@@ -307,13 +330,19 @@ static void start_io(void *context)
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)
 {
     const struct snapshot_parts parts = {.policy = policy};
-    a->metrics = metrics_new(agent_metrics, AGENT_METRICS);
+    a->route_names = metric_names_new(agent_metrics_no_route, AGENT_METRICS_ROUTES);
+    if (!a->route_names)
+        return fail(why, "out of memory");
+    label_routes(a, policy);
+    agent_metrics_fill(a->families, a->route_names);
+    a->metrics = metrics_new(a->families, AGENT_METRICS);
     a->shard = a->metrics ? metrics_shard(a->metrics) : NULL;
     a->directory_shard = a->metrics ? metrics_shard(a->metrics) : NULL;
     a->renew_shard = a->metrics && policy->settings->renew.redis ? metrics_shard(a->metrics) : NULL;
     a->snapshot = snapshot_new(&parts);
     if (!a->directory_shard || !a->snapshot)
         return fail(why, "out of memory");
+    note_reload(a, true);
     const struct settings_agent *settings = &policy->settings->agent;
     if (!relay_user_find(settings->relay_user, &a->relay_user, why))
         return false;

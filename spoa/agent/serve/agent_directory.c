@@ -5,7 +5,7 @@
 
 #include "spoa/agent/serve/agent_parts.h"
 
-#define START_AGAIN_SECONDS 0.1
+#define START_AGAIN (100 * MILLISECOND)
 
 /* ---- what it tells: the I/O thread ---- */
 
@@ -161,19 +161,19 @@ static void on_learned(void *context, const struct record *record)
         use_name(context, &worker);
 }
 
-static void on_look_up_answered(void *context, enum lookup outcome, double seconds)
+static void on_look_up_answered(void *context, enum lookup outcome, uint64_t took)
 {
     struct agent *a = context;
     (void)outcome;
     pthread_mutex_lock(&a->lock);
-    metrics_observe(a->directory_shard, DIRECTORY_LOOK_UP_SECONDS, METRIC_PLAIN, seconds);
+    metrics_observe(a->directory_shard, DIRECTORY_LOOK_UP_SECONDS, METRIC_PLAIN, (double)took / 1e6);
     pthread_mutex_unlock(&a->lock);
 }
 
 static void on_directory_notified(void *context, struct slice key, uint64_t waiters)
 {
     struct agent *a = context;
-    size_t count = __atomic_load_n(&a->decision_thread_count, __ATOMIC_ACQUIRE);
+    size_t count = atomic_load_explicit(&a->decision_thread_count, memory_order_acquire);
     for (size_t i = 0; i < count; i++)
         if (waiters & agent_waiter(i))
             decision_thread_notify(a->decision_threads[i], key);
@@ -226,7 +226,7 @@ static void start_directory(void *context)
                                           .answered = on_look_up_answered,
                                           .notify = on_directory_notified,
                                           .context = a};
-    uint64_t patience = (uint64_t)s->policy->settings->agent.lookup * 1000;
+    uint64_t patience = (uint64_t)s->policy->settings->agent.lookup * MILLISECOND;
     a->directory_asked = s->policy->directory->kind->ask;
     a->directory = directory_start(s->policy->directory, &owner, patience, loop_thread_loop(a->io), a->options.log, s->why);
     if (!a->directory)
@@ -267,7 +267,7 @@ static void on_start_again(void *context)
     if (agent_directory_start(a, policy, &ignored))
         log_write(a->options.log, LOG_INFO, "directory started again");
     else
-        loop_timer_set(&a->start_again, START_AGAIN_SECONDS);
+        loop_timer_set(&a->start_again, START_AGAIN);
 }
 
 /* The old one ends first: what it still had to say would replace what the new one has read. */
@@ -281,7 +281,7 @@ bool agent_directory_change(struct agent *a, struct policy *from, struct policy 
         return true;
     if (!agent_directory_start(a, from, &ignored)) {
         loop_timer_open(&a->start_again, a->options.loop, on_start_again, a);
-        loop_timer_set(&a->start_again, START_AGAIN_SECONDS);
+        loop_timer_set(&a->start_again, START_AGAIN);
     }
     return false;
 }

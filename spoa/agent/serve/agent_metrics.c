@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/serve/agent_metrics.h"
 
+#include "spoa/service/metric_names.h"
+
 static const char *const verdicts[] = {
     [VERDICT_DENY] = "deny",         [VERDICT_DIRECT] = "direct",       [VERDICT_RELAY] = "relay",
     [VERDICT_REDIRECT] = "redirect", [VERDICT_PREFLIGHT] = "preflight", NULL};
@@ -27,13 +29,20 @@ const char *const agent_relay_refusals[] = {[AGENT_RELAY_NOT_ADMITTED] = "not_ad
                                             [AGENT_RELAY_TOO_MANY] = "too_many",
                                             [AGENT_RELAY_TOO_LONG] = "too_long",
                                             NULL};
+static const char *const watches[] = {"open", "closed", NULL};
 static const char *const cache[] = {"hit", "miss", NULL};
 
-const struct metric agent_metrics[AGENT_METRICS] = {
+const char *const agent_metrics_no_route[] = {"none", NULL};
+
+static const struct metric all_families[AGENT_METRICS] = {
     [AGENT_DECISIONS] = {.name = "cellgate_agent_decisions_total",
                          .help = "Decisions by verdict and error.",
                          .type = METRIC_COUNTER,
                          .labels = {{"verdict", verdicts}, {"error", errors}}},
+    [AGENT_ROUTES] = {.name = "cellgate_agent_route_decisions_total",
+                      .help = "Decisions by route and verdict; none: no route matches.",
+                      .type = METRIC_COUNTER,
+                      .labels = {{"route", agent_metrics_no_route}, {"verdict", verdicts}}},
     [AGENT_DECISION_SECONDS] = {.name = "cellgate_agent_decision_seconds",
                                 .help = "Time from a question's decoding to its answer's encoding.",
                                 .type = METRIC_HISTOGRAM,
@@ -106,6 +115,35 @@ const struct metric agent_metrics[AGENT_METRICS] = {
     [DIRECTORY_CROWDED] = {.name = "cellgate_directory_look_ups_refused_total",
                            .help = "Look-ups not begun: too many were on their way.",
                            .type = METRIC_COUNTER},
+    [DIRECTORY_FOLLOWED_WATCHES] = {.name = "cellgate_directory_watches",
+                                    .help = "Watches at the API server (kind kubernetes).",
+                                    .type = METRIC_GAUGE,
+                                    .labels = {{"state", watches}}},
+    [DIRECTORY_FOLLOWED_OBJECTS] = {.name = "cellgate_directory_objects",
+                                    .help = "Objects of the API server that are sandboxes.",
+                                    .type = METRIC_GAUGE},
+    [DIRECTORY_FOLLOWED_BYTES] = {.name = "cellgate_directory_objects_bytes",
+                                  .help = "Memory that these objects take.",
+                                  .type = METRIC_GAUGE},
+    [DIRECTORY_FOLLOWED_SILENT] = {.name = "cellgate_directory_silent_seconds",
+                                   .help = "Time since the API server was last heard, by the watch that is "
+                                           "closed longest; 0: all are open.",
+                                   .type = METRIC_GAUGE},
+    [DIRECTORY_FOLLOWED_LISTS] = {.name = "cellgate_directory_lists_total",
+                                  .help = "Lists of all objects of a watch.",
+                                  .type = METRIC_COUNTER,
+                                  .labels = {{"outcome", outcomes}}},
+    [DIRECTORY_FOLLOWED_EVENTS] = {.name = "cellgate_directory_events_total",
+                                   .help = "Events of watches, bookmarks included.",
+                                   .type = METRIC_COUNTER},
+    [DIRECTORY_FOLLOWED_ERRORS] = {.name = "cellgate_directory_errors_total",
+                                   .help =
+                                       "Lists and watches that the API server refused, broke off or did not "
+                                       "answer.",
+                                   .type = METRIC_COUNTER},
+    [DIRECTORY_FOLLOWED_ODD] = {.name = "cellgate_directory_odd_objects_total",
+                                .help = "Objects that make no sense, or that there is no room for.",
+                                .type = METRIC_COUNTER},
     [AGENT_SUBSCRIPTIONS] = {.name = "cellgate_agent_subscriptions",
                              .help = "Of agent.max_subscriptions, what relays' subscriptions take.",
                              .type = METRIC_GAUGE},
@@ -116,31 +154,44 @@ const struct metric agent_metrics[AGENT_METRICS] = {
                              .labels = {{"why", agent_relay_refusals}}},
     [AGENT_RENEW] = {.name = "cellgate_agent_renew_intents_total",
                      .help =
-                         "Intents for OpenSandbox's control plane; dropped: not told in time, or too many.",
+                         "Intents for OpenSandbox's control plane; dropped: not sent in time, or too many.",
                      .type = METRIC_COUNTER,
                      .labels = {{"outcome", renewed}}},
     [AGENT_RELOADS] = {.name = "cellgate_agent_reloads_total",
                        .help = "Reloads of configuration and keys; a bad one changes nothing.",
                        .type = METRIC_COUNTER,
                        .labels = {{"outcome", outcomes}}},
+    [AGENT_RELOAD_GOOD] = {.name = "cellgate_agent_reload_good",
+                           .help = "1 if the last reload of configuration and keys was taken over.",
+                           .type = METRIC_GAUGE},
+    [AGENT_RELOADED_AT] = {.name = "cellgate_agent_reload_good_timestamp_seconds",
+                           .help = "When what is in force was read.",
+                           .type = METRIC_GAUGE},
     [AGENT_REVOCATIONS] = {.name = "cellgate_agent_revocations_total",
                            .help = "Lists of revoked tokens that were pushed; a bad one changes nothing.",
                            .type = METRIC_COUNTER,
                            .labels = {{"outcome", outcomes}}},
     [AGENT_REVOKED] = {.name = "cellgate_agent_revoked_tokens",
-                       .help = "Tokens that are revoked one by one, by the directory and by tokens_revoked_file.",
+                       .help =
+                           "Tokens that are revoked one by one, by the directory and by tokens_revoked_file.",
                        .type = METRIC_GAUGE,
                        .labels = {{"by", revokers}}},
     [AGENT_AUDIT_DROPPED] = {.name = "cellgate_agent_audit_lines_dropped_total",
                              .help = "Audit lines that could not be written in time.",
                              .type = METRIC_COUNTER},
-    [AGENT_LOG_DROPPED] = {.name = "cellgate_agent_log_lines_dropped",
+    [AGENT_LOG_DROPPED] = {.name = "cellgate_agent_log_lines_dropped_total",
                            .help = "Log lines that could not be written in time.",
-                           .type = METRIC_GAUGE},
-    [AGENT_LOG_HELD_BACK] = {.name = "cellgate_agent_log_lines_held_back",
+                           .type = METRIC_COUNTER},
+    [AGENT_LOG_HELD_BACK] = {.name = "cellgate_agent_log_lines_held_back_total",
                              .help = "Log lines not written because there were many like them.",
-                             .type = METRIC_GAUGE},
+                             .type = METRIC_COUNTER},
 };
+
+void agent_metrics_fill(struct metric families[AGENT_METRICS], struct metric_names *routes)
+{
+    memcpy(families, all_families, sizeof all_families);
+    families[AGENT_ROUTES].labels[0].values = metric_names_values(routes);
+}
 
 void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cache_counts *counts)
 {
@@ -161,6 +212,26 @@ void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cac
         metrics_set(shard, all[i].family, METRIC_INDEX(all[i].index), (int64_t)all[i].value);
 }
 
+void agent_metrics_followed(struct metrics_shard *shard, const uint64_t counts[DIRECTORY_FOLLOWED])
+{
+    static const struct {
+        unsigned family, index;
+    } all[DIRECTORY_FOLLOWED] = {
+        [DIRECTORY_WATCHES_OPEN] = {DIRECTORY_FOLLOWED_WATCHES, 0},
+        [DIRECTORY_WATCHES_CLOSED] = {DIRECTORY_FOLLOWED_WATCHES, 1},
+        [DIRECTORY_OBJECTS] = {DIRECTORY_FOLLOWED_OBJECTS, 0},
+        [DIRECTORY_OBJECTS_BYTES] = {DIRECTORY_FOLLOWED_BYTES, 0},
+        [DIRECTORY_SILENT_SECONDS] = {DIRECTORY_FOLLOWED_SILENT, 0},
+        [DIRECTORY_LISTS_GOOD] = {DIRECTORY_FOLLOWED_LISTS, 0},
+        [DIRECTORY_LISTS_BAD] = {DIRECTORY_FOLLOWED_LISTS, 1},
+        [DIRECTORY_EVENTS] = {DIRECTORY_FOLLOWED_EVENTS, 0},
+        [DIRECTORY_ERRORS] = {DIRECTORY_FOLLOWED_ERRORS, 0},
+        [DIRECTORY_ODD] = {DIRECTORY_FOLLOWED_ODD, 0},
+    };
+    for (size_t i = 0; i < DIRECTORY_FOLLOWED; i++)
+        metrics_set(shard, all[i].family, METRIC_INDEX(all[i].index), (int64_t)counts[i]);
+}
+
 void agent_metrics_token(void *shard, const char *kind, enum refusal refusal)
 {
     unsigned i = 0;
@@ -172,5 +243,6 @@ void agent_metrics_token(void *shard, const char *kind, enum refusal refusal)
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds)
 {
     metrics_add(shard, AGENT_DECISIONS, METRIC_INDEX(verdict->kind, verdict->refusal), 1);
+    metrics_add(shard, AGENT_ROUTES, METRIC_INDEX(verdict->route_label, verdict->kind), 1);
     metrics_observe(shard, AGENT_DECISION_SECONDS, METRIC_PLAIN, seconds);
 }

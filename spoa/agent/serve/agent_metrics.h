@@ -4,11 +4,13 @@
 #define CELLGATE_AGENT_SERVE_AGENT_METRICS_H
 
 #include "spoa/agent/directory/cache.h"
+#include "spoa/agent/directory/kind.h"
 #include "spoa/agent/model/verdict.h"
 #include "spoa/service/metrics.h"
 
 enum agent_metric {
     AGENT_DECISIONS,           /* verdict, error */
+    AGENT_ROUTES,              /* route, verdict */
     AGENT_DECISION_SECONDS,    /* histogram */
     AGENT_TOKENS,              /* kind, outcome */
     AGENT_TOKEN_CACHE,         /* outcome: hit, miss */
@@ -29,12 +31,22 @@ enum agent_metric {
     DIRECTORY_BEHIND, /* records whose epoch went back */
     DIRECTORY_EVICTED,
     DIRECTORY_CROWDED,
+    DIRECTORY_FOLLOWED_WATCHES, /* gauge; state: open, closed */
+    DIRECTORY_FOLLOWED_OBJECTS, /* gauge */
+    DIRECTORY_FOLLOWED_BYTES,   /* gauge */
+    DIRECTORY_FOLLOWED_SILENT,  /* gauge: seconds */
+    DIRECTORY_FOLLOWED_LISTS,   /* outcome: good, bad */
+    DIRECTORY_FOLLOWED_EVENTS,
+    DIRECTORY_FOLLOWED_ERRORS,
+    DIRECTORY_FOLLOWED_ODD,
     AGENT_SUBSCRIPTIONS, /* gauge */
     AGENT_RELAY_REFUSED, /* why: enum agent_relay_refusal */
     AGENT_RENEW,         /* outcome: enum renew_outcome */
     AGENT_RELOADS,       /* outcome: good, bad */
-    AGENT_REVOCATIONS,   /* outcome: good, bad */
-    AGENT_REVOKED,       /* gauge; by: directory, file */
+    AGENT_RELOAD_GOOD,
+    AGENT_RELOADED_AT,
+    AGENT_REVOCATIONS, /* outcome: good, bad */
+    AGENT_REVOKED,     /* gauge; by: directory, file */
     AGENT_AUDIT_DROPPED,
     AGENT_LOG_DROPPED,
     AGENT_LOG_HELD_BACK,
@@ -46,10 +58,18 @@ enum agent_relay_refusal { AGENT_RELAY_NOT_ADMITTED, AGENT_RELAY_TOO_MANY, AGENT
 enum renew_outcome { RENEW_TOLD, RENEW_FAILED, RENEW_DROPPED };
 
 extern const char *const agent_relay_refusals[];
-extern const struct metric agent_metrics[AGENT_METRICS];
+/* What stands in front of the names of routes: no route at all. */
+extern const char *const agent_metrics_no_route[];
+enum { AGENT_METRICS_ROUTES = 128 }; /* beyond them routes count under "other" */
+
+struct metric_names;
+/* All of them; routes: of their names. */
+void agent_metrics_fill(struct metric families[AGENT_METRICS], struct metric_names *routes);
 
 /* What the directory's cache has counted; before a scrape. */
 void agent_metrics_cache(struct metrics_shard *shard, const struct directory_cache_counts *counts);
+/* The same of a kind that follows its directory. */
+void agent_metrics_followed(struct metrics_shard *shard, const uint64_t counts[DIRECTORY_FOLLOWED]);
 /* As decide_view.token_checked; shard is a struct metrics_shard. */
 void agent_metrics_token(void *shard, const char *kind, enum refusal refusal);
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds);

@@ -11,9 +11,12 @@
 #include "spoa/agent/token/ticket.h"
 #include "spoa/net/file_watch.h"
 #include "spoa/net/loop_thread.h"
+#include "spoa/service/metric_names.h"
 
 struct agent {
     struct agent_options options;
+    struct metric_names *route_names;
+    struct metric families[AGENT_METRICS];
     struct metrics *metrics;
     struct metrics_shard *shard; /* of the main thread */
     struct file_watch *keys;
@@ -23,8 +26,8 @@ struct agent {
     struct pending_quota subscriptions;
     struct relay_user relay_user;
     struct decision_thread **decision_threads;
-    size_t decision_thread_count;
-    size_t drained; /* decision threads that are; atomic */
+    _Atomic size_t decision_thread_count;
+    _Atomic size_t drained; /* decision threads that are */
     bool draining;
     bool stopped;
     struct loop_task all_drained, first_load, gone;

@@ -4,6 +4,7 @@
 
 #include "spoa/agent/serve/agent_parts.h"
 #include "spoa/base/json_write.h"
+#include "spoa/service/process_metrics.h"
 
 bool agent_ready(struct agent *a, const char **why)
 {
@@ -31,7 +32,11 @@ static struct directory_cache_counts count_cache(const struct agent *a)
 static void set_directory_metrics(struct agent *a)
 {
     struct directory_cache_counts counts = count_cache(a);
+    uint64_t followed[DIRECTORY_FOLLOWED] = {0}; /* of a kind before a reload, nothing is left */
+    if (a->directory)
+        (void)directory_counts(a->directory, followed);
     agent_metrics_cache(a->shard, &counts);
+    agent_metrics_followed(a->shard, followed);
     pthread_mutex_lock(&a->lock);
     metrics_set(a->shard, DIRECTORY_UP, METRIC_PLAIN, a->directory_up);
     metrics_set(a->shard, DIRECTORY_PUSHING, METRIC_PLAIN, a->directory_pushing);
@@ -41,24 +46,31 @@ static void set_directory_metrics(struct agent *a)
     pthread_mutex_unlock(&a->lock);
 }
 
+static bool write_spop(struct buffer *to, const char *field, const char *ending, const char *type,
+                       const char *help, uint64_t value)
+{
+    return json_write(to, "# HELP cellgate_agent_spop_%s%s %s\n# TYPE cellgate_agent_spop_%s%s %s\n", field,
+                      ending, help, field, ending, type) &&
+           json_write(to, "cellgate_agent_spop_%s%s %" PRIu64 "\n", field, ending, value);
+}
+
 bool agent_write_metrics(struct agent *a, struct buffer *to)
 {
     struct server_counters sum = count_threads(a);
     set_directory_metrics(a);
     metrics_set(a->shard, AGENT_SUBSCRIPTIONS, METRIC_PLAIN,
-                (int64_t)__atomic_load_n(&a->subscriptions.used, __ATOMIC_RELAXED));
+                (int64_t)atomic_load_explicit(&a->subscriptions.used, memory_order_relaxed));
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
     metrics_set(a->shard, AGENT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(a->options.log));
     metrics_set(a->shard, AGENT_AUDIT_DROPPED, METRIC_PLAIN, a->options.audit ? (int64_t)log_dropped(a->options.audit) : 0);
-    bool good = metrics_write(a->metrics, to);
-#define X(field, help)                                                                  \
-    good = good && json_write(to,                                                       \
-                              "# HELP cellgate_agent_spop_" #field " SPOP: " help ".\n" \
-                              "# TYPE cellgate_agent_spop_" #field " untyped\n"         \
-                              "cellgate_agent_spop_" #field " %" PRIu64 "\n",           \
-                              sum.field);
+    bool good = metrics_write(a->metrics, to) && process_metrics_write("agent", to);
+#define GAUGE                "", "gauge"
+#define COUNTER              "_total", "counter"
+#define X(field, type, help) good = good && write_spop(to, #field, type, "SPOP: " help ".", sum.field);
     SERVER_COUNTERS(X)
 #undef X
+#undef GAUGE
+#undef COUNTER
     return good;
 }
 

@@ -24,10 +24,10 @@ enum {
 };
 
 /* What a thread does for relays, and for those who wait, between two looks at what HAProxy asks. */
-#define RELAY_TURN 0.001
-#define WORK_TURN  UINT64_C(1000) /* microseconds */
+#define RELAY_TURN MILLISECOND
+#define WORK_TURN  MILLISECOND
 
-#define REFUSAL_EVERY UINT64_C(10000000) /* microseconds between two such lines of the log */
+#define REFUSAL_EVERY (10 * SECOND) /* between two such lines of the log */
 
 enum pending_kind { PENDING_ROUTE, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
 
@@ -48,13 +48,13 @@ struct decision_thread {
     pthread_t thread;
 
     struct snapshot *snapshot; /* of the thread */
-    struct snapshot *next;     /* atomic: handed over, not taken yet */
+    _Atomic(struct snapshot *) next; /* handed over, not taken yet */
     struct token_cache_counts reported;
     uint64_t left_logged;    /* the same of a header that HAProxy leaves */
     uint64_t refusal_logged; /* loop_clock: when it was logged last that a relay is refused; 0: never */
 
     struct loop_task take, work, drain, stop;
-    double grace;
+    uint64_t grace;
 };
 
 static void count_cache(struct decision_thread *d)
@@ -264,7 +264,7 @@ static void end_subscription(struct decision_thread *d, struct spop_args args, s
         }
 }
 
-/* Counted, and told from time to time: whoever asks may ask as often as there is time for. */
+/* Counted, and logged from time to time: whoever asks may ask as often as there is time for. */
 static void refuse_relay(struct decision_thread *d, enum agent_relay_refusal why)
 {
     uint64_t now = loop_clock();
@@ -460,7 +460,7 @@ static bool admit_relay(void *context, int fd)
 static void take_snapshot(void *context)
 {
     struct decision_thread *d = context;
-    struct snapshot *next = is_stopped(d) ? NULL : __atomic_exchange_n(&d->next, NULL, __ATOMIC_ACQ_REL);
+    struct snapshot *next = is_stopped(d) ? NULL : atomic_exchange_explicit(&d->next, NULL, memory_order_acq_rel);
     if (!next)
         return;
     snapshot_release(d->snapshot);
@@ -470,7 +470,7 @@ static void take_snapshot(void *context)
 
 void decision_thread_use(struct decision_thread *d, struct snapshot *snapshot)
 {
-    snapshot_release(__atomic_exchange_n(&d->next, snapshot_retain(snapshot), __ATOMIC_ACQ_REL));
+    snapshot_release(atomic_exchange_explicit(&d->next, snapshot_retain(snapshot), memory_order_acq_rel));
     loop_post(d->loop, &d->take);
 }
 
@@ -482,7 +482,7 @@ static void drain_now(void *context)
     server_drain(d->relay_server, 0, NULL, NULL);
 }
 
-void decision_thread_drain(struct decision_thread *d, double grace)
+void decision_thread_drain(struct decision_thread *d, uint64_t grace)
 {
     d->grace = grace;
     loop_post(d->loop, &d->drain);
@@ -502,7 +502,7 @@ static void stop_now(void *context)
 void decision_thread_count(const struct decision_thread *d, struct server_counters *sum)
 {
     const struct server_counters *own = server_counters(d->server), *relay = server_counters(d->relay_server);
-#define X(field, help) sum->field += server_counter(&own->field) + server_counter(&relay->field);
+#define X(field, type, help) sum->field += server_counter(&own->field) + server_counter(&relay->field);
     SERVER_COUNTERS(X)
 #undef X
 }
@@ -534,7 +534,7 @@ void decision_thread_free(struct decision_thread *d)
 static bool prepare_pending(struct decision_thread *d)
 {
     struct pending_options options = {.loop = d->loop,
-                                      .seconds = d->options.lookup / 2,
+                                      .patience = d->options.lookup / 2,
                                       .most = REQUESTS_MOST,
                                       .most_bytes = REQUESTS_BYTES,
                                       .due = on_request_half_due,
@@ -543,14 +543,14 @@ static bool prepare_pending(struct decision_thread *d)
     if (!(d->pending = pending_table_new(want_work, d)))
         return false;
     d->requests = pending_new(d->pending, &options);
-    options.seconds = d->options.lookup;
+    options.patience = d->options.lookup;
     options.due = on_request_due;
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
     d->redials =
         pending_new(d->pending, &options); /* each has its whole time before it, those above the rest of theirs */
-    options.seconds = SUBSCRIPTION_SECONDS;
+    options.patience = SUBSCRIPTION_SECONDS * SECOND;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.subscriptions;
     options.room = relay_has_room;

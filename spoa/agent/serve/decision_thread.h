@@ -23,8 +23,8 @@ struct decision_thread_options {
     struct relay_user relay_user;  /* who may connect to relay_listener */
     size_t token_cache;            /* entries */
     struct pending_quota *subscriptions; /* borrowed, of all decision threads: what relays' subscriptions may take */
-    double lookup;                 /* seconds that a question waits for a look-up */
-    struct renew *renew;           /* NULL: nobody is told of sandboxes in use */
+    uint64_t lookup;               /* microseconds that a question waits for a look-up */
+    struct renew *renew;           /* NULL: sandboxes in use are not reported */
     const struct key *ticket_key;  /* borrowed; of what relays may ask for; NULL: nothing */
     struct metrics_shard *shard;
     struct log *log;
@@ -41,8 +41,8 @@ void decision_thread_use(struct decision_thread *thread, struct snapshot *snapsh
 /* Any thread: what is known of this key may have changed, or a look-up of it was answered. */
 void decision_thread_notify(struct decision_thread *thread, struct slice key);
 /* Any thread, once: no new connections; those that are there end when they have their answers, or after
- * `grace` seconds. */
-void decision_thread_drain(struct decision_thread *thread, double grace);
+ * `grace` microseconds. */
+void decision_thread_drain(struct decision_thread *thread, uint64_t grace);
 /* Ends the thread; the others' functions may still be called. */
 void decision_thread_stop(struct decision_thread *thread);
 void decision_thread_free(struct decision_thread *thread); /* stopped */

@@ -61,7 +61,7 @@ static int32_t ticks_since(uint64_t slot, uint32_t tick)
     return (int32_t)(tick - (uint32_t)slot);
 }
 
-/* Whether it is to be told; of several threads that ask at once, one is answered yes. */
+/* Whether it is to be sent; of several threads that ask at once, one is answered yes. */
 static bool is_due(struct intents *i, struct slice key, uint64_t now)
 {
     uint64_t hash = hash_keyed(&i->secret, key);

@@ -8,6 +8,7 @@
 #define CELLGATE_AGENT_SERVE_INTENTS_H
 
 #include "spoa/base/buffer.h"
+#include "spoa/base/time.h"
 
 enum { INTENTS_KEY_MOST = 512, INTENTS_PATH_MOST = 256 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* mailbox: keys of sandboxes that other threads put in for one thread to look at. A key that is in there is put in
- * once, however often it is told. Bounded: then its thread has to look at all. */
+ * once, however often it is posted. Bounded: then its thread has to look at all. */
 #ifndef CELLGATE_AGENT_SERVE_MAILBOX_H
 #define CELLGATE_AGENT_SERVE_MAILBOX_H
 

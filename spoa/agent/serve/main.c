@@ -11,6 +11,7 @@
 #include "spoa/service/admin.h"
 #include "spoa/service/control.h"
 #include "spoa/service/daemon.h"
+#include "spoa/service/monitor.h"
 #include "spoa/service/notify.h"
 #include "spoa/service/seccomp.h"
 
@@ -30,6 +31,7 @@ struct process {
     struct log *log, *audit;
     struct agent *agent;
     struct admin *admin;
+    struct monitor *monitor;
     struct admin_page pages[PAGES];
     struct control *control;
     struct control_command commands[COMMANDS];
@@ -143,8 +145,17 @@ static bool open_admin(struct process *p, const struct settings *settings, struc
     int listener = net_listen(&settings->agent.admin, 0600, why);
     if (listener < 0)
         return false;
-    p->admin = admin_new(p->loop, listener, p->pages, PAGES);
+    p->admin = admin_new(p->loop, listener, p->pages, PAGES, NULL);
     return p->admin || fail(why, "out of memory");
+}
+
+static bool open_monitor(struct process *p, const struct settings *settings, struct fail *why)
+{
+    const struct monitor_options options = {.address = &settings->agent.monitor,
+                                            .token_file = settings->agent.monitor_token_file,
+                                            .pages = p->pages,
+                                            .count = PAGES};
+    return monitor_open(&p->monitor, p->loop, &options, why);
 }
 
 static bool open_control(struct process *p, const struct settings *settings, struct fail *why)
@@ -173,7 +184,8 @@ static bool start_agent(struct process *p, const struct daemon_arguments *argume
                                           .drained = on_stop,
                                           .context = p};
     p->signals = notify_open(why) ? daemon_signals_open(p->loop, &signals, why) : NULL;
-    if (!p->signals || !open_admin(p, policy->settings, why) || !open_control(p, policy->settings, why)) {
+    if (!p->signals || !open_admin(p, policy->settings, why) || !open_monitor(p, policy->settings, why) ||
+        !open_control(p, policy->settings, why)) {
         policy_release(policy);
         return false;
     }
@@ -184,6 +196,7 @@ static bool start_agent(struct process *p, const struct daemon_arguments *argume
 
 static void finish(struct process *p)
 {
+    monitor_close(p->monitor);
     admin_free(p->admin);
     control_free(p->control);
     agent_stop(p->agent);

@@ -6,8 +6,8 @@
 
 #include "spoa/base/hash_table.h"
 
-#define REST_MOST  UINT64_C(100000) /* microseconds between two looks at all */
-#define LOOK_AGAIN UINT64_C(50000)  /* at those that had no room for an answer */
+#define REST_MOST  (100 * MILLISECOND) /* between two looks at all */
+#define LOOK_AGAIN (50 * MILLISECOND)  /* at those that had no room for an answer */
 
 struct link {
     struct kept *next, *before;
@@ -48,6 +48,7 @@ struct kept {
     struct pending_request request;
     size_t bytes;
     uint64_t units;
+    bool skipped; /* it was notified, and there was no room for an answer */
     uint8_t texts[];
 };
 
@@ -71,6 +72,7 @@ struct pending {
     struct topic *notified, **notified_end;
     struct source *closing, **closing_end;
     bool looking, again; /* at all; once more behind that */
+    bool whole;          /* this look is not only at those that were skipped */
     bool skipped;        /* since that began: somebody had no room */
     struct kept *cursor;
     uint64_t look_began, rests_until;
@@ -210,30 +212,24 @@ static bool take_units(struct pending *w, const struct source *s, uint64_t units
     struct pending_quota *q = w->options.quota;
     if (!q)
         return true;
-    uint64_t used = __atomic_add_fetch(&q->used, units, __ATOMIC_RELAXED);
+    uint64_t used = atomic_fetch_add_explicit(&q->used, units, memory_order_relaxed) + units;
     if (used <= q->most && s->units + units <= q->most - used)
         return true;
-    __atomic_fetch_sub(&q->used, units, __ATOMIC_RELAXED);
+    atomic_fetch_sub_explicit(&q->used, units, memory_order_relaxed);
     return false;
 }
 
 static void give_units_back(struct pending *w, uint64_t units)
 {
     if (w->options.quota)
-        __atomic_fetch_sub(&w->options.quota->used, units, __ATOMIC_RELAXED);
+        atomic_fetch_sub_explicit(&w->options.quota->used, units, memory_order_relaxed);
 }
 
 /* ---- adding and forgetting ---- */
 
 static uint64_t due_at(const struct pending *w, const struct kept *k)
 {
-    return k->request.begun + (uint64_t)(w->options.seconds * 1e6);
-}
-
-static void set_timer(struct loop_timer *timer, uint64_t at)
-{
-    uint64_t now = loop_clock();
-    loop_timer_set(timer, at > now ? (double)(at - now) / 1e6 : 0);
+    return k->request.begun + w->options.patience;
 }
 
 static void forget(struct pending *w, struct kept *k)
@@ -297,15 +293,16 @@ bool pending_add(struct pending *w, const struct pending_request *request)
     source->units += k->units;
     w->bytes += k->bytes;
     if (w->all.first == k)
-        set_timer(&w->timer, due_at(w, k));
+        loop_timer_set_at(&w->timer, due_at(w, k));
     return true;
 }
 
 /* ---- notifications ---- */
 
-static void begin_look(struct pending *w)
+static void begin_look(struct pending *w, bool whole)
 {
     w->looking = true;
+    w->whole = whole;
     w->again = w->skipped = false;
     w->cursor = w->all.first;
     w->look_began = loop_clock();
@@ -343,16 +340,16 @@ void pending_notify_all(struct pending *w)
     if (w->looking || w->rests_until > loop_clock())
         w->again = true;
     else
-        begin_look(w);
+        begin_look(w, true);
     if (w->again && !w->looking && !loop_timer_active(&w->rest))
-        set_timer(&w->rest, w->rests_until);
+        loop_timer_set_at(&w->rest, w->rests_until);
 }
 
 static void on_pending_rested(void *owner)
 {
     struct pending *w = owner;
     if (!w->looking)
-        begin_look(w);
+        begin_look(w, w->again);
 }
 
 void pending_drop(struct pending *w, uint32_t slot, uint32_t generation)
@@ -395,11 +392,11 @@ static bool step_due(struct pending *w)
         forget(w, k);
         return true;
     }
-    if (w->cursor == k)
-        w->cursor = k->of_all.next;
+    struct kept *cursor = w->cursor == k && k->of_all.next ? k->of_all.next : w->cursor;
     detach(&w->all, k, OF_ALL);
     k->request.begun = now;
     append(&w->all, k, OF_ALL);
+    w->cursor = cursor;
     return true;
 }
 
@@ -424,7 +421,8 @@ static void look_at(struct pending *w, struct kept *k)
 {
     if (k->source->closing)
         return; /* it is forgotten soon */
-    if (!has_room(w, k))
+    k->skipped = !has_room(w, k);
+    if (k->skipped)
         w->skipped = true;
     else if (w->options.notify(w->options.context, &k->request))
         forget(w, k);
@@ -482,7 +480,7 @@ static void end_look(struct pending *w)
     if (w->skipped && w->rests_until < now + LOOK_AGAIN)
         w->rests_until = now + LOOK_AGAIN;
     if (w->again || w->skipped)
-        set_timer(&w->rest, w->rests_until);
+        loop_timer_set_at(&w->rest, w->rests_until);
 }
 
 static bool step_all(struct pending *w)
@@ -492,7 +490,8 @@ static bool step_all(struct pending *w)
         return false;
     if (k) {
         w->cursor = k->of_all.next;
-        look_at(w, k);
+        if (w->whole || k->skipped)
+            look_at(w, k);
     } else {
         end_look(w);
     }
@@ -521,9 +520,9 @@ bool pending_work(struct pending_table *all, uint64_t until)
     for (struct pending *w = all->first; w; w = w->next) {
         rotate(w);
         if (!more && w->skipped && !w->looking && !loop_timer_active(&w->rest))
-            set_timer(&w->rest, loop_clock() + LOOK_AGAIN); /* of a key's */
+            loop_timer_set(&w->rest, LOOK_AGAIN); /* of a key's */
         if (w->all.first)
-            set_timer(&w->timer, due_at(w, w->all.first));
+            loop_timer_set_at(&w->timer, due_at(w, w->all.first));
     }
     return more;
 }

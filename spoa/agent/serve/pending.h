@@ -31,14 +31,14 @@ struct pending_request {
  * as it leaves to others: one alone half, of n that want all each the n + 1st part, and the next one still gets some. */
 struct pending_quota {
     uint64_t most; /* in units of PENDING_UNIT bytes; a question takes one at least */
-    uint64_t used; /* atomic */
+    _Atomic uint64_t used;
 };
 
 enum { PENDING_UNIT = 512 };
 
 struct pending_options {
     struct loop *loop;
-    double seconds;              /* until a question is due */
+    uint64_t patience;           /* microseconds until a question is due */
     size_t most, most_bytes;     /* questions, and their memory */
     struct pending_quota *quota; /* NULL: none but these */
     /* Its time is over: it is to be answered. */

@@ -45,8 +45,12 @@ static bool load_tokens(struct policy *p, struct fail *why)
 
 static bool check_renew(const struct settings *s, struct fail *why)
 {
+    const char *file = s->renew.password_file;
     struct fail what;
-    return renew_check(&s->renew, &what) || fail(why, "%s: %s", s->path, what.text);
+    if (!renew_check(&s->renew, &what))
+        return fail(why, "%s: %s", s->path, what.text);
+    return !file || file_readable(file, &what) ||
+           fail(why, "%s: renew.password_file: %s", s->path, what.text);
 }
 
 struct routes *policy_routes(const struct settings *s, struct fail *why)
@@ -121,13 +125,13 @@ struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
 
 struct policy *policy_retain(struct policy *p)
 {
-    __atomic_fetch_add(&p->references, 1, __ATOMIC_RELAXED);
+    references_add(&p->references);
     return p;
 }
 
 void policy_release(struct policy *p)
 {
-    if (!p || __atomic_sub_fetch(&p->references, 1, __ATOMIC_ACQ_REL) > 0)
+    if (!p || !references_drop(&p->references))
         return;
     tokens_free(p->tokens);
     revoked_release(p->revoked);

@@ -11,10 +11,11 @@
 #include "spoa/agent/route/route.h"
 #include "spoa/agent/token/revoked.h"
 #include "spoa/agent/token/tokens.h"
+#include "spoa/base/references.h"
 #include "spoa/service/settings.h"
 
 struct policy {
-    unsigned references; /* atomic; of policy_retain and policy_release alone */
+    atomic_uint references; /* of policy_retain and policy_release alone */
     struct policy *base; /* owns all but tokens and revoked, where only these were loaded again; else NULL */
     struct settings *settings;
     struct routes *routes;

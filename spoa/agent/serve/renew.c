@@ -8,7 +8,7 @@
 #include "spoa/agent/directory/redis_link.h"
 #include "spoa/agent/serve/agent_metrics.h"
 
-enum { ROOM = 4096, IN_FLIGHT = 32, TEXT_MOST = 2048, MINUTES_OLD = 5 };
+enum { ROOM = 4096, IN_FLIGHT = 32, TEXT_MOST = 2048 };
 
 /* One that Redis has not answered yet. */
 struct push {
@@ -41,10 +41,10 @@ static void count_intents(struct renew *r, enum renew_outcome outcome, uint64_t 
 static void complain(struct renew *r, const char *why)
 {
     uint64_t now = loop_clock();
-    if (r->stopping || (r->complained && now - r->complained < 10000000))
+    if (r->stopping || (r->complained && now - r->complained < 10 * SECOND))
         return;
     r->complained = now;
-    log_write(r->options.log, LOG_WARN, "renew intents cannot be told", LOG_TEXT("why", why));
+    log_write(r->options.log, LOG_WARN, "renew intents cannot be sent", LOG_TEXT("why", why));
 }
 
 static void tell(void *context);
@@ -91,7 +91,7 @@ static bool push_next(struct renew *r, uint64_t now)
 {
     struct buffer text = buffer_with_limit(TEXT_MOST);
     struct timespec unix_now;
-    uint64_t old = (uint64_t)MINUTES_OLD * 60 * 1000000;
+    const uint64_t old = 5 * MINUTE;
     clock_gettime(CLOCK_REALTIME, &unix_now);
     bool taken = intents_take(r->intents, now > old ? now - old : 0, now,
                               (int64_t)unix_now.tv_sec * 1000 + unix_now.tv_nsec / 1000000, &text);
@@ -160,12 +160,12 @@ static bool prepare_renew(struct renew *r, struct fail *why)
     struct redis_link_options link = {.database = r->settings.database,
                                       .user = r->settings.user,
                                       .password_file = r->settings.password_file,
-                                      .timeout = 2,
+                                      .timeout = 2 * SECOND,
                                       .ready = on_renew_ready,
                                       .lost = on_lost,
                                       .context = r};
     r->dns_options.timeout = link.timeout;
-    r->intents = intents_new((uint64_t)r->settings.every * 1000, ROOM);
+    r->intents = intents_new((uint64_t)r->settings.every * MILLISECOND, ROOM);
     if (!r->intents)
         return fail(why, "out of memory");
     if (!(r->dns = dns_new(r->options.loop, &r->dns_options, why)) ||

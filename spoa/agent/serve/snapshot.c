@@ -23,13 +23,13 @@ struct snapshot *snapshot_new(const struct snapshot_parts *parts)
 
 struct snapshot *snapshot_retain(struct snapshot *s)
 {
-    __atomic_fetch_add(&s->references, 1, __ATOMIC_RELAXED);
+    references_add(&s->references);
     return s;
 }
 
 void snapshot_release(struct snapshot *s)
 {
-    if (!s || __atomic_sub_fetch(&s->references, 1, __ATOMIC_ACQ_REL) > 0)
+    if (!s || !references_drop(&s->references))
         return;
     policy_release(s->parts.policy);
     records_release(s->parts.records);

@@ -11,12 +11,13 @@
 #include "spoa/agent/directory/names.h"
 #include "spoa/agent/directory/records.h"
 #include "spoa/agent/serve/policy.h"
+#include "spoa/base/references.h"
 
 struct snapshot_parts {
     struct policy *policy;       /* never NULL */
     struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
     struct directory *directory; /* NULL: there are only records */
-    struct names *resolver; /* borrowed: told of names that an asked directory's records need; may be NULL */
+    struct names *resolver; /* borrowed: gets names that an asked directory's records need; may be NULL */
     struct name_table *names; /* NULL: none is resolved yet */
     int64_t not_before;       /* the directory's */
     struct revoked *revoked;  /* the directory's; NULL: none */
@@ -24,7 +25,7 @@ struct snapshot_parts {
 
 struct snapshot {
     struct snapshot_parts parts;
-    unsigned references; /* atomic; of snapshot_retain and snapshot_release alone */
+    atomic_uint references; /* of snapshot_retain and snapshot_release alone */
 };
 
 /* Takes references of its own to all parts. NULL when out of memory. */

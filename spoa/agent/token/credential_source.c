@@ -12,6 +12,9 @@
 const char *credential_source_text(enum credential_source source)
 {
     static const char *const words[] = {[SOURCE_NONE] = "none",
+#define X(field, lines, name, id, written) [SOURCE_##id] = (written),
+                                        CREDENTIAL_HEADERS(X)
+#undef X
 #define X(id, name) [SOURCE_##id] = (name),
                                         SOURCES(X)
 #undef X
@@ -150,10 +153,10 @@ static bool is_ambiguous(const struct request *request, unsigned listening)
     const struct {
         unsigned source;
         int64_t lines;
-    } headers[] = {{SOURCE_BIT(SECURE_ACCESS), request->secure_accesses},
-                   {SOURCE_BIT(OC_PREVIEW), request->oc_previews},
-                   {SOURCE_BIT(DAYTONA_PREVIEW), request->daytona_previews},
-                   {SOURCE_BIT(E2B_ACCESS), request->e2b_accesses},
+    } headers[] = {
+#define X(field, lines, name, id, ...) {SOURCE_BIT(id), request->lines},
+                   CREDENTIAL_HEADERS(X)
+#undef X
                    {SOURCE_BIT(AUTHORIZATION), request->authorizations},
                    {SOURCE_BIT(SUBPROTOCOL), request->ws_protocols}};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
@@ -275,10 +278,9 @@ enum refusal credential_find(const struct request *request, const struct credent
         !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
         !split_query(request->query, wanted, scratch, &carried->query))
         return REFUSAL_bad_request;
-    choose(&search, SOURCE_SECURE_ACCESS, request->secure_access);
-    choose(&search, SOURCE_OC_PREVIEW, request->oc_preview);
-    choose(&search, SOURCE_DAYTONA_PREVIEW, request->daytona_preview);
-    choose(&search, SOURCE_E2B_ACCESS, request->e2b_access);
+#define X(field, lines, name, id, ...) choose(&search, SOURCE_##id, request->field);
+    CREDENTIAL_HEADERS(X)
+#undef X
     if (!choose_headers(&search, request))
         return REFUSAL_bad_request;
     choose_captured(&search);

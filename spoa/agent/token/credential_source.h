@@ -32,12 +32,8 @@
 #include "spoa/base/writer.h"
 #include "spoa/service/options.h"
 
-/* X(NAME, name), in the order in which they decide */
+/* X(NAME, name), in the order in which they decide, behind those of CREDENTIAL_HEADERS */
 #define SOURCES(X)                                \
-    X(SECURE_ACCESS, "OpenSandbox-Secure-Access") \
-    X(OC_PREVIEW, "X-OC-Preview-Token")           \
-    X(DAYTONA_PREVIEW, "X-Daytona-Preview-Token") \
-    X(E2B_ACCESS, "e2b-traffic-access-token")     \
     X(SIGNATURE, "signature")                     \
     X(LABEL, "label")                             \
     X(FILE_URL, "file-url")                       \
@@ -49,6 +45,9 @@
 
 enum credential_source {
     SOURCE_NONE,
+#define X(field, lines, name, id, ...) SOURCE_##id,
+    CREDENTIAL_HEADERS(X)
+#undef X
 #define X(id, name) SOURCE_##id,
     SOURCES(X)
 #undef X

@@ -102,7 +102,7 @@ bool key_secret_ends_line(const struct key *key)
 
 /* ---- pairs ---- */
 
-/* OpenSSL asks on the terminal for the password of an encrypted key unless it is told that there is none. */
+/* OpenSSL asks on the terminal for the password of an encrypted key unless a callback says that there is none. */
 static int no_password(char *buffer, int size, int writing, void *context)
 {
     (void)buffer, (void)size, (void)writing, (void)context;

@@ -8,6 +8,7 @@
 #include "spoa/base/buffer.h"
 #include "spoa/base/hash.h"
 #include "spoa/base/json.h"
+#include "spoa/base/references.h"
 
 #define TIME_MOST ((uint64_t)1 << 53)
 
@@ -99,7 +100,7 @@ struct revoked *revoked_new(const struct revoked *old, size_t more, int64_t now,
         r->secrets[0] = old->secrets[0];
         r->secrets[1] = old->secrets[1];
     }
-    atomic_init(&r->references, 1);
+    r->references = 1;
     r->most = most;
     r->mask = 2 * most - 1;
     for (size_t i = 0; old && i <= old->mask; i++) {
@@ -113,13 +114,13 @@ struct revoked *revoked_new(const struct revoked *old, size_t more, int64_t now,
 
 struct revoked *revoked_retain(struct revoked *r)
 {
-    atomic_fetch_add_explicit(&r->references, 1, memory_order_relaxed);
+    references_add(&r->references);
     return r;
 }
 
 void revoked_release(struct revoked *r)
 {
-    if (r && atomic_fetch_sub_explicit(&r->references, 1, memory_order_acq_rel) == 1)
+    if (r && references_drop(&r->references))
         free(r);
 }
 

@@ -179,7 +179,7 @@ bool token_scope_is_bound(const struct token_scope *scope)
     return scope->systems || scope->routes.count || scope->domains.count;
 }
 
-bool token_scope_has_route(const struct token_scope *scope, const struct credential_place *place)
+static bool has_route(const struct token_scope *scope, const struct credential_place *place)
 {
     if (!scope->systems && !scope->routes.count)
         return true;
@@ -191,7 +191,7 @@ bool token_scope_has_route(const struct token_scope *scope, const struct credent
     return false;
 }
 
-bool token_scope_has_host(const struct token_scope *scope, const struct credential_place *place)
+static bool has_host(const struct token_scope *scope, const struct credential_place *place)
 {
     for (size_t i = 0; i < scope->domains.count && !place->any_host; i++) {
         struct slice domain = slice_text(scope->domains.at[i]);
@@ -205,7 +205,7 @@ bool token_scope_has_host(const struct token_scope *scope, const struct credenti
 
 bool token_scope_has(const struct token_scope *scope, const struct credential_place *place)
 {
-    return token_scope_has_route(scope, place) && token_scope_has_host(scope, place);
+    return has_route(scope, place) && has_host(scope, place);
 }
 
 static void put_texts(const struct texts *texts, struct writer *w)

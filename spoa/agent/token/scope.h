@@ -44,10 +44,7 @@ bool token_scope_take(const struct token_load *load, struct token_scope_options 
 void token_scope_free(struct token_scope *scope);
 
 bool token_scope_is_bound(const struct token_scope *scope);
-/* Whether the place's route is one of those that are named; true if none is. */
-bool token_scope_has_route(const struct token_scope *scope, const struct credential_place *place);
-/* The same of its host and the domains. */
-bool token_scope_has_host(const struct token_scope *scope, const struct credential_place *place);
+/* Whether the place's route and host are among those that are named; true if none is. */
 bool token_scope_has(const struct token_scope *scope, const struct credential_place *place);
 /* A text that is another for every other scope. */
 void token_scope_text(const struct token_scope *scope, struct writer *w);

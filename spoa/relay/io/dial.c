@@ -29,7 +29,7 @@ struct dial {
     struct http_chunked chunked;
     struct buffer body;
     size_t body_at;          /* in the input: what has been looked at */
-    enum dial_outcome early; /* found out before dial_new returned; told by a timer */
+    enum dial_outcome early; /* found out before dial_new returned; reported by a timer */
     struct fail why;
 };
 
@@ -289,7 +289,7 @@ static bool start(struct dial *d, const struct dial_options *o)
         return false;
     }
     stream_open(&d->stream, o->loop, fd);
-    stream_set_time(&d->stream, (int64_t)o->timeout);
+    stream_set_time(&d->stream, o->timeout);
     return true;
 }
 
@@ -314,7 +314,7 @@ struct dial *dial_new(const struct dial_options *o)
     d->reader = http_reader_of(HTTP_RESPONSE, o->head_max);
     loop_timer_open(&d->told, o->loop, tell_early, d);
     if (!start(d, o))
-        loop_timer_set(&d->told, 0.);
+        loop_timer_set(&d->told, 0);
     return d;
 }
 

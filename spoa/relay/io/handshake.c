@@ -146,7 +146,7 @@ void handshake_begin(struct relay_thread *thread, int fd)
     thread->handshakes_last = &a->next;
     thread->handshakes_count++;
     stream_open(&a->stream, thread->loop, fd);
-    stream_set_time(&a->stream, (int64_t)thread->settings.head_time);
+    stream_set_time(&a->stream, thread->settings.head_time);
 }
 
 void handshakes_end(struct relay_thread *thread)

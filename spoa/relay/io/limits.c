@@ -218,6 +218,41 @@ uint64_t limits_tunnels(const struct limits *l)
     return l->tunnels;
 }
 
+/* ---- who has most ---- */
+/* Into its place among the `count` that are there, the least of which falls out if there is no room. */
+static size_t note_busy(struct limits_busy *busy, size_t count, size_t room,
+                        const struct limits_holder *holder)
+{
+    size_t at = count < room ? count : room - 1;
+
+    if (count == room && busy[at].tunnels >= holder->tunnels)
+        return count;
+    while (at > 0 && busy[at - 1].tunnels < holder->tunnels) {
+        busy[at] = busy[at - 1];
+        at--;
+    }
+    struct slice name = slice_from(slice_of(holder->name, holder->len), holder->name[1] == '/' ? 2 : 1);
+    busy[at].tunnels = holder->tunnels;
+    busy[at].len = name.len < LIMITS_NAME_SHOWN ? name.len : LIMITS_NAME_SHOWN;
+    memcpy(busy[at].name, name.at, busy[at].len);
+    return count < room ? count + 1 : count;
+}
+
+size_t limits_busiest(struct limits *l, struct limits_busy *busy, size_t room)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < SHARDS && room; i++) {
+        pthread_mutex_lock(&l->shards[i].lock);
+        for (size_t k = 0; k < BUCKETS; k++)
+            for (const struct limits_holder *h = l->shards[i].buckets[k]; h; h = h->next)
+                if (h->len > 1 && h->name[0] == 's' && h->tunnels)
+                    count = note_busy(busy, count, room, h);
+        pthread_mutex_unlock(&l->shards[i].lock);
+    }
+    return count;
+}
+
 /* ---- memory ---- */
 void limits_hold(struct limits *l, int64_t bytes)
 {
@@ -328,13 +363,20 @@ static uint64_t free_for(const struct limits *l, const struct limits_use *use, u
     return limits_held(l) < l->memory ? room : larger(room, rest_of_share(l, use, held, most));
 }
 
-size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_t held, bool whole)
+/* A buffer of so many bytes that takes in r more has twice as many as both together. */
+static size_t until_doubled(uint64_t part, uint64_t grows)
 {
-    uint64_t memory = l->memory;
-    uint64_t part = whole ? free_for(l, use, held, memory)
-                          : free_for(l, use, held, memory - memory / WHOLE_PART) / TUNNEL_PART;
+    return part > grows ? (size_t)((part - grows) / 2) : 0;
+}
 
-    return part > held ? (size_t)((part - held) / 2) : 0;
+size_t limits_room(const struct limits *l, const struct limits_use *use, uint64_t held)
+{
+    return until_doubled(free_for(l, use, held, l->memory - l->memory / WHOLE_PART) / TUNNEL_PART, held);
+}
+
+size_t limits_room_whole(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t grows)
+{
+    return until_doubled(free_for(l, use, held, l->memory), grows);
 }
 
 /* ---- giving way ---- */

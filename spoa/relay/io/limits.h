@@ -10,13 +10,14 @@
 #include <stdatomic.h>
 
 #include "spoa/base/slice.h"
+#include "spoa/base/time.h"
 
 /* By what tunnels are counted beside all of them. X(name) */
 #define LIMITS(X) \
     X(sandbox)    \
     X(org)        \
     X(token)      \
-    X(refused) /* who is only told why not: all of them together */
+    X(refused) /* refused tunnels: all of them together */
 
 enum limit {
 #define X(name) LIMIT_##name,
@@ -64,6 +65,18 @@ enum limit limits_enter(struct limits *limits, const struct limits_owner *owner)
 void limits_leave(struct limits *limits, const struct limits_owner *owner);
 uint64_t limits_tunnels(const struct limits *limits);
 
+/* The sandboxes with most tunnels, the one with most first; for views. */
+enum {
+    LIMITS_NAME_SHOWN = 200
+}; /* bytes of namespace "/" sandbox that are kept; without the namespace where it is `default` */
+struct limits_busy {
+    uint64_t tunnels;
+    size_t len;
+    uint8_t name[LIMITS_NAME_SHOWN];
+};
+/* Fills at most `room`; returns how many. */
+size_t limits_busiest(struct limits *limits, struct limits_busy *busy, size_t room);
+
 /* Held memory has changed by so many bytes. */
 void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
@@ -78,21 +91,24 @@ struct limits_use {
 
 /* Of a tunnel that has entered, until it leaves, when it holds nothing any more. */
 struct limits_use limits_use_begin(struct limits *limits, const struct limits_owner *owner);
-/* By now it holds so many bytes, which limits_hold is told beside this; waits: it cannot become whole, and so give back
+/* By now it holds so many bytes, which limits_hold counts beside this; waits: it cannot become whole, and so give back
  * what it holds, for want of memory. */
 void limits_use_set(struct limits *limits, struct limits_use *use, uint64_t held, bool waits);
 /* How many more bytes a tunnel may take in that holds `held` by now, so that its buffers, which grow by doubling, stay
  * within its part. This is a part of what is free: the more is held, the smaller it is, so that first the largest holders
- * stop and who holds little goes on. A quarter of memory is kept for what has to become `whole` before it is given back.
+ * stop and who holds little goes on. A quarter of memory is kept for what has to become whole before it is given back:
+ * there only the buffer counts that `grows`, by what it has taken already, since all else that is held waits for it.
  * An owner beyond its share gets nothing that others wait for. One within its share may fill that when there is no more,
  * until what all hold of more than LIMITS_LEAST for each tunnel is twice as much as there is. */
 enum { LIMITS_LEAST = 32 << 10 }; /* bytes: what a tunnel holds at most however short memory is */
-size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held, bool whole);
+size_t limits_room(const struct limits *limits, const struct limits_use *use, uint64_t held);
+size_t limits_room_whole(const struct limits *limits, const struct limits_use *use, uint64_t held,
+                         uint64_t grows);
 
 /* Who gives way to those that wait: every LIMITS_ROUND all tunnels that could are shown, twice. The largest tunnels of
  * the owner that holds most are to end, as many as those that wait lack and a sixteenth of memory at most. Nobody's are
  * who has less than its share, unless all have. */
-#define LIMITS_ROUND 0.25 /* seconds */
+#define LIMITS_ROUND (250 * MILLISECOND)
 struct limits_round {
     uint64_t lacking;                  /* bytes to be given back */
     const struct limits_holder *owner; /* who holds most, maybe gone by now */

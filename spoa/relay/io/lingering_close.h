@@ -12,7 +12,7 @@
 #include "spoa/relay/io/limits.h"
 #include "spoa/service/metrics.h"
 
-#define LINGERING_TIME INT64_C(2000000) /* microseconds, at most */
+#define LINGERING_TIME (2 * SECOND) /* at most */
 #define LINGERING_MOST 8192
 
 struct lingering_close;

@@ -6,6 +6,7 @@
 #include "spoa/base/openssl_memory.h"
 #include "spoa/relay/io/views.h"
 #include "spoa/service/daemon.h"
+#include "spoa/service/monitor.h"
 #include "spoa/service/notify.h"
 #include "spoa/service/seccomp.h"
 
@@ -20,6 +21,7 @@ struct process {
     struct log *log;
     struct relay *relay;
     struct admin *admin;
+    struct monitor *monitor;
     struct admin_page pages[VIEWS_PAGES];
     struct control *control;
     struct control_command commands[VIEWS_COMMANDS];
@@ -60,8 +62,17 @@ static bool open_admin(struct process *p, const struct settings *settings, struc
     int listener = net_listen(&settings->relay.admin, 0600, why);
     if (listener < 0)
         return false;
-    p->admin = admin_new(p->loop, listener, p->pages, VIEWS_PAGES);
+    p->admin = admin_new(p->loop, listener, p->pages, VIEWS_PAGES, NULL);
     return p->admin || fail(why, "out of memory");
+}
+
+static bool open_monitor(struct process *p, const struct settings *settings, struct fail *why)
+{
+    const struct monitor_options options = {.address = &settings->relay.monitor,
+                                            .token_file = settings->relay.monitor_token_file,
+                                            .pages = p->pages,
+                                            .count = VIEWS_PAGES};
+    return monitor_open(&p->monitor, p->loop, &options, why);
 }
 
 static bool open_control(struct process *p, const struct settings *settings, struct fail *why)
@@ -86,7 +97,8 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
                                           .drained = on_stop,
                                           .context = p};
     p->signals = notify_open(why) ? daemon_signals_open(p->loop, &signals, why) : NULL;
-    if (!p->signals || !open_admin(p, settings, why) || !open_control(p, settings, why))
+    if (!p->signals || !open_admin(p, settings, why) || !open_monitor(p, settings, why) ||
+        !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
     return p->relay && seccomp_confine((enum seccomp_mode)settings->seccomp, NULL, 0, why);
@@ -95,6 +107,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
 static void finish(struct process *p)
 {
     control_free(p->control);
+    monitor_close(p->monitor);
     admin_free(p->admin);
     relay_stop(p->relay);
     daemon_signals_close(p->signals);

@@ -2,6 +2,7 @@
 #include "spoa/relay/io/relay.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "spoa/base/file.h"
 #include "spoa/base/json_write.h"
@@ -9,13 +10,14 @@
 #include "spoa/relay/io/tunnel_io.h"
 #include "spoa/relay/io/tunnel_stats.h"
 #include "spoa/service/daemon.h"
+#include "spoa/service/process_metrics.h"
 
 #define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
 #define FILES_A_TUNNEL  2
 #define QUESTIONS       200000 /* of a thread */
-#define SAMPLE_SECONDS  2.0
+#define SAMPLE_SECONDS  2
 #define SAMPLES         150
-#define DRAINED_SECONDS 0.05
+#define DRAINED_EVERY   (50 * MILLISECOND)
 
 struct sample {
     uint64_t tunnels, redials;
@@ -26,6 +28,7 @@ struct relay {
     struct relay_options options;
     struct limits *limits;
     struct relay_metrics *metrics;
+    struct metrics_shard *shard; /* of what concerns all threads */
     int listener;
     size_t threads_count;
     struct relay_thread *threads[SETTINGS_THREADS_MAX];
@@ -112,6 +115,15 @@ static bool start_threads(struct relay *r, const struct settings *settings, stru
     return true;
 }
 
+/* What a scrape shows of the configuration in force. */
+static void note_settings(struct relay *r, const struct limits_settings *limits)
+{
+    metrics_set(r->shard, METRIC_TUNNELS_MOST, METRIC_PLAIN, (int64_t)limits->tunnels);
+    metrics_set(r->shard, METRIC_MEMORY_MOST, METRIC_PLAIN, (int64_t)limits->memory);
+    metrics_set(r->shard, METRIC_RELOAD_GOOD, METRIC_PLAIN, 1);
+    metrics_set(r->shard, METRIC_RELOADED_AT, METRIC_PLAIN, time(NULL));
+}
+
 static void sample(void *owner);
 static void make_room(void *owner);
 static void look_if_drained(void *owner);
@@ -125,15 +137,17 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     struct limits_settings limits = limits_from(settings, tunnels);
     r->limits = limits_new(&limits);
     r->metrics = relay_metrics_new();
-    if (!r->limits || !r->metrics)
+    r->shard = r->metrics ? metrics_shard(relay_metrics_metrics(r->metrics)) : NULL;
+    if (!r->limits || !r->shard)
         return fail(why, "out of memory");
+    note_settings(r, &limits);
     r->listener = net_listen(&settings->relay.listen, 0660, why);
     if (r->listener < 0 || !start_threads(r, settings, why))
         return false;
     loop_timer_open(&r->sampling, r->options.loop, sample, r);
     loop_timer_open(&r->drained, r->options.loop, look_if_drained, r);
     loop_timer_open(&r->rounds, r->options.loop, make_room, r);
-    loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+    loop_timer_set(&r->sampling, SAMPLE_SECONDS * SECOND);
     loop_timer_set(&r->rounds, LIMITS_ROUND);
     return true;
 }
@@ -186,7 +200,7 @@ static bool is_lingering(struct relay *r)
     if (!r->emptied)
         r->emptied = now;
     each_thread(r, add_lingering, &lingering);
-    return lingering && (int64_t)(now - r->emptied) < LINGERING_TIME;
+    return lingering && now - r->emptied < LINGERING_TIME;
 }
 
 static void look_if_drained(void *owner)
@@ -196,7 +210,7 @@ static void look_if_drained(void *owner)
     if (limits_tunnels(r->limits) == 0 && !is_lingering(r))
         r->options.drained(r->options.context);
     else
-        loop_timer_set(&r->drained, DRAINED_SECONDS);
+        loop_timer_set(&r->drained, DRAINED_EVERY);
 }
 
 static void drain_thread(struct relay_thread *thread, void *context)
@@ -211,7 +225,7 @@ void relay_drain(struct relay *r)
         return;
     r->draining = true;
     each_thread(r, drain_thread, NULL);
-    loop_timer_set(&r->drained, DRAINED_SECONDS);
+    loop_timer_set(&r->drained, DRAINED_EVERY);
 }
 
 bool relay_ready(const struct relay *r, const char **why)
@@ -270,6 +284,7 @@ static bool reload(struct relay *r, struct fail *why)
     if (good) {
         struct limits_settings limits = limits_from(settings, tunnels);
         limits_set(r->limits, &limits);
+        note_settings(r, &limits);
         each_thread(r, set_thread, &thread_settings);
         settings_log_warnings(settings, r->options.log);
     }
@@ -281,7 +296,10 @@ void relay_reload(struct relay *r)
 {
     struct fail why;
 
-    if (reload(r, &why))
+    bool good = reload(r, &why);
+    metrics_add(r->shard, METRIC_RELOADS, METRIC_INDEX(good ? RELOAD_GOOD : RELOAD_BAD), 1);
+    metrics_set(r->shard, METRIC_RELOAD_GOOD, METRIC_PLAIN, good);
+    if (good)
         log_audit(r->options.log, LOG_INFO, "configuration reloaded");
     else
         log_audit(r->options.log, LOG_ERROR, "configuration not reloaded, the old one stays in force",
@@ -295,7 +313,7 @@ static void log_thread(struct relay_thread *thread, void *context)
     log_write(thread->log, LOG_INFO, "summary", LOG_U64("thread", thread->number),
               LOG_U64("tunnels", thread->tunnels_count), LOG_U64("handshakes", thread->handshakes_count),
               LOG_U64("lingering", thread->lingering.count),
-              LOG_TEXT("agent", resolver_connected(thread->resolver) ? "connected" : "not connected"),
+              LOG_TEXT("agent", agent_client_connected(thread->agent) ? "connected" : "not connected"),
               LOG_TEXT("state", thread->draining ? "draining" : "serving"));
 }
 
@@ -308,19 +326,21 @@ void relay_log_summary(struct relay *r)
 
 static void note_gauges(struct relay_thread *thread, void *context)
 {
-    (void)context;
+    size_t *connected = context;
+    *connected += agent_client_connected(thread->agent);
     metrics_set(thread->shard, METRIC_HANDSHAKES, METRIC_PLAIN, (int64_t)thread->handshakes_count);
     metrics_set(thread->shard, METRIC_LINGERING, METRIC_PLAIN, (int64_t)thread->lingering.count);
-    if (thread->number == 0) { /* the log is one for all */
-        metrics_set(thread->shard, METRIC_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(thread->log));
-        metrics_set(thread->shard, METRIC_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(thread->log));
-    }
 }
 
 bool relay_write_metrics(struct relay *r, struct buffer *to)
 {
-    each_thread(r, note_gauges, NULL);
-    return metrics_write(relay_metrics_metrics(r->metrics), to);
+    size_t connected = 0;
+    each_thread(r, note_gauges, &connected);
+    metrics_set(r->shard, METRIC_AGENT, METRIC_PLAIN, connected == r->threads_count);
+    metrics_set(r->shard, METRIC_DRAINING, METRIC_PLAIN, r->draining);
+    metrics_set(r->shard, METRIC_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(r->options.log));
+    metrics_set(r->shard, METRIC_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(r->options.log));
+    return metrics_write(relay_metrics_metrics(r->metrics), to) && process_metrics_write("relay", to);
 }
 
 struct listing {
@@ -347,6 +367,42 @@ bool relay_write_tunnels(struct relay *r, struct slice sandbox, struct buffer *t
 
     each_thread(r, list_thread, &l);
     return l.good && json_write(to, "]");
+}
+
+static void add_connected(struct relay_thread *thread, void *context)
+{
+    *(size_t *)context += agent_client_connected(thread->agent);
+}
+
+static bool write_state(struct relay *r, struct buffer *to)
+{
+    const char *state;
+    size_t connected = 0;
+
+    relay_ready(r, &state);
+    each_thread(r, add_connected, &connected);
+    return json_write(
+               to, "\"version\":\"%s\",\"state\":\"%s\",\"agent\":%s,\"tunnels\":%llu,\"max_tunnels\":%lld,",
+               CELLGATE_VERSION, state, connected == r->threads_count ? "true" : "false",
+               (unsigned long long)limits_tunnels(r->limits),
+               (long long)metrics_value(relay_metrics_metrics(r->metrics), METRIC_TUNNELS_MOST,
+                                        METRIC_PLAIN)) &&
+           json_write(
+               to, "\"held\":%llu,\"memory\":%lld,", (unsigned long long)limits_held(r->limits),
+               (long long)metrics_value(relay_metrics_metrics(r->metrics), METRIC_MEMORY_MOST, METRIC_PLAIN));
+}
+
+bool relay_write_top(struct relay *r, const struct top_question *question, struct buffer *to)
+{
+    struct top *top = top_new(question);
+
+    if (!top)
+        return false;
+    each_thread(r, top_look, top);
+    bool good = write_state(r, to) && top_write(top, r->limits, to) && json_write(to, ",") &&
+                top_write_counts(r->metrics, to);
+    top_free(top);
+    return good;
 }
 
 struct kicking {
@@ -404,18 +460,21 @@ static void sample(void *owner)
 
     each_thread(r, take_gap, &now.longest_gap);
     r->samples[r->sampled++ % SAMPLES] = now;
-    loop_timer_set(&r->sampling, SAMPLE_SECONDS);
+    loop_timer_set(&r->sampling, SAMPLE_SECONDS * SECOND);
 }
 
 bool relay_write_stats(struct relay *r, struct buffer *to)
 {
     size_t count = r->sampled < SAMPLES ? r->sampled : SAMPLES;
-    bool good = json_write(to,
-                           "{\"tunnels\":%llu,\"redials\":%llu,\"held\":%llu,\"draining\":%s,"
-                           "\"sample_seconds\":%.0f,\"samples\":[",
-                           (unsigned long long)limits_tunnels(r->limits), (unsigned long long)redials(r),
-                           (unsigned long long)limits_held(r->limits), r->draining ? "true" : "false",
-                           SAMPLE_SECONDS);
+    const char *state;
+
+    relay_ready(r, &state);
+    bool good = json_write(
+        to,
+        "{\"state\":\"%s\",\"tunnels\":%llu,\"redials\":%llu,\"held\":%llu,\"draining\":%s,"
+        "\"sample_seconds\":%d,\"samples\":[",
+        state, (unsigned long long)limits_tunnels(r->limits), (unsigned long long)redials(r),
+        (unsigned long long)limits_held(r->limits), r->draining ? "true" : "false", SAMPLE_SECONDS);
 
     for (size_t i = 0; i < count && good; i++) {
         const struct sample *s = &r->samples[(r->sampled - count + i) % SAMPLES];

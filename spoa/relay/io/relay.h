@@ -8,6 +8,7 @@
 
 #include "spoa/base/buffer.h"
 #include "spoa/relay/io/relay_thread.h"
+#include "spoa/relay/io/top.h"
 
 struct relay;
 
@@ -42,6 +43,8 @@ bool relay_write_metrics(struct relay *relay, struct buffer *to);
 bool relay_write_tunnels(struct relay *relay, struct slice sandbox, struct buffer *to);
 /* What the live page shows: now, and samples of the last minutes. */
 bool relay_write_stats(struct relay *relay, struct buffer *to);
+/* Members of an object: the state, and what top.h has. */
+bool relay_write_top(struct relay *relay, const struct top_question *question, struct buffer *to);
 /* Ends one tunnel by its id; false: there is none. */
 bool relay_kick(struct relay *relay, struct slice id);
 

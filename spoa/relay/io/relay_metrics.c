@@ -4,31 +4,34 @@
 #include "spoa/proto/refusal.h"
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/tunnel/tunnel.h"
+#include "spoa/service/metric_names.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 
-static const char *const refusal_names[] = {"worker", /* its own answer */
+const char *const relay_metrics_refusals[] = {"worker", /* its own answer */
 #define X(name, status, retryable, after, sentence) #name,
-                                            REFUSALS(X)
+                                              REFUSALS(X)
 #undef X
-                                                NULL};
+                                                  NULL};
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
-static const char no_name[] = "", other_name[] = "other";
 static const char *const directions[] = {"to_worker", "to_client", NULL};
+static const char *const reload_outcomes[] = {[RELOAD_GOOD] = "good", [RELOAD_BAD] = "bad", NULL};
+/* As far as the longest move takes; `make run` loses and finds a worker in a few milliseconds. */
+const double relay_metrics_gaps[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                                     2.5,   5,      10,    30,   60,    120,  300, 600,  0};
+static const double ages[] = {1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600, 0};
 static const char *const cuts[] = {"handshake", "lingering", NULL};
 
 struct relay_metrics {
     struct metric families[METRIC_FAMILIES];
     struct metrics *metrics;
-    pthread_mutex_t lock;                  /* of names */
-    char *names[RELAY_METRICS_ROUTES + 2]; /* of the routes, "" where none is yet, "other", NULL */
+    struct metric_names *routes;
 };
 
 static void fill_families(struct relay_metrics *c)
 {
-    const char *const *routes = (const char *const *)c->names;
+    const char *const *routes = metric_names_values(c->routes);
     const struct metric families[METRIC_FAMILIES] = {
         [METRIC_TUNNELS] = {.name = "cellgate_relay_tunnels",
                             .help = "Tunnels that are open.",
@@ -45,7 +48,7 @@ static void fill_families(struct relay_metrics *c)
         [METRIC_REFUSED] = {.name = "cellgate_relay_refused_total",
                             .help = "Upgrades that were not accepted, and why.",
                             .type = METRIC_COUNTER,
-                            .labels = {{"error", refusal_names}}},
+                            .labels = {{"error", relay_metrics_refusals}}},
         [METRIC_LIMITED] = {.name = "cellgate_relay_limited_total",
                             .help = "Upgrades refused with too_many_tunnels, and by which limit.",
                             .type = METRIC_COUNTER,
@@ -70,7 +73,7 @@ static void fill_families(struct relay_metrics *c)
         [METRIC_GAP] = {.name = "cellgate_relay_gap_seconds",
                         .help = "From the loss of a worker until the tunnel had one again.",
                         .type = METRIC_HISTOGRAM,
-                        .bounds = metrics_seconds},
+                        .bounds = relay_metrics_gaps},
         [METRIC_DIAL] = {.name = "cellgate_relay_dial_seconds",
                          .help = "Dials of workers that succeeded.",
                          .type = METRIC_HISTOGRAM,
@@ -98,28 +101,58 @@ static void fill_families(struct relay_metrics *c)
                      "or while the end of their tunnel was sent.",
              .type = METRIC_COUNTER,
              .labels = {{"what", cuts}}},
-        [METRIC_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped",
-                                .help = "Log lines that could not be written in time.",
+        [METRIC_DIALS_FAILED] = {.name = "cellgate_relay_dials_failed_total",
+                                 .help = "Dials of workers that failed.",
+                                 .type = METRIC_COUNTER},
+        [METRIC_AGE] = {.name = "cellgate_relay_tunnel_age_seconds",
+                        .help = "How old tunnels were when they ended.",
+                        .type = METRIC_HISTOGRAM,
+                        .bounds = ages},
+        [METRIC_AGENT] = {.name = "cellgate_relay_agent_connected",
+                          .help = "1 if every thread can ask the agent.",
+                          .type = METRIC_GAUGE},
+        [METRIC_DRAINING] = {.name = "cellgate_relay_draining",
+                             .help = "1 while no new tunnels are accepted and those that are open end.",
+                             .type = METRIC_GAUGE},
+        [METRIC_TUNNELS_MOST] =
+            {.name = "cellgate_relay_max_tunnels",
+             .help = "Tunnels that may be open: relay.max_tunnels, or what descriptors allow.",
+             .type = METRIC_GAUGE},
+        [METRIC_MEMORY_MOST] = {.name = "cellgate_relay_memory_limit_bytes",
+                                .help = "relay.memory.",
                                 .type = METRIC_GAUGE},
-        [METRIC_LOG_HELD_BACK] = {.name = "cellgate_relay_log_lines_held_back",
+        [METRIC_RELOADS] = {.name = "cellgate_relay_reloads_total",
+                            .help = "Reloads of the configuration; a bad one changes nothing.",
+                            .type = METRIC_COUNTER,
+                            .labels = {{"outcome", reload_outcomes}}},
+        [METRIC_RELOAD_GOOD] = {.name = "cellgate_relay_reload_good",
+                                .help = "1 if the last reload of the configuration was taken over.",
+                                .type = METRIC_GAUGE},
+        [METRIC_RELOADED_AT] = {.name = "cellgate_relay_reload_good_timestamp_seconds",
+                                .help = "When the configuration in force was read.",
+                                .type = METRIC_GAUGE},
+        [METRIC_LOG_DROPPED] = {.name = "cellgate_relay_log_lines_dropped_total",
+                                .help = "Log lines that could not be written in time.",
+                                .type = METRIC_COUNTER},
+        [METRIC_LOG_HELD_BACK] = {.name = "cellgate_relay_log_lines_held_back_total",
                                   .help = "Log lines not written because there were many like them.",
-                                  .type = METRIC_GAUGE},
+                                  .type = METRIC_COUNTER},
     };
     memcpy(c->families, families, sizeof families);
 }
 
 struct relay_metrics *relay_metrics_new(void)
 {
+    static const char *const none[] = {NULL};
     struct relay_metrics *c = calloc(1, sizeof *c);
 
     if (!c)
         return NULL;
-    pthread_mutex_init(&c->lock, NULL);
-    for (size_t i = 0; i < RELAY_METRICS_ROUTES; i++)
-        c->names[i] = (char *)no_name;
-    c->names[RELAY_METRICS_ROUTES] = (char *)other_name;
-    fill_families(c);
-    c->metrics = metrics_new(c->families, METRIC_FAMILIES);
+    c->routes = metric_names_new(none, RELAY_METRICS_ROUTES);
+    if (c->routes) {
+        fill_families(c);
+        c->metrics = metrics_new(c->families, METRIC_FAMILIES);
+    }
     if (c->metrics)
         return c;
     relay_metrics_free(c);
@@ -131,10 +164,7 @@ void relay_metrics_free(struct relay_metrics *c)
     if (!c)
         return;
     metrics_free(c->metrics);
-    for (size_t i = 0; i < RELAY_METRICS_ROUTES; i++)
-        if (c->names[i] != no_name)
-            free(c->names[i]);
-    pthread_mutex_destroy(&c->lock);
+    metric_names_free(c->routes);
     free(c);
 }
 
@@ -145,21 +175,28 @@ struct metrics *relay_metrics_metrics(struct relay_metrics *c)
 
 unsigned relay_metrics_route(struct relay_metrics *c, struct slice route)
 {
-    unsigned i = 0;
+    return metric_names_index(c->routes, route);
+}
 
-    pthread_mutex_lock(&c->lock);
-    while (i < RELAY_METRICS_ROUTES && c->names[i] != no_name && !slice_is(route, c->names[i]))
-        i++;
-    if (i < RELAY_METRICS_ROUTES && c->names[i] == no_name) {
-        char *name = slice_dup(route);
-        /* a scrape reads it without the lock */
-        if (name)
-            __atomic_store_n(&c->names[i], name, __ATOMIC_RELEASE);
-        else
-            i = RELAY_METRICS_ROUTES;
-    }
-    pthread_mutex_unlock(&c->lock);
-    return i;
+static int64_t over_routes(struct relay_metrics *c, unsigned family, unsigned reason)
+{
+    int64_t sum = 0;
+    const char *const *names = metric_names_values(c->routes);
+
+    for (unsigned route = 0; names[route]; route++)
+        if (*names[route])
+            sum += metrics_value(c->metrics, family, METRIC_INDEX(route, reason));
+    return sum;
+}
+
+int64_t relay_metrics_opened(struct relay_metrics *c)
+{
+    return over_routes(c, METRIC_OPENED, 0);
+}
+
+int64_t relay_metrics_ended(struct relay_metrics *c, unsigned reason)
+{
+    return over_routes(c, METRIC_CLOSED, reason);
 }
 
 void relay_metrics_refused(struct metrics_shard *shard, unsigned refusal)

@@ -27,6 +27,15 @@ enum count {
     METRIC_HANDSHAKES,    /* connections whose head is not there yet */
     METRIC_LINGERING,     /* sockets that are being closed */
     METRIC_CUT_SHORT,     /* {what} */
+    METRIC_DIALS_FAILED,
+    METRIC_AGE, /* histogram */
+    METRIC_AGENT,
+    METRIC_DRAINING,
+    METRIC_TUNNELS_MOST,
+    METRIC_MEMORY_MOST,
+    METRIC_RELOADS, /* {outcome} */
+    METRIC_RELOAD_GOOD,
+    METRIC_RELOADED_AT,
     METRIC_LOG_DROPPED,
     METRIC_LOG_HELD_BACK,
     METRIC_FAMILIES
@@ -36,9 +45,13 @@ enum { REDIAL_RESUMED, REDIAL_FAILED };
 enum { RESUME_EXACT, RESUME_GAP };
 enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
 enum { CUT_HANDSHAKE, CUT_LINGERING };
+enum { RELOAD_GOOD, RELOAD_BAD };
 
 struct relay_metrics;
 struct limits;
+
+extern const double relay_metrics_gaps[];          /* bounds of METRIC_GAP */
+extern const char *const relay_metrics_refusals[]; /* of METRIC_REFUSED; NULL behind the last */
 
 enum { RELAY_METRICS_ROUTES = 64 };
 
@@ -48,6 +61,9 @@ void relay_metrics_free(struct relay_metrics *metrics);
 struct metrics *relay_metrics_metrics(struct relay_metrics *metrics);
 /* The index of a route's label; any thread. */
 unsigned relay_metrics_route(struct relay_metrics *metrics, struct slice route);
+/* Over all routes: tunnels that were opened, and that ended for a reason. */
+int64_t relay_metrics_opened(struct relay_metrics *metrics);
+int64_t relay_metrics_ended(struct relay_metrics *metrics, unsigned reason);
 /* Memory of the process' tunnels has changed by so many bytes: limits and metric know it alike. */
 void relay_metrics_hold(struct metrics_shard *shard, struct limits *limits, int64_t bytes);
 /* REFUSAL_NONE: the worker's own refusal. */

@@ -6,12 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MS UINT64_C(1000)
-
 /* ---- settings ---- */
 static uint64_t microseconds(int64_t milliseconds)
 {
-    return (uint64_t)milliseconds * MS;
+    return (uint64_t)milliseconds * MILLISECOND;
 }
 
 static struct redial_settings redial_from(const struct settings_relay *s)
@@ -36,7 +34,7 @@ static struct tunnel_settings tunnel_from(const struct settings_relay *s)
         .dead_after = microseconds(s->dead_after),
         .stall = microseconds(s->stall),
         .grace_period = microseconds(s->grace_period),
-        .close_timeout = 5000 * MS,
+        .close_timeout = 5 * SECOND,
         .connect_budget = microseconds(s->connect_budget),
         .migration_budget = microseconds(s->migration_budget),
         .buffer = (size_t)s->buffer,
@@ -66,11 +64,6 @@ bool relay_thread_settings_from(struct relay_thread_settings *to, const struct s
 }
 
 /* ---- accepting ---- */
-void relay_thread_pause_accepting(struct relay_thread *thread)
-{
-    listener_rest(&thread->listener);
-}
-
 /* ---- refusing ---- */
 void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answer)
 {

@@ -11,10 +11,11 @@
 #include "spoa/base/cidr.h"
 #include "spoa/net/listener.h"
 #include "spoa/net/net.h"
+#include "spoa/relay/io/agent_client.h"
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/io/lingering_close.h"
 #include "spoa/relay/io/relay_metrics.h"
-#include "spoa/relay/io/resolver.h"
+#include "spoa/relay/io/top_ends.h"
 #include "spoa/relay/tunnel/tunnel.h"
 #include "spoa/relay/tunnel/upgrade.h"
 #include "spoa/service/log.h"
@@ -48,7 +49,7 @@ struct relay_thread {
     struct limits *limits;
     struct relay_metrics *metrics;
     struct metrics_shard *shard;
-    struct resolver *resolver;
+    struct agent_client *agent;
     struct lingering_closes lingering;
     struct relay_thread_settings settings;
 
@@ -63,6 +64,7 @@ struct relay_thread {
     uint64_t drain_began;
     size_t drain_tunnels; /* when it began */
     struct loop_timer drain_step;
+    struct top_ends ends;
     uint64_t longest_gap; /* since it was last asked for, microseconds */
     struct commands commands; /* of the tunnel that is at work */
     struct tunnel_host host;
@@ -70,8 +72,6 @@ struct relay_thread {
 };
 
 /* ---- on its thread ---- */
-/* A descriptor could not be had: accepting pauses for a moment. */
-void relay_thread_pause_accepting(struct relay_thread *thread);
 /* Sends an answer of the relay's own, or any other head, on a socket that is then closed in good order. */
 void relay_thread_answer(struct relay_thread *thread, int fd, struct slice answer);
 /* upgrade: what is refused, NULL while that is not known. */

@@ -9,7 +9,7 @@
 #include "spoa/relay/io/tunnel_io.h"
 
 #define ACCEPTS_A_TURN 16
-#define DRAIN_STEP     0.05 /* seconds */
+#define DRAIN_STEP     (50 * MILLISECOND)
 
 /* ---- accepting ---- */
 static void on_accepted(void *owner, int fd)
@@ -102,7 +102,7 @@ static void relay_thread_free(struct relay_thread *thread)
     loop_timer_close(&thread->drain_step);
     if (thread->loop)
         lingering_closes_end(&thread->lingering);
-    resolver_free(thread->resolver);
+    agent_client_free(thread->agent);
     loop_free(thread->loop);
     free(thread->scratch);
     free(thread);
@@ -118,8 +118,8 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
         .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
     tunnel_io_host(&thread->host, &thread->commands);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
-    thread->resolver = resolver_new(thread->loop, o->agent, o->questions, o->log);
-    return (thread->shard && thread->scratch && thread->resolver) || fail(why, "out of memory");
+    thread->agent = agent_client_new(thread->loop, o->agent, o->questions, o->log);
+    return (thread->shard && thread->scratch && thread->agent) || fail(why, "out of memory");
 }
 
 struct relay_thread *relay_thread_start(const struct relay_thread_options *o, struct fail *why)

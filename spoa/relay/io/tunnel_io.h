@@ -31,7 +31,7 @@ struct tunnel_stats;
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands);
 
 struct tunnel_io *tunnel_io_next(const struct tunnel_io *io);
-/* What can be told of its tunnel. */
+/* What is known of its tunnel. */
 const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *io);
 bool tunnel_io_is_closing(const struct tunnel_io *io);
 struct slice tunnel_io_sandbox(const struct tunnel_io *io);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tunnel_stats: what is told of one tunnel: its lines in the log, its metrics, its object in the view. It watches
+ * tunnel_stats: what is reported of one tunnel: its lines in the log, its metrics, its object in the view. It watches
  * the tunnel and changes nothing of it.
  */
 #ifndef CELLGATE_RELAY_IO_TUNNEL_STATS_H
@@ -23,8 +23,11 @@ struct tunnel_stats {
 
 /* "t-<thread>-<number>", unique in the process. */
 void tunnel_stats_id(const struct tunnel_stats *stats, char id[static 32]);
+/* Where its worker is, or was. */
+const char *tunnel_stats_worker(const struct tunnel_stats *stats, char text[static NET_TEXT]);
 /* Something that does not end it has gone wrong. */
 void tunnel_stats_problem(const struct tunnel_stats *stats, const char *what, const char *why);
+void tunnel_stats_dial_failed(const struct tunnel_stats *stats, const char *why);
 void tunnel_stats_opened(const struct tunnel_stats *stats);
 /* As the commands of the same names (command.h). */
 void tunnel_stats_resumed(const struct tunnel_stats *stats, enum loss loss, uint64_t gap);

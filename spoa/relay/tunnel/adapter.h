@@ -12,6 +12,7 @@
 
 #include "spoa/base/buffer.h"
 #include "spoa/base/image.h"
+#include "spoa/base/time.h"
 #include "spoa/base/writer.h"
 #include "spoa/proto/handover.h"
 #include "spoa/proto/http.h"
@@ -102,7 +103,7 @@ struct adapter {
     bool exact;   /* a message towards the client that was cut is continued by the next worker */
     bool overlap; /* the new worker may be dialled while the old one still serves */
     bool tagged;  /* a 00 in front of a binary message makes it input, which may come in several messages */
-    bool one_leg; /* the client is told of a loss; nothing is redialled */
+    bool one_leg; /* a loss is declared to the client; nothing is redialled */
     size_t insert_max; /* bytes of a whole insert at most */
     size_t state_len;  /* zeroed bytes per tunnel */
 

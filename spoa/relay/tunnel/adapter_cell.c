@@ -8,7 +8,7 @@
 #include "spoa/proto/cell_resume.h"
 #include "spoa/relay/tunnel/adapter.h"
 
-#define ACK_DELAY UINT64_C(200000)
+#define ACK_DELAY (200 * MILLISECOND)
 
 struct cell {
     char id[CELL_RESUME_ID_LEN];
@@ -41,10 +41,11 @@ struct cell {
     uint64_t answer_recv, answer_next;
 };
 
+static const char digits[] = "0123456789abcdef";
+
 /* ---- the handshake ---- */
 static void start(void *state, const struct adapter_start *start)
 {
-    static const char digits[] = "0123456789abcdef";
     struct cell *c = state;
 
     for (size_t i = 0; i < sizeof c->id; i++)
@@ -278,10 +279,12 @@ static void image_state(struct image *image, void *state)
     struct cell *c = state;
 
     image_bytes(image, c->id, sizeof c->id);
+    for (size_t i = 0; i < sizeof c->id; i++)
+        image_check(image, strchr(digits, c->id[i]) && c->id[i]); /* it stands in a head */
     IMAGE_U64(image, c->attempt);
     IMAGE_U64(image, c->leg_attempt);
     IMAGE_BOOL(image, c->known);
-    IMAGE(image, c->window, CELL_RESUME_WINDOW);
+    IMAGE(image, c->window, c->buffer);
     IMAGE_U64(image, c->received);
     IMAGE_U64(image, c->requested);
     IMAGE_U64(image, c->told);

@@ -31,11 +31,10 @@
 #define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_LEN in front of each record */
 #define INSERT_MAX (REPLAY_MAX + WS_HEAD_MAX + 1) /* and the head and tag of the message behind them */
 
-#define MILLISECOND UINT64_C(1000)
 #define LATE_PAUSE  (250 * MILLISECOND)   /* of a late replay, after which its end may have come */
-#define LATE_QUIET  (2000 * MILLISECOND)  /* after which it has */
-#define LATE_MOST   (10000 * MILLISECOND) /* since it began */
-#define CONFIRM     (1000 * MILLISECOND)  /* without output: nothing of the replay is to come */
+#define LATE_QUIET  (2 * SECOND)          /* after which it has */
+#define LATE_MOST   (10 * SECOND)         /* since it began */
+#define CONFIRM     SECOND                /* without output: nothing of the replay is to come */
 
 #define TAG_OUTPUT 1
 #define TAG_ERRORS 2
@@ -43,7 +42,7 @@
 #define TAG_LIVE   4 /* the replay has ended */
 #define RECORD_LEN 5 /* in front of what was collected, at most CHUNK_MAX bytes: tag, 32 bits of length */
 
-struct stream {
+struct output_stream {
     struct delivered delivered;
     struct delivered_end asked; /* as it was when the next worker was asked */
     struct delivered_end
@@ -54,7 +53,7 @@ struct stream {
 };
 
 struct scrollback {
-    struct stream streams[2];
+    struct output_stream streams[2];
     bool resumed;              /* this is not the first worker */
     bool collecting;           /* its replay */
     bool marked;               /* it has said `04` */
@@ -76,7 +75,7 @@ struct scrollback {
     bool begun;    /* some of it was passed on */
 };
 
-static struct stream *stream_of(struct scrollback *s, uint8_t tag)
+static struct output_stream *stream_of(struct scrollback *s, uint8_t tag)
 {
     return tag == TAG_OUTPUT || tag == TAG_ERRORS ? &s->streams[tag - TAG_OUTPUT] : NULL;
 }
@@ -164,7 +163,7 @@ static struct slice joined_bytes(const struct scrollback *s, uint8_t wanted)
 /* False: out of memory. */
 static bool place_stream(const struct scrollback *s, uint8_t tag, bool full, struct delivered_place *place)
 {
-    const struct stream *stream = &s->streams[tag - TAG_OUTPUT];
+    const struct output_stream *stream = &s->streams[tag - TAG_OUTPUT];
 
     *place = (struct delivered_place){false, 0};
     if (!stream->joined.len)
@@ -365,7 +364,7 @@ static bool compare_late(struct scrollback *s, struct adapter_edit *edit)
 
     s->compared = true;
     for (uint8_t i = 0; i < 2 && same && memory; i++) {
-        struct stream *stream = &s->streams[i];
+        struct output_stream *stream = &s->streams[i];
         struct slice replay = joined_bytes(s, TAG_OUTPUT + i);
         memory = slice_present(replay) && (!stream->joined.len || stream->joined.tail);
         places[i] = (struct delivered_place){true, stream->joined.len};
@@ -381,7 +380,7 @@ static bool compare_late(struct scrollback *s, struct adapter_edit *edit)
 /* More of it was collected than before. */
 static bool look_late(struct scrollback *s, uint64_t before, struct adapter_edit *edit)
 {
-    const struct stream *streams = s->streams;
+    const struct output_stream *streams = s->streams;
     bool all = streams[0].collected >= streams[0].joined.len && streams[1].collected >= streams[1].joined.len;
 
     if (!s->compared && all && !compare_late(s, edit))
@@ -491,7 +490,7 @@ static void joined(void *state, struct send_queue *kept, struct adapter_edit *ed
     s->inside = false;
     s->tag = 0;
     for (unsigned i = 0; i < 2; i++) {
-        struct stream *stream = &s->streams[i];
+        struct output_stream *stream = &s->streams[i];
         stream->skip = stream->collected = 0;
         delivered_forget(&stream->joined);
         stream->joined = stream->asked;
@@ -523,7 +522,7 @@ static enum adapter_verdict on_live(struct scrollback *s, const struct adapter_p
 
 /* How many bytes the client has already. In doubt nothing is passed that may be the rest of the replay: but not for long, and no
  * further than it is the same. */
-static size_t to_skip(struct scrollback *s, struct stream *stream, struct slice bytes, uint64_t now)
+static size_t to_skip(struct scrollback *s, struct output_stream *stream, struct slice bytes, uint64_t now)
 {
     size_t most = stream->skip < bytes.len ? (size_t)stream->skip : bytes.len, same = most;
 
@@ -540,7 +539,7 @@ static size_t to_skip(struct scrollback *s, struct stream *stream, struct slice 
 }
 
 /* Live output; of a message that the client has the beginning of, the rest passes behind a tag of its own. */
-static enum adapter_verdict pass_output(struct scrollback *s, struct stream *stream, struct slice bytes,
+static enum adapter_verdict pass_output(struct scrollback *s, struct output_stream *stream, struct slice bytes,
                                         const struct adapter_piece *piece, struct adapter_edit *edit)
 {
     bool tagged = bytes.len < piece->bytes.len;
@@ -566,7 +565,7 @@ static enum adapter_verdict pass_output(struct scrollback *s, struct stream *str
 static enum adapter_verdict on_output(struct scrollback *s, struct slice bytes,
                                       const struct adapter_piece *piece, struct adapter_edit *edit)
 {
-    struct stream *stream = stream_of(s, s->tag);
+    struct output_stream *stream = stream_of(s, s->tag);
     bool has_room = s->collecting && has_room_for(s, bytes);
 
     s->said += bytes.len;
@@ -643,7 +642,7 @@ static bool collects(const void *state)
     return ((const struct scrollback *)state)->collecting;
 }
 
-static void image_stream(struct image *image, struct stream *s)
+static void image_stream(struct image *image, struct output_stream *s)
 {
     delivered_image(image, &s->delivered);
     delivered_end_image(image, &s->asked);
@@ -652,6 +651,23 @@ static void image_stream(struct image *image, struct stream *s)
     IMAGE_U64(image, s->skip);
     IMAGE_BOOL(image, s->doubt);
     image_check(image, s->asked.len <= s->delivered.end.len && s->joined.len <= s->delivered.end.len);
+    image_check(image, s->skip <= s->delivered.end.len);
+}
+
+/* Records of both streams, none longer than one may be, and the last one is where it is said to be. */
+static bool is_replay(const struct scrollback *s)
+{
+    struct slice rest = buffer_slice(&s->replay), bytes;
+    size_t last = 0;
+    uint8_t tag;
+
+    while (rest.len) {
+        last = buffer_len(&s->replay) - rest.len;
+        if (!take_record(&rest, &tag, &bytes) || (tag != TAG_OUTPUT && tag != TAG_ERRORS) ||
+            bytes.len > CHUNK_MAX)
+            return false;
+    }
+    return s->record == last;
 }
 
 static void image_state(struct image *image, void *state)
@@ -680,6 +696,7 @@ static void image_state(struct image *image, void *state)
         s->replay = buffer_with_limit(REPLAY_MAX);
     image_buffer(image, &s->replay);
     IMAGE(image, s->record, buffer_len(&s->replay));
+    image_check(image, image->failed || is_replay(s));
     IMAGE(image, s->tag, UINT8_MAX);
     IMAGE_BOOL(image, s->begun);
 }

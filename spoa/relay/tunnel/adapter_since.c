@@ -324,8 +324,8 @@ static void image_state(struct image *image, void *state)
 {
     struct since *s = state;
 
-    IMAGE(image, s->delivered, OFFSET_MAX);
-    IMAGE(image, s->requested, OFFSET_MAX);
+    IMAGE_U64(image, s->delivered); /* output goes on behind the last offset that a worker may say */
+    IMAGE_U64(image, s->requested);
     IMAGE_U64(image, s->position);
     IMAGE_U64(image, s->asked);
     IMAGE_BOOL(image, s->pipes);

@@ -7,7 +7,7 @@
 #define CELLGATE_RELAY_TUNNEL_CLOSE_REASON_H
 
 #define CLOSE_PASSED 0 /* the code and reason of the side that closed are passed on */
-#define CLOSE_NONE   1 /* nobody is there to be told */
+#define CLOSE_NONE   1 /* nobody is there to get one */
 
 /*  X(name, code towards the client, code towards the worker, reason text) */
 #define CLOSE_REASONS(X)                                                                                   \

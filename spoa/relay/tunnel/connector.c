@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/connector.h"
 
-#define SECOND          UINT64_C(1000000)
 #define ABSENT_RETRY    (3 * SECOND) /* a worker may hear of a session later than the directory does */
 #define UNWATCHED_PAUSE (20 * SECOND)
-#define WATCH_PAUSE     SECOND           /* before a watch that told nothing new is repeated */
+#define WATCH_PAUSE     SECOND           /* before a watch that reported nothing new is repeated */
 #define HELD_PAUSE      (4 * SECOND / 5) /* at most, give or take a fifth: somebody waits for the first worker */
 #define LATE            (10 * SECOND)    /* in which a worker may get to a dial that was given up */
 
@@ -32,7 +31,7 @@ static struct connector_result give_up(struct connector *c)
     connector_stop(c);
     if (c->purpose == CONNECT_FIRST || c->purpose == CONNECT_AGAIN)
         return hopeless(CLOSE_unrecoverable, c->problem ? c->problem : REFUSAL_worker_unreachable);
-    target_free(&c->next); /* the old worker serves on: where the sandbox is by now will be told again */
+    target_free(&c->next); /* the old worker serves on: where the sandbox is by now will be reported again */
     return goes_on;
 }
 

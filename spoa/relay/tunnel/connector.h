@@ -54,7 +54,7 @@ struct connector {
 
     struct target target; /* of the worker that serves, or served last */
     struct target next;   /* of the one that is being dialled */
-    int64_t epoch;        /* last one told; -1: none */
+    int64_t epoch;        /* last one reported; -1: none */
 
     struct redial redial;
     uint64_t pause_until;  /* CONNECTOR_PAUSING */
@@ -111,7 +111,7 @@ uint64_t connector_due(const struct connector *c);
 
 /* ---- the watch ---- */
 void connector_watch(struct connector *c, uint64_t now);
-/* Without a pause behind a watch that told nothing new: a change is waited for. */
+/* Without a pause behind a watch that reported nothing new: a change is waited for. */
 void connector_watch_now(struct connector *c, uint64_t now);
 /* Behind an answer. */
 void connector_watch_on(struct connector *c, bool watch, uint64_t now);

@@ -615,14 +615,15 @@ void delivered_watch(struct delivered *d, const struct delivered_end *then, stru
 
 /* ---- as an image ---- */
 
-/* Memory of a fixed size that may be absent. */
-static void image_memory(struct image *image, void **memory, size_t len)
+/* Memory of a fixed size that may be absent, of which the first bytes are in use. */
+static void image_memory(struct image *image, void **memory, size_t size, uint64_t used)
 {
+    size_t len = used < size ? (size_t)used : size;
     bool there = *memory != NULL;
 
     IMAGE_BOOL(image, there);
     if (there && !image->to && !image->failed)
-        image_check(image, (*memory = malloc(len)) != NULL);
+        image_check(image, (*memory = malloc(size)) != NULL);
     if (there && !image->failed)
         image_bytes(image, *memory, len);
 }
@@ -631,8 +632,8 @@ void delivered_end_image(struct image *image, struct delivered_end *end)
 {
     void *tail = end->tail;
 
-    IMAGE_U64(image, end->len);
-    image_memory(image, &tail, DELIVERED_TAIL);
+    IMAGE(image, end->len, INT64_MAX); /* more may come, and it never begins anew */
+    image_memory(image, &tail, DELIVERED_TAIL, end->len);
     end->tail = tail;
 }
 
@@ -643,15 +644,17 @@ void delivered_image(struct image *image, struct delivered *d)
     delivered_end_image(image, &d->end);
     for (unsigned i = 0; i < 4; i++)
         IMAGE(image, d->key[i], PRIME);
-    image_memory(image, &head, DELIVERED_HEAD);
+    image_memory(image, &head, DELIVERED_HEAD, d->end.len);
     d->head = head;
     size_t size = d->marks_size;
     IMAGE(image, size, MARKS_MOST);
     image_check(image, !size || (size >= MARKS_LEAST && !(size & (size - 1))));
     if (!image->failed && size)
-        image_memory(image, &marks, size * sizeof *d->marks);
+        image_memory(image, &marks, size * sizeof *d->marks, d->end.len / BLOCK_LEN * sizeof *d->marks);
     d->marks = marks;
     d->marks_size = marks ? size : 0;
+    for (size_t i = 0; !image->failed && i < d->marks_size && i < d->end.len / BLOCK_LEN; i++)
+        image_check(image, d->marks[i] < PRIME);
     IMAGE(image, d->mark.sum, PRIME);
     IMAGE(image, d->mark.word, UINT32_MAX);
     IMAGE_U64(image, d->again.at);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/forward.h"
 
-#include "spoa/relay/tunnel/end.h"
+#include "spoa/relay/tunnel/session_end.h"
 
 /* ---- to one side ---- */
 struct outlet {
@@ -345,7 +345,7 @@ static bool pass_input(struct pass *p, const struct adapter_piece *piece, const 
 
 static void look_for_end(struct pass *p, const struct adapter_piece *piece)
 {
-    if (p->from == WORKER && piece->first && piece->last && end_said(p->f->end, piece->opcode, piece->bytes))
+    if (p->from == WORKER && piece->first && piece->last && session_end_said(p->f->end, piece->opcode, piece->bytes))
         p->f->end_said = true;
 }
 

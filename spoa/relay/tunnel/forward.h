@@ -14,7 +14,7 @@
 #include "spoa/relay/tunnel/pings.h"
 
 #define FORWARD_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
-#define FORWARD_SHORT UINT64_C(2000000) /* microseconds that others have to give memory back */
+#define FORWARD_SHORT (2 * SECOND) /* that others have to give memory back */
 #define READ_LEAST    4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
 
 /* What a tagged message of the client's is, by its first byte. */
@@ -100,7 +100,7 @@ bool forward_acknowledge(struct forward *f, uint64_t now);
 bool forward_acknowledge_all(struct forward *f, uint64_t now);
 /* Says that the client's Close comes next, to workers that number it. */
 void forward_mark_end(struct forward *f, uint64_t now);
-/* So much is held for the client that it is not told to the worker yet what was received. */
+/* So much is held for the client that what was received is not acknowledged to the worker yet. */
 bool forward_withholds(const struct forward *f);
 
 /* ---- back-pressure ---- */

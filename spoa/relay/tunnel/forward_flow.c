@@ -2,8 +2,8 @@
 /* Back-pressure: which side is read, and how much of it. */
 #include "spoa/relay/tunnel/forward.h"
 
-#define PERMIT_PAUSE UINT64_C(50000) /* before it is asked again for the permit, and half of that at random */
-#define SHORT_PAUSE  UINT64_C(100000) /* before it is looked again for memory, and half of that at random */
+#define PERMIT_PAUSE (50 * MILLISECOND) /* before it is asked again for the permit, and half of that at random */
+#define SHORT_PAUSE  (100 * MILLISECOND) /* before it is looked again for memory, and half of that at random */
 #define KEPT_LEAST   16384            /* bytes that are kept for acknowledgement however short memory is */
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -52,12 +52,20 @@ static size_t spare_room(const struct forward *f, enum side from)
     return room >= READ_LEAST ? room : 0;
 }
 
+/* By the buffers that what is read from there goes into. */
+static size_t taken_for(const struct forward *f, enum side from)
+{
+    const struct buffer *frames = &f->legs[other(from)].out.frames, *partial = &f->legs[from].partial;
+
+    return buffer_len(frames) + buffer_spare(frames) + buffer_len(partial) + buffer_spare(partial);
+}
+
 size_t forward_memory(const struct forward *f, enum side from)
 {
     /* acknowledgements stand behind output: until they are read what is kept cannot be given back */
     bool keeps = f->adapter->numbers && send_queue_len(&f->legs[WORKER].out);
-    size_t more = f->place.host->may_hold(f->place.io, from == CLIENT ? is_inside_kept(f)
-                                                                      : keeps || forward_needs_permit(f));
+    bool whole = from == CLIENT ? is_inside_kept(f) : keeps || forward_needs_permit(f);
+    size_t more = f->place.host->may_hold(f->place.io, whole, taken_for(f, from));
     size_t spare = spare_room(f, from);
 
     return more > spare ? more : spare;

@@ -13,8 +13,9 @@ struct tunnel_host {
     /* Sends what can be sent now. */
     size_t (*send)(void *io, enum side to, const struct slice *runs, size_t count);
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
-     * before more has come, a message that is acknowledged as one or a replay. */
-    size_t (*may_hold)(void *io, bool whole);
+     * before more has come: a message that is acknowledged as one, a replay, what stands in front of an acknowledgement.
+     * grows: bytes that the buffer has taken into which it comes. */
+    size_t (*may_hold)(void *io, bool whole, size_t grows);
     /* Whether this tunnel may collect what its worker replays now; then it may for as long as it has this worker. */
     bool (*permits_replay)(void *io);
     uint32_t (*random)(void *io); /* unpredictable: masks (RFC 6455 section 5.3) */

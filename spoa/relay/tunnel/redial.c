@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/redial.h"
 
-#define SECOND UINT64_C(1000000)
-
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
 {
     redial->attempts = 0;
@@ -84,7 +82,7 @@ void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now)
 
 bool redial_changed(struct redial *redial, uint64_t now)
 {
-    return too_many(redial->change_at, REDIAL_CHANGES_MAX, &redial->changes, REDIAL_CHANGES_MAX, 60 * SECOND,
+    return too_many(redial->change_at, REDIAL_CHANGES_MAX, &redial->changes, REDIAL_CHANGES_MAX, MINUTE,
                     now);
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "spoa/base/image.h"
+#include "spoa/base/time.h"
 
 enum { REDIAL_LOSSES_MAX = 8, REDIAL_CHANGES_MAX = 10, REDIAL_BACKOFF_MAX = 16 };
 

@@ -46,7 +46,8 @@ static size_t measure(struct slice at, uint64_t *payload)
         *payload = reader_be(&r, *payload == 126 ? 2 : 8);
     if (second & 0x80)
         reader_take(&r, 4);
-    return r.failed ? SIZE_MAX : at.len - r.rest.len + (size_t)*payload;
+    /* no longer than it may be: an image may say anything, and the sum is not to begin anew */
+    return r.failed || *payload > INT64_MAX ? SIZE_MAX : at.len - r.rest.len + (size_t)*payload;
 }
 
 static size_t frame_len(struct slice at)

@@ -13,7 +13,7 @@
     X(opening, "the client has no 101 yet, a worker is looked for")                 \
     X(serving, "both legs are there; another worker may be looked for meanwhile")   \
     X(grace, "the worker closed: is it the session's end, or is a move announced?") \
-    X(redialling, "no worker; the client is not told, and what it says is held")    \
+    X(redialling, "no worker; the client notices nothing, and what it says is held") \
     X(closing, "a Close was sent or passed on, its answer is awaited")              \
     X(ended, "nothing is left")
 

@@ -3,8 +3,7 @@
 
 #include <stdlib.h>
 
-#define MILLISECOND UINT64_C(1000)
-#define READ_MOMENT UINT64_C(50000) /* for a worker that is read again, until its silence counts */
+#define READ_MOMENT (50 * MILLISECOND) /* for a worker that is read again, until its silence counts */
 
 /* ---- life ---- */
 static uint64_t least(uint64_t a, uint64_t b)
@@ -252,7 +251,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
     tunnel_heed(t, result, now);
     if (result.how == CONNECTOR_MOVED)
         tunnel_worker_moved(t, answer, now);
-    /* else there is time left to be told of a change, for a tunnel that would go on then */
+    /* else there is time left to hear of a change, for a tunnel that would go on then */
     if (result.how == CONNECTOR_STAYS && t->one_leg)
         tunnel_grace_over(t, now);
     if (t->state < TUNNEL_closing)

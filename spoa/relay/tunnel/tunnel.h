@@ -38,7 +38,7 @@ struct tunnel {
 
     /* ---- its end ---- */
     enum close_reason reason; /* from TUNNEL_closing on */
-    /* the Close that is told when it is settled what the worker's, or the client's, means */
+    /* the Close that is sent when it is settled what the worker's, or the client's, means */
     unsigned pending_code;
     struct buffer pending_close;
     uint64_t close_at; /* TUNNEL_grace, TUNNEL_closing: until when */
@@ -90,7 +90,7 @@ void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, 
 /* Something of it may be due. */
 void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);
-/* When that may be more than an acknowledgement: what has come by then counts, and is to be told first. */
+/* When that may be more than an acknowledgement: what has come by then counts, and is to be handled first. */
 uint64_t tunnel_judges_at(const struct tunnel *t);
 /* From outside: CLOSE_restarting, CLOSE_kicked, CLOSE_held_too_much. One that is closing already is waited for no longer. */
 void tunnel_end(struct tunnel *t, enum close_reason reason, uint64_t now);

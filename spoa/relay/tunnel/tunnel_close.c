@@ -2,7 +2,7 @@
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
 #define CLOSE_INVALID_DATA 1007
-#define LAST_WORDS         UINT64_C(1000000) /* for one side to answer what the other has said before its mistake */
+#define LAST_WORDS         SECOND /* for one side to answer what the other has said before its mistake */
 
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
@@ -72,7 +72,7 @@ static void part(struct tunnel *t, enum side side, uint64_t unread)
             .kind = COMMAND_PART, .side = side, .rest = take_queue(&t->forward.legs[side]), .bytes = unread});
 }
 
-/* The last one that is told. */
+/* The last one that is sent. */
 static void leave_worker_too(struct tunnel *t, uint64_t now)
 {
     const struct close_reason_info *info = close_reason_info(t->reason);

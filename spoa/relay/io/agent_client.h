@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * resolver: the agent, asked over SPOP on one connection per thread: where a sandbox is (cell-resolve) and
+ * agent_client: the agent, asked over SPOP on one connection per thread: where a sandbox is (cell-resolve) and
  * when that changes (cell-watch). A watch that is dropped is taken back (cell-unwatch), or the agent would keep
  * it for its whole minute. Any number of questions may be open. When the agent goes away the
  * connection is made again and open questions are asked again; one that is not a watch is answered
  * ANSWER_UNAVAILABLE when that takes too long.
  */
-#ifndef CELLGATE_RELAY_IO_RESOLVER_H
-#define CELLGATE_RELAY_IO_RESOLVER_H
+#ifndef CELLGATE_RELAY_IO_AGENT_CLIENT_H
+#define CELLGATE_RELAY_IO_AGENT_CLIENT_H
 
 #include "spoa/net/loop.h"
 #include "spoa/net/net.h"
@@ -15,7 +15,7 @@
 #include "spoa/relay/tunnel/target.h"
 #include "spoa/service/log.h"
 
-struct resolver;
+struct agent_client;
 
 /* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. */
 struct question {
@@ -28,21 +28,21 @@ struct question {
     void (*answered)(void *owner, bool watch, const struct answer *answer);
     void *owner;
 
-    /* the resolver's */
+    /* the client's */
     enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE } state;
     struct question *next, **link;
     uint64_t id, due;
 };
 
 /* most: questions that are with the agent at a time. log may be NULL. NULL when out of memory. */
-struct resolver *resolver_new(struct loop *loop, const struct net_address *agent, unsigned most,
+struct agent_client *agent_client_new(struct loop *loop, const struct net_address *agent, unsigned most,
                               struct log *log);
-void resolver_free(struct resolver *resolver); /* drops all questions */
-void resolver_ask(struct resolver *resolver, struct question *question);
+void agent_client_free(struct agent_client *client); /* drops all questions */
+void agent_client_ask(struct agent_client *client, struct question *question);
 /* No answer is wanted any more; a closed question is fine. */
-void resolver_drop(struct resolver *resolver, struct question *question);
+void agent_client_drop(struct agent_client *client, struct question *question);
 /* Takes what the agent has said by now, before somebody is given up. */
-void resolver_look(struct resolver *resolver);
-bool resolver_connected(const struct resolver *resolver);
+void agent_client_look(struct agent_client *client);
+bool agent_client_connected(const struct agent_client *client);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/io/resolver.h"
+#include "spoa/relay/io/agent_client.h"
 
 #include "spoa/net/backoff.h"
 #include "spoa/net/stream.h"
@@ -7,18 +7,18 @@
 
 #include <stdlib.h>
 
-#define ASK_PATIENCE     UINT64_C(3000000) /* microseconds */
-#define TICK             0.1               /* seconds between looks at overdue questions */
-#define RECONNECT_LEAST  100000            /* microseconds */
-#define RECONNECT_MOST   1000000
+#define ASK_PATIENCE     (3 * SECOND)
+#define TICK             (100 * MILLISECOND) /* between looks at overdue questions */
+#define RECONNECT_LEAST  (100 * MILLISECOND)
+#define RECONNECT_MOST   SECOND
 #define QUESTION_MAX     SPOP_FRAME_USUAL
 #define UNWATCH_MAX      128
-#define HELLO_PATIENCE   5000000 /* microseconds, for connecting and the agent's HELLO */
+#define HELLO_PATIENCE   (5 * SECOND) /* for connecting and the agent's HELLO */
 #define INPUT_MAX        (4 * SPOP_FRAME_MOST)
 #define OUTPUT_MAX       (64 << 20)
 #define TAKEN_BACK(most) (1 + (most) / 8) /* at a time, beside the questions */
 
-struct resolver {
+struct agent_client {
     struct loop *loop;
     struct net_address agent;
     struct log *log;
@@ -29,12 +29,12 @@ struct resolver {
     struct backoff backoff;
     struct question *queued, **queued_end; /* in order */
     struct question *asked, *watched;      /* in no order */
-    struct question *overdue;              /* about to be told so */
+    struct question *overdue;              /* about to be answered so */
     bool ready, told_lost;
 };
 
 /* ---- the lists ---- */
-static void unlink_question(struct resolver *r, struct question *q)
+static void unlink_question(struct agent_client *r, struct question *q)
 {
     if (r->queued_end == &q->next)
         r->queued_end = q->link;
@@ -44,7 +44,7 @@ static void unlink_question(struct resolver *r, struct question *q)
     q->state = QUESTION_CLOSED;
 }
 
-static void queue(struct resolver *r, struct question *q)
+static void queue(struct agent_client *r, struct question *q)
 {
     q->state = QUESTION_QUEUED;
     q->next = NULL;
@@ -62,7 +62,7 @@ static void push(struct question **list, struct question *q)
     *list = q;
 }
 
-static void note_asked(struct resolver *r, struct question *q)
+static void note_asked(struct agent_client *r, struct question *q)
 {
     unlink_question(r, q);
     q->state = QUESTION_ASKED;
@@ -70,13 +70,13 @@ static void note_asked(struct resolver *r, struct question *q)
 }
 
 /* ---- the connection ---- */
-static void tick_if_wanted(struct resolver *r)
+static void tick_if_wanted(struct agent_client *r)
 {
     if (!loop_timer_active(&r->tick) && (r->queued || r->asked || buffer_len(&r->stream.out)))
         loop_timer_set(&r->tick, TICK);
 }
 
-static void lose(struct resolver *r)
+static void lose(struct agent_client *r)
 {
     void *context;
 
@@ -91,7 +91,7 @@ static void lose(struct resolver *r)
     }
     spop_client_free(r->client);
     r->client = NULL;
-    loop_timer_set(&r->reconnect, (double)backoff_next(&r->backoff) / 1e6);
+    loop_timer_set(&r->reconnect, backoff_next(&r->backoff));
     tick_if_wanted(r);
 }
 
@@ -131,14 +131,14 @@ static void put_args(struct spop_ask *ask, const struct question *q)
     arg_address(ask, "addr", &q->addr);
 }
 
-static void answer_unavailable(struct resolver *r, struct question *q)
+static void answer_unavailable(struct agent_client *r, struct question *q)
 {
     struct answer a = {.state = ANSWER_UNAVAILABLE, .agent_lost = true, .epoch = -1};
     unlink_question(r, q);
     q->answered(q->owner, q->watch, &a);
 }
 
-static bool put_question(struct resolver *r, struct question *q)
+static bool put_question(struct agent_client *r, struct question *q)
 {
     struct spop_ask ask;
     size_t room;
@@ -161,7 +161,7 @@ static bool put_question(struct resolver *r, struct question *q)
 
 /* The watch's answer is swallowed, and this one's. It leaves with the next question, or at the next tick. What cannot be
  * said is not: the watch ends by itself then. */
-static void take_back(struct resolver *r, uint64_t watch)
+static void take_back(struct agent_client *r, uint64_t watch)
 {
     struct spop_ask ask;
     size_t room;
@@ -180,13 +180,13 @@ static void take_back(struct resolver *r, uint64_t watch)
     buffer_commit(&r->stream.out, w.len);
 }
 
-static bool can_ask(const struct resolver *r)
+static bool can_ask(const struct agent_client *r)
 {
     return r->client && spop_client_ready(r->client) && spop_client_waiting(r->client) < r->most;
 }
 
 /* A question that cannot be put waits for its patience to end, or for the next tick. */
-static void put_queued(struct resolver *r)
+static void put_queued(struct agent_client *r)
 {
     struct question *next;
 
@@ -259,7 +259,7 @@ static void take_variable(struct answer *a, const struct spop_action *action)
         a->refused = refused_of(value->bytes);
 }
 
-static void on_answer(struct resolver *r, struct question *q, struct reader actions)
+static void on_answer(struct agent_client *r, struct question *q, struct reader actions)
 {
     struct answer a = {.state = ANSWER_UNAVAILABLE, .epoch = -1};
     struct spop_action action;
@@ -274,7 +274,7 @@ static void on_answer(struct resolver *r, struct question *q, struct reader acti
     q->answered(q->owner, q->watch, &a);
 }
 
-static void on_ready_to_ask(struct resolver *r)
+static void on_ready_to_ask(struct agent_client *r)
 {
     r->ready = true;
     backoff_reset(&r->backoff);
@@ -285,7 +285,7 @@ static void on_ready_to_ask(struct resolver *r)
 }
 
 /* False: the connection is over. */
-static bool take_frames(struct resolver *r)
+static bool take_frames(struct agent_client *r)
 {
     uint8_t memory[SPOP_HELLO_MOST];
     struct writer goodbye = writer_of(memory, sizeof memory);
@@ -312,7 +312,7 @@ static bool take_frames(struct resolver *r)
 
 static void on_input(void *owner)
 {
-    struct resolver *r = owner;
+    struct agent_client *r = owner;
 
     if (take_frames(r))
         put_queued(r);
@@ -339,7 +339,7 @@ static void on_late(void *owner)
 /* ---- connecting ---- */
 static void on_connected(void *owner)
 {
-    struct resolver *r = owner;
+    struct agent_client *r = owner;
     uint8_t memory[SPOP_HELLO_MOST];
     struct writer hello = writer_of(memory, sizeof memory);
     struct spop_offer offer = {SPOP_FRAME_USUAL, SLICE_LITERAL("cellgate-relay"), false, true};
@@ -360,7 +360,7 @@ static const struct stream_user stream_user = {.connected = on_connected,
 
 static void connect_agent(void *owner)
 {
-    struct resolver *r = owner;
+    struct agent_client *r = owner;
     struct fail why;
 
     r->client = spop_client_new(r->most + TAKEN_BACK(r->most));
@@ -374,7 +374,7 @@ static void connect_agent(void *owner)
 }
 
 /* ---- times ---- */
-static void take_overdue(struct resolver *r, struct question *first, uint64_t now)
+static void take_overdue(struct agent_client *r, struct question *first, uint64_t now)
 {
     struct question *next;
 
@@ -390,13 +390,13 @@ static void take_overdue(struct resolver *r, struct question *first, uint64_t no
     }
 }
 
-/* Each list is gone through once: whoever is told may ask again, and drop others. What has been answered by now was
+/* Each list is gone through once: whoever is answered may ask again, and drop others. What has been answered by now was
  * answered in time. */
-static void give_up_overdue(struct resolver *r)
+static void give_up_overdue(struct agent_client *r)
 {
     uint64_t now = loop_clock();
 
-    resolver_look(r);
+    agent_client_look(r);
     take_overdue(r, r->queued, now);
     take_overdue(r, r->asked, now);
     while (r->overdue)
@@ -405,7 +405,7 @@ static void give_up_overdue(struct resolver *r)
 
 static void on_tick(void *owner)
 {
-    struct resolver *r = owner;
+    struct agent_client *r = owner;
 
     give_up_overdue(r);
     if (r->ready)
@@ -414,14 +414,14 @@ static void on_tick(void *owner)
 }
 
 /* ---- for the outside ---- */
-struct resolver *resolver_new(struct loop *loop, const struct net_address *agent, unsigned most,
+struct agent_client *agent_client_new(struct loop *loop, const struct net_address *agent, unsigned most,
                               struct log *log)
 {
-    struct resolver *r = calloc(1, sizeof *r);
+    struct agent_client *r = calloc(1, sizeof *r);
 
     if (!r)
         return NULL;
-    *r = (struct resolver){
+    *r = (struct agent_client){
         .loop = loop,
         .agent = *agent,
         .log = log,
@@ -435,11 +435,11 @@ struct resolver *resolver_new(struct loop *loop, const struct net_address *agent
     r->queued_end = &r->queued;
     loop_timer_open(&r->tick, loop, on_tick, r);
     loop_timer_open(&r->reconnect, loop, connect_agent, r);
-    loop_timer_set(&r->reconnect, 0.);
+    loop_timer_set(&r->reconnect, 0);
     return r;
 }
 
-void resolver_free(struct resolver *r)
+void agent_client_free(struct agent_client *r)
 {
     if (!r)
         return;
@@ -450,9 +450,9 @@ void resolver_free(struct resolver *r)
     free(r);
 }
 
-void resolver_ask(struct resolver *r, struct question *q)
+void agent_client_ask(struct agent_client *r, struct question *q)
 {
-    resolver_drop(r, q);
+    agent_client_drop(r, q);
     q->due = loop_clock() + ASK_PATIENCE;
     queue(r, q);
     if (r->ready)
@@ -460,7 +460,7 @@ void resolver_ask(struct resolver *r, struct question *q)
     tick_if_wanted(r);
 }
 
-void resolver_drop(struct resolver *r, struct question *q)
+void agent_client_drop(struct agent_client *r, struct question *q)
 {
     if (q->state == QUESTION_CLOSED)
         return;
@@ -473,13 +473,13 @@ void resolver_drop(struct resolver *r, struct question *q)
     unlink_question(r, q);
 }
 
-void resolver_look(struct resolver *r)
+void agent_client_look(struct agent_client *r)
 {
     if (r->ready)
         stream_look(&r->stream);
 }
 
-bool resolver_connected(const struct resolver *r)
+bool agent_client_connected(const struct agent_client *r)
 {
     return r->ready;
 }

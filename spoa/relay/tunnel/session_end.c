@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/tunnel/end.h"
+#include "spoa/relay/tunnel/session_end.h"
 
 #include "spoa/base/json.h"
 
@@ -14,15 +14,15 @@ static bool is_exit_json(enum ws_opcode opcode, struct slice payload)
     struct slice type;
 
     /* most messages are output: they do not get as far as a parser */
-    if (opcode != WS_TEXT || payload.len > END_MESSAGE_MAX || !memmem(payload.at, payload.len, "\"exit\"", 6))
+    if (opcode != WS_TEXT || payload.len > SESSION_END_MAX || !memmem(payload.at, payload.len, "\"exit\"", 6))
         return false;
-    struct json *doc = json_parse(payload, "message", 0, (struct json_limits){END_MESSAGE_MAX, 8}, &why);
+    struct json *doc = json_parse(payload, "message", 0, (struct json_limits){SESSION_END_MAX, 8}, &why);
     bool said = doc && json_text(json_member(json_root(doc), "type"), &type) && slice_is(type, "exit");
     json_free(doc);
     return said;
 }
 
-bool end_said(enum handover_end kind, enum ws_opcode opcode, struct slice payload)
+bool session_end_said(enum handover_end kind, enum ws_opcode opcode, struct slice payload)
 {
     switch (kind) {
     case HANDOVER_END_EXIT_FRAME:
