@@ -52,7 +52,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
 SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/fault_injection.so $(B)/bench/bench_tunnel
 
-.PHONY: all help run test check bench install install-lib lib clean unit fault-injection shim soak fuzz format
+.PHONY: all help run test check bench install uninstall install-lib lib deb rpm chart clean unit fault-injection shim soak fuzz format
 .SECONDARY:
 # A program that is built with a sanitizer wants objects, not a library of them.
 all: $(PROGRAMS) $(if $(VARIANT),,lib)
@@ -136,6 +136,10 @@ help:
 	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, faults, soak, other HAProxy versions'
 	@echo 'make bench      the benchmarks, each beside what it is compared with'
 	@echo 'make install    into DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) LIBDIR=$(LIBDIR)'
+	@echo 'make uninstall  takes away what make install has put there, but /etc/cellgate'
+	@echo 'make deb        Debian packages, in build/deb'
+	@echo 'make rpm        RPM packages, in build/rpm'
+	@echo 'make chart      the Helm chart of examples/kubernetes, in build/chart'
 	@echo 'make lib        libspop-agent alone, with which you write HAProxy agents of your own; make install-lib installs it'
 	@echo 'make format     clang-format over all C'
 	@echo 'make clean      remove build/'
@@ -191,6 +195,8 @@ install: all install-lib
 	install -m 644 docs/migrate/*.md $(DESTDIR)$(PREFIX)/share/doc/cellgate/migrate
 	install -m 644 docs/evidence/*.md $(DESTDIR)$(PREFIX)/share/doc/cellgate/evidence
 	install -m 644 examples/quickstart/cellgate.json $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples
+	install -d $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples/observability
+	install -m 644 $(filter-out %/incident,$(wildcard examples/observability/*)) $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples/observability
 	for file in haproxy.cfg spoe.conf workers.lst $(notdir $(wildcard haproxy/errors/*.http)); do \
 	    case $$file in *.http) file=errors/$$file ;; esac; \
 	    [ -e $(DESTDIR)/etc/cellgate/$$file ] || install -m 644 haproxy/$$file $(DESTDIR)/etc/cellgate/$$file; \
@@ -201,5 +207,25 @@ install: all install-lib
 	install -d $(DESTDIR)$(PREFIX)/lib/sysusers.d $(DESTDIR)$(PREFIX)/lib/tmpfiles.d
 	install -m 644 examples/systemd/cellgate.sysusers $(DESTDIR)$(PREFIX)/lib/sysusers.d/cellgate.conf
 	install -m 644 examples/systemd/cellgate.tmpfiles $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/cellgate.conf
+
+uninstall: all
+	@tree=$$(mktemp -d) && $(MAKE) --no-print-directory -s install DESTDIR="$$tree" && \
+	    (cd "$$tree" && find . \( -type f -o -type l \) ! -path './etc/*') | while read -r file; do rm -f "$(DESTDIR)/$$file"; done; \
+	    rm -rf "$$tree"
+	@rm -rf $(DESTDIR)$(PREFIX)/share/doc/cellgate $(DESTDIR)$(PREFIX)/share/doc/spop-agent
+	@echo 'left: $(DESTDIR)/etc/cellgate, with your configuration and keys'
+
+deb:
+	@examples/packaging/make-deb
+
+rpm:
+	@examples/packaging/make-rpm
+
+# A chart can only read what is inside of its folder: the manifests and HAProxy's files are copied into it.
+chart:
+	@rm -rf $(B)/chart && mkdir -p $(B)/chart && cp -r examples/kubernetes/chart $(B)/chart/cellgate && mkdir $(B)/chart/cellgate/files
+	@cp -r examples/kubernetes/base examples/kubernetes/overlays haproxy $(B)/chart/cellgate/files
+	@tar -C $(B)/chart --sort=name --owner=0 --group=0 --numeric-owner -czf $(B)/chart/cellgate-$(VERSION).tgz cellgate
+	@echo $(B)/chart/cellgate-$(VERSION).tgz
 
 -include $(shell find $(B)/obj $(B)/pic -name '*.d' 2>/dev/null)

@@ -6,7 +6,7 @@
 #include "spoa/base/json_write.h"
 
 #define ANSWER_MAX ((size_t)32 << 20)
-#define PATIENCE   10.0 /* seconds */
+#define PATIENCE   (10 * SECOND)
 
 enum { DONE = 0, REFUSED = 1, WRONG = 2 };
 

@@ -31,7 +31,7 @@ static const char help[] =
     "  --open               instead: no secret, for whatever runs on this machine\n"
     "  --host NAME          a name that an open one answers to, beside localhost; may be repeated\n"
     "  --allow-remote       listen on an address that is not loopback; wants --secret-file\n"
-    "  --state FILE         where sandboxes are kept; a change is in it before anybody is told\n"
+    "  --state FILE         where sandboxes are kept; a change is in it before anybody hears of it\n"
     "  --worker URL         where a sandbox may be moved to or woken; may be repeated\n"
     "  --worker-secret-file FILE   what these workers ask for (cell-worker --secret-file): records on\n"
     "                       one of them get it among their headers, as Authorization: Bearer\n"
@@ -72,11 +72,14 @@ static int judge_serve(struct arguments *a)
     return OK;
 }
 
-static bool read_wake(const char *text, double *seconds)
+static bool read_wake(const char *text, uint64_t *time)
 {
     char *end;
-    *seconds = strtod(text, &end);
-    return *text && !*end && *seconds >= 0 && *seconds <= 3600;
+    double seconds = strtod(text, &end);
+    bool good = *text && !*end && seconds >= 0 && seconds <= 3600;
+    if (good)
+        *time = (uint64_t)(seconds * (double)SECOND);
+    return good;
 }
 
 static int take(int c, struct arguments *a)
@@ -113,7 +116,7 @@ static int take(int c, struct arguments *a)
         a->plane.workers[a->plane.worker_count++] = optarg;
         break;
     case 'k':
-        return read_wake(optarg, &a->plane.wake_seconds) ? OK : wrong("--wake: seconds, not ", optarg);
+        return read_wake(optarg, &a->plane.wake_time) ? OK : wrong("--wake: seconds, not ", optarg);
     case 'h':
         fputs(help, stdout);
         return SHOWN;
@@ -218,8 +221,8 @@ static bool serve_plane(struct loop *loop, struct arguments *a, struct fail *why
 
 int main(int argc, char **argv)
 {
-    struct arguments a = {.server = {.name = "cell-plane", .routes = plane_routes, .drain = 1},
-                          .plane = {.wake_seconds = 1},
+    struct arguments a = {.server = {.name = "cell-plane", .routes = plane_routes, .drain = SECOND},
+                          .plane = {.wake_time = SECOND},
                           .control = CONTROL};
     struct fail why;
     int status = read_arguments(argc, argv, &a);

@@ -18,7 +18,7 @@
 #define JTI_MOST            128
 #define REVOKED_TOKENS_MOST 256  /* which fit into one event of 64 KiB */
 #define FORGET_SECONDS      3600 /* behind a token's expiry; what agents allow clocks to differ */
-#define WAKE_AGAIN          1.0  /* seconds, when it could not be saved that a sandbox is awake */
+#define WAKE_AGAIN          SECOND /* when it could not be saved that a sandbox is awake */
 
 /* A token that is revoked by itself. */
 struct revoked_token {
@@ -292,7 +292,7 @@ static bool on_loaded(void *context, struct slice key, struct slice record, stru
         return false;
     put_in(p, position(p, key), s);
     if (s->state == WAKING)
-        loop_timer_set(&s->waking, p->options->wake_seconds);
+        loop_timer_set(&s->waking, p->options->wake_time);
     return true;
 }
 
@@ -395,7 +395,7 @@ static bool change(struct plane *p, struct sandbox *s, enum sandbox_state state,
     if (!commit(p, s, &before, why))
         return false; /* who was being woken still is */
     if (state == WAKING)
-        loop_timer_set(&s->waking, p->options->wake_seconds);
+        loop_timer_set(&s->waking, p->options->wake_time);
     else
         loop_timer_stop(&s->waking);
     return true;
@@ -450,7 +450,7 @@ bool plane_set(struct plane *p, struct slice id, struct slice record, struct fai
     else if (p->changed)
         p->changed(p->context, s->id, s);
     if (good && s->state == WAKING)
-        loop_timer_set(&s->waking, p->options->wake_seconds);
+        loop_timer_set(&s->waking, p->options->wake_time);
     sandbox_free(good ? old : s);
     return good;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * plane: the control plane's sandboxes: a table that is in a file before anybody is told of a change. The file is
+ * plane: the control plane's sandboxes: a table that is in a file before anybody hears of a change. The file is
  * one that the directory kind `file` reads, too.
  */
 #ifndef CELLGATE_PLANE_PLANE_H
@@ -15,7 +15,7 @@ struct plane_options {
     const char *state;                      /* the file; NULL: nothing is kept */
     const char *workers[PLANE_WORKERS_MAX]; /* where sandboxes may be moved to and woken */
     size_t worker_count;
-    double wake_seconds;       /* that waking takes */
+    uint64_t wake_time;        /* microseconds that waking takes */
     const char *authorization; /* what these workers ask for; NULL: nothing */
 };
 

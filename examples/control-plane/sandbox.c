@@ -13,7 +13,7 @@
 static const char *const states[] = {"running", "migrating", "waking", "suspended", "stopped"};
 enum { STATES = sizeof states / sizeof *states };
 
-const char *sandbox_state_text(enum sandbox_state state)
+static const char *state_text(enum sandbox_state state)
 {
     return states[state];
 }
@@ -116,7 +116,7 @@ static bool put_on_a_line(struct buffer *to, struct slice json)
     return true;
 }
 
-/* Agents refuse a record with any other: a mistyped key has to be told to whoever types it. */
+/* Agents refuse a record with any other: a mistyped key has to be reported to whoever types it. */
 static bool is_for_agents(struct slice key)
 {
     static const char *const keys[] = {"org", "ports", "headers", "access", "not_before"};
@@ -225,7 +225,7 @@ static bool write_headers(const struct sandbox *s, const char *authorization, st
 
 bool sandbox_write(const struct sandbox *s, const char *authorization, struct buffer *to)
 {
-    return json_write(to, "{\"state\":\"%s\",\"epoch\":%lld", sandbox_state_text(s->state),
+    return json_write(to, "{\"state\":\"%s\",\"epoch\":%lld", state_text(s->state),
                       (long long)s->epoch) &&
            (!s->worker ||
             (buffer_put(to, SLICE_LITERAL(",\"worker\":")) && json_write_text(to, slice_text(s->worker)))) &&

@@ -32,7 +32,6 @@ struct sandbox {
 struct sandbox *sandbox_new(struct slice id);
 void sandbox_free(struct sandbox *s); /* NULL is fine */
 
-const char *sandbox_state_text(enum sandbox_state state);
 bool sandbox_id_is_good(struct slice id);
 
 /* Takes over a record in JSON. False and *why: nothing has changed. */

@@ -6,7 +6,7 @@
 
 #include "spoa/base/json_write.h"
 
-#define COMMENT_SECONDS 10
+#define COMMENT_EVERY (10 * SECOND)
 #define LIST_MAX        ((size_t)256 << 20)
 #define PIECE           ((size_t)64 * 1024)
 #define EVENT_MAX       ((size_t)64 * 1024)
@@ -296,14 +296,14 @@ static void comment_due(void *owner)
 {
     struct serve *s = owner;
     send_all(s, SLICE_LITERAL(":\n\n"));
-    loop_timer_set(&s->comment, COMMENT_SECONDS);
+    loop_timer_set(&s->comment, COMMENT_EVERY);
 }
 
 void serve_open(struct serve *s, struct loop *loop)
 {
     plane_on_change(s->plane, on_change, s);
     loop_timer_open(&s->comment, loop, comment_due, s);
-    loop_timer_set(&s->comment, COMMENT_SECONDS);
+    loop_timer_set(&s->comment, COMMENT_EVERY);
 }
 
 void serve_close(struct serve *s)

@@ -75,8 +75,8 @@ static int read_arguments(int argc, char **argv, struct session_manager_options 
     options->sessions = (unsigned)sessions;
     options->memory = memory << 20;
     options->connections = CONNECTIONS;
-    options->grace = (double)grace;
-    options->wait = (double)wait;
+    options->grace = grace * SECOND;
+    options->wait = wait * SECOND;
     return OK;
 }
 

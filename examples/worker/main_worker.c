@@ -132,7 +132,7 @@ static int read_arguments(int argc, char **argv, struct arguments *a)
             return WRONG;
         }
     }
-    a->server.drain = (double)drain;
+    a->server.drain = drain * SECOND;
     return optind == argc ? judge(a) : wrong("what is this: ", argv[optind]);
 }
 

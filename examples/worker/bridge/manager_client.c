@@ -11,7 +11,7 @@
 #define OUT_LIMIT ((size_t)512 * 1024)
 #define OUT_FULL  ((size_t)128 * 1024)
 #define OVERHEAD  512               /* of a message that holds data */
-#define PATIENCE  INT64_C(10000000) /* microseconds in which it takes nothing of what was said last */
+#define PATIENCE  (10 * SECOND) /* in which it takes nothing of what was said last */
 
 /* ---- last words ---- */
 
@@ -61,14 +61,14 @@ static void leave_last_words(struct manager_client *client)
 
 /* ---- the conversation ---- */
 
-bool manager_client_is_open(const struct manager_client *client)
+static bool is_open(const struct manager_client *client)
 {
     return stream_is_open(&client->stream);
 }
 
 void manager_client_close(struct manager_client *client)
 {
-    if (manager_client_is_open(client)) {
+    if (is_open(client)) {
         stream_send(&client->stream);
         if (buffer_len(&client->stream.out))
             leave_last_words(client);
@@ -78,7 +78,7 @@ void manager_client_close(struct manager_client *client)
 
 static void lose(struct manager_client *client)
 {
-    if (!manager_client_is_open(client))
+    if (!is_open(client))
         return;
     manager_client_close(client);
     client->lost(client->user);
@@ -87,7 +87,7 @@ static void lose(struct manager_client *client)
 static void on_input(void *owner)
 {
     struct manager_client *client = owner;
-    while (manager_client_is_open(client) && !client->paused) {
+    while (is_open(client) && !client->paused) {
         struct slice in = buffer_slice(&client->stream.in);
         size_t before = in.len;
         struct manager_message m;
@@ -142,7 +142,7 @@ bool manager_client_open(struct manager_client *client, struct web_server *serve
 void manager_client_put(struct manager_client *client, const struct manager_message *m)
 {
     size_t room = 0, need = OVERHEAD + m->bytes.len + m->argv.len + m->env.len + m->cwd.len;
-    uint8_t *at = manager_client_is_open(client) ? buffer_room(&client->stream.out, need, &room) : NULL;
+    uint8_t *at = is_open(client) ? buffer_room(&client->stream.out, need, &room) : NULL;
     struct writer w = writer_of(at, room);
     if (at)
         manager_put(&w, m);
@@ -154,7 +154,7 @@ void manager_client_put(struct manager_client *client, const struct manager_mess
 
 void manager_client_put_input(struct manager_client *client, struct slice bytes)
 {
-    while (bytes.len && manager_client_is_open(client)) {
+    while (bytes.len && is_open(client)) {
         struct slice part = slice_sub(bytes, 0, MANAGER_DATA_MAX);
         manager_client_put(client, &(struct manager_message){.type = MANAGER_INPUT, .bytes = part});
         bytes = slice_from(bytes, part.len);

@@ -29,7 +29,6 @@ bool manager_client_open(struct manager_client *client, struct web_server *serve
 /* What was put is still sent, for as long as the session manager takes it and the HTTP server is there. A zeroed or
  * closed client may be closed. */
 void manager_client_close(struct manager_client *client);
-bool manager_client_is_open(const struct manager_client *client);
 /* On a closed client, or when memory is short, the message is lost and the conversation with it. A session manager
  * that has gone gets nothing any more, but is `lost` only when all that it has said is read. */
 void manager_client_put(struct manager_client *client, const struct manager_message *m);

@@ -5,7 +5,7 @@
 #include "examples/worker/http/web_server.h"
 #include "spoa/proto/ws_handshake.h"
 
-#define REPEAT_EVERY 25.0 /* seconds: a browser sees no Ping, and is to hear something within a minute */
+#define REPEAT_EVERY (25 * SECOND) /* a browser sees no Ping, and is to hear something within a minute */
 
 /* ---- the request ---- */
 

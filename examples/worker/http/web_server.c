@@ -6,8 +6,7 @@
 #include <unistd.h>
 
 #define CONNECTIONS_MAX 8192
-#define TICK            1.0 /* seconds */
-#define SECOND          INT64_C(1000000)
+#define TICK            SECOND
 
 struct web_server {
     struct http_server http; /* the first member */
@@ -177,7 +176,7 @@ void web_server_work_done(struct web_server *web, struct web_server_work *w)
     http_server_leave(&web->http);
 }
 
-/* Of what is late nobody is told. */
+/* What is late is answered to nobody. */
 static void refuse(struct http_server *server, unsigned status, struct buffer *answer)
 {
     (void)server;

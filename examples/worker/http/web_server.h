@@ -31,7 +31,7 @@ struct web_server_options {
     void *context;                         /* of what is served */
     const char *name;                      /* in answers */
     struct guard guard;                    /* asked before any route */
-    double drain;                          /* seconds for what is open when it is stopped */
+    uint64_t drain;                        /* microseconds for what is open when it is stopped */
 };
 
 /* The options are the caller's and live as long as the server. */

@@ -8,8 +8,8 @@
 #define HELD_LIMIT 1024
 #define WHOLE \
     16384 /* of a shorter frame nothing is taken until it is complete: who sends it again sends it whole */
-#define CLOSE_WAIT  5.0 /* seconds for the answer to a Close that was sent first */
-#define LAST_CHANCE 1.0 /* seconds for a peer that was silent to be heard after all */
+#define CLOSE_WAIT  (5 * SECOND) /* for the answer to a Close that was sent first */
+#define LAST_CHANCE SECOND       /* for a peer that was silent to be heard after all */
 
 static void tell_left(struct ws_conn *w)
 {

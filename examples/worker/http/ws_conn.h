@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * ws_conn: the worker's end of a WebSocket (RFC 6455), on an exchange that asked to be upgraded. Messages are
- * told in pieces and never collected. Pings are answered here. A frame that was begun is finished before a
+ * reported in pieces and never collected. Pings are answered here. A frame that was begun is finished before a
  * control frame is sent.
  */
 #ifndef CELLGATE_WORKER_HTTP_WS_CONN_H
@@ -40,7 +40,7 @@ struct ws_conn {            /* the first member of what serves the request */
     uint64_t heard;
 };
 
-#define WS_PING_EVERY 30.0 /* seconds */
+#define WS_PING_EVERY (30 * SECOND)
 
 /* Whether the request is a correct upgrade; if not, it has been refused, and x is gone. */
 bool ws_conn_check(struct http_exchange *x);

@@ -11,8 +11,8 @@
 #include "spoa/net/listener.h"
 #include "spoa/net/net.h"
 
-#define CHECK_EVERY 1.0 /* seconds */
-#define STOP_TICK   0.5
+#define CHECK_EVERY SECOND
+#define STOP_TICK   (500 * MILLISECOND)
 #define STOP_TICKS  8
 #define TUNNELS     4  /* as many as sessions, most of them only remembered */
 #define REAPED      64 /* sessions at a time */
@@ -331,7 +331,7 @@ static bool any_alive(const struct session_manager *manager)
     return false;
 }
 
-/* What has ended may still have a reader that is being told so: it has had half a second at least. */
+/* What has ended may still have a reader that is just getting it: it has had half a second at least. */
 static void stop_due(void *owner)
 {
     struct session_manager *manager = owner;

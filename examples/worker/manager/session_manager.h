@@ -19,8 +19,8 @@ struct session_manager_options {
     unsigned sessions;
     unsigned connections;
     uint64_t memory; /* all rings together, in bytes */
-    double grace;    /* seconds in which a Cell-Resume tunnel may come back */
-    double wait;     /* seconds in which the first client of a session has to come that starts for it */
+    uint64_t grace;  /* microseconds in which a Cell-Resume tunnel may come back */
+    uint64_t wait;   /* microseconds in which the first client of a session has to come that starts for it */
 };
 
 struct session_manager *session_manager_new(struct loop *loop, const struct session_manager_options *options,

@@ -13,8 +13,8 @@
 #define OUT_LIMIT ((size_t)256 * 1024) /* a LIST of all sessions */
 #define OUT_FULL  MANAGER_DATA_MAX
 #define SIGNALS   31
-#define SILENT    10000000u /* microseconds in which nothing comes of who has left, while others wait for that */
-#define HANDOVER  1000000u /* microseconds for who was taken over to say what it had taken before */
+#define SILENT    (10 * SECOND) /* in which nothing comes of who has left, while others wait for that */
+#define HANDOVER  SECOND        /* for who was taken over to say what it had taken before */
 
 struct session_manager_conn {
     struct running_reader reader; /* first: its callbacks know the connection by it */

@@ -36,7 +36,7 @@ static void on_over(void *owner)
     loop_defer(e->table->loop, &e->table->sweep);
 }
 
-void resume_table_init(struct resume_table *table, struct loop *loop, double grace, unsigned max)
+void resume_table_init(struct resume_table *table, struct loop *loop, uint64_t grace, unsigned max)
 {
     *table = (struct resume_table){.loop = loop, .grace = grace, .max = max};
     table->sweep = (struct loop_task){.run = sweep, .context = table};

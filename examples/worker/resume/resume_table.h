@@ -12,7 +12,7 @@ struct resume_entry;
 
 struct resume_table {
     struct loop *loop;
-    double grace; /* seconds in which a tunnel may come back, and then as many in which it is remembered */
+    uint64_t grace; /* microseconds in which a tunnel may come back, and then as many in which it is remembered */
     unsigned max;
 
     /* private */
@@ -21,7 +21,7 @@ struct resume_table {
     struct loop_task sweep;
 };
 
-void resume_table_init(struct resume_table *table, struct loop *loop, double grace, unsigned max);
+void resume_table_init(struct resume_table *table, struct loop *loop, uint64_t grace, unsigned max);
 void resume_table_free(struct resume_table *table);
 struct resume_tunnel *resume_table_find(struct resume_table *table, struct slice scope, struct slice id);
 /* Whether one may be added; forgets one for it if need be. */

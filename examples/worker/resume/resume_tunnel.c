@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define TELL_AFTER  0.1 /* seconds in which more input is waited for before it is acknowledged */
+#define TELL_AFTER  (100 * MILLISECOND) /* in which more input is waited for before it is acknowledged */
 #define EXIT_LENGTH 64u /* more than the message has that tells an exit */
 
 struct resume_tunnel {
@@ -16,7 +16,7 @@ struct resume_tunnel {
     bool tell;                      /* an acknowledgement is due */
     uint64_t closed;                /* number of the caller's end, once it is consumed; 0: not yet */
     struct loop_timer grace, telling;
-    double grace_seconds;
+    uint64_t away; /* that it may be away */
     char scope[MANAGER_NAME_MAX + 1], id[MANAGER_NAME_MAX + 1];
     void (*over)(void *owner);
     void *owner;
@@ -42,7 +42,7 @@ static void bury(struct resume_tunnel *t)
         t->carrier->tunnel = NULL;
     t->carrier = NULL;
     loop_timer_stop(&t->telling);
-    loop_timer_set(&t->grace, t->grace_seconds);
+    loop_timer_set(&t->grace, t->away);
     resume_over(&t->numbers);
     running_detach(&t->reader);
 }
@@ -287,7 +287,7 @@ void resume_tunnel_left(struct resume_carrier *c)
         return bury(t);
     resume_left(&t->numbers);
     loop_timer_stop(&t->telling);
-    loop_timer_set(&t->grace, t->grace_seconds);
+    loop_timer_set(&t->grace, t->away);
 }
 
 /* ---- the session's reader ---- */
@@ -306,7 +306,7 @@ static void on_drop(struct running_reader *reader, enum manager_code code)
 
 /* ---- life ---- */
 
-struct resume_tunnel *resume_tunnel_new(struct loop *loop, struct running *session, double grace,
+struct resume_tunnel *resume_tunnel_new(struct loop *loop, struct running *session, uint64_t grace,
                                         void (*over)(void *owner), void *owner)
 {
     struct resume_tunnel *t = calloc(1, sizeof *t);
@@ -317,7 +317,7 @@ struct resume_tunnel *resume_tunnel_new(struct loop *loop, struct running *sessi
     snprintf(t->id, sizeof t->id, "%.*s", SLICE_PRINTF(plan->id));
     t->reader.wake = on_wake;
     t->reader.drop = on_drop;
-    t->grace_seconds = grace;
+    t->away = grace;
     t->over = over;
     t->owner = owner;
     resume_init(&t->numbers);

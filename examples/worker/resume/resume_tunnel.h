@@ -21,7 +21,7 @@ struct resume_carrier {
 
 /* `over` is called when the tunnel is not to be remembered any longer; the owner then frees it. NULL when out of
  * memory. */
-struct resume_tunnel *resume_tunnel_new(struct loop *loop, struct running *session, double grace,
+struct resume_tunnel *resume_tunnel_new(struct loop *loop, struct running *session, uint64_t grace,
                                         void (*over)(void *owner), void *owner);
 /* A session that still runs is left without a reader. */
 void resume_tunnel_free(struct resume_tunnel *t);

@@ -8,20 +8,19 @@
 #include <unistd.h>
 
 #define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
-#define MEMORY_AGAIN   0.1  /* seconds until what could not be held is read again */
-#define OPEN_AGAIN     0.1  /* seconds until a terminal is looked at again that nobody had open */
+#define MEMORY_AGAIN   (100 * MILLISECOND) /* until what could not be held is read again */
+#define OPEN_AGAIN     (100 * MILLISECOND) /* until a terminal is looked at again that nobody had open */
 #define READS_PER_TURN 16   /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)MANAGER_DATA_MAX) /* what waits for a process that is to get more */
 /* besides, a message, and what is left in the buffer, the socket and the worker of somebody who has gone */
 #define INPUT_LIMIT (INPUT_FULL + 27 * (size_t)MANAGER_DATA_MAX)
 #define LEFT_MAX    8 /* of who has gone with input for which there is no room yet */
-#define LAST_WORDS \
-    0.5 /* seconds in which others may write what belongs to the output of a process that ended */
+#define LAST_WORDS (500 * MILLISECOND) /* in which others may write what belongs to the output of a process that ended */
 /* of an output when its process has ended: no pipe or terminal holds more of what that wrote */
 #define LAST_BYTES   (1u << 20)
-#define FIRST_READER 5.0 /* seconds for the first reader of a session that ends with its readers to come */
-#define TO_KILL      2.0 /* seconds from SIGHUP to SIGKILL */
-#define KEEP_ENDED   600.0
+#define FIRST_READER (5 * SECOND) /* for the first reader of a session that ends with its readers to come */
+#define TO_KILL      (2 * SECOND) /* from SIGHUP to SIGKILL */
+#define KEEP_ENDED   (10 * MINUTE)
 
 enum { IN, OUT, ERR, ENDS }; /* of a terminal OUT is both */
 
@@ -35,7 +34,7 @@ struct running {
     bool held;
     bool forgotten, over_told;
     bool hung_up;    /* its jobs are to end with it */
-    double expected; /* seconds for the first reader of one that outlives its readers to come; 0: no bound */
+    uint64_t expected; /* microseconds for the first reader of one that outlives its readers to come; 0: no bound */
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger, memory;
@@ -112,7 +111,7 @@ static void set_held(struct running *r, bool held)
     if (!held)
         loop_timer_stop(&r->stall);
     else if (r->session.plan.stall_ms != MANAGER_FOREVER)
-        loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
+        loop_timer_set(&r->stall, r->session.plan.stall_ms * MILLISECOND);
     want(r);
 }
 
@@ -258,8 +257,8 @@ static void linger(struct running *r)
     else if (r->session.state == SESSION_ENDED)
         loop_timer_set(&r->linger, linger_ms ? KEEP_ENDED : 0);
     else if (linger_ms != MANAGER_FOREVER)
-        loop_timer_set(&r->linger, linger_ms / 1e3);
-    else if (r->session.state == SESSION_NEW && r->expected > 0)
+        loop_timer_set(&r->linger, linger_ms * MILLISECOND);
+    else if (r->session.state == SESSION_NEW && r->expected)
         loop_timer_set(&r->linger, r->expected);
 }
 
@@ -321,7 +320,8 @@ void running_signal(struct running *r, int number)
         process_signal((pid_t)r->session.pid, terminal_of(r), number);
 }
 
-void running_hang_up(struct running *r)
+/* SIGHUP, and after two seconds SIGKILL. */
+static void hang_up(struct running *r)
 {
     if (!is_alive(r) || loop_timer_active(&r->kill))
         return;
@@ -338,13 +338,13 @@ static void kill_due(void *owner)
 
 static void limit_due(void *owner)
 {
-    running_hang_up(owner);
+    hang_up(owner);
 }
 
 void running_forget(struct running *r)
 {
     r->forgotten = true;
-    running_hang_up(r);
+    hang_up(r);
     if (has_ended(r) && !r->session.readers)
         tell_over(r);
 }
@@ -358,7 +358,7 @@ static void linger_due(void *owner)
 {
     struct running *r = owner;
     if (is_alive(r))
-        running_hang_up(r);
+        hang_up(r);
     else
         running_forget(r);
 }
@@ -374,14 +374,14 @@ static void drop(struct running_reader *reader, enum manager_code code)
 static void stall_due(void *owner)
 {
     struct running *r = owner;
-    uint64_t now = loop_clock(), bound = (uint64_t)r->session.plan.stall_ms * 1000;
+    uint64_t now = loop_clock(), bound = (uint64_t)r->session.plan.stall_ms * MILLISECOND;
     for (struct running_reader *reader = r->readers, *next; reader; reader = next) {
         next = reader->next;
         if (!reader->left && now - reader->moved >= bound && session_room(&r->session, reader->at) == 0)
             drop(reader, MANAGER_TOO_SLOW);
     }
     if (r->held)
-        loop_timer_set(&r->stall, r->session.plan.stall_ms / 1e3);
+        loop_timer_set(&r->stall, r->session.plan.stall_ms * MILLISECOND);
 }
 
 static void release_hold(struct running *r)
@@ -456,7 +456,7 @@ void running_leave(struct running_reader *reader)
         drop(reader, MANAGER_TOO_SLOW);
 }
 
-void running_drop_readers(struct running *r, enum manager_code code)
+static void drop_readers(struct running *r, enum manager_code code)
 {
     while (r->readers)
         drop(r->readers, code);
@@ -612,7 +612,7 @@ bool running_start(struct running *r, uint8_t kind, enum manager_code *code, str
     }
     uint32_t timeout_ms = r->session.plan.timeout_ms;
     if (timeout_ms && timeout_ms != MANAGER_FOREVER)
-        loop_timer_set(&r->limit, timeout_ms / 1e3);
+        loop_timer_set(&r->limit, timeout_ms * MILLISECOND);
     want(r);
     return true;
 }
@@ -640,13 +640,13 @@ struct running *running_new(struct loop *loop, const struct manager_message *cre
     loop_timer_open(&r->memory, loop, memory_due, r);
     loop_timer_open(&r->unopened, loop, unopened_due, r);
     if ((create->flags & MANAGER_START_LATER) && create->linger_ms != MANAGER_FOREVER)
-        loop_timer_set(&r->linger, FIRST_READER + create->linger_ms / 1e3);
+        loop_timer_set(&r->linger, FIRST_READER + create->linger_ms * MILLISECOND);
     return r;
 }
 
-void running_expect(struct running *r, double seconds)
+void running_expect(struct running *r, uint64_t patience)
 {
-    r->expected = seconds;
+    r->expected = patience;
     if (r->session.state == SESSION_NEW && r->session.plan.linger_ms == MANAGER_FOREVER)
         linger(r);
 }
@@ -654,7 +654,7 @@ void running_expect(struct running *r, double seconds)
 void running_free(struct running *r)
 {
     r->over_told = true;
-    running_drop_readers(r, MANAGER_UNKNOWN_SESSION);
+    drop_readers(r, MANAGER_UNKNOWN_SESSION);
     running_signal(r, SIGKILL);
     for (unsigned n = IN; n < ENDS; n++)
         close_end(r, n);

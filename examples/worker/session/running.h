@@ -46,11 +46,9 @@ const struct session *running_session(const struct running *r);
 
 /* Its first reader has to come within that time, in seconds, if it is to start for one; else it is over. Without this one
  * that outlives its readers waits for ever. */
-void running_expect(struct running *r, double seconds);
+void running_expect(struct running *r, uint64_t patience);
 /* kind 0: as it was created. False, *code and *why when that cannot be, or not now. */
 bool running_start(struct running *r, uint8_t kind, enum manager_code *code, struct fail *why);
-/* SIGHUP, and after two seconds SIGKILL. */
-void running_hang_up(struct running *r);
 void running_forget(
     struct running *r); /* hangs it up if it runs; it is over when it has ended and nobody reads */
 bool running_is_forgotten(const struct running *r);
@@ -74,7 +72,6 @@ void running_detach(struct running_reader *reader);
 /* It has gone, and stays attached for the input that it has not given yet; with running_leave it is no reader besides. */
 void running_end(struct running_reader *reader);
 void running_leave(struct running_reader *reader);
-void running_drop_readers(struct running *r, enum manager_code code);
 /* Who is owed output gets that first: it may be in the middle of what it says as one. */
 void running_take_over(struct running *r);
 /* The next OUTPUT, or EXIT after the last; false when there is none yet. Valid until the loop's next step. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * session: what is known of a terminal or a pair of pipes and of what it has put out, without descriptors or
- * clocks. The end is told only when both the process has ended and its output has been read to the end.
+ * clocks. The end is reported only when both the process has ended and its output has been read to the end.
  */
 #ifndef CELLGATE_WORKER_SESSION_SESSION_H
 #define CELLGATE_WORKER_SESSION_SESSION_H

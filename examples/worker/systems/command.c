@@ -17,7 +17,7 @@
 #define CHARACTER_MAX 4 /* bytes of one in UTF-8 */
 /* seconds between the comments that keep a silent command's answer open, and by which a proxy on the way learns that its
  * client has left; execd's own number */
-#define BEAT      3
+#define BEAT      (3 * SECOND)
 #define LINGER_MS 1 /* of a command whose client has left; 0 would forget it at its end */
 /* of an event: its text, each byte of it escaped, and what is around that */
 #define EVENT_MAX (6 * (size_t)(MANAGER_DATA_MAX + CHARACTER_MAX) + 2048)
@@ -75,7 +75,7 @@ static void send_error(struct command *c, const char *name, const char *value)
 static void send_complete(struct command *c)
 {
     char members[64];
-    unsigned long long ms = (loop_clock() - c->started) / 1000;
+    unsigned long long ms = (loop_clock() - c->started) / MILLISECOND;
     snprintf(members, sizeof members, "\"execution_time\":%llu", ms);
     send_members(c, "execution_complete", members);
 }

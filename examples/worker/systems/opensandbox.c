@@ -198,7 +198,7 @@ static void send_error(struct bridge *b, const char *code, const char *text)
     ws_conn_send(&b->ws, WS_TEXT, writer_slice(&w), (struct slice){NULL, 0});
 }
 
-/* A shell that cannot be started is told on the WebSocket, everything else before it. */
+/* A shell that cannot be started is reported on the WebSocket, everything else before it. */
 static void refused(struct bridge *b, enum manager_code code, const char *text)
 {
     if (code != MANAGER_START_FAILED)

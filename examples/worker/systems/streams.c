@@ -81,7 +81,7 @@ static void events_due(void *owner)
     if (e->sent >= e->count)
         http_end(&e->x);
     else
-        loop_timer_set(&e->timer, (double)e->interval_ms / 1e3);
+        loop_timer_set(&e->timer, e->interval_ms * MILLISECOND);
 }
 
 static void events_room(struct http_exchange *x)
