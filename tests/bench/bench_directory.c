@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -123,9 +124,9 @@ struct plane {
     void *(*serve)(void *visit); /* one connection; NULL: datagrams */
     int listener;
     uint16_t port;
-    unsigned delay_ms, asked; /* atomic */
+    atomic_uint delay_ms, asked;
     bool pushes;              /* has a stream of events */
-    int stream;               /* atomic: of the agent that follows, 0: none */
+    atomic_int stream;        /* of the agent that follows, 0: none */
 };
 
 struct visit {
@@ -137,7 +138,7 @@ static bool follow(struct plane *plane, int fd)
 {
     static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
     bool good = send(fd, head, sizeof head - 1, MSG_NOSIGNAL) == sizeof head - 1;
-    __atomic_store_n(&plane->stream, fd, __ATOMIC_RELEASE);
+    atomic_store_explicit(&plane->stream, fd, memory_order_release);
     return good;
 }
 
@@ -149,7 +150,7 @@ static void push(struct plane *plane, const char *sandbox, unsigned epoch)
                        "event: update\ndata: {\"sandbox\":\"%s\",\"record\":{\"worker\":"
                        "\"http://127.0.0.1:%u\",\"epoch\":%u}}\n\n",
                        sandbox, 10 + epoch % 2, epoch);
-    if (send(__atomic_load_n(&plane->stream, __ATOMIC_ACQUIRE), text, (size_t)len, MSG_NOSIGNAL) != len)
+    if (send(atomic_load_explicit(&plane->stream, memory_order_acquire), text, (size_t)len, MSG_NOSIGNAL) != len)
         die("the agent does not follow any more");
 }
 
@@ -161,8 +162,8 @@ static bool answer(struct plane *plane, int fd, const char *request)
     if (!is_record && plane->pushes)
         return follow(plane, fd);
     if (is_record)
-        __atomic_add_fetch(&plane->asked, 1, __ATOMIC_RELAXED);
-    usleep(__atomic_load_n(&plane->delay_ms, __ATOMIC_RELAXED) * 1000);
+        atomic_fetch_add_explicit(&plane->asked, 1, memory_order_relaxed);
+    usleep(atomic_load_explicit(&plane->delay_ms, memory_order_relaxed) * 1000);
     int len = is_record ? snprintf(text, sizeof text,
                                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
                                    "Content-Length: %zu\r\n\r\n%s",
@@ -485,10 +486,10 @@ static void bench_hanging(struct asker *a, struct plane *plane, unsigned turns)
     for (unsigned turn = 0; turn < turns; turn++)
         for (unsigned i = 0; i < 2; i++) {
             unsigned hangs = (turn + i) % 2;
-            __atomic_store_n(&plane->delay_ms, hangs ? HANG_SECONDS * 1000 : 1, __ATOMIC_RELAXED);
+            atomic_store_explicit(&plane->delay_ms, hangs ? HANG_SECONDS * 1000 : 1, memory_order_relaxed);
             sample(a, &states[hangs], turn, seconds);
         }
-    __atomic_store_n(&plane->delay_ms, 1, __ATOMIC_RELAXED);
+    atomic_store_explicit(&plane->delay_ms, 1, memory_order_relaxed);
     printf("\n%-28s %10s %8s %8s %8s   microseconds, medians of %u turns\n", "decisions, records in use",
            "count", "p50", "p99", "p99.9", turns);
     for (unsigned i = 0; i < 2; i++)
@@ -501,8 +502,8 @@ static void bench_herd(struct asker *a, struct plane *plane)
     static double when[AT_ONCE];
     double longest = 0;
     sleep(HANG_SECONDS + 1); /* what hung is answered */
-    __atomic_store_n(&plane->delay_ms, 50, __ATOMIC_RELAXED);
-    unsigned before = __atomic_load_n(&plane->asked, __ATOMIC_RELAXED);
+    atomic_store_explicit(&plane->delay_ms, 50, memory_order_relaxed);
+    unsigned before = atomic_load_explicit(&plane->asked, memory_order_relaxed);
     for (int i = 0; i < AT_ONCE; i++)
         ask(a, "nobody-knows-it-yet", &when[i]);
     await(a, AT_ONCE);
@@ -511,7 +512,7 @@ static void bench_herd(struct asker *a, struct plane *plane)
     printf(
         "\n%d questions at once about one unknown record, a look-up takes 50 ms: %u look-ups, all answered "
         "after at most %.0f ms\n",
-        AT_ONCE, __atomic_load_n(&plane->asked, __ATOMIC_RELAXED) - before, longest * 1e3);
+        AT_ONCE, atomic_load_explicit(&plane->asked, memory_order_relaxed) - before, longest * 1e3);
 }
 
 /* ---- watches ---- */
@@ -548,7 +549,7 @@ static void bench_changes(struct asker *a, struct plane *plane, unsigned others)
     static double took[CHANGES];
     static unsigned epoch = 1;
     watch(a, "changed", epoch, &took[0]);
-    for (int i = 0; i < 6000 && __atomic_load_n(&plane->asked, __ATOMIC_RELAXED) <= others; i++)
+    for (int i = 0; i < 6000 && atomic_load_explicit(&plane->asked, memory_order_relaxed) <= others; i++)
         usleep(10000);
     sleep(2); /* everything is known */
     clock_t cpu = clock();
@@ -577,7 +578,7 @@ static void bench_watches(const char *folder, struct plane *plane)
     if (!a.ticket_key)
         die(why.text);
     connect_to(&a, folder, "r", WATCHES + 1);
-    for (int i = 0; i < 1000 && !__atomic_load_n(&plane->stream, __ATOMIC_ACQUIRE); i++)
+    for (int i = 0; i < 1000 && !atomic_load_explicit(&plane->stream, memory_order_acquire); i++)
         usleep(10000);
     printf("\n%13s %8s %8s %8s %8s   microseconds, from a pushed change to the watch's answer\n",
            "other watches", "p50", "p99", "most", "CPU");

@@ -39,10 +39,9 @@ static size_t host_send(void *io, enum side to, const struct slice *runs, size_t
     return sent > 0 ? (size_t)sent : 0;
 }
 
-static size_t host_may_hold(void *io, bool whole)
+static size_t host_may_hold(void *io, bool whole, size_t grows)
 {
-    (void)io;
-    (void)whole;
+    (void)io, (void)whole, (void)grows;
     return SIZE_MAX;
 }
 

@@ -294,7 +294,7 @@ static void on_time(void *owner)
     }
     bench->measuring = true;
     bench->from = loop_clock();
-    loop_timer_set(&bench->timer, bench->seconds);
+    loop_timer_set(&bench->timer, (uint64_t)(bench->seconds * 1e6));
 }
 
 static void options(struct bench *bench, int argc, char **argv)
@@ -336,7 +336,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < bench.connections; i++)
         start(&connections[i], &bench);
     loop_timer_open(&bench.timer, bench.loop, on_time, &bench);
-    loop_timer_set(&bench.timer, bench.seconds / 10);
+    loop_timer_set(&bench.timer, (uint64_t)(bench.seconds * 1e5));
     loop_run(bench.loop);
     double seconds = (double)(loop_clock() - bench.from) / 1e6;
     printf("%u connections x %u in flight, %u arguments in %zu bytes, last action %s\n", bench.connections,

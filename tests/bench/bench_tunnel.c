@@ -540,7 +540,7 @@ static void end_of_run(void *owner)
             put_control(clients[i], WS_PING, SLICE_LITERAL("end"));
             flush(clients[i]);
         }
-        loop_timer_set(&b->timer, 30);
+        loop_timer_set(&b->timer, 30 * SECOND);
     } else {
         finish(b);
     }
@@ -558,7 +558,7 @@ static void begin(struct bench *b)
         if (b->mode == MODE_PING || b->mode == MODE_SEND)
             flush(clients[i]);
     }
-    loop_timer_set(&b->timer, b->seconds);
+    loop_timer_set(&b->timer, (uint64_t)(b->seconds * 1e6));
 }
 
 static void make_frame(struct bench *b)

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 
 from cell import ROOT, end
+from network import outside
 
 NODE = Path(__file__).parent / "node"
 FOLDER = ROOT / "build/clients"  # node_modules is large: it stays as long as the lock file does
@@ -30,7 +31,7 @@ def install():
                 os.replace(FOLDER / "copy", FOLDER / file.name)
         if not installed.exists() or installed.read_bytes() != wanted:
             command = ["npm", "ci", "--ignore-scripts", "--no-progress", "--prefer-offline"]
-            done = subprocess.run(command, cwd=FOLDER, timeout=280, capture_output=True, text=True)
+            done = subprocess.run(outside(*command), cwd=FOLDER, timeout=280, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             installed.write_bytes(wanted)
     return FOLDER

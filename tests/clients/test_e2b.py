@@ -16,14 +16,15 @@ FORMS = ["host", "header"]
 
 
 class Envd:
-    """It runs at one port, for as often as it is started."""
+    """It runs at one port, for as often as it is started. Its commands are login shells, whose home is empty at first: a person's start-up
+    files are slow, and a shell that is killed within pyenv's leaves a lock, for which each later one waits a minute."""
 
-    def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder, home):
+        self.folder, self.home, self.port = folder, home, free_port()
         self.start()
 
     def start(self):
-        self.process, self.url = start(sys.executable, ENVD, "what-envd-wants", self.folder, self.port)
+        self.process, self.url = start(sys.executable, ENVD, "what-envd-wants", self.folder, self.port, home=str(self.home))
 
     def kill(self):
         self.process.kill()
@@ -32,7 +33,7 @@ class Envd:
 
 @pytest.fixture(scope="module")
 def envd(tmp_path_factory):
-    one = Envd(tmp_path_factory.mktemp("envd"))
+    one = Envd(tmp_path_factory.mktemp("envd"), tmp_path_factory.mktemp("home"))
     yield one
     end(one.process)
 
@@ -82,6 +83,10 @@ def test_commands(cell, sdk):
     route = {"host": "e2b-envd", "header": "e2b-envd-header"}[sdk.form]
     lines = until(lambda: [x for x in cell.access_log().splitlines() if f"route={route} " in x], 10, "no line in the access log")
     assert all(" HTTP/2.0 " in line for line in lines), lines
+
+
+def test_commands_find_nobodys_home(sdk, envd):
+    assert sdk("home") == f"{envd.home}\n"
 
 
 def test_files(sdk):

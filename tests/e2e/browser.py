@@ -13,7 +13,7 @@ import urllib.request
 
 import websockets
 
-WAIT = 30  # seconds: an upper bound, never slept through
+WAIT = 60  # seconds; a machine that is busy draws slowly
 KEYS = {"\r": ("Enter", 13), "\x7f": ("Backspace", 8), "\t": ("Tab", 9)}
 
 

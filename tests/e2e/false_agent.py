@@ -64,7 +64,7 @@ class FalseAgent:
 
     def __init__(self, path, answer, hello=None):
         self.path, self.answer, self.hello = path, answer, hello
-        self.asked = 0
+        self.asked, self.closed = 0, False
         self.sockets = []
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(str(path))
@@ -103,6 +103,10 @@ class FalseAgent:
                 pass
 
     def close(self):
+        """Twice if need be: a second time it leaves alone who may be at its place by then."""
+        if self.closed:
+            return
+        self.closed = True
         self.listener.close()
         self.path.unlink()
         for sock in self.sockets:

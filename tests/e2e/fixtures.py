@@ -5,6 +5,7 @@ chooses the HAProxy; tests/haproxy-versions makes commands for other versions th
 import os
 import tempfile
 
+import network
 import pytest
 from cell import Cell
 from origin import Origin
@@ -19,6 +20,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     os.environ["HAPROXY"] = config.getoption("--haproxy")
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # not who only starts those that run tests
+        network.leave()
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -109,13 +109,13 @@ class Origin:
     """Each request is kept in `requests` and given to `answer(connection, request)`, which a test may replace; a
     WebSocket upgrade to `upgrade`. The connection is closed when the answer returns True, or after an upgrade."""
 
-    def __init__(self, answer=respond, upgrade=echo, tls=None):
+    def __init__(self, answer=respond, upgrade=echo, tls=None, host="127.0.0.1", port=0):
         self.answer, self.upgrade, self.tls = answer, upgrade, tls
         self.requests = []
         self.connections = 0
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        self.listener = socket.create_server((host, port), backlog=512)
         self.port = self.listener.getsockname()[1]
-        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if tls else ''}://{host}:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):

@@ -12,6 +12,7 @@ import time
 
 import pytest
 from browser import Browser
+from network import outside
 from terminal_server import TerminalServer
 
 QUICKSTART = pathlib.Path(__file__).parents[2] / "examples/quickstart"
@@ -23,7 +24,7 @@ TOKEN = "header.payload-part.signature_x"
 def pages(tmp_path_factory):
     """The page as `build` makes it."""
     folder = tmp_path_factory.mktemp("ui")
-    subprocess.run([QUICKSTART / "ui/build", folder], check=True, timeout=120)
+    subprocess.run(outside(QUICKSTART / "ui/build", folder), check=True, timeout=120)
     return folder
 
 

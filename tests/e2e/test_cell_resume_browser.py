@@ -11,6 +11,7 @@ import time
 import pytest
 from browser import Browser
 from cell import ROOT, on_worker, until
+from network import outside
 from wire import Wire
 
 QUICKSTART = ROOT / "examples/quickstart"
@@ -22,7 +23,7 @@ SLOW_SEQ = f"stty -echo; PS1=; for i in $(seq 1 {LAST // 100}); do seq $((i*100-
 @pytest.fixture(scope="module", params=["direct", "relay", "quickstart"])
 def cell(request, cells, tmp_path_factory):
     pages = tmp_path_factory.mktemp("ui")
-    subprocess.run([QUICKSTART / "ui/build", pages], check=True, timeout=120)
+    subprocess.run(outside(QUICKSTART / "ui/build", pages), check=True, timeout=120)
     routes = json.loads(re.sub(r"^\s*//.*$", "", (QUICKSTART / "cellgate.json").read_text(), flags=re.M))["routes"]
     for route in routes:
         if route["name"] == "terminal" and request.param != "quickstart":

@@ -15,6 +15,7 @@ import pytest
 import websockets
 from browser import Browser
 from cell import token, until
+from network import outside
 
 NODE = Path(__file__).parent / "node"
 EVERY_BYTE = bytes(range(256)) * 40
@@ -102,7 +103,7 @@ def node(tmp_path_factory):
     folder = tmp_path_factory.mktemp("node")
     for name in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copy(NODE / name, folder)
-    subprocess.run(["npm", "ci", "--ignore-scripts", "--no-progress", "--prefer-offline"], cwd=folder, check=True, timeout=120, capture_output=True)
+    subprocess.run(outside("npm", "ci", "--ignore-scripts", "--no-progress", "--prefer-offline"), cwd=folder, check=True, timeout=120, capture_output=True)
 
     def run(url, protocols=(), headers=None, messages=(), **more):
         wanted = {"url": url, "protocols": list(protocols), "headers": headers or {}, "messages": list(messages)} | more

@@ -64,6 +64,21 @@ def test_status_tells_of_both_daemons(tunnels, operator):
     assert "directory.kind" in agent
 
 
+def test_status_is_3_while_a_daemon_is_not_ready(tunnels, tmp_path):
+    """An agent whose directory is not there yet, beside a relay that serves."""
+    config = tunnels.cell.config | {"directory": {"kind": "file", "path": str(tmp_path / "later.json")}}
+    file = tunnels.cell.config_file.with_name("later.json")
+    file.write_text(json.dumps(config))
+    sockets = {name: f"unix@{tmp_path}/{name}.sock" for name in ("listen", "relay_listen", "control")}
+    agent = tunnels.cell.spawn("waiting-agent", BIN / "cellgate-agent", "-c", file, *[x for key, at in sockets.items() for x in ("-o", f"agent.{key}={at}")], "-o", "agent.admin=127.0.0.1:0")
+    command = ("status", "--agent", sockets["control"], "--relay", f"unix@{tunnels.cell.run_dir}/relay.control.sock")
+    until(lambda: (tmp_path / "control.sock").exists() or agent.poll() is not None, 20)
+    code, text, errors = cellgate(*command)
+    assert (code, errors) == (3, "") and "the directory is not loaded" in text
+    (tmp_path / "later.json").write_text('{"sandboxes": {}}')
+    until(lambda: cellgate(*command)[0] == 0, 10, "it does not become ready")
+
+
 def test_tunnels_are_listed_and_kicked(tunnels, operator):
     worker = tunnels.worker()
     long = "a-sandbox-whose-name-is-longer-than-its-column"
@@ -209,6 +224,34 @@ def test_a_configuration_is_checked_with_its_directory(tunnels, tmp_path):
     file.write_text(json.dumps(config | {"routes": 1}))
     code, errors = check()
     assert code == 1 and errors.startswith(f"{file}:1:")
+
+
+@pytest.mark.parametrize(
+    "key, keys",
+    [
+        ("directory.token_file", {"directory": {"kind": "http", "url": "http://127.0.0.1:1"}}),
+        ("directory.ca_file", {"directory": {"kind": "http", "url": "https://127.0.0.1:1"}}),
+        ("directory.password_file", {"directory": {"kind": "redis", "server": "127.0.0.1:1"}}),
+        ("renew.password_file", {"renew": {"redis": "127.0.0.1:1"}}),
+    ],
+)
+def test_a_file_that_is_not_there_is_an_error(tunnels, tmp_path, key, keys):
+    section, name = key.split(".")
+    file = tunnels.cell.config_file.with_name("files.json")
+
+    def check(path):
+        keys[section][name] = str(path)
+        file.write_text(json.dumps(tunnels.cell.config | keys, indent=1))
+        done = subprocess.run([BIN / "cellgate-agent", "-t", "-c", file], capture_output=True, text=True, timeout=20)
+        return done.returncode, done.stderr
+
+    secret = tmp_path / "secret"
+    code, errors = check(secret)
+    assert code == 1 and f"{key}: {secret}: No such file" in errors and errors.startswith(f"{file}:")
+    assert f"{key}: {tmp_path}: Is a directory" in check(tmp_path)[1]
+    secret.write_text("secret\n")
+    secret.chmod(0o600)
+    assert check(secret)[0] == 0
 
 
 def test_keys_by_their_old_names_are_read_and_warned_of(tunnels):

@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from cell import SANITIZED, on_worker, until
@@ -523,6 +524,37 @@ def test_over_tls_only_the_named_authority_is_believed(cells, origins, tmp_path)
     assert ask(other, "sb-1") == UNKNOWN
     assert [r for r in plane.requests[asked:] if r.target != "/v1/events"] == []
     assert "certificate" in (other.run_dir / "agent.log").read_text()
+    plane.close()
+
+
+def test_the_systems_authorities_are_not_read_for_each_connection(cells, tmp_path):
+    """A control plane that ends each connection would hold up all that is on the same loop: nobody else is heard meanwhile."""
+    bundle = Path("/etc/ssl/certs/ca-certificates.crt")  # as Debian's libcurl was built for
+    if not bundle.exists():
+        pytest.skip("there are no authorities of the system's")
+    began = time.process_time()
+    ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(bundle)
+    reading = time.process_time() - began
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=plane"
+    subprocess.run([*command.split(), "-keyout", tmp_path / "key.pem", "-out", tmp_path / "ca.pem"], check=True, capture_output=True)
+    context, tries = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), []
+    context.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    context.sni_callback = lambda *_: tries.append(1)
+    plane = FakePlane(tls=context)
+    cell = cells(config={"directory": directory(plane.url, timeout="10s"), "routes": ROUTES})
+
+    def spent():
+        fields = Path(f"/proc/{cell.pid('agent')}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def goes_on(count):
+        wanted = len(tries) + count
+        until(lambda: ask(cell, f"sb-{time.monotonic_ns()}") == UNKNOWN and len(tries) >= wanted, 60, "it does not try")
+
+    goes_on(2)
+    before, tried = spent(), len(tries)
+    goes_on(20)
+    assert spent() - before < (len(tries) - tried) * reading / 2
     plane.close()
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from cell import BIN, ROOT, until
+from network import outside
 
 ROWS = ".xterm-rows"
 PROMPT = re.compile(rb"[$#]")  # a user's, or root's
@@ -31,6 +32,12 @@ def processes_below(folder):
         if str(folder) in line:
             found.append(line)
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def packages(tmp_path_factory):
+    """What npm fetches, once, is there before programs run that cannot reach it."""
+    subprocess.run(outside(ROOT / "examples/quickstart/ui/build", tmp_path_factory.mktemp("ui")), check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")

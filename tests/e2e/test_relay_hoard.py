@@ -79,13 +79,15 @@ def test_a_tunnel_whose_worker_is_not_read_for_want_of_memory_still_hears_acknow
     with Direct(tmp_path, relay=UNLIMITED | {"memory": "1MiB", "stall": "60s"}, agent=False) as direct:
         client, upstream = numbered(direct, direct.worker(), sandbox="good")
         upstream.sock.settimeout(1)
+        one, sent = frame(BINARY, b"o" * 8000), 0
         try:
-            for _ in range(29):
-                upstream.say(b"o" * 8000)
+            while sent < 29 * len(one):
+                sent += upstream.sock.send((one * 29)[sent:])
         except TimeoutError:
             pass
         for peer in (client, upstream):
             peer.sock.settimeout(20)
+        rest = one[sent % len(one):] if sent % len(one) else b""  # of the frame that has begun
 
         def write():
             for _ in range(total):
@@ -98,6 +100,8 @@ def test_a_tunnel_whose_worker_is_not_read_for_want_of_memory_still_hears_acknow
             opcode, _, fin = upstream.hear()
             if opcode == BINARY and fin:
                 heard += 1
+                upstream.send(rest)
+                rest = b""
                 acknowledge(upstream, heard)
         writing.join()
 

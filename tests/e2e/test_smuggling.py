@@ -283,6 +283,8 @@ OF_32 = OF_30 | {
 }
 VERSION = haproxy_version()
 OTHERWISE = OF_32 if VERSION >= (3, 2) else OF_30 if VERSION >= (3, 0) else {}
+if VERSION >= (3, 3):
+    OTHERWISE = {name: row for name, row in OF_32.items() if name != "two lengths"}
 
 
 class Stage:
@@ -474,8 +476,8 @@ def test_headers_behind_a_body_are_none(stage):
 
 
 def test_a_chunks_size_that_does_not_end_is_not_collected(stage):
-    """HAProxy 3.0 reads no further and ends it after the client's timeout, the others refuse it."""
-    sent, most, refused, stalls = 0, 64 << 20, False, (3, 0) <= VERSION < (3, 2)
+    """Some HAProxy (before the repair of 2026: 2.8.0, 3.0, 3.4.0) reads no further and ends it after the client's timeout, others refuse it."""
+    sent, most, refused, stalls = 0, 64 << 20, False, VERSION in ((2, 8), (3, 0), (3, 4))
     with connect(stage.cell.http) as sock:
         sock.settimeout(0.5 if stalls else 20)
         try:

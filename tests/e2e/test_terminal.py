@@ -10,6 +10,7 @@ import time
 import pytest
 from browser import Browser
 from cell import BIN, ROOT, on_worker, token, until
+from network import outside
 
 QUICKSTART = ROOT / "examples/quickstart"
 ROWS = ".xterm-rows"
@@ -18,7 +19,7 @@ ROWS = ".xterm-rows"
 @pytest.fixture(scope="module")
 def cell(cells, tmp_path_factory):
     pages = tmp_path_factory.mktemp("ui")
-    subprocess.run([QUICKSTART / "ui/build", pages], check=True, timeout=120)
+    subprocess.run(outside(QUICKSTART / "ui/build", pages), check=True, timeout=120)
     text = re.sub(r"^\s*//.*$", "", (QUICKSTART / "cellgate.json").read_text(), flags=re.M)
     cell = cells(config={"routes": json.loads(text)["routes"], "worker_networks": ["127.0.0.0/8"]})
     address = cell.worker(cell.sandboxd(), "worker", "--ui", pages)

@@ -125,7 +125,7 @@ static int read_input(const uint8_t *data, size_t size)
 #define X(kind, field, name, sample) request.field = take_##kind(&r);
     REQUEST_ARGUMENTS(X)
 #undef X
-#define X(field, lines, name)     \
+#define X(field, lines, ...)       \
     request.field = take_TEXT(&r); \
     request.lines = take_COUNT(&r);
     REQUEST_HEADERS(X)

@@ -65,7 +65,7 @@ static void read_answer(unsigned status, struct slice rest, struct writer *scrat
     directory_http_answer(&reply, scratch, &f, &why);
     CHECK((f.health == DIRECTORY_HTTP_GOOD) == (why.text[0] == '\0'));
     CHECK(f.health == DIRECTORY_HTTP_GOOD || f.outcome == LOOKUP_UNAVAILABLE);
-    CHECK((f.ttl == -1 || (f.ttl >= 1 && f.ttl <= 3600)) && f.pause >= 0 && f.pause <= 10);
+    CHECK((f.ttl == 0 || (f.ttl >= SECOND && f.ttl <= 60 * MINUTE)) && f.pause <= 10 * SECOND);
     json_free(f.doc);
 }
 

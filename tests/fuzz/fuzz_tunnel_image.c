@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a neighbour process says of a tunnel: the image of one that lives, spoiled anywhere. Four bytes of the input choose the
- * tunnel, then each five are an offset (two bytes), a length to skip to and two bytes to put there. Whatever is loaded lives on
+ * tunnel, then each five are an offset (two bytes), how to spoil what is there (a byte, a bit, a whole number, a cut) and with
+ * what. Whatever is loaded lives on
  * for a while: nothing it says may touch memory that is not its own. What it forwards then is nonsense, which is allowed.
  */
 #include "tests/fuzz/fuzz.h"
@@ -20,7 +21,10 @@ static void spoil(struct buffer *image, void *context)
 
     for (size_t i = 0; i + 5 <= s->size; i += 5) {
         size_t place = ((size_t)s->data[i] << 8 | s->data[i + 1]) * (s->data[i + 2] % 8 + 1u) % len;
-        if (s->data[i + 2] & 0x80)
+        if (s->data[i + 2] & 0x20) /* small, or almost 2^64 */
+            for (size_t k = 0; k < 8 && place + k < len; k++)
+                at[place + k] = k == 7 ? s->data[i + 3] : s->data[i + 4] & 1 ? 0xff : 0;
+        else if (s->data[i + 2] & 0x80)
             at[place] = s->data[i + 3];
         else
             at[place] ^= (uint8_t)(1u << (s->data[i + 3] & 7));
@@ -65,6 +69,17 @@ static void talks(struct world *w, unsigned rounds)
     }
 }
 
+/* Enough for marks; of one that replays, the same again. */
+static void talks_long(struct world *w, uint8_t tag, size_t len)
+{
+    static uint8_t frame[70000 + WS_HEAD_MAX], said[70000];
+
+    fuzz_fill(said + 1, len, 7);
+    said[0] = tag;
+    if (w->t.state != TUNNEL_ended && w->t.forward.there[WORKER])
+        world_bytes(w, WORKER, world_frame(frame, WORKER, 0x82, slice_of(said, len + 1)), SIZE_MAX);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct handover h = world_handover();
@@ -79,7 +94,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!world_open_to(&w, &h, "/pty/x/ws", false))
         return 0;
     connects(&w);
+    if (data[3] & 3)
+        talks_long(&w, 1, (size_t)(data[3] & 3) * 20000);
     talks(&w, data[1] % 8u);
+    if (data[3] & 4 && w.t.state == TUNNEL_serving) {
+        world_lost(&w, WORKER, LOSS_reset, w.now);
+        connects(&w);
+        talks_long(&w, 1, (size_t)data[3] << 8);
+        talks_long(&w, 2, data[3]);
+    }
     w.ears[CLIENT].room = data[2] & 1 ? 3 : SIZE_MAX;
     w.ears[WORKER].room = data[2] & 2 ? 3 : SIZE_MAX;
     talks(&w, data[2] >> 4 & 3u);
@@ -95,13 +118,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < 3 && w.t.state != TUNNEL_ended; i++) {
         connects(&w);
         talks(&w, 3);
+        if (data[3] & 8) {
+            talks_long(&w, 1, 30000);
+            talks_long(&w, 4, 0);
+        }
         for (int side = 0; side < 2 && w.t.state != TUNNEL_ended; side++)
             world_writable(&w, (enum side)side, w.now);
         if (w.t.state != TUNNEL_ended)
             world_tick(&w, w.now);
         if (i == 1 && w.t.state != TUNNEL_ended && w.t.forward.there[WORKER])
             world_lost(&w, WORKER, LOSS_reset, w.now);
-        w.now += SEC;
+        if (w.t.state != TUNNEL_ended)
+            world_pass(&w, SEC);
+        if (data[3] & 16 && w.t.state != TUNNEL_ended)
+            world_pass(&w, 20 * SEC);
     }
     if (w.t.state != TUNNEL_ended)
         world_end(&w, CLOSE_restarting, w.now);

@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ static unsigned chance(void)
     return state = state * 1103515245 + 12345;
 }
 
-static uint64_t *cuts;
+static _Atomic uint64_t *cuts;
 
 static size_t shorter(size_t len)
 {
@@ -65,7 +66,7 @@ static size_t shorter(size_t len)
     if (most >= len)
         return len;
     if (cuts)
-        __atomic_fetch_add(cuts, 1, __ATOMIC_RELAXED);
+        atomic_fetch_add_explicit(cuts, 1, memory_order_relaxed);
     return most;
 }
 
@@ -175,10 +176,10 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone)
 /* ---- what runs out ---- */
 /* What such a file holds: the first three are the process's to write, the others those of who watches it. */
 struct counted {
-    uint64_t asked;    /* so far */
-    uint64_t failed;   /* of these, as was said */
-    int64_t there;     /* not freed yet */
-    uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
+    _Atomic uint64_t asked;    /* so far */
+    _Atomic uint64_t failed;   /* of these, as was said */
+    _Atomic int64_t there;     /* not freed yet */
+    _Atomic uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
 };
 static struct counted *allocations, *descriptors, *watches;
 static int traces = -1;
@@ -223,10 +224,10 @@ static bool runs_out(struct counted *of, int error)
 {
     if (!of)
         return false;
-    uint64_t n = __atomic_fetch_add(&of->asked, 1, __ATOMIC_SEQ_CST);
-    if (n < __atomic_load_n(&of->from, __ATOMIC_SEQ_CST) || n >= __atomic_load_n(&of->to, __ATOMIC_SEQ_CST))
+    uint64_t n = atomic_fetch_add(&of->asked, 1);
+    if (n < atomic_load(&of->from) || n >= atomic_load(&of->to))
         return false;
-    __atomic_fetch_add(&of->failed, 1, __ATOMIC_SEQ_CST);
+    atomic_fetch_add(&of->failed, 1);
     trace();
     errno = error;
     return true;
@@ -241,7 +242,7 @@ static bool fails(void)
 static void *more(void *memory)
 {
     if (allocations && memory)
-        __atomic_fetch_add(&allocations->there, 1, __ATOMIC_SEQ_CST);
+        atomic_fetch_add(&allocations->there, 1);
     return memory;
 }
 
@@ -285,7 +286,7 @@ void *aligned_alloc(size_t alignment, size_t size)
 void free(void *memory)
 {
     if (allocations && memory)
-        __atomic_fetch_sub(&allocations->there, 1, __ATOMIC_SEQ_CST);
+        atomic_fetch_sub(&allocations->there, 1);
     __libc_free(memory);
 }
 

@@ -105,7 +105,7 @@ class Traffic:
 class Stage:
     def __init__(self, folder, hosts, relay=None, config=None, environment=None):
         org = {"org": "acme"}
-        self.cell = Cell(folder, config={"relay": RELAY | (relay or {}), "worker_networks": ["127.0.0.0/8"]} | (config or {}),
+        self.cell = Cell(folder, config={"relay": RELAY | (relay or {}), "agent": {"auth_failures": 0}, "worker_networks": ["127.0.0.0/8"]} | (config or {}),
                          environment={"CELLGATE_MAXCONN": "30000"} | (environment or {}))
         self.cell.start()
         self.hosts, self.epoch, self.record, self.traffic = [], 0, org, None

@@ -60,6 +60,11 @@ struct totals {
 
 struct tunnel;
 
+static uint64_t after(double seconds)
+{
+    return (uint64_t)(seconds * 1e6);
+}
+
 struct traffic {
     struct net_address address;
     char headers[16384];
@@ -192,7 +197,7 @@ static void over(struct tunnel *u)
             loop_stop(t->loop);
         return;
     }
-    loop_timer_set(&u->timer, 0.1); /* another takes its place */
+    loop_timer_set(&u->timer, 100 * MILLISECOND); /* another takes its place */
 }
 
 static void failed(struct tunnel *u, unsigned status)
@@ -309,7 +314,7 @@ static void on_line(void *owner, const struct record_line *line)
         return;
     }
     if (line->number == 0) { /* its terminal is raw by now */
-        loop_timer_set(&u->timer, (double)(random() % 1000) / 1000 / u->t->rate);
+        loop_timer_set(&u->timer, after((double)(random() % 1000) / 1000 / u->t->rate));
         u->mute = u->index < u->t->quiet && u->phase == TALKING;
     }
     if (line->value > u->answered && line->value <= u->number) {
@@ -420,7 +425,7 @@ static void stop(struct tunnel *u)
     u->patience_at = loop_clock() + (uint64_t)PATIENCE * 1000000;
     say(u, 's', 1);
     if (u->io.loop)
-        loop_timer_set(&u->timer, 3);
+        loop_timer_set(&u->timer, 3 * SECOND);
 }
 
 static void on_timer(void *owner)
@@ -436,13 +441,13 @@ static void on_timer(void *owner)
         if (buffer_len(&u->out) < OUT_MAX / 2)
             say(u, 'd', batch);
         if (u->io.loop)
-            loop_timer_set(&u->timer, batch * (0.5 + (double)(random() % 1000) / 1000) / t->rate);
+            loop_timer_set(&u->timer, after(batch * (0.5 + (double)(random() % 1000) / 1000) / t->rate));
     } else if (u->phase >= STOPPING && loop_clock() > u->patience_at) {
         closed(u, 1006, SLICE_LITERAL("no answer at the end"));
     } else if (u->phase == STOPPING) { /* what was lost may have been the question */
         say(u, 's', 1);
         if (u->io.loop)
-            loop_timer_set(&u->timer, 3);
+            loop_timer_set(&u->timer, 3 * SECOND);
     }
 }
 
@@ -485,7 +490,7 @@ static void tunnel_open(struct tunnel *u)
     u->number = u->answered = u->accounts = 0;
     u->heard = (struct totals){0};
     double life = t->life > 0 ? -log((double)(1 + random() % 9999) / 10000) * t->life : 1e9;
-    u->stop_at = loop_clock() + (uint64_t)(life * 1e6);
+    u->stop_at = loop_clock() + after(life);
     for (size_t i = 0; i < sizeof nonce; i++)
         nonce[i] = (uint8_t)random();
     ws_handshake_key(u->key, nonce);
@@ -512,7 +517,7 @@ static void on_second(void *owner)
     struct traffic *t = owner;
     tell(t, &t->now, "t");
     t->now = (struct histogram){0};
-    loop_timer_set(&t->second, 1);
+    loop_timer_set(&t->second, SECOND);
     fill(t);
 }
 
@@ -608,9 +613,9 @@ static void start(struct traffic *t)
     }
     t->began = loop_clock();
     loop_timer_open(&t->second, t->loop, on_second, t);
-    loop_timer_set(&t->second, 1);
+    loop_timer_set(&t->second, SECOND);
     loop_timer_open(&t->end, t->loop, on_end, t);
-    loop_timer_set(&t->end, t->seconds);
+    loop_timer_set(&t->end, after(t->seconds));
     fill(t);
 }
 

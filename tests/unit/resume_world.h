@@ -398,9 +398,9 @@ static inline void net_declared(struct network *n, uint64_t missing)
 }
 
 /* Memory that is short again and again. */
-static inline size_t net_may_hold(void *io, bool whole)
+static inline size_t net_may_hold(void *io, bool whole, size_t grows)
 {
-    (void)whole;
+    (void)whole, (void)grows;
     return ((const struct network *)io)->scarce ? 0 : SIZE_MAX;
 }
 

@@ -331,9 +331,50 @@ static void the_clients_end_has_the_number_behind_its_last_message(void **state)
     talk_end(&t);
 }
 
+/* ---- as an image ---- */
+static void whatever_window_was_agreed_another_process_goes_on_with_it(void **state)
+{
+    static const struct {
+        size_t relay;
+        const char *answer;
+    } windows[] = {{16384, "Cell-Resume: 1; recv=0; next=1\r\n"},
+                   {1 << 18, "Cell-Resume: 1; recv=0; next=1\r\n"},
+                   {1 << 20, "Cell-Resume: 1; recv=0; next=1\r\n"},
+                   {1 << 20, "Cell-Resume: 1; recv=0; next=1; buffer=1048576\r\n"},
+                   {64 << 20, "Cell-Resume: 1; recv=0; next=1; buffer=9007199254740991\r\n"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) {
+        struct adapter_start start = {.target = SLICE_LITERAL("/"), .buffer = windows[i].relay};
+        talk_begin(&t, &adapter_cell, "/terminal");
+        t.adapter->start(t.state, &start);
+        assert_true(talk_state_moves(&t, windows[i].relay));
+        talk_request(&t);
+        assert_int_equal(answers(windows[i].answer), ADAPTER_GOES_ON);
+        talk_join(&t);
+        assert_true(talk_state_moves(&t, windows[i].relay));
+        talk_end(&t);
+    }
+}
+
+/* The id stands in the head of the next request. */
+static void an_image_says_no_id_that_cannot_be(void **state)
+{
+    static const char bad[] = {'\r', '\n', ';', 'g', 'A', '/', ':', '\0'};
+    (void)state;
+    begin();
+    assert_true(talk_state_moves(&t, 1 << 18));
+    for (size_t i = 0; i < sizeof bad; i++) {
+        ((char *)t.state)[31] = bad[i];
+        assert_false(talk_state_moves(&t, 1 << 18));
+    }
+    talk_end(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whatever_window_was_agreed_another_process_goes_on_with_it),
+        cmocka_unit_test(an_image_says_no_id_that_cannot_be),
         cmocka_unit_test(a_request_names_tunnel_attempt_and_what_was_received),
         cmocka_unit_test(answers_are_judged_as_the_table_says),
         cmocka_unit_test(what_was_received_is_dropped_and_what_was_cut_goes_on),

@@ -24,7 +24,6 @@ static int __attribute__((unused)) counted_memcmp(const void *a, const void *b, 
 #undef memcmp
 
 #define RING      1048576
-#define SECOND    UINT64_C(1000000)
 #define LIVE      SLICE_LITERAL("\4")
 #define OUT(text) SLICE_LITERAL("\1" text)
 #define ERR(text) SLICE_LITERAL("\2" text)
@@ -981,9 +980,89 @@ static void a_late_replay_that_pauses_where_the_same_was_said_before_is_not_repe
     }
 }
 
+/* ---- as an image ---- */
+
+/* Whether the adapter's state is one that an image can say; what was read is freed. */
+static bool state_loads(void)
+{
+    struct scrollback back = {0};
+    struct buffer bytes = buffer_with_limit(8 << 20);
+    struct image write = image_to(&bytes);
+    image_state(&write, t.state);
+    struct image read = image_from(buffer_slice(&bytes));
+    image_state(&read, &back);
+    buffer_free(&bytes);
+    end(&back);
+    return image_done(&write) && image_done(&read);
+}
+
+/* A second worker replays: the first record is of output, the last one of errors. */
+static struct scrollback *collecting(size_t delivered)
+{
+    static uint8_t said[3000], frame[3020];
+    memset(said, 'x', sizeof said);
+    said[0] = TAG_OUTPUT;
+    begin();
+    talk_bytes(&t, talk_frame(frame, 0x82, slice_of(said, delivered + 1)), SIZE_MAX);
+    again();
+    talk_says(&t, 0x82, OUT("one"));
+    talk_says(&t, 0x82, ERR("two"));
+    assert_true(state_loads());
+    return t.state;
+}
+
+static void an_image_says_no_replay_that_cannot_be(void **state)
+{
+    static const struct {
+        size_t at;
+        uint8_t byte;
+    } spoiled[] = {{0, 0}, {0, 3}, {0, 255}, {1, 1}, {3, 0x10}, {4, 2}, {8, 9}, {12, 4}};
+    (void)state;
+    for (size_t i = 0; i < sizeof spoiled / sizeof *spoiled; i++) {
+        struct scrollback *s = collecting(10);
+        s->replay.memory[s->replay.start + spoiled[i].at] = spoiled[i].byte;
+        assert_false(state_loads());
+        talk_end(&t);
+    }
+    for (size_t record = 0; record <= 16; record++) {
+        struct scrollback *s = collecting(10);
+        s->record = record;
+        assert_int_equal(state_loads(), record == 8);
+        talk_end(&t);
+    }
+}
+
+static void an_image_says_no_marks_and_lengths_that_cannot_be(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 6; i++) {
+        struct scrollback *s = collecting(2000);
+        struct output_stream *stream = &s->streams[0];
+        uint64_t len = stream->delivered.end.len;
+        if (i == 0)
+            stream->delivered.marks[2] = UINT64_MAX; /* no block has it: where it is looked up is no place */
+        if (i == 1)
+            stream->delivered.marks[2] = PRIME;
+        if (i == 2)
+            stream->delivered.end.len = UINT64_MAX - 9; /* a few bytes more are no bytes */
+        if (i == 3)
+            stream->skip = len + 1;
+        if (i == 4)
+            s->streams[1].skip = 1; /* of a stream that has said nothing */
+        if (i == 5)
+            stream->skip = len;
+        assert_int_equal(state_loads(), i == 5);
+        if (i == 2)
+            stream->delivered.end.len = len;
+        talk_end(&t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_image_says_no_replay_that_cannot_be),
+        cmocka_unit_test(an_image_says_no_marks_and_lengths_that_cannot_be),
         cmocka_unit_test(a_first_worker_is_passed_unchanged),
         cmocka_unit_test(only_what_is_new_in_a_replay_is_passed),
         cmocka_unit_test(a_replay_that_was_cut_itself_is_taken_from_the_next_worker),

@@ -370,9 +370,26 @@ static void memory_that_is_short_is_said(void **state)
     talk_end(&t);
 }
 
+/* A worker may begin at the last offset that can be, and go on. */
+static void wherever_its_output_is_another_process_goes_on_with_it(void **state)
+{
+    (void)state;
+    begin("/pty/x/ws");
+    assert_true(talk_state_moves(&t, 1 << 18));
+    talk_says(&t, 0x82, SLICE_LITERAL("\3\0\x1f\xff\xff\xff\xff\xff\xfe" "a"));
+    assert_true(talk_state_moves(&t, 1 << 18));
+    talk_says(&t, 0x82, SLICE_LITERAL("\1bc"));
+    assert_true(talk_state_moves(&t, 1 << 18));
+    assert_string_equal(talk_request(&t), "since=9007199254740993&takeover=1|");
+    talk_join(&t);
+    assert_true(talk_state_moves(&t, 1 << 18));
+    talk_end(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wherever_its_output_is_another_process_goes_on_with_it),
         cmocka_unit_test(the_next_worker_is_asked_for_what_was_not_delivered),
         cmocka_unit_test(what_the_client_asked_for_counts_as_delivered),
         cmocka_unit_test(a_viewer_takes_nobodys_place),

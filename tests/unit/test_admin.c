@@ -13,6 +13,7 @@
 #include "spoa/net/net.h"
 #include "spoa/service/admin.h"
 #include "spoa/service/control.h"
+#include "spoa/service/monitor.h"
 
 /* ---- pages ---- */
 
@@ -58,7 +59,8 @@ enum { PAGES = sizeof pages / sizeof *pages };
 /* ---- one answer ---- */
 
 /* The whole answer to a request on a connection of its own; NULL while there is none. */
-static char *respond_with(const struct admin_page *its_pages, size_t count, const char *request)
+static char *respond_by(const struct admin_page *its_pages, size_t count, const struct admin_rules *rules,
+                        const char *request)
 {
     static char text[1 << 20];
     struct net_address address;
@@ -69,7 +71,7 @@ static char *respond_with(const struct admin_page *its_pages, size_t count, cons
     assert_true(loop && net_parse(SLICE_LITERAL("127.0.0.1:0"), &address, &why));
     int listener = net_listen(&address, 0, &why);
     assert_true(listener >= 0 && net_local(listener, &address));
-    struct admin *admin = admin_new(loop, listener, its_pages, count);
+    struct admin *admin = admin_new(loop, listener, its_pages, count, rules);
     assert_non_null(admin);
     int fd = net_connect(&address, &why);
     assert_true(fd >= 0);
@@ -84,6 +86,11 @@ static char *respond_with(const struct admin_page *its_pages, size_t count, cons
     admin_free(admin);
     loop_free(loop);
     return len ? slice_dup(slice_of(text, len)) : NULL;
+}
+
+static char *respond_with(const struct admin_page *its_pages, size_t count, const char *request)
+{
+    return respond_by(its_pages, count, NULL, request);
 }
 
 static char *respond(const char *request)
@@ -208,6 +215,113 @@ static void an_unfinished_request_is_waited_for(void **state)
     }
 }
 
+/* ---- a listener that others reach ---- */
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void assert_status(const struct admin_rules *rules, const char *request, const char *status)
+{
+    char *text = respond_by(pages, PAGES, rules, request);
+    assert_non_null(text);
+    assert_int_equal(strncmp(text + 9, status, 3), 0);
+    assert_true((strstr(text, "\r\nWWW-Authenticate: Bearer\r\n") != NULL) == (strcmp(status, "401") == 0));
+    free(text);
+}
+
+static void any_name_is_served_where_anyone_may_ask(void **state)
+{
+    (void)state;
+    static const struct admin_rules anyone = {.anyone = true};
+    assert_status(&anyone, "GET /metrics HTTP/1.1\r\nHost: cellgate.example:9103\r\n\r\n", "200");
+    assert_status(&anyone, "GET /metrics HTTP/1.1\r\nHost: a\r\nOrigin: http://b\r\n\r\n", "403");
+    assert_status(&anyone, "POST /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n", "405");
+    assert_status(&anyone, "GET /tunnels HTTP/1.1\r\nHost: a\r\n\r\n", "404");
+}
+
+static void a_guarded_page_wants_the_token_of_the_file_as_it_is_now(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/cellgate-token-XXXXXX", request[256];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    const struct admin_rules rules = {.anyone = true, .guarded = "/metrics", .token_file = path};
+    static const struct {
+        const char *file, *field, *status;
+    } cases[] = {
+        {"s3cret\n", "Authorization: Bearer s3cret\r\n", "200"},
+        {" s3cret \r\nmore", "Authorization: bearer   s3cret \r\n", "200"},
+        {"new", "Authorization: Bearer new\r\n", "200"},
+        {"new", "Authorization: Bearer s3cret\r\n", "401"},
+        {"new", "Authorization: Bearer ne\r\n", "401"},
+        {"new", "Authorization: Bearer neww\r\n", "401"},
+        {"new", "Authorization: Basic new\r\n", "401"},
+        {"new", "Authorization: Bearer\r\n", "401"},
+        {"new", "Authorization: new\r\n", "401"},
+        {"new", "", "401"},
+        {"new", "Authorization: Bearer new\r\nAuthorization: Bearer new\r\n", "401"},
+        {"", "Authorization: Bearer \r\n", "401"},
+        {"\nnew", "Authorization: Bearer new\r\n", "401"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file(path, cases[i].file);
+        snprintf(request, sizeof request, "GET /metrics?a=b HTTP/1.1\r\nHost: h\r\n%s\r\n", cases[i].field);
+        assert_status(&rules, request, cases[i].status);
+    }
+    assert_status(&rules, "GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n", "503"); /* its own */
+    unlink(path);
+    assert_status(&rules, "GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer new\r\n\r\n", "401");
+}
+
+static void a_monitor_has_three_pages(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/cellgate-monitor-XXXXXX", text[128];
+    struct net_address none = {.len = 0}, address;
+    struct monitor *monitor;
+    struct fail why;
+    struct loop *loop = loop_new(&why);
+    assert_non_null(mkdtemp(path));
+    snprintf(text, sizeof text, "unix@%s/m", path);
+    assert_true(loop && net_parse(slice_text(text), &address, &why));
+    struct monitor_options options = {.address = &none, .pages = pages, .count = PAGES};
+    assert_true(monitor_open(&monitor, loop, &options, &why));
+    assert_null(monitor);
+    options.address = &address;
+    options.token_file = "/nowhere/token";
+    assert_false(monitor_open(&monitor, loop, &options, &why));
+    assert_non_null(strstr(why.text, "/nowhere/token"));
+    options.token_file = "/dev/null";
+    assert_false(monitor_open(&monitor, loop, &options, &why));
+    options.token_file = NULL;
+    assert_true(monitor_open(&monitor, loop, &options, &why));
+    static const struct {
+        const char *path, *status;
+    } cases[] = {{"/livez", "200"}, {"/metrics", "200"}, {"/readyz", "503"}, {"/big", "404"}, {"/", "404"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char answer[1024] = "";
+        int fd = net_connect(&address, &why);
+        assert_true(fd >= 0);
+        int len = snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: a.b\r\n\r\n", cases[i].path);
+        assert_int_equal(send(fd, text, (size_t)len, MSG_NOSIGNAL), len);
+        for (int turns = 0; turns < 20 && !*answer; turns++) {
+            loop_turn(loop, false);
+            (void)!recv(fd, answer, sizeof answer - 1, MSG_DONTWAIT);
+        }
+        assert_int_equal(strncmp(answer + 9, cases[i].status, 3), 0);
+        close(fd);
+    }
+    monitor_close(monitor);
+    loop_free(loop);
+    assert_int_equal(rmdir(path), 0); /* fails if the socket is still there */
+}
+
 /* ---- commands ---- */
 
 static bool run_echo(void *context, const struct json *doc, const json_node *request, struct buffer *members,
@@ -303,7 +417,6 @@ static void *run_loop(void *context)
 
 static int start(void **state)
 {
-    (void)state;
     struct fail why;
     char text[80];
     strcpy(server.folder, "/tmp/cellgate-admin-XXXXXX");
@@ -316,7 +429,8 @@ static int start(void **state)
     if (admin < 0 || control < 0)
         return -1;
     net_local(admin, &server.admin);
-    server.pages = admin_new(server.loop, admin, pages, PAGES);
+    static const struct admin_rules anyone = {.anyone = true};
+    server.pages = admin_new(server.loop, admin, pages, PAGES, *state ? &anyone : NULL);
     server.commands = control_new(server.loop, control, commands, 2);
     return pthread_create(&server.thread, NULL, run_loop, server.loop);
 }
@@ -404,6 +518,24 @@ static void idle_connections_do_not_keep_others_out_for_long(void **state)
         close(fds[i]);
 }
 
+/* Four times as many as there is room for, which say nothing and do not leave: a probe is answered at once. */
+static void idle_connections_keep_no_probe_out(void **state)
+{
+    (void)state;
+    static char text[1024];
+    int fds[4 * ADMIN_CONNECTIONS];
+    for (int i = 0; i < 4 * ADMIN_CONNECTIONS; i++)
+        fds[i] = dial();
+    uint64_t before = loop_clock();
+    int late = dial();
+    send_text(late, "GET /metrics HTTP/1.1\r\nHost: cellgate.example\r\n\r\n");
+    assert_true(read_to_end(late, text, sizeof text) > 0);
+    assert_int_equal(strncmp(text, "HTTP/1.1 200 OK\r\n", 17), 0);
+    assert_in_range(loop_clock() - before, 0, 2000000);
+    for (int i = 0; i < 4 * ADMIN_CONNECTIONS; i++)
+        close(fds[i]);
+}
+
 static void a_slow_request_is_ended(void **state)
 {
     (void)state;
@@ -424,7 +556,7 @@ static void control_is_private_and_answers(void **state)
     struct buffer answer = buffer_with_limit(4096);
     assert_int_equal(stat(server.control.path.sun_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_true(control_ask(&server.control, SLICE_LITERAL("{\"command\":\"echo\",\"text\":\"x\"}"), 5,
+    assert_true(control_ask(&server.control, SLICE_LITERAL("{\"command\":\"echo\",\"text\":\"x\"}"), 5 * SECOND,
                             &answer, &why));
     assert_true(slice_is(buffer_slice(&answer), "{\"ok\":true,\"echo\":\"x\"}"));
     buffer_free(&answer);
@@ -437,7 +569,7 @@ static void asking_nobody_is_an_error_that_names_the_socket(void **state)
     struct net_address nowhere;
     struct buffer answer = buffer_with_limit(4096);
     net_parse(SLICE_LITERAL("unix@/nowhere/x.sock"), &nowhere, &why);
-    assert_false(control_ask(&nowhere, SLICE_LITERAL("{}"), 1, &answer, &why));
+    assert_false(control_ask(&nowhere, SLICE_LITERAL("{}"), SECOND, &answer, &why));
     assert_non_null(strstr(why.text, "/nowhere/x.sock"));
 }
 
@@ -449,12 +581,16 @@ int main(void)
         cmocka_unit_test(anything_else_is_refused_as_json),
         cmocka_unit_test(no_answer_is_framed_guessed_at_or_read_by_other_sites),
         cmocka_unit_test(an_unfinished_request_is_waited_for),
+        cmocka_unit_test(any_name_is_served_where_anyone_may_ask),
+        cmocka_unit_test(a_guarded_page_wants_the_token_of_the_file_as_it_is_now),
+        cmocka_unit_test(a_monitor_has_three_pages),
         cmocka_unit_test(commands_are_answered),
         cmocka_unit_test(any_bytes_become_valid_json),
         SERVED(a_request_in_pieces_is_answered_and_closed),
         SERVED(a_large_page_arrives_whole),
         SERVED(a_head_without_end_is_refused),
         SERVED(idle_connections_do_not_keep_others_out_for_long),
+        cmocka_unit_test_prestate_setup_teardown(idle_connections_keep_no_probe_out, start, stop, "anyone"),
         SERVED(a_slow_request_is_ended),
         SERVED(control_is_private_and_answers),
         SERVED(asking_nobody_is_an_error_that_names_the_socket),

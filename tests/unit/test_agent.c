@@ -302,7 +302,7 @@ static unsigned turns(struct world *w)
     bool over = false;
     unsigned count = 0;
     loop_timer_open(&timer, w->loop, end_turns, &over);
-    loop_timer_set(&timer, 1.);
+    loop_timer_set(&timer, SECOND);
     while (!over) {
         loop_turn(w->loop, true);
         count++;

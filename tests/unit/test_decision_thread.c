@@ -2,6 +2,7 @@
 #include "tests/unit/support.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -57,7 +58,7 @@ static struct decision_thread *start(int listener, int relay_listener, const str
                                                     .listener = listener,
                                                     .relay_listener = relay_listener,
                                                     .token_cache = 4,
-                                                    .lookup = 0.2,
+                                                    .lookup = 200 * MILLISECOND,
                                                     .ticket_key = ticket_key,
                                                     .subscriptions = &subscriptions};
     subscriptions.most = 1000;
@@ -93,7 +94,7 @@ static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
 struct world {
     struct directory *directory;
     struct decision_thread *thread;
-    int64_t epoch; /* atomic */
+    _Atomic int64_t epoch;
     bool steady;   /* the epoch is the same at each look-up */
     int silent;    /* 0: it answers; else it says here that it was asked, and no more */
     struct directory_questions questions; /* that are not answered */
@@ -120,19 +121,19 @@ static void kind_ask(void *self, struct directory_question *q)
         assert_int_equal(write(w->silent, "", 1), 1);
         return;
     }
-    const struct record record = {.epoch = __atomic_add_fetch(&w->epoch, !w->steady, __ATOMIC_SEQ_CST),
+    const struct record record = {.epoch = w->epoch += !w->steady,
                                   .worker = {.kind = WORKER_HTTP,
                                              .host = SLICE_LITERAL("127.0.0.1"),
                                              .port = 9001,
                                              .addr = {.family = 4, .bytes = {127, 0, 0, 1}}}};
-    directory_answer(q, LOOKUP_FOUND, &record, 0);
+    directory_answer(q, LOOKUP_FOUND, &record, 1);
 }
 
 static void kind_stop(void *self)
 {
     struct world *w = self;
     for (struct directory_question *q; (q = directory_questions_take(&w->questions));)
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 static void on_learned(void *context, const struct record *record)
@@ -140,9 +141,9 @@ static void on_learned(void *context, const struct record *record)
     (void)context, (void)record;
 }
 
-static void on_answered(void *context, enum lookup outcome, double seconds)
+static void on_answered(void *context, enum lookup outcome, uint64_t took)
 {
-    (void)context, (void)outcome, (void)seconds;
+    (void)context, (void)outcome, (void)took;
 }
 
 static void on_notified(void *context, struct slice key, uint64_t waiters)
@@ -348,7 +349,7 @@ static void a_watch_is_told_what_changes_while_it_begins(void **state)
     connect_relay(&relay, &s.relay_address);
     assert_int_equal(ask(&relay, "cell-resolve", -1), 1);
     /* of the last look-up; the watch begins one more */
-    int64_t known = __atomic_load_n(&s.world.epoch, __ATOMIC_SEQ_CST);
+    int64_t known = atomic_load(&s.world.epoch);
     assert_int_equal(ask(&relay, "cell-watch", known), known + 1);
     end_relay(&relay);
     finish(&s);
@@ -408,7 +409,7 @@ static void who_was_not_admitted_is_told_nothing(void **state)
         assert_true(slice_is(action.name, "state") && slice_is(action.value.bytes, "not_admitted"));
         assert_false(spop_action_next(&event.actions, &action));
     }
-    assert_int_equal(__atomic_load_n(&s.world.epoch, __ATOMIC_SEQ_CST), 0);
+    assert_int_equal(atomic_load(&s.world.epoch), 0);
     end_relay(&relay);
     finish(&s);
     (void)state;

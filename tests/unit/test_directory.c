@@ -38,7 +38,7 @@ static void kind_ask(void *self, struct directory_question *q)
     seen->asked += !q->wake;
     seen->woken += q->wake;
     if (q->wake)
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
     else
         directory_questions_put(&seen->questions, q);
 }
@@ -48,7 +48,7 @@ static void kind_stop(void *self)
     struct kind_seen *seen = self;
     seen->stopped++;
     for (struct directory_question *q; (q = directory_questions_take(&seen->questions));)
-        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_answer(q, LOOKUP_UNAVAILABLE, NULL, 0);
 }
 
 static const struct directory_kind kind = {.name = "test",
@@ -90,10 +90,10 @@ static void on_learned(void *context, const struct record *record)
     ((struct world *)context)->learned++;
 }
 
-static void on_answered(void *context, enum lookup outcome, double seconds)
+static void on_answered(void *context, enum lookup outcome, uint64_t took)
 {
     (void)outcome;
-    assert_true(seconds >= 0 && seconds < 60);
+    assert_true(took < MINUTE);
     ((struct world *)context)->answered++;
 }
 
@@ -169,7 +169,7 @@ static void answer(struct world *w, const char *key, enum lookup outcome, const 
 {
     struct directory_question *q = directory_questions_take(&w->seen.questions);
     assert_true(q && !q->wake && slice_is(q->key, key));
-    directory_answer(q, outcome, record, -1);
+    directory_answer(q, outcome, record, 0);
 }
 
 static const struct record running = {

@@ -2,13 +2,13 @@
 #include "tests/unit/support.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "spoa/agent/directory/cache.h"
 
-#define MS     ((uint64_t)1000)
-#define SECOND ((uint64_t)1000000)
+#define MS MILLISECOND
 
 struct world {
     struct directory_cache *cache;
@@ -108,7 +108,7 @@ static int teardown(void **state)
 static void answer_epoch(struct world *w, const char *key, const char *host, int64_t epoch)
 {
     struct record record = record_of(host, epoch);
-    directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+    directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, 0);
 }
 
 static void answer(struct world *w, const char *key, const char *host)
@@ -118,7 +118,7 @@ static void answer(struct world *w, const char *key, const char *host)
 
 static void answer_none(struct world *w, const char *key, enum lookup outcome)
 {
-    directory_cache_answered(w->cache, slice_text(key), outcome, NULL, -1);
+    directory_cache_answered(w->cache, slice_text(key), outcome, NULL, 0);
 }
 
 /* "found HOST", "absent", "unavailable", "pending" */
@@ -203,10 +203,11 @@ static void how_long_a_look_up_took_is_said_once(void **state)
     struct record record = record_of("one", 0);
     find(w, "a");
     w->now += 250 * MS;
-    double seconds = directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, -1);
-    assert_true(seconds > 0.249 && seconds < 0.251);
-    assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, -1) < 0);
-    assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("b"), LOOKUP_FOUND, &record, -1) < 0);
+    assert_int_equal(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0), 250 * MS);
+    assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0) ==
+                DIRECTORY_CACHE_UNASKED);
+    assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("b"), LOOKUP_FOUND, &record, 0) ==
+                DIRECTORY_CACHE_UNASKED);
 }
 
 static void a_record_in_use_is_looked_up_again_without_anybody_waiting(void **state)
@@ -241,14 +242,14 @@ static void the_answer_may_say_how_long_it_is_good(void **state)
     struct world *w = *state;
     struct record record = record_of("one", 0);
     find(w, "a");
-    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 60);
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, MINUTE);
     w->now += 59 * SECOND;
     assert_string_equal(find(w, "a"), "found one");
     assert_int_equal(w->asked, 1);
     w->now += SECOND;
     assert_string_equal(find(w, "a"), "found one");
     assert_int_equal(w->asked, 2);
-    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0);
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 1);
     w->now += MS;
     find(w, "a");
     assert_int_equal(w->asked, 3);
@@ -440,7 +441,7 @@ static void an_epoch_that_goes_back_is_ignored_behind_a_state_alone_too(void **s
     answer_epoch(w, "a", "five", 5);
     w->now += 3 * SECOND;
     find(w, "a");
-    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &moves, 1);
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &moves, SECOND);
     directory_cache_changed(w->cache, SLICE_LITERAL("a"), &old);
     assert_string_equal(find(w, "a"), "found ");
     assert_int_equal(directory_cache_counts(w->cache).behind, 1);
@@ -449,7 +450,7 @@ static void an_epoch_that_goes_back_is_ignored_behind_a_state_alone_too(void **s
     assert_int_equal(w->asked, 3); /* the state is good for as long as it was */
     answer_epoch(w, "a", "six", 6);
     assert_string_equal(find(w, "a"), "found six");
-    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &moves, 1);
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &moves, SECOND);
     directory_cache_changed(w->cache, SLICE_LITERAL("a"), &next); /* the same again */
     assert_string_equal(find(w, "a"), "found six");
 }
@@ -751,7 +752,7 @@ static bool answers_at_once(void *context, struct slice key)
     struct world *w = context;
     struct record record = record_of("one", 0);
     w->asked++;
-    directory_cache_answered(w->cache, key, LOOKUP_FOUND, &record, -1);
+    directory_cache_answered(w->cache, key, LOOKUP_FOUND, &record, 0);
     return true;
 }
 
@@ -986,7 +987,7 @@ static void learn_large(struct world *w, const char *key)
     struct record record = record_of("one", 0);
     record.headers = slice_of(large, sizeof large);
     find(w, key);
-    directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, -1);
+    directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, 0);
 }
 
 static void large_records_are_bounded_by_their_bytes(void **state)
@@ -1160,7 +1161,7 @@ static void a_record_lives_on_with_who_holds_it(void **state)
     struct record one = record_of("one", 1);
     one.headers = SLICE_LITERAL("packed");
     find(w, "a");
-    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &one, -1);
+    directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &one, 0);
     assert_int_equal(directory_cache_find(w->cache, SLICE_LITERAL("a"), false, 1, &box), LOOKUP_FOUND);
     directory_cache_removed(w->cache, SLICE_LITERAL("a"));
     assert_true(slice_is(box->record.worker.host, "one"));
@@ -1196,26 +1197,26 @@ static void without_memory_nothing_is_known_and_nothing_is_lost(void **state)
 
 struct crowd {
     struct directory_cache *cache;
-    unsigned look_ups, news;
-    uint64_t now;
+    atomic_uint look_ups, news;
+    _Atomic uint64_t now;
 };
 
 static uint64_t crowd_clock(void *context)
 {
-    return 1000 * SECOND + __atomic_add_fetch(&((struct crowd *)context)->now, 100 * MS, __ATOMIC_RELAXED);
+    return 1000 * SECOND + atomic_fetch_add_explicit(&((struct crowd *)context)->now, 100 * MS, memory_order_relaxed) + 100 * MS;
 }
 
 static bool crowd_look_up(void *context, struct slice key)
 {
     (void)key;
-    return __atomic_add_fetch(&((struct crowd *)context)->look_ups, 1, __ATOMIC_RELAXED) % 7 != 0;
+    return (atomic_fetch_add_explicit(&((struct crowd *)context)->look_ups, 1, memory_order_relaxed) + 1) % 7 != 0;
 }
 
 static void crowd_notified(void *context, struct slice key, uint64_t waiters)
 {
     (void)waiters;
     (void)key;
-    __atomic_add_fetch(&((struct crowd *)context)->news, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add_explicit(&((struct crowd *)context)->news, 1, memory_order_relaxed);
 }
 
 static void crowd_work(void *context)
@@ -1255,7 +1256,7 @@ static void one_of_all(struct crowd *crowd, struct slice key, unsigned what)
         break;
     case 7:
     case 8:
-        directory_cache_answered(c, key, what % 3 ? LOOKUP_FOUND : LOOKUP_ABSENT, &record, -1);
+        directory_cache_answered(c, key, what % 3 ? LOOKUP_FOUND : LOOKUP_ABSENT, &record, 0);
         break;
     default:
         if (directory_cache_find(c, key, what % 2, 1, &box) == LOOKUP_FOUND)
@@ -1326,7 +1327,7 @@ static unsigned noticed(struct world *w, const char *key, bool last)
 }
 
 /* Its owner uses it: whatever that asks the directory is answered before anybody else asks. */
-static void owner_uses(struct world *w, const char *key, double ttl)
+static void owner_uses(struct world *w, const char *key, uint64_t ttl)
 {
     struct record record = record_of("a", 0);
     struct shared_record *box;
@@ -1337,16 +1338,16 @@ static void owner_uses(struct world *w, const char *key, double ttl)
         directory_cache_answered(w->cache, slice_text(key), LOOKUP_FOUND, &record, ttl);
 }
 
-static void answer_both(struct world *w, double ttl, bool answers)
+static void answer_both(struct world *w, uint64_t ttl, bool answers)
 {
     struct record record = record_of("a", 0);
     if (!answers) {
-        directory_cache_answered(w->cache, slice_text("here"), LOOKUP_UNAVAILABLE, NULL, -1);
-        directory_cache_answered(w->cache, slice_text("none"), LOOKUP_UNAVAILABLE, NULL, -1);
+        directory_cache_answered(w->cache, slice_text("here"), LOOKUP_UNAVAILABLE, NULL, 0);
+        directory_cache_answered(w->cache, slice_text("none"), LOOKUP_UNAVAILABLE, NULL, 0);
         return;
     }
     directory_cache_answered(w->cache, slice_text("here"), LOOKUP_FOUND, &record, ttl);
-    directory_cache_answered(w->cache, slice_text("none"), LOOKUP_ABSENT, NULL, -1);
+    directory_cache_answered(w->cache, slice_text("none"), LOOKUP_ABSENT, NULL, 0);
 }
 
 /* Whatever happens, in step: a directory that answers soon or late or not at all, pushes or not, records that say how
@@ -1362,7 +1363,7 @@ static void nothing_tells_absence_from_a_record(void **state)
         options.absence_is_doubt = run % 2;
         restart(w, &options);
         w->refuses = false;
-        double ttl = run % 4 < 2 ? -1 : 20;
+        uint64_t ttl = run % 4 < 2 ? 0 : 20 * SECOND;
         bool away = false;
         for (unsigned step = 0; step < 400; step++) {
             seed = seed * 1103515245 + 12345;
@@ -1397,7 +1398,7 @@ static void who_may_know_believes_absence_for_a_second_only(void **state)
     struct shared_record *box;
     struct slice key = SLICE_LITERAL("none");
     assert_int_equal(find_alike(w, "none", false), LOOKUP_PENDING);
-    directory_cache_answered(w->cache, key, LOOKUP_ABSENT, NULL, -1);
+    directory_cache_answered(w->cache, key, LOOKUP_ABSENT, NULL, 0);
     w->now += 1100 * MS;
     assert_int_equal(find_alike(w, "none", false), LOOKUP_ABSENT);
     assert_int_equal(w->asked, 1);

@@ -63,9 +63,9 @@ static void a_name_is_of_one_sandbox_only(void **state)
 static enum lookup outcome;
 static int answers;
 
-static void on_answered(void *context, enum lookup what, double seconds)
+static void on_answered(void *context, enum lookup what, uint64_t took)
 {
-    (void)context, (void)seconds;
+    (void)context, (void)took;
     outcome = what;
     answers++;
 }

@@ -359,7 +359,7 @@ static void on_tick(void *owner)
 {
     struct ticks *t = owner;
     t->count++;
-    loop_timer_set(&t->timer, 0.001);
+    loop_timer_set(&t->timer, MILLISECOND);
 }
 
 static void others_on_the_loop_are_heard_while_a_large_file_is_read(void **state)

@@ -107,7 +107,7 @@ static const char *asks(struct dns *dns)
     return asked;
 }
 
-static const struct dns_options options = {.exact = true, .timeout = 5};
+static const struct dns_options options = {.exact = true, .timeout = 5 * SECOND};
 
 static struct dns *dns_of_first(void)
 {
@@ -216,7 +216,7 @@ static void only_an_answer_to_the_question_is_taken(void **state)
     assert_int_equal(bind(fd, (const void *)&own, sizeof own), 0);
     assert_int_equal(getsockname(fd, (void *)&own, &own_len), 0);
     snprintf(server, sizeof server, "127.0.0.1:%u", ntohs(own.sin_port));
-    const struct dns_options to_it = {.servers = {servers, 1}, .exact = true, .timeout = 60};
+    const struct dns_options to_it = {.servers = {servers, 1}, .exact = true, .timeout = MINUTE};
     struct dns *dns = dns_new(loop, &to_it, &why);
     struct outcome outcome = {.came = false};
     assert_non_null(dns);

@@ -79,10 +79,10 @@ static int teardown(void **state)
 }
 
 /* Whether a change was told within the time. */
-static bool told(struct world *w, double seconds)
+static bool told(struct world *w, uint64_t time)
 {
     unsigned before = w->changes;
-    loop_timer_set(&w->patience, seconds);
+    loop_timer_set(&w->patience, time);
     loop_run(w->loop);
     loop_timer_stop(&w->patience);
     return w->changes == before + 1;
@@ -93,8 +93,8 @@ static void a_rewritten_file_is_told_once(void **state)
     struct world *w = *state;
     put(w->key, "2");
     put(w->key, "3");
-    assert_true(told(w, 5));
-    assert_false(told(w, 0.7));
+    assert_true(told(w, 5 * SECOND));
+    assert_false(told(w, 700 * MILLISECOND));
 }
 
 static void a_replaced_file_is_told(void **state)
@@ -102,7 +102,7 @@ static void a_replaced_file_is_told(void **state)
     struct world *w = *state;
     put(w->other, "2");
     assert_int_equal(rename(w->other, w->key), 0);
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
 }
 
 /* As `cp -p`, `rsync -t` and `tar x` do; when it was changed they cannot set, but a clock of 4 ms may not see it. */
@@ -117,7 +117,7 @@ static void a_file_of_the_same_size_and_age_is_told(void **state)
         assert_int_equal(utimensat(AT_FDCWD, w->key, times, 0), 0);
         assert_int_equal(stat(w->key, &now), 0);
     } while (now.st_ctim.tv_sec == before.st_ctim.tv_sec && now.st_ctim.tv_nsec == before.st_ctim.tv_nsec);
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
 }
 
 static void what_cannot_be_taken_is_told_again_until_it_is(void **state)
@@ -125,30 +125,30 @@ static void what_cannot_be_taken_is_told_again_until_it_is(void **state)
     struct world *w = *state;
     put(w->key, "2");
     w->refuses = true;
-    assert_true(told(w, 5));
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
+    assert_true(told(w, 5 * SECOND));
     w->refuses = false;
-    assert_true(told(w, 5));
-    assert_false(told(w, 0.7));
+    assert_true(told(w, 5 * SECOND));
+    assert_false(told(w, 700 * MILLISECOND));
 }
 
 static void a_file_beside_it_is_not_told_until_it_is_watched_too(void **state)
 {
     struct world *w = *state;
     put(w->other, "2");
-    assert_false(told(w, 0.7));
+    assert_false(told(w, 700 * MILLISECOND));
     assert_true(watch(w, w->other));
     put(w->other, "3");
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
 }
 
 static void a_removed_file_and_its_return_are_told(void **state)
 {
     struct world *w = *state;
     unlink(w->key);
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
     put(w->key, "1");
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
 }
 
 /* What kubectl does with a folder of keys: their names stay, the folder behind `..data` is another. */
@@ -163,7 +163,7 @@ static void a_folder_swapped_by_a_link_is_told(void **state)
     assert_true(watch(w, through)); /* it need not be there */
     assert_int_equal(symlink(w->folder, fresh), 0);
     assert_int_equal(rename(fresh, data), 0);
-    assert_true(told(w, 5));
+    assert_true(told(w, 5 * SECOND));
     unlink(data);
 }
 

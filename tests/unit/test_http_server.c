@@ -14,7 +14,6 @@
 
 #define TURNS  20000
 #define MIB    ((size_t)1 << 20)
-#define SECOND INT64_C(1000000)
 
 static struct world {
     struct http_server server;

@@ -6,9 +6,9 @@
 
 #include "spoa/agent/serve/intents.h"
 
-enum { SECOND = 1000000, ROOM = 4 };
-#define EVERY ((uint64_t)60 * SECOND)
-#define BEGIN ((uint64_t)1000 * SECOND)
+enum { ROOM = 4 };
+#define EVERY MINUTE
+#define BEGIN (1000 * SECOND)
 
 static const struct intent box = {
     .sandbox = SLICE_LITERAL("sb-1"), .port = 8080, .path = SLICE_LITERAL("/a\"b")};
@@ -106,7 +106,7 @@ static void many_sandboxes_are_each_told_once(void **state)
         for (int n = 0; n < MANY; n++) {
             char name[16];
             snprintf(name, sizeof name, "sb-%d", n);
-            note(i, NULL, name, BEGIN + (uint64_t)(round * SECOND));
+            note(i, NULL, name, BEGIN + (uint64_t)round * SECOND);
         }
     while (taken(i, 0)[0])
         again++;

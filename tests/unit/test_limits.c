@@ -103,7 +103,7 @@ static uint64_t turn(struct world *w)
 
 static size_t room(const struct world *w, const struct tunnel *t)
 {
-    return limits_room(w->l, &t->use, t->use.held, true);
+    return limits_room_whole(w->l, &t->use, t->use.held, t->use.held);
 }
 
 /* ---- room ---- */
@@ -114,23 +114,35 @@ static void what_one_tunnel_may_hold_is_a_part_of_what_is_free(void **state)
     struct limits_use use = limits_use_begin(l, &nobody);
     (void)state;
     /* a quarter is for what has to become whole, and of the rest a quarter for one; its buffers may double */
-    assert_int_equal(limits_room(l, &use, 0, false), 3 * MIB / 2);
+    assert_int_equal(limits_room(l, &use, 0), 3 * MIB / 2);
     limits_hold(l, (int64_t)(10 * MIB));
     limits_use_set(l, &use, MIB, false);
-    assert_int_equal(limits_room(l, &use, MIB, false), 0); /* the large one first */
+    assert_int_equal(limits_room(l, &use, MIB), 0); /* the large one first */
     limits_use_set(l, &use, MIB / 4, false);
-    assert_int_equal(limits_room(l, &use, MIB / 4, false), MIB / 8);
+    assert_int_equal(limits_room(l, &use, MIB / 4), MIB / 8);
     limits_use_set(l, &use, 0, false);
-    assert_int_equal(limits_room(l, &use, 2 * MIB, false), 0); /* of which nobody was told yet */
+    assert_int_equal(limits_room(l, &use, 2 * MIB), 0); /* of which nobody was told yet */
     limits_use_set(l, &use, MIB, false);
-    assert_int_equal(limits_room(l, &use, MIB, true), 5 * MIB / 2);
+    assert_int_equal(limits_room_whole(l, &use, MIB, MIB), 5 * MIB / 2);
     limits_hold(l, (int64_t)(2 * MIB));
-    assert_int_equal(limits_room(l, &use, MIB, true), 3 * MIB / 2);
+    assert_int_equal(limits_room_whole(l, &use, MIB, MIB), 3 * MIB / 2);
     limits_use_set(l, &use, 0, false);
-    assert_int_equal(limits_room(l, &use, 0, false), 0);
+    assert_int_equal(limits_room(l, &use, 0), 0);
     limits_hold(l, (int64_t)(5 * MIB));
-    assert_int_equal(limits_room(l, &use, 0, true), 0);
+    assert_int_equal(limits_room_whole(l, &use, 0, 0), 0);
     limits_free(l);
+}
+
+/* Who holds most of memory would not hear what lets it give that back. */
+static void what_has_to_become_whole_has_room_beside_all_that_the_tunnel_holds(void **state)
+{
+    struct world w = {.l = limits_of(4 * MIB)};
+    const struct tunnel *large = begin(&w, 1, 0, 3 * MIB, false);
+    (void)state;
+    assert_int_equal(limits_room(w.l, &large->use, 3 * MIB), 0);
+    assert_int_equal(limits_room_whole(w.l, &large->use, 3 * MIB, 64 * KIB), (MIB - 64 * KIB) / 2);
+    assert_int_equal(limits_room_whole(w.l, &large->use, 3 * MIB, MIB), 0);
+    end_world(&w);
 }
 
 /* What was freed for those that wait is theirs: the hoarder that comes again does not get there first. */
@@ -170,7 +182,7 @@ static void who_is_within_its_share_has_room_when_more_is_held_than_there_is(voi
 /* Fills what it may, as buffers do: each step doubles what they take. */
 static void fill(struct world *w, struct tunnel *t, bool whole)
 {
-    for (size_t more; (more = limits_room(w->l, &t->use, t->use.held, whole)) >= 4096;)
+    for (size_t more; (more = whole ? room(w, t) : limits_room(w->l, &t->use, t->use.held)) >= 4096;)
         set(w, t, 2 * (t->use.held + more) - t->use.held, false);
 }
 
@@ -300,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_one_tunnel_may_hold_is_a_part_of_what_is_free),
+        cmocka_unit_test(what_has_to_become_whole_has_room_beside_all_that_the_tunnel_holds),
         cmocka_unit_test(who_is_beyond_its_share_gets_nothing_that_others_wait_for),
         cmocka_unit_test(who_is_within_its_share_has_room_when_more_is_held_than_there_is),
         cmocka_unit_test(owners_that_come_one_behind_the_other_hold_twice_memory_at_most),

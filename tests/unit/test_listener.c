@@ -210,24 +210,24 @@ static void pauses_double_from_the_least_to_the_most(void **state)
 {
     (void)state;
     struct backoff b = {.least = 100, .most = 1000};
-    const int64_t pauses[] = {100, 200, 400, 800, 1000, 1000};
+    const uint64_t pauses[] = {100, 200, 400, 800, 1000, 1000};
     for (size_t i = 0; i < 6; i++)
         assert_int_equal(backoff_next(&b), pauses[i]);
     backoff_reset(&b);
     assert_int_equal(backoff_next(&b), 100);
-    b = (struct backoff){.least = INT64_MAX / 2, .most = INT64_MAX};
+    b = (struct backoff){.least = UINT64_MAX / 2, .most = UINT64_MAX};
     for (size_t i = 0; i < 4; i++)
-        assert_true(backoff_next(&b) >= INT64_MAX / 2);
+        assert_true(backoff_next(&b) >= UINT64_MAX / 2);
 }
 
 static void a_share_of_each_pause_is_left_to_chance(void **state)
 {
     (void)state;
     bool differs = false;
-    int64_t before = 0;
+    uint64_t before = 0;
     for (int i = 0; i < 1000; i++) {
-        struct backoff b = {.least = 50000, .most = 1000000, .jitter = 50};
-        int64_t first = backoff_next(&b), second = backoff_next(&b);
+        struct backoff b = {.least = 50 * MILLISECOND, .most = SECOND, .jitter = 50};
+        uint64_t first = backoff_next(&b), second = backoff_next(&b);
         assert_in_range(first, 25000, 50000);
         assert_in_range(second, 50000, 100000);
         differs = differs || (i && first != before);

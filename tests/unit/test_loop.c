@@ -312,7 +312,7 @@ static bool comes(struct refused *r)
 {
     struct loop_timer patience;
     loop_timer_open(&patience, loop, stop_loop, NULL);
-    loop_timer_set(&patience, 10);
+    loop_timer_set(&patience, 10 * SECOND);
     while (!r->ready && loop_timer_active(&patience))
         loop_turn(loop, true);
     loop_timer_close(&patience);
@@ -380,11 +380,18 @@ static void a_timer_fires_once_and_not_too_early(void **state)
     loop_timer_open(&timer, loop, stop_loop, NULL);
     usleep(30000); /* libev's idea of now is old */
     uint64_t from = loop_clock();
-    loop_timer_set(&timer, 5);
-    loop_timer_set(&timer, 0.02);
+    loop_timer_set(&timer, 5 * SECOND);
+    loop_timer_set(&timer, 20 * MILLISECOND);
     assert_true(loop_timer_active(&timer));
     loop_run(loop);
     assert_in_range(loop_clock() - from, 19000, 2000000);
+    assert_false(loop_timer_active(&timer));
+    from = loop_clock();
+    loop_timer_set_at(&timer, from + 20 * MILLISECOND);
+    loop_run(loop);
+    assert_in_range(loop_clock() - from, 19000, 2000000);
+    loop_timer_set_at(&timer, from); /* is over */
+    loop_run(loop);
     assert_false(loop_timer_active(&timer));
     loop_timer_close(&timer);
     loop_timer_set(&timer, 0); /* closed: nothing */

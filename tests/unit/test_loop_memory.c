@@ -40,7 +40,7 @@ static void a_loop_grows_without_memory_and_nobody_new_is_let_in(void **state)
     int more = 8; /* of who is in already, when nobody else is let in */
     for (int i = 0; i < MANY && (loop_memory_whole() || more--); i++) {
         loop_timer_open(&timers[i], loop, nothing, NULL);
-        loop_timer_set(&timers[i], 100);
+        loop_timer_set(&timers[i], 100 * SECOND);
         loop_io_want(&ios[i], LOOP_READ);
     }
     loop_turn(loop, false);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "spoa/service/metric_names.h"
 #include "spoa/service/metrics.h"
 
 enum { PLAIN, OPEN, PAIRS, TIMES, FAMILIES };
@@ -102,6 +103,26 @@ static void an_index_that_is_too_high_counts_as_the_last(void **state)
 }
 
 /* Numbers that a peer may choose: no counter falls, and none goes round. */
+static void a_histogram_tells_its_buckets(void **state)
+{
+    (void)state;
+    int64_t counts[5] = {0, 0, 0, 0, -7};
+    struct metrics_shard *one = metrics_shard(metrics), *other = metrics_shard(metrics);
+    metrics_observe(one, TIMES, METRIC_INDEX(1), 0.001);
+    metrics_observe(other, TIMES, METRIC_INDEX(1), 0.4);
+    metrics_observe(other, TIMES, METRIC_INDEX(1), 0.5);
+    metrics_observe(one, TIMES, METRIC_INDEX(1), 99);
+    assert_int_equal(metrics_buckets(metrics, TIMES, METRIC_INDEX(1), counts, 5), 4);
+    assert_int_equal(counts[0], 1);
+    assert_int_equal(counts[1], 2);
+    assert_int_equal(counts[2], 0);
+    assert_int_equal(counts[3], 1);
+    assert_int_equal(counts[4], -7);
+    counts[1] = 0;
+    assert_int_equal(metrics_buckets(metrics, TIMES, METRIC_INDEX(1), counts, 1), 4);
+    assert_int_equal(counts[1], 0);
+}
+
 static void at_the_end_of_its_range_a_counter_stays(void **state)
 {
     (void)state;
@@ -185,6 +206,41 @@ static void running_out_of_memory_is_an_error(void **state)
     metrics_free(NULL);
 }
 
+static void a_name_keeps_its_place_and_one_too_many_is_other(void **state)
+{
+    static const char *const fixed[] = {"none", NULL};
+    (void)state;
+    struct metric_names *names = metric_names_new(fixed, 2);
+    const char *const *values = metric_names_values(names);
+    assert_string_equal(values[0], "none");
+    assert_string_equal(values[1], "");
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("pty")), 1);
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("exec")), 2);
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("pty")), 1);
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("none")), 0);
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("more")), 3);
+    assert_string_equal(values[1], "pty");
+    assert_string_equal(values[3], "other");
+    assert_null(values[4]);
+    metric_names_free(names);
+}
+
+static void a_name_without_memory_is_other(void **state)
+{
+    static const char *const fixed[] = {NULL};
+    (void)state;
+    alloc_fail_at(1);
+    assert_null(metric_names_new(fixed, 1));
+    alloc_fail_at(0);
+    struct metric_names *names = metric_names_new(fixed, 1);
+    alloc_fail_at(1);
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("pty")), 1);
+    alloc_fail_at(0);
+    assert_int_equal(metric_names_index(names, SLICE_LITERAL("pty")), 0);
+    metric_names_free(names);
+    metric_names_free(NULL);
+}
+
 int main(void)
 {
 #define TEST(test) cmocka_unit_test_setup_teardown(test, make, drop)
@@ -192,11 +248,14 @@ int main(void)
         TEST(the_exposition_has_each_family_once_and_all_series),
         TEST(a_value_is_the_sum_over_all_threads),
         TEST(an_index_that_is_too_high_counts_as_the_last),
+        TEST(a_histogram_tells_its_buckets),
         TEST(at_the_end_of_its_range_a_counter_stays),
         TEST(no_shard_counts_nothing),
         TEST(an_exposition_that_does_not_fit_is_refused),
         TEST(threads_count_while_they_are_scraped),
         TEST(running_out_of_memory_is_an_error),
+        TEST(a_name_keeps_its_place_and_one_too_many_is_other),
+        TEST(a_name_without_memory_is_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,10 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "spoa/net/net.h"
@@ -200,6 +202,41 @@ static void a_connection_to_itself_is_none(void **state)
     connects_to_itself("[::1]:0");
 }
 
+/* In a process of another namespace of processes, as in another container of the same pod. -1: there can be none here. */
+static int peer_seen_from_elsewhere(int server)
+{
+    struct net_peer peer;
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWPID) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0)
+            _exit(2);
+        pid_t inner = fork();
+        if (inner == 0)
+            _exit(net_peer(server, &peer) && peer.pid == 0 && peer.uid != (uid_t)-1 ? 0 : 1);
+        if (inner < 0 || waitpid(inner, &status, 0) != inner)
+            _exit(2);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    assert_true(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
+    return WEXITSTATUS(status) == 2 ? -1 : WEXITSTATUS(status) == 0;
+}
+
+static void a_peer_of_another_container_is_one(void **state)
+{
+    (void)state;
+    struct net_address address = unix_address();
+    int listener = net_listen(&address, 0600, &why);
+    int client = net_connect(&address, &why), server = accepted(listener);
+    int seen = peer_seen_from_elsewhere(server);
+    close(client);
+    close(server);
+    net_unlisten(listener);
+    if (seen < 0)
+        skip();
+    assert_int_equal(seen, 1);
+}
+
 static void a_unix_socket_has_its_mode_and_tells_its_peer(void **state)
 {
     (void)state;
@@ -328,6 +365,7 @@ int main(void)
         cmocka_unit_test(tcp_listens_and_connects),
         cmocka_unit_test(a_connection_to_itself_is_none),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_tells_its_peer),
+        cmocka_unit_test(a_peer_of_another_container_is_one),
         cmocka_unit_test(only_a_socket_that_nobody_listens_on_is_replaced),
         cmocka_unit_test(beneath_a_folder_no_link_is_followed),
         cmocka_unit_test(a_folder_that_is_not_there_is_named),

@@ -43,9 +43,9 @@ static bool on_loaded(void *context, const struct directory_load *load)
     return true;
 }
 
-static void on_answered(void *context, enum lookup outcome, double seconds)
+static void on_answered(void *context, enum lookup outcome, uint64_t took)
 {
-    (void)context, (void)outcome, (void)seconds;
+    (void)context, (void)outcome, (void)took;
 }
 
 static void on_record(void *context, const struct record *record)
@@ -161,7 +161,7 @@ static bool on_table(void *context, struct name_table *table)
 }
 
 static struct names *start_names(struct loop *loop, bool (*changed)(void *context, struct name_table *table),
-                                 double unused, size_t most, void *context)
+                                 uint64_t unused, size_t most, void *context)
 {
     const struct names_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1},
                                           .unused = unused,
@@ -177,7 +177,7 @@ static struct names *start_names(struct loop *loop, bool (*changed)(void *contex
 
 static bool begin_names(void *context)
 {
-    struct names *names = start_names(context, on_table, 600, 9, NULL);
+    struct names *names = start_names(context, on_table, 10 * MINUTE, 9, NULL);
     bool used = names && names_use(names, SLICE_LITERAL("worker.test"));
     names_stop(names);
     loop_turn(context, false);
@@ -200,7 +200,7 @@ static bool take_later(void *context, struct name_table *table)
 static void addresses_that_could_not_be_taken_are_told_again(void **state)
 {
     unsigned told = 0;
-    struct names *names = start_names(*state, take_later, 600, 9, &told);
+    struct names *names = start_names(*state, take_later, 10 * MINUTE, 9, &told);
     uint64_t begun = loop_clock();
 
     assert_non_null(names);
@@ -241,7 +241,7 @@ static void run_for(struct tables_seen *t, uint64_t microseconds)
     }
 }
 
-static struct names *resolver_of(struct tables_seen *t, struct loop *loop, double unused, size_t most)
+static struct names *resolver_of(struct tables_seen *t, struct loop *loop, uint64_t unused, size_t most)
 {
     *t = (struct tables_seen){.loop = loop};
     struct names *names = start_names(loop, take_table, unused, most, t);
@@ -259,7 +259,7 @@ static void end_resolver(struct names *names, struct tables_seen *t)
 static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void **state)
 {
     struct tables_seen t;
-    struct names *names = resolver_of(&t, *state, 2, 9);
+    struct names *names = resolver_of(&t, *state, 2 * SECOND, 9);
 
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")) && names_use(names, SLICE_LITERAL("127.0.0.2")));
     for (int i = 0; i < 500 && !(finds(&t, "127.0.0.1") && finds(&t, "127.0.0.2")); i++)
@@ -281,7 +281,7 @@ static void a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer(void
 static void a_name_that_is_let_go_is_found_no_longer(void **state)
 {
     struct tables_seen t;
-    struct names *names = resolver_of(&t, *state, 0.1, 9);
+    struct names *names = resolver_of(&t, *state, 100 * MILLISECOND, 9);
 
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
     for (int i = 0; i < 500 && t.count < 2; i++) /* one with it, one without */
@@ -296,7 +296,7 @@ static void a_name_that_is_let_go_is_found_no_longer(void **state)
 static void a_name_that_is_found_is_kept_where_there_is_no_room_for_others(void **state)
 {
     struct tables_seen t;
-    struct names *names = resolver_of(&t, *state, 1, 1);
+    struct names *names = resolver_of(&t, *state, SECOND, 1);
 
     assert_true(names_use(names, SLICE_LITERAL("127.0.0.1")));
     for (int i = 0; i < 500 && !finds(&t, "127.0.0.1"); i++)
@@ -319,7 +319,7 @@ static void count_answer(void *owner, const struct dns_answer *answer)
 /* Each question that was taken is answered, at the latest at the end. */
 static bool begin_dns(void *context)
 {
-    struct dns_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1}, .exact = true, .timeout = 10};
+    struct dns_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1}, .exact = true, .timeout = 10 * SECOND};
     unsigned asked = 0, answered = 0;
     struct fail why = {.text = ""};
     struct dns *dns = dns_new(context, &options, &why);
@@ -350,7 +350,7 @@ static void on_lost(void *context, const char *why)
 static bool begin_link(void *context)
 {
     struct fail why;
-    struct redis_link_options options = {.loop = context, .timeout = 1, .ready = on_notified, .lost = on_lost};
+    struct redis_link_options options = {.loop = context, .timeout = SECOND, .ready = on_notified, .lost = on_lost};
     struct redis_command command = {.next = NULL};
 
     assert_true(redis_server_parse(SLICE_LITERAL("127.0.0.1:1"), &options.server, &why));
@@ -391,7 +391,7 @@ static bool begin_tunnel(void *context)
 
     if (!r)
         return false;
-    resume_table_init(&table, context, 1, 1);
+    resume_table_init(&table, context, SECOND, 1);
     struct resume_tunnel *t = resume_table_add(&table, r);
     assert_ptr_equal(resume_table_find(&table, create.scope, create.id), t);
     assert_int_equal(table.count, t ? 1 : 0);

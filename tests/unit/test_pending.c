@@ -13,6 +13,7 @@ struct world {
     struct pending *pending;
     struct pending_quota *quota;
     bool full;   /* the connection takes no answers */
+    bool one_is_full; /* that of slot 1 */
     bool wanted; /* there is work */
     unsigned due, gone, looked;
     uint64_t last;   /* stream of the question seen last */
@@ -49,8 +50,8 @@ static bool on_look(void *context, struct pending_request *request)
 
 static bool has_room(void *context, const struct pending_request *request)
 {
-    (void)request;
-    return !((struct world *)context)->full;
+    const struct world *w = context;
+    return !w->full && !(w->one_is_full && request->ticket.slot == 1);
 }
 
 static void on_work(void *context)
@@ -78,10 +79,10 @@ static void run(struct world *w)
     }
 }
 
-static void start(struct world *w, double seconds, size_t most, size_t most_bytes)
+static void start(struct world *w, uint64_t patience, size_t most, size_t most_bytes)
 {
     const struct pending_options options = {.loop = w->loop,
-                                            .seconds = seconds,
+                                            .patience = patience,
                                             .most = most,
                                             .most_bytes = most_bytes,
                                             .quota = w->quota,
@@ -103,7 +104,7 @@ static int setup(void **state)
     struct fail why;
     w->loop = loop_new(&why);
     assert_non_null(w->loop);
-    start(w, 60, 10000, (size_t)1 << 22);
+    start(w, MINUTE, 10000, (size_t)1 << 22);
     *state = w;
     return 0;
 }
@@ -192,7 +193,7 @@ static void a_notification_of_a_key_reaches_its_questions_alone(void **state)
 static void the_time_of_each_is_over_in_order(void **state)
 {
     struct world *w = *state;
-    start(w, 0.02, 10, 100000);
+    start(w, 20 * MILLISECOND, 10, 100000);
     uint64_t begun = loop_clock();
     assert_true(add(w, 1, "a"));
     assert_true(add(w, 2, "b"));
@@ -237,13 +238,13 @@ static void one_ends_by_its_ticket(void **state)
 static void they_are_bounded(void **state)
 {
     struct world *w = *state;
-    start(w, 60, 3, 100000);
+    start(w, MINUTE, 3, 100000);
     assert_true(add(w, 1, "a") && add(w, 2, "b") && add(w, 3, "c"));
     assert_false(add(w, 4, "d"));
     w->answer = 2;
     look(w);
     assert_true(add(w, 4, "d"));
-    start(w, 60, 1000, 4000);
+    start(w, MINUTE, 1000, 4000);
     uint64_t kept = 0;
     while (kept < 1000 && add(w, kept, "a"))
         kept++;
@@ -342,7 +343,7 @@ static void a_connection_leaves_room_for_others(void **state)
     struct world *w = *state;
     uint64_t kept[3] = {0}, stream = 0;
     w->quota = &quota;
-    start(w, 60, SIZE_MAX, SIZE_MAX);
+    start(w, MINUTE, SIZE_MAX, SIZE_MAX);
     for (uint32_t slot = 0; slot < 3; slot++)
         while (add_of(w, slot, stream++, "a"))
             kept[slot]++;
@@ -360,6 +361,52 @@ static void a_connection_leaves_room_for_others(void **state)
     w->quota = NULL;
 }
 
+/* Else one that reads nothing would keep the thread busy with all the others. */
+static void behind_who_takes_no_answer_others_are_not_looked_at_again(void **state)
+{
+    struct world *w = *state;
+    for (uint64_t i = 0; i < 100; i++)
+        assert_true(add_of(w, 0, i, "a"));
+    assert_true(add_of(w, 1, 100, "b"));
+    w->answer = 100;
+    w->one_is_full = true;
+    pending_notify(w->table, SLICE_LITERAL("b"));
+    for (int i = 0; i < 3; i++) {
+        work(w);
+        assert_int_equal(w->looked, 0);
+        loop_turn(w->loop, true); /* it is time to look again */
+    }
+    pending_notify_all(w->pending); /* that means them, too */
+    for (work(w); !w->looked; work(w))
+        loop_turn(w->loop, true);
+    assert_int_equal(w->looked, 100);
+    w->one_is_full = false;
+    while (pending_count(w->pending) == 101) {
+        loop_turn(w->loop, true);
+        work(w);
+    }
+    assert_int_equal(w->looked, 101);
+    assert_int_equal(w->last, 100);
+}
+
+/* It is put behind all others, where the look that was at it goes on. */
+static void who_is_due_without_room_is_not_missed_by_a_look(void **state)
+{
+    struct world *w = *state;
+    start(w, SECOND, 10, 100000);
+    assert_true(add(w, 1, "a"));
+    w->full = true;
+    w->answer = UINT64_MAX;
+    for (uint64_t due = loop_clock() + SECOND; loop_clock() <= due;)
+        ;
+    pending_notify_all(w->pending);
+    work(w);
+    w->full = false;
+    run(w);
+    assert_int_equal(w->looked, 1);
+    assert_int_equal(w->due, 0);
+}
+
 static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
 {
     struct world *w = *state;
@@ -372,7 +419,7 @@ static void who_takes_no_answer_waits_and_is_looked_at_again(void **state)
     w->full = false;
     run(w);
     assert_int_equal(w->looked, 1);
-    start(w, 0.02, 10, 100000);
+    start(w, 20 * MILLISECOND, 10, 100000);
     assert_true(add(w, 1, "a"));
     w->full = true;
     uint64_t begun = loop_clock();
@@ -472,7 +519,7 @@ static void all_who_wait_for_a_key_are_found_by_it(void **state)
 {
     struct world *w = *state;
     const struct pending_options options = {.loop = w->loop,
-                                            .seconds = 60,
+                                            .patience = MINUTE,
                                             .most = 10,
                                             .most_bytes = SIZE_MAX,
                                             .due = on_due,
@@ -533,7 +580,7 @@ static void a_decision_does_not_wait_behind_all_subscriptions(void **state)
     struct world *w = *state;
     struct fairness f = {0};
     struct pending_options options = {.loop = w->loop,
-                                      .seconds = 60,
+                                      .patience = MINUTE,
                                       .most = 10000,
                                       .most_bytes = (size_t)1 << 24,
                                       .due = on_due,
@@ -574,6 +621,8 @@ int main(void)
         TEST(what_is_answered_in_a_look_at_all_ends_it_nowhere),
         TEST(the_questions_of_a_connection_go_with_it),
         TEST(a_connection_leaves_room_for_others),
+        TEST(who_is_due_without_room_is_not_missed_by_a_look),
+        TEST(behind_who_takes_no_answer_others_are_not_looked_at_again),
         TEST(who_takes_no_answer_waits_and_is_looked_at_again),
         TEST(adding_takes_memory_or_nothing),
         cmocka_unit_test(an_inbox_says_when_its_thread_has_to_be_woken),

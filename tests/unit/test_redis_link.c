@@ -11,7 +11,7 @@
 
 #include "spoa/agent/directory/redis_link.h"
 
-#define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
+#define MANY_SECS (20 * SECOND) /* that a busy machine may take */
 
 struct world {
     struct loop *loop;
@@ -26,7 +26,7 @@ struct world {
 
 static void on_tick(void *owner)
 {
-    loop_timer_set(&((struct world *)owner)->tick, 0.01);
+    loop_timer_set(&((struct world *)owner)->tick, 10 * MILLISECOND);
 }
 
 static void on_ready(void *context)
@@ -71,7 +71,7 @@ static int setup(void **state)
     loop_timer_open(&w->tick, w->loop, on_tick, w);
     on_tick(w);
     w->options.loop = w->loop;
-    w->options.timeout = 20;
+    w->options.timeout = 20 * SECOND;
     w->options.ready = on_ready;
     w->options.lost = on_lost;
     w->options.context = w;
@@ -164,7 +164,7 @@ static void say_slowly(struct world *w, const char *what, uint64_t pause, unsign
 static void a_server_is_waited_for_while_its_answers_come(void **state)
 {
     struct world *w = *state;
-    w->options.timeout = 2;
+    w->options.timeout = 2 * SECOND;
     owe(w, COMMANDS);
     say_slowly(w, "+x\r\n", 500000, COMMANDS); /* half as long again as `timeout` */
     assert_string_equal(w->why, "");
@@ -174,7 +174,7 @@ static void a_server_is_waited_for_while_its_answers_come(void **state)
 static void drops_of_an_answer_are_none(void **state)
 {
     struct world *w = *state;
-    w->options.timeout = 0.5;
+    w->options.timeout = 500 * MILLISECOND;
     owe(w, COMMANDS);
     assert_int_equal(send(w->fd, "+x", 2, MSG_NOSIGNAL), 2);
     say_slowly(w, "x", 50000, 1);
@@ -185,7 +185,7 @@ static void drops_of_an_answer_are_none(void **state)
 static void an_answer_that_came_while_this_thread_stood_still_is_read(void **state)
 {
     struct world *w = *state;
-    w->options.timeout = 1;
+    w->options.timeout = SECOND;
     owe(w, 1);
     while (recv(w->fd, (char[64]){0}, 64, MSG_DONTWAIT) <= 0)
         loop_turn(w->loop, true);

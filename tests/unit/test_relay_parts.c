@@ -5,10 +5,11 @@
 #include <stdio.h>
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/tunnel/close_reason.h"
-#include "spoa/relay/tunnel/end.h"
+#include "spoa/relay/tunnel/session_end.h"
 #include "spoa/relay/tunnel/pings.h"
 #include "spoa/relay/tunnel/redial.h"
 #include "spoa/relay/tunnel/send_queue.h"
@@ -54,6 +55,28 @@ static void a_send_queue_whose_last_frame_is_not_whole_is_salvaged_within_its_me
         assert_true(send_queue_put(&o, cut[i]));
         assert_true(send_queue_salvage(&o));
         assert_held(&o, slice_from(cut[i], i == 0 ? 3 : 2));
+        send_queue_free(&o);
+    }
+}
+
+/* A length near 2^64 does not make a frame of no length, which nobody would get past. */
+static void a_send_queue_gets_past_a_frame_of_any_length(void **state)
+{
+    static const struct slice frame = SLICE_LITERAL("\x82\x7f\xff\xff\xff\xff\xff\xff\xff\xf6....");
+    uint64_t payload;
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct send_queue o = send_queue_with_limit(100);
+        o.keeps = keeps;
+        assert_true(send_queue_put(&o, frame));
+        alarm(5);
+        send_queue_payload(&o);
+        send_queue_sent(&o, 5);
+        assert_true(send_queue_cut(&o));
+        assert_false(send_queue_release(&o, 1, true, &payload));
+        assert_true(send_queue_salvage(&o));
+        alarm(0);
+        assert_held(&o, frame);
         send_queue_free(&o);
     }
 }
@@ -315,7 +338,7 @@ static void ends_are_recognised_exactly(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct slice payload = guarded(slice_of(rows[i].text, rows[i].len));
-        if (end_said(rows[i].kind, rows[i].opcode, payload) != rows[i].said)
+        if (session_end_said(rows[i].kind, rows[i].opcode, payload) != rows[i].said)
             fail_msg("row %zu", i);
         guarded_free(payload);
     }
@@ -814,6 +837,7 @@ int main(void)
         cmocka_unit_test(a_send_queue_sends_in_any_steps),
         cmocka_unit_test(a_frame_that_was_partly_sent_is_salvaged_whole),
         cmocka_unit_test(a_send_queue_whose_last_frame_is_not_whole_is_salvaged_within_its_memory),
+        cmocka_unit_test(a_send_queue_gets_past_a_frame_of_any_length),
         cmocka_unit_test(a_send_queue_knows_how_much_data_it_holds),
         cmocka_unit_test(a_send_queue_that_keeps_sends_again_what_was_not_released),
         cmocka_unit_test(a_message_whose_beginning_is_gone_begins_anew),

@@ -13,8 +13,6 @@
 
 #define RING        (1 << 20) /* of a worker */
 #define CHUNK       4096
-#define MILLISECOND UINT64_C(1000)
-#define SECOND      (1000 * MILLISECOND)
 #define TOTAL_MOST  (4 * RING)
 
 static uint64_t seed;

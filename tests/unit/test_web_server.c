@@ -17,7 +17,7 @@ static struct http_exchange *nothing(struct http_conn *h, const struct slice *pa
 static void who_comes_as_it_ends_is_turned_away(void **state)
 {
     static const struct web_server_route routes[] = {{NULL, NULL, nothing}};
-    struct web_server_options options = {.routes = routes, .name = "test", .drain = 1};
+    struct web_server_options options = {.routes = routes, .name = "test", .drain = SECOND};
     struct fail why;
     char text[64], byte;
 

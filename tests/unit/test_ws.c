@@ -523,6 +523,43 @@ static void a_long_reason_is_cut_between_characters(void **state)
     assert_int_equal(ws_encode_close(bytes, 1000, slice_of(reason, 200), NULL), 4);
 }
 
+/* ---- as an image ---- */
+static bool loads(struct ws_decoder *saved, struct ws_decoder *to)
+{
+    struct buffer bytes = buffer_with_limit(4096);
+    struct image write = image_to(&bytes);
+    ws_decoder_image(&write, saved);
+    *to = ws_decoder_of(saved->sender, saved->whole);
+    struct image read = image_from(buffer_slice(&bytes));
+    ws_decoder_image(&read, to);
+    buffer_free(&bytes);
+    return image_done(&write) && image_done(&read);
+}
+
+static void an_image_says_no_head_that_was_refused(void **state)
+{
+    static const struct {
+        struct slice head;
+        bool loads;
+    } heads[] = {{SLICE_LITERAL(""), true},
+                 {SLICE_LITERAL("\x89"), true},
+                 {SLICE_LITERAL("\x82\x7e"), true},
+                 {SLICE_LITERAL("\x82\x7e\x01"), true},
+                 {SLICE_LITERAL("\x82\x7f\0\0\0\0\0\1\0"), true},
+                 {SLICE_LITERAL("\x89\x7e\x01"), false}, /* a Ping longer than there is room for one */
+                 {SLICE_LITERAL("\x88\x7f\0\0\0\0\0\0\xff"), false},
+                 {SLICE_LITERAL("\x83\x7e\x01"), false},
+                 {SLICE_LITERAL("\x80\x7e\x01"), false},
+                 {SLICE_LITERAL("\x82\xfe\x01"), false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        struct ws_decoder d = ws_decoder_of(WS_SERVER, 16384), back;
+        memcpy(d.head, heads[i].head.at, heads[i].head.len);
+        d.head_len = (unsigned)heads[i].head.len;
+        assert_int_equal(loads(&d, &back), heads[i].loads);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -542,6 +579,7 @@ int main(void)
         cmocka_unit_test(a_frame_cut_anywhere_is_the_same_message),
         cmocka_unit_test(an_uncut_frame_is_its_own_fragment),
         cmocka_unit_test(a_head_is_put_in_front_of_its_payload_where_there_is_room),
+        cmocka_unit_test(an_image_says_no_head_that_was_refused),
         cmocka_unit_test(control_frames_are_built_for_both_roles),
         cmocka_unit_test(a_close_is_built_with_and_without_a_code),
         cmocka_unit_test(a_long_reason_is_cut_between_characters),

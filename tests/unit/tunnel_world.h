@@ -125,8 +125,9 @@ static inline size_t world_send(void *io, enum side to, const struct slice *runs
     return taken;
 }
 
-static inline size_t world_may_hold(void *io, bool whole)
+static inline size_t world_may_hold(void *io, bool whole, size_t grows)
 {
+    (void)grows;
     struct world *w = io;
     if (w->frees && !--w->frees)
         w->full = false;

@@ -12,6 +12,7 @@ const steps = {
         const done = await sandbox.commands.run("echo out; echo err >&2; echo $WHO", as);
         return { stdout: done.stdout, stderr: done.stderr, exitCode: done.exitCode };
     },
+    home: async () => (await sandbox.commands.run("echo $HOME", as)).stdout,
     // Each line as it comes, of more than a window of HTTP/2 holds.
     async much() {
         let count = 0;
@@ -72,7 +73,7 @@ const steps = {
     },
     // The test takes the worker away once the first line is there.
     async lost() {
-        const command = await sandbox.commands.run("echo begun; sleep 600", { ...as, background: true, onStdout: () => tell("begun") });
+        const command = await sandbox.commands.run("echo begun; sleep 60", { ...as, background: true, onStdout: () => tell("begun") });
         return failure(command.wait());
     },
     refused: async () => ({

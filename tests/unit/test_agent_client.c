@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spoa/relay/io/resolver.h"
+#include "spoa/relay/io/agent_client.h"
 #include "spoa/spop/conversation.h"
 
-#define MANY_SECS UINT64_C(20000000) /* that a busy machine may take */
+#define MANY_SECS (20 * SECOND) /* that a busy machine may take */
 
 struct world {
     struct loop *loop;
@@ -18,14 +18,14 @@ struct world {
     char folder[32];
     int listener, fd;
     struct spop_conversation agent;
-    struct resolver *resolver;
+    struct agent_client *client;
     unsigned notified, answered;
     char heard[32]; /* the name of the last message */
 };
 
 static void on_tick(void *owner)
 {
-    loop_timer_set(&((struct world *)owner)->tick, 0.01);
+    loop_timer_set(&((struct world *)owner)->tick, 10 * MILLISECOND);
 }
 
 static void on_answered(void *owner, bool watch, const struct answer *answer)
@@ -90,11 +90,11 @@ static int setup(void **state)
     assert_non_null(w->loop);
     loop_timer_open(&w->tick, w->loop, on_tick, w);
     on_tick(w);
-    w->resolver = resolver_new(w->loop, &address, 1, NULL);
-    assert_non_null(w->resolver);
-    for (uint64_t since = loop_clock(); !resolver_connected(w->resolver) && !is_late(since);)
+    w->client = agent_client_new(w->loop, &address, 1, NULL);
+    assert_non_null(w->client);
+    for (uint64_t since = loop_clock(); !agent_client_connected(w->client) && !is_late(since);)
         turn(w);
-    assert_true(resolver_connected(w->resolver));
+    assert_true(agent_client_connected(w->client));
     *state = w;
     return 0;
 }
@@ -102,7 +102,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     struct world *w = *state;
-    resolver_free(w->resolver);
+    agent_client_free(w->client);
     loop_timer_close(&w->tick);
     loop_free(w->loop);
     if (w->fd >= 0)
@@ -120,13 +120,13 @@ static void a_question_for_which_there_was_no_memory_is_asked_when_there_is(void
     const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
     struct question question = {.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
     alloc_fail_at(1);
-    resolver_ask(w->resolver, &question);
+    agent_client_ask(w->client, &question);
     alloc_fail_at(0);
     for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
         turn(w);
     assert_int_equal(w->notified, 1);
     assert_int_equal(w->answered, 0);
-    resolver_drop(w->resolver, &question);
+    agent_client_drop(w->client, &question);
 }
 
 /* Nothing of a question is left with the connection when it is dropped before it could be asked. */
@@ -138,15 +138,15 @@ static void what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_g
     assert_non_null(question);
     *question = (struct question){.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
     alloc_fail_at(1);
-    resolver_ask(w->resolver, question);
+    agent_client_ask(w->client, question);
     alloc_fail_at(0);
-    resolver_drop(w->resolver, question);
+    agent_client_drop(w->client, question);
     free(question);
     close(w->fd);
     w->fd = -1;
-    for (uint64_t since = loop_clock(); resolver_connected(w->resolver) && !is_late(since);)
+    for (uint64_t since = loop_clock(); agent_client_connected(w->client) && !is_late(since);)
         loop_turn(w->loop, true);
-    assert_false(resolver_connected(w->resolver));
+    assert_false(agent_client_connected(w->client));
     assert_int_equal(w->answered, 0);
 }
 
@@ -155,11 +155,11 @@ static void a_watch_that_is_dropped_is_taken_back(void **state)
     struct world *w = *state;
     const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
     struct question watch = {.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
-    resolver_ask(w->resolver, &watch);
+    agent_client_ask(w->client, &watch);
     for (uint64_t since = loop_clock(); w->notified < 1 && !is_late(since);)
         turn(w);
     assert_string_equal(w->heard, "cell-watch");
-    resolver_drop(w->resolver, &watch);
+    agent_client_drop(w->client, &watch);
     for (uint64_t since = loop_clock(); w->notified < 2 && !is_late(since);)
         turn(w);
     assert_string_equal(w->heard, "cell-unwatch");
@@ -182,8 +182,8 @@ static void on_told(void *owner, bool watch, const struct answer *answer)
     p->w->answered++;
     if (!p->drops)
         return;
-    resolver_drop(p->w->resolver, &p->drops->question);
-    resolver_ask(p->w->resolver, &p->question); /* again */
+    agent_client_drop(p->w->client, &p->drops->question);
+    agent_client_ask(p->w->client, &p->question); /* again */
     p->drops = NULL;
 }
 
@@ -196,7 +196,7 @@ static void who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others(voi
     for (size_t i = 0; i < 4; i++) {
         patients[i] = (struct patient){.w = w, .question = {.handover = &handover, .answered = on_told}};
         patients[i].question.owner = &patients[i];
-        resolver_ask(w->resolver, &patients[i].question);
+        agent_client_ask(w->client, &patients[i].question);
     }
     /* whichever of the two is told first, the other one is not */
     patients[1].drops = &patients[2];
@@ -227,7 +227,7 @@ static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
     struct question question = {.handover = &handover, .answered = on_answer_in_time, .owner = w};
     uint8_t memory[64];
     struct writer out = writer_of(memory, sizeof memory);
-    resolver_ask(w->resolver, &question);
+    agent_client_ask(w->client, &question);
     for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
         turn(w);
     assert_true(spop_frame_end(&out, spop_frame_begin(&out, SPOP_TYPE_ACK, question.id, 1), sizeof memory));

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""One request in every log: HAProxy's, the agent's, the relay's and the worker's name it alike, and what the client calls it stands beside that."""
+
+import json
+import re
+
+import pytest
+from cell import Cell, until
+from client import request
+from tunnels import QUICK, Tunnels, route
+
+CONFIG = {"relay": QUICK, "agent": {"audit": "all"}, "routes": [route("plain"), {"name": "api", "path": "/api/{sandbox}/{rest...}", "need": "none"}]}
+UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def cell(tmp_path, request, origins):
+    with Cell(tmp_path, config=CONFIG, environment=getattr(request, "param", None)) as cell:
+        cell.origin = origins()
+        cell.set_sandboxes(web={"worker": cell.origin.url, "epoch": 1})
+        until(lambda: ask(cell) == 200, 10, "the directory is not read")
+        yield cell
+
+
+def ask(cell, *headers, path="/api/web/"):
+    return request(cell.http, "GET", path, list(headers)).status
+
+
+def field(line, name):
+    return re.search(rf' {name}=("[^"]*"|\S*)', line)[1]
+
+
+def line_with(cell, text, where="haproxy.log"):
+    """The one that comes last."""
+    return until(lambda: next((line for line in reversed((cell.run_dir / where).read_text().splitlines()) if text in line), None), 10, f"{where} has no {text}")
+
+
+def test_a_request_has_one_id_in_every_log(cell):
+    assert ask(cell) == 200
+    id = cell.origin.requests[-1].get("x-request-id")
+    assert re.fullmatch(UUID, id)
+    line = line_with(cell, f" id={id} ")
+    assert field(line, "request_id") == "-" and field(line, "trace") == "-"
+    assert field(line_with(cell, f" id={id} ", "agent.log"), "verdict") == "direct"
+
+
+def test_what_the_client_calls_it_stands_beside_that(cell):
+    assert ask(cell, ("X-Request-ID", "client.1:a/b"), ("traceparent", TRACE)) == 200
+    assert [cell.origin.requests[-1].get(name) for name in ("x-request-id", "traceparent")] == ["client.1:a/b", TRACE]
+    line = line_with(cell, " request_id=client.1:a/b ")
+    assert field(line, "trace") == TRACE
+    assert re.fullmatch(UUID, field(line, "id"))
+
+
+def test_one_that_is_refused_is_found_too(cell):
+    assert ask(cell, ("X-Request-ID", "refused-1"), path="/api/nobody/") == 404
+    assert field(line_with(cell, " request_id=refused-1 "), "error") == "sandbox_not_found"
+
+
+@pytest.mark.parametrize("name", ["a b", 'x" verdict=direct', "x\\", "\u00e9", "a" * 129, ""])
+def test_no_client_forges_a_line(cell, name):
+    """The worker gets it as it came; the log does not."""
+    assert ask(cell, ("X-Request-ID", name), ("traceparent", TRACE + " x"), ("X-Forwarded-Host", "last")) == 200
+    cell.set_sandboxes(gone={"state": "stopped"})
+    until(lambda: ask(cell, ("X-Request-ID", "behind"), path="/api/gone/") == 410)
+    line_with(cell, " request_id=behind ")
+    lines = [line for line in cell.access_log().splitlines() if " id=" in line and " request_id=behind " not in line]
+    assert lines and all(" request_id=- trace=- " in line for line in lines)
+
+
+def test_a_tunnel_is_found_by_the_same_id(cell):
+    tunnels = Tunnels(cell)
+    try:
+        worker = tunnels.worker()
+        cell.set_sandboxes(shell={"worker": worker.url, "epoch": 1}, last={"state": "stopped"})
+        until(lambda: ask(cell, path="/api/last/") == 410, 10, "the directory is not read")
+        client, upstream = tunnels.open(worker, "shell", headers=[("X-Request-ID", "my-terminal")])
+        opened = line_with(cell, "tunnel opened", "relay.log")
+        id = field(opened, "id")
+        assert re.fullmatch(UUID, id)
+        assert tunnels.tunnels("shell")[0]["request_id"] == id
+        assert field(line_with(cell, f" id={id} ", "agent.log"), "verdict") == "relay"
+        client.sock.close()
+        assert field(line_with(cell, "tunnel ended", "relay.log"), "id") == id
+        assert field(line_with(cell, f" id={id} "), "request_id") == "my-terminal"
+    finally:
+        tunnels.close()
+
+
+@pytest.mark.parametrize("cell", [{"CELLGATE_ACCESS_LOG": "json"}], indirect=True)
+def test_the_access_log_as_json(cell):
+    assert ask(cell, ("X-Request-ID", "json-1"), ("traceparent", TRACE)) == 200
+    assert ask(cell, ("X-Request-ID", "json-2"), path="/api/nobody/") == 404
+    assert ask(cell, ("X-Request-ID", 'x","id":"y'), path="/nowhere") == 404
+    line_with(cell, '"request_id":"json-2"')
+    lines = until(lambda: len(found := [json.loads(line[line.index("{"):]) for line in cell.access_log().splitlines() if '"verdict"' in line]) >= 4 and found, 10)
+    good, refused = ([line for line in lines if line["request_id"] == name] for name in ("json-1", "json-2"))
+    wanted = {"trace": TRACE, "status": 200, "route": "api", "sandbox": "web", "verdict": "direct", "method": "GET", "client": "127.0.0.1", "epoch": 1,
+              "worker": f"127.0.0.1:{cell.origin.port}"}
+    assert {name: good[0][name] for name in wanted} == wanted
+    assert {name: refused[0][name] for name in ("status", "error", "epoch")} == {"status": 404, "error": "sandbox_not_found", "epoch": -1}
+    assert all(set(line) == set(good[0]) and re.fullmatch(UUID, line["id"]) for line in lines)

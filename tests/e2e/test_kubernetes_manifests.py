@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""The manifests of examples/kubernetes: their structure, and the chart beside them. What a real API server says of each is in
+tests/kubernetes."""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+from cell import BIN, ROOT
+from pod import KUBERNETES, kustomize
+
+FOLDERS = ["overlays/agent-sandbox", "overlays/opensandbox", "overlays/endpointslices", "ingress", "ingress-haproxytech", "ingress-jcmoraisjr"]
+GO = shutil.which("go") or next((str(p) for p in sorted(Path("/usr/lib").glob("go-*/bin/go"))), None)
+pytestmark = pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl (Debian's kubernetes-client) writes the manifests")
+
+def one(manifests, kind, name="cellgate"):
+    found = [m for m in manifests if m["kind"] == kind and re.fullmatch(name + r"(-[a-z0-9]{10})?", m["metadata"]["name"])]
+    assert len(found) == 1, (kind, name, len(found))
+    return found[0]
+
+
+def without_comments(text):
+    return "".join(line for line in text.splitlines(True) if not line.strip().startswith("//"))
+
+
+def rendered(*assignments):
+    if not GO or not Path("/usr/share/gocode/src/github.com/Masterminds/sprig").exists():
+        pytest.skip("the chart is rendered with Debian's golang-go, golang-github-masterminds-sprig-dev and golang-gopkg-yaml.v3-dev")
+    environment = os.environ | {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": os.environ.get("GOCACHE", "/var/tmp/cellgate-gocache")}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["make", "-s", "-C", ROOT, "chart", f"B={folder}"], check=True, capture_output=True)
+        command = [GO, "run", ROOT / "tests/kubernetes/render.go", f"{folder}/chart/cellgate", "gate", *assignments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ---- structure ----
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_haproxys_files_are_the_repositorys(folder):
+    manifests = kustomize(KUBERNETES / folder)
+    data = one(manifests, "ConfigMap", "cellgate-haproxy")["data"]
+    assert data == {name: (ROOT / "haproxy" / name).read_text() for name in ("haproxy.cfg", "spoe.conf")}
+    errors = one(manifests, "ConfigMap", "cellgate-errors")["data"]
+    assert {k: v.encode() for k, v in errors.items()} == {p.name: p.read_bytes() for p in (ROOT / "haproxy/errors").iterdir()}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_haproxys_networks_are_the_agents(folder, tmp_path):
+    data = one(kustomize(KUBERNETES / folder), "ConfigMap")["data"]
+    config = json.loads(without_comments(data["cellgate.json"])) | {"directory": {"kind": "file", "path": "none"}}
+    (tmp_path / "cellgate.json").write_text(json.dumps(config))
+    said = subprocess.run([BIN / "cellgate", "networks", "--config", tmp_path / "cellgate.json"], capture_output=True, text=True, check=True).stdout
+    assert [line for line in data["workers.lst"].splitlines() if not line.startswith("#")] == [line for line in said.splitlines() if not line.startswith("#")]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_agent_takes_the_configuration_with_the_arguments_of_its_manifest(folder, tmp_path):
+    manifests = kustomize(KUBERNETES / folder)
+    text = one(manifests, "ConfigMap")["data"]["cellgate.json"]
+    (tmp_path / "cellgate.json").write_text(text)
+    for name in re.findall(r'"(k1|scoped-token|route-a)"', text):
+        (tmp_path / name).write_bytes(base64.b64encode(b"k" * 32))
+        (tmp_path / name).chmod(0o600)
+    if folder.startswith("ingress-"):
+        values = yaml.safe_load((KUBERNETES / folder / "values.yaml").read_text())["controller"]
+        words = {c["name"].removeprefix("cellgate-"): c["args"] for c in values["extraContainers"]}
+    else:
+        words = {c["name"]: c["args"] for c in one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]}
+    # in a pod these say where the API server is
+    environment = os.environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    for name in ("agent", "relay"):
+        done = subprocess.run([BIN / f"cellgate-{name}", "-t", "-c", tmp_path / "cellgate.json", *words[name]], env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_account_may_do_more_than_read_and_wake(folder):
+    for role in (m for m in kustomize(KUBERNETES / folder) if m["kind"] in ("ClusterRole", "Role")):
+        for rule in role["rules"]:
+            verbs = ["patch"] if role["metadata"]["name"].endswith("-waking") else ["list", "watch"]
+            assert rule["verbs"] == verbs and len(rule["resources"]) == 1 and "*" not in str(rule)
+
+
+@pytest.mark.parametrize("folder", FOLDERS[:4])
+def test_each_mount_and_each_port_has_what_it_names(folder):
+    manifests = kustomize(KUBERNETES / folder)
+    pod = one(manifests, "Deployment")["spec"]["template"]["spec"]
+    volumes = {v["name"]: v for v in pod["volumes"]}
+    assert {m["name"] for c in pod["containers"] for m in c["volumeMounts"]} == set(volumes)
+    maps = {m["metadata"]["name"]: m for m in manifests if m["kind"] == "ConfigMap"} | {"kube-root-ca.crt": None}
+    for volume in volumes.values():
+        for source in volume.get("projected", {"sources": [volume]})["sources"]:
+            if "configMap" in source:
+                assert source["configMap"]["name"] in maps
+                if maps[source["configMap"]["name"]]:
+                    assert {i["key"] for i in source["configMap"].get("items", ())} <= set(maps[source["configMap"]["name"]]["data"])
+    ports = {p["name"] for c in pod["containers"] for p in c["ports"]}
+    assert {p["targetPort"] for p in one(manifests, "Service")["spec"]["ports"]} <= ports
+    assert {p["port"] for rule in one(manifests, "NetworkPolicy")["spec"]["ingress"] for p in rule["ports"]} <= ports
+    selector = one(manifests, "Deployment")["spec"]["selector"]["matchLabels"]
+    assert selector == one(manifests, "Service")["spec"]["selector"] == one(manifests, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"]
+    # nobody but the agent gets the account's token
+    assert pod["automountServiceAccountToken"] is False
+    assert [c["name"] for c in pod["containers"] if any(m["name"] == "cluster" for m in c["volumeMounts"])] == ["agent"]
+
+
+# ---- the chart ----
+
+
+def test_the_chart_says_what_kustomize_says():
+    chart = [m for m in yaml.safe_load_all(rendered()) if m]
+    plain = kustomize(KUBERNETES / "overlays/agent-sandbox")
+    for kind in ("ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "Service"):
+        ours, theirs = one(chart, kind), one(plain, kind)
+        assert ours["metadata"]["namespace"] == "gate"
+        assert ours.get("spec") == theirs.get("spec")
+    ours, theirs = (one(all_of_them, "Deployment")["spec"] for all_of_them in (chart, plain))
+    ours["template"]["metadata"].pop("annotations")
+    text = re.sub(r"cellgate-[a-z0-9]{10}(?=\")", "cellgate", json.dumps(theirs, sort_keys=True))
+    assert json.dumps(ours, sort_keys=True) == text
+    assert json.loads(one(chart, "ConfigMap")["data"]["cellgate.json"]) == json.loads(without_comments(one(plain, "ConfigMap")["data"]["cellgate.json"]))
+    for name in ("cellgate-haproxy", "cellgate-errors"):
+        assert one(chart, "ConfigMap", name)["data"] == one(plain, "ConfigMap", name)["data"]
+    roles = [{m["metadata"]["name"]: m.get("rules") or m["roleRef"] for m in all_of_them if m["kind"].startswith("ClusterRole")} for all_of_them in (chart, plain)]
+    assert roles[0] == roles[1]
+
+
+def test_the_charts_values_count():
+    chart = [m for m in yaml.safe_load_all(rendered("waking=false", 'config.directory.resources=["opensandbox","endpointslices"]', "replicas=5", 'service.type="ClusterIP"',
+                                                    'secrets.tls="my-tls"', 'secrets.keys="my-keys"', 'environment={"CELLGATE_HSTS":"max-age=300"}',
+                                                    'resources={"relay":{"limits":{"memory":"2Gi"}}}', 'image.registry="registry.example/x"', 'image.tag="9"')) if m]
+    deployment = one(chart, "Deployment")["spec"]
+    by_name = {c["name"]: c for c in deployment["template"]["spec"]["containers"]}
+    assert deployment["replicas"] == 5 and by_name["relay"]["resources"] == {"limits": {"memory": "2Gi"}}
+    assert {"name": "CELLGATE_HSTS", "value": "max-age=300"} in by_name["haproxy"]["env"]
+    assert {c["image"] for c in by_name.values()} == {f"registry.example/x/cellgate-{name}:9" for name in by_name}
+    assert {m["metadata"]["name"] for m in chart if m["kind"] == "ClusterRole"} == {"cellgate-opensandbox", "cellgate-endpointslices"}
+    assert {s["namespace"] for m in chart if m["kind"] == "ClusterRoleBinding" for s in m["subjects"]} == {"gate"}
+    service = one(chart, "Service")["spec"]
+    assert service["type"] == "ClusterIP" and "externalTrafficPolicy" not in service
+    volumes = {v["name"]: v for v in deployment["template"]["spec"]["volumes"]}
+    assert volumes["tls"]["secret"]["secretName"] == "my-tls"
+    assert [s["secret"]["name"] for s in volumes["agent-config"]["projected"]["sources"] if "secret" in s] == ["my-keys"]
