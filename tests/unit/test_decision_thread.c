@@ -121,7 +121,8 @@ static void kind_ask(void *self, struct directory_question *q)
         assert_int_equal(write(w->silent, "", 1), 1);
         return;
     }
-    const struct record record = {.epoch = w->epoch += !w->steady,
+    const int64_t step = !w->steady;
+    const struct record record = {.epoch = atomic_fetch_add(&w->epoch, step) + step,
                                   .worker = {.kind = WORKER_HTTP,
                                              .host = SLICE_LITERAL("127.0.0.1"),
                                              .port = 9001,
