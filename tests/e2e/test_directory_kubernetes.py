@@ -556,7 +556,7 @@ def test_large_events_are_heard_when_they_have_come(world, tmp_path):
 
 def test_many_that_flap_hold_no_decision_up(world, tmp_path):
     """20,000 sandboxes become ready and not ready, as fast as the agent reads it. Who asks for one that nobody has asked for before waits
-    until the agent has read what libcurl reads in one go, 3 MB: within `lookup`, or the answer is another one."""
+    until the agent has read what libcurl reads in one go, 3 MB."""
     w = world(cell={"agent": {"lookup": "2s"}}).over_http2(tmp_path)
     states = [[renamed(EVENTS[state], f"sb-{i}").encode() for i in range(MANY)] for state in ("ready", "resuming")]
     items = [json.dumps(json.loads(text)["object"]) for text in states[0]] + [json.dumps(json.loads(renamed(EVENTS["ready"], "still"))["object"])]
@@ -594,6 +594,7 @@ def test_many_that_flap_hold_no_decision_up(world, tmp_path):
     until(lambda: w.metric("cellgate_directory_events_total") == sum(sent), 60, "events are missing")
     took.sort()
     print(f"{sum(sent)} events, three decisions in {took[len(took) // 2] * 1000:.1f} ms (median), {took[-1] * 1000:.1f} ms (longest), {before:.0f} to {w.resident():.0f} MiB")
+    assert SANITIZED or (took[len(took) // 2] < 0.2 and took[-1] < 2)
     assert SANITIZED or w.resident() < before + 32
     assert w.metric("cellgate_directory_lists_total") == 1 and w.metric("cellgate_directory_objects ") == MANY + 1
     for i in range(0, MANY, 997):
