@@ -54,8 +54,10 @@ def served(cell, sandbox, token=None):
 
 def becomes(faulty, sandbox, answer, before):
     """What the directory says now is not forgotten because there was no memory when it said so."""
+    token = faulty.cell.bearer(sandbox, jti=str(next(numbers)))  # one, as the agent keeps each that it has verified
+
     def there():
-        said = status(faulty.cell, sandbox)
+        said = status(faulty.cell, sandbox, token)
         assert said in (answer, before, 503), said
         return said == answer
 
