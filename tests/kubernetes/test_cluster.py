@@ -3,46 +3,21 @@
 become ready, move, sleep, are woken by a request, end, and are deleted."""
 
 import json
-import socket
 import subprocess
-import tempfile
 import time
 
 import pytest
-import yaml
 from cell import BIN, until
 from client import request
-from kube import SANDBOXES, WHY_NOT, Kube, Refused, sandbox
+from cluster import with_a_cluster
+from kube import WHY_NOT
 from origin import Origin
-from pod import KUBERNETES, Pod, has_namespaces, kustomize, network_of_its_own
-from test_kubernetes_pod import TLS, certificate, in_a_tenth_of_the_time  # noqa: F401 # a fixture
+from pod import has_namespaces
+from test_kubernetes_pod import TLS, certificate  # noqa: F401 # a fixture
 
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is one"),
               pytest.mark.skipif(not has_namespaces(), reason="needs root of a whole machine: containers are namespaces of the kernel")]
 SCOPED = b"0123456789abcdef0123456789abcdef"
-
-
-class Cluster:
-    """What a controller would do: objects with the status that it writes."""
-
-    def __init__(self, server):
-        self.server, self.api = server, server.api()
-
-    def account_token(self):
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-        return self.api("POST", "/api/v1/namespaces/cellgate/serviceaccounts/cellgate/token", asked)["status"]["token"].encode()
-
-    def sandbox(self, name, address=None, ready=True, mode="Running", namespace="default"):
-        path, one = SANDBOXES.replace("default", namespace), sandbox(name, mode, ready, address)
-        try:
-            self.api("POST", path, one)
-        except Refused as refusal:
-            assert refusal.status == 409
-            self.api.patch(f"{path}/{name}", {"spec": one["spec"]})
-        self.api.status(f"{path}/{name}", {"podIPs": None} | one["status"])
-
-    def mode(self, name):
-        return self.api("GET", f"{SANDBOXES}/{name}")["spec"]["operatingMode"]
 
 
 def scoped(folder, sandbox):
@@ -53,46 +28,13 @@ def scoped(folder, sandbox):
     return ("Authorization", "Bearer " + subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
 
 
-def with_a_cluster(certificate, test):
-    manifests = in_a_tenth_of_the_time(kustomize(KUBERNETES / "overlays/agent-sandbox"))
-
-    def inside():
-        with tempfile.TemporaryDirectory(prefix="kube-") as folder, tempfile.TemporaryDirectory(prefix="cg-pod-") as place:
-            server = Kube(folder)
-            cluster, pod = Cluster(server), None
-            try:
-                server.install("sandboxes")
-                server.kubectl("create", "namespace", "cellgate")
-                server.apply(yaml.safe_dump_all(m for m in manifests if m["kind"] in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")))
-                text = next(m["data"]["cellgate.json"] for m in manifests if m["kind"] == "ConfigMap" and "cellgate.json" in m["data"])
-                # where sandboxes are is all that differs: on this machine
-                files = {"cellgate": {"cellgate.json": text.replace("10.0.0.0/8", "127.0.0.0/8").encode(), "workers.lst": b"127.0.0.0/8\n"},
-                         "cellgate-keys": {"scoped-token": SCOPED}, "cellgate-tls": certificate}
-                pod = Pod(place, manifests, files, cluster={"token": cluster.account_token(), "ca.crt": server.ca.read_bytes(), "namespace": b"cellgate"},
-                          environment={"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(server.port), "KUBERNETES_SERVICE_PORT_HTTPS": str(server.port)})
-                test(pod, cluster)
-            except BaseException:
-                print(pod.logs() if pod else "")
-                raise
-            finally:
-                if pod:
-                    pod.kill()
-                server.close()
-
-    network_of_its_own(inside)
-
-
-def origin_at(address, port=8888):
-    kept, socket.create_server = socket.create_server, lambda where, **more: kept((address, port), **more)
-    try:
-        return Origin()
-    finally:
-        socket.create_server = kept
+def in_a_cluster(certificate, test):
+    with_a_cluster("agent-sandbox", ["sandboxes"], {"scoped-token": SCOPED}, certificate, test)
 
 
 def test_a_sandbox_from_its_creation_to_its_end(certificate):  # noqa: F811
     def test(pod, cluster):
-        one, other = origin_at("127.0.1.1"), origin_at("127.0.1.2")
+        one, other = Origin(host="127.0.1.1", port=8888), Origin(host="127.0.1.2", port=8888)
         cluster.sandbox("before", "127.0.1.1")
         pod.start()
         pod.await_ready()
@@ -127,7 +69,7 @@ def test_a_sandbox_from_its_creation_to_its_end(certificate):  # noqa: F811
             time.sleep(0.2)
         assert asked("never-seen")[0] == 503
 
-    with_a_cluster(certificate, test)
+    in_a_cluster(certificate, test)
 
 
 def test_without_a_right_the_pod_says_so_and_is_not_ready(certificate):  # noqa: F811
@@ -138,4 +80,4 @@ def test_without_a_right_the_pod_says_so_and_is_not_ready(certificate):  # noqa:
         until(lambda: "403" in agent.log.read_text() or "forbidden" in agent.log.read_text(), 20, "the log does not name it")
         assert agent.ask("livenessProbe") == 200 and agent.ask("readinessProbe") == 503
 
-    with_a_cluster(certificate, test)
+    in_a_cluster(certificate, test)
