@@ -3,6 +3,7 @@
 tests/kubernetes."""
 
 import base64
+import hashlib
 import json
 import os
 import re
@@ -112,6 +113,27 @@ def test_each_mount_and_each_port_has_what_it_names(folder):
     # nobody but the agent gets the account's token
     assert pod["automountServiceAccountToken"] is False
     assert [c["name"] for c in pod["containers"] if any(m["name"] == "cluster" for m in c["volumeMounts"])] == ["agent"]
+
+
+def test_a_secret_of_opensandbox_opens_execd_and_a_signed_route_applications_alone(tmp_path):
+    """Its server gives the SDK nothing but the sandbox's secret for execd (44772)."""
+    config = json.loads(without_comments(one(kustomize(KUBERNETES / "overlays/opensandbox"), "ConfigMap")["data"]["cellgate.json"]))
+    record = {"worker": "http://10.0.0.5", "access": {"token_sha256": hashlib.sha256(b"secret").hexdigest()}}
+    (tmp_path / "sandboxes.json").write_text(json.dumps({"sandboxes": {"sb-1": record}}))
+    (tmp_path / "route-a").write_bytes(base64.b64encode(b"k" * 32))
+    (tmp_path / "route-a").chmod(0o600)
+    (tmp_path / "cellgate.json").write_text(json.dumps(config | {"directory": {"kind": "file", "path": "sandboxes.json"}}))
+
+    def cellgate(*words):
+        return subprocess.run([BIN / "cellgate", words[0], "--config", tmp_path / "cellgate.json", *words[1:]], capture_output=True, text=True).stdout
+
+    def decided(label, *headers):
+        return re.search(r"^ *(?:verdict +(direct|relay)|status +(\d+))$", cellgate("explain", *headers, f"GET https://{label}.sandboxes.example.com/"), re.M).group(1, 2)
+
+    for port, by_route in ((44772, (None, "403")), (8080, ("direct", None))):
+        assert decided(f"sb-1-{port}", "-H", "OpenSandbox-Secure-Access: secret") == ("direct", None)
+        assert decided(f"sb-1-{port}", "-H", "OpenSandbox-Secure-Access: other") == decided(f"sb-1-{port}") == (None, "401")
+        assert decided(cellgate("token", "--kind", "opensandbox-route", "--sandbox", "sb-1", "--port", str(port)).strip()) == by_route
 
 
 # ---- the chart ----
