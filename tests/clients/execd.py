@@ -14,9 +14,9 @@ from plane import answer
 
 
 class Execd(Origin):
-    def __init__(self):
+    def __init__(self, **where):
         self.files, self.behind = {}, None
-        super().__init__(answer=self._answer)
+        super().__init__(answer=self._answer, **where)
 
     def _answer(self, connection, request):
         path = urlsplit(request.target).path

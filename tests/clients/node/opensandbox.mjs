@@ -6,7 +6,7 @@ import { failure, heard, tell, wanted } from "./steps.mjs";
 
 const connectionConfig = { disableMetrics: true, requestTimeoutSeconds: 20, ...wanted.connection };
 const connected = Sandbox.connect({ sandboxId: "sb-1", connectionConfig, readyTimeoutSeconds: wanted.ready ?? 20 });
-const sandbox = wanted.refused ? null : await connected;
+let sandbox = wanted.refused ? null : await connected;
 const text = (messages) => messages.map((message) => message.text).join("");
 
 const steps = {
@@ -33,13 +33,21 @@ const steps = {
         };
     },
     async preview() {
-        const got = [];
-        for (const { endpoint, headers } of [await sandbox.getEndpoint(8080), await sandbox.getSignedEndpoint(8080, 4102444800)]) {
+        const port = wanted.port ?? 8080, got = [];
+        for (const { endpoint, headers } of [await sandbox.getEndpoint(port), await sandbox.getSignedEndpoint(port, 4102444800)]) {
             const response = await fetch(`https://${endpoint}/`, { headers });
             got.push([response.status, await response.text()]);
         }
         return got;
     },
+    state: async () => (await sandbox.getInfo()).status.state,
+    attempt: () => failure(sandbox.commands.run("echo out")),
+    pause: () => failure(sandbox.pause()),
+    async resume() {
+        sandbox = await sandbox.resume();
+        return "resumed";
+    },
+    kill: () => failure(sandbox.kill()),
     // The test takes the worker away once the first line is there.
     lost: () => failure(sandbox.commands.run("echo begun; sleep 600", {}, { onStdout: () => tell("begun") })),
 };
