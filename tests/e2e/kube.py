@@ -20,12 +20,13 @@ WHY_NOT = ("KUBE_APISERVER names no API server" if not BINARY else f"KUBE_APISER
            else "" if shutil.which("etcd") and shutil.which("kubectl") else "needs Debian's etcd-server and kubernetes-client")
 GROUPS = {"sandboxes": ("agents.x-k8s.io", "Sandbox", ["v1beta1", "v1alpha1"]),
           "batchsandboxes": ("sandbox.opensandbox.io", "BatchSandbox", ["v1alpha1"])}
+CLAIMS = {"sandboxclaims": ("extensions.agents.x-k8s.io", "SandboxClaim", ["v1beta1"])}  # which the directory does not read
 SANDBOXES = "/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes"
 
 
 def crd(plural, versions=None):
     """Without conversion; whatever is in it is kept."""
-    group, kind, all_versions = GROUPS[plural]
+    group, kind, all_versions = (GROUPS | CLAIMS)[plural]
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     versions = versions or all_versions
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.{group}"},
@@ -180,7 +181,7 @@ class Kube:
         for plural in plurals:
             api("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd(plural))
         for plural in plurals:
-            group, _, versions = GROUPS[plural]
+            group, _, versions = (GROUPS | CLAIMS)[plural]
             until(lambda: self.serves(api, group, versions[0], plural), 30, "the resource is not served")
 
     @staticmethod
