@@ -246,6 +246,34 @@ static void pauses_grow_while_it_fails_and_start_anew_when_it_was_good(void **st
     close_watch();
 }
 
+/* Each list costs the API server all objects: one watch that is told so again and again was not good for having lived a
+ * while. */
+static void what_has_to_be_listed_again_and_again_is_listed_ever_less_often(void **state)
+{
+    static const uint64_t steps[] = {100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000};
+    (void)state;
+    open_watch();
+    (void)await();
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        answer(200, LIST("7", "", ""));
+        (void)await();
+        kubernetes_watch_head(&watch, 200, now);
+        now += 9 * SECOND;
+        assert_false(say(ERROR_EVENT("410")));
+        kubernetes_watch_end(&watch, "Failed writing", 0, now);
+        assert_in_range(await(), steps[i] * MILLISECOND / 2, steps[i] * MILLISECOND + SECOND); /* and a second by chance */
+        assert_string_equal(path, LISTS);
+    }
+    answer(200, LIST("7", "", ""));
+    (void)await();
+    kubernetes_watch_head(&watch, 200, now);
+    now += 11 * SECOND; /* longer than the longest pause */
+    assert_false(say(ERROR_EVENT("410")));
+    kubernetes_watch_end(&watch, "Failed writing", 0, now);
+    assert_in_range(await(), 0, 100 * MILLISECOND + SECOND);
+    close_watch();
+}
+
 static void it_stays_away_for_as_long_as_it_is_asked_to(void **state)
 {
     static const struct {
@@ -612,6 +640,7 @@ int main(void)
         cmocka_unit_test(a_watch_whose_time_is_over_goes_on_at_the_last_version),
         cmocka_unit_test(one_that_is_cut_in_an_event_has_not_heard_it),
         cmocka_unit_test(pauses_grow_while_it_fails_and_start_anew_when_it_was_good),
+        cmocka_unit_test(what_has_to_be_listed_again_and_again_is_listed_ever_less_often),
         cmocka_unit_test(it_stays_away_for_as_long_as_it_is_asked_to),
         cmocka_unit_test(a_version_that_is_too_old_is_followed_by_a_list),
         cmocka_unit_test(a_server_that_always_says_so_is_not_listed_without_end),

@@ -388,12 +388,13 @@ static void end_watch(struct kubernetes_watch *w, const char *error, uint64_t re
     struct fail why;
     if (open)
         w->contact = now;
-    if (lived)
-        backoff_reset(&w->backoff);
     explain(w, error, &why);
     bool refused = w->status >= 400 && w->status < 500 && w->status != 401 && w->status != 429;
     w->refusals += w->status >= 400;
     bool again = w->broken || refused || w->refusals >= REFUSALS_MOST; /* it has to be listed again */
+    /* a list is dear: one for each watch that lives a while would be no less of a storm */
+    if (lived && (!again || now > w->begun + DELAY_MAX))
+        backoff_reset(&w->backoff);
     if ((w->broken && !w->gone) || (!open && w->status != 410))
         note_failure(w, why.text);
     if (again) {
