@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* config: `egress` of the configuration, as decisions use it. Immutable once read. */
+#ifndef CELLGATE_AGENT_EGRESS_CONFIG_H
+#define CELLGATE_AGENT_EGRESS_CONFIG_H
+
+#include "spoa/agent/egress/rules.h"
+#include "spoa/service/settings.h"
+
+struct egress_config;
+
+/* NULL and *why, with the position, when something is not in order. */
+struct egress_config *egress_config_read(const struct settings *settings, struct fail *why);
+void egress_config_free(struct egress_config *config); /* NULL is fine */
+
+/* The rules of sandboxes whose record has none, packed; absent: such sandboxes reach nothing. */
+struct slice egress_config_default(const struct egress_config *config);
+/* `egress.hosts`, which comes before DNS. */
+bool egress_config_host(const struct egress_config *config, struct slice host, struct address *address);
+/* Whether an address of REACH_PRIVATE or REACH_LOOPBACK is in `egress.private_networks`. */
+bool egress_config_lists(const struct egress_config *config, const struct address *address);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/egress/match.h"
+
+/* ---- hosts ---- */
+
+/* Takes the label at the end off *rest; false when nothing is left. */
+static bool last_label(struct slice *rest, struct slice *label)
+{
+    if (!slice_present(*rest))
+        return false;
+    size_t start = rest->len;
+    while (start > 0 && rest->at[start - 1] != '.')
+        start--;
+    *label = slice_from(*rest, start);
+    *rest = start ? slice_sub(*rest, 0, start - 1) : (struct slice){NULL, 0};
+    return true;
+}
+
+static size_t labels_of(struct slice name)
+{
+    size_t count = 0;
+    struct slice label;
+    while (last_label(&name, &label))
+        count++;
+    return count;
+}
+
+/* From the end, where names are fixed. `**` stands in front only (rules_json.c). */
+bool egress_host_matches(struct slice pattern, struct slice name)
+{
+    struct slice want, have;
+    while (last_label(&pattern, &want)) {
+        if (slice_is(want, "**"))
+            return labels_of(name) > 0;
+        if (!last_label(&name, &have) || (!slice_is(want, "*") && !slice_equal(want, have)))
+            return false;
+    }
+    return !slice_present(name);
+}
+
+static bool has_port(const struct egress_rule *rule, uint16_t port)
+{
+    struct reader r = reader_of(rule->ports);
+    while (r.rest.len)
+        if (reader_be(&r, 2) == port)
+            return true;
+    return rule->ports.len == 0;
+}
+
+static bool is_about(const struct egress_rule *rule, const struct target *target)
+{
+    if (!has_port(rule, target->port))
+        return false;
+    if (rule->cidr.network.family)
+        return target->address.family && cidr_contains(&rule->cidr, &target->address);
+    return !target->address.family && egress_host_matches(rule->host, target_host(target));
+}
+
+bool egress_rules_match(const struct egress_policy *policy, const struct target *target,
+                        struct egress_rule *rule)
+{
+    size_t cursor = 0;
+    while (egress_rules_next(policy, &cursor, rule))
+        if (is_about(rule, target))
+            return true;
+    return false;
+}
+
+int egress_rules_deny(const struct egress_policy *policy, const struct target *target, unsigned before,
+                      const struct address *address)
+{
+    struct egress_rule rule;
+    size_t cursor = 0;
+    while (egress_rules_next(policy, &cursor, &rule) && rule.number < before)
+        if (rule.deny && rule.cidr.network.family && has_port(&rule, target->port) &&
+            cidr_contains(&rule.cidr, address))
+            return (int)rule.number;
+    return -1;
+}
+
+/* ---- what is inside ---- */
+
+bool egress_rule_method(const struct egress_rule *rule, struct slice method)
+{
+    struct slice rest = rule->methods, word;
+    if (rest.len == 0)
+        return true;
+    while (slice_split(&rest, ',', &word))
+        if (slice_equal(word, method))
+            return true;
+    return false;
+}
+
+static int hex_digit(uint8_t c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The byte at *i with its percent-encoding taken off; moves *i behind it. -1: an encoding that is none. */
+static int next_byte(struct slice path, size_t *i)
+{
+    if (path.at[*i] != '%')
+        return path.at[(*i)++];
+    int high = *i + 2 < path.len ? hex_digit(path.at[*i + 1]) : -1;
+    int low = *i + 2 < path.len ? hex_digit(path.at[*i + 2]) : -1;
+    *i += 3;
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+/* What servers read in different ways, encoded or not: what ends a segment for one is a part of it for another. */
+static bool is_ambiguous_byte(int c)
+{
+    return c <= ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' || c == '?' || c == '#';
+}
+
+/* Whether all servers see the same segments: none is empty, but for the last, and none is "." or "..". */
+static bool is_plain_path(struct slice path)
+{
+    size_t dots = 0, length = 0;
+    if (path.len == 0 || path.at[0] != '/')
+        return false;
+    for (size_t i = 1; i < path.len;) {
+        bool separator = path.at[i] == '/';
+        int c = next_byte(path, &i);
+        if (is_ambiguous_byte(c) || (c == '/' && !separator))
+            return false;
+        if (!separator) {
+            length++;
+            dots += c == '.';
+            continue;
+        }
+        if (length == 0 || (length <= 2 && dots == length))
+            return false;
+        length = dots = 0;
+    }
+    return length == 0 || length > 2 || dots < length;
+}
+
+static bool segment_matches(struct slice pattern, struct slice segment)
+{
+    size_t n = 0;
+    if (slice_is(pattern, "*"))
+        return segment.len > 0;
+    for (size_t i = 0; i < segment.len; n++)
+        if (n >= pattern.len || next_byte(segment, &i) != pattern.at[n])
+            return false;
+    return n == pattern.len;
+}
+
+static bool path_matches(struct slice pattern, struct slice path)
+{
+    struct slice want, have;
+    pattern = slice_from(pattern, 1);
+    path = slice_from(path, 1);
+    while (slice_split(&pattern, '/', &want)) {
+        if (slice_is(want, "**"))
+            return slice_present(path);
+        if (!slice_split(&path, '/', &have) || !segment_matches(want, have))
+            return false;
+    }
+    return !slice_present(path);
+}
+
+bool egress_rule_path(const struct egress_rule *rule, struct slice path)
+{
+    struct reader r = reader_of(rule->paths);
+    if (r.rest.len == 0)
+        return true;
+    if (!is_plain_path(path))
+        return false;
+    while (r.rest.len && !r.failed)
+        if (path_matches(egress_unpack_text(&r), path))
+            return true;
+    return false;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/egress/reach.h"
+
+static const struct {
+    struct cidr network;
+    enum reach reach;
+} special[] = {
+    {{{4, {0}}, 8}, REACH_NEVER},               /* "this network"; 0.0.0.0 reaches loopback on Linux */
+    {{{4, {10}}, 8}, REACH_PRIVATE},            /* RFC 1918 */
+    {{{4, {100, 64}}, 10}, REACH_PRIVATE},      /* carriers' NAT, RFC 6598 */
+    {{{4, {127}}, 8}, REACH_LOOPBACK},          /* RFC 1122 */
+    {{{4, {172, 16}}, 12}, REACH_PRIVATE},      /* RFC 1918 */
+    {{{4, {192, 0, 0}}, 24}, REACH_PRIVATE},    /* IETF protocols, RFC 6890 */
+    {{{4, {192, 0, 2}}, 24}, REACH_PRIVATE},    /* documentation, RFC 5737 */
+    {{{4, {192, 88, 99}}, 24}, REACH_NEVER},    /* 6to4 relays, RFC 7526 */
+    {{{4, {192, 168}}, 16}, REACH_PRIVATE},     /* RFC 1918 */
+    {{{4, {198, 18}}, 15}, REACH_PRIVATE},      /* benchmarks, RFC 2544 */
+    {{{4, {198, 51, 100}}, 24}, REACH_PRIVATE}, /* documentation */
+    {{{4, {203, 0, 113}}, 24}, REACH_PRIVATE},  /* documentation */
+    {{{4, {224}}, 4}, REACH_NEVER},             /* multicast */
+    {{{4, {240}}, 4}, REACH_NEVER},             /* reserved, and broadcast */
+    {{{6, {[15] = 1}}, 128}, REACH_LOOPBACK},   /* RFC 4291 */
+    {{{6, {0}}, 128}, REACH_NEVER},             /* unspecified */
+    {{{6, {0x01}}, 64}, REACH_NEVER},           /* discard, RFC 6666 */
+    {{{6, {0x20, 0x01, 0x0d, 0xb8}}, 32}, REACH_PRIVATE}, /* documentation, RFC 3849 */
+    {{{6, {0x3f, 0xff}}, 20}, REACH_PRIVATE},             /* documentation, RFC 9637 */
+    {{{6, {0x20, 0x01, 0x00, 0x02}}, 48}, REACH_PRIVATE}, /* benchmarks, RFC 5180 */
+    {{{6, {0x20, 0x01, 0x00, 0x10}}, 28}, REACH_NEVER},   /* ORCHID, RFC 4843: names, not addresses */
+    {{{6, {0x20, 0x01, 0x00, 0x20}}, 28}, REACH_NEVER},   /* ORCHIDv2, RFC 7343 */
+    {{{6, {0x5f, 0x00}}, 16}, REACH_NEVER},               /* segment identifiers, RFC 9602 */
+    {{{6, {0xfc}}, 7}, REACH_PRIVATE},                    /* unique local, RFC 4193 */
+    {{{6, {0xfe, 0xc0}}, 10}, REACH_NEVER},               /* site-local, RFC 3879 */
+    {{{6, {0xff}}, 8}, REACH_NEVER},                      /* multicast */
+};
+
+static enum reach worse(enum reach a, enum reach b)
+{
+    return a > b ? a : b;
+}
+
+static enum reach of_plain(const struct address *address)
+{
+    enum reach reach = cidr_is_metadata(address) ? REACH_NEVER : REACH_PUBLIC;
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        if (cidr_contains(&special[i].network, address))
+            reach = worse(reach, special[i].reach);
+    return reach;
+}
+
+/*
+ * The IPv4 addresses that an IPv6 address may end up at. A Teredo address names a server and, with its bits turned
+ * around, a client.
+ */
+static size_t carried(const struct address *address, struct address out[static 2])
+{
+    static const struct {
+        struct cidr prefix;
+        uint8_t at, flip;
+    } forms[] = {
+        {{{6, {[10] = 0xff, 0xff}}, 96}, 12, 0},      /* mapped */
+        {{{6, {0}}, 96}, 12, 0},                      /* compatible */
+        {{{6, {[8] = 0xff, 0xff}}, 96}, 12, 0},       /* translated, RFC 2765 */
+        {{{6, {0x00, 0x64, 0xff, 0x9b}}, 96}, 12, 0}, /* NAT64 */
+        {{{6, {0x20, 0x02}}, 16}, 2, 0},              /* 6to4 */
+        {{{6, {0x20, 0x01, 0, 0}}, 32}, 4, 0},        /* Teredo's server */
+        {{{6, {0x20, 0x01, 0, 0}}, 32}, 12, 0xff},    /* and its client */
+    };
+    size_t count = 0;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && count < 2; i++) {
+        if (address->family != 6 || !cidr_contains(&forms[i].prefix, address))
+            continue;
+        out[count] = (struct address){.family = 4};
+        for (size_t b = 0; b < 4; b++)
+            out[count].bytes[b] = address->bytes[forms[i].at + b] ^ forms[i].flip;
+        count++;
+    }
+    return count;
+}
+
+/* Of ISATAP (RFC 5214) the last eight bytes are 0000:5efe or 0200:5efe and an IPv4 address, behind any prefix. */
+static bool isatap(const struct address *address, struct address *inner)
+{
+    const uint8_t *b = address->bytes;
+    if (address->family != 6 || (b[8] & 0xfd) != 0 || b[9] != 0 || b[10] != 0x5e || b[11] != 0xfe)
+        return false;
+    *inner = (struct address){.family = 4};
+    memcpy(inner->bytes, b + 12, 4);
+    return true;
+}
+
+enum reach reach_of(const struct address *address)
+{
+    struct address inner[2], site;
+    struct address plain = cidr_unmapped(address);
+    if (plain.family != 4 && plain.family != 6)
+        return REACH_NEVER;
+    enum reach reach = of_plain(&plain);
+    size_t count = plain.family == 6 && reach != REACH_LOOPBACK ? carried(&plain, inner) : 0;
+    for (size_t i = 0; i < count; i++)
+        reach = worse(reach, of_plain(&inner[i]));
+    if (isatap(&plain, &site))
+        reach = worse(reach, of_plain(&site));
+    return reach;
+}
