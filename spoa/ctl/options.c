@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "spoa/agent/directory/options.h"
+#include "spoa/agent/egress/rules_json.h"
 #include "spoa/agent/route/route.h"
 #include "spoa/agent/token/kind.h"
 #include "spoa/agent/token/tokens.h"
@@ -46,6 +47,10 @@ static void all_tables(enum form form)
     table(form, "A route", options, count);
     options = service_options(&count);
     table(form, "A service", options, count);
+    options = egress_policy_options(&count);
+    table(form, "Egress of a record, and `egress.default`", options, count);
+    options = egress_rule_options(&count);
+    table(form, "A rule of egress", options, count);
     for (size_t i = 0; token_kind_at(i); i++) {
         const struct token_kind *kind = token_kind_at(i);
         table_of_kind(form, "A token entry", kind->name, kind->options, kind->options_count);

@@ -74,6 +74,8 @@ extern const char *const handover_keepalive_names[];
     X(INT, refuse, "refuse")           /* HTTP status: accept the upgrade and close it with 4000 + this */  \
     X(TEXT, error, "error")            /* of a refusal: its code in refusal.h */                            \
     X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */          \
+    X(TEXT, egress, "egress")               /* "HOST:PORT", of a connection that a sandbox opens */         \
+    X(INT, most, "most")                    /* of an egress connection: those of its sandbox at once */     \
     X(TEXT, ticket, "ticket") /* of a tunnel that was admitted: the right to ask where its sandbox is */
 
 /* What the relay hands back with each question (cell-resolve, cell-watch) under the same keys: who the tunnel is for and
@@ -91,7 +93,8 @@ extern const char *const handover_keepalive_names[];
     X(INT, needs, "needs")      \
     X(TEXT, key, "key")         \
     X(INT, iat, "iat")          \
-    X(INT, exp, "exp")
+    X(INT, exp, "exp")          \
+    X(TEXT, egress, "egress")
 
 #define HANDOVER_TYPE_TEXT    struct slice
 #define HANDOVER_TYPE_INT     int64_t

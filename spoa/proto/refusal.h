@@ -20,14 +20,19 @@
     X(wrong_sandbox, 403, false, 0, "The capability token is for another sandbox.")               \
     X(not_granted, 403, false, 0, "The capability token does not grant this.")                    \
     X(origin_refused, 403, false, 0, "This origin may not open a WebSocket here.")                \
+    X(egress_denied, 403, false, 0, "The sandbox may not reach this destination.")                \
+    X(address_refused, 403, false, 0, "The destination's address may not be reached.")            \
     X(no_route, 404, false, 0, "Nothing is served under this address.")                           \
     X(sandbox_not_found, 404, false, 0, "There is no such sandbox.")                              \
     X(method_not_allowed, 405, false, 0, "This method is not allowed here.")                      \
+    X(proxy_auth_required, 407, false, 0, "A capability token is required as proxy credential.")  \
     X(sandbox_stopped, 410, false, 0, "The sandbox has been stopped.")                            \
     X(upgrade_version, 426, false, 0, "WebSocket version 13 is required.")                        \
     X(too_many_requests, 429, true, 1, "Too many wrong credentials came from this address.")      \
+    X(too_many_connections, 429, true, 1, "Too many connections of this sandbox are open.")       \
     X(request_too_large, 431, false, 0, "The request's head is too large.")                       \
     X(worker_unreachable, 502, false, 0, "The sandbox's worker cannot be reached.")               \
+    X(destination_unreachable, 502, false, 0, "The destination cannot be reached.")               \
     X(sandbox_migrating, 503, true, 1, "The sandbox is moving to another worker.")                \
     X(sandbox_waking, 503, true, 1, "The sandbox is waking up.")                                  \
     X(directory_unavailable, 503, true, 1, "It is not known at the moment where the sandbox is.") \
@@ -35,7 +40,8 @@
     X(relay_unavailable, 503, true, 1, "The relay for this route does not answer.")               \
     X(draining, 503, true, 1, "This server is shutting down.")                                    \
     X(too_many_tunnels, 503, true, 5, "Too many tunnels are open.")                               \
-    X(worker_timeout, 504, false, 0, "The sandbox's worker did not answer in time.")
+    X(worker_timeout, 504, false, 0, "The sandbox's worker did not answer in time.")              \
+    X(destination_timeout, 504, false, 0, "The destination did not answer in time.")
 
 enum refusal {
     REFUSAL_NONE,

@@ -57,6 +57,10 @@ static bool check_nodes(const struct settings *s, struct fail *why)
         return refuse_setting(s, "systems", why, "must be a list");
     if (s->domains && !json_is_object(s->domains))
         return refuse_setting(s, "domains", why, "must be an object");
+    if (s->egress_default && !json_is_object(s->egress_default))
+        return refuse_setting(s, "egress.default", why, "must be an object");
+    if (s->egress_hosts && !json_is_object(s->egress_hosts))
+        return refuse_setting(s, "egress.hosts", why, "must be an object");
     if (s->open && json_first(s->tokens))
         return refuse_setting(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
     if (s->open || json_first(s->tokens))

@@ -80,6 +80,8 @@ struct settings {
     struct settings_agent agent;
     struct settings_relay relay;
     struct settings_renew renew;
+    const json_node *egress_default, *egress_hosts; /* objects; may be NULL */
+    struct texts egress_private_networks;
 };
 
 /* Reads and checks the file; `overrides` are texts "key=value" of -o. NULL and *why ("FILE:LINE:COLUMN:

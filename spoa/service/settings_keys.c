@@ -234,6 +234,16 @@ static const struct option keys[] = {
      "at most one intent per sandbox in this time", RANGE(SECONDS(1), HOURS(1))},
     {"renew.max_length", OPTION_INT, AT(renew.max_length), "0",
      "length to which the list is cut; 0: not cut", RANGE(0, 10000000)},
+
+    {"egress.default", OPTION_NODE, AT(egress_default), OPTION_NONE,
+     "what sandboxes may reach outside whose record has no `egress`; not set: nothing", ANY,
+     .form = "an object, see below",
+     .example = "{ \"rules\": [{ \"host\": \"*.example.org\", \"ports\": [443] }] }"},
+    {"egress.hosts", OPTION_NODE, AT(egress_hosts), OPTION_NONE, "addresses of hosts outside, before DNS", ANY,
+     .form = "an object of name: address", .example = "{ \"registry.example.org\": \"192.0.2.7\" }"},
+    {"egress.private_networks", OPTION_TEXTS, AT(egress_private_networks), OPTION_NONE,
+     "loopback networks that a rule with `private` may reach", RANGE(0, 64), .check = check_network,
+     .example = "[\"127.0.0.1\"]"},
 };
 
 const struct option *settings_options(size_t *count)

@@ -33,7 +33,7 @@ static int read_input(const uint8_t *data, size_t size)
     struct writer scratch = writer_of(memory, sizeof memory);
     struct record record, found;
     struct fail why;
-    struct json *doc = json_parse(slice_of(data, size), "", 0, (struct json_limits){256 * 1024, 4}, &why);
+    struct json *doc = json_parse(slice_of(data, size), "", 0, (struct json_limits){256 * 1024, 6}, &why);
     if (!doc)
         return 0;
     if (record_from_json(doc, json_root(doc), &scratch, &record, &why)) {

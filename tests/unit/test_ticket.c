@@ -33,6 +33,7 @@ static struct handover admitted(void)
     h.key = SLICE_LITERAL("0123456789abcdef");
     h.iat = 1000;
     h.exp = 2000;
+    h.egress = SLICE_LITERAL("api.example.org:443");
     h.epoch = 3;
     return h;
 }

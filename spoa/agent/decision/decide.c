@@ -591,6 +591,9 @@ static bool find_record(struct decision *d)
     enum lookup lookup = look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
+    if (lookup == LOOKUP_FOUND && slice_present(d->record.sandbox))
+        return decide_deny(d, REFUSAL_sandbox_not_found, "record",
+                           "the record names whose address this is, and is no sandbox");
     if (lookup != LOOKUP_FOUND)
         return without_record(d, lookup);
     d->found = true;

@@ -15,6 +15,7 @@
 #define CELLGATE_AGENT_DECISION_DECIDE_H
 
 #include "spoa/agent/decision/auth_failure_limiter.h"
+#include "spoa/agent/egress/config.h"
 #include "spoa/agent/model/management.h"
 #include "spoa/agent/model/record.h"
 #include "spoa/agent/route/route.h"
@@ -61,6 +62,9 @@ struct decide_view {
     bool (*resolve)(void *directory, struct slice host, struct address *addr);
     /* Asks for a suspended sandbox to be woken; false: nobody here can. May be NULL. */
     bool (*wake)(void *directory, struct slice space, struct slice sandbox);
+    const struct egress_config *egress; /* NULL: only records have rules */
+    /* All addresses of a host outside, up to EGRESS_ADDRESSES; LOOKUP_PENDING: it is asked for. NULL: nobody can say. */
+    enum lookup (*addresses)(void *directory, struct slice host, struct address *addresses, size_t *count);
     void *directory;
     /* Told of every credential that was checked; kind: which kind's it was, NULL: none recognised it. May be
      * NULL. */

@@ -23,7 +23,7 @@
 #define READS_MOST    16 /* of events, in a turn */
 #define LOOKS_AGAIN   10 /* looks until a file that could not be read is read again */
 #define FILE_MAX      ((off_t)2 << 30)
-#define RECORD_DEPTH  4
+#define RECORD_DEPTH  6
 #define RECORD_LIMITS ((struct json_limits){.bytes = (size_t)256 * 1024, .depth = RECORD_DEPTH})
 
 /* ---- reading one file ---- */

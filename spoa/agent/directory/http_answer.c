@@ -3,7 +3,7 @@
 
 #include "spoa/agent/model/record_json.h"
 
-#define DEPTH      6 /* {"record": {"ports": {...}}}, and room for x- members */
+#define DEPTH      8 /* {"record": {"egress": {"rules": [{"set": {"NAME": {...}}}]}}}, and room for x- members */
 #define TTL_MIN    SECOND /* a control plane that says "no-store" is asked once a second */
 #define TTL_MAX    (60 * MINUTE)
 #define PAUSE_MAX  (10 * SECOND)

@@ -16,12 +16,7 @@
 /* Behind the prefix the key of the list, and on the channel its announcement: no sandbox is called so. */
 #define REVOKED "#revoked"
 
-enum {
-    KEY_MOST = 255,
-    PREFIX_MOST = 255,
-    VALUE_MOST = RESP_TEXT - 1,
-    RECORD_DEPTH = 4
-};
+enum { KEY_MOST = 255, PREFIX_MOST = 255, VALUE_MOST = RESP_TEXT - 1, RECORD_DEPTH = 6 };
 
 struct directory_redis_options {
     struct directory_common common;

@@ -34,6 +34,8 @@ struct record {
     enum serves serves;         /* what the worker's own port, or its management ports, serve */
     bool h2;                    /* the worker speaks HTTP/2 */
     struct slice management;    /* packed, read with record_management; absent: the configuration's */
+    struct slice egress;        /* packed (egress/rules.h); absent: the configuration's */
+    struct slice sandbox;       /* whose address it is, of a record under `addr:ADDRESS`; absent in others */
 };
 
 /* What the record says of one of its ports. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/model/record_json.h"
 
+#include "spoa/agent/egress/rules_json.h"
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/agent/model/worker_url.h"
 #include "spoa/proto/http.h"
@@ -194,6 +195,23 @@ static bool read_management(struct reading *r, const json_node *node)
     return !r->scratch->full || wrong(r, node, "the record is too large");
 }
 
+static bool read_egress(struct reading *r, const json_node *node)
+{
+    size_t start = r->scratch->len;
+    if (!egress_policy_read(r->doc, node, NULL, NULL, r->scratch, r->why))
+        return false;
+    r->record->egress = slice_from(writer_slice(r->scratch), start);
+    return !r->scratch->full || wrong(r, node, "the record is too large");
+}
+
+static bool read_sandbox(struct reading *r, const json_node *node)
+{
+    struct slice *sandbox = &r->record->sandbox;
+    if (!json_text(node, sandbox) || sandbox->len == 0 || sandbox->len > 253)
+        return wrong(r, node, "sandbox is the name of one, of 1 to 253 bytes");
+    return true;
+}
+
 static bool read_detail(struct reading *r, const json_node *node, struct record_details *details,
                         const json_node **headers)
 {
@@ -285,7 +303,8 @@ static const struct {
     {"not_before", read_not_before}, {"ports", read_ports},
     {"headers", read_headers},       {"access", read_access},
     {"serves", read_own_serves},     {"management_ports", read_management},
-    {"protocol", read_own_protocol},
+    {"protocol", read_own_protocol}, {"egress", read_egress},
+    {"sandbox", read_sandbox},
 };
 
 bool record_from_json(const struct json *doc, const json_node *node, struct writer *scratch,
@@ -304,12 +323,15 @@ bool record_from_json(const struct json *doc, const json_node *node, struct writ
                 continue;
             return wrong(&r, n,
                          "no key of a record: they are worker, protocol, state, epoch, org, ports, headers, "
-                         "access, serves, management_ports, not_before and x-...");
+                         "access, serves, management_ports, not_before, egress, sandbox and x-...");
         }
         if (!members[i].read(&r, n))
             return false;
     }
-    bool needs_worker = record->state == RECORD_RUNNING;
+    if (slice_present(record->sandbox) && json_count(node) != 1)
+        return wrong(&r, node,
+                     "a record that names a sandbox says nothing else: the sandbox has a record of its own");
+    bool needs_worker = record->state == RECORD_RUNNING && !slice_present(record->sandbox);
     if (needs_worker && record->worker.kind == WORKER_NONE && record->ports.len == 0)
         return wrong(&r, node, "a running sandbox needs a worker");
     return true;

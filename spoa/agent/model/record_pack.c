@@ -73,7 +73,7 @@ void record_pack_header(struct writer *w, struct slice name, struct slice value)
 
 /* ---- whole ---- */
 
-enum { FLAG_H2 = 1, FLAG_BARE = 2, FLAG_MANAGEMENT = 4 };
+enum { FLAG_H2 = 1, FLAG_BARE = 2, FLAG_MANAGEMENT = 4, FLAG_EGRESS = 8 };
 
 void record_pack(struct writer *w, const struct record *record)
 {
@@ -88,8 +88,11 @@ void record_pack(struct writer *w, const struct record *record)
     record_pack_text(w, record->details);
     writer_u8(w, (uint8_t)record->serves);
     writer_u8(w, (uint8_t)((record->h2 ? FLAG_H2 : 0) | (record->bare ? FLAG_BARE : 0) |
-                           (slice_present(record->management) ? FLAG_MANAGEMENT : 0)));
+                           (slice_present(record->management) ? FLAG_MANAGEMENT : 0) |
+                           (slice_present(record->egress) ? FLAG_EGRESS : 0)));
     record_pack_text(w, record->management);
+    record_pack_text(w, record->egress);
+    record_pack_text(w, record->sandbox);
 }
 
 static void absent_if_empty(struct slice *s)
@@ -114,10 +117,15 @@ void record_unpack(struct reader *r, struct record *record)
     record->h2 = flags & FLAG_H2;
     record->bare = flags & FLAG_BARE;
     record->management = record_unpack_text(r);
+    record->egress = record_unpack_text(r);
+    record->sandbox = record_unpack_text(r);
     if (!(flags & FLAG_MANAGEMENT))
         record->management = (struct slice){NULL, 0};
+    if (!(flags & FLAG_EGRESS))
+        record->egress = (struct slice){NULL, 0};
     absent_if_empty(&record->org);
     absent_if_empty(&record->access_sha256);
+    absent_if_empty(&record->sandbox);
 }
 
 /* ---- reading parts ---- */

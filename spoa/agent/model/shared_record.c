@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#define TEXTS 7
+#define TEXTS 9
 
 static void texts_of(struct record *record, struct slice *texts[TEXTS])
 {
@@ -14,6 +14,8 @@ static void texts_of(struct record *record, struct slice *texts[TEXTS])
     texts[4] = &record->headers;
     texts[5] = &record->details;
     texts[6] = &record->management;
+    texts[7] = &record->egress;
+    texts[8] = &record->sandbox;
 }
 
 struct shared_record *shared_record_new(const struct record *record)
@@ -70,5 +72,7 @@ bool shared_record_equal(const struct shared_record *a, const struct shared_reco
            slice_equal(x->ports, y->ports) && slice_equal(x->headers, y->headers) &&
            slice_equal(x->details, y->details) && x->serves == y->serves && x->h2 == y->h2 &&
            slice_present(x->management) == slice_present(y->management) &&
-           slice_equal(x->management, y->management);
+           slice_equal(x->management, y->management) &&
+           slice_present(x->egress) == slice_present(y->egress) && slice_equal(x->egress, y->egress) &&
+           slice_equal(x->sandbox, y->sandbox);
 }

@@ -46,6 +46,17 @@ static void on_names_settled(void *context)
     pthread_mutex_unlock(&a->lock);
 }
 
+static void on_host(void *context, struct slice host, uint64_t waiters)
+{
+    struct agent *a = context;
+    uint8_t memory[256];
+    struct slice key = snapshot_host_key(host, memory);
+    size_t count = atomic_load_explicit(&a->decision_thread_count, memory_order_acquire);
+    for (size_t i = 0; i < count; i++)
+        if (waiters & agent_waiter(i))
+            decision_thread_notify(a->decision_threads[i], key);
+}
+
 /* ---- reload ---- */
 
 /* Only the main thread puts another policy in force, so it may use this one after the lock is given back. */
@@ -208,6 +219,7 @@ static void stop_io(void *context)
 {
     struct agent *a = context;
     names_stop(a->names);
+    host_cache_free(a->hosts);
     renew_stop(a->renew);
 }
 
@@ -319,12 +331,18 @@ static void start_io(void *context)
                                         .loop = loop_thread_loop(a->io),
                                         .log = a->options.log,
                                         .shard = a->renew_shard};
+    const struct host_cache_options hosts = {.loop = loop_thread_loop(a->io),
+                                             .servers = settings->agent.name_servers,
+                                             .timeout = (uint64_t)settings->agent.lookup * MILLISECOND,
+                                             .notify = on_host,
+                                             .context = a};
     a->names = names_start(loop_thread_loop(a->io), &names, s->why);
-    if (a->names && settings->renew.redis) {
+    a->hosts = a->names ? host_cache_new(&hosts, s->why) : NULL;
+    if (a->hosts && settings->renew.redis) {
         a->renew_policy = policy_retain(s->policy);
         a->renew = renew_start(&renew, s->why);
     }
-    s->good = a->names && (a->renew || !settings->renew.redis);
+    s->good = a->hosts && (a->renew || !settings->renew.redis);
 }
 
 static bool start_parts(struct agent *a, struct policy *policy, struct fail *why)

@@ -189,6 +189,7 @@ static bool put_in_force(struct agent *a, struct policy *policy)
     parts.policy = policy;
     parts.directory = a->directory;
     parts.resolver = a->names;
+    parts.hosts = a->hosts;
     /* what was revoked stays so until this directory says otherwise, as it may have just done */
     if (another)
         parts.records = NULL;

@@ -43,6 +43,14 @@ static const struct metric all_families[AGENT_METRICS] = {
                       .help = "Decisions by route and verdict; none: no route matches.",
                       .type = METRIC_COUNTER,
                       .labels = {{"route", agent_metrics_no_route}, {"verdict", verdicts}}},
+    [AGENT_EGRESS] = {.name = "cellgate_agent_egress_decisions_total",
+                      .help = "Decisions about CONNECTs of sandboxes, by error.",
+                      .type = METRIC_COUNTER,
+                      .labels = {{"error", errors}}},
+    [AGENT_EGRESS_AUDITED] =
+        {.name = "cellgate_agent_egress_audited_total",
+         .help = "CONNECTs that were let through by rules in the mode `audit`, and would be refused.",
+         .type = METRIC_COUNTER},
     [AGENT_DECISION_SECONDS] = {.name = "cellgate_agent_decision_seconds",
                                 .help = "Time from a question's decoding to its answer's encoding.",
                                 .type = METRIC_HISTOGRAM,
@@ -245,4 +253,11 @@ void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *v
     metrics_add(shard, AGENT_DECISIONS, METRIC_INDEX(verdict->kind, verdict->refusal), 1);
     metrics_add(shard, AGENT_ROUTES, METRIC_INDEX(verdict->route_label, verdict->kind), 1);
     metrics_observe(shard, AGENT_DECISION_SECONDS, METRIC_PLAIN, seconds);
+}
+
+void agent_metrics_egress(struct metrics_shard *shard, enum refusal refusal, bool audit)
+{
+    metrics_add(shard, AGENT_EGRESS, METRIC_INDEX(refusal), 1);
+    if (audit)
+        metrics_add(shard, AGENT_EGRESS_AUDITED, METRIC_PLAIN, 1);
 }

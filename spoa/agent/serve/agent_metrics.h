@@ -9,9 +9,11 @@
 #include "spoa/service/metrics.h"
 
 enum agent_metric {
-    AGENT_DECISIONS,           /* verdict, error */
-    AGENT_ROUTES,              /* route, verdict */
-    AGENT_DECISION_SECONDS,    /* histogram */
+    AGENT_DECISIONS,        /* verdict, error */
+    AGENT_ROUTES,           /* route, verdict */
+    AGENT_DECISION_SECONDS, /* histogram */
+    AGENT_EGRESS,           /* error */
+    AGENT_EGRESS_AUDITED,
     AGENT_TOKENS,              /* kind, outcome */
     AGENT_TOKEN_CACHE,         /* outcome: hit, miss */
     AGENT_DIRECTORY_RECORDS,   /* gauge */
@@ -73,5 +75,6 @@ void agent_metrics_followed(struct metrics_shard *shard, const uint64_t counts[D
 /* As decide_view.token_checked; shard is a struct metrics_shard. */
 void agent_metrics_token(void *shard, const char *kind, enum refusal refusal);
 void agent_metrics_decision(struct metrics_shard *shard, const struct verdict *verdict, double seconds);
+void agent_metrics_egress(struct metrics_shard *shard, enum refusal refusal, bool audit);
 
 #endif

@@ -37,6 +37,7 @@ struct agent {
     struct directory *directory; /* the one that runs */
     bool directory_asked;        /* it is asked for each record */
     struct names *names;
+    struct host_cache *hosts;    /* outside, of programs in sandboxes */
     struct renew *renew;         /* NULL: not wanted */
     struct policy *renew_policy; /* whose texts it uses */
     struct metrics_shard *renew_shard;

@@ -37,7 +37,7 @@ static bool address_read(struct spop_value value, struct address *address)
     return true;
 }
 
-static bool argument_read(const struct argument *argument, struct spop_value value, struct request *request)
+static bool argument_read(const struct argument *argument, struct spop_value value, void *request)
 {
     void *field = (char *)request + argument->offset;
     switch (argument->kind) {
@@ -65,6 +65,25 @@ bool request_from_args(struct spop_args args, struct request *request)
             return false;
     }
     return request_read_headers(request);
+}
+
+bool egress_request_from_args(struct spop_args args, struct egress_request *request)
+{
+    static const struct argument of_egress[] = {
+#define X(kind, field, name, sample) \
+    {kind, offsetof(struct egress_request, field), {(const uint8_t *)(name), sizeof(name) - 1}},
+        EGRESS_ARGUMENTS(X)
+#undef X
+    };
+    struct slice name;
+    struct spop_value value;
+    *request = (struct egress_request){.id = {NULL, 0}};
+    while (spop_arg_next(&args, &name, &value))
+        for (size_t i = 0; i < sizeof of_egress / sizeof *of_egress; i++)
+            if (slice_equal(of_egress[i].name, name) && value.kind != SPOP_NULL &&
+                !argument_read(&of_egress[i], value, request))
+                return false;
+    return true;
 }
 
 /* ---- variables ---- */
@@ -111,6 +130,31 @@ static void put_verdict(const struct verdict *verdict, struct spop_actions *acti
     VERDICT_VARIABLES(X)
 #undef X
     spop_set_known(actions, &variables.verdict, spop_text(slice_text(verdict_kind_text(verdict->kind))));
+}
+
+static void put_egress(const struct egress_verdict *verdict, struct spop_actions *actions)
+{
+    static const struct {
+#define X(kind, field, name) struct spop_variable field;
+        EGRESS_VARIABLES(X)
+#undef X
+        struct spop_variable verdict;
+    } variables = {
+#define X(kind, field, name) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
+        EGRESS_VARIABLES(X)
+#undef X
+            .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
+#define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
+    EGRESS_VARIABLES(X)
+#undef X
+    spop_set_known(actions, &variables.verdict,
+                   spop_text(slice_text(verdict->refusal == REFUSAL_NONE ? "raw" : "deny")));
+}
+
+/* What does not fit leaves out->full set: HAProxy then hears nothing, and refuses. */
+void egress_answer_write(const struct egress_verdict *verdict, struct spop_actions *actions)
+{
+    put_egress(verdict, actions);
 }
 
 static void put_refusal(enum refusal refusal, struct spop_actions *actions)

@@ -6,6 +6,7 @@
 #ifndef CELLGATE_AGENT_SERVE_ANSWER_H
 #define CELLGATE_AGENT_SERVE_ANSWER_H
 
+#include "spoa/agent/decision/egress.h"
 #include "spoa/agent/model/request.h"
 #include "spoa/agent/model/verdict.h"
 #include "spoa/spop/spop.h"
@@ -19,6 +20,10 @@ bool request_from_args(struct spop_args args, struct request *request);
  * an action that it cannot read. What does not fit the frame is because the request is too large: deny,
  * request_too_large; only if that does not fit either is actions->out->full left set. */
 void answer_write(const struct verdict *verdict, struct spop_actions *actions);
+
+/* The same of `cell-egress`, whose variables are `txn.egress.*`. */
+bool egress_request_from_args(struct spop_args args, struct egress_request *request);
+void egress_answer_write(const struct egress_verdict *verdict, struct spop_actions *actions);
 
 /* A message that is not ours, or that cannot be understood, is answered too: deny, agent_unavailable. */
 void answer_unavailable(struct spop_actions *actions);

@@ -21,14 +21,14 @@ static struct slice address_text(const struct address *addr, char text[static IN
     return slice_text(text);
 }
 
-/* "10.0.0.5:9001", "[fd00::5]:9001"; absent: the relay asks for it. */
-static struct slice worker_text(const struct verdict *v, char *text, size_t size)
+/* "10.0.0.5:9001", "[fd00::5]:9001"; absent: there is none, or the relay asks for it. */
+static struct slice endpoint_text(const struct address *addr, int64_t port, char *text, size_t size)
 {
     char address[INET6_ADDRSTRLEN];
-    struct slice host = address_text(&v->addr, address);
+    struct slice host = address_text(addr, address);
     if (!slice_present(host))
         return host;
-    snprintf(text, size, v->addr.family == 4 ? "%s:%d" : "[%s]:%d", address, (int)v->addr_port);
+    snprintf(text, size, addr->family == 4 ? "%s:%d" : "[%s]:%d", address, (int)port);
     return slice_text(text);
 }
 
@@ -58,11 +58,34 @@ void audit_write(struct log *log, const struct verdict *v)
     put_field(&line, "namespace", v->space);
     if (v->port >= 0)
         line.fields[line.count++] = LOG_I64("port", v->port);
-    put_field(&line, "worker", worker_text(v, worker, sizeof worker));
+    put_field(&line, "worker", endpoint_text(&v->addr, v->addr_port, worker, sizeof worker));
     put_field(&line, "token", v->token_kind ? slice_text(v->token_kind) : SLICE_LITERAL("none"));
     put_field(&line, "org", v->org);
     put_field(&line, "kid", v->kid);
     put_field(&line, "jti", v->jti);
     put_field(&line, "sub", v->sub);
     log_fields_audit(log, LOG_INFO, "audit", line.fields, line.count);
+}
+
+void audit_write_egress(struct log *log, const struct egress_request *request, const struct egress_verdict *v)
+{
+    char source[INET6_ADDRSTRLEN], address[INET6_ADDRSTRLEN + 16];
+    struct line line = {.count = 0};
+    put_field(&line, "verdict", v->refusal == REFUSAL_NONE ? SLICE_LITERAL("raw") : SLICE_LITERAL("deny"));
+    put_field(&line, "id", request->id);
+    put_field(&line, "source", address_text(&request->source, source));
+    put_field(&line, "sandbox", v->sandbox);
+    put_field(&line, "namespace", v->space);
+    put_field(&line, "host", v->host);
+    if (v->port >= 0)
+        line.fields[line.count++] = LOG_I64("port", v->port);
+    put_field(&line, "address", endpoint_text(&v->addr, v->port, address, sizeof address));
+    if (v->rule >= 0)
+        line.fields[line.count++] = LOG_I64("rule", v->rule);
+    put_field(&line, "error", v->error);
+    put_field(&line, "reason", v->reason);
+    if (v->audit)
+        put_field(&line, "enforcement", SLICE_LITERAL("audit"));
+    log_fields_audit(log, v->refusal == REFUSAL_NONE && !v->audit ? LOG_INFO : LOG_WARN, "egress",
+                     line.fields, line.count);
 }

@@ -8,6 +8,7 @@
 #ifndef CELLGATE_AGENT_SERVE_AUDIT_H
 #define CELLGATE_AGENT_SERVE_AUDIT_H
 
+#include "spoa/agent/decision/egress.h"
 #include "spoa/agent/model/verdict.h"
 #include "spoa/service/log.h"
 
@@ -16,5 +17,8 @@ enum { AUDIT_VALUE = 256 };
 /* Whether the verdict lets somebody in: direct, relay or redirect, without a refusal. */
 bool audit_wanted(const struct verdict *verdict, int which /* enum settings_audit */);
 void audit_write(struct log *log, const struct verdict *verdict);
+/* A line for each decision about a CONNECT, whatever it was. */
+void audit_write_egress(struct log *log, const struct egress_request *request,
+                        const struct egress_verdict *verdict);
 
 #endif

@@ -29,7 +29,7 @@ enum {
 
 #define REFUSAL_EVERY (10 * SECOND) /* between two such lines of the log */
 
-enum pending_kind { PENDING_ROUTE, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
+enum pending_kind { PENDING_ROUTE, PENDING_EGRESS, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
 
 struct decision_thread {
     struct decision_thread_options options;
@@ -38,6 +38,8 @@ struct decision_thread {
     struct pending_table *pending; /* of these */
     struct pending *requests;      /* HAProxy's, which wait for a look-up */
     struct pending *late_requests; /* those that wait on: nothing is known that could serve instead */
+    struct pending
+        *egress; /* CONNECTs of sandboxes, which wait for up to three look-ups, one behind the other */
     struct pending *redials;       /* questions of relays that wait for a look-up */
     struct pending_quota redials_quota;
     struct pending *subscriptions; /* of relays */
@@ -125,13 +127,89 @@ static void count_decision(struct decision_thread *d, const struct verdict *verd
 }
 
 /* Keeps the question until the look-up that `finder` has begun is answered. */
-static bool keep_request(struct decision_thread *d, struct pending_request pending,
+static bool keep_request(struct decision_thread *d, struct pending *among, struct pending_request pending,
                          const struct snapshot_finder *finder)
 {
     pending.key = slice_of(finder->key, finder->len);
-    bool kept = pending_add(d->requests, &pending);
+    bool kept = pending_add(among, &pending);
     metrics_add(d->options.shard, AGENT_PENDING, METRIC_INDEX(kept ? AGENT_GOOD : AGENT_BAD), 1);
     return kept;
+}
+
+/* ---- CONNECTs of sandboxes ---- */
+
+/* As decide_request. */
+static bool decide_egress(struct decision_thread *d, const struct egress_request *request,
+                          struct snapshot_finder *finder, bool first, struct egress_verdict *verdict)
+{
+    struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
+    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
+    view.token_checked = first ? agent_metrics_token : NULL;
+    view.counting = d->options.shard;
+    view.limiter = d->limiter;
+    view.ticket_key = d->options.ticket_key;
+    return egress_decide(&view, request, &scratch, verdict);
+}
+
+static void count_egress(struct decision_thread *d, const struct egress_request *request,
+                         const struct egress_verdict *verdict)
+{
+    audit_write_egress(d->options.audit ? d->options.audit : d->options.log, request, verdict);
+    agent_metrics_egress(d->options.shard, verdict->refusal, verdict->audit);
+    count_cache(d);
+}
+
+static enum server_reply on_egress(struct decision_thread *d, struct pending_request pending,
+                                   struct spop_actions *actions)
+{
+    struct egress_request request;
+    struct egress_verdict verdict;
+    struct snapshot_finder finder = {.waiter = d->options.waiter};
+    if (!egress_request_from_args(pending.args, &request)) {
+        answer_unavailable(actions);
+        return SERVER_NOW;
+    }
+    bool undecided = !decide_egress(d, &request, &finder, true, &verdict);
+    bool later = undecided && keep_request(d, d->egress, pending, &finder);
+    if (undecided && !later) {
+        finder.last = true;
+        (void)decide_egress(d, &request, &finder, false, &verdict);
+    }
+    if (!later) {
+        egress_answer_write(&verdict, actions);
+        count_egress(d, &request, &verdict);
+    }
+    snapshot_finder_done(&finder);
+    return later ? SERVER_LATER : SERVER_NOW;
+}
+
+/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. */
+static bool wait_on(struct decision_thread *d, const struct pending_request *pending,
+                    const struct snapshot_finder *finder)
+{
+    struct pending_request next = *pending;
+    next.key = slice_of(finder->key, finder->len);
+    next.begun = loop_clock();
+    return !slice_equal(next.key, pending->key) && pending_add(d->egress, &next);
+}
+
+/* Whether it was answered, or waits for something else; `last`: whatever is known. */
+static bool answer_egress(struct decision_thread *d, const struct pending_request *pending, bool last)
+{
+    struct egress_request request;
+    struct egress_verdict verdict;
+    struct spop_actions actions;
+    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = last};
+    egress_request_from_args(pending->args, &request); /* as it could when the question came */
+    bool answered = decide_egress(d, &request, &finder, false, &verdict) || last;
+    bool moved = !answered && wait_on(d, pending, &finder);
+    if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
+        egress_answer_write(&verdict, &actions);
+        server_answer_end(d->server, &pending->ticket, &actions);
+        count_egress(d, &request, &verdict);
+    }
+    snapshot_finder_done(&finder);
+    return answered || moved;
 }
 
 static enum server_reply on_haproxy_message(void *context, struct slice name, struct spop_args args,
@@ -141,13 +219,17 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
     struct request request;
     struct verdict verdict;
     struct pending_request pending = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = PENDING_ROUTE};
+    if (slice_is(name, "cell-egress")) {
+        pending.kind = PENDING_EGRESS;
+        return on_egress(d, pending, actions);
+    }
     if (!slice_is(name, "cell-route") || !request_from_args(args, &request)) {
         answer_unavailable(actions);
         return SERVER_NOW;
     }
     struct snapshot_finder finder = {.waiter = d->options.waiter, .wakes = true};
     bool undecided = !decide_request(d, &request, &finder, true, &verdict);
-    bool later = undecided && keep_request(d, pending, &finder);
+    bool later = undecided && keep_request(d, d->requests, pending, &finder);
     if (undecided && !later) { /* what is known has to do */
         finder.last = true;
         (void)decide_request(d, &request, &finder, false, &verdict);
@@ -352,7 +434,9 @@ static void on_request_half_due(void *context, const struct pending_request *pen
 
 static void on_request_due(void *context, const struct pending_request *pending)
 {
-    if (pending->kind == PENDING_ROUTE)
+    if (pending->kind == PENDING_EGRESS)
+        answer_egress(context, pending, true);
+    else if (pending->kind == PENDING_ROUTE)
         answer_route(context, pending, true, true);
     else
         answer_question(context, pending, true);
@@ -369,6 +453,8 @@ static bool on_request_notified(void *context, struct pending_request *pending)
     }
     if (pending->kind == PENDING_ROUTE)
         return answer_route(d, pending, false, false);
+    if (pending->kind == PENDING_EGRESS)
+        return answer_egress(d, pending, false);
     return answer_question(d, pending, false);
 }
 
@@ -384,6 +470,7 @@ static void on_haproxy_closed(void *context, uint32_t slot, uint32_t generation)
     struct decision_thread *d = context;
     pending_drop(d->requests, slot, generation);
     pending_drop(d->late_requests, slot, generation);
+    pending_drop(d->egress, slot, generation);
 }
 
 static void on_relay_closed(void *context, uint32_t slot, uint32_t generation)
@@ -409,6 +496,7 @@ static void notify_all(struct decision_thread *d)
 {
     pending_notify_all(d->requests);
     pending_notify_all(d->late_requests);
+    pending_notify_all(d->egress);
     pending_notify_all(d->subscriptions);
 }
 
@@ -543,8 +631,9 @@ static bool prepare_pending(struct decision_thread *d)
     if (!(d->pending = pending_table_new(want_work, d)))
         return false;
     d->requests = pending_new(d->pending, &options);
-    options.patience = d->options.lookup;
     options.due = on_request_due;
+    d->egress = pending_new(d->pending, &options);
+    options.patience = d->options.lookup;
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
@@ -556,7 +645,7 @@ static bool prepare_pending(struct decision_thread *d)
     options.room = relay_has_room;
     options.gone = unpin_record;
     d->subscriptions = pending_new(d->pending, &options);
-    return d->requests && d->late_requests && d->redials && d->subscriptions;
+    return d->requests && d->late_requests && d->egress && d->redials && d->subscriptions;
 }
 
 static bool prepare_thread(struct decision_thread *d, struct fail *why)

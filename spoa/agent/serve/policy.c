@@ -84,8 +84,8 @@ static bool load_parts(struct policy *p, struct fail *why)
 {
     struct settings *s = p->settings;
     return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
-           management_read(s, &p->management, why) && check_renew(s, why) && load_tokens(p, why) &&
-           warn_of_old_names(s, p->directory->kind, why);
+           management_read(s, &p->management, why) && (p->egress = egress_config_read(s, why)) &&
+           check_renew(s, why) && load_tokens(p, why) && warn_of_old_names(s, p->directory->kind, why);
 }
 
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
@@ -116,6 +116,7 @@ struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
                          .settings = old->settings,
                          .routes = old->routes,
                          .management = old->management,
+                         .egress = old->egress,
                          .directory = old->directory};
     if (load_tokens(p, why))
         return p;
@@ -138,6 +139,7 @@ void policy_release(struct policy *p)
     policy_release(p->base);
     if (!p->base) {
         routes_free(p->routes);
+        egress_config_free(p->egress);
         directory_options_release(p->directory);
         settings_free(p->settings);
     }

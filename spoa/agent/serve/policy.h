@@ -7,6 +7,7 @@
 #define CELLGATE_AGENT_SERVE_POLICY_H
 
 #include "spoa/agent/directory/options.h"
+#include "spoa/agent/egress/config.h"
 #include "spoa/agent/model/management.h"
 #include "spoa/agent/route/route.h"
 #include "spoa/agent/token/revoked.h"
@@ -21,6 +22,7 @@ struct policy {
     struct routes *routes;
     struct tokens *tokens;
     struct management management;
+    struct egress_config *egress;
     struct revoked *revoked;  /* of tokens_revoked_file; NULL: there is none, or nothing in it */
     size_t revoked_over;      /* entries of it that were left out: their tokens are over for long */
     struct stat revoked_seen; /* what the file looked like before it was read */

@@ -2,6 +2,7 @@
 #include "spoa/agent/serve/resolve.h"
 
 #include "spoa/agent/decision/destination.h"
+#include "spoa/agent/decision/egress.h"
 #include "spoa/agent/model/record_json.h"
 #include "spoa/agent/model/record_pack.h"
 #include "spoa/agent/token/ticket.h"
@@ -227,6 +228,11 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
     /* after a state alone the owner has still to be compared */
     a->epoch = record.bare && slice_present(q->org) && q->epoch < 0 ? -1 : record_epoch(&record);
     a->refused = still_admitted(view, q, &record);
+    if (slice_present(q->egress)) {
+        if (a->refused == REFUSAL_NONE && !record.bare)
+            a->refused = egress_stands(view, &record, q->egress, &q->addr);
+        return;
+    }
     if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&
         view->wake(view->directory, q->space, q->sandbox))
         a->state = RECORD_WAKING;
@@ -247,6 +253,9 @@ bool resolve_has_changed(const struct resolve_question *question, const struct r
     if (answer->state == RESOLVE_UNAVAILABLE)
         return false;
     bool stopped = answer->state == RECORD_STOPPED && answer->epoch < 0; /* which no epoch would tell */
+    if (slice_present(question->egress))
+        return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT ||
+               answer->state == RECORD_STOPPED;
     return answer->refused != REFUSAL_NONE || answer->state == RESOLVE_ABSENT || stopped ||
            answer->epoch != question->epoch || is_elsewhere(question, answer);
 }

@@ -106,6 +106,25 @@ static bool snapshot_resolve(void *directory, struct slice host, struct address 
     return found;
 }
 
+struct slice snapshot_host_key(struct slice host, uint8_t memory[256])
+{
+    struct writer w = writer_of(memory, 255);
+    writer_u8(&w, ':');
+    writer_put(&w, host);
+    return w.full ? slice_of(memory, 0) : writer_slice(&w);
+}
+
+static enum lookup snapshot_addresses(void *directory, struct slice host, struct address *addresses,
+                                      size_t *count)
+{
+    struct snapshot_finder *f = directory;
+    struct host_cache *hosts = f->snapshot->parts.hosts;
+    if (!hosts)
+        return LOOKUP_UNAVAILABLE;
+    f->len = snapshot_host_key(host, f->key).len;
+    return host_cache_find(hosts, host, f->waiter, f->last, addresses, count);
+}
+
 static bool allowed(const void *networks, const struct address *addr)
 {
     return settings_worker_allowed(networks, addr);
@@ -138,6 +157,8 @@ struct decide_view snapshot_view(const struct snapshot *s, struct snapshot_finde
         .find_alike = snapshot_find_alike,
         .resolve = snapshot_resolve,
         .wake = wake,
+        .egress = policy->egress,
+        .addresses = snapshot_addresses,
         .directory = finder,
     };
 }

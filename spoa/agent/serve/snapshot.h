@@ -6,10 +6,11 @@
 #ifndef CELLGATE_AGENT_SERVE_SNAPSHOT_H
 #define CELLGATE_AGENT_SERVE_SNAPSHOT_H
 
-#include "spoa/agent/decision/decide.h"
+#include "spoa/agent/decision/egress.h"
 #include "spoa/agent/directory/directory.h"
 #include "spoa/agent/directory/names.h"
 #include "spoa/agent/directory/records.h"
+#include "spoa/agent/serve/host_cache.h"
 #include "spoa/agent/serve/policy.h"
 #include "spoa/base/references.h"
 
@@ -18,6 +19,7 @@ struct snapshot_parts {
     struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
     struct directory *directory; /* NULL: there are only records */
     struct names *resolver; /* borrowed: gets names that an asked directory's records need; may be NULL */
+    struct host_cache *hosts; /* borrowed: of hosts outside; may be NULL */
     struct name_table *names; /* NULL: none is resolved yet */
     int64_t not_before;       /* the directory's */
     struct revoked *revoked;  /* the directory's; NULL: none */
@@ -49,6 +51,9 @@ struct snapshot_finder {
 struct decide_view snapshot_view(const struct snapshot *snapshot, struct snapshot_finder *finder,
                                  struct token_cache *cache, int64_t now);
 void snapshot_finder_done(struct snapshot_finder *finder);
+/* The key of a host outside, by which those who wait for its addresses are notified; no sandbox has one like it. Empty if it
+ * is too long. */
+struct slice snapshot_host_key(struct slice host, uint8_t memory[256]);
 /* The key that a directory is asked for; empty if it is too long for one. space may be absent. */
 struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256]);
 

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/decision/egress.h"
+
+#include <openssl/evp.h>
+
+#include <arpa/inet.h>
+
+#include "spoa/agent/egress/reach.h"
+#include "spoa/agent/egress/target.h"
+#include "spoa/agent/token/ticket.h"
+#include "spoa/proto/http.h"
+
+enum { HANDOVER_ID_MOST = 64 };
+
+struct egress {
+    const struct decide_view *view;
+    const struct egress_request *request;
+    struct writer *scratch;
+    struct egress_verdict *verdict;
+    bool pending;
+    struct target target;
+    bool granted;
+    struct grant grant;
+    struct slice sandbox, space;
+    struct record record;
+    struct egress_policy policy;
+    bool matched;
+    struct egress_rule rule;
+    struct address address; /* the one that is dialled */
+};
+
+/* Every step returns true to go on; false: the verdict is complete. */
+typedef bool egress_step(struct egress *e);
+
+static const struct slice nothing;
+
+static void tell(const struct egress *e, const char *step, const char *text, struct slice detail)
+{
+    const struct decide_trace *trace = e->view->trace;
+    if (trace)
+        trace->step(trace->context, step, text, detail);
+}
+
+static struct egress_verdict no_verdict(void)
+{
+    return (struct egress_verdict){.status = -1, .retry_after = -1, .rule = -1, .port = -1};
+}
+
+/* Always false. */
+static bool deny(struct egress *e, enum refusal refusal, const char *step, const char *why)
+{
+    const struct refusal_info *info = refusal_info(refusal);
+    struct egress_verdict *v = e->verdict;
+    tell(e, step, why, nothing);
+    v->refusal = refusal;
+    v->status = info->status;
+    v->error = slice_text(info->code);
+    v->message = slice_text(info->sentence);
+    v->retryable = info->retryable;
+    v->retry_after = info->retry_after ? info->retry_after : -1;
+    v->reason = slice_text(why);
+    return false;
+}
+
+/* ---- what the request says ---- */
+
+static bool check_target(struct egress *e)
+{
+    if (!slice_is(e->request->method, "CONNECT"))
+        return deny(e, REFUSAL_method_not_allowed, "request", "only CONNECT is served here");
+    const char *why = target_parse(e->request->target, 0, &e->target);
+    if (why)
+        return deny(e, REFUSAL_bad_request, "request", why);
+    size_t start = e->scratch->len;
+    writer_put(e->scratch, target_host(&e->target));
+    e->verdict->host = slice_from(writer_slice(e->scratch), start);
+    e->verdict->port = e->target.port;
+    tell(e, "request", "a CONNECT to", e->verdict->host);
+    return true;
+}
+
+/* ---- who asks ---- */
+
+/* The one value of Proxy-Authorization; false: the lines are malformed, or there are several. */
+static bool proxy_authorization(const struct egress_request *request, struct slice *value)
+{
+    struct slice rest = request->headers;
+    struct request_header header;
+    size_t lines = 0;
+    *value = nothing;
+    while (request_header_next(&rest, &header))
+        if (http_same_name(header.name, SLICE_LITERAL("proxy-authorization")) && lines++ == 0)
+            *value = header.value;
+    return rest.len == 0 && lines < 2;
+}
+
+static bool has_scheme(struct slice value, const char *scheme, struct slice *rest)
+{
+    size_t len = strlen(scheme);
+    *rest = slice_trim(slice_from(value, len));
+    return value.len > len && value.at[len] == ' ' &&
+           slice_equal_nocase(slice_sub(value, 0, len), slice_text(scheme));
+}
+
+/* The password of USER:PASSWORD in base64 (RFC 7617); absent: it is none. */
+static struct slice basic_password(struct egress *e, struct slice text)
+{
+    struct writer *w = e->scratch;
+    size_t size = text.len / 4 * 3, padding = 0;
+    if (text.len == 0 || text.len % 4 || text.len > 2 * TOKEN_LIMIT || w->full || size > w->size - w->len)
+        return nothing;
+    int len = EVP_DecodeBlock(w->at + w->len, text.at, (int)text.len);
+    if (len < 0)
+        return nothing;
+    while (padding < 2 && text.at[text.len - 1 - padding] == '=')
+        padding++;
+    struct slice whole = slice_of(w->at + w->len, (size_t)len - padding);
+    size_t colon = slice_find(whole, ':');
+    w->len += (size_t)len;
+    return colon < whole.len ? slice_from(whole, colon + 1) : nothing;
+}
+
+/* "NAMESPACE/NAME", or a name. */
+static void take_name(struct egress *e, struct slice name)
+{
+    size_t slash = slice_find(name, '/');
+    e->space = slash < name.len ? slice_sub(name, 0, slash) : nothing;
+    e->sandbox = slash < name.len ? slice_from(name, slash + 1) : name;
+}
+
+static enum refusal check_grant(struct egress *e, struct slice token, const char **why)
+{
+    const struct decide_view *view = e->view;
+    const struct credential credential = credential_bearer(token);
+    enum refusal refusal =
+        view->tokens ? token_check(view->tokens, &credential, view->now, view->cache, &e->grant, why)
+                     : REFUSAL_token_invalid;
+    if (refusal == REFUSAL_NONE && token_needs_secret(&e->grant)) {
+        *why = "it is a secret of a sandbox, which opens no way out of one";
+        refusal = REFUSAL_token_invalid;
+    }
+    if (refusal == REFUSAL_NONE && decide_revoked(view, e->grant.jti)) {
+        *why = "its jti was revoked";
+        refusal = REFUSAL_token_revoked;
+    }
+    if (view->token_checked)
+        view->token_checked(view->counting, e->grant.kind, refusal);
+    return refusal;
+}
+
+/* The secret of who asks is not a sandbox's to choose: too many wrong ones from an address are not looked at. */
+static bool check_token(struct egress *e, struct slice token)
+{
+    const struct decide_view *view = e->view;
+    const struct address *from = &e->request->source;
+    const char *why = "there is no kind of tokens";
+    if (!auth_failure_limiter_allows(view->limiter, from, AUTH_FAILURE_TOKEN, view->now,
+                                     view->auth_failures_most))
+        return deny(e, REFUSAL_too_many_requests, "token",
+                    "too many wrong credentials came from this address within a second");
+    enum refusal refusal = check_grant(e, token, &why);
+    if (refusal == REFUSAL_token_invalid)
+        auth_failure_limiter_count(view->limiter, from, AUTH_FAILURE_TOKEN, view->now);
+    if (refusal == REFUSAL_agent_unavailable || refusal == REFUSAL_wrong_cell)
+        return deny(e, refusal, "token", why);
+    if (refusal != REFUSAL_NONE)
+        return deny(e, REFUSAL_proxy_auth_required, "token", why);
+    e->granted = true;
+    if (!(e->grant.needs & NEED_EGRESS))
+        return deny(e, REFUSAL_not_granted, "token", "it does not grant egress");
+    if (!slice_present(e->grant.sandbox) || slice_is(e->grant.sandbox, "*"))
+        return deny(e, REFUSAL_not_granted, "token",
+                    "it is for no sandbox in particular, so no rules go with it");
+    take_name(e, e->grant.sandbox);
+    tell(e, "token", "it is valid and grants egress for", e->grant.sandbox);
+    return true;
+}
+
+static bool look_up(struct egress *e, struct slice space, struct slice name, enum lookup *lookup)
+{
+    const struct decide_view *view = e->view;
+    *lookup = view->find(view->directory, space, name, &e->record);
+    e->pending = *lookup == LOOKUP_PENDING;
+    if (*lookup == LOOKUP_FOUND || *lookup == LOOKUP_ABSENT)
+        return true;
+    return deny(e, REFUSAL_directory_unavailable, "record", "the directory cannot say");
+}
+
+/* The record under `addr:ADDRESS` says whose address it is. Its text goes with the next look-up. */
+static bool check_source(struct egress *e)
+{
+    char text[INET6_ADDRSTRLEN];
+    uint8_t name[INET6_ADDRSTRLEN + 8];
+    struct writer w = writer_of(name, sizeof name);
+    struct address from = cidr_unmapped(&e->request->source);
+    enum lookup lookup = LOOKUP_ABSENT;
+    if (from.family) {
+        writer_text(&w, "addr:");
+        writer_text(&w, inet_ntop(from.family == 4 ? AF_INET : AF_INET6, from.bytes, text, sizeof text));
+        if (!look_up(e, nothing, writer_slice(&w), &lookup))
+            return false;
+    }
+    if (lookup != LOOKUP_FOUND || !slice_present(e->record.sandbox))
+        return deny(e, REFUSAL_proxy_auth_required, "token",
+                    "there is no token, and the source address is no sandbox's");
+    size_t start = e->scratch->len;
+    writer_put(e->scratch, e->record.sandbox);
+    take_name(e, slice_from(writer_slice(e->scratch), start));
+    tell(e, "source", "the address is that of", e->sandbox);
+    return true;
+}
+
+static bool check_caller(struct egress *e)
+{
+    struct slice value, token;
+    if (!proxy_authorization(e->request, &value))
+        return deny(e, REFUSAL_bad_request, "token",
+                    "Proxy-Authorization stands there several times, or the headers are malformed");
+    if (!slice_present(value))
+        return check_source(e);
+    if (has_scheme(value, "basic", &token))
+        token = basic_password(e, token);
+    else if (!has_scheme(value, "bearer", &token))
+        token = nothing;
+    if (!slice_present(token) || token.len == 0)
+        return deny(e, REFUSAL_proxy_auth_required, "token",
+                    "Proxy-Authorization is neither Bearer nor Basic with a token as password");
+    return check_token(e, token);
+}
+
+/* ---- what the sandbox may ---- */
+
+static bool find_sandbox(struct egress *e)
+{
+    const struct decide_view *view = e->view;
+    const char *why = "";
+    enum lookup lookup;
+    e->verdict->sandbox = e->sandbox;
+    e->verdict->space = e->space;
+    if (!look_up(e, e->space, e->sandbox, &lookup))
+        return false;
+    if (lookup == LOOKUP_ABSENT || slice_present(e->record.sandbox))
+        return deny(e, REFUSAL_egress_denied, "record", "the directory has no such sandbox");
+    if (e->record.state == RECORD_STOPPED)
+        return deny(e, REFUSAL_egress_denied, "record", "the sandbox has been stopped");
+    if (e->record.bare)
+        return deny(e, REFUSAL_directory_unavailable, "record", "the directory says no more than its state");
+    if (!e->granted)
+        return true;
+    int64_t own = e->record.not_before, all = view->not_before;
+    enum refusal refusal = token_admits_record(&e->grant, e->record.org, own > all ? own : all, &why);
+    if (refusal == REFUSAL_token_revoked)
+        return deny(e, REFUSAL_proxy_auth_required, "record", why);
+    return refusal == REFUSAL_NONE || deny(e, REFUSAL_egress_denied, "record", why);
+}
+
+static bool refuse_by_rules(struct egress *e, const char *why)
+{
+    if (!e->policy.audit)
+        return deny(e, REFUSAL_egress_denied, "rules", why);
+    e->verdict->audit = true;
+    e->verdict->reason = slice_text(why);
+    tell(e, "rules", "audit: this would be refused", slice_text(why));
+    return true;
+}
+
+static bool check_rules(struct egress *e)
+{
+    struct slice packed =
+        slice_present(e->record.egress) ? e->record.egress : egress_config_default(e->view->egress);
+    if (!slice_present(packed) || !egress_policy_unpack(packed, &e->policy))
+        return deny(e, REFUSAL_egress_denied, "rules", "neither its record nor egress.default has rules");
+    e->matched = egress_rules_match(&e->policy, &e->target, &e->rule);
+    if (!e->matched)
+        return refuse_by_rules(e, "no rule is about this destination");
+    e->verdict->rule = e->rule.number;
+    if (e->rule.deny)
+        return refuse_by_rules(e, "a rule denies this destination");
+    if (e->rule.inspect)
+        return deny(e, REFUSAL_egress_denied, "rules",
+                    "its rule wants requests inspected, which is not to be had here yet");
+    tell(e, "rules", "a rule allows this destination", nothing);
+    return true;
+}
+
+/* ---- where that is ---- */
+
+/* NULL, or why this address may not be reached. */
+static const char *address_fault(const struct egress *e, const struct address *address)
+{
+    bool may_private = e->matched && !e->rule.deny && e->rule.is_private;
+    switch (reach_of(address)) {
+    case REACH_PUBLIC:
+        return NULL;
+    case REACH_PRIVATE:
+        return may_private ? NULL : "a private address needs a rule with `private`";
+    case REACH_LOOPBACK:
+        return may_private && egress_config_lists(e->view->egress, address)
+                   ? NULL
+                   : "a loopback address needs a rule with `private`, and egress.private_networks";
+    case REACH_NEVER:
+        break;
+    }
+    return "a metadata service, the link, multicast and what is no host's address are never reached";
+}
+
+static bool check_addresses(struct egress *e, const struct address *addresses, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *why = address_fault(e, &addresses[i]);
+        if (why)
+            return deny(e, REFUSAL_address_refused, "address", why);
+        int rule = egress_rules_deny(&e->policy, &e->target, e->matched ? e->rule.number : EGRESS_RULES_MOST,
+                                     &addresses[i]);
+        if (rule >= 0 && !e->policy.audit) {
+            e->verdict->rule = rule;
+            return deny(e, REFUSAL_egress_denied, "address",
+                        "a rule denies an address that the name leads to");
+        }
+    }
+    e->address = cidr_unmapped(&addresses[0]);
+    return true;
+}
+
+static bool find_address(struct egress *e)
+{
+    struct address addresses[EGRESS_ADDRESSES];
+    size_t count = 1;
+    enum lookup lookup = LOOKUP_FOUND;
+    if (e->target.address.family)
+        addresses[0] = e->target.address;
+    else if (!egress_config_host(e->view->egress, target_host(&e->target), &addresses[0]))
+        lookup = e->view->addresses
+                     ? e->view->addresses(e->view->directory, target_host(&e->target), addresses, &count)
+                     : LOOKUP_UNAVAILABLE;
+    e->pending = lookup == LOOKUP_PENDING;
+    if (lookup == LOOKUP_ABSENT || (lookup == LOOKUP_FOUND && count == 0))
+        return deny(e, REFUSAL_destination_unreachable, "address", "there is no such host");
+    if (lookup != LOOKUP_FOUND)
+        return deny(e, REFUSAL_destination_timeout, "address", "no name server could say in time");
+    return check_addresses(e, addresses, count);
+}
+
+enum refusal egress_stands(const struct decide_view *view, const struct record *record, struct slice to,
+                           const struct address *address)
+{
+    struct egress_verdict verdict;
+    struct egress e = {.view = view, .verdict = &verdict, .record = *record};
+    if (target_parse(to, 0, &e.target))
+        return REFUSAL_egress_denied;
+    verdict = no_verdict();
+    if (record->state == RECORD_STOPPED || !check_rules(&e) || !check_addresses(&e, address, 1))
+        return verdict.refusal != REFUSAL_NONE ? verdict.refusal : REFUSAL_egress_denied;
+    return REFUSAL_NONE;
+}
+
+/* ---- what the relay has to know ---- */
+
+/* "HOST:PORT", as target_parse reads it. */
+static struct slice host_and_port(const struct egress *e)
+{
+    struct writer *w = e->scratch;
+    size_t start = w->len;
+    bool literal = e->target.address.family == 6;
+    writer_text(w, literal ? "[" : "");
+    writer_put(w, e->verdict->host);
+    writer_text(w, literal ? "]:" : ":");
+    writer_decimal(w, e->target.port);
+    return slice_from(writer_slice(w), start);
+}
+
+static bool hand_over(struct egress *e)
+{
+    struct egress_verdict *v = e->verdict;
+    struct handover h = handover_none();
+    h.id = slice_sub(e->request->id, 0, HANDOVER_ID_MOST);
+    h.route = SLICE_LITERAL("egress");
+    h.sandbox = v->sandbox;
+    h.space = v->space;
+    h.addr = v->addr = e->address;
+    h.addr_port = e->target.port;
+    h.host = v->host;
+    h.egress = host_and_port(e);
+    if (!e->target.address.family) /* of an address no ClientHello has a name */
+        h.sni = e->matched && e->rule.any_sni ? SLICE_LITERAL("any") : SLICE_LITERAL("host");
+    h.most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
+    if (e->granted) {
+        h.org = e->grant.org;
+        h.jti = e->grant.jti;
+        h.kid = e->grant.kid;
+        h.needs = e->grant.needs;
+        h.key = e->grant.key;
+        h.iat = e->grant.iat < 0 ? 0 : e->grant.iat;
+        if (e->grant.bind)
+            h.exp = e->grant.exp + e->grant.leeway;
+    }
+    h.ticket = ticket_write(e->view->ticket_key, &h, e->scratch);
+    size_t start = e->scratch->len;
+    struct writer line = writer_of(e->scratch->at + start, e->scratch->size - start);
+    handover_encode(&h, &line);
+    e->scratch->full = e->scratch->full || line.full;
+    e->scratch->len += line.len;
+    v->handover = slice_of(line.at, line.len);
+    tell(e, "address", "the relay dials it", nothing);
+    return true;
+}
+
+bool egress_decide(const struct decide_view *view, const struct egress_request *request,
+                   struct writer *scratch, struct egress_verdict *verdict)
+{
+    static egress_step *const steps[] = {check_target, check_caller, find_sandbox,
+                                         check_rules,  find_address, hand_over};
+    struct egress e = {.view = view, .request = request, .scratch = scratch, .verdict = verdict};
+    *verdict = no_verdict();
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (!steps[i](&e))
+            break;
+    if (scratch->full) {
+        *verdict = no_verdict();
+        deny(&e, REFUSAL_request_too_large, "request", "its texts are too large");
+        e.pending = false;
+    }
+    return !e.pending;
+}

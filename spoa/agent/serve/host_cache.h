@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * host_cache: the addresses of hosts outside, as programs in sandboxes name them. All of a name's addresses are kept, for
+ * its time to live and 30 s at most, and given to all decision threads alike: the address that was checked is the one that
+ * is dialled. There are 4,096 names; beyond that the one that was used longest ago goes. 512 are asked for at once; who
+ * wants another one is told that nobody can say.
+ *
+ * A failed look-up is no answer: it is asked again by whoever comes a second later.
+ */
+#ifndef CELLGATE_AGENT_SERVE_HOST_CACHE_H
+#define CELLGATE_AGENT_SERVE_HOST_CACHE_H
+
+#include "spoa/agent/model/record.h"
+#include "spoa/net/dns.h"
+
+struct host_cache;
+
+struct host_cache_options {
+    struct loop *loop;    /* of the I/O thread */
+    struct texts servers; /* borrowed; none: the system's */
+    uint64_t timeout;     /* microseconds */
+    /* The I/O thread: a name that these waiters asked for is known now, or nobody could say. */
+    void (*notify)(void *context, struct slice host, uint64_t waiters);
+    void *context;
+};
+
+/* On the loop's thread. NULL and *why when out of memory, or a server is no address. */
+struct host_cache *host_cache_new(const struct host_cache_options *options, struct fail *why);
+/* On the loop's thread, when no decision thread uses it any more. NULL is fine. */
+void host_cache_free(struct host_cache *cache);
+
+/* Any thread, never waits: up to DNS_ADDRESSES addresses. LOOKUP_PENDING: `waiter` is notified. last: it has waited enough,
+ * LOOKUP_UNAVAILABLE instead. */
+enum lookup host_cache_find(struct host_cache *cache, struct slice host, uint64_t waiter, bool last,
+                            struct address addresses[static DNS_ADDRESSES], size_t *count);
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What programs in sandboxes say, and rules: the first byte chooses. A target has one spelling, which is read as itself; rules
+ * that are accepted are unpacked as they were packed; packed bytes of anybody's and a ClientHello in pieces are read within
+ * their bounds, and say the same in one piece.
+ */
+#include "spoa/agent/egress/match.h"
+#include "spoa/agent/egress/reach.h"
+#include "spoa/agent/egress/rules_json.h"
+#include "spoa/proto/client_hello.h"
+#include "tests/fuzz/fuzz.h"
+
+static void read_target(struct slice text)
+{
+    struct target target, again;
+    char memory[TARGET_HOST_MOST + 16];
+    if (target_parse(text, 443, &target))
+        return;
+    struct slice host = target_host(&target);
+    CHECK(host.len > 0 && target.port > 0);
+    bool literal = target.address.family == 6;
+    int len = snprintf(memory, sizeof memory, literal ? "[%.*s]:%u" : "%.*s:%u", SLICE_PRINTF(host),
+                       (unsigned)target.port);
+    CHECK(len > 0 && !target_parse(slice_of(memory, (size_t)len), 0, &again));
+    CHECK(slice_equal(target_host(&again), host) && again.port == target.port);
+    CHECK(memcmp(&again.address, &target.address, sizeof again.address) == 0);
+    if (target.address.family)
+        CHECK(reach_of(&target.address) <= REACH_NEVER);
+}
+
+static void ask(const struct egress_policy *policy, unsigned most)
+{
+    struct egress_rule rule, match;
+    struct slice header, secret;
+    struct target target;
+    size_t cursor = 0;
+    unsigned count = 0;
+    CHECK(!target_parse(SLICE_LITERAL("a.b.example.com:443"), 0, &target));
+    egress_rules_match(policy, &target, &match);
+    egress_rules_deny(policy, &target, 7, &(struct address){4, {10, 1, 2, 3}});
+    while (egress_rules_next(policy, &cursor, &rule)) {
+        size_t inner = 0;
+        CHECK(rule.number == count++);
+        egress_rule_method(&rule, SLICE_LITERAL("GET"));
+        egress_rule_path(&rule, SLICE_LITERAL("/a/%62/c"));
+        while (egress_rule_set(&rule, &inner, &header, &secret))
+            ;
+    }
+    CHECK(count <= most);
+}
+
+static void read_rules(struct slice text)
+{
+    static uint8_t memory[2 * EGRESS_PACKED_MOST];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct egress_policy policy;
+    struct fail why;
+    struct json *doc = json_parse(text, "", 0, (struct json_limits){256 * 1024, 8}, &why);
+    if (doc && egress_policy_read(doc, json_root(doc), NULL, NULL, &w, &why)) {
+        CHECK(egress_policy_unpack(writer_slice(&w), &policy));
+        ask(&policy, EGRESS_RULES_MOST);
+    }
+    json_free(doc);
+}
+
+static void read_packed(struct slice bytes)
+{
+    struct egress_policy policy;
+    if (egress_policy_unpack(bytes, &policy))
+        ask(&policy, UINT32_MAX);
+}
+
+static void read_hello(struct slice bytes)
+{
+    static uint8_t memory[CLIENT_HELLO_MOST];
+    struct writer w = writer_of(memory, sizeof memory);
+    struct slice name;
+    enum client_hello whole = client_hello_read(bytes, &w, &name), part = CLIENT_HELLO_MORE;
+    CHECK(whole != CLIENT_HELLO_NAMED || (name.len > 0 && name.len <= 255));
+    for (size_t n = 0; n <= bytes.len && n < 600 && part == CLIENT_HELLO_MORE; n++)
+        part = client_hello_read(slice_sub(bytes, 0, n), &w, &name);
+    CHECK(part == CLIENT_HELLO_MORE || part == whole);
+}
+
+static int read_input(const uint8_t *data, size_t size)
+{
+    static void (*const readers[])(struct slice) = {read_target, read_rules, read_packed, read_hello};
+    if (size > 0)
+        readers[data[0] % 4](slice_of(data + 1, size - 1));
+    return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    return fuzz_grown(read_input, data, size);
+}
