@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "spoa/net/stream.h"
+#include "spoa/relay/io/egress_io.h"
 #include "spoa/relay/io/tunnel_io.h"
 
 struct handshake {
@@ -70,11 +71,23 @@ static bool is_health_check(const struct http_head *head)
     return slice_is(head->target, "/healthz") && http_count(head, HANDOVER_HEADER) == 0;
 }
 
+/* The stream's buffer, where the head stands, is there until the loop's next turn. */
+static void on_connect(struct handshake *a, const struct http_head *head)
+{
+    struct relay_thread *thread = a->thread;
+    struct slice early = slice_from(buffer_slice(&a->stream.in), head->len);
+    int fd = stream_release(&a->stream);
+    egress_io_begin(thread, fd, head, early);
+    (void)leave(a);
+}
+
 static void on_head(struct handshake *a, const struct http_head *head)
 {
     struct relay_thread *thread = a->thread;
 
-    if (is_health_check(head))
+    if (egress_io_wants(head))
+        on_connect(a, head);
+    else if (is_health_check(head))
         relay_thread_answer(
             thread, leave(a),
             thread->draining ? SLICE_LITERAL("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n")

@@ -134,12 +134,12 @@ static struct limits_holder **lock(struct limits *l, struct slice name, struct s
     return find(*shard, hash, name);
 }
 
-/* ---- names: "s" namespace "/" sandbox, "o" organisation, "t" token, "r" ---- */
+/* ---- names: "s" or, of egress, "e" and namespace "/" sandbox, "o" organisation, "t" token, "r" ---- */
 enum { NAME_MAX_BYTES = 1024 };
 
-static void put_sandbox(struct writer *w, struct slice space, struct slice sandbox)
+static void put_sandbox(struct writer *w, const char *kind, struct slice space, struct slice sandbox)
 {
-    writer_text(w, "s");
+    writer_text(w, kind);
     if (!slice_is(space, "default"))
         writer_put(w, space);
     writer_text(w, "/");
@@ -151,7 +151,7 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
 {
     switch (limit) {
     case LIMIT_sandbox:
-        put_sandbox(w, owner->space, owner->sandbox);
+        put_sandbox(w, owner->egress ? "e" : "s", owner->space, owner->sandbox);
         return owner->sandbox.len > 0;
     case LIMIT_org:
         writer_text(w, "o");
@@ -167,6 +167,13 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
     }
 }
 
+static uint64_t most_of(const struct limits *l, const struct limits_owner *owner, enum limit limit)
+{
+    uint64_t most = l->most[limit];
+    bool own = limit == LIMIT_sandbox && owner->most && (!most || owner->most < most);
+    return own ? owner->most : most;
+}
+
 static enum limit change(struct limits *l, const struct limits_owner *owner, enum limit limit, bool up)
 {
     uint8_t memory[NAME_MAX_BYTES];
@@ -180,7 +187,7 @@ static enum limit change(struct limits *l, const struct limits_owner *owner, enu
         return limit;
     struct limits_holder **at = lock(l, writer_slice(&w), &shard);
     if (up)
-        reached = count_up(at, writer_slice(&w), l->most[limit], limit);
+        reached = count_up(at, writer_slice(&w), most_of(l, owner, limit), limit);
     else
         count_down(at);
     pthread_mutex_unlock(&shard->lock);
@@ -264,6 +271,11 @@ uint64_t limits_held(const struct limits *l)
 {
     int64_t held = atomic_load_explicit(&l->held, memory_order_relaxed);
     return held > 0 ? (uint64_t)held : 0;
+}
+
+bool limits_is_short(const struct limits *l)
+{
+    return l->memory && limits_held(l) > l->memory / 2;
 }
 
 static uint64_t free_memory(const struct limits *l, int64_t unsettled, uint64_t most)
@@ -422,7 +434,7 @@ static bool change_replays(struct limits *l, struct slice space, struct slice sa
     struct shard *shard;
     bool done = true;
 
-    put_sandbox(&w, space, sandbox);
+    put_sandbox(&w, "s", space, sandbox);
     struct limits_holder *holder = *lock(l, writer_slice(&w), &shard);
     if (holder && up)
         done = holder->replays < most;

@@ -48,6 +48,8 @@ struct limits_settings { /* 0: no limit */
 struct limits_owner {
     struct slice space, sandbox, org, token;
     bool refused;
+    bool egress;   /* a connection of the sandbox's own to the outside: counted apart from tunnels to it */
+    uint64_t most; /* of the sandbox, beside the configuration's limit; 0: none */
 };
 
 struct limits;
@@ -80,6 +82,8 @@ size_t limits_busiest(struct limits *limits, struct limits_busy *busy, size_t ro
 /* Held memory has changed by so many bytes. */
 void limits_hold(struct limits *limits, int64_t bytes);
 uint64_t limits_held(const struct limits *limits);
+/* Over half of `memory` is held. */
+bool limits_is_short(const struct limits *limits);
 
 /* What one tunnel holds, as the limits know it, and who answers for that: its organisation, or its sandbox where it has
  * none. An owner's share is memory by the number of owners that hold any. */

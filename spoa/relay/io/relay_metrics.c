@@ -13,6 +13,11 @@ const char *const relay_metrics_refusals[] = {"worker", /* its own answer */
                                               REFUSALS(X)
 #undef X
                                                   NULL};
+static const char *const egress_ends[] = {
+#define X(name, label, text) label,
+    EGRESS_ENDS(X)
+#undef X
+        NULL};
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
@@ -108,6 +113,13 @@ static void fill_families(struct relay_metrics *c)
                         .help = "How old tunnels were when they ended.",
                         .type = METRIC_HISTOGRAM,
                         .bounds = ages},
+        [METRIC_EGRESS] = {.name = "cellgate_relay_egress_connections",
+                           .help = "Connections of sandboxes to the outside that are open.",
+                           .type = METRIC_GAUGE},
+        [METRIC_EGRESS_ENDED] = {.name = "cellgate_relay_egress_ended_total",
+                                 .help = "Connections of sandboxes to the outside that ended, and why.",
+                                 .type = METRIC_COUNTER,
+                                 .labels = {{"reason", egress_ends}}},
         [METRIC_AGENT] = {.name = "cellgate_relay_agent_connected",
                           .help = "1 if every thread can ask the agent.",
                           .type = METRIC_GAUGE},

@@ -28,7 +28,9 @@ enum count {
     METRIC_LINGERING,     /* sockets that are being closed */
     METRIC_CUT_SHORT,     /* {what} */
     METRIC_DIALS_FAILED,
-    METRIC_AGE, /* histogram */
+    METRIC_AGE,          /* histogram */
+    METRIC_EGRESS,       /* gauge */
+    METRIC_EGRESS_ENDED, /* {reason}: enum egress_end */
     METRIC_AGENT,
     METRIC_DRAINING,
     METRIC_TUNNELS_MOST,
@@ -43,6 +45,24 @@ enum count {
 
 enum { REDIAL_RESUMED, REDIAL_FAILED };
 enum { RESUME_EXACT, RESUME_GAP };
+/* X(name, label, text for the log): why a connection of a sandbox's own has ended. */
+#define EGRESS_ENDS(X)                                                         \
+    X(DONE, "done", "both sides are through")                                  \
+    X(CLIENT, "client", "the client's connection broke")                       \
+    X(DESTINATION, "destination", "the destination's connection broke")        \
+    X(UNREACHABLE, "unreachable", "the destination cannot be reached")         \
+    X(TIMEOUT, "timeout", "the destination did not answer in time")            \
+    X(NAME, "name", "the ClientHello asks for another host, or for none")      \
+    X(DENIED, "denied", "it is allowed no longer")                             \
+    X(IDLE, "idle", "one side had ended, and the other said nothing for long") \
+    X(RESTARTING, "restarting", "the relay shuts down")                        \
+    X(MEMORY, "memory", "out of memory")
+enum egress_end {
+#define X(name, label, text) EGRESS_##name,
+    EGRESS_ENDS(X)
+#undef X
+};
+
 enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
 enum { CUT_HANDSHAKE, CUT_LINGERING };
 enum { RELOAD_GOOD, RELOAD_BAD };

@@ -25,6 +25,7 @@
 #define RELAY_THREAD_CIDRS   64
 
 struct tunnel_io;
+struct egress_io;
 struct handshake;
 
 /* Of the configuration; a thread has a copy of its own. */
@@ -59,6 +60,8 @@ struct relay_thread {
     size_t handshakes_count;
     struct tunnel_io *tunnels;
     size_t tunnels_count;
+    struct egress_io *egress; /* connections of sandboxes to the outside */
+    size_t egress_count;
     uint64_t next_id;
     bool draining;
     uint64_t drain_began;

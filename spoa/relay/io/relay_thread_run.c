@@ -5,6 +5,7 @@
 
 #include "spoa/base/fail.h"
 #include "spoa/net/loop_thread.h"
+#include "spoa/relay/io/egress_io.h"
 #include "spoa/relay/io/handshake.h"
 #include "spoa/relay/io/tunnel_io.h"
 
@@ -56,6 +57,8 @@ static void drain_step(void *owner)
         tunnel_io_end(p, CLOSE_restarting);
         open--;
     }
+    if (loop_clock() - thread->drain_began >= thread->settings.drain)
+        egress_ios_end(thread, late);
     loop_timer_set(&thread->drain_step, DRAIN_STEP);
 }
 
@@ -163,6 +166,7 @@ static void stop(struct relay_thread *thread, void *context)
     }
     while (thread->tunnels)
         tunnel_io_cut(thread->tunnels);
+    egress_ios_end(thread, true);
     loop_stop(thread->loop);
 }
 

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/egress_io.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "spoa/net/stream.h"
+#include "spoa/proto/client_hello.h"
+
+#define BUFFER_MOST  ((size_t)64 << 10) /* of four: two for each direction */
+#define BUFFER_LEAST ((size_t)8 << 10)  /* the same while memory is short */
+#define ASK_AGAIN    SECOND             /* that the agent keeps no subscription for */
+#define LAST_WORDS   (5 * SECOND)       /* for each part of what is unsent to be taken */
+#define HALF_CLOSED  (300 * SECOND)     /* of one side, without a byte, when the other has ended */
+
+static const char *const ends[] = {
+#define X(name, label, text) [EGRESS_##name] = (text),
+    EGRESS_ENDS(X)
+#undef X
+};
+
+struct egress_io {
+    struct relay_thread *thread;
+    struct egress_io *next, **link;
+    struct stream client, destination;
+    bool connected, judged, over;
+    bool client_ended, destination_ended; /* and what they said before is on its way */
+    struct handover handover;
+    uint8_t *texts; /* what its slices point to */
+    struct limits_owner owner;
+    size_t held;
+    uint64_t began, sent, received; /* bytes of the client's, and for it */
+    struct question watch;
+    struct loop_timer again;
+    unsigned streams; /* that are not gone */
+    struct loop_task free_task;
+};
+
+/* ---- the end ---- */
+
+static void note_held(struct egress_io *io, size_t held)
+{
+    relay_metrics_hold(io->thread->shard, io->thread->limits, (int64_t)held - (int64_t)io->held);
+    io->held = held;
+}
+
+static void free_io(struct egress_io *io)
+{
+    struct relay_thread *thread = io->thread;
+    note_held(io, 0);
+    loop_timer_close(&io->again);
+    limits_leave(thread->limits, &io->owner);
+    *io->link = io->next;
+    if (io->next)
+        io->next->link = io->link;
+    thread->egress_count--;
+    metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, -1);
+    free(io->texts);
+    free(io);
+}
+
+static void on_stream_gone(void *owner)
+{
+    struct egress_io *io = owner;
+    if (--io->streams == 0)
+        free_io(io);
+}
+
+static void log_end(const struct egress_io *io, enum egress_end why)
+{
+    const struct handover *h = &io->handover;
+    char address[INET6_ADDRSTRLEN] = "";
+    inet_ntop(h->addr.family == 4 ? AF_INET : AF_INET6, h->addr.bytes, address, sizeof address);
+    log_audit(io->thread->log, LOG_INFO, "egress ended", LOG_SLICE("id", h->id),
+              LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("namespace", h->space), LOG_SLICE("to", h->egress),
+              LOG_TEXT("address", address), LOG_U64("sent", io->sent), LOG_U64("received", io->received),
+              LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
+}
+
+/* What was said is delivered, as far as the other side takes it. */
+static void end(struct egress_io *io, enum egress_end why)
+{
+    static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
+    if (io->over)
+        return;
+    io->over = true;
+    log_end(io, why);
+    metrics_add(io->thread->shard, METRIC_EGRESS_ENDED, METRIC_INDEX(why), 1);
+    agent_client_drop(io->thread->agent, &io->watch);
+    loop_timer_stop(&io->again);
+    stream_finish(&io->client, &linger);
+    if (io->connected && why == EGRESS_CLIENT)
+        stream_finish(&io->destination, &linger);
+    else
+        stream_close(&io->destination);
+}
+
+/* An answer to the CONNECT instead of the 200. */
+static void refuse(struct egress_io *io, enum egress_end why, enum refusal refusal)
+{
+    uint8_t memory[UPGRADE_HEAD_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    relay_metrics_refused(io->thread->shard, refusal);
+    upgrade_refuse(NULL, refusal, &w);
+    if (!buffer_put(&io->client.out, writer_slice(&w)))
+        stream_close(&io->client);
+    end(io, why);
+}
+
+/* ---- bytes ---- */
+
+/* As much as there is room for: what does not fit stops the one who sends. */
+static void move(struct stream *from, struct stream *to, uint64_t *count)
+{
+    struct slice bytes = buffer_slice(&from->in);
+    size_t held = buffer_len(&to->out), room = to->out.limit > held ? to->out.limit - held : 0;
+    bytes = slice_sub(bytes, 0, room);
+    if (bytes.len == 0 || !buffer_put(&to->out, bytes))
+        return;
+    *count += bytes.len;
+    stream_consume(from, bytes.len);
+    stream_send(to);
+}
+
+static void end_side(struct stream *from, struct stream *to, bool ended)
+{
+    if (ended && buffer_len(&from->in) == 0 && stream_is_open(to))
+        stream_half_close(to);
+}
+
+static bool is_done(const struct egress_io *io)
+{
+    return io->client_ended && io->destination_ended && buffer_len(&io->client.in) == 0 &&
+           buffer_len(&io->destination.in) == 0 && buffer_len(&io->client.out) == 0 &&
+           buffer_len(&io->destination.out) == 0;
+}
+
+static bool names_host(const struct egress_io *io, struct slice name)
+{
+    if (name.len && name.at[name.len - 1] == '.')
+        name.len--;
+    return slice_equal_nocase(name, io->handover.host);
+}
+
+/* What a TLS client is told before its connection ends: unrecognized_name (RFC 6066 section 3). */
+static void send_alert(struct egress_io *io)
+{
+    static const uint8_t alert[] = {21, 3, 3, 0, 2, 2, 112};
+    if (!buffer_put(&io->client.out, slice_of(alert, sizeof alert)))
+        stream_close(&io->client);
+}
+
+/* Whether the client's bytes may leave: who speaks TLS asks for the host that was allowed. */
+static bool judge(struct egress_io *io)
+{
+    static _Thread_local uint8_t memory[CLIENT_HELLO_MOST];
+    struct writer message = writer_of(memory, sizeof memory);
+    struct slice name, sni = io->handover.sni, bytes = buffer_slice(&io->client.in);
+    bool good = false;
+    if (io->judged || !slice_present(sni))
+        return true;
+    enum client_hello hello = client_hello_read(bytes, &message, &name);
+    if (hello == CLIENT_HELLO_MORE && !io->client_ended && bytes.len < io->client.in.limit)
+        return false;
+    if (hello == CLIENT_HELLO_FOREIGN || (hello == CLIENT_HELLO_MORE && io->client_ended && bytes.len == 0))
+        good = true;
+    else if (hello == CLIENT_HELLO_UNNAMED)
+        good = slice_is(sni, "any");
+    else if (hello == CLIENT_HELLO_NAMED)
+        good = names_host(io, name);
+    io->judged = good;
+    if (!good) {
+        send_alert(io);
+        end(io, EGRESS_NAME);
+    }
+    return good;
+}
+
+/* A lower limit takes nothing away: until less is held, nothing comes in. */
+static void set_limits(struct egress_io *io)
+{
+    size_t most = limits_is_short(io->thread->limits) ? BUFFER_LEAST : BUFFER_MOST;
+    bool hello = slice_present(io->handover.sni) && !io->judged; /* has to be whole */
+    io->client.in.limit = hello ? BUFFER_MOST : most;
+    io->client.out.limit = io->destination.in.limit = io->destination.out.limit = most;
+}
+
+/* Nobody else would ever end what is half closed. */
+static void set_patience(struct egress_io *io)
+{
+    if (io->client_ended != io->destination_ended)
+        stream_set_time(&io->destination, HALF_CLOSED);
+}
+
+static void pump(struct egress_io *io)
+{
+    if (io->over || !io->connected)
+        return;
+    set_limits(io);
+    move(&io->destination, &io->client, &io->received);
+    end_side(&io->destination, &io->client, io->destination_ended);
+    if (judge(io)) {
+        move(&io->client, &io->destination, &io->sent);
+        end_side(&io->client, &io->destination, io->client_ended);
+    }
+    if (io->over)
+        return;
+    note_held(io, stream_held(&io->client) + stream_held(&io->destination));
+    set_patience(io);
+    if (is_done(io))
+        end(io, EGRESS_DONE);
+}
+
+static void on_bytes(void *owner)
+{
+    pump(owner);
+}
+
+static void on_client_ended(void *owner, int error)
+{
+    struct egress_io *io = owner;
+    io->client_ended = true;
+    if (error)
+        end(io, error == ENOMEM ? EGRESS_MEMORY : EGRESS_CLIENT);
+    else
+        pump(io);
+}
+
+static void on_destination_ended(void *owner, int error)
+{
+    struct egress_io *io = owner;
+    io->destination_ended = true;
+    if (error && !io->connected) {
+        refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
+    } else if (error) {
+        move(&io->destination, &io->client, &io->received); /* what it said before is the client's */
+        end(io, error == ENOMEM ? EGRESS_MEMORY : EGRESS_DESTINATION);
+    } else {
+        pump(io);
+    }
+}
+
+static void on_connected(void *owner)
+{
+    struct egress_io *io = owner;
+    io->connected = true;
+    stream_stop_time(&io->destination);
+    if (!buffer_put(&io->client.out, SLICE_LITERAL("HTTP/1.1 200 Connection established\r\n\r\n"))) {
+        end(io, EGRESS_MEMORY);
+        return;
+    }
+    stream_send(&io->client);
+    pump(io);
+}
+
+static void on_late(void *owner)
+{
+    struct egress_io *io = owner;
+    if (io->connected)
+        end(io, EGRESS_IDLE);
+    else
+        refuse(io, EGRESS_TIMEOUT, REFUSAL_destination_timeout);
+}
+
+static const struct stream_user client_user = {
+    .input = on_bytes, .sent = on_bytes, .ended = on_client_ended, .gone = on_stream_gone};
+static const struct stream_user destination_user = {.connected = on_connected,
+                                                    .input = on_bytes,
+                                                    .sent = on_bytes,
+                                                    .ended = on_destination_ended,
+                                                    .late = on_late,
+                                                    .gone = on_stream_gone};
+
+/* ---- what the agent says while it is open ---- */
+
+static void watch(void *owner)
+{
+    struct egress_io *io = owner;
+    if (slice_present(io->handover.ticket))
+        agent_client_ask(io->thread->agent, &io->watch);
+}
+
+static void on_answered(void *owner, bool watched, const struct answer *answer)
+{
+    struct egress_io *io = owner;
+    (void)watched;
+    if (answer->refused != REFUSAL_NONE || answer->state == ANSWER_ABSENT ||
+        answer->state == ANSWER_STOPPED || answer->state == ANSWER_NOT_ADMITTED)
+        end(io, EGRESS_DENIED);
+    else if (answer->unwatched || answer->state == ANSWER_UNAVAILABLE)
+        loop_timer_set(&io->again, ASK_AGAIN);
+    else
+        watch(io);
+}
+
+/* ---- the beginning ---- */
+
+bool egress_io_wants(const struct http_head *head)
+{
+    return slice_is(head->method, "CONNECT");
+}
+
+/* The one header that HAProxy sets; false: it is not there, or says nothing of egress. */
+static bool read_handover(struct egress_io *io, const struct http_head *head, struct fail *why)
+{
+    struct slice text = http_get(head, HANDOVER_HEADER);
+    if (http_count(head, HANDOVER_HEADER) != 1 || text.len == 0)
+        return fail(why, "there is no " HANDOVER_HEADER ", or more than one");
+    io->texts = malloc(text.len);
+    if (!io->texts)
+        return fail(why, "out of memory");
+    struct writer memory = writer_of(io->texts, text.len);
+    const struct handover *h = &io->handover;
+    if (!handover_decode(&io->handover, text, &memory, why))
+        return false;
+    if (!slice_present(h->egress) || !slice_present(h->sandbox) || !h->addr.family || h->addr_port < 1 ||
+        h->addr_port > 65535)
+        return fail(why, HANDOVER_HEADER " names no sandbox, or nowhere to go");
+    return !cidr_is_metadata(&h->addr) || fail(why, "the address is a metadata service's");
+}
+
+static int dial(const struct egress_io *io, struct fail *why)
+{
+    struct net_address address;
+    const struct address *to = &io->handover.addr;
+    net_from_ip(slice_of(to->bytes, to->family == 4 ? 4 : 16), (uint16_t)io->handover.addr_port, &address);
+    return net_connect(&address, why);
+}
+
+static void add(struct egress_io *io)
+{
+    struct relay_thread *thread = io->thread;
+    io->link = &thread->egress;
+    io->next = thread->egress;
+    if (io->next)
+        io->next->link = &io->next;
+    thread->egress = io;
+    thread->egress_count++;
+    metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, 1);
+}
+
+static void open_streams(struct egress_io *io, int fd, int to, struct slice early)
+{
+    struct relay_thread *thread = io->thread;
+    bool kept = early.len == 0 || buffer_put(&io->client.in, early);
+    io->streams = 2;
+    add(io);
+    stream_open(&io->client, thread->loop, fd);
+    if (to < 0) { /* no descriptor, or no route there */
+        io->streams = 1;
+        refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
+        return;
+    }
+    stream_open(&io->destination, thread->loop, to);
+    stream_set_time(&io->destination, thread->settings.dial_timeout);
+    if (!kept)
+        end(io, EGRESS_MEMORY);
+    else
+        watch(io);
+}
+
+static struct egress_io *new_io(struct relay_thread *thread)
+{
+    struct egress_io *io = calloc(1, sizeof *io);
+    if (!io)
+        return NULL;
+    io->thread = thread;
+    io->began = loop_clock();
+    io->handover = handover_none();
+    io->client = (struct stream){.user = &client_user,
+                                 .owner = io,
+                                 .in = buffer_with_limit(BUFFER_MOST + thread->settings.head_size),
+                                 .out = buffer_with_limit(BUFFER_MOST)};
+    io->destination = (struct stream){.user = &destination_user,
+                                      .owner = io,
+                                      .in = buffer_with_limit(BUFFER_MOST),
+                                      .out = buffer_with_limit(BUFFER_MOST)};
+    io->watch = (struct question){.watch = true,
+                                  .handover = &io->handover,
+                                  .epoch = -1,
+                                  .idle = -1,
+                                  .answered = on_answered,
+                                  .owner = io};
+    loop_timer_open(&io->again, thread->loop, watch, io);
+    return io;
+}
+
+static void give_up(struct egress_io *io, int fd, enum refusal refusal)
+{
+    struct relay_thread *thread = io->thread;
+    loop_timer_close(&io->again);
+    free(io->texts);
+    free(io);
+    relay_thread_refuse(thread, fd, NULL, refusal);
+}
+
+void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head *head, struct slice early)
+{
+    struct egress_io *io = new_io(thread);
+    struct fail why;
+    if (!io) {
+        relay_thread_refuse(thread, fd, NULL, REFUSAL_relay_unavailable);
+        return;
+    }
+    if (!read_handover(io, head, &why)) {
+        log_write(thread->log, LOG_WARN, "CONNECT refused", LOG_TEXT("why", why.text));
+        give_up(io, fd, fail_of_memory(&why) ? REFUSAL_relay_unavailable : REFUSAL_bad_request);
+        return;
+    }
+    const struct handover *h = &io->handover;
+    io->watch.addr = h->addr;
+    io->owner = (struct limits_owner){.space = h->space,
+                                      .sandbox = h->sandbox,
+                                      .egress = true,
+                                      .most = h->most > 0 ? (uint64_t)h->most : 0};
+    if (thread->draining) {
+        give_up(io, fd, REFUSAL_draining);
+        return;
+    }
+    if (limits_enter(thread->limits, &io->owner) != LIMIT_NONE) {
+        give_up(io, fd, REFUSAL_too_many_connections);
+        return;
+    }
+    open_streams(io, fd, dial(io, &why), early);
+}
+
+void egress_ios_end(struct relay_thread *thread, bool late)
+{
+    for (struct egress_io *io = thread->egress, *next; io; io = next) {
+        next = io->next;
+        end(io, EGRESS_RESTARTING);
+        if (late) {
+            stream_close(&io->client);
+            stream_close(&io->destination);
+        }
+    }
+}
