@@ -197,7 +197,7 @@ install: all install-lib
 	install -m 644 examples/quickstart/cellgate.json $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples
 	install -d $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples/observability
 	install -m 644 $(filter-out %/incident,$(wildcard examples/observability/*)) $(DESTDIR)$(PREFIX)/share/doc/cellgate/examples/observability
-	for file in haproxy.cfg spoe.conf workers.lst $(notdir $(wildcard haproxy/errors/*.http)); do \
+	for file in haproxy.cfg spoe.conf egress.cfg egress-spoe.conf workers.lst $(notdir $(wildcard haproxy/errors/*.http)); do \
 	    case $$file in *.http) file=errors/$$file ;; esac; \
 	    [ -e $(DESTDIR)/etc/cellgate/$$file ] || install -m 644 haproxy/$$file $(DESTDIR)/etc/cellgate/$$file; \
 	done # what an operator may have changed is left alone

@@ -124,12 +124,14 @@ def haproxy_version():
 
 class Cell:
     """`config` is merged into the default configuration, key by key, which has SYSTEMS unless it brings routes;
-    `sandboxes` is the directory's content; `files` are written beside it (keys); `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...)."""
+    `sandboxes` is the directory's content; `files` are written beside it (keys); `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...);
+    `egress`: with the proxy for programs in sandboxes."""
 
-    def __init__(self, folder, sandboxes=None, config=None, haproxy=None, environment=None, files=None):
+    def __init__(self, folder, sandboxes=None, config=None, haproxy=None, environment=None, files=None, egress=False):
         self.folder = Path(folder)
         self.haproxy = haproxy or os.environ.get("HAPROXY", "haproxy")
         self.environment = environment or {}
+        self.has_egress = egress
         self.sandboxes = {}
         self.processes = []
         for name, content in ({"k1.secret": SECRET} | (files or {})).items():
@@ -159,6 +161,7 @@ class Cell:
     def start(self):
         command = [ROOT / "examples/quickstart/up", "--config", self.config_file, "--run-dir", self.run_dir]
         command += ["--http-port", "0", "--https-port", "0", "--haproxy", self.haproxy]
+        command += ["--egress-port", "0"] if self.has_egress else []
         environment = os.environ | {"CELLGATE_BIN": str(BIN)} | self.environment
         with open(self.folder / "up.log", "wb") as log:
             self.up = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
@@ -193,6 +196,10 @@ class Cell:
     @property
     def http(self):
         return self.ports["http"]
+
+    @property
+    def egress(self):
+        return self.ports["egress"]
 
     @property
     def https(self):

@@ -1,0 +1,629 @@
+# SPDX-License-Identifier: MIT
+"""The cell's other door: CONNECTs of programs in sandboxes, through HAProxy, agent and relay, to destinations of the tests."""
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+from cell import closed_port, stop, until
+from client import connect, request
+from name_server import SILENT, NameServer
+
+HOST = "origin.example.org"
+
+
+class Destination:
+    """A TCP server whose `serve(socket)` a test gives; it keeps what it accepted."""
+
+    def __init__(self, serve, tls=None):
+        self.serve, self.tls, self.accepted = serve, tls, 0
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        while True:
+            try:
+                sock, _ = self.listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock):
+        with contextlib.suppress(OSError), sock:
+            self.serve(self.tls.wrap_socket(sock, server_side=True) if self.tls else sock)
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def echo(sock):
+    while data := sock.recv(65536):
+        sock.sendall(data)
+    sock.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def destinations():
+    made = []
+
+    def make(serve=echo, **arguments):
+        made.append(Destination(serve, **arguments))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def names():
+    server = NameServer()
+    yield server
+    server.close()
+
+
+def config(names=None, hosts=None, **egress):
+    return {
+        "egress": {"hosts": {HOST: "127.0.0.1"} | (hosts or {}), "private_networks": ["127.0.0.1", "::1"]} | egress,
+        "agent": {"name_servers": [names.address]} if names else {},
+    }
+
+
+def rules(*rules, **more):
+    return {"worker": "http://127.0.0.1:1", "egress": {"rules": list(rules)} | more}
+
+
+def allow(port, host=HOST, **more):
+    return {"host": host, "ports": [port], "private": True} | more
+
+
+class Answer:
+    def __init__(self, sock, head, rest):
+        self.sock, self.rest = sock, rest
+        line, *lines = head.decode("latin-1").split("\r\n")
+        self.status = int(line.split()[1])
+        self.headers = [(n.lower(), v.strip()) for n, _, v in (x.partition(":") for x in lines)]
+
+    def all(self, name):
+        return [v for n, v in self.headers if n == name]
+
+    @property
+    def body(self):
+        """Of a refusal, whose connection is then closed."""
+        size = int(self.all("content-length")[0])
+        while len(self.rest) < size:
+            more = self.sock.recv(65536)
+            assert more
+            self.rest += more
+        assert self.sock.recv(1) == b"" and len(self.rest) == size
+        return json.loads(self.rest)
+
+    def read(self, size):
+        while len(self.rest) < size:
+            more = self.sock.recv(65536)
+            assert more, f"the end behind {len(self.rest)} of {size} bytes"
+            self.rest += more
+        taken, self.rest = self.rest[:size], self.rest[size:]
+        return taken
+
+    def read_all(self):
+        """To the end; a reset is one."""
+        taken, self.rest = self.rest, b""
+        with contextlib.suppress(ConnectionResetError):
+            while more := self.sock.recv(65536):
+                taken += more
+        return taken
+
+
+def basic(token, user="sandbox"):
+    return "Basic " + base64.b64encode(f"{user}:{token}".encode()).decode()
+
+
+def dial(cell, target, *headers, glued=b"", method="CONNECT", timeout=10):
+    sock = connect(cell.egress, timeout=timeout)
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {target.removeprefix('http://').rstrip('/')}", *(f"{n}: {v}" for n, v in headers)]
+    sock.sendall("\r\n".join([*lines, "", ""]).encode("latin-1") + glued)
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = sock.recv(65536)
+        assert more, f"the end instead of an answer, behind {data}"
+        data += more
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return Answer(sock, head, rest)
+
+
+def caller(cell, sandbox="sb-1", **claims):
+    return ("Proxy-Authorization", "Bearer " + cell.token(sandbox, need=["egress"], **claims))
+
+
+# ---- bytes ----
+
+
+def test_bytes_pass_both_ways_and_each_side_ends_by_itself(cells, destinations):
+    """What is glued to the CONNECT arrives, and what is said last, by either side."""
+    def last_words(sock):
+        heard = b""
+        while data := sock.recv(65536):
+            heard += data
+        sock.sendall(b"heard %d" % len(heard))  # behind the client's end
+        sock.shutdown(socket.SHUT_WR)
+
+    server = destinations(last_words)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    for size in (0, 1, 125, 126, 16384, 65535, 65536, 1 << 20):
+        answer = dial(cell, f"{HOST}:{server.port}", caller(cell), glued=b"x" * min(size, 3))
+        assert answer.status == 200
+        answer.sock.sendall(b"x" * (size - min(size, 3)))
+        answer.sock.shutdown(socket.SHUT_WR)
+        assert answer.read_all() == b"heard %d" % size
+
+
+def test_a_server_that_speaks_first_and_ends_first(cells, destinations):
+    def greet(sock):
+        sock.sendall(b"220 ready\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        heard = b""
+        while data := sock.recv(65536):
+            heard += data
+        seen.append(heard)
+
+    seen = []
+    server = destinations(greet)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+    assert answer.read_all() == b"220 ready\r\n"
+    answer.sock.sendall(b"QUIT\r\n" * 1000)  # the client still speaks when the server has ended
+    answer.sock.close()
+    assert until(lambda: seen) == [b"QUIT\r\n" * 1000]
+
+
+@pytest.mark.parametrize("slow", ["client", "destination"])
+def test_a_side_that_does_not_read_costs_its_buffers(cells, destinations, slow):
+    """And gets every byte when it reads at last."""
+    size, go = 32 << 20, threading.Event()
+    block = bytes(range(256)) * 256
+
+    def serve(sock):
+        if slow == "client":
+            for _ in range(size // len(block)):
+                sock.sendall(block)
+            sock.shutdown(socket.SHUT_WR)
+            sock.recv(1)
+        else:
+            go.wait(30)
+            heard = 0
+            while data := sock.recv(1 << 20):
+                assert data == (block * 17)[heard % len(block) :][: len(data)] or len(data) > 16 * len(block)
+                heard += len(data)
+            sock.sendall(b"%d" % heard)
+            sock.shutdown(socket.SHUT_WR)
+
+    server = destinations(serve)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell), timeout=30)
+    if slow == "client":
+        until(lambda: held(cell) > 60000, 10)
+        assert held(cell) <= 5 * 65536
+        assert len(answer.read_all()) == size
+    else:
+        def say():
+            for _ in range(size // len(block)):
+                answer.sock.sendall(block)
+            answer.sock.shutdown(socket.SHUT_WR)
+
+        thread = threading.Thread(target=say)
+        thread.start()
+        until(lambda: held(cell) > 60000, 10)
+        assert held(cell) <= 5 * 65536
+        go.set()
+        assert answer.read_all() == b"%d" % size
+        thread.join()
+    until(lambda: held(cell) == 0, 5, "memory is held when all is over")
+
+
+def held(cell):
+    return int(next(line.split()[1] for line in cell.admin("/metrics", "relay").splitlines() if line.startswith("cellgate_relay_held_bytes ")))
+
+
+def metric(cell, name, process="relay"):
+    return sum(float(line.rsplit(" ", 1)[1]) for line in cell.admin("/metrics", process).splitlines() if line.startswith(name))
+
+
+# ---- who asks ----
+
+
+def test_who_may_ask(cells, destinations):
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port)), "ns/sb-1": rules()}, egress=True)
+
+    def status(*headers):
+        answer = dial(cell, to, *headers)
+        return (answer.status, answer.body["error"]) if answer.status != 200 else 200
+
+    good = cell.token("sb-1", need=["egress"])
+    assert status(("Proxy-Authorization", f"Bearer {good}")) == 200
+    assert status(("proxy-authorization", f"bearer {good}")) == 200
+    assert status(("Proxy-Authorization", basic(good))) == 200
+    assert status(("Proxy-Authorization", basic(good, user=""))) == 200
+    missing = 407, "proxy_auth_required"
+    assert status() == missing
+    answer = dial(cell, to)
+    assert answer.all("proxy-authenticate") == ['Basic realm="cellgate"', "Bearer"]
+    assert answer.body["reason"] == "there is no token, and the source address is no sandbox's"
+    assert status(("Authorization", f"Bearer {good}")) == missing
+    assert status(("Proxy-Authorization", "")) == missing
+    assert status(("Proxy-Authorization", "Bearer ")) == missing
+    assert status(("Proxy-Authorization", f"Digest {good}")) == missing
+    assert status(("Proxy-Authorization", "Basic " + good)) == missing
+    assert status(("Proxy-Authorization", "Basic " + base64.b64encode(good.encode()).decode())) == missing
+    assert status(("Proxy-Authorization", basic(good + "x"))) == missing
+    assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-1", need=["egress"], ttl=-120))) == missing
+    assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-1", need=["pty", "http"]))) == (403, "not_granted")
+    assert status(("Proxy-Authorization", "Bearer " + cell.token("*", org="o", need=["egress"]))) == (403, "not_granted")
+    assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-2", need=["egress"]))) == (403, "egress_denied")
+    assert status(("Proxy-Authorization", "Bearer " + cell.token("ns/sb-1", need=["egress"]))) == (403, "egress_denied")
+    assert status(("Proxy-Authorization", f"Bearer {good}"), ("Proxy-Authorization", f"Bearer {good}")) == (400, "bad_request")
+    logs = "".join(log.read_text(errors="replace") for log in cell.run_dir.glob("*.log"))
+    assert good not in logs and basic(good)[6:] not in logs
+
+
+def test_a_source_address_names_a_sandbox(cells, destinations):
+    server = destinations()
+    sandboxes = {"sb-1": rules(allow(server.port)), "addr:127.0.0.1": {"sandbox": "sb-1"}}
+    cell = cells(config=config(), sandboxes=sandboxes, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", glued=b"hello")
+    assert answer.status == 200 and answer.read(5) == b"hello"
+    # a token says more than an address
+    assert dial(cell, f"{HOST}:{server.port}", ("Proxy-Authorization", "Bearer x")).status == 407
+    cell.set_sandboxes(**{"addr:127.0.0.1": {"sandbox": "sb-9"}})
+    until(lambda: dial(cell, f"{HOST}:{server.port}").status == 403)
+
+
+def test_a_record_of_an_address_is_no_sandbox(cells, destinations):
+    """Nobody comes in by it, whatever name it has."""
+    server = destinations()
+    cell = cells(config=config(), sandboxes={"sb-1": {"sandbox": "sb-2"}, "sb-2": rules(allow(server.port))}, egress=True)
+    assert request(cell.http, "GET", "/api/sandboxes/sb-1/pty/x", [cell.bearer("sb-1", need=["pty"])]).status == 404
+    assert dial(cell, f"{HOST}:{server.port}", caller(cell)).status == 403
+
+
+# ---- where to ----
+
+ODD = [
+    ("", 400), ("origin.example.org", 400), ("origin.example.org:", 400), ("origin.example.org:0", 400), ("origin.example.org:65536", 400),
+    ("origin.example.org:0443", 400), ("origin.example.org:+443", 400), ("user@origin.example.org:443", 400), ("user:pass@origin.example.org:443", 400),
+    ("origin%2eexample.org:443", 400), ("origin.example..org:443", 400), (".origin.example.org:443", 400), ("origin.example.org/:443", 400),
+    ("http://origin.example.org:443", 400), ("http://origin.example.org/", 400), ("/", 400), ("*", 400), ("origin.example.org:443:443", 400),
+    ("origin.example.org\\:443", 400), ("origin.example.org;x:443", 400), ("-a.example.org:443", 400), ("*.example.org:443", 400),
+    ("127.1:443", 400), ("127.0.1:443", 400), ("2130706433:443", 400), ("0x7f000001:443", 400), ("0x7f.1:443", 400), ("017700000001:443", 400),
+    ("0177.0.0.1:443", 400), ("127.0.0.1.:443", 400), ("127.0.0.01:443", 400), ("1.2.3.4.5:443", 400), ("256.1.1.1:443", 400),
+    ("::1:443", 400), ("[::1:443", 400), ("[::1]", 400), ("[::1]443", 400), ("[fe80::1%25lo]:443", 400), ("[fe80::1%lo]:443", 400), ("[127.0.0.1]:443", 400),
+    ("127.0.0.1:443", 403), ("[::1]:443", 403), ("[::ffff:127.0.0.1]:443", 403), ("[::127.0.0.1]:443", 403), ("[::ffff:7f00:1]:443", 403),
+    ("0.0.0.0:443", 403), ("[::]:443", 403), ("169.254.169.254:443", 403), ("[::ffff:169.254.169.254]:443", 403), ("[64:ff9b::a9fe:a9fe]:443", 403),
+    ("[2002:a9fe:a9fe::]:443", 403), ("[fd00:ec2::254]:443", 403), ("[fe80::1]:443", 403), ("10.0.0.1:443", 403), ("192.168.1.1:443", 403),
+    ("224.0.0.1:443", 403), ("255.255.255.255:443", 403), ("localhost:443", 403), ("origin.example.org.evil.example:443", 403),
+]  # fmt: skip
+
+
+def test_odd_targets_are_refused_and_none_is_dialled(cells, destinations):
+    """All rules that there could be are there, but those of addresses: what names nothing of them is refused, however it is written."""
+    server = destinations()
+    every = [allow(443), {"cidr": "0.0.0.0/0", "ports": [443]}, {"cidr": "::/0", "ports": [443]}]
+    cell = cells(config=config(hosts={HOST: "203.0.113.1"}), sandboxes={"sb-1": rules(*every)}, egress=True)
+    wrong = []
+    for target, status in ODD:
+        sock = connect(cell.egress)
+        head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{': '.join(caller(cell))}\r\n\r\n"
+        sock.sendall(head.encode("latin-1"))
+        data = b""
+        while more := sock.recv(65536):
+            data += more
+        said = int(data.split()[1]) if data else None
+        error = json.loads(data.partition(b"\r\n\r\n")[2])["error"] if said == 403 else None
+        if said != status or (status == 403 and error not in ("address_refused", "egress_denied")):
+            wrong.append((target, said, error))
+    assert not wrong and server.accepted == 0
+    assert metric(cell, "cellgate_relay_egress_ended_total") == 0
+
+
+def test_other_methods_are_refused(cells, destinations):
+    server = destinations()
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    for method in ("GET", "POST", "OPTIONS", "connect"):
+        answer = dial(cell, f"http://{HOST}:{server.port}/", caller(cell), method=method)
+        assert (answer.status, answer.body["error"], answer.all("allow")) == (405, "method_not_allowed", ["CONNECT"])
+    for framing in (("Content-Length", "5"), ("Transfer-Encoding", "chunked")):
+        assert dial(cell, f"{HOST}:{server.port}", caller(cell), framing, glued=b"0\r\n\r\n").status == 400
+    assert server.accepted == 0
+
+
+def test_rules_decide_in_their_order(cells, destinations, names):
+    server = destinations()
+    port = server.port
+    names.names |= {"a.example.org": ["127.0.0.1"], "b.a.example.org": ["127.0.0.1"], "secret.a.example.org": ["127.0.0.1"]}
+    record = rules(
+        {"host": "secret.a.example.org", "deny": True},
+        allow(port, "*.a.example.org"),
+        {"cidr": "127.0.0.2", "ports": [port], "private": True},
+        {"host": "public.example.org", "ports": [port]},
+    )
+    cell = cells(config=config(names, hosts={"public.example.org": "127.0.0.1"}), sandboxes={"sb-1": record}, egress=True)
+
+    def said(target):
+        answer = dial(cell, target, caller(cell))
+        body = answer.body if answer.status != 200 else {}
+        return answer.status, body.get("error"), body.get("rule")
+
+    assert said(f"b.a.example.org:{port}") == (200, None, None)
+    assert said(f"B.A.Example.ORG.:{port}") == (200, None, None)
+    assert said(f"secret.a.example.org:{port}") == (403, "egress_denied", 0)
+    assert said(f"a.example.org:{port}") == (403, "egress_denied", None)
+    assert said(f"b.a.example.org:{port + 1}") == (403, "egress_denied", None)
+    assert said(f"public.example.org:{port}") == (403, "address_refused", 3)  # without `private`
+    assert said(f"127.0.0.2:{port}") == (403, "address_refused", 2)  # not in egress.private_networks
+    assert server.accepted == 2
+    # what no rule names is not looked up: that would carry the name to the outside
+    assert {name for name, _ in names.asked} == {"b.a.example.org"}
+
+
+def test_one_bad_address_among_many_refuses_all(cells, destinations, names):
+    server = destinations()
+    names.names |= {
+        "mixed.example.org": ["127.0.0.1", "169.254.169.254"],
+        "denied.example.org": ["127.0.0.1", "10.9.9.9"],
+        "none.example.org": [],
+        "six.example.org": ["::ffff:169.254.169.254"],
+    }
+    record = rules({"cidr": "10.9.0.0/16", "deny": True}, allow(server.port, "*.example.org"))
+    cell = cells(config=config(names, hosts={HOST: "127.0.0.1"}), sandboxes={"sb-1": record}, egress=True)
+
+    def said(name):
+        answer = dial(cell, f"{name}.example.org:{server.port}", caller(cell))
+        return (answer.status, answer.body["error"]) if answer.status != 200 else 200
+
+    assert said("mixed") == (403, "address_refused")
+    assert said("denied") == (403, "egress_denied")
+    assert said("six") == (403, "address_refused")
+    assert said("none") == (502, "destination_unreachable")
+    assert said("unknown") == (502, "destination_unreachable")
+    assert server.accepted == 0
+
+
+def test_a_name_that_leads_elsewhere_the_next_time(cells, destinations, names):
+    """Rebinding: the address that was checked is the one that is dialled; a later answer is checked anew."""
+    server = destinations()
+    names.ttl = 0
+    names.names["a.example.org"] = ["127.0.0.1"]
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+    assert dial(cell, f"a.example.org:{server.port}", caller(cell)).status == 200
+    names.names["a.example.org"] = ["169.254.169.254"]
+    until(lambda: dial(cell, f"a.example.org:{server.port}", caller(cell)).status == 403, 5)
+
+
+def test_defaults_and_the_audit_mode(cells, destinations):
+    server = destinations()
+    port = server.port
+    sandboxes = {
+        "sb-1": {"worker": "http://127.0.0.1:1"},
+        "sb-2": rules(),
+        "sb-3": rules({"host": HOST, "deny": True}, enforcement="audit"),
+        "sb-4": {"state": "stopped", "egress": {"rules": [allow(port)]}},
+    }
+    cell = cells(config=config(default={"rules": [allow(port)]}, hosts={"public.example.org": "203.0.113.1"}), sandboxes=sandboxes, egress=True)
+    assert dial(cell, f"{HOST}:{port}", caller(cell)).status == 200
+    assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-2")).body["error"] == "egress_denied"
+    # addresses are checked in the audit mode, too
+    assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-3")).body["error"] == "address_refused"
+    assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-4")).body["reason"] == "the sandbox has been stopped"
+    assert "enforcement=audit" in (cell.run_dir / "agent.log").read_text()
+    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 1
+
+
+# ---- TLS ----
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=x".split()
+    subprocess.run([*command, "-addext", f"subjectAltName=DNS:{HOST}", "-keyout", folder / "key", "-out", folder / "cert"], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "cert", folder / "key")
+    return folder / "cert", context
+
+
+def handshake(answer, name, ca):
+    context = ssl.create_default_context(cafile=ca)
+    context.check_hostname = False
+    return context.wrap_socket(answer.sock, server_hostname=name)
+
+
+def test_who_speaks_tls_asks_for_the_host_that_was_allowed(cells, destinations, certificate):
+    ca, context = certificate
+    server = destinations(tls=context)
+    to = f"{HOST}:{server.port}"
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port)), "sb-2": rules(allow(server.port, sni="any"))}, egress=True)
+    for name in (HOST, HOST.upper()):
+        with handshake(dial(cell, to, caller(cell)), name, ca) as sock:
+            sock.sendall(b"hello")
+            assert sock.recv(5) == b"hello"
+    accepted = server.accepted
+    for sandbox, name in (("sb-1", "other.example.org"), ("sb-1", None), ("sb-2", "other.example.org")):
+        with pytest.raises(ssl.SSLError, match="unrecognized name|UNRECOGNIZED_NAME"):
+            handshake(dial(cell, to, caller(cell, sandbox)), name, ca)
+    with handshake(dial(cell, to, caller(cell, "sb-2")), None, ca) as sock:
+        sock.sendall(b"hello")
+        assert sock.recv(5) == b"hello"
+    assert server.accepted == accepted + 4  # connected before the client has spoken, and told nothing
+    assert metric(cell, 'cellgate_relay_egress_ended_total{reason="name"}') == 3
+
+
+def client_hello(name):
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname=name)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize("name, passes", [(HOST, True), ("other.example.org", False)])
+def test_a_client_hello_in_pieces(cells, destinations, name, passes):
+    """Byte by byte, glued to the CONNECT, in records of a byte each: nothing of it leaves before it is whole and good."""
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    hello = client_hello(name)
+    records = b"".join(hello[:3] + struct.pack(">H", 1) + hello[i : i + 1] for i in range(5, len(hello)))
+    for bytes_, glued in ((hello, hello), (hello, b""), (records, b""), (records, records[:1000])):
+        answer = dial(cell, to, caller(cell), glued=glued)
+        rest = bytes_[len(glued) :]
+        with contextlib.suppress(OSError):
+            for i in range(0, len(rest), 1 if rest is hello else 7):
+                answer.sock.sendall(rest[i : i + (1 if rest is hello else 7)])
+        if passes:
+            assert answer.read(len(bytes_)) == bytes_
+        else:
+            assert answer.read_all() == bytes([21, 3, 3, 0, 2, 2, 112])
+        answer.sock.close()
+
+
+# ---- what goes wrong ----
+
+
+def test_destinations_that_cannot_be_reached(cells, destinations, names):
+    """Each has its answer to the CONNECT, and none takes longer than it may."""
+    names.names["silent.example.org"] = SILENT
+    port = closed_port()
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    waiting = [socket.socket() for _ in range(8)]
+    for sock in waiting:  # nobody accepts: later ones get no answer to their SYN
+        sock.setblocking(False)
+        sock.connect_ex(full.getsockname())
+    hung = full.getsockname()[1]
+    record = rules(allow(port), allow(hung), allow(port, "silent.example.org"))
+    cell = cells(config=config(names) | {"relay": {"dial_timeout": "1s"}}, sandboxes={"sb-1": record}, egress=True)
+    answer = dial(cell, f"{HOST}:{port}", caller(cell))
+    assert (answer.status, answer.body["error"]) == (502, "destination_unreachable")
+    began = time.monotonic()
+    answer = dial(cell, f"{HOST}:{hung}", caller(cell))
+    assert (answer.status, answer.body["error"]) == (504, "destination_timeout")
+    assert 0.9 < time.monotonic() - began < 5
+    began = time.monotonic()
+    answer = dial(cell, f"silent.example.org:{port}", caller(cell))
+    assert (answer.status, answer.body["error"]) == (504, "destination_timeout")
+    assert time.monotonic() - began < 3
+    for sock in [*waiting, full]:
+        sock.close()
+
+
+def test_nobody_passes_without_an_agent_or_a_relay(cells, destinations):
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    open_one = dial(cell, to, caller(cell), glued=b"1")
+    assert open_one.read(1) == b"1"
+    agent = cell.pid("agent")
+    stop(agent)
+    answer = dial(cell, to, caller(cell))
+    assert (answer.status, answer.body["error"], answer.all("retry-after")) == (503, "agent_unavailable", ["1"])
+    os.kill(agent, signal.SIGCONT)
+    until(lambda: dial(cell, to, caller(cell)).status == 200, 10)
+    cell.kill("agent")
+    until(lambda: dial(cell, to, caller(cell)).status == 200, 10)
+    open_one.sock.sendall(b"2")  # what is open goes on without an agent
+    assert open_one.read(1) == b"2"
+    cell.kill("relay")
+    assert open_one.read_all() == b""
+    until(lambda: dial(cell, to, caller(cell)).status == 200, 10)
+
+
+def test_a_destination_that_resets(cells, destinations):
+    def reset(sock):
+        sock.recv(1)
+        sock.sendall(b"last words")
+        sock.recv(1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    server = destinations(reset)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell), glued=b"1")
+    assert answer.read(10) == b"last words"
+    answer.sock.sendall(b"2")
+    assert answer.read_all() == b""
+    until(lambda: metric(cell, "cellgate_relay_egress_connections") == 0)
+
+
+# ---- while it is open ----
+
+
+def test_a_change_of_the_rules_reaches_what_is_open(cells, destinations):
+    """A hundred connections to each of two hosts: those that are allowed no longer end within a second, the others see nothing."""
+    server = destinations()
+    hosts = {"a.example.org": "127.0.0.1", "b.example.org": "127.0.0.1"}
+    both = [allow(server.port, host) for host in hosts]
+    cell = cells(config=config(hosts=hosts), sandboxes={"sb-1": rules(*both)}, egress=True)
+    token = caller(cell)
+    opened = {host: [dial(cell, f"{host}:{server.port}", token) for _ in range(100)] for host in hosts}
+    assert all(answer.status == 200 for answers in opened.values() for answer in answers)
+    began = time.monotonic()
+    cell.set_sandboxes(**{"sb-1": rules(both[1])})
+    for answer in opened["a.example.org"]:
+        assert answer.read_all() == b""
+    assert time.monotonic() - began < 1
+    for answer in opened["b.example.org"]:
+        answer.sock.sendall(b"x")
+        assert answer.read(1) == b"x"
+    assert metric(cell, 'cellgate_relay_egress_ended_total{reason="denied"}') == 100
+    cell.set_sandboxes(**{"sb-1": {"state": "stopped"}})
+    for answer in opened["b.example.org"]:
+        assert answer.read_all() == b""
+
+
+def test_a_token_that_is_revoked_ends_what_it_opened(cells, destinations):
+    server = destinations()
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    old, fresh = (dial(cell, f"{HOST}:{server.port}", caller(cell, iat=int(time.time()) - age)) for age in (100, 0))
+    cell.set_sandboxes(**{"sb-1": rules(allow(server.port)) | {"not_before": int(time.time()) - 50}})
+    assert old.read_all() == b""
+    fresh.sock.sendall(b"x")
+    assert fresh.read(1) == b"x"
+
+
+def test_a_sandbox_has_as_many_connections_as_its_record_says(cells, destinations):
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port), max_connections=3), "sb-2": rules(allow(server.port))}, egress=True)
+    first, *_ = opened = [dial(cell, to, caller(cell)) for _ in range(3)]
+    assert [answer.status for answer in opened] == [200] * 3
+    answer = dial(cell, to, caller(cell))
+    assert (answer.status, answer.body["error"], answer.all("retry-after")) == (429, "too_many_connections", ["1"])
+    assert dial(cell, to, caller(cell, "sb-2")).status == 200
+    first.sock.close()
+    until(lambda: dial(cell, to, caller(cell)).status == 200)
+
+
+def test_a_relay_that_drains_ends_them_in_time(cells, destinations):
+    server = destinations()
+    cell = cells(config=config() | {"relay": {"drain": "1s"}}, sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell), glued=b"x")
+    assert answer.read(1) == b"x"
+    began = time.monotonic()
+    cell.kill("relay", signal.SIGTERM)
+    answer.sock.sendall(b"y")  # it has its time
+    assert answer.read(1) == b"y"
+    assert answer.read_all() == b""
+    assert 0.8 < time.monotonic() - began < 5
