@@ -31,7 +31,7 @@ static const char usage[] =
     "  --config FILE   default " SETTINGS_PATH "\n"
     "  --sandbox ID    the sandbox; '*' with --org: any of the organisation\n"
     "  --need WORDS    of pty, exec, agent, http, mux, egress, with commas between, or several times; default\n"
-    "                  all\n"
+    "                  all but egress\n"
     "  --port NUMBERS  the sandbox's ports, likewise; default all\n"
     "  --org ID        the organisation, which must be that of the sandbox's record\n"
     "  --ttl TIME      how long it is good, as 90s or 10m; default 120s, at most the key's max_ttl\n"
@@ -72,7 +72,7 @@ static bool take_any(char ***argv, struct arguments *a)
 
 static bool read_needs(const struct argument_texts *texts, struct wanted *wanted, struct fail *why)
 {
-    wanted->grant.needs = texts->count ? 0 : NEED_ALL;
+    wanted->grant.needs = texts->count ? 0 : NEED_UNSAID;
     for (size_t i = 0; i < texts->count; i++) {
         struct slice rest = slice_text(texts->at[i]), word;
         while (slice_split(&rest, ',', &word)) {

@@ -14,7 +14,7 @@ import threading
 import time
 
 import pytest
-from cell import closed_port, stop, until
+from cell import BIN, closed_port, stop, until
 from client import connect, request
 from name_server import SILENT, NameServer
 
@@ -273,6 +273,10 @@ def test_who_may_ask(cells, destinations):
     assert status(("Proxy-Authorization", basic(good + "x"))) == missing
     assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-1", need=["egress"], ttl=-120))) == missing
     assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-1", need=["pty", "http"]))) == (403, "not_granted")
+    # a token that names no need is for the ways into a sandbox: who holds its terminal's is not let out in its name
+    assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-1", need=None))) == (403, "not_granted")
+    made = subprocess.run([BIN / "cellgate", "token", "--config", cell.config_file, "--sandbox", "sb-1"], capture_output=True, text=True, check=True)
+    assert status(("Proxy-Authorization", "Bearer " + made.stdout.strip())) == (403, "not_granted")
     assert status(("Proxy-Authorization", "Bearer " + cell.token("*", org="o", need=["egress"]))) == (403, "not_granted")
     assert status(("Proxy-Authorization", "Bearer " + cell.token("sb-2", need=["egress"]))) == (403, "egress_denied")
     assert status(("Proxy-Authorization", "Bearer " + cell.token("ns/sb-1", need=["egress"]))) == (403, "egress_denied")

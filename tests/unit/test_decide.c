@@ -1017,7 +1017,7 @@ static void a_token_that_does_not_say_when_it_was_made_is_as_old_as_can_be(void 
     char line[1024] = "Authorization: Bearer ";
     struct writer text = writer_of(line, sizeof line - 1);
     const struct grant grant = {
-        .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_ALL, .iat = NOW, .exp = NOW + 60};
+        .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_UNSAID, .iat = NOW, .exp = NOW + 60};
     text.len = strlen(line);
     load_tokens(w, "[{\"kind\":\"agent-sandbox\",\"secret_file\":\"k\"}]");
     const struct slice any = {NULL, 0};

@@ -179,7 +179,7 @@ static void a_grant_says_what_the_token_said(void **state)
         check_good(t, "the least: exp, aud, sandbox", &g);
         assert_false(slice_present(g.sub) || slice_present(g.org) || slice_present(g.jti) ||
                      slice_present(g.ports));
-        assert_int_equal(g.needs, NEED_ALL);
+        assert_int_equal(g.needs, NEED_UNSAID);
         assert_int_equal(g.iat, -1);
         check_good(t, "a secret of 32 NUL bytes, issuer and audience", &g);
         assert_true(g.bind && g.leeway == 0 && slice_is(g.kid, "k2"));
@@ -422,7 +422,7 @@ static void what_cannot_be_minted_is_said(void **state)
              "{" HS256 ",\"kid\":\"k1\"}]",
              TOKENS_MINT, &why);
     struct grant want = {
-        .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_ALL, .iat = t->now, .exp = t->now + 120};
+        .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_UNSAID, .iat = t->now, .exp = t->now + 120};
     uint8_t memory[TOKEN_LIMIT];
     struct writer w = writer_of(memory, sizeof(memory));
     assert_false(tokens_mint(tokens, (struct slice){NULL, 0}, SLICE_LITERAL("ed"), &want, &w, &why));
@@ -461,7 +461,7 @@ static void ports_and_needs_are_all_or_those_named(void **state)
 
 static void a_grant_of_nobody_and_nothing_admits_to_nothing(void **state)
 {
-    struct grant nothing = {.needs = NEED_ALL, .iat = 1}, all = {.sandbox = SLICE_LITERAL("*"), .iat = 1};
+    struct grant nothing = {.needs = NEED_UNSAID, .iat = 1}, all = {.sandbox = SLICE_LITERAL("*"), .iat = 1};
     struct slice absent = {NULL, 0};
     const char *reason;
     assert_int_equal(token_admits_record(&nothing, absent, 0, &reason), REFUSAL_sandbox_not_found);

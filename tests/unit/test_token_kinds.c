@@ -144,7 +144,7 @@ static void scoped_tokens_name_their_sandbox(void **state)
         assert_int_equal(scoped(w, tokens[i / 2], NOW, &g), REFUSAL_NONE);
         assert_true(slice_is(g.sandbox, sandboxes[i / 2]) && slice_is(g.kid, "new"));
         assert_string_equal(g.kind, "agent-sandbox");
-        assert_true(g.in_place && g.needs == NEED_ALL && !slice_present(g.ports) && !slice_present(g.org));
+        assert_true(g.in_place && g.needs == NEED_UNSAID && !slice_present(g.ports) && !slice_present(g.org));
         assert_true(g.exp == 2000000000 && g.leeway == 0 && g.iat == -1);
     }
 }
@@ -598,7 +598,7 @@ static void what_is_minted_is_good(void **state)
         uint8_t memory[1024], port[2];
         struct writer text = writer_of(memory, sizeof memory), ports = writer_of(port, sizeof port);
         struct grant want = {
-            .sandbox = SLICE_LITERAL("my-sandbox"), .needs = NEED_ALL, .iat = NOW, .exp = NOW + 60};
+            .sandbox = SLICE_LITERAL("my-sandbox"), .needs = NEED_UNSAID, .iat = NOW, .exp = NOW + 60};
         struct fail why = {""};
         grant_put_port(&ports, 8080);
         if (i == 1)
@@ -631,16 +631,16 @@ static void what_a_kind_cannot_say_is_not_minted(void **state)
         struct grant grant;
     } bad[] = {
         {"agent-sandbox", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_PTY, .exp = NOW}},
-        {"agent-sandbox", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_ALL, .org = SLICE_LITERAL("o")}},
-        {"agent-sandbox", {.sandbox = SLICE_LITERAL("*"), .needs = NEED_ALL}},
-        {"agent-sandbox", {.sandbox = SLICE_LITERAL("a/b/c"), .needs = NEED_ALL}},
-        {"opensandbox-route", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_ALL}},
+        {"agent-sandbox", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_UNSAID, .org = SLICE_LITERAL("o")}},
+        {"agent-sandbox", {.sandbox = SLICE_LITERAL("*"), .needs = NEED_UNSAID}},
+        {"agent-sandbox", {.sandbox = SLICE_LITERAL("a/b/c"), .needs = NEED_UNSAID}},
+        {"opensandbox-route", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_UNSAID}},
         {"opensandbox-route", {.sandbox = SLICE_LITERAL("a"), .ports = SLICE_LITERAL("\0\1\0\2")}},
         {"opensandbox-route", {.sandbox = SLICE_LITERAL("n/a"), .ports = SLICE_LITERAL("\0\1")}},
         {"file-url", {.sandbox = SLICE_LITERAL("a")}},
         {"file-url",
          {.sandbox = SLICE_LITERAL("a"), .file = SLICE_LITERAL("b"), .operation = "upload", .exp = 86401}},
-        {"jwt", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_ALL}},
+        {"jwt", {.sandbox = SLICE_LITERAL("a"), .needs = NEED_UNSAID}},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         uint8_t memory[1024];

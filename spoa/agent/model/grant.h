@@ -22,7 +22,9 @@ enum need {
 #define X(name, bit, word) NEED_##name = (bit),
     NEEDS(X)
 #undef X
-        NEED_ALL = 63
+        NEED_ALL = 63,
+    /* Of a token that names none: all ways into a sandbox, and not the one out of it. */
+    NEED_UNSAID = NEED_ALL & ~NEED_EGRESS
 };
 
 /* A longer `jti` is none: it goes with every question about a tunnel, and into lists of what is revoked. */

@@ -99,7 +99,7 @@ static enum refusal check_claims(const struct token_check *check, const struct t
     grant->sandbox = writer_slice(check->text);
     grant->kid = entry->kid;
     grant->key = slice_of(entry->fingerprint, KEY_FINGERPRINT);
-    grant->needs = NEED_ALL;
+    grant->needs = NEED_UNSAID;
     grant->in_place = true;
     grant->bind = state->bind;
     return token_check_lifetime(check, state->max_ttl, grant, reason);
@@ -144,7 +144,7 @@ static bool agent_sandbox_mint(const struct token_entry *entry, const struct gra
     }
     if (!is_label(space) || !is_label(name))
         return fail(why, "agent-sandbox: the sandbox must be a name of Kubernetes, or NAMESPACE/NAME");
-    if (grant->needs != NEED_ALL || slice_present(grant->ports) || slice_present(grant->org))
+    if (grant->needs != NEED_UNSAID || slice_present(grant->ports) || slice_present(grant->org))
         return fail(why, "agent-sandbox: its tokens cannot say need, ports or org");
     if (!token_secret_lives(state->max_ttl, grant, why))
         return false;

@@ -83,7 +83,7 @@ static enum refusal take_needs(struct reading *r)
 {
     const json_node *list = claim(r, JWT_NEED);
     struct slice word;
-    r->grant->needs = list ? 0 : NEED_ALL;
+    r->grant->needs = list ? 0 : NEED_UNSAID;
     if (list && !json_is_array(list))
         return invalid(r, "need is not an array");
     for (const json_node *node = list ? json_first(list) : NULL; node; node = json_next(node)) {
@@ -264,7 +264,7 @@ static void put_needs(struct writing *out, unsigned needs)
     struct writer words = writer_of(memory, sizeof(memory));
     struct slice rest, word;
     const char *comma = "";
-    if (needs == NEED_ALL)
+    if (needs == NEED_UNSAID)
         return;
     put_name(out, JWT_NEED);
     need_text(needs, &words);
