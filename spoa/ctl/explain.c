@@ -17,6 +17,8 @@
 #include "spoa/ctl/arguments.h"
 #include "spoa/ctl/ctl.h"
 #include "spoa/ctl/explain_directory.h"
+#include "spoa/ctl/explain_egress.h"
+#include "spoa/ctl/explain_report.h"
 #include "spoa/ctl/head_lines.h"
 #include "spoa/proto/http.h"
 
@@ -27,6 +29,7 @@
 
 static const char usage[] =
     "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
+    "       cellgate explain [--config FILE] [--sandbox ID] [--json] [-H 'NAME: VALUE']... 'CONNECT HOST:PORT'\n"
     "       cellgate explain [--config FILE] [--upgrade] [--json] [-H @FILE]... @FILE\n"
     "Says what the agent would decide about a request, and why: each route before the one that matches, the\n"
     "token, the record, the worker, and what the worker gets. Credentials are not printed.\n"
@@ -35,108 +38,28 @@ static const char usage[] =
     "  -H LINE        a header of the request; may be repeated; @FILE: the headers in a file\n"
     "  --upgrade      add the headers of a WebSocket upgrade\n"
     "  --json         one JSON object instead of text\n"
+    "  --sandbox ID   of a CONNECT: who asks, instead of a token or a source address\n"
     "  @FILE          the request from a file: METHOD URL, and a header in each further line. '@-' reads\n"
     "                 standard input: arguments, and the secrets in them, can be seen with ps\n"
     "\n"
     "Exit code: 0 admitted, 1 refused or not to be decided, 2 wrong usage.\n";
 
 struct arguments {
-    const char *config;
+    const char *config, *sandbox;
     struct head_lines head;
     bool json, upgrade;
 };
 
 /* ---- printing ---- */
 
-struct report {
-    bool json;
-    size_t members; /* printed in the object or array that is open */
-};
-
-static void print_quoted(struct slice text)
-{
-    putchar('"');
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.at[i];
-        if (c < ' ' || c >= 0x7f || c == '"' || c == '\\')
-            printf("\\u%04x", c);
-        else
-            putchar(c);
-    }
-    putchar('"');
-}
-
-static void print_plain(struct slice text)
-{
-    for (size_t i = 0; i < text.len; i++)
-        putchar(text.at[i] < ' ' || text.at[i] >= 0x7f ? '?' : text.at[i]);
-}
-
-static void report_text(struct report *r, const char *name, struct slice value)
-{
-    if (!slice_present(value))
-        return;
-    if (r->json) {
-        printf("%s", r->members++ ? ", " : "");
-        print_quoted(slice_text(name));
-        printf(": ");
-        print_quoted(value);
-    } else {
-        printf("  %-20s", name);
-        print_plain(value);
-        putchar('\n');
-    }
-}
-
-static void report_number(struct report *r, const char *name, int64_t value)
-{
-    if (value < 0)
-        return;
-    if (r->json)
-        printf("%s\"%s\": %lld", r->members++ ? ", " : "", name, (long long)value);
-    else
-        printf("  %-20s%lld\n", name, (long long)value);
-}
-
-static void report_truth(struct report *r, const char *name, bool value)
-{
-    if (!value)
-        return;
-    if (r->json)
-        printf("%s\"%s\": true", r->members++ ? ", " : "", name);
-    else
-        printf("  %-20syes\n", name);
-}
-
-static void on_step(void *context, const char *step, const char *text, struct slice detail)
-{
-    struct report *r = context;
-    if (r->json) {
-        printf("%s{\"step\": \"%s\", \"text\": ", r->members++ ? ", " : "", step);
-        print_quoted(slice_text(text));
-        if (slice_present(detail)) {
-            printf(", \"detail\": ");
-            print_quoted(detail);
-        }
-        putchar('}');
-        return;
-    }
-    printf("%-9s %s", step, text);
-    if (slice_present(detail)) {
-        printf(": ");
-        print_plain(detail);
-    }
-    putchar('\n');
-}
-
 static void on_route(void *context, const struct route *route, enum route_miss miss)
 {
     char text[160];
     if (miss == ROUTE_MATCHES)
-        on_step(context, "route", "this one matches", slice_text(route->name));
+        report_step(context, "route", "this one matches", slice_text(route->name));
     snprintf(text, sizeof text, "not %s: %s", route->name, route_miss_text(miss));
     if (miss != ROUTE_MATCHES)
-        on_step(context, "route", text, (struct slice){NULL, 0});
+        report_step(context, "route", text, (struct slice){NULL, 0});
 }
 
 /* ---- the verdict ---- */
@@ -329,8 +252,8 @@ static void report_system(struct report *r, const struct settings *settings, con
         decide(&other, request, &scratch, &verdict);
     const struct route *route = all ? routes_find(all, verdict.route) : NULL;
     if (route) {
-        on_step(r, "route", "it would match if `systems` had", slice_text(system_text(route->system)));
-        on_step(r, "route", "which has the route", slice_text(route->name));
+        report_step(r, "route", "it would match if `systems` had", slice_text(system_text(route->system)));
+        report_step(r, "route", "which has the route", slice_text(route->name));
     }
     routes_free(all);
 }
@@ -340,7 +263,7 @@ static void print_json_or_text(const struct arguments *a, const struct settings 
                                struct writer *scratch, struct verdict *verdict)
 {
     struct report report = {.json = a->json};
-    struct decide_trace trace = {.step = on_step, .context = &report, .routes = {on_route, &report}};
+    struct decide_trace trace = {.step = report_step, .context = &report, .routes = {on_route, &report}};
     struct decide_view traced = *view;
     traced.trace = &trace;
     if (a->json)
@@ -356,16 +279,28 @@ static void print_json_or_text(const struct arguments *a, const struct settings 
     printf("%s", a->json ? "}}\n" : "");
 }
 
+/* What is to be decided about: a request, or a CONNECT of a sandbox. */
+struct asked {
+    const struct request *request; /* NULL: it is a CONNECT */
+    const struct egress_request *connect;
+};
+
+static bool is_decided(const struct decide_view *view, const struct asked *asked, struct writer *scratch)
+{
+    struct verdict verdict;
+    struct egress_verdict egress;
+    return asked->request ? decide(view, asked->request, scratch, &verdict)
+                          : egress_decide(view, asked->connect, scratch, &egress);
+}
+
 /* Decisions of which nothing is shown find out which record is needed, until it is there. It may be asked for
  * twice: what was answered before the directory's changes were followed is looked up again. */
 static void fetch_record(struct explain_directory *directory, struct decide_view *view,
-                         struct snapshot_finder *finder, const struct request *request,
-                         struct writer *scratch)
+                         struct snapshot_finder *finder, const struct asked *asked, struct writer *scratch)
 {
-    struct verdict verdict;
     struct fail why;
     bool answers = true;
-    for (int i = 0; i < ASKED_MAX && answers && !decide(view, request, scratch, &verdict); i++) {
+    for (int i = 0; i < ASKED_MAX && answers && !is_decided(view, asked, scratch); i++) {
         answers = directory && explain_directory_await(directory, &why);
         scratch->len = 0;
     }
@@ -377,9 +312,9 @@ static void fetch_record(struct explain_directory *directory, struct decide_view
 
 static int decide_and_print(const struct arguments *a, const struct settings *settings,
                             const struct snapshot *snapshot, struct explain_directory *directory,
-                            const struct request *request)
+                            const struct asked *asked)
 {
-    struct verdict verdict;
+    struct verdict verdict = {.refusal = REFUSAL_NONE};
     uint8_t *memory = malloc(DECIDE_SCRATCH);
     struct token_cache *cache = token_cache_new(4);
     int code = EXIT_REFUSED;
@@ -389,12 +324,16 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
         struct revoked *told = NULL;
         struct decide_view view = snapshot_view(snapshot, &finder, cache, time(NULL));
         view.resolve = resolve;
-        fetch_record(directory, &view, &finder, request, &scratch);
+        view.addresses = explain_egress_addresses;
+        fetch_record(directory, &view, &finder, asked, &scratch);
         if (directory) { /* it was told while the record was waited for */
             view.not_before = explain_directory_not_before(directory);
             view.revoked[0] = told = explain_directory_revoked(directory);
         }
-        print_json_or_text(a, settings, &view, request, &scratch, &verdict);
+        if (asked->request)
+            print_json_or_text(a, settings, &view, asked->request, &scratch, &verdict);
+        else
+            verdict.refusal = explain_egress_print(a->json, &view, asked->connect, &scratch);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
         snapshot_finder_done(&finder);
         revoked_release(told);
@@ -416,10 +355,9 @@ static void remove_all(const struct policy *policy, struct request *request)
     request->removed = writer_slice(&w);
 }
 
-static int with_policy(const struct arguments *a, struct policy *policy, struct request *request)
+static int with_policy(const struct arguments *a, struct policy *policy, const struct asked *asked)
 {
     struct fail why;
-    remove_all(policy, request);
     struct directory_load load = {.records = NULL};
     const char *path = directory_options_file(policy->directory);
     if (path && !directory_file_load(path, NULL, &load, &why))
@@ -435,7 +373,7 @@ static int with_policy(const struct arguments *a, struct policy *policy, struct 
     struct snapshot *snapshot = snapshot_new(&parts);
     int code = EXIT_REFUSED;
     if (snapshot)
-        code = decide_and_print(a, policy->settings, snapshot, directory, request);
+        code = decide_and_print(a, policy->settings, snapshot, directory, asked);
     else
         fprintf(stderr, "%s: out of memory\n", PROGRAM);
     snapshot_release(snapshot);
@@ -449,9 +387,13 @@ static int explain_run(const struct arguments *a)
 {
     struct fail why;
     struct request request;
+    struct egress_request egress = {.sandbox = slice_text(a->sandbox)};
     static uint8_t memory[2 * DECIDE_SCRATCH];
     struct writer lines = writer_of(memory, sizeof memory);
-    if (!request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why)) {
+    bool connects = explain_egress_wants(a->head.request);
+    bool good = connects ? explain_egress_request(&a->head, &lines, &egress, &why)
+                         : request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why);
+    if (!good) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
     }
@@ -460,7 +402,10 @@ static int explain_run(const struct arguments *a)
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_REFUSED;
     }
-    int code = with_policy(a, policy, &request);
+    if (!connects)
+        remove_all(policy, &request);
+    const struct asked asked = {connects ? NULL : &request, &egress};
+    int code = with_policy(a, policy, &asked);
     policy_release(policy);
     return code;
 }
@@ -486,6 +431,10 @@ static bool take(char ***word, struct arguments *a, struct fail *why)
     if (strncmp(text, "--config", 8) == 0) {
         --*word;
         return argument_take(word, "--config", &a->config);
+    }
+    if (strncmp(text, "--sandbox", 9) == 0) {
+        --*word;
+        return argument_take(word, "--sandbox", &a->sandbox);
     }
     if (strcmp(text, "-H") == 0)
         return **word && head_lines_add(&a->head, *(*word)++, why);

@@ -437,6 +437,32 @@ def test_defaults_and_the_audit_mode(cells, destinations):
     assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 1
 
 
+def test_explain_says_what_the_agent_would(cells, destinations):
+    server = destinations()
+    record = rules({"host": "secret.example.org", "deny": True}, allow(server.port))
+    cell = cells(config=config(), sandboxes={"sb-1": record, "addr:127.0.0.1": {"sandbox": "sb-1"}}, egress=True)
+
+    def explain(*arguments):
+        done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, *arguments], capture_output=True, text=True)
+        assert not done.stderr
+        return done.returncode, done.stdout
+
+    code, said = explain("--json", "--sandbox", "sb-1", f"CONNECT {HOST.upper()}.:{server.port}")
+    verdict = json.loads(said)["verdict"]
+    assert (code, verdict["verdict"], verdict["rule"], verdict["host"], verdict["address"]) == (0, "raw", 1, HOST, "127.0.0.1")
+    for target, error in (("secret.example.org:443", "egress_denied"), ("127.1:443", "bad_request"), (f"{HOST}:1", "egress_denied")):
+        code, said = explain("--json", "--sandbox", "sb-1", f"CONNECT {target}")
+        verdict = json.loads(said)["verdict"]
+        assert (code, verdict["error"]) == (1, error)
+        answer = dial(cell, target, caller(cell))
+        assert answer.body["reason"] == verdict["reason"]
+    token = cell.token("sb-1", need=["egress"])
+    code, said = explain("-H", f"Proxy-Authorization: {basic(token)}", f"CONNECT {HOST}:{server.port}")
+    assert code == 0 and "it is valid and grants egress for: sb-1" in said and token not in said
+    code, said = explain(f"CONNECT {HOST}:{server.port}")  # no source address either
+    assert code == 1 and "proxy_auth_required" in said
+
+
 # ---- TLS ----
 
 

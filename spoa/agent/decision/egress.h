@@ -23,6 +23,7 @@ struct egress_request {
 #define X(kind, field, name, sample) REQUEST_TYPE_##kind field;
     EGRESS_ARGUMENTS(X)
 #undef X
+    struct slice sandbox; /* for people: who asks, whatever the request says; absent otherwise */
 };
 
 /*  X(kind, field, variable): as VERDICT_VARIABLES; `verdict`, "deny" or "raw", is set last. */
