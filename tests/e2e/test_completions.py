@@ -31,6 +31,12 @@ def test_a_command_and_its_options_are_known(shell, command):
         assert re.search(rf"(--|-l |for option in .*){option}\b", text), f"{shell}: {command} --{option}"
 
 
+@pytest.mark.parametrize("shell", FILES)
+def test_the_words_of_need_are_those_that_there_are(shell):
+    words = re.search(r"--need WORDS +of ([a-z, ]+), with commas", said("token", "--help"))[1].split(", ")
+    assert len(words) == 6 and " ".join(words) in (FOLDER / FILES[shell]).read_text()
+
+
 @pytest.mark.parametrize("typed,wanted", [(["cellgate", "st"], ["status"]), (["cellgate", "status", "--j"], ["--json"]), (["cellgate", "token", "--need", "p"], ["pty"])])
 def test_bash_completes(typed, wanted):
     script = f'source {FOLDER}/cellgate; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cellgate; printf "%s\\n" "${{COMPREPLY[@]}}"'

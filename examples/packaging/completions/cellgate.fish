@@ -12,6 +12,7 @@ end
 complete -c cellgate -n '__fish_seen_subcommand_from token explain status tunnels top kick drain networks routes headers' -l config -r -F
 complete -c cellgate -n '__fish_seen_subcommand_from explain status tunnels top' -l json
 complete -c cellgate -n '__fish_seen_subcommand_from explain' -l upgrade
+complete -c cellgate -n '__fish_seen_subcommand_from explain' -l sandbox -x
 complete -c cellgate -n '__fish_seen_subcommand_from status tunnels top kick drain' -l relay -x
 complete -c cellgate -n '__fish_seen_subcommand_from status top' -l agent -x
 complete -c cellgate -n '__fish_seen_subcommand_from top' -l sort -x -a 'held age idle bytes redials gap'
@@ -25,7 +26,7 @@ complete -c cellgate -n '__fish_seen_subcommand_from attach' -l insecure
 complete -c cellgate -n '__fish_seen_subcommand_from wait' -l for -x
 complete -c cellgate -n '__fish_seen_subcommand_from wait' -l at-most -x
 complete -c cellgate -n '__fish_seen_subcommand_from wait' -l gone -x
-complete -c cellgate -n '__fish_seen_subcommand_from token' -l need -x -a 'none http pty exec files manage'
+complete -c cellgate -n '__fish_seen_subcommand_from token' -l need -x -a 'pty exec agent http mux egress'
 for option in port org ttl kid kind
     complete -c cellgate -n '__fish_seen_subcommand_from token' -l $option -x
 end
