@@ -151,7 +151,7 @@ def test_says_which_headers_are_set_and_removed(config, token, tmp_path):
         ("GET http://h/nothing", "no_route"),
         ("GET http://h/sandboxes/sb-1/proxy/9001/", "token_missing"),
         ("GET http://h/sandboxes/sb-1/proxy/0/", "bad_request"),
-        ("CONNECT http://h/", "method_not_allowed"),
+        ("CONNECT http://h/", "bad_request"),
     ],
 )
 def test_refusals_exit_with_1(config, request_line, code):
