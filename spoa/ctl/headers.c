@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* cellgate headers: what HAProxy has to know about headers and parameters that the configuration names, as lines of its
- * environment (/etc/default/haproxy). */
+/* cellgate headers: what HAProxy has to know of the configuration: headers and parameters that it names, and files of egress,
+ * as lines of its environment (/etc/default/haproxy). */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "spoa/agent/model/own_headers.h"
 #include "spoa/agent/serve/policy.h"
@@ -11,10 +12,12 @@
 
 enum { TEXT_MOST = 64 * 1024 };
 
-static const char usage[] =
-    "usage: cellgate headers [--config FILE]\n"
-    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond those\n"
-    "that haproxy.cfg knows, as HAProxy's environment wants them: cellgate headers >>/etc/default/haproxy\n";
+static const char usage[] = "usage: cellgate headers [--config FILE]\n"
+                            "Prints the headers and parameters that the configuration names as credentials "
+                            "or addresses, beyond those\n"
+                            "that haproxy.cfg knows, and the files of egress.sign_file and egress.ca_file, "
+                            "as HAProxy's environment wants\n"
+                            "them: cellgate headers >>/etc/default/haproxy\n";
 
 static void print_line(const char *name, const struct writer *w)
 {
@@ -36,6 +39,15 @@ static void print_all(const struct routes *routes, const struct own_sources *own
     print_line("CELLGATE_PARAMETERS", &parameters);
 }
 
+/* HAProxy may be started in another folder. */
+static void print_path(const char *name, const char *path)
+{
+    char *whole = path ? realpath(path, NULL) : NULL;
+    if (path)
+        printf("%s='%s'\n", name, whole ? whole : path);
+    free(whole);
+}
+
 static bool print(const struct settings *settings, struct fail *why)
 {
     struct own_sources own;
@@ -44,6 +56,8 @@ static bool print(const struct settings *settings, struct fail *why)
     if (good) {
         print_all(routes, &own);
         own_sources_free(&own);
+        print_path("CELLGATE_EGRESS_SIGN", settings->egress_sign_file);
+        print_path("CELLGATE_EGRESS_CA", settings->egress_ca_file);
     }
     routes_free(routes);
     return good;

@@ -74,27 +74,29 @@ extern const char *const handover_keepalive_names[];
     X(INT, refuse, "refuse")           /* HTTP status: accept the upgrade and close it with 4000 + this */  \
     X(TEXT, error, "error")            /* of a refusal: its code in refusal.h */                            \
     X(BOOL, select_cellgate, "select_cellgate") /* select `cellgate` if the worker selects none */          \
-    X(TEXT, egress, "egress")               /* "HOST:PORT", of a connection that a sandbox opens */         \
-    X(INT, most, "most")                    /* of an egress connection: those of its sandbox at once */     \
-    X(TEXT, ticket, "ticket") /* of a tunnel that was admitted: the right to ask where its sandbox is */
+    X(TEXT, egress, "egress")                   /* "HOST:PORT", of a connection that a sandbox opens */     \
+    X(INT, inspect, "inspect") /* the same: the digest of the rule that its requests are inspected by */    \
+    X(INT, most, "most")       /* of an egress connection: those of its sandbox at once */                  \
+    X(TEXT, ticket, "ticket")  /* of a tunnel that was admitted: the right to ask where its sandbox is */
 
 /* What the relay hands back with each question (cell-resolve, cell-watch) under the same keys: who the tunnel is for and
  * what lets it in, all that the agent judges by and the relay must not change. The ticket is for all of it: a field that is
  * not present changes no ticket, so that a version with one more field takes those of the version before. */
-#define HANDOVER_IDENTITY(X)    \
-    X(TEXT, route, "route")     \
-    X(TEXT, sandbox, "sandbox") \
-    X(TEXT, space, "namespace") \
-    X(INT, port, "port")        \
-    X(TEXT, org, "org")         \
+#define HANDOVER_IDENTITY(X)               \
+    X(TEXT, route, "route")                \
+    X(TEXT, sandbox, "sandbox")            \
+    X(TEXT, space, "namespace")            \
+    X(INT, port, "port")                   \
+    X(TEXT, org, "org")                    \
     X(INT, org_of_record, "org_of_record") \
-    X(TEXT, jti, "jti")         \
-    X(TEXT, kid, "kid")         \
-    X(INT, needs, "needs")      \
-    X(TEXT, key, "key")         \
-    X(INT, iat, "iat")          \
-    X(INT, exp, "exp")          \
-    X(TEXT, egress, "egress")
+    X(TEXT, jti, "jti")                    \
+    X(TEXT, kid, "kid")                    \
+    X(INT, needs, "needs")                 \
+    X(TEXT, key, "key")                    \
+    X(INT, iat, "iat")                     \
+    X(INT, exp, "exp")                     \
+    X(TEXT, egress, "egress")              \
+    X(INT, inspect, "inspect")
 
 #define HANDOVER_TYPE_TEXT    struct slice
 #define HANDOVER_TYPE_INT     int64_t

@@ -26,7 +26,9 @@
     X(sandbox_not_found, 404, false, 0, "There is no such sandbox.")                              \
     X(method_not_allowed, 405, false, 0, "This method is not allowed here.")                      \
     X(proxy_auth_required, 407, false, 0, "A capability token is required as proxy credential.")  \
+    X(request_timeout, 408, true, 1, "The request did not arrive in time.")                       \
     X(sandbox_stopped, 410, false, 0, "The sandbox has been stopped.")                            \
+    X(misdirected_request, 421, false, 0, "The request names another host than its connection.")  \
     X(upgrade_version, 426, false, 0, "WebSocket version 13 is required.")                        \
     X(too_many_requests, 429, true, 1, "Too many wrong credentials came from this address.")      \
     X(too_many_connections, 429, true, 1, "Too many connections of this sandbox are open.")       \

@@ -32,7 +32,9 @@ static bool check_addresses(const struct settings *s, struct fail *why)
                    {"relay.listen", &s->relay.listen},
                    {"relay.agent", &s->relay.agent},
                    {"relay.control", &s->relay.control},
-                   {"relay.worker_tls", &s->relay.worker_tls}};
+                   {"relay.worker_tls", &s->relay.worker_tls},
+                   {"relay.egress_tls", &s->relay.egress_tls},
+                   {"relay.egress_http", &s->relay.egress_http}};
     for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
         if (!net_is_unix(sockets[i].address))
             return refuse_setting(s, sockets[i].key, why, "must be a Unix socket (unix@PATH)");
@@ -61,6 +63,8 @@ static bool check_nodes(const struct settings *s, struct fail *why)
         return refuse_setting(s, "egress.default", why, "must be an object");
     if (s->egress_hosts && !json_is_object(s->egress_hosts))
         return refuse_setting(s, "egress.hosts", why, "must be an object");
+    if (s->egress_secrets && !json_is_object(s->egress_secrets))
+        return refuse_setting(s, "egress.secrets", why, "must be an object");
     if (s->open && json_first(s->tokens))
         return refuse_setting(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
     if (s->open || json_first(s->tokens))

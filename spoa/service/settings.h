@@ -36,7 +36,7 @@ struct settings_agent {
 };
 
 struct settings_relay {
-    struct net_address listen, agent, admin, control, worker_tls, monitor;
+    struct net_address listen, agent, admin, control, worker_tls, egress_tls, egress_http, monitor;
     char *monitor_token_file;
     int64_t threads; /* never 0 */
     int64_t connect_budget, dial_timeout, hold, grace_period;
@@ -80,7 +80,8 @@ struct settings {
     struct settings_agent agent;
     struct settings_relay relay;
     struct settings_renew renew;
-    const json_node *egress_default, *egress_hosts; /* objects; may be NULL */
+    const json_node *egress_default, *egress_hosts, *egress_secrets; /* objects; may be NULL */
+    char *egress_sign_file, *egress_ca_file;                         /* HAProxy's; may be NULL */
     struct texts egress_private_networks;
 };
 

@@ -151,6 +151,10 @@ static const struct option keys[] = {
      "where HAProxy hands over upgrades; a Unix socket", ANY},
     {"relay.agent", OPTION_ADDRESS, AT(relay.agent), "unix@/run/cellgate/agent-relay.sock",
      "the agent's relay_listen; a Unix socket", ANY},
+    {"relay.egress_tls", OPTION_ADDRESS, AT(relay.egress_tls), "unix@/run/cellgate/egress-tls.sock",
+     "HAProxy's listener for inspected TLS; a Unix socket", ANY},
+    {"relay.egress_http", OPTION_ADDRESS, AT(relay.egress_http), "unix@/run/cellgate/egress-http.sock",
+     "the same without TLS", ANY},
     {"relay.worker_tls", OPTION_ADDRESS, AT(relay.worker_tls), "unix@/run/cellgate/worker-tls.sock",
      "HAProxy's listener for https workers; a Unix socket", ANY},
     {"relay.admin", OPTION_ADDRESS, AT(relay.admin), "127.0.0.1:9102",
@@ -244,6 +248,15 @@ static const struct option keys[] = {
     {"egress.private_networks", OPTION_TEXTS, AT(egress_private_networks), OPTION_NONE,
      "loopback networks that a rule with `private` may reach", RANGE(0, 64), .check = check_network,
      .example = "[\"127.0.0.1\"]"},
+    {"egress.sign_file", OPTION_PATH, AT(egress_sign_file), OPTION_NONE,
+     "certificate and key that HAProxy signs inspected connections by (`CELLGATE_EGRESS_SIGN`); not set: nothing is inspected",
+     ANY, .later = true},
+    {"egress.ca_file", OPTION_PATH, AT(egress_ca_file), OPTION_NONE,
+     "who signs hosts outside that are inspected (`CELLGATE_EGRESS_CA`); not set: whom the system trusts", ANY,
+     .later = true},
+    {"egress.secrets", OPTION_NODE, AT(egress_secrets), OPTION_NONE,
+     "values of headers that rules set, by name: the first line of each file", ANY,
+     .form = "an object of name: file", .example = "{ \"registry\": \"registry.token\" }"},
 };
 
 const struct option *settings_options(size_t *count)

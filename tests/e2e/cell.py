@@ -136,6 +136,7 @@ class Cell:
         self.processes = []
         for name, content in ({"k1.secret": SECRET} | (files or {})).items():
             (self.folder / name).write_bytes(content)
+            (self.folder / name).chmod(0o600 if name != "k1.secret" else 0o644)
         self.set_sandboxes(**(sandboxes or {}))
         self.config = {
             "cell": "test",
@@ -149,6 +150,7 @@ class Cell:
         self.run_dir = self.folder / "run"
         self.up = None
         self.ports = {}
+        self.egress_ca = None  # who signs what is inspected
 
     def set_sandboxes(self, **records):
         """Adds records (None removes one). Replaced whole, as an editor would."""
@@ -174,7 +176,9 @@ class Cell:
                 raise AssertionError(f"the cell does not stand up\n{text}\n{self.logs()}")
         for line in text.splitlines():
             name, _, address = line.partition(" ")
-            if address:
+            if name == "egress-ca":
+                self.egress_ca = Path(address)
+            elif address:
                 self.ports[name] = int(address.rpartition(":")[2])
         return self
 

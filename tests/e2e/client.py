@@ -66,8 +66,9 @@ def head(method, target, headers, version="HTTP/1.1"):
 class Http1(Connection):
     """One connection to HAProxy; requests with headers in the order given, nothing added but Host."""
 
-    def __init__(self, port, tls=False, timeout=10):
-        super().__init__(connect(port, tls, timeout=timeout))
+    def __init__(self, port, tls=False, timeout=10, sock=None):
+        """sock: instead of a new connection."""
+        super().__init__(sock or connect(port, tls, timeout=timeout))
         self.interim = []  # answers before the last one
 
     def __enter__(self):
@@ -123,8 +124,8 @@ class Http2:
     """One HTTP/2 connection, one stream at a time; `upgrade` opens a WebSocket by extended CONNECT (RFC 8441), after
     which send() and read() are the tunnel's bytes."""
 
-    def __init__(self, port, tls=True, timeout=10):
-        self.sock = connect(port, tls, "h2", timeout)
+    def __init__(self, port, tls=True, timeout=10, sock=None):
+        self.sock = sock or connect(port, tls, "h2", timeout)
         self.h2 = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="latin-1", validate_outbound_headers=False, normalize_outbound_headers=False))
         self.h2.initiate_connection()
         self.stream = None

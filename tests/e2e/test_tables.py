@@ -54,14 +54,24 @@ def test_spoe_variables_are_those_of_the_agent(engine):
 def test_egress_arguments_and_variables_are_those_of_the_agent():
     text = (ROOT / "haproxy/egress-spoe.conf").read_text()
     rows = [re.findall(r'"([^"]*)"', row) for row in table("spoa/agent/decision/egress.h", "EGRESS_ARGUMENTS")]
+    inside = [re.findall(r'"([^"]*)"', row)[:2] for row in table("spoa/agent/decision/egress.h", "EGRESS_INSIDE_ARGUMENTS")]
     names = [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/decision/egress.h", "EGRESS_VARIABLES")]
-    assert len(rows) > 4 and len(names) > 12
+    names += [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/egress/rules.h", "EGRESS_CREDENTIALS")]
+    assert len(rows) > 4 and len(inside) > 8 and len(names) > 20
 
     def said(keyword):
         return " ".join(re.findall(rf"^\s+{keyword} (.*)$", text, re.M)).split()
 
-    assert said("args") == [f"{name}={sample}" for name, sample in rows]
+    assert said("args") == [f"{name}={sample}" for name, sample in rows + inside]
     assert said("register-var-names") == ["verdict", *names]
+    assert all(len(f"txn.egress.{name}") <= 63 for name in names)
+
+
+def test_every_credential_of_egress_has_its_rule():
+    text = (ROOT / "haproxy/egress.cfg").read_text()
+    for row in table("spoa/agent/egress/rules.h", "EGRESS_CREDENTIALS"):
+        variable, header = re.findall(r'"([^"]*)"', row)
+        assert re.search(rf"(?i)http-request set-header {header} %\[var\(txn.egress.{variable}\)\] if {{ var\(txn.egress.{variable}\) -m found }}", text)
 
 
 def test_every_status_of_egress_has_its_rule():
@@ -72,7 +82,7 @@ def test_every_status_of_egress_has_its_rule():
 
 def test_every_status_of_a_refusal_has_its_rule():
     text = (ROOT / "haproxy/haproxy.cfg").read_text()
-    statuses = {row.split(",")[1].strip() for row in table("spoa/proto/refusal.h", "REFUSALS")} - {"407"}  # egress.cfg's
+    statuses = {row.split(",")[1].strip() for row in table("spoa/proto/refusal.h", "REFUSALS")} - {"407", "408", "421"}  # egress.cfg's, and the relay's
     assert statuses <= set(re.search(r"acl known-status .* -m int (.*)", text)[1].split())
     for status in statuses:
         assert f"http-request return status {status} content-type application/json" in text

@@ -34,6 +34,7 @@ static struct handover admitted(void)
     h.iat = 1000;
     h.exp = 2000;
     h.egress = SLICE_LITERAL("api.example.org:443");
+    h.inspect = 7;
     h.epoch = 3;
     return h;
 }

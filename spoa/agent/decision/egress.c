@@ -1,40 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/decision/egress.h"
+#include "spoa/agent/decision/egress_steps.h"
 
 #include <openssl/evp.h>
 
 #include <arpa/inet.h>
 
 #include "spoa/agent/egress/reach.h"
-#include "spoa/agent/egress/target.h"
 #include "spoa/agent/token/ticket.h"
 #include "spoa/proto/http.h"
+#include "spoa/proto/proxy_header.h"
 
 enum { HANDOVER_ID_MOST = 64 };
 
-struct egress {
-    const struct decide_view *view;
-    const struct egress_request *request;
-    struct writer *scratch;
-    struct egress_verdict *verdict;
-    bool pending;
-    struct target target;
-    bool granted;
-    struct grant grant;
-    struct slice sandbox, space;
-    struct record record;
-    struct egress_policy policy;
-    bool matched;
-    struct egress_rule rule;
-    struct address address; /* the one that is dialled */
-};
-
-/* Every step returns true to go on; false: the verdict is complete. */
-typedef bool egress_step(struct egress *e);
-
 static const struct slice nothing;
 
-static void tell(const struct egress *e, const char *step, const char *text, struct slice detail)
+void egress_tell(const struct egress *e, const char *step, const char *text, struct slice detail)
 {
     const struct decide_trace *trace = e->view->trace;
     if (trace)
@@ -46,12 +26,11 @@ static struct egress_verdict no_verdict(void)
     return (struct egress_verdict){.status = -1, .retry_after = -1, .rule = -1, .port = -1};
 }
 
-/* Always false. */
-static bool deny(struct egress *e, enum refusal refusal, const char *step, const char *why)
+bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const char *why)
 {
     const struct refusal_info *info = refusal_info(refusal);
     struct egress_verdict *v = e->verdict;
-    tell(e, step, why, nothing);
+    egress_tell(e, step, why, nothing);
     v->refusal = refusal;
     v->status = info->status;
     v->error = slice_text(info->code);
@@ -66,16 +45,18 @@ static bool deny(struct egress *e, enum refusal refusal, const char *step, const
 
 static bool check_target(struct egress *e)
 {
+    if (e->request->inside)
+        return egress_http_inside(e);
     if (!slice_is(e->request->method, "CONNECT"))
-        return deny(e, REFUSAL_method_not_allowed, "request", "only CONNECT is served here");
+        return egress_http_target(e);
     const char *why = target_parse(e->request->target, 0, &e->target);
     if (why)
-        return deny(e, REFUSAL_bad_request, "request", why);
+        return egress_deny(e, REFUSAL_bad_request, "request", why);
     size_t start = e->scratch->len;
     writer_put(e->scratch, target_host(&e->target));
     e->verdict->host = slice_from(writer_slice(e->scratch), start);
     e->verdict->port = e->target.port;
-    tell(e, "request", "a CONNECT to", e->verdict->host);
+    egress_tell(e, "request", "a CONNECT to", e->verdict->host);
     return true;
 }
 
@@ -120,8 +101,7 @@ static struct slice basic_password(struct egress *e, struct slice text)
     return colon < whole.len ? slice_from(whole, colon + 1) : nothing;
 }
 
-/* "NAMESPACE/NAME", or a name. */
-static void take_name(struct egress *e, struct slice name)
+void egress_take_name(struct egress *e, struct slice name)
 {
     size_t slash = slice_find(name, '/');
     e->space = slash < name.len ? slice_sub(name, 0, slash) : nothing;
@@ -156,23 +136,23 @@ static bool check_token(struct egress *e, struct slice token)
     const char *why = "there is no kind of tokens";
     if (!auth_failure_limiter_allows(view->limiter, from, AUTH_FAILURE_TOKEN, view->now,
                                      view->auth_failures_most))
-        return deny(e, REFUSAL_too_many_requests, "token",
-                    "too many wrong credentials came from this address within a second");
+        return egress_deny(e, REFUSAL_too_many_requests, "token",
+                           "too many wrong credentials came from this address within a second");
     enum refusal refusal = check_grant(e, token, &why);
     if (refusal == REFUSAL_token_invalid)
         auth_failure_limiter_count(view->limiter, from, AUTH_FAILURE_TOKEN, view->now);
     if (refusal == REFUSAL_agent_unavailable || refusal == REFUSAL_wrong_cell)
-        return deny(e, refusal, "token", why);
+        return egress_deny(e, refusal, "token", why);
     if (refusal != REFUSAL_NONE)
-        return deny(e, REFUSAL_proxy_auth_required, "token", why);
+        return egress_deny(e, REFUSAL_proxy_auth_required, "token", why);
     e->granted = true;
     if (!(e->grant.needs & NEED_EGRESS))
-        return deny(e, REFUSAL_not_granted, "token", "it does not grant egress");
+        return egress_deny(e, REFUSAL_not_granted, "token", "it does not grant egress");
     if (!slice_present(e->grant.sandbox) || slice_is(e->grant.sandbox, "*"))
-        return deny(e, REFUSAL_not_granted, "token",
-                    "it is for no sandbox in particular, so no rules go with it");
-    take_name(e, e->grant.sandbox);
-    tell(e, "token", "it is valid and grants egress for", e->grant.sandbox);
+        return egress_deny(e, REFUSAL_not_granted, "token",
+                           "it is for no sandbox in particular, so no rules go with it");
+    egress_take_name(e, e->grant.sandbox);
+    egress_tell(e, "token", "it is valid and grants egress for", e->grant.sandbox);
     return true;
 }
 
@@ -183,7 +163,7 @@ static bool look_up(struct egress *e, struct slice space, struct slice name, enu
     e->pending = *lookup == LOOKUP_PENDING;
     if (*lookup == LOOKUP_FOUND || *lookup == LOOKUP_ABSENT)
         return true;
-    return deny(e, REFUSAL_directory_unavailable, "record", "the directory cannot say");
+    return egress_deny(e, REFUSAL_directory_unavailable, "record", "the directory cannot say");
 }
 
 /* The record under `addr:ADDRESS` says whose address it is. Its text goes with the next look-up. */
@@ -201,25 +181,27 @@ static bool check_source(struct egress *e)
             return false;
     }
     if (lookup != LOOKUP_FOUND || !slice_present(e->record.sandbox))
-        return deny(e, REFUSAL_proxy_auth_required, "token",
-                    "there is no token, and the source address is no sandbox's");
+        return egress_deny(e, REFUSAL_proxy_auth_required, "token",
+                           "there is no token, and the source address is no sandbox's");
     size_t start = e->scratch->len;
     writer_put(e->scratch, e->record.sandbox);
-    take_name(e, slice_from(writer_slice(e->scratch), start));
-    tell(e, "source", "the address is that of", e->sandbox);
+    egress_take_name(e, slice_from(writer_slice(e->scratch), start));
+    egress_tell(e, "source", "the address is that of", e->sandbox);
     return true;
 }
 
 static bool check_caller(struct egress *e)
 {
     struct slice value, token;
+    if (e->request->inside)
+        return true;
     if (slice_present(e->request->sandbox)) {
-        take_name(e, e->request->sandbox);
+        egress_take_name(e, e->request->sandbox);
         return true;
     }
     if (!proxy_authorization(e->request, &value))
-        return deny(e, REFUSAL_bad_request, "token",
-                    "Proxy-Authorization stands there several times, or the headers are malformed");
+        return egress_deny(e, REFUSAL_bad_request, "token",
+                           "Proxy-Authorization stands there several times, or the headers are malformed");
     if (!slice_present(value))
         return check_source(e);
     if (has_scheme(value, "basic", &token))
@@ -227,8 +209,8 @@ static bool check_caller(struct egress *e)
     else if (!has_scheme(value, "bearer", &token))
         token = nothing;
     if (!slice_present(token) || token.len == 0)
-        return deny(e, REFUSAL_proxy_auth_required, "token",
-                    "Proxy-Authorization is neither Bearer nor Basic with a token as password");
+        return egress_deny(e, REFUSAL_proxy_auth_required, "token",
+                           "Proxy-Authorization is neither Bearer nor Basic with a token as password");
     return check_token(e, token);
 }
 
@@ -244,27 +226,28 @@ static bool find_sandbox(struct egress *e)
     if (!look_up(e, e->space, e->sandbox, &lookup))
         return false;
     if (lookup == LOOKUP_ABSENT || slice_present(e->record.sandbox))
-        return deny(e, REFUSAL_egress_denied, "record", "the directory has no such sandbox");
+        return egress_deny(e, REFUSAL_egress_denied, "record", "the directory has no such sandbox");
     if (e->record.state == RECORD_STOPPED)
-        return deny(e, REFUSAL_egress_denied, "record", "the sandbox has been stopped");
+        return egress_deny(e, REFUSAL_egress_denied, "record", "the sandbox has been stopped");
     if (e->record.bare)
-        return deny(e, REFUSAL_directory_unavailable, "record", "the directory says no more than its state");
+        return egress_deny(e, REFUSAL_directory_unavailable, "record",
+                           "the directory says no more than its state");
     if (!e->granted)
         return true;
     int64_t own = e->record.not_before, all = view->not_before;
     enum refusal refusal = token_admits_record(&e->grant, e->record.org, own > all ? own : all, &why);
     if (refusal == REFUSAL_token_revoked)
-        return deny(e, REFUSAL_proxy_auth_required, "record", why);
-    return refusal == REFUSAL_NONE || deny(e, REFUSAL_egress_denied, "record", why);
+        return egress_deny(e, REFUSAL_proxy_auth_required, "record", why);
+    return refusal == REFUSAL_NONE || egress_deny(e, REFUSAL_egress_denied, "record", why);
 }
 
-static bool refuse_by_rules(struct egress *e, const char *why)
+bool egress_refuse_by_rules(struct egress *e, const char *why)
 {
     if (!e->policy.audit)
-        return deny(e, REFUSAL_egress_denied, "rules", why);
+        return egress_deny(e, REFUSAL_egress_denied, "rules", why);
     e->verdict->audit = true;
     e->verdict->reason = slice_text(why);
-    tell(e, "rules", "audit: this would be refused", slice_text(why));
+    egress_tell(e, "rules", "audit: this would be refused", slice_text(why));
     return true;
 }
 
@@ -273,18 +256,24 @@ static bool check_rules(struct egress *e)
     struct slice packed =
         slice_present(e->record.egress) ? e->record.egress : egress_config_default(e->view->egress);
     if (!slice_present(packed) || !egress_policy_unpack(packed, &e->policy))
-        return deny(e, REFUSAL_egress_denied, "rules", "neither its record nor egress.default has rules");
+        return egress_deny(e, REFUSAL_egress_denied, "rules",
+                           "neither its record nor egress.default has rules");
     e->matched = egress_rules_match(&e->policy, &e->target, &e->rule);
     if (!e->matched)
-        return refuse_by_rules(e, "no rule is about this destination");
+        return egress_refuse_by_rules(e, "no rule is about this destination");
     e->verdict->rule = e->rule.number;
     if (e->rule.deny)
-        return refuse_by_rules(e, "a rule denies this destination");
-    if (e->rule.inspect)
-        return deny(e, REFUSAL_egress_denied, "rules",
-                    "its rule wants requests inspected, which is not to be had here yet");
-    tell(e, "rules", "a rule allows this destination", nothing);
+        return egress_refuse_by_rules(e, "a rule denies this destination");
+    if (e->rule.inspect && e->verdict->kind == EGRESS_RAW && !egress_config_inspects(e->view->egress))
+        return egress_deny(e, REFUSAL_egress_denied, "rules",
+                           "its rule wants requests inspected, and there is no egress.sign_file");
+    egress_tell(e, "rules", "a rule allows this destination", nothing);
     return true;
+}
+
+static bool check_request(struct egress *e)
+{
+    return e->verdict->kind != EGRESS_DIRECT || (egress_http_rules(e) && egress_http_credentials(e));
 }
 
 /* ---- where that is ---- */
@@ -313,13 +302,13 @@ static bool check_addresses(struct egress *e, const struct address *addresses, s
     for (size_t i = 0; i < count; i++) {
         const char *why = address_fault(e, &addresses[i]);
         if (why)
-            return deny(e, REFUSAL_address_refused, "address", why);
+            return egress_deny(e, REFUSAL_address_refused, "address", why);
         int rule = egress_rules_deny(&e->policy, &e->target, e->matched ? e->rule.number : EGRESS_RULES_MOST,
                                      &addresses[i]);
         if (rule >= 0 && !e->policy.audit) {
             e->verdict->rule = rule;
-            return deny(e, REFUSAL_egress_denied, "address",
-                        "a rule denies an address that the name leads to");
+            return egress_deny(e, REFUSAL_egress_denied, "address",
+                               "a rule denies an address that the name leads to");
         }
     }
     e->address = cidr_unmapped(&addresses[0]);
@@ -331,7 +320,9 @@ static bool find_address(struct egress *e)
     struct address addresses[EGRESS_ADDRESSES];
     size_t count = 1;
     enum lookup lookup = LOOKUP_FOUND;
-    if (e->target.address.family)
+    if (e->request->inside)
+        addresses[0] = e->request->addr;
+    else if (e->target.address.family)
         addresses[0] = e->target.address;
     else if (!egress_config_host(e->view->egress, target_host(&e->target), &addresses[0]))
         lookup = e->view->addresses
@@ -339,14 +330,14 @@ static bool find_address(struct egress *e)
                      : LOOKUP_UNAVAILABLE;
     e->pending = lookup == LOOKUP_PENDING;
     if (lookup == LOOKUP_ABSENT || (lookup == LOOKUP_FOUND && count == 0))
-        return deny(e, REFUSAL_destination_unreachable, "address", "there is no such host");
+        return egress_deny(e, REFUSAL_destination_unreachable, "address", "there is no such host");
     if (lookup != LOOKUP_FOUND)
-        return deny(e, REFUSAL_destination_timeout, "address", "no name server could say in time");
+        return egress_deny(e, REFUSAL_destination_timeout, "address", "no name server could say in time");
     return check_addresses(e, addresses, count);
 }
 
 enum refusal egress_stands(const struct decide_view *view, const struct record *record, struct slice to,
-                           const struct address *address)
+                           const struct address *address, int64_t inspect)
 {
     struct egress_verdict verdict;
     struct egress e = {.view = view, .verdict = &verdict, .record = *record};
@@ -355,7 +346,8 @@ enum refusal egress_stands(const struct decide_view *view, const struct record *
     verdict = no_verdict();
     if (record->state == RECORD_STOPPED || !check_rules(&e) || !check_addresses(&e, address, 1))
         return verdict.refusal != REFUSAL_NONE ? verdict.refusal : REFUSAL_egress_denied;
-    return REFUSAL_NONE;
+    int64_t now = e.matched && e.rule.inspect ? egress_rule_digest(&e.policy, &e.rule) : -1;
+    return now == inspect ? REFUSAL_NONE : REFUSAL_egress_denied;
 }
 
 /* ---- what the relay has to know ---- */
@@ -377,6 +369,19 @@ static bool hand_over(struct egress *e)
 {
     struct egress_verdict *v = e->verdict;
     struct handover h = handover_none();
+    if (v->kind == EGRESS_DIRECT) {
+        v->addr = e->address;
+        egress_tell(e, "address", "HAProxy sends it there", nothing);
+        return true;
+    }
+    if (e->matched && e->rule.inspect) {
+        if (e->sandbox.len + 1 + e->space.len > PROXY_UNIQUE_ID_MOST)
+            return egress_deny(e, REFUSAL_egress_denied, "rules", "the sandbox's name is too long to be inspected");
+        v->kind = EGRESS_INSPECT;
+        h.inspect = egress_rule_digest(&e->policy, &e->rule);
+        if (h.inspect < 0)
+            return egress_deny(e, REFUSAL_agent_unavailable, "rules", "there is no memory");
+    }
     h.id = slice_sub(e->request->id, 0, HANDOVER_ID_MOST);
     h.route = SLICE_LITERAL("egress");
     h.sandbox = v->sandbox;
@@ -405,15 +410,24 @@ static bool hand_over(struct egress *e)
     e->scratch->full = e->scratch->full || line.full;
     e->scratch->len += line.len;
     v->handover = slice_of(line.at, line.len);
-    tell(e, "address", "the relay dials it", nothing);
+    egress_tell(e, "address",
+                v->kind == EGRESS_INSPECT ? "HAProxy reads the requests, and sends them there"
+                                          : "the relay dials it",
+                nothing);
     return true;
+}
+
+const char *egress_verdict_text(const struct egress_verdict *v)
+{
+    static const char *const kinds[] = {"raw", "inspect", "direct"};
+    return v->refusal == REFUSAL_NONE ? kinds[v->kind] : "deny";
 }
 
 bool egress_decide(const struct decide_view *view, const struct egress_request *request,
                    struct writer *scratch, struct egress_verdict *verdict)
 {
-    static egress_step *const steps[] = {check_target, check_caller, find_sandbox,
-                                         check_rules,  find_address, hand_over};
+    static egress_step *const steps[] = {check_target,  check_caller, find_sandbox, check_rules,
+                                         check_request, find_address, hand_over};
     struct egress e = {.view = view, .request = request, .scratch = scratch, .verdict = verdict};
     *verdict = no_verdict();
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
@@ -421,7 +435,7 @@ bool egress_decide(const struct decide_view *view, const struct egress_request *
             break;
     if (scratch->full) {
         *verdict = no_verdict();
-        deny(&e, REFUSAL_request_too_large, "request", "its texts are too large");
+        egress_deny(&e, REFUSAL_request_too_large, "request", "its texts are too large");
         e.pending = false;
     }
     return !e.pending;

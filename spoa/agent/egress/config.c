@@ -1,32 +1,131 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/egress/config.h"
 
+#include <openssl/crypto.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "spoa/agent/egress/rules_json.h"
 #include "spoa/agent/egress/target.h"
+#include "spoa/base/file.h"
 
-enum { HOSTS_MOST = 256 };
+enum { HOSTS_MOST = 256, SECRETS_MOST = 256, SECRET_MOST = 4096, FILE_MOST = 65536 };
 
 struct named {
     struct target target; /* of the name, for its spelling */
     struct address address;
 };
 
+struct secret {
+    struct slice name; /* in the configuration */
+    struct slice value;
+};
+
 struct egress_config {
-    bool has_default;
-    size_t default_len, hosts_count, networks_count;
+    bool has_default, inspects;
+    size_t default_len, hosts_count, networks_count, secrets_count;
+    struct secret *secrets;
     struct named *hosts;
     struct cidr *networks;
     uint8_t packed[EGRESS_PACKED_MOST + 64];
 };
+
+/* ---- secrets ---- */
+
+struct slice egress_config_secret(const struct egress_config *c, struct slice name)
+{
+    for (size_t i = 0; c && i < c->secrets_count; i++)
+        if (slice_equal(c->secrets[i].name, name))
+            return c->secrets[i].value;
+    return (struct slice){NULL, 0};
+}
+
+static bool has_secret(const void *config, struct slice name)
+{
+    return slice_present(egress_config_secret(config, name));
+}
+
+/* What a header's value may hold (RFC 9110 section 5.5), less what is not ASCII. */
+static const char *secret_fault(struct slice value)
+{
+    if (value.len == 0)
+        return "its first line is empty";
+    if (value.len > SECRET_MOST)
+        return "its first line is over 4096 bytes";
+    for (size_t i = 0; i < value.len; i++)
+        if (value.at[i] < ' ' || value.at[i] > '~')
+            return "its first line has bytes that no header's value has";
+    return value.at[0] == ' ' || value.at[value.len - 1] == ' ' ? "its first line has blanks around it"
+                                                                : NULL;
+}
+
+static bool read_file(struct secret *secret, const char *path, struct fail *why)
+{
+    struct slice content, rest, line;
+    if (file_is_public(path))
+        return fail(why, "%s: everybody on this machine can read it (chmod o-r)", path);
+    if (!file_read(path, FILE_MOST, &content, why))
+        return false;
+    rest = content;
+    if (!slice_split(&rest, '\n', &line))
+        line = content;
+    if (line.len && line.at[line.len - 1] == '\r')
+        line.len--;
+    const char *fault = secret_fault(line);
+    uint8_t *copy = fault ? NULL : (uint8_t *)slice_dup(line);
+    if (copy)
+        secret->value = slice_of(copy, line.len);
+    file_free(content);
+    return fault ? fail(why, "%s: %s", path, fault) : copy || fail(why, "out of memory");
+}
+
+static bool read_secret(const struct settings *s, const json_node *node, struct secret *secret,
+                        struct fail *why)
+{
+    struct slice file;
+    char *path = NULL;
+    secret->name = slice_text(json_key(node));
+    if (secret->name.len == 0 || secret->name.len > 64)
+        return json_fail(s->doc, node, why, "egress.secrets: a name has 1 to 64 bytes");
+    if (!json_text(node, &file) || file.len == 0)
+        return json_fail(s->doc, node, why, "egress.secrets: the value is no path of a file");
+    bool absolute = file.at[0] == '/';
+    if (asprintf(&path, "%s%s%.*s", absolute ? "" : s->base_dir, absolute ? "" : "/", (int)file.len,
+                 (const char *)file.at) < 0)
+        return fail(why, "out of memory");
+    bool good = read_file(secret, path, why);
+    free(path);
+    return good;
+}
+
+static bool read_secrets(struct egress_config *c, const struct settings *s, struct fail *why)
+{
+    size_t count = s->egress_secrets ? json_count(s->egress_secrets) : 0;
+    if (count > SECRETS_MOST)
+        return json_fail(s->doc, s->egress_secrets, why, "egress.secrets has at most %d secrets",
+                         SECRETS_MOST);
+    c->secrets = calloc(count + 1, sizeof *c->secrets);
+    if (!c->secrets)
+        return fail(why, "out of memory");
+    for (const json_node *n = count ? json_first(s->egress_secrets) : NULL; n; n = json_next(n))
+        if (!read_secret(s, n, &c->secrets[c->secrets_count++], why))
+            return false;
+    return true;
+}
+
+bool egress_config_inspects(const struct egress_config *c)
+{
+    return c && c->inspects;
+}
+
+/* ---- the rest ---- */
 
 static bool read_default(struct egress_config *c, const struct settings *s, struct fail *why)
 {
     struct writer w = writer_of(c->packed, sizeof c->packed);
     if (!s->egress_default)
         return true;
-    if (!egress_policy_read(s->doc, s->egress_default, NULL, NULL, &w, why))
+    if (!egress_policy_read(s->doc, s->egress_default, has_secret, c, &w, why))
         return false;
     c->default_len = w.len;
     return c->has_default = true;
@@ -73,8 +172,10 @@ static bool read_networks(struct egress_config *c, const struct settings *s, str
 struct egress_config *egress_config_read(const struct settings *settings, struct fail *why)
 {
     struct egress_config *c = calloc(1, sizeof *c);
-    if (c && read_default(c, settings, why) && read_hosts(c, settings, why) &&
-        read_networks(c, settings, why))
+    if (c)
+        c->inspects = settings->egress_sign_file != NULL;
+    if (c && read_secrets(c, settings, why) && read_default(c, settings, why) &&
+        read_hosts(c, settings, why) && read_networks(c, settings, why))
         return c;
     if (!c)
         fail(why, "out of memory");
@@ -86,6 +187,11 @@ void egress_config_free(struct egress_config *c)
 {
     if (!c)
         return;
+    for (size_t i = 0; i < c->secrets_count; i++) {
+        OPENSSL_cleanse((void *)(uintptr_t)c->secrets[i].value.at, c->secrets[i].value.len);
+        free((void *)(uintptr_t)c->secrets[i].value.at);
+    }
+    free(c->secrets);
     free(c->hosts);
     free(c->networks);
     free(c);

@@ -14,6 +14,10 @@ void egress_config_free(struct egress_config *config); /* NULL is fine */
 
 /* The rules of sandboxes whose record has none, packed; absent: such sandboxes reach nothing. */
 struct slice egress_config_default(const struct egress_config *config);
+/* Whether requests can be inspected: `egress.sign_file` is there. */
+bool egress_config_inspects(const struct egress_config *config);
+/* The value of a header, of `egress.secrets`; absent: there is none of that name. */
+struct slice egress_config_secret(const struct egress_config *config, struct slice name);
 /* `egress.hosts`, which comes before DNS. */
 bool egress_config_host(const struct egress_config *config, struct slice host, struct address *address);
 /* Whether an address of REACH_PRIVATE or REACH_LOOPBACK is in `egress.private_networks`. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/egress/rules.h"
 
+#include <openssl/evp.h>
+
 enum {
     FLAG_DENY = 1,
     FLAG_INSPECT = 2,
@@ -102,7 +104,8 @@ bool egress_rules_next(const struct egress_policy *policy, size_t *cursor, struc
     struct reader r = reader_of(slice_from(policy->rules, *cursor));
     if (r.rest.len == 0)
         return false;
-    struct reader body = reader_of(egress_unpack_text(&r));
+    rule->packed = egress_unpack_text(&r);
+    struct reader body = reader_of(rule->packed);
     *cursor = policy->rules.len - r.rest.len;
     rule->number = number;
     return !r.failed && unpack_rule(&body, rule);
@@ -118,4 +121,16 @@ bool egress_rule_set(const struct egress_rule *rule, size_t *cursor, struct slic
     *secret = egress_unpack_text(&r);
     *cursor = rule->set.len - r.rest.len;
     return !r.failed;
+}
+
+int64_t egress_rule_digest(const struct egress_policy *policy, const struct egress_rule *rule)
+{
+    uint8_t whole[1 + EGRESS_PACKED_MOST], digest[EVP_MAX_MD_SIZE];
+    struct writer w = writer_of(whole, sizeof whole);
+    writer_u8(&w, policy->audit);
+    writer_put(&w, rule->packed);
+    if (w.full || !EVP_Digest(w.at, w.len, digest, NULL, EVP_sha256(), NULL))
+        return -1;
+    struct reader r = reader_of(slice_of(digest, 6));
+    return (int64_t)reader_be(&r, 6);
 }

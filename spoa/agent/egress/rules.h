@@ -21,6 +21,18 @@ enum {
     EGRESS_PACKED_MOST = 16384 /* bytes of all rules of a sandbox */
 };
 
+/*  The headers that a rule may set, each with a rule of its own in haproxy/egress.cfg, which cannot set one by a computed name.
+ *  X(field, SPOE variable, name in lower case) */
+#define EGRESS_CREDENTIALS(X)                                     \
+    X(set_authorization, "set_authorization", "authorization")    \
+    X(set_x_api_key, "set_x_api_key", "x-api-key")                \
+    X(set_api_key, "set_api_key", "api-key")                      \
+    X(set_x_goog_api_key, "set_x_goog_api_key", "x-goog-api-key") \
+    X(set_x_auth_token, "set_x_auth_token", "x-auth-token")       \
+    X(set_x_access_token, "set_x_access_token", "x-access-token") \
+    X(set_private_token, "set_private_token", "private-token")    \
+    X(set_cookie, "set_cookie", "cookie")
+
 struct egress_rule {
     unsigned number; /* from 0, in the order of the file */
     bool deny;
@@ -35,6 +47,7 @@ struct egress_rule {
     struct slice methods; /* "GET,HEAD"; empty: all */
     struct slice paths;   /* packed; empty: all */
     struct slice set;     /* packed; read with egress_rule_set */
+    struct slice packed;  /* all of it */
 };
 
 /* What the rules say beside each rule. */
@@ -58,5 +71,8 @@ bool egress_rules_next(const struct egress_policy *policy, size_t *cursor, struc
 /* The next header that a rule sets, and the name of the secret: start with *cursor = 0. */
 bool egress_rule_set(const struct egress_rule *rule, size_t *cursor, struct slice *header,
                      struct slice *secret);
+/* What tells this rule, enforced so, from others: 0 to 2^48 - 1; -1: there is no memory. A connection that is inspected under
+ * it ends when that changes, because what was judged by the rule inside of it is not judged again. */
+int64_t egress_rule_digest(const struct egress_policy *policy, const struct egress_rule *rule);
 
 #endif

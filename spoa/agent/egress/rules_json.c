@@ -209,25 +209,19 @@ static void read_paths(struct reading *r, const struct rule_text *text, struct s
     *paths = written_from(r, start);
 }
 
-/* What frames a request, or what HAProxy and the agent write themselves. */
-static bool is_reserved(struct slice name)
+static bool may_be_set(struct slice name)
 {
-    static const char *const reserved[] = {
-        "host",    "connection", "upgrade",           "content-length", "te",
-        "trailer", "keep-alive", "transfer-encoding", "expect",         "proxy-authorization"};
-    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
-        if (http_same_name(name, slice_text(reserved[i])))
-            return true;
-    return http_name_starts(name, "sec-websocket-") || http_name_starts(name, "x-cell-");
+#define X(field, variable, header)                       \
+    if (slice_equal_nocase(name, SLICE_LITERAL(header))) \
+        return true;
+    EGRESS_CREDENTIALS(X)
+#undef X
+    return false;
 }
 
-static bool is_header_name(struct slice name)
-{
-    for (size_t i = 0; i < name.len; i++)
-        if (!is_letter_or_digit(name.at[i]) && !strchr("!#$%&'*+-.^_`|~", name.at[i]))
-            return false;
-    return name.len > 0 && name.len <= 255 && !is_reserved(name);
-}
+#define X(field, variable, header) " " header
+static const char cannot_be_set[] = "a rule may set these headers alone:" EGRESS_CREDENTIALS(X);
+#undef X
 
 static bool read_set(struct reading *r, const json_node *node, struct slice *set)
 {
@@ -237,8 +231,8 @@ static bool read_set(struct reading *r, const json_node *node, struct slice *set
     for (const json_node *n = json_first(node); n; n = json_next(n)) {
         struct slice header = slice_text(json_key(n)), name;
         const json_node *secret = json_member(n, "secret");
-        if (!is_header_name(header))
-            return wrong(r, n, "this is no header's name that a rule may set");
+        if (!may_be_set(header))
+            return wrong(r, n, cannot_be_set);
         if (json_count(n) != 1 || !json_text(secret, &name) || name.len == 0 || name.len > 64)
             return wrong(r, n, "a header is set to {\"secret\": \"a name of egress.secrets\"}");
         if (r->known && !r->known(r->secrets, name))
@@ -279,6 +273,8 @@ static const char *contradiction(const struct rule_text *t)
         return "sni is for rules that are not inspected";
     if (t->methods.count && t->access != ACCESS_FULL)
         return "a rule has either access or methods";
+    if (t->via)
+        return "via relay is not to be had yet: upgrades go straight";
     return NULL;
 }
 

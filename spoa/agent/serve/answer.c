@@ -67,21 +67,24 @@ bool request_from_args(struct spop_args args, struct request *request)
     return request_read_headers(request);
 }
 
-bool egress_request_from_args(struct spop_args args, struct egress_request *request)
+bool egress_request_from_args(struct spop_args args, bool inside, struct egress_request *request)
 {
-    static const struct argument of_egress[] = {
+    static const struct argument outside[] = {
 #define X(kind, field, name, sample) \
     {kind, offsetof(struct egress_request, field), {(const uint8_t *)(name), sizeof(name) - 1}},
-        EGRESS_ARGUMENTS(X)
+        EGRESS_ARGUMENTS(X)};
+    static const struct argument within[] = {EGRESS_INSIDE_ARGUMENTS(X)
 #undef X
     };
+    const struct argument *arguments_of = inside ? within : outside;
+    size_t count = inside ? sizeof within / sizeof *within : sizeof outside / sizeof *outside;
     struct slice name;
     struct spop_value value;
-    *request = (struct egress_request){.id = {NULL, 0}};
+    *request = (struct egress_request){.inside = inside};
     while (spop_arg_next(&args, &name, &value))
-        for (size_t i = 0; i < sizeof of_egress / sizeof *of_egress; i++)
-            if (slice_equal(of_egress[i].name, name) && value.kind != SPOP_NULL &&
-                !argument_read(&of_egress[i], value, request))
+        for (size_t i = 0; i < count; i++)
+            if (slice_equal(arguments_of[i].name, name) && value.kind != SPOP_NULL &&
+                !argument_read(&arguments_of[i], value, request))
                 return false;
     return true;
 }
@@ -138,17 +141,27 @@ static void put_egress(const struct egress_verdict *verdict, struct spop_actions
 #define X(kind, field, name) struct spop_variable field;
         EGRESS_VARIABLES(X)
 #undef X
+#define X(field, name, header) struct spop_variable field;
+        EGRESS_CREDENTIALS(X)
+#undef X
         struct spop_variable verdict;
     } variables = {
 #define X(kind, field, name) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
         EGRESS_VARIABLES(X)
 #undef X
-            .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
+#define X(field, name, header) .field = SPOP_VARIABLE(SPOP_TRANSACTION, name),
+            EGRESS_CREDENTIALS(X)
+#undef X
+                .verdict = SPOP_VARIABLE(SPOP_TRANSACTION, "verdict")};
 #define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
     EGRESS_VARIABLES(X)
 #undef X
-    spop_set_known(actions, &variables.verdict,
-                   spop_text(slice_text(verdict->refusal == REFUSAL_NONE ? "raw" : "deny")));
+#define X(field, name, header)            \
+    if (verdict->refusal == REFUSAL_NONE) \
+        put_TEXT(actions, &variables.field, verdict->field);
+    EGRESS_CREDENTIALS(X)
+#undef X
+    spop_set_known(actions, &variables.verdict, spop_text(slice_text(egress_verdict_text(verdict))));
 }
 
 /* What does not fit leaves out->full set: HAProxy then hears nothing, and refuses. */

@@ -21,8 +21,8 @@ bool request_from_args(struct spop_args args, struct request *request);
  * request_too_large; only if that does not fit either is actions->out->full left set. */
 void answer_write(const struct verdict *verdict, struct spop_actions *actions);
 
-/* The same of `cell-egress`, whose variables are `txn.egress.*`. */
-bool egress_request_from_args(struct spop_args args, struct egress_request *request);
+/* The same of `cell-egress` and, `inside`, `cell-egress-request`, whose variables are `txn.egress.*`. */
+bool egress_request_from_args(struct spop_args args, bool inside, struct egress_request *request);
 void egress_answer_write(const struct egress_verdict *verdict, struct spop_actions *actions);
 
 /* A message that is not ours, or that cannot be understood, is answered too: deny, agent_unavailable. */

@@ -71,7 +71,7 @@ void audit_write_egress(struct log *log, const struct egress_request *request, c
 {
     char source[INET6_ADDRSTRLEN], address[INET6_ADDRSTRLEN + 16];
     struct line line = {.count = 0};
-    put_field(&line, "verdict", v->refusal == REFUSAL_NONE ? SLICE_LITERAL("raw") : SLICE_LITERAL("deny"));
+    put_field(&line, "verdict", slice_text(egress_verdict_text(v)));
     put_field(&line, "id", request->id);
     put_field(&line, "source", address_text(&request->source, source));
     put_field(&line, "sandbox", v->sandbox);
@@ -82,6 +82,10 @@ void audit_write_egress(struct log *log, const struct egress_request *request, c
     put_field(&line, "address", endpoint_text(&v->addr, v->port, address, sizeof address));
     if (v->rule >= 0)
         line.fields[line.count++] = LOG_I64("rule", v->rule);
+    if (v->kind == EGRESS_DIRECT || request->inside) {
+        put_field(&line, "method", request->method);
+        put_field(&line, "path", slice_sub(v->path, 0, slice_find(v->path, '?')));
+    }
     put_field(&line, "error", v->error);
     put_field(&line, "reason", v->reason);
     if (v->audit)

@@ -29,7 +29,7 @@ enum {
 
 #define REFUSAL_EVERY (10 * SECOND) /* between two such lines of the log */
 
-enum pending_kind { PENDING_ROUTE, PENDING_EGRESS, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
+enum pending_kind { PENDING_ROUTE, PENDING_EGRESS, PENDING_INSIDE, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
 
 struct decision_thread {
     struct decision_thread_options options;
@@ -165,7 +165,7 @@ static enum server_reply on_egress(struct decision_thread *d, struct pending_req
     struct egress_request request;
     struct egress_verdict verdict;
     struct snapshot_finder finder = {.waiter = d->options.waiter};
-    if (!egress_request_from_args(pending.args, &request)) {
+    if (!egress_request_from_args(pending.args, pending.kind == PENDING_INSIDE, &request)) {
         answer_unavailable(actions);
         return SERVER_NOW;
     }
@@ -200,7 +200,8 @@ static bool answer_egress(struct decision_thread *d, const struct pending_reques
     struct egress_verdict verdict;
     struct spop_actions actions;
     struct snapshot_finder finder = {.waiter = d->options.waiter, .last = last};
-    egress_request_from_args(pending->args, &request); /* as it could when the question came */
+    egress_request_from_args(pending->args, pending->kind == PENDING_INSIDE,
+                             &request); /* as it could when the question came */
     bool answered = decide_egress(d, &request, &finder, false, &verdict) || last;
     bool moved = !answered && wait_on(d, pending, &finder);
     if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
@@ -219,8 +220,9 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
     struct request request;
     struct verdict verdict;
     struct pending_request pending = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = PENDING_ROUTE};
-    if (slice_is(name, "cell-egress")) {
-        pending.kind = PENDING_EGRESS;
+    bool inside = slice_is(name, "cell-egress-request");
+    if (inside || slice_is(name, "cell-egress")) {
+        pending.kind = inside ? PENDING_INSIDE : PENDING_EGRESS;
         return on_egress(d, pending, actions);
     }
     if (!slice_is(name, "cell-route") || !request_from_args(args, &request)) {
@@ -434,7 +436,7 @@ static void on_request_half_due(void *context, const struct pending_request *pen
 
 static void on_request_due(void *context, const struct pending_request *pending)
 {
-    if (pending->kind == PENDING_EGRESS)
+    if (pending->kind == PENDING_EGRESS || pending->kind == PENDING_INSIDE)
         answer_egress(context, pending, true);
     else if (pending->kind == PENDING_ROUTE)
         answer_route(context, pending, true, true);
@@ -453,7 +455,7 @@ static bool on_request_notified(void *context, struct pending_request *pending)
     }
     if (pending->kind == PENDING_ROUTE)
         return answer_route(d, pending, false, false);
-    if (pending->kind == PENDING_EGRESS)
+    if (pending->kind == PENDING_EGRESS || pending->kind == PENDING_INSIDE)
         return answer_egress(d, pending, false);
     return answer_question(d, pending, false);
 }

@@ -36,8 +36,13 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
 {
     struct slice name;
     struct spop_value value;
-    *question =
-        (struct resolve_question){.port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1, .org_of_record = -1};
+#define ABSENT_TEXT(field)
+#define ABSENT_ADDRESS(field)
+#define ABSENT_INT(field)    question->field = -1;
+#define X(kind, field, text) ABSENT_##kind(field)
+    *question = (struct resolve_question){.route = {NULL, 0}};
+    RESOLVE_ARGUMENTS(X)
+#undef X
     while (spop_arg_next(&args, &name, &value)) {
         if (value.kind == SPOP_NULL)
             continue;
@@ -230,7 +235,7 @@ void resolve(const struct decide_view *view, const struct resolve_question *q, s
     a->refused = still_admitted(view, q, &record);
     if (slice_present(q->egress)) {
         if (a->refused == REFUSAL_NONE && !record.bare)
-            a->refused = egress_stands(view, &record, q->egress, &q->addr);
+            a->refused = egress_stands(view, &record, q->egress, &q->addr, q->inspect);
         return;
     }
     if (record.state == RECORD_SUSPENDED && a->refused == REFUSAL_NONE && view->wake &&

@@ -6,11 +6,11 @@
 #include <sys/random.h>
 
 #include "spoa/net/stream.h"
+#include "spoa/proto/proxy_header.h"
 
 #define BODY_MAX    65536
 #define INTERIM_MAX 4
 #define READ_LEAST  4096
-#define PROXY_MAX   (16 + 36 + 3 + 255)
 
 struct dial {
     struct loop *loop;
@@ -219,30 +219,9 @@ static void tell_early(void *owner)
 }
 
 /* ---- the request ---- */
-/* PROXY protocol, version 2: where HAProxy is to connect to, and as AUTHORITY the name to verify
- * (proxy-protocol.txt, sections 2.2 and 2.2.1). */
-static void put_proxy_head(const struct target *to, struct writer *w)
-{
-    static const uint8_t source[18] = {0};
-    size_t bytes = to->addr.family == 4 ? 4 : 16;
-
-    writer_text(w, "\r\n\r\n");
-    writer_put(w, slice_of("\0\r\nQUIT\n", 8));
-    writer_u8(w, 0x21);
-    writer_u8(w, to->addr.family == 4 ? 0x11 : 0x21);
-    writer_be(w, 2 * bytes + 4 + 3 + to->sni.len, 2);
-    writer_put(w, slice_of(source, bytes));
-    writer_put(w, slice_of(to->addr.bytes, bytes));
-    writer_be(w, 0, 2);
-    writer_be(w, to->port, 2);
-    writer_u8(w, 0x02);
-    writer_be(w, to->sni.len, 2);
-    writer_put(w, to->sni);
-}
-
 static bool put_request(struct dial *d, const struct dial_options *o)
 {
-    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX + PROXY_MAX];
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX + PROXY_HEADER_MOST];
     struct writer w = writer_of(memory, sizeof memory);
     uint8_t nonce[16];
 
@@ -250,7 +229,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
         return fail(&d->why, "no randomness");
     ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
     if (o->to->tls)
-        put_proxy_head(o->to, &w);
+        proxy_header_write(&w, &o->to->addr, (uint16_t)o->to->port, o->to->sni, (struct slice){NULL, 0});
     if (slice_present(o->probe))
         upgrade_probe(o->upgrade, o->to, o->probe, &w);
     else
@@ -309,7 +288,7 @@ struct dial *dial_new(const struct dial_options *o)
     d->stream = (struct stream){.user = &stream_user,
                                 .owner = d,
                                 .in = buffer_with_limit(o->head_max + BODY_MAX + READ_LEAST),
-                                .out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_MAX)};
+                                .out = buffer_with_limit(UPGRADE_HEAD_MAX + PROXY_HEADER_MOST)};
     d->body = buffer_with_limit(BODY_MAX);
     d->reader = http_reader_of(HTTP_RESPONSE, o->head_max);
     loop_timer_open(&d->told, o->loop, tell_early, d);

@@ -9,11 +9,13 @@
 
 #include "spoa/net/stream.h"
 #include "spoa/proto/client_hello.h"
+#include "spoa/proto/proxy_header.h"
 
 #define BUFFER_MOST  ((size_t)64 << 10) /* of four: two for each direction */
 #define BUFFER_LEAST ((size_t)8 << 10)  /* the same while memory is short */
 #define ASK_AGAIN    SECOND             /* that the agent keeps no subscription for */
 #define LAST_WORDS   (5 * SECOND)       /* for each part of what is unsent to be taken */
+#define TLS_HANDSHAKE 22                 /* the first byte of a record (RFC 8446 section 5.1) */
 #define HALF_CLOSED  (300 * SECOND)     /* of one side, without a byte, when the other has ended */
 
 static const char *const ends[] = {
@@ -27,6 +29,7 @@ struct egress_io {
     struct egress_io *next, **link;
     struct stream client, destination;
     bool connected, judged, over;
+    int inside; /* inspected: connected to HAProxy's listener for TLS, until the client's first bytes; -1: not */
     bool client_ended, destination_ended; /* and what they said before is on its way */
     struct handover handover;
     uint8_t *texts; /* what its slices point to */
@@ -39,6 +42,11 @@ struct egress_io {
     struct loop_task free_task;
 };
 
+static bool is_inspected(const struct egress_io *io)
+{
+    return io->handover.inspect >= 0;
+}
+
 /* ---- the end ---- */
 
 static void note_held(struct egress_io *io, size_t held)
@@ -47,12 +55,20 @@ static void note_held(struct egress_io *io, size_t held)
     io->held = held;
 }
 
+static void close_inside(struct egress_io *io)
+{
+    if (io->inside >= 0)
+        close(io->inside);
+    io->inside = -1;
+}
+
 static void free_io(struct egress_io *io)
 {
     struct relay_thread *thread = io->thread;
     note_held(io, 0);
     loop_timer_close(&io->again);
     limits_leave(thread->limits, &io->owner);
+    close_inside(io);
     *io->link = io->next;
     if (io->next)
         io->next->link = io->link;
@@ -195,8 +211,62 @@ static void set_patience(struct egress_io *io)
         stream_set_time(&io->destination, HALF_CLOSED);
 }
 
+/* Whose the connection is, for the question about each request: "ID NAME", or "NAME" where there is no room for the id. */
+static void put_whose(const struct egress_io *io, struct writer *w)
+{
+    const struct handover *h = &io->handover;
+    size_t name = h->sandbox.len + (slice_present(h->space) ? h->space.len + 1 : 0);
+    if (slice_present(h->id) && slice_find(h->id, ' ') == h->id.len && h->id.len + 1 + name <= w->size) {
+        writer_put(w, h->id);
+        writer_text(w, " ");
+    }
+    if (slice_present(h->space)) {
+        writer_put(w, h->space);
+        writer_text(w, "/");
+    }
+    writer_put(w, h->sandbox);
+}
+
+/* The connection to HAProxy, which reads what is inside: with TLS, or without. */
+static bool open_inside(struct egress_io *io, bool tls)
+{
+    uint8_t memory[PROXY_HEADER_MOST], text[PROXY_UNIQUE_ID_MOST];
+    const struct handover *h = &io->handover;
+    struct writer w = writer_of(memory, sizeof memory), whose = writer_of(text, sizeof text);
+    struct fail why;
+    int fd = tls ? io->inside : net_connect(&io->thread->settings.egress_http, &why);
+    if (tls)
+        io->inside = -1;
+    close_inside(io);
+    if (fd < 0)
+        return false;
+    put_whose(io, &whose);
+    proxy_header_write(&w, &h->addr, (uint16_t)h->addr_port, h->host, writer_slice(&whose));
+    if (w.full || whose.full || !buffer_put(&io->destination.out, writer_slice(&w))) {
+        close(fd);
+        return false;
+    }
+    io->streams++;
+    stream_stop_time(&io->client);
+    stream_open(&io->destination, io->thread->loop, fd);
+    stream_set_time(&io->destination, io->thread->settings.dial_timeout);
+    return true;
+}
+
+/* Of an inspected connection, what the client says first tells what is inside. */
+static void look_inside(struct egress_io *io)
+{
+    struct slice bytes = buffer_slice(&io->client.in);
+    if (io->inside < 0 || bytes.len == 0 || !judge(io))
+        return;
+    if (!open_inside(io, bytes.at[0] == TLS_HANDSHAKE))
+        end(io, EGRESS_INSIDE);
+}
+
 static void pump(struct egress_io *io)
 {
+    if (!io->over && !io->connected)
+        look_inside(io);
     if (io->over || !io->connected)
         return;
     set_limits(io);
@@ -223,7 +293,9 @@ static void on_client_ended(void *owner, int error)
 {
     struct egress_io *io = owner;
     io->client_ended = true;
-    if (error)
+    if (io->inside >= 0 && buffer_len(&io->client.in) == 0)
+        end(io, EGRESS_DONE); /* without a word */
+    else if (error)
         end(io, error == ENOMEM ? EGRESS_MEMORY : EGRESS_CLIENT);
     else
         pump(io);
@@ -233,7 +305,9 @@ static void on_destination_ended(void *owner, int error)
 {
     struct egress_io *io = owner;
     io->destination_ended = true;
-    if (error && !io->connected) {
+    if (error && !io->connected && is_inspected(io)) {
+        end(io, EGRESS_INSIDE);
+    } else if (error && !io->connected) {
         refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
     } else if (error) {
         move(&io->destination, &io->client, &io->received); /* what it said before is the client's */
@@ -243,17 +317,29 @@ static void on_destination_ended(void *owner, int error)
     }
 }
 
+static bool accept_connect(struct egress_io *io)
+{
+    if (!buffer_put(&io->client.out, SLICE_LITERAL("HTTP/1.1 200 Connection established\r\n\r\n"))) {
+        end(io, EGRESS_MEMORY);
+        return false;
+    }
+    stream_send(&io->client);
+    return true;
+}
+
 static void on_connected(void *owner)
 {
     struct egress_io *io = owner;
     io->connected = true;
     stream_stop_time(&io->destination);
-    if (!buffer_put(&io->client.out, SLICE_LITERAL("HTTP/1.1 200 Connection established\r\n\r\n"))) {
-        end(io, EGRESS_MEMORY);
-        return;
-    }
-    stream_send(&io->client);
-    pump(io);
+    if (is_inspected(io) || accept_connect(io))
+        pump(io);
+}
+
+/* Of protocols in which the server speaks first, none can be read by HAProxy: the client waits, too. */
+static void on_client_late(void *owner)
+{
+    refuse(owner, EGRESS_SILENT, REFUSAL_request_timeout);
 }
 
 static void on_late(void *owner)
@@ -261,12 +347,17 @@ static void on_late(void *owner)
     struct egress_io *io = owner;
     if (io->connected)
         end(io, EGRESS_IDLE);
+    else if (is_inspected(io))
+        end(io, EGRESS_INSIDE);
     else
         refuse(io, EGRESS_TIMEOUT, REFUSAL_destination_timeout);
 }
 
-static const struct stream_user client_user = {
-    .input = on_bytes, .sent = on_bytes, .ended = on_client_ended, .gone = on_stream_gone};
+static const struct stream_user client_user = {.input = on_bytes,
+                                               .sent = on_bytes,
+                                               .ended = on_client_ended,
+                                               .late = on_client_late,
+                                               .gone = on_stream_gone};
 static const struct stream_user destination_user = {.connected = on_connected,
                                                     .input = on_bytes,
                                                     .sent = on_bytes,
@@ -342,6 +433,30 @@ static void add(struct egress_io *io)
     metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, 1);
 }
 
+/* HAProxy is there before the 200 is, and dials the destination when it has let the first request pass. */
+static void open_inspected(struct egress_io *io, int fd, struct slice early)
+{
+    struct relay_thread *thread = io->thread;
+    struct fail why;
+    bool kept = early.len == 0 || buffer_put(&io->client.in, early);
+    io->streams = 1;
+    add(io);
+    stream_open(&io->client, thread->loop, fd);
+    io->inside = net_connect(&thread->settings.egress_tls, &why);
+    if (io->inside < 0) {
+        refuse(io, EGRESS_INSIDE, REFUSAL_relay_unavailable);
+        return;
+    }
+    if (!kept) {
+        end(io, EGRESS_MEMORY);
+        return;
+    }
+    watch(io);
+    stream_set_time(&io->client, thread->settings.head_time);
+    if (accept_connect(io))
+        pump(io);
+}
+
 static void open_streams(struct egress_io *io, int fd, int to, struct slice early)
 {
     struct relay_thread *thread = io->thread;
@@ -369,6 +484,7 @@ static struct egress_io *new_io(struct relay_thread *thread)
         return NULL;
     io->thread = thread;
     io->began = loop_clock();
+    io->inside = -1;
     io->handover = handover_none();
     io->client = (struct stream){.user = &client_user,
                                  .owner = io,
@@ -424,7 +540,10 @@ void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head
         give_up(io, fd, REFUSAL_too_many_connections);
         return;
     }
-    open_streams(io, fd, dial(io, &why), early);
+    if (is_inspected(io))
+        open_inspected(io, fd, early);
+    else
+        open_streams(io, fd, dial(io, &why), early);
 }
 
 void egress_ios_end(struct relay_thread *thread, bool late)

@@ -52,6 +52,8 @@ enum { RESUME_EXACT, RESUME_GAP };
     X(DESTINATION, "destination", "the destination's connection broke")        \
     X(UNREACHABLE, "unreachable", "the destination cannot be reached")         \
     X(TIMEOUT, "timeout", "the destination did not answer in time")            \
+    X(SILENT, "silent", "inspected: the client said nothing in time")          \
+    X(INSIDE, "inside", "inspected: HAProxy cannot be reached")                \
     X(NAME, "name", "the ClientHello asks for another host, or for none")      \
     X(DENIED, "denied", "it is allowed no longer")                             \
     X(IDLE, "idle", "one side had ended, and the other said nothing for long") \

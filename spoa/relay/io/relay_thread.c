@@ -55,6 +55,8 @@ bool relay_thread_settings_from(struct relay_thread_settings *to, const struct s
         .drain = microseconds(s->drain),
         .head_size = (size_t)s->head_size,
         .worker_tls = s->worker_tls,
+        .egress_tls = s->egress_tls,
+        .egress_http = s->egress_http,
         .networks_count = settings->networks_count,
     };
     for (size_t i = 0; i < settings->worker_sockets.count; i++)

@@ -33,7 +33,7 @@ struct relay_thread_settings {
     struct tunnel_settings tunnel;
     uint64_t dial_timeout, head_time, drain;
     size_t head_size;
-    struct net_address worker_tls;
+    struct net_address worker_tls, egress_tls, egress_http;
     struct cidr networks[RELAY_THREAD_CIDRS];
     size_t networks_count;
     char socket_folders[NET_FOLDERS_MOST][NET_PATH_MOST + 1]; /* the rest is empty */

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/agent/decision/egress_steps.h"
+#include "spoa/agent/decision/upgrade.h"
+
+enum { PORT_HTTP = 80, PORT_HTTPS = 443 };
+
+static uint16_t usual_port(const struct egress *e)
+{
+    return e->request->tls ? PORT_HTTPS : PORT_HTTP;
+}
+
+/* ---- where it wants to go ---- */
+
+static bool is_same(const struct target *a, const struct target *b)
+{
+    return a->port == b->port && slice_equal(target_host(a), target_host(b));
+}
+
+/* "http://AUTHORITY[/PATH]" in two; false: it has another scheme, or none. */
+static bool split_url(struct slice url, const char *scheme, struct slice *authority, struct slice *path)
+{
+    size_t len = strlen(scheme);
+    if (url.len <= len || !slice_equal_nocase(slice_sub(url, 0, len), slice_text(scheme)))
+        return false;
+    struct slice rest = slice_from(url, len);
+    size_t end = 0;
+    while (end < rest.len && rest.at[end] != '/' && rest.at[end] != '?')
+        end++;
+    *authority = slice_sub(rest, 0, end);
+    *path = slice_from(rest, end);
+    return true;
+}
+
+/* Path and query as they go on: what is judged is what is sent. */
+static bool take_path(struct egress *e, struct slice path)
+{
+    struct writer *w = e->scratch;
+    size_t start = w->len;
+    for (size_t i = 0; i < path.len; i++)
+        if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#')
+            return egress_deny(e, REFUSAL_bad_request, "request", "the target has bytes that no URL has");
+    if (path.len == 0 || path.at[0] == '?')
+        writer_text(w, "/");
+    writer_put(w, path);
+    e->verdict->path = slice_from(writer_slice(w), start);
+    e->path = slice_sub(e->verdict->path, 0, slice_find(e->verdict->path, '?'));
+    return true;
+}
+
+/* The value of Host, which every request has once, is for where the request goes. */
+static bool check_host(struct egress *e, const struct request *r)
+{
+    struct target host;
+    if (r->hosts != 1 || !slice_present(r->host))
+        return egress_deny(e, REFUSAL_bad_request, "request", "Host is missing, or there is more than one");
+    if (target_parse(r->host, usual_port(e), &host) || !is_same(&host, &e->target))
+        return egress_deny(e, REFUSAL_misdirected_request, "request", "Host names another host than the target");
+    return true;
+}
+
+static void put_authority(struct egress *e)
+{
+    struct writer *w = e->scratch;
+    size_t start = w->len;
+    bool literal = e->target.address.family == 6;
+    writer_text(w, literal ? "[" : "");
+    writer_put(w, target_host(&e->target));
+    writer_text(w, literal ? "]" : "");
+    if (e->target.port != usual_port(e)) {
+        writer_text(w, ":");
+        writer_decimal(w, e->target.port);
+    }
+    e->verdict->authority = slice_from(writer_slice(w), start);
+}
+
+/* An upgrade is a WebSocket's, by the same rules as those of the ingress; h2c is none. */
+static bool check_upgrade(struct egress *e, const struct request *r)
+{
+    const char *why = "";
+    e->upgrade = e->verdict->upgrade = upgrade_claimed(r);
+    enum refusal refusal = e->upgrade ? upgrade_judge(r, &why) : upgrade_connection(r, &why);
+    return refusal == REFUSAL_NONE || egress_deny(e, refusal, "request", why);
+}
+
+static bool check_head(struct egress *e)
+{
+    struct request r = {.method = e->request->method,
+                        .version = e->request->version,
+                        .path = e->path,
+                        .headers = e->request->headers};
+    if (!request_read_headers(&r))
+        return egress_deny(e, REFUSAL_bad_request, "request", "the headers are malformed");
+    if (!check_host(e, &r) || !check_upgrade(e, &r))
+        return false;
+    e->verdict->host = target_host(&e->target);
+    e->verdict->port = e->target.port;
+    e->verdict->kind = EGRESS_DIRECT;
+    put_authority(e);
+    egress_tell(e, "request", "a request to", e->verdict->authority);
+    return true;
+}
+
+static bool check_method(struct egress *e)
+{
+    return (!slice_is(e->request->method, "TRACE") && !slice_is(e->request->method, "CONNECT")) ||
+           egress_deny(e, REFUSAL_method_not_allowed, "request", "CONNECT and TRACE are not served inside");
+}
+
+bool egress_http_target(struct egress *e)
+{
+    struct slice authority, path;
+    if (slice_is(e->request->method, "TRACE"))
+        return egress_deny(e, REFUSAL_method_not_allowed, "request", "TRACE is not served here");
+    if (!split_url(e->request->target, "http://", &authority, &path))
+        return egress_deny(e, REFUSAL_bad_request, "request",
+                           "this is a proxy: the target is http://HOST/PATH, or that of a CONNECT");
+    const char *why = target_parse(authority, PORT_HTTP, &e->target);
+    if (why)
+        return egress_deny(e, REFUSAL_bad_request, "request", why);
+    return take_path(e, path) && check_head(e);
+}
+
+/* ---- inside ---- */
+
+/* The target inside: a path, or of HTTP/2 (and of who likes it so) a URL for the same host; of OPTIONS also "*". */
+static bool check_form(struct egress *e)
+{
+    struct slice target = e->request->target, authority, path;
+    struct target named;
+    if (target.len && target.at[0] == '/')
+        return take_path(e, target);
+    if (slice_is(target, "*") && slice_is(e->request->method, "OPTIONS")) {
+        e->path = e->verdict->path = target;
+        return true;
+    }
+    if (!split_url(target, e->request->tls ? "https://" : "http://", &authority, &path))
+        return egress_deny(e, REFUSAL_bad_request, "request", "the target is neither a path nor a URL of this scheme");
+    if (target_parse(authority, usual_port(e), &named) || !is_same(&named, &e->target))
+        return egress_deny(e, REFUSAL_misdirected_request, "request",
+                           "the target names another host than the CONNECT");
+    return take_path(e, path);
+}
+
+static bool check_name(struct egress *e)
+{
+    struct slice sni = e->request->sni;
+    if (!e->request->tls)
+        return true;
+    if (slice_present(sni) && sni.len && sni.at[sni.len - 1] == '.')
+        sni.len--;
+    return (slice_present(sni) && slice_equal_nocase(sni, target_host(&e->target))) ||
+           egress_deny(e, REFUSAL_misdirected_request, "request",
+                       "the TLS name is another one than that of the CONNECT");
+}
+
+/* "ID NAME", or "NAME" where there was no room for the id. */
+static bool take_connection(struct egress *e)
+{
+    struct slice whose = e->request->connection;
+    size_t space = slice_find(whose, ' ');
+    if (slice_present(e->request->sandbox))
+        whose = e->request->sandbox;
+    else if (space < whose.len)
+        whose = slice_from(whose, space + 1);
+    if (!slice_present(whose) || whose.len == 0)
+        return egress_deny(e, REFUSAL_agent_unavailable, "request", "nobody says whose connection this is");
+    egress_take_name(e, whose);
+    e->verdict->sandbox = e->sandbox;
+    e->verdict->space = e->space;
+    return true;
+}
+
+bool egress_http_inside(struct egress *e)
+{
+    if (!take_connection(e) || !check_method(e))
+        return false;
+    if (target_parse(e->request->to, 0, &e->target))
+        return egress_deny(e, REFUSAL_agent_unavailable, "request", "nobody says where this connection goes");
+    return check_form(e) && check_name(e) && check_head(e);
+}
+
+/* ---- what its rule says ---- */
+
+bool egress_http_rules(struct egress *e)
+{
+    const struct egress_rule *rule = &e->rule;
+    if (e->request->inside && (!e->matched || !rule->inspect))
+        return egress_deny(e, REFUSAL_egress_denied, "rules", "no rule inspects this destination any more");
+    if (!e->matched || !rule->inspect)
+        return true;
+    if (rule->set.len && !e->request->tls)
+        return egress_deny(e, REFUSAL_egress_denied, "rules", "its rule sets a credential, which goes over TLS alone");
+    if (e->upgrade && !rule->websocket)
+        return egress_refuse_by_rules(e, "its rule lets no upgrade pass");
+    if (!egress_rule_method(rule, e->request->method))
+        return egress_refuse_by_rules(e, "its rule does not allow this method");
+    if (!egress_rule_path(rule, e->path))
+        return egress_refuse_by_rules(e, "its rule does not allow this path");
+    return true;
+}
+
+static void set_credential(struct egress_verdict *v, struct slice header, struct slice value)
+{
+#define X(field, variable, name)                         \
+    if (slice_equal_nocase(header, SLICE_LITERAL(name))) \
+        v->field = value;
+    EGRESS_CREDENTIALS(X)
+#undef X
+}
+
+bool egress_http_credentials(struct egress *e)
+{
+    struct slice header, name;
+    size_t cursor = 0;
+    while (e->matched && egress_rule_set(&e->rule, &cursor, &header, &name)) {
+        struct slice value = egress_config_secret(e->view->egress, name);
+        if (!slice_present(value))
+            return egress_deny(e, REFUSAL_egress_denied, "rules",
+                               "its rule sets a secret that egress.secrets does not have");
+        set_credential(e->verdict, header, value);
+        egress_tell(e, "rules", "HAProxy sets", header);
+    }
+    return true;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/proto/proxy_header.h"
+
+enum { VERSION_2_PROXY = 0x21, TCP_OVER_IPV4 = 0x11, TCP_OVER_IPV6 = 0x21, TYPE_AUTHORITY = 2, TYPE_UNIQUE_ID = 5 };
+
+static size_t size_of(struct slice value)
+{
+    return slice_present(value) ? 3 + value.len : 0;
+}
+
+static void put_value(struct writer *w, uint8_t type, struct slice value)
+{
+    if (!slice_present(value))
+        return;
+    writer_u8(w, type);
+    writer_be(w, value.len, 2);
+    writer_put(w, value);
+}
+
+void proxy_header_write(struct writer *w, const struct address *to, uint16_t port, struct slice authority,
+                        struct slice unique_id)
+{
+    static const uint8_t source[16] = {0};
+    size_t bytes = to->family == 4 ? 4 : 16;
+
+    if (authority.len > PROXY_AUTHORITY_MOST || unique_id.len > PROXY_UNIQUE_ID_MOST) {
+        w->full = true;
+        return;
+    }
+    writer_text(w, "\r\n\r\n");
+    writer_put(w, slice_of("\0\r\nQUIT\n", 8));
+    writer_u8(w, VERSION_2_PROXY);
+    writer_u8(w, to->family == 4 ? TCP_OVER_IPV4 : TCP_OVER_IPV6);
+    writer_be(w, 2 * bytes + 4 + size_of(authority) + size_of(unique_id), 2);
+    writer_put(w, slice_of(source, bytes));
+    writer_put(w, slice_of(to->bytes, bytes));
+    writer_be(w, 0, 2);
+    writer_be(w, port, 2);
+    put_value(w, TYPE_AUTHORITY, authority);
+    put_value(w, TYPE_UNIQUE_ID, unique_id);
+}

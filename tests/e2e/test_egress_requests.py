@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: MIT
+"""Requests of programs in sandboxes that HAProxy reads: plain ones, and those inside of connections that are inspected."""
+
+import contextlib
+import json
+import ssl
+
+import pytest
+from cell import closed_port, until
+from client import WEBSOCKET, Http1, Http2, head
+from origin import Connection, accept_of
+from test_egress import HOST, allow, caller, certificate, config, destinations, dial, metric, rules  # noqa: F401 fixtures
+
+SECRET = "Bearer the-sandbox-never-has-this"
+
+
+class Origin:
+    """An HTTP server that answers with what it saw, as JSON; `seen` has the requests, `kept` the connections."""
+
+    def __init__(self, answer=None):
+        self.answer, self.seen = answer, []
+
+    def __call__(self, sock):
+        connection = Connection(sock)
+        while (request := connection.read_request()) is not None:
+            request.body = connection.read_body(request)
+            self.seen.append(request)
+            if self.answer:
+                self.answer(connection, request)
+                continue
+            if request.get("upgrade"):
+                accept = accept_of(request.get("sec-websocket-key").encode())
+                connection.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\nglued")
+                while data := connection.read():
+                    connection.send(data)
+                return
+            text = json.dumps({"line": request.line, "headers": request.headers, "body": request.body.decode()}).encode()
+            connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+
+
+def inspected(cell, port, name=HOST, to=HOST, timeout=20):
+    """A TLS connection inside of a CONNECT, as a program makes it that trusts the cell's authority."""
+    answer = dial(cell, f"{to}:{port}", caller(cell), timeout=timeout)
+    assert answer.status == 200 and answer.rest == b""
+    context = ssl.create_default_context(cafile=cell.egress_ca)
+    sock = context.wrap_socket(answer.sock, server_hostname=name)
+    return Http1(None, sock=sock)
+
+
+def ask(cell, port, method="GET", target="/", headers=(), body=b"", host=None, **more):
+    client = inspected(cell, port, **more)
+    with contextlib.closing(client.sock):
+        return client.request(method, target, headers, body, host=host or f"{HOST}:{port}")
+
+
+def refused(answer):
+    body = json.loads(answer.body)
+    assert body["message"] and body["retryable"] in (True, False) and answer.get("content-type") == "application/json"
+    return answer.status, body["error"], body.get("reason"), body.get("rule")
+
+
+@pytest.fixture
+def site(cells, destinations, certificate):  # noqa: F811
+    """A cell with one sandbox, whose one rule is made of `rule`, and the origin behind it."""
+    ca, context = certificate
+
+    def make(answer=None, tls=True, more=None, secrets=None, **rule):
+        origin = Origin(answer)
+        server = destinations(origin, tls=context if tls else None)
+        egress = {"ca_file": str(ca)} | ({"secrets": {"token": "token"}} if secrets else {})
+        record = rules({"host": HOST, "ports": [server.port], "private": True, "inspect": True} | rule, **(more or {}))
+        cell = cells(config=config(**egress), sandboxes={"sb-1": record}, egress=True, files={"token": secrets} if secrets else None)
+        return cell, server.port, origin
+
+    return make
+
+
+# ---- what passes ----
+
+
+def test_what_passes_is_as_the_program_sent_it(site):
+    """But for what is of this hop. Its connection is kept, so is that to the destination."""
+    cell, port, origin = site()
+    client = inspected(cell, port)
+    for body in (b"", b"x", b"y" * 125, b"y" * 16384, b"z" * 65536, b"z" * (1 << 20)):
+        got = client.request("POST", "/a//b/%2e%2e/c;p?q=1&r=%2F", [("X-Kept", "a, b"), ("Keep-Alive", "5"), ("Proxy-Authorization", "Basic x"), ("x-cell-org", "forged")], body, host=f"{HOST}:{port}")
+        assert got.status == 200
+        seen = origin.seen[-1]
+        assert (seen.line, seen.get("host"), seen.get("x-kept"), seen.body) == ("POST /a//b/%2e%2e/c;p?q=1&r=%2F HTTP/1.1", f"{HOST}:{port}", "a, b", body)
+        assert not {"proxy-authorization", "x-cell-org", "x-cell-handover", "connection"} & {n.lower() for n, _ in seen.headers}
+    client.sock.close()
+    assert 'msg=egress verdict=direct' in (cell.run_dir / "agent.log").read_text()
+
+
+def test_http_2_inside(site):
+    """By prior knowledge: HAProxy offers no ALPN with a certificate that it made."""
+    cell, port, origin = site()
+    client = inspected(cell, port)
+    h2 = Http2(None, sock=client.sock)
+    for path in ("/one?x", "/two"):
+        got = h2.request("GET", path, host=f"{HOST}:{port}")
+        assert (got.status, origin.seen[-1].line) == (200, f"GET {path} HTTP/1.1")
+    assert refused(h2.request("GET", "/", host="other.example.org"))[:2] == (421, "misdirected_request")
+
+
+def test_the_first_connection_to_each_name_passes(cells, destinations, certificate):  # noqa: F811
+    """HAProxy makes a certificate for each; with another key than RSA the first handshake of each would fail (2.6)."""
+    ca, context = certificate
+    origin = Origin()
+    server = destinations(origin, tls=context)
+    names = [f"n{i}.example.org" for i in range(20)]
+    record = rules({"host": "*.example.org", "ports": [server.port], "private": True, "inspect": True})
+    cell = cells(config=config(hosts={n: "127.0.0.1" for n in names}, ca_file=str(ca)), sandboxes={"sb-1": record}, egress=True)
+    for name in names:  # the origin's certificate is for another name: the refusal is HAProxy's, inside
+        assert refused(ask(cell, server.port, name=name, to=name, host=f"{name}:{server.port}"))[:2] == (502, "destination_unreachable")
+    assert refused(ask(cell, server.port, name=names[0], to=names[0], host=f"{names[0]}:{server.port}"))[0] == 502
+    assert origin.seen == []
+
+
+def test_plain_http_inside(site):
+    """A CONNECT whose program then speaks HTTP without TLS."""
+    cell, port, origin = site(tls=False)
+    answer = dial(cell, f"{HOST}:{port}", caller(cell), glued=head("GET", "/a", [("Host", f"{HOST}:{port}")]))
+    assert answer.status == 200
+    client = Connection(answer.sock)
+    client.rest = answer.rest
+    assert client.read_until(b"\r\n\r\n").startswith(b"HTTP/1.1 200") and origin.seen[-1].line == "GET /a HTTP/1.1"
+    for opening in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", head("GET", "/", [("Host", f"{HOST}:{port}"), ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", "AAMAAABkAAQAAP__")])):
+        answer = dial(cell, f"{HOST}:{port}", caller(cell), glued=opening)
+        assert answer.status == 200 and b" 400 " in answer.read_all()[:16]
+    assert len(origin.seen) == 1
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_a_websocket_inside(site, tls):
+    """What is glued to the 101 arrives, and bytes pass both ways."""
+    cell, port, origin = site(tls=tls)
+    if tls:
+        client = inspected(cell, port)
+    else:
+        client = Http1(None, sock=dial(cell, f"{HOST}:{port}", caller(cell)).sock)
+    got = client.upgrade("/socket", host=f"{HOST}:{port}")
+    assert got.status == 101 and client.read_exactly(5) == b"glued"
+    for size in (1, 126, 65536, 1 << 20):
+        client.send(b"m" * size)
+        assert client.read_exactly(size) == b"m" * size
+    assert origin.seen[-1].get("upgrade") == "websocket"
+
+
+# ---- what does not ----
+
+
+@pytest.mark.parametrize(
+    "rule, allowed, denied",
+    [
+        ({"access": "read-only"}, ["GET", "OPTIONS"], ["POST", "PUT", "PATCH", "DELETE", "BREW"]),
+        ({"access": "read-write"}, ["GET", "POST", "PATCH"], ["DELETE", "PROPFIND"]),
+        ({"access": "full"}, ["GET", "DELETE", "BREW"], ["TRACE"]),
+        ({"methods": ["GET", "DELETE"]}, ["GET", "DELETE"], ["POST", "OPTIONS", "get"]),
+    ],
+)
+def test_methods(site, rule, allowed, denied):
+    cell, port, origin = site(**rule)
+    for method in allowed:
+        assert ask(cell, port, method).status == 200
+    for method in denied:
+        status, error, _, _ = refused(ask(cell, port, method))
+        assert (status, error) in ((403, "egress_denied"), (405, "method_not_allowed")), method
+    assert [r.line.split()[0] for r in origin.seen] == allowed
+
+
+def test_paths(site):
+    cell, port, origin = site(paths=["/repos/**", "/one", "/a/*/c"])
+    good = ["/repos/", "/repos/x/y?z=/../", "/one", "/one?q", "/a/b/c", "/%6fne"]
+    bad = [
+        "/", "/two", "/one/", "/repos", "/a/b/d", "/a/b/c/d", "/repos/../two", "/repos/%2e%2e/two", "/repos/.%2e/two", "/repos//x", "//repos/x", "/repos/./x",
+        "/repos/%2fetc", "/repos\\..\\two", "/repos/;x/../two", "/repos/x;y", "/repos/%00", "/repos/%zz", "/repos/%5c..", "/ONE", "/one%3fx", "/one%23",
+    ]
+    for path in good:
+        assert ask(cell, port, target=path).status == 200, path
+    for path in bad:
+        status, error, reason, rule = refused(ask(cell, port, target=path))
+        assert (status, error, rule) == (403, "egress_denied", 0) and "path" in reason or status == 400, path
+    assert [r.line.split()[1] for r in origin.seen] == good
+
+
+def test_upgrades_where_the_rule_lets_none_pass(site):
+    cell, port, origin = site(websocket=False)
+    client = inspected(cell, port)
+    assert refused(client.upgrade("/", host=f"{HOST}:{port}")) == (403, "egress_denied", "its rule lets no upgrade pass", 0)
+    assert origin.seen == []
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ([("Sec-WebSocket-Version", "12")], 426),
+        ([("Sec-WebSocket-Key", "short")], 400),
+        ([("Upgrade", "h2c")], 400),
+        ([("Connection", "close, X-Mine")], 400),
+    ],
+)
+def test_upgrades_are_those_of_websockets(site, headers, status):
+    cell, port, origin = site()
+    names = {n for n, _ in headers}
+    claimed = [h for h in WEBSOCKET if h[0] not in names] if "Connection" not in names else []
+    assert ask(cell, port, headers=[*claimed, *headers]).status == status
+    assert origin.seen == []
+
+
+def test_a_101_that_answers_nothing_opens_no_tunnel(site):
+    def lie(connection, request):
+        lies.append(request.line)
+        connection.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: " + (b"AAAAAAAAAAAAAAAAAAAAAAAAAAA=" if request.get("upgrade") else b"x") + b"\r\n\r\nsecret")
+
+    lies = []
+    cell, port, _ = site(answer=lie)
+    client = inspected(cell, port)
+    assert refused(client.upgrade("/", host=f"{HOST}:{port}"))[:2] == (502, "destination_unreachable")
+    got = ask(cell, port)
+    assert got.status == 502 and b"secret" not in got.body and len(lies) == 2
+
+
+def test_names_have_to_be_one(site, certificate):  # noqa: F811
+    """Of the CONNECT, of TLS and of each request; by whatever spelling."""
+    cell, port, origin = site()
+    with pytest.raises(ssl.SSLError, match="UNRECOGNIZED_NAME"):
+        inspected(cell, port, name="other.example.org")
+    for host in (HOST, "other.example.org", f"other.example.org:{port}", f"{HOST}:{port + 1}", f"{HOST}:443", f"{HOST}.evil.org:{port}", f"127.0.0.1:{port}"):
+        assert refused(ask(cell, port, host=host))[:2] == (421, "misdirected_request"), host
+    for target in (f"https://other.example.org:{port}/", f"https://{HOST}/", f"https://u@{HOST}:{port}/"):
+        assert ask(cell, port, target=target).status in (400, 421), target
+    assert ask(cell, port, target=f"http://{HOST}:{port}/").status in (400, 421)
+    assert origin.seen == []
+    for host in (f"{HOST.upper()}:{port}", f"{HOST}.:{port}"):
+        assert ask(cell, port, host=host).status == 200
+        assert origin.seen[-1].get("host") == f"{HOST}:{port}"
+    assert ask(cell, port, target=f"https://{HOST}:{port}/x").status == 200 and origin.seen[-1].line == "GET /x HTTP/1.1"
+
+
+def test_a_second_request_is_judged_as_the_first(site):
+    """Pipelined, and smuggled behind a body that two readers could end in different places."""
+    cell, port, origin = site(paths=["/good"])
+    client = inspected(cell, port)
+    client.send(head("GET", "/good", [("Host", f"{HOST}:{port}")]) + head("GET", "/bad", [("Host", f"{HOST}:{port}")]))
+    assert client.response().status == 200 and refused(client.response())[0] == 403
+    smuggled = head("GET", "/bad", [("Host", f"{HOST}:{port}")])
+    for framing in (
+        [("Content-Length", "5"), ("Transfer-Encoding", "chunked")],
+        [("Content-Length", "0"), ("Content-Length", str(len(smuggled)))],
+        [("Content-Length", "+5")],
+        [("Transfer-Encoding", "chunked, identity")],
+        [("Transfer-Encoding", "x")],
+    ):
+        client = inspected(cell, port)
+        client.send(head("POST", "/good", [("Host", f"{HOST}:{port}"), *framing]) + b"0\r\n\r\n" + smuggled)
+        with contextlib.suppress(OSError):
+            while client.read():
+                pass
+    assert {r.line for r in origin.seen} <= {"GET /good HTTP/1.1", "POST /good HTTP/1.1"}
+    assert all(b"/bad" not in r.body for r in origin.seen)
+
+
+def test_who_says_nothing_is_told_so(site, cells, destinations, certificate):  # noqa: F811
+    """Protocols in which the server speaks first cannot be inspected."""
+    ca, context = certificate
+    server = destinations()
+    cell = cells(config=config(ca_file=str(ca)) | {"relay": {"head_time": "500ms"}}, sandboxes={"sb-1": rules(allow(server.port, inspect=True))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+    assert answer.status == 200
+    told = answer.read_all()
+    assert told.startswith(b"HTTP/1.1 408") and b'"error":"request_timeout"' in told
+    assert server.accepted == 0
+    assert until(lambda: metric(cell, 'cellgate_relay_egress_ended_total{reason="silent"}') == 1)
+
+
+def test_where_haproxy_does_not_listen_for_what_is_inspected_the_connect_says_so(site):
+    cell, port, origin = site()
+    (cell.run_dir / "egress-tls.sock").unlink()
+    answer = dial(cell, f"{HOST}:{port}", caller(cell))
+    assert (answer.status, answer.body["error"]) == (503, "relay_unavailable") and origin.seen == []
+
+
+def test_destinations_that_fail_inside(site, cells, destinations, certificate):  # noqa: F811
+    """Closed, without TLS, with a certificate of somebody else: 502 inside, and nothing sent."""
+    ca, context = certificate
+    plain = destinations(Origin())
+    closed = closed_port()
+    hosts = {"other.example.org": "127.0.0.1"}
+    tls = destinations(Origin(), tls=context)
+    ports = [closed, plain.port, tls.port]
+    record = rules({"host": "*.example.org", "ports": ports, "private": True, "inspect": True})
+    cell = cells(config=config(hosts=hosts, ca_file=str(ca)), sandboxes={"sb-1": record}, egress=True)
+    assert refused(ask(cell, closed))[:2] == (502, "destination_unreachable")
+    assert refused(ask(cell, plain.port))[:2] == (502, "destination_unreachable")
+    client = inspected(cell, tls.port, name="other.example.org", to="other.example.org")
+    assert refused(client.request("GET", "/", host=f"other.example.org:{tls.port}"))[:2] == (502, "destination_unreachable")
+    assert tls.serve.seen == plain.serve.seen == []
+
+
+# ---- credentials ----
+
+
+def test_a_credential_is_put_on_requests_that_the_sandbox_never_sees(site):
+    cell, port, origin = site(set={"Authorization": {"secret": "token"}, "x-api-key": {"secret": "token"}}, secrets=SECRET.encode() + b"\nsecond line\n")
+    got = ask(cell, port, headers=[("Authorization", "Bearer of the sandbox"), ("authorization", "another"), ("X-API-Key", "its own")])
+    assert got.status == 200
+    seen = [(n.lower(), v) for n, v in origin.seen[-1].headers]
+    assert [v for n, v in seen if n == "authorization"] == [SECRET] and [v for n, v in seen if n == "x-api-key"] == [SECRET]
+    assert refused(ask(cell, port, host="other.example.org"))[0] == 421
+    everything = "".join(p.read_text(errors="replace") for p in cell.run_dir.glob("*.log")) + cell.admin("/metrics") + cell.admin("/metrics", "relay")
+    assert "never-has-this" not in everything
+    for name in ("haproxy", "agent", "relay"):
+        assert b"never-has-this" not in open(f"/proc/{cell.pid(name)}/cmdline", "rb").read()
+
+
+def test_a_credential_goes_over_verified_tls_alone(site, destinations):  # noqa: F811
+    cell, port, origin = site(tls=False, set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode())
+    assert refused(ask(cell, port))[0] == 502  # TLS towards a server that speaks none
+    answer = dial(cell, f"{HOST}:{port}", caller(cell), glued=head("GET", "/", [("Host", f"{HOST}:{port}")]))
+    assert b" 403 " in answer.read_all()[:16]
+    assert dial(cell, f"http://{HOST}:{port}/", caller(cell), method="GET").status == 403
+    assert origin.seen == []
+
+
+def test_a_redirect_carries_no_credential(site):
+    def redirect(connection, request):
+        connection.send(b"HTTP/1.1 302 Found\r\nLocation: https://elsewhere.example.org/\r\nAlt-Svc: h3=\":443\"\r\nContent-Length: 0\r\n\r\n")
+
+    cell, port, origin = site(answer=redirect, set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode())
+    got = ask(cell, port)
+    assert (got.status, got.get("location"), got.get("alt-svc")) == (302, "https://elsewhere.example.org/", None)
+    assert dial(cell, "elsewhere.example.org:443", caller(cell)).status == 403
+    assert "the-sandbox" not in str(got.headers)
+
+
+# ---- changes ----
+
+
+def test_a_change_of_its_rule_ends_what_is_inspected(site):
+    """Also an upgrade that the rule would not let pass now; a change of something else ends nothing."""
+    cell, port, origin = site(paths=["/a", "/b"])
+    one, other = inspected(cell, port), inspected(cell, port)
+    assert one.request("GET", "/a", host=f"{HOST}:{port}").status == 200
+    assert other.upgrade("/b", host=f"{HOST}:{port}").status == 101 and other.read_exactly(5) == b"glued"
+    record = json.loads(json.dumps(cell.sandboxes["sb-1"]))
+    record["egress"]["rules"].append({"host": "else.example.org", "ports": [443]})
+    cell.set_sandboxes(**{"sb-1": record})
+    until(lambda: "records=" in (cell.run_dir / "agent.log").read_text() and (cell.run_dir / "agent.log").read_text().count("directory loaded") == 2)
+    assert one.request("GET", "/a", host=f"{HOST}:{port}").status == 200
+    other.send(b"still")
+    assert other.read_exactly(5) == b"still"
+    record["egress"]["rules"][0]["paths"] = ["/a"]
+    cell.set_sandboxes(**{"sb-1": record})
+    other.sock.settimeout(3)
+    with contextlib.suppress(OSError):
+        assert other.read() == b""
+    with contextlib.suppress(OSError):
+        assert one.read() == b""
+    assert until(lambda: metric(cell, 'cellgate_relay_egress_ended_total{reason="denied"}') == 2)
+
+
+def test_audit_inside(site):
+    cell, port, origin = site(paths=["/a"], access="read-only", more={"enforcement": "audit"})
+    assert ask(cell, port, "POST", "/b").status == 200 and origin.seen[-1].line == "POST /b HTTP/1.1"
+    log = (cell.run_dir / "agent.log").read_text()
+    line = next(x for x in log.splitlines() if "method=POST" in x)
+    assert "enforcement=audit" in line and "path=/b" in line and "rule=0" in line
+
+
+# ---- plain ----
+
+
+def plain(cell, target, method="GET", headers=(), body=b"", host=None, token=True):
+    with Http1(cell.egress) as client:
+        return client.request(method, target, ([caller(cell)] if token else []) + list(headers), body, host=host or target.split("/")[2])
+
+
+def test_a_plain_request(site):
+    cell, port, origin = site(tls=False, paths=["/a/**"], access="read-write")
+    got = plain(cell, f"http://{HOST.upper()}:{port}/a/b?c=d", "POST", [("Proxy-Connection", "keep-alive"), ("X-Kept", "1")], b"body")
+    seen = origin.seen[-1]
+    assert got.status == 200 and (seen.line, seen.get("host"), seen.get("x-kept"), seen.body) == ("POST /a/b?c=d HTTP/1.1", f"{HOST}:{port}", "1", b"body")
+    assert not {"proxy-authorization", "proxy-connection", "connection"} & {n.lower() for n, _ in seen.headers}
+    assert refused(plain(cell, f"http://{HOST}:{port}/b"))[:2] == (403, "egress_denied")
+    assert refused(plain(cell, f"http://{HOST}:{port}/a/b", "DELETE"))[:2] == (403, "egress_denied")
+    assert plain(cell, f"http://{HOST}:{port}/a/b", host="other.example.org").status == 400  # HAProxy's own
+    assert refused(plain(cell, f"http://{HOST}:{port}/a/b", token=False))[:2] == (407, "proxy_auth_required")
+    assert refused(plain(cell, f"http://other.example.org:{port}/a/b"))[:2] == (403, "egress_denied")
+    assert refused(plain(cell, f"https://{HOST}:{port}/a/b"))[0] == 400
+    assert len(origin.seen) == 1
+
+
+def test_a_plain_request_by_a_rule_that_does_not_inspect(cells, destinations):  # noqa: F811
+    """All of HTTP passes, a WebSocket too."""
+    origin = Origin()
+    server = destinations(origin)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    assert plain(cell, f"http://{HOST}:{server.port}", "DELETE").status == 200 and origin.seen[-1].line == "DELETE / HTTP/1.1"
+    with Http1(cell.egress) as client:
+        got = client.upgrade(f"http://{HOST}:{server.port}/x", [caller(cell)], host=f"{HOST}:{server.port}")
+        assert got.status == 101 and client.read_exactly(5) == b"glued"
+    assert refused(plain(cell, f"http://{HOST}:{closed_port()}/"))[:2] == (403, "egress_denied")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "*", "HOST/", "http://", "http:///", "http://u@HOST/", "http://u:p@HOST/", "http://127.1:80/", "http://0x7f000001/", "http://2130706433/", "http://017700000001/",
+     "http://[::ffff:127.0.0.1%25lo]/", "http://HOST#@other/", "http://HOST\\@other/", "http://ho%73t/", "ftp://HOST/", "http://HOST:0/", "http://HOST:65536/", "http://HOST:/x", "http://HOST/a#b"],
+)
+def test_plain_targets_in_odd_spellings(cells, destinations, target):  # noqa: F811
+    server = destinations(Origin())
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    with Http1(cell.egress) as client:
+        client.send(head("GET", target.replace("HOST", f"{HOST}:{server.port}" if ":0/" not in target and ":6" not in target and ":/x" not in target else HOST), [("Host", f"{HOST}:{server.port}"), caller(cell)]))
+        got = client.response()
+    assert got.status == 400, got.body
+    assert server.accepted == 0
