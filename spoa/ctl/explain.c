@@ -29,7 +29,9 @@
 
 static const char usage[] =
     "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
-    "       cellgate explain [--config FILE] [--sandbox ID] [--json] [-H 'NAME: VALUE']... 'CONNECT HOST:PORT'\n"
+    "       cellgate explain [--config FILE] [--sandbox ID] [--json] [-H 'NAME: VALUE']... 'CONNECT "
+    "HOST:PORT'\n"
+    "       cellgate explain [--config FILE] --sandbox ID [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
     "       cellgate explain [--config FILE] [--upgrade] [--json] [-H @FILE]... @FILE\n"
     "Says what the agent would decide about a request, and why: each route before the one that matches, the\n"
     "token, the record, the worker, and what the worker gets. Credentials are not printed.\n"
@@ -38,7 +40,8 @@ static const char usage[] =
     "  -H LINE        a header of the request; may be repeated; @FILE: the headers in a file\n"
     "  --upgrade      add the headers of a WebSocket upgrade\n"
     "  --json         one JSON object instead of text\n"
-    "  --sandbox ID   of a CONNECT: who asks, instead of a token or a source address\n"
+    "  --sandbox ID   the request is one of this sandbox, to the outside: what is inside of a CONNECT "
+    "(https), or a plain one\n"
     "  @FILE          the request from a file: METHOD URL, and a header in each further line. '@-' reads\n"
     "                 standard input: arguments, and the secrets in them, can be seen with ps\n"
     "\n"
@@ -279,9 +282,9 @@ static void print_json_or_text(const struct arguments *a, const struct settings 
     printf("%s", a->json ? "}}\n" : "");
 }
 
-/* What is to be decided about: a request, or a CONNECT of a sandbox. */
+/* What is to be decided about: a request to a sandbox, or one of a sandbox. */
 struct asked {
-    const struct request *request; /* NULL: it is a CONNECT */
+    const struct request *request; /* NULL: it is of a sandbox */
     const struct egress_request *connect;
 };
 
@@ -390,7 +393,7 @@ static int explain_run(const struct arguments *a)
     struct egress_request egress = {.sandbox = slice_text(a->sandbox)};
     static uint8_t memory[2 * DECIDE_SCRATCH];
     struct writer lines = writer_of(memory, sizeof memory);
-    bool connects = explain_egress_wants(a->head.request);
+    bool connects = explain_egress_wants(a->head.request, egress.sandbox);
     bool good = connects ? explain_egress_request(&a->head, &lines, &egress, &why)
                          : request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why);
     if (!good) {

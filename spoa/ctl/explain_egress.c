@@ -2,25 +2,72 @@
 #include "spoa/ctl/explain_egress.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "spoa/agent/egress/target.h"
 #include "spoa/ctl/explain_report.h"
 
-bool explain_egress_wants(struct slice request_line)
+bool explain_egress_wants(struct slice request_line, struct slice sandbox)
 {
-    return slice_starts(request_line, "CONNECT ");
+    return slice_present(sandbox) || slice_starts(request_line, "CONNECT ");
+}
+
+/* As it would come inside of a CONNECT to the URL's host. */
+static bool take_inside(struct slice url, struct writer *w, struct egress_request *request, struct fail *why)
+{
+    struct slice rest = slice_from(url, strlen("https://"));
+    size_t end = slice_find(rest, '/'), query = slice_find(rest, '?'), start = w->len;
+    struct target target;
+    const char *fault = target_parse(slice_sub(rest, 0, end < query ? end : query), 443, &target);
+    if (fault)
+        return fail(why, "%s", fault);
+    writer_put(w, target_host(&target));
+    request->sni = slice_from(writer_slice(w), start);
+    start = w->len;
+    if (target.address.family == 6)
+        writer_text(w, "[");
+    writer_put(w, target_host(&target));
+    writer_text(w, target.address.family == 6 ? "]:" : ":");
+    writer_decimal(w, target.port);
+    request->to = slice_from(writer_slice(w), start);
+    return request->inside = request->tls = true;
+}
+
+/* Host, where it was not given, is that of the URL. */
+static void put_host(const struct head_lines *head, struct slice url, struct writer *w)
+{
+    size_t scheme = slice_starts(url, "https://") ? 8 : 7;
+    struct slice rest = slice_from(url, scheme);
+    size_t end = slice_find(rest, '/'), query = slice_find(rest, '?');
+    for (size_t i = 0; i < head->count; i++)
+        if (slice_equal_nocase(head->line[i].name, SLICE_LITERAL("host")))
+            return;
+    writer_text(w, "host: ");
+    writer_put(w, slice_sub(rest, 0, end < query ? end : query));
+    writer_text(w, "\r\n");
 }
 
 bool explain_egress_request(const struct head_lines *head, struct writer *w, struct egress_request *request, struct fail *why)
 {
+    struct slice rest = head->request;
+    if (!slice_split(&rest, ' ', &request->method) || !slice_present(rest))
+        return fail(why, "a request is METHOD URL, or CONNECT HOST:PORT");
+    request->target = slice_trim(rest);
+    request->version = SLICE_LITERAL("1.1");
+    bool connects = slice_is(request->method, "CONNECT");
+    if (!connects && slice_starts(request->target, "https://") &&
+        !take_inside(request->target, w, request, why))
+        return false;
     size_t start = w->len;
-    request->method = SLICE_LITERAL("CONNECT");
-    request->target = slice_trim(slice_from(head->request, strlen("CONNECT ")));
+    if (!connects)
+        put_host(head, request->target, w);
     for (size_t i = 0; i < head->count; i++) {
-        writer_put(w, head->line[i].name);
+        for (size_t c = 0; c < head->line[i].name.len; c++) /* HAProxy tells them so */
+            writer_u8(w, (uint8_t)tolower(head->line[i].name.at[c]));
         writer_text(w, ": ");
         writer_put(w, head->line[i].value);
         writer_text(w, "\r\n");
@@ -59,7 +106,7 @@ enum lookup explain_egress_addresses(void *directory, struct slice host, struct 
 static void report_verdict(struct report *r, const struct egress_verdict *v)
 {
     char text[INET6_ADDRSTRLEN];
-    report_text(r, "verdict", v->refusal == REFUSAL_NONE ? SLICE_LITERAL("raw") : SLICE_LITERAL("deny"));
+    report_text(r, "verdict", slice_text(egress_verdict_text(v)));
     report_number(r, "status", v->status);
     report_text(r, "error", v->error);
     report_text(r, "message", v->message);
@@ -73,6 +120,13 @@ static void report_verdict(struct report *r, const struct egress_verdict *v)
     report_number(r, "port", v->port);
     if (v->addr.family && inet_ntop(v->addr.family == 4 ? AF_INET : AF_INET6, v->addr.bytes, text, sizeof text))
         report_text(r, "address", slice_text(text));
+    report_text(r, "path", v->path);
+    report_text(r, "authority", v->authority);
+#define X(field, variable, header)                             \
+    if (v->refusal == REFUSAL_NONE && slice_present(v->field)) \
+        report_truth(r, variable, true);
+    EGRESS_CREDENTIALS(X)
+#undef X
 }
 
 enum refusal explain_egress_print(bool json, const struct decide_view *view, const struct egress_request *request,

@@ -4,9 +4,10 @@
 import contextlib
 import json
 import ssl
+import subprocess
 
 import pytest
-from cell import closed_port, until
+from cell import BIN, closed_port, until
 from client import WEBSOCKET, Http1, Http2, head
 from origin import Connection, accept_of
 from test_egress import HOST, allow, caller, certificate, config, destinations, dial, metric, rules  # noqa: F401 fixtures
@@ -416,3 +417,21 @@ def test_plain_targets_in_odd_spellings(cells, destinations, target):  # noqa: F
         got = client.response()
     assert got.status == 400, got.body
     assert server.accepted == 0
+
+
+def test_explain(site):
+    """The same judge, told of a request inside and of a plain one."""
+    cell, port, _ = site(paths=["/a/**"], set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode())
+
+    def explain(line, *arguments):
+        done = subprocess.run([BIN / "cellgate", "explain", "--json", "--config", cell.config_file, "--sandbox", "sb-1", *arguments, line], capture_output=True, text=True)
+        assert "never-has-this" not in done.stdout + done.stderr
+        return done.returncode, json.loads(done.stdout)["verdict"] if done.stdout else done.stderr
+
+    code, verdict = explain(f"GET https://{HOST}:{port}/a/b?c")
+    assert (code, verdict["verdict"], verdict["path"], verdict["set_authorization"]) == (0, "direct", "/a/b?c", True)
+    assert explain(f"GET https://{HOST}:{port}/b")[1]["reason"] == "its rule does not allow this path"
+    assert explain(f"GET https://{HOST}:{port}/a/b", "-H", "Host: other.example.org")[1]["error"] == "misdirected_request"
+    assert explain(f"GET http://{HOST}:{port}/a/b")[1]["error"] == "egress_denied"
+    assert explain(f"CONNECT {HOST}:{port}")[1]["reason"].endswith("egress.sign_file")
+    assert explain(f"GET https://{HOST}:x/")[0] == 2 and explain("GET")[0] == 2

@@ -320,7 +320,7 @@ static bool find_address(struct egress *e)
     struct address addresses[EGRESS_ADDRESSES];
     size_t count = 1;
     enum lookup lookup = LOOKUP_FOUND;
-    if (e->request->inside)
+    if (e->request->addr.family)
         addresses[0] = e->request->addr;
     else if (e->target.address.family)
         addresses[0] = e->target.address;

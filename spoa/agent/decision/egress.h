@@ -45,7 +45,7 @@ struct egress_request {
     struct address source;
     bool inside; /* the rest is there */
     struct slice connection, to, sni;
-    struct address addr;
+    struct address addr; /* family 0, for people: not known yet */
     bool tls;
     struct slice sandbox; /* for people: who asks, whatever the request says; absent otherwise */
 };

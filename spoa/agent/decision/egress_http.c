@@ -185,7 +185,8 @@ bool egress_http_rules(struct egress *e)
 {
     const struct egress_rule *rule = &e->rule;
     if (e->request->inside && (!e->matched || !rule->inspect))
-        return egress_deny(e, REFUSAL_egress_denied, "rules", "no rule inspects this destination any more");
+        return egress_deny(e, REFUSAL_egress_denied, "rules",
+                           "no rule inspects what goes to this destination");
     if (!e->matched || !rule->inspect)
         return true;
     if (rule->set.len && !e->request->tls)
