@@ -4,6 +4,8 @@
 #include "spoa/base/reader.h"
 
 enum {
+    RECORD_FIRST = 20, /* of all kinds: change_cipher_spec, alert, handshake, application_data, heartbeat */
+    RECORD_LAST = 24,
     RECORD_HANDSHAKE = 22,
     RECORD_HEAD = 5,
     RECORD_MOST = 16384,
@@ -13,11 +15,16 @@ enum {
     NAME_HOST = 0
 };
 
-/* What the first bytes say: enough of them are FOREIGN or not. */
-static bool is_record(struct slice bytes)
+/* The version behind the kind is not looked at, as servers do not look at it (RFC 8446 section 5.1). */
+static bool is_handshake(struct slice bytes)
 {
-    return (bytes.len < 1 || bytes.at[0] == RECORD_HANDSHAKE) && (bytes.len < 2 || bytes.at[1] == 3) &&
-           (bytes.len < 3 || bytes.at[2] <= 4);
+    return bytes.len == 0 || bytes.at[0] == RECORD_HANDSHAKE;
+}
+
+/* Records of TLS that no client begins with are BAD: a server may skip them. */
+static bool is_foreign(struct slice bytes)
+{
+    return bytes.len > 0 && (bytes.at[0] < RECORD_FIRST || bytes.at[0] > RECORD_LAST);
 }
 
 /* The length of the message with its head; 0: not known yet. */
@@ -34,7 +41,7 @@ static enum client_hello join_records(struct slice bytes, struct writer *message
         size_t wanted = message_length(message);
         if (message->len >= MESSAGE_HEAD && message->len >= wanted)
             break;
-        if (!is_record(bytes))
+        if (!is_handshake(bytes))
             return CLIENT_HELLO_BAD;
         if (bytes.len < RECORD_HEAD)
             break;
@@ -102,7 +109,7 @@ enum client_hello client_hello_read(struct slice bytes, struct writer *memory, s
     message->len = 0;
     message->full = false;
     *name = (struct slice){NULL, 0};
-    if (!is_record(bytes))
+    if (is_foreign(bytes))
         return CLIENT_HELLO_FOREIGN;
     if (join_records(bytes, message) == CLIENT_HELLO_BAD)
         return CLIENT_HELLO_BAD;

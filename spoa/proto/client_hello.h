@@ -11,7 +11,7 @@
 enum client_hello {
     CLIENT_HELLO_MORE,    /* not to be told yet */
     CLIENT_HELLO_FOREIGN, /* this is no TLS */
-    CLIENT_HELLO_BAD, /* it begins as TLS and is malformed, or its message is over CLIENT_HELLO_MOST bytes */
+    CLIENT_HELLO_BAD, /* it begins with a record of TLS, and is no ClientHello or malformed, or over CLIENT_HELLO_MOST bytes */
     CLIENT_HELLO_UNNAMED, /* there is no server_name in it */
     CLIENT_HELLO_NAMED
 };
