@@ -34,6 +34,12 @@ static size_t message_length(const struct writer *message)
     return message->len < MESSAGE_HEAD ? 0 : MESSAGE_HEAD + (size_t)reader_be(&r, 3);
 }
 
+/* The ClientHello of SSL 2.0: two bytes of length, of which the first bit is set, and the message's kind. */
+static bool is_oldest(struct slice bytes)
+{
+    return bytes.len > 0 && bytes.at[0] & 0x80 && (bytes.len < 3 || bytes.at[2] == MESSAGE_CLIENT_HELLO);
+}
+
 /* Appends what the records hold of the message. */
 static enum client_hello join_records(struct slice bytes, struct writer *message)
 {
@@ -109,6 +115,8 @@ enum client_hello client_hello_read(struct slice bytes, struct writer *memory, s
     message->len = 0;
     message->full = false;
     *name = (struct slice){NULL, 0};
+    if (is_oldest(bytes))
+        return bytes.len < 3 ? CLIENT_HELLO_MORE : CLIENT_HELLO_UNNAMED;
     if (is_foreign(bytes))
         return CLIENT_HELLO_FOREIGN;
     if (join_records(bytes, message) == CLIENT_HELLO_BAD)

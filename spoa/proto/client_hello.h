@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * client_hello: the server name in what a TLS client says first (RFC 8446 section 4.1.2 and 5.1, RFC 6066 section 3), of TLS
- * 1.0 to 1.3. The message may be cut into records anywhere. Nothing of it is judged but where the name stands.
+ * 1.0 to 1.3. The message may be cut into records anywhere. Nothing of it is judged but where the name stands. Also a
+ * ClientHello of SSL 2.0 begins TLS (RFC 5246 appendix E.2); it has no name.
  */
 #ifndef CELLGATE_PROTO_CLIENT_HELLO_H
 #define CELLGATE_PROTO_CLIENT_HELLO_H

@@ -91,7 +91,7 @@ static void other_protocols_are_foreign(void **state)
 {
     (void)state;
     static const char *const others[] = {"GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x10\x03\x01",
-                                         "\x19\x03\x01",       "\x80\x2e\x02", "EHLO x\r\n"};
+                                         "\x19\x03\x01",       "\x80\x2e\x02",  "EHLO x\r\n"};
     struct slice name;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(look(slice_text(others[i]), &name), CLIENT_HELLO_FOREIGN);
@@ -115,11 +115,25 @@ static void the_version_of_a_record_is_ignored(void **state)
     }
 }
 
+/* The ClientHello of SSL 2.0, which servers of TLS 1.2 and before still take (RFC 5246 appendix E.2): it has no room for a
+ * name. */
+static void the_oldest_form_has_no_name(void **state)
+{
+    (void)state;
+    static const uint8_t hello[] = {0x80, 0x1c, 1, 3, 3, 0, 3, 0, 0, 0, 16, 0, 0xc0, 0x2b};
+    struct slice name;
+    for (size_t n = 1; n < 3; n++)
+        assert_int_equal(look(slice_of(hello, n), &name), CLIENT_HELLO_MORE);
+    for (size_t n = 3; n <= sizeof hello; n++)
+        assert_int_equal(look(slice_of(hello, n), &name), CLIENT_HELLO_UNNAMED);
+}
+
 /* No TLS client begins so, but a server may skip it. */
 static void other_records_in_front_are_bad(void **state)
 {
     (void)state;
-    static const char *const records[] = {"\x14\x03\x03\x01", "\x15\x03\x01", "\x15", "\x17\x03\x03", "\x18\x09"};
+    static const char *const records[] = {"\x14\x03\x03\x01", "\x15\x03\x01", "\x15", "\x17\x03\x03",
+                                          "\x18\x09"};
     struct slice name;
     for (size_t i = 0; i < sizeof records / sizeof *records; i++)
         assert_int_equal(look(slice_text(records[i]), &name), CLIENT_HELLO_BAD);
@@ -208,6 +222,7 @@ int main(void)
         cmocka_unit_test(a_message_in_many_records_is_put_together),
         cmocka_unit_test(other_protocols_are_foreign),
         cmocka_unit_test(the_version_of_a_record_is_ignored),
+        cmocka_unit_test(the_oldest_form_has_no_name),
         cmocka_unit_test(other_records_in_front_are_bad),
         cmocka_unit_test(what_is_malformed_is_bad),
         cmocka_unit_test(changed_bytes_are_read_safely),
