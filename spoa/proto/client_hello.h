@@ -19,8 +19,20 @@ enum client_hello {
 
 enum { CLIENT_HELLO_MOST = 16384 };
 
+enum { TLS_HANDSHAKE = 22, TLS_ALERT = 21, TLS_RECORD_HEAD = 5, TLS_RECORD_MOST = 16384 };
+
 /* `bytes`: all that has come so far. The message is put together in `memory`, of CLIENT_HELLO_MOST bytes, where *name
  * points: as it stands there, 1 to 255 bytes without NUL. */
 enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name);
+
+struct client_hello_place {
+    size_t
+        left; /* before: bytes of the handshake record in which it begins; 0: at the next record. After: behind it */
+    size_t len; /* bytes up to its end; while it is not told: as many are needed at least */
+};
+
+/* The same of a ClientHello that begins at a place behind another one: never CLIENT_HELLO_FOREIGN. */
+enum client_hello client_hello_next(struct slice bytes, struct writer *memory, struct slice *name,
+                                    struct client_hello_place *place);
 
 #endif
