@@ -527,8 +527,56 @@ def test_a_client_hello_in_pieces(cells, destinations, name, passes):
         if passes:
             assert answer.read(len(bytes_)) == bytes_
         else:
-            assert answer.read_all() == bytes([21, 3, 3, 0, 2, 2, 112])
+            assert answer.read_all() == NAME_ALERT
         answer.sock.close()
+
+
+RETRY = bytes.fromhex("160303002a" "02000026" "0303" "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c" "00130100")
+NAME_ALERT = bytes([21, 3, 3, 0, 2, 2, 112])
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["behind the answer", "at once"])
+@pytest.mark.parametrize("between", [b"", bytes([20, 3, 3, 0, 1, 1]), bytes([23, 3, 3, 0, 1, 0])], ids=["nothing", "ccs", "early data"])
+def test_a_second_client_hello_asks_for_the_same_host(cells, destinations, waits, between):
+    """A server that asks for another ClientHello gets none with another name, not even one that came before it had asked."""
+    def retry(sock):
+        heard.append(sock.recv(65536))
+        sock.sendall(RETRY)
+        while data := sock.recv(65536):
+            heard.append(data)
+
+    server, heard = destinations(retry), []
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    first, same, other = client_hello(HOST), client_hello(HOST), client_hello("other.example.org")
+    for second in (same, other):
+        heard.clear()
+        answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+        answer.sock.sendall(first + (b"" if waits else between + second))
+        if waits:
+            assert answer.read(len(RETRY)) == RETRY
+            answer.sock.sendall(between + second)
+        if second is same:
+            encrypted = b"\x16\x03\x03\x00\x00 whatever follows passes"
+            if not waits:
+                assert answer.read(len(RETRY)) == RETRY
+                encrypted = b""
+            answer.sock.sendall(encrypted)
+            until(lambda: b"".join(heard) == first + between + second + encrypted)
+        else:
+            assert answer.read_all().removeprefix(RETRY) == NAME_ALERT
+            until(lambda: metric(cell, "cellgate_relay_egress_connections") == 0)
+            assert second not in b"".join(heard) and b"other" not in b"".join(heard)
+        answer.sock.close()
+
+
+@pytest.mark.parametrize("change", [lambda b: b[:1] + b"\3\5" + b[3:], lambda b: bytes([21, 3, 1, 0, 2, 1, 90]) + b, lambda b: b"\x80\x1c\1\3\3" + bytes(32)],
+                         ids=["another version", "an alert in front", "SSL 2.0"])
+def test_forms_of_tls_hide_no_name(cells, destinations, change):
+    server = destinations()
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+    answer.sock.sendall(change(client_hello("other.example.org")))
+    assert answer.read_all() == NAME_ALERT
 
 
 # ---- what goes wrong ----
