@@ -182,7 +182,8 @@ static bool use_servers(struct channel *c, const struct texts *servers, struct f
 static struct channel *channel_new(struct dns *d, struct fail *why)
 {
     struct channel *c = calloc(1, sizeof *c);
-    struct ares_options options = {.timeout = TRY_MS,
+    struct ares_options options = {.timeout =
+                                       d->options.resend ? (int)(d->options.resend / MILLISECOND) : TRY_MS,
                                    .tries = TRIES,
                                    .sock_state_cb = on_socket_state,
                                    .sock_state_cb_data = c,

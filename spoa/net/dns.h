@@ -28,8 +28,9 @@ struct dns_answer {
 
 struct dns_options {
     struct texts servers; /* "127.0.0.1:5353"; none: the system's */
-    bool exact;                  /* names are whole: no search list, no /etc/hosts */
-    uint64_t timeout;            /* microseconds, until DNS_FAILED */
+    bool exact;           /* names are whole: no search list, no /etc/hosts */
+    uint64_t timeout;     /* microseconds, until DNS_FAILED */
+    uint64_t resend;      /* microseconds until a question is first sent again; 0: 500 ms */
 };
 
 struct dns;

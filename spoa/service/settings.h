@@ -82,6 +82,7 @@ struct settings {
     struct settings_renew renew;
     const json_node *egress_default, *egress_hosts; /* objects; may be NULL */
     struct texts egress_private_networks;
+    int64_t egress_lookup;
 };
 
 /* Reads and checks the file; `overrides` are texts "key=value" of -o. NULL and *why ("FILE:LINE:COLUMN:

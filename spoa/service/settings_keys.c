@@ -241,6 +241,10 @@ static const struct option keys[] = {
      .example = "{ \"rules\": [{ \"host\": \"*.example.org\", \"ports\": [443] }] }"},
     {"egress.hosts", OPTION_NODE, AT(egress_hosts), OPTION_NONE, "addresses of hosts outside, before DNS", ANY,
      .form = "an object of name: address", .example = "{ \"registry.example.org\": \"192.0.2.7\" }"},
+    {"egress.lookup", OPTION_DURATION, AT(egress_lookup), "700ms",
+     "longest wait of a CONNECT for the addresses of its host, beside `agent.lookup`; both together below HAProxy's "
+     "`CELLGATE_DECISION_TIMEOUT`; read at start only",
+     RANGE(1, SECONDS(30))},
     {"egress.private_networks", OPTION_TEXTS, AT(egress_private_networks), OPTION_NONE,
      "loopback networks that a rule with `private` may reach", RANGE(0, 64), .check = check_network,
      .example = "[\"127.0.0.1\"]"},

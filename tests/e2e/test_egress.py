@@ -407,6 +407,31 @@ def test_one_bad_address_among_many_refuses_all(cells, destinations, names):
     assert server.accepted == 0
 
 
+@pytest.mark.parametrize("delay", [0.15, 0.45])
+def test_a_name_server_that_takes_its_time(cells, destinations, names, delay):
+    server = destinations()
+    names.otherwise, names.delay = ["127.0.0.1"], delay
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "*.example.org"))}, egress=True)
+    assert [dial(cell, f"{name}.example.org:{server.port}", caller(cell)).status for name in "ab"] == [200] * 2
+
+
+def test_an_answer_that_is_late_serves_the_next_try(cells, destinations, names):
+    server = destinations()
+    names.otherwise, names.delay = ["127.0.0.1"], 1.2
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+    answer = dial(cell, f"a.example.org:{server.port}", caller(cell))
+    assert (answer.status, answer.body["error"]) == (504, "destination_timeout")
+    assert dial(cell, f"a.example.org:{server.port}", caller(cell)).status == 200
+
+
+def test_a_question_that_is_lost_is_asked_again(cells, destinations, names):
+    server = destinations()
+    names.names["a.example.org"] = lambda: SILENT if names.count("a.example.org") == 1 else ["127.0.0.1"]
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+    assert dial(cell, f"a.example.org:{server.port}", caller(cell)).status == 200
+    assert names.count("a.example.org") == 2
+
+
 def test_a_name_that_leads_elsewhere_the_next_time(cells, destinations, names):
     """Rebinding: the address that was checked is the one that is dialled; a later answer is checked anew."""
     server = destinations()

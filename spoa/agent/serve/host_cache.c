@@ -11,6 +11,8 @@ enum { NAMES_MOST = 4096, ASKED_MOST = 512 };
 #define KEEP_LEAST  SECOND
 #define KEEP_MOST   (30 * SECOND)
 #define KEEP_FAILED SECOND
+#define LATE        (2 * SECOND)        /* beyond the patience of who asked */
+#define RESEND      (150 * MILLISECOND) /* so that one who waits outlasts a lost datagram or two */
 
 struct host {
     struct hash_node node;
@@ -195,7 +197,8 @@ struct host_cache *host_cache_new(const struct host_cache_options *options, stru
 {
     struct host_cache *c = calloc(1, sizeof *c);
     /* a host outside is none of the search list or of /etc/hosts of this machine */
-    const struct dns_options dns = {.servers = options->servers, .exact = true, .timeout = options->timeout};
+    const struct dns_options dns = {
+        .servers = options->servers, .exact = true, .timeout = options->patience + LATE, .resend = RESEND};
     if (!c || !hash_secret_init(&c->secret)) {
         free(c);
         fail(why, "out of memory");

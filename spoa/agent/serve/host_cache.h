@@ -5,7 +5,8 @@
  * is dialled. There are 4,096 names; beyond that the one that was used longest ago goes. 512 are asked for at once; who
  * wants another one is told that nobody can say.
  *
- * A failed look-up is no answer: it is asked again by whoever comes a second later.
+ * A failed look-up is no answer: it is asked again by whoever comes a second later. One that takes longer than anybody waits
+ * goes on for a while: its answer is for who tries again.
  */
 #ifndef CELLGATE_AGENT_SERVE_HOST_CACHE_H
 #define CELLGATE_AGENT_SERVE_HOST_CACHE_H
@@ -18,7 +19,7 @@ struct host_cache;
 struct host_cache_options {
     struct loop *loop;    /* of the I/O thread */
     struct texts servers; /* borrowed; none: the system's */
-    uint64_t timeout;     /* microseconds */
+    uint64_t patience;    /* microseconds that who asks waits */
     /* The I/O thread: a name that these waiters asked for is known now, or nobody could say. */
     void (*notify)(void *context, struct slice host, uint64_t waiters);
     void *context;

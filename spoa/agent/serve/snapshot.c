@@ -114,6 +114,11 @@ struct slice snapshot_host_key(struct slice host, uint8_t memory[256])
     return w.full ? slice_of(memory, 0) : writer_slice(&w);
 }
 
+bool snapshot_is_host_key(struct slice key)
+{
+    return slice_starts(key, ":");
+}
+
 static enum lookup snapshot_addresses(void *directory, struct slice host, struct address *addresses,
                                       size_t *count)
 {
