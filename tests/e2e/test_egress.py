@@ -432,6 +432,45 @@ def test_a_question_that_is_lost_is_asked_again(cells, destinations, names):
     assert names.count("a.example.org") == 2
 
 
+def test_names_that_nobody_answers_take_no_look_ups_of_others(cells, destinations, names):
+    """One sandbox asks for very many; another one's are looked up all the while, and it comes to no harm."""
+    server = destinations()
+    names.otherwise = SILENT
+    names.names |= {f"{i}.example.org": ["127.0.0.1"] for i in range(20)}
+    sandboxes = {"sb-1": rules(allow(443, "*.silent.example.net")), "sb-2": rules(allow(server.port, "*.example.org"))}
+    cell = cells(config=config(names), sandboxes=sandboxes, egress=True)
+    me, other = caller(cell), caller(cell, "sb-2")
+    head = "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n{1}: {2}\r\n\r\n"
+    asked = [connect(cell.egress) for _ in range(700)]
+    for i, sock in enumerate(asked):
+        sock.sendall(head.format(f"x{i}.silent.example.net:443", *me).encode())
+    until(lambda: len({name for name, _ in names.asked}) >= 32)
+    assert [dial(cell, f"{i}.example.org:{server.port}", other).status for i in range(20)] == [200] * 20
+    assert len({name for name, _ in names.asked if "silent" in name}) <= 2 * 32
+    answers = [sock.recv(65536).split()[1] for sock in asked]
+    assert set(answers) == {b"504"}
+
+
+def test_an_address_is_used_on_while_it_is_asked_for_again(cells, destinations, names):
+    """For a while: its time to live and some seconds."""
+    server = destinations()
+    names.names["a.example.org"] = ["127.0.0.1"]
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+
+    def status():
+        answer = dial(cell, f"a.example.org:{server.port}", caller(cell))
+        answer.sock.close()
+        return answer.status
+
+    assert status() == 200
+    names.silent, before = True, len(names.asked)
+    while len(names.asked) == before:  # its time to live is over
+        assert status() == 200
+        time.sleep(0.02)
+    assert status() == 200
+    until(lambda: status() == 504, 12)
+
+
 def test_a_name_that_leads_elsewhere_the_next_time(cells, destinations, names):
     """Rebinding: the address that was checked is the one that is dialled; a later answer is checked anew."""
     server = destinations()

@@ -334,9 +334,9 @@ static bool find_address(struct egress *e)
     if (e->target.address.family)
         addresses[0] = e->target.address;
     else if (!egress_config_host(e->view->egress, target_host(&e->target), &addresses[0]))
-        lookup = e->view->addresses
-                     ? e->view->addresses(e->view->directory, target_host(&e->target), addresses, &count)
-                     : LOOKUP_UNAVAILABLE;
+        lookup = e->view->addresses ? e->view->addresses(e->view->directory, e->space, e->sandbox,
+                                                         target_host(&e->target), addresses, &count)
+                                    : LOOKUP_UNAVAILABLE;
     e->pending = lookup == LOOKUP_PENDING;
     if (lookup == LOOKUP_ABSENT || (lookup == LOOKUP_FOUND && count == 0))
         return deny(e, REFUSAL_destination_unreachable, "address", "there is no such host");
