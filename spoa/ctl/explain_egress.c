@@ -50,8 +50,10 @@ enum lookup explain_egress_addresses(void *directory, struct slice space, struct
     (void)directory, (void)space, (void)sandbox;
     free(name);
     *count = 0;
-    for (const struct addrinfo *one = result ? NULL : all; one && *count < EGRESS_ADDRESSES; one = one->ai_next)
+    const struct addrinfo *one = result ? NULL : all;
+    for (; one && *count < EGRESS_ADDRESSES; one = one->ai_next)
         *count += take(one, &addresses[*count]);
+    *count += one != NULL;
     if (!result)
         freeaddrinfo(all);
     return *count ? LOOKUP_FOUND : result == EAI_NONAME ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;

@@ -297,11 +297,13 @@ static bool take_address(const struct sockaddr *from, struct address *to)
 static void take_addresses(const struct ares_addrinfo *found, struct dns_answer *to)
 {
     int ttl = INT32_MAX;
-    for (const struct ares_addrinfo_node *n = found->nodes; n && to->count < DNS_ADDRESSES; n = n->ai_next)
+    const struct ares_addrinfo_node *n = found->nodes;
+    for (; n && to->count < DNS_ADDRESSES; n = n->ai_next)
         if (take_address(n->ai_addr, &to->addresses[to->count])) {
             to->count++;
             ttl = n->ai_ttl < ttl ? n->ai_ttl : ttl;
         }
+    to->more = n != NULL;
     to->result = to->count ? DNS_FOUND : DNS_ABSENT;
     to->ttl = ttl > 0 ? (uint64_t)ttl * SECOND : 0;
 }

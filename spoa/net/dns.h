@@ -11,7 +11,7 @@
 #include "spoa/base/texts.h"
 #include "spoa/net/loop.h"
 
-enum { DNS_ADDRESSES = 16 };
+enum { DNS_ADDRESSES = 64 };
 
 enum dns_result {
     DNS_FOUND,
@@ -23,6 +23,7 @@ struct dns_answer {
     enum dns_result result;
     struct address addresses[DNS_ADDRESSES]; /* the best one first */
     size_t count;
+    bool more;    /* there are others for which there is no room */
     uint64_t ttl; /* microseconds */
 };
 

@@ -471,6 +471,18 @@ def test_an_address_is_used_on_while_it_is_asked_for_again(cells, destinations, 
     until(lambda: status() == 504, 12)
 
 
+def test_a_name_has_no_more_addresses_than_are_checked(cells, destinations, names):
+    server = destinations()
+    many = [f"127.0.{i // 250}.{1 + i % 250}" for i in range(65)]
+    names.names |= {"many.example.org": many, "some.example.org": many[:64], "bad.example.org": [*many[:63], "169.254.169.254"]}
+    record = rules(allow(server.port, "*.example.org"))
+    networks = {"private_networks": ["127.0.0.0/8"]}
+    cell = cells(config=config(names, **networks), sandboxes={"sb-1": record}, egress=True)
+    said = [dial(cell, f"{name}.example.org:{server.port}", caller(cell)) for name in ("some", "many", "bad")]
+    assert [answer.status for answer in said] in ([200, 403, 403], [502, 403, 403])  # 127.0.0.1 need not be the first
+    assert said[1].body["reason"] == "it has more addresses than are checked"
+
+
 def test_a_name_that_leads_elsewhere_the_next_time(cells, destinations, names):
     """Rebinding: the address that was checked is the one that is dialled; a later answer is checked anew."""
     server = destinations()

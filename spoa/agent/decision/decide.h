@@ -63,8 +63,8 @@ struct decide_view {
     /* Asks for a suspended sandbox to be woken; false: nobody here can. May be NULL. */
     bool (*wake)(void *directory, struct slice space, struct slice sandbox);
     const struct egress_config *egress; /* NULL: only records have rules */
-    /* All addresses of a host outside, up to EGRESS_ADDRESSES, for a sandbox; LOOKUP_PENDING: it is asked for. NULL: nobody
-     * can say. */
+    /* All addresses of a host outside, up to EGRESS_ADDRESSES, for a sandbox; *count is more: there are others.
+     * LOOKUP_PENDING: it is asked for. NULL: nobody can say. */
     enum lookup (*addresses)(void *directory, struct slice space, struct slice sandbox, struct slice host,
                              struct address *addresses, size_t *count);
     void *directory;

@@ -342,6 +342,8 @@ static bool find_address(struct egress *e)
         return deny(e, REFUSAL_destination_unreachable, "address", "there is no such host");
     if (lookup != LOOKUP_FOUND)
         return deny(e, REFUSAL_destination_timeout, "address", "no name server could say in time");
+    if (count > EGRESS_ADDRESSES)
+        return deny(e, REFUSAL_address_refused, "address", "it has more addresses than are checked");
     return check_addresses(e, addresses, count);
 }
 

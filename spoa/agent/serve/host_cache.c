@@ -30,7 +30,7 @@ struct host {
     bool asking; /* it stays until it is answered */
     size_t asker; /* the sandbox: in `asked_by` */
     enum lookup outcome;
-    size_t count;
+    size_t count; /* above DNS_ADDRESSES: there are more */
     struct address addresses[DNS_ADDRESSES];
     size_t len;
     uint8_t name[];
@@ -142,8 +142,8 @@ static void take_answer(struct host *h, const struct dns_answer *answer)
     h->outcome = answer->result == DNS_FOUND    ? LOOKUP_FOUND
                  : answer->result == DNS_ABSENT ? LOOKUP_ABSENT
                                                 : LOOKUP_UNAVAILABLE;
-    h->count = answer->result == DNS_FOUND ? answer->count : 0;
-    memcpy(h->addresses, answer->addresses, h->count * sizeof *h->addresses);
+    h->count = answer->result == DNS_FOUND ? answer->count + answer->more : 0;
+    memcpy(h->addresses, answer->addresses, answer->count * sizeof *h->addresses);
     h->fresh_until = now + (answer->result == DNS_FOUND ? keep : KEEP_FAILED);
     h->good_until = h->fresh_until + (answer->result == DNS_FOUND ? KEEP_STALE : 0);
 }
@@ -204,7 +204,8 @@ enum lookup host_cache_find(struct host_cache *c, struct slice name, const struc
         if (h->good_until > now) {
             outcome = h->outcome;
             *count = h->count;
-            memcpy(addresses, h->addresses, h->count * sizeof *addresses);
+            memcpy(addresses, h->addresses,
+                   (h->count < DNS_ADDRESSES ? h->count : DNS_ADDRESSES) * sizeof *addresses);
         } else if (h->asking && !asker->last) {
             h->waiters |= asker->waiter;
             outcome = LOOKUP_PENDING;

@@ -38,7 +38,7 @@ struct host_cache_asker {
     bool last;            /* it has waited enough: LOOKUP_UNAVAILABLE instead */
 };
 
-/* Any thread, never waits: up to DNS_ADDRESSES addresses. LOOKUP_PENDING: `waiter` is notified. */
+/* Any thread, never waits: up to DNS_ADDRESSES addresses; *count is more: there are others. LOOKUP_PENDING: `waiter` is notified. */
 enum lookup host_cache_find(struct host_cache *cache, struct slice host, const struct host_cache_asker *asker,
                             struct address addresses[static DNS_ADDRESSES], size_t *count);
 

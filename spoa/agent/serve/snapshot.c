@@ -119,6 +119,8 @@ bool snapshot_is_host_key(struct slice key)
     return slice_starts(key, ":");
 }
 
+_Static_assert((int)DNS_ADDRESSES == (int)EGRESS_ADDRESSES, "what is found is checked");
+
 static enum lookup snapshot_addresses(void *directory, struct slice space, struct slice sandbox,
                                       struct slice host, struct address *addresses, size_t *count)
 {
