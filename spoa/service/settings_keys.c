@@ -218,6 +218,9 @@ static const struct option keys[] = {
      "-1: a quarter of all; 0: no limit", RANGE(-1, 10000000)},
     {"relay.max_tunnels_per_token", OPTION_INT, AT(relay.max_tunnels_per_token), "-1",
      "-1: an eighth of all; 0: no limit", RANGE(-1, 10000000)},
+    {"relay.max_egress", OPTION_INT, AT(relay.max_egress), "-1",
+     "connections of sandboxes to the outside; -1: half of all tunnels; 0: no limit but that of all",
+     RANGE(-1, 10000000)},
     {"relay.drain", OPTION_DURATION, AT(relay.drain), "30s",
      "time over which a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
 

@@ -771,6 +771,31 @@ def test_a_sandbox_has_as_many_connections_as_its_record_says(cells, destination
     until(lambda: dial(cell, to, caller(cell)).status == 200)
 
 
+def test_an_organisation_leaves_room_for_others(cells, destinations):
+    """And what programs open to the outside leaves room for people on their way in, whoever's they are."""
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    sandboxes = {f"sb-{i}": rules(allow(server.port)) | {"org": "o" if i < 8 else f"p{i}"} for i in range(24)}
+    sandboxes["addr:127.0.0.1"] = {"sandbox": "sb-0"}
+    cell = cells(config=config() | {"relay": {"max_tunnels": 40}}, sandboxes=sandboxes, egress=True)
+
+    def open_all(sandboxes, **claims):
+        answers = [dial(cell, to, caller(cell, f"sb-{i}", **claims)) for i in sandboxes for _ in range(5)]
+        opened.extend(answers)
+        return [answer.status for answer in answers]
+
+    opened = []
+    assert sorted(open_all(range(8), org="o")) == [200] * 10 + [429] * 30  # a quarter
+    answer = dial(cell, to)  # by its address it is of the organisation, too
+    assert (answer.status, answer.body["error"]) == (429, "too_many_connections")
+    assert sorted(open_all(range(8, 24))) == [200] * 10 + [429] * 70  # with those a half
+    assert metric(cell, 'cellgate_relay_limited_total{limit="egress"}') == 70
+    upgrade = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")]
+    for org, sandbox in (("o", "sb-1"), ("p9", "sb-9")):  # there is no worker, but a place
+        answer = request(cell.http, "GET", f"/api/sandboxes/{sandbox}/pty/x", [cell.bearer(sandbox, org=org, need=["pty"]), *upgrade])
+        assert b"too_many_tunnels" not in answer.body
+
+
 def test_a_relay_that_drains_ends_them_in_time(cells, destinations):
     server = destinations()
     cell = cells(config=config() | {"relay": {"drain": "1s"}}, sandboxes={"sb-1": rules(allow(server.port))}, egress=True)

@@ -375,6 +375,15 @@ static struct slice host_and_port(const struct egress *e)
     return slice_from(writer_slice(w), start);
 }
 
+/* As for tunnels: only a token's own has to be the record's for as long as the connection lasts. */
+static void set_org(struct handover *h, const struct egress *e)
+{
+    bool own = e->granted && slice_present(e->grant.org) && e->grant.org.len > 0;
+    h->org = own ? e->grant.org : e->record.org;
+    if (slice_present(h->org) && !own)
+        h->org_of_record = 1;
+}
+
 static bool hand_over(struct egress *e)
 {
     struct egress_verdict *v = e->verdict;
@@ -390,8 +399,8 @@ static bool hand_over(struct egress *e)
     if (!e->target.address.family) /* of an address no ClientHello has a name */
         h.sni = e->matched && e->rule.any_sni ? SLICE_LITERAL("any") : SLICE_LITERAL("host");
     h.most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
+    set_org(&h, e);
     if (e->granted) {
-        h.org = e->grant.org;
         h.jti = e->grant.jti;
         h.kid = e->grant.kid;
         h.needs = e->grant.needs;

@@ -413,6 +413,21 @@ static struct egress_io *new_io(struct relay_thread *thread)
     return io;
 }
 
+static bool enter(const struct egress_io *io)
+{
+    const struct relay_thread *thread = io->thread;
+    const struct handover *h = &io->handover;
+    enum limit limit = limits_enter(thread->limits, &io->owner);
+    if (limit == LIMIT_NONE)
+        return true;
+    if (limit == LIMIT_MEMORY)
+        return false;
+    metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
+    log_write(thread->log, LOG_INFO, "too many connections", LOG_TEXT("limit", limit_names[limit]),
+              LOG_SLICE("id", h->id), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org));
+    return false;
+}
+
 static void give_up(struct egress_io *io, int fd, enum refusal refusal)
 {
     struct relay_thread *thread = io->thread;
@@ -440,13 +455,14 @@ void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head
     io->hello.done = !slice_present(h->sni);
     io->owner = (struct limits_owner){.space = h->space,
                                       .sandbox = h->sandbox,
+                                      .org = h->org,
                                       .egress = true,
                                       .most = h->most > 0 ? (uint64_t)h->most : 0};
     if (thread->draining) {
         give_up(io, fd, REFUSAL_draining);
         return;
     }
-    if (limits_enter(thread->limits, &io->owner) != LIMIT_NONE) {
+    if (!enter(io)) {
         give_up(io, fd, REFUSAL_too_many_connections);
         return;
     }
