@@ -13,7 +13,8 @@ enum { TEXT_MOST = 64 * 1024 };
 
 static const char usage[] =
     "usage: cellgate headers [--config FILE]\n"
-    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond those\n"
+    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond "
+    "those\n"
     "that haproxy.cfg knows, as HAProxy's environment wants them: cellgate headers >>/etc/default/haproxy\n";
 
 static void print_line(const char *name, const struct writer *w)

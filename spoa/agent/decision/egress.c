@@ -148,14 +148,23 @@ static enum refusal check_grant(struct egress *e, struct slice token, const char
     return refusal;
 }
 
-/* The secret of who asks is not a sandbox's to choose: too many wrong ones from an address are not looked at. */
+/* Too many wrong tokens from an address are not looked at any more. Sandboxes may share one: what is known to be good passes
+ * all the same, as if nobody had guessed. */
+static bool may_try(const struct egress *e, struct slice token)
+{
+    const struct decide_view *view = e->view;
+    const struct credential credential = credential_bearer(token);
+    return auth_failure_limiter_allows(view->limiter, &e->request->source, AUTH_FAILURE_TOKEN, view->now,
+                                       view->auth_failures_most) ||
+           (view->tokens && token_is_known(view->tokens, &credential, view->now, view->cache));
+}
+
 static bool check_token(struct egress *e, struct slice token)
 {
     const struct decide_view *view = e->view;
     const struct address *from = &e->request->source;
     const char *why = "there is no kind of tokens";
-    if (!auth_failure_limiter_allows(view->limiter, from, AUTH_FAILURE_TOKEN, view->now,
-                                     view->auth_failures_most))
+    if (!may_try(e, token))
         return deny(e, REFUSAL_too_many_requests, "token",
                     "too many wrong credentials came from this address within a second");
     enum refusal refusal = check_grant(e, token, &why);

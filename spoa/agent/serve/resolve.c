@@ -36,8 +36,8 @@ bool resolve_from_args(struct spop_args args, struct resolve_question *question)
 {
     struct slice name;
     struct spop_value value;
-    *question =
-        (struct resolve_question){.port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1, .org_of_record = -1};
+    *question = (struct resolve_question){
+        .port = -1, .needs = -1, .iat = -1, .exp = -1, .idle = -1, .epoch = -1, .org_of_record = -1};
     while (spop_arg_next(&args, &name, &value)) {
         if (value.kind == SPOP_NULL)
             continue;
