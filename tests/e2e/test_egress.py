@@ -521,16 +521,22 @@ def test_defaults_and_the_audit_mode(cells, destinations):
         "sb-1": {"worker": "http://127.0.0.1:1"},
         "sb-2": rules(),
         "sb-3": rules({"host": HOST, "deny": True}, enforcement="audit"),
+        "sb-5": rules({"cidr": "127.0.0.0/8", "deny": True}, allow(port, "near.example.org"), enforcement="audit"),
         "sb-4": {"state": "stopped", "egress": {"rules": [allow(port)]}},
     }
-    cell = cells(config=config(default={"rules": [allow(port)]}, hosts={"public.example.org": "203.0.113.1"}), sandboxes=sandboxes, egress=True)
+    cell = cells(config=config(default={"rules": [allow(port)]}, hosts={"public.example.org": "203.0.113.1", "near.example.org": "127.0.0.1"}), sandboxes=sandboxes, egress=True)
     assert dial(cell, f"{HOST}:{port}", caller(cell)).status == 200
     assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-2")).body["error"] == "egress_denied"
+    # what a name leads to is told, too, and the other addresses are checked all the same
+    assert dial(cell, f"near.example.org:{port}", caller(cell, "sb-5")).status == 200
+    line = [line for line in (cell.run_dir / "agent.log").read_text().splitlines() if "near.example.org" in line][-1]
+    assert "enforcement=audit" in line and "rule=0" in line and "a rule denies an address that the name leads to" in line
+    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 1
     # addresses are checked in the audit mode, too
     assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-3")).body["error"] == "address_refused"
     assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-4")).body["reason"] == "the sandbox has been stopped"
     assert "enforcement=audit" in (cell.run_dir / "agent.log").read_text()
-    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 1
+    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 2
 
 
 def test_explain_says_what_the_agent_would(cells, destinations):

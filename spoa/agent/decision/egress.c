@@ -267,13 +267,13 @@ static bool find_sandbox(struct egress *e)
     return refusal == REFUSAL_NONE || deny(e, REFUSAL_egress_denied, "record", why);
 }
 
-static bool refuse_by_rules(struct egress *e, const char *why)
+static bool refuse_by_rules(struct egress *e, const char *step, const char *why)
 {
     if (!e->policy.audit)
-        return deny(e, REFUSAL_egress_denied, "rules", why);
+        return deny(e, REFUSAL_egress_denied, step, why);
     e->verdict->audit = true;
     e->verdict->reason = slice_text(why);
-    tell(e, "rules", "audit: this would be refused", slice_text(why));
+    tell(e, step, "audit: this would be refused", slice_text(why));
     return true;
 }
 
@@ -285,10 +285,10 @@ static bool check_rules(struct egress *e)
         return deny(e, REFUSAL_egress_denied, "rules", "neither its record nor egress.default has rules");
     e->matched = egress_rules_match(&e->policy, &e->target, &e->rule);
     if (!e->matched)
-        return refuse_by_rules(e, "no rule is about this destination");
+        return refuse_by_rules(e, "rules", "no rule is about this destination");
     e->verdict->rule = e->rule.number;
     if (e->rule.deny)
-        return refuse_by_rules(e, "a rule denies this destination");
+        return refuse_by_rules(e, "rules", "a rule denies this destination");
     if (e->rule.inspect)
         return deny(e, REFUSAL_egress_denied, "rules",
                     "its rule wants requests inspected, which is not to be had here yet");
@@ -325,11 +325,11 @@ static bool check_addresses(struct egress *e, const struct address *addresses, s
             return deny(e, REFUSAL_address_refused, "address", why);
         int rule = egress_rules_deny(&e->policy, &e->target, e->matched ? e->rule.number : EGRESS_RULES_MOST,
                                      &addresses[i]);
-        if (rule >= 0 && !e->policy.audit) {
-            e->verdict->rule = rule;
-            return deny(e, REFUSAL_egress_denied, "address",
-                        "a rule denies an address that the name leads to");
-        }
+        if (rule < 0)
+            continue;
+        e->verdict->rule = rule;
+        if (!refuse_by_rules(e, "address", "a rule denies an address that the name leads to"))
+            return false;
     }
     e->address = cidr_unmapped(&addresses[0]);
     return true;
