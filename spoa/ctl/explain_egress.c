@@ -87,17 +87,20 @@ static bool take(const struct addrinfo *found, struct address *address)
     return found->ai_family == AF_INET || found->ai_family == AF_INET6;
 }
 
-enum lookup explain_egress_addresses(void *directory, struct slice host, struct address *addresses, size_t *count)
+enum lookup explain_egress_addresses(void *directory, struct slice space, struct slice sandbox,
+                                     struct slice host, struct address *addresses, size_t *count)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
     char *name = slice_dup(host);
     int result = name ? getaddrinfo(name, NULL, &hints, &all) : EAI_MEMORY;
-    (void)directory;
+    (void)directory, (void)space, (void)sandbox;
     free(name);
     *count = 0;
-    for (const struct addrinfo *one = result ? NULL : all; one && *count < EGRESS_ADDRESSES; one = one->ai_next)
+    const struct addrinfo *one = result ? NULL : all;
+    for (; one && *count < EGRESS_ADDRESSES; one = one->ai_next)
         *count += take(one, &addresses[*count]);
+    *count += one != NULL;
     if (!result)
         freeaddrinfo(all);
     return *count ? LOOKUP_FOUND : result == EAI_NONAME ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;

@@ -12,7 +12,8 @@ bool explain_egress_wants(struct slice request_line, struct slice sandbox);
  * request, or does not fit. */
 bool explain_egress_request(const struct head_lines *head, struct writer *w, struct egress_request *request, struct fail *why);
 /* As decide_view.addresses, by the resolver of the system; the agent asks name servers itself. */
-enum lookup explain_egress_addresses(void *directory, struct slice host, struct address *addresses, size_t *count);
+enum lookup explain_egress_addresses(void *directory, struct slice space, struct slice sandbox,
+                                     struct slice host, struct address *addresses, size_t *count);
 /* Decides, prints the steps and the verdict, and tells the refusal. */
 enum refusal explain_egress_print(bool json, const struct decide_view *view, const struct egress_request *request,
                                   struct writer *scratch);

@@ -12,12 +12,11 @@
 
 enum { TEXT_MOST = 64 * 1024 };
 
-static const char usage[] = "usage: cellgate headers [--config FILE]\n"
-                            "Prints the headers and parameters that the configuration names as credentials "
-                            "or addresses, beyond those\n"
-                            "that haproxy.cfg knows, and the files of egress.sign_file and egress.ca_file, "
-                            "as HAProxy's environment wants\n"
-                            "them: cellgate headers >>/etc/default/haproxy\n";
+static const char usage[] =
+    "usage: cellgate headers [--config FILE]\n"
+    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond those\n"
+    "that haproxy.cfg knows, and the files of egress.sign_file and egress.ca_file, as HAProxy's environment wants\n"
+    "them: cellgate headers >>/etc/default/haproxy\n";
 
 static void print_line(const char *name, const struct writer *w)
 {

@@ -182,7 +182,8 @@ static bool use_servers(struct channel *c, const struct texts *servers, struct f
 static struct channel *channel_new(struct dns *d, struct fail *why)
 {
     struct channel *c = calloc(1, sizeof *c);
-    struct ares_options options = {.timeout = TRY_MS,
+    struct ares_options options = {.timeout =
+                                       d->options.resend ? (int)(d->options.resend / MILLISECOND) : TRY_MS,
                                    .tries = TRIES,
                                    .sock_state_cb = on_socket_state,
                                    .sock_state_cb_data = c,
@@ -296,11 +297,13 @@ static bool take_address(const struct sockaddr *from, struct address *to)
 static void take_addresses(const struct ares_addrinfo *found, struct dns_answer *to)
 {
     int ttl = INT32_MAX;
-    for (const struct ares_addrinfo_node *n = found->nodes; n && to->count < DNS_ADDRESSES; n = n->ai_next)
+    const struct ares_addrinfo_node *n = found->nodes;
+    for (; n && to->count < DNS_ADDRESSES; n = n->ai_next)
         if (take_address(n->ai_addr, &to->addresses[to->count])) {
             to->count++;
             ttl = n->ai_ttl < ttl ? n->ai_ttl : ttl;
         }
+    to->more = n != NULL;
     to->result = to->count ? DNS_FOUND : DNS_ABSENT;
     to->ttl = ttl > 0 ? (uint64_t)ttl * SECOND : 0;
 }

@@ -11,7 +11,7 @@
 #include "spoa/base/texts.h"
 #include "spoa/net/loop.h"
 
-enum { DNS_ADDRESSES = 16 };
+enum { DNS_ADDRESSES = 64 };
 
 enum dns_result {
     DNS_FOUND,
@@ -23,13 +23,15 @@ struct dns_answer {
     enum dns_result result;
     struct address addresses[DNS_ADDRESSES]; /* the best one first */
     size_t count;
+    bool more;    /* there are others for which there is no room */
     uint64_t ttl; /* microseconds */
 };
 
 struct dns_options {
     struct texts servers; /* "127.0.0.1:5353"; none: the system's */
-    bool exact;                  /* names are whole: no search list, no /etc/hosts */
-    uint64_t timeout;            /* microseconds, until DNS_FAILED */
+    bool exact;           /* names are whole: no search list, no /etc/hosts */
+    uint64_t timeout;     /* microseconds, until DNS_FAILED */
+    uint64_t resend;      /* microseconds until a question is first sent again; 0: 500 ms */
 };
 
 struct dns;

@@ -4,49 +4,69 @@
 #include "spoa/base/reader.h"
 
 enum {
-    RECORD_HANDSHAKE = 22,
-    RECORD_HEAD = 5,
-    RECORD_MOST = 16384,
+    RECORD_FIRST = 20, /* of all kinds: change_cipher_spec, alert, handshake, application_data, heartbeat */
+    RECORD_LAST = 24,
     MESSAGE_HEAD = 4,
     MESSAGE_CLIENT_HELLO = 1,
     EXTENSION_SERVER_NAME = 0,
     NAME_HOST = 0
 };
 
-/* What the first bytes say: enough of them are FOREIGN or not. */
-static bool is_record(struct slice bytes)
+/* Records of TLS that no client begins with are BAD: a server may skip them. */
+static bool is_foreign(struct slice bytes)
 {
-    return (bytes.len < 1 || bytes.at[0] == RECORD_HANDSHAKE) && (bytes.len < 2 || bytes.at[1] == 3) &&
-           (bytes.len < 3 || bytes.at[2] <= 4);
+    return bytes.len > 0 && (bytes.at[0] < RECORD_FIRST || bytes.at[0] > RECORD_LAST);
 }
 
-/* The length of the message with its head; 0: not known yet. */
+/* The ClientHello of SSL 2.0: two bytes of length, of which the first bit is set, and the message's kind. */
+static bool is_oldest(struct slice bytes)
+{
+    return bytes.len > 0 && bytes.at[0] & 0x80 && (bytes.len < 3 || bytes.at[2] == MESSAGE_CLIENT_HELLO);
+}
+
+/* The length of the message, or of its head while that is not known. */
 static size_t message_length(const struct writer *message)
 {
     struct reader r = reader_of(slice_from(writer_slice(message), 1));
-    return message->len < MESSAGE_HEAD ? 0 : MESSAGE_HEAD + (size_t)reader_be(&r, 3);
+    return MESSAGE_HEAD + (message->len < MESSAGE_HEAD ? 0 : (size_t)reader_be(&r, 3));
 }
 
-/* Appends what the records hold of the message. */
-static enum client_hello join_records(struct slice bytes, struct writer *message)
+/* The head of a record of handshake, whose length is *left then. The version is not looked at, as servers do not look at it
+ * (RFC 8446 section 5.1). */
+static enum client_hello enter_record(struct slice *bytes, size_t *left)
 {
-    while (bytes.len > 0) {
-        size_t wanted = message_length(message);
-        if (message->len >= MESSAGE_HEAD && message->len >= wanted)
-            break;
-        if (!is_record(bytes))
+    if (bytes->len > 0 && bytes->at[0] != TLS_HANDSHAKE)
+        return CLIENT_HELLO_BAD;
+    if (bytes->len < TLS_RECORD_HEAD)
+        return CLIENT_HELLO_MORE;
+    *left = (size_t)bytes->at[3] << 8 | bytes->at[4];
+    *bytes = slice_from(*bytes, TLS_RECORD_HEAD);
+    return *left > 0 && *left <= TLS_RECORD_MOST ? CLIENT_HELLO_NAMED : CLIENT_HELLO_BAD;
+}
+
+/* Puts the message together; NAMED: it is whole. */
+static enum client_hello join_records(struct slice bytes, struct writer *message,
+                                      struct client_hello_place *place)
+{
+    struct slice rest = bytes;
+    size_t left = place->left, length;
+    while (message->len < (length = message_length(message))) {
+        size_t wanted = length - message->len;
+        enum client_hello entered = left ? CLIENT_HELLO_NAMED : enter_record(&rest, &left);
+        if (entered != CLIENT_HELLO_NAMED || length > message->size || rest.len == 0) {
+            place->len = bytes.len + wanted;
+            return entered == CLIENT_HELLO_BAD || length > message->size ? CLIENT_HELLO_BAD
+                                                                         : CLIENT_HELLO_MORE;
+        }
+        struct slice part = slice_sub(rest, 0, left < wanted ? left : wanted);
+        writer_put(message, part);
+        rest = slice_from(rest, part.len);
+        left -= part.len;
+        if (message->at[0] != MESSAGE_CLIENT_HELLO)
             return CLIENT_HELLO_BAD;
-        if (bytes.len < RECORD_HEAD)
-            break;
-        size_t len = (size_t)bytes.at[3] << 8 | bytes.at[4];
-        if (len == 0 || len > RECORD_MOST)
-            return CLIENT_HELLO_BAD;
-        writer_put(message, slice_sub(bytes, RECORD_HEAD, len));
-        if (message->full)
-            return CLIENT_HELLO_BAD;
-        bytes = slice_from(bytes, RECORD_HEAD + len);
     }
-    return CLIENT_HELLO_MORE;
+    *place = (struct client_hello_place){left, bytes.len - rest.len};
+    return CLIENT_HELLO_NAMED;
 }
 
 /* Takes a part that has its length, of 1 or 2 bytes, in front. */
@@ -96,22 +116,22 @@ static enum client_hello read_message(struct slice body, struct slice *name)
     return reader_done(&r) ? read_extensions(extensions, name) : CLIENT_HELLO_BAD;
 }
 
+enum client_hello client_hello_next(struct slice bytes, struct writer *memory, struct slice *name,
+                                    struct client_hello_place *place)
+{
+    memory->len = 0;
+    memory->full = false;
+    *name = (struct slice){NULL, 0};
+    enum client_hello whole = join_records(bytes, memory, place);
+    return whole == CLIENT_HELLO_NAMED ? read_message(slice_from(writer_slice(memory), MESSAGE_HEAD), name)
+                                       : whole;
+}
+
 enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name)
 {
-    struct writer *message = memory;
-    message->len = 0;
-    message->full = false;
+    struct client_hello_place place = {0};
     *name = (struct slice){NULL, 0};
-    if (!is_record(bytes))
-        return CLIENT_HELLO_FOREIGN;
-    if (join_records(bytes, message) == CLIENT_HELLO_BAD)
-        return CLIENT_HELLO_BAD;
-    size_t len = message_length(message);
-    if (message->len && message->at[0] != MESSAGE_CLIENT_HELLO)
-        return CLIENT_HELLO_BAD;
-    if (len > message->size)
-        return CLIENT_HELLO_BAD;
-    if (len == 0 || message->len < len)
-        return CLIENT_HELLO_MORE;
-    return read_message(slice_sub(writer_slice(message), MESSAGE_HEAD, len - MESSAGE_HEAD), name);
+    if (is_oldest(bytes))
+        return bytes.len < 3 ? CLIENT_HELLO_MORE : CLIENT_HELLO_UNNAMED;
+    return is_foreign(bytes) ? CLIENT_HELLO_FOREIGN : client_hello_next(bytes, memory, name, &place);
 }

@@ -49,7 +49,7 @@ struct settings_relay {
     int64_t buffer, memory, max_message, head_size, head_time;
     int64_t max_tunnels; /* 0: as many as there are file descriptors for */
     /* 0: no limit, -1: a part of all */
-    int64_t max_tunnels_per_sandbox, max_tunnels_per_org, max_tunnels_per_token;
+    int64_t max_tunnels_per_sandbox, max_tunnels_per_org, max_tunnels_per_token, max_egress;
     int64_t drain;
 };
 
@@ -83,6 +83,7 @@ struct settings {
     const json_node *egress_default, *egress_hosts, *egress_secrets; /* objects; may be NULL */
     char *egress_sign_file, *egress_ca_file;                         /* HAProxy's; may be NULL */
     struct texts egress_private_networks;
+    int64_t egress_lookup;
 };
 
 /* Reads and checks the file; `overrides` are texts "key=value" of -o. NULL and *why ("FILE:LINE:COLUMN:

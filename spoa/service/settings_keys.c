@@ -222,6 +222,9 @@ static const struct option keys[] = {
      "-1: a quarter of all; 0: no limit", RANGE(-1, 10000000)},
     {"relay.max_tunnels_per_token", OPTION_INT, AT(relay.max_tunnels_per_token), "-1",
      "-1: an eighth of all; 0: no limit", RANGE(-1, 10000000)},
+    {"relay.max_egress", OPTION_INT, AT(relay.max_egress), "-1",
+     "connections of sandboxes to the outside; -1: half of all tunnels; 0: no limit but that of all",
+     RANGE(-1, 10000000)},
     {"relay.drain", OPTION_DURATION, AT(relay.drain), "30s",
      "time over which a stopping relay closes its tunnels", RANGE(0, HOURS(24))},
 
@@ -245,6 +248,10 @@ static const struct option keys[] = {
      .example = "{ \"rules\": [{ \"host\": \"*.example.org\", \"ports\": [443] }] }"},
     {"egress.hosts", OPTION_NODE, AT(egress_hosts), OPTION_NONE, "addresses of hosts outside, before DNS", ANY,
      .form = "an object of name: address", .example = "{ \"registry.example.org\": \"192.0.2.7\" }"},
+    {"egress.lookup", OPTION_DURATION, AT(egress_lookup), "700ms",
+     "longest wait of a CONNECT for the addresses of its host, beside `agent.lookup`; both together below HAProxy's "
+     "`CELLGATE_DECISION_TIMEOUT`; read at start only",
+     RANGE(1, SECONDS(30))},
     {"egress.private_networks", OPTION_TEXTS, AT(egress_private_networks), OPTION_NONE,
      "loopback networks that a rule with `private` may reach", RANGE(0, 64), .check = check_network,
      .example = "[\"127.0.0.1\"]"},

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A name server of a test's own, over UDP on loopback."""
+"""A name server of a test's own, on loopback: over UDP, and over TCP what is too long for that."""
 
+import contextlib
 import ipaddress
 import socket
 import struct
@@ -21,8 +22,10 @@ class NameServer:
         self.address = "127.0.0.1:%d" % self.socket.getsockname()[1]
         self.names, self.otherwise, self.ttl, self.asked, self.silent = {}, otherwise, 1, [], False
         self.delay = 0
+        self.listener = socket.create_server(self.socket.getsockname())
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
+        threading.Thread(target=self._run_tcp, daemon=True).start()
 
     def count(self, name):
         return sum(asked == name for asked, _ in self.asked)
@@ -52,14 +55,32 @@ class NameServer:
             if query == b"end":
                 return
             answer = self._answer(query)
+            if answer and len(answer) > 512:  # cut behind the question
+                answer = answer[:2] + struct.pack(">HHHHH", 0x8380, 1, 0, 0, 0) + query[12:]
             if answer and self.delay:
                 threading.Timer(self.delay, self.socket.sendto, (answer, peer)).start()
             elif answer:
                 self.socket.sendto(answer, peer)
+
+    def _run_tcp(self):
+        while True:
+            with contextlib.suppress(OSError, struct.error):
+                if self.listener.fileno() < 0:
+                    return
+                sock, _ = self.listener.accept()
+                with sock:
+                    size = struct.unpack(">H", sock.recv(2, socket.MSG_WAITALL))[0]
+                    answer = self._answer(sock.recv(size, socket.MSG_WAITALL))
+                    if answer:
+                        sock.sendall(struct.pack(">H", len(answer)) + answer)
+                        sock.recv(1)
 
     def close(self):
         host, _, port = self.address.partition(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
             end.sendto(b"end", (host, int(port)))
         self.thread.join()
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
         self.socket.close()

@@ -285,6 +285,26 @@ def test_who_may_ask(cells, destinations):
     assert good not in logs and basic(good)[6:] not in logs
 
 
+def test_wrong_tokens_lock_nobody_out_who_is_known(cells, destinations):
+    """Programs of many sandboxes come from one address: guesses of one are not looked at any more, the good token of another is."""
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    settings = config()
+    settings["agent"] = {"auth_failures": 1, "threads": 1}
+    cell = cells(config=settings, sandboxes={"sb-1": rules(allow(server.port)), "sb-2": rules(allow(server.port))}, egress=True)
+    good, wrong = caller(cell), ("Proxy-Authorization", "Bearer eyJ.x.x")
+
+    def said():  # all four within a second, sooner or later
+        dial(cell, to, wrong)
+        unknown = caller(cell, "sb-2", jti=str(time.monotonic()))
+        first, *others = [dial(cell, to, header).status for header in (good, unknown, wrong)]
+        assert first == 200
+        return others == [429, 429]
+
+    assert dial(cell, to, good).status == 200
+    until(said)
+
+
 def test_a_source_address_names_a_sandbox(cells, destinations):
     server = destinations()
     sandboxes = {"sb-1": rules(allow(server.port)), "addr:127.0.0.1": {"sandbox": "sb-1"}}
@@ -407,6 +427,82 @@ def test_one_bad_address_among_many_refuses_all(cells, destinations, names):
     assert server.accepted == 0
 
 
+@pytest.mark.parametrize("delay", [0.15, 0.45])
+def test_a_name_server_that_takes_its_time(cells, destinations, names, delay):
+    server = destinations()
+    names.otherwise, names.delay = ["127.0.0.1"], delay
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "*.example.org"))}, egress=True)
+    assert [dial(cell, f"{name}.example.org:{server.port}", caller(cell)).status for name in "ab"] == [200] * 2
+
+
+def test_an_answer_that_is_late_serves_the_next_try(cells, destinations, names):
+    server = destinations()
+    names.otherwise, names.delay = ["127.0.0.1"], 1.2
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+    answer = dial(cell, f"a.example.org:{server.port}", caller(cell))
+    assert (answer.status, answer.body["error"]) == (504, "destination_timeout")
+    assert dial(cell, f"a.example.org:{server.port}", caller(cell)).status == 200
+
+
+def test_a_question_that_is_lost_is_asked_again(cells, destinations, names):
+    server = destinations()
+    names.names["a.example.org"] = lambda: SILENT if names.count("a.example.org") == 1 else ["127.0.0.1"]
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+    assert dial(cell, f"a.example.org:{server.port}", caller(cell)).status == 200
+    assert names.count("a.example.org") == 2
+
+
+def test_names_that_nobody_answers_take_no_look_ups_of_others(cells, destinations, names):
+    """One sandbox asks for very many; another one's are looked up all the while, and it comes to no harm."""
+    server = destinations()
+    names.otherwise = SILENT
+    names.names |= {f"{i}.example.org": ["127.0.0.1"] for i in range(20)}
+    sandboxes = {"sb-1": rules(allow(443, "*.silent.example.net")), "sb-2": rules(allow(server.port, "*.example.org"))}
+    cell = cells(config=config(names), sandboxes=sandboxes, egress=True)
+    me, other = caller(cell), caller(cell, "sb-2")
+    head = "CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n{1}: {2}\r\n\r\n"
+    asked = [connect(cell.egress) for _ in range(700)]
+    for i, sock in enumerate(asked):
+        sock.sendall(head.format(f"x{i}.silent.example.net:443", *me).encode())
+    until(lambda: len({name for name, _ in names.asked}) >= 32)
+    assert [dial(cell, f"{i}.example.org:{server.port}", other).status for i in range(20)] == [200] * 20
+    assert len({name for name, _ in names.asked if "silent" in name}) <= 2 * 32
+    answers = [sock.recv(65536).split()[1] for sock in asked]
+    assert set(answers) == {b"504"}
+
+
+def test_an_address_is_used_on_while_it_is_asked_for_again(cells, destinations, names):
+    """For a while: its time to live and some seconds."""
+    server = destinations()
+    names.names["a.example.org"] = ["127.0.0.1"]
+    cell = cells(config=config(names), sandboxes={"sb-1": rules(allow(server.port, "a.example.org"))}, egress=True)
+
+    def status():
+        answer = dial(cell, f"a.example.org:{server.port}", caller(cell))
+        answer.sock.close()
+        return answer.status
+
+    assert status() == 200
+    names.silent, before = True, len(names.asked)
+    while len(names.asked) == before:  # its time to live is over
+        assert status() == 200
+        time.sleep(0.02)
+    assert status() == 200
+    until(lambda: status() == 504, 12)
+
+
+def test_a_name_has_no_more_addresses_than_are_checked(cells, destinations, names):
+    server = destinations()
+    many = [f"127.0.{i // 250}.{1 + i % 250}" for i in range(65)]
+    names.names |= {"many.example.org": many, "some.example.org": many[:64], "bad.example.org": [*many[:63], "169.254.169.254"]}
+    record = rules(allow(server.port, "*.example.org"))
+    networks = {"private_networks": ["127.0.0.0/8"]}
+    cell = cells(config=config(names, **networks), sandboxes={"sb-1": record}, egress=True)
+    said = [dial(cell, f"{name}.example.org:{server.port}", caller(cell)) for name in ("some", "many", "bad")]
+    assert [answer.status for answer in said] in ([200, 403, 403], [502, 403, 403])  # 127.0.0.1 need not be the first
+    assert said[1].body["reason"] == "it has more addresses than are checked"
+
+
 def test_a_name_that_leads_elsewhere_the_next_time(cells, destinations, names):
     """Rebinding: the address that was checked is the one that is dialled; a later answer is checked anew."""
     server = destinations()
@@ -425,16 +521,22 @@ def test_defaults_and_the_audit_mode(cells, destinations):
         "sb-1": {"worker": "http://127.0.0.1:1"},
         "sb-2": rules(),
         "sb-3": rules({"host": HOST, "deny": True}, enforcement="audit"),
+        "sb-5": rules({"cidr": "127.0.0.0/8", "deny": True}, allow(port, "near.example.org"), enforcement="audit"),
         "sb-4": {"state": "stopped", "egress": {"rules": [allow(port)]}},
     }
-    cell = cells(config=config(default={"rules": [allow(port)]}, hosts={"public.example.org": "203.0.113.1"}), sandboxes=sandboxes, egress=True)
+    cell = cells(config=config(default={"rules": [allow(port)]}, hosts={"public.example.org": "203.0.113.1", "near.example.org": "127.0.0.1"}), sandboxes=sandboxes, egress=True)
     assert dial(cell, f"{HOST}:{port}", caller(cell)).status == 200
     assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-2")).body["error"] == "egress_denied"
+    # what a name leads to is told, too, and the other addresses are checked all the same
+    assert dial(cell, f"near.example.org:{port}", caller(cell, "sb-5")).status == 200
+    line = [line for line in (cell.run_dir / "agent.log").read_text().splitlines() if "near.example.org" in line][-1]
+    assert "enforcement=audit" in line and "rule=0" in line and "a rule denies an address that the name leads to" in line
+    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 1
     # addresses are checked in the audit mode, too
     assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-3")).body["error"] == "address_refused"
     assert dial(cell, f"{HOST}:{port}", caller(cell, "sb-4")).body["reason"] == "the sandbox has been stopped"
     assert "enforcement=audit" in (cell.run_dir / "agent.log").read_text()
-    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 1
+    assert metric(cell, "cellgate_agent_egress_audited_total", "agent") == 2
 
 
 def test_explain_says_what_the_agent_would(cells, destinations):
@@ -527,8 +629,56 @@ def test_a_client_hello_in_pieces(cells, destinations, name, passes):
         if passes:
             assert answer.read(len(bytes_)) == bytes_
         else:
-            assert answer.read_all() == bytes([21, 3, 3, 0, 2, 2, 112])
+            assert answer.read_all() == NAME_ALERT
         answer.sock.close()
+
+
+RETRY = bytes.fromhex("160303002a" "02000026" "0303" "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c" "00130100")
+NAME_ALERT = bytes([21, 3, 3, 0, 2, 2, 112])
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["behind the answer", "at once"])
+@pytest.mark.parametrize("between", [b"", bytes([20, 3, 3, 0, 1, 1]), bytes([23, 3, 3, 0, 1, 0])], ids=["nothing", "ccs", "early data"])
+def test_a_second_client_hello_asks_for_the_same_host(cells, destinations, waits, between):
+    """A server that asks for another ClientHello gets none with another name, not even one that came before it had asked."""
+    def retry(sock):
+        heard.append(sock.recv(65536))
+        sock.sendall(RETRY)
+        while data := sock.recv(65536):
+            heard.append(data)
+
+    server, heard = destinations(retry), []
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    first, same, other = client_hello(HOST), client_hello(HOST), client_hello("other.example.org")
+    for second in (same, other):
+        heard.clear()
+        answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+        answer.sock.sendall(first + (b"" if waits else between + second))
+        if waits:
+            assert answer.read(len(RETRY)) == RETRY
+            answer.sock.sendall(between + second)
+        if second is same:
+            encrypted = b"\x16\x03\x03\x00\x00 whatever follows passes"
+            if not waits:
+                assert answer.read(len(RETRY)) == RETRY
+                encrypted = b""
+            answer.sock.sendall(encrypted)
+            until(lambda: b"".join(heard) == first + between + second + encrypted)
+        else:
+            assert answer.read_all().removeprefix(RETRY) == NAME_ALERT
+            until(lambda: metric(cell, "cellgate_relay_egress_connections") == 0)
+            assert second not in b"".join(heard) and b"other" not in b"".join(heard)
+        answer.sock.close()
+
+
+@pytest.mark.parametrize("change", [lambda b: b[:1] + b"\3\5" + b[3:], lambda b: bytes([21, 3, 1, 0, 2, 1, 90]) + b, lambda b: b"\x80\x1c\1\3\3" + bytes(32)],
+                         ids=["another version", "an alert in front", "SSL 2.0"])
+def test_forms_of_tls_hide_no_name(cells, destinations, change):
+    server = destinations()
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell))
+    answer.sock.sendall(change(client_hello("other.example.org")))
+    assert answer.read_all() == NAME_ALERT
 
 
 # ---- what goes wrong ----
@@ -645,6 +795,31 @@ def test_a_sandbox_has_as_many_connections_as_its_record_says(cells, destination
     assert dial(cell, to, caller(cell, "sb-2")).status == 200
     first.sock.close()
     until(lambda: dial(cell, to, caller(cell)).status == 200)
+
+
+def test_an_organisation_leaves_room_for_others(cells, destinations):
+    """And what programs open to the outside leaves room for people on their way in, whoever's they are."""
+    server = destinations()
+    to = f"{HOST}:{server.port}"
+    sandboxes = {f"sb-{i}": rules(allow(server.port)) | {"org": "o" if i < 8 else f"p{i}"} for i in range(24)}
+    sandboxes["addr:127.0.0.1"] = {"sandbox": "sb-0"}
+    cell = cells(config=config() | {"relay": {"max_tunnels": 40}}, sandboxes=sandboxes, egress=True)
+
+    def open_all(sandboxes, **claims):
+        answers = [dial(cell, to, caller(cell, f"sb-{i}", **claims)) for i in sandboxes for _ in range(5)]
+        opened.extend(answers)
+        return [answer.status for answer in answers]
+
+    opened = []
+    assert sorted(open_all(range(8), org="o")) == [200] * 10 + [429] * 30  # a quarter
+    answer = dial(cell, to)  # by its address it is of the organisation, too
+    assert (answer.status, answer.body["error"]) == (429, "too_many_connections")
+    assert sorted(open_all(range(8, 24))) == [200] * 10 + [429] * 70  # with those a half
+    assert metric(cell, 'cellgate_relay_limited_total{limit="egress"}') == 70
+    upgrade = [("Upgrade", "websocket"), ("Connection", "Upgrade"), ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="), ("Sec-WebSocket-Version", "13")]
+    for org, sandbox in (("o", "sb-1"), ("p9", "sb-9")):  # there is no worker, but a place
+        answer = request(cell.http, "GET", f"/api/sandboxes/{sandbox}/pty/x", [cell.bearer(sandbox, org=org, need=["pty"]), *upgrade])
+        assert b"too_many_tunnels" not in answer.body
 
 
 def test_a_relay_that_drains_ends_them_in_time(cells, destinations):

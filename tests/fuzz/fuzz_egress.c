@@ -2,12 +2,12 @@
 /*
  * What programs in sandboxes say, and rules: the first byte chooses. A target has one spelling, which is read as itself; rules
  * that are accepted are unpacked as they were packed; packed bytes of anybody's and a ClientHello in pieces are read within
- * their bounds, and say the same in one piece.
+ * their bounds, and say the same in one piece; so do a client's and a server's first flights.
  */
 #include "spoa/agent/egress/match.h"
 #include "spoa/agent/egress/reach.h"
 #include "spoa/agent/egress/rules_json.h"
-#include "spoa/proto/client_hello.h"
+#include "spoa/proto/hello_watch.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_target(struct slice text)
@@ -70,6 +70,49 @@ static void read_packed(struct slice bytes)
         ask(&policy, UINT32_MAX);
 }
 
+struct seen {
+    size_t clear;
+    unsigned hellos;
+    bool bad;
+};
+
+/* One half is the client's, the other the server's, in pieces of so many bytes. */
+static struct seen watch_hellos(struct slice bytes, size_t piece)
+{
+    static uint8_t memory[CLIENT_HELLO_MOST];
+    struct hello_watch watch = {.done = false};
+    struct seen seen = {0};
+    size_t half = bytes.len / 2, from = 0;
+    struct slice client = slice_sub(bytes, 0, half), server = slice_from(bytes, half);
+    for (size_t n = 0; n < client.len && !seen.bad;) {
+        n = n + piece < client.len ? n + piece : client.len;
+        enum client_hello said;
+        do {
+            struct writer w = writer_of(memory, sizeof memory);
+            struct slice name;
+            size_t clear;
+            said = hello_watch_client(&watch, slice_sub(client, from, n - from), &w, &name, &clear);
+            CHECK(clear <= n - from);
+            CHECK(said != CLIENT_HELLO_NAMED || (name.len > 0 && name.len <= 255));
+            from += clear;
+            seen.hellos += said == CLIENT_HELLO_NAMED || said == CLIENT_HELLO_UNNAMED;
+            seen.bad = said == CLIENT_HELLO_BAD;
+        } while (said == CLIENT_HELLO_NAMED || said == CLIENT_HELLO_UNNAMED);
+    }
+    for (size_t n = 0; n < server.len; n += piece)
+        hello_watch_server(&watch, slice_sub(server, n, piece));
+    CHECK(!watch.retried || watch.begun);
+    seen.clear = from;
+    return seen;
+}
+
+static void read_flights(struct slice bytes)
+{
+    struct seen whole = watch_hellos(bytes, SIZE_MAX / 2), pieces = watch_hellos(bytes, 1 + bytes.len % 7);
+    CHECK(whole.bad == pieces.bad && whole.hellos == pieces.hellos);
+    CHECK(whole.bad || whole.clear == pieces.clear);
+}
+
 static void read_hello(struct slice bytes)
 {
     static uint8_t memory[CLIENT_HELLO_MOST];
@@ -80,6 +123,7 @@ static void read_hello(struct slice bytes)
     for (size_t n = 0; n <= bytes.len && n < 600 && part == CLIENT_HELLO_MORE; n++)
         part = client_hello_read(slice_sub(bytes, 0, n), &w, &name);
     CHECK(part == CLIENT_HELLO_MORE || part == whole);
+    read_flights(bytes);
 }
 
 static int read_input(const uint8_t *data, size_t size)

@@ -90,13 +90,53 @@ static void a_message_in_many_records_is_put_together(void **state)
 static void other_protocols_are_foreign(void **state)
 {
     (void)state;
-    static const char *const others[] = {"GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x16\x02\x01",
-                                         "\x16\x03\x09",       "\x80\x2e\x01",  "\x17\x03\x03",
-                                         "\x15\x03\x01",       "EHLO x\r\n"};
+    static const char *const others[] = {"GET / HTTP/1.1\r\n", "SSH-2.0-x\r\n", "\x10\x03\x01",
+                                         "\x19\x03\x01",       "\x80\x2e\x02",  "EHLO x\r\n"};
     struct slice name;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_int_equal(look(slice_text(others[i]), &name), CLIENT_HELLO_FOREIGN);
     assert_int_equal(look(slice_of("", 0), &name), CLIENT_HELLO_MORE);
+}
+
+/* Servers take any version of a record, or any of 3.x (RFC 8446 section 5.1): none hides the name. */
+static void the_version_of_a_record_is_ignored(void **state)
+{
+    (void)state;
+    static const uint8_t versions[][2] = {{3, 5}, {3, 255}, {2, 0}, {0, 0}, {255, 255}};
+    uint8_t hello[4096];
+    struct slice name;
+    size_t len = hello_of("api.example.com", TLS1_3_VERSION, hello);
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++) {
+        memcpy(hello + 1, versions[i], 2);
+        for (size_t n = 0; n < len; n++)
+            assert_int_equal(look(slice_of(hello, n), &name), CLIENT_HELLO_MORE);
+        assert_int_equal(look(slice_of(hello, len), &name), CLIENT_HELLO_NAMED);
+        assert_true(slice_is(name, "api.example.com"));
+    }
+}
+
+/* The ClientHello of SSL 2.0, which servers of TLS 1.2 and before still take (RFC 5246 appendix E.2): it has no room for a
+ * name. */
+static void the_oldest_form_has_no_name(void **state)
+{
+    (void)state;
+    static const uint8_t hello[] = {0x80, 0x1c, 1, 3, 3, 0, 3, 0, 0, 0, 16, 0, 0xc0, 0x2b};
+    struct slice name;
+    for (size_t n = 1; n < 3; n++)
+        assert_int_equal(look(slice_of(hello, n), &name), CLIENT_HELLO_MORE);
+    for (size_t n = 3; n <= sizeof hello; n++)
+        assert_int_equal(look(slice_of(hello, n), &name), CLIENT_HELLO_UNNAMED);
+}
+
+/* No TLS client begins so, but a server may skip it. */
+static void other_records_in_front_are_bad(void **state)
+{
+    (void)state;
+    static const char *const records[] = {"\x14\x03\x03\x01", "\x15\x03\x01", "\x15", "\x17\x03\x03",
+                                          "\x18\x09"};
+    struct slice name;
+    for (size_t i = 0; i < sizeof records / sizeof *records; i++)
+        assert_int_equal(look(slice_text(records[i]), &name), CLIENT_HELLO_BAD);
 }
 
 static void what_is_malformed_is_bad(void **state)
@@ -181,6 +221,9 @@ int main(void)
         cmocka_unit_test(real_clients_are_read_wherever_they_are_cut),
         cmocka_unit_test(a_message_in_many_records_is_put_together),
         cmocka_unit_test(other_protocols_are_foreign),
+        cmocka_unit_test(the_version_of_a_record_is_ignored),
+        cmocka_unit_test(the_oldest_form_has_no_name),
+        cmocka_unit_test(other_records_in_front_are_bad),
         cmocka_unit_test(what_is_malformed_is_bad),
         cmocka_unit_test(changed_bytes_are_read_safely),
         cmocka_unit_test(there_is_one_name),

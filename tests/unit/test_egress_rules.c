@@ -127,6 +127,39 @@ static void what_a_name_leads_to_is_denied_by_networks_in_front(void **state)
     assert_int_equal(egress_rules_deny(&policy, &target, 1, &bad), -1);
 }
 
+/* A translator or a tunnel may take an IPv6 address to the IPv4 address in it. Nothing is allowed that way. */
+static void what_an_address_carries_is_denied_with_it(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {
+        "::ffff:8.8.8.8",    "::ffff:0:8.8.8.8",   "::8.8.8.8",
+        "64:ff9b::8.8.8.8",  "2002:808:808::1",    "2001:0:101:101::f7f7:f7f7",
+        "2001:0:808:808::1", "2a00::5efe:8.8.8.8", "2a00::200:5efe:8.8.8.8"};
+    static const char *const others[] = {"::ffff:8.8.9.8", "64:ff9b::8.8.9.8", "2a00::8.8.8.8",
+                                         "2003:808:808::1"};
+    struct target target, name;
+    struct egress_rule rule;
+    struct egress_policy policy = policy_of("{\"rules\": ["
+                                            "{\"cidr\": \"8.8.8.0/24\", \"deny\": true},"
+                                            "{\"cidr\": \"::/0\", \"ports\": [443]},"
+                                            "{\"host\": \"db.example.com\", \"ports\": [443]}]}");
+    assert_null(target_parse(slice_text("db.example.com:443"), 0, &name));
+    for (size_t i = 0; i < sizeof forms / sizeof *forms + sizeof others / sizeof *others; i++) {
+        bool denied = i < sizeof forms / sizeof *forms;
+        const char *address = denied ? forms[i] : others[i - sizeof forms / sizeof *forms];
+        char text[64];
+        snprintf(text, sizeof text, "[%s]:443", address);
+        assert_null(target_parse(slice_text(text), 0, &target));
+        if (rule_for(&policy, text, &rule) != 0 && denied)
+            fail_msg("%s", text);
+        if (egress_rules_deny(&policy, &name, 2, &target.address) != (denied ? 0 : -1))
+            fail_msg("%s behind a name", text);
+    }
+    policy = policy_of("{\"rules\": [{\"cidr\": \"8.8.8.0/24\", \"ports\": [443]}]}");
+    assert_int_equal(rule_for(&policy, "[64:ff9b::8.8.8.8]:443", &rule), -1);
+    assert_int_equal(rule_for(&policy, "[::ffff:8.8.8.8]:443", &rule), 0);
+}
+
 static void methods_and_paths_are_listed(void **state)
 {
     (void)state;
@@ -442,6 +475,7 @@ int main(void)
         cmocka_unit_test(hosts_match_by_whole_labels),
         cmocka_unit_test(the_first_rule_that_matches_decides),
         cmocka_unit_test(what_a_name_leads_to_is_denied_by_networks_in_front),
+        cmocka_unit_test(what_an_address_carries_is_denied_with_it),
         cmocka_unit_test(methods_and_paths_are_listed),
         cmocka_unit_test(headers_are_set_from_secrets),
         cmocka_unit_test(mistakes_are_told_with_their_place),

@@ -363,17 +363,20 @@ static const struct slice none = {NULL, 0};
 
 static void limits_hold_for_sandbox_organisation_token_and_all(void **state)
 {
-    struct limits_settings most = {
-        .tunnels = 5,
-        .most = {[LIMIT_sandbox] = 2, [LIMIT_org] = 3, [LIMIT_token] = 2, [LIMIT_refused] = 1},
-        .memory = 100};
+    struct limits_settings most = {.tunnels = 5,
+                                   .most = {[LIMIT_sandbox] = 2,
+                                            [LIMIT_org] = 3,
+                                            [LIMIT_token] = 2,
+                                            [LIMIT_refused] = 1,
+                                            [LIMIT_egress] = 1},
+                                   .memory = 100};
     struct limits *l = limits_new(&most);
     struct slice s1 = SLICE_LITERAL("s1"), s2 = SLICE_LITERAL("s2"), o = SLICE_LITERAL("o"),
                  k = SLICE_LITERAL("k");
     struct limits_owner one = {.sandbox = s1, .org = o}, free1 = {.sandbox = s1}, refused = {.refused = true},
                         other = {.space = SLICE_LITERAL("other"), .sandbox = s1, .org = o, .token = k},
                         second = {.sandbox = s2, .org = o}, third = {.sandbox = s2, .token = k},
-                        nobody = {.refused = false};
+                        nobody = {.refused = false}, outside = {.sandbox = s1, .org = o, .egress = true};
     (void)state;
     assert_int_equal(limits_enter(l, &one), LIMIT_NONE);
     assert_int_equal(limits_enter(l, &free1), LIMIT_NONE);
@@ -389,6 +392,13 @@ static void limits_hold_for_sandbox_organisation_token_and_all(void **state)
     limits_leave(l, &refused);
     assert_int_equal(limits_enter(l, &one), LIMIT_org);
     assert_int_equal(limits_tunnels(l), 4);
+    /* what programs in sandboxes open counts apart, and leaves room for tunnels */
+    assert_int_equal(limits_enter(l, &outside), LIMIT_NONE);
+    assert_int_equal(limits_enter(l, &outside), LIMIT_tunnels);
+    limits_leave(l, &second);
+    assert_int_equal(limits_enter(l, &outside), LIMIT_egress);
+    limits_leave(l, &outside);
+    assert_int_equal(limits_enter(l, &second), LIMIT_NONE);
     limits_hold(l, 100);
     assert_int_equal(limits_held(l), 100);
     limits_hold(l, -100);

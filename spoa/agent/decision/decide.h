@@ -63,8 +63,10 @@ struct decide_view {
     /* Asks for a suspended sandbox to be woken; false: nobody here can. May be NULL. */
     bool (*wake)(void *directory, struct slice space, struct slice sandbox);
     const struct egress_config *egress; /* NULL: only records have rules */
-    /* All addresses of a host outside, up to EGRESS_ADDRESSES; LOOKUP_PENDING: it is asked for. NULL: nobody can say. */
-    enum lookup (*addresses)(void *directory, struct slice host, struct address *addresses, size_t *count);
+    /* All addresses of a host outside, up to EGRESS_ADDRESSES, for a sandbox; *count is more: there are others.
+     * LOOKUP_PENDING: it is asked for. NULL: nobody can say. */
+    enum lookup (*addresses)(void *directory, struct slice space, struct slice sandbox, struct slice host,
+                             struct address *addresses, size_t *count);
     void *directory;
     /* Told of every credential that was checked; kind: which kind's it was, NULL: none recognised it. May be
      * NULL. */

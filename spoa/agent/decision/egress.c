@@ -128,14 +128,23 @@ static enum refusal check_grant(struct egress *e, struct slice token, const char
     return refusal;
 }
 
-/* The secret of who asks is not a sandbox's to choose: too many wrong ones from an address are not looked at. */
+/* Too many wrong tokens from an address are not looked at any more. Sandboxes may share one: what is known to be good passes
+ * all the same, as if nobody had guessed. */
+static bool may_try(const struct egress *e, struct slice token)
+{
+    const struct decide_view *view = e->view;
+    const struct credential credential = credential_bearer(token);
+    return auth_failure_limiter_allows(view->limiter, &e->request->source, AUTH_FAILURE_TOKEN, view->now,
+                                       view->auth_failures_most) ||
+           (view->tokens && token_is_known(view->tokens, &credential, view->now, view->cache));
+}
+
 static bool check_token(struct egress *e, struct slice token)
 {
     const struct decide_view *view = e->view;
     const struct address *from = &e->request->source;
     const char *why = "there is no kind of tokens";
-    if (!auth_failure_limiter_allows(view->limiter, from, AUTH_FAILURE_TOKEN, view->now,
-                                     view->auth_failures_most))
+    if (!may_try(e, token))
         return egress_deny(e, REFUSAL_too_many_requests, "token",
                            "too many wrong credentials came from this address within a second");
     enum refusal refusal = check_grant(e, token, &why);
@@ -241,13 +250,13 @@ static bool find_sandbox(struct egress *e)
     return refusal == REFUSAL_NONE || egress_deny(e, REFUSAL_egress_denied, "record", why);
 }
 
-bool egress_refuse_by_rules(struct egress *e, const char *why)
+bool egress_refuse_by_rules(struct egress *e, const char *step, const char *why)
 {
     if (!e->policy.audit)
-        return egress_deny(e, REFUSAL_egress_denied, "rules", why);
+        return egress_deny(e, REFUSAL_egress_denied, step, why);
     e->verdict->audit = true;
     e->verdict->reason = slice_text(why);
-    egress_tell(e, "rules", "audit: this would be refused", slice_text(why));
+    egress_tell(e, step, "audit: this would be refused", slice_text(why));
     return true;
 }
 
@@ -260,10 +269,10 @@ static bool check_rules(struct egress *e)
                            "neither its record nor egress.default has rules");
     e->matched = egress_rules_match(&e->policy, &e->target, &e->rule);
     if (!e->matched)
-        return egress_refuse_by_rules(e, "no rule is about this destination");
+        return egress_refuse_by_rules(e, "rules", "no rule is about this destination");
     e->verdict->rule = e->rule.number;
     if (e->rule.deny)
-        return egress_refuse_by_rules(e, "a rule denies this destination");
+        return egress_refuse_by_rules(e, "rules", "a rule denies this destination");
     if (e->rule.inspect && e->verdict->kind == EGRESS_RAW && !egress_config_inspects(e->view->egress))
         return egress_deny(e, REFUSAL_egress_denied, "rules",
                            "its rule wants requests inspected, and there is no egress.sign_file");
@@ -305,11 +314,11 @@ static bool check_addresses(struct egress *e, const struct address *addresses, s
             return egress_deny(e, REFUSAL_address_refused, "address", why);
         int rule = egress_rules_deny(&e->policy, &e->target, e->matched ? e->rule.number : EGRESS_RULES_MOST,
                                      &addresses[i]);
-        if (rule >= 0 && !e->policy.audit) {
-            e->verdict->rule = rule;
-            return egress_deny(e, REFUSAL_egress_denied, "address",
-                               "a rule denies an address that the name leads to");
-        }
+        if (rule < 0)
+            continue;
+        e->verdict->rule = rule;
+        if (!egress_refuse_by_rules(e, "address", "a rule denies an address that the name leads to"))
+            return false;
     }
     e->address = cidr_unmapped(&addresses[0]);
     return true;
@@ -325,14 +334,16 @@ static bool find_address(struct egress *e)
     else if (e->target.address.family)
         addresses[0] = e->target.address;
     else if (!egress_config_host(e->view->egress, target_host(&e->target), &addresses[0]))
-        lookup = e->view->addresses
-                     ? e->view->addresses(e->view->directory, target_host(&e->target), addresses, &count)
-                     : LOOKUP_UNAVAILABLE;
+        lookup = e->view->addresses ? e->view->addresses(e->view->directory, e->space, e->sandbox,
+                                                         target_host(&e->target), addresses, &count)
+                                    : LOOKUP_UNAVAILABLE;
     e->pending = lookup == LOOKUP_PENDING;
     if (lookup == LOOKUP_ABSENT || (lookup == LOOKUP_FOUND && count == 0))
         return egress_deny(e, REFUSAL_destination_unreachable, "address", "there is no such host");
     if (lookup != LOOKUP_FOUND)
         return egress_deny(e, REFUSAL_destination_timeout, "address", "no name server could say in time");
+    if (count > EGRESS_ADDRESSES)
+        return egress_deny(e, REFUSAL_address_refused, "address", "it has more addresses than are checked");
     return check_addresses(e, addresses, count);
 }
 
@@ -365,6 +376,15 @@ static struct slice host_and_port(const struct egress *e)
     return slice_from(writer_slice(w), start);
 }
 
+/* As for tunnels: only a token's own has to be the record's for as long as the connection lasts. */
+static void set_org(struct handover *h, const struct egress *e)
+{
+    bool own = e->granted && slice_present(e->grant.org) && e->grant.org.len > 0;
+    h->org = own ? e->grant.org : e->record.org;
+    if (slice_present(h->org) && !own)
+        h->org_of_record = 1;
+}
+
 static bool hand_over(struct egress *e)
 {
     struct egress_verdict *v = e->verdict;
@@ -393,8 +413,8 @@ static bool hand_over(struct egress *e)
     if (!e->target.address.family) /* of an address no ClientHello has a name */
         h.sni = e->matched && e->rule.any_sni ? SLICE_LITERAL("any") : SLICE_LITERAL("host");
     h.most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
+    set_org(&h, e);
     if (e->granted) {
-        h.org = e->grant.org;
         h.jti = e->grant.jti;
         h.kid = e->grant.kid;
         h.needs = e->grant.needs;

@@ -87,7 +87,7 @@ struct egress_verdict {
 /* "deny", "raw", "inspect" or "direct". */
 const char *egress_verdict_text(const struct egress_verdict *verdict);
 
-enum { EGRESS_ADDRESSES = 16 };
+enum { EGRESS_ADDRESSES = 64 }; /* of a host: that are checked; one that has more is refused */
 
 /* Fills *verdict, whose texts point into the request, the record and scratch. False: something has been asked for and is not
  * there yet; *verdict is what to answer if it does not come in time. */

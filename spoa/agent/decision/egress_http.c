@@ -192,11 +192,11 @@ bool egress_http_rules(struct egress *e)
     if (rule->set.len && !e->request->tls)
         return egress_deny(e, REFUSAL_egress_denied, "rules", "its rule sets a credential, which goes over TLS alone");
     if (e->upgrade && !rule->websocket)
-        return egress_refuse_by_rules(e, "its rule lets no upgrade pass");
+        return egress_refuse_by_rules(e, "rules", "its rule lets no upgrade pass");
     if (!egress_rule_method(rule, e->request->method))
-        return egress_refuse_by_rules(e, "its rule does not allow this method");
+        return egress_refuse_by_rules(e, "rules", "its rule does not allow this method");
     if (!egress_rule_path(rule, e->path))
-        return egress_refuse_by_rules(e, "its rule does not allow this path");
+        return egress_refuse_by_rules(e, "rules", "its rule does not allow this path");
     return true;
 }
 

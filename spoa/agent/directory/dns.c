@@ -163,7 +163,9 @@ static void *dns_start(const void *options, struct directory *directory, struct 
     }
     d->options = options;
     d->directory = directory;
-    d->dns_options = (struct dns_options){d->options->servers, true, (uint64_t)d->options->timeout * MILLISECOND};
+    d->dns_options = (struct dns_options){.servers = d->options->servers,
+                                          .exact = true,
+                                          .timeout = (uint64_t)d->options->timeout * MILLISECOND};
     d->dns = dns_new(loop, &d->dns_options, why);
     if (!d->dns) {
         free(d);

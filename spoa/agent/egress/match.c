@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/egress/match.h"
 
+#include "spoa/agent/egress/reach.h"
+
 /* ---- hosts ---- */
 
 /* Takes the label at the end off *rest; false when nothing is left. */
@@ -47,10 +49,23 @@ static bool has_port(const struct egress_rule *rule, uint16_t port)
     return rule->ports.len == 0;
 }
 
+/* What denies an address denies all forms in which it can be reached. */
+static bool denies(const struct egress_rule *rule, const struct address *address)
+{
+    struct address carried[REACH_CARRIED];
+    size_t count = reach_carried(address, carried);
+    bool denied = cidr_contains(&rule->cidr, address);
+    for (size_t i = 0; i < count; i++)
+        denied = denied || cidr_contains(&rule->cidr, &carried[i]);
+    return denied;
+}
+
 static bool is_about(const struct egress_rule *rule, const struct target *target)
 {
     if (!has_port(rule, target->port))
         return false;
+    if (rule->cidr.network.family && rule->deny)
+        return target->address.family && denies(rule, &target->address);
     if (rule->cidr.network.family)
         return target->address.family && cidr_contains(&rule->cidr, &target->address);
     return !target->address.family && egress_host_matches(rule->host, target_host(target));
@@ -72,8 +87,7 @@ int egress_rules_deny(const struct egress_policy *policy, const struct target *t
     struct egress_rule rule;
     size_t cursor = 0;
     while (egress_rules_next(policy, &cursor, &rule) && rule.number < before)
-        if (rule.deny && rule.cidr.network.family && has_port(&rule, target->port) &&
-            cidr_contains(&rule.cidr, address))
+        if (rule.deny && rule.cidr.network.family && has_port(&rule, target->port) && denies(&rule, address))
             return (int)rule.number;
     return -1;
 }

@@ -3,7 +3,8 @@
  * match: what the rules say of a target, and of a request inside. The first rule that matches decides; no rule: refused.
  *
  * A name is matched by `host` alone, before anybody looks it up: a look-up would carry what is in the name to the outside.
- * A `cidr` that allows is therefore for targets that are addresses; one that denies is for what a name leads to, besides.
+ * A `cidr` that allows is therefore for targets that are addresses; one that denies is for what a name leads to, besides, and for
+ * addresses that carry one of its own (reach.h).
  */
 #ifndef CELLGATE_AGENT_EGRESS_MATCH_H
 #define CELLGATE_AGENT_EGRESS_MATCH_H

@@ -47,11 +47,23 @@ static enum reach of_plain(const struct address *address)
     return reach;
 }
 
-/*
- * The IPv4 addresses that an IPv6 address may end up at. A Teredo address names a server and, with its bits turned
- * around, a client.
- */
-static size_t carried(const struct address *address, struct address out[static 2])
+/* Of ISATAP the last eight bytes are 0000:5efe or 0200:5efe and an IPv4 address, behind any prefix. */
+static bool is_isatap(const struct address *address)
+{
+    const uint8_t *b = address->bytes;
+    return (b[8] & 0xfd) == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe;
+}
+
+static struct address take_v4(const struct address *address, size_t at, uint8_t flip)
+{
+    struct address inner = {.family = 4};
+    for (size_t b = 0; b < 4; b++)
+        inner.bytes[b] = address->bytes[at + b] ^ flip;
+    return inner;
+}
+
+/* A Teredo address names a server and, with its bits turned around, a client. */
+size_t reach_carried(const struct address *address, struct address out[static REACH_CARRIED])
 {
     static const struct {
         struct cidr prefix;
@@ -66,39 +78,25 @@ static size_t carried(const struct address *address, struct address out[static 2
         {{{6, {0x20, 0x01, 0, 0}}, 32}, 12, 0xff},    /* and its client */
     };
     size_t count = 0;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms && count < 2; i++) {
-        if (address->family != 6 || !cidr_contains(&forms[i].prefix, address))
-            continue;
-        out[count] = (struct address){.family = 4};
-        for (size_t b = 0; b < 4; b++)
-            out[count].bytes[b] = address->bytes[forms[i].at + b] ^ forms[i].flip;
-        count++;
-    }
+    if (address->family != 6)
+        return 0;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && count < REACH_CARRIED - 1; i++)
+        if (cidr_contains(&forms[i].prefix, address))
+            out[count++] = take_v4(address, forms[i].at, forms[i].flip);
+    if (is_isatap(address))
+        out[count++] = take_v4(address, 12, 0);
     return count;
-}
-
-/* Of ISATAP (RFC 5214) the last eight bytes are 0000:5efe or 0200:5efe and an IPv4 address, behind any prefix. */
-static bool isatap(const struct address *address, struct address *inner)
-{
-    const uint8_t *b = address->bytes;
-    if (address->family != 6 || (b[8] & 0xfd) != 0 || b[9] != 0 || b[10] != 0x5e || b[11] != 0xfe)
-        return false;
-    *inner = (struct address){.family = 4};
-    memcpy(inner->bytes, b + 12, 4);
-    return true;
 }
 
 enum reach reach_of(const struct address *address)
 {
-    struct address inner[2], site;
+    struct address inner[REACH_CARRIED];
     struct address plain = cidr_unmapped(address);
     if (plain.family != 4 && plain.family != 6)
         return REACH_NEVER;
     enum reach reach = of_plain(&plain);
-    size_t count = plain.family == 6 && reach != REACH_LOOPBACK ? carried(&plain, inner) : 0;
+    size_t count = reach != REACH_LOOPBACK ? reach_carried(&plain, inner) : 0;
     for (size_t i = 0; i < count; i++)
         reach = worse(reach, of_plain(&inner[i]));
-    if (isatap(&plain, &site))
-        reach = worse(reach, of_plain(&site));
     return reach;
 }

@@ -4,7 +4,7 @@
  * carries an IPv4 address for a translator or a tunnel is the worse of both.
  *
  * Source: the IANA registries of special-purpose addresses (RFC 6890), RFC 4291 (mapped, compatible), RFC 3056 (6to4),
- * RFC 4380 (Teredo), RFC 6052 and RFC 8215 (NAT64).
+ * RFC 4380 (Teredo), RFC 5214 (ISATAP), RFC 6052 and RFC 8215 (NAT64).
  */
 #ifndef CELLGATE_AGENT_EGRESS_REACH_H
 #define CELLGATE_AGENT_EGRESS_REACH_H
@@ -19,5 +19,9 @@ enum reach {
 };
 
 enum reach reach_of(const struct address *address);
+
+/* The IPv4 addresses that a translator or a tunnel may take an IPv6 address to; returns how many. */
+enum { REACH_CARRIED = 3 };
+size_t reach_carried(const struct address *address, struct address out[static REACH_CARRIED]);
 
 #endif

@@ -253,7 +253,8 @@ void agent_stop(struct agent *a)
 
 static bool start_decision_threads(struct agent *a, struct fail *why)
 {
-    const struct settings_agent *settings = &a->snapshot->parts.policy->settings->agent;
+    const struct settings *all = a->snapshot->parts.policy->settings;
+    const struct settings_agent *settings = &all->agent;
     size_t threads = (size_t)settings->threads;
     a->subscriptions.most = (uint64_t)settings->max_subscriptions;
     a->decision_threads = calloc(threads, sizeof(struct decision_thread *));
@@ -266,6 +267,8 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
                                                         .relay_user = a->relay_user,
                                                         .token_cache = TOKEN_CACHE_ENTRIES,
                                                         .lookup = (uint64_t)settings->lookup * MILLISECOND,
+                                                        .host_lookup =
+                                                            (uint64_t)all->egress_lookup * MILLISECOND,
                                                         .renew = a->renew,
                                                         .ticket_key = a->ticket_key,
                                                         .subscriptions = &a->subscriptions,
@@ -333,7 +336,7 @@ static void start_io(void *context)
                                         .shard = a->renew_shard};
     const struct host_cache_options hosts = {.loop = loop_thread_loop(a->io),
                                              .servers = settings->agent.name_servers,
-                                             .timeout = (uint64_t)settings->agent.lookup * MILLISECOND,
+                                             .patience = (uint64_t)settings->egress_lookup * MILLISECOND,
                                              .notify = on_host,
                                              .context = a};
     a->names = names_start(loop_thread_loop(a->io), &names, s->why);

@@ -38,8 +38,8 @@ struct decision_thread {
     struct pending_table *pending; /* of these */
     struct pending *requests;      /* HAProxy's, which wait for a look-up */
     struct pending *late_requests; /* those that wait on: nothing is known that could serve instead */
-    struct pending
-        *egress; /* CONNECTs of sandboxes, which wait for up to three look-ups, one behind the other */
+    struct pending *egress;        /* CONNECTs of sandboxes, which wait for a record, one behind the other */
+    struct pending *hosts;         /* and then for the addresses of a host outside */
     struct pending *redials;       /* questions of relays that wait for a look-up */
     struct pending_quota redials_quota;
     struct pending *subscriptions; /* of relays */
@@ -159,6 +159,12 @@ static void count_egress(struct decision_thread *d, const struct egress_request 
     count_cache(d);
 }
 
+/* DNS is far away: a host's addresses have a time of their own. */
+static struct pending *pending_for(const struct decision_thread *d, const struct snapshot_finder *finder)
+{
+    return snapshot_is_host_key(slice_of(finder->key, finder->len)) ? d->hosts : d->egress;
+}
+
 static enum server_reply on_egress(struct decision_thread *d, struct pending_request pending,
                                    struct spop_actions *actions)
 {
@@ -170,7 +176,7 @@ static enum server_reply on_egress(struct decision_thread *d, struct pending_req
         return SERVER_NOW;
     }
     bool undecided = !decide_egress(d, &request, &finder, true, &verdict);
-    bool later = undecided && keep_request(d, d->egress, pending, &finder);
+    bool later = undecided && keep_request(d, pending_for(d, &finder), pending, &finder);
     if (undecided && !later) {
         finder.last = true;
         (void)decide_egress(d, &request, &finder, false, &verdict);
@@ -190,7 +196,7 @@ static bool wait_on(struct decision_thread *d, const struct pending_request *pen
     struct pending_request next = *pending;
     next.key = slice_of(finder->key, finder->len);
     next.begun = loop_clock();
-    return !slice_equal(next.key, pending->key) && pending_add(d->egress, &next);
+    return !slice_equal(next.key, pending->key) && pending_add(pending_for(d, finder), &next);
 }
 
 /* Whether it was answered, or waits for something else; `last`: whatever is known. */
@@ -473,6 +479,7 @@ static void on_haproxy_closed(void *context, uint32_t slot, uint32_t generation)
     pending_drop(d->requests, slot, generation);
     pending_drop(d->late_requests, slot, generation);
     pending_drop(d->egress, slot, generation);
+    pending_drop(d->hosts, slot, generation);
 }
 
 static void on_relay_closed(void *context, uint32_t slot, uint32_t generation)
@@ -499,6 +506,7 @@ static void notify_all(struct decision_thread *d)
     pending_notify_all(d->requests);
     pending_notify_all(d->late_requests);
     pending_notify_all(d->egress);
+    pending_notify_all(d->hosts);
     pending_notify_all(d->subscriptions);
 }
 
@@ -635,6 +643,8 @@ static bool prepare_pending(struct decision_thread *d)
     d->requests = pending_new(d->pending, &options);
     options.due = on_request_due;
     d->egress = pending_new(d->pending, &options);
+    options.patience = d->options.host_lookup;
+    d->hosts = pending_new(d->pending, &options);
     options.patience = d->options.lookup;
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
@@ -647,7 +657,7 @@ static bool prepare_pending(struct decision_thread *d)
     options.room = relay_has_room;
     options.gone = unpin_record;
     d->subscriptions = pending_new(d->pending, &options);
-    return d->requests && d->late_requests && d->egress && d->redials && d->subscriptions;
+    return d->requests && d->late_requests && d->egress && d->hosts && d->redials && d->subscriptions;
 }
 
 static bool prepare_thread(struct decision_thread *d, struct fail *why)

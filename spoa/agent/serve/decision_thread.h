@@ -24,6 +24,7 @@ struct decision_thread_options {
     size_t token_cache;            /* entries */
     struct pending_quota *subscriptions; /* borrowed, of all decision threads: what relays' subscriptions may take */
     uint64_t lookup;               /* microseconds that a question waits for a look-up */
+    uint64_t host_lookup;          /* the same, of the addresses of a host outside */
     struct renew *renew;           /* NULL: sandboxes in use are not reported */
     const struct key *ticket_key;  /* borrowed; of what relays may ask for; NULL: nothing */
     struct metrics_shard *shard;

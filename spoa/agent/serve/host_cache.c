@@ -7,20 +7,30 @@
 #include "spoa/base/hash.h"
 #include "spoa/base/hash_table.h"
 
-enum { NAMES_MOST = 4096, ASKED_MOST = 512 };
+enum {
+    NAMES_MOST = 4096,
+    ASKED_MOST = 2048,
+    ASKED_BY_ONE = 32,
+    SANDBOXES = 4096 /* that are told apart; those of which a keyed hash is the same share */
+};
 #define KEEP_LEAST  SECOND
 #define KEEP_MOST   (30 * SECOND)
 #define KEEP_FAILED SECOND
+#define KEEP_STALE  (5 * SECOND)
+#define LATE        (2 * SECOND)        /* beyond the patience of who asked */
+#define RESEND      (150 * MILLISECOND) /* so that one who waits outlasts a lost datagram or two */
 
 struct host {
     struct hash_node node;
     struct host *newer, *older; /* by use */
     struct host_cache *cache;
     struct host *next_to_ask;
-    uint64_t good_until, waiters;
+    uint64_t fresh_until, good_until; /* behind `fresh` it is asked for again */
+    uint64_t waiters;
     bool asking; /* it stays until it is answered */
+    size_t asker; /* the sandbox: in `asked_by` */
     enum lookup outcome;
-    size_t count;
+    size_t count; /* above DNS_ADDRESSES: there are more */
     struct address addresses[DNS_ADDRESSES];
     size_t len;
     uint8_t name[];
@@ -34,6 +44,7 @@ struct host_cache {
     struct hash_table names;
     struct host *newest, *oldest;
     size_t asking;
+    uint8_t asked_by[SANDBOXES];       /* how many of these */
     struct host *to_ask, **to_ask_end; /* for the I/O thread */
     struct loop_task ask;
 };
@@ -103,9 +114,16 @@ static struct host *host_add(struct host_cache *c, struct slice name, uint64_t h
 
 /* ---- asking ---- */
 
-static void want(struct host_cache *c, struct host *h)
+static bool may_ask(const struct host_cache *c, size_t asker)
+{
+    return c->asking < ASKED_MOST && c->asked_by[asker] < ASKED_BY_ONE;
+}
+
+static void want(struct host_cache *c, struct host *h, size_t asker)
 {
     h->asking = true;
+    h->asker = asker;
+    c->asked_by[asker]++;
     h->next_to_ask = NULL;
     c->asking++;
     *c->to_ask_end = h;
@@ -115,13 +133,19 @@ static void want(struct host_cache *c, struct host *h)
 
 static void take_answer(struct host *h, const struct dns_answer *answer)
 {
+    uint64_t now = loop_clock();
+    if (answer->result == DNS_FAILED && h->outcome == LOOKUP_FOUND && now < h->good_until) {
+        h->fresh_until = now + KEEP_FAILED;
+        return;
+    }
     uint64_t keep = answer->ttl > KEEP_MOST ? KEEP_MOST : answer->ttl < KEEP_LEAST ? KEEP_LEAST : answer->ttl;
     h->outcome = answer->result == DNS_FOUND    ? LOOKUP_FOUND
                  : answer->result == DNS_ABSENT ? LOOKUP_ABSENT
                                                 : LOOKUP_UNAVAILABLE;
-    h->count = answer->result == DNS_FOUND ? answer->count : 0;
-    memcpy(h->addresses, answer->addresses, h->count * sizeof *h->addresses);
-    h->good_until = loop_clock() + (answer->result == DNS_FOUND ? keep : KEEP_FAILED);
+    h->count = answer->result == DNS_FOUND ? answer->count + answer->more : 0;
+    memcpy(h->addresses, answer->addresses, answer->count * sizeof *h->addresses);
+    h->fresh_until = now + (answer->result == DNS_FOUND ? keep : KEEP_FAILED);
+    h->good_until = h->fresh_until + (answer->result == DNS_FOUND ? KEEP_STALE : 0);
 }
 
 static void on_answer(void *owner, const struct dns_answer *answer)
@@ -137,6 +161,7 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     h->waiters = 0;
     h->asking = false;
     c->asking--;
+    c->asked_by[h->asker]--;
     pthread_mutex_unlock(&c->lock);
     c->options.notify(c->options.context, slice_of(name, len), waiters);
 }
@@ -158,9 +183,10 @@ static void ask_wanted(void *context)
     }
 }
 
-enum lookup host_cache_find(struct host_cache *c, struct slice name, uint64_t waiter, bool last,
+enum lookup host_cache_find(struct host_cache *c, struct slice name, const struct host_cache_asker *asker,
                             struct address addresses[static DNS_ADDRESSES], size_t *count)
 {
+    size_t by = hash_keyed(&c->secret, asker->sandbox) % SANDBOXES;
     uint64_t hash = hash_keyed(&c->secret, name), now = loop_clock();
     enum lookup outcome = LOOKUP_UNAVAILABLE;
     *count = 0;
@@ -168,20 +194,20 @@ enum lookup host_cache_find(struct host_cache *c, struct slice name, uint64_t wa
         return LOOKUP_ABSENT;
     pthread_mutex_lock(&c->lock);
     struct host *h = host_find(c, name, hash);
-    if (!h && c->asking < ASKED_MOST)
+    if (!h && may_ask(c, by))
         h = host_add(c, name, hash);
     if (h) {
         unlink_host(c, h);
         link_newest(c, h);
-        bool good = h->good_until > now;
-        if (!good && !h->asking && c->asking < ASKED_MOST)
-            want(c, h);
-        if (good) {
+        if (h->fresh_until <= now && !h->asking && may_ask(c, by))
+            want(c, h, by);
+        if (h->good_until > now) {
             outcome = h->outcome;
             *count = h->count;
-            memcpy(addresses, h->addresses, h->count * sizeof *addresses);
-        } else if (h->asking && !last) {
-            h->waiters |= waiter;
+            memcpy(addresses, h->addresses,
+                   (h->count < DNS_ADDRESSES ? h->count : DNS_ADDRESSES) * sizeof *addresses);
+        } else if (h->asking && !asker->last) {
+            h->waiters |= asker->waiter;
             outcome = LOOKUP_PENDING;
         }
     }
@@ -195,7 +221,8 @@ struct host_cache *host_cache_new(const struct host_cache_options *options, stru
 {
     struct host_cache *c = calloc(1, sizeof *c);
     /* a host outside is none of the search list or of /etc/hosts of this machine */
-    const struct dns_options dns = {.servers = options->servers, .exact = true, .timeout = options->timeout};
+    const struct dns_options dns = {
+        .servers = options->servers, .exact = true, .timeout = options->patience + LATE, .resend = RESEND};
     if (!c || !hash_secret_init(&c->secret)) {
         free(c);
         fail(why, "out of memory");

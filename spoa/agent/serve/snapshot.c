@@ -114,15 +114,24 @@ struct slice snapshot_host_key(struct slice host, uint8_t memory[256])
     return w.full ? slice_of(memory, 0) : writer_slice(&w);
 }
 
-static enum lookup snapshot_addresses(void *directory, struct slice host, struct address *addresses,
-                                      size_t *count)
+bool snapshot_is_host_key(struct slice key)
+{
+    return slice_starts(key, ":");
+}
+
+_Static_assert((int)DNS_ADDRESSES == (int)EGRESS_ADDRESSES, "what is found is checked");
+
+static enum lookup snapshot_addresses(void *directory, struct slice space, struct slice sandbox,
+                                      struct slice host, struct address *addresses, size_t *count)
 {
     struct snapshot_finder *f = directory;
     struct host_cache *hosts = f->snapshot->parts.hosts;
     if (!hosts)
         return LOOKUP_UNAVAILABLE;
+    uint8_t key[256];
+    const struct host_cache_asker asker = {snapshot_key(space, sandbox, key), f->waiter, f->last};
     f->len = snapshot_host_key(host, f->key).len;
-    return host_cache_find(hosts, host, f->waiter, f->last, addresses, count);
+    return host_cache_find(hosts, host, &asker, addresses, count);
 }
 
 static bool allowed(const void *networks, const struct address *addr)

@@ -54,6 +54,7 @@ void snapshot_finder_done(struct snapshot_finder *finder);
 /* The key of a host outside, by which those who wait for its addresses are notified; no sandbox has one like it. Empty if it
  * is too long. */
 struct slice snapshot_host_key(struct slice host, uint8_t memory[256]);
+bool snapshot_is_host_key(struct slice key);
 /* The key that a directory is asked for; empty if it is too long for one. space may be absent. */
 struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memory[256]);
 

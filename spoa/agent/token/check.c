@@ -75,6 +75,24 @@ static enum refusal check_token(const struct token_check *check, struct token_ca
     return refusal;
 }
 
+static bool recall(const struct token_check *check, const struct tokens *tokens, struct token_cache *cache,
+                   struct grant *grant)
+{
+    return remembered(check->credential) &&
+           token_cache_find(cache, tokens_generation(tokens), check->credential->token, check->now, grant) &&
+           may_come_here(check, grant);
+}
+
+bool token_is_known(const struct tokens *tokens, const struct credential *credential, int64_t now,
+                    struct token_cache *cache)
+{
+    struct token_check check = {.credential = credential, .now = now};
+    struct grant grant;
+    check.entries = tokens_entries(tokens, &check.count);
+    return credential->source != SOURCE_NONE && credential->token.len <= TOKEN_LIMIT &&
+           recall(&check, tokens, cache, &grant);
+}
+
 enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason)
 {
@@ -84,9 +102,7 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
         return refuse_credential(REFUSAL_token_invalid, reason, "longer than 8 KiB");
     struct token_check check = {.credential = credential, .now = now, .text = token_cache_scratch(cache)};
     check.entries = tokens_entries(tokens, &check.count);
-    if (remembered(credential) &&
-        token_cache_find(cache, tokens_generation(tokens), credential->token, now, grant) &&
-        may_come_here(&check, grant))
+    if (recall(&check, tokens, cache, grant))
         return REFUSAL_NONE;
     *grant = (struct grant){.kind = NULL};
     if (credential->source == SOURCE_NONE && !token_static_public(&check, grant))

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "spoa/net/stream.h"
-#include "spoa/proto/client_hello.h"
+#include "spoa/proto/hello_watch.h"
 #include "spoa/proto/proxy_header.h"
 
 #define BUFFER_MOST  ((size_t)64 << 10) /* of four: two for each direction */
@@ -28,7 +28,7 @@ struct egress_io {
     struct relay_thread *thread;
     struct egress_io *next, **link;
     struct stream client, destination;
-    bool connected, judged, over;
+    bool connected, over;
     int inside; /* inspected: connected to HAProxy's listener for TLS, until the client's first bytes; -1: not */
     bool client_ended, destination_ended; /* and what they said before is on its way */
     struct handover handover;
@@ -36,10 +36,12 @@ struct egress_io {
     struct limits_owner owner;
     size_t held;
     uint64_t began, sent, received; /* bytes of the client's, and for it */
+    struct hello_watch hello;
+    size_t cleared; /* of the client's bytes that are here: may leave */
+    size_t heard;   /* of the destination's: `hello` knows them */
     struct question watch;
     struct loop_timer again;
     unsigned streams; /* that are not gone */
-    struct loop_task free_task;
 };
 
 static bool is_inspected(const struct egress_io *io)
@@ -128,17 +130,18 @@ static void refuse(struct egress_io *io, enum egress_end why, enum refusal refus
 
 /* ---- bytes ---- */
 
-/* As much as there is room for: what does not fit stops the one who sends. */
-static void move(struct stream *from, struct stream *to, uint64_t *count)
+/* Up to `most` bytes, as many as there is room for: what does not fit stops the one who sends. Returns how many. */
+static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t *count)
 {
-    struct slice bytes = buffer_slice(&from->in);
+    struct slice bytes = slice_sub(buffer_slice(&from->in), 0, most);
     size_t held = buffer_len(&to->out), room = to->out.limit > held ? to->out.limit - held : 0;
     bytes = slice_sub(bytes, 0, room);
     if (bytes.len == 0 || !buffer_put(&to->out, bytes))
-        return;
+        return 0;
     *count += bytes.len;
     stream_consume(from, bytes.len);
     stream_send(to);
+    return bytes.len;
 }
 
 static void end_side(struct stream *from, struct stream *to, bool ended)
@@ -169,38 +172,56 @@ static void send_alert(struct egress_io *io)
         stream_close(&io->client);
 }
 
-/* Whether the client's bytes may leave: who speaks TLS asks for the host that was allowed. */
-static bool judge(struct egress_io *io)
+static bool admits(const struct egress_io *io, enum client_hello hello, struct slice name)
+{
+    if (hello == CLIENT_HELLO_UNNAMED)
+        return slice_is(io->handover.sni, "any");
+    return hello == CLIENT_HELLO_FOREIGN || (hello == CLIENT_HELLO_NAMED && names_host(io, name));
+}
+
+/* What waits for more that cannot come: BAD, or FOREIGN where nothing is left to be judged. */
+static enum client_hello wait_for_more(const struct egress_io *io)
+{
+    size_t len = buffer_len(&io->client.in);
+    if (io->client_ended)
+        return io->hello.begun || len == 0 ? CLIENT_HELLO_FOREIGN : CLIENT_HELLO_BAD;
+    return len - io->cleared < io->client.in.limit ? CLIENT_HELLO_MORE : CLIENT_HELLO_BAD;
+}
+
+/* Clears what of the client's bytes may leave: who speaks TLS asks for the host that was allowed. */
+static void judge(struct egress_io *io)
 {
     static _Thread_local uint8_t memory[CLIENT_HELLO_MOST];
-    struct writer message = writer_of(memory, sizeof memory);
-    struct slice name, sni = io->handover.sni, bytes = buffer_slice(&io->client.in);
-    bool good = false;
-    if (io->judged || !slice_present(sni))
-        return true;
-    enum client_hello hello = client_hello_read(bytes, &message, &name);
-    if (hello == CLIENT_HELLO_MORE && !io->client_ended && bytes.len < io->client.in.limit)
-        return false;
-    if (hello == CLIENT_HELLO_FOREIGN || (hello == CLIENT_HELLO_MORE && io->client_ended && bytes.len == 0))
-        good = true;
-    else if (hello == CLIENT_HELLO_UNNAMED)
-        good = slice_is(sni, "any");
-    else if (hello == CLIENT_HELLO_NAMED)
-        good = names_host(io, name);
-    io->judged = good;
-    if (!good) {
-        send_alert(io);
-        end(io, EGRESS_NAME);
-    }
-    return good;
+    enum client_hello said;
+    do {
+        struct slice name, bytes = slice_from(buffer_slice(&io->client.in), io->cleared);
+        struct writer message = writer_of(memory, sizeof memory);
+        size_t clear;
+        said = hello_watch_client(&io->hello, bytes, &message, &name, &clear);
+        io->cleared += clear;
+        if (said == CLIENT_HELLO_MORE && (said = wait_for_more(io)) == CLIENT_HELLO_FOREIGN)
+            io->cleared = buffer_len(&io->client.in);
+        if (said != CLIENT_HELLO_MORE && !admits(io, said, name)) {
+            send_alert(io);
+            end(io, EGRESS_NAME);
+        }
+    } while (!io->over && (said == CLIENT_HELLO_NAMED || said == CLIENT_HELLO_UNNAMED));
+}
+
+/* The destination's answer to the ClientHello says whether there may be another one. */
+static void hear_answer(struct egress_io *io)
+{
+    if (io->hello.done)
+        return;
+    hello_watch_server(&io->hello, slice_from(buffer_slice(&io->destination.in), io->heard));
+    io->heard = buffer_len(&io->destination.in);
 }
 
 /* A lower limit takes nothing away: until less is held, nothing comes in. */
 static void set_limits(struct egress_io *io)
 {
     size_t most = limits_is_short(io->thread->limits) ? BUFFER_LEAST : BUFFER_MOST;
-    bool hello = slice_present(io->handover.sni) && !io->judged; /* has to be whole */
-    io->client.in.limit = hello ? BUFFER_MOST : most;
+    io->client.in.limit = io->hello.done ? most : BUFFER_MOST; /* a ClientHello has to be whole */
     io->client.out.limit = io->destination.in.limit = io->destination.out.limit = most;
 }
 
@@ -256,10 +277,12 @@ static bool open_inside(struct egress_io *io, bool tls)
 /* Of an inspected connection, what the client says first tells what is inside. */
 static void look_inside(struct egress_io *io)
 {
-    struct slice bytes = buffer_slice(&io->client.in);
-    if (io->inside < 0 || bytes.len == 0 || !judge(io))
+    if (io->inside < 0 || buffer_len(&io->client.in) == 0)
         return;
-    if (!open_inside(io, bytes.at[0] == TLS_HANDSHAKE))
+    judge(io);
+    if (io->over || io->cleared == 0)
+        return;
+    if (!open_inside(io, buffer_slice(&io->client.in).at[0] == TLS_HANDSHAKE))
         end(io, EGRESS_INSIDE);
 }
 
@@ -270,12 +293,15 @@ static void pump(struct egress_io *io)
     if (io->over || !io->connected)
         return;
     set_limits(io);
-    move(&io->destination, &io->client, &io->received);
+    hear_answer(io);
+    size_t moved = move(&io->destination, &io->client, SIZE_MAX, &io->received);
+    io->heard -= io->hello.done ? 0 : moved;
     end_side(&io->destination, &io->client, io->destination_ended);
-    if (judge(io)) {
-        move(&io->client, &io->destination, &io->sent);
-        end_side(&io->client, &io->destination, io->client_ended);
-    }
+    judge(io);
+    if (io->over)
+        return;
+    io->cleared -= move(&io->client, &io->destination, io->cleared, &io->sent);
+    end_side(&io->client, &io->destination, io->client_ended);
     if (io->over)
         return;
     note_held(io, stream_held(&io->client) + stream_held(&io->destination));
@@ -310,7 +336,8 @@ static void on_destination_ended(void *owner, int error)
     } else if (error && !io->connected) {
         refuse(io, EGRESS_UNREACHABLE, REFUSAL_destination_unreachable);
     } else if (error) {
-        move(&io->destination, &io->client, &io->received); /* what it said before is the client's */
+        move(&io->destination, &io->client, SIZE_MAX,
+             &io->received); /* what it said before is the client's */
         end(io, error == ENOMEM ? EGRESS_MEMORY : EGRESS_DESTINATION);
     } else {
         pump(io);
@@ -504,6 +531,21 @@ static struct egress_io *new_io(struct relay_thread *thread)
     return io;
 }
 
+static bool enter(const struct egress_io *io)
+{
+    const struct relay_thread *thread = io->thread;
+    const struct handover *h = &io->handover;
+    enum limit limit = limits_enter(thread->limits, &io->owner);
+    if (limit == LIMIT_NONE)
+        return true;
+    if (limit == LIMIT_MEMORY)
+        return false;
+    metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
+    log_write(thread->log, LOG_INFO, "too many connections", LOG_TEXT("limit", limit_names[limit]),
+              LOG_SLICE("id", h->id), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org));
+    return false;
+}
+
 static void give_up(struct egress_io *io, int fd, enum refusal refusal)
 {
     struct relay_thread *thread = io->thread;
@@ -528,15 +570,17 @@ void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head
     }
     const struct handover *h = &io->handover;
     io->watch.addr = h->addr;
+    io->hello.done = !slice_present(h->sni);
     io->owner = (struct limits_owner){.space = h->space,
                                       .sandbox = h->sandbox,
+                                      .org = h->org,
                                       .egress = true,
                                       .most = h->most > 0 ? (uint64_t)h->most : 0};
     if (thread->draining) {
         give_up(io, fd, REFUSAL_draining);
         return;
     }
-    if (limits_enter(thread->limits, &io->owner) != LIMIT_NONE) {
+    if (!enter(io)) {
         give_up(io, fd, REFUSAL_too_many_connections);
         return;
     }

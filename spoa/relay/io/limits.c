@@ -134,7 +134,7 @@ static struct limits_holder **lock(struct limits *l, struct slice name, struct s
     return find(*shard, hash, name);
 }
 
-/* ---- names: "s" or, of egress, "e" and namespace "/" sandbox, "o" organisation, "t" token, "r" ---- */
+/* ---- names: "s" or, of egress, "e" and namespace "/" sandbox, "o" or "f" organisation, "t" token, "r", "x" ---- */
 enum { NAME_MAX_BYTES = 1024 };
 
 static void put_sandbox(struct writer *w, const char *kind, struct slice space, struct slice sandbox)
@@ -154,16 +154,19 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
         put_sandbox(w, owner->egress ? "e" : "s", owner->space, owner->sandbox);
         return owner->sandbox.len > 0;
     case LIMIT_org:
-        writer_text(w, "o");
+        writer_text(w, owner->egress ? "f" : "o");
         writer_put(w, owner->org);
         return owner->org.len > 0;
     case LIMIT_token:
         writer_text(w, "t");
         writer_put(w, owner->token);
         return owner->token.len > 0;
-    default:
+    case LIMIT_refused:
         writer_text(w, "r");
         return owner->refused;
+    default:
+        writer_text(w, "x");
+        return owner->egress;
     }
 }
 

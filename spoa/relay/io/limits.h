@@ -13,11 +13,12 @@
 #include "spoa/base/time.h"
 
 /* By what tunnels are counted beside all of them. X(name) */
-#define LIMITS(X) \
-    X(sandbox)    \
-    X(org)        \
-    X(token)      \
-    X(refused) /* refused tunnels: all of them together */
+#define LIMITS(X)                                          \
+    X(sandbox)                                             \
+    X(org)                                                 \
+    X(token)                                               \
+    X(refused) /* refused tunnels: all of them together */ \
+    X(egress)  /* connections of programs in sandboxes to the outside: all of them together */
 
 enum limit {
 #define X(name) LIMIT_##name,
@@ -36,7 +37,8 @@ enum {
     LIMITS_SANDBOX_MOST = 256,
     LIMITS_ORG_PART = 4,
     LIMITS_TOKEN_PART = 8,
-    LIMITS_REFUSED_PART = 8
+    LIMITS_REFUSED_PART = 8,
+    LIMITS_EGRESS_PART = 2
 };
 
 struct limits_settings { /* 0: no limit */

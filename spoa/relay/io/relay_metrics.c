@@ -55,7 +55,8 @@ static void fill_families(struct relay_metrics *c)
                             .type = METRIC_COUNTER,
                             .labels = {{"error", relay_metrics_refusals}}},
         [METRIC_LIMITED] = {.name = "cellgate_relay_limited_total",
-                            .help = "Upgrades refused with too_many_tunnels, and by which limit.",
+                            .help = "Upgrades refused with too_many_tunnels, CONNECTs with "
+                                    "too_many_connections, and by which limit.",
                             .type = METRIC_COUNTER,
                             .labels = {{"limit", limit_names}}},
         [METRIC_REDIALS] = {.name = "cellgate_relay_redials_total",
