@@ -29,7 +29,8 @@
 
 static const char usage[] =
     "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
-    "       cellgate explain [--config FILE] [--sandbox ID] [--json] [-H 'NAME: VALUE']... 'CONNECT HOST:PORT'\n"
+    "       cellgate explain [--config FILE] [--sandbox ID] [--json] [-H 'NAME: VALUE']... 'CONNECT "
+    "HOST:PORT'\n"
     "       cellgate explain [--config FILE] [--upgrade] [--json] [-H @FILE]... @FILE\n"
     "Says what the agent would decide about a request, and why: each route before the one that matches, the\n"
     "token, the record, the worker, and what the worker gets. Credentials are not printed.\n"
