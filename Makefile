@@ -52,7 +52,7 @@ FUZZERS  := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c
 BENCHES  := $(patsubst tests/bench/%.c,$(B)/bench/%,$(wildcard tests/bench/bench_*.c))
 SOAK     := $(B)/soak/traffic $(B)/soak/session $(B)/soak/fault_injection.so $(B)/bench/bench_tunnel
 
-.PHONY: all help run test check bench install uninstall install-lib lib deb rpm chart clean unit fault-injection shim soak fuzz format
+.PHONY: all help run egress test check bench install uninstall install-lib lib deb rpm chart clean unit fault-injection shim soak fuzz format
 .SECONDARY:
 # A program that is built with a sanitizer wants objects, not a library of them.
 all: $(PROGRAMS) $(if $(VARIANT),,lib)
@@ -131,6 +131,7 @@ fuzz: $(FUZZERS)
 help:
 	@echo 'make            build build/bin/{cellgate-agent,cellgate-relay,cellgate,cell-worker,cell-sandboxd,cell-plane}'
 	@echo 'make run        a cell on this machine: HAProxy, agent, relay, two workers, a terminal in the browser'
+	@echo 'make egress     a cell whose sandbox reaches a host outside, by rules that you can change'
 	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
 	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, faults, soak, other HAProxy versions'
@@ -149,6 +150,11 @@ run:
 	@.ci/install build run
 	@$(MAKE) --no-print-directory -s all
 	@examples/quickstart/run
+
+egress:
+	@.ci/install build run
+	@$(MAKE) --no-print-directory -s all
+	@examples/egress/run
 
 test:
 	@.ci/install build run test

@@ -774,6 +774,24 @@ def test_a_change_of_the_rules_reaches_what_is_open(cells, destinations):
         assert answer.read_all() == b""
 
 
+def test_a_route_of_the_same_name_ends_nothing(cells, destinations):
+    """Who comes by an address needs no token, whatever a route `egress` needs."""
+    server = destinations()
+    route = {"name": "egress", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}
+    sandboxes = {"sb-1": rules(allow(server.port)), "addr:127.0.0.1": {"sandbox": "sb-1"}}
+    cell = cells(config=config() | {"routes": [route]}, sandboxes=sandboxes, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", glued=b"x")
+    assert answer.status == 200 and answer.read(1) == b"x"
+    # a change of the record makes the agent judge it anew: the second one is judged behind the first one
+    cell.set_sandboxes(**{"sb-1": rules(allow(server.port), allow(1))})
+    until(lambda: dial(cell, f"{HOST}:1").status == 502)
+    cell.set_sandboxes(**{"sb-1": rules(allow(server.port))})
+    until(lambda: dial(cell, f"{HOST}:1").status == 403)
+    answer.sock.sendall(b"y")
+    assert answer.read(1) == b"y"
+    assert metric(cell, 'cellgate_relay_egress_ended_total{reason="denied"}') == 0
+
+
 def test_a_token_that_is_revoked_ends_what_it_opened(cells, destinations):
     server = destinations()
     cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)

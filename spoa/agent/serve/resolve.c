@@ -174,17 +174,23 @@ static void choose(const struct decide_view *view, const struct resolve_question
     a->host = slice_of(scratch->at + start, scratch->len - start);
 }
 
+/* NULL also for a connection to the outside: no route led there, though one may be named `egress`. */
+static const struct route *route_of(const struct decide_view *view, const struct resolve_question *q)
+{
+    return slice_present(q->egress) ? NULL : routes_find(view->routes, q->route);
+}
+
 /* A tunnel that came in without a token, where none was needed then. */
 static bool needs_token(const struct decide_view *view, const struct resolve_question *q)
 {
-    const struct route *route = routes_find(view->routes, q->route);
+    const struct route *route = route_of(view, q);
     return view->tokens && !view->open && route && route->need != 0;
 }
 
 /* What let it in would let it in again, where it is now. */
 static bool stands(const struct decide_view *view, const struct resolve_question *q, const struct record *record)
 {
-    const struct route *route = routes_find(view->routes, q->route);
+    const struct route *route = route_of(view, q);
     struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};
     if (route)
         tunnel.place = (struct credential_place){
