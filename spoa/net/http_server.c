@@ -301,15 +301,18 @@ void http_server_leave(struct http_server *server)
         server->options->gone(server);
 }
 
-/* The oldest stands last. Those that are closed already count until the end of the turn, which accepts few more. */
+/* Those that were answered first, which only wait for the peer to close. The oldest stands last. Those that are closed already
+ * count until the end of the turn, which accepts few more. */
 static void end_oldest(struct http_server *server)
 {
-    struct http_conn *oldest = NULL;
+    struct http_conn *oldest = NULL, *answered = NULL;
     for (struct http_conn *h = server->conns; h; h = h->next)
         if (stream_is_open(&h->stream))
             oldest = h;
-    if (oldest)
-        stream_close(&oldest->stream);
+        else if (h->stream.loop)
+            answered = h;
+    if (answered || oldest)
+        stream_close(&(answered ? answered : oldest)->stream);
 }
 
 static void on_accepted(void *owner, int fd)

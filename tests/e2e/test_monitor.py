@@ -4,6 +4,7 @@ containers of a pod end one after the other."""
 
 import contextlib
 import http.client
+import os
 import socket
 import subprocess
 import time
@@ -82,6 +83,26 @@ def test_who_holds_connections_open_does_not_fail_the_probe(cell, ports, name):
         before = time.monotonic()
         assert ask(ports[name], "/livez") == (200, "ok\n")
         assert time.monotonic() - before < 1
+
+
+@pytest.mark.parametrize("name", ["agent", "relay"])
+def test_who_does_not_close_what_was_answered_does_not_fail_the_probe(cell, ports, name):
+    """Nor holds descriptors: such connections linger, and go first."""
+    def descriptors():
+        return len(os.listdir(f"/proc/{cell.pid(name)}/fd"))
+
+    before = descriptors()
+    with contextlib.ExitStack() as stack:
+        probe = stack.enter_context(socket.create_connection(("127.0.0.1", ports[name]), 5))
+        for i in range(400):
+            if i == 300:  # a probe that is slow to speak
+                probe = stack.enter_context(socket.create_connection(("127.0.0.1", ports[name]), 5))
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", ports[name]), 5))
+            sock.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert sock.recv(12) == b"HTTP/1.1 200"
+        assert descriptors() - before < 64 + 32
+        probe.sendall(b"GET /livez HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert probe.recv(12) == b"HTTP/1.1 200"
 
 
 def test_a_token_that_cannot_be_read_is_an_error_at_the_start(cell, tmp_path):
