@@ -6,7 +6,7 @@ import re
 
 import pytest
 from cell import Cell, until
-from client import request
+from client import exchange, request
 from tunnels import QUICK, Tunnels, route
 
 CONFIG = {"relay": QUICK, "agent": {"audit": "all"}, "routes": [route("plain"), {"name": "api", "path": "/api/{sandbox}/{rest...}", "need": "none"}]}
@@ -51,6 +51,13 @@ def test_what_the_client_calls_it_stands_beside_that(cell):
     line = line_with(cell, " request_id=client.1:a/b ")
     assert field(line, "trace") == TRACE
     assert re.fullmatch(UUID, field(line, "id"))
+
+
+def test_a_token_in_the_place_of_a_sandbox_is_in_no_log(cell):
+    token = cell.token("web")
+    assert ask(cell, path=f"/api/{token}/") == 400
+    line_with(cell, "error=bad_request")
+    assert all(token not in log.read_text(errors="replace") for log in cell.run_dir.glob("*.log"))
 
 
 def test_one_that_is_refused_is_found_too(cell):
@@ -100,4 +107,9 @@ def test_the_access_log_as_json(cell):
               "worker": f"127.0.0.1:{cell.origin.port}"}
     assert {name: good[0][name] for name in wanted} == wanted
     assert {name: refused[0][name] for name in ("status", "error", "epoch")} == {"status": 404, "error": "sandbox_not_found", "epoch": -1}
+    for opening in (b'G"T / HTTP/1.1\r\n\r\n', b"GET / HTTP/1.1\r\nbad header\r\n\r\n", b"\x16\x03\x01\x00\x02xx"):
+        for port in (cell.http, cell.https):
+            exchange(port, opening)
+    own = until(lambda: len(found := [x for x in cell.access_log().splitlines() if not x.startswith("[")]) >= 10 and found, 10)
+    assert all(isinstance(json.loads(line), dict) for line in own)
     assert all(set(line) == set(good[0]) and re.fullmatch(UUID, line["id"]) for line in lines)

@@ -162,6 +162,14 @@ static bool name_valid(struct slice name)
     return name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") && !slice_is(name, "..");
 }
 
+/* Whether it is a JWT, which a name would carry into logs: three parts, and the first begins with `{"`. */
+static bool is_token(struct slice name)
+{
+    size_t first = slice_find(name, '.');
+    struct slice rest = first < name.len ? slice_from(name, first + 1) : name;
+    return slice_starts(name, "eyJ") && first < name.len && slice_find(rest, '.') < rest.len;
+}
+
 /* A host may have a token instead of a name. The directory has the sandbox under the token's SHA-256, so that
  * neither it nor a log knows the token. */
 static struct slice sandbox_name(struct decision *d)
@@ -185,6 +193,8 @@ static bool read_captures(struct decision *d)
     d->space = capture_text(d, CAPTURE_NAMESPACE);
     if (!name_valid(d->sandbox))
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be the name of a sandbox");
+    if (is_token(d->sandbox))
+        return decide_deny(d, REFUSAL_bad_request, "route", "a token stands in the place of the sandbox's name");
     if (slice_present(d->space) && !name_valid(d->space))
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be a namespace");
     if (slice_present(port) && (!slice_u64(port, 65535, &number) || port.at[0] == '0'))
