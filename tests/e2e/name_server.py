@@ -16,16 +16,26 @@ class NameServer:
     one of these; other names get `otherwise`. `delay`: seconds before each answer. `asked`: all questions, in order."""
 
     def __init__(self, otherwise=NXDOMAIN):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        self.socket.bind(("127.0.0.1", 0))
+        self.socket, self.listener = self._bind()
         self.address = "127.0.0.1:%d" % self.socket.getsockname()[1]
         self.names, self.otherwise, self.ttl, self.asked, self.silent = {}, otherwise, 1, [], False
         self.delay = 0
-        self.listener = socket.create_server(self.socket.getsockname())
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         threading.Thread(target=self._run_tcp, daemon=True).start()
+
+    @staticmethod
+    def _bind():
+        """One port for UDP and TCP: what is free for the one need not be for the other."""
+        for _ in range(50):
+            udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            udp.bind(("127.0.0.1", 0))
+            try:
+                return udp, socket.create_server(udp.getsockname())
+            except OSError:
+                udp.close()
+        raise AssertionError("no port is free for both")
 
     def count(self, name):
         return sum(asked == name for asked, _ in self.asked)
