@@ -28,7 +28,7 @@ enum client_hello client_hello_read(struct slice bytes, struct writer *memory, s
 struct client_hello_place {
     size_t
         left; /* before: bytes of the handshake record in which it begins; 0: at the next record. After: behind it */
-    size_t len; /* bytes up to its end; while it is not told: as many are needed at least */
+    size_t len; /* bytes up to its end; while it is not told: as many a whole one needs at least */
 };
 
 /* The same of a ClientHello that begins at a place behind another one: never CLIENT_HELLO_FOREIGN. */

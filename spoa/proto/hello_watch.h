@@ -30,8 +30,8 @@ struct hello_watch {
 
 /* bytes: the client's that are not cleared yet, all of them again with each call. The first *clear of them may leave, with
  * CLIENT_HELLO_NAMED and _UNNAMED if the caller finds the name good: they end with the ClientHello; then call again. MORE:
- * the rest waits for what is to come. FOREIGN: nothing is left to be judged, all of them are cleared. memory and *name: as
- * client_hello_read has them. */
+ * the rest waits for what is to come, unread until there is enough for a whole ClientHello. FOREIGN: nothing is left to be
+ * judged, all of them are cleared. memory and *name: as client_hello_read has them. */
 enum client_hello hello_watch_client(struct hello_watch *watch, struct slice bytes, struct writer *memory,
                                      struct slice *name, size_t *clear);
 /* The server's next bytes. Those in front of a ClientHello are no answer to one. */

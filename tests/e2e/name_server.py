@@ -68,9 +68,13 @@ class NameServer:
             if answer and len(answer) > 512:  # cut behind the question
                 answer = answer[:2] + struct.pack(">HHHHH", 0x8380, 1, 0, 0, 0) + query[12:]
             if answer and self.delay:
-                threading.Timer(self.delay, self.socket.sendto, (answer, peer)).start()
+                threading.Timer(self.delay, self._send, (answer, peer)).start()
             elif answer:
-                self.socket.sendto(answer, peer)
+                self._send(answer, peer)
+
+    def _send(self, answer, peer):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            self.socket.sendto(answer, peer)
 
     def _run_tcp(self):
         while True:
