@@ -43,6 +43,14 @@ bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const
 
 /* ---- what the request says ---- */
 
+void egress_note_target(struct egress *e)
+{
+    size_t start = e->scratch->len;
+    writer_put(e->scratch, target_host(&e->target));
+    e->verdict->host = slice_from(writer_slice(e->scratch), start);
+    e->verdict->port = e->target.port;
+}
+
 static bool check_target(struct egress *e)
 {
     if (e->request->inside)
@@ -52,10 +60,7 @@ static bool check_target(struct egress *e)
     const char *why = target_parse(e->request->target, 0, &e->target);
     if (why)
         return egress_deny(e, REFUSAL_bad_request, "request", why);
-    size_t start = e->scratch->len;
-    writer_put(e->scratch, target_host(&e->target));
-    e->verdict->host = slice_from(writer_slice(e->scratch), start);
-    e->verdict->port = e->target.port;
+    egress_note_target(e);
     egress_tell(e, "request", "a CONNECT to", e->verdict->host);
     return true;
 }

@@ -92,8 +92,6 @@ static bool check_head(struct egress *e)
         return egress_deny(e, REFUSAL_bad_request, "request", "the headers are malformed");
     if (!check_host(e, &r) || !check_upgrade(e, &r))
         return false;
-    e->verdict->host = target_host(&e->target);
-    e->verdict->port = e->target.port;
     e->verdict->kind = EGRESS_DIRECT;
     put_authority(e);
     egress_tell(e, "request", "a request to", e->verdict->authority);
@@ -117,6 +115,7 @@ bool egress_http_target(struct egress *e)
     const char *why = target_parse(authority, PORT_HTTP, &e->target);
     if (why)
         return egress_deny(e, REFUSAL_bad_request, "request", why);
+    egress_note_target(e);
     return take_path(e, path) && check_head(e);
 }
 
@@ -176,6 +175,7 @@ bool egress_http_inside(struct egress *e)
         return false;
     if (target_parse(e->request->to, 0, &e->target))
         return egress_deny(e, REFUSAL_agent_unavailable, "request", "nobody says where this connection goes");
+    egress_note_target(e);
     return check_form(e) && check_name(e) && check_head(e);
 }
 

@@ -33,6 +33,8 @@ void egress_tell(const struct egress *e, const char *step, const char *text, str
 bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const char *why);
 /* The same for what the rules do not allow, which passes where they are in the mode `audit`. */
 bool egress_refuse_by_rules(struct egress *e, const char *step, const char *why);
+/* Host and port of the target into the verdict, which outlives *e. */
+void egress_note_target(struct egress *e);
 /* "NAMESPACE/NAME", or a name. */
 void egress_take_name(struct egress *e, struct slice name);
 
