@@ -2,14 +2,20 @@
 """Programs as people run them in sandboxes, through the cell's other door: socat, curl, git, Python, node. The destinations are the
 tests' own, on loopback."""
 
+import base64
+import contextlib
 import hashlib
 import http.server
+import json
 import os
+import socket
 import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import time
+import zipfile
 
 import pytest
 from cell import free_port, until
@@ -18,6 +24,7 @@ from test_egress import HOST, allow, certificate, config, destinations, metric, 
 from worker import BINARY, TEXT, Ws
 
 pytestmark = pytest.mark.usefixtures("destinations")
+SECRET = "Bearer that-no-sandbox-has"
 GREETINGS = [b"first", b"x" * 126, b"y" * 65536]
 
 
@@ -68,17 +75,38 @@ def serve_websocket(sock):
         ticking.join()
 
 
-def test_a_websocket_through_socat_has_its_frames(cells, destinations):
+def in_force(cell):
+    """The HAProxy that has the admin socket."""
+    with socket.socket(socket.AF_UNIX) as sock, contextlib.suppress(OSError):
+        sock.connect(f"{cell.run_dir}/haproxy.sock")
+        sock.sendall(b"show info\n")
+        answer = b"".join(iter(lambda: sock.recv(65536), b""))
+        return int(answer.partition(b"\nPid: ")[2].split()[0])
+
+
+def reload_haproxy(cell):
+    """A new process takes over; the old one keeps what is open."""
+    old = cell.pid("haproxy")
+    command = open(f"/proc/{old}/cmdline").read().split("\0")[:-1]
+    environment = dict(line.split("=", 1) for line in open(f"/proc/{old}/environ").read().split("\0") if "=" in line)
+    with open(cell.folder / "haproxy-new.log", "wb") as log:
+        new = subprocess.Popen([*command, "-sf", str(old)], env=environment, stdout=log, stderr=log)
+    cell.processes.append(new)
+    until(lambda: in_force(cell) == new.pid, 20, "the new HAProxy does not take over")
+
+
+@pytest.mark.parametrize("inspect", [False, True])
+def test_a_websocket_through_socat_has_its_frames(cells, destinations, inspect):
     """The report that began it: behind a proxy a WebSocket got its 101 and then no frame. Frames of both sides arrive, those glued
-    to the 101, too, while HAProxy starts anew and the agent dies."""
+    to the 101, too, while the agent dies and HAProxy is reloaded."""
     server = destinations(serve_websocket)
-    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port, inspect=inspect))}, egress=True)
     port = free_port()
     token = cell.token(need=["egress"])
     proxy = f"PROXY:127.0.0.1:{HOST}:{server.port},proxyport={cell.egress},proxyauth=sandbox:{token}"
     cell.spawn("socat", "socat", f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork", proxy)
     until(lambda: subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True).stdout)
-    with Ws(port, "/") as ws:
+    with Ws(port, "/", host=f"{HOST}:{server.port}") as ws:
         assert [ws.message() for _ in GREETINGS] == [(BINARY, greeting) for greeting in GREETINGS]
         ticks, echoes, sent, end = [], [], [], time.monotonic() + 4
         killed = False
@@ -91,7 +119,11 @@ def test_a_websocket_through_socat_has_its_frames(cells, destinations):
             if not killed and len(ticks) > 10:
                 killed = True
                 cell.kill("agent")
-        assert killed and echoes == sent and ticks == [b"%d" % i for i in range(len(ticks))] and len(ticks) > 25
+                reload_haproxy(cell)
+                end = time.monotonic() + 4
+        assert killed and echoes == sent and ticks == [b"%d" % i for i in range(len(ticks))] and len(ticks) > 45
+        with Ws(port, "/", host=f"{HOST}:{server.port}") as later:  # through the new one
+            assert later.message() == (BINARY, GREETINGS[0])
     until(lambda: metric(cell, "cellgate_relay_egress_connections") == 0)
 
 
@@ -99,17 +131,22 @@ def test_a_websocket_through_socat_has_its_frames(cells, destinations):
 def website(tmp_path, certificate):
     """Serves a folder over TLS."""
     _, context = certificate
-    folder = tmp_path / "www"
-    folder.mkdir()
+    folder = tmp_path / "www" / "allowed"
+    folder.mkdir(parents=True)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
         def __init__(self, *arguments):
-            super().__init__(*arguments, directory=folder)
+            super().__init__(*arguments, directory=folder.parent)
 
         def log_message(self, *_):
             pass
 
+        def do_GET(self):
+            server.seen.append(self.headers["Authorization"])
+            super().do_GET()
+
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.seen = []
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.folder = folder
@@ -119,28 +156,38 @@ def website(tmp_path, certificate):
 
 
 class Sandbox:
-    """What a program in a sandbox has in its environment."""
+    """What a program in a sandbox has in its environment. `inspected`: its requests are read, and it trusts the cell's authority alone."""
 
-    def __init__(self, cell, ca, tmp_path):
+    def __init__(self, cell, ca, tmp_path, inspected):
+        self.cell, self.inspected = cell, inspected
+        ca = cell.egress_ca if inspected else ca
         self.home = tmp_path / "home"
         self.home.mkdir()
         self.proxy = f"http://sandbox:{cell.token(need=['egress'])}@127.0.0.1:{cell.egress}"
-        certificates = {name: str(ca) for name in ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS")}
+        certificates = {name: str(ca) for name in ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT", "npm_config_cafile")}
         self.environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "HTTPS_PROXY": self.proxy, "https_proxy": self.proxy} | certificates
 
     def run(self, *command):
-        return subprocess.run([str(word) for word in command], env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=60)
+        return subprocess.run([str(word) for word in command], env=self.environment, cwd=self.home, capture_output=True, text=True, timeout=30)
 
 
-@pytest.fixture
-def sandbox(cells, website, certificate, tmp_path):
+@pytest.fixture(params=["raw", "inspected"])
+def sandbox(cells, website, certificate, tmp_path, request):
+    """The host that is denied has the same address. Inspected, `/denied` of the other is, too, and requests get a credential."""
     ca, _ = certificate
     port = website.server_port
-    hosts = {"denied.example.org": "127.0.0.1"}
-    cell = cells(config=config(hosts=hosts), sandboxes={"sb-1": rules(allow(port))}, egress=True)
-    made = Sandbox(cell, ca, tmp_path)
-    made.url, made.denied = f"https://{HOST}:{port}", f"https://denied.example.org:{port}"
-    return made
+    rule = allow(port)
+    if request.param == "inspected":
+        rule |= {"inspect": True, "access": "read-only", "paths": ["/allowed/**"], "set": {"Authorization": {"secret": "token"}}}
+    egress = {"ca_file": str(ca), "secrets": {"token": "token"}}
+    cell = cells(config=config(hosts={"denied.example.org": "127.0.0.1"}, **egress), sandboxes={"sb-1": rules(rule)}, egress=True, files={"token": SECRET.encode()})
+    made = Sandbox(cell, ca, tmp_path, request.param == "inspected")
+    made.root = f"https://{HOST}:{port}"
+    made.reaches = True
+    made.url, made.denied = made.root + "/allowed", f"https://denied.example.org:{port}/allowed"
+    yield made
+    if made.inspected:
+        assert bool(website.seen) == made.reaches and all(value == SECRET for value in website.seen)
 
 
 def test_curl(sandbox, website):
@@ -181,7 +228,7 @@ const auth = Buffer.from(`${proxy.username}:${proxy.password}`).toString("base64
 http.request({host: proxy.hostname, port: proxy.port, method: "CONNECT", path: url.host, headers: {Host: url.host, "Proxy-Authorization": `Basic ${auth}`}})
   .on("connect", (answer, socket) => {
     if (answer.statusCode !== 200) { console.error(answer.statusCode); process.exit(1); }
-    https.get({createConnection: () => tls.connect({socket, servername: url.hostname}), path: url.pathname, host: url.host}, (got) => {
+    https.get({createConnection: () => tls.connect({socket, servername: url.hostname}), path: url.pathname, host: url.hostname, port: url.port}, (got) => {
       const hash = crypto.createHash("sha256");
       got.on("data", (data) => hash.update(data)).on("end", () => { console.log(hash.digest("hex")); process.exit(0); });
     });
@@ -201,9 +248,75 @@ def test_a_program_of_ones_own(sandbox, website, tmp_path, name):
     assert done.returncode != 0 and "403" in done.stderr
 
 
+def test_npm(sandbox, website, tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "package.json").write_text(json.dumps({"name": "told", "version": "1.0.0", "main": "index.js"}))
+    (package / "index.js").write_text("console.log('told')\n")
+    with tarfile.open(website.folder / "told-1.0.0.tgz", "w:gz") as archive:
+        archive.add(package, "package")
+    integrity = "sha512-" + base64.b64encode(hashlib.sha512((website.folder / "told-1.0.0.tgz").read_bytes()).digest()).decode()
+    version = {"name": "told", "version": "1.0.0", "main": "index.js", "dist": {"tarball": sandbox.url + "/told-1.0.0.tgz", "integrity": integrity}}
+    (website.folder / "told").write_text(json.dumps({"name": "told", "dist-tags": {"latest": "1.0.0"}, "versions": {"1.0.0": version}}))
+    done = sandbox.run("npm", "install", "--no-audit", "--no-fund", "--loglevel", "http", "--registry", sandbox.url + "/", "told")
+    assert done.returncode == 0 and (sandbox.home / "node_modules/told/index.js").exists(), done.stderr
+    done = sandbox.run("npm", "install", "--no-audit", "--no-fund", "--fetch-retries", "0", "--registry", sandbox.denied + "/", "other")
+    assert done.returncode != 0 and "403" in done.stderr + done.stdout, done.stderr
+
+
+def test_pip(sandbox, website):
+    subprocess.run([sys.executable, "-m", "pip", "--version"], check=True, capture_output=True)
+    index = website.folder / "simple" / "told"
+    index.mkdir(parents=True)
+    with zipfile.ZipFile(index / "told-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("told.py", "print('told')\n")
+        wheel.writestr("told-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: told\nVersion: 1.0\n")
+        wheel.writestr("told-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr("told-1.0.dist-info/RECORD", "")
+    pip = (sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "--retries", "0", "--cert", sandbox.environment["PIP_CERT"], "--proxy", sandbox.proxy)
+    done = sandbox.run(*pip, "download", "--no-cache-dir", "--index-url", sandbox.url + "/simple/", "told")
+    assert done.returncode == 0 and (sandbox.home / "told-1.0-py3-none-any.whl").exists(), done.stderr
+    done = sandbox.run(*pip, "download", "--no-cache-dir", "--index-url", sandbox.denied + "/simple/", "told")
+    assert done.returncode != 0 and "error=egress_denied" in (sandbox.cell.run_dir / "agent.log").read_text()  # pip does not say why
+
+
+def test_apt(sandbox, website):
+    """The repository is not signed; what counts here is that its lists come."""
+    text = "Package: told\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: told\nFilename: told.deb\nSize: 1\nSHA256: " + "0" * 64 + "\n"
+    (website.folder / "flat").mkdir()
+    (website.folder / "flat/Packages").write_text(text)
+    for name in ("lists/partial", "archives/partial", "etc"):
+        (sandbox.home / name).mkdir(parents=True)
+    (sandbox.home / "status").write_text("")
+    own = {"Dir::State::Lists": "lists", "Dir::State::status": "status", "Dir::Cache": "archives", "Dir::Etc": "etc", "Dir::Etc::sourcelist": "sources", "Dir::Etc::sourceparts": "/dev/null",
+           "APT::Sandbox::User": "root" if os.getuid() == 0 else "", "Acquire::https::Proxy": sandbox.proxy, "Acquire::https::CaInfo": sandbox.environment["SSL_CERT_FILE"],
+           "Acquire::Languages": "none", "Acquire::Retries": "0"}
+    options = [word for name, value in own.items() for word in ("-o", f"{name}={sandbox.home / value if name.startswith('Dir') and not value.startswith('/') else value}")]
+
+    def update(url):
+        (sandbox.home / "sources").write_text(f"deb [trusted=yes] {url}/ flat/\n")
+        return sandbox.run("apt-get", *options, "update")
+
+    done = update(sandbox.url)
+    assert done.returncode == 0 and "Package: told" in sandbox.run("apt-cache", *options, "show", "told").stdout, done.stderr
+    done = update(sandbox.denied)
+    assert "403" in done.stderr, done.stderr
+
+
+def test_what_an_inspected_program_may_not(sandbox, website):
+    if not sandbox.inspected:
+        assert sandbox.run("curl", "-sS", "-o", "got", sandbox.root + "/").returncode == 0
+        return
+    for arguments in ((sandbox.root + "/other",), ("-X", "DELETE", sandbox.url + "/x"), ("--path-as-is", sandbox.url + "/../other")):
+        done = sandbox.run("curl", "-sS", *arguments)
+        assert done.returncode == 0 and json.loads(done.stdout)["error"] == "egress_denied", done.stderr
+    sandbox.reaches = False
+
+
 def test_a_program_that_would_reach_another_host_by_the_same_address(sandbox, website):
     """Fronting: it connects to a host that is allowed, and asks for another one there."""
     done = sandbox.run("curl", "-sS", "--connect-to", f"denied.example.org::{HOST}:", sandbox.denied + "/")
     assert done.returncode == 35, done.stderr  # the alert instead of a handshake
+    sandbox.reaches = False
 
 
