@@ -63,7 +63,7 @@ static bool read_file(struct secret *secret, const char *path, struct fail *why)
 {
     struct slice content, rest, line;
     if (file_is_public(path))
-        return fail(why, "%s: everybody on this machine can read it (chmod o-r)", path);
+        return fail(why, "%s: everybody on this machine can read it: chmod 600", path);
     if (!file_read(path, FILE_MOST, &content, why))
         return false;
     rest = content;

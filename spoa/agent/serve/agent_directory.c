@@ -70,7 +70,7 @@ static bool on_loaded(void *context, const struct directory_load *load)
               LOG_SECONDS("seconds", load->seconds));
     if (good && load->exposed)
         log_write(a->options.log, LOG_WARN,
-                  "everybody on this machine can read the directory's file, and what its headers let in with: chmod o-r",
+                  "everybody on this machine can read the directory's file, and what its headers let in with: it should belong to the agent's account, with mode 600",
                   LOG_U64("records", load->exposed));
     if (good)
         agent_tell_over(a, "directory", load->revoked_over);
