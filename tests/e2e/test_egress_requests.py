@@ -3,8 +3,12 @@
 
 import contextlib
 import json
+import signal
+import socket
 import ssl
+import struct
 import subprocess
+import time
 
 import pytest
 from cell import BIN, closed_port, until
@@ -297,6 +301,51 @@ def test_destinations_that_fail_inside(site, cells, destinations, certificate): 
     client = inspected(cell, tls.port, name="other.example.org", to="other.example.org")
     assert refused(client.request("GET", "/", host=f"other.example.org:{tls.port}"))[:2] == (502, "destination_unreachable")
     assert tls.serve.seen == plain.serve.seen == []
+
+
+def test_where_nobody_decides_nothing_passes(site):
+    """An agent that is stopped, and one that is gone: 503 inside and outside, and the connection is good for the next try."""
+    cell, port, origin = site()
+    client = inspected(cell, port)
+    assert client.request("GET", "/", host=f"{HOST}:{port}").status == 200
+    cell.kill("agent", signal.SIGSTOP)
+    try:
+        begun = time.monotonic()
+        assert refused(client.request("GET", "/", host=f"{HOST}:{port}"))[:2] == (503, "agent_unavailable")
+        assert plain(cell, f"http://{HOST}:{port}/").status == 503
+        assert time.monotonic() - begun < 5
+    finally:
+        cell.kill("agent", signal.SIGCONT)
+    assert len(origin.seen) == 1
+    until(lambda: dial(cell, f"{HOST}:{port}", caller(cell)).status == 200)
+    assert ask(cell, port).status == 200
+
+
+def test_a_relay_that_ends_ends_what_is_inspected(site):
+    cell, port, origin = site()
+    client = inspected(cell, port)
+    assert client.request("GET", "/", host=f"{HOST}:{port}").status == 200
+    cell.kill("relay")
+    with contextlib.suppress(OSError):
+        assert client.read() == b""
+    until(lambda: dial(cell, f"{HOST}:{port}", caller(cell)).status == 200)  # another one was started
+    assert ask(cell, port).status == 200
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_a_destination_that_ends_within_its_answer(site, end):
+    """What it said arrives, and that there is no more is not taken for the whole."""
+    def serve(connection, request):
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + b"x" * 50000)
+        if end == "reset":
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sock.close()
+
+    cell, port, origin = site(answer=serve, tls=False)
+    answer = dial(cell, f"{HOST}:{port}", caller(cell), glued=head("GET", "/", [("Host", f"{HOST}:{port}")]))
+    got = answer.read_all()
+    assert b" 200 OK" in got[:20] or end == "reset"
+    assert len(got) < 100000
 
 
 # ---- credentials ----
