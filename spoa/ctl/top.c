@@ -22,6 +22,7 @@
 #include "spoa/service/settings.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, FRAME_MOST = 1 << 20, FILTER_MOST = 100, ROWS = 200 };
+enum { LAST_WORDS = 100 }; /* milliseconds for the terminal to take what restores its screen */
 #define PATIENCE SECOND /* of one question: who answers later is told as not answering */
 
 #define ENTER_SCREEN "\x1b[?1049h\x1b[?25l\x1b[?7l" /* another screen, no cursor, long lines are cut */
@@ -65,6 +66,7 @@ struct session {
     struct fail agent_why, relay_why;
     struct top_sums before, now;
     struct attach_screen screen;
+    int signals; /* on a terminal */
 };
 
 /* ---- arguments ---- */
@@ -196,14 +198,17 @@ static int print_once(struct session *s, bool json)
 
 /* ---- on a terminal ---- */
 
-static void send_all(struct slice text)
+/* A terminal may take nothing for long. Then a signal ends the waiting, which is for whoever asked (`patience`: milliseconds; -1:
+ * any time), and the rest of the text is dropped. */
+static void send_all(const struct session *s, struct slice text, int patience)
 {
     while (text.len) {
-        ssize_t n = write(STDOUT_FILENO, text.at, text.len);
-        struct pollfd room = {.fd = STDOUT_FILENO, .events = POLLOUT};
-        if (n < 0 && errno == EAGAIN) /* the terminal may be shared with who wants it so */
-            (void)poll(&room, 1, -1);
-        else if (n < 0 && errno != EINTR)
+        ssize_t n = write(s->screen.output, text.at, text.len);
+        struct pollfd fds[] = {{.fd = s->screen.output, .events = POLLOUT}, {.fd = s->signals, .events = POLLIN}};
+        nfds_t count = patience < 0 ? 2 : 1;
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return;
+        if (n < 0 && (poll(fds, count, patience) <= 0 || (count == 2 && fds[1].revents)))
             return;
         text = slice_from(text, n > 0 ? (size_t)n : 0);
     }
@@ -219,19 +224,19 @@ static void draw(const struct session *s)
         screen = (struct top_screen){size.ws_col, size.ws_row};
     if (buffer_put(&frame, SLICE_LITERAL("\x1b[H")) && top_frame(&view, screen, &frame) &&
         buffer_put(&frame, SLICE_LITERAL("\x1b[J")))
-        send_all(buffer_slice(&frame));
+        send_all(s, buffer_slice(&frame), -1);
     buffer_free(&frame);
 }
 
 static void enter(struct session *s)
 {
     attach_screen_raw(&s->screen);
-    send_all(SLICE_LITERAL(ENTER_SCREEN));
+    send_all(s, SLICE_LITERAL(ENTER_SCREEN), -1);
 }
 
 static void leave(struct session *s)
 {
-    send_all(SLICE_LITERAL(LEAVE_SCREEN));
+    send_all(s, SLICE_LITERAL(LEAVE_SCREEN), LAST_WORDS);
     attach_screen_restore(&s->screen);
 }
 
@@ -312,10 +317,10 @@ static int open_signals(sigset_t *before)
     return signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
 }
 
-static void take_signals(struct session *s, int fd)
+static void take_signals(struct session *s)
 {
     struct signalfd_siginfo info;
-    while (read(fd, &info, sizeof info) == (ssize_t)sizeof info) {
+    while (read(s->signals, &info, sizeof info) == (ssize_t)sizeof info) {
         if (info.ssi_signo == SIGTSTP)
             pause_session(s);
         else if (info.ssi_signo != SIGWINCH) /* for which it is enough to draw */
@@ -323,17 +328,17 @@ static void take_signals(struct session *s, int fd)
     }
 }
 
-static void run_session(struct session *s, int signals)
+static void run_session(struct session *s)
 {
     int64_t next = (int64_t)loop_clock() + s->interval;
     while (!s->ends) {
         draw(s);
         int64_t left = next - (int64_t)loop_clock();
-        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = s->signals, .events = POLLIN}};
         bool again = left <= 0;
         if (!again && poll(fds, 2, (int)(left / (int64_t)MILLISECOND) + 1) > 0) {
             if (fds[1].revents)
-                take_signals(s, signals);
+                take_signals(s);
             if (fds[0].revents)
                 again = take_keys(s);
         }
@@ -347,15 +352,15 @@ static void run_session(struct session *s, int signals)
 static int show(struct session *s)
 {
     sigset_t before;
-    int signals = open_signals(&before);
-    if (signals < 0)
+    s->signals = open_signals(&before);
+    if (s->signals < 0)
         return EXIT_FAILED;
     s->screen = attach_screen_open();
     enter(s);
-    run_session(s, signals);
+    run_session(s);
     leave(s);
     attach_screen_close(&s->screen);
-    close(signals);
+    close(s->signals);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return 0;
 }

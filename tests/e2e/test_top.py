@@ -359,6 +359,33 @@ def test_a_screen_of_any_size_is_kept_to(hostile, terminal, rows, columns):
     assert screen.end() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_terminal_that_takes_nothing_is_left_as_it_was(direct, terminal, number):
+    """A hung ssh, Ctrl-S: the signal ends it all the same."""
+    screen = terminal(*sockets(direct))
+
+    def wakes():
+        return re.search(r"\nvoluntary_ctxt_switches:\s*(\d+)", open(f"/proc/{screen.process.pid}/status").read())[1]
+
+    def is_stuck():
+        """For longer than from one frame to the next."""
+        before = wakes()
+        time.sleep(0.6)
+        return wakes() == before
+
+    until(is_stuck, 20, "the terminal is not full")
+    screen.process.send_signal(number)
+    assert screen.process.wait(5) == 0
+    assert termios.tcgetattr(screen.other) == screen.before
+
+
+def test_an_output_that_takes_nothing_is_an_error(direct):
+    for arguments in (["top", "--once"], ["top", "--json"], ["status"], ["status", "--json"]):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([BIN / "cellgate", *arguments, *sockets(direct)], stdout=full, stderr=subprocess.PIPE, text=True, timeout=20)
+        assert done.returncode == 1 and "standard output: No space left on device" in done.stderr, arguments
+
+
 def test_a_relay_that_goes_is_told_and_waited_for(direct, terminal):
     screen = terminal(*sockets(direct))
     screen.expect(lambda rows: "relay: ready" in rows[0], "the relay")
