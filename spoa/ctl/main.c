@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* cellgate: the operator's command. Each subcommand is a file of its own. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,15 @@ static void fill_standard_descriptors(void)
     close(fd);
 }
 
+/* Whoever keeps the output must not take an empty file for it. */
+static int say_all(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "cellgate: standard output: %s\n", strerror(errno));
+    return code ? code : 1;
+}
+
 int main(int argc, char **argv)
 {
     fill_standard_descriptors();
@@ -59,7 +69,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; argc >= 2 && i < sizeof commands / sizeof *commands; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return say_all(commands[i].run(argc - 1, argv + 1));
     if (argc >= 2)
         fprintf(stderr, "cellgate: there is no command %s\n\n", argv[1]);
     usage(stderr);

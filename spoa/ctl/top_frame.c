@@ -72,10 +72,13 @@ __attribute__((format(printf, 2, 3))) static void say(struct frame *f, const cha
 
 /* ---- values ---- */
 
+/* What no count of ours is ever at; who says more is no daemon of ours. */
+#define NUMBER_MOST ((int64_t)1 << 53)
+
 static int64_t number(const struct json *doc, const json_node *object, const char *key)
 {
     int64_t value = 0;
-    (void)json_int(doc, json_member(object, key), INT64_MIN, INT64_MAX, &value);
+    (void)json_int(doc, json_member(object, key), -NUMBER_MOST, NUMBER_MOST, &value);
     return value;
 }
 
@@ -122,8 +125,8 @@ void top_frame_sums(const struct top_view *view, int64_t at, struct top_sums *su
         sums->opened = number(view->relay, relay, "opened");
         for (const json_node *n = json_first(json_member(relay, "reasons")); n; n = json_next(n)) {
             int64_t count = 0;
-            (void)json_int(view->relay, n, 0, INT64_MAX / 1024, &count);
-            sums->ended += count;
+            (void)json_int(view->relay, n, 0, NUMBER_MOST, &count);
+            sums->ended = sums->ended < NUMBER_MOST ? sums->ended + count : sums->ended;
         }
         sums->to_worker = number(view->relay, relay, "bytes_to_worker");
         sums->to_client = number(view->relay, relay, "bytes_to_client");
