@@ -176,7 +176,7 @@ bool routes_check(const struct routes *routes, struct fail *why)
         const struct route_entry *entry = &routes->at[i];
         for (size_t j = 0; j < i; j++)
             if (strcmp(routes->at[j].route.name, entry->route.name) == 0)
-                return fail(why, "two routes have the name '%s'", entry->route.name);
+                return fail(why, "two routes have the name '%s' (those of `systems` have names, too: `cellgate routes`)", entry->route.name);
         if (!entry->host.count && entry->path.count && entry->route.upgrade != ROUTE_UPGRADE)
             path_form = entry->route.name;
         if (entry->route.cookie && !has_pages(routes, entry))
