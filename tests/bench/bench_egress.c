@@ -78,7 +78,8 @@ static struct {
     SSL_CTX *tls;
     int epoll, zeros;
     bool measuring;
-    uint64_t began, done, bytes, total;
+    uint64_t began, done, bytes;
+    uint64_t total; /* also of before it counted: what all CPU was spent on */
     uint32_t *samples;
     size_t sample_count;
     char answer[BODY + 128];
@@ -476,6 +477,7 @@ static void on_event(struct conn *c)
     case STATE_BULK:
         moved = bulk(c, b.mode == MODE_UP);
         b.bytes += moved > 0 ? (uint64_t)moved : 0;
+        b.total += moved > 0 ? (uint64_t)moved : 0;
         why = moved < 0 ? "ended early" : NULL;
         break;
     default:
