@@ -453,18 +453,20 @@ def test_a_plain_request_by_a_rule_that_does_not_inspect(cells, destinations):  
     assert refused(plain(cell, f"http://{HOST}:{closed_port()}/"))[:2] == (403, "egress_denied")
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["/", "*", "HOST/", "http://", "http:///", "http://u@HOST/", "http://u:p@HOST/", "http://127.1:80/", "http://0x7f000001/", "http://2130706433/", "http://017700000001/",
-     "http://[::ffff:127.0.0.1%25lo]/", "http://HOST#@other/", "http://HOST\\@other/", "http://ho%73t/", "ftp://HOST/", "http://HOST:0/", "http://HOST:65536/", "http://HOST:/x", "http://HOST/a#b"],
-)
-def test_plain_targets_in_odd_spellings(cells, destinations, target):  # noqa: F811
+ODD_TARGETS = [
+    "/", "*", "HOST/", "http://", "http:///", "http://u@HOST/", "http://u:p@HOST/", "http://127.1:80/", "http://0x7f000001/", "http://2130706433/", "http://017700000001/",
+    "http://[::ffff:127.0.0.1%25lo]/", "http://HOST#@other/", "http://HOST\\@other/", "http://ho%73t/", "ftp://HOST/", f"http://{HOST}:0/", f"http://{HOST}:65536/", f"http://{HOST}:/x", "http://HOST/a#b",
+]
+
+
+def test_plain_targets_in_odd_spellings(cells, destinations):  # noqa: F811
     server = destinations(Origin())
     cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
-    with Http1(cell.egress) as client:
-        client.send(head("GET", target.replace("HOST", f"{HOST}:{server.port}" if ":0/" not in target and ":6" not in target and ":/x" not in target else HOST), [("Host", f"{HOST}:{server.port}"), caller(cell)]))
-        got = client.response()
-    assert got.status == 400, got.body
+    for target in ODD_TARGETS:
+        with Http1(cell.egress) as client:
+            client.send(head("GET", target.replace("HOST", f"{HOST}:{server.port}"), [("Host", f"{HOST}:{server.port}"), caller(cell)]))
+            got = client.response()
+        assert got.status == 400, (target, got.body)
     assert server.accepted == 0
 
 
