@@ -9,6 +9,7 @@ import ssl
 import struct
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from cell import BIN, closed_port, until
@@ -309,6 +310,8 @@ def test_where_nobody_decides_nothing_passes(site):
     client = inspected(cell, port)
     assert client.request("GET", "/", host=f"{HOST}:{port}").status == 200
     cell.kill("agent", signal.SIGSTOP)
+    threads = Path(f"/proc/{cell.pid('agent')}/task")
+    until(lambda: all("State:\tT" in (thread / "status").read_text() for thread in threads.iterdir()))
     try:
         begun = time.monotonic()
         assert refused(client.request("GET", "/", host=f"{HOST}:{port}"))[:2] == (503, "agent_unavailable")
