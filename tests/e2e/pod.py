@@ -115,8 +115,8 @@ class Container:
         account = self.account
         assert account["runAsNonRoot"] and account["runAsUser"] > 0
         assert account["allowPrivilegeEscalation"] is False and account["capabilities"] == {"drop": ["ALL"]}
-        return ["setpriv", "--reuid", str(account["runAsUser"]), "--regid", str(account["runAsGroup"]), "--groups", str(account["fsGroup"]),
-                "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *words]
+        groups = ["--groups", str(account["fsGroup"])] if "fsGroup" in account else ["--clear-groups"]
+        return ["setpriv", "--reuid", str(account["runAsUser"]), "--regid", str(account["runAsGroup"]), *groups, "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", *words]
 
     def mounts(self):
         """A shell's lines: the image's root with the volumes in it, all of it read-only that the manifest says is."""
@@ -133,7 +133,11 @@ class Container:
         yield f"[ ! -d /var/tmp/cellgate-haproxy ] || {{ mkdir {root}/var/tmp/cellgate-haproxy; mount --rbind /var/tmp/cellgate-haproxy {root}/var/tmp/cellgate-haproxy; }}"
         for mount in self.spec["volumeMounts"]:
             place = f"{root}{mount['mountPath']}"
-            yield f"mkdir -p {place}; mount --bind {self.pod.volumes[mount['name']]} {place}"
+            source = self.pod.volumes[mount["name"]]
+            if "subPath" in mount:
+                yield f"mkdir -p {Path(place).parent}; touch {place}; mount --bind {(source / mount['subPath']).resolve()} {place}"
+            else:
+                yield f"mkdir -p {place}; mount --bind {source} {place}"
             if mount.get("readOnly"):
                 yield f"mount -o remount,bind,ro {place}"
         if self.spec["securityContext"]["readOnlyRootFilesystem"]:
@@ -175,7 +179,7 @@ class Container:
     def ask(self, probe):
         """The status that the probe gets, or 0."""
         get = self.spec[probe]["httpGet"]
-        port = next(p["containerPort"] for p in self.spec["ports"] if p["name"] == get["port"])
+        port = next((p["containerPort"] for p in self.spec.get("ports", ()) if p["name"] == get["port"]), get["port"])
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=self.spec[probe].get("timeoutSeconds", 1))
         with contextlib.closing(connection):
             try:
@@ -209,6 +213,7 @@ class Pod:
         self.folder.chmod(0o755)
         self.spec = next(m for m in manifests if m["kind"] == "Deployment")["spec"]["template"]["spec"]
         self.grace = self.spec["terminationGracePeriodSeconds"]
+        self.group = self.spec["securityContext"].get("fsGroup", 0)
         self.cluster, self.environment = cluster or {}, environment or {}
         self.files = {"kube-root-ca.crt": {"ca.crt": self.cluster["ca.crt"]}} if cluster else {}
         for manifest in manifests:
@@ -261,19 +266,21 @@ class Pod:
     def make_volume(self, volume):
         place = self.folder / "volumes" / volume["name"]
         place.mkdir(parents=True)
-        group = self.spec["securityContext"]["fsGroup"]
-        os.chown(place, 0, group)
-        place.chmod(0o2777)
+        # with an fsGroup all is of that group, and what is made in it; without one of root's, and of the group of who makes it
+        os.chown(place, 0, self.group)
+        place.chmod(0o2777 if self.group else 0o777)
         if "emptyDir" not in volume:
-            self.write(place, self.contents(volume), group)
+            self.write(place, volume)
         return place
 
-    def write(self, place, contents, group):
+    def write(self, place, volume):
         """As a kubelet: a folder that nobody sees, then one link for all of it."""
+        contents, group = self.contents(volume), self.group
+        mode = next(iter(volume[k] for k in ("projected", "configMap", "secret") if k in volume)).get("defaultMode", 0o644) | (0o440 if group else 0)
         hidden = place / f"..{time.monotonic_ns()}"
         hidden.mkdir(mode=0o750)
         os.chown(hidden, 0, group)
-        hidden.chmod(0o750)
+        hidden.chmod(0o750 if group else 0o755)
         for path, content in contents.items():
             file = hidden / path
             if not file.parent.exists():
@@ -281,7 +288,7 @@ class Pod:
                 os.chown(file.parent, 0, group)
             file.write_bytes(content)
             os.chown(file, 0, group)
-            file.chmod(0o440)
+            file.chmod(mode)
             top = path.partition("/")[0]
             if not (place / top).is_symlink():
                 (place / top).symlink_to(f"..data/{top}")
@@ -293,7 +300,7 @@ class Pod:
         self.files[name].update(content)
         for volume in self.spec["volumes"]:
             if name in str(volume):
-                self.write(self.volumes[volume["name"]], self.contents(volume), self.spec["securityContext"]["fsGroup"])
+                self.write(self.volumes[volume["name"]], volume)
 
     # ---- life ----
 
@@ -302,7 +309,7 @@ class Pod:
             self.containers[name].start()
 
     def is_ready(self):
-        return all(c.alive() and c.ask("readinessProbe") == 200 for c in self.containers.values())
+        return all(c.alive() and ("readinessProbe" not in c.spec or c.ask("readinessProbe") == 200) for c in self.containers.values())
 
     def await_ready(self):
         until(self.is_ready, 20, "the pod does not become ready")

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from cell import SANITIZED, SECRET, token, until
 from client import WEBSOCKET, Http1, head, request
 from direct import Peer, Worker
@@ -25,6 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not has_namespaces(), reason="needs root of a whole machine: containers are namespaces of the kernel"),
 ]
 TLS = 8443
+ACCOUNTS = {"haproxytech": {"runAsUser": 1000, "runAsGroup": 1000}, "jcmoraisjr": {"runAsUser": 99, "runAsGroup": 99}}
 TOKENS = [{"kind": "jwt", "alg": "HS256", "kid": "k1", "secret_file": "k1"}]
 ROUTES = [
     {"name": "direct", "path": "/d/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"},
@@ -63,6 +65,8 @@ def in_a_tenth_of_the_time(manifests):
     spec["terminationGracePeriodSeconds"] = spec["terminationGracePeriodSeconds"] / 10 + 4
     for container in spec["containers"]:
         container["args"] = [tenth(word) if "drain=" in word else word.replace("max_tunnels=10000", "max_tunnels=1000") for word in container["args"]]
+        if "lifecycle" not in container:
+            continue
         hook = container["lifecycle"]["preStop"]["exec"]
         hook["command"] = ["8s" if before == "--at-most" else tenth(word) for before, word in zip(["", *hook["command"]], hook["command"])]
     next(c for c in spec["containers"] if c["name"] == "haproxy")["env"] += [{"name": "CELLGATE_STOP", "value": "6s"}, {"name": "CELLGATE_CONNECTIONS", "value": "2000"}]
@@ -78,7 +82,8 @@ def scene(test):
             sandboxes = {"sandboxes": {"sb-1": {"worker": origin.url}, "sb-2": {"worker": worker.url}}}
             config = re.sub(r"^ *//.*$", "", next(m["data"]["cellgate.json"] for m in manifests if m["kind"] == "ConfigMap" and "cellgate.json" in m["data"]), flags=re.M)
             config = json.loads(config) | {"serves": "application", "tokens": TOKENS, "directory": {"kind": "file", "path": "sandboxes.json"}, "routes": ROUTES, "worker_networks": ["127.0.0.0/8"]}
-            config.pop("systems", None)  # of whom only the directory matters here
+            for key in ("systems", "domains"):  # of whom only the directory matters here
+                config.pop(key, None)
             files = {"cellgate": {"cellgate.json": json.dumps(config).encode(), "workers.lst": b"127.0.0.0/8\n", "proxies.lst": b"127.0.0.1\n"},
                      "cellgate-keys": {"k1": SECRET, "sandboxes.json": json.dumps(sandboxes).encode()}, "cellgate-tls": certificate}
             with tempfile.TemporaryDirectory(prefix="cg-pod-") as folder:
@@ -247,6 +252,76 @@ def test_behind_an_ingress_the_controller_says_who_the_client_is(behind_an_ingre
         assert not listens(TLS)
 
     test(behind_an_ingress, certificate)
+
+
+# ---- in the pods of an ingress controller ----
+
+
+def beside(name):
+    """A controller's pod with what examples/kubernetes adds to it. Of the controller there is its account and a front end that leads all
+    to cellgate: haproxytech's chart runs the pod as 1000:1000, without an fsGroup (chart 1.52.1, templates/_podspec.tpl); jcmoraisjr's
+    image is of 99 (rootfs/Dockerfile), and its chart takes podSecurityContext (templates/_podtemplate.yaml)."""
+    manifests = kustomize(KUBERNETES / f"ingress-{name}")
+    values = yaml.safe_load((KUBERNETES / f"ingress-{name}/values.yaml").read_text())["controller"]
+    account = ACCOUNTS[name] | values.get("podSecurityContext", {})
+    front = """defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    timeout tunnel 1h
+frontend controller
+    bind 127.0.0.1:8443 ssl crt /etc/controller-tls/tls.crt alpn h2,http/1.1
+    default_backend cellgate-hop-tls
+"""
+    aux = next(m["mountPath"] for m in values["extraVolumeMounts"] if m.get("subPath") == "haproxy.cfg")
+    controller = {
+        "name": "haproxy", "image": "cellgate-haproxy", "args": ["-db", "-f", "/etc/controller/haproxy.cfg", "-f", aux], "env": values["extraEnvs"],
+        "securityContext": {"runAsNonRoot": True, "readOnlyRootFilesystem": False, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [*values["extraVolumeMounts"], {"name": "controller", "mountPath": "/etc/controller"}, {"name": "tls", "mountPath": "/etc/controller-tls"}]}
+    certificate = {"secretName": "cellgate-tls", "items": [{"key": "tls.crt", "path": "tls.crt"}, {"key": "tls.key", "path": "tls.crt.key"}]}
+    volumes = [*values["extraVolumes"], {"name": "controller", "configMap": {"name": "controller"}}, {"name": "tls", "secret": certificate}]
+    spec = {"securityContext": account, "terminationGracePeriodSeconds": 60, "containers": [controller, *values["extraContainers"]], "volumes": volumes}
+    return [*manifests, {"kind": "ConfigMap", "metadata": {"name": "controller"}, "data": {"haproxy.cfg": front}},
+            {"kind": "Deployment", "spec": {"template": {"spec": spec}}}]
+
+
+@pytest.mark.parametrize("name", ACCOUNTS)
+def test_in_a_controllers_pod_a_relay_that_was_taken_over_is_only_a_relay(name, certificate):
+    @scene
+    def test(pod, origin, worker):
+        pod.start()
+        pod.await_ready()
+        until(lambda: listens(TLS), 10)
+        until(lambda: request(TLS, "GET", "/d/sb-1/", [bearer()], tls=True).status == 200, 10, "no request comes through")
+        # all that they want of each other, they get: a tunnel that is redialled has asked the agent for its ticket
+        client, leg = opened(worker, "/t/sb-2/s1")
+        leg.reset()
+        second = worker.serve()
+        second.say(b"after the worker")
+        assert client.message()[1] == b"after the worker"
+        relay, haproxy = pod.containers["cellgate-relay"], pod.containers["haproxy"]
+
+        def connects(container, path):
+            return container.run(["/usr/bin/python3", "-c", f"import socket; socket.socket(socket.AF_UNIX).connect('{path}')"]).returncode == 0
+
+        assert connects(relay, "/run/cellgate/agent-relay.sock") and connects(relay, "/run/cellgate-haproxy/worker-tls.sock")
+        assert connects(haproxy, "/run/cellgate/agent.sock") and connects(haproxy, "/run/cellgate-relay/relay.sock")
+        # and nothing else
+        for path in ("/run/cellgate/agent.control.sock", "/run/cellgate-haproxy/stats.sock"):
+            assert relay.run(["/usr/bin/test", "-S", path]).returncode == 0 and not connects(relay, path), path
+        for path in ("/run/cellgate/agent.control.sock", "/run/cellgate-relay/control.sock"):
+            assert not connects(haproxy, path), path
+        for container in (relay, haproxy):
+            assert container.run(["/usr/bin/test", "-e", "/run/cellgate/agent-relay.sock.key"]).returncode == 0
+            assert container.run(["/usr/bin/cat", "/run/cellgate/agent-relay.sock.key"]).returncode != 0, "it reads the key of the tickets"
+            assert container.run(["/usr/bin/test", "-e", "/etc/cellgate/k1"]).returncode != 0, "it sees keys"
+        for container, own in ((relay, "cellgate-relay"), (haproxy, "cellgate-haproxy"), (pod.containers["cellgate-agent"], "cellgate")):
+            for folder in ("cellgate", "cellgate-relay", "cellgate-haproxy"):
+                done = container.run(["/usr/bin/touch", f"/run/{folder}/x"])
+                assert (done.returncode == 0) == (folder == own), (container.name, folder)
+
+    test(beside(name), certificate)
 
 
 # ---- a container that dies ----

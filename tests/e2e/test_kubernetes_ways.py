@@ -236,8 +236,8 @@ class Way:
     def extra_environment(self):
         """What values.yaml says, at this run's places."""
         run = self.cell.run_dir
-        places = {"127.0.0.1:8081": f"127.0.0.1:{self.own}", "unix@/run/cellgate/agent.sock": f"unix@{run}/agent.sock", "unix@/run/cellgate/relay.sock": f"unix@{run}/relay.sock",
-                  "unix@/run/cellgate/worker-tls.sock": f"unix@{self.folder}/worker-tls.sock", "/run/cellgate/haproxy.sock": f"{self.folder}/stats.sock",
+        places = {"127.0.0.1:8081": f"127.0.0.1:{self.own}", "unix@/run/cellgate/agent.sock": f"unix@{run}/agent.sock", "unix@/run/cellgate-relay/relay.sock": f"unix@{run}/relay.sock",
+                  "unix@/run/cellgate-haproxy/worker-tls.sock": f"unix@{self.folder}/worker-tls.sock", "/run/cellgate-haproxy/stats.sock": f"{self.folder}/stats.sock",
                   "/etc/cellgate": str(self.files), "/etc/cellgate/hop.lst": f"{self.files}/hop.lst", "/etc/ssl/certs/ca-certificates.crt": f"{self.folder}/cert.pem", "none": "none"}
         return {e["name"]: places[e["value"]] for e in values(f"ingress-{self.name}")["extraEnvs"]}
 
@@ -324,6 +324,69 @@ def way(request, cell, origin, worker, tmp_path_factory):
 def test_both_recipes_have_the_same_cell():
     one, other = ((KUBERNETES / f"ingress-{name}/cellgate.json").read_text() for name in CONTROLLERS)
     assert one == other
+
+
+# ---- who is kept from whom; a pod with these accounts and folders is in test_kubernetes_pod.py ----
+
+OWN_ACCOUNTS = {"haproxytech": 1000, "jcmoraisjr": 99}  # and group, of the controllers' HAProxy
+FOLDER = {"controller": "/run/cellgate-haproxy", "cellgate-agent": "/run/cellgate", "cellgate-relay": "/run/cellgate-relay"}
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def containers(name):
+    """The controller's, as far as it is cellgate's, and those beside it."""
+    given = values(f"ingress-{name}")
+    account = {"runAsUser": OWN_ACCOUNTS[name], "runAsGroup": OWN_ACCOUNTS[name]}
+    controller = {"name": "controller", "securityContext": account, "volumeMounts": given["extraVolumeMounts"]}
+    return {c["name"]: c for c in [controller, *given["extraContainers"]]}
+
+
+def words(container):
+    return dict(word.split("=", 1) for word in container["args"] if "=" in word)
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_each_container_has_an_account_of_its_own_and_all_have_one_group(name):
+    accounts = {n: c["securityContext"] for n, c in containers(name).items()}
+    assert {n: a["runAsUser"] for n, a in accounts.items()} == {"controller": OWN_ACCOUNTS[name], "cellgate-agent": 10001, "cellgate-relay": 10002}
+    assert {a["runAsGroup"] for a in accounts.values()} == {OWN_ACCOUNTS[name]}
+    # the agent looks the relay's account up, and gives its group a socket: one that is not the agent's own it could not give
+    agent = containers(name)["cellgate-agent"]
+    entries = [line.split(":") for line in (KUBERNETES / f"ingress-{name}/passwd").read_text().splitlines()]
+    assert {e[0]: (int(e[2]), int(e[3])) for e in entries}[words(agent)["agent.relay_user"]] == (10002, OWN_ACCOUNTS[name])
+    assert any(m["mountPath"] == "/etc/passwd" and m["subPath"] == "passwd" for m in agent["volumeMounts"])
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_no_folder_is_written_by_two_containers(name):
+    writes = {n: [m["mountPath"] for m in c["volumeMounts"] if not m.get("readOnly")] for n, c in containers(name).items()}
+    assert writes == {n: [FOLDER[n]] for n in writes}
+    writers = [m["name"] for c in containers(name).values() for m in c["volumeMounts"] if not m.get("readOnly")]
+    assert len(set(writers)) == len(writers)
+    # and is at the same place for those who only connect
+    assert {m["mountPath"] for c in containers(name).values() for m in c["volumeMounts"] if m["name"] in writers} == set(FOLDER.values())
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_each_has_its_sockets_where_it_alone_writes(name):
+    variables = {e["name"]: e["value"].removeprefix("unix@").rpartition("/")[0] for e in values(f"ingress-{name}")["extraEnvs"]}
+    assert variables["CELLGATE_WORKER_TLS"] == variables["CELLGATE_STATS"] == FOLDER["controller"]
+    assert variables["CELLGATE_AGENT"] == FOLDER["cellgate-agent"] and variables["CELLGATE_RELAY"] == FOLDER["cellgate-relay"]
+    of_the_relay = {key: value.removeprefix("unix@").rpartition("/")[0] for key, value in words(containers(name)["cellgate-relay"]).items() if "unix@" in value}
+    assert of_the_relay == {"relay.listen": FOLDER["cellgate-relay"], "relay.control": FOLDER["cellgate-relay"], "relay.worker_tls": FOLDER["controller"]}
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_the_relay_has_neither_a_token_of_the_api_server_nor_keys(name):
+    volumes = {v["name"]: v for v in values(f"ingress-{name}")["extraVolumes"]}
+    mounted = {m["mountPath"]: volumes[m["name"]] for m in containers(name)["cellgate-relay"]["volumeMounts"]}
+    assert "emptyDir" in mounted[TOKEN]
+    assert not any("secret" in str(volume) for volume in mounted.values())
+    keys = [v["name"] for v in volumes.values() if "'secret'" in str(v)]
+    assert keys and {n for n, c in containers(name).items() for m in c["volumeMounts"] if m["name"] in keys} == {"cellgate-agent"}
+
+
+# ---- as a client sees it ----
 
 
 def test_haproxy_accepts_it_without_a_word(way):
