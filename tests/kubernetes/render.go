@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -29,21 +28,20 @@ func (f files) Get(name string) string {
 	return string(content)
 }
 
-type found map[string]string
-
-func (f files) Glob(pattern string) found {
+// By path inside of the chart, as in Helm.
+func (f files) Glob(pattern string) map[string][]byte {
 	names, err := filepath.Glob(filepath.Join(f.folder, pattern))
 	check(err)
-	all := found{}
+	all := map[string][]byte{}
 	for _, name := range names {
 		content, err := os.ReadFile(name)
 		check(err)
-		all[path.Base(name)] = string(content)
+		inside, err := filepath.Rel(f.folder, name)
+		check(err)
+		all[inside] = content
 	}
 	return all
 }
-
-func (f found) AsConfig() string { return toYaml(map[string]string(f)) }
 
 func toYaml(value interface{}) string {
 	text, err := yaml.Marshal(value)
