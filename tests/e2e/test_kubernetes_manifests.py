@@ -31,13 +31,13 @@ def without_comments(text):
     return "".join(line for line in text.splitlines(True) if not line.strip().startswith("//"))
 
 
-def rendered(*assignments):
+def rendered(*assignments, templates="*.yaml", namespace="gate", release="cellgate"):
     if not GO or not Path("/usr/share/gocode/src/github.com/Masterminds/sprig").exists():
         pytest.skip("the chart is rendered with Debian's golang-go, golang-github-masterminds-sprig-dev and golang-gopkg-yaml.v3-dev")
     environment = os.environ | {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": os.environ.get("GOCACHE", "/var/tmp/cellgate-gocache")}
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["make", "-s", "-C", ROOT, "chart", f"B={folder}"], check=True, capture_output=True)
-        command = [GO, "run", ROOT / "tests/kubernetes/render.go", f"{folder}/chart/cellgate", "gate", *assignments]
+        command = [GO, "run", ROOT / "tests/kubernetes/render.go", templates, f"{folder}/chart/cellgate", namespace, release, *assignments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -140,8 +140,30 @@ def test_a_secret_of_opensandbox_opens_execd_and_a_signed_route_applications_alo
 # ---- the chart ----
 
 
+def chart_of(*assignments, **more):
+    return [m for m in yaml.safe_load_all(rendered(*assignments, **more)) if m]
+
+
+def rights(manifests):
+    """{(namespace or None, account, its namespace): {(group, resource): verbs}}, as the API server would add them up."""
+    roles = {(m["kind"], m["metadata"].get("namespace"), m["metadata"]["name"]): m["rules"] for m in manifests if m["kind"] in ("Role", "ClusterRole")}
+    found = {}
+    for binding in (m for m in manifests if m["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        space, role = binding["metadata"].get("namespace"), binding["roleRef"]
+        rules = roles[role["kind"], space if role["kind"] == "Role" else None, role["name"]]
+        for subject in binding["subjects"]:
+            given = found.setdefault((space, subject["name"], subject["namespace"]), {})
+            for rule in rules:
+                given.setdefault((rule["apiGroups"][0], rule["resources"][0]), set()).update(rule["verbs"])
+    return found
+
+
+SANDBOXES, SLICES = ("agents.x-k8s.io", "sandboxes"), ("discovery.k8s.io", "endpointslices")
+NAMED = 'config.directory.namespaces=["team-a","team-b"]'
+
+
 def test_the_chart_says_what_kustomize_says():
-    chart = [m for m in yaml.safe_load_all(rendered()) if m]
+    chart = chart_of("waking=true")
     plain = kustomize(KUBERNETES / "overlays/agent-sandbox")
     for kind in ("ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "Service"):
         ours, theirs = one(chart, kind), one(plain, kind)
@@ -154,21 +176,52 @@ def test_the_chart_says_what_kustomize_says():
     assert json.loads(one(chart, "ConfigMap")["data"]["cellgate.json"]) == json.loads(without_comments(one(plain, "ConfigMap")["data"]["cellgate.json"]))
     for name in ("cellgate-haproxy", "cellgate-errors"):
         assert one(chart, "ConfigMap", name)["data"] == one(plain, "ConfigMap", name)["data"]
-    roles = [{m["metadata"]["name"]: m.get("rules") or m["roleRef"] for m in all_of_them if m["kind"].startswith("ClusterRole")} for all_of_them in (chart, plain)]
-    assert roles[0] == roles[1]
+    assert rights(plain) == {(None, "cellgate", "cellgate"): {SANDBOXES: {"list", "watch", "patch"}}}
+    assert rights(chart) == {(None, "cellgate", "gate"): {SANDBOXES: {"list", "watch", "patch"}}}
+
+
+def test_by_itself_the_chart_lets_nobody_be_woken():
+    """Who may patch one field of a sandbox may change all of it."""
+    assert rights(chart_of()) == {(None, "cellgate", "gate"): {SANDBOXES: {"list", "watch"}}}
+    notes = [rendered(*given, templates="NOTES.txt") for given in ((), ("waking=true",), (NAMED,))]
+    assert ["--set waking=true" in text for text in notes] == [True, False, True]
+    assert ["in all namespaces" in text for text in notes] == [True, True, False] and "team-a, team-b" in notes[2]
+    # what Helm prints is not reached by a manifest's indentation, nor by an empty value
+    assert not any("<no value>" in text or "%!" in text for text in notes)
+
+
+@pytest.mark.parametrize("waking", [False, True])
+def test_where_namespaces_are_named_the_chart_gives_rights_in_these_alone(waking):
+    chart = chart_of(NAMED, 'config.directory.resources=["agent-sandbox","endpointslices"]', f"waking={str(waking).lower()}")
+    assert json.loads(one(chart, "ConfigMap")["data"]["cellgate.json"])["directory"]["namespaces"] == ["team-a", "team-b"]
+    assert not [m["kind"] for m in chart if "namespace" not in m["metadata"]]
+    expected = {SANDBOXES: {"list", "watch", "patch"} if waking else {"list", "watch"}, SLICES: {"list", "watch"}}
+    assert rights(chart) == {(space, "cellgate", "gate"): expected for space in ("team-a", "team-b")}
+
+
+def test_an_empty_list_of_namespaces_is_all_of_them_as_for_the_agent():
+    assert rights(chart_of("config.directory.namespaces=[]")) == rights(chart_of())
+
+
+def test_two_releases_share_no_name_outside_of_their_namespaces():
+    releases = [("gate", "cellgate"), ("other", "cellgate"), ("gate", "second"), ("a", "b-c"), ("a-b", "c")]
+    for given in ((), (NAMED,)):
+        outside = [[(m["kind"], m["metadata"].get("namespace"), m["metadata"]["name"]) for m in chart_of("waking=true", *given, namespace=namespace, release=release)
+                    if m["metadata"].get("namespace") != namespace] for namespace, release in releases]
+        assert all(len(names) == (8 if given else 4) for names in outside)
+        together = [name for names in outside for name in names]
+        assert len(set(together)) == len(together)
 
 
 def test_the_charts_values_count():
-    chart = [m for m in yaml.safe_load_all(rendered("waking=false", 'config.directory.resources=["opensandbox","endpointslices"]', "replicas=5", 'service.type="ClusterIP"',
-                                                    'secrets.tls="my-tls"', 'secrets.keys="my-keys"', 'environment={"CELLGATE_HSTS":"max-age=300"}',
-                                                    'resources={"relay":{"limits":{"memory":"2Gi"}}}', 'image.registry="registry.example/x"', 'image.tag="9"')) if m]
+    chart = chart_of('config.directory.resources=["opensandbox","endpointslices"]', "replicas=5", 'service.type="ClusterIP"', 'secrets.tls="my-tls"', 'secrets.keys="my-keys"',
+                     'environment={"CELLGATE_HSTS":"max-age=300"}', 'resources={"relay":{"limits":{"memory":"2Gi"}}}', 'image.registry="registry.example/x"', 'image.tag="9"')
     deployment = one(chart, "Deployment")["spec"]
     by_name = {c["name"]: c for c in deployment["template"]["spec"]["containers"]}
     assert deployment["replicas"] == 5 and by_name["relay"]["resources"] == {"limits": {"memory": "2Gi"}}
     assert {"name": "CELLGATE_HSTS", "value": "max-age=300"} in by_name["haproxy"]["env"]
     assert {c["image"] for c in by_name.values()} == {f"registry.example/x/cellgate-{name}:9" for name in by_name}
-    assert {m["metadata"]["name"] for m in chart if m["kind"] == "ClusterRole"} == {"cellgate-opensandbox", "cellgate-endpointslices"}
-    assert {s["namespace"] for m in chart if m["kind"] == "ClusterRoleBinding" for s in m["subjects"]} == {"gate"}
+    assert rights(chart) == {(None, "cellgate", "gate"): {("sandbox.opensandbox.io", "batchsandboxes"): {"list", "watch"}, SLICES: {"list", "watch"}}}
     service = one(chart, "Service")["spec"]
     assert service["type"] == "ClusterIP" and "externalTrafficPolicy" not in service
     volumes = {v["name"]: v for v in deployment["template"]["spec"]["volumes"]}

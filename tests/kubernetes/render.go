@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// render CHART NAMESPACE [KEY=JSON]...: writes what `helm template` would of a chart that needs no more of Helm than this:
+// render TEMPLATES CHART NAMESPACE RELEASE [KEY=JSON]...: writes what `helm template` would of the chart's templates of such names
+// (*.yaml, NOTES.txt), if it needs no more of Helm than this:
 // .Values, .Release, .Files, sprig's functions, toYaml, fromYaml. Helm itself is not in Debian; this is its template engine
 // (text/template) with its functions (sprig), of Debian's packages.
 package main
@@ -74,15 +75,15 @@ func set(values map[string]interface{}, assignment string) {
 }
 
 func main() {
-	chart, namespace := os.Args[1], os.Args[2]
+	templates, chart, namespace, release := os.Args[1], os.Args[2], os.Args[3], os.Args[4]
 	values := fromYaml(files{chart}.Get("values.yaml"))
-	for _, assignment := range os.Args[3:] {
+	for _, assignment := range os.Args[5:] {
 		set(values, assignment)
 	}
-	scope := map[string]interface{}{"Values": values, "Files": files{chart}, "Release": map[string]interface{}{"Name": "cellgate", "Namespace": namespace}}
+	scope := map[string]interface{}{"Values": values, "Files": files{chart}, "Release": map[string]interface{}{"Name": release, "Namespace": namespace}}
 	functions := sprig.TxtFuncMap()
 	functions["toYaml"], functions["fromYaml"] = toYaml, fromYaml
-	names, err := filepath.Glob(filepath.Join(chart, "templates/*.yaml"))
+	names, err := filepath.Glob(filepath.Join(chart, "templates", templates))
 	check(err)
 	sort.Strings(names)
 	for _, name := range names {

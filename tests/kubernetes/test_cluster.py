@@ -13,6 +13,7 @@ from cluster import with_a_cluster
 from kube import WHY_NOT
 from origin import Origin
 from pod import has_namespaces
+from test_kubernetes_manifests import NAMED, chart_of
 from test_kubernetes_pod import TLS, certificate  # noqa: F401 # a fixture
 
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "there is one"),
@@ -70,6 +71,40 @@ def test_a_sandbox_from_its_creation_to_its_end(certificate):  # noqa: F811
         assert asked("never-seen")[0] == 503
 
     in_a_cluster(certificate, test)
+
+
+@pytest.mark.parametrize("waking", [False, True])
+def test_with_the_charts_rights_in_two_namespaces_the_agent_serves_these(certificate, waking):  # noqa: F811
+    """And asks for no more: it would not become ready."""
+
+    def test(pod, cluster):
+        one = Origin(host="127.0.1.1", port=8888)
+        cluster.server.kubectl("create", "namespace", "team-c")
+        for namespace in ("team-a", "team-c"):
+            cluster.sandbox("before", "127.0.1.1", namespace=namespace)
+        pod.start()
+        pod.await_ready()
+
+        def asked(name, namespace):
+            answer = request(TLS, "GET", "/execute", [("X-Sandbox-ID", name), ("X-Sandbox-Namespace", namespace), scoped(pod.folder, f"{namespace}/{name}")], tls=True)
+            return answer.status, json.loads(answer.body)["error"] if answer.status >= 400 else ""
+
+        assert asked("before", "team-a") == (200, "") and len(one.requests) == 1
+        assert asked("before", "team-c") == asked("before", "default") == (404, "sandbox_not_found")
+        cluster.sandbox("later", "127.0.1.1", namespace="team-b")
+        until(lambda: asked("later", "team-b") == (200, ""))
+        cluster.sandbox("later", ready=False, mode="Suspended", namespace="team-b")
+        until(lambda: asked("later", "team-b") == (503, "sandbox_waking"))
+        if waking:
+            until(lambda: cluster.mode("later", "team-b") == "Running", 10, "the request did not wake it")
+        else:
+            time.sleep(1)
+            assert cluster.mode("later", "team-b") == "Suspended" and asked("later", "team-b") == (503, "sandbox_waking")
+            print(pod.containers["agent"].log.read_text())
+        assert pod.is_ready() and asked("before", "team-a") == (200, "")
+
+    chart = chart_of(NAMED, f"waking={str(waking).lower()}")
+    with_a_cluster(None, ["sandboxes"], {"scoped-token": SCOPED}, certificate, test, manifests=chart)
 
 
 def test_without_a_right_the_pod_says_so_and_is_not_ready(certificate):  # noqa: F811
