@@ -12,6 +12,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_READY = 3 };
 #define PATIENCE (10 * SECOND)
+#define STATUS_PATIENCE (2 * SECOND) /* who looks whether they live is not kept waiting */
 
 static const char usage[] =
     "usage: cellgate status  [--config FILE | --agent ADDRESS --relay ADDRESS] [--json]\n"
@@ -27,8 +28,8 @@ static const char usage[] =
     "  --config FILE   where the sockets are; default " SETTINGS_PATH "\n"
     "  --agent, --relay ADDRESS   of a control socket, as unix@/run/cellgate/relay.control.sock\n"
     "\n"
-    "Exit code: 0 done; 1 a daemon does not answer or refuses; 2 wrong usage; 3 (status) one is not\n"
-    "ready: it drains, or its directory is not loaded.\n";
+    "Exit code: 0 done; 1 a daemon does not answer (status waits 2 s for each, the others 10 s) or refuses;\n"
+    "2 wrong usage; 3 (status) one is not ready: it drains, or its directory is not loaded.\n";
 
 struct arguments {
     const char *config, *agent, *relay, *sandbox, *id;
@@ -71,7 +72,8 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
 /* ---- asking ---- */
 
 /* The answer's document, or NULL when it says `"ok": false`, which is printed. */
-static struct json *ask(const struct arguments *a, enum daemon daemon, struct slice request)
+static struct json *ask(const struct arguments *a, enum daemon daemon, struct slice request,
+                        uint64_t patience)
 {
     struct net_address address;
     struct fail why;
@@ -79,7 +81,7 @@ static struct json *ask(const struct arguments *a, enum daemon daemon, struct sl
     struct json *doc = NULL;
     const char *given = daemon == DAEMON_AGENT ? a->agent : a->relay;
     if (daemon_address(daemon, given, a->config, &address, &why))
-        doc = daemon_ask(&address, request, PATIENCE, &answer, &why);
+        doc = daemon_ask(daemon, &address, request, patience, &answer, &why);
     if (!doc) {
         fprintf(stderr, "cellgate: the %s: ", daemon_name(daemon));
         daemon_put_text(stderr, slice_text(why.text));
@@ -101,7 +103,7 @@ static struct json *ask_with(const struct arguments *a, const char *command, con
         (!value || (json_write(&request, ",\"%s\":", key) && json_write_text(&request, slice_text(value)))) &&
         json_write(&request, "}");
     if (fits)
-        doc = ask(a, DAEMON_RELAY, buffer_slice(&request));
+        doc = ask(a, DAEMON_RELAY, buffer_slice(&request), PATIENCE);
     else
         fprintf(stderr, "cellgate: the argument is too long\n");
     buffer_free(&request);
@@ -197,7 +199,7 @@ int ctl_status(int argc, char **argv)
     if (!read_arguments(argv, false, &a, &code))
         return code;
     for (enum daemon daemon = DAEMON_AGENT; daemon <= DAEMON_RELAY; daemon++) {
-        struct json *doc = ask(&a, daemon, SLICE_LITERAL("{\"command\":\"status\"}"));
+        struct json *doc = ask(&a, daemon, SLICE_LITERAL("{\"command\":\"status\"}"), STATUS_PATIENCE);
         if (!doc)
             code = EXIT_FAILED;
         else if (!is_ready(doc) && code == 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/ctl/daemons.h"
 
+#include <errno.h>
+
 #include "spoa/base/json_string.h"
 #include "spoa/service/control.h"
 #include "spoa/service/settings.h"
@@ -27,15 +29,36 @@ bool daemon_address(enum daemon daemon, const char *given, const char *config, s
     return true;
 }
 
-struct json *daemon_ask(const struct net_address *address, struct slice request, uint64_t patience,
-                        struct buffer *answer, struct fail *why)
+/* What an operator does about a daemon that has not answered. */
+static void advise(enum daemon daemon, int error, struct fail *why)
 {
-    struct json *doc = NULL;
+    const char *name = daemon_name(daemon);
+    struct fail said = *why;
+    if (error == ENOENT || error == ECONNREFUSED)
+        fail(
+            why,
+            "%s; it does not run, or its socket is elsewhere (--config, --%s): systemctl status cellgate-%s, "
+            "journalctl -u cellgate-%s",
+            said.text, name, name, name);
+    else if (error == ETIMEDOUT)
+        fail(why, "%s; it hangs or is stopped: systemctl restart cellgate-%s%s", said.text, name,
+             daemon == DAEMON_RELAY ? " (its tunnels end)" : "");
+    else if (error == EACCES)
+        fail(why, "%s; only root and its own account may ask it", said.text);
+}
+
+struct json *daemon_ask(enum daemon daemon, const struct net_address *address, struct slice request,
+                        uint64_t patience, struct buffer *answer, struct fail *why)
+{
+    struct json *doc;
     struct slice error;
     bool ok = false;
     *answer = buffer_with_limit(ANSWER_MAX);
-    if (control_ask(address, request, patience, answer, why))
-        doc = json_parse(buffer_slice(answer), "answer", 0, (struct json_limits){ANSWER_MAX, 8}, why);
+    if (!control_ask(address, request, patience, answer, why)) {
+        advise(daemon, errno, why);
+        return NULL;
+    }
+    doc = json_parse(buffer_slice(answer), "answer", 0, (struct json_limits){ANSWER_MAX, 8}, why);
     if (!doc)
         return NULL;
     if (json_bool(json_member(json_root(doc), "ok"), &ok) && ok)

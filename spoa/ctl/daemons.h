@@ -16,9 +16,9 @@ const char *daemon_name(enum daemon daemon);
 bool daemon_address(enum daemon daemon, const char *given, const char *config, struct net_address *address,
                     struct fail *why);
 /* The answer's document; *answer, which the caller frees, has its bytes. NULL and *why: there is none within `patience`
- * microseconds, or it says `"ok": false`. */
-struct json *daemon_ask(const struct net_address *address, struct slice request, uint64_t patience,
-                        struct buffer *answer, struct fail *why);
+ * microseconds, then *why ends with what an operator does about it, or it says `"ok": false`. */
+struct json *daemon_ask(enum daemon daemon, const struct net_address *address, struct slice request,
+                        uint64_t patience, struct buffer *answer, struct fail *why);
 
 /* A worker or a client may have chosen a part of the text: what is no character that can be seen is a '?'. */
 void daemon_put_text(FILE *to, struct slice text);

@@ -158,13 +158,13 @@ static void look(struct session *s)
     struct buffer question = buffer_with_limit(CONTROL_REQUEST_MAX), ignored;
     forget(s);
     if (write_question(s, &question))
-        s->relay =
-            daemon_ask(&s->relay_address, buffer_slice(&question), PATIENCE, &s->relay_answer, &s->relay_why);
+        s->relay = daemon_ask(DAEMON_RELAY, &s->relay_address, buffer_slice(&question), PATIENCE,
+                              &s->relay_answer, &s->relay_why);
     else
         fail(&s->relay_why, "out of memory");
     buffer_free(&question);
-    s->agent = daemon_ask(&s->agent_address, SLICE_LITERAL("{\"command\":\"status\"}"), PATIENCE, &ignored,
-                          &s->agent_why);
+    s->agent = daemon_ask(DAEMON_AGENT, &s->agent_address, SLICE_LITERAL("{\"command\":\"status\"}"),
+                          PATIENCE, &ignored, &s->agent_why);
     buffer_free(&ignored);
     struct top_view view = view_of(s);
     s->before = s->now;

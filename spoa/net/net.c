@@ -139,9 +139,11 @@ static int socket_of(const struct net_address *address)
 static int give_up(int fd, const char *what, const struct net_address *address, struct fail *why)
 {
     char text[NET_TEXT];
-    fail(why, "cannot %s %s: %s", what, net_text(address, text), strerror(errno));
+    int error = errno;
+    fail(why, "cannot %s %s: %s", what, net_text(address, text), strerror(error));
     if (fd >= 0)
         close(fd);
+    errno = error;
     return -1;
 }
 

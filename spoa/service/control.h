@@ -36,7 +36,7 @@ bool control_respond(const struct control_command *commands, size_t count, struc
                      struct buffer *answer);
 
 /* For the operator's command: asks and waits, for at most `patience` microseconds in all. request: one line of JSON without
- * its end. *answer is appended to without the line's end. */
+ * its end. *answer is appended to without the line's end. False: errno says why, too; ETIMEDOUT is nobody's answer. */
 bool control_ask(const struct net_address *address, struct slice request, uint64_t patience,
                  struct buffer *answer, struct fail *why);
 

@@ -13,8 +13,10 @@ static bool await(int fd, short events, uint64_t deadline, struct fail *why)
         int n = now < deadline ? poll(&ready, 1, (int)((deadline - now) / MILLISECOND) + 1) : 0;
         if (n > 0)
             return true;
-        if (n == 0)
+        if (n == 0) {
+            errno = ETIMEDOUT;
             return fail(why, "there is no answer");
+        }
         if (errno != EINTR)
             return fail(why, "%s", strerror(errno));
     }
@@ -45,12 +47,16 @@ static bool receive_line(int fd, uint64_t deadline, struct buffer *answer, struc
             continue;
         if (n < 0)
             return fail(why, "%s", strerror(errno));
-        if (n == 0)
+        if (n == 0) {
+            errno = ECONNRESET;
             return fail(why, "the answer ends too early");
+        }
         struct slice part = slice_of(bytes, (size_t)n);
         size_t end = slice_find(part, '\n');
-        if (!buffer_put(answer, slice_sub(part, 0, end)))
+        if (!buffer_put(answer, slice_sub(part, 0, end))) {
+            errno = EMSGSIZE;
             return fail(why, "the answer is too long");
+        }
         if (end < part.len)
             return true;
     }
@@ -62,8 +68,10 @@ static bool converse(int fd, struct slice request, uint64_t patience, struct buf
     if (!await(fd, POLLOUT, deadline, why))
         return false;
     int error = net_connected(fd);
-    if (error)
+    if (error) {
+        errno = error;
         return fail(why, "%s", strerror(error));
+    }
     return send_all(fd, request, deadline, why) && send_all(fd, SLICE_LITERAL("\n"), deadline, why) &&
            receive_line(fd, deadline, answer, why);
 }
@@ -77,6 +85,8 @@ bool control_ask(const struct net_address *address, struct slice request, uint64
     if (fd < 0)
         return false;
     bool good = converse(fd, request, patience, answer, &inner);
+    int error = errno;
     close(fd);
+    errno = error;
     return good || fail(why, "%s: %s", net_text(address, text), inner.text);
 }

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 from cell import BIN, stop, until
@@ -100,6 +101,26 @@ def test_tunnels_are_listed_and_kicked(tunnels, operator):
         code, text, errors = operator("kick", no_id)
         assert (code, text) == (1, "") and errors.startswith("cellgate: the relay: ")
     assert table(operator("tunnels", "--sandbox", "nobody")[1]) == []
+
+
+def test_status_says_what_to_do_about_a_daemon_that_is_not_there_or_hangs(tunnels, operator, tmp_path):
+    agent = ("--agent", f"unix@{tunnels.cell.run_dir}/agent.control.sock")
+    code, text, errors = cellgate("status", *agent, "--relay", f"unix@{tmp_path}/nobody")
+    assert code == 1 and text.startswith("agent\n") and "No such file or directory; it does not run" in errors and "systemctl status cellgate-relay" in errors
+    gone = socket.socket(socket.AF_UNIX)
+    gone.bind(str(tmp_path / "gone"))
+    code, _, errors = cellgate("status", *agent, "--relay", f"unix@{tmp_path}/gone")
+    assert code == 1 and "Connection refused; it does not run" in errors
+    pid = tunnels.cell.pid("relay")
+    stop(pid)
+    try:
+        begin = time.monotonic()
+        code, text, errors = operator("status")
+        took = time.monotonic() - begin
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert code == 1 and text.startswith("agent\n") and "there is no answer; it hangs or is stopped: systemctl restart cellgate-relay" in errors
+    assert 1.9 < took < 8
 
 
 class FalseRelay:
