@@ -295,6 +295,10 @@ static int inspect(const struct tokens *tokens, const struct arguments *a, const
         print_secret(&grant);
     else if (refusal == REFUSAL_NONE || refusal == REFUSAL_token_expired || refusal == REFUSAL_wrong_cell)
         print_grant(&grant, now);
+    else if (refusal == REFUSAL_token_invalid && grant.iat > now) { /* a clock is wrong: by how much */
+        print_time("issued", grant.iat, now);
+        print_time("expires", grant.exp, now);
+    }
     if (refusal == REFUSAL_NONE && a->sandbox && !secret)
         refusal = token_admits(&grant, &wanted->target, &reason);
     if (refusal == REFUSAL_NONE && a->org)

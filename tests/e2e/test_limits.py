@@ -4,6 +4,7 @@ times and sizes, and how much one sandbox or organisation may have at a time."""
 
 import json
 import os
+import re
 import select
 import threading
 import time
@@ -324,6 +325,9 @@ def test_tunnels_of_a_sandbox_and_of_an_organisation_are_counted_over_all_routes
     assert tunnels.refused(one) == (503, "too_many_tunnels")
     tunnels.open(worker, two)
     assert tunnels.refused(two) == (503, "too_many_tunnels")
+    log = tunnels.cell.run_dir / "relay.log"
+    for limit, sandbox in (("sandbox at=2", one), ("org at=3", two)):
+        until(lambda limit=limit, sandbox=sandbox: re.search(rf'msg="too many tunnels" limit={limit} .* sandbox={sandbox} ', log.read_text()), 5, f"{limit} is not told")
     first.close()
     until(lambda: len(tunnels.tunnels(one)) == 1)
     tunnels.open(worker, two)

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -102,6 +103,16 @@ def test_inspect_says_what_and_until_when(command):
     for line in ("org       org-1", "sandbox   *", "need      http", "ports     80 81", "verdict   good"):
         assert line + "\n" in told.stdout
     assert "expires   20" in told.stdout
+
+
+def test_inspect_says_how_far_the_issuers_clock_is_ahead(command):
+    now = int(time.time())
+    case = next(case for case in make_bad_tokens.table(now + 600)["cases"] if case["name"] == "issued in the future")
+    told = command.run("--inspect", case["token"])
+    assert told.returncode == 1 and "refused with token_invalid: it is issued in the future" in told.stdout
+    issued = re.search(r"^issued    20\S+ \((\d+) s from now\)$", told.stdout, re.M)
+    assert issued and 600 - 20 < int(issued[1]) <= 606
+    assert "signature" not in told.stdout and re.search(r"^expires   20", told.stdout, re.M)
 
 
 @pytest.mark.parametrize("arguments, code", [

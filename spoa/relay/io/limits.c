@@ -170,9 +170,9 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
     }
 }
 
-static uint64_t most_of(const struct limits *l, const struct limits_owner *owner, enum limit limit)
+uint64_t limits_most(const struct limits *l, const struct limits_owner *owner, enum limit limit)
 {
-    uint64_t most = l->most[limit];
+    uint64_t most = limit < LIMIT_COUNT ? l->most[limit] : l->tunnels_most;
     bool own = limit == LIMIT_sandbox && owner->most && (!most || owner->most < most);
     return own ? owner->most : most;
 }
@@ -190,7 +190,7 @@ static enum limit change(struct limits *l, const struct limits_owner *owner, enu
         return limit;
     struct limits_holder **at = lock(l, writer_slice(&w), &shard);
     if (up)
-        reached = count_up(at, writer_slice(&w), most_of(l, owner, limit), limit);
+        reached = count_up(at, writer_slice(&w), limits_most(l, owner, limit), limit);
     else
         count_down(at);
     pthread_mutex_unlock(&shard->lock);

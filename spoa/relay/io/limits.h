@@ -67,6 +67,8 @@ void limits_set(struct limits *limits, const struct limits_settings *settings);
 enum limit limits_enter(struct limits *limits, const struct limits_owner *owner)
     __attribute__((warn_unused_result));
 void limits_leave(struct limits *limits, const struct limits_owner *owner);
+/* How many tunnels this limit allows the owner now: what is said of one that was reached. */
+uint64_t limits_most(const struct limits *limits, const struct limits_owner *owner, enum limit limit);
 uint64_t limits_tunnels(const struct limits *limits);
 
 /* The sandboxes with most tunnels, the one with most first; for views. */

@@ -667,8 +667,9 @@ static bool enter(struct relay_thread *thread, const struct handover *h)
         return false;
     metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
     log_write(thread->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
-              LOG_SLICE("id", h->id), LOG_SLICE("route", h->route), LOG_SLICE("sandbox", h->sandbox),
-              LOG_SLICE("org", h->org), LOG_SLICE("sub", h->sub), LOG_SLICE("jti", h->jti));
+              LOG_U64("at", limits_most(thread->limits, &owner, limit)), LOG_SLICE("id", h->id),
+              LOG_SLICE("route", h->route), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("org", h->org),
+              LOG_SLICE("sub", h->sub), LOG_SLICE("jti", h->jti));
     return false;
 }
 
