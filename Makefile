@@ -132,7 +132,7 @@ help:
 	@echo 'make            build build/bin/{cellgate-agent,cellgate-relay,cellgate,cell-worker,cell-sandboxd,cell-plane}'
 	@echo 'make run        a cell on this machine: HAProxy, agent, relay, two workers, a terminal in the browser'
 	@echo 'make egress     a cell whose sandbox reaches a host outside, by rules that you can change'
-	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 RUN_DIR=(a new folder)'
+	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 EGRESS_PORT=3128 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
 	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, faults, soak, other HAProxy versions'
 	@echo 'make bench      the benchmarks, each beside what it is compared with'

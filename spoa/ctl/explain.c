@@ -26,10 +26,12 @@
 #define EXIT_REFUSED 1
 #define EXIT_USAGE   2
 #define ASKED_MAX    3
+enum { OVERRIDES_MOST = 32 };
 
 static const char usage[] =
     "Usage: cellgate explain [--config FILE] [--upgrade] [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
-    "       cellgate explain [--config FILE] [--sandbox ID] [--json] [-H 'NAME: VALUE']... 'CONNECT "
+    "       cellgate explain [--config FILE] [--sandbox ID | --source ADDRESS] [--json] [-H 'NAME: "
+    "VALUE']... 'CONNECT "
     "HOST:PORT'\n"
     "       cellgate explain [--config FILE] --sandbox ID [--json] [-H 'NAME: VALUE']... 'METHOD URL'\n"
     "       cellgate explain [--config FILE] [--upgrade] [--json] [-H @FILE]... @FILE\n"
@@ -37,20 +39,24 @@ static const char usage[] =
     "token, the record, the worker, and what the worker gets. Credentials are not printed.\n"
     "\n"
     "  --config FILE  default " SETTINGS_PATH "\n"
+    "  -o KEY=VALUE   as the agent was started with; may be repeated\n"
     "  -H LINE        a header of the request; may be repeated; @FILE: the headers in a file\n"
     "  --upgrade      add the headers of a WebSocket upgrade\n"
     "  --json         one JSON object instead of text\n"
     "  --sandbox ID   the request is one of this sandbox, to the outside: what is inside of a CONNECT "
     "(https), or a plain one\n"
+    "  --source ADDRESS   a CONNECT comes from there, without a token\n"
     "  @FILE          the request from a file: METHOD URL, and a header in each further line. '@-' reads\n"
     "                 standard input: arguments, and the secrets in them, can be seen with ps\n"
     "\n"
     "Exit code: 0 admitted, 1 refused or not to be decided, 2 wrong usage.\n";
 
 struct arguments {
-    const char *config, *sandbox;
+    const char *config, *sandbox, *source;
     struct head_lines head;
     bool json, upgrade;
+    const char *overrides[OVERRIDES_MOST];
+    size_t override_count;
 };
 
 /* ---- printing ---- */
@@ -393,6 +399,12 @@ static int explain_run(const struct arguments *a)
     struct egress_request egress = {.sandbox = slice_text(a->sandbox)};
     static uint8_t memory[2 * DECIDE_SCRATCH];
     struct writer lines = writer_of(memory, sizeof memory);
+    struct cidr source = {.bits = 0};
+    if (a->source && (strchr(a->source, '/') || !cidr_parse(slice_text(a->source), &source))) {
+        fprintf(stderr, "%s: --source is an IPv4 or IPv6 address\n", PROGRAM);
+        return EXIT_USAGE;
+    }
+    egress.source = source.network;
     bool connects = explain_egress_wants(a->head.request, egress.sandbox);
     bool good = connects ? explain_egress_request(&a->head, &lines, &egress, &why)
                          : request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why);
@@ -400,7 +412,8 @@ static int explain_run(const struct arguments *a)
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
     }
-    struct policy *policy = policy_load(a->config ? a->config : SETTINGS_PATH, NULL, 0, &why);
+    struct policy *policy =
+        policy_load(a->config ? a->config : SETTINGS_PATH, a->overrides, a->override_count, &why);
     if (!policy) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_REFUSED;
@@ -438,6 +451,14 @@ static bool take(char ***word, struct arguments *a, struct fail *why)
     if (strncmp(text, "--sandbox", 9) == 0) {
         --*word;
         return argument_take(word, "--sandbox", &a->sandbox);
+    }
+    if (strncmp(text, "--source", 8) == 0) {
+        --*word;
+        return argument_take(word, "--source", &a->source);
+    }
+    if (strcmp(text, "-o") == 0 && **word && a->override_count < OVERRIDES_MOST) {
+        a->overrides[a->override_count++] = *(*word)++;
+        return true;
     }
     if (strcmp(text, "-H") == 0)
         return **word && head_lines_add(&a->head, *(*word)++, why);

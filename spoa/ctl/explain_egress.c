@@ -132,6 +132,17 @@ static void report_verdict(struct report *r, const struct egress_verdict *v)
 #undef X
 }
 
+/* The CONNECT that a request comes in. */
+static struct egress_request connect_of(const struct egress_request *request)
+{
+    return (struct egress_request){.method = SLICE_LITERAL("CONNECT"),
+                                   .version = request->version,
+                                   .target = request->to,
+                                   .headers = SLICE_LITERAL("\r\n"),
+                                   .sandbox = request->sandbox,
+                                   .source = request->source};
+}
+
 enum refusal explain_egress_print(bool json, const struct decide_view *view, const struct egress_request *request,
                                   struct writer *scratch)
 {
@@ -142,7 +153,20 @@ enum refusal explain_egress_print(bool json, const struct decide_view *view, con
     traced.trace = &trace;
     if (json)
         printf("{\"steps\": [");
-    egress_decide(&traced, request, scratch, &verdict);
+    if (request->inside) {
+        struct egress_request connect = connect_of(request);
+        size_t before = scratch->len;
+        egress_decide(view, &connect, scratch, &verdict);
+        scratch->len = before;
+        if (verdict.refusal != REFUSAL_NONE) {
+            report_step(&report, "request", "it would come in a CONNECT, which is refused", connect.target);
+            egress_decide(&traced, &connect, scratch, &verdict);
+        } else {
+            egress_decide(&traced, request, scratch, &verdict);
+        }
+    } else {
+        egress_decide(&traced, request, scratch, &verdict);
+    }
     report.members = 0;
     printf("%s", json ? "], \"verdict\": {" : "\n");
     report_verdict(&report, &verdict);

@@ -421,6 +421,75 @@ def test_audit_inside(site):
     assert "enforcement=audit" in line and "path=/b" in line and "rule=0" in line
 
 
+def test_audit_puts_no_credential_on_what_would_be_refused(site):
+    """Who only looks at what rules would refuse does not give the sandbox a credential for all of it."""
+    cell, port, origin = site(paths=["/a"], access="read-only", set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode(), more={"enforcement": "audit"})
+    for method, path, allowed in (("GET", "/a", True), ("POST", "/a", False), ("GET", "/b", False), ("DELETE", "/b", False)):
+        assert ask(cell, port, method, path).status == 200
+        assert origin.seen[-1].all("authorization") == ([SECRET] if allowed else []), (method, path)
+    # what the sandbox itself sends is its own
+    assert ask(cell, port, "POST", "/b", [("Authorization", "mine")]).status == 200 and origin.seen[-1].all("authorization") == ["mine"]
+
+
+def test_a_secret_that_is_written_anew_counts_at_once(site):
+    cell, port, origin = site(set={"Authorization": {"secret": "token"}}, secrets=SECRET.encode())
+    client = inspected(cell, port)
+
+    def seen():
+        assert client.request("GET", "/", host=f"{HOST}:{port}").status == 200
+        return origin.seen[-1].all("authorization")
+
+    assert seen() == [SECRET]
+    secret = cell.config_file.parent / "token"
+    for n, write in enumerate((lambda: secret.write_text("Bearer in-place\n"), lambda: replaced(secret, "Bearer replaced\n"))):
+        write()
+        until(lambda n=n: seen() == [["Bearer in-place", "Bearer replaced"][n]], 5, "the old secret stays")
+    log = cell.run_dir / "agent.log"
+    secret.chmod(0o644)
+    secret.write_text("Bearer public\n")
+    until(lambda: "egress.secrets" in log.read_text() and "everybody on this machine can read it: chmod 600" in log.read_text(), 5, "it is not told")
+    assert seen() == ["Bearer replaced"]
+    assert "Bearer" not in log.read_text()
+
+
+def replaced(path, text):
+    new = path.with_name("new")
+    new.touch(0o600)
+    new.write_text(text)
+    new.rename(path)
+
+
+@pytest.mark.parametrize("version, headers", [("1.0", [("Transfer-Encoding", "chunked")]), ("1.0", [("Transfer-Encoding", "chunked"), ("Content-Length", "5")]), ("1.2", [("Content-Length", "5")])])
+def test_no_chunks_in_http_1_0_and_no_unknown_version(site, version, headers):
+    """Readers differ about where such a request ends; what is behind it nobody has judged."""
+    cell, port, origin = site(paths=["/good"])
+    client = inspected(cell, port)
+    lines = [f"POST /good HTTP/{version}", f"Host: {HOST}:{port}", *(f"{n}: {v}" for n, v in headers)]
+    client.send("\r\n".join([*lines, "", ""]).encode() + b"1c\r\nGET /bad HTTP/1.0\r\nHost: x\r\n\r\n\r\n0\r\n\r\n")
+    assert client.response().status == 400 and origin.seen == []
+
+
+def test_whose_connection_failed_inside_is_in_the_log(site):
+    """Of a program that does not trust the authority nothing else is known."""
+    cell, port, origin = site()
+    answer = dial(cell, f"{HOST}:{port}", caller(cell))
+    with pytest.raises(ssl.SSLError):
+        ssl.create_default_context().wrap_socket(answer.sock, server_hostname=HOST)
+    line = until(lambda: next((x for x in cell.access_log().splitlines() if "tls_error=" in x and x.startswith("inside")), None), 5, "HAProxy tells nothing")
+    assert f" to=127.0.0.1:{port} host={HOST} connection_error=SSL handshake failure tls_error=" in line and "unknown ca" in line
+    assert origin.seen == []
+
+
+def test_why_a_destination_was_not_reached_is_in_the_log(cells, destinations, certificate):  # noqa: F811
+    _, context = certificate
+    server = destinations(Origin(), tls=context)
+    record = rules({"host": HOST, "ports": [server.port], "private": True, "inspect": True})
+    cell = cells(config=config(ca_file="/etc/ssl/certs/ca-certificates.crt"), sandboxes={"sb-1": record}, egress=True)
+    assert refused(ask(cell, server.port))[:2] == (502, "destination_unreachable")
+    line = until(lambda: next((x for x in cell.access_log().splitlines() if x.startswith("inside") and "connect_error=" in x), None), 5, "no line")
+    assert "connect_error=SSL handshake failure" in line and "certificate verify failed" in line
+
+
 # ---- plain ----
 
 
@@ -482,10 +551,17 @@ def test_explain(site):
         assert "never-has-this" not in done.stdout + done.stderr
         return done.returncode, json.loads(done.stdout)["verdict"] if done.stdout else done.stderr
 
+    said = explain(f"GET https://{HOST}:{port}/a/b?c")[1]["reason"]
+    assert said.endswith("egress.sign_file")  # of the CONNECT around it
+    cell.config_file.write_text(json.dumps(json.loads(cell.config_file.read_text()) | {"egress": json.loads(cell.config_file.read_text())["egress"] | {"sign_file": "ca.pem"}}))
     code, verdict = explain(f"GET https://{HOST}:{port}/a/b?c")
     assert (code, verdict["verdict"], verdict["path"], verdict["set_authorization"]) == (0, "direct", "/a/b?c", True)
     assert explain(f"GET https://{HOST}:{port}/b")[1]["reason"] == "its rule does not allow this path"
     assert explain(f"GET https://{HOST}:{port}/a/b", "-H", "Host: other.example.org")[1]["error"] == "misdirected_request"
     assert explain(f"GET http://{HOST}:{port}/a/b")[1]["error"] == "egress_denied"
-    assert explain(f"CONNECT {HOST}:{port}")[1]["reason"].endswith("egress.sign_file")
+    assert explain(f"CONNECT {HOST}:{port}")[1]["verdict"] == "inspect"
+    done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, "--sandbox", "sb-1", f"GET http://{HOST}:1/"], capture_output=True, text=True)
+    assert done.returncode == 1 and "rule 0: it is about this destination, and not this port" in done.stdout
+    done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, "--sandbox", "sb-1", "CONNECT other.example.org:443"], capture_output=True, text=True)
+    assert "rule 0: it is about another host" in done.stdout and "no rule is about this destination" in done.stdout
     assert explain(f"GET https://{HOST}:x/")[0] == 2 and explain("GET")[0] == 2

@@ -4,6 +4,7 @@
 #include <openssl/evp.h>
 
 #include <arpa/inet.h>
+#include <stdio.h>
 
 #include "spoa/agent/egress/reach.h"
 #include "spoa/agent/token/ticket.h"
@@ -38,6 +39,7 @@ bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const
     v->retryable = info->retryable;
     v->retry_after = info->retry_after ? info->retry_after : -1;
     v->reason = slice_text(why);
+    v->audit = false;
     return false;
 }
 
@@ -265,6 +267,23 @@ bool egress_refuse_by_rules(struct egress *e, const char *step, const char *why)
     return true;
 }
 
+/* For people: why the rules in front of the one that decides do not. */
+static void tell_rules(const struct egress *e)
+{
+    struct egress_rule rule;
+    size_t cursor = 0;
+    char text[64];
+    if (!e->view->trace)
+        return;
+    while (egress_rules_next(&e->policy, &cursor, &rule)) {
+        const char *miss = egress_rule_miss(&rule, &e->target);
+        snprintf(text, sizeof text, "rule %u: %s", rule.number, miss ? miss : "decides");
+        egress_tell(e, "rules", text, nothing);
+        if (!miss)
+            return;
+    }
+}
+
 static bool check_rules(struct egress *e)
 {
     struct slice packed =
@@ -272,6 +291,7 @@ static bool check_rules(struct egress *e)
     if (!slice_present(packed) || !egress_policy_unpack(packed, &e->policy))
         return egress_deny(e, REFUSAL_egress_denied, "rules",
                            "neither its record nor egress.default has rules");
+    tell_rules(e);
     e->matched = egress_rules_match(&e->policy, &e->target, &e->rule);
     if (!e->matched)
         return egress_refuse_by_rules(e, "rules", "no rule is about this destination");
@@ -396,6 +416,8 @@ static bool hand_over(struct egress *e)
     struct handover h = handover_none();
     if (v->kind == EGRESS_DIRECT) {
         v->addr = e->address;
+        if (v->audit)
+            egress_http_withhold(e);
         egress_tell(e, "address", "HAProxy sends it there", nothing);
         return true;
     }

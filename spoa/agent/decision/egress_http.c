@@ -82,6 +82,11 @@ static bool check_upgrade(struct egress *e, const struct request *r)
     return refusal == REFUSAL_NONE || egress_deny(e, refusal, "request", why);
 }
 
+static bool is_known(struct slice version)
+{
+    return slice_is(version, "1.1") || slice_is(version, "2.0") || slice_is(version, "1.0");
+}
+
 static bool check_head(struct egress *e)
 {
     struct request r = {.method = e->request->method,
@@ -90,6 +95,10 @@ static bool check_head(struct egress *e)
                         .headers = e->request->headers};
     if (!request_read_headers(&r))
         return egress_deny(e, REFUSAL_bad_request, "request", "the headers are malformed");
+    if (!is_known(r.version))
+        return egress_deny(e, REFUSAL_bad_request, "request", "the version of HTTP is not known");
+    if (r.transfer_encodings && slice_is(r.version, "1.0")) /* readers differ about where it ends */
+        return egress_deny(e, REFUSAL_bad_request, "request", "HTTP/1.0 has no chunks");
     if (!check_host(e, &r) || !check_upgrade(e, &r))
         return false;
     e->verdict->kind = EGRESS_DIRECT;
@@ -207,6 +216,20 @@ static void set_credential(struct egress_verdict *v, struct slice header, struct
         v->field = value;
     EGRESS_CREDENTIALS(X)
 #undef X
+}
+
+void egress_http_withhold(struct egress *e)
+{
+    struct egress_verdict *v = e->verdict;
+    bool any = false;
+#define X(field, variable, name)          \
+    any = any || slice_present(v->field); \
+    v->field = (struct slice){NULL, 0};
+    EGRESS_CREDENTIALS(X)
+#undef X
+    if (any)
+        egress_tell(e, "rules", "audit: no credential is set on what would be refused",
+                    (struct slice){NULL, 0});
 }
 
 bool egress_http_credentials(struct egress *e)

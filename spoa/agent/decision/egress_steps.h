@@ -43,5 +43,7 @@ egress_step egress_http_target;      /* what a request says that is no CONNECT: 
 egress_step egress_http_inside;      /* the same of one inside, and whose it is */
 egress_step egress_http_rules;       /* what its rule says of it */
 egress_step egress_http_credentials; /* what HAProxy puts on it */
+/* Nothing of that where the rules would have refused the request. */
+void egress_http_withhold(struct egress *e);
 
 #endif

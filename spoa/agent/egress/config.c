@@ -19,6 +19,8 @@ struct named {
 struct secret {
     struct slice name; /* in the configuration */
     struct slice value;
+    char *path;
+    struct stat seen;
 };
 
 struct egress_config {
@@ -59,13 +61,18 @@ static const char *secret_fault(struct slice value)
                                                                 : NULL;
 }
 
-static bool read_file(struct secret *secret, const char *path, struct fail *why)
+static bool read_file(const struct settings *s, const json_node *node, struct secret *secret,
+                      struct fail *why)
 {
     struct slice content, rest, line;
+    const char *path = secret->path;
+    struct fail inner;
+    file_look(path, &secret->seen);
     if (file_is_public(path))
-        return fail(why, "%s: everybody on this machine can read it: chmod 600", path);
-    if (!file_read(path, FILE_MOST, &content, why))
-        return false;
+        return json_fail(s->doc, node, why,
+                         "egress.secrets: %s: everybody on this machine can read it: chmod 600", path);
+    if (!file_read(path, FILE_MOST, &content, &inner))
+        return json_fail(s->doc, node, why, "egress.secrets: %s", inner.text);
     rest = content;
     if (!slice_split(&rest, '\n', &line))
         line = content;
@@ -76,26 +83,26 @@ static bool read_file(struct secret *secret, const char *path, struct fail *why)
     if (copy)
         secret->value = slice_of(copy, line.len);
     file_free(content);
-    return fault ? fail(why, "%s: %s", path, fault) : copy || fail(why, "out of memory");
+    return fault ? json_fail(s->doc, node, why, "egress.secrets: %s: %s", path, fault)
+                 : copy || fail(why, "out of memory");
 }
 
 static bool read_secret(const struct settings *s, const json_node *node, struct secret *secret,
                         struct fail *why)
 {
     struct slice file;
-    char *path = NULL;
     secret->name = slice_text(json_key(node));
     if (secret->name.len == 0 || secret->name.len > 64)
         return json_fail(s->doc, node, why, "egress.secrets: a name has 1 to 64 bytes");
     if (!json_text(node, &file) || file.len == 0)
         return json_fail(s->doc, node, why, "egress.secrets: the value is no path of a file");
     bool absolute = file.at[0] == '/';
-    if (asprintf(&path, "%s%s%.*s", absolute ? "" : s->base_dir, absolute ? "" : "/", (int)file.len,
-                 (const char *)file.at) < 0)
+    if (asprintf(&secret->path, "%s%s%.*s", absolute ? "" : s->base_dir, absolute ? "" : "/", (int)file.len,
+                 (const char *)file.at) < 0) {
+        secret->path = NULL;
         return fail(why, "out of memory");
-    bool good = read_file(secret, path, why);
-    free(path);
-    return good;
+    }
+    return read_file(s, node, secret, why);
 }
 
 static bool read_secrets(struct egress_config *c, const struct settings *s, struct fail *why)
@@ -111,6 +118,14 @@ static bool read_secrets(struct egress_config *c, const struct settings *s, stru
         if (!read_secret(s, n, &c->secrets[c->secrets_count++], why))
             return false;
     return true;
+}
+
+const char *egress_config_secret_file(const struct egress_config *c, size_t i, const struct stat **seen)
+{
+    if (i >= c->secrets_count)
+        return NULL;
+    *seen = &c->secrets[i].seen;
+    return c->secrets[i].path;
 }
 
 bool egress_config_inspects(const struct egress_config *c)
@@ -188,6 +203,7 @@ void egress_config_free(struct egress_config *c)
     if (!c)
         return;
     for (size_t i = 0; i < c->secrets_count; i++) {
+        free(c->secrets[i].path);
         OPENSSL_cleanse((void *)(uintptr_t)c->secrets[i].value.at, c->secrets[i].value.len);
         free((void *)(uintptr_t)c->secrets[i].value.at);
     }

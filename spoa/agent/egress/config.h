@@ -3,6 +3,8 @@
 #ifndef CELLGATE_AGENT_EGRESS_CONFIG_H
 #define CELLGATE_AGENT_EGRESS_CONFIG_H
 
+#include <sys/stat.h>
+
 #include "spoa/agent/egress/rules.h"
 #include "spoa/service/settings.h"
 
@@ -18,6 +20,8 @@ struct slice egress_config_default(const struct egress_config *config);
 bool egress_config_inspects(const struct egress_config *config);
 /* The value of a header, of `egress.secrets`; absent: there is none of that name. */
 struct slice egress_config_secret(const struct egress_config *config, struct slice name);
+/* The file of a secret, and what it looked like before it was read; NULL: there are no more. */
+const char *egress_config_secret_file(const struct egress_config *config, size_t i, const struct stat **seen);
 /* `egress.hosts`, which comes before DNS. */
 bool egress_config_host(const struct egress_config *config, struct slice host, struct address *address);
 /* Whether an address of REACH_PRIVATE or REACH_LOOPBACK is in `egress.private_networks`. */

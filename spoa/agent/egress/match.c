@@ -60,15 +60,18 @@ static bool denies(const struct egress_rule *rule, const struct address *address
     return denied;
 }
 
-static bool is_about(const struct egress_rule *rule, const struct target *target)
+const char *egress_rule_miss(const struct egress_rule *rule, const struct target *target)
 {
-    if (!has_port(rule, target->port))
-        return false;
-    if (rule->cidr.network.family && rule->deny)
-        return target->address.family && denies(rule, &target->address);
-    if (rule->cidr.network.family)
-        return target->address.family && cidr_contains(&rule->cidr, &target->address);
-    return !target->address.family && egress_host_matches(rule->host, target_host(target));
+    bool address = target->address.family != 0, cidr = rule->cidr.network.family != 0;
+    if (cidr && !address)
+        return "it is about addresses, and this is a name";
+    if (!cidr && address)
+        return "it is about names, and this is an address";
+    if (cidr && !(rule->deny ? denies(rule, &target->address) : cidr_contains(&rule->cidr, &target->address)))
+        return "it is about other addresses";
+    if (!cidr && !egress_host_matches(rule->host, target_host(target)))
+        return "it is about another host";
+    return has_port(rule, target->port) ? NULL : "it is about this destination, and not this port";
 }
 
 bool egress_rules_match(const struct egress_policy *policy, const struct target *target,
@@ -76,7 +79,7 @@ bool egress_rules_match(const struct egress_policy *policy, const struct target 
 {
     size_t cursor = 0;
     while (egress_rules_next(policy, &cursor, rule))
-        if (is_about(rule, target))
+        if (!egress_rule_miss(rule, target))
             return true;
     return false;
 }

@@ -15,6 +15,8 @@
 /* The first rule that is about this target; false: there is none. */
 bool egress_rules_match(const struct egress_policy *policy, const struct target *target,
                         struct egress_rule *rule);
+/* Why a rule is not about this target; NULL: it is. */
+const char *egress_rule_miss(const struct egress_rule *rule, const struct target *target);
 /* The number of the first rule in front of `before` that denies this address to whoever reaches it by a name; -1: none. */
 int egress_rules_deny(const struct egress_policy *policy, const struct target *target, unsigned before,
                       const struct address *address);

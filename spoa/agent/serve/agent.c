@@ -103,7 +103,11 @@ static bool watch_keys(struct agent *a, const struct policy *policy)
     for (size_t i = 0; i < files->paths.count; i++)
         if (!file_watch_add(a->keys, files->paths.at[i], &files->seen[i]))
             return false;
-    const char *revoked = policy->settings->tokens_revoked_file;
+    const struct stat *seen;
+    const char *secret, *revoked = policy->settings->tokens_revoked_file;
+    for (size_t i = 0; (secret = egress_config_secret_file(policy->egress, i, &seen)); i++)
+        if (!file_watch_add(a->keys, secret, seen))
+            return false;
     return !revoked || file_watch_add(a->keys, revoked, &policy->revoked_seen);
 }
 

@@ -47,10 +47,9 @@ static const struct metric all_families[AGENT_METRICS] = {
                       .help = "Decisions about CONNECTs of sandboxes, by error.",
                       .type = METRIC_COUNTER,
                       .labels = {{"error", errors}}},
-    [AGENT_EGRESS_AUDITED] =
-        {.name = "cellgate_agent_egress_audited_total",
-         .help = "CONNECTs that were let through by rules in the mode `audit`, and would be refused.",
-         .type = METRIC_COUNTER},
+    [AGENT_EGRESS_AUDITED] = {.name = "cellgate_agent_egress_audited_total",
+                              .help = "CONNECTs and requests that passed by the mode `audit` alone.",
+                              .type = METRIC_COUNTER},
     [AGENT_DECISION_SECONDS] = {.name = "cellgate_agent_decision_seconds",
                                 .help = "Time from a question's decoding to its answer's encoding.",
                                 .type = METRIC_HISTOGRAM,

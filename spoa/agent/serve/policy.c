@@ -116,9 +116,8 @@ struct policy *policy_reload_tokens(struct policy *old, struct fail *why)
                          .settings = old->settings,
                          .routes = old->routes,
                          .management = old->management,
-                         .egress = old->egress,
                          .directory = old->directory};
-    if (load_tokens(p, why))
+    if ((p->egress = egress_config_read(p->settings, why)) && load_tokens(p, why))
         return p;
     policy_release(p);
     return NULL;
@@ -136,10 +135,10 @@ void policy_release(struct policy *p)
         return;
     tokens_free(p->tokens);
     revoked_release(p->revoked);
+    egress_config_free(p->egress);
     policy_release(p->base);
     if (!p->base) {
         routes_free(p->routes);
-        egress_config_free(p->egress);
         directory_options_release(p->directory);
         settings_free(p->settings);
     }

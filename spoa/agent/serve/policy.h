@@ -17,7 +17,8 @@
 
 struct policy {
     atomic_uint references; /* of policy_retain and policy_release alone */
-    struct policy *base; /* owns all but tokens and revoked, where only these were loaded again; else NULL */
+    struct policy
+        *base; /* owns all but tokens, revoked and egress, where only these were loaded again; else NULL */
     struct settings *settings;
     struct routes *routes;
     struct tokens *tokens;
@@ -33,7 +34,7 @@ struct policy {
  * the first thing that is not in order; nothing of it is used then. */
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
                            struct fail *why);
-/* The same configuration with its key files and the list of revoked tokens read again. */
+/* The same configuration with its key files, egress.secrets and the list of revoked tokens read again. */
 struct policy *policy_reload_tokens(struct policy *policy, struct fail *why);
 /* The routes of a configuration alone; NULL and *why. */
 struct routes *policy_routes(const struct settings *settings, struct fail *why);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "spoa/net/stream.h"
@@ -40,7 +41,7 @@ struct egress_io {
     size_t cleared; /* of the client's bytes that are here: may leave */
     size_t heard;   /* of the destination's: `hello` knows them */
     struct question watch;
-    struct loop_timer again;
+    struct loop_timer again, expires;
     unsigned streams; /* that are not gone */
 };
 
@@ -69,6 +70,7 @@ static void free_io(struct egress_io *io)
     struct relay_thread *thread = io->thread;
     note_held(io, 0);
     loop_timer_close(&io->again);
+    loop_timer_close(&io->expires);
     limits_leave(thread->limits, &io->owner);
     close_inside(io);
     *io->link = io->next;
@@ -92,9 +94,10 @@ static void log_end(const struct egress_io *io, enum egress_end why)
     const struct handover *h = &io->handover;
     char address[INET6_ADDRSTRLEN] = "";
     inet_ntop(h->addr.family == 4 ? AF_INET : AF_INET6, h->addr.bytes, address, sizeof address);
-    log_audit(io->thread->log, LOG_INFO, "egress ended", LOG_SLICE("id", h->id),
-              LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("namespace", h->space), LOG_SLICE("to", h->egress),
-              LOG_TEXT("address", address), LOG_U64("sent", io->sent), LOG_U64("received", io->received),
+    log_audit(io->thread->log, why == EGRESS_INSIDE ? LOG_WARN : LOG_INFO, "egress ended",
+              LOG_SLICE("id", h->id), LOG_SLICE("sandbox", h->sandbox), LOG_SLICE("namespace", h->space),
+              LOG_SLICE("to", h->egress), LOG_TEXT("address", address), LOG_U64("sent", io->sent),
+              LOG_U64("received", io->received),
               LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
 }
 
@@ -109,6 +112,7 @@ static void end(struct egress_io *io, enum egress_end why)
     metrics_add(io->thread->shard, METRIC_EGRESS_ENDED, METRIC_INDEX(why), 1);
     agent_client_drop(io->thread->agent, &io->watch);
     loop_timer_stop(&io->again);
+    loop_timer_stop(&io->expires);
     stream_finish(&io->client, &linger);
     if (io->connected && why == EGRESS_CLIENT)
         stream_finish(&io->destination, &linger);
@@ -414,6 +418,20 @@ static void on_answered(void *owner, bool watched, const struct answer *answer)
         watch(io);
 }
 
+static void on_expired(void *owner)
+{
+    end(owner, EGRESS_EXPIRED);
+}
+
+/* As of a tunnel: what a token has opened ends with it. */
+static void set_expiry(struct egress_io *io)
+{
+    const int64_t years = (int64_t)100 * 365 * 86400;
+    int64_t left = io->handover.exp < 0 ? years : io->handover.exp - (int64_t)time(NULL);
+    if (left < years)
+        loop_timer_set(&io->expires, left > 0 ? (uint64_t)left * SECOND : 0);
+}
+
 /* ---- the beginning ---- */
 
 bool egress_io_wants(const struct http_head *head)
@@ -457,6 +475,7 @@ static void add(struct egress_io *io)
         io->next->link = &io->next;
     thread->egress = io;
     thread->egress_count++;
+    set_expiry(io);
     metrics_add(thread->shard, METRIC_EGRESS, METRIC_PLAIN, 1);
 }
 
@@ -528,6 +547,7 @@ static struct egress_io *new_io(struct relay_thread *thread)
                                   .answered = on_answered,
                                   .owner = io};
     loop_timer_open(&io->again, thread->loop, watch, io);
+    loop_timer_open(&io->expires, thread->loop, on_expired, io);
     return io;
 }
 
@@ -550,6 +570,7 @@ static void give_up(struct egress_io *io, int fd, enum refusal refusal)
 {
     struct relay_thread *thread = io->thread;
     loop_timer_close(&io->again);
+    loop_timer_close(&io->expires);
     free(io->texts);
     free(io);
     relay_thread_refuse(thread, fd, NULL, refusal);

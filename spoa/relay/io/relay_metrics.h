@@ -46,18 +46,19 @@ enum count {
 enum { REDIAL_RESUMED, REDIAL_FAILED };
 enum { RESUME_EXACT, RESUME_GAP };
 /* X(name, label, text for the log): why a connection of a sandbox's own has ended. */
-#define EGRESS_ENDS(X)                                                         \
-    X(DONE, "done", "both sides are through")                                  \
-    X(CLIENT, "client", "the client's connection broke")                       \
-    X(DESTINATION, "destination", "the destination's connection broke")        \
-    X(UNREACHABLE, "unreachable", "the destination cannot be reached")         \
-    X(TIMEOUT, "timeout", "the destination did not answer in time")            \
-    X(SILENT, "silent", "inspected: the client said nothing in time")          \
-    X(INSIDE, "inside", "inspected: HAProxy cannot be reached")                \
-    X(NAME, "name", "the ClientHello asks for another host, or for none")      \
-    X(DENIED, "denied", "it is allowed no longer")                             \
-    X(IDLE, "idle", "one side had ended, and the other said nothing for long") \
-    X(RESTARTING, "restarting", "the relay shuts down")                        \
+#define EGRESS_ENDS(X)                                                                                  \
+    X(DONE, "done", "both sides are through")                                                           \
+    X(CLIENT, "client", "the client's connection broke")                                                \
+    X(DESTINATION, "destination", "the destination's connection broke")                                 \
+    X(UNREACHABLE, "unreachable", "the destination cannot be reached")                                  \
+    X(TIMEOUT, "timeout", "the destination did not answer in time")                                     \
+    X(SILENT, "silent", "inspected: the client said nothing in time")                                   \
+    X(INSIDE, "inside", "inspected: HAProxy cannot be reached: relay.egress_tls, CELLGATE_EGRESS_SIGN") \
+    X(NAME, "name", "the ClientHello asks for another host, or for none")                               \
+    X(DENIED, "denied", "it is allowed no longer")                                                      \
+    X(EXPIRED, "expired", "its token has expired")                                                      \
+    X(IDLE, "idle", "one side had ended, and the other said nothing for long")                          \
+    X(RESTARTING, "restarting", "the relay shuts down")                                                 \
     X(MEMORY, "memory", "out of memory")
 enum egress_end {
 #define X(name, label, text) EGRESS_##name,
