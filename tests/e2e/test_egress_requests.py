@@ -8,6 +8,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -452,6 +453,28 @@ def test_a_secret_that_is_written_anew_counts_at_once(site):
     assert "Bearer" not in log.read_text()
 
 
+def test_secrets_that_do_not_fit_beside_the_request(site):
+    """What the agent answers has to fit into a frame of 16 KiB."""
+    cell, port, origin = site(set={name: {"secret": "token"} for name in ("Authorization", "X-Api-Key", "Cookie")}, secrets=b"x" * 4096)
+    assert ask(cell, port).status == 200 and origin.seen[-1].get("cookie") == "x" * 4096
+    assert refused(ask(cell, port, target="/" + "p" * 8000)) == (431, "request_too_large", "the request and what its rule sets are too large together", None)
+    assert len(origin.seen) == 1
+
+
+def test_files_that_haproxy_reads_are_looked_at(site, tmp_path):
+    cell, _, _ = site()
+    config = json.loads(cell.config_file.read_text())
+    for name, mode in (("public.pem", 0o644), ("own.pem", 0o600)):
+        (cell.config_file.parent / name).touch()
+        (cell.config_file.parent / name).chmod(mode)
+    for sign, ca, said in (("nowhere.pem", "own.pem", ["egress.sign_file: ", "there is no such file"]), ("public.pem", "own.pem", ["egress.sign_file: ", "everybody on this machine can read it: chmod 600"]),
+                           ("own.pem", "nowhere.crt", ["egress.ca_file: ", "there is no such file"]), ("own.pem", "public.pem", [])):
+        file = cell.config_file.with_name("other.json")
+        file.write_text(json.dumps(config | {"egress": config["egress"] | {"sign_file": sign, "ca_file": ca}}))
+        done = subprocess.run([BIN / "cellgate-agent", "-t", "-c", file], capture_output=True, text=True)
+        assert done.returncode == 0 and all(text in done.stderr for text in said) and ("warning" in done.stderr) == bool(said), done.stderr
+
+
 def replaced(path, text):
     new = path.with_name("new")
     new.touch(0o600)
@@ -488,6 +511,77 @@ def test_why_a_destination_was_not_reached_is_in_the_log(cells, destinations, ce
     assert refused(ask(cell, server.port))[:2] == (502, "destination_unreachable")
     line = until(lambda: next((x for x in cell.access_log().splitlines() if x.startswith("inside") and "connect_error=" in x), None), 5, "no line")
     assert "connect_error=SSL handshake failure" in line and "certificate verify failed" in line
+
+
+# ---- how much at a time ----
+
+
+class Waiting:
+    """A destination that answers when the test says so."""
+
+    def __init__(self):
+        self.go, self.waits = threading.Event(), 0
+
+    def __call__(self, sock):
+        connection = Connection(sock)
+        while connection.read_request() is not None:
+            self.waits += 1
+            self.go.wait(20)
+            connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+
+@pytest.mark.parametrize("environment, more", [({"CELLGATE_EGRESS_REQUESTS": "3"}, {}), ({}, {"max_connections": 3})])
+@pytest.mark.parametrize("way", ["plain", "h2"])
+def test_requests_of_a_sandbox_at_a_time(cells, destinations, certificate, way, environment, more):  # noqa: F811
+    """Plain ones pass no relay, and a connection may carry a hundred over HTTP/2: HAProxy counts them."""
+    ca, context = certificate
+    waiting = Waiting()
+    server = destinations(waiting, tls=context if way == "h2" else None)
+    record = rules(allow(server.port) | ({"inspect": True} if way == "h2" else {}), **more)
+    cell = cells(config=config(ca_file=str(ca)), sandboxes={"sb-1": record, "sb-2": record}, egress=True, environment=environment)
+    target = f"http://{HOST}:{server.port}/"
+    if way == "plain":
+        held = [Http1(cell.egress) for _ in range(3)]
+        for client in held:
+            client.send(head("GET", target, [("Host", f"{HOST}:{server.port}"), caller(cell)]))
+    else:
+        held = [Http2(None, sock=inspected(cell, server.port).sock)]
+        pseudo = [(":method", "GET"), (":scheme", "https"), (":authority", f"{HOST}:{server.port}"), (":path", "/")]
+        for _ in range(3):
+            held[0]._open(pseudo, [], True)
+    until(lambda: waiting.waits == 3, 10, "three do not wait")
+    if way == "plain":
+        assert refused(plain(cell, target))[:2] == (429, "too_many_connections")
+    else:
+        held[0]._open(pseudo, [], True)
+        while held[0].headers is None:
+            held[0]._pump()
+        assert dict(held[0].headers)[":status"] == "429"
+    assert waiting.waits == 3
+    waiting.go.set()  # another sandbox is not meant, and room comes back
+    with Http1(cell.egress) as client:
+        if way == "plain":
+            assert client.request("GET", target, [caller(cell, "sb-2")], host=f"{HOST}:{server.port}").status == 200
+    for client in held:
+        client.sock.close()
+    if way == "plain":
+        until(lambda: plain(cell, target).status == 200, 10, "no room comes back")
+    else:
+        until(lambda: ask(cell, server.port).status == 200, 10, "no room comes back")
+
+
+def test_connections_of_one_source_leave_the_ingress_alone(cells):
+    """Nobody needs a token for a connection."""
+    cell = cells(config=config(), sandboxes={"sb-1": rules({"host": HOST, "ports": [443]})}, egress=True, environment={"CELLGATE_EGRESS_SOURCE": "20", "CELLGATE_EGRESS_MAXCONN": "40"})
+    held = [socket.create_connection(("127.0.0.1", cell.egress), 10) for _ in range(20)]
+    with socket.create_connection(("127.0.0.1", cell.egress), 10) as more, contextlib.suppress(ConnectionResetError):
+        assert more.recv(1) == b""
+    held += [socket.create_connection(("127.0.0.1", cell.egress), 10, (f"127.0.0.{n}", 0)) for n in range(2, 62)]
+    with Http1(cell.http) as client:
+        assert client.request("GET", "/nothing").status == 404
+    for sock in held:
+        sock.close()
+    until(lambda: dial(cell, f"{HOST}:443").status == 407, 10, "no room comes back")
 
 
 # ---- plain ----

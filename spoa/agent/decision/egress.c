@@ -24,14 +24,12 @@ void egress_tell(const struct egress *e, const char *step, const char *text, str
 
 static struct egress_verdict no_verdict(void)
 {
-    return (struct egress_verdict){.status = -1, .retry_after = -1, .rule = -1, .port = -1};
+    return (struct egress_verdict){.status = -1, .retry_after = -1, .rule = -1, .port = -1, .most = -1};
 }
 
-bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const char *why)
+static void refuse(struct egress_verdict *v, enum refusal refusal, const char *why)
 {
     const struct refusal_info *info = refusal_info(refusal);
-    struct egress_verdict *v = e->verdict;
-    egress_tell(e, step, why, nothing);
     v->refusal = refusal;
     v->status = info->status;
     v->error = slice_text(info->code);
@@ -40,6 +38,19 @@ bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const
     v->retry_after = info->retry_after ? info->retry_after : -1;
     v->reason = slice_text(why);
     v->audit = false;
+}
+
+struct egress_verdict egress_refusal(enum refusal refusal, const char *why)
+{
+    struct egress_verdict v = no_verdict();
+    refuse(&v, refusal, why);
+    return v;
+}
+
+bool egress_deny(struct egress *e, enum refusal refusal, const char *step, const char *why)
+{
+    egress_tell(e, step, why, nothing);
+    refuse(e->verdict, refusal, why);
     return false;
 }
 
@@ -416,6 +427,7 @@ static bool hand_over(struct egress *e)
     struct handover h = handover_none();
     if (v->kind == EGRESS_DIRECT) {
         v->addr = e->address;
+        v->most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
         if (v->audit)
             egress_http_withhold(e);
         egress_tell(e, "address", "HAProxy sends it there", nothing);

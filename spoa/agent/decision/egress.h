@@ -68,7 +68,8 @@ struct egress_request {
     X(TEXT, handover, "handover")   /* for the relay's header (spoa/proto/handover.h) */ \
     X(TEXT, path, "path")           /* direct: path and query, as they were judged */    \
     X(TEXT, authority, "authority") /* direct: Host */                                   \
-    X(BOOL, upgrade, "upgrade")     /* direct: a WebSocket's handshake */
+    X(BOOL, upgrade, "upgrade")     /* direct: a WebSocket's handshake */                \
+    X(INT, most, "most")            /* direct: of its sandbox at once */
 /*  and one for each of EGRESS_CREDENTIALS */
 
 enum egress_kind { EGRESS_RAW, EGRESS_INSPECT, EGRESS_DIRECT };
@@ -84,6 +85,8 @@ struct egress_verdict {
 #undef X
 };
 
+/* One that refuses, and nothing else. */
+struct egress_verdict egress_refusal(enum refusal refusal, const char *why);
 /* "deny", "raw", "inspect" or "direct". */
 const char *egress_verdict_text(const struct egress_verdict *verdict);
 

@@ -164,10 +164,28 @@ static void put_egress(const struct egress_verdict *verdict, struct spop_actions
     spop_set_known(actions, &variables.verdict, spop_text(slice_text(egress_verdict_text(verdict))));
 }
 
-/* What does not fit leaves out->full set: HAProxy then hears nothing, and refuses. */
+/* Back to `len` bytes, where what was written behind them does not fit into a frame; false: it does. */
+static bool take_back(struct spop_actions *actions, const struct spop_actions *before, size_t len)
+{
+    struct writer *out = actions->out;
+    if (!out->full && (!actions->most || out->len <= actions->most))
+        return false;
+    out->len = len;
+    out->full = false;
+    *actions = *before;
+    return true;
+}
+
 void egress_answer_write(const struct egress_verdict *verdict, struct spop_actions *actions)
 {
+    struct spop_actions before = *actions;
+    size_t len = actions->out->len;
     put_egress(verdict, actions);
+    if (!take_back(actions, &before, len))
+        return;
+    struct egress_verdict refusal = egress_refusal(
+        REFUSAL_request_too_large, "the request and what its rule sets are too large together");
+    put_egress(&refusal, actions);
 }
 
 static void put_refusal(enum refusal refusal, struct spop_actions *actions)
@@ -181,15 +199,10 @@ static void put_refusal(enum refusal refusal, struct spop_actions *actions)
 void answer_write(const struct verdict *verdict, struct spop_actions *actions)
 {
     struct spop_actions before = *actions;
-    struct writer *out = actions->out;
-    size_t len = out->len;
+    size_t len = actions->out->len;
     put_verdict(verdict, actions);
-    if (!out->full && (!actions->most || out->len <= actions->most))
-        return;
-    out->len = len;
-    out->full = false;
-    *actions = before;
-    put_refusal(REFUSAL_request_too_large, actions);
+    if (take_back(actions, &before, len))
+        put_refusal(REFUSAL_request_too_large, actions);
 }
 
 void answer_unavailable(struct spop_actions *actions)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/serve/policy.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -80,12 +81,26 @@ static bool warn_of_old_names(struct settings *s, const struct directory_kind *k
            tokens_warn_old(s->doc, s->tokens, warnings, why);
 }
 
+/* HAProxy reads these two, which need not be readable for the agent. */
+static bool warn_of_file(struct settings *s, const char *key, const char *path, bool secret, struct fail *why)
+{
+    struct stat look;
+    struct fail warning = {""};
+    if (path && stat(path, &look) != 0 && errno == ENOENT)
+        fail(&warning, "%s: %s: there is no such file", key, path);
+    else if (path && secret && file_is_public(path))
+        fail(&warning, "%s: %s: everybody on this machine can read it: chmod 600", key, path);
+    return !*warning.text || texts_add(&s->warnings, slice_text(warning.text)) || fail(why, "out of memory");
+}
+
 static bool load_parts(struct policy *p, struct fail *why)
 {
     struct settings *s = p->settings;
     return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
            management_read(s, &p->management, why) && (p->egress = egress_config_read(s, why)) &&
-           check_renew(s, why) && load_tokens(p, why) && warn_of_old_names(s, p->directory->kind, why);
+           warn_of_file(s, "egress.sign_file", s->egress_sign_file, true, why) &&
+           warn_of_file(s, "egress.ca_file", s->egress_ca_file, false, why) && check_renew(s, why) &&
+           load_tokens(p, why) && warn_of_old_names(s, p->directory->kind, why);
 }
 
 struct policy *policy_load(const char *path, const char *const *overrides, size_t override_count,
