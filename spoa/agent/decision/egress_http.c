@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/agent/decision/egress_steps.h"
 #include "spoa/agent/decision/upgrade.h"
+#include "spoa/proto/http.h"
 
 enum { PORT_HTTP = 80, PORT_HTTPS = 443 };
 
@@ -190,6 +191,21 @@ bool egress_http_inside(struct egress *e)
 
 /* ---- what its rule says ---- */
 
+/* Whether it has a header by which servers take a request for one of another method or path. */
+static bool says_otherwise(const struct egress *e)
+{
+    static const char *const names[] = {"x-http-method",  "x-http-method-override", "x-method-override",
+                                        "x-original-uri", "x-original-url",         "x-rewrite-uri",
+                                        "x-rewrite-url",  "x-override-url",         NULL};
+    struct slice rest = e->request->headers;
+    struct request_header header;
+    while (request_header_next(&rest, &header))
+        for (size_t i = 0; names[i]; i++)
+            if (http_same_name(header.name, slice_text(names[i])))
+                return true;
+    return false;
+}
+
 bool egress_http_rules(struct egress *e)
 {
     const struct egress_rule *rule = &e->rule;
@@ -200,6 +216,9 @@ bool egress_http_rules(struct egress *e)
         return true;
     if (rule->set.len && !e->request->tls)
         return egress_deny(e, REFUSAL_egress_denied, "rules", "its rule sets a credential, which goes over TLS alone");
+    if ((rule->methods.len || rule->paths.len) && says_otherwise(e))
+        return egress_refuse_by_rules(e, "rules",
+                                      "a header of it means another method or path to some servers");
     if (e->upgrade && !rule->websocket)
         return egress_refuse_by_rules(e, "rules", "its rule lets no upgrade pass");
     if (!egress_rule_method(rule, e->request->method))
