@@ -4,15 +4,19 @@ tests' own, on loopback."""
 
 import base64
 import contextlib
+import glob
 import hashlib
 import http.server
 import json
 import os
+import shutil
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 import zipfile
@@ -236,16 +240,78 @@ http.request({host: proxy.hostname, port: proxy.port, method: "CONNECT", path: u
 """
 
 
-@pytest.mark.parametrize("name", ["python", "node"])
+GO = """
+package main
+
+import ("crypto/sha256"; "fmt"; "io"; "net/http"; "os")
+
+func main() {
+	answer, err := http.Get(os.Args[1])
+	if err != nil { fmt.Fprintln(os.Stderr, err); os.Exit(1) }
+	hash := sha256.New()
+	io.Copy(hash, answer.Body)
+	fmt.Printf("%x\\n", hash.Sum(nil))
+}
+"""
+
+
+def go_program(folder):
+    go = shutil.which("go") or next(iter(glob.glob("/usr/lib/go-*/bin/go")), None) or pytest.skip("Debian's golang-go is not there")
+    (folder / "main.go").write_text(GO)
+    environment = os.environ | {"GOCACHE": os.environ.get("GOCACHE", "/var/tmp/cellgate-gocache"), "GO111MODULE": "off", "CGO_ENABLED": "0"}
+    subprocess.run([go, "build", "-o", folder / "client", folder / "main.go"], check=True, capture_output=True, env=environment)
+    return [folder / "client"]
+
+
+@pytest.mark.parametrize("name", ["python", "node", "go"])
 def test_a_program_of_ones_own(sandbox, website, tmp_path, name):
-    program, source = {"python": (sys.executable, PYTHON), "node": ("node", NODE)}[name]
     (website.folder / "large").write_bytes(body := os.urandom(3 << 20))
-    script = tmp_path / ("script" if name == "python" else "script.cjs")
-    script.write_text(source)
-    done = sandbox.run(program, script, sandbox.url + "/large")
+    (tmp_path / "script.cjs").write_text(NODE)
+    program = {"python": lambda: [sys.executable, "-c", PYTHON], "node": lambda: ["node", tmp_path / "script.cjs"], "go": lambda: go_program(tmp_path)}[name]()
+    done = sandbox.run(*program, sandbox.url + "/large")
     assert done.stdout.strip() == hashlib.sha256(body).hexdigest(), done.stderr
-    done = sandbox.run(program, script, sandbox.denied + "/large")
-    assert done.returncode != 0 and "403" in done.stderr
+    done = sandbox.run(*program, sandbox.denied + "/large")
+    denied = "403" if name != "go" else "Forbidden"  # it tells the status by its words
+    assert done.returncode != 0 and denied in done.stderr, done.stderr
+
+
+@pytest.fixture
+def database():
+    """A PostgreSQL of its own, on a port of its own."""
+    programs = next(iter(sorted(glob.glob("/usr/lib/postgresql/*/bin"))), None)
+    if not programs or os.getuid() != 0:
+        pytest.skip("Debian's postgresql is not there, or nobody may become its user")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        shutil.chown(folder, "postgres", "postgres")
+        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        subprocess.run([*as_postgres, f"{programs}/initdb", "-A", "trust", "-N", "-D", f"{folder}/data"], check=True, capture_output=True)
+        port = free_port()
+        server = subprocess.Popen([*as_postgres, f"{programs}/postgres", "-D", f"{folder}/data", "-p", str(port), "-k", folder, "-c", "listen_addresses=127.0.0.1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: subprocess.run([f"{programs}/pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]).returncode == 0, 30, "PostgreSQL does not start")
+            yield port
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(20)
+
+
+def test_psql(cells, database):
+    """It knows no proxy: socat is one for it, as docs/egress.md says. The rule is for an address."""
+    record = rules({"cidr": "127.0.0.1", "ports": [database], "private": True})
+    cell = cells(config=config(), sandboxes={"sb-1": record}, egress=True)
+
+    def query(to):
+        port = free_port()
+        cell.spawn(f"socat-{to}", "socat", f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork", f"PROXY:127.0.0.1:127.0.0.1:{to},proxyport={cell.egress},proxyauth=sandbox:{cell.token(need=['egress'])}")
+        until(lambda: subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True).stdout)
+        return subprocess.run(["psql", "-X", "-A", "-t", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-c", "select sum(n) from generate_series(1, 100000) n", "-c", "select repeat('x', 1000000)"],
+                              capture_output=True, text=True, timeout=30)
+
+    done = query(database)
+    assert (done.returncode, done.stdout) == (0, "5000050000\n" + "x" * 1000000 + "\n"), done.stderr
+    assert query(free_port()).returncode == 2
+    log = (cell.run_dir / "agent.log").read_text()
+    assert "verdict=raw" in log and "error=egress_denied" in log
 
 
 def test_npm(sandbox, website, tmp_path):

@@ -163,7 +163,7 @@ def test_a_websocket_inside(site, tls):
     [
         ({"access": "read-only"}, ["GET", "OPTIONS"], ["POST", "PUT", "PATCH", "DELETE", "BREW"]),
         ({"access": "read-write"}, ["GET", "POST", "PATCH"], ["DELETE", "PROPFIND"]),
-        ({"access": "full"}, ["GET", "DELETE", "BREW"], ["TRACE"]),
+        ({"access": "full"}, ["GET", "DELETE", "BREW"], ["TRACE", "trace", "Track", "connect"]),
         ({"methods": ["GET", "DELETE"]}, ["GET", "DELETE"], ["POST", "OPTIONS", "get"]),
     ],
 )
