@@ -179,8 +179,9 @@ def test_methods(site, rule, allowed, denied):
 
 def test_paths(site):
     cell, port, origin = site(paths=["/repos/**", "/one", "/a/*/c"])
-    good = ["/repos/", "/repos/x/y?z=/../", "/one", "/one?q", "/a/b/c", "/%6fne"]
+    good = ["/repos/%c3%a9/x", "/repos/%F0%9F%98%80", "/repos/", "/repos/x/y?z=/../", "/one", "/one?q", "/a/b/c", "/%6fne"]
     bad = [
+        "/repos/%c0%ae%c0%ae/two", "/repos/%e0%80%ae%e0%80%ae/two", "/repos/%ef%bc%8e%ef%bc%8e/two", "/repos/a%e2%88%95b", "/repos/%80%81", "/repos/%c3", "/repos/%c3/x", "/repos/%f5%80%80%80", "/repos/%ed%a0%80",
         "/", "/two", "/one/", "/repos", "/a/b/d", "/a/b/c/d", "/repos/../two", "/repos/%2e%2e/two", "/repos/.%2e/two", "/repos//x", "//repos/x", "/repos/./x",
         "/repos/%2fetc", "/repos\\..\\two", "/repos/;x/../two", "/repos/x;y", "/repos/%00", "/repos/%zz", "/repos/%5c..", "/ONE", "/one%3fx", "/one%23",
     ]

@@ -2,6 +2,7 @@
 #include "spoa/agent/egress/match.h"
 
 #include "spoa/agent/egress/reach.h"
+#include "spoa/base/json_string.h"
 
 /* ---- hosts ---- */
 
@@ -133,6 +134,36 @@ static bool is_ambiguous_byte(int c)
     return c <= ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' || c == '?' || c == '#';
 }
 
+/* Dots and slashes of other scripts, which some take for these. */
+static bool is_lookalike(struct slice character)
+{
+    static const char *const all[] = {"\xe2\x80\xa4", "\xe2\x81\x84", "\xe2\x88\x95", "\xe2\x88\x96",
+                                      "\xef\xbc\x8e", "\xef\xbc\x8f", "\xef\xbc\xbc", NULL};
+    for (size_t i = 0; all[i]; i++)
+        if (slice_is(character, all[i]))
+            return true;
+    return false;
+}
+
+/* Whether the character beyond ASCII that begins with `first`, which stands before *i, is one that all read alike: some take
+ * overlong forms for the dot or the slash that they stand for. Moves *i behind it. */
+static bool is_plain_character(struct slice path, int first, size_t *i)
+{
+    uint8_t bytes[8] = {(uint8_t)first, 0, 0, 0, 0, 0, 0, 0};
+    size_t ends[4] = {*i}, count = 1;
+    for (size_t at = *i; count < 4 && at < path.len; count++) {
+        int next = next_byte(path, &at);
+        if (next < 0x80)
+            break;
+        bytes[count] = (uint8_t)next;
+        ends[count] = at;
+    }
+    size_t len = json_string_utf8(slice_of(bytes, count));
+    if (len)
+        *i = ends[len - 1];
+    return len && !is_lookalike(slice_of(bytes, len));
+}
+
 /* Whether all servers see the same segments: none is empty, but for the last, and none is "." or "..". */
 static bool is_plain_path(struct slice path)
 {
@@ -142,7 +173,8 @@ static bool is_plain_path(struct slice path)
     for (size_t i = 1; i < path.len;) {
         bool separator = path.at[i] == '/';
         int c = next_byte(path, &i);
-        if (is_ambiguous_byte(c) || (c == '/' && !separator))
+        if (is_ambiguous_byte(c) || (c == '/' && !separator) ||
+            (c >= 0x80 && !is_plain_character(path, c, &i)))
             return false;
         if (!separator) {
             length++;
