@@ -80,6 +80,16 @@ bool json_fail_key(const struct json *doc, const json_node *member, struct fail 
     return fail_node(doc, member, true, why, what.text);
 }
 
+struct slice json_source(const struct json *doc, const json_node *node)
+{
+    struct slice rest = slice_from(doc->text, offset_of(doc, node, false));
+    struct json_scan scan = json_scan_of(rest, false, JSON_DEPTH_MAX);
+    bool good = json_scan_value(&scan, 0);
+    size_t end = good ? scan.at : 0;
+    json_scan_free(&scan);
+    return slice_trim(slice_sub(rest, 0, end));
+}
+
 /* ---- checking and parsing ---- */
 
 static bool check(struct json_scan *scan, const char *name, struct json_limits limits, struct fail *why)

@@ -66,6 +66,9 @@ bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_
 /* Any number, as the nearest double: for showing, not for deciding. */
 bool json_real(const json_node *node, double *value);
 
+/* The node as it stands in the text: of a value in a document without comments. */
+struct slice json_source(const struct json *doc, const json_node *node);
+
 /* Fills why with "NAME:LINE:COLUMN: " of the node and the text; always false. Lines and columns count from 1,
  * columns in characters. Of a NULL node: "NAME: ". */
 __attribute__((format(printf, 4, 5))) bool json_fail(const struct json *doc, const json_node *node,

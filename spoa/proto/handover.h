@@ -77,6 +77,8 @@ extern const char *const handover_keepalive_names[];
     X(TEXT, egress, "egress")                   /* "HOST:PORT", of a connection that a sandbox opens */     \
     X(INT, inspect, "inspect") /* the same: the digest of the rule that its requests are inspected by */    \
     X(INT, most, "most")       /* of an egress connection: those of its sandbox at once */                  \
+    X(TEXT, below, "below")    /* of a mux: what stands in front of its messages' paths */                  \
+    X(TEXT, mux, "mux")        /* of a mux: whose messages these are, as in the configuration */            \
     X(TEXT, ticket, "ticket")  /* of a tunnel that was admitted: the right to ask where its sandbox is */
 
 /* What the relay hands back with each question (cell-resolve, cell-watch) under the same keys: who the tunnel is for and

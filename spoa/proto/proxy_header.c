@@ -17,10 +17,10 @@ static void put_value(struct writer *w, uint8_t type, struct slice value)
     writer_put(w, value);
 }
 
-void proxy_header_write(struct writer *w, const struct address *to, uint16_t port, struct slice authority,
-                        struct slice unique_id)
+void proxy_header_write(struct writer *w, const struct address *from, const struct address *to, uint16_t port,
+                        struct slice authority, struct slice unique_id)
 {
-    static const uint8_t source[16] = {0};
+    static const struct address nobody;
     size_t bytes = to->family == 4 ? 4 : 16;
 
     if (authority.len > PROXY_AUTHORITY_MOST || unique_id.len > PROXY_UNIQUE_ID_MOST) {
@@ -32,7 +32,7 @@ void proxy_header_write(struct writer *w, const struct address *to, uint16_t por
     writer_u8(w, VERSION_2_PROXY);
     writer_u8(w, to->family == 4 ? TCP_OVER_IPV4 : TCP_OVER_IPV6);
     writer_be(w, 2 * bytes + 4 + size_of(authority) + size_of(unique_id), 2);
-    writer_put(w, slice_of(source, bytes));
+    writer_put(w, slice_of(from ? from->bytes : nobody.bytes, bytes));
     writer_put(w, slice_of(to->bytes, bytes));
     writer_be(w, 0, 2);
     writer_be(w, port, 2);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proxy_header: the PROXY protocol, version 2, as HAProxy reads it in front of a connection: where it is to connect to, the
- * name that goes with it, and whose it is (proxy-protocol.txt, sections 2.2 and 2.2.1; types 0x02 and 0x05).
+ * proxy_header: the PROXY protocol, version 2, as HAProxy reads it in front of a connection: whose it is, where it is to
+ * connect to, the name that goes with it, and an id (proxy-protocol.txt, sections 2.2 and 2.2.1; types 0x02 and 0x05).
  */
 #ifndef CELLGATE_PROTO_PROXY_HEADER_H
 #define CELLGATE_PROTO_PROXY_HEADER_H
@@ -15,8 +15,8 @@ enum {
     PROXY_HEADER_MOST = 16 + 36 + 3 + PROXY_AUTHORITY_MOST + 3 + PROXY_UNIQUE_ID_MOST
 };
 
-/* The source is all zero. unique_id may be absent; both fit, or w->full. */
-void proxy_header_write(struct writer *w, const struct address *to, uint16_t port, struct slice authority,
-                        struct slice unique_id);
+/* from: NULL, or of the same family; its port is 0. authority and unique_id may be absent; both fit, or w->full. */
+void proxy_header_write(struct writer *w, const struct address *from, const struct address *to, uint16_t port,
+                        struct slice authority, struct slice unique_id);
 
 #endif

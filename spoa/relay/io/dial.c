@@ -229,7 +229,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
         return fail(&d->why, "no randomness");
     ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
     if (o->to->tls)
-        proxy_header_write(&w, &o->to->addr, (uint16_t)o->to->port, o->to->sni, (struct slice){NULL, 0});
+        proxy_header_write(&w, NULL, &o->to->addr, (uint16_t)o->to->port, o->to->sni, (struct slice){NULL, 0});
     if (slice_present(o->probe))
         upgrade_probe(o->upgrade, o->to, o->probe, &w);
     else

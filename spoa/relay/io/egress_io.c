@@ -266,7 +266,7 @@ static bool open_inside(struct egress_io *io, bool tls)
     if (fd < 0)
         return false;
     put_whose(io, &whose);
-    proxy_header_write(&w, &h->addr, (uint16_t)h->addr_port, h->host, writer_slice(&whose));
+    proxy_header_write(&w, NULL, &h->addr, (uint16_t)h->addr_port, h->host, writer_slice(&whose));
     if (w.full || whose.full || !buffer_put(&io->destination.out, writer_slice(&w))) {
         close(fd);
         return false;
