@@ -187,7 +187,7 @@ static bool read_captures(struct decision *d)
     struct verdict *v = d->verdict;
     struct slice port = capture_text(d, CAPTURE_PORT);
     uint64_t number = 0;
-    if (d->route->service)
+    if (d->route->service || d->route->mux)
         return true;
     d->sandbox = sandbox_name(d);
     d->space = capture_text(d, CAPTURE_NAMESPACE);
@@ -436,12 +436,15 @@ static enum bearer_use judge_bearer(struct decision *d, const struct credential_
     return needed ? BEARER_LAST : BEARER_FOREIGN;
 }
 
-/* The service judges its callers. Of the request nothing is taken. */
-static bool leave_to_service(struct decision *d)
+/* A service judges its callers; what comes out of a mux is judged one by one. Of the request nothing is taken. */
+static bool leave_as_it_is(struct decision *d)
 {
     d->carried = (struct carried){.query = d->request->query};
     d->foreign_auth = d->verdict->service = true;
-    decide_tell(d, "token", "the route needs none: the service gets what the client brings", nothing);
+    decide_tell(d, "token",
+                d->route->mux ? "the route needs none: each request brings what the client brings"
+                              : "the route needs none: the service gets what the client brings",
+                nothing);
     return d->request->authorizations < 2 ||
            decide_deny(d, REFUSAL_bad_request, "token", "there are several Authorization headers");
 }
@@ -449,8 +452,8 @@ static bool leave_to_service(struct decision *d)
 static bool check_token(struct decision *d)
 {
     const struct decide_view *view = d->view;
-    if (d->route->service && !d->route->need)
-        return leave_to_service(d);
+    if ((d->route->service && !d->route->need) || d->route->mux)
+        return leave_as_it_is(d);
     const struct credential_place place = {
         .route = d->route->name, .system = d->route->system, .host = d->host, .by_host = d->route->by_host};
     const struct credential_rules rules = {.listening = view->tokens ? tokens_sources(view->tokens, &place) : 0,
@@ -595,6 +598,8 @@ static bool without_record(struct decision *d, enum lookup lookup)
 static bool find_record(struct decision *d)
 {
     const char *why = "";
+    if (d->route->mux)
+        return decide_without_address(d, "the relay takes requests out of its messages, each of which is decided");
     if (d->route->service)
         return !d->granted || !token_revoked(d->grant.iat, d->view->not_before) ||
                decide_deny(d, REFUSAL_token_revoked, "token", "it was issued before the directory's `not_before`");

@@ -106,6 +106,10 @@ void decide_handover(struct decision *d)
     h.secrets = d->headers.len > 0 || d->route->set_count > 0;
     h.select_cellgate = v->select_cellgate;
     set_route(&h, d->route);
+    if (d->route->mux)
+        h.mux = slice_text(route_mux_names[d->route->mux]);
+    if (d->route->mux && d->route->template)
+        h.below = v->path;
     h.strip = strip_list(&d->route->strip, d->scratch);
     if (d->granted) {
         set_grant(&h, &d->grant);
@@ -114,7 +118,7 @@ void decide_handover(struct decision *d)
     if (v->refusal != REFUSAL_NONE) {
         h.refuse = v->status;
         h.error = v->error;
-    } else {
+    } else if (!d->route->mux) { /* of a mux nothing is asked */
         h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
     }
     size_t start = d->scratch->len;

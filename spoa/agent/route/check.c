@@ -148,9 +148,28 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
     return check_direct(route, why);
 }
 
+/* Its requests are decided one by one: the upgrade itself is for no sandbox, and takes no token. */
+static bool check_mux(const struct route_entry *entry, struct fail *why)
+{
+    const struct route *route = &entry->route;
+    if (entry->path.count == 0)
+        return fail(why, "mux: say which paths it has");
+    if (route->need)
+        return fail(why, "mux: say \"need\": \"none\"; each request in it needs what its own route says");
+    if (route->upgrade != ROUTE_UPGRADE || route->via != ROUTE_RELAY)
+        return fail(why, "mux: say \"upgrade\": true and \"via\": \"relay\"");
+    if (route->service || route->cookie || route->set_count || route->port || entry->ports || route->resume ||
+        route->end || route->keepalive || route->stream || route->overlap || route->hold || route->strip.count)
+        return fail(why, "mux: not together with to_service, cookie, set, port, ports, resume, end, keepalive, stream, "
+                         "overlap, hold or strip");
+    return true;
+}
+
 bool route_check(const struct route_entry *entry, struct fail *why)
 {
     const struct route *route = &entry->route;
+    if (route->mux)
+        return check_mux(entry, why);
     if (route->service)
         return check_service(entry, why);
     if (route->port && captures_port(entry))

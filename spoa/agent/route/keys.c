@@ -6,6 +6,7 @@
 
 static const char *const via_names[] = {"direct", "relay", NULL};
 static const char *const protocol_names[] = {"h1", "h2", NULL};
+const char *const route_mux_names[] = {"off", "sandbox-sdk", NULL};
 static const char *const refuse_names[] = {"http", "close", NULL};
 /* in the order of enum route_keep; "form", the default: as the route's `host` says (entry_defaults) */
 static const char *const host_names[] = {"form", "worker", "keep", NULL};
@@ -73,7 +74,10 @@ static const struct option keys[] = {
     {"protocol", OPTION_ENUM, FIELD(route.protocol), "h1",
      .help = "what the worker speaks, if its record does not say `h2`; WebSockets are always `h1`",
      .names = protocol_names},
-    {"to", OPTION_TEXT, FIELD(to), OPTION_NONE, .help = "the worker's path; not set: unchanged",
+    {"mux", OPTION_ENUM, FIELD(route.mux), "off",
+     .help = "a WebSocket of many requests: the form of its messages; each request is decided as if it had come by itself",
+     .names = route_mux_names},
+    {"to", OPTION_TEXT, FIELD(to), OPTION_NONE, .help = "the worker's path; not set: unchanged; with `mux`: what is put in front of the messages' paths",
      .min = 1, .max = 1024},
     {"to_service", OPTION_TEXT, FIELD(to_service), OPTION_NONE,
      .help = "one of `services`, instead of a sandbox", .min = 1, .max = 64},

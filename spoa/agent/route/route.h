@@ -25,6 +25,7 @@ enum route_upgrade { ROUTE_ANY, ROUTE_UPGRADE, ROUTE_PLAIN };
 enum route_via { ROUTE_DIRECT, ROUTE_RELAY };
 enum route_refuse { ROUTE_REFUSE_HTTP, ROUTE_REFUSE_CLOSE };
 enum route_protocol { ROUTE_H1, ROUTE_H2 };
+enum route_mux { ROUTE_MUX_OFF, ROUTE_MUX_SANDBOX_SDK };
 enum route_keep { ROUTE_BY_FORM, ROUTE_STRIP, ROUTE_KEEP }; /* by form: kept where `host` is a pattern */
 
 struct route_header { /* to set towards the worker */
@@ -37,6 +38,7 @@ struct route {
     enum route_upgrade upgrade;
     int via;                   /* enum route_via */
     int protocol;              /* enum route_protocol */
+    int mux;                   /* enum route_mux; not off: the relay takes requests out of a WebSocket's messages */
     const struct service *service; /* that it leads to; NULL: to sandboxes */
     int64_t port;              /* that is meant where none is captured; 0: none */
     struct template *template; /* NULL: the worker gets the path unchanged */
@@ -59,6 +61,8 @@ struct route {
     int64_t hold, idle, max_age, max_message;
     unsigned label; /* by which its decisions are counted; 0 until routes_label */
 };
+
+extern const char *const route_mux_names[]; /* of enum route_mux; NULL behind the last */
 
 /* The keys of a route, for documentation. */
 const struct option *route_options(size_t *count);
