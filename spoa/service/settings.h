@@ -36,7 +36,7 @@ struct settings_agent {
 };
 
 struct settings_relay {
-    struct net_address listen, agent, admin, control, worker_tls, egress_tls, egress_http, monitor;
+    struct net_address listen, agent, admin, control, worker_tls, egress_tls, egress_http, mux, monitor;
     char *monitor_token_file;
     int64_t threads; /* never 0 */
     int64_t connect_budget, dial_timeout, hold, grace_period;
@@ -49,7 +49,7 @@ struct settings_relay {
     int64_t buffer, memory, max_message, head_size, head_time;
     int64_t max_tunnels; /* 0: as many as there are file descriptors for */
     /* 0: no limit, -1: a part of all */
-    int64_t max_tunnels_per_sandbox, max_tunnels_per_org, max_tunnels_per_token, max_egress;
+    int64_t max_tunnels_per_sandbox, max_tunnels_per_org, max_tunnels_per_token, max_egress, mux_requests;
     int64_t drain;
 };
 

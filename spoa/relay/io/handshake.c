@@ -7,6 +7,7 @@
 
 #include "spoa/net/stream.h"
 #include "spoa/relay/io/egress_io.h"
+#include "spoa/relay/io/mux_io.h"
 #include "spoa/relay/io/tunnel_io.h"
 
 struct handshake {
@@ -52,6 +53,11 @@ static void on_upgrade(struct handshake *a, const struct http_head *head)
     if (!upgrade) {
         log_write(thread->log, LOG_INFO, "upgrade refused", LOG_TEXT("why", why.text));
         relay_thread_refuse(thread, leave(a), NULL, refusal);
+        return;
+    }
+    if (slice_present(upgrade->handover.mux) && upgrade->handover.refuse < 0) {
+        mux_io_begin(thread, stream_release(&a->stream), upgrade, early);
+        (void)leave(a);
         return;
     }
     struct tunnel_io *io = thread->draining ? NULL : tunnel_io_new(thread, upgrade, early);

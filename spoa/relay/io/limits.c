@@ -164,9 +164,12 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
     case LIMIT_refused:
         writer_text(w, "r");
         return owner->refused;
-    default:
+    case LIMIT_egress:
         writer_text(w, "x");
         return owner->egress;
+    default:
+        writer_text(w, "m");
+        return owner->mux;
     }
 }
 

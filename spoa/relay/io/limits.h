@@ -13,12 +13,13 @@
 #include "spoa/base/time.h"
 
 /* By what tunnels are counted beside all of them. X(name) */
-#define LIMITS(X)                                          \
-    X(sandbox)                                             \
-    X(org)                                                 \
-    X(token)                                               \
-    X(refused) /* refused tunnels: all of them together */ \
-    X(egress)  /* connections of programs in sandboxes to the outside: all of them together */
+#define LIMITS(X)                                                                              \
+    X(sandbox)                                                                                 \
+    X(org)                                                                                     \
+    X(token)                                                                                   \
+    X(refused) /* refused tunnels: all of them together */                                     \
+    X(egress)  /* connections of programs in sandboxes to the outside: all of them together */ \
+    X(mux)     /* WebSockets of many requests: all of them together */
 
 enum limit {
 #define X(name) LIMIT_##name,
@@ -38,7 +39,8 @@ enum {
     LIMITS_ORG_PART = 4,
     LIMITS_TOKEN_PART = 8,
     LIMITS_REFUSED_PART = 8,
-    LIMITS_EGRESS_PART = 2
+    LIMITS_EGRESS_PART = 2,
+    LIMITS_MUX_PART = 2
 };
 
 struct limits_settings { /* 0: no limit */
@@ -51,6 +53,7 @@ struct limits_owner {
     struct slice space, sandbox, org, token;
     bool refused;
     bool egress;   /* a connection of the sandbox's own to the outside: counted apart from tunnels to it */
+    bool mux;      /* a WebSocket of many requests: `token` is then its client's address */
     uint64_t most; /* of the sandbox, beside the configuration's limit; 0: none */
 };
 

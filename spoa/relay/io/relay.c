@@ -85,7 +85,8 @@ static struct limits_settings limits_from(const struct settings *settings, uint6
                  [LIMIT_org] = part_of(s->max_tunnels_per_org, tunnels, LIMITS_ORG_PART),
                  [LIMIT_token] = part_of(s->max_tunnels_per_token, tunnels, LIMITS_TOKEN_PART),
                  [LIMIT_refused] = part_of(-1, tunnels, LIMITS_REFUSED_PART),
-                 [LIMIT_egress] = part_of(s->max_egress, tunnels, LIMITS_EGRESS_PART)},
+                 [LIMIT_egress] = part_of(s->max_egress, tunnels, LIMITS_EGRESS_PART),
+                 [LIMIT_mux] = part_of(-1, tunnels, LIMITS_MUX_PART)},
         .memory = (uint64_t)s->memory};
 }
 

@@ -18,6 +18,12 @@ static const char *const egress_ends[] = {
     EGRESS_ENDS(X)
 #undef X
         NULL};
+static const char *const mux_ends[] = {
+#define X(name, label, text) label,
+    MUX_ENDS(X)
+#undef X
+        NULL};
+static const char *const mux_outcomes[] = {"answered", "failed", "cancelled", "refused", "cut", NULL};
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
@@ -121,6 +127,17 @@ static void fill_families(struct relay_metrics *c)
                                  .help = "Connections of sandboxes to the outside that ended, and why.",
                                  .type = METRIC_COUNTER,
                                  .labels = {{"reason", egress_ends}}},
+        [METRIC_MUX] = {.name = "cellgate_relay_mux_sockets",
+                        .help = "WebSockets of many requests that are open.",
+                        .type = METRIC_GAUGE},
+        [METRIC_MUX_REQUESTS] = {.name = "cellgate_relay_mux_requests_total",
+                                 .help = "Requests out of these, by what became of them.",
+                                 .type = METRIC_COUNTER,
+                                 .labels = {{"outcome", mux_outcomes}}},
+        [METRIC_MUX_ENDED] = {.name = "cellgate_relay_mux_ended_total",
+                              .help = "WebSockets of many requests that ended, and why.",
+                              .type = METRIC_COUNTER,
+                              .labels = {{"reason", mux_ends}}},
         [METRIC_AGENT] = {.name = "cellgate_relay_agent_connected",
                           .help = "1 if every thread can ask the agent.",
                           .type = METRIC_GAUGE},

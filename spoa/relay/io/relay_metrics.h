@@ -31,6 +31,9 @@ enum count {
     METRIC_AGE,          /* histogram */
     METRIC_EGRESS,       /* gauge */
     METRIC_EGRESS_ENDED, /* {reason}: enum egress_end */
+    METRIC_MUX,          /* gauge */
+    METRIC_MUX_REQUESTS, /* {outcome}: enum mux_outcome */
+    METRIC_MUX_ENDED,    /* {reason}: enum mux_end */
     METRIC_AGENT,
     METRIC_DRAINING,
     METRIC_TUNNELS_MOST,
@@ -64,6 +67,30 @@ enum egress_end {
 #define X(name, label, text) EGRESS_##name,
     EGRESS_ENDS(X)
 #undef X
+};
+
+/* X(name, label, text for the log): why a WebSocket of many requests has ended. */
+#define MUX_ENDS(X)                                                    \
+    X(CLIENT, "client", "the client closed it")                        \
+    X(BROKEN, "broken", "the client's connection broke")               \
+    X(PROTOCOL, "protocol", "the client broke the WebSocket protocol") \
+    X(LARGE, "large", "a message is longer than max_message")          \
+    X(IDLE, "idle", "nobody asked anything for long")                  \
+    X(DEAD, "dead", "the client does not answer, or takes nothing")    \
+    X(AGE, "age", "it has reached max_age")                            \
+    X(MEMORY, "memory", "the relay has no memory for it")              \
+    X(RESTARTING, "restarting", "the relay shuts down")
+enum mux_end {
+#define X(name, label, text) MUX_END_##name,
+    MUX_ENDS(X)
+#undef X
+};
+enum mux_outcome {
+    MUX_OUTCOME_ANSWERED,
+    MUX_OUTCOME_FAILED,
+    MUX_OUTCOME_CANCELLED,
+    MUX_OUTCOME_REFUSED,
+    MUX_OUTCOME_CUT
 };
 
 enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };

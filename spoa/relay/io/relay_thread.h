@@ -26,6 +26,7 @@
 
 struct tunnel_io;
 struct egress_io;
+struct mux_io;
 struct handshake;
 
 /* Of the configuration; a thread has a copy of its own. */
@@ -34,6 +35,8 @@ struct relay_thread_settings {
     uint64_t dial_timeout, head_time, drain;
     size_t head_size;
     struct net_address worker_tls, egress_tls, egress_http;
+    struct net_address mux; /* HAProxy's listener for requests out of a mux; len 0: there is none */
+    size_t mux_requests;    /* in flight per socket */
     struct cidr networks[RELAY_THREAD_CIDRS];
     size_t networks_count;
     char socket_folders[NET_FOLDERS_MOST][NET_PATH_MOST + 1]; /* the rest is empty */
@@ -62,6 +65,7 @@ struct relay_thread {
     size_t tunnels_count;
     struct egress_io *egress; /* connections of sandboxes to the outside */
     size_t egress_count;
+    struct mux_io *muxes; /* WebSockets of many requests */
     uint64_t next_id;
     bool draining;
     uint64_t drain_began;

@@ -7,6 +7,7 @@
 #include "spoa/net/loop_thread.h"
 #include "spoa/relay/io/egress_io.h"
 #include "spoa/relay/io/handshake.h"
+#include "spoa/relay/io/mux_io.h"
 #include "spoa/relay/io/tunnel_io.h"
 
 #define ACCEPTS_A_TURN 16
@@ -57,8 +58,10 @@ static void drain_step(void *owner)
         tunnel_io_end(p, CLOSE_restarting);
         open--;
     }
-    if (loop_clock() - thread->drain_began >= thread->settings.drain)
+    bool over = loop_clock() - thread->drain_began >= thread->settings.drain;
+    if (over)
         egress_ios_end(thread, late);
+    mux_ios_drain(thread, over, late);
     loop_timer_set(&thread->drain_step, DRAIN_STEP);
 }
 
@@ -167,6 +170,7 @@ static void stop(struct relay_thread *thread, void *context)
     while (thread->tunnels)
         tunnel_io_cut(thread->tunnels);
     egress_ios_end(thread, true);
+    mux_ios_drain(thread, true, true);
     loop_stop(thread->loop);
 }
 

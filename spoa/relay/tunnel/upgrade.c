@@ -181,7 +181,8 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
         return fail(why, "no " HANDOVER_HEADER ", or several");
     if (!handover_decode(&u->handover, http_get(head, HANDOVER_HEADER), w, why))
         return false;
-    if (!slice_present(u->handover.route) || !slice_present(u->handover.sandbox))
+    bool whose = slice_present(u->handover.sandbox) || slice_present(u->handover.mux);
+    if (!slice_present(u->handover.route) || !whose)
         return fail(why, HANDOVER_HEADER " has no route or no sandbox");
     if (!fits(&u->handover))
         return fail(why, HANDOVER_HEADER " has a port or a status that is none");

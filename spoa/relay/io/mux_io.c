@@ -1,0 +1,665 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/io/mux_io.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#include "spoa/net/stream.h"
+#include "spoa/proto/proxy_header.h"
+#include "spoa/proto/ws.h"
+#include "spoa/relay/mux/answer.h"
+#include "spoa/relay/mux/message.h"
+
+#define IN_MOST    ((size_t)64 << 10) /* bytes that are read and not looked at yet, of each side */
+#define OUT_HIGH   ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
+#define OUT_LOW    ((size_t)64 << 10)  /* and from here on again */
+#define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
+#define TICK_MOST  (5 * SECOND)
+#define LAST_WORDS (5 * SECOND) /* for each part of what is unsent to be taken */
+
+static const char *const ends[] = {
+#define X(name, label, text) [MUX_END_##name] = (text),
+    MUX_ENDS(X)
+#undef X
+};
+
+struct mux_request {
+    struct mux_io *io; /* NULL: it has ended */
+    struct mux_request *next, **link;
+    struct stream up; /* to HAProxy */
+    struct mux_answer answer;
+    size_t held; /* as its io knows it */
+    uint8_t id[MUX_ID_MOST];
+};
+
+struct mux_io {
+    struct relay_thread *thread;
+    struct mux_io *next, **link;
+    struct upgrade *upgrade;
+    struct mux_client asks;
+    struct address source; /* the client's */
+    uint16_t port;         /* that it called, as far as it says whether with TLS */
+    char source_text[INET6_ADDRSTRLEN];
+    struct limits_owner owner;
+    struct limits_use use;
+    struct stream client;
+    struct ws_decoder decoder;
+    struct buffer message; /* what has come of it, unmasked */
+    size_t most;           /* bytes of a message */
+    struct mux_request *requests, **requests_last;
+    size_t count;
+    size_t held, requests_held;
+    bool over, full, reading;
+    struct loop_timer tick;
+    uint64_t began, heard, asked, moved, pinged; /* pinged: 0: an answer has come */
+    uint64_t total;                              /* requests */
+};
+
+/* ---- memory ---- */
+
+/* False: the relay has no more for this one. */
+static bool account(struct mux_io *io)
+{
+    size_t held = stream_held(&io->client) + io->message.size + io->requests_held;
+    bool grows = held > io->held;
+    relay_metrics_hold(io->thread->shard, io->thread->limits, (int64_t)held - (int64_t)io->held);
+    io->held = held;
+    limits_use_set(io->thread->limits, &io->use, held, false);
+    return !grows || limits_room(io->thread->limits, &io->use, held) > 0;
+}
+
+static void note_request(struct mux_request *r)
+{
+    size_t held = stream_held(&r->up) + mux_answer_held(&r->answer);
+    r->io->requests_held += held - r->held;
+    r->held = held;
+}
+
+/* ---- the end of a request ---- */
+
+static void free_request(void *owner)
+{
+    struct mux_request *r = owner;
+    mux_answer_free(&r->answer);
+    free(r);
+}
+
+static void drop(struct mux_request *r, enum mux_outcome outcome)
+{
+    struct mux_io *io = r->io;
+    metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(outcome), 1);
+    io->requests_held -= r->held;
+    io->count--;
+    *r->link = r->next;
+    if (r->next)
+        r->next->link = r->link;
+    else
+        io->requests_last = r->link;
+    r->io = NULL;
+    stream_close(&r->up);
+}
+
+/* ---- the end of all ---- */
+
+static void on_client_gone(void *owner)
+{
+    struct mux_io *io = owner;
+    struct relay_thread *thread = io->thread;
+    buffer_free(&io->message);
+    io->requests_held = 0;
+    relay_metrics_hold(thread->shard, thread->limits, -(int64_t)io->held);
+    limits_use_set(thread->limits, &io->use, 0, false);
+    limits_leave(thread->limits, &io->owner);
+    loop_timer_close(&io->tick);
+    *io->link = io->next;
+    if (io->next)
+        io->next->link = io->link;
+    metrics_add(thread->shard, METRIC_MUX, METRIC_PLAIN, -1);
+    free(io->upgrade);
+    free(io);
+}
+
+static void log_end(const struct mux_io *io, enum mux_end why)
+{
+    const struct handover *h = &io->upgrade->handover;
+    log_write(io->thread->log, LOG_INFO, "mux ended", LOG_SLICE("id", h->id), LOG_SLICE("route", h->route),
+              LOG_TEXT("client", io->source_text), LOG_U64("requests", io->total), LOG_U64("unanswered", io->count),
+              LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
+}
+
+/* What is said already still reaches the client, as far as it takes that; then a Close of this code, 0: none. */
+static void end(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
+{
+    static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    if (io->over)
+        return;
+    io->over = true;
+    log_end(io, why);
+    metrics_add(io->thread->shard, METRIC_MUX_ENDED, METRIC_INDEX(why), 1);
+    while (io->requests)
+        drop(io->requests, MUX_OUTCOME_CUT);
+    loop_timer_stop(&io->tick);
+    if (code && !buffer_put(&io->client.out,
+                            slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL))))
+        code = 0;
+    if (why == MUX_END_BROKEN)
+        stream_close(&io->client);
+    else
+        stream_finish(&io->client, &linger);
+}
+
+static void end_for_memory(struct mux_io *io)
+{
+    end(io, MUX_END_MEMORY, 1013, "relay memory short");
+}
+
+/* ---- back-pressure ---- */
+
+/* A client that does not take what waits for it stops the workers, and its own questions. */
+static void set_flow(struct mux_io *io)
+{
+    size_t waits = buffer_len(&io->client.out);
+    bool full = io->full ? waits > OUT_LOW : waits >= OUT_HIGH;
+    if (full == io->full)
+        return;
+    io->full = full;
+    stream_pause(&io->client, full);
+    for (struct mux_request *r = io->requests; r; r = r->next)
+        stream_pause(&r->up, full);
+}
+
+/* Behind whatever has changed: what was put into `out` leaves. */
+static void settle(struct mux_io *io)
+{
+    if (io->over)
+        return;
+    if (!account(io)) {
+        end_for_memory(io);
+        return;
+    }
+    stream_send_soon(&io->client);
+    set_flow(io);
+}
+
+/* ---- an answer ---- */
+
+static void conclude(struct mux_request *r, enum mux_step step, bool fits)
+{
+    struct mux_io *io = r->io;
+    if (step == MUX_MORE)
+        note_request(r);
+    else
+        drop(r, step == MUX_DONE ? MUX_OUTCOME_ANSWERED : MUX_OUTCOME_FAILED);
+    if (!fits)
+        end_for_memory(io);
+    settle(io);
+}
+
+static void on_answer(void *owner)
+{
+    struct mux_request *r = owner;
+    struct slice bytes = buffer_slice(&r->up.in);
+    bool fits = true;
+    if (!r->io)
+        return;
+    enum mux_step step = mux_answer_feed(&r->answer, bytes, &r->io->client.out, &fits);
+    stream_consume(&r->up, bytes.len);
+    conclude(r, step, fits);
+}
+
+static void on_answer_ended(void *owner, int error)
+{
+    struct mux_request *r = owner;
+    bool fits = true;
+    (void)error;
+    if (r->io)
+        conclude(r, mux_answer_end(&r->answer, &r->io->client.out, &fits), fits);
+}
+
+static void on_asked(void *owner)
+{
+    (void)owner;
+}
+
+static void on_request_sent(void *owner)
+{
+    struct mux_request *r = owner;
+    if (r->io)
+        note_request(r);
+}
+
+static const struct stream_user request_user = {.connected = on_asked,
+                                                .input = on_answer,
+                                                .sent = on_request_sent,
+                                                .ended = on_answer_ended,
+                                                .gone = free_request,
+                                                .read_size = 16 << 10,
+                                                .hears_out = true};
+
+/* ---- a request ---- */
+
+static void say_error(struct mux_io *io, struct slice id, const char *code, const char *message, unsigned status)
+{
+    if (!mux_put_error(&io->client.out, id, code, message, status))
+        end_for_memory(io);
+}
+
+static struct mux_request *find(const struct mux_io *io, struct slice id)
+{
+    struct mux_request *r = io->requests;
+    while (r && !slice_equal(r->answer.id, id))
+        r = r->next;
+    return r;
+}
+
+/* What HAProxy reads: who asks, and what. */
+static bool put_request(struct mux_request *r, const struct mux_message *m)
+{
+    static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
+    struct mux_io *io = r->io;
+    const struct address here = {.family = io->source.family};
+    struct writer w = writer_of(memory, sizeof memory);
+    proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), slice_text(NULL));
+    mux_message_head(m, &io->asks, &w);
+    r->up.out.limit = w.len + m->body.len;
+    return !w.full && buffer_put(&r->up.out, writer_slice(&w)) && (!m->body.len || buffer_put(&r->up.out, m->body));
+}
+
+static struct mux_request *new_request(struct mux_io *io, struct slice id)
+{
+    struct mux_request *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    memcpy(r->id, id.at, id.len);
+    r->io = io;
+    r->up = (struct stream){.user = &request_user, .owner = r, .in = buffer_with_limit(IN_MOST)};
+    mux_answer_init(&r->answer, slice_of(r->id, id.len), io->most);
+    return r;
+}
+
+static void add_request(struct mux_io *io, struct mux_request *r)
+{
+    r->link = io->requests_last;
+    *r->link = r;
+    io->requests_last = &r->next;
+    io->count++;
+    io->total++;
+}
+
+static void start(struct mux_io *io, const struct mux_message *m)
+{
+    struct fail why;
+    struct mux_request *r = new_request(io, m->id);
+    int fd = r ? net_connect(&io->thread->settings.mux, &why) : -1;
+    bool good = fd >= 0 && put_request(r, m);
+    if (!good) {
+        bool large = fd >= 0;
+        if (fd >= 0)
+            close(fd);
+        if (r) {
+            buffer_free(&r->up.out);
+            free_request(r);
+        }
+        metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(MUX_OUTCOME_FAILED), 1);
+        if (large)
+            say_error(io, m->id, "INVALID_REQUEST", "The request's head is too large.", 431);
+        else
+            say_error(io, m->id, "INTERNAL_ERROR", "The gate cannot take requests at the moment.", 503);
+        return;
+    }
+    add_request(io, r);
+    stream_open(&r->up, io->thread->loop, fd);
+    stream_pause(&r->up, io->full);
+    note_request(r);
+}
+
+static void ask(struct mux_io *io, const struct mux_message *m)
+{
+    enum mux_outcome refused = MUX_OUTCOME_REFUSED;
+    if (find(io, m->id)) {
+        say_error(io, slice_text(NULL), "INVALID_REQUEST", "The id belongs to a request that is on its way.", 400);
+    } else if (io->thread->draining) {
+        say_error(io, m->id, "RESTARTING", "The gate is being restarted. Connect again.", 503);
+    } else if (io->count >= io->thread->settings.mux_requests) {
+        say_error(io, m->id, "TOO_MANY_REQUESTS", "Too many requests are on their way in this socket.", 429);
+    } else {
+        start(io, m);
+        return;
+    }
+    metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(refused), 1);
+}
+
+static void cancel(struct mux_io *io, struct slice id)
+{
+    struct mux_request *r = find(io, id);
+    if (r)
+        drop(r, MUX_OUTCOME_CANCELLED);
+}
+
+static void on_message(struct mux_io *io)
+{
+    struct mux_message m = mux_message_read(buffer_slice(&io->message));
+    buffer_free(&io->message);
+    io->asked = loop_clock();
+    switch (m.kind) {
+    case MUX_REQUEST:
+        ask(io, &m);
+        break;
+    case MUX_CANCEL:
+        cancel(io, m.id);
+        break;
+    case MUX_NO_JSON:
+        say_error(io, slice_text(NULL), "PARSE_ERROR", "Invalid JSON message", 400);
+        break;
+    case MUX_NO_MESSAGE:
+        say_error(io, slice_text(NULL), "INVALID_REQUEST", "Message must be a valid WSRequest", 400);
+        break;
+    case MUX_NO_MEMORY:
+        end_for_memory(io);
+    }
+    mux_message_free(&m);
+}
+
+/* ---- the client ---- */
+
+static void take_piece(struct mux_io *io, const struct ws_piece *piece)
+{
+    const struct ws_frame *frame = &io->decoder.frame;
+    size_t room;
+    if (piece->bytes.len) {
+        uint8_t *to = buffer_room(&io->message, piece->bytes.len, &room);
+        if (!to) {
+            end_for_memory(io);
+            return;
+        }
+        ws_mask(to, piece->bytes.at, piece->bytes.len, frame->mask, piece->offset);
+        buffer_commit(&io->message, piece->bytes.len);
+    }
+    if (piece->last && frame->fin)
+        on_message(io);
+}
+
+static void take_control(struct mux_io *io)
+{
+    struct ws_decoder *d = &io->decoder;
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    if (d->frame.opcode == WS_CLOSE) {
+        end(io, MUX_END_CLIENT, d->close_code, "");
+    } else if (d->frame.opcode == WS_PING) {
+        struct slice pong = slice_of(frame, ws_encode_control(frame, WS_PONG, ws_control_payload(d), NULL));
+        if (!buffer_put(&io->client.out, pong))
+            end_for_memory(io);
+    }
+}
+
+static void take_event(struct mux_io *io, enum ws_event event, const struct ws_piece *piece)
+{
+    struct ws_decoder *d = &io->decoder;
+    if (event == WS_HEAD && d->frame.length > io->most - buffer_len(&io->message))
+        end(io, MUX_END_LARGE, 1009, "message too large");
+    else if (event == WS_PIECE)
+        take_piece(io, piece);
+    else if (event == WS_CONTROL)
+        take_control(io);
+    else if (event == WS_BAD)
+        end(io, MUX_END_PROTOCOL, d->close_code, d->why);
+}
+
+/* Until there is too much for it to read first. */
+static void read_client(struct mux_io *io)
+{
+    struct slice all = buffer_slice(&io->client.in), rest = all;
+    enum ws_event event = WS_PIECE;
+    while (!io->over && !io->full && rest.len && event != WS_MORE) {
+        struct ws_piece piece;
+        event = ws_decode(&io->decoder, &rest, &piece);
+        take_event(io, event, &piece);
+        if (!io->over)
+            set_flow(io);
+    }
+    if (!io->over)
+        stream_consume(&io->client, all.len - rest.len);
+    settle(io);
+}
+
+static void on_client_input(void *owner)
+{
+    struct mux_io *io = owner;
+    io->heard = loop_clock();
+    io->pinged = 0;
+    read_client(io);
+}
+
+static void on_client_sent(void *owner)
+{
+    struct mux_io *io = owner;
+    if (io->over)
+        return;
+    io->moved = loop_clock();
+    (void)account(io);
+    set_flow(io);
+    if (!io->full && buffer_len(&io->client.in))
+        read_client(io);
+}
+
+static void on_client_ended(void *owner, int error)
+{
+    (void)error;
+    end(owner, MUX_END_BROKEN, 0, NULL);
+}
+
+static const struct stream_user client_user = {.input = on_client_input,
+                                               .sent = on_client_sent,
+                                               .ended = on_client_ended,
+                                               .gone = on_client_gone,
+                                               .read_size = 16 << 10};
+
+/* ---- time ---- */
+
+static uint64_t idle_of(const struct mux_io *io)
+{
+    int64_t own = io->upgrade->handover.idle;
+    uint64_t all = io->thread->settings.tunnel.limits.idle;
+    return own > 0 ? (uint64_t)own * MILLISECOND : all ? all : IDLE;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static void set_tick(struct mux_io *io)
+{
+    const struct tunnel_settings *s = &io->thread->settings.tunnel;
+    uint64_t step = smaller(smaller(s->keepalive, s->dead_after), smaller(idle_of(io), TICK_MOST)) / 2;
+    loop_timer_set(&io->tick, step > 20 * MILLISECOND ? step : 20 * MILLISECOND);
+}
+
+static bool is_over(uint64_t since, uint64_t time, uint64_t now)
+{
+    return now - since >= time;
+}
+
+static void ping(struct mux_io *io, uint64_t now)
+{
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    io->pinged = now;
+    if (buffer_put(&io->client.out, slice_of(frame, ws_encode_control(frame, WS_PING, slice_of("", 0), NULL))))
+        stream_send(&io->client);
+}
+
+static bool has_expired(const struct mux_io *io, uint64_t now)
+{
+    int64_t own = io->upgrade->handover.max_age;
+    uint64_t age = own > 0 ? (uint64_t)own * MILLISECOND : io->thread->settings.tunnel.limits.max_age;
+    return age && is_over(io->began, age, now);
+}
+
+static void on_tick(void *owner)
+{
+    struct mux_io *io = owner;
+    const struct tunnel_settings *s = &io->thread->settings.tunnel;
+    uint64_t now = loop_clock();
+    bool waits = buffer_len(&io->client.out) > 0;
+    if (has_expired(io, now))
+        end(io, MUX_END_AGE, 1000, "max age");
+    else if (!io->count && is_over(io->asked, idle_of(io), now))
+        end(io, MUX_END_IDLE, 1000, "idle");
+    else if (waits ? is_over(io->moved, s->stall, now) : io->pinged && is_over(io->pinged, s->dead_after, now))
+        end(io, MUX_END_DEAD, 1001, "no answer");
+    else if (!waits && !io->pinged && is_over(io->heard, s->keepalive, now))
+        ping(io, now);
+    if (!io->over)
+        set_tick(io);
+}
+
+/* ---- the beginning ---- */
+
+static struct slice field_of(const struct upgrade *u, struct slice wanted)
+{
+    struct slice rest = u->fields, name, value;
+    while (target_header(&rest, &name, &value))
+        if (http_same_name(name, wanted))
+            return value;
+    return slice_text(NULL);
+}
+
+/* Who the client is, as HAProxy says of each request that it hands on. */
+static bool read_source(struct mux_io *io)
+{
+    struct slice from = field_of(io->upgrade, SLICE_LITERAL("x-forwarded-for"));
+    if (!slice_present(from) || from.len >= sizeof io->source_text)
+        return false;
+    memcpy(io->source_text, from.at, from.len);
+    io->source.family = inet_pton(AF_INET, io->source_text, io->source.bytes) == 1    ? 4
+                        : inet_pton(AF_INET6, io->source_text, io->source.bytes) == 1 ? 6
+                                                                                      : 0;
+    io->port = slice_is(field_of(io->upgrade, SLICE_LITERAL("x-forwarded-proto")), "https") ? 443 : 80;
+    return io->source.family != 0;
+}
+
+static size_t most_of(const struct mux_io *io)
+{
+    int64_t own = io->upgrade->handover.max_message;
+    uint64_t all = io->thread->settings.tunnel.limits.max_message;
+    return (size_t)smaller(own > 0 ? (uint64_t)own : all, (uint64_t)1 << 30);
+}
+
+static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrade)
+{
+    struct mux_io *io = calloc(1, sizeof *io);
+    if (!io)
+        return NULL;
+    io->thread = thread;
+    io->upgrade = upgrade;
+    io->asks = (struct mux_client){.host = upgrade->host,
+                                   .target = upgrade->target,
+                                   .below = upgrade->handover.below,
+                                   .protocols = upgrade->protocols,
+                                   .fields = upgrade->fields};
+    io->requests_last = &io->requests;
+    io->most = most_of(io);
+    io->message = buffer_with_limit(io->most);
+    io->decoder = ws_decoder_of(WS_CLIENT, 0);
+    io->began = io->heard = io->asked = io->moved = loop_clock();
+    io->client = (struct stream){.user = &client_user,
+                                 .owner = io,
+                                 .in = buffer_with_limit(IN_MOST + LEG_FRAME_WHOLE),
+                                 .out = buffer_with_limit(SIZE_MAX)};
+    loop_timer_open(&io->tick, thread->loop, on_tick, io);
+    return io;
+}
+
+static bool enter(struct mux_io *io)
+{
+    struct relay_thread *thread = io->thread;
+    /* nobody knows yet who it is, but for the address */
+    io->owner = (struct limits_owner){.token = slice_text(io->source_text), .mux = true};
+    enum limit limit = limits_enter(thread->limits, &io->owner);
+    if (limit == LIMIT_NONE) {
+        io->use = limits_use_begin(thread->limits, &io->owner);
+        return true;
+    }
+    if (limit == LIMIT_MEMORY)
+        return false;
+    metrics_add(thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
+    log_write(thread->log, LOG_INFO, "too many tunnels", LOG_TEXT("limit", limit_names[limit]),
+              LOG_U64("at", limits_most(thread->limits, &io->owner, limit)),
+              LOG_SLICE("id", io->upgrade->handover.id), LOG_SLICE("route", io->upgrade->handover.route),
+              LOG_TEXT("client", io->source_text));
+    return false;
+}
+
+static void give_up(struct mux_io *io, int fd, enum refusal refusal)
+{
+    struct relay_thread *thread = io->thread;
+    relay_thread_refuse(thread, fd, io->upgrade, refusal);
+    loop_timer_close(&io->tick);
+    free(io->upgrade);
+    free(io);
+}
+
+static void add(struct mux_io *io)
+{
+    struct relay_thread *thread = io->thread;
+    io->link = &thread->muxes;
+    io->next = thread->muxes;
+    if (io->next)
+        io->next->link = &io->next;
+    thread->muxes = io;
+    metrics_add(thread->shard, METRIC_MUX, METRIC_PLAIN, 1);
+    log_write(thread->log, LOG_INFO, "mux opened", LOG_SLICE("id", io->upgrade->handover.id),
+              LOG_SLICE("route", io->upgrade->handover.route), LOG_TEXT("client", io->source_text));
+}
+
+static bool put_accept(struct mux_io *io)
+{
+    uint8_t memory[UPGRADE_HEAD_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+    return upgrade_accept(io->upgrade, NULL, NULL, &w) && buffer_put(&io->client.out, writer_slice(&w));
+}
+
+void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, struct slice early)
+{
+    struct mux_io *io = new_io(thread, upgrade);
+    if (!io) {
+        relay_thread_refuse(thread, fd, upgrade, REFUSAL_relay_unavailable);
+        free(upgrade);
+        return;
+    }
+    if (thread->draining || !thread->settings.mux.len || !slice_is(upgrade->handover.mux, "sandbox-sdk")) {
+        if (!thread->settings.mux.len)
+            log_write(thread->log, LOG_WARN, "mux refused", LOG_TEXT("why", "relay.mux is not set"));
+        give_up(io, fd, thread->draining ? REFUSAL_draining : REFUSAL_relay_unavailable);
+        return;
+    }
+    if (!read_source(io)) {
+        log_write(thread->log, LOG_WARN, "mux refused", LOG_TEXT("why", "HAProxy does not say who the client is"));
+        give_up(io, fd, REFUSAL_bad_request);
+        return;
+    }
+    if (!enter(io)) {
+        give_up(io, fd, REFUSAL_too_many_tunnels);
+        return;
+    }
+    add(io);
+    bool good = put_accept(io) && (early.len == 0 || buffer_put(&io->client.in, early));
+    stream_open(&io->client, thread->loop, fd);
+    set_tick(io);
+    if (good)
+        read_client(io);
+    else
+        end(io, MUX_END_BROKEN, 0, NULL);
+}
+
+void mux_ios_drain(struct relay_thread *thread, bool all, bool late)
+{
+    for (struct mux_io *io = thread->muxes, *next; io; io = next) {
+        next = io->next;
+        if (all || !io->count)
+            end(io, MUX_END_RESTARTING, 1012, "restarting");
+        if (late)
+            stream_close(&io->client);
+    }
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mux_answer: the HTTP answer to one request of a mux, turned into messages for its client in the form of sandbox-sdk: one
+ * `response`, or for an event stream one `stream` per event and a `response` behind the last. Sans-I/O: bytes in, WebSocket
+ * frames out (docs/mux.md).
+ *
+ *     {"type":"response","id":"ws_1","status":200,"headers":{...},"body":{...},"done":true}
+ *     {"type":"stream","id":"ws_1","event":"stdout","data":"..."}
+ *     {"type":"error","id":"ws_1","code":"STREAM_ERROR","message":"...","status":500}
+ */
+#ifndef CELLGATE_RELAY_MUX_ANSWER_H
+#define CELLGATE_RELAY_MUX_ANSWER_H
+
+#include "spoa/base/buffer.h"
+#include "spoa/proto/event_stream.h"
+#include "spoa/proto/http.h"
+
+struct mux_answer {
+    struct slice id; /* the owner's memory */
+    size_t most;     /* bytes of a body, and of an event */
+
+    /* private */
+    struct buffer *out; /* while it is fed */
+    struct http_reader reader;
+    struct buffer head; /* kept for what the response says of it */
+    unsigned status;
+    enum http_framing framing;
+    struct http_chunked chunked;
+    uint64_t left;
+    bool has_head, streams, full;
+    struct event_stream events;
+    struct buffer body;
+};
+
+enum mux_step {
+    MUX_MORE,
+    MUX_DONE,  /* the last message of this request is in `out` */
+    MUX_BROKEN /* the same, and it is an error; or there is no room for it: then *fits is false */
+};
+
+void mux_answer_init(struct mux_answer *a, struct slice id, size_t most);
+void mux_answer_free(struct mux_answer *a);
+/* Takes all of the bytes. Frames are appended to `out`. */
+enum mux_step mux_answer_feed(struct mux_answer *a, struct slice bytes, struct buffer *out, bool *fits)
+    __attribute__((warn_unused_result));
+/* The connection has ended: never MUX_MORE. */
+enum mux_step mux_answer_end(struct mux_answer *a, struct buffer *out, bool *fits) __attribute__((warn_unused_result));
+/* Bytes of memory. */
+size_t mux_answer_held(const struct mux_answer *a);
+
+/* An error in one frame; id: absent: of no request. False: there is no room. */
+bool mux_put_error(struct buffer *out, struct slice id, const char *code, const char *message, unsigned status)
+    __attribute__((warn_unused_result));
+
+#endif

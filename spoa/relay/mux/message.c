@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/relay/mux/message.h"
+
+#include "spoa/proto/http.h"
+#include "spoa/relay/tunnel/target.h"
+
+enum { PATH_MOST = 8192 };
+
+#define BEARER_PROTOCOL  "cellgate.bearer."
+#define BEARER_PARAMETER "cellgate_token="
+
+/* ---- reading ---- */
+
+static bool text_member(const json_node *root, const char *key, struct slice *value)
+{
+    return json_text(json_member(root, key), value);
+}
+
+static bool is_method(struct slice method)
+{
+    return slice_is(method, "GET") || slice_is(method, "POST") || slice_is(method, "PUT") ||
+           slice_is(method, "DELETE") || slice_is(method, "PATCH");
+}
+
+static bool has_body(struct slice method)
+{
+    return slice_is(method, "POST") || slice_is(method, "PUT") || slice_is(method, "PATCH");
+}
+
+static bool is_path(struct slice path)
+{
+    for (size_t i = 0; i < path.len; i++)
+        if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#')
+            return false;
+    return path.len && path.len <= PATH_MOST && path.at[0] == '/';
+}
+
+static bool is_value(struct slice value)
+{
+    for (size_t i = 0; i < value.len; i++)
+        if (http_is_control(value.at[i]))
+            return false;
+    return true;
+}
+
+static bool are_headers(const json_node *headers)
+{
+    struct slice value;
+    if (!json_is_object(headers))
+        return false;
+    for (const json_node *n = json_first(headers); n; n = json_next(n))
+        if (!http_is_token(slice_text(json_key(n))) || !json_text(n, &value) || !is_value(value))
+            return false;
+    return true;
+}
+
+/* What is null is not there. */
+static const json_node *member_if(const json_node *root, const char *key)
+{
+    const json_node *node = json_member(root, key);
+    return json_is_null(node) ? NULL : node;
+}
+
+static bool read_request(struct mux_message *m, const json_node *root)
+{
+    const json_node *body = json_member(root, "body");
+    m->kind = MUX_REQUEST;
+    m->headers = member_if(root, "headers");
+    if (!text_member(root, "method", &m->method) || !text_member(root, "path", &m->path) ||
+        !is_method(m->method) || !is_path(m->path) || (m->headers && !are_headers(m->headers)))
+        return false;
+    if (body && has_body(m->method))
+        m->body = json_source(m->doc, body);
+    return true;
+}
+
+static bool read_members(struct mux_message *m)
+{
+    const json_node *root = json_root(m->doc);
+    struct slice type;
+    if (!text_member(root, "type", &type) || !text_member(root, "id", &m->id) || !m->id.len ||
+        m->id.len > MUX_ID_MOST)
+        return false;
+    if (slice_is(type, "cancel")) {
+        m->kind = MUX_CANCEL;
+        return true;
+    }
+    return slice_is(type, "request") && read_request(m, root);
+}
+
+struct mux_message mux_message_read(struct slice text)
+{
+    const struct json_limits limits = {text.len, MUX_DEPTH};
+    struct mux_message m = {.kind = MUX_NO_JSON};
+    struct fail why;
+    m.doc = json_parse(text, "message", 0, limits, &why);
+    if (!m.doc) {
+        m.kind = fail_of_memory(&why) ? MUX_NO_MEMORY : MUX_NO_JSON;
+        return m;
+    }
+    if (read_members(&m))
+        return m;
+    mux_message_free(&m);
+    return (struct mux_message){.kind = MUX_NO_MESSAGE};
+}
+
+void mux_message_free(struct mux_message *m)
+{
+    json_free(m->doc);
+    m->doc = NULL;
+}
+
+/* ---- the request ---- */
+
+static bool among(struct slice name, const char *const *names)
+{
+    for (; *names; names++)
+        if (http_same_name(name, slice_text(*names)))
+            return true;
+    return false;
+}
+
+/* What is about a connection, or what HAProxy itself says of a request: of neither side. */
+static bool is_left_out(struct slice name)
+{
+    static const char *const names[] = {"accept-encoding", "connection", "content-length", "expect", "forwarded",
+                                        "host", "http2-settings", "keep-alive", "proxy", "proxy-authenticate",
+                                        "proxy-authorization", "proxy-connection", "te", "trailer",
+                                        "transfer-encoding", "upgrade", NULL};
+    return among(name, names) || http_name_starts(name, "x-forwarded-") || http_name_starts(name, "x-cell-") ||
+           http_name_starts(name, "sec-websocket-");
+}
+
+/* What is about the upgrade, and what each message says for itself. */
+static bool is_the_upgrades(struct slice name)
+{
+    static const char *const names[] = {"accept", "cache-control", "cell-resume", "content-type", "pragma",
+                                        "x-request-id", NULL};
+    return is_left_out(name) || among(name, names) || http_name_starts(name, "sec-fetch-");
+}
+
+static void put_field(struct writer *w, struct slice name, struct slice value)
+{
+    writer_put(w, name);
+    writer_text(w, ": ");
+    writer_put(w, value);
+    writer_text(w, "\r\n");
+}
+
+static bool client_has(const struct mux_client *client, struct slice wanted)
+{
+    struct slice rest = client->fields, name, value;
+    while (target_header(&rest, &name, &value))
+        if (http_same_name(name, wanted) && !is_the_upgrades(name))
+            return true;
+    return false;
+}
+
+/* A token that came otherwise than in a header of its own; absent: none. */
+static struct slice bearer_of(const struct mux_client *client)
+{
+    struct slice rest = client->protocols, part;
+    while (slice_split(&rest, ',', &part))
+        if (slice_starts(slice_trim(part), BEARER_PROTOCOL))
+            return slice_from(slice_trim(part), strlen(BEARER_PROTOCOL));
+    rest = slice_from(client->target, slice_find(client->target, '?') + 1);
+    while (slice_split(&rest, '&', &part))
+        if (slice_starts(part, BEARER_PARAMETER))
+            return slice_from(part, strlen(BEARER_PARAMETER));
+    return slice_text(NULL);
+}
+
+/* Whether the message may say this: not in place of what the socket was opened with, which may be its credential. */
+static bool may_add(const struct mux_client *client, struct slice name, bool has_bearer)
+{
+    bool authorization = http_same_name(name, SLICE_LITERAL("authorization"));
+    return !is_left_out(name) && !client_has(client, name) && !(authorization && has_bearer);
+}
+
+void mux_message_head(const struct mux_message *m, const struct mux_client *client, struct writer *w)
+{
+    struct slice rest = client->fields, name, value, bearer = bearer_of(client);
+    bool typed = false;
+    writer_put(w, m->method);
+    writer_text(w, " ");
+    writer_put(w, slice_sub(client->below, 0, client->below.len - (client->below.len && client->below.at[client->below.len - 1] == '/')));
+    writer_put(w, m->path);
+    writer_text(w, " HTTP/1.1\r\n");
+    put_field(w, SLICE_LITERAL("Host"), client->host);
+    while (target_header(&rest, &name, &value))
+        if (!is_the_upgrades(name))
+            put_field(w, name, value);
+    bool has_bearer = bearer.len && !client_has(client, SLICE_LITERAL("authorization"));
+    if (has_bearer) {
+        writer_text(w, "Authorization: Bearer ");
+        writer_put(w, bearer);
+        writer_text(w, "\r\n");
+    }
+    for (const json_node *n = m->headers ? json_first(m->headers) : NULL; n; n = json_next(n)) {
+        name = slice_text(json_key(n));
+        if (!json_text(n, &value) || !may_add(client, name, has_bearer))
+            continue;
+        typed = typed || http_same_name(name, SLICE_LITERAL("content-type"));
+        put_field(w, name, slice_trim(value));
+    }
+    if (!typed)
+        writer_text(w, "Content-Type: application/json\r\n");
+    if (has_body(m->method))
+        writer_printf(w, "Content-Length: %zu\r\n", m->body.len);
+    writer_text(w, "Connection: close\r\n\r\n");
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mux_message: what a client says in a WebSocket that carries many requests, in the form of sandbox-sdk: JSON, one message
+ * each (docs/mux.md). Pure.
+ *
+ *     {"type":"request","id":"ws_1","method":"POST","path":"/api/execute","headers":{"X-A":"b"},"body":{...}}
+ *     {"type":"cancel","id":"ws_1"}
+ */
+#ifndef CELLGATE_RELAY_MUX_MESSAGE_H
+#define CELLGATE_RELAY_MUX_MESSAGE_H
+
+#include "spoa/base/json.h"
+#include "spoa/base/writer.h"
+
+enum {
+    MUX_ID_MOST = 128, /* bytes of a request's id */
+    MUX_DEPTH = 64     /* of JSON, bodies included */
+};
+
+enum mux_kind {
+    MUX_REQUEST,
+    MUX_CANCEL,
+    MUX_NO_JSON, /* these are answered with an error that has no id */
+    MUX_NO_MESSAGE,
+    MUX_NO_MEMORY
+};
+
+struct mux_message {
+    enum mux_kind kind;
+    struct json *doc; /* of MUX_REQUEST and MUX_CANCEL; everything below points into it */
+    struct slice id, method, path;
+    struct slice body;        /* JSON as it came; absent: none */
+    const json_node *headers; /* an object of texts, or NULL */
+};
+
+/* Takes a message apart. What it has is as it should be: a method that is allowed, a path of printable ASCII, headers that
+ * are ones. */
+struct mux_message mux_message_read(struct slice text);
+void mux_message_free(struct mux_message *message);
+
+/* Of the upgrade: what each request in the socket has in common. */
+struct mux_client {
+    struct slice host;
+    struct slice target;    /* path and query; a token in the query counts as one of the request */
+    struct slice below;     /* put in front of each path, without its last slash; may be absent */
+    struct slice protocols; /* offered; one of them may hold a token */
+    struct slice fields;    /* {u16be length, name, u16be length, value}* */
+};
+
+/* The head of the request, for HAProxy's own listener: what the client brought with the upgrade, and what the message adds
+ * to that. It takes nothing of it away: who has opened the socket asks. w->full where it does not fit. */
+void mux_message_head(const struct mux_message *message, const struct mux_client *client, struct writer *w);
+
+#endif
