@@ -12,6 +12,8 @@ from plane import answer
 
 CONTAINER = Path(__file__).parent / "container.py"
 BELOW = {"path": "/sandbox/{sandbox}/{rest...}", "to": "/{rest}", "need": "exec"}
+# The same client, in front of the same server over plain HTTP alone.
+MUX = {"name": "sdk-mux", "path": "/sandbox/{sandbox}/ws", "upgrade": True, "via": "relay", "need": "none", "mux": "sandbox-sdk", "to": "/sandbox/{sandbox}"}
 ROUTES = [{"name": "sdk-socket", "upgrade": True, "via": "relay", "redial": False} | BELOW, {"name": "sdk"} | BELOW, "defaults"]
 MODES = ["http", "websocket"]
 
@@ -27,17 +29,35 @@ def rpc(servers, node):
 
 
 @pytest.fixture(scope="module")
-def cell(cells, node, origins, container, rpc):
+def make(cells, node, origins, container, rpc):
+    return lambda *more: cell_of(cells, node, origins, container, rpc, more)
+
+
+def cell_of(cells, node, origins, container, rpc, more):
     application = origins(answer=lambda connection, request: answer(connection, 200, b"the application"))
     said = stage("sandbox-sdk", {"http://10.0.0.5:3000": container.url, "http://10.0.0.5:8080": application.url})
     said["sandboxes"]["sb-2"] = {"worker": rpc.url}
-    said["config"]["routes"] = ROUTES
+    said["config"]["routes"] = [*more, *ROUTES]
     said["config"]["tokens"].append({"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"})
     return cells(**said, environment=node.certificate)
 
 
 @pytest.fixture(scope="module")
+def cell(make):
+    return make()
+
+
+@pytest.fixture(scope="module")
+def muxed(make):
+    return make(MUX)
+
+
+@pytest.fixture(scope="module")
 def client(cell, node):
+    return client_of(cell, node)
+
+
+def client_of(cell, node):
     def client(mode="http", token=None, sandbox="sb-1"):
         return node("sandbox_sdk.mjs", {"mode": mode, "token": cell.token(sandbox) if token is None else token, "host": f"gate.example.com:{cell.https}",
                                         "preview": f"https://8080-sb-1-a1b2c3d4e5f60718.preview.example.com:{cell.https}/"})
@@ -45,9 +65,9 @@ def client(cell, node):
     return client
 
 
-@pytest.fixture(scope="module", params=MODES)
-def sdk(request, client):
-    program = client(request.param)
+@pytest.fixture(scope="module", params=[*MODES, "mux"])
+def sdk(request, client, muxed, node):
+    program = client_of(muxed, node)("websocket") if request.param == "mux" else client(request.param)
 
     def step(name):
         program.say(name)
@@ -80,6 +100,25 @@ def test_a_wrong_token_is_reported(client):
         program.say("run")
         told[mode] = program.hear()
     assert "token" in told["http"]["message"] and "connection failed" in told["websocket"]["message"], told
+
+
+def test_through_the_mux_the_container_has_no_websocket(muxed, node, container):
+    program = client_of(muxed, node)("websocket")
+    program.say("run")
+    assert program.hear()["value"]["exitCode"] == 3
+    log = muxed.access_log()
+    assert "verdict=direct route=sdk sandbox=sb-1" in log and "route=sdk-socket" not in log
+    program.say("lost")
+    assert program.hear() == "begun"
+    container.kill()
+    told = program.hear()
+    assert "error" in told, told
+    container.start()
+    program.say("run")
+    assert program.hear()["value"]["exitCode"] == 3
+    refused = client_of(muxed, node)("websocket", "a-wrong-token")
+    refused.say("run")
+    assert "token" in refused.hear()["message"]
 
 
 @pytest.mark.parametrize("mode", MODES)
