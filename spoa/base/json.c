@@ -80,16 +80,6 @@ bool json_fail_key(const struct json *doc, const json_node *member, struct fail 
     return fail_node(doc, member, true, why, what.text);
 }
 
-struct slice json_source(const struct json *doc, const json_node *node)
-{
-    struct slice rest = slice_from(doc->text, offset_of(doc, node, false));
-    struct json_scan scan = json_scan_of(rest, false, JSON_DEPTH_MAX);
-    bool good = json_scan_value(&scan, 0);
-    size_t end = good ? scan.at : 0;
-    json_scan_free(&scan);
-    return slice_trim(slice_sub(rest, 0, end));
-}
-
 /* ---- checking and parsing ---- */
 
 static bool check(struct json_scan *scan, const char *name, struct json_limits limits, struct fail *why)
@@ -398,6 +388,40 @@ bool json_stream_object(struct slice text, const char *name, const char *key, in
     if (!good && !s.refused)
         fail_at(text, scan.what_at, name, why, scan.what);
     free(s.scratch);
+    json_scan_free(&scan);
+    return good;
+}
+
+/* ---- one object, without a tree ---- */
+
+struct members {
+    bool (*member)(void *context, struct slice key, struct slice value);
+    void *context;
+};
+
+static struct slice without_space_behind(struct slice text)
+{
+    while (text.len && strchr(" \t\r\n", text.at[text.len - 1]))
+        text.len--;
+    return text;
+}
+
+static bool scan_one(struct json_scan *scan, struct slice key, void *context)
+{
+    const struct members *members = context;
+    size_t start = scan->at;
+    return json_scan_value(scan, 0) &&
+           members->member(members->context, key,
+                           without_space_behind(slice_sub(scan->text, start, scan->at - start)));
+}
+
+bool json_members(struct slice text, unsigned depth,
+                  bool (*member)(void *context, struct slice key, struct slice value), void *context)
+{
+    struct members members = {member, context};
+    struct json_scan scan = json_scan_of(text, false, depth);
+    bool good = json_scan_begin(&scan) &&
+                json_scan_object(&scan, JSON_DUPLICATES_REFUSED, scan_one, &members) && json_scan_end(&scan);
     json_scan_free(&scan);
     return good;
 }

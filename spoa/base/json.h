@@ -66,9 +66,6 @@ bool json_int(const struct json *doc, const json_node *node, int64_t min, int64_
 /* Any number, as the nearest double: for showing, not for deciding. */
 bool json_real(const json_node *node, double *value);
 
-/* The node as it stands in the text: of a value in a document without comments. */
-struct slice json_source(const struct json *doc, const json_node *node);
-
 /* Fills why with "NAME:LINE:COLUMN: " of the node and the text; always false. Lines and columns count from 1,
  * columns in characters. Of a NULL node: "NAME: ". */
 __attribute__((format(printf, 4, 5))) bool json_fail(const struct json *doc, const json_node *node,
@@ -94,5 +91,11 @@ struct json_stream {
 };
 bool json_stream_object(struct slice text, const char *name, const char *key, int flags, unsigned depth,
                         const struct json_stream *stream, struct fail *why);
+
+/* Calls `member` for each member of the object that the text is, in order: its key as it stands between the quotes, still
+ * escaped, and the text of its value, which was checked. Builds nothing. False when json_check would refuse the text, it is no
+ * object, or `member` is false. */
+bool json_members(struct slice text, unsigned depth,
+                  bool (*member)(void *context, struct slice key, struct slice value), void *context);
 
 #endif

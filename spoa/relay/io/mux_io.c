@@ -339,8 +339,9 @@ static void cancel(struct mux_io *io, struct slice id)
 
 static void on_message(struct mux_io *io)
 {
-    struct mux_message m = mux_message_read(buffer_slice(&io->message));
-    buffer_free(&io->message);
+    struct buffer text = io->message; /* it is the message's until that is through */
+    struct mux_message m = mux_message_read(buffer_slice(&text));
+    io->message = buffer_with_limit(io->most);
     io->asked = loop_clock();
     switch (m.kind) {
     case MUX_REQUEST:
@@ -359,6 +360,7 @@ static void on_message(struct mux_io *io)
         end_for_memory(io);
     }
     mux_message_free(&m);
+    buffer_free(&text);
 }
 
 /* ---- the client ---- */

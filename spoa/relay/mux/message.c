@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/message.h"
 
+#include "spoa/base/json_write.h"
 #include "spoa/proto/http.h"
 #include "spoa/relay/tunnel/target.h"
 
@@ -63,14 +64,13 @@ static const json_node *member_if(const json_node *root, const char *key)
 
 static bool read_request(struct mux_message *m, const json_node *root)
 {
-    const json_node *body = json_member(root, "body");
     m->kind = MUX_REQUEST;
     m->headers = member_if(root, "headers");
     if (!text_member(root, "method", &m->method) || !text_member(root, "path", &m->path) ||
         !is_method(m->method) || !is_path(m->path) || (m->headers && !are_headers(m->headers)))
         return false;
-    if (body && has_body(m->method))
-        m->body = json_source(m->doc, body);
+    if (!has_body(m->method))
+        m->body = slice_text(NULL);
     return true;
 }
 
@@ -88,17 +88,46 @@ static bool read_members(struct mux_message *m)
     return slice_is(type, "request") && read_request(m, root);
 }
 
+/* A message without its body, as text, and where that is. */
+struct words {
+    struct buffer text;
+    struct slice body;
+    bool large;
+};
+
+static bool take_member(void *context, struct slice key, struct slice value)
+{
+    static const char *const known[] = {"type", "id", "method", "path", "headers", NULL};
+    struct words *words = context;
+    if (slice_is(key, "body"))
+        words->body = value;
+    for (size_t i = 0; known[i]; i++)
+        if (slice_is(key, known[i]) &&
+            !(json_write(&words->text, "%s\"%s\":", buffer_len(&words->text) > 1 ? "," : "", known[i]) &&
+              buffer_put(&words->text, value)))
+            words->large = true;
+    return true;
+}
+
 struct mux_message mux_message_read(struct slice text)
 {
-    const struct json_limits limits = {text.len, MUX_DEPTH};
+    const struct json_limits limits = {MUX_WORDS_MOST, MUX_DEPTH};
+    struct words words = {.text = buffer_with_limit(MUX_WORDS_MOST)};
     struct mux_message m = {.kind = MUX_NO_JSON};
     struct fail why;
-    m.doc = json_parse(text, "message", 0, limits, &why);
-    if (!m.doc) {
-        m.kind = fail_of_memory(&why) ? MUX_NO_MEMORY : MUX_NO_JSON;
-        return m;
+    bool good = json_write(&words.text, "{") && json_members(text, MUX_DEPTH, take_member, &words);
+    if (!good && json_check(text, "message", 0, (struct json_limits){text.len, MUX_DEPTH}, &why))
+        m.kind = MUX_NO_MESSAGE; /* JSON, but no object */
+    good = good && !words.large && json_write(&words.text, "}");
+    if (words.large)
+        m.kind = MUX_NO_MESSAGE;
+    if (good) {
+        m.doc = json_parse(buffer_slice(&words.text), "message", 0, limits, &why);
+        m.body = words.body;
+        m.kind = MUX_NO_MEMORY; /* nothing else can be wrong with it */
     }
-    if (read_members(&m))
+    buffer_free(&words.text);
+    if (!m.doc || read_members(&m))
         return m;
     mux_message_free(&m);
     return (struct mux_message){.kind = MUX_NO_MESSAGE};

@@ -13,8 +13,9 @@
 #include "spoa/base/writer.h"
 
 enum {
-    MUX_ID_MOST = 128, /* bytes of a request's id */
-    MUX_DEPTH = 64     /* of JSON, bodies included */
+    MUX_ID_MOST = 128,     /* bytes of a request's id */
+    MUX_DEPTH = 64,        /* of JSON, bodies included */
+    MUX_WORDS_MOST = 65536 /* bytes of all but the body */
 };
 
 enum mux_kind {
@@ -27,13 +28,13 @@ enum mux_kind {
 
 struct mux_message {
     enum mux_kind kind;
-    struct json *doc; /* of MUX_REQUEST and MUX_CANCEL; everything below points into it */
+    struct json *doc; /* of MUX_REQUEST and MUX_CANCEL: all but the body */
     struct slice id, method, path;
-    struct slice body;        /* JSON as it came; absent: none */
+    struct slice body;        /* JSON as it came, in the message's own text; absent: none */
     const json_node *headers; /* an object of texts, or NULL */
 };
 
-/* Takes a message apart. What it has is as it should be: a method that is allowed, a path of printable ASCII, headers that
+/* Takes a message apart, of whose body nothing is built. What it has is as it should be: a method that is allowed, a path of printable ASCII, headers that
  * are ones. */
 struct mux_message mux_message_read(struct slice text);
 void mux_message_free(struct mux_message *message);
