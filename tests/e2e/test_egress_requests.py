@@ -416,6 +416,30 @@ def test_a_change_of_its_rule_ends_what_is_inspected(site):
     assert until(lambda: metric(cell, 'cellgate_relay_egress_ended_total{reason="denied"}') == 2)
 
 
+def test_a_change_of_a_rule_reaches_a_thousand_inspected_connections(cells, destinations):  # noqa: F811
+    """Five hundred for each of two hosts, each with a request behind it and another one to come."""
+    each, origin = 500, Origin()
+    server = destinations(origin)
+    hosts = ("a.example.org", "b.example.org")
+    both = {host: allow(server.port, host, inspect=True, paths=["/good"]) for host in hosts}
+    cell = cells(config=config(hosts=dict.fromkeys(hosts, "127.0.0.1")) | {"relay": {"max_tunnels_per_sandbox": 0}}, sandboxes={"sb-1": rules(*both.values())}, egress=True)
+    token, opened = caller(cell), {host: [] for host in hosts}
+    for host in hosts:
+        for _ in range(each):
+            answer = dial(cell, f"{host}:{server.port}", token, timeout=20)
+            opened[host].append(Http1(None, sock=answer.sock))
+            assert opened[host][-1].request("GET", "/good", host=f"{host}:{server.port}").status == 200
+    began = time.monotonic()
+    cell.set_sandboxes(**{"sb-1": rules(both["a.example.org"] | {"paths": ["/other"]}, both["b.example.org"])})
+    for client in opened["a.example.org"]:
+        with contextlib.suppress(ConnectionResetError):
+            assert client.read() == b""
+    assert time.monotonic() - began < 1
+    for client in opened["b.example.org"]:
+        assert client.request("GET", "/good", host=f"b.example.org:{server.port}").status == 200
+    assert metric(cell, 'cellgate_relay_egress_ended_total{reason="denied"}') == each
+
+
 def test_audit_inside(site):
     cell, port, origin = site(paths=["/a"], access="read-only", more={"enforcement": "audit"})
     assert ask(cell, port, "POST", "/b").status == 200 and origin.seen[-1].line == "POST /b HTTP/1.1"
