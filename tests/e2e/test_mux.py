@@ -8,7 +8,8 @@ import threading
 import time
 
 import pytest
-from cell import until
+from browser import Browser
+from cell import ROOT, until
 from worker import TEXT, Ws
 
 ROUTES = [
@@ -76,6 +77,10 @@ class Worker:
             respond(connection, request, b'"slow"')
         elif target.startswith("/events"):
             self.events(connection, target)
+        elif target == "/page":
+            respond(connection, request, b"<!doctype html><title>mux</title>", "text/html")
+        elif target == "/mux.js":
+            respond(connection, request, (ROOT / "examples/mux/mux.js").read_bytes(), "text/javascript")
         elif target == "/text":
             respond(connection, request, b"no json", "text/plain")
         elif target == "/large":
@@ -275,3 +280,49 @@ def test_a_relay_that_drains_answers_what_is_on_its_way(cell, worker):
         worker.go.set()
         assert client.answers(id)[0]["body"] == "slow"
         assert client.ws.rest()[1][0] == 1012
+
+
+# ---- examples/mux/mux.js ----
+
+
+PROGRAM = """(async () => {
+    const { Mux } = await import("/open/sb-1/mux.js");
+    const mux = new Mux(`ws://${location.host}/v1/mux`, { protocols: ["cellgate", "cellgate.bearer.TOKEN"] });
+    const told = {};
+    const answer = await mux.fetch("/w/sb-1/x?y", { method: "POST", headers: { "X-Own": "b" }, body: JSON.stringify({ a: "\u20ac" }) });
+    told.one = [answer.status, answer.headers.get("content-type"), await answer.json()];
+    told.refused = (await mux.fetch("/w/sb-2/x")).status;
+    const many = await Promise.all(Array.from({ length: 60 }, async (_, n) => (await (await mux.fetch(`/w/sb-1/${n}`)).json()).target));
+    told.many = many.every((target, n) => target === `/${n}`);
+    let text = "";
+    const reader = (await mux.fetch("/w/sb-1/events")).body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part; !(part = await reader.read()).done; text += part.value);
+    told.events = text;
+    const stop = new AbortController();
+    const forever = (await mux.fetch("/w/sb-1/events/forever", { signal: stop.signal })).body.getReader();
+    await forever.read();
+    stop.abort();
+    told.aborted = await forever.read().then(() => forever.read()).catch((error) => error.name);
+    const cut = await mux.fetch("/w/sb-1/cut").catch((error) => error.code);
+    told.cut = cut;
+    const lost = mux.fetch("/w/sb-1/slow").catch((error) => error.message);
+    await mux.fetch("/w/sb-1/x");
+    mux.close();
+    told.lost = await lost;
+    told.again = (await mux.fetch("/w/sb-1/x")).status; // connects anew
+    return JSON.stringify(told);
+})()"""
+
+
+def test_mux_js_in_a_browser(cell, worker):
+    with Browser() as browser:
+        browser.open(f"http://127.0.0.1:{cell.http}/open/sb-1/page")
+        browser.wait(lambda: browser.evaluate("document.title") == "mux")
+        told = json.loads(browser.ask(PROGRAM.replace("TOKEN", cell.token("sb-1", need=["exec"]))))
+    status, kind, seen = told["one"]
+    assert (status, kind, seen["method"], seen["target"], json.loads(seen["body"])) == (200, "application/json", "POST", "/x?y", {"a": "\u20ac"})
+    assert ("x-own", "b") in [(n.lower(), v) for n, v in seen["headers"]]
+    assert (told["refused"], told["many"], told["again"]) == (403, True, 200)
+    assert told["events"] == 'event: stdout\ndata: one\ndata: two\n\ndata: {"type":"x"}\n\ndata: last\n\n'
+    assert (told["aborted"], told["cut"]) == ("AbortError", "STREAM_ERROR") and told["lost"].startswith("the WebSocket ended: 1000")
+    until(lambda: worker.cut, 10, "the stream goes on")
