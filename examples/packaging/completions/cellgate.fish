@@ -13,6 +13,8 @@ complete -c cellgate -n '__fish_seen_subcommand_from token explain status tunnel
 complete -c cellgate -n '__fish_seen_subcommand_from explain status tunnels top' -l json
 complete -c cellgate -n '__fish_seen_subcommand_from explain' -l upgrade
 complete -c cellgate -n '__fish_seen_subcommand_from explain' -l sandbox -x
+complete -c cellgate -n '__fish_seen_subcommand_from explain' -l source -x
+complete -c cellgate -n '__fish_seen_subcommand_from explain' -s o -x
 complete -c cellgate -n '__fish_seen_subcommand_from status tunnels top kick drain' -l relay -x
 complete -c cellgate -n '__fish_seen_subcommand_from status top' -l agent -x
 complete -c cellgate -n '__fish_seen_subcommand_from top' -l sort -x -a 'held age idle bytes redials gap'
