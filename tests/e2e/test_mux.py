@@ -3,14 +3,16 @@
 
 import contextlib
 import json
+import os
 import random
+import signal
 import threading
 import time
 
 import pytest
 from browser import Browser
-from cell import ROOT, until
-from worker import TEXT, Ws
+from cell import ROOT, stop, until
+from worker import PING, PONG, TEXT, Ws
 
 ROUTES = [
     {"name": "mux", "path": ["/v1/mux", "/ws"], "upgrade": True, "via": "relay", "need": "none", "mux": "sandbox-sdk"},
@@ -83,6 +85,8 @@ class Worker:
             respond(connection, request, (ROOT / "examples/mux/mux.js").read_bytes(), "text/javascript")
         elif target == "/text":
             respond(connection, request, b"no json", "text/plain")
+        elif target == "/huge":
+            respond(connection, request, b'"' + b"x" * (5 << 20) + b'"')
         elif target == "/large":
             respond(connection, request, b'"' + b"x" * (1 << 20) + b'"')
         elif target == "/cut":
@@ -225,6 +229,58 @@ def test_limits(cells, worker):
         assert (large["type"], large["status"]) == ("error", 502)
         client.say(type="request", id="x", method="POST", path="/w/sb-1/x", body="y" * 65536)
         assert client.ws.rest()[1][0] == 1009
+
+
+def test_a_message_may_end_with_an_empty_frame(cell):
+    with Client(cell, bearer(cell)) as client:
+        text = json.dumps({"type": "request", "id": "a", "method": "GET", "path": "/w/sb-1/x"}).encode()
+        client.ws.send(TEXT, text[:20], fin=False)
+        client.ws.send(0, b"", fin=False)
+        client.ws.send(0, text[20:], fin=False)
+        client.ws.send(0, b"")
+        assert client.answers("a")[0]["status"] == 200
+
+
+def test_a_token_beside_an_applications_own_authorization(cells, worker):
+    route = ROUTES[-1] | {"name": "app", "path": "/app/{sandbox}/{rest...}", "need": "exec", "auth": "keep"}
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": [*ROUTES, route]})
+    with Client(cell, ("Authorization", "Bearer of-the-application"), path="/v1/mux?cellgate_token=" + cell.token("sb-1", need=["exec"])) as client:
+        seen = client.call("/app/sb-1/x?y=1")["body"]
+        assert seen["target"] == "/x?y=1" and ["Authorization", "Bearer of-the-application"] in [[n.title(), v] for n, v in seen["headers"]]
+
+
+def test_large_answers_become_whole_one_after_another(cells, worker):
+    """Together they are more than the relay may hold for one; the socket and small answers go on."""
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"memory": "128MiB"}})
+    with Client(cell, bearer(cell)) as client:
+        client.ws.http.sock.settimeout(30)
+        ids = [client.ask("/w/sb-1/huge") for _ in range(16)]
+        small = client.ask("/w/sb-1/x")
+        for id in ids:
+            (answer,) = client.answers(id)
+            assert answer["type"] == "response" and len(answer["body"]) == 5 << 20, answer.get("message")
+        assert client.answers(small)[0]["status"] == 200
+
+
+def test_an_answer_that_does_not_fit_is_an_error_of_its_own(cells, worker):
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"memory": "8MiB"}})
+    with Client(cell, bearer(cell)) as client:
+        huge = client.call("/w/sb-1/huge")
+        assert (huge["type"], huge["code"], huge["status"]) == ("error", "INTERNAL_ERROR", 503)
+        assert client.call("/w/sb-1/x")["status"] == 200
+
+
+def test_a_relay_that_stood_still_takes_nobody_for_dead(cells, worker):
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"keepalive": "300ms", "dead_after": "500ms"}})
+    with Client(cell, bearer(cell)) as client:
+        client.ws.show_control = True
+        assert client.ws.frame()[0] == PING
+        stop(cell.pid("relay"))
+        client.ws.send(PONG)
+        time.sleep(1)  # longer than dead_after
+        os.kill(cell.pid("relay"), signal.SIGCONT)
+        client.ws.show_control = False
+        assert client.call("/w/sb-1/x")["status"] == 200
 
 
 def test_many_requests_in_any_order(cell, worker):

@@ -35,7 +35,11 @@ static void check_head(const struct mux_message *m, struct slice text)
         return;
     CHECK(result == HTTP_DONE && head.len == text.len);
     CHECK(slice_equal(head.method, m->method) && slice_starts(head.target, "/below/"));
-    CHECK(slice_equal(slice_from(head.target, strlen("/below")), m->path));
+    struct slice path = slice_from(head.target, strlen("/below"));
+    CHECK(slice_equal(slice_sub(path, 0, m->path.len), m->path));
+    struct slice behind = slice_from(path, m->path.len);
+    CHECK(slice_is(slice_from(behind, 1), "cellgate_token=z") &&
+          (behind.at[0] == '?' || behind.at[0] == '&'));
     CHECK(!head.chunked && head.length == m->body.len && lines_of(&head, "content-length") <= 1);
     CHECK(lines_of(&head, "host") == 1 && lines_of(&head, "authorization") == 1);
     CHECK(slice_is(http_get(&head, "authorization"), "Bearer x"));

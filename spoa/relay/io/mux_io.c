@@ -15,6 +15,7 @@
 #define OUT_LOW    ((size_t)64 << 10)  /* and from here on again */
 #define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
 #define TICK_MOST  (5 * SECOND)
+#define CROWDED    ((size_t)8 << 20) /* held for answers: from here on one of them is read until it is whole */
 #define LAST_WORDS (5 * SECOND) /* for each part of what is unsent to be taken */
 
 static const char *const ends[] = {
@@ -29,6 +30,7 @@ struct mux_request {
     struct stream up; /* to HAProxy */
     struct mux_answer answer;
     size_t held; /* as its io knows it */
+    bool paused;
     uint8_t id[MUX_ID_MOST];
 };
 
@@ -156,17 +158,28 @@ static void end_for_memory(struct mux_io *io)
 
 /* ---- back-pressure ---- */
 
-/* A client that does not take what waits for it stops the workers, and its own questions. */
+static void pause_request(struct mux_request *r, bool paused)
+{
+    if (r->paused != paused)
+        stream_pause(&r->up, paused);
+    r->paused = paused;
+}
+
+/* A client that does not take what waits for it stops the workers, and its own questions. Answers that have to become whole do
+ * so one after another where they are large together. */
 static void set_flow(struct mux_io *io)
 {
     size_t waits = buffer_len(&io->client.out);
-    bool full = io->full ? waits > OUT_LOW : waits >= OUT_HIGH;
-    if (full == io->full)
-        return;
+    bool full = io->full ? waits > OUT_LOW : waits >= OUT_HIGH, crowded = io->requests_held >= CROWDED,
+         first = true;
+    if (full != io->full)
+        stream_pause(&io->client, full);
     io->full = full;
-    stream_pause(&io->client, full);
-    for (struct mux_request *r = io->requests; r; r = r->next)
-        stream_pause(&r->up, full);
+    for (struct mux_request *r = io->requests; r; r = r->next) {
+        bool gathers = mux_answer_gathers(&r->answer);
+        pause_request(r, full || (crowded && !(gathers && first) && !mux_answer_streams(&r->answer)));
+        first = first && !gathers;
+    }
 }
 
 /* Behind whatever has changed: what was put into `out` leaves. */
@@ -189,7 +202,12 @@ static void conclude(struct mux_request *r, enum mux_step step, bool fits)
     struct mux_io *io = r->io;
     if (step == MUX_MORE)
         note_request(r);
-    else
+    if (step == MUX_MORE && r->held > OUT_HIGH && !account(io)) { /* the others are to go on */
+        fits = mux_put_error(&io->client.out, r->answer.id, "INTERNAL_ERROR",
+                             "The gate has no memory for the answer.", 503);
+        step = MUX_BROKEN;
+    }
+    if (step != MUX_MORE)
         drop(r, step == MUX_DONE ? MUX_OUTCOME_ANSWERED : MUX_OUTCOME_FAILED);
     if (!fits)
         end_for_memory(io);
@@ -213,8 +231,10 @@ static void on_answer_ended(void *owner, int error)
     struct mux_request *r = owner;
     bool fits = true;
     (void)error;
-    if (r->io)
-        conclude(r, mux_answer_end(&r->answer, &r->io->client.out, &fits), fits);
+    if (!r->io)
+        return;
+    enum mux_step step = mux_answer_end(&r->answer, &r->io->client.out, &fits);
+    conclude(r, step, fits);
 }
 
 static void on_asked(void *owner)
@@ -310,8 +330,8 @@ static void start(struct mux_io *io, const struct mux_message *m)
     }
     add_request(io, r);
     stream_open(&r->up, io->thread->loop, fd);
-    stream_pause(&r->up, io->full);
     note_request(r);
+    pause_request(r, io->full);
 }
 
 static void ask(struct mux_io *io, const struct mux_message *m)
@@ -413,7 +433,8 @@ static void read_client(struct mux_io *io)
 {
     struct slice all = buffer_slice(&io->client.in), rest = all;
     enum ws_event event = WS_PIECE;
-    while (!io->over && !io->full && rest.len && event != WS_MORE) {
+    while (!io->over && !io->full &&
+           event != WS_MORE) { /* a frame without payload is told when there are no more bytes */
         struct ws_piece piece;
         event = ws_decode(&io->decoder, &rest, &piece);
         take_event(io, event, &piece);
@@ -441,7 +462,7 @@ static void on_client_sent(void *owner)
     io->moved = loop_clock();
     (void)account(io);
     set_flow(io);
-    if (!io->full && buffer_len(&io->client.in))
+    if (!io->full)
         read_client(io);
 }
 
@@ -502,6 +523,9 @@ static void on_tick(void *owner)
 {
     struct mux_io *io = owner;
     const struct tunnel_settings *s = &io->thread->settings.tunnel;
+    stream_look(&io->client); /* where this thread stood still, what has arrived has come in time */
+    if (io->over)
+        return;
     uint64_t now = loop_clock();
     bool waits = buffer_len(&io->client.out) > 0;
     if (has_expired(io, now))

@@ -176,6 +176,16 @@ size_t mux_answer_held(const struct mux_answer *a)
     return a->head.size + a->body.size + a->events.line.size + a->events.data.size;
 }
 
+bool mux_answer_gathers(const struct mux_answer *a)
+{
+    return buffer_len(&a->body) > 0;
+}
+
+bool mux_answer_streams(const struct mux_answer *a)
+{
+    return a->streams;
+}
+
 static bool is_event_stream(const struct http_head *head)
 {
     static const char type[] = "text/event-stream";

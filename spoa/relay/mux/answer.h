@@ -45,6 +45,9 @@ enum mux_step mux_answer_feed(struct mux_answer *a, struct slice bytes, struct b
     __attribute__((warn_unused_result));
 /* The connection has ended: never MUX_MORE. */
 enum mux_step mux_answer_end(struct mux_answer *a, struct buffer *out, bool *fits) __attribute__((warn_unused_result));
+/* Whether it is one that is collected until it is whole, and some of it is there; or an event stream. */
+bool mux_answer_gathers(const struct mux_answer *a);
+bool mux_answer_streams(const struct mux_answer *a);
 /* Bytes of memory. */
 size_t mux_answer_held(const struct mux_answer *a);
 

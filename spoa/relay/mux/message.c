@@ -28,12 +28,18 @@ static bool has_body(struct slice method)
     return slice_is(method, "POST") || slice_is(method, "PUT") || slice_is(method, "PATCH");
 }
 
+/* What may stand in a request's target. */
+static bool is_target(struct slice text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (text.at[i] <= ' ' || text.at[i] >= 0x7f || text.at[i] == '#')
+            return false;
+    return true;
+}
+
 static bool is_path(struct slice path)
 {
-    for (size_t i = 0; i < path.len; i++)
-        if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#')
-            return false;
-    return path.len && path.len <= PATH_MOST && path.at[0] == '/';
+    return path.len && path.len <= PATH_MOST && path.at[0] == '/' && is_target(path);
 }
 
 static bool is_value(struct slice value)
@@ -190,7 +196,7 @@ static struct slice bearer_of(const struct mux_client *client)
 {
     struct slice rest = client->protocols, part;
     while (slice_split(&rest, ',', &part))
-        if (slice_starts(slice_trim(part), BEARER_PROTOCOL))
+        if (slice_starts(slice_trim(part), BEARER_PROTOCOL) && is_target(slice_trim(part)))
             return slice_from(slice_trim(part), strlen(BEARER_PROTOCOL));
     rest = slice_from(client->target, slice_find(client->target, '?') + 1);
     while (slice_split(&rest, '&', &part))
@@ -214,12 +220,17 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
     writer_text(w, " ");
     writer_put(w, slice_sub(client->below, 0, client->below.len - (client->below.len && client->below.at[client->below.len - 1] == '/')));
     writer_put(w, m->path);
+    bool foreign = bearer.len && client_has(client, SLICE_LITERAL("authorization"));
+    if (foreign) { /* the header is the application's: the token goes where it may stand beside it, and the agent takes it away */
+        writer_text(w, slice_find(m->path, '?') < m->path.len ? "&" BEARER_PARAMETER : "?" BEARER_PARAMETER);
+        writer_put(w, bearer);
+    }
     writer_text(w, " HTTP/1.1\r\n");
     put_field(w, SLICE_LITERAL("Host"), client->host);
     while (target_header(&rest, &name, &value))
         if (!is_the_upgrades(name))
             put_field(w, name, value);
-    bool has_bearer = bearer.len && !client_has(client, SLICE_LITERAL("authorization"));
+    bool has_bearer = bearer.len && !foreign;
     if (has_bearer) {
         writer_text(w, "Authorization: Bearer ");
         writer_put(w, bearer);
