@@ -12,7 +12,7 @@ import time
 import pytest
 from browser import Browser
 from cell import ROOT, stop, until
-from worker import PING, PONG, TEXT, Ws
+from worker import CLOSE, PING, PONG, TEXT, Ws
 
 ROUTES = [
     {"name": "mux", "path": ["/v1/mux", "/ws"], "upgrade": True, "via": "relay", "need": "none", "mux": "sandbox-sdk"},
@@ -229,6 +229,34 @@ def test_limits(cells, worker):
         assert (large["type"], large["status"]) == ("error", 502)
         client.say(type="request", id="x", method="POST", path="/w/sb-1/x", body="y" * 65536)
         assert client.ws.rest()[1][0] == 1009
+
+
+def test_requests_count_as_tunnels_of_their_clients_address(cells, worker):
+    """Each holds descriptors; without a token nobody is more than an address."""
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"max_tunnels": 80}})
+    with Client(cell, bearer(cell)) as client, Client(cell, bearer(cell)) as other:  # an eighth: 10
+        held = [client.ask("/w/sb-1/slow") for _ in range(8)]
+        (many,) = other.answers(other.ask("/w/sb-1/x"))
+        assert (many["code"], many["status"]) == ("TOO_MANY_REQUESTS", 429) and "address" in many["message"]
+        client.say(type="cancel", id=held[0])
+        until(lambda: other.call("/w/sb-1/x").get("status") == 200, 10, "no room comes back")
+        worker.go.set()
+        assert [client.answers(id)[0]["body"] for id in held[1:]] == ["slow"] * 7
+        assert other.call("/w/sb-1/x")["status"] == 200
+
+
+def test_a_socket_in_which_nobody_asks_ends_whatever_is_said_in_it(cells, worker):
+    cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": [ROUTES[0] | {"idle": "1s"}, *ROUTES[1:]]})
+    with Client(cell, bearer(cell)) as client:
+        began = time.monotonic()
+        with contextlib.suppress(OSError):
+            while time.monotonic() - began < 8:
+                client.ws.send(TEXT, b"rubbish")
+                opcode, payload = client.ws.message()
+                if opcode == CLOSE:
+                    break
+                time.sleep(0.05)
+        assert 1 <= time.monotonic() - began < 6 and payload[2:] == b"idle"
 
 
 def test_a_message_may_end_with_an_empty_frame(cell):

@@ -42,7 +42,8 @@ struct mux_io {
     struct address source; /* the client's */
     uint16_t port;         /* that it called, as far as it says whether with TLS */
     char source_text[INET6_ADDRSTRLEN];
-    struct limits_owner owner;
+    char owner_text[INET6_ADDRSTRLEN]; /* by which it is counted: of IPv6 the network of 64 bits */
+    struct limits_owner owner;         /* of the socket, and of each of its requests */
     struct limits_use use;
     struct stream client;
     struct ws_decoder decoder;
@@ -90,6 +91,7 @@ static void drop(struct mux_request *r, enum mux_outcome outcome)
 {
     struct mux_io *io = r->io;
     metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(outcome), 1);
+    limits_leave(io->thread->limits, &io->owner);
     io->requests_held -= r->held;
     io->count--;
     *r->link = r->next;
@@ -307,9 +309,19 @@ static void add_request(struct mux_io *io, struct mux_request *r)
     io->total++;
 }
 
+/* A request holds as many descriptors as a tunnel does, and more of HAProxy's. */
+static bool may_start(struct mux_io *io)
+{
+    enum limit limit = limits_enter(io->thread->limits, &io->owner);
+    if (limit != LIMIT_NONE && limit != LIMIT_MEMORY)
+        metrics_add(io->thread->shard, METRIC_LIMITED, METRIC_INDEX(limit), 1);
+    return limit == LIMIT_NONE;
+}
+
 static void start(struct mux_io *io, const struct mux_message *m)
 {
     struct fail why;
+    io->asked = loop_clock();
     struct mux_request *r = new_request(io, m->id);
     int fd = r ? net_connect(&io->thread->settings.mux, &why) : -1;
     bool good = fd >= 0 && put_request(r, m);
@@ -321,6 +333,7 @@ static void start(struct mux_io *io, const struct mux_message *m)
             buffer_free(&r->up.out);
             free_request(r);
         }
+        limits_leave(io->thread->limits, &io->owner);
         metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(MUX_OUTCOME_FAILED), 1);
         if (large)
             say_error(io, m->id, "INVALID_REQUEST", "The request's head is too large.", 431);
@@ -343,6 +356,9 @@ static void ask(struct mux_io *io, const struct mux_message *m)
         say_error(io, m->id, "RESTARTING", "The gate is being restarted. Connect again.", 503);
     } else if (io->count >= io->thread->settings.mux_requests) {
         say_error(io, m->id, "TOO_MANY_REQUESTS", "Too many requests are on their way in this socket.", 429);
+    } else if (!may_start(io)) {
+        say_error(io, m->id, "TOO_MANY_REQUESTS", "Too many requests are on their way from this address.",
+                  429);
     } else {
         start(io, m);
         return;
@@ -362,7 +378,6 @@ static void on_message(struct mux_io *io)
     struct buffer text = io->message; /* it is the message's until that is through */
     struct mux_message m = mux_message_read(buffer_slice(&text));
     io->message = buffer_with_limit(io->most);
-    io->asked = loop_clock();
     switch (m.kind) {
     case MUX_REQUEST:
         ask(io, &m);
@@ -561,6 +576,12 @@ static bool read_source(struct mux_io *io)
     io->source.family = inet_pton(AF_INET, io->source_text, io->source.bytes) == 1    ? 4
                         : inet_pton(AF_INET6, io->source_text, io->source.bytes) == 1 ? 6
                                                                                       : 0;
+    struct address counted = io->source;
+    if (counted.family == 6)
+        memset(counted.bytes + 8, 0, 8);
+    if (counted.family)
+        inet_ntop(counted.family == 4 ? AF_INET : AF_INET6, counted.bytes, io->owner_text,
+                  sizeof io->owner_text);
     io->port = slice_is(field_of(io->upgrade, SLICE_LITERAL("x-forwarded-proto")), "https") ? 443 : 80;
     return io->source.family != 0;
 }
@@ -601,7 +622,7 @@ static bool enter(struct mux_io *io)
 {
     struct relay_thread *thread = io->thread;
     /* nobody knows yet who it is, but for the address */
-    io->owner = (struct limits_owner){.token = slice_text(io->source_text), .mux = true};
+    io->owner = (struct limits_owner){.token = slice_text(io->owner_text), .mux = true};
     enum limit limit = limits_enter(thread->limits, &io->owner);
     if (limit == LIMIT_NONE) {
         io->use = limits_use_begin(thread->limits, &io->owner);
