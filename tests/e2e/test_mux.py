@@ -236,6 +236,7 @@ def test_requests_count_as_tunnels_of_their_clients_address(cells, worker):
     cell = cells(sandboxes={"sb-1": {"worker": worker.origin.url}}, config={"routes": ROUTES, "relay": {"max_tunnels": 80}})
     with Client(cell, bearer(cell)) as client, Client(cell, bearer(cell)) as other:  # an eighth: 10
         held = [client.ask("/w/sb-1/slow") for _ in range(8)]
+        until(lambda: [r.target for r in worker.origin.requests].count("/slow") == 8, 10, "the requests do not come")
         (many,) = other.answers(other.ask("/w/sb-1/x"))
         assert (many["code"], many["status"]) == ("TOO_MANY_REQUESTS", 429) and "address" in many["message"]
         client.say(type="cancel", id=held[0])
