@@ -113,7 +113,8 @@ static const char *duration(double seconds, char text[static 16])
                    : seconds < 7200 ? seconds / 60
                                     : seconds / 3600;
     const char *unit = seconds < 1 ? "ms" : seconds < 120 ? "s" : seconds < 7200 ? "min" : "h";
-    snprintf(text, 16, seconds < 1 ? "%.0f %s" : "%.1f %s", shown < 99999 ? shown : 99999, unit);
+    int digits = seconds < 0.001 ? 2 : seconds < 0.01 ? 1 : seconds < 1 ? 0 : 1;
+    snprintf(text, 16, "%.*f %s", digits, shown < 99999 ? shown : 99999, unit);
     return text;
 }
 

@@ -183,7 +183,7 @@ static const struct option keys[] = {
     {"relay.grace_period", OPTION_DURATION, AT(relay.grace_period), "500ms",
      "wait after a worker's Close for word of a move", RANGE(0, MINUTES(1)), .old = "relay.settle"},
     {"relay.redial_backoff", OPTION_TEXTS, AT(relay.redial_backoff_texts),
-     "[\"100ms\", \"250ms\", \"500ms\", \"1s\", \"2s\", \"4s\"]",
+     "[\"1ms\", \"3ms\", \"10ms\", \"30ms\", \"100ms\", \"250ms\", \"500ms\", \"1s\", \"2s\", \"4s\"]",
      "pauses between redials, ±20 %; the last repeats", RANGE(1, SETTINGS_BACKOFF_MAX),
      .check = check_backoff},
     {"relay.redial_budget", OPTION_DURATION, AT(relay.redial_budget), "30s", "redials of a lost worker",

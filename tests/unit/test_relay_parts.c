@@ -246,7 +246,9 @@ static void many_that_are_held_come_spread(void **state)
 {
     enum { HELD = 1000, STEP = 100 };
     static unsigned dials[20 * 1000 / STEP];
-    struct redial_settings usual = {.backoff = {100 * MS, 250 * MS, 500 * MS, SEC, 2 * SEC, 4 * SEC}, .backoff_count = 6};
+    struct redial_settings usual = {
+        .backoff = {1 * MS, 3 * MS, 10 * MS, 30 * MS, 100 * MS, 250 * MS, 500 * MS, SEC, 2 * SEC, 4 * SEC},
+        .backoff_count = 10};
     uint32_t seed = 1;
     (void)state;
     for (unsigned i = 0; i < HELD; i++) {

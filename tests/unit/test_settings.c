@@ -70,9 +70,9 @@ static void the_smallest_file_gets_the_documented_defaults(void **state)
     assert_int_equal(r->flap_window, 60000);
     assert_int_equal(r->stall, 300000);
     assert_int_equal(r->drain, 30000);
-    assert_int_equal(r->redial_backoff_count, 6);
-    assert_int_equal(r->redial_backoff[0], 100);
-    assert_int_equal(r->redial_backoff[5], 4000);
+    assert_int_equal(r->redial_backoff_count, 10);
+    assert_int_equal(r->redial_backoff[0], 1);
+    assert_int_equal(r->redial_backoff[9], 4000);
     settings_free(s);
 }
 

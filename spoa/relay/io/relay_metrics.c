@@ -29,8 +29,9 @@ static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
 static const char *const reload_outcomes[] = {[RELOAD_GOOD] = "good", [RELOAD_BAD] = "bad", NULL};
 /* As far as the longest move takes; `make run` loses and finds a worker in a few milliseconds. */
-const double relay_metrics_gaps[] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
-                                     2.5,   5,      10,    30,   60,    120,  300, 600,  0};
+const double relay_metrics_gaps[] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+                                     0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10,
+                                     30,     60,      120,    300,   600,    0};
 static const double ages[] = {1, 10, 60, 600, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600, 0};
 static const char *const cuts[] = {"handshake", "lingering", NULL};
 
