@@ -21,6 +21,7 @@ enum {
     QUEUE_BYTES = 256 << 10,
     LAST_WORDS_MS = 1000, /* for writing what is queued when the log ends */
     PATIENCE_MS = 1000,   /* with the thread, behind that */
+    REST_MS = 5,          /* between two writes: lines that come meanwhile wake nobody */
     KINDS = 64,           /* messages that are counted at a time; there are about as many */
 };
 
@@ -42,6 +43,9 @@ struct log {
     uint8_t *queue, *writing; /* of QUEUE_BYTES each; writing is the thread's own */
     size_t queued;
     bool stopping;
+    bool rests;       /* the thread looks by itself soon */
+    bool urgent;      /* a line of these should not wait for that */
+    int64_t rest_end; /* milliseconds of the monotonic clock */
     bool ended, left; /* the thread has; log_free did not wait for that: the thread frees all this */
     int64_t deadline; /* once stopping, milliseconds of the monotonic clock */
     struct kind kinds[KINDS];
@@ -168,16 +172,24 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* With the lock held. A wake-up costs more than the line: while the thread rests only trouble and a full queue do it. */
+static void wake_for_line(struct log *log, enum log_level level)
+{
+    bool urgent = log->rests && !log->urgent && (level >= LOG_WARN || log->queued > QUEUE_BYTES / 2);
+    log->urgent |= urgent;
+    if (urgent || (!log->rests && log->queued == 0))
+        pthread_cond_signal(&log->wake);
+}
+
 /* With the lock held. */
-static void put_line(struct log *log, const uint8_t *line, size_t len)
+static void put_line(struct log *log, enum log_level level, const uint8_t *line, size_t len)
 {
     if (len > QUEUE_BYTES - log->queued) {
         atomic_fetch_add_explicit(&log->dropped, 1, memory_order_relaxed);
         return;
     }
     memcpy(log->queue + log->queued, line, len);
-    if (log->queued == 0)
-        pthread_cond_signal(&log->wake);
+    wake_for_line(log, level);
     log->queued += len;
 }
 
@@ -187,7 +199,8 @@ static void tell_held_back(struct log *log, struct kind *kind)
     uint8_t line[LINE_MAX_BYTES];
     const struct log_field fields[] = {LOG_TEXT("like", kind->message), LOG_U64("lines", kind->held_back)};
     if (kind->held_back)
-        put_line(log, line, format_line(line, kind->level, "more of these were held back", fields, 2));
+        put_line(log, kind->level, line,
+                 format_line(line, kind->level, "more of these were held back", fields, 2));
     *kind = (struct kind){.message = NULL};
 }
 
@@ -232,7 +245,7 @@ void log_fields_audit(struct log *log, enum log_level level, const char *message
     uint8_t line[LINE_MAX_BYTES];
     size_t len = format_line(line, level, message, fields, count);
     pthread_mutex_lock(&log->lock);
-    put_line(log, line, len);
+    put_line(log, level, line, len);
     pthread_mutex_unlock(&log->lock);
 }
 
@@ -270,18 +283,34 @@ static int64_t tell_all_held_back(struct log *log, bool all)
     return next;
 }
 
+/* With the lock held: until `end`, milliseconds of the monotonic clock, or a signal; 0: a signal. */
+static void wait_until(struct log *log, int64_t end)
+{
+    const struct timespec until = {end / 1000, end % 1000 * 1000000};
+    if (end)
+        (void)pthread_cond_timedwait(&log->wake, &log->lock, &until);
+    else
+        pthread_cond_wait(&log->wake, &log->lock);
+}
+
+/* With the lock held: what comes soon after a write waits for more. */
+static void rest(struct log *log)
+{
+    log->rests = true;
+    while (!log->stopping && !log->urgent && now_ms() < log->rest_end)
+        wait_until(log, log->rest_end);
+    log->rests = log->urgent = false;
+}
+
 /* With the lock held: until there are lines, the log ends, or something has to be said of what was held back. */
 static void wait_for_lines(struct log *log)
 {
+    rest(log);
     for (;;) {
         int64_t next = tell_all_held_back(log, log->stopping);
         if (log->queued || log->stopping)
             return;
-        const struct timespec until = {next / 1000, next % 1000 * 1000000};
-        if (next)
-            (void)pthread_cond_timedwait(&log->wake, &log->lock, &until);
-        else
-            pthread_cond_wait(&log->wake, &log->lock);
+        wait_until(log, next);
     }
 }
 
@@ -338,6 +367,7 @@ static bool take(struct log *log, struct slice *text)
     log->writing = filled;
     *text = slice_of(filled, log->queued);
     log->queued = 0;
+    log->rest_end = now_ms() + REST_MS;
     pthread_mutex_unlock(&log->lock);
     return text->len > 0;
 }

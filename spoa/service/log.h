@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * log: one logfmt line per event on a file descriptor, written by a thread of its own from a bounded queue, so that a
- * full disk or a blocked pipe never stalls a loop; lines that did not fit are counted. May be used by any thread.
+ * full disk or a blocked pipe never stalls a loop; lines that did not fit are counted. A line behind another one leaves up
+ * to five milliseconds later, at LOG_WARN and above at once. May be used by any thread.
  *
  *     log_write(log, LOG_INFO, "tunnel opened", LOG_SLICE("route", route), LOG_U64("bytes", n));
  *     -> ts=2026-11-20T23:25:16.123Z level=info msg="tunnel opened" route=pty bytes=17

@@ -6,6 +6,7 @@
 #include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -192,6 +193,59 @@ static void each_write_is_of_whole_lines(void **state)
     }
 }
 
+static int64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A socket of packets has each write as one. */
+static void lines_that_come_close_together_are_written_together(void **state)
+{
+    enum { LINES = 400, PART = 4096 };
+    char text[2 * PART];
+    int packets[2];
+    unsigned lines = 0, writes = 0;
+    size_t bytes = 0;
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, packets), 0);
+    struct log *log = log_new(packets[1], LOG_INFO);
+    int64_t began = clock_ms();
+    for (unsigned i = 0; i < LINES; i++) {
+        log_audit(log, LOG_INFO, "m", LOG_U64("n", i));
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    }
+    log_free(log);
+    int64_t took = clock_ms() - began;
+    close(packets[1]);
+    for (ssize_t len; (len = recv(packets[0], text, sizeof text, 0)) > 0; writes++, bytes += (size_t)len)
+        for (ssize_t i = 0; i < len; i++)
+            lines += text[i] == '\n';
+    close(packets[0]);
+    assert_int_equal(lines, LINES);
+    assert_in_range(writes, 1, took / 4 + (int64_t)(2 * bytes / PART) + 2);
+}
+
+static void trouble_is_written_at_once(void **state)
+{
+    char text[4096];
+    unsigned soon = 0;
+    (void)state;
+    for (unsigned i = 0; i < 50; i++) {
+        int64_t began = clock_ms();
+        log_audit(the_log, LOG_INFO, "usual");
+        log_audit(the_log, LOG_ERROR, "trouble");
+        for (size_t len = 0; !memmem(text, len, "trouble", 7);) {
+            ssize_t got = read(ends[0], text + len, sizeof text - len);
+            assert_true(got > 0);
+            len += (size_t)got;
+        }
+        soon += clock_ms() - began < 3;
+    }
+    assert_true(soon > 25); /* none is if it waits for the next write */
+}
+
 static void a_closed_reader_is_survived(void **state)
 {
     (void)state;
@@ -339,6 +393,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_terminal_that_takes_nothing_does_not_hold_up_the_end, open_terminal,
                                         hang_up),
         cmocka_unit_test_setup_teardown(each_write_is_of_whole_lines, open_full_pipe, close_pipe),
+        cmocka_unit_test(lines_that_come_close_together_are_written_together),
+        WITH_PIPE(trouble_is_written_at_once),
         WITH_PIPE(a_closed_reader_is_survived),
         WITH_PIPE(threads_do_not_mix_their_lines),
         cmocka_unit_test(running_out_of_memory_is_an_error),
