@@ -21,16 +21,26 @@ static void on_rested(void *owner)
     want(owner);
 }
 
+/* Twice those of the turn before, if that had so many; a socket on which more wait stays readable. */
+static void count_tries(struct listener *l)
+{
+    uint64_t turn = loop_turns(l->io.loop);
+    unsigned more = turn == l->turn + 1 ? 2 * l->tries : 1;
+    l->tries = more == 0 ? 1 : more < l->batch ? more : l->batch;
+    l->turn = turn;
+}
+
 static void on_connection(void *owner, int events)
 {
     struct listener *l = owner;
     (void)events;
-    for (unsigned i = 0; i < l->batch && is_accepting(l); i++) {
+    count_tries(l);
+    for (unsigned i = 0, most = l->tries; i < most && is_accepting(l); i++) {
         int fd = net_accept(loop_io_fd(&l->io));
         if (fd >= 0)
             l->accepted(l->owner, fd);
         else if (errno == EAGAIN)
-            return;
+            l->tries = most = 0;
         else if (errno != ECONNABORTED && errno != EINTR)
             listener_rest(l);
     }

@@ -3,7 +3,8 @@
  * listener: accepts connections on a socket of net_listen, Unix or TCP. A member of the object that serves them.
  *
  * It rests for a tenth of a second when the kernel has no descriptor or memory for another connection, because the
- * socket stays readable then. The owner holds it while it has no place for another one. For the loop's own thread.
+ * socket stays readable then. A try in vain costs as much as a connection, so a turn makes one, and more only when there
+ * were connections in the turn before, too. The owner holds it while it has no place for another one. For the loop's own thread.
  */
 #ifndef CELLGATE_NET_LISTENER_H
 #define CELLGATE_NET_LISTENER_H
@@ -24,6 +25,8 @@ struct listener {
     struct loop_io io;
     struct loop_timer rest;
     bool held;
+    unsigned tries; /* in this turn */
+    uint64_t turn;  /* when that was said */
 };
 
 /* The descriptor is the listener's until it is released. Zeroed is closed. */

@@ -22,6 +22,7 @@ struct loop {
     struct ev_timer watch_again;
     pthread_mutex_t lock;
     struct queue deferred, posted;
+    uint64_t turns;
 };
 
 uint64_t loop_clock(void)
@@ -84,6 +85,7 @@ static void on_turn_end(struct ev_loop *ev, struct ev_prepare *watcher, int even
 {
     (void)ev, (void)events;
     struct loop *loop = watcher->data;
+    loop->turns++;
     queue_run(loop, &loop->deferred);
 }
 
@@ -159,6 +161,11 @@ void loop_turn(struct loop *loop, bool wait)
 {
     ev_run(loop->ev, wait ? EVRUN_ONCE : EVRUN_NOWAIT);
     queue_run(loop, &loop->deferred);
+}
+
+uint64_t loop_turns(const struct loop *loop)
+{
+    return loop->turns;
 }
 
 void loop_stop(struct loop *loop)

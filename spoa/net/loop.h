@@ -29,6 +29,8 @@ void loop_run(struct loop *loop);
 /* One turn: waits for events if `wait`, handles what is there and runs the deferred tasks. */
 void loop_turn(struct loop *loop, bool wait);
 void loop_stop(struct loop *loop);
+/* How many turns have ended. */
+uint64_t loop_turns(const struct loop *loop);
 
 /* CLOCK_MONOTONIC, as of base/time.h; any thread. */
 uint64_t loop_clock(void);

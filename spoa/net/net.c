@@ -135,6 +135,20 @@ static int socket_of(const struct net_address *address)
     return socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
+/* Sends at once, and finds out within two minutes that a silent peer's host is gone. A Unix socket knows none
+ * of this and needs none. What a listener accepts inherits all of it. */
+static void tune(int fd, const struct net_address *address)
+{
+    const int on = 1, idle = 60, interval = 15, probes = 4;
+    if (net_is_unix(address))
+        return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
 /* Closes fd, for a reason that errno says. */
 static int give_up(int fd, const char *what, const struct net_address *address, struct fail *why)
 {
@@ -178,6 +192,7 @@ int net_listen(const struct net_address *address, mode_t mode, struct fail *why)
     if (fd < 0)
         return give_up(fd, "listen on", address, why);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    tune(fd, address);
     /* Linux creates the file with the socket's own mode, less the umask: never wider than asked for, not even
      * for the moment until chmod */
     if (path && fchmod(fd, mode) != 0)
@@ -200,28 +215,13 @@ void net_unlisten(int fd)
 }
 
 /* ---- connections ---- */
-/* Sends at once, and finds out within two minutes that a silent peer's host is gone. A Unix socket knows none
- * of this and needs none. */
-static void tune(int fd)
-{
-    const int on = 1, idle = 60, interval = 15, probes = 4;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-}
-
 int net_accept(int listener)
 {
     if (!loop_memory_whole()) {
         errno = ENOMEM;
         return -1;
     }
-    int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0)
-        tune(fd);
-    return fd;
+    return accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
 
 int net_connect(const struct net_address *address, struct fail *why)
@@ -229,7 +229,7 @@ int net_connect(const struct net_address *address, struct fail *why)
     int fd = socket_of(address);
     if (fd < 0)
         return give_up(fd, "connect to", address, why);
-    tune(fd);
+    tune(fd, address);
     if (connect(fd, &address->any, address->len) != 0 && errno != EINPROGRESS)
         return give_up(fd, "connect to", address, why);
     return fd;

@@ -44,10 +44,10 @@ void net_unlisten(int fd);
 /* The address a socket is bound to. */
 bool net_local(int fd, struct net_address *address);
 
-/* The next connection, with TCP_NODELAY and keepalive; -1 with errno as accept4 leaves it, ENOMEM also while
+/* The next connection, which inherits TCP_NODELAY and keepalive from a socket of net_listen; -1 with errno as accept4 leaves it, ENOMEM also while
  * loop_memory is not whole. */
 int net_accept(int listener);
-/* Starts a connection, tuned as net_accept does: once the descriptor is writable, net_connected tells how it
+/* Starts a connection, tuned alike: once the descriptor is writable, net_connected tells how it
  * went. */
 int net_connect(const struct net_address *address, struct fail *why);
 

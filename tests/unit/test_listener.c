@@ -102,17 +102,24 @@ static void connections_come_on_tcp_and_on_unix_sockets(void **state)
     }
 }
 
-static void a_turn_takes_no_more_than_the_batch(void **state)
+static void turns_in_a_row_take_more_up_to_the_batch(void **state)
 {
     (void)state;
     struct world w = {0};
     begin(&w, unix_address(), 3);
     come(&w, CLIENTS);
-    loop_turn(w.loop, false);
-    assert_int_equal(w.taken_count, 3);
-    loop_turn(w.loop, false);
-    assert_int_equal(w.taken_count, 6);
+    const unsigned taken[] = {1, 3, 6, CLIENTS};
+    for (unsigned i = 0; i < 4; i++) {
+        loop_turn(w.loop, false);
+        assert_int_equal(w.taken_count, taken[i]);
+    }
     await_taken(&w, CLIENTS);
+    loop_turn(w.loop, false); /* in which nobody comes */
+    come(&w, 3);
+    loop_turn(w.loop, false);
+    assert_int_equal(w.taken_count, CLIENTS + 1);
+    loop_turn(w.loop, false);
+    assert_int_equal(w.taken_count, CLIENTS + 3);
     end(&w);
 }
 
@@ -240,7 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_come_on_tcp_and_on_unix_sockets),
-        cmocka_unit_test(a_turn_takes_no_more_than_the_batch),
+        cmocka_unit_test(turns_in_a_row_take_more_up_to_the_batch),
         cmocka_unit_test(a_listener_that_is_held_in_its_callback_takes_no_more),
         cmocka_unit_test(a_listener_may_be_closed_in_its_callback),
         cmocka_unit_test(without_descriptors_it_rests_and_then_goes_on),

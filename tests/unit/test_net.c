@@ -143,6 +143,10 @@ static void assert_tuned(int fd)
     assert_int_equal(on, 1);
     assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, &len), 0);
     assert_int_equal(on, 1);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &on, &len), 0);
+    assert_int_equal(on, 60);
+    assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &on, &len), 0);
+    assert_int_equal(on, 4);
 }
 
 static void tcp_connects_on_a_free_port(const char *written)
