@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
+#include "spoa/base/random.h"
 #include "spoa/net/stream.h"
 #include "spoa/proto/proxy_header.h"
 
@@ -225,7 +225,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
     struct writer w = writer_of(memory, sizeof memory);
     uint8_t nonce[16];
 
-    if (getrandom(nonce, sizeof nonce, 0) != sizeof nonce)
+    if (!random_bytes(nonce, sizeof nonce))
         return fail(&d->why, "no randomness");
     ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
     if (o->to->tls)

@@ -10,6 +10,8 @@
 #include "spoa/relay/io/mux_io.h"
 #include "spoa/relay/io/tunnel_io.h"
 
+#define HEAD_USUAL 1024 /* bytes: a head of HAProxy's is there with one read, and many may be waited for */
+
 struct handshake {
     struct relay_thread *thread;
     struct handshake *next, **link;
@@ -136,9 +138,8 @@ static void on_late(void *owner)
     relay_thread_refuse(a->thread, leave(a), NULL, REFUSAL_bad_request);
 }
 
-/* A head is small, and many may be waited for. */
 static const struct stream_user stream_user = {
-    .input = on_input, .ended = on_ended, .late = on_late, .gone = free, .read_size = 1};
+    .input = on_input, .ended = on_ended, .late = on_late, .gone = free, .read_size = HEAD_USUAL};
 
 void handshake_begin(struct relay_thread *thread, int fd)
 {

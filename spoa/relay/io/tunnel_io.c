@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "spoa/base/random.h"
 #include "spoa/relay/io/dial.h"
 #include "spoa/relay/io/tunnel_stats.h"
 
@@ -103,7 +104,7 @@ static bool host_permits_replay(void *context)
 static uint32_t host_random(void *context)
 {
     (void)context;
-    return arc4random();
+    return random_u32();
 }
 
 /* ---- what the tunnel commands ---- */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "spoa/base/random.h"
+
+enum { TAKEN = 4096 };
+
+/* Parts of every length, so that a pool ends within each: no eight bytes come twice. */
+static void *take(void *context)
+{
+    uint8_t *to = context;
+    for (size_t len = 8, at = 0; at + RANDOM_MOST <= TAKEN; at += len, len = len < RANDOM_MOST ? len + 8 : 8)
+        if (!random_bytes(to + at, len))
+            return NULL;
+    return to;
+}
+
+/* The last of TAKEN may not have been filled. */
+static const uint8_t *part(const uint8_t bytes[3][TAKEN], size_t i)
+{
+    size_t parts = (TAKEN - RANDOM_MOST) / 8;
+    return bytes[i / parts] + i % parts * 8;
+}
+
+static void no_bytes_are_given_twice(void **state)
+{
+    static uint8_t bytes[3][TAKEN];
+    const size_t parts = 3 * (TAKEN - RANDOM_MOST) / 8;
+    pthread_t threads[2];
+    void *taken[2];
+    (void)state;
+    for (unsigned i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take, bytes[i]), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_join(threads[i], &taken[i]);
+        assert_non_null(taken[i]);
+    }
+    assert_non_null(take(bytes[2]));
+    for (size_t i = 0; i < parts; i++)
+        for (size_t k = i + 1; k < parts; k++)
+            assert_memory_not_equal(part(bytes, i), part(bytes, k), 8);
+}
+
+static void numbers_use_all_bits(void **state)
+{
+    uint32_t seen = 0, missing = 0;
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++) {
+        uint32_t number = random_u32();
+        seen |= number;
+        missing |= ~number;
+    }
+    assert_int_equal(seen, UINT32_MAX);
+    assert_int_equal(missing, UINT32_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_bytes_are_given_twice),
+        cmocka_unit_test(numbers_use_all_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
