@@ -3,6 +3,8 @@
 
 #include <arpa/inet.h>
 
+#include "spoa/base/reader.h"
+
 const char *const handover_resume_names[] = {"none", "scrollback", "since", "cell", NULL};
 const char *const handover_end_names[] = {"close", "exit-frame", "exit-json", NULL};
 const char *const handover_keepalive_names[] = {"ping", "empty-frame", NULL};
@@ -236,4 +238,121 @@ bool handover_decode(struct handover *handover, struct slice text, struct writer
             return false;
     }
     return true;
+}
+
+/* ---- packed: a bit for each field, then the values of those that are present ---- */
+enum { LONG_TEXT = 255 }; /* instead of a length of one byte: four follow */
+
+static bool has_TEXT(struct slice value)
+{
+    return slice_present(value);
+}
+
+static bool has_INT(int64_t value)
+{
+    return value >= 0;
+}
+
+static bool has_BOOL(bool value)
+{
+    return value;
+}
+
+static bool has_ADDRESS(struct address value)
+{
+    return value.family != 0;
+}
+
+static bool has_NAME(unsigned value)
+{
+    return value != 0;
+}
+
+static void pack_TEXT(struct writer *w, struct slice value)
+{
+    writer_u8(w, (uint8_t)(value.len < LONG_TEXT ? value.len : LONG_TEXT));
+    if (value.len >= LONG_TEXT)
+        writer_be(w, value.len, 4);
+    writer_put(w, value);
+}
+
+static void pack_INT(struct writer *w, int64_t value)
+{
+    size_t bytes = 1;
+    while (bytes < 8 && value >> (8 * bytes))
+        bytes++;
+    writer_u8(w, (uint8_t)bytes);
+    writer_be(w, (uint64_t)value, bytes);
+}
+
+static void pack_BOOL(struct writer *w, bool value)
+{
+    (void)w, (void)value;
+}
+
+static void pack_ADDRESS(struct writer *w, struct address value)
+{
+    writer_put(w, slice_of(&value, sizeof value));
+}
+
+static void pack_NAME(struct writer *w, unsigned value)
+{
+    writer_u8(w, (uint8_t)value);
+}
+
+void handover_pack(const struct handover *handover, struct writer *w)
+{
+    uint64_t present = 0;
+#define X(kind, field, key) present |= (uint64_t)has_##kind(handover->field) << FIELD_##field;
+    HANDOVER_FIELDS(X)
+#undef X
+    writer_be(w, present, 8);
+#define X(kind, field, key)          \
+    if (has_##kind(handover->field)) \
+        pack_##kind(w, handover->field);
+    HANDOVER_FIELDS(X)
+#undef X
+}
+
+static struct slice unpack_TEXT(struct reader *r)
+{
+    uint64_t len = reader_u8(r);
+    return reader_take(r, len == LONG_TEXT ? reader_be(r, 4) : len);
+}
+
+static int64_t unpack_INT(struct reader *r)
+{
+    return (int64_t)reader_be(r, reader_u8(r));
+}
+
+static bool unpack_BOOL(const struct reader *r)
+{
+    (void)r;
+    return true;
+}
+
+static struct address unpack_ADDRESS(struct reader *r)
+{
+    struct address value = {0};
+    struct slice bytes = reader_take(r, sizeof value);
+    memcpy(&value, bytes.at, bytes.len);
+    return value;
+}
+
+static unsigned unpack_NAME(struct reader *r)
+{
+    return reader_u8(r);
+}
+
+struct handover handover_unpack(struct slice packed)
+{
+    struct handover handover = handover_none();
+    struct reader r = reader_of(packed);
+    uint64_t present = reader_be(&r, 8);
+#define X(kind, field, key)                     \
+    if (present & UINT64_C(1) << FIELD_##field) \
+        handover.field = unpack_##kind(&r);
+    HANDOVER_FIELDS(X)
+#undef X
+    return handover;
 }

@@ -28,12 +28,20 @@ static void on_tick(void *owner)
     loop_timer_set(&((struct world *)owner)->tick, 10 * MILLISECOND);
 }
 
+static void give_handover(void *owner, struct handover *to)
+{
+    (void)owner;
+    *to = (struct handover){.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+}
+
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
     (void)watch;
     (void)answer;
     ((struct world *)owner)->answered++;
 }
+
+static const struct question_user user_answered = {give_handover, on_answered};
 
 static void take_frames(struct world *w, struct slice in)
 {
@@ -117,8 +125,7 @@ static int teardown(void **state)
 static void a_question_for_which_there_was_no_memory_is_asked_when_there_is(void **state)
 {
     struct world *w = *state;
-    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
-    struct question question = {.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
+    struct question question = {.watch = true, .user = &user_answered, .owner = w};
     alloc_fail_at(1);
     agent_client_ask(w->client, &question);
     alloc_fail_at(0);
@@ -133,10 +140,9 @@ static void a_question_for_which_there_was_no_memory_is_asked_when_there_is(void
 static void what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_goes(void **state)
 {
     struct world *w = *state;
-    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
     struct question *question = calloc(1, sizeof *question);
     assert_non_null(question);
-    *question = (struct question){.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
+    *question = (struct question){.watch = true, .user = &user_answered, .owner = w};
     alloc_fail_at(1);
     agent_client_ask(w->client, question);
     alloc_fail_at(0);
@@ -153,8 +159,7 @@ static void what_was_dropped_before_it_was_asked_is_not_touched_when_the_agent_g
 static void a_watch_that_is_dropped_is_taken_back(void **state)
 {
     struct world *w = *state;
-    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
-    struct question watch = {.watch = true, .handover = &handover, .answered = on_answered, .owner = w};
+    struct question watch = {.watch = true, .user = &user_answered, .owner = w};
     agent_client_ask(w->client, &watch);
     for (uint64_t since = loop_clock(); w->notified < 1 && !is_late(since);)
         turn(w);
@@ -187,14 +192,15 @@ static void on_told(void *owner, bool watch, const struct answer *answer)
     p->drops = NULL;
 }
 
+static const struct question_user user_told = {give_handover, on_told};
+
 /* One of them is with the agent, which says nothing, and there is no room for the others. */
 static void who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others(void **state)
 {
     struct world *w = *state;
-    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
     struct patient patients[4] = {0};
     for (size_t i = 0; i < 4; i++) {
-        patients[i] = (struct patient){.w = w, .question = {.handover = &handover, .answered = on_told}};
+        patients[i] = (struct patient){.w = w, .question = {.user = &user_told}};
         patients[i].question.owner = &patients[i];
         agent_client_ask(w->client, &patients[i].question);
     }
@@ -219,12 +225,13 @@ static void on_answer_in_time(void *owner, bool watch, const struct answer *answ
     ((struct world *)owner)->answered++;
 }
 
+static const struct question_user user_answer_in_time = {give_handover, on_answer_in_time};
+
 /* As after a stop of this process: the time of the question is over, and the answer is there. */
 static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
 {
     struct world *w = *state;
-    const struct handover handover = {.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
-    struct question question = {.handover = &handover, .answered = on_answer_in_time, .owner = w};
+    struct question question = {.user = &user_answer_in_time, .owner = w};
     uint8_t memory[64];
     struct writer out = writer_of(memory, sizeof memory);
     agent_client_ask(w->client, &question);

@@ -14,7 +14,7 @@
 
 struct world {
     struct loop *loop;
-    struct upgrade *upgrade;
+    struct upgrade_kept *upgrade;
     struct dial *dial;
     char folder[40], path[64];
     int listener, worker;
@@ -29,7 +29,7 @@ static void on_done(void *owner, enum dial_outcome outcome)
     w->outcome = outcome;
 }
 
-static struct upgrade *new_upgrade(void)
+static struct upgrade_kept *new_upgrade(void)
 {
     static const char text[] =
         "GET / HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: "
@@ -40,7 +40,10 @@ static struct upgrade *new_upgrade(void)
     enum refusal refusal;
     struct fail why;
     assert_int_equal(http_read(&reader, slice_text(text), &head), HTTP_DONE);
-    return upgrade_new(&head, &refusal, &why);
+    struct upgrade *upgrade = upgrade_new(&head, &refusal, &why);
+    struct upgrade_kept *kept = upgrade ? upgrade_keep(upgrade) : NULL;
+    free(upgrade);
+    return kept;
 }
 
 static int start(void **state)

@@ -56,6 +56,56 @@ static void what_is_encoded_is_decoded(void **state)
     guarded_free(text);
 }
 
+static void what_is_packed_is_unpacked(void **state)
+{
+    static uint8_t longest[70000], memory[sizeof longest + HANDOVER_PACKED_MOST];
+    const size_t lengths[] = {0, 1, 254, 255, 256, 65535, 65536, sizeof longest};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        struct handover h = full(), back;
+        struct writer w = writer_of(memory, sizeof memory);
+        h.host = slice_of(longest, lengths[i]);
+        h.addr.family = i % 2 ? 6 : 4;
+        handover_pack(&h, &w);
+        assert_false(w.full);
+        struct slice packed = guarded(writer_slice(&w));
+        back = handover_unpack(packed);
+#define X(kind, field, key) SAME_##kind(field)
+        HANDOVER_FIELDS(X)
+#undef X
+        guarded_free(packed);
+    }
+    struct handover h = handover_none(), back;
+    struct writer w = writer_of(memory, sizeof memory);
+    handover_pack(&h, &w);
+    assert_int_equal(w.len, 8);
+    back = handover_unpack(writer_slice(&w));
+#define X(kind, field, key) SAME_##kind(field)
+    HANDOVER_FIELDS(X)
+#undef X
+}
+
+/* Every field at its longest: the bound beside the texts holds. */
+static void all_that_is_not_text_fits(void **state)
+{
+    static uint8_t text[300], memory[sizeof text * 64 + HANDOVER_PACKED_MOST];
+    struct handover h = handover_none();
+    size_t texts = 0;
+#define FILL_TEXT(field)    h.field = slice_of(text, sizeof text), texts += sizeof text;
+#define FILL_INT(field)     h.field = INT64_MAX;
+#define FILL_BOOL(field)    h.field = true;
+#define FILL_NAME(field)    h.field = 1;
+#define FILL_ADDRESS(field) h.field.family = 6;
+#define X(kind, field, key) FILL_##kind(field)
+    HANDOVER_FIELDS(X)
+#undef X
+    struct writer w = writer_of(memory, texts + HANDOVER_PACKED_MOST);
+    (void)state;
+    handover_pack(&h, &w);
+    assert_false(w.full);
+}
+
 static void an_ipv6_address_survives(void **state)
 {
     struct handover h = handover_none(), back;
@@ -132,6 +182,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_encoded_is_decoded),
+        cmocka_unit_test(what_is_packed_is_unpacked),
+        cmocka_unit_test(all_that_is_not_text_fits),
         cmocka_unit_test(an_ipv6_address_survives),
         cmocka_unit_test(a_line_that_does_not_fit_is_told),
         cmocka_unit_test(keys_of_a_newer_agent_are_skipped),

@@ -824,6 +824,16 @@ static void every_worker_selects_the_same_subprotocol(void **state)
     }
     assert_true(slice_is(u->selected, "q"));
     guarded_free(guard);
+    struct upgrade_kept *kept = upgrade_keep(u);
+    struct upgrade back = upgrade_unpack(kept);
+    assert_true(slice_is(back.selected, "q") && back.client_resumes == u->client_resumes);
+    assert_true(slice_equal(back.target, u->target) && slice_equal(back.host, u->host) &&
+                slice_equal(back.key, u->key) && slice_equal(back.protocols, u->protocols) &&
+                slice_equal(back.fields, u->fields) && slice_equal(back.handover.org, u->handover.org));
+    back.selected = slice_sub(back.protocols, 0, 1);
+    upgrade_keep_selected(kept, &back);
+    assert_true(slice_equal(upgrade_unpack(kept).selected, slice_sub(u->protocols, 0, 1)));
+    free(kept);
     free(u);
 }
 

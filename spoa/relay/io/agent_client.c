@@ -117,7 +117,9 @@ static void arg_address(struct spop_ask *ask, const char *name, const struct add
 
 static void put_args(struct spop_ask *ask, const struct question *q)
 {
-    const struct handover *h = q->handover;
+    struct handover handover, *h = &handover;
+
+    q->user->handover(q->owner, h);
 
 #define ARG_TEXT            arg_text
 #define ARG_INT             arg_int
@@ -135,7 +137,7 @@ static void answer_unavailable(struct agent_client *r, struct question *q)
 {
     struct answer a = {.state = ANSWER_UNAVAILABLE, .agent_lost = true, .epoch = -1};
     unlink_question(r, q);
-    q->answered(q->owner, q->watch, &a);
+    q->user->answered(q->owner, q->watch, &a);
 }
 
 static bool put_question(struct agent_client *r, struct question *q)
@@ -271,7 +273,7 @@ static void on_answer(struct agent_client *r, struct question *q, struct reader 
         a = (struct answer){.state = ANSWER_UNAVAILABLE, .epoch = -1};
     }
     unlink_question(r, q);
-    q->answered(q->owner, q->watch, &a);
+    q->user->answered(q->owner, q->watch, &a);
 }
 
 static void on_ready_to_ask(struct agent_client *r)

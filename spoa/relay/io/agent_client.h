@@ -17,16 +17,21 @@
 
 struct agent_client;
 
-/* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. */
-struct question {
-    bool watch;
-    const struct handover *handover; /* borrowed until it is answered or dropped */
-    int64_t epoch;                   /* that is known; negative: none */
-    int64_t idle;                    /* of a watch: seconds since the tunnel was used */
-    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
+struct question_user {
+    /* For whom it asks. Slices live for the call. */
+    void (*handover)(void *owner, struct handover *to);
     /* Once; the question may be asked again from here. Slices live for the call. */
     void (*answered)(void *owner, bool watch, const struct answer *answer);
+};
+
+/* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. */
+struct question {
+    const struct question_user *user;
     void *owner;
+    int64_t epoch;       /* that is known; negative: none */
+    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
+    bool watch;
+    int32_t idle; /* of a watch: seconds since the tunnel was used */
 
     /* the client's */
     enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE } state;

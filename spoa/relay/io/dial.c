@@ -19,7 +19,7 @@ struct dial {
     struct loop_timer told;
     void (*done)(void *owner, enum dial_outcome outcome);
     void *owner;
-    struct upgrade *upgrade;
+    struct upgrade_kept *upgrade;
     bool first, wants_body, connected, asked, finished, has_head;
     unsigned interim;
     size_t head_max;
@@ -113,9 +113,19 @@ static bool take_body(struct dial *d, bool ended)
     }
 }
 
+static bool is_good(struct dial *d)
+{
+    struct upgrade upgrade = upgrade_unpack(d->upgrade);
+
+    if (!upgrade_check(&upgrade, &d->head, slice_text(d->key), d->first, &d->why))
+        return false;
+    upgrade_keep_selected(d->upgrade, &upgrade);
+    return true;
+}
+
 static void on_head(struct dial *d, bool ended)
 {
-    if (d->head.status == 101 && upgrade_check(d->upgrade, &d->head, slice_text(d->key), d->first, &d->why)) {
+    if (d->head.status == 101 && is_good(d)) {
         finish(d, DIAL_OPEN);
     } else if (d->head.status == 101) {
         finish(d, fail_of_memory(&d->why) ? DIAL_MEMORY : DIAL_INVALID);
@@ -223,6 +233,7 @@ static bool put_request(struct dial *d, const struct dial_options *o)
 {
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX + PROXY_HEADER_MOST];
     struct writer w = writer_of(memory, sizeof memory);
+    struct upgrade upgrade = upgrade_unpack(o->upgrade);
     uint8_t nonce[16];
 
     if (!random_bytes(nonce, sizeof nonce))
@@ -231,9 +242,9 @@ static bool put_request(struct dial *d, const struct dial_options *o)
     if (o->to->tls)
         proxy_header_write(&w, NULL, &o->to->addr, (uint16_t)o->to->port, o->to->sni, (struct slice){NULL, 0});
     if (slice_present(o->probe))
-        upgrade_probe(o->upgrade, o->to, o->probe, &w);
+        upgrade_probe(&upgrade, o->to, o->probe, &w);
     else
-        upgrade_request(o->upgrade, o->to, slice_text(d->key), o->query, o->fields, &w);
+        upgrade_request(&upgrade, o->to, slice_text(d->key), o->query, o->fields, &w);
     if (w.full)
         return fail(&d->why, "the request's head is too large");
     d->early = DIAL_MEMORY;

@@ -18,7 +18,7 @@ struct dial_options {
     const struct net_address *worker_tls; /* HAProxy's listener for https workers */
     uint64_t timeout;                     /* microseconds, all in all */
     size_t head_max;
-    struct upgrade *upgrade; /* borrowed */
+    struct upgrade_kept *upgrade; /* borrowed; what the worker selects is kept there */
     const struct target *to; /* borrowed for the call */
     const char *folder;      /* of its Unix socket, which net_connect_beneath keeps to; borrowed for the call */
     struct slice probe; /* a question about the session, to this path, instead of the upgrade; or absent */

@@ -418,6 +418,13 @@ static void on_answered(void *owner, bool watched, const struct answer *answer)
         watch(io);
 }
 
+static void give_handover(void *owner, struct handover *to)
+{
+    *to = ((struct egress_io *)owner)->handover;
+}
+
+static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
+
 static void on_expired(void *owner)
 {
     end(owner, EGRESS_EXPIRED);
@@ -540,12 +547,8 @@ static struct egress_io *new_io(struct relay_thread *thread)
                                       .owner = io,
                                       .in = buffer_with_limit(BUFFER_MOST),
                                       .out = buffer_with_limit(BUFFER_MOST)};
-    io->watch = (struct question){.watch = true,
-                                  .handover = &io->handover,
-                                  .epoch = -1,
-                                  .idle = -1,
-                                  .answered = on_answered,
-                                  .owner = io};
+    io->watch =
+        (struct question){.watch = true, .user = &question_user, .epoch = -1, .idle = -1, .owner = io};
     loop_timer_open(&io->again, thread->loop, watch, io);
     loop_timer_open(&io->expires, thread->loop, on_expired, io);
     return io;

@@ -123,7 +123,7 @@ static bool holds(struct slice text, struct slice part)
 static bool fits(const struct top_question *q, const struct tunnel_stats *s)
 {
     struct slice part = slice_of(q->filter, q->filter_len);
-    const struct handover *h = s->handover;
+    const struct handover handover = upgrade_handover(s->upgrade), *h = &handover;
     const struct slice texts[] = {
         h->sandbox, h->space, h->route, h->session,
         h->org,     h->sub,   h->id,    slice_text(tunnel_state_names[s->tunnel->state])};
@@ -208,7 +208,7 @@ static bool put_name(struct buffer *to, const char *key, struct slice value)
 static bool describe(const struct tunnel_stats *s, uint64_t now, struct buffer *to)
 {
     const struct tunnel *t = s->tunnel;
-    const struct handover *h = s->handover;
+    const struct handover handover = upgrade_handover(s->upgrade), *h = &handover;
     char text[NET_TEXT];
 
     tunnel_stats_id(s, text);

@@ -29,7 +29,7 @@ struct tunnel_io {
     struct relay_thread *thread;
     struct tunnel_stats stats;
     struct tunnel_io *next, **link;
-    struct upgrade *upgrade;
+    struct upgrade_kept *upgrade;
     struct loop_io sockets[2];
     bool broken[2]; /* found out while sending; reported to the tunnel behind its event */
     bool entered;   /* counted by the limits */
@@ -92,9 +92,10 @@ static size_t host_may_hold(void *context, bool whole, size_t grows)
 static bool host_permits_replay(void *context)
 {
     struct tunnel_io *io = context;
-    const struct handover *h = &io->upgrade->handover;
-
-    if (io->permit == PERMIT_NONE && limits_replay_begin(io->thread->limits, h->space, owner_of(h).sandbox)) {
+    if (io->permit != PERMIT_NONE)
+        return true;
+    const struct handover h = upgrade_handover(io->upgrade);
+    if (limits_replay_begin(io->thread->limits, h.space, owner_of(&h).sandbox)) {
         io->permit = PERMIT_TAKEN;
         io->permit_since = loop_clock();
     }
@@ -182,7 +183,8 @@ static void dial(struct tunnel_io *io)
     struct writer probe = writer_of(memory, sizeof memory);
     enum dial_outcome why;
 
-    if (!begin_dial(io, tunnel_target(&io->tunnel), tunnel_probe(&io->tunnel, io->upgrade->target, &probe), &why))
+    if (!begin_dial(io, tunnel_target(&io->tunnel),
+                    tunnel_probe(&io->tunnel, upgrade_unpack(io->upgrade).target, &probe), &why))
         tunnel_dialled(&io->tunnel, why, 0, NULL, loop_clock());
 }
 
@@ -229,7 +231,8 @@ static void ask(struct tunnel_io *io)
 static void watch(struct tunnel_io *io)
 {
     io->watch.epoch = io->tunnel.connector.epoch;
-    io->watch.idle = (int64_t)((loop_clock() - io->tunnel.forward.used) / SECOND);
+    uint64_t idle = (loop_clock() - io->tunnel.forward.used) / SECOND;
+    io->watch.idle = idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
     const struct target *target = tunnel_target(&io->tunnel);
     /* 0.0.0.0, where no worker is: with none known, any is news */
     io->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
@@ -250,9 +253,11 @@ static void accept_client(struct tunnel_io *io)
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
+    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
+
     io->accepted = true;
     tunnel_stats_opened(&io->stats);
-    if (!upgrade_accept(io->upgrade, tunnel_target(&io->tunnel), io->dial ? dial_head(io->dial) : NULL, &w) ||
+    if (!upgrade_accept(&upgrade, tunnel_target(&io->tunnel), io->dial ? dial_head(io->dial) : NULL, &w) ||
         !send_head(loop_io_fd(&io->sockets[CLIENT]), writer_slice(&w)))
         io->broken[CLIENT] = true;
 }
@@ -261,14 +266,15 @@ static void refuse(struct tunnel_io *io, enum refusal refusal)
 {
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
+    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
     int fd = loop_io_release(&io->sockets[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
-        relay_thread_refuse(io->thread, fd, io->upgrade, refusal);
+        relay_thread_refuse(io->thread, fd, &upgrade, refusal);
         return;
     }
     relay_metrics_refused(io->thread->shard, REFUSAL_NONE);
-    upgrade_pass_refusal(io->upgrade, tunnel_target(&io->tunnel), dial_head(io->dial), dial_body(io->dial), &w);
+    upgrade_pass_refusal(&upgrade, tunnel_target(&io->tunnel), dial_head(io->dial), dial_body(io->dial), &w);
     relay_thread_answer(io->thread, fd, writer_slice(&w));
 }
 
@@ -470,6 +476,13 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
     update(io);
 }
 
+static void give_handover(void *owner, struct handover *to)
+{
+    *to = upgrade_handover(((struct tunnel_io *)owner)->upgrade);
+}
+
+static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
+
 /* ---- after each event ---- */
 static bool may_read_early(struct tunnel_io *io)
 {
@@ -522,10 +535,10 @@ static void set_timer(struct tunnel_io *io)
 
 static void end_permit(struct tunnel_io *io)
 {
-    const struct handover *h = &io->upgrade->handover;
-
-    if (io->permit == PERMIT_TAKEN)
-        limits_replay_end(io->thread->limits, h->space, owner_of(h).sandbox);
+    if (io->permit == PERMIT_TAKEN) {
+        const struct handover h = upgrade_handover(io->upgrade);
+        limits_replay_end(io->thread->limits, h.space, owner_of(&h).sandbox);
+    }
     io->permit = PERMIT_OVER;
 }
 
@@ -537,10 +550,10 @@ static void release(void *context)
 void tunnel_io_cut(struct tunnel_io *io)
 {
     struct relay_thread *thread = io->thread;
-    struct limits_owner owner = owner_of(&io->upgrade->handover);
-
     if (io->gone)
         return;
+    const struct handover handover = upgrade_handover(io->upgrade);
+    struct limits_owner owner = owner_of(&handover);
     io->gone = true;
     if (io->accepted)
         tunnel_stats_ended(&io->stats);
@@ -679,32 +692,34 @@ struct tunnel_io *tunnel_io_new(struct relay_thread *thread, struct upgrade *upg
     const struct handover *h = &upgrade->handover;
     struct tunnel_io *io = calloc(1, sizeof *io);
 
-    if (io)
-        io->early = buffer_with_limit(EARLY_MAX);
-    if (!io || !buffer_put(&io->early, early) || !enter(thread, h)) {
-        if (io)
-            buffer_free(&io->early);
+    if (!io)
+        return NULL;
+    io->upgrade = upgrade_keep(upgrade);
+    io->early = buffer_with_limit(EARLY_MAX);
+    if (!io->upgrade || !buffer_put(&io->early, early) || !enter(thread, h)) {
+        buffer_free(&io->early);
+        free(io->upgrade);
         free(io);
         return NULL;
     }
     io->entered = true;
     io->thread = thread;
-    io->upgrade = upgrade;
     struct limits_owner owner = owner_of(h);
     io->stats = (struct tunnel_stats){.thread = thread,
-                                     .use = limits_use_begin(thread->limits, &owner),
-                                     .handover = h,
-                                     .tunnel = &io->tunnel,
-                                     .id = ++thread->next_id,
-                                     .route = relay_metrics_route(thread->metrics, h->route)};
-    io->ask = (struct question){.handover = h, .answered = on_answered, .owner = io};
-    io->watch = (struct question){.watch = true, .handover = h, .answered = on_answered, .owner = io};
+                                      .use = limits_use_begin(thread->limits, &owner),
+                                      .upgrade = io->upgrade,
+                                      .tunnel = &io->tunnel,
+                                      .id = ++thread->next_id,
+                                      .route = relay_metrics_route(thread->metrics, h->route)};
+    io->ask = (struct question){.user = &question_user, .owner = io};
+    io->watch = (struct question){.watch = true, .user = &question_user, .owner = io};
     io->next = thread->tunnels;
     io->link = &thread->tunnels;
     if (io->next)
         io->next->link = &io->next;
     thread->tunnels = io;
     thread->tunnels_count++;
+    free(upgrade);
     return io;
 }
 
@@ -723,16 +738,18 @@ void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
 
 void tunnel_io_begin(struct tunnel_io *io, int fd)
 {
+    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
     struct tunnel_opening opening = {{&io->thread->host, io, &io->thread->settings.tunnel},
-                                     &io->upgrade->handover,
-                                     io->upgrade->target,
-                                     io->upgrade->client_resumes,
-                                     expiry(&io->upgrade->handover)};
+                                     &upgrade.handover,
+                                     upgrade.target,
+                                     upgrade.client_resumes,
+                                     expiry(&upgrade.handover)};
 
     loop_io_open(&io->sockets[CLIENT], io->thread->loop, fd, on_client_ready, io);
     loop_timer_open(&io->timer, io->thread->loop, on_time, io);
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))
-        relay_thread_refuse(io->thread, loop_io_release(&io->sockets[CLIENT]), io->upgrade, REFUSAL_too_many_tunnels);
+        relay_thread_refuse(io->thread, loop_io_release(&io->sockets[CLIENT]), &upgrade,
+                            REFUSAL_too_many_tunnels);
     obey(io);
     if (io->accepted && buffer_len(&io->early))
         feed_early(io);
@@ -757,7 +774,7 @@ bool tunnel_io_is_closing(const struct tunnel_io *io)
 
 struct slice tunnel_io_sandbox(const struct tunnel_io *io)
 {
-    return io->upgrade->handover.sandbox;
+    return upgrade_handover(io->upgrade).sandbox;
 }
 
 const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *io)

@@ -30,7 +30,7 @@ void tunnel_stats_problem(const struct tunnel_stats *s, const char *what, const 
     char id[32];
     tunnel_stats_id(s, id);
     log_audit(s->thread->log, LOG_INFO, what, LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", s->handover->sandbox), LOG_TEXT("why", why));
+              LOG_SLICE("sandbox", upgrade_handover(s->upgrade).sandbox), LOG_TEXT("why", why));
 }
 
 void tunnel_stats_dial_failed(const struct tunnel_stats *s, const char *why)
@@ -41,7 +41,7 @@ void tunnel_stats_dial_failed(const struct tunnel_stats *s, const char *why)
 
 void tunnel_stats_opened(const struct tunnel_stats *s)
 {
-    const struct handover *h = s->handover;
+    const struct handover handover = upgrade_handover(s->upgrade), *h = &handover;
     char id[32], worker[NET_TEXT];
 
     metrics_add(s->thread->shard, METRIC_OPENED, METRIC_INDEX(s->route), 1);
@@ -64,7 +64,7 @@ void tunnel_stats_resumed(const struct tunnel_stats *s, enum loss loss, uint64_t
     char id[32], worker[NET_TEXT];
     tunnel_stats_id(s, id);
     log_audit(s->thread->log, LOG_INFO, "redialled", LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", s->handover->sandbox), LOG_TEXT("cause", loss_names[loss]),
+              LOG_SLICE("sandbox", upgrade_handover(s->upgrade).sandbox), LOG_TEXT("cause", loss_names[loss]),
               LOG_TEXT("worker", tunnel_stats_worker(s, worker)), LOG_SECONDS("gap", (double)gap / 1e6));
 }
 
@@ -72,7 +72,7 @@ void tunnel_stats_declared(const struct tunnel_stats *s, uint64_t missing)
 {
     struct metrics_shard *shard = s->thread->shard;
     bool plain = s->tunnel->forward.adapter == &adapter_none, known = missing != ADAPTER_UNKNOWN;
-    unsigned adapter = plain ? HANDOVER_RESUME_NONE : s->handover->resume;
+    unsigned adapter = plain ? HANDOVER_RESUME_NONE : upgrade_handover(s->upgrade).resume;
     char id[32];
 
     metrics_add(shard, METRIC_RESUME, METRIC_INDEX(adapter, missing ? RESUME_GAP : RESUME_EXACT), 1);
@@ -83,7 +83,7 @@ void tunnel_stats_declared(const struct tunnel_stats *s, uint64_t missing)
                     missing < INT64_MAX ? (int64_t)missing : INT64_MAX);
     tunnel_stats_id(s, id);
     log_audit(s->thread->log, LOG_WARN, "resumed with a gap", LOG_TEXT("tunnel", id),
-              LOG_SLICE("sandbox", s->handover->sandbox),
+              LOG_SLICE("sandbox", upgrade_handover(s->upgrade).sandbox),
               LOG_TEXT("adapter", s->tunnel->forward.adapter->name),
               known ? LOG_U64("missing", missing) : LOG_TEXT("missing", "unknown"));
 }
@@ -132,7 +132,7 @@ static uint64_t unacknowledged(const struct tunnel *t)
 static void log_ended(const struct tunnel_stats *s)
 {
     const struct tunnel *t = s->tunnel;
-    const struct handover *h = s->handover;
+    const struct handover handover = upgrade_handover(s->upgrade), *h = &handover;
     char id[32], worker[NET_TEXT];
 
     tunnel_stats_id(s, id);
@@ -161,8 +161,8 @@ static void note_end(const struct tunnel_stats *s)
     end->age = loop_clock() - t->opened;
     end->longest_gap = t->longest_gap;
     tunnel_stats_id(s, end->id);
-    end->sandbox_len = top_end_name(end->sandbox, s->handover->sandbox);
-    end->route_len = top_end_name(end->route, s->handover->route);
+    end->sandbox_len = top_end_name(end->sandbox, upgrade_handover(s->upgrade).sandbox);
+    end->route_len = top_end_name(end->route, upgrade_handover(s->upgrade).route);
 }
 
 void tunnel_stats_ended(const struct tunnel_stats *s)
@@ -189,7 +189,7 @@ static bool describe_text(struct buffer *to, const char *key, struct slice value
 bool tunnel_stats_describe(const struct tunnel_stats *s, struct buffer *to)
 {
     const struct tunnel *t = s->tunnel;
-    const struct handover *h = s->handover;
+    const struct handover handover = upgrade_handover(s->upgrade), *h = &handover;
     char id[32], worker[NET_TEXT];
     uint64_t now = loop_clock();
 

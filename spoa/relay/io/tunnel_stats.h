@@ -12,7 +12,7 @@
 
 struct tunnel_stats {
     struct relay_thread *thread; /* borrowed, as are the others */
-    const struct handover *handover;
+    const struct upgrade_kept *upgrade;
     const struct tunnel *tunnel;
     uint64_t id;           /* in its thread */
     unsigned route;        /* label */

@@ -212,12 +212,94 @@ struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal,
         fail(why, "out of memory");
         return NULL;
     }
+    u->size = size;
     struct writer w = writer_of(u->memory, size);
     if (!fill(u, head, key, &w, why)) {
         free(u);
         return NULL;
     }
     return u;
+}
+
+/* ---- kept ---- */
+#define KEPT_TEXTS(X) X(target) X(host) X(key) X(protocols) X(fields)
+
+enum {
+#define X(text) KEPT_##text,
+    KEPT_TEXTS(X)
+#undef X
+        KEPT_handover,
+    KEPT_COUNT,
+    ABSENT = UINT32_MAX /* as a length */
+};
+
+struct upgrade_kept {
+    uint32_t len[KEPT_COUNT];           /* of what stands in memory, in this order */
+    uint32_t selected_at, selected_len; /* in the protocols */
+    bool client_resumes;
+    uint8_t memory[];
+};
+
+static uint32_t put_kept(struct writer *w, struct slice text)
+{
+    writer_put(w, text);
+    return slice_present(text) ? (uint32_t)text.len : ABSENT;
+}
+
+struct upgrade_kept *upgrade_keep(const struct upgrade *u)
+{
+    size_t size = u->size + HANDOVER_PACKED_MOST;
+    struct upgrade_kept *kept = malloc(sizeof *kept + size);
+
+    if (!kept)
+        return NULL;
+    *kept = (struct upgrade_kept){.client_resumes = u->client_resumes};
+    struct writer w = writer_of(kept->memory, size);
+#define X(text) kept->len[KEPT_##text] = put_kept(&w, u->text);
+    KEPT_TEXTS(X)
+#undef X
+    size_t before = w.len;
+    handover_pack(&u->handover, &w);
+    kept->len[KEPT_handover] = (uint32_t)(w.len - before);
+    upgrade_keep_selected(kept, u);
+    struct upgrade_kept *smaller = realloc(kept, sizeof *kept + w.len);
+    return smaller ? smaller : kept;
+}
+
+static struct slice kept_text(const struct upgrade_kept *kept, unsigned which)
+{
+    size_t at = 0;
+
+    if (kept->len[which] == ABSENT)
+        return slice_text(NULL);
+    for (unsigned i = 0; i < which; i++)
+        at += kept->len[i] == ABSENT ? 0 : kept->len[i];
+    return slice_of(kept->memory + at, kept->len[which]);
+}
+
+struct handover upgrade_handover(const struct upgrade_kept *kept)
+{
+    return handover_unpack(kept_text(kept, KEPT_handover));
+}
+
+struct upgrade upgrade_unpack(const struct upgrade_kept *kept)
+{
+    struct upgrade u = {.handover = upgrade_handover(kept), .client_resumes = kept->client_resumes};
+
+#define X(text) u.text = kept_text(kept, KEPT_##text);
+    KEPT_TEXTS(X)
+#undef X
+    if (kept->selected_len)
+        u.selected = slice_sub(u.protocols, kept->selected_at, kept->selected_len);
+    return u;
+}
+
+void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *u)
+{
+    if (slice_present(u->selected)) {
+        kept->selected_at = (uint32_t)(u->selected.at - u->protocols.at);
+        kept->selected_len = (uint32_t)u->selected.len;
+    }
 }
 
 /* ---- to a worker ---- */

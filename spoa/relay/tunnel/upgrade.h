@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * upgrade: a client's upgrade as HAProxy hands it over, kept for the life of its tunnel because every redial
- * repeats it. Pure: heads are read from and written to memory of the caller's.
+ * upgrade: a client's upgrade as HAProxy hands it over. It is kept for the life of its tunnel because every redial repeats it,
+ * packed, as it is looked at rarely. Pure: heads are read from and written to memory of the caller's.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_UPGRADE_H
 #define CELLGATE_RELAY_TUNNEL_UPGRADE_H
@@ -22,6 +22,7 @@ struct upgrade {
     struct slice fields;    /* the others: {u16be length, name, u16be length, value}* */
     bool client_resumes;    /* it speaks Cell-Resume itself, on a route that does */
     struct slice selected;  /* the subprotocol that the first worker selected; absent: none yet, or none */
+    size_t size;            /* of its memory */
     uint8_t memory[];
 };
 
@@ -29,6 +30,16 @@ struct upgrade {
  */
 struct upgrade *upgrade_new(const struct http_head *head, enum refusal *refusal, struct fail *why);
 /* free() frees it. */
+
+/* One that is kept, in one piece of memory; free() frees it. */
+struct upgrade_kept;
+/* A copy; NULL when out of memory. */
+struct upgrade_kept *upgrade_keep(const struct upgrade *upgrade);
+/* Its slices point to what is kept. */
+struct upgrade upgrade_unpack(const struct upgrade_kept *kept);
+struct handover upgrade_handover(const struct upgrade_kept *kept);
+/* upgrade.selected, of one that upgrade_unpack gave, is kept. */
+void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgrade);
 
 /* The request to a worker. fields: more of them, each line with its end; w->full when it does not fit. */
 void upgrade_request(const struct upgrade *upgrade, const struct target *to, struct slice key,
