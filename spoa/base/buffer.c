@@ -18,7 +18,7 @@ static bool make_room(struct buffer *b, size_t want)
     if (held + want <= b->size && held <= b->start) {
         memmove(b->memory, b->memory + b->start, held);
     } else {
-        size_t size = SMALLEST, most = b->start ? 2 * b->limit : b->limit;
+        size_t size = SMALLEST, most = (size_t)b->limit << (b->start ? 1 : 0);
         while (size < held + want || (b->start && size <= b->size))
             size *= 2;
         if (size > most)
@@ -30,10 +30,10 @@ static bool make_room(struct buffer *b, size_t want)
             memcpy(memory, b->memory + b->start, held);
         free(b->memory);
         b->memory = memory;
-        b->size = size;
+        b->size = (uint32_t)size;
     }
     b->start = 0;
-    b->end = held;
+    b->end = (uint32_t)held;
     return true;
 }
 
@@ -44,7 +44,7 @@ bool buffer_put(struct buffer *b, struct slice s)
     if (!make_room(b, s.len))
         return false;
     memcpy(b->memory + b->end, s.at, s.len);
-    b->end += s.len;
+    b->end += (uint32_t)s.len;
     return true;
 }
 
@@ -60,7 +60,7 @@ uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room)
 void buffer_commit(struct buffer *b, size_t len)
 {
     assert(len <= b->size - b->end);
-    b->end += len;
+    b->end += (uint32_t)len;
     if (b->start == b->end)
         buffer_consume(b, 0);
 }
@@ -68,9 +68,20 @@ void buffer_commit(struct buffer *b, size_t len)
 void buffer_consume(struct buffer *b, size_t len)
 {
     assert(len <= buffer_len(b));
-    b->start += len;
+    b->start += (uint32_t)len;
     if (b->start == b->end)
         buffer_free(b);
+}
+
+void buffer_cut(struct buffer *b, size_t len)
+{
+    assert(len <= buffer_len(b));
+    b->end = b->start + (uint32_t)len;
+}
+
+void buffer_set_limit(struct buffer *b, size_t limit)
+{
+    b->limit = buffer_with_limit(limit).limit;
 }
 
 void buffer_free(struct buffer *b)

@@ -10,14 +10,15 @@
 
 struct buffer {
     uint8_t *memory;
-    size_t start, end; /* the bytes held are memory[start, end) */
-    size_t size;       /* of memory */
-    size_t limit;      /* more than this is never held */
+    uint32_t start, end; /* the bytes held are memory[start, end) */
+    uint32_t size;       /* of memory */
+    uint32_t limit;      /* more than this is never held, nor than BUFFER_LIMIT_MOST */
 };
+#define BUFFER_LIMIT_MOST ((size_t)INT32_MAX)
 
 static inline struct buffer buffer_with_limit(size_t limit)
 {
-    return (struct buffer){NULL, 0, 0, 0, limit};
+    return (struct buffer){NULL, 0, 0, 0, (uint32_t)(limit < BUFFER_LIMIT_MOST ? limit : BUFFER_LIMIT_MOST)};
 }
 
 static inline struct slice buffer_slice(const struct buffer *b)
@@ -45,6 +46,10 @@ uint8_t *buffer_room(struct buffer *b, size_t want, size_t *room) __attribute__(
 void buffer_commit(struct buffer *b, size_t len);
 /* Drops the first len bytes; len must not be more than is held. */
 void buffer_consume(struct buffer *b, size_t len);
+/* Keeps the first len bytes, of those that are held. */
+void buffer_cut(struct buffer *b, size_t len);
+/* Another limit; what is held beyond it stays. */
+void buffer_set_limit(struct buffer *b, size_t limit);
 void buffer_free(struct buffer *b);
 
 #endif

@@ -127,6 +127,6 @@ bool resp_command(struct buffer *to, const struct slice *words, size_t count)
     for (size_t i = 0; good && i < count; i++)
         good = put_word(to, words[i]);
     if (!good)
-        to->end = to->start + before;
+        buffer_cut(to, before);
     return good;
 }

@@ -84,6 +84,23 @@ static void an_empty_one_has_no_memory(void **state)
     buffer_free(&b);
 }
 
+static void it_can_be_cut_and_limited_anew(void **state)
+{
+    struct buffer b = buffer_with_limit(SIZE_MAX);
+    (void)state;
+    assert_int_equal(b.limit, BUFFER_LIMIT_MOST);
+    buffer_set_limit(&b, 8);
+    assert_true(buffer_put(&b, SLICE_LITERAL("abcdefgh")));
+    assert_false(buffer_put(&b, SLICE_LITERAL("i")));
+    buffer_consume(&b, 2);
+    buffer_cut(&b, 3);
+    assert_true(slice_is(buffer_slice(&b), "cde"));
+    buffer_set_limit(&b, 2);
+    assert_false(buffer_put(&b, SLICE_LITERAL("i")));
+    assert_true(slice_is(buffer_slice(&b), "cde"));
+    buffer_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -91,6 +108,7 @@ int main(void)
         cmocka_unit_test(room_may_be_written_to_its_last_byte),
         cmocka_unit_test(holds_what_it_held_when_memory_is_short),
         cmocka_unit_test(an_empty_one_has_no_memory),
+        cmocka_unit_test(it_can_be_cut_and_limited_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

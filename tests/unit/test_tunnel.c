@@ -2194,7 +2194,7 @@ static void cut_to(struct buffer *image, void *context)
 {
     size_t len = *(const size_t *)context;
     if (len < buffer_len(image))
-        image->end = image->start + len;
+        buffer_cut(image, len);
 }
 
 static void a_tunnel_goes_on_in_another_process(void **state)

@@ -55,7 +55,7 @@ static void drop_open(struct resume *r)
 {
     if (!r->begun)
         return;
-    r->held.end -= r->open + HEAD;
+    buffer_cut(&r->held, buffer_len(&r->held) - (r->open + HEAD));
     r->pending -= r->open + CELL_RESUME_COST;
     r->begun = false;
     r->open = 0;

@@ -224,7 +224,7 @@ static void hear_answer(struct egress_io *io)
 /* A lower limit takes nothing away: until less is held, nothing comes in. */
 static void set_limits(struct egress_io *io)
 {
-    size_t most = limits_is_short(io->thread->limits) ? BUFFER_LEAST : BUFFER_MOST;
+    uint32_t most = limits_is_short(io->thread->limits) ? BUFFER_LEAST : BUFFER_MOST;
     io->client.in.limit = io->hello.done ? most : BUFFER_MOST; /* a ClientHello has to be whole */
     io->client.out.limit = io->destination.in.limit = io->destination.out.limit = most;
 }

@@ -284,7 +284,7 @@ static bool put_request(struct mux_request *r, const struct mux_message *m)
     struct writer w = writer_of(memory, sizeof memory);
     proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), slice_text(NULL));
     mux_message_head(m, &io->asks, &w);
-    r->up.out.limit = w.len + m->body.len;
+    buffer_set_limit(&r->up.out, w.len + m->body.len);
     return !w.full && buffer_put(&r->up.out, writer_slice(&w)) && (!m->body.len || buffer_put(&r->up.out, m->body));
 }
 

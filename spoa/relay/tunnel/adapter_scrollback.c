@@ -272,7 +272,7 @@ static bool put_rest(struct scrollback *s, const struct delivered_place places[2
         if (!delivered_put(&s->streams[i].delivered, bytes) || !put_frame(frames, &len, tag, bytes))
             return false;
     }
-    s->replay.end = s->replay.start + len;
+    buffer_cut(&s->replay, len);
     buffer_consume(&s->replay, 0);
     for (unsigned i = 0; i < 2; i++) {
         s->streams[i].skip = places[i].at > seen[i] ? places[i].at - seen[i] : 0;

@@ -104,7 +104,7 @@ static size_t strip_controls(struct send_queue *queue, uint8_t message)
         rest = slice_from(rest, frame.len);
     }
     queue->controls = 0;
-    queue->frames.end = queue->frames.start + kept;
+    buffer_cut(&queue->frames, kept);
     buffer_consume(&queue->frames, 0);
     return kept;
 }
