@@ -8,12 +8,14 @@
  *
  *     -c connections (4), -f questions in flight on each (20), -d seconds (5), -m message (cell-route),
  *     -a file of `name=value` lines: the arguments of the message, in order; a value is text, or `i:`
- * integer, `b:` true or false, `a:` IP address, `h:` lines of headers with `|` behind each, `n:` nothing. Without it: a WebSocket upgrade for a terminal.
+ * integer, `b:` true or false, `a:` IP address, `h:` lines of headers with `|` behind each, `n:` nothing. Where a value
+ *     has `########`, each question has another number. Without it: a WebSocket upgrade for a terminal.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "spoa/base/buffer.h"
@@ -23,6 +25,9 @@
 
 #define FRAME_ROOM (SPOP_LENGTH_BYTES + SPOP_FRAME_USUAL)
 #define ARGS_MOST  255
+#define NUMBER     "########"
+
+enum { NUMBERS_MOST = 4 };
 
 static const char builtin_arguments[] =
     "id=7F000001:A0B4_7F000001:1F90_673E6B0C_0001:1F3A\n"
@@ -45,6 +50,8 @@ struct bench {
     struct loop_timer timer;
     struct net_address address;
     struct slice message, arguments; /* arguments: packed as in a NOTIFY */
+    size_t numbers[NUMBERS_MOST], number_count; /* where they stand in the arguments */
+    uint32_t number;
     unsigned count, connections, in_flight, open;
     bool measuring, stopping;
     uint64_t answers, from, buckets[BUCKETS];
@@ -149,6 +156,18 @@ static void pack_arguments(struct bench *bench, struct slice lines)
     if (w.full || bench->count > ARGS_MOST)
         die("too many arguments");
     bench->arguments = writer_slice(&w);
+    for (size_t i = 0; i + strlen(NUMBER) <= w.len && bench->number_count < NUMBERS_MOST; i++)
+        if (memcmp(w.at + i, NUMBER, strlen(NUMBER)) == 0)
+            bench->numbers[bench->number_count++] = i;
+}
+
+static void put_numbers(struct bench *bench, uint8_t *arguments)
+{
+    uint32_t number = bench->number++;
+    for (size_t i = 0; i < bench->number_count; i++)
+        for (size_t digit = 0; digit < strlen(NUMBER); digit++)
+            arguments[bench->numbers[i] + digit] =
+                (uint8_t) "0123456789abcdef"[number >> (28 - 4 * digit) & 15];
 }
 
 static struct slice file_of(const char *path)
@@ -174,7 +193,7 @@ static void flush(struct connection *c)
     loop_io_want(&c->io, LOOP_READ | (buffer_len(&c->out) ? LOOP_WRITE : 0));
 }
 
-/* The arguments are the same each time: they go into the frame as one piece. */
+/* The arguments are the same each time, but for numbers: they go into the frame as one piece. */
 static void ask_all(struct connection *c, struct writer *out, uint64_t now)
 {
     struct bench *bench = c->bench;
@@ -185,9 +204,12 @@ static void ask_all(struct connection *c, struct writer *out, uint64_t now)
             question = &c->questions[c->next++ % (2 * bench->in_flight)];
         question->asked = now;
         spop_client_ask_begin(c->client, bench->message, question, out, &ask);
+        size_t start = out->len;
         writer_put(out, bench->arguments);
-        if (!out->full)
+        if (!out->full) {
+            put_numbers(bench, out->at + start);
             out->at[ask.message] = (uint8_t)bench->count;
+        }
         if (!spop_client_ask_end(c->client, &ask))
             die("the arguments do not fit a frame");
     }
