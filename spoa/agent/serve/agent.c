@@ -8,7 +8,7 @@
 #define TICKET_SUFFIX ".key"
 #define NAME_UNUSED   (10 * MINUTE)
 
-enum { TOKEN_CACHE_ENTRIES = 16384, START_SECONDS = 10, NAMES_MOST = 100000 };
+enum { TOKEN_CACHE_ENTRIES = 4096, TOKEN_STORE_ENTRIES = 16384, START_SECONDS = 10, NAMES_MOST = 100000 };
 
 /* ---- snapshots: any thread ---- */
 
@@ -244,6 +244,7 @@ void agent_stop(struct agent *a)
     file_watch_free(a->keys);
     snapshot_release(a->snapshot);
     key_free(a->ticket_key);
+    token_store_free(a->tokens);
     metrics_free(a->metrics);
     metric_names_free(a->route_names);
     pthread_cond_destroy(&a->first_seen);
@@ -270,6 +271,7 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
                                                         .relay_listener = a->relay_listener,
                                                         .relay_user = a->relay_user,
                                                         .token_cache = TOKEN_CACHE_ENTRIES,
+                                                        .token_store = a->tokens,
                                                         .lookup = (uint64_t)settings->lookup * MILLISECOND,
                                                         .host_lookup =
                                                             (uint64_t)all->egress_lookup * MILLISECOND,
@@ -365,7 +367,8 @@ static bool start_parts(struct agent *a, struct policy *policy, struct fail *why
     a->directory_shard = a->metrics ? metrics_shard(a->metrics) : NULL;
     a->renew_shard = a->metrics && policy->settings->renew.redis ? metrics_shard(a->metrics) : NULL;
     a->snapshot = snapshot_new(&parts);
-    if (!a->directory_shard || !a->snapshot)
+    a->tokens = token_store_new(TOKEN_STORE_ENTRIES);
+    if (!a->directory_shard || !a->snapshot || !a->tokens)
         return fail(why, "out of memory");
     note_reload(a, true);
     const struct settings_agent *settings = &policy->settings->agent;

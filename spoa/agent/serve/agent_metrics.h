@@ -14,8 +14,9 @@ enum agent_metric {
     AGENT_DECISION_SECONDS, /* histogram */
     AGENT_EGRESS,           /* error */
     AGENT_EGRESS_AUDITED,
-    AGENT_TOKENS,              /* kind, outcome */
-    AGENT_TOKEN_CACHE,         /* outcome: hit, miss */
+    AGENT_TOKENS,      /* kind, outcome */
+    AGENT_TOKEN_CACHE, /* outcome: hit, miss */
+    AGENT_TOKEN_SHARED,
     AGENT_DIRECTORY_RECORDS,   /* gauge */
     AGENT_DIRECTORY_BYTES,     /* gauge */
     AGENT_DIRECTORY_LOADS,     /* outcome: good, bad */

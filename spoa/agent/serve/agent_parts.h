@@ -23,6 +23,7 @@ struct agent {
     struct fail keys_reported; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
     struct key *ticket_key;
+    struct token_store *tokens; /* that any decision thread has verified */
     struct pending_quota subscriptions;
     struct relay_user relay_user;
     struct decision_thread **decision_threads;

@@ -67,6 +67,8 @@ static void count_cache(struct decision_thread *d)
     metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(0), (int64_t)(now.hits - d->reported.hits));
     metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(1),
                 (int64_t)(now.misses - d->reported.misses));
+    metrics_add(d->options.shard, AGENT_TOKEN_SHARED, METRIC_PLAIN,
+                (int64_t)(now.shared - d->reported.shared));
     d->reported = now;
 }
 
@@ -673,6 +675,8 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
     d->loop = loop_new(why);
     d->cache = token_cache_new(d->options.token_cache);
     d->limiter = auth_failure_limiter_new();
+    if (d->cache && d->options.token_store)
+        token_cache_share(d->cache, d->options.token_store);
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = mailbox_new();
     if (!d->loop || !d->cache || !d->limiter || !d->scratch || !d->inbox || !prepare_pending(d))

@@ -22,6 +22,7 @@ struct decision_thread_options {
     int listener, relay_listener;  /* borrowed; shared by all decision threads */
     struct relay_user relay_user;  /* who may connect to relay_listener */
     size_t token_cache;            /* entries */
+    struct token_store *token_store;     /* borrowed, of all decision threads; NULL: none */
     struct pending_quota *subscriptions; /* borrowed, of all decision threads: what relays' subscriptions may take */
     uint64_t lookup;               /* microseconds that a question waits for a look-up */
     uint64_t host_lookup;          /* the same, of the addresses of a host outside */
