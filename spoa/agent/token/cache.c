@@ -6,13 +6,14 @@
 #include <stdlib.h>
 
 #include "spoa/base/hash.h"
+#include "spoa/base/recent.h"
 #include "spoa/base/references.h"
 
 enum {
-    WAYS = 4,         /* slots that a token may be in */
     TEXT_MOST = 1024, /* bytes of strings of one remembered grant */
     BYTES_EACH = 1024,
     BYTES_LEAST = 64 << 10, /* what the smallest table holds */
+    ENTRIES_MOST = 1 << 24,
     STRIPES = 64,
     STRIPE_SHIFT = 40, /* a table takes the low bits of a hash */
 };
@@ -23,26 +24,14 @@ struct verified {
     uint64_t hash, generation;
     size_t token, bytes; /* bytes of the token, of all texts */
     struct grant grant;
-    struct verified *gone; /* the next one that a table gives up: of whom took it out of the store */
+    struct verified *gone; /* the next one that left the store with it */
     uint8_t text[];        /* the token, and what grant points into */
-};
-
-struct slot {
-    uint64_t hash;
-    uint64_t used;             /* the table's count of uses at the last one */
-    struct verified *verified; /* NULL: the slot is empty */
-};
-
-struct table {
-    size_t slots; /* a power of two */
-    size_t bytes, most;
-    uint64_t uses;
-    struct slot *slot;
 };
 
 struct stripe {
     pthread_mutex_t lock;
-    struct table table;
+    struct verified *gone; /* what has left the table while the lock is held */
+    struct recent table;
 } __attribute__((aligned(64)));
 
 struct token_store {
@@ -53,7 +42,7 @@ struct token_store {
 struct token_cache {
     struct hash_secret secret;
     struct token_store *store; /* NULL: the cache is alone */
-    struct table table;
+    struct recent table;
     uint64_t generation;
     struct token_cache_counts counts;
     struct slice asked; /* the token asked for last */
@@ -66,7 +55,7 @@ struct token_cache {
 
 static void verified_release(struct verified *v)
 {
-    if (!v || !references_drop(&v->references))
+    if (!references_drop(&v->references))
         return;
     OPENSSL_cleanse(v->text, v->bytes);
     free(v);
@@ -114,12 +103,17 @@ static struct verified *verified_new(uint64_t hash, uint64_t generation, struct 
     return v;
 }
 
+struct wanted {
+    uint64_t generation;
+    struct slice token;
+};
+
 /* Nobody can choose tokens of one hash, so the time that this takes tells nobody about another one's token. */
-static bool is_of(const struct slot *slot, uint64_t hash, uint64_t generation, struct slice token)
+static bool is_same(const void *item, const void *key)
 {
-    const struct verified *v = slot->verified;
-    return v && slot->hash == hash && v->generation == generation &&
-           slice_equal(slice_of(v->text, v->token), token);
+    const struct verified *v = item;
+    const struct wanted *wanted = key;
+    return v->generation == wanted->generation && slice_equal(slice_of(v->text, v->token), wanted->token);
 }
 
 static bool expired(const struct grant *grant, int64_t now)
@@ -127,98 +121,45 @@ static bool expired(const struct grant *grant, int64_t now)
     return now >= grant->exp + grant->leeway;
 }
 
-/* ---- a table ---- */
-
-static size_t power_of_two(size_t entries, size_t least)
+static bool table_init(struct recent *table, size_t entries)
 {
-    size_t n = least;
-    while (n < entries && n < (SIZE_MAX >> 1))
-        n *= 2;
-    return n;
+    entries = entries < ENTRIES_MOST ? entries : ENTRIES_MOST;
+    return recent_init(table, entries,
+                       entries * BYTES_EACH > BYTES_LEAST ? entries * BYTES_EACH : BYTES_LEAST);
 }
 
-static bool table_init(struct table *t, size_t slots)
+/* Takes a reference of its own. */
+static void table_put(struct recent *table, struct verified *v)
 {
-    t->slots = slots;
-    t->most = slots * BYTES_EACH > BYTES_LEAST ? slots * BYTES_EACH : BYTES_LEAST;
-    t->slot = slots <= SIZE_MAX / BYTES_EACH ? calloc(slots, sizeof *t->slot) : NULL;
-    return t->slot;
+    const struct wanted same = {v->generation, slice_of(v->text, v->token)};
+    struct recent_slot *old = recent_find(table, v->hash, is_same, &same);
+    if (old)
+        recent_drop(table, old);
+    references_add(&v->references);
+    recent_put(table, v->hash, v, v->bytes);
 }
 
-/* What the slot held is added to *gone. */
-static void empty_slot(struct table *t, struct slot *slot, struct verified **gone)
+/* What is known of the token and has not expired. */
+static struct verified *table_find(struct recent *table, uint64_t hash, const struct wanted *wanted,
+                                   int64_t now)
 {
-    struct verified *v = slot->verified;
-    *slot = (struct slot){.verified = NULL};
-    if (!v)
-        return;
-    t->bytes -= v->bytes;
-    if (gone) {
-        v->gone = *gone;
-        *gone = v;
-    } else {
-        verified_release(v);
-    }
-}
-
-static void table_clear(struct table *t)
-{
-    for (size_t i = 0; t->slot && i < t->slots; i++)
-        empty_slot(t, &t->slot[i], NULL);
-}
-
-static struct slot *ways(const struct table *t, uint64_t hash)
-{
-    return &t->slot[hash & (t->slots - 1) & ~(uint64_t)(WAYS - 1)];
-}
-
-static struct slot *table_find(struct table *t, uint64_t hash, uint64_t generation, struct slice token)
-{
-    struct slot *set = ways(t, hash);
-    for (size_t i = 0; i < WAYS; i++)
-        if (is_of(&set[i], hash, generation, token)) {
-            set[i].used = ++t->uses;
-            return &set[i];
-        }
+    struct recent_slot *slot = recent_find(table, hash, is_same, wanted);
+    struct verified *v = slot ? slot->item : NULL;
+    if (!v || !expired(&v->grant, now))
+        return v;
+    recent_drop(table, slot);
     return NULL;
 }
 
-/* NULL: the table is empty. */
-static struct slot *oldest_of(struct slot *slots, size_t count)
-{
-    struct slot *oldest = NULL;
-    for (size_t i = 0; i < count; i++)
-        if (slots[i].verified && (!oldest || slots[i].used < oldest->used))
-            oldest = &slots[i];
-    return oldest;
-}
-
-/* The place of the same token, or a free one, or that of the least recently used one. */
-static struct slot *choose_slot(struct table *t, const struct verified *v)
-{
-    struct slot *set = ways(t, v->hash), *chosen = NULL;
-    for (size_t i = 0; i < WAYS; i++) {
-        if (is_of(&set[i], v->hash, v->generation, slice_of(v->text, v->token)))
-            return &set[i];
-        if (!set[i].verified)
-            chosen = &set[i];
-    }
-    return chosen ? chosen : oldest_of(set, WAYS);
-}
-
-/* Takes a reference of its own. What gives way is added to *gone, as of empty_slot. */
-static void table_put(struct table *t, struct verified *v, struct verified **gone)
-{
-    struct slot *slot = choose_slot(t, v);
-    empty_slot(t, slot, gone);
-    while (t->bytes + v->bytes > t->most) /* looks at all: rare, and less than the check of a signature */
-        empty_slot(t, oldest_of(t->slot, t->slots), gone);
-    references_add(&v->references);
-    t->bytes += v->bytes;
-    *slot = (struct slot){.hash = v->hash, .used = ++t->uses, .verified = v};
-}
-
 /* ---- the store: its locks are held only while pointers move ---- */
+
+/* It is released when the lock is given back. */
+static void leave_store(void *context, void *item)
+{
+    struct verified **gone = context, *v = item;
+    v->gone = *gone;
+    *gone = v;
+}
 
 struct token_store *token_store_new(size_t entries)
 {
@@ -228,9 +169,11 @@ struct token_store *token_store_new(size_t entries)
     memset(store, 0, sizeof *store);
     bool good = hash_secret_init(&store->secret);
     for (size_t i = 0; i < STRIPES; i++) {
-        pthread_mutex_init(&store->stripe[i].lock, NULL);
-        good = good &&
-               table_init(&store->stripe[i].table, power_of_two(entries, (size_t)STRIPES * WAYS) / STRIPES);
+        struct stripe *stripe = &store->stripe[i];
+        stripe->table.gone = leave_store;
+        stripe->table.context = &stripe->gone;
+        pthread_mutex_init(&stripe->lock, NULL);
+        good = good && table_init(&stripe->table, (entries + STRIPES - 1) / STRIPES);
     }
     if (good)
         return store;
@@ -243,54 +186,62 @@ void token_store_free(struct token_store *store)
     if (!store)
         return;
     for (size_t i = 0; i < STRIPES; i++) {
-        table_clear(&store->stripe[i].table);
-        free(store->stripe[i].table.slot);
+        recent_free(&store->stripe[i].table);
+        release_all(store->stripe[i].gone);
         pthread_mutex_destroy(&store->stripe[i].lock);
     }
     OPENSSL_cleanse(&store->secret, sizeof store->secret);
     free(store);
 }
 
-static struct stripe *stripe_of(struct token_store *store, uint64_t hash)
+static struct stripe *lock_stripe(struct token_store *store, uint64_t hash)
 {
-    return &store->stripe[(hash >> STRIPE_SHIFT) % STRIPES];
+    struct stripe *stripe = &store->stripe[(hash >> STRIPE_SHIFT) % STRIPES];
+    pthread_mutex_lock(&stripe->lock);
+    return stripe;
+}
+
+static void unlock_stripe(struct stripe *stripe)
+{
+    struct verified *gone = stripe->gone;
+    stripe->gone = NULL;
+    pthread_mutex_unlock(&stripe->lock);
+    release_all(gone);
 }
 
 /* The caller's to release; NULL: there is none that is good. */
-static struct verified *store_find(struct token_store *store, uint64_t hash, uint64_t generation,
-                                   struct slice token, int64_t now)
+static struct verified *store_find(struct token_store *store, uint64_t hash, const struct wanted *wanted,
+                                   int64_t now)
 {
-    struct verified *found = NULL, *gone = NULL;
-    struct stripe *stripe = stripe_of(store, hash);
-    pthread_mutex_lock(&stripe->lock);
-    struct slot *slot = table_find(&stripe->table, hash, generation, token);
-    if (slot && expired(&slot->verified->grant, now)) {
-        empty_slot(&stripe->table, slot, &gone);
-    } else if (slot) {
-        found = slot->verified;
+    struct stripe *stripe = lock_stripe(store, hash);
+    struct verified *found = table_find(&stripe->table, hash, wanted, now);
+    if (found)
         references_add(&found->references);
-    }
-    pthread_mutex_unlock(&stripe->lock);
-    release_all(gone);
+    unlock_stripe(stripe);
     return found;
 }
 
 static void store_put(struct token_store *store, struct verified *v)
 {
-    struct verified *gone = NULL;
-    struct stripe *stripe = stripe_of(store, v->hash);
-    pthread_mutex_lock(&stripe->lock);
-    table_put(&stripe->table, v, &gone);
-    pthread_mutex_unlock(&stripe->lock);
-    release_all(gone);
+    struct stripe *stripe = lock_stripe(store, v->hash);
+    table_put(&stripe->table, v);
+    unlock_stripe(stripe);
 }
 
 /* ---- the cache ---- */
 
+static void leave_cache(void *context, void *item)
+{
+    (void)context;
+    verified_release(item);
+}
+
 struct token_cache *token_cache_new(size_t entries)
 {
     struct token_cache *cache = calloc(1, sizeof *cache);
-    if (cache && hash_secret_init(&cache->secret) && table_init(&cache->table, power_of_two(entries, WAYS)))
+    if (cache)
+        cache->table.gone = leave_cache;
+    if (cache && hash_secret_init(&cache->secret) && table_init(&cache->table, entries))
         return cache;
     token_cache_free(cache);
     return NULL;
@@ -300,8 +251,7 @@ void token_cache_free(struct token_cache *cache)
 {
     if (!cache)
         return;
-    table_clear(&cache->table);
-    free(cache->table.slot);
+    recent_free(&cache->table);
     OPENSSL_cleanse(&cache->secret, sizeof cache->secret);
     free(cache);
 }
@@ -312,39 +262,30 @@ void token_cache_share(struct token_cache *cache, struct token_store *store)
     cache->secret = store->secret;
 }
 
-static const struct verified *recall_own(struct token_cache *cache, int64_t now)
+static const struct verified *recall(struct token_cache *cache, int64_t now)
 {
-    struct slot *slot = table_find(&cache->table, cache->asked_hash, cache->generation, cache->asked);
-    if (slot && expired(&slot->verified->grant, now)) {
-        empty_slot(&cache->table, slot, NULL);
-        slot = NULL;
-    }
-    return slot ? slot->verified : NULL;
-}
-
-static const struct verified *recall_shared(struct token_cache *cache, int64_t now)
-{
-    struct verified *v =
-        cache->store ? store_find(cache->store, cache->asked_hash, cache->generation, cache->asked, now)
-                     : NULL;
-    if (!v)
+    const struct wanted wanted = {cache->generation, cache->asked};
+    const struct verified *own = table_find(&cache->table, cache->asked_hash, &wanted, now);
+    if (own || !cache->store)
+        return own;
+    struct verified *shared = store_find(cache->store, cache->asked_hash, &wanted, now);
+    if (!shared)
         return NULL;
-    table_put(&cache->table, v, NULL);
-    verified_release(v); /* the table has a reference */
+    table_put(&cache->table, shared);
+    verified_release(shared); /* the table has a reference */
     cache->counts.shared++;
-    return v;
+    return shared;
 }
 
 bool token_cache_find(struct token_cache *cache, uint64_t generation, struct slice token, int64_t now,
                       struct grant *grant)
 {
     if (cache->generation != generation)
-        table_clear(&cache->table);
+        recent_clear(&cache->table);
     cache->generation = generation;
     cache->asked = token;
     cache->asked_hash = hash_keyed(&cache->secret, token);
-    const struct verified *v = recall_own(cache, now);
-    v = v ? v : recall_shared(cache, now);
+    const struct verified *v = recall(cache, now);
     cache->counts.hits += v != NULL;
     cache->counts.misses += !v;
     if (v)
@@ -357,7 +298,7 @@ void token_cache_put(struct token_cache *cache, const struct grant *grant)
     struct verified *v = verified_new(cache->asked_hash, cache->generation, cache->asked, grant);
     if (!v)
         return;
-    table_put(&cache->table, v, NULL);
+    table_put(&cache->table, v);
     if (cache->store)
         store_put(cache->store, v);
     verified_release(v);
