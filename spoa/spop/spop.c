@@ -92,6 +92,7 @@ bool spop_message_next(struct reader *payload, struct spop_message *message)
     message->args.reader = *payload;
     for (unsigned i = 0; i < message->args.left && !payload->failed; i++)
         spop_item_skip(payload);
+    message->args.reader.rest.len -= payload->rest.len;
     return !payload->failed;
 }
 

@@ -87,7 +87,7 @@ bool spop_frame_end(struct writer *w, size_t begin, size_t most) __attribute__((
 
 /* ---- NOTIFY: messages and their arguments ---- */
 struct spop_args {
-    struct reader reader;
+    struct reader reader; /* of them, and of nothing behind them */
     unsigned left;
 };
 

@@ -84,7 +84,7 @@ def test_all_metrics_of_ours_that_alerts_do_not_ask_for_are_known(series):
         "cellgate_agent_directory_bytes", "cellgate_agent_egress_audited_total", "cellgate_agent_egress_decisions_total",
         "cellgate_relay_egress_connections", "cellgate_relay_egress_ended_total", "cellgate_relay_mux_ended_total",
         "cellgate_relay_mux_requests_total", "cellgate_relay_mux_sockets", "cellgate_agent_reload_good_timestamp_seconds", "cellgate_agent_reloads_total",
-        "cellgate_agent_log_lines_held_back_total", "cellgate_agent_revoked_tokens", "cellgate_agent_token_cache_total", "cellgate_agent_token_cache_shared_total",
+        "cellgate_agent_log_lines_held_back_total", "cellgate_agent_revoked_tokens", "cellgate_agent_token_cache_total", "cellgate_agent_token_cache_shared_total", "cellgate_agent_answer_cache_total",
         "cellgate_directory_cache_bytes", "cellgate_directory_cache_evicted_total", "cellgate_directory_errors_total",
         "cellgate_directory_events_total", "cellgate_directory_objects_bytes", "cellgate_directory_odd_objects_total",
         "cellgate_directory_pushes_total", "cellgate_directory_pushing", "cellgate_relay_cut_short_total",

@@ -15,16 +15,17 @@
 #include "spoa/net/loop_thread.h"
 #include "spoa/spop/client.h"
 
-static struct policy *make_policy(void)
+static struct policy *make_policy(const char *network)
 {
-    static const char config[] = "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", "
-                                 "\"opensandbox\"], \"worker_networks\": "
-                                 "[\"127.0.0.0/8\"], \"directory\": "
-                                 "{\"kind\": \"file\", \"path\": \"/nowhere\"}}";
+    char config[300];
+    snprintf(config, sizeof config,
+             "{\"open\": true, \"tokens\": [], \"systems\": [\"opencomputer\", \"opensandbox\"], "
+             "\"worker_networks\": [\"%s\"], \"directory\": {\"kind\": \"file\", \"path\": \"/nowhere\"}}",
+             network);
     char path[] = "/tmp/cellgate-test-XXXXXX";
     struct fail why = {""};
     int file = mkstemp(path);
-    assert_int_equal(write(file, config, sizeof config - 1), sizeof config - 1);
+    assert_int_equal(write(file, config, strlen(config)), strlen(config));
     close(file);
     struct policy *policy = policy_load(path, NULL, 0, &why);
     unlink(path);
@@ -75,7 +76,7 @@ static struct decision_thread *start(int listener, int relay_listener, const str
 static void what_comes_when_its_thread_is_gone_is_let_be(void **state)
 {
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct policy *policy = make_policy();
+    struct policy *policy = make_policy("127.0.0.0/8");
     struct snapshot *snapshot;
     struct decision_thread *thread =
         start(listener, listener, &(struct snapshot_parts){.policy = policy}, &snapshot);
@@ -320,7 +321,7 @@ static void begin(struct stage *s, int silent)
     s->io = loop_thread_start(&why);
     assert_non_null(s->io);
     loop_thread_call(s->io, start_directory, s);
-    s->policy = make_policy();
+    s->policy = make_policy("127.0.0.0/8");
     s->world.thread =
         start(s->listener, s->relay_listener,
               &(struct snapshot_parts){.policy = s->policy, .directory = s->world.directory}, &s->snapshot);
@@ -444,6 +445,48 @@ static void a_request_does_not_wait_behind_a_redial_that_came_later(void **state
     (void)state;
 }
 
+static bool is_admitted(struct relay *haproxy)
+{
+    const struct argument request[] = {{"method", spop_text(SLICE_LITERAL("GET"))},
+                                       {"version", spop_text(SLICE_LITERAL("1.1"))},
+                                       {"path", spop_text(SLICE_LITERAL("/api/sandboxes/sb-1/x"))},
+                                       {"headers", spop_text(SLICE_LITERAL("host: h\r\n\r\n"))}};
+    int64_t unused;
+    put(haproxy, "cell-route", request, sizeof request / sizeof *request);
+    return hear(haproxy, "verdict", "direct", &unused);
+}
+
+/* An answer that was given again and again under another policy. */
+static void another_policy_answers_anew(void **state)
+{
+    struct stage s;
+    struct relay haproxy;
+    unsigned before = 0;
+    begin(&s, 0);
+    s.world.steady = true;
+    connect_relay(&haproxy, &s.address);
+    for (int i = 0; i < 5; i++)
+        assert_true(is_admitted(&haproxy));
+    struct policy *other = make_policy("10.0.0.0/8");
+    struct snapshot *next =
+        snapshot_new(&(struct snapshot_parts){.policy = other, .directory = s.world.directory});
+    decision_thread_use(s.world.thread, next);
+    while (is_admitted(&haproxy)) /* until it has taken that over, between two turns */
+        assert_true(++before < 1000);
+    for (int i = 0; i < 5; i++)
+        assert_false(is_admitted(&haproxy));
+    decision_thread_use(s.world.thread, s.snapshot);
+    while (!is_admitted(&haproxy))
+        assert_true(++before < 1000);
+    for (int i = 0; i < 5; i++)
+        assert_true(is_admitted(&haproxy));
+    end_relay(&haproxy);
+    finish(&s);
+    snapshot_release(next);
+    policy_release(other);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +494,7 @@ int main(void)
         cmocka_unit_test(a_watch_is_told_what_changes_while_it_begins),
         cmocka_unit_test(a_watch_that_is_taken_back_is_over),
         cmocka_unit_test(who_was_not_admitted_is_told_nothing),
-        cmocka_unit_test(a_request_does_not_wait_behind_a_redial_that_came_later)};
+        cmocka_unit_test(a_request_does_not_wait_behind_a_redial_that_came_later),
+        cmocka_unit_test(another_policy_answers_anew)};
     return cmocka_run_group_tests(tests, make_key, free_key);
 }

@@ -429,6 +429,7 @@ static enum bearer_use judge_bearer(struct decision *d, const struct credential_
     if (!d->route->keep_auth)
         return BEARER_DECIDES;
     struct slice bearer = bearer_token(d->request);
+    d->bearer_judged = !view->open && slice_present(bearer);
     d->foreign_auth = view->open || !token_is_ours(view->tokens, bearer, place, view->now, view->cache);
     if (!d->foreign_auth)
         return BEARER_DECIDES;
@@ -657,6 +658,18 @@ static bool check_state(struct decision *d)
     return true;
 }
 
+/* Answers that each have something of their own (tunnels, redirects), refusals, and what depends on more than a clock that
+ * moves on are not given again. */
+static int64_t good_until(const struct decision *d)
+{
+    bool plain = d->verdict->kind == VERDICT_DIRECT && d->verdict->refusal == REFUSAL_NONE && !d->upgrade;
+    if (!plain || d->pending || d->bearer_judged || d->view->trace)
+        return 0;
+    if (!d->granted)
+        return INT64_MAX;
+    return token_lasts(&d->carried.credential, &d->grant) ? d->grant.exp + d->grant.leeway : 0;
+}
+
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict)
 {
@@ -670,7 +683,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
     d.scratch = scratch;
     d.verdict = verdict;
     d.route = NULL;
-    d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = false;
+    d.upgrade = d.pending = d.granted = d.looked = d.found = d.foreign_auth = d.bearer_judged = false;
     d.follows = false;
     d.headers = nothing;
     d.sandbox = d.space = nothing;
@@ -684,6 +697,7 @@ bool decide(const struct decide_view *view, const struct request *request, struc
             break;
     if (verdict->kind == VERDICT_RELAY)
         decide_handover(&d);
+    verdict->good_until = good_until(&d);
     if (scratch->full) {
         verdict_clear(verdict);
         d.route = NULL;

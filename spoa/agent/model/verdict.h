@@ -73,6 +73,9 @@ struct verdict {
     struct address source;
     unsigned need;
     unsigned route_label; /* of the route, for metrics; 0: none matched */
+    /* Unix seconds: until then the same question, whatever its id, has the same answer of the same policy, records and
+     * addresses, and has no effect that the fields above do not tell of; 0: this one is not to be given again. */
+    int64_t good_until;
     struct slice left; /* a header that HAProxy should remove and does not; absent: there is none */
 #define X(kind, field, name) VERDICT_TYPE_##kind field;
     VERDICT_VARIABLES(X)

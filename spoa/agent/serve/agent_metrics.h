@@ -17,6 +17,7 @@ enum agent_metric {
     AGENT_TOKENS,      /* kind, outcome */
     AGENT_TOKEN_CACHE, /* outcome: hit, miss */
     AGENT_TOKEN_SHARED,
+    AGENT_ANSWER_CACHE,        /* outcome: hit, miss */
     AGENT_DIRECTORY_RECORDS,   /* gauge */
     AGENT_DIRECTORY_BYTES,     /* gauge */
     AGENT_DIRECTORY_LOADS,     /* outcome: good, bad */

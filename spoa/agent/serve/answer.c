@@ -196,13 +196,15 @@ static void put_refusal(enum refusal refusal, struct spop_actions *actions)
     put_verdict(&verdict, actions);
 }
 
-void answer_write(const struct verdict *verdict, struct spop_actions *actions)
+bool answer_write(const struct verdict *verdict, struct spop_actions *actions)
 {
     struct spop_actions before = *actions;
     size_t len = actions->out->len;
     put_verdict(verdict, actions);
-    if (take_back(actions, &before, len))
-        put_refusal(REFUSAL_request_too_large, actions);
+    if (!take_back(actions, &before, len))
+        return true;
+    put_refusal(REFUSAL_request_too_large, actions);
+    return false;
 }
 
 void answer_unavailable(struct spop_actions *actions)

@@ -18,8 +18,9 @@ bool request_from_args(struct spop_args args, struct request *request);
 
 /* Sets a variable for everything that is present, and `verdict` last, as HAProxy silently drops what follows
  * an action that it cannot read. What does not fit the frame is because the request is too large: deny,
- * request_too_large; only if that does not fit either is actions->out->full left set. */
-void answer_write(const struct verdict *verdict, struct spop_actions *actions);
+ * request_too_large; only if that does not fit either is actions->out->full left set. Whether the verdict itself was
+ * written. */
+bool answer_write(const struct verdict *verdict, struct spop_actions *actions);
 
 /* The same of `cell-egress` and, `inside`, `cell-egress-request`, whose variables are `txn.egress.*`. */
 bool egress_request_from_args(struct spop_args args, bool inside, struct egress_request *request);

@@ -7,6 +7,7 @@
 
 #include "spoa/agent/serve/agent_metrics.h"
 #include "spoa/agent/serve/answer.h"
+#include "spoa/agent/serve/answer_cache.h"
 #include "spoa/agent/serve/audit.h"
 #include "spoa/agent/serve/mailbox.h"
 #include "spoa/agent/serve/resolve.h"
@@ -45,6 +46,7 @@ struct decision_thread {
     struct pending *subscriptions; /* of relays */
     struct mailbox *inbox;
     struct token_cache *cache;
+    struct answer_cache *answers;
     struct auth_failure_limiter *limiter;
     uint8_t *scratch;
     pthread_t thread;
@@ -136,6 +138,36 @@ static bool keep_request(struct decision_thread *d, struct pending *among, struc
     bool kept = pending_add(among, &pending);
     metrics_add(d->options.shard, AGENT_PENDING, METRIC_INDEX(kept ? AGENT_GOOD : AGENT_BAD), 1);
     return kept;
+}
+
+/* Whether it was given before and still holds: all else is as if it was decided now. */
+static bool answer_again(struct decision_thread *d, const struct answer_question *question, uint64_t begun,
+                         struct snapshot_finder *finder, struct spop_actions *actions)
+{
+    const struct verdict *v =
+        answer_cache_give(d->answers, question, d->snapshot, finder, unix_now(), actions);
+    metrics_add(d->options.shard, AGENT_ANSWER_CACHE, METRIC_INDEX(v ? AGENT_GOOD : AGENT_BAD), 1);
+    if (!v)
+        return false;
+    if (v->token_kind) { /* whose signature was not looked at */
+        agent_metrics_token(d->options.shard, v->token_kind, REFUSAL_NONE);
+        metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(0), 1);
+    }
+    count_decision(d, v, begun);
+    return true;
+}
+
+static void answer_first(struct decision_thread *d, const struct answer_question *question,
+                         const struct verdict *verdict, const struct snapshot_finder *finder,
+                         struct spop_actions *actions)
+{
+    size_t start = actions->out->len;
+    unsigned count = actions->count;
+    if (!answer_write(verdict, actions) || actions->out->full)
+        return;
+    const struct answer answer = {slice_of(actions->out->at + start, actions->out->len - start),
+                                  actions->count - count};
+    answer_cache_keep(d->answers, question, verdict, &answer, finder);
 }
 
 /* ---- CONNECTs of sandboxes ---- */
@@ -233,11 +265,20 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
         pending.kind = inside ? PENDING_INSIDE : PENDING_EGRESS;
         return on_egress(d, pending, actions);
     }
-    if (!slice_is(name, "cell-route") || !request_from_args(args, &request)) {
+    if (!slice_is(name, "cell-route")) {
         answer_unavailable(actions);
         return SERVER_NOW;
     }
     struct snapshot_finder finder = {.waiter = d->options.waiter, .wakes = true};
+    const struct answer_question question = answer_question_of(d->answers, args);
+    if (answer_again(d, &question, pending.begun, &finder, actions)) {
+        snapshot_finder_done(&finder);
+        return SERVER_NOW;
+    }
+    if (!request_from_args(args, &request)) {
+        answer_unavailable(actions);
+        return SERVER_NOW;
+    }
     bool undecided = !decide_request(d, &request, &finder, true, &verdict);
     bool later = undecided && keep_request(d, d->requests, pending, &finder);
     if (undecided && !later) { /* what is known has to do */
@@ -245,7 +286,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
         (void)decide_request(d, &request, &finder, false, &verdict);
     }
     if (!later) {
-        answer_write(&verdict, actions);
+        answer_first(d, &question, &verdict, &finder, actions);
         count_decision(d, &verdict, pending.begun);
     }
     snapshot_finder_done(&finder);
@@ -565,6 +606,7 @@ static void take_snapshot(void *context)
         return;
     snapshot_release(d->snapshot);
     d->snapshot = next;
+    answer_cache_clear(d->answers);
     notify_all(d); /* but redials, which still wait for their look-up */
 }
 
@@ -624,6 +666,7 @@ void decision_thread_free(struct decision_thread *d)
     mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
+    answer_cache_free(d->answers);
     auth_failure_limiter_free(d->limiter);
     snapshot_release(d->snapshot);
     snapshot_release(d->next);
@@ -674,12 +717,14 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
     d->stop = (struct loop_task){.run = stop_now, .context = d};
     d->loop = loop_new(why);
     d->cache = token_cache_new(d->options.token_cache);
+    d->answers = answer_cache_new();
     d->limiter = auth_failure_limiter_new();
     if (d->cache && d->options.token_store)
         token_cache_share(d->cache, d->options.token_store);
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = mailbox_new();
-    if (!d->loop || !d->cache || !d->limiter || !d->scratch || !d->inbox || !prepare_pending(d))
+    if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox ||
+        !prepare_pending(d))
         return fail(why, "out of memory or of descriptors");
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
     options.fallback_name = "state";

@@ -50,21 +50,41 @@ struct slice snapshot_key(struct slice space, struct slice sandbox, uint8_t memo
     return w.full ? slice_of(memory, 0) : writer_slice(&w);
 }
 
+static void look_up(struct snapshot_finder *f, struct directory_cache *cache, struct slice key, bool alike)
+{
+    if (key.len)
+        memcpy(f->key, key.at, key.len);
+    f->len = key.len;
+    f->alike = alike;
+    shared_record_release(f->held);
+    f->found = alike ? directory_cache_find_alike(cache, key, f->last, f->waiter, &f->held)
+                     : directory_cache_find(cache, key, f->last, f->waiter, &f->held);
+}
+
+bool snapshot_finds(const struct snapshot *s, struct snapshot_finder *f, struct slice key, bool alike,
+                    const struct shared_record *record)
+{
+    look_up(f, directory_cache(s->parts.directory), key, alike);
+    f->ahead = true;
+    return f->found == LOOKUP_FOUND && f->held == record;
+}
+
 static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct slice sandbox, bool alike,
                            struct record *record)
 {
     const struct snapshot_parts *parts = &f->snapshot->parts;
+    uint8_t memory[256];
     if (!parts->directory || !directory_cache(parts->directory))
         return parts->records ? records_find(parts->records, space, sandbox, record) : LOOKUP_UNAVAILABLE;
-    struct slice key = snapshot_key(space, sandbox, f->key);
-    f->len = key.len;
-    shared_record_release(f->held);
-    struct directory_cache *cache = directory_cache(parts->directory);
-    enum lookup found = alike ? directory_cache_find_alike(cache, key, f->last, f->waiter, &f->held)
-                              : directory_cache_find(cache, key, f->last, f->waiter, &f->held);
-    if (found == LOOKUP_FOUND)
+    struct slice key = snapshot_key(space, sandbox, memory);
+    bool ahead = f->ahead && f->alike == alike && slice_equal(key, slice_of(f->key, f->len));
+    f->ahead = false;
+    f->look_ups++;
+    if (!ahead)
+        look_up(f, directory_cache(parts->directory), key, alike);
+    if (f->found == LOOKUP_FOUND)
         *record = f->held->record;
-    return found;
+    return f->found;
 }
 
 static enum lookup snapshot_find(void *directory, struct slice space, struct slice sandbox, struct record *record)

@@ -43,13 +43,21 @@ struct snapshot_finder {
     size_t len; /* of the key that was asked for last */
     uint8_t key[256];
     const struct snapshot *snapshot; /* this and what follows is its own */
-    struct shared_record *held;
+    struct shared_record *held;      /* what the last look-up in a directory's cache has found */
+    unsigned look_ups;               /* of the decision there */
+    enum lookup found;
+    bool alike; /* the last one was for somebody of whom nothing is proven */
+    bool ahead; /* it was snapshot_finds, and no decision has used it yet */
 };
 
 /* The view of a decision at `now` (Unix seconds); what it finds is valid until snapshot_finder_done. The
  * snapshot is borrowed. */
 struct decide_view snapshot_view(const struct snapshot *snapshot, struct snapshot_finder *finder,
                                  struct token_cache *cache, int64_t now);
+/* Whether a decision that looks the key up now would find this very record. It is looked up as the decision would, which
+ * then has what was found here: for an answer that is to be given again, or else for the decision that replaces it. */
+bool snapshot_finds(const struct snapshot *snapshot, struct snapshot_finder *finder, struct slice key,
+                    bool alike, const struct shared_record *record);
 void snapshot_finder_done(struct snapshot_finder *finder);
 /* The key of a host outside, by which those who wait for its addresses are notified; no sandbox has one like it. Empty if it
  * is too long. */

@@ -50,6 +50,11 @@ static bool remembered(const struct credential *credential)
     return (SOURCES_GENERAL | SOURCES_OWN) & 1u << credential->source;
 }
 
+bool token_lasts(const struct credential *credential, const struct grant *grant)
+{
+    return remembered(credential) && !token_needs_secret(grant);
+}
+
 /* What the cache knows is a token that is good somewhere: whether its key is good here, and for what carries it. */
 static bool may_come_here(const struct token_check *check, const struct grant *grant)
 {
@@ -70,7 +75,7 @@ static enum refusal check_token(const struct token_check *check, struct token_ca
     grant->kind = kind->name;
     if (refusal == REFUSAL_NONE)
         *reason = "good";
-    if (refusal == REFUSAL_NONE && remembered(check->credential) && !token_needs_secret(grant))
+    if (refusal == REFUSAL_NONE && token_lasts(check->credential, grant))
         token_cache_put(cache, grant);
     return refusal;
 }

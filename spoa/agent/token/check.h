@@ -29,6 +29,8 @@ struct token_tunnel; /* token/kind.h */
  */
 enum refusal token_check(const struct tokens *tokens, const struct credential *credential, int64_t now,
                          struct token_cache *cache, struct grant *grant, const char **reason);
+/* Whether all that token_check will say of a credential that it found good is this grant, until the grant expires. */
+bool token_lasts(const struct credential *credential, const struct grant *grant);
 /* Whether token_check would find it good without a look at its signature: it did so a moment ago. */
 bool token_is_known(const struct tokens *tokens, const struct credential *credential, int64_t now,
                     struct token_cache *cache);
