@@ -2,6 +2,7 @@
 #include "spoa/net/listener.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "spoa/net/net.h"
@@ -11,14 +12,62 @@ static bool is_accepting(const struct listener *l)
     return l->io.loop && !l->held && !loop_timer_active(&l->rest);
 }
 
+enum { YIELDS = 3 };
+
 static void want(struct listener *l)
 {
     loop_io_want(&l->io, is_accepting(l) ? LOOP_READ : 0);
 }
 
-static void on_rested(void *owner)
+/* ---- parts of a socket ---- */
+
+/* They may all be about to accept: then one takes what another was to have, and leaves the next one to it. */
+static bool has_more_than_its_part(const struct listener *l)
 {
-    want(owner);
+    if (!l->share)
+        return false;
+    size_t all = atomic_load_explicit(&l->share->connections, memory_order_relaxed);
+    return l->own * atomic_load_explicit(&l->share->listeners, memory_order_relaxed) > all + all / 8;
+}
+
+static void count_connection(struct listener *l)
+{
+    if (!l->share)
+        return;
+    l->own++;
+    atomic_fetch_add_explicit(&l->share->connections, 1, memory_order_relaxed);
+}
+
+void listener_gone(struct listener *l)
+{
+    if (!l->share)
+        return;
+    l->own--;
+    atomic_fetch_sub_explicit(&l->share->connections, 1, memory_order_relaxed);
+}
+
+static void yield_socket(struct listener *l)
+{
+    l->yields++;
+    loop_timer_set(&l->rest, LISTENER_YIELD);
+    want(l);
+}
+
+/* ---- accepting ---- */
+
+/* False: there is none. */
+static bool take_one(struct listener *l)
+{
+    int fd = net_accept(loop_io_fd(&l->io));
+    if (fd >= 0) {
+        count_connection(l);
+        l->accepted(l->owner, fd);
+    } else if (errno == EAGAIN) {
+        return false;
+    } else if (errno != ECONNABORTED && errno != EINTR) {
+        listener_rest(l);
+    }
+    return true;
 }
 
 /* Twice those of the turn before, if that had so many; a socket on which more wait stays readable. */
@@ -35,20 +84,37 @@ static void on_connection(void *owner, int events)
     struct listener *l = owner;
     (void)events;
     count_tries(l);
-    for (unsigned i = 0, most = l->tries; i < most && is_accepting(l); i++) {
-        int fd = net_accept(loop_io_fd(&l->io));
-        if (fd >= 0)
-            l->accepted(l->owner, fd);
-        else if (errno == EAGAIN)
-            l->tries = most = 0;
-        else if (errno != ECONNABORTED && errno != EINTR)
-            listener_rest(l);
+    for (unsigned i = 0; i < l->tries && is_accepting(l); i++) {
+        if (has_more_than_its_part(l)) {
+            yield_socket(l);
+        } else if (!take_one(l)) {
+            l->tries = 0;
+            return;
+        }
     }
+}
+
+static void on_rested(void *owner)
+{
+    struct listener *l = owner;
+    bool yields = l->yields && has_more_than_its_part(l) && !l->held;
+    if (yields && l->yields < YIELDS) {
+        yield_socket(l);
+        return;
+    }
+    l->yields = 0;
+    if (yields) /* the others do not come */
+        (void)take_one(l);
+    want(l);
 }
 
 void listener_open(struct listener *l, struct loop *loop, int fd)
 {
     l->held = false;
+    l->own = 0;
+    l->yields = 0;
+    if (l->share)
+        atomic_fetch_add_explicit(&l->share->listeners, 1, memory_order_relaxed);
     loop_io_open(&l->io, loop, fd, on_connection, l);
     loop_timer_open(&l->rest, loop, on_rested, l);
     want(l);
@@ -80,6 +146,8 @@ int listener_fd(const struct listener *l)
 
 int listener_release(struct listener *l)
 {
+    if (l->share && listener_is_open(l))
+        atomic_fetch_sub_explicit(&l->share->listeners, 1, memory_order_relaxed);
     loop_timer_close(&l->rest);
     return loop_io_release(&l->io);
 }

@@ -39,12 +39,14 @@ static void admit(void *owner, int fd)
     if ((server->handler.admit && !server->handler.admit(server->handler.context, fd)) ||
         has_too_many(server, fd, &peer)) {
         server_add(&server->counters.refused_peers, 1);
+        listener_gone(&server->listener);
         close(fd);
         return;
     }
     struct connection *connection = connection_new(server, slot, fd);
     if (!connection) {
         server_add(&server->counters.errors_resource, 1);
+        listener_gone(&server->listener);
         return;
     }
     server->free_slot = server->slots[slot].next_free;
@@ -70,6 +72,7 @@ void server_forget(struct server *server, uint32_t index)
     server_add(&server->counters.connections, -(uint64_t)1);
     if (server->counters.connections == 0 && server->draining)
         loop_defer(server->loop, &server->drained_task);
+    listener_gone(&server->listener);
     listener_hold(&server->listener, false);
 }
 
@@ -213,8 +216,11 @@ struct server *server_new(struct loop *loop, int listener, const struct server_o
         give_memory_back(server);
         return NULL;
     }
-    server->listener =
-        (struct listener){.accepted = admit, .rested = count_pause, .owner = server, .batch = ACCEPTS_A_TURN};
+    server->listener = (struct listener){.accepted = admit,
+                                         .rested = count_pause,
+                                         .owner = server,
+                                         .batch = ACCEPTS_A_TURN,
+                                         .share = options->share};
     listener_open(&server->listener, loop, own);
     loop_timer_open(&server->grace, loop, on_grace, server);
     return server;

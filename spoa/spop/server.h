@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#include "spoa/net/loop.h"
+#include "spoa/net/listener.h"
 #include "spoa/spop/spop.h"
 
 struct server;
@@ -53,6 +53,7 @@ struct server_options { /* times are microseconds */
     uint64_t write_timeout; /* without any progress of unsent answers */
     uint64_t idle_timeout;  /* without a frame and an open ticket; 0: HAProxy closes idle ones itself */
     size_t prefix_len;      /* of HAProxy's `option var-prefix` */
+    struct listener_share *share; /* borrowed, of all servers on the listening socket; NULL: there is one */
     const char *fallback_name, *fallback_value; /* txn.PREFIX.NAME of an answer that has no other action */
 };
 

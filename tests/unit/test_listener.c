@@ -212,6 +212,123 @@ static void a_released_socket_still_listens(void **state)
     end(&w);
 }
 
+/* ---- threads that share a socket: each has a loop ---- */
+
+enum { THREADS = 3, MANY = 24 };
+
+struct member {
+    struct loop *loop;
+    struct listener listener;
+    int taken[MANY];
+    unsigned count;
+};
+
+static void on_taken(void *owner, int fd)
+{
+    struct member *m = owner;
+    assert_true(m->count < MANY);
+    m->taken[m->count++] = fd;
+}
+
+static void close_last(struct member *m)
+{
+    close(m->taken[--m->count]);
+    listener_gone(&m->listener);
+}
+
+struct party {
+    struct listener_share share;
+    struct member member[THREADS];
+    struct net_address address;
+    int clients[MANY];
+    unsigned came;
+};
+
+static void begin_party(struct party *p)
+{
+    struct fail why;
+    assert_true(net_parse(slice_text(unix_address()), &p->address, &why));
+    int fd = net_listen(&p->address, 0600, &why);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < THREADS; i++) {
+        struct member *m = &p->member[i];
+        m->loop = loop_new(&why);
+        m->listener = (struct listener){.accepted = on_taken, .owner = m, .batch = 4, .share = &p->share};
+        listener_open(&m->listener, m->loop, i ? dup(fd) : fd);
+    }
+}
+
+static void end_party(struct party *p)
+{
+    for (size_t i = 0; i < THREADS; i++) {
+        struct member *m = &p->member[i];
+        while (m->count)
+            close_last(m);
+        if (i < THREADS - 1)
+            listener_close(&m->listener);
+        else
+            net_unlisten(listener_release(&m->listener));
+        loop_free(m->loop);
+    }
+    for (unsigned i = 0; i < p->came; i++)
+        close(p->clients[i]);
+    assert_int_equal(p->share.connections, 0);
+    assert_int_equal(p->share.listeners, 0);
+}
+
+static unsigned taken_by_all(const struct party *p)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < THREADS; i++)
+        sum += p->member[i].count;
+    return sum;
+}
+
+/* Until they have so many; the first thread is always the first to look. */
+static void invite(struct party *p, unsigned clients, unsigned threads, unsigned until)
+{
+    struct fail why;
+    for (unsigned i = 0; i < clients; i++) {
+        p->clients[p->came] = net_connect(&p->address, &why);
+        assert_true(p->clients[p->came++] >= 0);
+    }
+    for (int turn = 0; turn < 1000000 && taken_by_all(p) < until; turn++)
+        for (size_t i = 0; i < threads; i++)
+            loop_turn(p->member[i].loop, false);
+    assert_int_equal(taken_by_all(p), until);
+}
+
+static void threads_that_share_a_socket_have_equal_parts(void **state)
+{
+    struct party p = {.came = 0};
+    begin_party(&p);
+    invite(&p, 6, THREADS, 6);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(p.member[i].count, 2);
+    close_last(&p.member[1]);
+    close_last(&p.member[1]);
+    invite(&p, 2, THREADS, 6); /* for who has lost some */
+    assert_int_equal(p.member[1].count, 2);
+    invite(&p, 15, THREADS, 21);
+    for (size_t i = 0; i < THREADS; i++)
+        assert_in_range(p.member[i].count, 6, 8);
+    end_party(&p);
+    (void)state;
+}
+
+static void nobody_waits_for_a_thread_that_does_not_come(void **state)
+{
+    struct party p = {.came = 0};
+    begin_party(&p);
+    invite(&p, 6, 1, 6);
+    assert_int_equal(p.member[0].count, 6);
+    listener_close(&p.member[1].listener);
+    invite(&p, 2, THREADS, 8); /* the third alone comes up */
+    assert_int_equal(p.member[2].count, 2);
+    end_party(&p);
+    (void)state;
+}
+
 /* ---- backoff ---- */
 static void pauses_double_from_the_least_to_the_most(void **state)
 {
@@ -253,6 +370,8 @@ int main(void)
         cmocka_unit_test(without_descriptors_it_rests_and_then_goes_on),
         cmocka_unit_test(a_held_listener_stays_held_behind_its_rest),
         cmocka_unit_test(a_released_socket_still_listens),
+        cmocka_unit_test(threads_that_share_a_socket_have_equal_parts),
+        cmocka_unit_test(nobody_waits_for_a_thread_that_does_not_come),
         cmocka_unit_test(pauses_double_from_the_least_to_the_most),
         cmocka_unit_test(a_share_of_each_pause_is_left_to_chance),
     };

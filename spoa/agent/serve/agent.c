@@ -269,6 +269,8 @@ static bool start_decision_threads(struct agent *a, struct fail *why)
         const struct decision_thread_options options = {.waiter = agent_waiter(i),
                                                         .listener = a->listener,
                                                         .relay_listener = a->relay_listener,
+                                                        .share = &a->share,
+                                                        .relay_share = &a->relay_share,
                                                         .relay_user = a->relay_user,
                                                         .token_cache = TOKEN_CACHE_ENTRIES,
                                                         .token_store = a->tokens,

@@ -22,6 +22,7 @@ struct agent {
     struct file_watch *keys;
     struct fail keys_reported; /* why they could not be read again; empty: they were */
     int listener, relay_listener;
+    struct listener_share share, relay_share; /* of the decision threads */
     struct key *ticket_key;
     struct token_store *tokens; /* that any decision thread has verified */
     struct pending_quota subscriptions;

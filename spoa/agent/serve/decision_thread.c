@@ -726,7 +726,9 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
     if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox ||
         !prepare_pending(d))
         return fail(why, "out of memory or of descriptors");
+    options.share = d->options.share;
     d->server = server_new(d->loop, d->options.listener, &options, &handler);
+    options.share = d->options.relay_share;
     options.fallback_name = "state";
     options.fallback_value = "unavailable";
     options.connections = RELAY_CONNECTIONS;

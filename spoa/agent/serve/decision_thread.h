@@ -20,6 +20,7 @@ struct decision_thread;
 struct decision_thread_options {
     uint64_t waiter;               /* its bit, as of directory/cache.h */
     int listener, relay_listener;  /* borrowed; shared by all decision threads */
+    struct listener_share *share, *relay_share; /* borrowed, of these; may be NULL */
     struct relay_user relay_user;  /* who may connect to relay_listener */
     size_t token_cache;            /* entries */
     struct token_store *token_store;     /* borrowed, of all decision threads; NULL: none */
