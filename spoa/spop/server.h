@@ -29,6 +29,9 @@ enum server_reply {
 };
 
 struct server_handler {
+    /* Messages follow that have all arrived before this: what is read from a clock now is not behind any of them. May be
+     * NULL. */
+    void (*begin)(void *context);
     /* One message of a NOTIFY. name and args point into the frame and are gone when this returns. Messages of
      * one NOTIFY share one answer, and SERVER_LATER ends it: the messages behind it are not looked at. An
      * answer without an action, or too large for a frame, is replaced by the fallback. Required. */

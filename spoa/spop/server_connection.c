@@ -317,6 +317,8 @@ static void take(struct connection *c)
     struct slice bytes = buffer_slice(&c->stream.in);
     size_t had = bytes.len;
     bool more = true;
+    if (server->handler.begin)
+        server->handler.begin(server->handler.context);
     while (c->state == CONNECTION_OPEN && !stopped(c) && (more = take_frame(c, &bytes, &out))) {
         if (out.size - out.len < SERVER_FRAME)
             send_answers(c, &out);

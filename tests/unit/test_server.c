@@ -28,11 +28,20 @@ static int listener;
 static struct {
     struct server_ticket tickets[TICKETS];
     size_t later, messages;
-    bool refuse_peers;
+    bool refuse_peers, begun;
+    uint64_t arrived; /* bytes, when messages were announced */
 } handled;
 
 /* ---- the handler: the message's name says what to do ---- */
 static uint8_t filler[60000];
+
+/* What follows has arrived already. */
+static void on_begin(void *context)
+{
+    (void)context;
+    handled.arrived = server_counter(&server_counters(server)->bytes_in);
+    handled.begun = true;
+}
 
 static enum server_reply on_message(void *context, struct slice name, struct spop_args args,
                                     struct spop_actions *actions, const struct server_ticket *ticket)
@@ -41,6 +50,7 @@ static enum server_reply on_message(void *context, struct slice name, struct spo
     struct spop_value value = spop_null();
     struct slice arg;
     handled.messages++;
+    assert_true(handled.begun && handled.arrived == server_counter(&server_counters(server)->bytes_in));
     /* a message takes a whole turn of 1 us on any machine: where turns are on, each has one frame */
     for (uint64_t end = loop_clock() + options.turn; loop_clock() < end;)
         ;
@@ -70,7 +80,7 @@ static bool admit(void *context, int fd)
 
 static struct server *new_server(void)
 {
-    const struct server_handler handler = {.message = on_message, .admit = admit};
+    const struct server_handler handler = {.begin = on_begin, .message = on_message, .admit = admit};
     return server_new(loop, listener, &options, &handler);
 }
 

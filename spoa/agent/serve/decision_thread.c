@@ -28,6 +28,8 @@ enum {
 #define RELAY_TURN MILLISECOND
 #define WORK_TURN  MILLISECOND
 
+#define CLOCK_BEHIND MILLISECOND /* at most, while many questions are answered that came at once */
+
 #define REFUSAL_EVERY (10 * SECOND) /* between two such lines of the log */
 
 enum pending_kind { PENDING_ROUTE, PENDING_EGRESS, PENDING_INSIDE, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
@@ -54,6 +56,9 @@ struct decision_thread {
     struct snapshot *snapshot; /* of the thread */
     _Atomic(struct snapshot *) next; /* handed over, not taken yet */
     struct token_cache_counts reported;
+    uint64_t clock;          /* loop_clock, at the end of the last answer to HAProxy */
+    uint64_t unix_read;      /* loop_clock when unix_now was read */
+    int64_t unix_now;        /* Unix seconds, never before the question arrived that is decided now */
     uint64_t left_logged;    /* the same of a header that HAProxy leaves */
     uint64_t refusal_logged; /* loop_clock: when it was logged last that a relay is refused; 0: never */
 
@@ -84,13 +89,33 @@ static int64_t unix_now(void)
     return now.tv_sec;
 }
 
+static void read_clocks(struct decision_thread *d)
+{
+    d->unix_now = unix_now();
+    d->unix_read = d->clock = loop_clock();
+}
+
+/* Behind each answer: reading clocks is dear, so the end of one is the beginning of the next. */
+static uint64_t clock_forward(struct decision_thread *d)
+{
+    d->clock = loop_clock();
+    if (d->clock - d->unix_read >= CLOCK_BEHIND)
+        read_clocks(d);
+    return d->clock;
+}
+
+static void on_haproxy_messages(void *context)
+{
+    read_clocks(context);
+}
+
 /* Whether there is an answer in *verdict; else a look-up is on its way, and *verdict is what to answer if it
  * takes too long. What *verdict points to is good until snapshot_finder_done. */
 static bool decide_request(struct decision_thread *d, const struct request *request,
                            struct snapshot_finder *finder, bool first, struct verdict *verdict)
 {
     struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
+    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, d->unix_now);
     view.token_checked = first ? agent_metrics_token : NULL;
     view.counting = d->options.shard;
     view.limiter = d->limiter;
@@ -126,7 +151,7 @@ static void count_decision(struct decision_thread *d, const struct verdict *verd
     note_use(d, verdict);
     if (audit_wanted(verdict, d->snapshot->parts.policy->settings->agent.audit))
         audit_write(d->options.audit, verdict);
-    agent_metrics_decision(d->options.shard, verdict, (double)(loop_clock() - begun) / 1e6);
+    agent_metrics_decision(d->options.shard, verdict, (double)(clock_forward(d) - begun) / 1e6);
     count_cache(d);
 }
 
@@ -145,7 +170,7 @@ static bool answer_again(struct decision_thread *d, const struct answer_question
                          struct snapshot_finder *finder, struct spop_actions *actions)
 {
     const struct verdict *v =
-        answer_cache_give(d->answers, question, d->snapshot, finder, unix_now(), actions);
+        answer_cache_give(d->answers, question, d->snapshot, finder, d->unix_now, actions);
     metrics_add(d->options.shard, AGENT_ANSWER_CACHE, METRIC_INDEX(v ? AGENT_GOOD : AGENT_BAD), 1);
     if (!v)
         return false;
@@ -259,7 +284,8 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
     struct decision_thread *d = context;
     struct request request;
     struct verdict verdict;
-    struct pending_request pending = {.ticket = *ticket, .args = args, .begun = loop_clock(), .kind = PENDING_ROUTE};
+    struct pending_request pending = {
+        .ticket = *ticket, .args = args, .begun = d->clock, .kind = PENDING_ROUTE};
     bool inside = slice_is(name, "cell-egress-request");
     if (inside || slice_is(name, "cell-egress")) {
         pending.kind = inside ? PENDING_INSIDE : PENDING_EGRESS;
@@ -301,6 +327,7 @@ static bool answer_route(struct decision_thread *d, const struct pending_request
     struct spop_actions actions;
     struct snapshot_finder finder = {.waiter = d->options.waiter, .last = known, .wakes = true};
     request_from_args(pending->args, &request); /* as it could when the question came */
+    read_clocks(d);
     bool answered = decide_request(d, &request, &finder, false, &verdict) || last;
     if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
         answer_write(&verdict, &actions);
@@ -708,7 +735,10 @@ static bool prepare_pending(struct decision_thread *d)
 static bool prepare_thread(struct decision_thread *d, struct fail *why)
 {
     struct server_options options = SERVER_OPTIONS_DEFAULT;
-    const struct server_handler handler = {.message = on_haproxy_message, .closed = on_haproxy_closed, .context = d};
+    const struct server_handler handler = {.begin = on_haproxy_messages,
+                                           .message = on_haproxy_message,
+                                           .closed = on_haproxy_closed,
+                                           .context = d};
     const struct server_handler relay_handler = {
         .message = on_relay_message, .admit = admit_relay, .closed = on_relay_closed, .context = d};
     d->take = (struct loop_task){.run = take_snapshot, .context = d};
