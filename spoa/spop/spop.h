@@ -139,10 +139,19 @@ struct spop_variable {
         .name = name_ /* NOLINT(bugprone-macro-parentheses): no brackets round what fills an array */ \
     }
 
+enum { SPOP_KNOWN_SHORT = 32 };
+
 static inline void spop_set_known(struct spop_actions *actions, const struct spop_variable *variable,
                                   struct spop_value value)
 {
-    writer_put(actions->out, slice_of(variable, offsetof(struct spop_variable, name) + variable->len));
+    struct writer *w = actions->out;
+    size_t len = offsetof(struct spop_variable, name) + variable->len;
+    if (!w->full && len <= SPOP_KNOWN_SHORT && w->size - w->len >= SPOP_KNOWN_SHORT) {
+        memcpy(w->at + w->len, variable, SPOP_KNOWN_SHORT); /* of a known length: no call */
+        w->len += len;
+    } else {
+        writer_put(w, slice_of(variable, len));
+    }
     spop_value_write(actions->out, value);
     actions->count++;
 }

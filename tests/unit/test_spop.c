@@ -518,6 +518,31 @@ static void disconnects_come_back(void **state)
     assert_false(spop_disconnect_read(slice_of(NULL, 0), &status, &message));
 }
 
+/* Whatever room there is: as the name that is not known beforehand. */
+static void a_known_name_is_written_like_any_other(void **state)
+{
+    static const struct spop_variable variables[] = {
+        SPOP_VARIABLE(SPOP_TRANSACTION, "v"), SPOP_VARIABLE(SPOP_TRANSACTION, "of_twenty_eight_letters_____"),
+        SPOP_VARIABLE(SPOP_TRANSACTION, "of_twenty_nine_letters_______"),
+        SPOP_VARIABLE(SPOP_TRANSACTION, "one_that_is_longer_than_thirty_two_letters")};
+    (void)state;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        for (size_t room = 0; room < 128; room++) {
+            uint8_t known[128], any[128];
+            struct writer a = writer_of(known, room), b = writer_of(any, room);
+            struct spop_actions of_known = {.out = &a, .prefix_len = 4},
+                                of_any = {.out = &b, .prefix_len = 4};
+            for (int times = 0; times < 3; times++) {
+                spop_set_known(&of_known, &variables[i], spop_text(SLICE_LITERAL("text")));
+                spop_set_var(&of_any, SPOP_TRANSACTION, slice_text(variables[i].name),
+                             spop_text(SLICE_LITERAL("text")));
+                assert_int_equal(a.full, b.full);
+                if (!a.full)
+                    assert_true(slice_equal(writer_slice(&a), writer_slice(&b)));
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -544,6 +569,7 @@ int main(void)
         cmocka_unit_test(bad_hellos_get_their_status),
         cmocka_unit_test(agreements_are_judged),
         cmocka_unit_test(disconnects_come_back),
+        cmocka_unit_test(a_known_name_is_written_like_any_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
