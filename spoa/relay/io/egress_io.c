@@ -17,6 +17,7 @@
 #define ASK_AGAIN    SECOND             /* that the agent keeps no subscription for */
 #define LAST_WORDS   (5 * SECOND)       /* for each part of what is unsent to be taken */
 #define TLS_HANDSHAKE 22                 /* the first byte of a record (RFC 8446 section 5.1) */
+#define FAREWELL      (250 * MILLISECOND) /* for what is inside to be told that it ends */
 #define HALF_CLOSED  (300 * SECOND)     /* of one side, without a byte, when the other has ended */
 
 static const char *const ends[] = {
@@ -30,6 +31,8 @@ struct egress_io {
     struct egress_io *next, **link;
     struct stream client, destination;
     bool connected, over;
+    bool
+        denied; /* inspected: the client is not heard any more, and gets what is still said to it until FAREWELL is over */
     int inside; /* inspected: connected to HAProxy's listener for TLS, until the client's first bytes; -1: not */
     bool client_ended, destination_ended; /* and what they said before is on its way */
     struct handover handover;
@@ -301,6 +304,8 @@ static void pump(struct egress_io *io)
     size_t moved = move(&io->destination, &io->client, SIZE_MAX, &io->received);
     io->heard -= io->hello.done ? 0 : moved;
     end_side(&io->destination, &io->client, io->destination_ended);
+    if (io->denied)
+        return;
     judge(io);
     if (io->over)
         return;
@@ -405,13 +410,25 @@ static void watch(void *owner)
         agent_client_ask(io->thread->agent, &io->watch);
 }
 
+/* A tunnel inside of it hears the same from the agent, and says so to its client. */
+static void deny(struct egress_io *io)
+{
+    if (!is_inspected(io) || !io->connected || io->destination_ended) {
+        end(io, EGRESS_DENIED);
+        return;
+    }
+    io->denied = true;
+    stream_pause(&io->client, true);
+    loop_timer_set(&io->expires, FAREWELL);
+}
+
 static void on_answered(void *owner, bool watched, const struct answer *answer)
 {
     struct egress_io *io = owner;
     (void)watched;
     if (answer->refused != REFUSAL_NONE || answer->state == ANSWER_ABSENT ||
         answer->state == ANSWER_STOPPED || answer->state == ANSWER_NOT_ADMITTED)
-        end(io, EGRESS_DENIED);
+        deny(io);
     else if (answer->unwatched || answer->state == ANSWER_UNAVAILABLE)
         loop_timer_set(&io->again, ASK_AGAIN);
     else
@@ -427,7 +444,8 @@ static const struct question_user question_user = {.handover = give_handover, .a
 
 static void on_expired(void *owner)
 {
-    end(owner, EGRESS_EXPIRED);
+    struct egress_io *io = owner;
+    end(io, io->denied ? EGRESS_DENIED : EGRESS_EXPIRED);
 }
 
 /* As of a tunnel: what a token has opened ends with it. */
