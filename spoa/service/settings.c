@@ -34,7 +34,8 @@ static bool check_addresses(const struct settings *s, struct fail *why)
                    {"relay.control", &s->relay.control},
                    {"relay.worker_tls", &s->relay.worker_tls},
                    {"relay.egress_tls", &s->relay.egress_tls},
-                   {"relay.egress_http", &s->relay.egress_http}};
+                   {"relay.egress_http", &s->relay.egress_http},
+                   {"relay.egress_out", &s->relay.egress_out}};
     for (size_t i = 0; i < sizeof sockets / sizeof *sockets; i++)
         if (!net_is_unix(sockets[i].address))
             return refuse_setting(s, sockets[i].key, why, "must be a Unix socket (unix@PATH)");

@@ -36,7 +36,8 @@ struct settings_agent {
 };
 
 struct settings_relay {
-    struct net_address listen, agent, admin, control, worker_tls, egress_tls, egress_http, mux, monitor;
+    struct net_address listen, agent, admin, control, worker_tls, egress_tls, egress_http, egress_out, mux,
+        monitor;
     char *monitor_token_file;
     int64_t threads; /* never 0 */
     int64_t connect_budget, dial_timeout, hold, grace_period;

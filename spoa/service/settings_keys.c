@@ -153,6 +153,10 @@ static const struct option keys[] = {
      "HAProxy's listener for inspected TLS; a Unix socket", ANY},
     {"relay.egress_http", OPTION_ADDRESS, AT(relay.egress_http), "unix@/run/cellgate/egress-http.sock",
      "the same without TLS", ANY},
+    {"relay.egress_out", OPTION_ADDRESS, AT(relay.egress_out), "unix@/run/cellgate/egress-out.sock",
+     "HAProxy's listener for inspected upgrades that go through the relay, on their way to an https "
+     "destination; a Unix socket",
+     ANY},
     {"relay.mux", OPTION_ADDRESS, AT(relay.mux), OPTION_NONE,
      "HAProxy's listener for requests out of WebSockets that carry many; a Unix socket; not set: there are "
      "no such WebSockets",

@@ -850,6 +850,76 @@ static void without_redial_the_next_client_waits_for_a_worker(void **state)
     }
 }
 
+/* ---- to the outside ---- */
+static struct handover of_egress(void)
+{
+    struct handover h = world_handover();
+    h.egress = SLICE_LITERAL("a.example.org:443");
+    h.inspect = 1;
+    h.one_leg = true;
+    return h;
+}
+
+static void a_destination_is_dialled_once(void **state)
+{
+    static const struct {
+        enum dial_outcome outcome;
+        unsigned status;
+        enum refusal refusal;
+    } rows[] = {{DIAL_UNREACHABLE, 0, REFUSAL_destination_unreachable},
+                {DIAL_INVALID, 0, REFUSAL_destination_unreachable},
+                {DIAL_TIMEOUT, 0, REFUSAL_destination_timeout},
+                {DIAL_NO_SOCKET, 0, REFUSAL_relay_unavailable},
+                {DIAL_STATUS, 401, REFUSAL_NONE},
+                {DIAL_STATUS, 409, REFUSAL_NONE}};
+    struct handover h = of_egress();
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_true(world_open(&w, &h));
+        assert_int_equal(w.dials, 1);
+        world_dialled(&w, rows[i].outcome, rows[i].status);
+        assert_int_equal(w.t.state, TUNNEL_ended);
+        assert_int_equal(w.refusals, 1);
+        assert_int_equal(w.refusal, rows[i].refusal);
+        assert_int_equal(w.dials, 1);
+        assert_int_equal(w.asks, 0);
+        world_close(&w);
+    }
+}
+
+static void the_close_of_a_destination_is_passed_on(void **state)
+{
+    static const unsigned codes[] = {1000, 1001, 1011, 1012, 4001, 4321};
+    struct handover h = of_egress();
+    char said[32];
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        serving_as(&h);
+        world_closes(&w, WORKER, codes[i], "bye");
+        assert_false(w.asking);
+        snprintf(said, sizeof said, "C%u:bye", codes[i]);
+        assert_said(CLIENT, said);
+        world_closes(&w, CLIENT, 3000, "mine");
+        assert_said(WORKER, "C3000:mine");
+        assert_int_equal(w.t.reason, CLOSE_session_ended);
+        assert_int_equal(w.t.state, TUNNEL_ended);
+        assert_int_equal(w.dials, 1);
+        world_close(&w);
+    }
+}
+
+static void a_destination_stays_the_one_that_was_checked(void **state)
+{
+    struct handover h = of_egress();
+    (void)state;
+    serving_as(&h);
+    world_tells(&w, ANSWER_RUNNING, 2, 2); /* another one */
+    assert_int_equal(w.t.state, TUNNEL_serving);
+    assert_int_equal(w.dials, 1);
+    world_lost(&w, WORKER, LOSS_eof, w.now);
+    ended_with(CLOSE_not_redialled, "C1012:worker lost");
+}
+
 /* A dial has just failed for the n-th time. */
 static void held(unsigned times)
 {
@@ -2353,6 +2423,9 @@ int main(void)
         cmocka_unit_test(a_watch_that_tells_nothing_is_repeated_after_a_pause),
         cmocka_unit_test(a_watch_that_tells_what_an_answer_has_told_is_repeated_at_once),
         cmocka_unit_test(who_waits_for_a_change_watches_at_once),
+        cmocka_unit_test(a_destination_is_dialled_once),
+        cmocka_unit_test(the_close_of_a_destination_is_passed_on),
+        cmocka_unit_test(a_destination_stays_the_one_that_was_checked),
         cmocka_unit_test(a_tunnel_without_memory_ends),
         cmocka_unit_test(nothing_follows_the_beginning_of_a_frame_whose_rest_is_lost),
     };

@@ -226,9 +226,10 @@ static uint16_t io_of(struct spop_value value)
 /* What a newer agent may say is a reason to end the tunnel all the same. */
 static enum refusal refused_of(struct slice code)
 {
-    return slice_is(code, "token_expired") ? REFUSAL_token_expired
-           : slice_is(code, "not_granted") ? REFUSAL_not_granted
-                                           : REFUSAL_token_revoked;
+    return slice_is(code, "token_expired")                                        ? REFUSAL_token_expired
+           : slice_is(code, "not_granted")                                        ? REFUSAL_not_granted
+           : slice_is(code, "egress_denied") || slice_is(code, "address_refused") ? REFUSAL_not_granted
+                                                                                  : REFUSAL_token_revoked;
 }
 
 static void take_variable(struct answer *a, const struct spop_action *action)

@@ -257,7 +257,7 @@ static int connect_to(struct dial *d, const struct dial_options *o)
     const struct target *to = o->to;
     struct net_address address;
     if (to->tls)
-        return net_connect(o->worker_tls, &d->why);
+        return net_connect(o->tls, &d->why);
     if (slice_present(to->unix_path))
         return net_connect_beneath(o->folder, to->unix_path, &d->why);
     net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);

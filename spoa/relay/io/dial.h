@@ -15,8 +15,8 @@ struct dial;
 
 struct dial_options {
     struct loop *loop;
-    const struct net_address *worker_tls; /* HAProxy's listener for https workers */
-    uint64_t timeout;                     /* microseconds, all in all */
+    const struct net_address *tls; /* HAProxy's listener for https workers, or for https destinations */
+    uint64_t timeout;              /* microseconds, all in all */
     size_t head_max;
     struct upgrade_kept *upgrade; /* borrowed; what the worker selects is kept there */
     const struct target *to; /* borrowed for the call */

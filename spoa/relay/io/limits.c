@@ -134,7 +134,7 @@ static struct limits_holder **lock(struct limits *l, struct slice name, struct s
     return find(*shard, hash, name);
 }
 
-/* ---- names: "s" or, of egress, "e" and namespace "/" sandbox, "o" or "f" organisation, "t" token, "r", "x" ---- */
+/* ---- names: "s" or, of egress, "e" or "u" and namespace "/" sandbox, "o" or "f" organisation, "t" token, "r", "x" ---- */
 enum { NAME_MAX_BYTES = 1024 };
 
 static void put_sandbox(struct writer *w, const char *kind, struct slice space, struct slice sandbox)
@@ -151,7 +151,7 @@ static bool put_name(struct writer *w, const struct limits_owner *owner, enum li
 {
     switch (limit) {
     case LIMIT_sandbox:
-        put_sandbox(w, owner->egress ? "e" : "s", owner->space, owner->sandbox);
+        put_sandbox(w, owner->inside ? "u" : owner->egress ? "e" : "s", owner->space, owner->sandbox);
         return owner->sandbox.len > 0;
     case LIMIT_org:
         writer_text(w, owner->egress ? "f" : "o");

@@ -53,6 +53,7 @@ struct limits_owner {
     struct slice space, sandbox, org, token;
     bool refused;
     bool egress;   /* a connection of the sandbox's own to the outside: counted apart from tunnels to it */
+    bool inside;   /* egress: an upgrade in such a connection, of which a sandbox may have as many again */
     bool mux;      /* a WebSocket of many requests: `token` is then its client's address */
     uint64_t most; /* of the sandbox, beside the configuration's limit; 0: none */
 };

@@ -57,6 +57,7 @@ bool relay_thread_settings_from(struct relay_thread_settings *to, const struct s
         .worker_tls = s->worker_tls,
         .egress_tls = s->egress_tls,
         .egress_http = s->egress_http,
+        .egress_out = s->egress_out,
         .mux = s->mux,
         .mux_requests = (size_t)s->mux_requests,
         .networks_count = settings->networks_count,

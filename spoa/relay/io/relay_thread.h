@@ -34,7 +34,7 @@ struct relay_thread_settings {
     struct tunnel_settings tunnel;
     uint64_t dial_timeout, head_time, drain;
     size_t head_size;
-    struct net_address worker_tls, egress_tls, egress_http;
+    struct net_address worker_tls, egress_tls, egress_http, egress_out;
     struct net_address mux; /* HAProxy's listener for requests out of a mux; len 0: there is none */
     size_t mux_requests;    /* in flight per socket */
     struct cidr networks[RELAY_THREAD_CIDRS];

@@ -56,6 +56,13 @@ static struct limits_owner owner_of(const struct handover *h)
 {
     if (h->refuse >= 400)
         return (struct limits_owner){.refused = true};
+    if (slice_present(h->egress))
+        return (struct limits_owner){.space = h->space,
+                                     .sandbox = h->sandbox,
+                                     .org = h->org,
+                                     .egress = true,
+                                     .inside = true,
+                                     .most = h->most > 0 ? (uint64_t)h->most : 0};
     return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
 }
 
@@ -120,12 +127,14 @@ static const char *socket_folder(const struct relay_thread_settings *settings, c
     return NULL;
 }
 
-static bool is_allowed(const struct relay_thread_settings *settings, const struct target *target)
+/* Of a destination outside the agent has checked the address by the sandbox's rules. */
+static bool is_allowed(const struct relay_thread_settings *settings, const struct target *target,
+                       bool outside)
 {
     if (slice_present(target->unix_path))
-        return socket_folder(settings, target) != NULL;
+        return !outside && socket_folder(settings, target) != NULL;
     return !cidr_is_metadata(&target->addr) &&
-           cidr_any_contains(settings->networks, settings->networks_count, &target->addr);
+           (outside || cidr_any_contains(settings->networks, settings->networks_count, &target->addr));
 }
 
 static struct dial *start_dial(struct tunnel_io *io, const struct target *to, struct slice probe,
@@ -134,7 +143,7 @@ static struct dial *start_dial(struct tunnel_io *io, const struct target *to, st
     const struct relay_thread_settings *settings = &io->thread->settings;
     struct dial_options options = {
         .loop = io->thread->loop,
-        .worker_tls = &settings->worker_tls,
+        .tls = io->tunnel.outside ? &settings->egress_out : &settings->worker_tls,
         .timeout = settings->dial_timeout,
         .head_max = settings->head_size,
         .upgrade = io->upgrade,
@@ -166,7 +175,7 @@ static bool begin_dial(struct tunnel_io *io, const struct target *target, struct
     if (adapter->request && !io->probing)
         adapter->request(io->tunnel.forward.adapter_state, &query, &fields);
     *why = DIAL_FORBIDDEN;
-    if (!is_allowed(&io->thread->settings, target)) {
+    if (!is_allowed(&io->thread->settings, target, io->tunnel.outside)) {
         tunnel_stats_problem(&io->stats, "worker refused",
                              slice_present(target->unix_path) ? "its socket is not in worker_sockets"
                                                               : "its address is not in worker_networks");
@@ -232,7 +241,8 @@ static void watch(struct tunnel_io *io)
 {
     io->watch.epoch = io->tunnel.connector.epoch;
     uint64_t idle = (loop_clock() - io->tunnel.forward.used) / SECOND;
-    io->watch.idle = idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
+    /* going out keeps no sandbox awake */
+    io->watch.idle = io->tunnel.outside ? -1 : idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
     const struct target *target = tunnel_target(&io->tunnel);
     /* 0.0.0.0, where no worker is: with none known, any is news */
     io->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};

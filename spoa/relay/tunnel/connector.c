@@ -218,7 +218,7 @@ static bool matters(const struct connector *c, const struct answer *answer)
 
 static struct connector_result use_change(struct connector *c, const struct answer *answer, uint64_t now)
 {
-    if (!matters(c, answer))
+    if (c->fixed || !matters(c, answer))
         return goes_on;
     if (c->phase == CONNECTOR_IDLE && !has_come_back(c, answer))
         return (struct connector_result){.how = c->purpose == CONNECT_ASIDE ? CONNECTOR_MOVED
@@ -306,11 +306,13 @@ static bool is_repeatable(const struct connector *c, enum dial_outcome outcome, 
            (outcome == DIAL_INVALID || outcome == DIAL_TIMEOUT || (outcome == DIAL_STATUS && status == 409));
 }
 
-static enum refusal problem_of(enum dial_outcome outcome)
+static enum refusal problem_of(const struct connector *c, enum dial_outcome outcome)
 {
-    return outcome == DIAL_NO_SOCKET || outcome == DIAL_MEMORY ? REFUSAL_relay_unavailable
-           : outcome == DIAL_TIMEOUT                           ? REFUSAL_worker_timeout
-                                                               : REFUSAL_worker_unreachable;
+    if (outcome == DIAL_NO_SOCKET || outcome == DIAL_MEMORY)
+        return REFUSAL_relay_unavailable;
+    if (outcome == DIAL_TIMEOUT)
+        return c->fixed ? REFUSAL_destination_timeout : REFUSAL_worker_timeout;
+    return c->fixed ? REFUSAL_destination_unreachable : REFUSAL_worker_unreachable;
 }
 
 static struct connector_result first_failed(struct connector *c, enum dial_outcome outcome, unsigned status,
@@ -319,7 +321,8 @@ static struct connector_result first_failed(struct connector *c, enum dial_outco
     bool again =
         outcome == DIAL_UNREACHABLE || outcome == DIAL_NO_SOCKET || is_repeatable(c, outcome, status);
 
-    c->problem = problem_of(outcome);
+    again = again && !c->fixed;
+    c->problem = problem_of(c, outcome);
     if (!again)
         return hopeless(CLOSE_unrecoverable, outcome == DIAL_STATUS ? REFUSAL_NONE : c->problem);
     c->must_ask = true;

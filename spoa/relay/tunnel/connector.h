@@ -48,6 +48,7 @@ struct connector {
     enum refusal problem;     /* what the last attempt failed with */
     bool resumes;             /* the worker knows a session again of which it has seen the first dial */
     bool must_ask;            /* before the first dial: the record has secrets, or the target is not known */
+    bool fixed;               /* a destination outside: the one address that was checked, once */
     bool retried_absent;      /* the one retry of a 404 or 410 after a change */
     bool watching;
     uint64_t hold; /* of the route: how long a client waits for a worker to exist */

@@ -51,6 +51,7 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
         .max_age = limits.max_age,
         .overlap = h->overlap,
         .one_leg = adapter->one_leg || h->one_leg,
+        .outside = slice_present(h->egress),
         .ends_with = adapter->one_leg ? CLOSE_client_resumes : CLOSE_not_redialled,
         .named = slice_present(h->session),
         .opened = now,
@@ -71,8 +72,11 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
     t->forward.legs[CLIENT] = leg_of(WS_CLIENT, limit + adapter->insert_max, place_random(&o->place), now);
     t->forward.legs[WORKER] = leg_of(WS_SERVER, limit, place_random(&o->place), now);
     t->forward.legs[WORKER].out.keeps = adapter->numbers != NULL;
-    t->connector = (struct connector){
-        .place = o->place, .resumes = adapter->numbers != NULL, .hold = limits.hold, .epoch = h->epoch};
+    t->connector = (struct connector){.place = o->place,
+                                      .resumes = adapter->numbers != NULL,
+                                      .fixed = t->outside,
+                                      .hold = limits.hold,
+                                      .epoch = h->epoch};
 }
 
 static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
@@ -171,8 +175,8 @@ static void client_closed(struct tunnel *t, unsigned code, struct slice text, ui
         tunnel_close(t, CLOSE_client_closed, code, text, now);
         return;
     }
-    /* a client that resumes answers the worker's Close itself */
-    if (t->forward.adapter->one_leg && !forward_hears_client(&t->forward))
+    /* a client that resumes, or went out, answers the worker's Close itself */
+    if ((t->forward.adapter->one_leg || t->outside) && !forward_hears_client(&t->forward))
         forward_send_close(&t->forward, WORKER, code, text, now);
     tunnel_leave_client(t, now);
 }

@@ -24,6 +24,7 @@ struct tunnel {
     enum close_reason ends_with;
     bool overlap; /* a new worker may be dialled while the old one serves */
     bool one_leg; /* the tunnel ends with its worker, with `ends_with` */
+    bool outside; /* its worker is a destination of a program in a sandbox, whose Close its client answers */
     bool named;   /* the URL names the session: another dial does not begin another one */
 
     /* ---- its life ---- */

@@ -102,7 +102,7 @@ static bool has_no_session(struct tunnel *t, unsigned code)
 /* A Close that the adapter understands by itself; false: by its code. */
 static bool understand_close(struct tunnel *t, unsigned code, struct slice text, uint64_t now)
 {
-    if (t->forward.adapter->one_leg) {
+    if (t->forward.adapter->one_leg || t->outside) {
         tunnel_pass_close(t, code, text, now);
         return true;
     }

@@ -186,6 +186,8 @@ static bool fill(struct upgrade *u, const struct http_head *head, struct slice k
         return fail(why, HANDOVER_HEADER " has no route or no sandbox");
     if (!fits(&u->handover))
         return fail(why, HANDOVER_HEADER " has a port or a status that is none");
+    if (slice_present(u->handover.egress) && !u->handover.addr.family)
+        return fail(why, HANDOVER_HEADER " says nothing of where it goes");
     u->target = keep(w, head->target);
     u->host = keep(w, http_get(head, "Host"));
     u->key = keep(w, key);
