@@ -306,7 +306,9 @@ static void mistakes_are_told_with_their_place(void **state)
          "\"inspect\": true"},
         {"{\"host\": \"a.example\", \"ports\": [1], \"via\": \"relay\"}", "\"inspect\": true"},
         {"{\"host\": \"a.example\", \"ports\": [1], \"inspect\": true, \"sni\": \"any\"}", "not inspected"},
-        {"{\"host\": \"a.example\", \"ports\": [1], \"inspect\": true, \"via\": \"relay\"}", "not to be had"},
+        {"{\"host\": \"a.example\", \"ports\": [1], \"inspect\": true, \"websocket\": false, \"via\": "
+         "\"relay\"}",
+         "none may pass"},
         {"{\"cidr\": \"10.0.0.0/8\", \"ports\": [1], \"inspect\": true}", "by host"},
         {"{\"host\": \"a.example\", \"deny\": true, \"private\": true}", "denies"},
         {"{\"host\": \"a.example\", \"deny\": true, \"inspect\": true}", "denies"},

@@ -421,47 +421,57 @@ static void set_org(struct handover *h, const struct egress *e)
         h->org_of_record = 1;
 }
 
-static bool hand_over(struct egress *e)
+/* What the relay has to know about an upgrade beside what it has to know about a CONNECT: how it is sent on. */
+static void set_upgrade(struct handover *h, const struct egress *e)
+{
+    h->host = e->verdict->authority;
+    h->tls = e->request->tls;
+    h->sni = e->request->tls ? e->verdict->host : nothing;
+    h->one_leg = true;
+}
+
+static bool set_inspect(struct handover *h, struct egress *e)
+{
+    if (e->sandbox.len + 1 + e->space.len > PROXY_UNIQUE_ID_MOST)
+        return egress_deny(e, REFUSAL_egress_denied, "rules",
+                           "the sandbox's name is too long to be inspected");
+    h->inspect = egress_rule_digest(&e->policy, &e->rule);
+    return h->inspect >= 0 || egress_deny(e, REFUSAL_agent_unavailable, "rules", "there is no memory");
+}
+
+static void set_grant(struct handover *h, const struct grant *grant)
+{
+    h->jti = grant->jti;
+    h->kid = grant->kid;
+    h->needs = grant->needs;
+    h->key = grant->key;
+    h->iat = grant->iat < 0 ? 0 : grant->iat;
+    if (grant->bind)
+        h->exp = grant->exp + grant->leeway;
+}
+
+static bool write_handover(struct egress *e)
 {
     struct egress_verdict *v = e->verdict;
     struct handover h = handover_none();
-    if (v->kind == EGRESS_DIRECT) {
-        v->addr = e->address;
-        v->most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
-        if (v->audit)
-            egress_http_withhold(e);
-        egress_tell(e, "address", "HAProxy sends it there", nothing);
-        return true;
-    }
-    if (e->matched && e->rule.inspect) {
-        if (e->sandbox.len + 1 + e->space.len > PROXY_UNIQUE_ID_MOST)
-            return egress_deny(e, REFUSAL_egress_denied, "rules", "the sandbox's name is too long to be inspected");
-        v->kind = EGRESS_INSPECT;
-        h.inspect = egress_rule_digest(&e->policy, &e->rule);
-        if (h.inspect < 0)
-            return egress_deny(e, REFUSAL_agent_unavailable, "rules", "there is no memory");
-    }
+    if (e->matched && e->rule.inspect && !set_inspect(&h, e))
+        return false;
     h.id = slice_sub(e->request->id, 0, HANDOVER_ID_MOST);
     h.route = SLICE_LITERAL("egress");
     h.sandbox = v->sandbox;
     h.space = v->space;
-    h.addr = v->addr = e->address;
+    h.addr = e->address;
     h.addr_port = e->target.port;
     h.host = v->host;
     h.egress = host_and_port(e);
-    if (!e->target.address.family) /* of an address no ClientHello has a name */
+    if (v->kind == EGRESS_RELAY)
+        set_upgrade(&h, e);
+    else if (!e->target.address.family) /* of an address no ClientHello has a name */
         h.sni = e->matched && e->rule.any_sni ? SLICE_LITERAL("any") : SLICE_LITERAL("host");
     h.most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
     set_org(&h, e);
-    if (e->granted) {
-        h.jti = e->grant.jti;
-        h.kid = e->grant.kid;
-        h.needs = e->grant.needs;
-        h.key = e->grant.key;
-        h.iat = e->grant.iat < 0 ? 0 : e->grant.iat;
-        if (e->grant.bind)
-            h.exp = e->grant.exp + e->grant.leeway;
-    }
+    if (e->granted)
+        set_grant(&h, &e->grant);
     h.ticket = ticket_write(e->view->ticket_key, &h, e->scratch);
     size_t start = e->scratch->len;
     struct writer line = writer_of(e->scratch->at + start, e->scratch->size - start);
@@ -469,16 +479,44 @@ static bool hand_over(struct egress *e)
     e->scratch->full = e->scratch->full || line.full;
     e->scratch->len += line.len;
     v->handover = slice_of(line.at, line.len);
-    egress_tell(e, "address",
-                v->kind == EGRESS_INSPECT ? "HAProxy reads the requests, and sends them there"
-                                          : "the relay dials it",
-                nothing);
+    return true;
+}
+
+static void choose_kind(struct egress *e)
+{
+    struct egress_verdict *v = e->verdict;
+    bool inspects = e->matched && e->rule.inspect;
+    if (v->kind == EGRESS_RAW && inspects)
+        v->kind = EGRESS_INSPECT;
+    if (v->kind == EGRESS_DIRECT && inspects && e->upgrade && e->rule.by_relay)
+        v->kind = EGRESS_RELAY;
+}
+
+static bool hand_over(struct egress *e)
+{
+    static const char *const ways[] = {
+        [EGRESS_RAW] = "the relay dials it",
+        [EGRESS_INSPECT] = "HAProxy reads the requests, and sends them there",
+        [EGRESS_DIRECT] = "HAProxy sends it there",
+        [EGRESS_RELAY] = "the relay takes the upgrade there",
+    };
+    struct egress_verdict *v = e->verdict;
+    choose_kind(e);
+    v->addr = e->address;
+    if (v->kind != EGRESS_DIRECT && !write_handover(e))
+        return false;
+    if (v->kind >= EGRESS_DIRECT) {
+        v->most = e->policy.most_connections ? (int64_t)e->policy.most_connections : -1;
+        if (v->audit)
+            egress_http_withhold(e);
+    }
+    egress_tell(e, "address", ways[v->kind], nothing);
     return true;
 }
 
 const char *egress_verdict_text(const struct egress_verdict *v)
 {
-    static const char *const kinds[] = {"raw", "inspect", "direct"};
+    static const char *const kinds[] = {"raw", "inspect", "direct", "relay"};
     return v->refusal == REFUSAL_NONE ? kinds[v->kind] : "deny";
 }
 

@@ -5,7 +5,8 @@
  *
  *     CONNECT host:443           the relay dials (raw), or HAProxy reads what is inside (inspect)
  *     GET http://host/path       HAProxy sends it on (direct)
- *     GET /path, inside          of a connection that is inspected: HAProxy sends it on (direct)
+ *     GET /path, inside          of a connection that is inspected: HAProxy sends it on (direct), or hands an upgrade to the
+ *                                relay (relay), which goes to its destination as a tunnel goes to a worker
  *
  * The order is part of the contract: what the request itself says (400, 405, 421), who asks (407, 403), what the rules say of
  * the target and the request (403), and only then is its name looked up; each address that it has must be one that may be
@@ -50,29 +51,29 @@ struct egress_request {
     struct slice sandbox; /* for people: who asks, whatever the request says; absent otherwise */
 };
 
-/*  X(kind, field, variable): as VERDICT_VARIABLES; `verdict` ("deny", "raw", "inspect" or "direct") is set last. */
-#define EGRESS_VARIABLES(X)                                                              \
-    X(INT, status, "status")                                                             \
-    X(TEXT, error, "error")                                                              \
-    X(TEXT, message, "message")                                                          \
-    X(BOOL, retryable, "retryable")                                                      \
-    X(INT, retry_after, "retry_after")                                                   \
-    X(TEXT, reason, "reason") /* deny: one sentence, ASCII, needs no JSON escaping */    \
-    X(INT, rule, "rule")      /* the number of the rule that decided */                  \
-    X(BOOL, audit, "audit")   /* it would have been refused */                           \
-    X(TEXT, sandbox, "sandbox")                                                          \
-    X(TEXT, space, "namespace")                                                          \
-    X(TEXT, host, "host")                                                                \
-    X(INT, port, "port")                                                                 \
-    X(ADDRESS, addr, "addr")                                                             \
-    X(TEXT, handover, "handover")   /* for the relay's header (spoa/proto/handover.h) */ \
-    X(TEXT, path, "path")           /* direct: path and query, as they were judged */    \
-    X(TEXT, authority, "authority") /* direct: Host */                                   \
-    X(BOOL, upgrade, "upgrade")     /* direct: a WebSocket's handshake */                \
-    X(INT, most, "most")            /* direct: of its sandbox at once */
+/*  X(kind, field, variable): as VERDICT_VARIABLES; `verdict` ("deny", "raw", "inspect", "direct" or "relay") is set last. */
+#define EGRESS_VARIABLES(X)                                                                  \
+    X(INT, status, "status")                                                                 \
+    X(TEXT, error, "error")                                                                  \
+    X(TEXT, message, "message")                                                              \
+    X(BOOL, retryable, "retryable")                                                          \
+    X(INT, retry_after, "retry_after")                                                       \
+    X(TEXT, reason, "reason") /* deny: one sentence, ASCII, needs no JSON escaping */        \
+    X(INT, rule, "rule")      /* the number of the rule that decided */                      \
+    X(BOOL, audit, "audit")   /* it would have been refused */                               \
+    X(TEXT, sandbox, "sandbox")                                                              \
+    X(TEXT, space, "namespace")                                                              \
+    X(TEXT, host, "host")                                                                    \
+    X(INT, port, "port")                                                                     \
+    X(ADDRESS, addr, "addr")                                                                 \
+    X(TEXT, handover, "handover")   /* for the relay's header (spoa/proto/handover.h) */     \
+    X(TEXT, path, "path")           /* direct, relay: path and query, as they were judged */ \
+    X(TEXT, authority, "authority") /* direct, relay: Host */                                \
+    X(BOOL, upgrade, "upgrade")     /* direct, relay: a WebSocket's handshake */             \
+    X(INT, most, "most")            /* direct, relay: of its sandbox at once */
 /*  and one for each of EGRESS_CREDENTIALS */
 
-enum egress_kind { EGRESS_RAW, EGRESS_INSPECT, EGRESS_DIRECT };
+enum egress_kind { EGRESS_RAW, EGRESS_INSPECT, EGRESS_DIRECT, EGRESS_RELAY };
 
 struct egress_verdict {
     enum refusal refusal; /* REFUSAL_NONE: it may pass */
@@ -87,7 +88,7 @@ struct egress_verdict {
 
 /* One that refuses, and nothing else. */
 struct egress_verdict egress_refusal(enum refusal refusal, const char *why);
-/* "deny", "raw", "inspect" or "direct". */
+/* "deny", "raw", "inspect", "direct" or "relay". */
 const char *egress_verdict_text(const struct egress_verdict *verdict);
 
 enum { EGRESS_ADDRESSES = 64 }; /* of a host: that are checked; one that has more is refused */

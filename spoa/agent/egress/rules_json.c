@@ -273,8 +273,8 @@ static const char *contradiction(const struct rule_text *t)
         return "sni is for rules that are not inspected";
     if (t->methods.count && t->access != ACCESS_FULL)
         return "a rule has either access or methods";
-    if (t->via)
-        return "via relay is not to be had yet: upgrades go straight";
+    if (t->via && !t->websocket)
+        return "via is for upgrades, and websocket says that none may pass";
     return NULL;
 }
 

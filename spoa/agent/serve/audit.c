@@ -82,7 +82,7 @@ void audit_write_egress(struct log *log, const struct egress_request *request, c
     put_field(&line, "address", endpoint_text(&v->addr, v->port, address, sizeof address));
     if (v->rule >= 0)
         line.fields[line.count++] = LOG_I64("rule", v->rule);
-    if (v->kind == EGRESS_DIRECT || request->inside) {
+    if (v->kind >= EGRESS_DIRECT || request->inside) {
         put_field(&line, "method", request->method);
         put_field(&line, "path", slice_sub(v->path, 0, slice_find(v->path, '?')));
     }
