@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import ssl
@@ -469,6 +470,30 @@ def test_names_that_nobody_answers_take_no_look_ups_of_others(cells, destination
     assert len({name for name, _ in names.asked if "silent" in name}) <= 2 * 32
     answers = [sock.recv(65536).split()[1] for sock in asked]
     assert set(answers) == {b"504"}
+
+
+def test_how_many_of_a_sandbox_wait_for_a_look_up(cells, destinations, names):
+    """256 at each thread of the agent; more are told so at once, and another sandbox's wait as before."""
+    server = destinations()
+    names.otherwise = SILENT
+    names.names["a.example.net"] = ["127.0.0.1"]
+    sandboxes = {"sb-1": rules(allow(443, "*.example.org")), "sb-2": rules(allow(server.port, "*.example.net"), allow(443, "*.example.org"))}
+    settings = config(names, lookup="3s")
+    settings["agent"]["threads"] = 1
+    cell = cells(config=settings, sandboxes=sandboxes, egress=True, environment={"CELLGATE_DECISION_TIMEOUT": "5000"})
+    head = "CONNECT silent.example.org:443 HTTP/1.1\r\nHost: silent.example.org:443\r\n{0}: {1}\r\n\r\n".format(*caller(cell)).encode()
+    asked = [connect(cell.egress) for _ in range(300)]
+    for sock in asked:
+        sock.sendall(head)
+    until(lambda: len(select.select(asked, [], [], 0)[0]) == 44, 2.5, "44 have no answer")
+    assert dial(cell, f"a.example.net:{server.port}", caller(cell, "sb-2")).status == 200
+    other = connect(cell.egress)
+    other.sendall("CONNECT silent.example.org:443 HTTP/1.1\r\nHost: silent.example.org:443\r\n{0}: {1}\r\n\r\n".format(*caller(cell, "sb-2")).encode())
+    answers = [Answer(sock, *sock.recv(65536).split(b"\r\n\r\n", 1)) for sock in asked]
+    assert sorted({(x.status, x.body["error"]) for x in answers}) == [(429, "too_many_connections"), (504, "destination_timeout")]
+    assert [x.status for x in answers].count(429) == 44
+    assert other.recv(65536).split()[1] == b"504"
+    assert dial(cell, "silent.example.org:443", caller(cell)).status == 504  # room came back
 
 
 def test_an_address_is_used_on_while_it_is_asked_for_again(cells, destinations, names):

@@ -11,12 +11,15 @@
 #include "spoa/agent/serve/audit.h"
 #include "spoa/agent/serve/mailbox.h"
 #include "spoa/agent/serve/resolve.h"
+#include "spoa/agent/serve/shares.h"
 #include "spoa/base/thread.h"
 #include "spoa/net/net.h"
 
 enum {
     REQUESTS_MOST = 8192,
     REQUESTS_BYTES = 16 << 20,
+    SANDBOX_REQUESTS = REQUESTS_MOST / 32, /* of one sandbox to the outside */
+    SANDBOX_BYTES = REQUESTS_BYTES / 16,
     SUBSCRIPTION_SECONDS = 60,
     QUESTION_MOST = 2048, /* bytes of a relay's question that is kept */
     RELAY_CONNECTIONS = 256,
@@ -43,6 +46,7 @@ struct decision_thread {
     struct pending *late_requests; /* those that wait on: nothing is known that could serve instead */
     struct pending *egress;        /* CONNECTs of sandboxes, which wait for a record, one behind the other */
     struct pending *hosts;         /* and then for the addresses of a host outside */
+    struct shares *shares;         /* of both, by sandboxes */
     struct pending *redials;       /* questions of relays that wait for a look-up */
     struct pending_quota redials_quota;
     struct pending *subscriptions; /* of relays */
@@ -224,6 +228,39 @@ static struct pending *pending_for(const struct decision_thread *d, const struct
     return snapshot_is_host_key(slice_of(finder->key, finder->len)) ? d->hosts : d->egress;
 }
 
+/* Whose part of those that wait it is: its sandbox's, or the source's while nobody knows the sandbox. */
+static uint32_t share_of(const struct decision_thread *d, const struct egress_verdict *verdict,
+                         const struct snapshot_finder *finder)
+{
+    uint8_t memory[256];
+    return shares_of(d->shares, slice_present(verdict->sandbox)
+                                    ? snapshot_key(verdict->space, verdict->sandbox, memory)
+                                    : slice_of(finder->key, finder->len));
+}
+
+static size_t share_bytes(const struct pending_request *pending)
+{
+    return sizeof *pending + pending->args.reader.rest.len;
+}
+
+static void leave_share(void *context, const struct pending_request *pending)
+{
+    struct decision_thread *d = context;
+    shares_give_back(d->shares, pending->share, share_bytes(pending));
+}
+
+/* Of what cannot wait because too many of its sandbox do. */
+static struct egress_verdict too_many(const struct egress_verdict *verdict)
+{
+    struct egress_verdict v =
+        egress_refusal(REFUSAL_too_many_connections, "too many requests of this sandbox wait for a look-up");
+    v.sandbox = verdict->sandbox;
+    v.space = verdict->space;
+    v.host = verdict->host;
+    v.port = verdict->port;
+    return v;
+}
+
 static enum server_reply on_egress(struct decision_thread *d, struct pending_request pending,
                                    struct spop_actions *actions)
 {
@@ -235,8 +272,14 @@ static enum server_reply on_egress(struct decision_thread *d, struct pending_req
         return SERVER_NOW;
     }
     bool undecided = !decide_egress(d, &request, &finder, true, &verdict);
-    bool later = undecided && keep_request(d, pending_for(d, &finder), pending, &finder);
-    if (undecided && !later) {
+    pending.share = undecided ? share_of(d, &verdict, &finder) : 0;
+    bool fits = undecided && shares_have_room(d->shares, pending.share, share_bytes(&pending));
+    bool later = fits && keep_request(d, pending_for(d, &finder), pending, &finder);
+    if (later) {
+        shares_take(d->shares, pending.share, share_bytes(&pending));
+    } else if (undecided && !fits) {
+        verdict = too_many(&verdict);
+    } else if (undecided) {
         finder.last = true;
         (void)decide_egress(d, &request, &finder, false, &verdict);
     }
@@ -248,14 +291,26 @@ static enum server_reply on_egress(struct decision_thread *d, struct pending_req
     return later ? SERVER_LATER : SERVER_NOW;
 }
 
-/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. */
+/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. Its place among those
+ * of the sandbox it has already, unless it was the source's. */
 static bool wait_on(struct decision_thread *d, const struct pending_request *pending,
-                    const struct snapshot_finder *finder)
+                    const struct snapshot_finder *finder, struct egress_verdict *verdict, bool *refused)
 {
     struct pending_request next = *pending;
     next.key = slice_of(finder->key, finder->len);
     next.begun = loop_clock();
-    return !slice_equal(next.key, pending->key) && pending_add(pending_for(d, finder), &next);
+    next.share = share_of(d, verdict, finder);
+    if (slice_equal(next.key, pending->key))
+        return false;
+    if (next.share != pending->share && !shares_have_room(d->shares, next.share, share_bytes(&next))) {
+        *refused = true;
+        *verdict = too_many(verdict);
+        return false;
+    }
+    if (!pending_add(pending_for(d, finder), &next))
+        return false;
+    shares_take(d->shares, next.share, share_bytes(&next));
+    return true;
 }
 
 /* Whether it was answered, or waits for something else; `last`: whatever is known. */
@@ -268,7 +323,7 @@ static bool answer_egress(struct decision_thread *d, const struct pending_reques
     egress_request_from_args(pending->args, pending->kind == PENDING_INSIDE,
                              &request); /* as it could when the question came */
     bool answered = decide_egress(d, &request, &finder, false, &verdict) || last;
-    bool moved = !answered && wait_on(d, pending, &finder);
+    bool moved = !answered && wait_on(d, pending, &finder, &verdict, &answered);
     if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
         egress_answer_write(&verdict, &actions);
         server_answer_end(d->server, &pending->ticket, &actions);
@@ -690,6 +745,7 @@ void decision_thread_free(struct decision_thread *d)
     server_free(d->server);
     server_free(d->relay_server);
     pending_table_free(d->pending);
+    free(d->shares);
     mailbox_free(d->inbox);
     loop_free(d->loop);
     token_cache_free(d->cache);
@@ -714,9 +770,11 @@ static bool prepare_pending(struct decision_thread *d)
         return false;
     d->requests = pending_new(d->pending, &options);
     options.due = on_request_due;
+    options.gone = leave_share;
     d->egress = pending_new(d->pending, &options);
     options.patience = d->options.host_lookup;
     d->hosts = pending_new(d->pending, &options);
+    options.gone = NULL;
     options.patience = d->options.lookup;
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
@@ -753,7 +811,8 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
         token_cache_share(d->cache, d->options.token_store);
     d->scratch = malloc(DECIDE_SCRATCH);
     d->inbox = mailbox_new();
-    if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox ||
+    d->shares = shares_new(SANDBOX_REQUESTS, SANDBOX_BYTES);
+    if (!d->loop || !d->cache || !d->answers || !d->limiter || !d->scratch || !d->inbox || !d->shares ||
         !prepare_pending(d))
         return fail(why, "out of memory or of descriptors");
     options.share = d->options.share;

@@ -24,6 +24,7 @@ struct pending_request {
     struct spop_args args;
     uint64_t begun; /* loop_clock */
     int kind;       /* the owner's */
+    uint32_t share; /* the owner's */
     void *pinned;   /* the owner's */
 };
 
