@@ -501,6 +501,32 @@ def test_files_that_haproxy_reads_are_looked_at(site, tmp_path):
         assert done.returncode == 0 and all(text in done.stderr for text in said) and ("warning" in done.stderr) == bool(said), done.stderr
 
 
+def test_what_rules_of_records_need_is_looked_at(site):
+    """By -t, with the place in the file; a running agent refuses what they lack, and serves the rest."""
+    cell, port, _ = site()
+    folder = cell.config_file.parent
+    config = json.loads(cell.config_file.read_text())
+
+    def check(rules, **egress):
+        (folder / "records.json").write_text('{"sandboxes": {\n "sb-1": {"worker": "http://127.0.0.1:1"},\n "sb-2": {"worker": "http://127.0.0.1:1",\n  "egress": {"rules": [\n   ' + ",\n   ".join(map(json.dumps, rules)) + "]}}}}")
+        file = cell.config_file.with_name("other.json")
+        file.write_text(json.dumps(config | {"directory": {"kind": "file", "path": "records.json"}, "egress": config["egress"] | egress}))
+        done = subprocess.run([BIN / "cellgate-agent", "-t", "-c", file], capture_output=True, text=True)
+        return done.returncode, done.stderr.replace(str(folder) + "/", "")
+
+    raw, inspect = {"host": "a.example.org", "ports": [443]}, {"host": "b.example.org", "ports": [443], "inspect": True}
+    secret = inspect | {"set": {"Authorization": {"secret": "nobody"}}}
+    (folder / "own.pem").touch(0o600)
+    assert check([raw]) == (0, "the configuration is valid, the directory has 2 sandboxes\n")
+    assert check([raw, raw | {"inspect": False}])[0] == 0
+    assert check([raw, inspect]) == (1, "records.json:6:4: the rule wants requests inspected, and there is no egress.sign_file\n")
+    assert check([raw, inspect], sign_file="own.pem")[0] == 0
+    code, said = check([raw, secret], sign_file="own.pem")
+    assert code == 1 and said.startswith("records.json:6:") and said.endswith(": egress.secrets has no secret of this name\n")
+    code, said = check([raw], default={"rules": [inspect]})
+    assert code == 1 and said.startswith("other.json:1:") and said.endswith("there is no egress.sign_file\n")
+
+
 def replaced(path, text):
     new = path.with_name("new")
     new.touch(0o600)

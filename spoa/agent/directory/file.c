@@ -34,6 +34,7 @@ struct loading {
     const struct records *before;
     struct directory_load *load;
     const atomic_bool *stop; /* nobody wants it any more; NULL: never */
+    const struct directory_file_check *check; /* NULL: none */
     bool is_public; /* everybody can read it */
     uint8_t scratch[128 * 1024]; /* ports and headers of one record */
 };
@@ -85,6 +86,7 @@ static bool load_record(void *context, struct slice key, struct slice value, str
         return fail_at(l, value, &inner, why);
     struct writer scratch = writer_of(l->scratch, sizeof l->scratch);
     bool good = record_from_json(doc, json_root(doc), &scratch, &record, &inner);
+    good = good && (!l->check || l->check->record(l->check->context, doc, json_root(doc), &inner));
     const struct record *kept = &record;
     if (good && l->before && record.epoch && records_get(l->before, key, &old) == LOOKUP_FOUND &&
         record.epoch < old.epoch) {
@@ -154,7 +156,8 @@ static bool read_whole(const char *path, struct slice *text, bool *is_public, co
     return good;
 }
 
-static bool load_file(const char *path, const struct records *before, struct directory_load *load,
+static bool load_file(const char *path, const struct records *before,
+                      const struct directory_file_check *check, struct directory_load *load,
                       const atomic_bool *stop, struct fail *why)
 {
     uint64_t start = loop_clock();
@@ -170,6 +173,7 @@ static bool load_file(const char *path, const struct records *before, struct dir
         l->before = before;
         l->load = load;
         l->stop = stop;
+        l->check = check;
         const struct json_stream stream = {load_record, load_other, l};
         good = json_stream_object(l->text, path, "sandboxes", 0, RECORD_DEPTH + 2, &stream, why);
         free((void *)l->text.at);
@@ -188,7 +192,13 @@ static bool load_file(const char *path, const struct records *before, struct dir
 bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
                          struct fail *why)
 {
-    return load_file(path, before, load, NULL, why);
+    return load_file(path, before, NULL, load, NULL, why);
+}
+
+bool directory_file_load_checked(const char *path, const struct directory_file_check *check,
+                                 struct directory_load *load, struct fail *why)
+{
+    return load_file(path, NULL, check, load, NULL, why);
 }
 
 /* ---- the workers that records name by host name ---- */
@@ -355,7 +365,7 @@ static void on_read(void *context)
 static void *run_reader(void *context)
 {
     struct directory_file *d = context;
-    d->good = load_file(d->path, d->records, &d->load, &d->stop, &d->why);
+    d->good = load_file(d->path, d->records, NULL, &d->load, &d->stop, &d->why);
     if (d->good && !collect_hosts(&d->hosts, d->load.records)) {
         d->good = fail(&d->why, "%s: out of memory", d->path);
         d->load.unread = true;

@@ -17,6 +17,14 @@
 bool directory_file_load(const char *path, const struct records *before, struct directory_load *load,
                          struct fail *why);
 
+/* The same, and each record has to be to the liking of somebody else, too: `why` then has its position within the record. */
+struct directory_file_check {
+    bool (*record)(const void *context, const struct json *doc, const json_node *record, struct fail *why);
+    const void *context;
+};
+bool directory_file_load_checked(const char *path, const struct directory_file_check *check,
+                                 struct directory_load *load, struct fail *why);
+
 /* The options of directory_kind_file. */
 struct directory_file_options {
     struct directory_common common;

@@ -146,6 +146,25 @@ static bool read_default(struct egress_config *c, const struct settings *s, stru
     return c->has_default = true;
 }
 
+bool egress_config_check(const struct egress_config *c, const struct json *doc, const json_node *egress,
+                         struct fail *why)
+{
+    uint8_t memory[2 * EGRESS_PACKED_MOST];
+    struct writer w = writer_of(memory, sizeof memory);
+    bool inspects = false;
+    if (!egress)
+        return true;
+    if (!egress_policy_read(doc, egress, has_secret, c, &w, why))
+        return false;
+    if (c->inspects)
+        return true;
+    for (const json_node *rule = json_first(json_member(egress, "rules")); rule; rule = json_next(rule))
+        if (json_bool(json_member(rule, "inspect"), &inspects) && inspects)
+            return json_fail(doc, rule, why,
+                             "the rule wants requests inspected, and there is no egress.sign_file");
+    return true;
+}
+
 static bool read_host(const struct settings *s, const json_node *node, struct named *named, struct fail *why)
 {
     struct slice text;

@@ -14,6 +14,11 @@ struct egress_config;
 struct egress_config *egress_config_read(const struct settings *settings, struct fail *why);
 void egress_config_free(struct egress_config *config); /* NULL is fine */
 
+/* Whether `egress` of a record, or of the configuration (NULL: there is none), can do what it says with this one: its secrets are
+ * there, and so is what signs where it inspects. False: *why has the position. */
+bool egress_config_check(const struct egress_config *config, const struct json *doc, const json_node *egress,
+                         struct fail *why);
+
 /* The rules of sandboxes whose record has none, packed; absent: such sandboxes reach nothing. */
 struct slice egress_config_default(const struct egress_config *config);
 /* Whether requests can be inspected: `egress.sign_file` is there. */

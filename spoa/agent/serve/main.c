@@ -206,19 +206,31 @@ static void finish(struct process *p)
     log_free(p->log);
 }
 
+static bool check_record(const void *context, const struct json *doc, const json_node *record,
+                         struct fail *why)
+{
+    return egress_config_check(context, doc, json_member(record, "egress"), why);
+}
+
 /* -t: the configuration, and the directory's file if it is there already. */
 static int check_configuration(const struct policy *policy)
 {
+    const struct settings *s = policy->settings;
+    const struct directory_file_check check = {check_record, policy->egress};
     struct directory_load load;
     struct fail why;
     const char *path = directory_options_file(policy->directory);
-    settings_print_warnings(policy->settings, stderr);
+    settings_print_warnings(s, stderr);
+    if (!egress_config_check(policy->egress, s->doc, s->egress_default, &why)) {
+        fprintf(stderr, "%s\n", why.text);
+        return DAEMON_FAILED;
+    }
     if (!path || access(path, F_OK) != 0) {
         fprintf(stderr, "%s%sthe configuration is valid\n", path ? path : "",
                 path ? ": not there yet; " : "");
         return DAEMON_OK;
     }
-    if (!directory_file_load(path, NULL, &load, &why)) {
+    if (!directory_file_load_checked(path, &check, &load, &why)) {
         fprintf(stderr, "%s\n", why.text);
         return DAEMON_FAILED;
     }
