@@ -10,6 +10,7 @@
 #ifndef CELLGATE_PROTO_HTTP_H
 #define CELLGATE_PROTO_HTTP_H
 
+#include "spoa/base/buffer.h"
 #include "spoa/base/slice.h"
 
 #define HTTP_HEAD_MAX   16384 /* a fair limit for a head, in bytes, its final empty line included */
@@ -95,8 +96,10 @@ enum http_framing {
 enum http_framing http_framing(const struct http_head *head, bool to_head);
 
 /* Takes a chunked body apart (RFC 9112 section 7.1). Zeroed to begin with. Extensions and trailers are
- * checked, bounded and dropped. */
+ * checked, bounded and dropped, unless somebody collects the trailers. */
 struct http_chunked {
+    struct buffer
+        *trailers; /* NULL, or where their lines go, with the empty one; what finds no room is bad */
     unsigned state;
     unsigned digits; /* of the size so far */
     unsigned extra;  /* bytes of this size line's extension, or of the trailers */

@@ -104,6 +104,10 @@ enum http_result http_chunked_read(struct http_chunked *c, struct slice *in, str
                 c->state = CHUNK_DATA_CR;
             return HTTP_MORE;
         }
+        if (c->trailers && c->state >= CHUNK_TRAILER && !buffer_put(c->trailers, slice_sub(*in, 0, 1))) {
+            c->state = CHUNK_BAD;
+            break;
+        }
         c->state = chunk_step(c, in->at[0]);
         *in = slice_from(*in, 1);
     }

@@ -8,8 +8,6 @@
 
 #include <limits.h>
 
-#define HEAD_MOST ((size_t)32 << 10)
-
 /* ---- messages ---- */
 
 /* The text of a message as one frame, behind what is there: all of it, or nothing. */
@@ -65,51 +63,11 @@ static void put_event(void *context, struct slice name, struct slice data)
     a->full = !finish(a->out, &text, good);
 }
 
-/* What concerns a connection, or what the message says otherwise. */
-static bool is_told(struct slice name)
-{
-    static const char *const names[] = {"connection", "content-encoding", "content-length", "keep-alive", "te", "trailer",
-                                        "transfer-encoding", "upgrade", NULL};
-    for (size_t i = 0; names[i]; i++)
-        if (slice_equal_nocase(name, slice_text(names[i])))
-            return false;
-    return true;
-}
-
-/* The first line of each name. */
-static bool is_first(const struct http_head *head, size_t at)
-{
-    for (size_t i = 0; i < at; i++)
-        if (slice_equal_nocase(head->fields[i].name, head->fields[at].name))
-            return false;
-    return true;
-}
-
-static bool put_name(struct buffer *text, struct slice name)
-{
-    uint8_t lower[256];
-    size_t len = name.len < sizeof lower ? name.len : sizeof lower;
-    for (size_t i = 0; i < len; i++)
-        lower[i] = (uint8_t)(name.at[i] >= 'A' && name.at[i] <= 'Z' ? name.at[i] | 0x20 : name.at[i]);
-    return json_write_text(text, slice_of(lower, len));
-}
-
 static bool put_headers(const struct mux_answer *a, struct buffer *text)
 {
-    struct http_reader reader = http_reader_of(HTTP_RESPONSE, HEAD_MOST);
     struct http_head head;
-    const char *comma = "";
-    if (http_read(&reader, buffer_slice(&a->head), &head) != HTTP_DONE)
-        return false;
-    bool good = json_write(text, ",\"headers\":{");
-    for (size_t i = 0; good && i < head.count; i++) {
-        if (!is_told(head.fields[i].name) || !is_first(&head, i))
-            continue;
-        good = json_write(text, "%s", comma) && put_name(text, head.fields[i].name) && json_write(text, ":") &&
-               json_write_text(text, head.fields[i].value);
-        comma = ",";
-    }
-    return good && json_write(text, "}");
+    return mux_response_head(&a->response, &head) && json_write(text, ",\"headers\":{") &&
+           mux_put_headers(text, &head, false) && json_write(text, "}");
 }
 
 /* A body that is no JSON is left out, as sandbox-sdk's own server does. */
@@ -154,11 +112,8 @@ static enum mux_step conclude(struct mux_answer *a, bool *fits)
 
 void mux_answer_init(struct mux_answer *a, struct slice id, size_t most)
 {
-    *a = (struct mux_answer){.id = id,
-                             .most = most,
-                             .reader = http_reader_of(HTTP_RESPONSE, HEAD_MOST),
-                             .head = buffer_with_limit(HEAD_MOST),
-                             .body = buffer_with_limit(most)};
+    *a = (struct mux_answer){
+        .id = id, .most = most, .response = mux_response_of(false), .body = buffer_with_limit(most)};
     event_stream_init(&a->events, most);
     a->events.event = put_event;
     a->events.context = a;
@@ -167,13 +122,13 @@ void mux_answer_init(struct mux_answer *a, struct slice id, size_t most)
 void mux_answer_free(struct mux_answer *a)
 {
     event_stream_free(&a->events);
-    buffer_free(&a->head);
+    mux_response_free(&a->response);
     buffer_free(&a->body);
 }
 
 size_t mux_answer_held(const struct mux_answer *a)
 {
-    return a->head.size + a->body.size + a->events.line.size + a->events.data.size;
+    return mux_response_held(&a->response) + a->body.size + a->events.line.size + a->events.data.size;
 }
 
 bool mux_answer_gathers(const struct mux_answer *a)
@@ -194,38 +149,14 @@ static bool is_event_stream(const struct http_head *head)
     return head->status < 400 && slice_equal_nocase(value, slice_text(type));
 }
 
-/* Takes the head off *in. */
-static enum mux_step read_head(struct mux_answer *a, struct slice *in, bool *fits)
+static enum mux_step take_head(struct mux_answer *a, bool *fits)
 {
     struct http_head head;
-    size_t before = buffer_len(&a->head), room = HEAD_MOST - before;
-    struct slice part = slice_sub(*in, 0, room);
-    if (!buffer_put(&a->head, part))
+    if (!mux_response_head(&a->response, &head))
         return no_room(fits);
-    enum http_result result = http_read(&a->reader, buffer_slice(&a->head), &head);
-    if (result == HTTP_MORE && part.len) {
-        *in = slice_from(*in, part.len);
-        return MUX_MORE;
-    }
-    if (result != HTTP_DONE)
-        return broken(a, "INTERNAL_ERROR", "The answer is no HTTP.", 502, fits);
-    *in = slice_from(*in, head.len - before);
-    if (head.status < 200) { /* 100 and 103 come before the answer */
-        buffer_consume(&a->head, buffer_len(&a->head));
-        a->reader = http_reader_of(HTTP_RESPONSE, HEAD_MOST);
-        return head.status == 101 ? broken(a, "INTERNAL_ERROR", "The answer is no HTTP.", 502, fits) : MUX_MORE;
-    }
-    a->has_head = true;
     a->status = head.status;
-    a->framing = http_framing(&head, false);
-    a->left = head.length;
     a->streams = is_event_stream(&head);
-    /* what is behind it in the buffer is the body's, which is read from *in */
-    struct buffer kept = buffer_with_limit(HEAD_MOST);
-    bool good = buffer_put(&kept, slice_sub(buffer_slice(&a->head), 0, head.len));
-    buffer_free(&a->head);
-    a->head = kept;
-    return good ? MUX_MORE : no_room(fits);
+    return MUX_MORE;
 }
 
 static enum mux_step take_piece(struct mux_answer *a, struct slice piece, bool *fits)
@@ -238,38 +169,32 @@ static enum mux_step take_piece(struct mux_answer *a, struct slice piece, bool *
     return a->full ? no_room(fits) : MUX_MORE;
 }
 
-static enum mux_step read_chunks(struct mux_answer *a, struct slice *in, bool *fits)
+static enum mux_step take_bad(struct mux_answer *a, bool *fits)
 {
-    struct slice piece;
-    enum http_result result = http_chunked_read(&a->chunked, in, &piece);
-    enum mux_step step = piece.len ? take_piece(a, piece, fits) : MUX_MORE;
-    if (step != MUX_MORE)
-        return step;
-    if (result == HTTP_DONE)
-        return conclude(a, fits);
-    return result == HTTP_MORE ? MUX_MORE : broken(a, "STREAM_ERROR", "The answer's chunks are broken.", 502, fits);
-}
-
-static enum mux_step read_body(struct mux_answer *a, struct slice *in, bool *fits)
-{
-    if (a->framing == HTTP_CHUNKED)
-        return read_chunks(a, in, fits);
-    struct slice piece = a->framing == HTTP_LENGTH ? slice_sub(*in, 0, a->left < in->len ? (size_t)a->left : in->len) : *in;
-    enum mux_step step = piece.len ? take_piece(a, piece, fits) : MUX_MORE;
-    *in = slice_from(*in, piece.len);
-    a->left -= a->framing == HTTP_LENGTH ? piece.len : 0;
-    return step == MUX_MORE && a->framing == HTTP_LENGTH && a->left == 0 ? conclude(a, fits) : step;
+    if (mux_response_has_head(&a->response))
+        return broken(a, "STREAM_ERROR", "The answer's chunks are broken.", 502, fits);
+    return broken(a, "INTERNAL_ERROR", "The answer is no HTTP.", 502, fits);
 }
 
 enum mux_step mux_answer_feed(struct mux_answer *a, struct slice in, struct buffer *out, bool *fits)
 {
     enum mux_step step = MUX_MORE;
+    enum mux_part part = MUX_PART_HEAD;
+    struct slice piece;
     a->out = out;
     *fits = true;
-    while (in.len && step == MUX_MORE) {
-        step = a->has_head ? read_body(a, &in, fits) : read_head(a, &in, fits);
-        if (step == MUX_MORE && a->has_head && a->framing == HTTP_NO_BODY)
+    while (step == MUX_MORE && part != MUX_PART_MORE) {
+        part = mux_response_next(&a->response, &in, SIZE_MAX, &piece);
+        if (part == MUX_PART_HEAD)
+            step = take_head(a, fits);
+        else if (part == MUX_PART_BODY)
+            step = take_piece(a, piece, fits);
+        else if (part == MUX_PART_END)
             step = conclude(a, fits);
+        else if (part == MUX_PART_BAD)
+            step = take_bad(a, fits);
+        else if (part == MUX_PART_NO_MEMORY)
+            step = no_room(fits);
     }
     return step;
 }
@@ -278,8 +203,9 @@ enum mux_step mux_answer_end(struct mux_answer *a, struct buffer *out, bool *fit
 {
     a->out = out;
     *fits = true;
-    if (a->has_head && a->framing == HTTP_UNTIL_CLOSE)
+    if (mux_response_cut(&a->response) == MUX_PART_END)
         return conclude(a, fits);
-    return a->has_head ? broken(a, "STREAM_ERROR", "The answer was cut.", 502, fits)
-                       : broken(a, "INTERNAL_ERROR", "There was no answer.", 502, fits);
+    return mux_response_has_head(&a->response)
+               ? broken(a, "STREAM_ERROR", "The answer was cut.", 502, fits)
+               : broken(a, "INTERNAL_ERROR", "There was no answer.", 502, fits);
 }

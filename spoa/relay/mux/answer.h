@@ -11,9 +11,8 @@
 #ifndef CELLGATE_RELAY_MUX_ANSWER_H
 #define CELLGATE_RELAY_MUX_ANSWER_H
 
-#include "spoa/base/buffer.h"
 #include "spoa/proto/event_stream.h"
-#include "spoa/proto/http.h"
+#include "spoa/relay/mux/response.h"
 
 struct mux_answer {
     struct slice id; /* the owner's memory */
@@ -21,13 +20,9 @@ struct mux_answer {
 
     /* private */
     struct buffer *out; /* while it is fed */
-    struct http_reader reader;
-    struct buffer head; /* kept for what the response says of it */
+    struct mux_response response;
     unsigned status;
-    enum http_framing framing;
-    struct http_chunked chunked;
-    uint64_t left;
-    bool has_head, streams, full;
+    bool streams, full;
     struct event_stream events;
     struct buffer body;
 };
