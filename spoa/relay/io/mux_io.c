@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/relay/io/mux_io.h"
+#include "spoa/relay/io/mux_parts.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 
-#include "spoa/net/stream.h"
 #include "spoa/proto/proxy_header.h"
-#include "spoa/proto/ws.h"
-#include "spoa/relay/mux/answer.h"
-#include "spoa/relay/mux/message.h"
 
 #define IN_MOST    ((size_t)64 << 10) /* bytes that are read and not looked at yet, of each side */
 #define OUT_HIGH   ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
@@ -24,40 +19,6 @@ static const char *const ends[] = {
 #undef X
 };
 
-struct mux_request {
-    struct mux_io *io; /* NULL: it has ended */
-    struct mux_request *next, **link;
-    struct stream up; /* to HAProxy */
-    struct mux_answer answer;
-    size_t held; /* as its io knows it */
-    bool paused;
-    uint8_t id[MUX_ID_MOST];
-};
-
-struct mux_io {
-    struct relay_thread *thread;
-    struct mux_io *next, **link;
-    struct upgrade *upgrade;
-    struct mux_client asks;
-    struct address source; /* the client's */
-    uint16_t port;         /* that it called, as far as it says whether with TLS */
-    char source_text[INET6_ADDRSTRLEN];
-    char owner_text[INET6_ADDRSTRLEN]; /* by which it is counted: of IPv6 the network of 64 bits */
-    struct limits_owner owner;         /* of the socket, and of each of its requests */
-    struct limits_use use;
-    struct stream client;
-    struct ws_decoder decoder;
-    struct buffer message; /* what has come of it, unmasked */
-    size_t most;           /* bytes of a message */
-    struct mux_request *requests, **requests_last;
-    size_t count;
-    size_t held, requests_held;
-    bool over, full, reading;
-    struct loop_timer tick;
-    uint64_t began, heard, asked, moved, pinged; /* pinged: 0: an answer has come */
-    uint64_t total;                              /* requests */
-};
-
 /* ---- memory ---- */
 
 /* False: the relay has no more for this one. */
@@ -71,9 +32,9 @@ static bool account(struct mux_io *io)
     return !grows || limits_room(io->thread->limits, &io->use, held) > 0;
 }
 
-static void note_request(struct mux_request *r)
+void mux_note_request(struct mux_request *r)
 {
-    size_t held = stream_held(&r->up) + mux_answer_held(&r->answer);
+    size_t held = stream_held(&r->up) + mux_answer_held(&r->answer) + mux_response_held(&r->v1.response);
     r->io->requests_held += held - r->held;
     r->held = held;
 }
@@ -84,10 +45,11 @@ static void free_request(void *owner)
 {
     struct mux_request *r = owner;
     mux_answer_free(&r->answer);
+    mux_response_free(&r->v1.response);
     free(r);
 }
 
-static void drop(struct mux_request *r, enum mux_outcome outcome)
+void mux_drop(struct mux_request *r, enum mux_outcome outcome)
 {
     struct mux_io *io = r->io;
     metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(outcome), 1);
@@ -132,7 +94,7 @@ static void log_end(const struct mux_io *io, enum mux_end why)
 }
 
 /* What is said already still reaches the client, as far as it takes that; then a Close of this code, 0: none. */
-static void end(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
+void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
 {
     static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
     uint8_t frame[WS_CONTROL_FRAME_MAX];
@@ -142,7 +104,7 @@ static void end(struct mux_io *io, enum mux_end why, unsigned code, const char *
     log_end(io, why);
     metrics_add(io->thread->shard, METRIC_MUX_ENDED, METRIC_INDEX(why), 1);
     while (io->requests)
-        drop(io->requests, MUX_OUTCOME_CUT);
+        mux_drop(io->requests, MUX_OUTCOME_CUT);
     loop_timer_stop(&io->tick);
     if (code && !buffer_put(&io->client.out,
                             slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL))))
@@ -153,9 +115,9 @@ static void end(struct mux_io *io, enum mux_end why, unsigned code, const char *
         stream_finish(&io->client, &linger);
 }
 
-static void end_for_memory(struct mux_io *io)
+void mux_end_for_memory(struct mux_io *io)
 {
-    end(io, MUX_END_MEMORY, 1013, "relay memory short");
+    mux_end_socket(io, MUX_END_MEMORY, 1013, "relay memory short");
 }
 
 /* ---- back-pressure ---- */
@@ -172,8 +134,9 @@ static void pause_request(struct mux_request *r, bool paused)
 static void set_flow(struct mux_io *io)
 {
     size_t waits = buffer_len(&io->client.out);
-    bool full = io->full ? waits > OUT_LOW : waits >= OUT_HIGH, crowded = io->requests_held >= CROWDED,
-         first = true;
+    bool full = io->full ? waits > OUT_LOW : waits >= OUT_HIGH,
+         crowded = io->requests_held >= CROWDED && !io->v1, /* whose answers need not be whole */
+        first = true;
     if (full != io->full)
         stream_pause(&io->client, full);
     io->full = full;
@@ -185,35 +148,48 @@ static void set_flow(struct mux_io *io)
 }
 
 /* Behind whatever has changed: what was put into `out` leaves. */
-static void settle(struct mux_io *io)
+void mux_settle(struct mux_io *io)
 {
     if (io->over)
         return;
     if (!account(io)) {
-        end_for_memory(io);
+        mux_end_for_memory(io);
         return;
     }
     stream_send_soon(&io->client);
     set_flow(io);
 }
 
+bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const char *code, const char *message,
+                   unsigned status)
+{
+    struct buffer *out = &io->client.out;
+    if (io->v1 ? mux_frame_put_error(out, number, code, message, status)
+               : mux_put_error(out, id, code, message, status))
+        return true;
+    mux_end_for_memory(io);
+    return false;
+}
+
 /* ---- an answer ---- */
 
-static void conclude(struct mux_request *r, enum mux_step step, bool fits)
+void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
 {
     struct mux_io *io = r->io;
     if (step == MUX_MORE)
-        note_request(r);
+        mux_note_request(r);
     if (step == MUX_MORE && r->held > OUT_HIGH && !account(io)) { /* the others are to go on */
-        fits = mux_put_error(&io->client.out, r->answer.id, "INTERNAL_ERROR",
-                             "The gate has no memory for the answer.", 503);
+        (void)mux_say_error(io, r->answer.id, r->v1.number, "INTERNAL_ERROR",
+                            "The gate has no memory for the answer.", 503);
+        if (!r->io)
+            return;
         step = MUX_BROKEN;
     }
     if (step != MUX_MORE)
-        drop(r, step == MUX_DONE ? MUX_OUTCOME_ANSWERED : MUX_OUTCOME_FAILED);
+        mux_drop(r, step == MUX_DONE ? MUX_OUTCOME_ANSWERED : MUX_OUTCOME_FAILED);
     if (!fits)
-        end_for_memory(io);
-    settle(io);
+        mux_end_for_memory(io);
+    mux_settle(io);
 }
 
 static void on_answer(void *owner)
@@ -223,9 +199,13 @@ static void on_answer(void *owner)
     bool fits = true;
     if (!r->io)
         return;
+    if (r->io->v1) {
+        mux_v1_answer(r);
+        return;
+    }
     enum mux_step step = mux_answer_feed(&r->answer, bytes, &r->io->client.out, &fits);
     stream_consume(&r->up, bytes.len);
-    conclude(r, step, fits);
+    mux_conclude(r, step, fits);
 }
 
 static void on_answer_ended(void *owner, int error)
@@ -235,8 +215,13 @@ static void on_answer_ended(void *owner, int error)
     (void)error;
     if (!r->io)
         return;
+    if (r->io->v1) {
+        r->v1.cut = true;
+        mux_v1_answer(r);
+        return;
+    }
     enum mux_step step = mux_answer_end(&r->answer, &r->io->client.out, &fits);
-    conclude(r, step, fits);
+    mux_conclude(r, step, fits);
 }
 
 static void on_asked(void *owner)
@@ -247,8 +232,11 @@ static void on_asked(void *owner)
 static void on_request_sent(void *owner)
 {
     struct mux_request *r = owner;
-    if (r->io)
-        note_request(r);
+    if (!r->io)
+        return;
+    mux_note_request(r);
+    if (r->io->v1)
+        mux_v1_sent(r);
 }
 
 static const struct stream_user request_user = {.connected = on_asked,
@@ -261,16 +249,10 @@ static const struct stream_user request_user = {.connected = on_asked,
 
 /* ---- a request ---- */
 
-static void say_error(struct mux_io *io, struct slice id, const char *code, const char *message, unsigned status)
-{
-    if (!mux_put_error(&io->client.out, id, code, message, status))
-        end_for_memory(io);
-}
-
-static struct mux_request *find(const struct mux_io *io, struct slice id)
+struct mux_request *mux_find(const struct mux_io *io, struct slice id, uint32_t number)
 {
     struct mux_request *r = io->requests;
-    while (r && !slice_equal(r->answer.id, id))
+    while (r && !(io->v1 ? r->v1.number == number : slice_equal(r->answer.id, id)))
         r = r->next;
     return r;
 }
@@ -284,19 +266,24 @@ static bool put_request(struct mux_request *r, const struct mux_message *m)
     struct writer w = writer_of(memory, sizeof memory);
     proxy_header_write(&w, &io->source, &here, io->port, slice_text(NULL), slice_text(NULL));
     mux_message_head(m, &io->asks, &w);
-    buffer_set_limit(&r->up.out, w.len + m->body.len);
+    /* of a body that follows: what it has credit for, and what stands around each piece of it */
+    buffer_set_limit(&r->up.out, w.len + m->body.len + (m->follows ? 8 * MUX_FRAME_UPLOAD : 0));
     return !w.full && buffer_put(&r->up.out, writer_slice(&w)) && (!m->body.len || buffer_put(&r->up.out, m->body));
 }
 
-static struct mux_request *new_request(struct mux_io *io, struct slice id)
+static struct mux_request *new_request(struct mux_io *io, const struct mux_message *m, uint32_t number)
 {
     struct mux_request *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
-    memcpy(r->id, id.at, id.len);
     r->io = io;
     r->up = (struct stream){.user = &request_user, .owner = r, .in = buffer_with_limit(IN_MOST)};
-    mux_answer_init(&r->answer, slice_of(r->id, id.len), io->most);
+    if (io->v1) {
+        mux_v1_begin(r, m, number);
+        return r;
+    }
+    memcpy(r->id, m->id.at, m->id.len);
+    mux_answer_init(&r->answer, slice_of(r->id, m->id.len), io->most);
     return r;
 }
 
@@ -318,11 +305,11 @@ static bool may_start(struct mux_io *io)
     return limit == LIMIT_NONE;
 }
 
-static void start(struct mux_io *io, const struct mux_message *m)
+static void start(struct mux_io *io, const struct mux_message *m, uint32_t number)
 {
     struct fail why;
     io->asked = loop_clock();
-    struct mux_request *r = new_request(io, m->id);
+    struct mux_request *r = new_request(io, m, number);
     int fd = r ? net_connect(&io->thread->settings.mux, &why) : -1;
     bool good = fd >= 0 && put_request(r, m);
     if (!good) {
@@ -336,31 +323,36 @@ static void start(struct mux_io *io, const struct mux_message *m)
         limits_leave(io->thread->limits, &io->owner);
         metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(MUX_OUTCOME_FAILED), 1);
         if (large)
-            say_error(io, m->id, "INVALID_REQUEST", "The request's head is too large.", 431);
+            (void)mux_say_error(io, m->id, number, "INVALID_REQUEST", "The request's head is too large.",
+                                431);
         else
-            say_error(io, m->id, "INTERNAL_ERROR", "The gate cannot take requests at the moment.", 503);
+            (void)mux_say_error(io, m->id, number, "INTERNAL_ERROR",
+                                "The gate cannot take requests at the moment.", 503);
         return;
     }
     add_request(io, r);
     stream_open(&r->up, io->thread->loop, fd);
-    note_request(r);
+    mux_note_request(r);
     pause_request(r, io->full);
 }
 
-static void ask(struct mux_io *io, const struct mux_message *m)
+void mux_ask(struct mux_io *io, const struct mux_message *m, uint32_t number)
 {
     enum mux_outcome refused = MUX_OUTCOME_REFUSED;
-    if (find(io, m->id)) {
-        say_error(io, slice_text(NULL), "INVALID_REQUEST", "The id belongs to a request that is on its way.", 400);
+    if (mux_find(io, m->id, number)) {
+        (void)mux_say_error(io, slice_text(NULL), 0, "INVALID_REQUEST",
+                            "The id belongs to a request that is on its way.", 400);
     } else if (io->thread->draining) {
-        say_error(io, m->id, "RESTARTING", "The gate is being restarted. Connect again.", 503);
+        (void)mux_say_error(io, m->id, number, "RESTARTING", "The gate is being restarted. Connect again.",
+                            503);
     } else if (io->count >= io->thread->settings.mux_requests) {
-        say_error(io, m->id, "TOO_MANY_REQUESTS", "Too many requests are on their way in this socket.", 429);
+        (void)mux_say_error(io, m->id, number, "TOO_MANY_REQUESTS",
+                            "Too many requests are on their way in this socket.", 429);
     } else if (!may_start(io)) {
-        say_error(io, m->id, "TOO_MANY_REQUESTS", "Too many requests are on their way from this address.",
-                  429);
+        (void)mux_say_error(io, m->id, number, "TOO_MANY_REQUESTS",
+                            "Too many requests are on their way from this address.", 429);
     } else {
-        start(io, m);
+        start(io, m, number);
         return;
     }
     metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(refused), 1);
@@ -368,31 +360,37 @@ static void ask(struct mux_io *io, const struct mux_message *m)
 
 static void cancel(struct mux_io *io, struct slice id)
 {
-    struct mux_request *r = find(io, id);
+    struct mux_request *r = mux_find(io, id, 0);
     if (r)
-        drop(r, MUX_OUTCOME_CANCELLED);
+        mux_drop(r, MUX_OUTCOME_CANCELLED);
 }
 
 static void on_message(struct mux_io *io)
 {
     struct buffer text = io->message; /* it is the message's until that is through */
-    struct mux_message m = mux_message_read(buffer_slice(&text));
     io->message = buffer_with_limit(io->most);
+    if (io->v1) {
+        mux_v1_take(io, buffer_slice(&text));
+        buffer_free(&text);
+        return;
+    }
+    struct mux_message m = mux_message_read(buffer_slice(&text));
     switch (m.kind) {
     case MUX_REQUEST:
-        ask(io, &m);
+        mux_ask(io, &m, 0);
         break;
     case MUX_CANCEL:
         cancel(io, m.id);
         break;
     case MUX_NO_JSON:
-        say_error(io, slice_text(NULL), "PARSE_ERROR", "Invalid JSON message", 400);
+        (void)mux_say_error(io, slice_text(NULL), 0, "PARSE_ERROR", "Invalid JSON message", 400);
         break;
     case MUX_NO_MESSAGE:
-        say_error(io, slice_text(NULL), "INVALID_REQUEST", "Message must be a valid WSRequest", 400);
+        (void)mux_say_error(io, slice_text(NULL), 0, "INVALID_REQUEST", "Message must be a valid WSRequest",
+                            400);
         break;
     case MUX_NO_MEMORY:
-        end_for_memory(io);
+        mux_end_for_memory(io);
     }
     mux_message_free(&m);
     buffer_free(&text);
@@ -407,7 +405,7 @@ static void take_piece(struct mux_io *io, const struct ws_piece *piece)
     if (piece->bytes.len) {
         uint8_t *to = buffer_room(&io->message, piece->bytes.len, &room);
         if (!to) {
-            end_for_memory(io);
+            mux_end_for_memory(io);
             return;
         }
         ws_mask(to, piece->bytes.at, piece->bytes.len, frame->mask, piece->offset);
@@ -422,11 +420,11 @@ static void take_control(struct mux_io *io)
     struct ws_decoder *d = &io->decoder;
     uint8_t frame[WS_CONTROL_FRAME_MAX];
     if (d->frame.opcode == WS_CLOSE) {
-        end(io, MUX_END_CLIENT, d->close_code, "");
+        mux_end_socket(io, MUX_END_CLIENT, d->close_code, "");
     } else if (d->frame.opcode == WS_PING) {
         struct slice pong = slice_of(frame, ws_encode_control(frame, WS_PONG, ws_control_payload(d), NULL));
         if (!buffer_put(&io->client.out, pong))
-            end_for_memory(io);
+            mux_end_for_memory(io);
     }
 }
 
@@ -434,13 +432,15 @@ static void take_event(struct mux_io *io, enum ws_event event, const struct ws_p
 {
     struct ws_decoder *d = &io->decoder;
     if (event == WS_HEAD && d->frame.length > io->most - buffer_len(&io->message))
-        end(io, MUX_END_LARGE, 1009, "message too large");
+        mux_end_socket(io, MUX_END_LARGE, 1009, "message too large");
+    else if (event == WS_HEAD && io->v1 && d->frame.opcode == WS_TEXT)
+        mux_end_socket(io, MUX_END_PROTOCOL, 1003, "a text message");
     else if (event == WS_PIECE)
         take_piece(io, piece);
     else if (event == WS_CONTROL)
         take_control(io);
     else if (event == WS_BAD)
-        end(io, MUX_END_PROTOCOL, d->close_code, d->why);
+        mux_end_socket(io, MUX_END_PROTOCOL, d->close_code, d->why);
 }
 
 /* Until there is too much for it to read first. */
@@ -458,7 +458,7 @@ static void read_client(struct mux_io *io)
     }
     if (!io->over)
         stream_consume(&io->client, all.len - rest.len);
-    settle(io);
+    mux_settle(io);
 }
 
 static void on_client_input(void *owner)
@@ -484,7 +484,7 @@ static void on_client_sent(void *owner)
 static void on_client_ended(void *owner, int error)
 {
     (void)error;
-    end(owner, MUX_END_BROKEN, 0, NULL);
+    mux_end_socket(owner, MUX_END_BROKEN, 0, NULL);
 }
 
 static const struct stream_user client_user = {.input = on_client_input,
@@ -544,11 +544,11 @@ static void on_tick(void *owner)
     uint64_t now = loop_clock();
     bool waits = buffer_len(&io->client.out) > 0;
     if (has_expired(io, now))
-        end(io, MUX_END_AGE, 1000, "max age");
+        mux_end_socket(io, MUX_END_AGE, 1000, "max age");
     else if (!io->count && is_over(io->asked, idle_of(io), now))
-        end(io, MUX_END_IDLE, 1000, "idle");
+        mux_end_socket(io, MUX_END_IDLE, 1000, "idle");
     else if (waits ? is_over(io->moved, s->stall, now) : io->pinged && is_over(io->pinged, s->dead_after, now))
-        end(io, MUX_END_DEAD, 1001, "no answer");
+        mux_end_socket(io, MUX_END_DEAD, 1001, "no answer");
     else if (!waits && !io->pinged && is_over(io->heard, s->keepalive, now))
         ping(io, now);
     if (!io->over)
@@ -590,7 +590,8 @@ static size_t most_of(const struct mux_io *io)
 {
     int64_t own = io->upgrade->handover.max_message;
     uint64_t all = io->thread->settings.tunnel.limits.max_message;
-    return (size_t)smaller(own > 0 ? (uint64_t)own : all, (uint64_t)1 << 30);
+    return io->v1 ? MUX_FRAME_HEAD + MUX_FRAME_MOST
+                  : (size_t)smaller(own > 0 ? (uint64_t)own : all, (uint64_t)1 << 30);
 }
 
 static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrade)
@@ -606,6 +607,9 @@ static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrad
                                    .protocols = upgrade->protocols,
                                    .fields = upgrade->fields};
     io->requests_last = &io->requests;
+    io->v1 = mux_v1_is_offered(upgrade->protocols);
+    if (io->v1)
+        upgrade->selected = SLICE_LITERAL(MUX_PROTOCOL);
     io->most = most_of(io);
     io->message = buffer_with_limit(io->most);
     io->decoder = ws_decoder_of(WS_CLIENT, 0);
@@ -697,7 +701,7 @@ void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, 
     if (good)
         read_client(io);
     else
-        end(io, MUX_END_BROKEN, 0, NULL);
+        mux_end_socket(io, MUX_END_BROKEN, 0, NULL);
 }
 
 void mux_ios_drain(struct relay_thread *thread, bool all, bool late)
@@ -705,7 +709,7 @@ void mux_ios_drain(struct relay_thread *thread, bool all, bool late)
     for (struct mux_io *io = thread->muxes, *next; io; io = next) {
         next = io->next;
         if (all || !io->count)
-            end(io, MUX_END_RESTARTING, 1012, "restarting");
+            mux_end_socket(io, MUX_END_RESTARTING, 1012, "restarting");
         if (late)
             stream_close(&io->client);
     }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/mux/message.h"
 
+#include <inttypes.h>
+
 #include "spoa/base/json_write.h"
 #include "spoa/proto/http.h"
+#include "spoa/relay/mux/frame.h"
 #include "spoa/relay/tunnel/target.h"
 
 enum { PATH_MOST = 8192 };
@@ -21,6 +24,11 @@ static bool is_method(struct slice method)
 {
     return slice_is(method, "GET") || slice_is(method, "POST") || slice_is(method, "PUT") ||
            slice_is(method, "DELETE") || slice_is(method, "PATCH");
+}
+
+static bool is_method_v1(struct slice method)
+{
+    return is_method(method) || slice_is(method, "HEAD") || slice_is(method, "OPTIONS");
 }
 
 static bool has_body(struct slice method)
@@ -94,6 +102,22 @@ static bool read_members(struct mux_message *m)
     return slice_is(type, "request") && read_request(m, root);
 }
 
+static bool read_v1(struct mux_message *m)
+{
+    const json_node *root = json_root(m->doc), *length = member_if(root, "length"),
+                    *window = member_if(root, "window"), *follows = member_if(root, "body");
+    m->kind = MUX_REQUEST;
+    m->length = m->window = -1;
+    m->headers = member_if(root, "headers");
+    if ((length && !json_int(m->doc, length, 0, INT64_MAX, &m->length)) ||
+        (window && !json_int(m->doc, window, 0, MUX_FRAME_CREDIT_MOST, &m->window)) ||
+        (follows && !json_bool(follows, &m->follows)))
+        return false;
+    return text_member(root, "method", &m->method) && text_member(root, "path", &m->path) &&
+           is_method_v1(m->method) && is_path(m->path) && (!m->headers || are_headers(m->headers)) &&
+           !(m->follows && (slice_is(m->method, "GET") || slice_is(m->method, "HEAD")));
+}
+
 /* A message without its body, as text, and where that is. */
 struct words {
     struct buffer text;
@@ -113,6 +137,17 @@ static bool take_member(void *context, struct slice key, struct slice value)
               buffer_put(&words->text, value)))
             words->large = true;
     return true;
+}
+
+struct mux_message mux_message_read_v1(struct slice text)
+{
+    struct mux_message m = {.kind = MUX_NO_MESSAGE, .v1 = true};
+    struct fail why;
+    m.doc = json_parse(text, "request", 0, (struct json_limits){MUX_WORDS_MOST, 3}, &why);
+    if (!m.doc || read_v1(&m))
+        return m;
+    mux_message_free(&m);
+    return (struct mux_message){.kind = MUX_NO_MESSAGE, .v1 = true};
 }
 
 struct mux_message mux_message_read(struct slice text)
@@ -243,9 +278,51 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
         typed = typed || http_same_name(name, SLICE_LITERAL("content-type"));
         put_field(w, name, slice_trim(value));
     }
-    if (!typed)
+    if (!typed && !m->v1)
         writer_text(w, "Content-Type: application/json\r\n");
-    if (has_body(m->method))
+    if (m->v1)
+        writer_text(w, "TE: trailers\r\n");
+    if (m->follows && m->length < 0)
+        writer_text(w, "Transfer-Encoding: chunked\r\n");
+    else if (m->follows)
+        writer_printf(w, "Content-Length: %" PRId64 "\r\n", m->length);
+    else if (has_body(m->method))
         writer_printf(w, "Content-Length: %zu\r\n", m->body.len);
     writer_text(w, "Connection: close\r\n\r\n");
+}
+
+/* ---- trailers ---- */
+
+/* What says who asks, or how a message is to be read, comes before the body or not at all (RFC 9110 section 6.5.1). */
+static bool is_trailer(const json_node *node)
+{
+    static const char *const names[] = {"authorization",
+                                        "cache-control",
+                                        "content-encoding",
+                                        "content-range",
+                                        "content-type",
+                                        "cookie",
+                                        "max-forwards",
+                                        "range",
+                                        "set-cookie",
+                                        "te",
+                                        NULL};
+    struct slice name = slice_text(json_key(node));
+    return !is_left_out(name) && !among(name, names);
+}
+
+bool mux_trailers_read(struct slice text, struct writer *lines)
+{
+    struct fail why;
+    struct slice value;
+    if (!text.len)
+        return true;
+    struct json *doc = json_parse(text, "end", 0, (struct json_limits){MUX_WORDS_MOST, 3}, &why);
+    const json_node *trailers = doc ? member_if(json_root(doc), "trailers") : NULL;
+    bool good = doc && json_is_object(json_root(doc)) && (!trailers || are_headers(trailers));
+    for (const json_node *n = good && trailers ? json_first(trailers) : NULL; n; n = json_next(n))
+        if (is_trailer(n) && json_text(n, &value))
+            put_field(lines, slice_text(json_key(n)), slice_trim(value));
+    json_free(doc);
+    return good && !lines->full;
 }

@@ -5,6 +5,8 @@
  *
  *     {"type":"request","id":"ws_1","method":"POST","path":"/api/execute","headers":{"X-A":"b"},"body":{...}}
  *     {"type":"cancel","id":"ws_1"}
+ *
+ * Those of cellgate.mux.v1 (frame.h) say the same of a request: {"method":"POST","path":"/x","headers":{...},"body":true}
  */
 #ifndef CELLGATE_RELAY_MUX_MESSAGE_H
 #define CELLGATE_RELAY_MUX_MESSAGE_H
@@ -32,12 +34,25 @@ struct mux_message {
     struct slice id, method, path;
     struct slice body;        /* JSON as it came, in the message's own text; absent: none */
     const json_node *headers; /* an object of texts, or NULL */
+
+    /* of cellgate.mux.v1 */
+    bool v1;
+    bool follows;   /* a body */
+    int64_t length; /* of that; negative: not known */
+    int64_t
+        window; /* bytes of the answer's body that the client takes without more credit; negative: not said */
 };
 
 /* Takes a message apart, of whose body nothing is built. What it has is as it should be: a method that is allowed, a path of printable ASCII, headers that
  * are ones. */
 struct mux_message mux_message_read(struct slice text);
+/* The same for the payload of a REQUEST of cellgate.mux.v1, which has no type and no id: method, path, headers; `body`: whether
+ * one follows, `length` of it, `window`. */
+struct mux_message mux_message_read_v1(struct slice text);
 void mux_message_free(struct mux_message *message);
+
+/* Of the payload of an END: {"trailers":{...}}, as lines, those left out that no trailer is. False: it is none. */
+bool mux_trailers_read(struct slice text, struct writer *lines);
 
 /* Of the upgrade: what each request in the socket has in common. */
 struct mux_client {
