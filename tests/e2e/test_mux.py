@@ -83,6 +83,8 @@ class Worker:
             respond(connection, request, b"<!doctype html><title>mux</title>", "text/html")
         elif target == "/mux.js":
             respond(connection, request, (ROOT / "examples/mux/mux.js").read_bytes(), "text/javascript")
+        elif target == "/mirror":
+            respond(connection, request, connection.read_body(request), "application/octet-stream")
         elif target == "/text":
             respond(connection, request, b"no json", "text/plain")
         elif target == "/huge":
@@ -388,8 +390,11 @@ PROGRAM = """(async () => {
     await forever.read();
     stop.abort();
     told.aborted = await forever.read().then(() => forever.read()).catch((error) => error.name);
-    const cut = await mux.fetch("/w/sb-1/cut").catch((error) => error.code);
-    told.cut = cut;
+    const half = (await mux.fetch("/w/sb-1/cut")).body.getReader();
+    told.cut = await half.read().then(() => half.read()).catch((error) => error.code);
+    const bytes = new Uint8Array(3 << 20).map((_, n) => n * 7);
+    const back = new Uint8Array(await (await mux.fetch("/w/sb-1/mirror", { method: "PUT", body: new Blob([bytes]) })).arrayBuffer());
+    told.mirror = back.length === bytes.length && back.every((byte, n) => byte === bytes[n]);
     const lost = mux.fetch("/w/sb-1/slow").catch((error) => error.message);
     await mux.fetch("/w/sb-1/x");
     mux.close();
@@ -407,7 +412,7 @@ def test_mux_js_in_a_browser(cell, worker):
     status, kind, seen = told["one"]
     assert (status, kind, seen["method"], seen["target"], json.loads(seen["body"])) == (200, "application/json", "POST", "/x?y", {"a": "\u20ac"})
     assert ("x-own", "b") in [(n.lower(), v) for n, v in seen["headers"]]
-    assert (told["refused"], told["many"], told["again"]) == (403, True, 200)
-    assert told["events"] == 'event: stdout\ndata: one\ndata: two\n\ndata: {"type":"x"}\n\ndata: last\n\n'
+    assert (told["refused"], told["many"], told["again"], told["mirror"]) == (403, True, 200, True)
+    assert told["events"] == 'event: stdout\ndata: one\ndata: two\n\n: comment\n\ndata: {"type":"x"}\r\n\r\nid: 7\ndata:last'
     assert (told["aborted"], told["cut"]) == ("AbortError", "STREAM_ERROR") and told["lost"].startswith("the WebSocket ended: 1000")
     until(lambda: worker.cut, 10, "the stream goes on")

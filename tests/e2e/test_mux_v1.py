@@ -356,4 +356,4 @@ def test_clients_that_go(cell, worker):
     client.response(number)
     client.ws.http.sock.close()
     assert worker.ended.wait(20) and worker.sent < BIG
-    until(lambda: "mux ended" in cell.log("relay"), 10)
+    until(lambda: "cellgate_relay_mux_sockets 0" in cell.admin("/metrics", "relay").splitlines(), 10)

@@ -3,6 +3,7 @@
 
 #include "spoa/proto/ws.h"
 #include "spoa/relay/mux/answer.h"
+#include "spoa/relay/mux/frame.h"
 #include "spoa/relay/mux/message.h"
 
 /* ---- messages ---- */
@@ -176,11 +177,187 @@ static void answers_that_are_broken_are_errors(void **state)
                   "too large for a message.\",\"status\":502}\n");
 }
 
+/* ---- cellgate.mux.v1 ---- */
+
+enum { FRAMES_MOST = 1 << 18 };
+
+/* What mux_response gives: head as {status}, pieces joined, END with trailers; asked for `most` bytes of the body at a time. */
+static void take_apart(struct slice all, size_t step, size_t most, char *to, size_t size)
+{
+    struct mux_response r = mux_response_of(false);
+    struct writer w = writer_of(to, size - 1);
+    struct http_head head;
+    enum mux_part part = MUX_PART_HEAD;
+    struct slice rest = slice_of("", 0), piece;
+    for (size_t at = 0; part != MUX_PART_END && part != MUX_PART_BAD;) {
+        struct slice copy = guarded(rest);
+        struct slice in = copy;
+        part = mux_response_next(&r, &in, most, &piece);
+        assert_true(piece.len <= most);
+        if (part == MUX_PART_HEAD) {
+            assert_true(mux_response_head(&r, &head));
+            writer_printf(&w, "{%u}", head.status);
+            mux_response_forget_head(&r);
+        }
+        writer_put(&w, piece);
+        rest = slice_from(rest, rest.len - in.len);
+        guarded_free(copy);
+        if (part != MUX_PART_MORE)
+            continue;
+        if (at == all.len) {
+            part = mux_response_cut(&r);
+        } else { /* what was not taken, and more */
+            rest = slice_sub(all, at - rest.len, rest.len + step);
+            at += step < all.len - at ? step : all.len - at;
+        }
+    }
+    writer_text(&w, part == MUX_PART_END ? "END" : "BAD");
+    if (mux_response_trailers(&r, &head))
+        for (size_t i = 0; i < head.count; i++)
+            writer_put(&w, head.fields[i].value);
+    mux_response_free(&r);
+    to[w.len] = '\0';
+}
+
+static void an_answer_is_taken_apart_wherever_it_is_cut(void **state)
+{
+    static const struct {
+        const char *text, *wanted;
+    } cases[] = {{"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", "{200}abcdeEND"},
+                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-A: "
+                  "1\r\nX-B: 2\r\n\r\n",
+                  "{200}abcdeEND12"},
+                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "{200}END"},
+                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", "{200}abBAD"},
+                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd", "{200}abcBAD"},
+                 {"HTTP/1.1 200 OK\r\n\r\nabc", "{200}abcEND"},
+                 {"HTTP/1.1 204 No\r\n\r\n", "{204}END"},
+                 {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "{200}END"},
+                 {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "{200}abcBAD"},
+                 {"HTTP/1.1 101 x\r\n\r\n", "BAD"},
+                 {"HTTP/1.1 200 OK\r\nConte", "BAD"},
+                 {"nothing\r\n\r\n", "BAD"}};
+    char said[4096];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t step = 1; step <= strlen(cases[i].text); step++)
+            for (size_t most = 1; most <= 8; most++) {
+                take_apart(slice_text(cases[i].text), step, most, said, sizeof said);
+                assert_string_equal(said, cases[i].wanted);
+            }
+}
+
+static void no_more_of_a_body_is_taken_than_is_asked_for(void **state)
+{
+    struct slice all = SLICE_LITERAL(
+                     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"),
+                 piece;
+    struct mux_response r = mux_response_of(false);
+    (void)state;
+    assert_int_equal(mux_response_next(&r, &all, 0, &piece), MUX_PART_HEAD);
+    assert_int_equal(mux_response_next(&r, &all, 0, &piece), MUX_PART_MORE);
+    assert_true(slice_starts(all, "abc"));
+    assert_int_equal(mux_response_next(&r, &all, 2, &piece), MUX_PART_BODY);
+    assert_true(slice_is(piece, "ab"));
+    assert_int_equal(mux_response_next(&r, &all, 2, &piece), MUX_PART_BODY);
+    assert_int_equal(mux_response_next(&r, &all, 0, &piece), MUX_PART_END); /* which needs no credit */
+    mux_response_free(&r);
+    all = SLICE_LITERAL("HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n");
+    r = mux_response_of(true);
+    assert_int_equal(mux_response_next(&r, &all, 9, &piece), MUX_PART_HEAD);
+    assert_int_equal(mux_response_next(&r, &all, 9, &piece),
+                     MUX_PART_END); /* the answer to a HEAD has no body */
+    mux_response_free(&r);
+}
+
+/* The one message in `out`. */
+static struct mux_frame frame_in(const struct buffer *out)
+{
+    struct ws_decoder decoder = ws_decoder_of(WS_SERVER, SIZE_MAX);
+    struct slice rest = buffer_slice(out);
+    struct ws_piece piece;
+    struct mux_frame frame;
+    assert_int_equal(ws_decode(&decoder, &rest, &piece), WS_HEAD);
+    assert_int_equal(decoder.frame.opcode, WS_BINARY);
+    assert_int_equal(ws_decode(&decoder, &rest, &piece), WS_PIECE);
+    assert_true(piece.last && rest.len == 0 && mux_frame_read(piece.bytes, &frame));
+    return frame;
+}
+
+static void frames_are_read_as_they_were_written(void **state)
+{
+    static const size_t sizes[] = {0, 1, 120, 121, 125, 126, 16384, 65530, 65531, 65535, 65536};
+    static uint8_t bytes[65536];
+    struct mux_frame frame;
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct buffer out = buffer_with_limit(FRAMES_MOST);
+        assert_true(mux_frame_put(&out, MUX_FRAME_DATA, 0xfffffffe, slice_of(bytes, sizes[i])));
+        frame = frame_in(&out);
+        assert_true(frame.type == MUX_FRAME_DATA && frame.number == 0xfffffffe &&
+                    frame.payload.len == sizes[i]);
+        buffer_free(&out);
+    }
+    struct buffer out = buffer_with_limit(FRAMES_MOST);
+    assert_true(mux_frame_put_credit(&out, 7, 65536));
+    assert_int_equal(mux_frame_credit(frame_in(&out).payload), 65536);
+    buffer_free(&out);
+    assert_int_equal(mux_frame_credit(SLICE_LITERAL("\1\1\1")), 0);
+    assert_int_equal(mux_frame_credit(SLICE_LITERAL("\1\1\1\1\1")), 0);
+    assert_false(mux_frame_read(SLICE_LITERAL("\1\0\0\0"), &frame));
+    assert_false(mux_frame_read(SLICE_LITERAL("\1\0\0\0\0"), &frame));
+    struct buffer small = buffer_with_limit(8);
+    assert_false(mux_frame_put(&small, MUX_FRAME_DATA, 1, SLICE_LITERAL("abc")));
+    assert_int_equal(buffer_len(&small), 0);
+    buffer_free(&small);
+}
+
+static void a_request_of_v1_has_the_body_that_it_says(void **state)
+{
+    static const struct {
+        const char *text, *tail;
+    } cases[] = {
+        {"{\"method\":\"POST\",\"path\":\"/p\",\"body\":true}",
+         "TE: trailers\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"},
+        {"{\"method\":\"POST\",\"path\":\"/p\",\"body\":true,\"length\":7}",
+         "TE: trailers\r\nContent-Length: 7\r\nConnection: close\r\n\r\n"},
+        {"{\"method\":\"POST\",\"path\":\"/p\"}",
+         "TE: trailers\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"},
+        {"{\"method\":\"HEAD\",\"path\":\"/p\",\"headers\":{\"te\":\"x\",\"transfer-encoding\":\"chunked\"}}",
+         "TE: trailers\r\nConnection: close\r\n\r\n"}};
+    const struct mux_client client = client_of("/v1/mux", "cellgate.mux.v1");
+    char text[4096];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct writer w = writer_of(text, sizeof text - 1);
+        struct mux_message m = mux_message_read_v1(slice_text(cases[i].text));
+        assert_int_equal(m.kind, MUX_REQUEST);
+        mux_message_head(&m, &client, &w);
+        text[w.len] = '\0';
+        assert_string_equal(text + strlen(text) - strlen(cases[i].tail), cases[i].tail);
+        mux_message_free(&m);
+    }
+    struct writer w = writer_of(text, sizeof text - 1);
+    assert_true(mux_trailers_read(
+        SLICE_LITERAL("{\"trailers\":{\"X-A\":\" b "
+                      "\",\"Host\":\"c\",\"Content_Length\":\"d\",\"X-Cell-Sandbox\":\"e\"}}"),
+        &w));
+    text[w.len] = '\0';
+    assert_string_equal(text, "X-A: b\r\n");
+    assert_true(mux_trailers_read(slice_of("", 0), &w) && mux_trailers_read(SLICE_LITERAL("{}"), &w));
+    assert_false(mux_trailers_read(SLICE_LITERAL("[]"), &w));
+    assert_false(mux_trailers_read(SLICE_LITERAL("{\"trailers\":{\"a\":\"b\\r\\nc: d\"}}"), &w));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_request_is_written_with_what_the_upgrade_had),
                                        cmocka_unit_test(what_is_no_message_is_none),
                                        cmocka_unit_test(answers_make_the_same_messages_wherever_they_are_cut),
-                                       cmocka_unit_test(answers_that_are_broken_are_errors)};
+                                       cmocka_unit_test(answers_that_are_broken_are_errors),
+                                       cmocka_unit_test(an_answer_is_taken_apart_wherever_it_is_cut),
+                                       cmocka_unit_test(no_more_of_a_body_is_taken_than_is_asked_for),
+                                       cmocka_unit_test(frames_are_read_as_they_were_written),
+                                       cmocka_unit_test(a_request_of_v1_has_the_body_that_it_says)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
