@@ -285,6 +285,7 @@ static void who_flaps_and_gets_on_waits_longer_each_time(void **state)
     redial_begin_slowly(&r, 10 * SEC, 200 * SEC);
     assert_true(redial_next(&r, &settings, UINT64_MAX, 200, 200 * SEC, &at));
     assert_int_equal(at, 200 * SEC);
+    redial_free(&r);
 }
 
 static void waiting_costs_no_budget(void **state)
@@ -312,6 +313,7 @@ static void the_fourth_loss_in_the_window_flaps(void **state)
     assert_false(redial_lost(&r, &settings, 10 * SEC, 103 * SEC)); /* it lived */
     assert_false(redial_lost(&r, &settings, SEC, 160 * SEC));      /* the first is a minute ago */
     assert_true(redial_lost(&r, &settings, SEC, 160 * SEC + 1));
+    redial_free(&r);
 }
 
 /* ---- end ---- */

@@ -36,15 +36,18 @@ struct tunnel_io {
     bool accepted;
     bool gone;
     bool gives_way; /* its memory goes to those that wait */
-    struct loop_timer timer;
+    union {
+        struct loop_timer timer;
+        struct loop_task free_task; /* once it is gone */
+    };
     uint64_t timer_at;      /* when it is to fire */
     uint64_t patient_until; /* it does not before */
-    struct loop_task free_task;
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
-    struct question ask, watch;
+    struct question watch;
+    struct question *ask;      /* while it is open */
     enum replay_permit permit; /* to collect what the worker replays */
     uint64_t permit_since;
 };
@@ -231,10 +234,29 @@ static void part(struct tunnel_io *io, struct command *command)
     lingering_close_begin(&io->thread->lingering, loop_io_release(socket), &rest->frames, command->bytes);
 }
 
+static const struct question_user question_user;
+
 static void ask(struct tunnel_io *io)
 {
-    io->ask.epoch = io->tunnel.connector.epoch;
-    agent_client_ask(io->thread->agent, &io->ask);
+    static const struct answer no_memory = {.state = ANSWER_UNAVAILABLE, .epoch = -1};
+
+    if (!io->ask)
+        io->ask = calloc(1, sizeof *io->ask);
+    if (!io->ask) {
+        tunnel_answered(&io->tunnel, &no_memory, false, loop_clock());
+        return;
+    }
+    agent_client_drop(io->thread->agent, io->ask);
+    *io->ask = (struct question){.user = &question_user, .owner = io, .epoch = io->tunnel.connector.epoch};
+    agent_client_ask(io->thread->agent, io->ask);
+}
+
+static void drop_ask(struct tunnel_io *io)
+{
+    if (io->ask)
+        agent_client_drop(io->thread->agent, io->ask);
+    free(io->ask);
+    io->ask = NULL;
 }
 
 static void watch(struct tunnel_io *io)
@@ -482,6 +504,8 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
     struct tunnel_io *io = owner;
+    if (!watch)
+        drop_ask(io);
     tunnel_answered(&io->tunnel, answer, watch, loop_clock());
     update(io);
 }
@@ -567,7 +591,7 @@ void tunnel_io_cut(struct tunnel_io *io)
     io->gone = true;
     if (io->accepted)
         tunnel_stats_ended(&io->stats);
-    agent_client_drop(thread->agent, &io->ask);
+    drop_ask(io);
     agent_client_drop(thread->agent, &io->watch);
     dial_free(io->dial);
     loop_io_close(&io->sockets[CLIENT]);
@@ -721,7 +745,6 @@ struct tunnel_io *tunnel_io_new(struct relay_thread *thread, struct upgrade *upg
                                       .tunnel = &io->tunnel,
                                       .id = ++thread->next_id,
                                       .route = relay_metrics_route(thread->metrics, h->route)};
-    io->ask = (struct question){.user = &question_user, .owner = io};
     io->watch = (struct question){.watch = true, .user = &question_user, .owner = io};
     io->next = thread->tunnels;
     io->link = &thread->tunnels;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/connector.h"
 
+#include <stdlib.h>
+
 #define ABSENT_RETRY    (3 * SECOND) /* a worker may hear of a session later than the directory does */
 #define UNWATCHED_PAUSE (20 * SECOND)
 #define WATCH_PAUSE     SECOND           /* before a watch that reported nothing new is repeated */
@@ -12,12 +14,13 @@ static const struct connector_result goes_on = {.how = CONNECTOR_GOES_ON};
 void connector_free(struct connector *c)
 {
     target_free(&c->target);
-    target_free(&c->next);
+    target_drop(&c->next);
+    redial_free(&c->redial);
 }
 
 const struct target *connector_target(const struct connector *c)
 {
-    return target_known(&c->next) ? &c->next : &c->target;
+    return c->next ? c->next : &c->target;
 }
 
 /* ---- attempts ---- */
@@ -31,7 +34,7 @@ static struct connector_result give_up(struct connector *c)
     connector_stop(c);
     if (c->purpose == CONNECT_FIRST || c->purpose == CONNECT_AGAIN)
         return hopeless(CLOSE_unrecoverable, c->problem ? c->problem : REFUSAL_worker_unreachable);
-    target_free(&c->next); /* the old worker serves on: where the sandbox is by now will be reported again */
+    target_drop(&c->next); /* the old worker serves on: where the sandbox is by now will be reported again */
     return goes_on;
 }
 
@@ -45,7 +48,7 @@ static struct connector_result dial(struct connector *c, const struct target *ta
         if (redial_changed(&c->redial, now))
             return hopeless(CLOSE_flapping, REFUSAL_worker_unreachable);
     }
-    if (!target_set(&c->next, target)) {
+    if (!target_put(&c->next, target)) {
         c->problem = REFUSAL_relay_unavailable;
         return give_up(c);
     }
@@ -188,7 +191,7 @@ struct connector_result connector_use(struct connector *c, const struct answer *
     }
     if (has_come_back(c, answer)) {
         connector_stop(c);
-        target_free(&c->next);
+        target_drop(&c->next);
         return goes_on;
     }
     redial_found(&c->redial, now);
@@ -294,9 +297,12 @@ void connector_connected(struct connector *c)
     c->phase = CONNECTOR_IDLE;
     c->retried_absent = false;
     c->must_ask = true;
-    target_free(&c->target);
-    c->target = c->next;
-    c->next = (struct target){0};
+    if (c->next) {
+        target_free(&c->target);
+        c->target = *c->next;
+        *c->next = (struct target){0};
+        target_drop(&c->next);
+    }
 }
 
 /* Whether the first dial can be repeated although the worker may have seen it. */
@@ -400,12 +406,24 @@ void connector_take_over(struct connector *c, uint64_t now)
         connector_watch_now(c, now);
 }
 
+static void next_image(struct image *image, struct connector *c)
+{
+    bool dials = c->next;
+
+    IMAGE_BOOL(image, dials);
+    if (dials && !image->to)
+        image_check(image, (c->next = calloc(1, sizeof *c->next)) != NULL);
+    if (c->next)
+        target_image(image, c->next);
+    image_check(image, !c->next || target_known(c->next));
+}
+
 void connector_image(struct image *image, struct connector *c)
 {
     IMAGE(image, c->phase, CONNECTOR_WAITING);
     IMAGE_BOOL(image, c->resumes);
     target_image(image, &c->target);
-    target_image(image, &c->next);
+    next_image(image, c);
     IMAGE_U64(image, c->epoch);
     IMAGE_BOOL(image, c->must_ask);
     IMAGE(image, c->answer, ANSWER_NOT_ADMITTED);

@@ -54,7 +54,7 @@ struct connector {
     uint64_t hold; /* of the route: how long a client waits for a worker to exist */
 
     struct target target; /* of the worker that serves, or served last */
-    struct target next;   /* of the one that is being dialled */
+    struct target *next;  /* of the one that is being dialled; NULL: none */
     int64_t epoch;        /* last one reported; -1: none */
 
     struct redial redial;

@@ -1,6 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/redial.h"
 
+#include <stdlib.h>
+
+void redial_free(struct redial *redial)
+{
+    free(redial->history);
+    redial->history = NULL;
+}
+
+static bool has_history(struct redial *redial)
+{
+    if (!redial->history)
+        redial->history = calloc(1, sizeof *redial->history);
+    return redial->history;
+}
+
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now)
 {
     redial->attempts = 0;
@@ -66,10 +81,11 @@ static bool too_many(uint64_t *ring, unsigned size, unsigned *count, unsigned li
 
 bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now)
 {
-    if (lived >= 10 * SECOND)
+    if (lived >= 10 * SECOND || !has_history(redial))
         return false;
-    bool many = too_many(redial->loss_at, REDIAL_LOSSES_MAX, &redial->losses, settings->flap_limit,
-                         settings->flap_window, now);
+    struct redial_history *h = redial->history;
+    bool many =
+        too_many(h->loss_at, REDIAL_LOSSES_MAX, &h->losses, settings->flap_limit, settings->flap_window, now);
     redial->quick = many ? redial->quick + 1 : 0;
     return many;
 }
@@ -82,20 +98,29 @@ void redial_begin_slowly(struct redial *redial, uint64_t budget, uint64_t now)
 
 bool redial_changed(struct redial *redial, uint64_t now)
 {
-    return too_many(redial->change_at, REDIAL_CHANGES_MAX, &redial->changes, REDIAL_CHANGES_MAX, MINUTE,
-                    now);
+    struct redial_history *h = has_history(redial) ? redial->history : NULL;
+    return h && too_many(h->change_at, REDIAL_CHANGES_MAX, &h->changes, REDIAL_CHANGES_MAX, MINUTE, now);
 }
 
 void redial_image(struct image *image, struct redial *redial)
 {
+    bool noted = redial->history;
+
     IMAGE(image, redial->attempts, UINT32_MAX);
     IMAGE_U64(image, redial->give_up);
     IMAGE_U64(image, redial->waiting);
-    IMAGE(image, redial->losses, UINT32_MAX);
-    IMAGE(image, redial->changes, UINT32_MAX);
     IMAGE(image, redial->quick, UINT32_MAX);
+    IMAGE_BOOL(image, noted);
+    if (!noted || image->failed)
+        return;
+    image_check(image, has_history(redial));
+    struct redial_history *h = redial->history;
+    if (!h)
+        return;
+    IMAGE(image, h->losses, UINT32_MAX);
+    IMAGE(image, h->changes, UINT32_MAX);
     for (unsigned i = 0; i < REDIAL_LOSSES_MAX; i++)
-        IMAGE_U64(image, redial->loss_at[i]);
+        IMAGE_U64(image, h->loss_at[i]);
     for (unsigned i = 0; i < REDIAL_CHANGES_MAX; i++)
-        IMAGE_U64(image, redial->change_at[i]);
+        IMAGE_U64(image, h->change_at[i]);
 }

@@ -22,15 +22,23 @@ struct redial_settings {
     unsigned flap_limit; /* more losses than this in flap_window end the tunnel; at most REDIAL_LOSSES_MAX */
 };
 
+/* Of a tunnel that has lost a worker, or whose target has changed: few have. */
+struct redial_history {
+    unsigned losses, changes;
+    uint64_t loss_at[REDIAL_LOSSES_MAX]; /* rings: the last ones */
+    uint64_t change_at[REDIAL_CHANGES_MAX];
+};
+
 struct redial {
     uint64_t give_up;  /* when its budget is spent */
     uint64_t waiting;  /* since when there is no worker to dial, or nobody to ask; 0: there is */
     unsigned attempts; /* of this search */
-    unsigned losses, changes;
-    unsigned quick; /* losses in a row by which it flapped */
-    uint64_t loss_at[REDIAL_LOSSES_MAX]; /* rings: the last ones */
-    uint64_t change_at[REDIAL_CHANGES_MAX];
+    unsigned quick;    /* losses in a row by which it flapped */
+    struct redial_history *history; /* NULL: none */
 };
+
+/* Of a zeroed one, too. */
+void redial_free(struct redial *redial);
 
 /* A search begins. */
 void redial_begin(struct redial *redial, uint64_t budget, uint64_t now);
@@ -49,7 +57,8 @@ void redial_wait(struct redial *redial, uint64_t now);
 /* There is one again. */
 void redial_found(struct redial *redial, uint64_t now);
 
-/* A worker was lost after `lived`: whether the tunnel flaps. Losses of legs that lived long do not count. */
+/* A worker was lost after `lived`: whether the tunnel flaps. Losses of legs that lived long do not count, nor does what there
+ * is no memory to note. */
 bool redial_lost(struct redial *redial, const struct redial_settings *settings, uint64_t lived, uint64_t now);
 /* The target changed: whether it changes too often, more than REDIAL_CHANGES_MAX times in a minute. */
 bool redial_changed(struct redial *redial, uint64_t now);

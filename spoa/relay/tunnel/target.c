@@ -55,6 +55,27 @@ void target_free(struct target *target)
     *target = (struct target){0};
 }
 
+bool target_put(struct target **to, const struct target *from)
+{
+    struct target *copy = *to ? *to : calloc(1, sizeof *copy);
+
+    if (!copy || !target_set(copy, from)) {
+        if (copy != *to)
+            free(copy);
+        return false;
+    }
+    *to = copy;
+    return true;
+}
+
+void target_drop(struct target **target)
+{
+    if (*target)
+        target_free(*target);
+    free(*target);
+    *target = NULL;
+}
+
 bool target_header(struct slice *rest, struct slice *name, struct slice *value)
 {
     struct reader r = reader_of(*rest);

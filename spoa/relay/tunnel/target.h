@@ -29,6 +29,9 @@ bool target_same(const struct target *a, const struct target *b);
 /* Replaces *to by a copy; false, and *to is as before, when out of memory. */
 bool target_set(struct target *to, const struct target *from) __attribute__((warn_unused_result));
 void target_free(struct target *target);
+/* The same on the heap, for targets that are rarely there: *to is NULL or a whole one. */
+bool target_put(struct target **to, const struct target *from) __attribute__((warn_unused_result));
+void target_drop(struct target **target);
 /* The next of target.headers off *rest; false at the end or on broken bytes. */
 bool target_header(struct slice *rest, struct slice *name, struct slice *value);
 

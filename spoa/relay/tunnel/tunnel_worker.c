@@ -321,7 +321,7 @@ void tunnel_worker_found(struct tunnel *t, const struct http_head *head, uint64_
         }
         leave_for_another(t, now);
     }
-    t->was_empty = t->was_empty && target_same(&c->target, &c->next);
+    t->was_empty = t->was_empty && target_same(&c->target, connector_target(c));
     connector_connected(c);
     tunnel_enter(t, EVENT_connected);
     t->forward.there[WORKER] = true;
