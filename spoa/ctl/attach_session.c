@@ -36,6 +36,7 @@ struct session {
     struct attach_end *end;
     enum phase phase;
     struct ws_decoder decoder;
+    uint8_t control[WS_CONTROL_MAX]; /* the decoder's */
     bool text; /* the message being read is a control message */
     uint8_t message[MESSAGE_MAX];
     size_t message_len; /* MESSAGE_MAX + 1: too long, dropped */
@@ -421,7 +422,7 @@ void attach_session(struct attach_wire *wire, struct attach_screen *screen, stru
         .wire = wire,
         .screen = screen,
         .end = end,
-        .decoder = ws_decoder_of(WS_SERVER, 0),
+        .decoder = ws_decoder_with(WS_SERVER, s.control),
         .to_wire = buffer_with_limit(4 * WIRE_HELD),
         .to_screen = buffer_with_limit(2 * SCREEN_HELD),
         .keyboard_open = true,

@@ -19,6 +19,11 @@ struct ws_decoder ws_decoder_of(enum ws_sender sender, size_t whole)
     return (struct ws_decoder){.sender = sender, .whole = whole, .state = STATE_HEAD};
 }
 
+struct ws_decoder ws_decoder_with(enum ws_sender sender, uint8_t control[static WS_CONTROL_MAX])
+{
+    return (struct ws_decoder){.sender = sender, .state = STATE_HEAD, .control = control, .collects = true};
+}
+
 bool ws_close_code_legal(unsigned code)
 {
     if (code < 3000)
@@ -149,7 +154,7 @@ static enum ws_event take_close(struct ws_decoder *d)
 {
     if (d->frame.length == 1)
         return refuse(d, "close payload of one byte");
-    d->close_code = d->frame.length ? (unsigned)(d->control[0] << 8 | d->control[1]) : WS_NO_CODE;
+    d->close_code = (uint16_t)(d->frame.length ? d->control[0] << 8 | d->control[1] : WS_NO_CODE);
     if (d->frame.length && !ws_close_code_legal(d->close_code))
         return refuse(d, "illegal close code");
     d->state = STATE_CLOSED;
@@ -158,8 +163,13 @@ static enum ws_event take_close(struct ws_decoder *d)
 
 static enum ws_event decode_control(struct ws_decoder *d, struct slice *in)
 {
+    static _Thread_local uint8_t shared[WS_CONTROL_MAX];
     struct slice bytes = slice_sub(*in, 0, (size_t)(d->frame.length - d->offset));
 
+    if (!d->collects && bytes.len < d->frame.length)
+        return WS_MORE;
+    if (!d->collects)
+        d->control = shared;
     ws_mask(d->control + d->offset, bytes.at, bytes.len, d->frame.mask, d->offset);
     *in = slice_from(*in, bytes.len);
     d->offset += bytes.len;
@@ -317,7 +327,6 @@ void ws_decoder_image(struct image *image, struct ws_decoder *d)
     IMAGE_BOOL(image, d->frame.masked);
     image_bytes(image, d->frame.mask, sizeof d->frame.mask);
     IMAGE_U64(image, d->frame.length);
-    image_bytes(image, d->control, sizeof d->control);
     IMAGE(image, d->close_code, UINT16_MAX);
     IMAGE(image, d->state, STATE_BAD);
     IMAGE_BOOL(image, d->in_message);
@@ -325,7 +334,7 @@ void ws_decoder_image(struct image *image, struct ws_decoder *d)
     IMAGE(image, d->head_len, sizeof d->head - 1);
     IMAGE_U64(image, d->offset);
     image_check(image, d->offset <= d->frame.length);
-    image_check(image, d->state != STATE_CONTROL || d->frame.length <= WS_CONTROL_MAX);
+    image_check(image, d->state != STATE_CONTROL || (d->frame.length <= WS_CONTROL_MAX && d->offset == 0));
     image_check(image, d->state != STATE_HEAD || d->head_len < head_len(d));
     image_check(image, d->state != STATE_HEAD || d->head_len < 2 || !check_start(d));
 }

@@ -54,29 +54,33 @@ struct ws_piece {
 };
 
 struct ws_decoder {
-    enum ws_sender sender;
     /* A data frame of at most so many bytes is reported in one piece only: until it is complete its payload stays
      * in the caller's input. 0: pieces as they come. */
     size_t whole;
+    enum ws_sender sender;
 
+    uint16_t close_code;   /* after a Close: its code or WS_NO_CODE; after WS_BAD: what to send, 1002 */
     struct ws_frame frame; /* the one that is being reported */
-    uint8_t control[WS_CONTROL_MAX];
-    unsigned close_code; /* after a Close: its code or WS_NO_CODE; after WS_BAD: what to send, 1002 */
-    const char *why;     /* after WS_BAD; never holds input */
+    /* The payload of the control frame that is being reported: until the thread's next ws_decode, in memory that all
+     * decoders share. Or in WS_CONTROL_MAX bytes that the caller has set this to; see ws_decode. */
+    uint8_t *control;
+    const char *why; /* after WS_BAD; never holds input */
 
     /* private */
-    unsigned state;
-    bool in_message; /* a continuation is due */
-    uint8_t head[WS_HEAD_MAX];
-    unsigned head_len;
     uint64_t offset;
+    uint8_t state, head_len;
+    bool in_message; /* a continuation is due */
+    bool collects;   /* in the caller's memory */
+    uint8_t head[WS_HEAD_MAX];
 };
 
 struct ws_decoder ws_decoder_of(enum ws_sender sender, size_t whole);
+/* For who does not keep input: control frames are collected in memory of the caller's. */
+struct ws_decoder ws_decoder_with(enum ws_sender sender, uint8_t control[static WS_CONTROL_MAX]);
 
-/* Takes bytes off *in and tells at most one event. WS_MORE leaves bytes in *in only while a frame of at most
- * `whole` bytes is incomplete: these must come again, with more behind them. Whatever follows a Close is
- * dropped; WS_BAD is final. */
+/* Takes bytes off *in and tells at most one event. WS_MORE leaves bytes in *in only while a control frame, or a data
+ * frame of at most `whole` bytes, is incomplete: these must come again, with more behind them. One of ws_decoder_with
+ * leaves none. Whatever follows a Close is dropped; WS_BAD is final. */
 enum ws_event ws_decode(struct ws_decoder *d, struct slice *in, struct ws_piece *piece)
     __attribute__((warn_unused_result));
 

@@ -92,6 +92,7 @@ struct tunnel {
     struct loop_timer timer;
     struct http_reader head;
     struct ws_decoder in;
+    uint8_t control[WS_CONTROL_MAX]; /* the decoder's */
     struct buffer partial, out;
     struct record_reader reader;
     char key[WS_KEY_SIZE];
@@ -484,7 +485,7 @@ static void tunnel_open(struct tunnel *u)
     }
     loop_io_open(&u->io, t->loop, fd, on_ready, u);
     u->head = http_reader_of(HTTP_RESPONSE, HTTP_HEAD_MAX);
-    u->in = ws_decoder_of(WS_SERVER, 0);
+    u->in = ws_decoder_with(WS_SERVER, u->control);
     u->partial = u->out = buffer_with_limit(OUT_MAX);
     u->reader = (struct record_reader){.stream = stream, .seed = 1, .taken = on_line, .owner = u};
     u->number = u->answered = u->accounts = 0;

@@ -16,6 +16,7 @@ struct talk {
     const struct adapter *adapter;
     void *state;
     struct ws_decoder in;   /* from the worker */
+    uint8_t control[WS_CONTROL_MAX];
     struct ws_decoder out;  /* to the client */
     enum ws_opcode message; /* from the worker */
     uint8_t open;           /* towards the client */
@@ -232,7 +233,7 @@ static inline void talk_join(struct talk *t)
     if (!t->requested && !t->adapter->numbers)
         talk_request(t);
     t->requested = false;
-    t->in = ws_decoder_of(WS_SERVER, 0);
+    t->in = ws_decoder_with(WS_SERVER, t->control);
     if (send_queue_salvage(&t->kept))
         send_queue_sent(&t->kept, 0);
     t->adapter->joined(t->state, &t->kept, &edit);

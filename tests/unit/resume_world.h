@@ -36,6 +36,7 @@ struct link {
     struct buffer answer; /* what the relay has of the head */
     struct buffer head;   /* what the worker has of it */
     struct ws_decoder in; /* of the worker */
+    uint8_t control[WS_CONTROL_MAX];
     struct buffer message;
     bool upgraded, closed; /* by the worker */
 };
@@ -109,6 +110,7 @@ struct network {
     /* ---- the client ---- */
     bool accepted, refused, ended, broken;
     struct ws_decoder in;
+    uint8_t control[WS_CONTROL_MAX];
     struct buffer heard, to_relay;
     struct buffer message;
     enum ws_opcode opcode;
@@ -237,7 +239,7 @@ static inline void worker_answers(struct network *n, struct link *link, const st
     }
     must(ws_handshake_check_request(head, &key, &why) == 0);
     link->upgraded = true;
-    link->in = ws_decoder_of(WS_CLIENT, 0);
+    link->in = ws_decoder_with(WS_CLIENT, link->control);
     struct buffer replay = link->bytes[TO_RELAY]; /* what is said at once comes behind the head */
     link->bytes[TO_RELAY] = buffer_with_limit(1 << 24);
     if (!n->model->attach(n, link, head, &fields)) {
@@ -899,7 +901,7 @@ static inline void network_open(struct network *n, const struct model *model, co
                           .cut_at = NOWHERE,
                           .cut_again = NOWHERE,
                           .move_at = NOWHERE,
-                          .in = ws_decoder_of(WS_SERVER, 0),
+                          .in = ws_decoder_with(WS_SERVER, n->control),
                           .settings = {.keepalive = 25 * SEC,
                                        .dead_after = 60 * SEC,
                                        .stall = 300 * SEC,

@@ -80,7 +80,7 @@ static void begin(struct world *w)
         .wire = &w->wire,
         .screen = &w->screen,
         .end = &w->end,
-        .decoder = ws_decoder_of(WS_SERVER, 0),
+        .decoder = ws_decoder_with(WS_SERVER, w->s.control),
         .to_wire = buffer_with_limit(4 * WIRE_HELD),
         .to_screen = buffer_with_limit(2 * SCREEN_HELD),
         .heard = simulated_ms,

@@ -523,6 +523,37 @@ static void a_long_reason_is_cut_between_characters(void **state)
     assert_int_equal(ws_encode_close(bytes, 1000, slice_of(reason, 200), NULL), 4);
 }
 
+/* ---- control frames and who keeps input ---- */
+static void a_control_frame_stays_in_the_input_until_it_is_whole(void **state)
+{
+    static const uint8_t bytes[] = "\x89\5Hello";
+    struct ws_decoder d = ws_decoder_of(WS_SERVER, 0);
+    struct ws_piece piece;
+    (void)state;
+    assert_true(sizeof d <= 88);
+    struct slice in = slice_of(bytes, 4);
+    assert_int_equal(ws_decode(&d, &in, &piece), WS_MORE);
+    assert_int_equal(in.len, 2);
+    in = slice_of(bytes + 2, 5);
+    assert_int_equal(ws_decode(&d, &in, &piece), WS_CONTROL);
+    assert_true(slice_is(ws_control_payload(&d), "Hello") && in.len == 0);
+}
+
+static void a_decoder_with_memory_leaves_nothing(void **state)
+{
+    static const uint8_t bytes[] = "\x89\5Hello";
+    uint8_t memory[WS_CONTROL_MAX];
+    struct ws_decoder d = ws_decoder_with(WS_SERVER, memory);
+    struct ws_piece piece;
+    (void)state;
+    for (size_t i = 0; i < 7; i++) {
+        struct slice in = slice_of(bytes + i, 1);
+        assert_int_equal(ws_decode(&d, &in, &piece), i < 6 ? WS_MORE : WS_CONTROL);
+        assert_int_equal(in.len, 0);
+    }
+    assert_true(slice_is(ws_control_payload(&d), "Hello") && d.control == memory);
+}
+
 /* ---- as an image ---- */
 static bool loads(struct ws_decoder *saved, struct ws_decoder *to)
 {
@@ -555,7 +586,7 @@ static void an_image_says_no_head_that_was_refused(void **state)
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         struct ws_decoder d = ws_decoder_of(WS_SERVER, 16384), back;
         memcpy(d.head, heads[i].head.at, heads[i].head.len);
-        d.head_len = (unsigned)heads[i].head.len;
+        d.head_len = (uint8_t)heads[i].head.len;
         assert_int_equal(loads(&d, &back), heads[i].loads);
     }
 }
@@ -583,6 +614,8 @@ int main(void)
         cmocka_unit_test(control_frames_are_built_for_both_roles),
         cmocka_unit_test(a_close_is_built_with_and_without_a_code),
         cmocka_unit_test(a_long_reason_is_cut_between_characters),
+        cmocka_unit_test(a_control_frame_stays_in_the_input_until_it_is_whole),
+        cmocka_unit_test(a_decoder_with_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#define VERSION 2
+#define VERSION 3
 
 static void forward_image(struct image *image, struct forward *f)
 {
