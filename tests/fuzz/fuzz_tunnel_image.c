@@ -29,7 +29,7 @@ static void spoil(struct buffer *image, void *context)
         else
             at[place] ^= (uint8_t)(1u << (s->data[i + 3] & 7));
         if (s->data[i + 2] & 0x40)
-            image->end = image->start + place + 1; /* cut */
+            buffer_cut(image, place + 1); /* cut */
         len = buffer_len(image);
     }
 }
