@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "spoa/agent/decision/decide.h"
+#include "spoa/agent/serve/answer.h"
 #include "spoa/agent/token/tokens.h"
 #include "spoa/base/reader.h"
 #include "tests/fuzz/fuzz.h"
@@ -101,6 +102,35 @@ static void check(const struct verdict *v)
         abort();
 }
 
+static struct slice answer_of(const struct verdict *verdict, void *memory, size_t size)
+{
+    struct writer out = writer_of(memory, size);
+    struct spop_actions actions = {.out = &out, .prefix_len = 4};
+    if (!answer_write(verdict, &actions) || out.full)
+        abort();
+    return writer_slice(&out);
+}
+
+/* What may be given again is the same for another request of the same bytes, at the last moment that was said. */
+static void check_again(struct decide_view view, struct request request, const struct verdict *first)
+{
+    static uint8_t memory[DECIDE_SCRATCH], answers[2][DECIDE_SCRATCH];
+    struct writer scratch = writer_of(memory, sizeof memory);
+    struct verdict again;
+    if (first->good_until == 0)
+        return;
+    if (first->kind != VERDICT_DIRECT || first->refusal != REFUSAL_NONE || first->upgrade ||
+        first->good_until <= view.now)
+        abort();
+    request.id = SLICE_LITERAL("another");
+    view.now = first->good_until - 1;
+    struct slice a = answer_of(first, answers[0], sizeof answers[0]);
+    decide(&view, &request, &scratch, &again);
+    if (again.good_until != first->good_until ||
+        !slice_equal(a, answer_of(&again, answers[1], sizeof answers[1])))
+        abort();
+}
+
 static int read_input(const uint8_t *data, size_t size)
 {
     static struct json *doc;
@@ -142,6 +172,8 @@ static int read_input(const uint8_t *data, size_t size)
                                .trace = settings & 8 ? &trace : NULL};
     decide(&view, &request, &scratch, &verdict);
     check(&verdict);
+    if (!(settings & 1)) /* with all of the scratch */
+        check_again(view, request, &verdict);
     return 0;
 }
 
