@@ -115,6 +115,26 @@ def test_decisions_are_counted_by_route(tunnels):
     assert decisions(cell, "secure", "deny") == before["secure", "deny"] + 1
 
 
+def test_an_answer_that_is_given_again_counts_as_a_decision(tmp_path):
+    with Cell(tmp_path, config={"tokens": [{"kind": "jwt", "alg": "HS256", "secret_file": "k1.secret"}], "agent": {"threads": 1, "audit": "all"},
+                                "routes": [{"name": "api", "path": "/api/{sandbox}/{rest...}", "need": "http"}]}) as cell:
+        cell.set_sandboxes(sb={"worker": f"http://127.0.0.1:{port_that_refuses()}"})
+        bearer = cell.bearer("sb")
+        decided = 'cellgate_agent_decisions_total{verdict="direct",error="none"}'
+        until(lambda: (request(cell.http, "GET", "/api/sb/x", [bearer]), samples(cell, "agent")[decided])[1], 10)
+        before = samples(cell, "agent")
+        for _ in range(10):
+            request(cell.http, "GET", "/api/sb/x", [bearer])
+        after = samples(cell, "agent")
+        more = {name: after[name] - before[name] for name in after}
+        assert more['cellgate_agent_answer_cache_total{outcome="hit"}'] >= 8  # it is kept from the second time on
+        assert more[decided] == more["cellgate_agent_decision_seconds_count"] == 10
+        assert more['cellgate_agent_route_decisions_total{route="api",verdict="direct"}'] == 10
+        assert more['cellgate_agent_tokens_total{kind="jwt",outcome="none"}'] == more['cellgate_agent_token_cache_total{outcome="hit"}'] == 10
+        ids = until(lambda: (found := re.findall(r"msg=audit .*?\bid=(\S+)", (cell.run_dir / "agent.log").read_text())) and len(found) >= 10 and found, 5)
+        assert len(set(ids)) == len(ids)  # each line has its request's
+
+
 def test_a_route_that_a_reload_brings_is_counted(tunnels):
     cell = tunnels.cell
     text = cell.config_file.read_text()
