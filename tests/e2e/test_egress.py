@@ -757,6 +757,31 @@ def test_nobody_passes_without_an_agent_or_a_relay(cells, destinations):
     until(lambda: dial(cell, to, caller(cell)).status == 200, 10)
 
 
+def stat(cell, proxy):
+    """What HAProxy says of the servers of a backend."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(cell.run_dir / "haproxy.sock"))
+        sock.sendall(f"show stat {proxy} 4 -1\n".encode())
+        return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
+
+
+def test_a_restart_of_the_agent_refuses_nobody(cells, destinations):
+    """Who asks meanwhile waits for it: a CONNECT, and a request that HAProxy sends on itself."""
+    def serve(sock):
+        sock.recv(65536)
+        sock.sendall(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+
+    server = destinations(serve)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    to, me = f"{HOST}:{server.port}", caller(cell)
+    until(lambda: all("L7OK" in stat(cell, proxy) for proxy in ("egress-agent", "egress-agent-again")))  # one that was not seen yet is down at once
+    assert dial(cell, to, me).status == 200
+    cell.kill("agent")
+    assert dial(cell, to, me).status == 200
+    cell.kill("agent")
+    assert dial(cell, f"http://{to}/", me, method="GET").status == 204
+
+
 def test_a_destination_that_resets(cells, destinations):
     def reset(sock):
         sock.recv(1)

@@ -30,8 +30,8 @@ def warnings(stderr):
 ENGINES = ["cellgate", "cellgate-again"]
 
 
-def spoe(engine, keyword):
-    section = re.search(rf"^\[{engine}\]\n(.*?)(?=^\[|\Z)", (ROOT / "haproxy/spoe.conf").read_text(), re.M | re.S)[1]
+def spoe(engine, keyword, file="spoe.conf"):
+    section = re.search(rf"^\[{engine}\]\n(.*?)(?=^\[|\Z)", (ROOT / "haproxy" / file).read_text(), re.M | re.S)[1]
     return " ".join(re.findall(rf"^\s+{keyword} (.*)$", section, re.M)).split()
 
 
@@ -51,19 +51,16 @@ def test_spoe_variables_are_those_of_the_agent(engine):
     assert all(len(f"txn.cell.{name}") <= 63 for name in names)
 
 
-def test_egress_arguments_and_variables_are_those_of_the_agent():
-    text = (ROOT / "haproxy/egress-spoe.conf").read_text()
+@pytest.mark.parametrize("engine", ["egress", "egress-again"])
+def test_egress_arguments_and_variables_are_those_of_the_agent(engine):
     rows = [re.findall(r'"([^"]*)"', row) for row in table("spoa/agent/decision/egress.h", "EGRESS_ARGUMENTS")]
     inside = [re.findall(r'"([^"]*)"', row)[:2] for row in table("spoa/agent/decision/egress.h", "EGRESS_INSIDE_ARGUMENTS")]
     names = [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/decision/egress.h", "EGRESS_VARIABLES")]
     names += [re.search(r'"([^"]*)"', row)[1] for row in table("spoa/agent/egress/rules.h", "EGRESS_CREDENTIALS")]
     assert len(rows) > 4 and len(inside) > 8 and len(names) > 20
 
-    def said(keyword):
-        return " ".join(re.findall(rf"^\s+{keyword} (.*)$", text, re.M)).split()
-
-    assert said("args") == [f"{name}={sample}" for name, sample in rows + inside]
-    assert said("register-var-names") == ["verdict", *names]
+    assert spoe(engine, "args", "egress-spoe.conf") == [f"{name}={sample}" for name, sample in rows + inside]
+    assert spoe(engine, "register-var-names", "egress-spoe.conf") == ["verdict", *names]
     assert all(len(f"txn.egress.{name}") <= 63 for name in names)
 
 
