@@ -84,6 +84,16 @@ void buffer_set_limit(struct buffer *b, size_t limit)
     b->limit = buffer_with_limit(limit).limit;
 }
 
+void buffer_swap(struct buffer *a, struct buffer *b)
+{
+    struct buffer held = *a;
+    uint32_t limits[] = {a->limit, b->limit};
+    *a = *b;
+    *b = held;
+    a->limit = limits[0];
+    b->limit = limits[1];
+}
+
 void buffer_free(struct buffer *b)
 {
     free(b->memory);

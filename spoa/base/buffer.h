@@ -50,6 +50,8 @@ void buffer_consume(struct buffer *b, size_t len);
 void buffer_cut(struct buffer *b, size_t len);
 /* Another limit; what is held beyond it stays. */
 void buffer_set_limit(struct buffer *b, size_t limit);
+/* Each holds what the other one held, which its limit has to allow; the limits stay. */
+void buffer_swap(struct buffer *a, struct buffer *b);
 void buffer_free(struct buffer *b);
 
 #endif

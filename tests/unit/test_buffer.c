@@ -73,6 +73,25 @@ static void holds_what_it_held_when_memory_is_short(void **state)
     buffer_free(&b);
 }
 
+static void what_is_held_changes_places_and_limits_do_not(void **state)
+{
+    struct buffer a = buffer_with_limit(8), b = buffer_with_limit(3);
+    (void)state;
+    assert_true(buffer_put(&a, SLICE_LITERAL("xabc")));
+    buffer_consume(&a, 1);
+    buffer_swap(&a, &b);
+    assert_int_equal(buffer_len(&a), 0);
+    assert_true(slice_is(buffer_slice(&b), "abc"));
+    assert_false(buffer_put(&b, SLICE_LITERAL("d")));
+    assert_true(buffer_put(&a, SLICE_LITERAL("12345678")));
+    buffer_consume(&b, 3);
+    assert_true(buffer_put(&b, SLICE_LITERAL("123")));
+    buffer_swap(&b, &b);
+    assert_true(slice_is(buffer_slice(&b), "123"));
+    buffer_free(&a);
+    buffer_free(&b);
+}
+
 static void an_empty_one_has_no_memory(void **state)
 {
     (void)state;
@@ -107,6 +126,7 @@ int main(void)
         cmocka_unit_test(keeps_bytes_in_order_up_to_its_limit),
         cmocka_unit_test(room_may_be_written_to_its_last_byte),
         cmocka_unit_test(holds_what_it_held_when_memory_is_short),
+        cmocka_unit_test(what_is_held_changes_places_and_limits_do_not),
         cmocka_unit_test(an_empty_one_has_no_memory),
         cmocka_unit_test(it_can_be_cut_and_limited_anew),
     };

@@ -143,10 +143,16 @@ static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t
     struct slice bytes = slice_sub(buffer_slice(&from->in), 0, most);
     size_t held = buffer_len(&to->out), room = to->out.limit > held ? to->out.limit - held : 0;
     bytes = slice_sub(bytes, 0, room);
-    if (bytes.len == 0 || !buffer_put(&to->out, bytes))
+    if (bytes.len == 0)
+        return 0;
+    if (held == 0 && bytes.len == buffer_len(&from->in)) /* all of it, to where nothing is: without a copy */
+        buffer_swap(&from->in, &to->out);
+    else if (buffer_put(&to->out, bytes))
+        buffer_consume(&from->in, bytes.len);
+    else
         return 0;
     *count += bytes.len;
-    stream_consume(from, bytes.len);
+    stream_consume(from, 0);
     stream_send(to);
     return bytes.len;
 }
