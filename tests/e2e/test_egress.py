@@ -370,7 +370,8 @@ def test_other_methods_are_refused(cells, destinations):
     cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
     answer = dial(cell, f"http://{HOST}:{server.port}/", caller(cell), method="TRACE")
     assert (answer.status, answer.body["error"], answer.all("allow")) == (405, "method_not_allowed", ["CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT"])
-    assert dial(cell, f"{HOST}:{server.port}", caller(cell), method="connect").status == 405
+    # from 3.0 on HAProxy takes it for a request to an origin, whose target this is none of
+    assert dial(cell, f"{HOST}:{server.port}", caller(cell), method="connect").status in (400, 405)
     for framing in (("Content-Length", "5"), ("Transfer-Encoding", "chunked")):
         assert dial(cell, f"{HOST}:{server.port}", caller(cell), framing, glued=b"0\r\n\r\n").status == 400
     assert server.accepted == 0
