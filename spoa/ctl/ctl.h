@@ -7,6 +7,7 @@
 #define CELLGATE_CTL_CTL_H
 
 int ctl_attach(int argc, char **argv);
+int ctl_certificates(int argc, char **argv);
 int ctl_explain(int argc, char **argv);
 int ctl_drain(int argc, char **argv);
 int ctl_headers(int argc, char **argv);

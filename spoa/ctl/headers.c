@@ -14,8 +14,8 @@ enum { TEXT_MOST = 64 * 1024 };
 
 static const char usage[] =
     "usage: cellgate headers [--config FILE]\n"
-    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond those\n"
-    "that haproxy.cfg knows, and the files of egress.sign_file and egress.ca_file, as HAProxy's environment wants\n"
+    "Prints the headers and parameters that the configuration names as credentials or addresses, beyond\n"
+    "those that haproxy.cfg knows, and the files of egress that HAProxy reads, as its environment wants\n"
     "them: cellgate headers >>/etc/default/haproxy\n";
 
 static void print_line(const char *name, const struct writer *w)
@@ -56,6 +56,7 @@ static bool print(const struct settings *settings, struct fail *why)
         print_all(routes, &own);
         own_sources_free(&own);
         print_path("CELLGATE_EGRESS_SIGN", settings->egress_sign_file);
+        print_path("CELLGATE_EGRESS_HTTP2", settings->egress_http2_folder);
         print_path("CELLGATE_EGRESS_CA", settings->egress_ca_file);
     }
     routes_free(routes);

@@ -25,6 +25,7 @@ static const struct {
     {"networks", ctl_networks, "the networks of workers, for HAProxy's workers.lst"},
     {"routes", ctl_routes, "the routes in force, as JSON"},
     {"headers", ctl_headers, "the headers that the configuration names, for HAProxy's environment"},
+    {"certificates", ctl_certificates, "certificates for HTTP/2 inside of egress"},
     {"options", ctl_options, "every key of the configuration, for documentation"},
 };
 
@@ -32,7 +33,7 @@ static void usage(FILE *to)
 {
     fprintf(to, "usage: cellgate COMMAND [ARGUMENT]...\n\n");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
-        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+        fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].help);
     fprintf(to, "\n`cellgate COMMAND --help` says more. -V prints the version.\n");
 }
 

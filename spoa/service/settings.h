@@ -83,6 +83,8 @@ struct settings {
     struct settings_renew renew;
     const json_node *egress_default, *egress_hosts, *egress_secrets; /* objects; may be NULL */
     char *egress_sign_file, *egress_ca_file;                         /* HAProxy's; may be NULL */
+    struct texts egress_http2; /* names, in lower case; the first label may be `*` */
+    char *egress_http2_folder; /* NULL: none */
     struct texts egress_private_networks;
     int64_t egress_lookup;
 };

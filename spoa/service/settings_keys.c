@@ -29,6 +29,32 @@ static const char *check_network(struct slice text)
                : NULL;
 }
 
+static bool is_label(struct slice label, bool *number)
+{
+    bool good = label.len > 0 && label.len <= 63;
+    *number = true;
+    for (size_t i = 0; good && i < label.len; i++) {
+        uint8_t c = label.at[i];
+        bool digit = c >= '0' && c <= '9';
+        good = digit || (c >= 'a' && c <= 'z') || c == '-' || c == '_';
+        *number = *number && digit;
+    }
+    return good;
+}
+
+/* Of which a certificate can be made, and a file of its name; an address has neither. */
+static const char *check_host(struct slice text)
+{
+    bool wild = slice_starts(text, "*."), good = text.len <= 250, number = true;
+    struct slice rest = wild ? slice_from(text, 2) : text, label;
+    size_t labels = 0;
+    for (; good && slice_split(&rest, '.', &label); labels++)
+        good = is_label(label, &number);
+    return good && !number && labels >= (wild ? 2 : 1)
+               ? NULL
+               : "a list of names such as \"api.example.org\" or \"*.example.org\", in lower case";
+}
+
 static const char *check_folder(struct slice text)
 {
     bool good = text.len > 2 && text.len <= NET_PATH_MOST && text.at[0] == '/' &&
@@ -267,6 +293,12 @@ static const struct option keys[] = {
      "certificate and key that HAProxy signs inspected connections by (`CELLGATE_EGRESS_SIGN`); not set: "
      "nothing is inspected",
      ANY, .later = true},
+    {"egress.http2", OPTION_TEXTS, AT(egress_http2), OPTION_NONE,
+     "inspected hosts with which programs may speak HTTP/2, as gRPC does: `cellgate certificates` writes a "
+     "certificate for each",
+     RANGE(0, 256), .check = check_host, .example = "[\"api.example.org\", \"*.grpc.example.org\"]"},
+    {"egress.http2_folder", OPTION_PATH, AT(egress_http2_folder), OPTION_NONE,
+     "folder of these certificates, and of nothing else (`CELLGATE_EGRESS_HTTP2`)", ANY, .later = true},
     {"egress.ca_file", OPTION_PATH, AT(egress_ca_file), OPTION_NONE,
      "who signs hosts outside that are inspected (`CELLGATE_EGRESS_CA`); not set: whom the system trusts",
      ANY, .later = true},

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: MIT
-set -l commands token explain attach status tunnels top kick drain wait networks routes headers options
+set -l commands token explain attach status tunnels top kick drain wait networks routes headers certificates options
 complete -c cellgate -f
 for line in 'token make a capability token, or say what one grants' 'explain say what the agent would decide about a request, and why' \
     'attach a terminal in a sandbox' 'status what agent and relay are doing' 'tunnels the open tunnels' 'top tunnels, memory, redials and gaps, again and again' 'kick close one tunnel' \
     'drain end the tunnels of the relay in good order' 'wait until a time has passed, or somebody has stopped listening' \
     'networks the networks of workers, for workers.lst' 'routes the routes in force, as JSON' \
-    'headers the headers that the configuration names' 'options every key of the configuration'
+    'headers the headers that the configuration names' 'certificates certificates for HTTP/2 inside of egress' 'options every key of the configuration'
     set -l word (string split -m 1 ' ' -- $line)
     complete -c cellgate -n "not __fish_seen_subcommand_from $commands" -a $word[1] -d $word[2]
 end
-complete -c cellgate -n '__fish_seen_subcommand_from token explain status tunnels top kick drain networks routes headers' -l config -r -F
+complete -c cellgate -n '__fish_seen_subcommand_from token explain status tunnels top kick drain networks routes headers certificates' -l config -r -F
 complete -c cellgate -n '__fish_seen_subcommand_from explain status tunnels top' -l json
 complete -c cellgate -n '__fish_seen_subcommand_from explain' -l upgrade
 complete -c cellgate -n '__fish_seen_subcommand_from explain' -l sandbox -x
 complete -c cellgate -n '__fish_seen_subcommand_from explain' -l source -x
-complete -c cellgate -n '__fish_seen_subcommand_from explain' -s o -x
+complete -c cellgate -n '__fish_seen_subcommand_from explain certificates' -s o -x
+complete -c cellgate -n '__fish_seen_subcommand_from certificates' -l check
 complete -c cellgate -n '__fish_seen_subcommand_from status tunnels top kick drain' -l relay -x
 complete -c cellgate -n '__fish_seen_subcommand_from status top' -l agent -x
 complete -c cellgate -n '__fish_seen_subcommand_from top' -l sort -x -a 'held age idle bytes redials gap'

@@ -203,12 +203,18 @@ static bool read_networks(struct egress_config *c, const struct settings *s, str
     return true;
 }
 
+static bool check_http2(const struct settings *s, struct fail *why)
+{
+    return s->egress_http2.count == 0 || (s->egress_sign_file && s->egress_http2_folder) ||
+           fail(why, "%s: egress.http2 needs egress.sign_file and egress.http2_folder", s->path);
+}
+
 struct egress_config *egress_config_read(const struct settings *settings, struct fail *why)
 {
     struct egress_config *c = calloc(1, sizeof *c);
     if (c)
         c->inspects = settings->egress_sign_file != NULL;
-    if (c && read_secrets(c, settings, why) && read_default(c, settings, why) &&
+    if (c && check_http2(settings, why) && read_secrets(c, settings, why) && read_default(c, settings, why) &&
         read_hosts(c, settings, why) && read_networks(c, settings, why))
         return c;
     if (!c)

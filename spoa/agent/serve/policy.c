@@ -81,7 +81,7 @@ static bool warn_of_old_names(struct settings *s, const struct directory_kind *k
            tokens_warn_old(s->doc, s->tokens, warnings, why);
 }
 
-/* HAProxy reads these two, which need not be readable for the agent. */
+/* HAProxy reads these, which need not be readable for the agent. */
 static bool warn_of_file(struct settings *s, const char *key, const char *path, bool secret, struct fail *why)
 {
     struct stat look;
@@ -99,6 +99,7 @@ static bool load_parts(struct policy *p, struct fail *why)
     return (p->directory = directory_options_read(s, why)) && (p->routes = policy_routes(s, why)) &&
            management_read(s, &p->management, why) && (p->egress = egress_config_read(s, why)) &&
            warn_of_file(s, "egress.sign_file", s->egress_sign_file, true, why) &&
+           warn_of_file(s, "egress.http2_folder", s->egress_http2_folder, true, why) &&
            warn_of_file(s, "egress.ca_file", s->egress_ca_file, false, why) && check_renew(s, why) &&
            load_tokens(p, why) && warn_of_old_names(s, p->directory->kind, why);
 }
