@@ -90,8 +90,8 @@ def in_force(cell):
 
 def reload_haproxy(cell):
     """A new process takes over; the old one keeps what is open."""
-    old = cell.pid("haproxy")
-    command = open(f"/proc/{old}/cmdline").read().split("\0")[:-1]
+    old = in_force(cell)
+    command = open(f"/proc/{old}/cmdline").read().split("\0-sf\0")[0].rstrip("\0").split("\0")
     environment = dict(line.split("=", 1) for line in open(f"/proc/{old}/environ").read().split("\0") if "=" in line)
     with open(cell.folder / "haproxy-new.log", "wb") as log:
         new = subprocess.Popen([*command, "-sf", str(old)], env=environment, stdout=log, stderr=log)
