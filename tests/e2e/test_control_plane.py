@@ -5,6 +5,7 @@ behind a link that stalls; moves and wakes through live tunnels."""
 import json
 import re
 import signal
+import select
 import socket
 import statistics
 import time
