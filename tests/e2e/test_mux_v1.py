@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """cellgate.mux.v1: one WebSocket, many requests, any bytes both ways, and no reader that stops another one."""
 
+import collections
 import contextlib
 import json
 import os
+import random
 import struct
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -357,3 +361,129 @@ def test_clients_that_go(cell, worker):
     client.ws.http.sock.close()
     assert worker.ended.wait(20) and worker.sent < BIG
     until(lambda: "cellgate_relay_mux_sockets 0" in cell.admin("/metrics", "relay").splitlines(), 10)
+
+
+# ---- ten thousand, with everything that goes wrong ----
+
+SERVER = """
+import http.server, socketserver, sys
+class Answer(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_GET(self):
+        body = self.path.encode() * int(self.path.rpartition("=")[2])
+        self.send_response(200)
+        if b"chunked" in body:
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for at in range(0, len(body), 4096):
+                self.wfile.write(b"%x\\r\\n%s\\r\\n" % (len(body[at:at + 4096]), body[at:at + 4096]))
+            self.wfile.write(b"0\\r\\n\\r\\n")
+        else:
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = allow_reuse_address = True
+    request_queue_size = 128
+server = Server(("127.0.0.1", int(sys.argv[1])), Answer)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+class Killed:
+    """A server that is not ours, killed and started again on its port."""
+
+    def __init__(self):
+        self.port = 0
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([sys.executable, "-c", SERVER, str(self.port)], stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Crowd:
+    """Requests in flight, of which each is read at its own pace, or cancelled."""
+
+    def __init__(self, client, seed):
+        self.client, self.random = client, random.Random(seed)
+        self.flying, self.over, self.outcomes = {}, set(), collections.Counter()
+
+    def ask(self):
+        times = self.random.choice([0, 1, 1, 1, 10, 100, 2000])
+        path = f"/{self.random.choice(['plain', 'chunked'])}?n={self.client.number + 1}&times={times}"
+        window = self.random.choice([1000, 65536])
+        number = self.client.ask(path, window=window)
+        self.flying[number] = {"expected": path.encode() * times, "got": 0, "owed": 0, "window": window, "status": None, "patience": self.random.choice([0, 0, 5, 50]), "cancel": self.random.random() < 0.1}
+
+    def hear(self):
+        opcode, payload = self.client.ws.message()
+        assert opcode == BINARY
+        kind, number, payload = payload[0], struct.unpack(">I", payload[1:5])[0], payload[5:]
+        if number in self.over:
+            return  # it was cancelled: what was on its way still comes
+        call = self.flying[number]
+        if kind == RESPONSE:
+            assert call["status"] is None
+            call["status"] = json.loads(payload)["status"]
+        elif kind == DATA:
+            if call["status"] == 200:
+                assert call["expected"][call["got"] : call["got"] + len(payload)] == payload, number
+                call["got"] += len(payload)
+            call["owed"] += len(payload)
+        else:
+            assert kind in (END, RESET)
+            if kind == END and call["status"] == 200:
+                assert call["got"] == len(call["expected"]), number
+            self.outcomes[call["status"] if kind == END else "reset"] += 1
+            del self.flying[number]
+            return
+        if call["cancel"]:
+            self.client.put(RESET, number)
+            self.outcomes["cancelled"] += 1
+            self.over.add(number)
+            del self.flying[number]
+
+    def credit(self):
+        all_wait = all(call["owed"] == call["window"] for call in self.flying.values())
+        for number, call in self.flying.items():
+            call["patience"] -= 1
+            if call["owed"] and (call["patience"] < 0 or all_wait):
+                self.client.credit(number, call["owed"])
+                call["owed"], call["patience"] = 0, self.random.choice([0, 0, 5, 50])
+
+
+def resident(pid):
+    return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("VmRSS"))
+
+
+def test_ten_thousand_requests_of_one_socket(cells):
+    server = Killed()
+    try:
+        cell = cells(sandboxes={"sb-1": {"worker": f"http://127.0.0.1:{server.port}"}}, config={"routes": ROUTES})
+        with Client(cell, cell.token("sb-1", need=["exec"])) as client:
+            crowd, warm = Crowd(client, 26), 0
+            while client.number < 10_000 or crowd.flying:
+                while client.number < 10_000 and len(crowd.flying) < 40:
+                    crowd.ask()
+                    if client.number % 1000 == 500:
+                        server.kill()
+                    if client.number % 1000 == 520:
+                        server.start()
+                    if client.number == 2000:
+                        warm = resident(cell.pid("relay"))
+                crowd.hear()
+                crowd.credit()
+            assert sum(crowd.outcomes.values()) == 10_000
+            assert crowd.outcomes[200] > 5000 and crowd.outcomes["cancelled"] > 500 and len(crowd.outcomes) > 2, crowd.outcomes
+            assert client.call("/plain?times=1")[0]["status"] == 200
+            assert resident(cell.pid("relay")) < warm + 1024
+    finally:
+        server.kill()
