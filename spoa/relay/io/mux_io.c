@@ -10,7 +10,8 @@
 #define OUT_LOW    ((size_t)64 << 10)  /* and from here on again */
 #define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
 #define TICK_MOST  (5 * SECOND)
-#define CROWDED    ((size_t)8 << 20) /* held for answers: from here on one of them is read until it is whole */
+#define LARGE      ((size_t)1 << 20) /* a buffer whose memory the next answer needs: wait until it is empty */
+#define CROWDED    ((size_t)4 << 20) /* held for answers: from here on one of them is read until it is whole */
 #define LAST_WORDS (5 * SECOND) /* for each part of what is unsent to be taken */
 
 static const char *const ends[] = {
@@ -133,8 +134,9 @@ static void pause_request(struct mux_request *r, bool paused)
  * so one after another where they are large together. */
 static void set_flow(struct mux_io *io)
 {
-    size_t waits = buffer_len(&io->client.out);
-    bool full = io->full ? waits > OUT_LOW : waits >= OUT_HIGH,
+    const struct buffer *out = &io->client.out;
+    size_t waits = buffer_len(out), low = out->size > LARGE && !io->v1 ? 0 : OUT_LOW;
+    bool full = io->full ? waits > low : waits >= OUT_HIGH,
          crowded = io->requests_held >= CROWDED && !io->v1, /* whose answers need not be whole */
         first = true;
     if (full != io->full)
