@@ -697,6 +697,8 @@ bool decide(const struct decide_view *view, const struct request *request, struc
             break;
     if (verdict->kind == VERDICT_RELAY)
         decide_handover(&d);
+    else if (verdict->kind == VERDICT_DIRECT && request->mux && slice_present(d.sandbox))
+        decide_mux_ticket(&d);
     verdict->good_until = good_until(&d);
     if (scratch->full) {
         verdict_clear(verdict);

@@ -86,15 +86,32 @@ static void set_org(struct handover *h, const struct decision *d)
         h->org_of_record = 1;
 }
 
+static void set_place(struct handover *h, const struct decision *d)
+{
+    const struct verdict *v = d->verdict;
+    h->route = v->route;
+    h->sandbox = v->sandbox;
+    h->space = v->space;
+    h->port = d->follows ? -1 : v->port; /* the worker's port may be another where the sandbox moves */
+}
+
+static void write_handover(struct decision *d, const struct handover *h)
+{
+    size_t start = d->scratch->len;
+    /* the encoder puts a separator before every key but the first of its writer */
+    struct writer line = writer_of(d->scratch->at + start, d->scratch->size - start);
+    handover_encode(h, &line);
+    d->scratch->full = d->scratch->full || line.full;
+    d->scratch->len += line.len;
+    d->verdict->handover = slice_of(line.at, line.len);
+}
+
 void decide_handover(struct decision *d)
 {
     struct verdict *v = d->verdict;
     struct handover h = handover_none();
     h.id = slice_sub(v->request_id, 0, REQUEST_ID_MOST);
-    h.route = v->route;
-    h.sandbox = v->sandbox;
-    h.space = v->space;
-    h.port = d->follows ? -1 : v->port; /* the worker's port may be another where the sandbox moves */
+    set_place(&h, d);
     h.session = v->session;
     set_org(&h, d);
     h.epoch = v->epoch;
@@ -121,11 +138,18 @@ void decide_handover(struct decision *d)
     } else if (!d->route->mux) { /* of a mux nothing is asked */
         h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
     }
-    size_t start = d->scratch->len;
-    /* the encoder puts a separator before every key but the first of its writer */
-    struct writer line = writer_of(d->scratch->at + start, d->scratch->size - start);
-    handover_encode(&h, &line);
-    d->scratch->full = d->scratch->full || line.full;
-    d->scratch->len += line.len;
-    v->handover = slice_of(line.at, line.len);
+    write_handover(d, &h);
+}
+
+void decide_mux_ticket(struct decision *d)
+{
+    struct handover h = handover_none();
+    set_place(&h, d);
+    set_org(&h, d);
+    if (d->granted)
+        set_grant(&h, &d->grant);
+    h.sub = slice_text(NULL); /* it is told of no answer */
+    h.epoch = d->verdict->epoch;
+    h.ticket = ticket_write(d->view->ticket_key, &h, d->scratch);
+    write_handover(d, &h);
 }

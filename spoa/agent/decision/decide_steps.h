@@ -43,6 +43,8 @@ bool decide_without_address(struct decision *d, const char *why);
 
 /* decide_handover.c: what the relay has to know, of a verdict that is VERDICT_RELAY. */
 void decide_handover(struct decision *d);
+/* The same of a request out of a mux, which passes by the relay only: what it needs to hear when that may not go on. */
+void decide_mux_ticket(struct decision *d);
 /* decide_target.c: what the worker gets. */
 decide_step decide_worker, decide_path, decide_headers;
 
