@@ -215,6 +215,7 @@ static void take_apart(struct slice all, size_t step, size_t most, char *to, siz
     if (mux_response_trailers(&r, &head))
         for (size_t i = 0; i < head.count; i++)
             writer_put(&w, head.fields[i].value);
+    writer_put(&w, mux_response_handover(&r));
     mux_response_free(&r);
     to[w.len] = '\0';
 }
@@ -223,20 +224,30 @@ static void an_answer_is_taken_apart_wherever_it_is_cut(void **state)
 {
     static const struct {
         const char *text, *wanted;
-    } cases[] = {{"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", "{200}abcdeEND"},
-                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-A: "
-                  "1\r\nX-B: 2\r\n\r\n",
-                  "{200}abcdeEND12"},
-                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "{200}END"},
-                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", "{200}abBAD"},
-                 {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd", "{200}abcBAD"},
-                 {"HTTP/1.1 200 OK\r\n\r\nabc", "{200}abcEND"},
-                 {"HTTP/1.1 204 No\r\n\r\n", "{204}END"},
-                 {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "{200}END"},
-                 {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "{200}abcBAD"},
-                 {"HTTP/1.1 101 x\r\n\r\n", "BAD"},
-                 {"HTTP/1.1 200 OK\r\nConte", "BAD"},
-                 {"nothing\r\n\r\n", "BAD"}};
+    } cases[] = {
+        {"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde", "{200}abcdeEND"},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nX-A: "
+         "1\r\nX-B: 2\r\n\r\n",
+         "{200}abcdeEND12"},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "{200}END"},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", "{200}abBAD"},
+        {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd", "{200}abcBAD"},
+        {"HTTP/1.1 200 OK\r\n\r\nabc", "{200}abcEND"},
+        {"HTTP/1.1 204 No\r\n\r\n", "{204}END"},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "{200}END"},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", "{200}abcBAD"},
+        {"HTTP/1.1 101 x\r\n\r\n", "BAD"},
+        /* the handover is that of the first interim answer */
+        {"HTTP/1.1 103 x\r\nx-cell-handover: a=1\r\n\r\nHTTP/1.1 103 x\r\nX-Cell-Handover: "
+         "b=2\r\n\r\nHTTP/1.1 200 OK\r\nX-Cell-Handover: c=3\r\n\r\nabc",
+         "{200}abcENDa=1"},
+        {"HTTP/1.1 103 x\r\n\r\nHTTP/1.1 100 x\r\nX-Cell-Handover: b=2\r\n\r\nHTTP/1.1 204 No\r\n\r\n",
+         "{204}END"},
+        {"HTTP/1.1 103 x\r\nX-Cell-Handover: \r\n\r\nHTTP/1.1 103 x\r\nX-Cell-Handover: "
+         "b=2\r\n\r\nHTTP/1.1 200 OK\r\nX-Cell-Handover: c=3\r\n\r\n",
+         "{200}END"},
+        {"HTTP/1.1 200 OK\r\nConte", "BAD"},
+        {"nothing\r\n\r\n", "BAD"}};
     char said[4096];
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)

@@ -40,6 +40,11 @@ void mux_note_request(struct mux_request *r)
     r->held = held;
 }
 
+struct slice mux_handover(const struct mux_request *r)
+{
+    return mux_response_handover(r->io && r->io->v1 ? &r->v1.response : &r->answer.response);
+}
+
 /* ---- the end of a request ---- */
 
 static void free_request(void *owner)
@@ -55,6 +60,7 @@ void mux_drop(struct mux_request *r, enum mux_outcome outcome)
     struct mux_io *io = r->io;
     metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(outcome), 1);
     limits_leave(io->thread->limits, &io->owner);
+    mux_watch_end(r);
     io->requests_held -= r->held;
     io->count--;
     *r->link = r->next;
@@ -78,6 +84,7 @@ static void on_client_gone(void *owner)
     limits_use_set(thread->limits, &io->use, 0, false);
     limits_leave(thread->limits, &io->owner);
     loop_timer_close(&io->tick);
+    loop_timer_close(&io->watches);
     *io->link = io->next;
     if (io->next)
         io->next->link = io->link;
@@ -107,6 +114,7 @@ void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const ch
     while (io->requests)
         mux_drop(io->requests, MUX_OUTCOME_CUT);
     loop_timer_stop(&io->tick);
+    loop_timer_stop(&io->watches);
     if (code && !buffer_put(&io->client.out,
                             slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL))))
         code = 0;
@@ -178,8 +186,10 @@ bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const ch
 void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
 {
     struct mux_io *io = r->io;
-    if (step == MUX_MORE)
+    if (step == MUX_MORE) {
+        mux_watch_begin(r);
         mux_note_request(r);
+    }
     if (step == MUX_MORE && r->held > OUT_HIGH && !account(io)) { /* the others are to go on */
         (void)mux_say_error(io, r->answer.id, r->v1.number, "INTERNAL_ERROR",
                             "The gate has no memory for the answer.", 503);
@@ -621,6 +631,7 @@ static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrad
                                  .in = buffer_with_limit(IN_MOST + LEG_FRAME_WHOLE),
                                  .out = buffer_with_limit(SIZE_MAX)};
     loop_timer_open(&io->tick, thread->loop, on_tick, io);
+    loop_timer_open(&io->watches, thread->loop, mux_watch_due, io);
     return io;
 }
 
@@ -649,6 +660,7 @@ static void give_up(struct mux_io *io, int fd, enum refusal refusal)
     struct relay_thread *thread = io->thread;
     relay_thread_refuse(thread, fd, io->upgrade, refusal);
     loop_timer_close(&io->tick);
+    loop_timer_close(&io->watches);
     free(io->upgrade);
     free(io);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* mux_parts: what the files of mux_io share: mux_io.c has the socket and its requests, mux_v1.c what cellgate.mux.v1 says. */
+/* mux_parts: what the files of mux_io share: mux_io.c has the socket and its requests, mux_v1.c what cellgate.mux.v1 says,
+ * mux_watch.c what the agent says of requests that last. */
 #ifndef CELLGATE_RELAY_IO_MUX_PARTS_H
 #define CELLGATE_RELAY_IO_MUX_PARTS_H
 
@@ -7,6 +8,7 @@
 
 #include "spoa/net/stream.h"
 #include "spoa/proto/ws.h"
+#include "spoa/relay/io/agent_client.h"
 #include "spoa/relay/io/mux_io.h"
 #include "spoa/relay/mux/answer.h"
 #include "spoa/relay/mux/frame.h"
@@ -24,6 +26,13 @@ struct mux_v1 {
     bool cut; /* HAProxy sends no more */
 };
 
+struct mux_watch {
+    struct question question;
+    uint64_t at;   /* when to ask; 0: it is asked, or there is nothing to ask */
+    uint64_t ends; /* with its token; 0: with nothing that is known */
+    bool begun;
+};
+
 struct mux_request {
     struct mux_io *io; /* NULL: it has ended */
     struct mux_request *next, **link;
@@ -33,6 +42,7 @@ struct mux_request {
     bool paused;
     uint8_t id[MUX_ID_MOST];
     struct mux_v1 v1; /* in place of the answer */
+    struct mux_watch watch;
 };
 
 struct mux_io {
@@ -56,7 +66,8 @@ struct mux_io {
     bool over, full;
     bool v1;             /* cellgate.mux.v1 */
     uint32_t last;       /* of its requests, the highest number */
-    struct loop_timer tick;
+    struct loop_timer tick, watches;
+    uint64_t watches_at;                         /* when that is due */
     uint64_t began, heard, asked, moved, pinged; /* pinged: 0: an answer has come */
     uint64_t total;                              /* requests */
 };
@@ -74,6 +85,16 @@ void mux_conclude(struct mux_request *r, enum mux_step step, bool fits);
 void mux_settle(struct mux_io *io);
 void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const char *reason);
 void mux_end_for_memory(struct mux_io *io);
+
+/* What HAProxy said for whom the request is. Empty: nothing, or nothing yet. */
+struct slice mux_handover(const struct mux_request *r);
+
+/* ---- mux_watch.c ---- */
+
+/* Once its handover has come; until then, and later, it does nothing. */
+void mux_watch_begin(struct mux_request *r);
+void mux_watch_end(struct mux_request *r);
+void mux_watch_due(void *io);
 
 /* ---- mux_v1.c ---- */
 

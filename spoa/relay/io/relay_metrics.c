@@ -23,7 +23,8 @@ static const char *const mux_ends[] = {
     MUX_ENDS(X)
 #undef X
         NULL};
-static const char *const mux_outcomes[] = {"answered", "failed", "cancelled", "refused", "cut", NULL};
+static const char *const mux_outcomes[] = {"answered", "failed", "cancelled", "refused",
+                                           "denied",   "cut",    NULL};
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};

@@ -90,6 +90,7 @@ enum mux_outcome {
     MUX_OUTCOME_FAILED,
     MUX_OUTCOME_CANCELLED,
     MUX_OUTCOME_REFUSED,
+    MUX_OUTCOME_DENIED, /* it lasted, and may not go on */
     MUX_OUTCOME_CUT
 };
 

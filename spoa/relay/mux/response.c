@@ -2,6 +2,7 @@
 #include "spoa/relay/mux/response.h"
 
 #include "spoa/base/json_write.h"
+#include "spoa/proto/handover.h"
 
 /* Of trailers: the bytes that make fields a head, for the one reader of fields. */
 #define TRAILERS_BEGIN "HTTP/1.1 200 OK\r\n"
@@ -11,18 +12,20 @@ struct mux_response mux_response_of(bool to_head)
     return (struct mux_response){.to_head = to_head,
                                  .reader = http_reader_of(HTTP_RESPONSE, MUX_HEAD_MOST),
                                  .head = buffer_with_limit(MUX_HEAD_MOST),
-                                 .trailers = buffer_with_limit(MUX_HEAD_MOST)};
+                                 .trailers = buffer_with_limit(MUX_HEAD_MOST),
+                                 .handover = buffer_with_limit(MUX_HEAD_MOST)};
 }
 
 void mux_response_free(struct mux_response *r)
 {
     buffer_free(&r->head);
     buffer_free(&r->trailers);
+    buffer_free(&r->handover);
 }
 
 size_t mux_response_held(const struct mux_response *r)
 {
-    return (size_t)r->head.size + r->trailers.size;
+    return (size_t)r->head.size + r->trailers.size + r->handover.size;
 }
 
 bool mux_response_has_head(const struct mux_response *r)
@@ -46,6 +49,11 @@ void mux_response_forget_head(struct mux_response *r)
     buffer_free(&r->head);
 }
 
+struct slice mux_response_handover(const struct mux_response *r)
+{
+    return buffer_slice(&r->handover);
+}
+
 bool mux_response_trailers(const struct mux_response *r, struct http_head *head)
 {
     return r->over && read_fields(&r->trailers, head);
@@ -67,6 +75,17 @@ static enum mux_part begin_body(struct mux_response *r, const struct http_head *
     return good ? MUX_PART_HEAD : MUX_PART_NO_MEMORY;
 }
 
+/* The first is HAProxy's; a worker may send others. */
+static bool pass_over(struct mux_response *r, const struct http_head *head)
+{
+    struct slice handover = r->hinted ? slice_of("", 0) : http_get(head, HANDOVER_HEADER);
+    bool good = !handover.len || buffer_put(&r->handover, handover);
+    r->hinted = true;
+    buffer_free(&r->head);
+    r->reader = http_reader_of(HTTP_RESPONSE, MUX_HEAD_MOST);
+    return good;
+}
+
 static enum mux_part read_head(struct mux_response *r, struct slice *in)
 {
     struct http_head head;
@@ -85,8 +104,8 @@ static enum mux_part read_head(struct mux_response *r, struct slice *in)
         *in = slice_from(*in, head.len - before);
         if (head.status >= 200)
             return begin_body(r, &head);
-        buffer_free(&r->head); /* 100 and 103 come before the answer */
-        r->reader = http_reader_of(HTTP_RESPONSE, MUX_HEAD_MOST);
+        if (!pass_over(r, &head)) /* 100 and 103 come before the answer */
+            return MUX_PART_NO_MEMORY;
     }
     return MUX_PART_MORE;
 }

@@ -17,10 +17,11 @@ struct mux_response {
     /* private */
     struct http_reader reader;
     struct buffer head, trailers; /* bytes */
+    struct buffer handover;
     enum http_framing framing;
     struct http_chunked chunked;
     uint64_t left;
-    bool has_head, over;
+    bool hinted, has_head, over;
 };
 
 enum mux_part {
@@ -43,6 +44,9 @@ bool mux_response_has_head(const struct mux_response *r);
 /* Of the kept bytes. False: not there, or forgotten. */
 bool mux_response_head(const struct mux_response *r, struct http_head *head);
 void mux_response_forget_head(struct mux_response *r);
+/* What HAProxy said before all else, in an interim answer (haproxy.cfg): X-Cell-Handover of this request. Empty: it has not, or
+ * nothing. */
+struct slice mux_response_handover(const struct mux_response *r);
 /* Behind the end: the trailers' fields, 0 of them mostly. */
 bool mux_response_trailers(const struct mux_response *r, struct http_head *head);
 size_t mux_response_held(const struct mux_response *r); /* bytes of memory */
