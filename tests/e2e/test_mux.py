@@ -189,6 +189,7 @@ def test_a_cancelled_stream_ends_at_the_worker(cell, worker):
         assert client.call("/w/sb-1/x")["status"] == 200
         # closing the socket ends what is left of it
         client.ask("/w/sb-1/events/forever")
+        assert client.hear()["data"] == "0"
     until(lambda: len(worker.cut) == 2, 10, "the stream outlives its socket")
 
 

@@ -29,7 +29,7 @@ class Client:
     """What comes for a request is kept in `heard[number]` until somebody asks for it."""
 
     def __init__(self, cell, token, protocols="cellgate.mux.v1"):
-        self.ws = Ws(cell.http, "/v1/mux", [("Sec-WebSocket-Protocol", protocols), ("Authorization", "Bearer " + token)])
+        self.ws = Ws(cell.http, "/v1/mux", [("Sec-WebSocket-Protocol", protocols), *([("Authorization", "Bearer " + token)] if token else [])])
         self.number, self.heard = 0, {}
 
     def __enter__(self):
