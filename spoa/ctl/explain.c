@@ -342,7 +342,8 @@ static int decide_and_print(const struct arguments *a, const struct settings *se
         if (asked->request)
             print_json_or_text(a, settings, &view, asked->request, &scratch, &verdict);
         else
-            verdict.refusal = explain_egress_print(a->json, &view, asked->connect, &scratch);
+            verdict.refusal =
+                explain_egress_print(a->json, &settings->egress_http2, &view, asked->connect, &scratch);
         code = verdict.refusal == REFUSAL_NONE ? 0 : EXIT_REFUSED;
         snapshot_finder_done(&finder);
         revoked_release(told);

@@ -106,6 +106,18 @@ enum lookup explain_egress_addresses(void *directory, struct slice space, struct
     return *count ? LOOKUP_FOUND : result == EAI_NONAME ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE;
 }
 
+/* Whether HAProxy has a certificate for it that `cellgate certificates` wrote: `*` is one label. */
+static bool is_listed(const struct texts *names, struct slice host)
+{
+    for (size_t i = 0; i < names->count; i++) {
+        struct slice name = slice_text(names->at[i]);
+        bool any = slice_starts(name, "*.");
+        if (slice_equal_nocase(slice_from(host, any ? slice_find(host, '.') : 0), slice_from(name, any)))
+            return true;
+    }
+    return false;
+}
+
 static void report_verdict(struct report *r, const struct egress_verdict *v)
 {
     char text[INET6_ADDRSTRLEN];
@@ -143,8 +155,8 @@ static struct egress_request connect_of(const struct egress_request *request)
                                    .source = request->source};
 }
 
-enum refusal explain_egress_print(bool json, const struct decide_view *view, const struct egress_request *request,
-                                  struct writer *scratch)
+enum refusal explain_egress_print(bool json, const struct texts *http2, const struct decide_view *view,
+                                  const struct egress_request *request, struct writer *scratch)
 {
     struct report report = {.json = json};
     struct decide_trace trace = {.step = report_step, .context = &report};
@@ -170,6 +182,8 @@ enum refusal explain_egress_print(bool json, const struct decide_view *view, con
     report.members = 0;
     printf("%s", json ? "], \"verdict\": {" : "\n");
     report_verdict(&report, &verdict);
+    if (verdict.refusal == REFUSAL_NONE && (verdict.kind == EGRESS_INSPECT || request->inside))
+        report_text(&report, "http2", slice_text(is_listed(http2, verdict.host) ? "offered" : "not listed"));
     printf("%s", json ? "}}\n" : "");
     return verdict.refusal;
 }

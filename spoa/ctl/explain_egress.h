@@ -4,6 +4,7 @@
 #define CELLGATE_CTL_EXPLAIN_EGRESS_H
 
 #include "spoa/agent/decision/egress.h"
+#include "spoa/base/texts.h"
 #include "spoa/ctl/head_lines.h"
 
 /* Whether the request is one of a sandbox: a CONNECT, or whatever it is if who asks is told. */
@@ -14,8 +15,8 @@ bool explain_egress_request(const struct head_lines *head, struct writer *w, str
 /* As decide_view.addresses, by the resolver of the system; the agent asks name servers itself. */
 enum lookup explain_egress_addresses(void *directory, struct slice space, struct slice sandbox,
                                      struct slice host, struct address *addresses, size_t *count);
-/* Decides, prints the steps and the verdict, and tells the refusal. */
-enum refusal explain_egress_print(bool json, const struct decide_view *view, const struct egress_request *request,
-                                  struct writer *scratch);
+/* Decides, prints the steps and the verdict, and tells the refusal. http2: the names of egress.http2. */
+enum refusal explain_egress_print(bool json, const struct texts *http2, const struct decide_view *view,
+                                  const struct egress_request *request, struct writer *scratch);
 
 #endif

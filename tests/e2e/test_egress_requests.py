@@ -737,7 +737,15 @@ def test_explain(site):
     assert explain(f"GET https://{HOST}:{port}/b")[1]["reason"] == "its rule does not allow this path"
     assert explain(f"GET https://{HOST}:{port}/a/b", "-H", "Host: other.example.org")[1]["error"] == "misdirected_request"
     assert explain(f"GET http://{HOST}:{port}/a/b")[1]["error"] == "egress_denied"
-    assert explain(f"CONNECT {HOST}:{port}")[1]["verdict"] == "inspect"
+    verdict = explain(f"CONNECT {HOST}:{port}")[1]
+    assert (verdict["verdict"], verdict["http2"]) == ("inspect", "not listed")
+    for names, said in (([HOST], "offered"), (["*." + HOST.partition(".")[2]], "offered"), (["*." + HOST], "not listed"), (["x" + HOST], "not listed")):
+        changed = json.loads(cell.config_file.read_text())
+        changed["egress"] |= {"http2": names, "http2_folder": "http2"}
+        cell.config_file.write_text(json.dumps(changed))
+        assert explain(f"CONNECT {HOST.upper()}:{port}")[1]["http2"] == said, names
+        assert explain(f"GET https://{HOST}:{port}/a/b?c")[1]["http2"] == said
+    assert "http2" not in explain(f"GET https://{HOST}:{port}/b")[1]  # it is refused
     done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, "--sandbox", "sb-1", f"GET http://{HOST}:1/"], capture_output=True, text=True)
     assert done.returncode == 1 and "rule 0: it is about this destination, and not this port" in done.stdout
     done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, "--sandbox", "sb-1", "CONNECT other.example.org:443"], capture_output=True, text=True)
