@@ -254,6 +254,14 @@ class Cell:
         self.spawn(name, *worker_command(sandboxd, "--name", name, *arguments))
         return self.listening(name)
 
+    def says(self, name, *texts):
+        """Waits for a line of the agent's or the relay's log that has them all: each has a thread that writes it."""
+        def line():
+            lines = (self.run_dir / f"{name}.log").read_text().splitlines()
+            return next((line for line in reversed(lines) if all(text in line for text in texts)), None)
+
+        return until(line, 10, f"{name}.log has no line with {texts}")
+
     def access_log(self):
         return (self.run_dir / "haproxy.log").read_text(errors="replace")
 

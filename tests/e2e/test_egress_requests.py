@@ -97,7 +97,7 @@ def test_what_passes_is_as_the_program_sent_it(site):
         assert (seen.line, seen.get("host"), seen.get("x-kept"), seen.body) == ("POST /a//b/%2e%2e/c;p?q=1&r=%2F HTTP/1.1", f"{HOST}:{port}", "a, b", body)
         assert not {"proxy-authorization", "x-cell-org", "x-cell-handover", "connection"} & {n.lower() for n, _ in seen.headers}
     client.sock.close()
-    assert 'msg=egress verdict=direct' in (cell.run_dir / "agent.log").read_text()
+    cell.says("agent", "msg=egress verdict=direct")
 
 
 def test_http_2_inside(site):
@@ -443,8 +443,7 @@ def test_a_change_of_a_rule_reaches_a_thousand_inspected_connections(cells, dest
 def test_audit_inside(site):
     cell, port, origin = site(paths=["/a"], access="read-only", more={"enforcement": "audit"})
     assert ask(cell, port, "POST", "/b").status == 200 and origin.seen[-1].line == "POST /b HTTP/1.1"
-    log = (cell.run_dir / "agent.log").read_text()
-    line = next(x for x in log.splitlines() if "method=POST" in x)
+    line = cell.says("agent", "method=POST")
     assert "enforcement=audit" in line and "path=/b" in line and "rule=0" in line
 
 

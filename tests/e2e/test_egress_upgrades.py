@@ -120,7 +120,7 @@ def test_frames_pass_both_ways(sockets, tls):
     assert (seen.line, seen.get("host"), seen.get("x-kept"), seen.get("upgrade")) == ("GET /socket?q=1 HTTP/1.1", f"{HOST}:{port}", "1", "websocket")
     assert not {"proxy-authorization", "x-cell-org", "x-cell-handover"} & {n.lower() for n, _ in seen.headers}
     assert metric(cell, 'cellgate_relay_tunnels{route="egress"}') == 1
-    assert "msg=egress verdict=relay" in (cell.run_dir / "agent.log").read_text()
+    cell.says("agent", "msg=egress verdict=relay")
     client.send(frame(CLOSE, struct.pack(">H", 1000), mask=MASK))
     assert closed(client)[0] == 1000
     until(lambda: metric(cell, 'cellgate_relay_tunnels{route="egress"}') == 0)
