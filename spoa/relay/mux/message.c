@@ -7,6 +7,7 @@
 #include "spoa/proto/http.h"
 #include "spoa/relay/mux/frame.h"
 #include "spoa/relay/tunnel/target.h"
+#include "spoa/relay/tunnel/upgrade.h"
 
 enum { PATH_MOST = 8192 };
 
@@ -289,6 +290,46 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
     else if (has_body(m->method))
         writer_printf(w, "Content-Length: %zu\r\n", m->body.len);
     writer_text(w, "Connection: close\r\n\r\n");
+}
+
+/* ---- who asks ---- */
+
+/* Other on each connection. */
+static bool is_of_the_way(struct slice name)
+{
+    static const char *const names[] = {"cdn-loop", "traceparent",     "tracestate", "true-client-ip",
+                                        "via",      "x-amzn-trace-id", "x-real-ip",  NULL};
+    return is_the_upgrades(name) || among(name, names) || http_name_starts(name, "cf-");
+}
+
+static void put_text(struct writer *w, struct slice text)
+{
+    writer_be(w, text.len, 4);
+    writer_put(w, text);
+}
+
+static void put_client(const struct mux_client *client, struct writer *w)
+{
+    struct slice rest = client->fields, name, value;
+    put_text(w, client->host);
+    put_text(w, slice_sub(client->target, 0, slice_find(client->target, '?')));
+    put_text(w, client->below);
+    put_text(w, bearer_of(client));
+    while (target_header(&rest, &name, &value)) {
+        if (is_of_the_way(name))
+            continue;
+        put_text(w, name);
+        put_text(w, value);
+    }
+}
+
+bool mux_client_is(const struct mux_client *one, const struct mux_client *other)
+{
+    static _Thread_local uint8_t memory[2][UPGRADE_HEAD_MAX];
+    struct writer a = writer_of(memory[0], sizeof memory[0]), b = writer_of(memory[1], sizeof memory[1]);
+    put_client(one, &a);
+    put_client(other, &b);
+    return !a.full && !b.full && slice_equal_constant_time(writer_slice(&a), writer_slice(&b));
 }
 
 /* ---- trailers ---- */

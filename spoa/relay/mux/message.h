@@ -67,4 +67,8 @@ struct mux_client {
  * to that. It takes nothing of it away: who has opened the socket asks. w->full where it does not fit. */
 void mux_message_head(const struct mux_message *message, const struct mux_client *client, struct writer *w);
 
+/* Whether two upgrades ask for the same with the same credentials: all that goes with each request, but for what only says
+ * which way it came. Who has another one is not who opened the socket. */
+bool mux_client_is(const struct mux_client *one, const struct mux_client *other);
+
 #endif
