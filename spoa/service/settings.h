@@ -40,7 +40,7 @@ struct settings_relay {
         monitor;
     char *monitor_token_file;
     int64_t threads; /* never 0 */
-    int64_t connect_budget, dial_timeout, hold, grace_period;
+    int64_t connect_budget, dial_timeout, hold, grace_period, mux_grace;
     int64_t redial_budget, migration_budget, flap_limit, flap_window;
     struct texts redial_backoff_texts;
     int64_t redial_backoff[SETTINGS_BACKOFF_MAX];

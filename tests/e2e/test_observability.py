@@ -81,7 +81,7 @@ def test_all_metrics_of_ours_that_alerts_do_not_ask_for_are_known(series):
     ours = {re.sub("_(bucket|sum|count)$", "", name) for name, _ in series if name.startswith("cellgate_")}
     rest = ours - {re.sub("_(bucket|sum|count)$", "", name) for name in asked}
     assert {name for name in rest if "_spop_" not in name} == {
-        "cellgate_agent_directory_bytes", "cellgate_relay_egress_connections", "cellgate_relay_mux_ended_total",
+        "cellgate_agent_directory_bytes", "cellgate_relay_egress_connections", "cellgate_relay_mux_ended_total", "cellgate_relay_mux_legs_total",
         "cellgate_relay_mux_requests_total", "cellgate_relay_mux_sockets", "cellgate_agent_reload_good_timestamp_seconds", "cellgate_agent_reloads_total",
         "cellgate_agent_log_lines_held_back_total", "cellgate_agent_revoked_tokens", "cellgate_agent_token_cache_total", "cellgate_agent_token_cache_shared_total", "cellgate_agent_answer_cache_total",
         "cellgate_directory_cache_bytes", "cellgate_directory_cache_evicted_total", "cellgate_directory_errors_total",

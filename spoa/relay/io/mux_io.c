@@ -5,7 +5,7 @@
 
 #include "spoa/proto/proxy_header.h"
 
-#define IN_MOST    ((size_t)64 << 10) /* bytes that are read and not looked at yet, of each side */
+#define IN_MOST    ((size_t)64 << 10) /* bytes of an answer that are read and not looked at yet */
 #define OUT_HIGH   ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
 #define OUT_LOW    ((size_t)64 << 10)  /* and from here on again */
 #define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
@@ -22,10 +22,15 @@ static const char *const ends[] = {
 
 /* ---- memory ---- */
 
-/* False: the relay has no more for this one. */
-static bool account(struct mux_io *io)
+struct buffer *mux_out(struct mux_io *io)
 {
-    size_t held = stream_held(&io->client) + io->message.size + io->requests_held;
+    return io->again ? &io->again->numbers.kept : &io->leg->stream.out;
+}
+
+bool mux_account(struct mux_io *io)
+{
+    size_t held =
+        mux_leg_held(io->leg) + io->requests_held + (io->again ? mux_numbers_held(&io->again->numbers) : 0);
     bool grows = held > io->held;
     relay_metrics_hold(io->thread->shard, io->thread->limits, (int64_t)held - (int64_t)io->held);
     io->held = held;
@@ -74,11 +79,10 @@ void mux_drop(struct mux_request *r, enum mux_outcome outcome)
 
 /* ---- the end of all ---- */
 
-static void on_client_gone(void *owner)
+void mux_free(struct mux_io *io)
 {
-    struct mux_io *io = owner;
     struct relay_thread *thread = io->thread;
-    buffer_free(&io->message);
+    mux_resume_free(io);
     io->requests_held = 0;
     relay_metrics_hold(thread->shard, thread->limits, -(int64_t)io->held);
     limits_use_set(thread->limits, &io->use, 0, false);
@@ -101,11 +105,35 @@ static void log_end(const struct mux_io *io, enum mux_end why)
               LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
 }
 
+static void free_later(void *context)
+{
+    mux_free(context);
+}
+
+/* Whether the client of a socket that it could resume is told that this is its end. */
+static bool is_final(enum mux_end why)
+{
+    return why == MUX_END_IDLE || why == MUX_END_AGE || why == MUX_END_RESTARTING;
+}
+
+static void end_leg(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
+{
+    static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
+    struct stream *s = &io->leg->stream;
+    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    if (code && !buffer_put(&s->out, slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL))))
+        why = MUX_END_BROKEN;
+    if (why == MUX_END_BROKEN)
+        stream_close(s);
+    else
+        stream_finish(s, &linger);
+}
+
 /* What is said already still reaches the client, as far as it takes that; then a Close of this code, 0: none. */
 void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const char *reason)
 {
-    static const struct stream_linger linger = {.step = LAST_WORDS, .grace = SECOND, .drain = 1 << 20};
-    uint8_t frame[WS_CONTROL_FRAME_MAX];
+    if (!io->over && io->again && io->leg && is_final(why))
+        mux_resume_say_end(io);
     if (io->over)
         return;
     io->over = true;
@@ -115,13 +143,12 @@ void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const ch
         mux_drop(io->requests, MUX_OUTCOME_CUT);
     loop_timer_stop(&io->tick);
     loop_timer_stop(&io->watches);
-    if (code && !buffer_put(&io->client.out,
-                            slice_of(frame, ws_encode_close(frame, code, slice_text(reason), NULL))))
-        code = 0;
-    if (why == MUX_END_BROKEN)
-        stream_close(&io->client);
+    if (io->again)
+        mux_resume_close(io);
+    if (io->leg)
+        end_leg(io, why, code, reason);
     else
-        stream_finish(&io->client, &linger);
+        loop_defer(io->thread->loop, &io->freeing);
 }
 
 void mux_end_for_memory(struct mux_io *io)
@@ -140,15 +167,19 @@ static void pause_request(struct mux_request *r, bool paused)
 
 /* A client that does not take what waits for it stops the workers, and its own questions. Answers that have to become whole do
  * so one after another where they are large together. */
-static void set_flow(struct mux_io *io)
+void mux_set_flow(struct mux_io *io)
 {
-    const struct buffer *out = &io->client.out;
-    size_t waits = buffer_len(out), low = out->size > LARGE && !io->v1 ? 0 : OUT_LOW;
-    bool full = io->full ? waits > low : waits >= OUT_HIGH,
+    const struct buffer *out = mux_out(io);
+    size_t waits = buffer_len(out),
+           low = io->again                      ? MUX_NUMBERS_LOW
+                 : out->size > LARGE && !io->v1 ? 0
+                                                : OUT_LOW,
+           high = io->again ? MUX_NUMBERS_HIGH : OUT_HIGH;
+    bool full = io->full ? waits > low : waits >= high,
          crowded = io->requests_held >= CROWDED && !io->v1, /* whose answers need not be whole */
         first = true;
-    if (full != io->full)
-        stream_pause(&io->client, full);
+    if (full != io->full && !io->again)
+        stream_pause(&io->leg->stream, full);
     io->full = full;
     for (struct mux_request *r = io->requests; r; r = r->next) {
         bool gathers = mux_answer_gathers(&r->answer);
@@ -162,18 +193,23 @@ void mux_settle(struct mux_io *io)
 {
     if (io->over)
         return;
-    if (!account(io)) {
+    if (!mux_account(io)) {
         mux_end_for_memory(io);
         return;
     }
-    stream_send_soon(&io->client);
-    set_flow(io);
+    if (io->again)
+        mux_resume_pump(io);
+    if (io->over)
+        return;
+    if (io->leg)
+        stream_send_soon(&io->leg->stream);
+    mux_set_flow(io);
 }
 
 bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const char *code, const char *message,
                    unsigned status)
 {
-    struct buffer *out = &io->client.out;
+    struct buffer *out = mux_out(io);
     if (io->v1 ? mux_frame_put_error(out, number, code, message, status)
                : mux_put_error(out, id, code, message, status))
         return true;
@@ -190,7 +226,7 @@ void mux_conclude(struct mux_request *r, enum mux_step step, bool fits)
         mux_watch_begin(r);
         mux_note_request(r);
     }
-    if (step == MUX_MORE && r->held > OUT_HIGH && !account(io)) { /* the others are to go on */
+    if (step == MUX_MORE && r->held > OUT_HIGH && !mux_account(io)) { /* the others are to go on */
         (void)mux_say_error(io, r->answer.id, r->v1.number, "INTERNAL_ERROR",
                             "The gate has no memory for the answer.", 503);
         if (!r->io)
@@ -215,7 +251,7 @@ static void on_answer(void *owner)
         mux_v1_answer(r);
         return;
     }
-    enum mux_step step = mux_answer_feed(&r->answer, bytes, &r->io->client.out, &fits);
+    enum mux_step step = mux_answer_feed(&r->answer, bytes, mux_out(r->io), &fits);
     stream_consume(&r->up, bytes.len);
     mux_conclude(r, step, fits);
 }
@@ -232,7 +268,7 @@ static void on_answer_ended(void *owner, int error)
         mux_v1_answer(r);
         return;
     }
-    enum mux_step step = mux_answer_end(&r->answer, &r->io->client.out, &fits);
+    enum mux_step step = mux_answer_end(&r->answer, mux_out(r->io), &fits);
     mux_conclude(r, step, fits);
 }
 
@@ -377,16 +413,13 @@ static void cancel(struct mux_io *io, struct slice id)
         mux_drop(r, MUX_OUTCOME_CANCELLED);
 }
 
-static void on_message(struct mux_io *io)
+void mux_take_message(struct mux_io *io, struct slice message)
 {
-    struct buffer text = io->message; /* it is the message's until that is through */
-    io->message = buffer_with_limit(io->most);
     if (io->v1) {
-        mux_v1_take(io, buffer_slice(&text));
-        buffer_free(&text);
+        mux_v1_take(io, message);
         return;
     }
-    struct mux_message m = mux_message_read(buffer_slice(&text));
+    struct mux_message m = mux_message_read(message);
     switch (m.kind) {
     case MUX_REQUEST:
         mux_ask(io, &m, 0);
@@ -405,105 +438,7 @@ static void on_message(struct mux_io *io)
         mux_end_for_memory(io);
     }
     mux_message_free(&m);
-    buffer_free(&text);
 }
-
-/* ---- the client ---- */
-
-static void take_piece(struct mux_io *io, const struct ws_piece *piece)
-{
-    const struct ws_frame *frame = &io->decoder.frame;
-    size_t room;
-    if (piece->bytes.len) {
-        uint8_t *to = buffer_room(&io->message, piece->bytes.len, &room);
-        if (!to) {
-            mux_end_for_memory(io);
-            return;
-        }
-        ws_mask(to, piece->bytes.at, piece->bytes.len, frame->mask, piece->offset);
-        buffer_commit(&io->message, piece->bytes.len);
-    }
-    if (piece->last && frame->fin)
-        on_message(io);
-}
-
-static void take_control(struct mux_io *io)
-{
-    struct ws_decoder *d = &io->decoder;
-    uint8_t frame[WS_CONTROL_FRAME_MAX];
-    if (d->frame.opcode == WS_CLOSE) {
-        mux_end_socket(io, MUX_END_CLIENT, d->close_code, "");
-    } else if (d->frame.opcode == WS_PING) {
-        struct slice pong = slice_of(frame, ws_encode_control(frame, WS_PONG, ws_control_payload(d), NULL));
-        if (!buffer_put(&io->client.out, pong))
-            mux_end_for_memory(io);
-    }
-}
-
-static void take_event(struct mux_io *io, enum ws_event event, const struct ws_piece *piece)
-{
-    struct ws_decoder *d = &io->decoder;
-    if (event == WS_HEAD && d->frame.length > io->most - buffer_len(&io->message))
-        mux_end_socket(io, MUX_END_LARGE, 1009, "message too large");
-    else if (event == WS_HEAD && io->v1 && d->frame.opcode == WS_TEXT)
-        mux_end_socket(io, MUX_END_PROTOCOL, 1003, "a text message");
-    else if (event == WS_PIECE)
-        take_piece(io, piece);
-    else if (event == WS_CONTROL)
-        take_control(io);
-    else if (event == WS_BAD)
-        mux_end_socket(io, MUX_END_PROTOCOL, d->close_code, d->why);
-}
-
-/* Until there is too much for it to read first. */
-static void read_client(struct mux_io *io)
-{
-    struct slice all = buffer_slice(&io->client.in), rest = all;
-    enum ws_event event = WS_PIECE;
-    while (!io->over && !io->full &&
-           event != WS_MORE) { /* a frame without payload is told when there are no more bytes */
-        struct ws_piece piece;
-        event = ws_decode(&io->decoder, &rest, &piece);
-        take_event(io, event, &piece);
-        if (!io->over)
-            set_flow(io);
-    }
-    if (!io->over)
-        stream_consume(&io->client, all.len - rest.len);
-    mux_settle(io);
-}
-
-static void on_client_input(void *owner)
-{
-    struct mux_io *io = owner;
-    io->heard = loop_clock();
-    io->pinged = 0;
-    read_client(io);
-}
-
-static void on_client_sent(void *owner)
-{
-    struct mux_io *io = owner;
-    if (io->over)
-        return;
-    io->moved = loop_clock();
-    (void)account(io);
-    set_flow(io);
-    if (!io->full)
-        read_client(io);
-}
-
-static void on_client_ended(void *owner, int error)
-{
-    (void)error;
-    mux_end_socket(owner, MUX_END_BROKEN, 0, NULL);
-}
-
-static const struct stream_user client_user = {.input = on_client_input,
-                                               .sent = on_client_sent,
-                                               .ended = on_client_ended,
-                                               .gone = on_client_gone,
-                                               .read_size = 16 << 10};
 
 /* ---- time ---- */
 
@@ -522,7 +457,8 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 static void set_tick(struct mux_io *io)
 {
     const struct tunnel_settings *s = &io->thread->settings.tunnel;
-    uint64_t step = smaller(smaller(s->keepalive, s->dead_after), smaller(idle_of(io), TICK_MOST)) / 2;
+    uint64_t least = smaller(smaller(s->keepalive, s->dead_after), smaller(idle_of(io), TICK_MOST)),
+             step = (io->again ? smaller(least, io->thread->settings.mux_grace) : least) / 2;
     loop_timer_set(&io->tick, step > 20 * MILLISECOND ? step : 20 * MILLISECOND);
 }
 
@@ -535,8 +471,9 @@ static void ping(struct mux_io *io, uint64_t now)
 {
     uint8_t frame[WS_CONTROL_FRAME_MAX];
     io->pinged = now;
-    if (buffer_put(&io->client.out, slice_of(frame, ws_encode_control(frame, WS_PING, slice_of("", 0), NULL))))
-        stream_send(&io->client);
+    if (buffer_put(&io->leg->stream.out,
+                   slice_of(frame, ws_encode_control(frame, WS_PING, slice_of("", 0), NULL))))
+        stream_send(&io->leg->stream);
 }
 
 static bool has_expired(const struct mux_io *io, uint64_t now)
@@ -546,23 +483,37 @@ static bool has_expired(const struct mux_io *io, uint64_t now)
     return age && is_over(io->began, age, now);
 }
 
+/* Whether the client's connection lives is found out by a ping. */
+static void look_at_leg(struct mux_io *io, uint64_t now)
+{
+    const struct tunnel_settings *s = &io->thread->settings.tunnel;
+    bool waits = buffer_len(&io->leg->stream.out) > 0,
+         dead = waits ? is_over(io->moved, s->stall, now)
+                      : io->pinged && is_over(io->pinged, s->dead_after, now);
+    if (dead && io->again)
+        mux_resume_lost(io, 1001);
+    else if (dead)
+        mux_end_socket(io, MUX_END_DEAD, 1001, "no answer");
+    else if (!waits && !io->pinged && is_over(io->heard, s->keepalive, now))
+        ping(io, now);
+}
+
 static void on_tick(void *owner)
 {
     struct mux_io *io = owner;
-    const struct tunnel_settings *s = &io->thread->settings.tunnel;
-    stream_look(&io->client); /* where this thread stood still, what has arrived has come in time */
+    if (io->leg)
+        stream_look(&io->leg->stream); /* where this thread stood still, what has arrived has come in time */
     if (io->over)
         return;
     uint64_t now = loop_clock();
-    bool waits = buffer_len(&io->client.out) > 0;
     if (has_expired(io, now))
         mux_end_socket(io, MUX_END_AGE, 1000, "max age");
     else if (!io->count && is_over(io->asked, idle_of(io), now))
         mux_end_socket(io, MUX_END_IDLE, 1000, "idle");
-    else if (waits ? is_over(io->moved, s->stall, now) : io->pinged && is_over(io->pinged, s->dead_after, now))
-        mux_end_socket(io, MUX_END_DEAD, 1001, "no answer");
-    else if (!waits && !io->pinged && is_over(io->heard, s->keepalive, now))
-        ping(io, now);
+    else if (io->leg)
+        look_at_leg(io, now);
+    if (!io->over && io->again)
+        mux_resume_tick(io, now);
     if (!io->over)
         set_tick(io);
 }
@@ -578,24 +529,40 @@ static struct slice field_of(const struct upgrade *u, struct slice wanted)
     return slice_text(NULL);
 }
 
-/* Who the client is, as HAProxy says of each request that it hands on. */
-static bool read_source(struct mux_io *io)
+bool mux_read_source(struct mux_io *io, const struct upgrade *u)
 {
-    struct slice from = field_of(io->upgrade, SLICE_LITERAL("x-forwarded-for"));
-    if (!slice_present(from) || from.len >= sizeof io->source_text)
+    struct slice from = field_of(u, SLICE_LITERAL("x-forwarded-for"));
+    char text[sizeof io->source_text] = "";
+    struct address source = {0};
+    if (!slice_present(from) || from.len >= sizeof text)
         return false;
-    memcpy(io->source_text, from.at, from.len);
-    io->source.family = inet_pton(AF_INET, io->source_text, io->source.bytes) == 1    ? 4
-                        : inet_pton(AF_INET6, io->source_text, io->source.bytes) == 1 ? 6
-                                                                                      : 0;
+    memcpy(text, from.at, from.len);
+    source.family = inet_pton(AF_INET, text, source.bytes) == 1    ? 4
+                    : inet_pton(AF_INET6, text, source.bytes) == 1 ? 6
+                                                                   : 0;
+    if (!source.family)
+        return false;
+    io->source = source;
+    memcpy(io->source_text, text, sizeof text);
+    io->port = slice_is(field_of(u, SLICE_LITERAL("x-forwarded-proto")), "https") ? 443 : 80;
+    return true;
+}
+
+static void name_owner(struct mux_io *io)
+{
     struct address counted = io->source;
     if (counted.family == 6)
         memset(counted.bytes + 8, 0, 8);
-    if (counted.family)
-        inet_ntop(counted.family == 4 ? AF_INET : AF_INET6, counted.bytes, io->owner_text,
-                  sizeof io->owner_text);
-    io->port = slice_is(field_of(io->upgrade, SLICE_LITERAL("x-forwarded-proto")), "https") ? 443 : 80;
-    return io->source.family != 0;
+    inet_ntop(counted.family == 4 ? AF_INET : AF_INET6, counted.bytes, io->owner_text, sizeof io->owner_text);
+}
+
+struct mux_client mux_client_of(const struct upgrade *u)
+{
+    return (struct mux_client){.host = u->host,
+                               .target = u->target,
+                               .below = u->handover.below,
+                               .protocols = u->protocols,
+                               .fields = u->fields};
 }
 
 static size_t most_of(const struct mux_io *io)
@@ -606,30 +573,21 @@ static size_t most_of(const struct mux_io *io)
                   : (size_t)smaller(own > 0 ? (uint64_t)own : all, (uint64_t)1 << 30);
 }
 
-static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrade)
+static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrade, bool resumes)
 {
     struct mux_io *io = calloc(1, sizeof *io);
     if (!io)
         return NULL;
     io->thread = thread;
     io->upgrade = upgrade;
-    io->asks = (struct mux_client){.host = upgrade->host,
-                                   .target = upgrade->target,
-                                   .below = upgrade->handover.below,
-                                   .protocols = upgrade->protocols,
-                                   .fields = upgrade->fields};
+    io->asks = mux_client_of(upgrade);
     io->requests_last = &io->requests;
-    io->v1 = mux_v1_is_offered(upgrade->protocols);
+    io->freeing = (struct loop_task){.run = free_later, .context = io};
+    io->v1 = resumes || mux_v1_is_offered(upgrade->protocols, MUX_PROTOCOL);
     if (io->v1)
         upgrade->selected = SLICE_LITERAL(MUX_PROTOCOL);
     io->most = most_of(io);
-    io->message = buffer_with_limit(io->most);
-    io->decoder = ws_decoder_of(WS_CLIENT, 0);
     io->began = io->heard = io->asked = io->moved = loop_clock();
-    io->client = (struct stream){.user = &client_user,
-                                 .owner = io,
-                                 .in = buffer_with_limit(IN_MOST + LEG_FRAME_WHOLE),
-                                 .out = buffer_with_limit(SIZE_MAX)};
     loop_timer_open(&io->tick, thread->loop, on_tick, io);
     loop_timer_open(&io->watches, thread->loop, mux_watch_due, io);
     return io;
@@ -678,53 +636,69 @@ static void add(struct mux_io *io)
               LOG_SLICE("route", io->upgrade->handover.route), LOG_TEXT("client", io->source_text));
 }
 
-static bool put_accept(struct mux_io *io)
+static bool open_plain(struct mux_io *io, int fd, struct slice early)
 {
     uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
-    return upgrade_accept(io->upgrade, NULL, NULL, &w) && buffer_put(&io->client.out, writer_slice(&w));
+    if (!upgrade_accept(io->upgrade, NULL, NULL, &w) || !mux_leg_open(io, fd, writer_slice(&w), early))
+        return false;
+    mux_leg_read(io->leg);
+    return true;
+}
+
+/* Whether the relay takes any now. */
+static bool may_begin(struct relay_thread *thread, const struct upgrade *upgrade, enum refusal *refusal)
+{
+    *refusal = thread->draining ? REFUSAL_draining : REFUSAL_relay_unavailable;
+    if (!thread->settings.mux.len)
+        log_write(thread->log, LOG_WARN, "mux refused", LOG_TEXT("why", "relay.mux is not set"));
+    return !thread->draining && thread->settings.mux.len && slice_is(upgrade->handover.mux, "sandbox-sdk");
 }
 
 void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, struct slice early)
 {
-    struct mux_io *io = new_io(thread, upgrade);
+    struct cell_resume_terms terms;
+    enum refusal refusal;
+    if (!may_begin(thread, upgrade, &refusal)) {
+        relay_thread_refuse(thread, fd, upgrade, refusal);
+        free(upgrade);
+        return;
+    }
+    enum mux_resume_asked asked = mux_resume_look(thread, fd, upgrade, early, &terms);
+    if (asked == MUX_RESUME_DONE)
+        return;
+    struct mux_io *io = new_io(thread, upgrade, asked == MUX_RESUME_NEW);
     if (!io) {
         relay_thread_refuse(thread, fd, upgrade, REFUSAL_relay_unavailable);
         free(upgrade);
         return;
     }
-    if (thread->draining || !thread->settings.mux.len || !slice_is(upgrade->handover.mux, "sandbox-sdk")) {
-        if (!thread->settings.mux.len)
-            log_write(thread->log, LOG_WARN, "mux refused", LOG_TEXT("why", "relay.mux is not set"));
-        give_up(io, fd, thread->draining ? REFUSAL_draining : REFUSAL_relay_unavailable);
-        return;
-    }
-    if (!read_source(io)) {
+    if (!mux_read_source(io, upgrade)) {
         log_write(thread->log, LOG_WARN, "mux refused", LOG_TEXT("why", "HAProxy does not say who the client is"));
         give_up(io, fd, REFUSAL_bad_request);
         return;
     }
+    name_owner(io);
     if (!enter(io)) {
         give_up(io, fd, REFUSAL_too_many_tunnels);
         return;
     }
     add(io);
-    bool good = put_accept(io) && (early.len == 0 || buffer_put(&io->client.in, early));
-    stream_open(&io->client, thread->loop, fd);
     set_tick(io);
-    if (good)
-        read_client(io);
-    else
+    if (asked == MUX_RESUME_NEW ? !mux_resume_open(io, fd, early, &terms) : !open_plain(io, fd, early)) {
+        close(fd);
         mux_end_socket(io, MUX_END_BROKEN, 0, NULL);
+    }
 }
 
 void mux_ios_drain(struct relay_thread *thread, bool all, bool late)
 {
     for (struct mux_io *io = thread->muxes, *next; io; io = next) {
         next = io->next;
-        if (all || !io->count)
+        bool waits = io->again && io->leg && buffer_len(mux_out(io)); /* for its client to have it */
+        if (all || (!io->count && !waits))
             mux_end_socket(io, MUX_END_RESTARTING, 1012, "restarting");
-        if (late)
-            stream_close(&io->client);
+        if (late && io->leg)
+            stream_close(&io->leg->stream);
     }
 }

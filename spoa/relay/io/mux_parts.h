@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* mux_parts: what the files of mux_io share: mux_io.c has the socket and its requests, mux_v1.c what cellgate.mux.v1 says,
- * mux_watch.c what the agent says of requests that last. */
+/* mux_parts: what the files of mux_io share: mux_io.c has the socket and its requests, mux_leg.c the client's connection,
+ * mux_resume.c what becomes of the socket without one, mux_v1.c what cellgate.mux.v1 says, mux_watch.c what the agent says of
+ * requests that last. */
 #ifndef CELLGATE_RELAY_IO_MUX_PARTS_H
 #define CELLGATE_RELAY_IO_MUX_PARTS_H
 
@@ -10,9 +11,11 @@
 #include "spoa/proto/ws.h"
 #include "spoa/relay/io/agent_client.h"
 #include "spoa/relay/io/mux_io.h"
+#include "spoa/relay/io/mux_sessions.h"
 #include "spoa/relay/mux/answer.h"
 #include "spoa/relay/mux/frame.h"
 #include "spoa/relay/mux/message.h"
+#include "spoa/relay/mux/numbers.h"
 
 /* Of a request of cellgate.mux.v1. */
 struct mux_v1 {
@@ -45,10 +48,30 @@ struct mux_request {
     struct mux_watch watch;
 };
 
+/* A connection of the client's. */
+struct mux_leg {
+    struct mux_io *io; /* NULL: it is not the socket's any more */
+    struct stream stream;
+    struct ws_decoder decoder;
+    struct buffer message; /* what has come of it, unmasked */
+    bool text;             /* that is one */
+    bool full;             /* it takes nothing, and is not read */
+};
+
+/* A socket that its client can resume: beside what is numbered. */
+struct mux_resumable {
+    struct mux_session session; /* the first member */
+    struct mux_io *io;
+    struct mux_numbers numbers;
+    uint64_t lost;           /* when its leg was; while it has none */
+    uint64_t told;           /* when it last acknowledged something */
+    struct loop_timer tells; /* the next time */
+};
+
 struct mux_io {
     struct relay_thread *thread;
     struct mux_io *next, **link;
-    struct upgrade *upgrade;
+    struct upgrade *upgrade; /* the first */
     struct mux_client asks;
     struct address source; /* the client's */
     uint16_t port;         /* that it called, as far as it says whether with TLS */
@@ -56,10 +79,10 @@ struct mux_io {
     char owner_text[INET6_ADDRSTRLEN]; /* by which it is counted: of IPv6 the network of 64 bits */
     struct limits_owner owner;         /* of the socket, and of each of its requests */
     struct limits_use use;
-    struct stream client;
-    struct ws_decoder decoder;
-    struct buffer message; /* what has come of it, unmasked */
-    size_t most;           /* bytes of a message */
+    struct mux_leg *leg;         /* NULL: the client is away */
+    struct mux_resumable *again; /* NULL: it ends with its leg */
+    struct loop_task freeing;
+    size_t most; /* bytes of a message */
     struct mux_request *requests, **requests_last;
     size_t count;
     size_t held, requests_held;
@@ -85,6 +108,57 @@ void mux_conclude(struct mux_request *r, enum mux_step step, bool fits);
 void mux_settle(struct mux_io *io);
 void mux_end_socket(struct mux_io *io, enum mux_end why, unsigned code, const char *reason);
 void mux_end_for_memory(struct mux_io *io);
+/* Where messages for the client are put. */
+struct buffer *mux_out(struct mux_io *io);
+/* Stops and starts what is read. */
+void mux_set_flow(struct mux_io *io);
+/* What it holds has changed. False: the relay has no more for this one. */
+bool mux_account(struct mux_io *io);
+/* A whole message of the client's. */
+void mux_take_message(struct mux_io *io, struct slice message);
+/* It is over, and nothing of it is in anybody's hands. */
+void mux_free(struct mux_io *io);
+struct mux_client mux_client_of(const struct upgrade *upgrade);
+/* Who the client is, as HAProxy says of each request that it hands on. False: it does not. */
+bool mux_read_source(struct mux_io *io, const struct upgrade *upgrade);
+
+/* ---- mux_leg.c ---- */
+
+/* Takes fd over. `head`: what is sent first; early: what has come already. NULL when out of memory. */
+struct mux_leg *mux_leg_open(struct mux_io *io, int fd, struct slice head, struct slice early);
+/* Reads what has come, until there is too much for the client to read first. */
+void mux_leg_read(struct mux_leg *leg);
+/* Takes it off its socket: with a Close of this code, if it is not in the middle of something; 0: at once. */
+void mux_leg_leave(struct mux_leg *leg, unsigned code, const char *reason);
+size_t mux_leg_held(const struct mux_leg *leg);
+
+/* ---- mux_resume.c ---- */
+
+enum mux_resume_asked { MUX_RESUME_PLAIN, MUX_RESUME_NEW, MUX_RESUME_DONE };
+
+/* Whether the client asks for a socket that it can resume. DONE: fd and upgrade are taken care of. */
+enum mux_resume_asked mux_resume_look(struct relay_thread *thread, int fd, struct upgrade *upgrade,
+                                      struct slice early, struct cell_resume_terms *terms);
+/* A new one: takes fd over. False: there is no memory, or one of this id has come meanwhile. */
+bool mux_resume_open(struct mux_io *io, int fd, struct slice early, const struct cell_resume_terms *terms);
+/* It is over: nobody comes back to it. */
+void mux_resume_close(struct mux_io *io);
+void mux_resume_free(struct mux_io *io);
+/* The socket's leg is lost, which closes with that code if the client still can hear it. */
+void mux_resume_lost(struct mux_io *io, unsigned code);
+/* Its client is told what it has to be. */
+void mux_resume_pump(struct mux_io *io);
+/* A text message of the client's; any other. */
+void mux_resume_heard(struct mux_io *io, struct slice text);
+void mux_resume_message(struct mux_io *io, struct slice message);
+/* What waits is taken, as far as it may. */
+void mux_resume_settle(struct mux_io *io);
+/* Whether a Close of the client's ends the socket, and not its leg alone. */
+bool mux_resume_is_end(const struct mux_io *io, unsigned code);
+/* The socket ends: whether the client can be told that in order. */
+void mux_resume_say_end(struct mux_io *io);
+/* Time has passed. */
+void mux_resume_tick(struct mux_io *io, uint64_t now);
 
 /* What HAProxy said for whom the request is. Empty: nothing, or nothing yet. */
 struct slice mux_handover(const struct mux_request *r);
@@ -98,7 +172,7 @@ void mux_watch_due(void *io);
 
 /* ---- mux_v1.c ---- */
 
-bool mux_v1_is_offered(struct slice protocols);
+bool mux_v1_is_offered(struct slice protocols, const char *protocol);
 void mux_v1_begin(struct mux_request *r, const struct mux_message *message, uint32_t number);
 /* A whole message of the client's. */
 void mux_v1_take(struct mux_io *io, struct slice message);

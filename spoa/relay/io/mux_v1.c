@@ -8,11 +8,11 @@ static void break_off(struct mux_io *io, const char *why)
     mux_end_socket(io, MUX_END_PROTOCOL, 1002, why);
 }
 
-bool mux_v1_is_offered(struct slice protocols)
+bool mux_v1_is_offered(struct slice protocols, const char *protocol)
 {
     struct slice part;
     while (slice_split(&protocols, ',', &part))
-        if (slice_is(slice_trim(part), MUX_PROTOCOL))
+        if (slice_is(slice_trim(part), protocol))
             return true;
     return false;
 }
@@ -34,7 +34,7 @@ static bool put_response(struct mux_request *r)
 {
     struct http_head head;
     bool good = mux_response_head(&r->v1.response, &head) &&
-                mux_frame_put_response(&r->io->client.out, r->v1.number, &head);
+                mux_frame_put_response(mux_out(r->io), r->v1.number, &head);
     mux_response_forget_head(&r->v1.response);
     return good;
 }
@@ -43,12 +43,12 @@ static bool put_end(struct mux_request *r)
 {
     struct http_head trailers;
     bool some = mux_response_trailers(&r->v1.response, &trailers);
-    return mux_frame_put_end(&r->io->client.out, r->v1.number, some ? &trailers : NULL);
+    return mux_frame_put_end(mux_out(r->io), r->v1.number, some ? &trailers : NULL);
 }
 
 static enum mux_step take_part(struct mux_request *r, enum mux_part part, struct slice piece, bool *fits)
 {
-    struct buffer *out = &r->io->client.out;
+    struct buffer *out = mux_out(r->io);
     switch (part) {
     case MUX_PART_HEAD:
         *fits = put_response(r);
@@ -107,7 +107,7 @@ static void grant(struct mux_request *r)
         return;
     uint32_t more = (uint32_t)(MUX_FRAME_UPLOAD - out);
     r->v1.granted += more;
-    if (!mux_frame_put_credit(&r->io->client.out, r->v1.number, more))
+    if (!mux_frame_put_credit(mux_out(r->io), r->v1.number, more))
         mux_end_for_memory(r->io);
 }
 

@@ -6,6 +6,7 @@
 
 #include "spoa/base/file.h"
 #include "spoa/base/json_write.h"
+#include "spoa/relay/io/mux_sessions.h"
 #include "spoa/relay/io/relay_thread_run.h"
 #include "spoa/relay/io/tunnel_io.h"
 #include "spoa/relay/io/tunnel_stats.h"
@@ -28,6 +29,7 @@ struct relay {
     struct relay_options options;
     struct limits *limits;
     struct relay_metrics *metrics;
+    struct mux_sessions *mux_sessions;
     struct metrics_shard *shard; /* of what concerns all threads */
     int listener;
     size_t threads_count;
@@ -104,6 +106,7 @@ static bool start_threads(struct relay *r, const struct settings *settings, stru
             .log = r->options.log,
             .limits = r->limits,
             .metrics = r->metrics,
+            .mux_sessions = r->mux_sessions,
             .settings = &thread_settings,
             .agent = &settings->relay.agent,
             .questions = QUESTIONS,
@@ -139,8 +142,9 @@ static bool start(struct relay *r, const struct settings *settings, struct fail 
     struct limits_settings limits = limits_from(settings, tunnels);
     r->limits = limits_new(&limits);
     r->metrics = relay_metrics_new();
+    r->mux_sessions = mux_sessions_new();
     r->shard = r->metrics ? metrics_shard(relay_metrics_metrics(r->metrics)) : NULL;
-    if (!r->limits || !r->shard)
+    if (!r->limits || !r->mux_sessions || !r->shard)
         return fail(why, "out of memory");
     note_settings(r, &limits);
     r->listener = net_listen(&settings->relay.listen, 0660, why);
@@ -183,6 +187,7 @@ void relay_stop(struct relay *r)
     if (r->listener >= 0)
         net_unlisten(r->listener);
     relay_metrics_free(r->metrics);
+    mux_sessions_free(r->mux_sessions);
     limits_free(r->limits);
     free(r);
 }

@@ -25,6 +25,7 @@ static const char *const mux_ends[] = {
         NULL};
 static const char *const mux_outcomes[] = {"answered", "failed", "cancelled", "refused",
                                            "denied",   "cut",    NULL};
+static const char *const mux_leg_outcomes[] = {"lost", "resumed", "refused", NULL};
 static const char *const redial_outcomes[] = {"resumed", "failed", NULL};
 static const char *const resume_outcomes[] = {"exact", "gap", NULL};
 static const char *const directions[] = {"to_worker", "to_client", NULL};
@@ -140,6 +141,10 @@ static void fill_families(struct relay_metrics *c)
                               .help = "WebSockets of many requests that ended, and why.",
                               .type = METRIC_COUNTER,
                               .labels = {{"reason", mux_ends}}},
+        [METRIC_MUX_LEGS] = {.name = "cellgate_relay_mux_legs_total",
+                             .help = "Connections of clients that resume these: lost, resumed, and refused.",
+                             .type = METRIC_COUNTER,
+                             .labels = {{"outcome", mux_leg_outcomes}}},
         [METRIC_AGENT] = {.name = "cellgate_relay_agent_connected",
                           .help = "1 if every thread can ask the agent.",
                           .type = METRIC_GAUGE},

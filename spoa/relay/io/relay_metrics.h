@@ -34,6 +34,7 @@ enum count {
     METRIC_MUX,          /* gauge */
     METRIC_MUX_REQUESTS, /* {outcome}: enum mux_outcome */
     METRIC_MUX_ENDED,    /* {reason}: enum mux_end */
+    METRIC_MUX_LEGS,     /* {outcome}: enum mux_leg_outcome */
     METRIC_AGENT,
     METRIC_DRAINING,
     METRIC_TUNNELS_MOST,
@@ -79,7 +80,8 @@ enum egress_end {
     X(DEAD, "dead", "the client does not answer, or takes nothing")    \
     X(AGE, "age", "it has reached max_age")                            \
     X(MEMORY, "memory", "the relay has no memory for it")              \
-    X(RESTARTING, "restarting", "the relay shuts down")
+    X(RESTARTING, "restarting", "the relay shuts down")                \
+    X(LOST, "lost", "the client did not come back")
 enum mux_end {
 #define X(name, label, text) MUX_END_##name,
     MUX_ENDS(X)
@@ -93,6 +95,8 @@ enum mux_outcome {
     MUX_OUTCOME_DENIED, /* it lasted, and may not go on */
     MUX_OUTCOME_CUT
 };
+
+enum mux_leg_outcome { MUX_LEG_LOST, MUX_LEG_RESUMED, MUX_LEG_REFUSED };
 
 enum { BYTES_TO_WORKER, BYTES_TO_CLIENT };
 enum { CUT_HANDSHAKE, CUT_LINGERING };

@@ -60,6 +60,7 @@ bool relay_thread_settings_from(struct relay_thread_settings *to, const struct s
         .egress_out = s->egress_out,
         .mux = s->mux,
         .mux_requests = (size_t)s->mux_requests,
+        .mux_grace = microseconds(s->mux_grace),
         .networks_count = settings->networks_count,
     };
     for (size_t i = 0; i < settings->worker_sockets.count; i++)

@@ -27,6 +27,7 @@
 struct tunnel_io;
 struct egress_io;
 struct mux_io;
+struct mux_sessions;
 struct handshake;
 
 /* Of the configuration; a thread has a copy of its own. */
@@ -37,6 +38,7 @@ struct relay_thread_settings {
     struct net_address worker_tls, egress_tls, egress_http, egress_out;
     struct net_address mux; /* HAProxy's listener for requests out of a mux; len 0: there is none */
     size_t mux_requests;    /* in flight per socket */
+    uint64_t mux_grace;     /* of a socket without a client; 0: none is resumed */
     struct cidr networks[RELAY_THREAD_CIDRS];
     size_t networks_count;
     char socket_folders[NET_FOLDERS_MOST][NET_PATH_MOST + 1]; /* the rest is empty */
@@ -65,7 +67,8 @@ struct relay_thread {
     size_t tunnels_count;
     struct egress_io *egress; /* connections of sandboxes to the outside */
     size_t egress_count;
-    struct mux_io *muxes; /* WebSockets of many requests */
+    struct mux_io *muxes;              /* WebSockets of many requests */
+    struct mux_sessions *mux_sessions; /* of all threads */
     uint64_t next_id;
     bool draining;
     uint64_t drain_began;

@@ -140,6 +140,7 @@ struct relay_thread *relay_thread_start(const struct relay_thread_options *o, st
     thread->log = o->log;
     thread->limits = o->limits;
     thread->metrics = o->metrics;
+    thread->mux_sessions = o->mux_sessions;
     thread->settings = *o->settings;
     if (!set_up(thread, o, why)) {
         relay_thread_free(thread);

@@ -13,6 +13,7 @@ struct relay_thread_options {
     struct log *log;
     struct limits *limits;
     struct relay_metrics *metrics;
+    struct mux_sessions *mux_sessions;
     const struct relay_thread_settings *settings;
     const struct net_address *agent;
     unsigned questions; /* open at a time */
