@@ -494,6 +494,7 @@ def test_a_reload_keeps_tunnels_until_the_controller_kills_the_old_process(way):
 def reload(way):
     """As the controller does: by the master, or by a new process that takes the sockets of the old one."""
     if "-W" in way.arguments:
+        until(lambda: master_answers(way), 10, "the master does not answer")
         before = workers(way)
         way.processes[-1].send_signal(signal.SIGUSR2)
         until(lambda: workers(way) - before, 10, "no new worker")
@@ -504,6 +505,14 @@ def reload(way):
     stats = "runtime-api.sock" if way.name == "haproxytech" else "admin.sock"
     way.processes.append(way.start("-sf", str(old.pid), "-x", f"{way.folder}/{stats}"))
     until(lambda: not accepts(way, old.pid), 10, "the old process does not stop")
+
+
+def master_answers(way):
+    """While it reads its configuration again it does not, and HAProxy 2.6 forgets a SIGUSR2 that comes then."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as master:
+        master.connect(f"{way.folder}/master.sock")
+        master.sendall(b"show version\n")
+        return master.recv(100)
 
 
 def accepts(way, pid):
