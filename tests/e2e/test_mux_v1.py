@@ -3,6 +3,7 @@
 
 import collections
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -12,7 +13,7 @@ import sys
 import threading
 
 import pytest
-from cell import SANITIZED, until
+from cell import SANITIZED, on_worker, until
 from origin import Origin
 from worker import BINARY, CLOSE, TEXT, Ws
 
@@ -352,6 +353,41 @@ def test_limits_and_refusals(cells, worker):
         client.number += 1
         client.put(REQUEST, client.number, b'{"method":"GET","path":"/w/sb-2/x"}')
         assert client.response(client.number)["status"] == 403
+
+
+def test_a_cell_worker_answers(cells):
+    """The worker of examples/, whose answers nobody wrote for the mux."""
+    cell = cells(sandboxes={}, config={"routes": ROUTES})
+    address = cell.worker(cell.sandboxd())
+    process = cell.processes[-1]
+    cell.set_sandboxes(**{"sb-1": on_worker(f"http://{address}")})
+    with Client(cell, cell.token("sb-1", need=["exec"])) as client:
+        until(lambda: client.call("/healthz")[0]["status"] == 200, 10)
+        numbers = [client.ask(f"/bytes?n={n}&chunked={n % 2}", window=65536) for n in (0, 65535, 65536, 1 << 20)]
+        events = client.ask("/events?n=5&interval=10ms")
+        for number, n in zip(numbers, (0, 65535, 65536, 1 << 20), strict=True):
+            assert client.response(number)["status"] == 200
+            assert client.body(number) == (bytes(i % 251 for i in range(n)), {})
+        assert client.response(events)["status"] == 200 and client.body(events)[0].count(b"data:") == 5
+        data = os.urandom(1 << 20)
+        upload = client.ask("/upload", "PUT", body=True)
+        client.upload(upload, data)
+        client.put(END, upload)
+        assert client.response(upload)["status"] == 200
+        assert hashlib.sha256(data).hexdigest().encode() in client.body(upload)[0]
+        command = client.ask("/command", "POST", body=True, headers={"Content-Type": "application/json"})
+        client.put(DATA, command, json.dumps({"command": "seq 1 3; exit 7"}).encode())
+        client.put(END, command)
+        assert client.response(command)["status"] == 200
+        said = client.body(command)[0]
+        assert b"3" in said and b"7" in said, said
+        endless = client.ask("/events?n=1000000&interval=10ms")
+        assert client.response(endless)["status"] == 200
+        client.put(RESET, endless)
+        assert client.call("/healthz")[0]["status"] == 200
+        process.kill()
+        process.wait()
+        assert client.call("/healthz")[0]["status"] in (502, 503)
 
 
 def test_clients_that_go(cell, worker):
