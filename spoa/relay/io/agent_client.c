@@ -26,6 +26,7 @@ struct agent_client {
     struct spop_client *client; /* NULL: not connected */
     struct stream stream;
     struct loop_timer tick, reconnect;
+    struct loop_task flush; /* what a turn has put leaves at its end, at once */
     struct backoff backoff;
     struct question *queued, **queued_end; /* in order */
     struct question *asked, *watched;      /* in no order */
@@ -197,6 +198,13 @@ static void put_queued(struct agent_client *r)
         if (put_question(r, q))
             note_asked(r, q);
     }
+    if (buffer_len(&r->stream.out))
+        loop_defer(r->loop, &r->flush);
+}
+
+static void flush(void *context)
+{
+    struct agent_client *r = context;
     stream_send(&r->stream);
 }
 
@@ -436,6 +444,7 @@ struct agent_client *agent_client_new(struct loop *loop, const struct net_addres
         .backoff = {.least = RECONNECT_LEAST, .most = RECONNECT_MOST},
     };
     r->queued_end = &r->queued;
+    r->flush = (struct loop_task){.run = flush, .context = r};
     loop_timer_open(&r->tick, loop, on_tick, r);
     loop_timer_open(&r->reconnect, loop, connect_agent, r);
     loop_timer_set(&r->reconnect, 0);
@@ -450,7 +459,8 @@ void agent_client_free(struct agent_client *r)
     loop_timer_close(&r->tick);
     loop_timer_close(&r->reconnect);
     spop_client_free(r->client);
-    free(r);
+    r->flush.run = free; /* it may be queued */
+    loop_defer(r->loop, &r->flush);
 }
 
 void agent_client_ask(struct agent_client *r, struct question *q)
