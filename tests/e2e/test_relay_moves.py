@@ -7,8 +7,9 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from cell import until
+from cell import on_worker, until, worker_command
 from tunnels import QUICK, ROUTES, Tunnels, pass_both_ways, port_that_refuses
+from worker import start
 from websockets.exceptions import ConnectionClosed
 from websockets.legacy.client import connect as websocket
 
@@ -133,6 +134,70 @@ def test_gaps_of_announced_moves_are_short(tunnels, workers, record_property):
     for number, upstream in enumerate(upstreams):
         upstream.say(b"%d" % number)
     assert {client.message()[1] for client in clients} == {b"%d" % n for n in range(20)}
+
+
+# ---- many moves at once: a few at a time, the others are served by the old worker until then ----
+
+
+def told_to_move(tunnels, **records):
+    """Of several sandboxes in one change of the directory."""
+    epoch = next(tunnels.numbers)
+    tunnels.cell.set_sandboxes(**{sandbox: record | {"epoch": epoch} for sandbox, record in records.items()})
+
+
+def test_a_worker_that_hangs_holds_up_nobody_elses_move(tunnels, workers):
+    """Its dials take all of dial_timeout, two seconds; there are more of them than may be under way."""
+    one, hangs = workers
+    good = tunnels.worker()
+    stuck, free = f"sb-{next(tunnels.numbers)}", f"sb-{next(tunnels.numbers)}"
+    for sandbox in (stuck, free):
+        tunnels.place(sandbox, one)
+    stuck_clients = [tunnels.open(one, stuck)[0] for _ in range(100)]
+    clients = [tunnels.open(one, free)[0] for _ in range(40)]
+    began = time.monotonic()
+    told_to_move(tunnels, **{stuck: {"worker": hangs.url}, free: {"worker": good.url}})
+    upstreams = [good.serve() for _ in clients]
+    assert time.monotonic() - began < 1.5
+    for number, upstream in enumerate(upstreams):
+        upstream.say(b"%d" % number)
+    assert {client.message()[1] for client in clients} == {b"%d" % n for n in range(40)}
+    tunnels.place(stuck, state="stopped")
+    assert {client.closed() for client in stuck_clients} == {(1000, "sandbox stopped")}
+
+
+def test_who_is_told_something_else_meanwhile_heeds_that(tunnels, workers):
+    """The sandbox stops, or the client goes, while most tunnels wait for their turn."""
+    one, two = workers
+    sandbox = tunnels.sandbox(one)
+    clients = [tunnels.open(one, sandbox)[0] for _ in range(120)]
+    told_to_move(tunnels, **{sandbox: {"worker": two.url}})
+    for client in clients[::3]:
+        client.close()
+    tunnels.cell.set_sandboxes(**{sandbox: {"state": "stopped", "epoch": next(tunnels.numbers)}})
+    for number, client in enumerate(clients):
+        assert number % 3 == 0 or client.closed() == (1000, "sandbox stopped")
+    until(lambda: not tunnels.tunnels(sandbox), 10)
+
+
+def test_who_is_told_of_many_workers_in_turn_ends_up_with_the_last_one(tunnels, workers):
+    """Faster than a hundred tunnels can go. All workers but the first are cell-workers, which echo."""
+    one, _ = workers
+    sandbox = tunnels.sandbox(one)
+    clients = [tunnels.open(one, sandbox, session="ws-echo")[0] for _ in range(100)]
+    started = [start(*worker_command("/nonexistent")) for _ in range(4)]
+    try:
+        for _, address in started:
+            told_to_move(tunnels, **{sandbox: on_worker(f"http://{address}")})
+        until(lambda: {(t["state"], t["worker"]) for t in tunnels.tunnels(sandbox)} == {("serving", started[-1][1])}, 20)
+        for number, client in enumerate(clients):
+            client.say(b"%d" % number)
+            assert client.message()[1] == b"%d" % number
+    finally:
+        for process, _ in started:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            process.stderr.close()
 
 
 def test_a_change_that_is_no_move_is_not_noticed(tunnels, workers):

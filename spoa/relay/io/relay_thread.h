@@ -14,6 +14,7 @@
 #include "spoa/relay/io/agent_client.h"
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/io/lingering_close.h"
+#include "spoa/relay/io/moves.h"
 #include "spoa/relay/io/relay_metrics.h"
 #include "spoa/relay/io/top_ends.h"
 #include "spoa/relay/tunnel/tunnel.h"
@@ -64,6 +65,7 @@ struct relay_thread {
     struct handshake **handshakes_last; /* behind the newest, if there is one */
     size_t handshakes_count;
     struct tunnel_io *tunnels;
+    struct moves moves; /* of them */
     size_t tunnels_count;
     struct egress_io *egress; /* connections of sandboxes to the outside */
     size_t egress_count;

@@ -106,6 +106,7 @@ static void relay_thread_free(struct relay_thread *thread)
 {
     (void)listener_release(&thread->listener);
     loop_timer_close(&thread->drain_step);
+    moves_close(&thread->moves);
     if (thread->loop)
         lingering_closes_end(&thread->lingering);
     agent_client_free(thread->agent);
@@ -123,6 +124,7 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     thread->lingering = (struct lingering_closes){
         .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
     tunnel_io_host(&thread->host, &thread->commands);
+    moves_open(&thread->moves, thread->loop, tunnel_io_go);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
     thread->agent = agent_client_new(thread->loop, o->agent, o->questions, o->log);
     return (thread->shard && thread->scratch && thread->agent) || fail(why, "out of memory");

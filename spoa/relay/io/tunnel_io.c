@@ -36,6 +36,7 @@ struct tunnel_io {
     bool accepted;
     bool gone;
     bool gives_way; /* its memory goes to those that wait */
+    bool moving;    /* counted by thread.moves */
     union {
         struct loop_timer timer;
         struct loop_task free_task; /* once it is gone */
@@ -48,11 +49,36 @@ struct tunnel_io {
     uint64_t dialled_at;
     struct question watch;
     struct question *ask;      /* while it is open */
+    struct move *move;         /* while it waits */
     enum replay_permit permit; /* to collect what the worker replays */
     uint64_t permit_since;
 };
 
 static void update(struct tunnel_io *io);
+
+/* ---- its turn to move ---- */
+static const struct answer no_news = {.state = ANSWER_UNAVAILABLE, .epoch = -1};
+
+/* False: it waits for it. */
+static bool begin_move(struct tunnel_io *io, const struct answer *answer)
+{
+    if (!io->moving)
+        io->move = moves_begin(&io->thread->moves, io, answer);
+    io->moving = !io->move;
+    return io->moving;
+}
+
+static void end_move(struct tunnel_io *io)
+{
+    bool moving = io->moving;
+
+    if (io->move)
+        moves_drop(&io->thread->moves, io->move);
+    io->move = NULL;
+    io->moving = false;
+    if (moving)
+        moves_end(&io->thread->moves);
+}
 
 /* Refused tunnels do not count against the sandbox's limit. */
 static struct limits_owner owner_of(const struct handover *h)
@@ -496,18 +522,44 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
         feed(io, WORKER, dial_rest(io->dial));
     dial_free(io->dial);
     io->dial = NULL;
+    end_move(io);
     if (io->accepted && buffer_len(&io->early))
         feed_early(io);
     update(io);
 }
 
+static void take_answer(struct tunnel_io *io, bool watch, const struct answer *answer)
+{
+    tunnel_answered(&io->tunnel, answer, watch, loop_clock());
+    update(io);
+    if (io->moving && !io->dial)
+        end_move(io);
+}
+
+/* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
     struct tunnel_io *io = owner;
+    bool waited = io->move;
+
     if (!watch)
         drop_ask(io);
-    tunnel_answered(&io->tunnel, answer, watch, loop_clock());
-    update(io);
+    if (waited)
+        end_move(io);
+    if (watch && tunnel_would_move(&io->tunnel, answer) && !begin_move(io, answer))
+        return;
+    take_answer(io, watch, answer);
+    if (waited && !io->gone)
+        take_answer(io, true, &no_news);
+}
+
+void tunnel_io_go(void *owner, const struct answer *answer)
+{
+    struct tunnel_io *io = owner;
+
+    io->move = NULL;
+    io->moving = true;
+    take_answer(io, true, answer);
 }
 
 static void give_handover(void *owner, struct handover *to)
@@ -593,6 +645,7 @@ void tunnel_io_cut(struct tunnel_io *io)
         tunnel_stats_ended(&io->stats);
     drop_ask(io);
     agent_client_drop(thread->agent, &io->watch);
+    end_move(io);
     dial_free(io->dial);
     loop_io_close(&io->sockets[CLIENT]);
     loop_io_close(&io->sockets[WORKER]);

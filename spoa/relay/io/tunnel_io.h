@@ -21,6 +21,9 @@ void tunnel_io_end(struct tunnel_io *io, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
 void tunnel_io_cut(struct tunnel_io *io);
 
+/* Its turn to move has come, by what it was told (moves.h). */
+void tunnel_io_go(void *io, const struct answer *answer);
+
 /* The two parts of a round where memory is short (limits.h), of the thread's tunnels. */
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round);
 void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round);

@@ -232,6 +232,14 @@ static struct connector_result use_change(struct connector *c, const struct answ
     return connector_use(c, answer, now);
 }
 
+bool connector_would_move(const struct connector *c, const struct answer *answer)
+{
+    struct connector_result final;
+
+    return c->purpose == CONNECT_ASIDE && c->phase == CONNECTOR_IDLE && !c->fixed && matters(c, answer) &&
+           !is_final(answer, &final);
+}
+
 /* Spread, or those that the agent has no room for would all ask at once. */
 static uint64_t ask_later(struct connector *c)
 {

@@ -97,6 +97,8 @@ void connector_abandon(struct connector *c, uint64_t now);
 bool connector_took_itself(struct connector *c, uint64_t now);
 
 /* ---- events ---- */
+/* Whether a watch's answer would make a tunnel leave a worker that serves for another one. */
+bool connector_would_move(const struct connector *c, const struct answer *answer);
 /* The agent answers a question or, watch, tells of a change. */
 struct connector_result connector_answered(struct connector *c, const struct answer *answer, bool watch,
                                            uint64_t now);

@@ -247,6 +247,11 @@ void tunnel_lost(struct tunnel *t, enum side side, enum loss how, uint64_t now)
 }
 
 /* ---- the agent and the dial ---- */
+bool tunnel_would_move(const struct tunnel *t, const struct answer *answer)
+{
+    return t->state == TUNNEL_serving && connector_would_move(&t->connector, answer);
+}
+
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now)
 {
     if (t->state >= TUNNEL_closing || (!watch && t->connector.phase != CONNECTOR_ASKING))

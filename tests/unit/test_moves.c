@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/* Tunnels that are told to move: how many go at a time, and in which order. */
+#include "tests/unit/support.h"
+
+#include <stdio.h>
+
+#include "spoa/relay/io/moves.h"
+
+#define ALL (4 * MOVES_AT_ONCE)
+
+struct world {
+    struct loop *loop;
+    struct moves moves;
+    struct mover {
+        struct world *world;
+        struct move *move;
+        size_t went; /* as the how manieth; 0: not yet */
+        char host[16];
+    } movers[ALL];
+    size_t went;
+    bool ends_at_once;
+};
+
+static void go(void *owner, const struct answer *answer)
+{
+    struct mover *mover = owner;
+    assert_true(slice_is(answer->target.host, mover->host));
+    assert_int_equal(answer->epoch, mover - mover->world->movers);
+    mover->move = NULL;
+    mover->went = ++mover->world->went;
+    if (mover->world->ends_at_once)
+        moves_end(&mover->world->moves);
+}
+
+static void begin(struct world *w, size_t i)
+{
+    struct mover *mover = &w->movers[i];
+    char text[16]; /* what the answer points into is gone behind the call */
+    snprintf(mover->host, sizeof mover->host, "worker-%zu", i);
+    snprintf(text, sizeof text, "%s", mover->host);
+    struct answer answer = {
+        .state = ANSWER_RUNNING,
+        .epoch = (int64_t)i,
+        .target = {.addr = {.family = 4, .bytes = {127, 0, 0, 1}}, .port = 80, .host = slice_text(text)}};
+    mover->world = w;
+    mover->move = moves_begin(&w->moves, mover, &answer);
+    if (!mover->move)
+        mover->went = ++w->went;
+    memset(text, 'x', sizeof text);
+}
+
+static void open_world(struct world *w)
+{
+    struct fail why;
+    *w = (struct world){.loop = loop_new(&why)};
+    assert_non_null(w->loop);
+    moves_open(&w->moves, w->loop, go);
+}
+
+static void close_world(struct world *w)
+{
+    assert_null(w->moves.first);
+    moves_close(&w->moves);
+    loop_free(w->loop);
+}
+
+static void a_few_go_at_once_and_the_others_in_order(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    assert_int_equal(w.went, MOVES_AT_ONCE);
+    for (size_t i = 0; i < ALL; i++) {
+        moves_end(&w.moves);
+        assert_int_equal(w.went, i + MOVES_AT_ONCE < ALL ? i + 1 + MOVES_AT_ONCE : ALL);
+    }
+    for (size_t i = 0; i < ALL; i++)
+        assert_int_equal(w.movers[i].went, i + 1);
+    assert_int_equal(w.moves.under_way, 0);
+    close_world(&w);
+}
+
+static void one_that_ends_within_its_turn_makes_room_for_the_next(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    w.ends_at_once = true;
+    moves_end(&w.moves);
+    assert_int_equal(w.went, ALL);
+    assert_int_equal(w.moves.under_way, MOVES_AT_ONCE - 1);
+    close_world(&w);
+}
+
+static void one_that_waits_no_more_is_passed_over(void **state)
+{
+    (void)state;
+    struct world w;
+    const size_t first = MOVES_AT_ONCE, middle = first + 3, last = ALL - 1;
+    open_world(&w);
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    moves_drop(&w.moves, w.movers[last].move);
+    moves_drop(&w.moves, w.movers[middle].move);
+    moves_drop(&w.moves, w.movers[first].move);
+    begin(&w, last); /* told again, behind all others */
+    for (size_t i = 0; i < ALL - 2; i++)
+        moves_end(&w.moves);
+    assert_int_equal(w.movers[first].went + w.movers[middle].went, 0);
+    assert_int_equal(w.movers[last].went, ALL - 2);
+    close_world(&w);
+}
+
+static void nobody_waits_for_workers_that_do_not_answer(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    uint64_t began = loop_clock();
+    for (size_t most = MOVES_AT_ONCE; most < ALL; most += MOVES_AT_ONCE) {
+        assert_int_equal(w.went, most);
+        while (w.went == most)
+            loop_turn(w.loop, true);
+    }
+    assert_true(loop_clock() - began >= 2 * MOVES_STEP);
+    for (size_t i = 0; i < ALL; i++)
+        moves_end(&w.moves);
+    w.went = 0;
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    assert_int_equal(w.went, MOVES_AT_ONCE); /* it is as before */
+    for (size_t i = 0; i < ALL; i++)
+        moves_end(&w.moves);
+    close_world(&w);
+}
+
+static void while_enough_get_through_no_more_go_at_once(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    for (size_t i = 0; i < 3 * MOVES_AT_ONCE; i++)
+        begin(&w, i);
+    for (size_t i = 0; i < MOVES_AT_ONCE; i++)
+        moves_end(&w.moves);
+    assert_int_equal(w.went, 2 * MOVES_AT_ONCE);
+    for (uint64_t began = loop_clock(); loop_clock() - began < MOVES_STEP + MOVES_STEP / 2;)
+        loop_turn(w.loop, false);
+    assert_int_equal(w.moves.most, MOVES_AT_ONCE);
+    for (size_t i = 0; i < 2 * MOVES_AT_ONCE; i++)
+        moves_end(&w.moves);
+    close_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_few_go_at_once_and_the_others_in_order),
+        cmocka_unit_test(one_that_ends_within_its_turn_makes_room_for_the_next),
+        cmocka_unit_test(one_that_waits_no_more_is_passed_over),
+        cmocka_unit_test(nobody_waits_for_workers_that_do_not_answer),
+        cmocka_unit_test(while_enough_get_through_no_more_go_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
