@@ -3,6 +3,7 @@
 #include "tests/unit/support.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "spoa/relay/io/moves.h"
 
@@ -14,7 +15,8 @@ struct world {
     struct mover {
         struct world *world;
         struct move *move;
-        size_t went; /* as the how manieth; 0: not yet */
+        size_t went;   /* as the how manieth; 0: not yet */
+        int64_t epoch; /* that it was told */
         char host[16];
     } movers[ALL];
     size_t went;
@@ -25,7 +27,7 @@ static void go(void *owner, const struct answer *answer)
 {
     struct mover *mover = owner;
     assert_true(slice_is(answer->target.host, mover->host));
-    assert_int_equal(answer->epoch, mover - mover->world->movers);
+    assert_int_equal(answer->epoch, mover->epoch);
     mover->move = NULL;
     mover->went = ++mover->world->went;
     if (mover->world->ends_at_once)
@@ -43,6 +45,7 @@ static void begin(struct world *w, size_t i)
         .epoch = (int64_t)i,
         .target = {.addr = {.family = 4, .bytes = {127, 0, 0, 1}}, .port = 80, .host = slice_text(text)}};
     mover->world = w;
+    mover->epoch = (int64_t)i;
     mover->move = moves_begin(&w->moves, mover, &answer);
     if (!mover->move)
         mover->went = ++w->went;
@@ -94,6 +97,30 @@ static void one_that_ends_within_its_turn_makes_room_for_the_next(void **state)
     assert_int_equal(w.went, ALL);
     assert_int_equal(w.moves.under_way, MOVES_AT_ONCE - 1);
     close_world(&w);
+}
+
+/* As of tunnels that are closing by then. */
+static void as_many_as_there_are_may_end_within_their_turn(void **state)
+{
+    (void)state;
+    struct world w;
+    const size_t many = 200000;
+    struct mover *movers = calloc(many, sizeof *movers);
+    assert_non_null(movers);
+    open_world(&w);
+    for (size_t i = 0; i < MOVES_AT_ONCE; i++)
+        begin(&w, i);
+    for (size_t i = 0; i < many; i++) {
+        movers[i] = (struct mover){.world = &w, .epoch = (int64_t)i, .host = "worker"};
+        assert_non_null(moves_begin(
+            &w.moves, &movers[i],
+            &(struct answer){.epoch = (int64_t)i, .target = {.host = slice_text(movers[i].host)}}));
+    }
+    w.ends_at_once = true;
+    moves_end(&w.moves);
+    assert_int_equal(w.went, MOVES_AT_ONCE + many);
+    close_world(&w);
+    free(movers);
 }
 
 static void one_that_waits_no_more_is_passed_over(void **state)
@@ -163,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_few_go_at_once_and_the_others_in_order),
         cmocka_unit_test(one_that_ends_within_its_turn_makes_room_for_the_next),
+        cmocka_unit_test(as_many_as_there_are_may_end_within_their_turn),
         cmocka_unit_test(one_that_waits_no_more_is_passed_over),
         cmocka_unit_test(nobody_waits_for_workers_that_do_not_answer),
         cmocka_unit_test(while_enough_get_through_no_more_go_at_once),

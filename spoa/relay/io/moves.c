@@ -18,8 +18,12 @@ static void free_move(struct move *move)
     free(move);
 }
 
+/* One that ends within its turn makes room for the next one of this same round: thousands may, one in the other. */
 static void go_on(struct moves *m)
 {
+    if (m->going)
+        return;
+    m->going = true;
     while (m->first && m->under_way < m->most) {
         struct move *move = m->first;
         m->under_way++;
@@ -27,6 +31,7 @@ static void go_on(struct moves *m)
         m->go(move->owner, &move->answer);
         free_move(move);
     }
+    m->going = false;
     if (!m->first && m->under_way <= MOVES_AT_ONCE)
         m->most = MOVES_AT_ONCE;
 }

@@ -23,6 +23,7 @@ struct move {
 struct moves {
     size_t under_way, most, ended; /* ended: in this step */
     struct move *first, **last;    /* that wait; behind the last one */
+    bool going;                    /* turns are being given */
     struct loop_timer step;
     void (*go)(void *owner,
                const struct answer *answer); /* the turn of one that waited has come; it is under way */
