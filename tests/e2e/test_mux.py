@@ -375,8 +375,12 @@ def test_a_relay_that_drains_answers_what_is_on_its_way(cell, worker):
 
 PROGRAM = """(async () => {
     const { Mux } = await import("/open/sb-1/mux.js");
-    const mux = new Mux(`ws://${location.host}/v1/mux`, { protocols: ["cellgate", "cellgate.bearer.TOKEN"] });
+    let opened = 0;
+    class Counted extends WebSocket { constructor(...all) { super(...all); opened++; } }
+    const mux = new Mux(`ws://${location.host}/v1/mux`, { protocols: ["cellgate", "cellgate.bearer.TOKEN"], WebSocket: Counted });
     const told = {};
+    const first = await Promise.all(["a", "b", "c"].map((name) => mux.fetch(`/w/sb-1/${name}`))); // none is open yet
+    told.first = [...first.map((answer) => answer.status), opened];
     const answer = await mux.fetch("/w/sb-1/x?y", { method: "POST", headers: { "X-Own": "b" }, body: JSON.stringify({ a: "\u20ac" }) });
     told.one = [answer.status, answer.headers.get("content-type"), await answer.json()];
     told.refused = (await mux.fetch("/w/sb-2/x")).status;
@@ -410,6 +414,7 @@ def test_mux_js_in_a_browser(cell, worker):
         browser.open(f"http://127.0.0.1:{cell.http}/open/sb-1/page")
         browser.wait(lambda: browser.evaluate("document.title") == "mux")
         told = json.loads(browser.ask(PROGRAM.replace("TOKEN", cell.token("sb-1", need=["exec"]))))
+    assert told["first"] == [200, 200, 200, 1]
     status, kind, seen = told["one"]
     assert (status, kind, seen["method"], seen["target"], json.loads(seen["body"])) == (200, "application/json", "POST", "/x?y", {"a": "\u20ac"})
     assert ("x-own", "b") in [(n.lower(), v) for n, v in seen["headers"]]

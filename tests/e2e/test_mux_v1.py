@@ -14,6 +14,7 @@ import threading
 
 import pytest
 from cell import SANITIZED, on_worker, until
+from client import WEBSOCKET, Http1, frame, head
 from origin import Origin
 from worker import BINARY, CLOSE, TEXT, Ws
 
@@ -167,6 +168,19 @@ def test_the_protocol_is_selected_where_it_is_offered(cell):
     with Ws(cell.http, "/v1/mux", [("Authorization", "Bearer " + token)]) as ws:
         ws.send(TEXT, b'{"type":"request","id":"1","method":"GET","path":"/w/sb-1/x"}')
         assert json.loads(ws.message()[1])["status"] == 200
+
+
+def test_who_does_not_wait_for_the_101_is_answered_too(cell):
+    """The first request comes in one piece with the upgrade, and others behind it before there is an answer."""
+    request = json.dumps({"path": "/w/sb-1/x", "method": "GET"}).encode()
+    frames = b"".join(frame(BINARY, bytes([REQUEST]) + struct.pack(">I", number) + request, mask=b"mask") for number in range(1, 21))
+    fields = [("Host", "cell.test"), *WEBSOCKET, ("Sec-WebSocket-Protocol", "cellgate.mux.v1"), cell.bearer("sb-1", need=["exec"])]
+    with Client(cell, None) as client, Http1(cell.http) as client.ws.http:
+        client.ws.http.sock.sendall(head("GET", "/v1/mux", fields) + frames)
+        assert client.ws.http.response().status == 101
+        for number in range(1, 21):
+            assert client.response(number)["status"] == 200
+            assert json.loads(client.body(number)[0])["target"] == "/x"
 
 
 @pytest.mark.parametrize("size", [0, 1, 125, 126, 16384, 65535, 65536, 65537, 1 << 20])
