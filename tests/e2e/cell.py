@@ -122,6 +122,11 @@ def haproxy_version():
     return tuple(int(x) for x in text.split()[2].split("-")[0].split(".")[:2])
 
 
+# What the first `up` of this process has made is good for all, and takes long: an RSA key. Each cell has files of its own.
+PEM = ("cert.pem", "egress-sign.pem")
+_pem = {}
+
+
 class Cell:
     """`config` is merged into the default configuration, key by key, which has SYSTEMS unless it brings routes;
     `sandboxes` is the directory's content; `files` are written beside it (keys); `environment` reaches haproxy.cfg (CELLGATE_WORKER_TIMEOUT, ...);
@@ -165,6 +170,7 @@ class Cell:
         command += ["--http-port", "0", "--https-port", "0", "--haproxy", self.haproxy]
         command += ["--egress-port", "0"] if self.has_egress else []
         environment = os.environ | {"CELLGATE_BIN": str(BIN)} | self.environment
+        self.give_pem()
         with open(self.folder / "up.log", "wb") as log:
             self.up = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
         text, deadline = "", time.monotonic() + 60
@@ -180,7 +186,16 @@ class Cell:
                 self.egress_ca = Path(address)
             elif address:
                 self.ports[name] = int(address.rpartition(":")[2])
+        _pem.update({name: (self.run_dir / name).read_bytes() for name in PEM if (self.run_dir / name).exists()})
         return self
+
+    def give_pem(self):
+        self.run_dir.mkdir(exist_ok=True)
+        for name, content in _pem.items():
+            file = self.run_dir / name
+            if not file.exists():
+                file.touch(0o600)
+                file.write_bytes(content)
 
     def stop(self):
         for process in reversed(self.processes):

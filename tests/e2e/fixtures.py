@@ -31,24 +31,44 @@ def pytest_runtest_makereport(item, call):
         report.sections += [(f"cell in {cell.folder}", cell.logs()) for cell in living]
 
 
-@pytest.fixture(scope="module")
-def cells():
-    """Makes cells as Cell() does and ends them: cells(sandboxes={...}, config={...}). The folder's name is short: it
-    holds Unix sockets."""
-    made = []
+class Cells:
+    """The folder's name is short: it holds Unix sockets."""
 
-    def make(**arguments):
+    def __init__(self):
+        self.made = []
+
+    def __call__(self, **arguments):
         folder = tempfile.TemporaryDirectory(prefix="cg-")
         cell = Cell(folder.name, **arguments)
-        made.append((cell, folder))
+        self.made.append((cell, folder))
         living.append(cell)
         return cell.start()
 
-    yield make
-    for cell, folder in made:
-        cell.stop()
-        living.remove(cell)
-        folder.cleanup()
+    def end(self, keep=0):
+        """Of all but the first `keep`."""
+        while len(self.made) > keep:
+            cell, folder = self.made.pop()
+            cell.stop()
+            living.remove(cell)
+            folder.cleanup()
+
+
+@pytest.fixture(scope="module")
+def cells():
+    """Makes cells as Cell() does and ends them: cells(sandboxes={...}, config={...})."""
+    cells = Cells()
+    yield cells
+    cells.end()
+
+
+@pytest.fixture(autouse=True)
+def cells_of_the_test(request):
+    """A cell that a test has made ends with it: idle ones cost time, too. Those of the module's fixtures are there before."""
+    cells = request.getfixturevalue("cells") if "cells" in request.fixturenames else None
+    kept = len(cells.made) if cells else 0
+    yield
+    if cells:
+        cells.end(kept)
 
 
 @pytest.fixture(scope="module")
