@@ -40,6 +40,8 @@ class Browser:
         self._process = subprocess.Popen(
             ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
             + ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"]
+            # not a process for each site, and another one in reserve: they take longer to start than a page
+            + ["--disable-features=SpareRendererForSitePerProcess,IsolateOrigins,site-per-process", "--disable-site-isolation-trials"]
             + [f"--user-data-dir={self._profile}", "--remote-debugging-port=0", *self._flags, "about:blank"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
