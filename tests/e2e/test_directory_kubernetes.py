@@ -88,7 +88,7 @@ def test_a_suspended_sandbox_is_woken_by_a_patch(world):
     w = world().start().watched()
     w.kube.say(EVENTS["suspending"])
     w.becomes("sb-new", WAKING)
-    until(lambda: w.kube.patches, 5, "nobody wakes it")
+    until(lambda: w.kube.patches, 10, "nobody wakes it")
     assert w.kube.patches == [("/apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes/sb-new", "application/merge-patch+json",
                                {"spec": {"operatingMode": "Running"}})]
     w.kube.say(EVENTS["moved"])
@@ -101,9 +101,9 @@ def test_a_wake_that_the_server_does_not_take_is_tried_again_and_one_that_rbac_f
     w.start().watched()
     w.kube.say(EVENTS["suspending"])
     w.becomes("sb-new", WAKING)
-    until(lambda: len(w.kube.patches) >= 2, 5, "it is not tried again")
+    until(lambda: len(w.kube.patches) >= 2, 10, "it is not tried again")
     w.kube.patch_status = 403
-    until(lambda: "RBAC lacks `patch`" in w.cell.logs(), 5, "nobody is told")
+    until(lambda: "RBAC lacks `patch`" in w.cell.logs(), 10, "nobody is told")
 
 
 def test_a_tunnel_moves_with_the_pod_and_ends_with_the_sandbox(world):
@@ -141,7 +141,7 @@ def test_a_list_comes_in_pages_and_what_a_later_one_lacks_is_gone(world):
     w.kube.say(RECORDED["410-event"])
     w.becomes("sb-0", ABSENT)
     assert [w.ask("sb-1"), w.ask("sb-2")] == ["127.0.0.4", "127.0.0.9"]
-    until(lambda: len(w.kube.watches) == 2 and w.kube.watches[1].query["resourceVersion"] == "900", 5, "nobody watches again")
+    until(lambda: len(w.kube.watches) == 2 and w.kube.watches[1].query["resourceVersion"] == "900", 10, "nobody watches again")
 
 
 def test_a_watch_goes_on_where_the_last_bookmark_was(world):
@@ -508,7 +508,7 @@ def test_a_server_that_drips_is_understood_and_one_that_drips_its_head_is_given_
     asked = len(w.kube.asked)
     w.kube.end()
     until(lambda: len(w.kube.asked) >= asked + 2, 10, "it waits for ever")
-    until(lambda: "no answer in time" in w.cell.logs(), 5, "nobody is told")
+    until(lambda: "no answer in time" in w.cell.logs(), 10, "nobody is told")
     assert w.ask("sb-1") == "127.0.0.10" and w.ask("sb-9") == UNKNOWN
     ended.set()
     w.kube.watch_answer = None
@@ -529,7 +529,7 @@ def test_the_clock_of_the_server_is_of_no_consequence(world, tmp_path):
     w.kube.say(renamed(EVENTS["moved"], "sb-1"), EVENTS["suspending"])
     w.becomes("sb-1", "127.0.0.10")
     w.becomes("sb-new", WAKING)
-    until(lambda: w.kube.patches, 5, "nobody wakes it")
+    until(lambda: w.kube.patches, 10, "nobody wakes it")
     w.kube.end()
     w.watched(2)
     w.kube.say(RECORDED["410-event"])
@@ -538,7 +538,8 @@ def test_the_clock_of_the_server_is_of_no_consequence(world, tmp_path):
     assert w.metric("cellgate_directory_up") == 1
 
 
-MANY, FLAPS = 20000, 5
+LONG = os.environ.get("CELLGATE_LONG")
+MANY, FLAPS = (20000, 5) if LONG else (4000, 2)
 
 
 def test_large_events_are_heard_when_they_have_come(world, tmp_path):
@@ -550,12 +551,12 @@ def test_large_events_are_heard_when_they_have_come(world, tmp_path):
             event["object"]["metadata"]["annotations"] = {"a": "x" * size}
             w.kube.say(json.dumps(event) + "\n")
             w.becomes("sb-1", address if size < 2 << 20 else WAKING)
-    until(lambda: w.metric("cellgate_directory_events_total") == 10, 5, "the last one is not heard")
+    until(lambda: w.metric("cellgate_directory_events_total") == 10, 10, "the last one is not heard")
     assert len(w.kube.asked) == 2
 
 
 def test_many_that_flap_hold_no_decision_up(world, tmp_path):
-    """20,000 sandboxes become ready and not ready, as fast as the agent reads it. Who asks for one that nobody has asked for before waits
+    """4,000 sandboxes (CELLGATE_LONG=1: 20,000) become ready and not ready, as fast as the agent reads it. Who asks for one that nobody has asked for before waits
     until the agent has read what libcurl reads in one go, 3 MB."""
     w = world(cell={"agent": {"lookup": "2s"}}).over_http2(tmp_path)
     states = [[renamed(EVENTS[state], f"sb-{i}").encode() for i in range(MANY)] for state in ("ready", "resuming")]
