@@ -7,3 +7,14 @@ from fixtures import *  # noqa: F403
 
 # Long runs: tests/check asks for them.
 collect_ignore = [] if os.environ.get("CELLGATE_LONG") else ["test_relay_fleet.py"]
+
+# What takes longest comes first: a file is run by one process, and the last one may be alone.
+LONGEST = ["worker", "relay_direct", "allocations", "failclosed", "egress_requests", "egress", "directory_http", "top", "browser",
+           "directory_kubernetes", "relay_haproxy", "mux_watch", "existence", "egress_clients", "egress_upgrades", "cell_resume_browser",
+           "mux_v1", "mux_resume", "egress_http2", "cell_resume", "relay_bounds", "directory_redis", "relay_frames", "kubernetes_pod",
+           "quickstart", "command", "revocation", "relay_memory", "relay_hoard", "directory_pushed", "directory_dns"]
+
+
+def pytest_collection_modifyitems(items):
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
