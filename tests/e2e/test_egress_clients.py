@@ -255,15 +255,18 @@ func main() {
 """
 
 
+GO_COMMAND = shutil.which("go") or next(iter(glob.glob("/usr/lib/go-*/bin/go")), None)
+NO_GO = pytest.mark.skipif(not GO_COMMAND, reason="Debian's golang-go is not there")
+
+
 def go_program(folder):
-    go = shutil.which("go") or next(iter(glob.glob("/usr/lib/go-*/bin/go")), None) or pytest.skip("Debian's golang-go is not there")
     (folder / "main.go").write_text(GO)
     environment = os.environ | {"GOCACHE": os.environ.get("GOCACHE", "/var/tmp/cellgate-gocache"), "GO111MODULE": "off", "CGO_ENABLED": "0"}
-    subprocess.run([go, "build", "-o", folder / "client", folder / "main.go"], check=True, capture_output=True, env=environment)
+    subprocess.run([GO_COMMAND, "build", "-o", folder / "client", folder / "main.go"], check=True, capture_output=True, env=environment)
     return [folder / "client"]
 
 
-@pytest.mark.parametrize("name", ["python", "node", "go"])
+@pytest.mark.parametrize("name", ["python", "node", pytest.param("go", marks=NO_GO)])
 def test_a_program_of_ones_own(sandbox, website, tmp_path, name):
     (website.folder / "large").write_bytes(body := os.urandom(3 << 20))
     (tmp_path / "script.cjs").write_text(NODE)
