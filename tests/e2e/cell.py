@@ -63,7 +63,7 @@ def token(cell="test", secret=SECRET, ttl=300, header=None, **claims):
     return signed + "." + b64(hmac.new(secret, signed.encode(), hashlib.sha256).digest())
 
 
-def until(check, seconds=5.0, what="it did not happen"):
+def until(check, seconds=10.0, what="it did not happen"):
     """Polls until check() gives something true, which is returned."""
     end = time.monotonic() + seconds
     while not (result := check()):
@@ -95,6 +95,21 @@ def free_port():
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise AssertionError("no port is free")
+
+
+def readable(file, seconds):
+    """Whether it is, within the time. select() takes no descriptor above 1023, and a process with many tests may have such."""
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+SOON = 0.8  # seconds: HAProxy asks an agent that is away for a little longer
+
+
+def listens(path):
+    with socket.socket(socket.AF_UNIX) as sock:
+        return sock.connect_ex(str(path)) == 0
 
 
 def alive(pid):
@@ -175,7 +190,7 @@ class Cell:
             self.up = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
         text, deadline = "", time.monotonic() + 60
         while "ready\n" not in text:
-            if select.select([self.up.stdout], [], [], 0.2)[0]:
+            if readable(self.up.stdout, 0.2):
                 text += os.read(self.up.stdout.fileno(), 4096).decode()
             if self.up.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -238,7 +253,7 @@ class Cell:
         os.kill(self.pid(name), number)
 
     def admin(self, path, name="agent"):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name + '-admin']}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name + '-admin']}{path}", timeout=10) as answer:
             return answer.read().decode()
 
     def spawn(self, name, *command):
@@ -270,7 +285,7 @@ class Cell:
         return self.listening(name)
 
     def says(self, name, *texts):
-        """Waits for a line of the agent's or the relay's log that has them all: each has a thread that writes it."""
+        """Waits for a line of the agent's, the relay's or HAProxy's log that has them all: who is answered may be there before it."""
         def line():
             lines = (self.run_dir / f"{name}.log").read_text().splitlines()
             return next((line for line in reversed(lines) if all(text in line for text in texts)), None)

@@ -314,7 +314,7 @@ class Direct:
             return False
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://{self.admin_address}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{self.admin_address}{path}", timeout=10) as answer:
             return answer.read().decode()
 
     def metric(self, name):
@@ -327,7 +327,7 @@ class Direct:
 
     def control(self, **request):
         with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(5)
+            s.settimeout(10)
             s.connect(str(self.folder / "relay.control.sock"))
             s.sendall(json.dumps(request).encode() + b"\n")
             answer = b""

@@ -46,7 +46,7 @@ def opened(tunnels, **claims):
 
 def test_a_tunnel_has_a_line_with_who_and_what(audited):
     worker, bearer = opened(audited, sub="user-7", jti="j-1")
-    (line,) = until(lambda: lines(audited.cell), 5)
+    (line,) = until(lambda: lines(audited.cell), 10)
     wanted = {"level": "info", "verdict": "relay", "source": "127.0.0.1", "route": "secure", "need": "pty", "sandbox": "sb", "token": "jwt",
               "worker": f"127.0.0.1:{worker.port}", "org": "acme", "kid": "k1", "jti": "j-1", "sub": "user-7"}
     assert {name: line.get(name) for name in wanted} == wanted
@@ -58,7 +58,7 @@ def test_a_tunnel_has_a_line_with_who_and_what(audited):
 
 def test_what_a_token_says_forges_nothing(audited):
     opened(audited, sub=FORGED, jti="x" * 256)  # a longer one is no token
-    (line,) = until(lambda: lines(audited.cell), 5)
+    (line,) = until(lambda: lines(audited.cell), 10)
     assert line["sub"].startswith('"evil\\" sub=admin') and line["org"] == "acme"
     assert len(line["jti"]) == 256
 
@@ -68,10 +68,10 @@ def test_all_of_them_are_plain_requests_too_and_no_refusals(audited):
     worker, bearer = opened(audited, sub="user-7")
     request(audited.cell.http, "GET", "/api/sb/x", [])
     request(audited.cell.http, "GET", "/api/sb/x", [("Authorization", "Bearer x.y.z")])
-    count = len(until(lambda: lines(audited.cell), 5))  # that of the tunnel may come late
+    count = len(until(lambda: lines(audited.cell), 10))  # that of the tunnel may come late
     worker.listener.close()
     request(audited.cell.http, "GET", "/api/sb/x", [bearer])
-    new = until(lambda: lines(audited.cell)[count:], 5)
+    new = until(lambda: lines(audited.cell)[count:], 10)
     assert [(line["verdict"], line["route"], line["need"], line["sub"]) for line in new] == [("direct", "api", "http", "user-7")]
 
 

@@ -279,7 +279,7 @@ def test_the_grace_ends_tunnel_and_process_and_a_late_ghost_starts_nothing():
         one.say(b"echo $((40+2))\n")
         one.find(rb"42\r\n")
         one.drop()
-        until(lambda: not alive(pid), 5)
+        until(lambda: not alive(pid), 10)
         assert status(one.dial, worker.port) == 410
         one.attempt -= 1
         assert status(one.dial, worker.port) == 409

@@ -320,13 +320,13 @@ def test_daemons_log_the_old_names_of_keys(tunnels):
         cell.config_file.write_text(json.dumps(config | {"agent": {"guesses": 7}}))
         for who, log in logs.items():
             cell.kill(who, signal.SIGHUP)
-            until(lambda log=log: [line for line in log.read_text().splitlines() if says in line and "level=warn" in line], 5, f"{who} does not warn")
+            until(lambda log=log: [line for line in log.read_text().splitlines() if says in line and "level=warn" in line], 10, f"{who} does not warn")
     finally:
         cell.config_file.write_text(good)
         for who, log in logs.items():
             reloads = log.read_text().count("reloaded")
             cell.kill(who, signal.SIGHUP)
-            until(lambda log=log, reloads=reloads: log.read_text().count("reloaded") > reloads, 5, "no reload")
+            until(lambda log=log, reloads=reloads: log.read_text().count("reloaded") > reloads, 10, "no reload")
 
 
 def test_a_daemon_that_is_stopped_is_waited_for_and_told(tunnels, operator):

@@ -128,7 +128,7 @@ def test_a_name_that_goes_is_in_doubt(world):
     becomes(world.cell, 200, "/s/going/x")
     world.names.names["going" + SUFFIX] = NXDOMAIN
     before = world.names.count("going" + SUFFIX)
-    until(lambda: answer(world.cell, "/s/going/x") == 200 and world.names.count("going" + SUFFIX) > before, 5)
+    until(lambda: answer(world.cell, "/s/going/x") == 200 and world.names.count("going" + SUFFIX) > before, 10)
     assert answer(world.cell, "/s/going/x") == 200
 
 

@@ -118,10 +118,10 @@ def test_an_answer_that_is_none_lets_nobody_in_and_says_nothing_of_the_sandbox(c
     begun = time.monotonic()
     assert ask(cell, name) == UNKNOWN
     assert time.monotonic() - begun < 2  # 200 ms, on a machine that has time
-    until(lambda: ask(cell, name + "-other") == SERVED, 5, "the others are not served")
+    until(lambda: ask(cell, name + "-other") == SERVED, 10, "the others are not served")
     del plane.ways[name]
     plane.records[name] = {"worker": origin.url}
-    until(lambda: ask(cell, name) == SERVED, 5, "it does not recover")
+    until(lambda: ask(cell, name) == SERVED, 10, "it does not recover")
     assert not plane.asked("elsewhere")
 
 
@@ -136,7 +136,7 @@ def test_states_by_status(cell, plane, origin):
     # both are soon over, and asked for again soon
     plane.ways.pop("moving")
     plane.records["moving"] = {"worker": origin.url}
-    until(lambda: ask(cell, "moving") == SERVED, 5, "it is not asked for again")
+    until(lambda: ask(cell, "moving") == SERVED, 10, "it is not asked for again")
 
 
 def test_a_state_alone_lets_nobody_in(cells):
@@ -164,7 +164,7 @@ def test_many_visitors_of_a_suspended_sandbox_wake_it_once(cell, plane, origin):
     until(lambda: plane.asked("wake"))
     assert [(r.method, r.target) for r in plane.asked("wake")] == [("POST", "/v1/sandboxes/asleep/wake")]
     plane.push(event("update", {"sandbox": "asleep", "record": {"worker": origin.url}}))
-    until(lambda: ask(cell, "asleep") == SERVED, 5, "it does not wake")
+    until(lambda: ask(cell, "asleep") == SERVED, 10, "it does not wake")
 
 
 @pytest.fixture(scope="module")
@@ -318,9 +318,9 @@ def test_a_pushed_change_takes_effect_whatever_ends_its_lines(cell, plane, origi
     plane.records[name] = {"worker": origin.url, "epoch": 1}
     assert ask(cell, name) == SERVED
     plane.push(event("update", {"sandbox": name, "record": {"state": "stopped", "epoch": 2}}, end=end))
-    until(lambda: ask(cell, name)[0] == 410, 5, "the change is not noticed")
+    until(lambda: ask(cell, name)[0] == 410, 10, "the change is not noticed")
     plane.push(event("remove", {"sandbox": name}, end=end))
-    until(lambda: ask(cell, name)[:2] == (404, "sandbox_not_found"), 5, "the removal is not noticed")
+    until(lambda: ask(cell, name)[:2] == (404, "sandbox_not_found"), 10, "the removal is not noticed")
     assert len(plane.asked(name)) <= 2
 
 
@@ -329,7 +329,7 @@ def test_a_change_without_content_is_looked_up(cell, plane, origin):
     assert ask(cell, "announced") == SERVED
     plane.records["announced"] = {"state": "stopped", "epoch": 2}
     plane.push(event("update", {"sandbox": "announced"}))
-    until(lambda: ask(cell, "announced")[0] == 410, 5, "the change is not noticed")
+    until(lambda: ask(cell, "announced")[0] == 410, 10, "the change is not noticed")
 
 
 def test_an_event_byte_by_byte_is_an_event(cell, plane, origin):
@@ -337,7 +337,7 @@ def test_an_event_byte_by_byte_is_an_event(cell, plane, origin):
     assert ask(cell, "bytewise") == SERVED
     for byte in event("update", {"sandbox": "bytewise", "record": {"state": "stopped", "epoch": 2}}, end="\r\n"):
         plane.push(bytes([byte]))
-    until(lambda: ask(cell, "bytewise")[0] == 410, 5, "the change is not noticed")
+    until(lambda: ask(cell, "bytewise")[0] == 410, 10, "the change is not noticed")
 
 
 def test_a_stream_that_is_cut_goes_on_behind_the_last_whole_event(cell, plane, origin):
@@ -395,7 +395,7 @@ def test_a_pushed_record_of_no_use_is_about_its_own_sandbox_only(cell, plane, or
     before = len(plane.followed())
     plane.push(event("update", {"sandbox": "nobody", "record": {"worker": origin.url, "headers": {"X-Long": "x" * 13000}}}))
     plane.push(event("update", {"sandbox": "odd", "record": {"state": "asleep"}}))
-    until(lambda: ask(cell, "odd")[0] == 410, 5, "it is not looked up")
+    until(lambda: ask(cell, "odd")[0] == 410, 10, "it is not looked up")
     assert len(plane.followed()) == before
 
 
@@ -417,7 +417,7 @@ def test_revoked_tokens_are_refused(cells, origins):
     headers = [cell.bearer("sb-1")]
     assert request(cell.http, "GET", "/s/sb-1/x", headers).status == 200
     plane.push(event("revoke", {"not_before": int(time.time()) + 10}))
-    until(lambda: request(cell.http, "GET", "/s/sb-1/x", headers).status == 401, 5, "the token is still good")
+    until(lambda: request(cell.http, "GET", "/s/sb-1/x", headers).status == 401, 10, "the token is still good")
     plane.close()
 
 
@@ -432,7 +432,7 @@ def test_what_was_revoked_stays_revoked_over_a_reload(cells, origins):
 
     until(lambda: status() == 200)
     plane.push(event("revoke", {"not_before": int(time.time()) + 3600}))
-    until(lambda: status() == 401, 5, "the token is still good")
+    until(lambda: status() == 401, 10, "the token is still good")
     good = 'reloads_total{outcome="good"} '
     before, followed = float(cell.admin("/metrics").partition(good)[2].split()[0]), len(plane.followed())
     cell.config_file.write_text(json.dumps(cell.config | {"directory": directory(plane.url, ttl="2h")}))
@@ -442,7 +442,7 @@ def test_what_was_revoked_stays_revoked_over_a_reload(cells, origins):
     # the record has to be looked up again, which is no answer about the token
     assert until(lambda: (answered := status()) != 503 and answered, 10) == 401
     plane.push(event("revoke", {"not_before": 0}))
-    until(lambda: status() == 200, 5, "what is said anew does not hold")
+    until(lambda: status() == 200, 10, "what is said anew does not hold")
     plane.close()
 
 
@@ -492,14 +492,14 @@ def test_the_token_is_sent_and_read_again_when_it_changes(cells, origins):
     part = cell.folder / "plane.token.part"
     part.write_text("second\n")
     part.rename(cell.folder / "plane.token")
-    until(lambda: ask(cell, "sb-2") == SERVED, 5, "the new token is not used")
+    until(lambda: ask(cell, "sb-2") == SERVED, 10, "the new token is not used")
     good[:] = ["Bearer third!"]
     file = cell.folder / "plane.token"
     seen = file.stat()
     file.write_text("third!\n")
     os.utime(file, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # as cp -p does
     assert file.stat().st_size == seen.st_size
-    until(lambda: ask(cell, "sb-3") == SERVED, 5, "the token of the same size and age is not used")
+    until(lambda: ask(cell, "sb-3") == SERVED, 10, "the token of the same size and age is not used")
     assert "first" not in (cell.run_dir / "agent.log").read_text()
     plane.close()
 
@@ -523,7 +523,7 @@ def test_over_tls_only_the_named_authority_is_believed(cells, origins, tmp_path)
     other = cells(config={"directory": directory(plane.url, timeout="10s"), "routes": ROUTES})
     assert ask(other, "sb-1") == UNKNOWN
     assert [r for r in plane.requests[asked:] if r.target != "/v1/events"] == []
-    assert "certificate" in (other.run_dir / "agent.log").read_text()
+    other.says("agent", "certificate")
     plane.close()
 
 

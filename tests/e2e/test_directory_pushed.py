@@ -86,14 +86,14 @@ def test_an_upgrade_to_a_suspended_sandbox_waits_until_it_runs(live):
     if isinstance(way, ByPlane):
         way.tell(tunnels.cell, "asleep", {"state": "suspended", "worker": worker.url, "epoch": 1})
         client = tunnels.ask("asleep")
-        until(lambda: woken == ["/v1/sandboxes/asleep/wake"], 5, "nobody wakes it")
+        until(lambda: woken == ["/v1/sandboxes/asleep/wake"], 10, "nobody wakes it")
         way.tell(tunnels.cell, "asleep", {"state": "waking", "epoch": 2})
         assert client.silent(0.2)
     else:  # which wakes nobody
         way.tell(tunnels.cell, "asleep", {"state": "suspended", "worker": worker.url, "epoch": 1})
         assert tunnels.refused("asleep") == (503, "sandbox_waking")
         way.tell(tunnels.cell, "asleep", {"state": "waking", "epoch": 2})
-        client = until(lambda: held(tunnels, "asleep"), 5, "it is not held")
+        client = until(lambda: held(tunnels, "asleep"), 10, "it is not held")
     way.tell(tunnels.cell, "asleep", {"worker": worker.url, "epoch": 3})
     upstream = worker.serve()
     pass_both_ways(tunnels.accepted(client), upstream)

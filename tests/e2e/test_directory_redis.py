@@ -142,7 +142,7 @@ def test_a_value_of_another_type_is_no_record(world):
     time.sleep(1)  # one such line in a second
     assert answer(world.cell, "a-list") == GONE
     assert answer(world.cell, "a-hash") == GONE
-    until(lambda: "the value is no string" in (world.cell.run_dir / "agent.log").read_text(), 5, "the log does not say why")
+    until(lambda: "the value is no string" in (world.cell.run_dir / "agent.log").read_text(), 10, "the log does not say why")
     assert answer(world.cell) == 200
 
 
@@ -184,7 +184,7 @@ def in_force(world, seconds=1.2):
 def recovers(world):
     world.redis.put(**{"sb-1": {"worker": world.origins[1].url}})
     before = len(world.origins[1].requests)
-    until(lambda: answer(world.cell) == 200 and len(world.origins[1].requests) > before, 5, "the change is not seen")
+    until(lambda: answer(world.cell) == 200 and len(world.origins[1].requests) > before, 10, "the change is not seen")
 
 
 def test_killed_and_restarted_with_its_data(world):
@@ -192,7 +192,7 @@ def test_killed_and_restarted_with_its_data(world):
     in_force(world)
     assert answer(world.cell, "never-seen") == GONE
     world.redis.start()
-    until(lambda: health(world.cell)["up"], 5, "it is not found again")
+    until(lambda: health(world.cell)["up"], 10, "it is not found again")
     assert answer(world.cell) == 200
     becomes(world.cell, ABSENT, "never-seen")
     recovers(world)
@@ -201,9 +201,9 @@ def test_killed_and_restarted_with_its_data(world):
 def test_restarted_without_its_data_the_last_good_record_serves_on(world):
     world.redis.ask("FLUSHALL")
     world.redis.kill(save=True)
-    until(lambda: not health(world.cell)["up"], 5)
+    until(lambda: not health(world.cell)["up"], 10)
     world.redis.start()
-    until(lambda: health(world.cell)["up"], 5)
+    until(lambda: health(world.cell)["up"], 10)
     for _ in range(10):
         assert answer(world.cell) == 200
     recovers(world)
@@ -239,7 +239,7 @@ def test_what_was_announced_into_a_half_open_connection_is_not_lost(world):
     time.sleep(0.05)
     world.gate.shut = True
     world.gate.stalled = False
-    until(lambda: not health(world.cell)["up"], 5)
+    until(lambda: not health(world.cell)["up"], 10)
     world.gate.shut = False
     becomes(world.cell, (410, "sandbox_stopped"))
     recovers(world)
@@ -376,7 +376,7 @@ def test_a_tunnel_outlives_its_directory_and_moves_when_it_is_back(tunnels):
     # nobody announces: the agent looks again at what is in use, because it may have missed something
     tunnels.redis.put(announce=False, **{sandbox: {"worker": two.url, "epoch": next(tunnels.numbers)}})
     tunnels.redis.kill(save=True)
-    until(lambda: not health(tunnels.cell)["up"], 5)
+    until(lambda: not health(tunnels.cell)["up"], 10)
     pass_both_ways(client, upstream)
     tunnels.redis.start()
     pass_both_ways(client, two.serve())
@@ -388,9 +388,9 @@ def test_a_tunnel_whose_record_is_lost_stays_and_one_whose_sandbox_is_removed_en
     client, upstream = tunnels.open(one, sandbox)
     look_ups = health(tunnels.cell)["look_ups"]
     tunnels.redis.kill()
-    until(lambda: not health(tunnels.cell)["up"], 5)
+    until(lambda: not health(tunnels.cell)["up"], 10)
     tunnels.redis.start()
-    until(lambda: health(tunnels.cell)["up"] and health(tunnels.cell)["look_ups"] > look_ups, 5, "nobody looks again")
+    until(lambda: health(tunnels.cell)["up"] and health(tunnels.cell)["look_ups"] > look_ups, 10, "nobody looks again")
     assert client.silent(0.3)
     pass_both_ways(client, upstream)
     tunnels.redis.announce(sandbox)
@@ -421,7 +421,7 @@ def test_tls_through_the_example(cells, servers, origins, tmp_path, name):
     command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "examples/redis-tls/haproxy.cfg"]
     proxy = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: (redis.folder / "tls.sock").exists(), 5, "HAProxy does not start")
+        until(lambda: (redis.folder / "tls.sock").exists(), 10, "HAProxy does not start")
         cell = cells(config={"directory": directory(f"unix@{redis.folder}/tls.sock", timeout="1s"), "routes": [PROXY]})
         if name == "other.test":
             assert answer(cell) == GONE

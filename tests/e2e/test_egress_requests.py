@@ -438,6 +438,8 @@ def test_a_change_of_a_rule_reaches_a_thousand_inspected_connections(cells, dest
     for client in opened["b.example.org"]:
         assert client.request("GET", "/good", host=f"b.example.org:{server.port}").status == 200
     assert metric(cell, 'cellgate_relay_egress_ended_total{reason="denied"}') == each
+    for client in (*opened["a.example.org"], *opened["b.example.org"]):
+        client.sock.close()
 
 
 def test_audit_inside(site):
@@ -469,11 +471,11 @@ def test_a_secret_that_is_written_anew_counts_at_once(site):
     secret = cell.config_file.parent / "token"
     for n, write in enumerate((lambda: secret.write_text("Bearer in-place\n"), lambda: replaced(secret, "Bearer replaced\n"))):
         write()
-        until(lambda n=n: seen() == [["Bearer in-place", "Bearer replaced"][n]], 5, "the old secret stays")
+        until(lambda n=n: seen() == [["Bearer in-place", "Bearer replaced"][n]], 10, "the old secret stays")
     log = cell.run_dir / "agent.log"
     secret.chmod(0o644)
     secret.write_text("Bearer public\n")
-    until(lambda: "egress.secrets" in log.read_text() and "everybody on this machine can read it: chmod 600" in log.read_text(), 5, "it is not told")
+    until(lambda: "egress.secrets" in log.read_text() and "everybody on this machine can read it: chmod 600" in log.read_text(), 10, "it is not told")
     assert seen() == ["Bearer replaced"]
     assert "Bearer" not in log.read_text()
 
@@ -549,7 +551,7 @@ def test_whose_connection_failed_inside_is_in_the_log(site):
     answer = dial(cell, f"{HOST}:{port}", caller(cell))
     with pytest.raises(ssl.SSLError):
         ssl.create_default_context().wrap_socket(answer.sock, server_hostname=HOST)
-    line = until(lambda: next((x for x in cell.access_log().splitlines() if "tls_error=" in x and x.startswith("inside")), None), 5, "HAProxy tells nothing")
+    line = until(lambda: next((x for x in cell.access_log().splitlines() if "tls_error=" in x and x.startswith("inside")), None), 10, "HAProxy tells nothing")
     assert f" to=127.0.0.1:{port} host={HOST} connection_error=SSL handshake failure tls_error=" in line and "unknown ca" in line
     assert origin.seen == []
 
@@ -560,7 +562,7 @@ def test_why_a_destination_was_not_reached_is_in_the_log(cells, destinations, ce
     record = rules({"host": HOST, "ports": [server.port], "private": True, "inspect": True})
     cell = cells(config=config(ca_file="/etc/ssl/certs/ca-certificates.crt"), sandboxes={"sb-1": record}, egress=True)
     assert refused(ask(cell, server.port))[:2] == (502, "destination_unreachable")
-    line = until(lambda: next((x for x in cell.access_log().splitlines() if x.startswith("inside") and "connect_error=" in x), None), 5, "no line")
+    line = until(lambda: next((x for x in cell.access_log().splitlines() if x.startswith("inside") and "connect_error=" in x), None), 10, "no line")
     assert "connect_error=SSL handshake failure" in line and "certificate verify failed" in line
 
 

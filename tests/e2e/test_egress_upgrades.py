@@ -332,7 +332,7 @@ def test_a_certificate_for_another_name(sockets, cells, destinations, certificat
     client = inspected(cell, server.port, name="other.example.org", to="other.example.org")
     assert refused(client.upgrade("/", host=f"other.example.org:{server.port}"))[:2] == (502, "destination_unreachable")
     assert origin.seen == []
-    line = until(lambda: next((x for x in cell.access_log().splitlines() if x.startswith("destination")), None), 5, "no line")
+    line = until(lambda: next((x for x in cell.access_log().splitlines() if x.startswith("destination")), None), 10, "no line")
     assert "host=other.example.org connect_error=S" in line and "certificate" in line
 
 

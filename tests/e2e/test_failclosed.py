@@ -15,13 +15,12 @@ import time
 from pathlib import Path
 
 import pytest
-from cell import ROOT, end, haproxy_version, stop, until
+from cell import ROOT, SOON, end, haproxy_version, listens, stop, until
 from client import Http1, request
 from false_agent import FalseAgent, actions, frame, set_var, text, typed
 
 CONFIG = {"routes": [{"name": "web", "path": "/s/{sandbox}/{rest...}", "to": "/{rest}", "need": "http"}]}
 CLIENTS = 16
-SOON = 0.8  # seconds: HAProxy tries for a little longer
 
 
 @pytest.fixture(scope="module")
@@ -67,11 +66,6 @@ def refused_for_want_of_an_agent(response):
     body = json.loads(response.body)
     assert (response.status, body["error"], body["retryable"]) == (503, "agent_unavailable", True)
     assert response.get("retry-after") == "1"
-
-
-def listens(path):
-    with socket.socket(socket.AF_UNIX) as sock:
-        return sock.connect_ex(str(path)) == 0
 
 
 def test_an_agent_that_is_killed_ten_times_is_not_noticed(cell, origin):
@@ -170,7 +164,7 @@ class Haproxy:
         command = [*os.environ["HAPROXY"].split(), "-db", "-f", ROOT / "haproxy/haproxy.cfg"]
         with open(folder / "haproxy.log", "wb") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        until(self._listens, 5)
+        until(self._listens, 10)
 
     def _listens(self):
         with socket.socket() as sock:
@@ -395,14 +389,14 @@ def test_an_agent_that_is_away_for_half_a_second_is_not_noticed(haproxy, false_a
 
 def test_how_long_an_answer_may_take_is_the_operators(cells):
     with tempfile.TemporaryDirectory(prefix="cg-") as folder:
+        silent = FalseAgent(Path(folder) / "agent.sock", lambda stream, number: b"")
         haproxy = Haproxy(Path(folder), cells(config=CONFIG), CELLGATE_DECISION_TIMEOUT="150")
-        silent = FalseAgent(haproxy.folder / "agent.sock", lambda stream, number: b"")
         try:
+            until(lambda: request(haproxy.http, "GET", "/s/sb/").status == 503 and silent.asked, 10, "HAProxy does not find it")
             for _ in range(3):
                 started = time.monotonic()
                 refused_for_want_of_an_agent(request(haproxy.http, "GET", "/s/sb/"))
                 assert 0.14 < time.monotonic() - started < 0.9
-            assert silent.asked
         finally:
             silent.close()
             end(haproxy.process)
@@ -410,4 +404,4 @@ def test_how_long_an_answer_may_take_is_the_operators(cells):
 
 def test_nothing_is_stuck_in_haproxy_afterwards(haproxy):
     """HAProxy 2.6 can forget the timeout of a question; the rules are made so that it does not."""
-    until(lambda: haproxy.sessions() == 0, 5, "requests are still there")
+    until(lambda: haproxy.sessions() == 0, 10, "requests are still there")

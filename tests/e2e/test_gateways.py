@@ -134,11 +134,11 @@ def test_a_balancer_gives_nobody_to_a_gateway_without_a_relay(gateways, balancer
     assert [gateway.tunnels() for gateway in gateways] == [1, 1]
     gateways[0].cell.kill("relay", signal.SIGSTOP)
     until(lambda: gateways[0].probe() == 503, 15, "the probe does not say that the relay hangs")
-    until(lambda: balancer.is_down("gate1"), 5, "the balancer does not take it out")
+    until(lambda: balancer.is_down("gate1"), 10, "the balancer does not take it out")
     clients += [Client(gateways[1]).dial(balancer.port) for _ in range(3)]
     assert gateways[1].tunnels() == 4
     gateways[0].cell.kill("relay", signal.SIGCONT)
-    until(lambda: gateways[0].tunnels() == 0, 5, "its client was not told")
+    until(lambda: gateways[0].tunnels() == 0, 10, "its client was not told")
     until(lambda: not balancer.is_down("gate1"), 10, "it does not come back")
     for client in clients:
         client.drop()

@@ -327,7 +327,7 @@ def test_tunnels_of_a_sandbox_and_of_an_organisation_are_counted_over_all_routes
     assert tunnels.refused(two) == (503, "too_many_tunnels")
     log = tunnels.cell.run_dir / "relay.log"
     for limit, sandbox in (("sandbox at=2", one), ("org at=3", two)):
-        until(lambda limit=limit, sandbox=sandbox: re.search(rf'msg="too many tunnels" limit={limit} .* sandbox={sandbox} ', log.read_text()), 5, f"{limit} is not told")
+        until(lambda limit=limit, sandbox=sandbox: re.search(rf'msg="too many tunnels" limit={limit} .* sandbox={sandbox} ', log.read_text()), 10, f"{limit} is not told")
     first.close()
     until(lambda: len(tunnels.tunnels(one)) == 1)
     tunnels.open(worker, two)
@@ -401,7 +401,7 @@ def test_requests_of_a_sandbox_and_of_an_organisation_at_a_time(cells, origins):
         client.sock.close()
     served("a1")
     served("a3")
-    assert " 429 " in cell.access_log() and "error=too_many_requests" in cell.access_log()
+    cell.says("haproxy", " 429 ", "error=too_many_requests")
 
 
 def test_names_that_begin_alike_are_counted_apart(cells, origins):

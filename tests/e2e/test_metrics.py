@@ -131,7 +131,7 @@ def test_an_answer_that_is_given_again_counts_as_a_decision(tmp_path):
         assert more[decided] == more["cellgate_agent_decision_seconds_count"] == 10
         assert more['cellgate_agent_route_decisions_total{route="api",verdict="direct"}'] == 10
         assert more['cellgate_agent_tokens_total{kind="jwt",outcome="none"}'] == more['cellgate_agent_token_cache_total{outcome="hit"}'] == 10
-        ids = until(lambda: (found := re.findall(r"msg=audit .*?\bid=(\S+)", (cell.run_dir / "agent.log").read_text())) and len(found) >= 10 and found, 5)
+        ids = until(lambda: (found := re.findall(r"msg=audit .*?\bid=(\S+)", (cell.run_dir / "agent.log").read_text())) and len(found) >= 10 and found, 10)
         assert len(set(ids)) == len(ids)  # each line has its request's
 
 

@@ -142,7 +142,7 @@ def test_a_request_is_as_if_it_had_come_by_itself(cell, worker):
     headers = {n.lower(): v for n, v in seen["headers"]}
     assert (headers["x-kept"], headers["x-own"], headers["content-type"], headers["x-forwarded-for"]) == ("of the upgrade", "b", "application/json", "127.0.0.1")
     assert not {"authorization", "x-cell-sandbox", "upgrade", "sec-websocket-key"} & set(headers)
-    assert " verdict=direct route=web sandbox=sb-1 " in cell.access_log()
+    cell.says("haproxy", " verdict=direct route=web sandbox=sb-1 ")
 
 
 def test_each_request_is_decided_by_itself(cell):

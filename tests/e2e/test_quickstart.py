@@ -55,7 +55,7 @@ def quickstart(tmp_path_factory):
     yield folder, text
     process.send_signal(signal.SIGINT)
     process.wait(20)
-    assert until(lambda: not processes_below(folder), 5, "something was left running")
+    assert until(lambda: not processes_below(folder), 10, "something was left running")
 
 
 def test_the_printed_url_opens_a_terminal_that_counts_to_42(quickstart):

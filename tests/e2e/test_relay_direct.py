@@ -339,7 +339,7 @@ def test_a_worker_that_is_stopped_is_redialled(direct):
     worker = direct.worker()
     direct.set(worker=worker)
     client, upstream = direct.open(worker)
-    until(lambda: answer_pings(client, 0.1) or waits(worker), 5)
+    until(lambda: answer_pings(client, 0.1) or waits(worker), 10)
     assert upstream.hear()[0] == PING  # which nobody has answered
     worker.serve().say(b"here")
     assert next_but_pings(client) == (BINARY, b"here", True)
@@ -852,7 +852,7 @@ def test_descriptors_that_run_out_pause_accepting_and_nothing_else(tmp_path):
         assert next_but_pings(upstream)[1] == b"lives"
         for peer in idle:
             peer.close()
-        until(lambda: direct.metric("cellgate_relay_accept_pauses_total") > 0, 5)
+        until(lambda: direct.metric("cellgate_relay_accept_pauses_total") > 0, 10)
         client, upstream = direct.open(worker)
         client.say(b"again")
         assert next_but_pings(upstream)[1] == b"again"
@@ -869,10 +869,10 @@ def test_of_too_many_that_say_nothing_the_oldest_are_closed(tmp_path):
             direct.set(worker=worker)
             cut = 'cellgate_relay_cut_short_total{what="handshake"}'
             idle = [direct.connect() for _ in range(most)]
-            until(lambda: direct.metric("cellgate_relay_handshakes") == most, 5, "not all have arrived")
+            until(lambda: direct.metric("cellgate_relay_handshakes") == most, 10, "not all have arrived")
             assert direct.metric(cut) == 0
             idle += [direct.connect() for _ in range(more)]
-            until(lambda: direct.metric(cut) == more, 5, "they are more and more")
+            until(lambda: direct.metric(cut) == more, 10, "they are more and more")
             assert all(peer.ended() for peer in idle[:more])
             client, upstream = direct.open(worker)
             client.say(b"lives")
@@ -893,7 +893,7 @@ def test_a_listener_that_cannot_be_watched_for_a_while_is_accepted_from_again(tm
         watches.fail(0, ALL)
         descriptors.fail(0, 1)  # accepting pauses, and cannot go on
         check = direct.ask(head=b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n")
-        until(lambda: watches.counts()[1], 5, "nothing was to be watched")
+        until(lambda: watches.counts()[1], 10, "nothing was to be watched")
         watches.suffices()
         assert direct.answer(check)[0] == 204
         check = direct.ask(head=b"GET /healthz HTTP/1.1\r\nHost: relay\r\n\r\n")

@@ -546,7 +546,7 @@ def test_a_reload_leaves_tunnels_alone(tunnels):
             before = log.read_text().count(says)
             cell.config_file.write_text(text)
             cell.kill("relay", signal.SIGHUP)
-            until(lambda b=before, s=says: log.read_text().count(s) > b, 5, "no reload")
+            until(lambda b=before, s=says: log.read_text().count(s) > b, 10, "no reload")
             cell.kill("agent", signal.SIGHUP)
             pass_both_ways(client, upstream)
     finally:
@@ -592,7 +592,7 @@ def test_a_drain_ends_tunnels_one_after_the_other(make):
     old = tunnels.cell.pid("relay")
     began = time.monotonic()
     tunnels.cell.kill("relay", signal.SIGTERM)
-    until(lambda: readiness(tunnels) == 503, 5, "it is still ready")
+    until(lambda: readiness(tunnels) == 503, 10, "it is still ready")
     status, fields, document = tunnels.answer(tunnels.ask(sandbox))
     assert (status, document["error"], document["retryable"]) == (503, "draining", True) and "retry-after" in fields
     ends, waiting = [], {client.sock: (client, upstream) for client, upstream in pairs}
@@ -624,7 +624,7 @@ def test_a_second_signal_ends_it_now(make):
     client, upstream = tunnels.open(tunnels.worker())
     old = tunnels.cell.pid("relay")
     tunnels.cell.kill("relay", signal.SIGTERM)
-    until(lambda: readiness(tunnels) == 503, 5)
+    until(lambda: readiness(tunnels) == 503, 10)
     pass_both_ways(client, upstream)
     tunnels.cell.kill("relay", signal.SIGTERM)
     assert client.closed() == (1012, "relay restarting")

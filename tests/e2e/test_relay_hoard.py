@@ -47,7 +47,7 @@ def test_a_client_that_goes_while_it_is_not_read_is_noticed(tmp_path, how):
     with Direct(tmp_path, relay={"stall": "2s"}, agent=False) as direct:
         client, upstream = numbered(direct, direct.worker(), WINDOW, sandbox="sb-1")
         fill(client)
-        until(lambda: direct.tunnels()[0]["held"] >= WINDOW - 4096, 5, "it does not hold its window")
+        until(lambda: direct.tunnels()[0]["held"] >= WINDOW - 4096, 10, "it does not hold its window")
         over = threading.Event()
 
         def answer_pings():
@@ -67,7 +67,7 @@ def test_a_client_that_goes_while_it_is_not_read_is_noticed(tmp_path, how):
         try:
             getattr(client, how)()
             until(lambda: not direct.tunnels(), 10, "its tunnel stays")
-            until(lambda: direct.metric("cellgate_relay_held_bytes") == 0, 5, "something is held for nobody")
+            until(lambda: direct.metric("cellgate_relay_held_bytes") == 0, 10, "something is held for nobody")
         finally:
             over.set()
             thread.join()

@@ -384,7 +384,7 @@ def test_the_log_tells_each_end_and_nothing_secret(tunnels, workers):
     tunnels.place(sandbox, state="stopped")
     client.closed()
     tunnels.gone(sandbox)
-    until(lambda: any("tunnel ended" in line for line in lines_of(tunnels, sandbox)), 5, "the log has a thread of its own")
+    until(lambda: any("tunnel ended" in line for line in lines_of(tunnels, sandbox)), 10, "the log has a thread of its own")
     log, lines = (tunnels.cell.run_dir / "relay.log").read_text(), lines_of(tunnels, sandbox)
     assert "tunnel opened" in lines[0] and "sub=alice" in lines[0] and "jti=j-1" in lines[0] and "org=acme" in lines[0]
     assert "tunnel ended" in lines[-1] and "reason=sandbox_stopped" in lines[-1] and "redials=0" in lines[-1]

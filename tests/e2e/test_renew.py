@@ -145,7 +145,7 @@ def test_a_password_and_a_refusal(cells, origins, tmp_path):
         assert request(cell.http, "GET", "/v1/sandboxes/sb-2/proxy/80/").status == 200
         until(lambda: told(cell, "told") == 1, 10, "it is not told")
         assert [intent["sandbox_id"] for intent in intents(redis)] == ["sb-2"]
-        until(lambda: "renew intents cannot be sent" in cell.logs(), 5, "the refusal is not logged")
+        until(lambda: "renew intents cannot be sent" in cell.logs(), 10, "the refusal is not logged")
         assert "pass-word-of-redis" not in cell.logs()
     finally:
         redis.stop()

@@ -73,7 +73,7 @@ def test_the_first_in_an_order_are_shown_and_all_are_counted(direct):
     pairs[0][0].close_with(1000)
     assert pairs[0][1].hear()[0] == 8
     pairs[0][1].close_with(1000)
-    until(lambda: top(direct)["ends"], 5)
+    until(lambda: top(direct)["ends"], 10)
     (end,) = top(direct)["ends"]
     assert (end["reason"], end["sandbox"], end["route"]) == ("client_closed", "sb-1", "pty") and abs(end["at"] - time.time()) < 60
     assert top(direct)["reasons"] == {"client_closed": 1}
@@ -85,7 +85,7 @@ def test_redials_and_gaps_are_told(direct):
     direct.set(worker=worker)
     _, upstream = direct.open(worker)
     lose_and_find(direct, worker, upstream)
-    until(lambda: top(direct)["redials_by_cause"]["reset"] == {"resumed": 1, "failed": 0}, 5)
+    until(lambda: top(direct)["redials_by_cause"]["reset"] == {"resumed": 1, "failed": 0}, 10)
     found = top(direct, sort="redials")
     assert sum(g["count"] for g in found["gaps"]) == 1 and found["gaps"][-1]["up_to"] is None
     assert found["shown"][0]["redials"] == 1
@@ -215,7 +215,7 @@ def test_once_is_for_scripts(direct):
     direct.set("sb-2", worker)
     pairs = [direct.open(worker), direct.open(worker), direct.open(worker, sandbox="sb-2")]
     lose_and_find(direct, worker, pairs[0][1])
-    until(lambda: top(direct)["redials_by_cause"]["reset"]["resumed"], 5)
+    until(lambda: top(direct)["redials_by_cause"]["reset"]["resumed"], 10)
     code, text, errors = run("--once", *sockets(direct))
     assert (code, errors) == (0, "") and "\x1b" not in text
     assert "tunnels   3 of 40 " in text and "reset 1 " in text and "most in   sb-1 (2)   sb-2 (1)\n" in text and "relay: ready   agent: ready   cell: test" in text

@@ -4,7 +4,6 @@
 import json
 import os
 import re
-import select
 import signal
 import socket
 import struct
@@ -12,7 +11,7 @@ import subprocess
 import tempfile
 import time
 
-from cell import BIN, WORKER_BEARER, WORKER_SECRET, end, worker_command
+from cell import BIN, WORKER_BEARER, WORKER_SECRET, end, readable, worker_command
 from client import KEY, Http1
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -22,7 +21,7 @@ def start(*command, home=None):
     """Starts a program that says 'listening ADDRESS' once it is ready: (process, address)."""
     environment = os.environ | ({"HOME": home} if home else {})
     process = subprocess.Popen([str(x) for x in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    line = process.stdout.readline() if select.select([process.stdout], [], [], 10)[0] else ""
+    line = process.stdout.readline() if readable(process.stdout, 10) else ""
     if not line.startswith("listening "):
         process.kill()
         raise AssertionError(f"{command[0]} does not start: {line}{process.communicate()[1]}")
