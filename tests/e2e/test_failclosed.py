@@ -372,19 +372,33 @@ def test_an_agent_that_waits_for_a_core_is_waited_for(haproxy, false_agent, orig
 
 def test_an_agent_that_is_away_for_half_a_second_is_not_noticed(haproxy, false_agent, origin):
     """It goes while it is asked, with its socket, as at a restart."""
-    good, goes = direct(origin.port), threading.Event()
+    good = direct(origin.port)
 
-    def answer(stream, number):
-        if not goes.is_set():
-            return good(stream, number)
-        first.close()
-        threading.Timer(0.5, false_agent, [good]).start()
-        return None
+    def is_served():
+        """Unless it is away for longer than HAProxy asks: on a machine that is busy half a second may be two."""
+        goes, back, away = threading.Event(), [], []
 
-    first = false_agent(answer)
-    until(lambda: ask(haproxy).status == 200)
-    goes.set()
-    assert ask(haproxy).status == 200
+        def come_back(since):
+            back.append(false_agent(good))
+            away.append(time.monotonic() - since)
+
+        def answer(stream, number):
+            if not goes.is_set():
+                return good(stream, number)
+            first.close()
+            threading.Timer(0.5, come_back, [time.monotonic()]).start()
+            return None
+
+        first = false_agent(answer)
+        until(lambda: ask(haproxy).status == 200)
+        goes.set()
+        status = ask(haproxy).status
+        until(lambda: away, 20)
+        back[0].close()
+        assert status == 200 or away[0] >= SOON
+        return away[0] < SOON
+
+    until(is_served, 60, "the machine is too busy")
 
 
 def test_how_long_an_answer_may_take_is_the_operators(cells):
