@@ -75,5 +75,5 @@ class World:
             response = client.request("GET", path)
         return response.body.decode() if response.status == 200 else (response.status, json.loads(response.body)["error"])
 
-    def becomes(self, name, expected, seconds=5, space=None):
+    def becomes(self, name, expected, seconds=10, space=None):
         until(lambda: self.ask(name, space) == expected, seconds, f"{name} does not become {expected}, but {self.ask(name, space)}")

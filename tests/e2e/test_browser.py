@@ -419,7 +419,7 @@ def test_a_hidden_tab_does_not_hold_up_the_program(serve, hidden):
 
     async def handler(websocket):
         for _ in range(100):  # each is more than xterm.js draws at a stretch, and a hidden tab has one timer a second
-            await websocket.send(b"\x1b[2J" * 2000)
+            await websocket.send(b"\x1b[2J" * 1000)
         await websocket.send(b"\x1b[5n")  # Device Status Report: answered in its turn
         while (answer := await websocket.recv()) != b"\x1b[0n":
             assert isinstance(answer, str)
