@@ -32,25 +32,25 @@ def pytest_runtest_makereport(item, call):
 
 
 class Cells:
-    """The folder's name is short: it holds Unix sockets."""
+    """The folder's name is short: it holds Unix sockets. A cell that `stays` is the module's, though a test has asked for it first."""
 
     def __init__(self):
-        self.made = []
+        self.made, self.of_test = [], False
 
-    def __call__(self, **arguments):
+    def __call__(self, stays=False, **arguments):
         folder = tempfile.TemporaryDirectory(prefix="cg-")
         cell = Cell(folder.name, **arguments)
-        self.made.append((cell, folder))
+        self.made.append((cell, folder, self.of_test and not stays))
         living.append(cell)
         return cell.start()
 
-    def end(self, keep=0):
-        """Of all but the first `keep`."""
-        while len(self.made) > keep:
-            cell, folder = self.made.pop()
+    def end(self, only_of_test=False):
+        for made in [made for made in self.made if made[2] or not only_of_test]:
+            cell, folder, _ = made
             cell.stop()
             living.remove(cell)
             folder.cleanup()
+            self.made.remove(made)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,12 @@ def cells():
 def cells_of_the_test(request):
     """A cell that a test has made ends with it: idle ones cost time, too. Those of the module's fixtures are there before."""
     cells = request.getfixturevalue("cells") if "cells" in request.fixturenames else None
-    kept = len(cells.made) if cells else 0
+    if cells:
+        cells.of_test = True
     yield
     if cells:
-        cells.end(kept)
+        cells.of_test = False
+        cells.end(only_of_test=True)
 
 
 @pytest.fixture(scope="module")

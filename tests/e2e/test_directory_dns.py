@@ -28,7 +28,7 @@ def answer(cell, path):
     return response.status if response.status == 200 else (response.status, json.loads(response.body)["error"])
 
 
-def becomes(cell, expected, path, seconds=5):
+def becomes(cell, expected, path, seconds=10):
     until(lambda: answer(cell, path) == expected, seconds, f"{path} does not become {expected}")
 
 

@@ -460,7 +460,7 @@ def test_without_events_what_is_in_use_is_asked_for_again(cells, origins, what):
     plane.events = NO_STREAMS[what]
     cell = cells(config={"directory": directory(plane.url, ttl="300ms"), "routes": ROUTES})
     plane.records["sb-1"] = {"worker": origin.url, "epoch": 1}
-    assert ask(cell, "sb-1") == SERVED
+    until(lambda: ask(cell, "sb-1") == SERVED)  # the plane may be slower than the look-up waits
     plane.records["sb-1"] = {"state": "stopped", "epoch": 2}
     until(lambda: ask(cell, "sb-1")[0] == 410, 10, "the change is not noticed")
     time.sleep(0.5)

@@ -30,7 +30,7 @@ def answer(cell, name="sb-1"):
     return response.status if response.status == 200 else (response.status, json.loads(response.body)["error"])
 
 
-def becomes(cell, expected, name="sb-1", seconds=5):
+def becomes(cell, expected, name="sb-1", seconds=10):
     until(lambda: answer(cell, name) == expected, seconds, f"{name} does not become {expected}")
 
 

@@ -26,7 +26,7 @@ def made(cells):
     def make(**relay):
         key = tuple(relay.items())
         if key not in known:
-            known[key] = Tunnels(cells(config={"relay": QUICK | relay, "routes": ROUTES, "worker_networks": ["127.0.0.0/8", "10.0.0.0/8"]}))
+            known[key] = Tunnels(cells(stays=True, config={"relay": QUICK | relay, "routes": ROUTES, "worker_networks": ["127.0.0.0/8", "10.0.0.0/8"]}))
         return known[key]
 
     yield make
