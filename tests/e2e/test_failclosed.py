@@ -103,10 +103,15 @@ def stats(path, command):
         return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
+def seen_good(path):
+    """By both of HAProxy's backends: until its first check has passed, one that fails is enough."""
+    said = stats(path, "show stat")
+    return all(re.search(rb"(?m)^%s,agent,.*,L7OK," % backend, said) for backend in (b"cellgate-agent", b"cellgate-agent-again"))
+
+
 def test_an_agent_that_is_stopped_costs_the_processing_timeout_and_no_more(cell, origin):
     before = len(origin.requests)
-    # until its first check has passed, one that fails is enough for HAProxy
-    until(lambda: re.search(rb"(?m)^cellgate-agent,agent,.*,L7OK,", stats(cell.run_dir / "haproxy.sock", "show stat")))
+    until(lambda: seen_good(cell.run_dir / "haproxy.sock"))
     stop(cell.pid("agent"))
     try:
         for headers in ([cell.bearer("sb")], []):
@@ -390,7 +395,7 @@ def test_an_agent_that_is_away_for_half_a_second_is_not_noticed(haproxy, false_a
             return None
 
         first = false_agent(answer)
-        until(lambda: ask(haproxy).status == 200)
+        until(lambda: ask(haproxy).status == 200 and seen_good(haproxy.folder / "stats.sock"))
         goes.set()
         status = ask(haproxy).status
         until(lambda: away, 20)
@@ -406,7 +411,7 @@ def test_how_long_an_answer_may_take_is_the_operators(cells):
         silent = FalseAgent(Path(folder) / "agent.sock", lambda stream, number: b"")
         haproxy = Haproxy(Path(folder), cells(config=CONFIG), CELLGATE_DECISION_TIMEOUT="150")
         try:
-            until(lambda: request(haproxy.http, "GET", "/s/sb/").status == 503 and silent.asked, 10, "HAProxy does not find it")
+            until(lambda: request(haproxy.http, "GET", "/s/sb/").status == 503 and silent.asked and seen_good(haproxy.folder / "stats.sock"), 10, "HAProxy does not find it")
             for _ in range(3):
                 started = time.monotonic()
                 refused_for_want_of_an_agent(request(haproxy.http, "GET", "/s/sb/"))

@@ -114,6 +114,7 @@ def test_a_preflight_or_two_credentials_change_nothing(cell):
 def test_the_log_and_explain_know_of_services(cell):
     done = subprocess.run([BIN / "cellgate", "explain", "--config", cell.config_file, "POST http://h/api/sandboxes"], capture_output=True, text=True, check=True)
     assert "the route leads to a service" in done.stdout and "plane" in done.stdout
+    assert asked(cell, "POST", "/api/sandboxes") == (200, "")
     cell.says("haproxy", "route=create")
 
 
