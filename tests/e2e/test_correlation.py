@@ -3,10 +3,12 @@
 
 import json
 import re
+import signal
+import socket
 
 import pytest
 from cell import Cell, until
-from client import exchange, request
+from client import Http1, exchange, request
 from tunnels import QUICK, Tunnels, route
 
 CONFIG = {"relay": QUICK, "agent": {"audit": "all"}, "routes": [route("plain"), {"name": "api", "path": "/api/{sandbox}/{rest...}", "need": "none"}]}
@@ -74,6 +76,27 @@ def test_no_client_forges_a_line(cell, name):
     line_with(cell, " request_id=behind ")
     lines = [line for line in cell.access_log().splitlines() if " id=" in line and " request_id=behind " not in line]
     assert lines and all(" request_id=- trace=- " in line for line in lines)
+
+
+@pytest.mark.parametrize("cell", [{}, {"CELLGATE_ACCESS_LOG": "json"}], indirect=True, ids=["text", "json"])
+def test_method_and_version_are_logged_however_long_the_path_is(cell):
+    assert exchange(cell.http, b"PUT /api/web/" + b"a" * 2000 + b" HTTP/1.0\r\n\r\n")[0].startswith(b"HTTP/1.1 200")
+    line = until(lambda: re.search(r".*PUT.*", cell.access_log()), 10, "it is not logged")[0]
+    assert ' PUT HTTP/1.0 200 ' in line or '"method":"PUT", "version":"HTTP/1.0", ' in line
+    assert "aaaa" not in line
+
+
+def test_who_leaves_before_the_decision_is_found_too(cell):
+    assert ask(cell) == 200
+    cell.kill("agent", signal.SIGSTOP)
+    try:
+        with Http1(cell.http) as client:
+            client.send(b"GET /api/web/ HTTP/1.1\r\nHost: cell.test\r\nX-Request-ID: left\r\n\r\n")
+            client.sock.shutdown(socket.SHUT_RDWR)
+        line = line_with(cell, " request_id=left ")
+    finally:
+        cell.kill("agent", signal.SIGCONT)
+    assert field(line, "asked") == "1" and field(line, "client") == "127.0.0.1"
 
 
 def test_a_tunnel_is_found_by_the_same_id(cell):

@@ -480,6 +480,21 @@ def asked(cell, command):
         return stats.makefile().read()
 
 
+@pytest.mark.parametrize("route", ["plain", "api/sandboxes"])
+def test_an_idle_tunnel_leaves_little_in_haproxy(make, route):
+    """What was decided is dropped with the 101: it was 8,400 bytes and more (docs/evidence/benchmarks.md)."""
+    many = make(relay={"max_tunnels_per_sandbox": 0})
+    worker = many.worker()
+
+    def held(count):
+        opened = [many.open(worker, route=route) for _ in range(count)]
+        return opened, sum(int(size) * int(used) for size, used in re.findall(r"\((\d+) bytes\) *:.*?, (\d+) used", asked(many.cell, "show pools")))
+
+    first, before = held(50)
+    more, after = held(100)
+    assert 1000 < (after - before) / len(more) < 6500
+
+
 def fills(peer):
     """Says as much as is taken; what is left when no more is."""
     message = frame(BINARY, bytes(16000), mask=bytes(4) if peer.masks else None)
