@@ -7,6 +7,7 @@ import json
 import os
 import random
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
@@ -722,6 +723,23 @@ def test_the_process_that_is_left_at_a_reload_keeps_its_tunnels_until_they_end(c
                 assert speaks(later) and speaks(client)
         assert old.wait(20) == 0
         assert request(haproxy.port, "GET", "/s/sb-2/").status == 200
+
+
+# ---- TLS ----
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_that_comes_back_resumes_its_session(cell, origin, version):
+    """Without tickets: HAProxy remembers the session, and no key of a ticket can open it later."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.minimum_version = context.maximum_version = version
+    session, resumed = None, []
+    for _ in range(3):
+        with context.wrap_socket(socket.create_connection(("127.0.0.1", cell.https), 10), session=session) as sock, Http1(cell.https, sock=sock) as client:
+            assert client.request("GET", "/s/sb-2/a").status == 200
+            session, resumed = sock.session, [*resumed, sock.session_reused]
+    assert resumed == [False, True, True]
 
 
 # ---- the access log ----
