@@ -14,7 +14,9 @@
  *
  * ADDRESS is 127.0.0.1:PORT, [::1]:PORT or unix@PATH, of the worker or of whatever stands in front of it.
  */
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -109,20 +111,25 @@ static uint64_t nanoseconds(void)
 }
 
 /* ---- other processes ---- */
+/* Of all threads, to the nanosecond. A thread that ends takes its time along. */
 static double cpu_of(long pid)
 {
-    char path[64], line[1024];
-    unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (!file || !fgets(line, sizeof line, file))
+    char path[320];
+    uint64_t sum = 0, one;
+    snprintf(path, sizeof path, "/proc/%ld/task", pid);
+    DIR *tasks = opendir(path);
+    if (!tasks)
         die("no such process");
-    fclose(file);
-    char *behind = strrchr(line, ')');
-    if (!behind ||
-        sscanf(behind + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
-        die("cannot read /proc/PID/stat");
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    for (struct dirent *task; (task = readdir(tasks));) {
+        snprintf(path, sizeof path, "/proc/%ld/task/%s/schedstat", pid, task->d_name);
+        FILE *file = task->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (file && fscanf(file, "%" SCNu64, &one) == 1)
+            sum += one;
+        if (file)
+            fclose(file);
+    }
+    closedir(tasks);
+    return (double)sum / 1e9;
 }
 
 static long resident_of(long pid)
@@ -157,14 +164,14 @@ static void tell_processes(const struct bench *b)
     for (unsigned i = 0; i < b->process_count; i++) {
         const struct process *p = &b->processes[i];
         double cpu = cpu_of(p->pid) - p->cpu;
-        printf(" pid=%ld cpu=%.2f", p->pid, cpu);
+        printf(" pid=%ld cpu=%.6f", p->pid, cpu);
         if (b->mode == MODE_IDLE)
             printf(" bytes_per_tunnel=%.0f",
                    (double)(resident_of(p->pid) - p->resident) / (b->open ? b->open : 1));
         if (b->bytes && (b->mode == MODE_SEND || b->mode == MODE_RECEIVE))
-            printf(" cpu_per_gib=%.3f", cpu * (1 << 30) / (double)b->bytes);
+            printf(" cpu_per_gib=%.4f", cpu * (1 << 30) / (double)b->bytes);
         if (b->messages)
-            printf(" cpu_per_million=%.2f", cpu * 1e6 / (double)b->messages);
+            printf(" cpu_per_million=%.3f", cpu * 1e6 / (double)b->messages);
     }
 }
 
