@@ -115,6 +115,10 @@ $(B)/fuzz/fuzz_ws_wslay:    LDLIBS += -lwslay
 $(B)/fuzz/fuzz_http_parser: LDLIBS += -lhttp_parser
 $(B)/bench/%: $(B)/obj/tests/bench/%.o $(AGENT) $(RELAY) $(LIB)
 	$(call link,,$(AGENT_LIBS))
+# the forwarder's second mode, where liburing is there
+URING := $(shell pkg-config --libs liburing 2>/dev/null)
+$(B)/obj/tests/bench/bench_forward.o: CPPFLAGS += $(if $(URING),-DWITH_LIBURING)
+$(B)/bench/bench_forward: LDLIBS += $(URING)
 $(B)/soak/%: $(B)/obj/tests/soak/%.o $(B)/obj/tests/soak/record.o $(LIB)
 	$(call link,$(NO_LTO))
 $(B)/soak/fault_injection.so: tests/soak/fault_injection.c
