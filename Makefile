@@ -139,7 +139,7 @@ help:
 	@echo '                HTTP_PORT=8080 HTTPS_PORT=8443 EGRESS_PORT=3128 RUN_DIR=(a new folder)'
 	@echo 'make test       unit and end-to-end tests; ends with "N passed, N failed"'
 	@echo 'make check      the long run: sanitizers, valgrind, fuzzers, static analysis, faults, soak, other HAProxy versions'
-	@echo 'make bench      the benchmarks, each beside what it is compared with'
+	@echo 'make bench      the benchmarks, each beside what it is compared with; QUICK=1: a first look of two minutes'
 	@echo 'make install    into DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) LIBDIR=$(LIBDIR)'
 	@echo 'make uninstall  takes away what make install has put there, but /etc/cellgate'
 	@echo 'make deb        Debian packages, in build/deb'
@@ -172,7 +172,7 @@ check:
 bench:
 	@.ci/install build run bench
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
-	@BUILD=$(B) tests/bench/run
+	@BUILD=$(B) tests/bench/run $(if $(QUICK),quick)
 
 format:
 	git ls-files '*.[ch]' | xargs clang-format -i
