@@ -27,7 +27,7 @@
 #define ARGS_MOST  255
 #define NUMBER     "########"
 
-enum { NUMBERS_MOST = 4 };
+enum { NUMBERS_MOST = 4, HELLO_WAITS = 100 };
 
 static const char builtin_arguments[] =
     "id=7F000001:A0B4_7F000001:1F90_673E6B0C_0001:1F3A\n"
@@ -49,10 +49,10 @@ struct bench {
     struct loop *loop;
     struct loop_timer timer;
     struct net_address address;
-    struct slice message, arguments; /* arguments: packed as in a NOTIFY */
+    struct slice message, arguments;            /* arguments: packed as in a NOTIFY */
     size_t numbers[NUMBERS_MOST], number_count; /* where they stand in the arguments */
     uint32_t number;
-    unsigned count, connections, in_flight, open;
+    unsigned count, connections, in_flight, open, waits;
     bool measuring, stopping;
     uint64_t answers, from, buckets[BUCKETS];
     double seconds;
@@ -307,8 +307,12 @@ static void finish(struct connection *c)
 static void on_time(void *owner)
 {
     struct bench *bench = owner;
-    if (bench->open != bench->connections)
-        die("the agent did not say hello");
+    if (bench->open != bench->connections) {
+        if (++bench->waits == HELLO_WAITS)
+            die("the agent did not say hello");
+        loop_timer_set(&bench->timer, SECOND / 10);
+        return;
+    }
     if (bench->measuring) {
         bench->stopping = true;
         loop_stop(bench->loop);
