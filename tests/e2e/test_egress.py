@@ -855,6 +855,28 @@ def test_a_change_of_the_rules_reaches_what_is_open(cells, destinations):
         answer.sock.close()
 
 
+def test_the_rules_change_while_it_is_dialled(cells):
+    """A CONNECT that waits for its destination is answered at once, as one that comes then."""
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    waiting = [socket.socket() for _ in range(8)]
+    for sock in waiting:  # nobody accepts: later ones get no answer to their SYN
+        sock.setblocking(False)
+        sock.connect_ex(full.getsockname())
+    port = full.getsockname()[1]
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(port))}, egress=True)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(dial(cell, f"{HOST}:{port}", caller(cell))))
+    asking.start()
+    until(lambda: metric(cell, "cellgate_relay_egress_connections") == 1)
+    began = time.monotonic()
+    cell.set_sandboxes(**{"sb-1": rules()})
+    asking.join(10)
+    assert time.monotonic() - began < 2
+    assert (answers[0].status, answers[0].body["error"]) == (403, "egress_denied")
+    for sock in [*waiting, full]:
+        sock.close()
+
+
 def test_a_route_of_the_same_name_ends_nothing(cells, destinations):
     """Who comes by an address needs no token, whatever a route `egress` needs."""
     server = destinations()

@@ -416,9 +416,14 @@ static void watch(void *owner)
         agent_client_ask(io->thread->agent, &io->watch);
 }
 
-/* A tunnel inside of it hears the same from the agent, and says so to its client. */
+/* A CONNECT that still waits is answered as one that comes now. Inspected, a tunnel inside hears the same from the agent,
+ * and says so to its client. */
 static void deny(struct egress_io *io)
 {
+    if (!is_inspected(io) && !io->connected) {
+        refuse(io, EGRESS_DENIED, REFUSAL_egress_denied);
+        return;
+    }
     if (!is_inspected(io) || !io->connected || io->destination_ended) {
         end(io, EGRESS_DENIED);
         return;
