@@ -283,6 +283,40 @@ def test_who_says_nothing_is_told_so(site, cells, destinations, certificate):  #
     assert until(lambda: metric(cell, 'cellgate_relay_egress_ended_total{reason="silent"}') == 1)
 
 
+def test_a_handshake_inside_has_its_time(cells, destinations, certificate):  # noqa: F811
+    """Who begins TLS and stops, in front of the server's answer or behind it, is ended; who is through may be silent for longer."""
+    ca, context = certificate
+    server = destinations(Origin(), tls=context)
+    cell = cells(config=config(ca_file=str(ca)) | {"relay": {"head_time": "1s"}}, sandboxes={"sb-1": rules(allow(server.port, inspect=True))}, egress=True)
+    to = f"{HOST}:{server.port}"
+
+    def hello(version):
+        trusts = ssl.create_default_context(cafile=cell.egress_ca)
+        trusts.minimum_version = trusts.maximum_version = version
+        said, heard = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = trusts.wrap_bio(heard, said, server_hostname=HOST)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+        return tls, said, heard
+
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        with contextlib.closing(inspected(cell, server.port).sock) as sock:  # before the others, and silent for as long as they may be
+            for flights in (1, 2):
+                tls, said, heard = hello(version)
+                began = time.monotonic()
+                answer = dial(cell, to, caller(cell), glued=said.read())
+                if flights == 2:
+                    heard.write(answer.rest or answer.sock.recv(65536))
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        tls.do_handshake()
+                    answer.sock.sendall(said.read()[:-1])  # all but the last byte of the client's part
+                answer.read_all()
+                assert 0.9 < time.monotonic() - began < 5
+            assert Http1(None, sock=sock).request("GET", "/", host=to).status == 200
+    assert server.accepted == 2
+    until(lambda: metric(cell, 'cellgate_relay_egress_ended_total{reason="silent"}') == 4)
+
+
 def test_where_haproxy_does_not_listen_for_what_is_inspected_the_connect_says_so(site):
     cell, port, origin = site()
     (cell.run_dir / "egress-tls.sock").unlink()

@@ -9,16 +9,17 @@
 #include <unistd.h>
 
 #include "spoa/net/stream.h"
+#include "spoa/proto/data_watch.h"
 #include "spoa/proto/hello_watch.h"
 #include "spoa/proto/proxy_header.h"
 
-#define BUFFER_MOST  ((size_t)64 << 10) /* of four: two for each direction */
-#define BUFFER_LEAST ((size_t)8 << 10)  /* the same while memory is short */
-#define ASK_AGAIN    SECOND             /* that the agent keeps no subscription for */
-#define LAST_WORDS   (5 * SECOND)       /* for each part of what is unsent to be taken */
-#define TLS_HANDSHAKE 22                 /* the first byte of a record (RFC 8446 section 5.1) */
+#define BUFFER_MOST   ((size_t)64 << 10)  /* of four: two for each direction */
+#define BUFFER_LEAST  ((size_t)8 << 10)   /* the same while memory is short */
+#define ASK_AGAIN     SECOND              /* that the agent keeps no subscription for */
+#define LAST_WORDS    (5 * SECOND)        /* for each part of what is unsent to be taken */
+#define TLS_HANDSHAKE 22                  /* the first byte of a record (RFC 8446 section 5.1) */
 #define FAREWELL      (250 * MILLISECOND) /* for what is inside to be told that it ends */
-#define HALF_CLOSED  (300 * SECOND)     /* of one side, without a byte, when the other has ended */
+#define HALF_CLOSED   (300 * SECOND)      /* of one side, without a byte, when the other has ended */
 
 static const char *const ends[] = {
 #define X(name, label, text) [EGRESS_##name] = (text),
@@ -41,8 +42,10 @@ struct egress_io {
     size_t held;
     uint64_t began, sent, received; /* bytes of the client's, and for it */
     struct hello_watch hello;
-    size_t cleared; /* of the client's bytes that are here: may leave */
-    size_t heard;   /* of the destination's: `hello` knows them */
+    size_t cleared;              /* of the client's bytes that are here: may leave */
+    size_t heard;                /* of the destination's: `hello` knows them */
+    struct data_watch handshake; /* inspected, with TLS: the client's part of it */
+    size_t shown;                /* of the client's bytes that are here: `handshake` knows them */
     struct question watch;
     struct loop_timer again, expires;
     unsigned streams; /* that are not gone */
@@ -230,6 +233,18 @@ static void hear_answer(struct egress_io *io)
     io->heard = buffer_len(&io->destination.in);
 }
 
+/* HAProxy before 3.0 gives a handshake as much time as a connection that is silent: here it has no more than a head. */
+static void watch_handshake(struct egress_io *io)
+{
+    if (io->handshake.done)
+        return;
+    data_watch_client(&io->handshake,
+                      slice_sub(buffer_slice(&io->client.in), io->shown, io->cleared - io->shown));
+    io->shown = io->cleared;
+    if (io->handshake.done)
+        stream_stop_time(&io->client);
+}
+
 /* A lower limit takes nothing away: until less is held, nothing comes in. */
 static void set_limits(struct egress_io *io)
 {
@@ -281,7 +296,11 @@ static bool open_inside(struct egress_io *io, bool tls)
         return false;
     }
     io->streams++;
-    stream_stop_time(&io->client);
+    io->handshake.done = !tls;
+    if (tls)
+        stream_set_time(&io->client, io->thread->settings.head_time);
+    else
+        stream_stop_time(&io->client);
     stream_open(&io->destination, io->thread->loop, fd);
     stream_set_time(&io->destination, io->thread->settings.dial_timeout);
     return true;
@@ -315,7 +334,10 @@ static void pump(struct egress_io *io)
     judge(io);
     if (io->over)
         return;
-    io->cleared -= move(&io->client, &io->destination, io->cleared, &io->sent);
+    watch_handshake(io);
+    moved = move(&io->client, &io->destination, io->cleared, &io->sent);
+    io->cleared -= moved;
+    io->shown -= io->handshake.done ? 0 : moved;
     end_side(&io->client, &io->destination, io->client_ended);
     if (io->over)
         return;
@@ -378,10 +400,15 @@ static void on_connected(void *owner)
         pump(io);
 }
 
-/* Of protocols in which the server speaks first, none can be read by HAProxy: the client waits, too. */
+/* Of protocols in which the server speaks first, none can be read by HAProxy: the client waits, too. Who has begun TLS could
+ * not read an answer. */
 static void on_client_late(void *owner)
 {
-    refuse(owner, EGRESS_SILENT, REFUSAL_request_timeout);
+    struct egress_io *io = owner;
+    if (io->inside < 0)
+        end(io, EGRESS_SILENT);
+    else
+        refuse(io, EGRESS_SILENT, REFUSAL_request_timeout);
 }
 
 static void on_late(void *owner)
@@ -567,6 +594,7 @@ static struct egress_io *new_io(struct relay_thread *thread)
     io->thread = thread;
     io->began = loop_clock();
     io->inside = -1;
+    io->handshake.done = true; /* unless it is inspected, with TLS */
     io->handover = handover_none();
     io->client = (struct stream){.user = &client_user,
                                  .owner = io,
