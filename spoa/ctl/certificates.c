@@ -177,9 +177,12 @@ static bool prepare_folder(const struct job *job, struct fail *why)
     struct stat look;
     if (!job->check && mkdir(job->folder, 0700) != 0 && errno != EEXIST)
         return fail(why, "%s: %s", job->folder, strerror(errno));
-    if (stat(job->folder, &look) == 0 && look.st_mode & (S_IWGRP | S_IWOTH))
-        return fail(why, "%s: others can write there: chmod 700", job->folder);
-    return true;
+    if (stat(job->folder, &look) != 0)
+        return true;
+    if (look.st_uid != geteuid() && look.st_uid != 0)
+        return fail(why, "%s: it belongs to somebody else, who can write there", job->folder);
+    return !(look.st_mode & (S_IWGRP | S_IWOTH)) ||
+           fail(why, "%s: others can write there: chmod 700", job->folder);
 }
 
 static bool work(struct job *job, struct fail *why)

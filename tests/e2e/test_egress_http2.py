@@ -3,6 +3,7 @@
 certificates for."""
 
 import json
+import os
 import queue
 import ssl
 import subprocess
@@ -344,6 +345,18 @@ def test_the_folder_is_its_own(command):
     (command.certificates / ".api.example.org.new").write_text("left by one that was killed")
     command.run()
     assert set(command.files()) == {"api.example.org.pem"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+def test_the_folder_is_nobody_elses(command):
+    """Whoever owns it can put his files in the place of these, whatever its mode."""
+    command.configure("api.example.org")
+    command.certificates.mkdir(0o755)
+    os.chown(command.certificates, 65534, 65534)
+    assert "belongs to somebody else" in command.run(code=1) and "belongs to somebody else" in command.run("--check", code=1)
+    assert command.files() == {}
+    os.chown(command.certificates, 0, 0)
+    command.run()
 
 
 def test_an_authority_that_cannot_sign(command):
