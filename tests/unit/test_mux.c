@@ -56,6 +56,38 @@ static void a_request_is_written_with_what_the_upgrade_had(void **state)
                 "Content-Length: 6\r\nConnection: close\r\n\r\n");
 }
 
+static bool is_same_with(const char *name, const char *one, const char *other)
+{
+    const char *const values[] = {one, other};
+    uint8_t memory[2][128];
+    struct mux_client clients[2];
+    for (int i = 0; i < 2; i++) {
+        struct writer w = writer_of(memory[i], sizeof memory[i]);
+        writer_be(&w, strlen(name), 2);
+        writer_text(&w, name);
+        writer_be(&w, strlen(values[i]), 2);
+        writer_text(&w, values[i]);
+        clients[i] = client_of("/mux", "x");
+        clients[i].fields = writer_slice(&w);
+    }
+    return mux_client_is(&clients[0], &clients[1]);
+}
+
+static void who_asks_is_the_same_by_all_but_the_way(void **state)
+{
+    static const char *const who[] = {"authorization",       "cookie",          "cf-access-jwt-assertion",
+                                      "Cf-Access-Client-Id", "x-auth-request-user", NULL};
+    static const char *const way[] = {"cf-ray", "CF-Connecting-IP", "cf-ipcountry",    "cf-visitor", "via",
+                                      "traceparent", "x-real-ip",   "x-forwarded-for", NULL};
+    (void)state;
+    for (const char *const *name = who; *name; name++) {
+        assert_true(is_same_with(*name, "x", "x"));
+        assert_false(is_same_with(*name, "x", "y"));
+    }
+    for (const char *const *name = way; *name; name++)
+        assert_true(is_same_with(*name, "x", "y"));
+}
+
 static void what_is_no_message_is_none(void **state)
 {
     static const struct {
@@ -363,6 +395,7 @@ static void a_request_of_v1_has_the_body_that_it_says(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_request_is_written_with_what_the_upgrade_had),
+                                       cmocka_unit_test(who_asks_is_the_same_by_all_but_the_way),
                                        cmocka_unit_test(what_is_no_message_is_none),
                                        cmocka_unit_test(answers_make_the_same_messages_wherever_they_are_cut),
                                        cmocka_unit_test(answers_that_are_broken_are_errors),

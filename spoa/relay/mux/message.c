@@ -294,12 +294,13 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
 
 /* ---- who asks ---- */
 
-/* Other on each connection. */
+/* Other on each connection. Cf-Access-* says who asks. */
 static bool is_of_the_way(struct slice name)
 {
     static const char *const names[] = {"cdn-loop", "traceparent",     "tracestate", "true-client-ip",
                                         "via",      "x-amzn-trace-id", "x-real-ip",  NULL};
-    return is_the_upgrades(name) || among(name, names) || http_name_starts(name, "cf-");
+    bool cloudflares = http_name_starts(name, "cf-") && !http_name_starts(name, "cf-access-");
+    return is_the_upgrades(name) || among(name, names) || cloudflares;
 }
 
 static void put_text(struct writer *w, struct slice text)
