@@ -9,6 +9,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 
 import pytest
 from browser import Browser
@@ -149,6 +150,8 @@ class Worker(Origin):
         if target in FILES:
             connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n" % (FILES[target][0], len(FILES[target][1])) + FILES[target][1])
             return False
+        if target == "/seen":
+            body = b" ".join(value.encode() for name, value in request.headers if name.lower() == "cf-ray")
         if target == "/hold":
             self.go.wait(30)
         if target == "/big":
@@ -486,6 +489,13 @@ def test_only_who_opened_it_resumes_it(cell, client, worker):
     assert legs(cell, "refused") == 5
 
 
+def test_the_way_is_said_anew(cell, client, worker):
+    """What each connection says of its way is that of the last one; the other headers are the same."""
+    client.headers.append(("Cf-Ray", "second"))
+    client.dial()
+    assert client.hear(client.ask("/seen"))[1].split() == [b"second"]
+
+
 def test_numbers_that_cannot_be(cell, client):
     client.hear(client.post("/echo", b"x"))
     assert refused(client.open()) == 4409  # the attempt that there is
@@ -605,6 +615,35 @@ def test_an_end_is_told(cells, worker):
             client.take()
     assert client.end == client.recv + 1
     is_left_alone(cell)
+
+
+def test_idle_begins_behind_the_last_answer(cells, worker):
+    cell = cells(sandboxes={"sb-1": {"worker": worker.url}}, config={"routes": [ROUTES[0] | {"idle": "2s"}, *ROUTES[1:]]})
+    client = Client(cell, cell.token("sb-1", need=["exec"])).dial()
+    number = client.post("/hold", b"x")
+    threading.Timer(2.2, worker.go.set).start()
+    assert client.hear(number) == (200, b"x")
+    client.say("recv", client.recv)
+    answered = time.monotonic()
+    with pytest.raises(Gone, match="1000"):
+        while True:
+            client.take()
+    assert time.monotonic() - answered > 1.5  # it is looked at every second
+
+
+def test_who_is_away_is_not_idle(cells, worker):
+    """Its grace counts: the answer came while it was away, longer after the question than a socket may be idle."""
+    cell = cells(sandboxes={"sb-1": {"worker": worker.url}}, config={"routes": [ROUTES[0] | {"idle": "500ms"}, *ROUTES[1:]], "relay": {"mux_grace": "20s"}})
+    client = Client(cell, cell.token("sb-1", need=["exec"])).dial()
+    number = client.post("/hold", b"x")
+    until(lambda: worker.posts, 10, "asked")
+    client.drop()
+    until(lambda: legs(cell, "lost") == 1, 10, "it is lost")
+    threading.Timer(0.6, worker.go.set).start()
+    until(lambda: metric(cell, 'cellgate_relay_mux_requests_total{outcome="answered"}') == 1, 10, "answered")
+    time.sleep(1)  # several looks, of which none may end it
+    client.dial()
+    assert client.hear(number) == (200, b"x")
 
 
 def test_a_relay_that_drains(cell, client, worker):

@@ -16,6 +16,7 @@ import pytest
 from cell import SANITIZED, on_worker, until
 from client import WEBSOCKET, Http1, frame, head
 from origin import Origin
+from tunnels import Tunnels
 from worker import BINARY, CLOSE, TEXT, Ws
 
 ROUTES = [
@@ -331,11 +332,12 @@ def test_what_is_broken_is_reset(client):
      b'{"method":"GET","path":"/","window":-1}', b'{"method":"GET","path":"/","window":1073741825}', b'{"method":"POST","path":"/","body":true,"length":-1}',
      b'{"method":"GET","path":"/","headers":{"a":["b"]}}', b'{"method":"GET","path":"/ x"}', b'{"method":"GET","path":"/\\r\\nX: y"}', b'{"method":"G\\r\\n","path":"/"}'],
 )
-def test_a_request_that_is_none(client, worker, payload):
+def test_a_request_that_is_none(cell, client, worker, payload):
     client.number += 1
     client.put(REQUEST, client.number, payload)
     kind, text = client.hear(client.number)
     assert (kind, json.loads(text)) == (RESET, {"code": "INVALID_REQUEST", "message": "The request is none.", "status": 400})
+    assert Tunnels(cell).metric('cellgate_relay_mux_requests_total{outcome="refused"}') == 1
     assert not worker.requests and client.call("/x")[0]["status"] == 200
 
 
@@ -354,6 +356,13 @@ def test_who_breaks_the_protocol_is_closed(client, worker, message, code):
     while (said := client.ws.message())[0] != CLOSE:
         pass
     assert struct.unpack(">H", said[1][:2])[0] == code
+
+
+@pytest.mark.parametrize("message", [b"\0\0\0\0\1", b"\7\0\0\0\1later", b"\7\0\0\0\x09", b"\xff\xff\xff\xff\xff"])
+def test_types_of_later_versions_are_ignored(client, message):
+    client.call("/x")
+    client.ws.send(BINARY, message)
+    assert client.call("/x")[0]["status"] == 200
 
 
 def test_limits_and_refusals(cells, worker):

@@ -68,6 +68,7 @@ void mux_drop(struct mux_request *r, enum mux_outcome outcome)
     mux_watch_end(r);
     io->requests_held -= r->held;
     io->count--;
+    io->busy = loop_clock();
     *r->link = r->next;
     if (r->next)
         r->next->link = r->link;
@@ -94,6 +95,7 @@ void mux_free(struct mux_io *io)
         io->next->link = io->link;
     metrics_add(thread->shard, METRIC_MUX, METRIC_PLAIN, -1);
     free(io->upgrade);
+    free(io->latest);
     free(io);
 }
 
@@ -356,7 +358,7 @@ static bool may_start(struct mux_io *io)
 static void start(struct mux_io *io, const struct mux_message *m, uint32_t number)
 {
     struct fail why;
-    io->asked = loop_clock();
+    io->busy = loop_clock();
     struct mux_request *r = new_request(io, m, number);
     int fd = r ? net_connect(&io->thread->settings.mux, &why) : -1;
     bool good = fd >= 0 && put_request(r, m);
@@ -498,6 +500,14 @@ static void look_at_leg(struct mux_io *io, uint64_t now)
         ping(io, now);
 }
 
+/* A client that is away has its grace; one that has not got all that was said to it yet has the time of a slow one. */
+static bool is_idle(const struct mux_io *io, uint64_t now)
+{
+    bool waits = io->again && io->leg && !mux_numbers_end(&io->again->numbers);
+    uint64_t time = idle_of(io) + (waits ? io->thread->settings.tunnel.stall : 0);
+    return !io->count && (!io->again || io->leg) && is_over(io->busy, time, now);
+}
+
 static void on_tick(void *owner)
 {
     struct mux_io *io = owner;
@@ -508,7 +518,7 @@ static void on_tick(void *owner)
     uint64_t now = loop_clock();
     if (has_expired(io, now))
         mux_end_socket(io, MUX_END_AGE, 1000, "max age");
-    else if (!io->count && is_over(io->asked, idle_of(io), now))
+    else if (is_idle(io, now))
         mux_end_socket(io, MUX_END_IDLE, 1000, "idle");
     else if (io->leg)
         look_at_leg(io, now);
@@ -587,7 +597,7 @@ static struct mux_io *new_io(struct relay_thread *thread, struct upgrade *upgrad
     if (io->v1)
         upgrade->selected = SLICE_LITERAL(MUX_PROTOCOL);
     io->most = most_of(io);
-    io->began = io->heard = io->asked = io->moved = loop_clock();
+    io->began = io->heard = io->busy = io->moved = loop_clock();
     loop_timer_open(&io->tick, thread->loop, on_tick, io);
     loop_timer_open(&io->watches, thread->loop, mux_watch_due, io);
     return io;

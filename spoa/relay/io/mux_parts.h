@@ -72,6 +72,7 @@ struct mux_io {
     struct relay_thread *thread;
     struct mux_io *next, **link;
     struct upgrade *upgrade; /* the first */
+    struct upgrade *latest;  /* by which its client came back; NULL: it has not */
     struct mux_client asks;
     struct address source; /* the client's */
     uint16_t port;         /* that it called, as far as it says whether with TLS */
@@ -91,7 +92,8 @@ struct mux_io {
     uint32_t last;       /* of its requests, the highest number */
     struct loop_timer tick, watches;
     uint64_t watches_at;                         /* when that is due */
-    uint64_t began, heard, asked, moved, pinged; /* pinged: 0: an answer has come */
+    uint64_t busy; /* when it last had a request, or began */
+    uint64_t began, heard, moved, pinged;        /* pinged: 0: an answer has come */
     uint64_t total;                              /* requests */
 };
 

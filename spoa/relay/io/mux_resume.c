@@ -258,9 +258,12 @@ static void take_over(struct mux_io *io, struct comer *c, const struct cell_resu
     log_write(thread->log, LOG_INFO, "mux resumed", LOG_SLICE("id", io->upgrade->handover.id),
               LOG_SLICE("by", c->upgrade->handover.id), LOG_TEXT("client", io->source_text),
               LOG_U64("unanswered", io->count));
-    if (!open_leg(io, c->fd, c->upgrade, buffer_slice(&c->early), greeting))
+    /* who asks is the same; by which way is said anew */
+    free(io->latest);
+    io->latest = c->upgrade;
+    io->asks = mux_client_of(io->latest);
+    if (!open_leg(io, c->fd, io->latest, buffer_slice(&c->early), greeting))
         close(c->fd);
-    free(c->upgrade);
 }
 
 /* The thread may be on its last steps: then nothing can be said, and its client comes again. */

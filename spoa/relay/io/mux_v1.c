@@ -195,8 +195,8 @@ static void take_request(struct mux_io *io, const struct mux_frame *frame)
     io->last = frame->number;
     if (m.kind == MUX_REQUEST)
         mux_ask(io, &m, frame->number);
-    else
-        (void)mux_say_error(io, slice_text(NULL), frame->number, "INVALID_REQUEST", "The request is none.", 400);
+    else if (mux_say_error(io, slice_text(NULL), frame->number, "INVALID_REQUEST", "The request is none.", 400))
+        metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(MUX_OUTCOME_REFUSED), 1);
     mux_message_free(&m);
 }
 
@@ -207,6 +207,8 @@ void mux_v1_take(struct mux_io *io, struct slice message)
         break_off(io, "a short message");
         return;
     }
+    if (frame.type < MUX_FRAME_REQUEST || frame.type > MUX_FRAME_CREDIT)
+        return; /* of a later version */
     bool known = frame.number <= io->last;
     if (frame.type == MUX_FRAME_REQUEST && known) {
         break_off(io, "a request's number is not higher than those before");
