@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fold: objects at rest, each kept as the bytes in which it differs from the first one that was folded. Most of what an object
+ * holds for the time it is at work is zero when it rests, or the same in all of them; so it takes a tenth of its memory. What is
+ * unfolded is the same, byte for byte: pointers in it are good as long as nothing of what they point to has moved, which is
+ * also why none may point into the object itself. For one thread.
+ */
+#ifndef CELLGATE_BASE_FOLD_H
+#define CELLGATE_BASE_FOLD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FOLD_SIZE_MOST 8192 /* bytes of an object */
+
+struct fold {
+    size_t size;    /* of an object: a multiple of 8, at most FOLD_SIZE_MOST */
+    uint8_t *first; /* what the others are compared with; NULL: none was folded yet */
+};
+
+/* A copy, which free() frees; NULL when out of memory. */
+uint8_t *fold_pack(struct fold *fold, const void *object);
+/* Of one that this fold has packed. */
+void fold_unpack(const struct fold *fold, const uint8_t *packed, void *object);
+void fold_free(struct fold *fold);
+
+#endif

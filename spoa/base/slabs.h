@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * slabs: memory for many objects of one size that come and go together: without a header for each, apart from what else is
+ * allocated meanwhile, and given back to the system once a slab of them is free. For one thread.
+ */
+#ifndef CELLGATE_BASE_SLABS_H
+#define CELLGATE_BASE_SLABS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SLABS_SIZE      65536 /* bytes of a slab, with its head */
+#define SLABS_SIZE_MOST 8192  /* of an object */
+
+struct slab;
+
+struct slabs {
+    size_t size;       /* of an object, a multiple of 8 */
+    struct slab *some; /* those that have room */
+    size_t count;      /* slabs there are, for tests */
+};
+
+/* size: at most SLABS_SIZE_MOST; it is rounded up. */
+struct slabs slabs_of(size_t size);
+/* An object, zeroed; NULL when out of memory. */
+void *slabs_take(struct slabs *slabs);
+/* NULL is fine. The last slab stays, so that an object that comes and goes costs no system call. */
+void slabs_give(struct slabs *slabs, void *object);
+/* Nothing of it is in use. */
+void slabs_free(struct slabs *slabs);
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+
+#include "spoa/base/slabs.h"
+
+enum { SIZE = 296, MANY = 3 * SLABS_SIZE / SIZE };
+
+static uint8_t *objects[MANY];
+
+static void take_all(struct slabs *slabs)
+{
+    for (size_t i = 0; i < MANY; i++) {
+        objects[i] = slabs_take(slabs);
+        assert_non_null(objects[i]);
+        assert_int_equal((uintptr_t)objects[i] % 8, 0);
+        for (size_t j = 0; j < SIZE; j++)
+            assert_int_equal(objects[i][j], 0);
+        memset(objects[i], (int)(i % 251) + 1, SIZE);
+    }
+}
+
+static void check(size_t i)
+{
+    for (size_t j = 0; j < SIZE; j++)
+        assert_int_equal(objects[i][j], i % 251 + 1);
+}
+
+static void gives_zeroed_objects_that_do_not_overlap(void **state)
+{
+    (void)state;
+    struct slabs slabs = slabs_of(SIZE - 3);
+    for (unsigned round = 0; round < 2; round++) {
+        take_all(&slabs);
+        for (size_t i = 0; i < MANY; i++)
+            check(i);
+        for (size_t i = 0; i < MANY; i += 2)
+            slabs_give(&slabs, objects[i]);
+        for (size_t i = 1; i < MANY; i += 2) {
+            check(i);
+            slabs_give(&slabs, objects[i]);
+        }
+    }
+    slabs_free(&slabs);
+}
+
+#ifndef __SANITIZE_ADDRESS__ /* there each object is malloc's */
+static void gives_slabs_back_that_are_free_but_the_last(void **state)
+{
+    (void)state;
+    struct slabs slabs = slabs_of(SIZE);
+    take_all(&slabs);
+    size_t most = slabs.count;
+    assert_true(most >= 3);
+    for (size_t i = 0; i < MANY; i++)
+        slabs_give(&slabs, objects[i]);
+    assert_int_equal(slabs.count, 1);
+    take_all(&slabs);
+    assert_int_equal(slabs.count, most);
+    for (size_t i = MANY; i--;)
+        slabs_give(&slabs, objects[i]);
+    assert_int_equal(slabs.count, 1);
+    slabs_free(&slabs);
+    assert_int_equal(slabs.count, 0);
+}
+
+static void takes_what_was_given_back_before_a_new_slab(void **state)
+{
+    (void)state;
+    struct slabs slabs = slabs_of(SIZE);
+    take_all(&slabs);
+    size_t most = slabs.count;
+    for (size_t i = 0; i < MANY; i += 3)
+        slabs_give(&slabs, objects[i]);
+    for (size_t i = 0; i < MANY; i += 3)
+        assert_non_null(objects[i] = slabs_take(&slabs));
+    assert_int_equal(slabs.count, most);
+    for (size_t i = 0; i < MANY; i++)
+        slabs_give(&slabs, objects[i]);
+    slabs_free(&slabs);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_zeroed_objects_that_do_not_overlap),
+#ifndef __SANITIZE_ADDRESS__
+        cmocka_unit_test(gives_slabs_back_that_are_free_but_the_last),
+        cmocka_unit_test(takes_what_was_given_back_before_a_new_slab),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
