@@ -62,7 +62,7 @@ static void on_upgrade(struct handshake *a, const struct http_head *head)
         (void)leave(a);
         return;
     }
-    struct tunnel_io *io = thread->draining ? NULL : tunnel_io_new(thread, upgrade, early);
+    struct tunnel_seat *io = thread->draining ? NULL : tunnel_io_new(thread, upgrade, early);
     int fd = leave(a);
     if (io) {
         tunnel_io_begin(io, fd);

@@ -360,7 +360,7 @@ static void list_thread(struct relay_thread *thread, void *context)
 {
     struct listing *l = context;
 
-    for (struct tunnel_io *p = thread->tunnels; p && l->good; p = tunnel_io_next(p)) {
+    for (struct tunnel_seat *p = thread->tunnels; p && l->good; p = tunnel_io_next(p)) {
         if (slice_present(l->sandbox) && !slice_equal(l->sandbox, tunnel_io_sandbox(p)))
             continue;
         l->good = (!l->any || json_write(l->to, ",")) && tunnel_stats_describe(tunnel_io_stats(p), l->to);
@@ -422,7 +422,7 @@ static void kick_in_thread(struct relay_thread *thread, void *context)
     struct kicking *k = context;
     char id[32];
 
-    for (struct tunnel_io *p = thread->tunnels; p && !k->found; p = tunnel_io_next(p)) {
+    for (struct tunnel_seat *p = thread->tunnels; p && !k->found; p = tunnel_io_next(p)) {
         tunnel_stats_id(tunnel_io_stats(p), id);
         if (!slice_is(k->id, id))
             continue;

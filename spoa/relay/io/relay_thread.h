@@ -9,6 +9,8 @@
 #include <pthread.h>
 
 #include "spoa/base/cidr.h"
+#include "spoa/base/fold.h"
+#include "spoa/base/slabs.h"
 #include "spoa/net/listener.h"
 #include "spoa/net/net.h"
 #include "spoa/relay/io/agent_client.h"
@@ -26,10 +28,20 @@
 #define RELAY_THREAD_CIDRS   64
 
 struct tunnel_io;
+struct tunnel_seat;
 struct egress_io;
 struct mux_io;
 struct mux_sessions;
 struct handshake;
+
+/* Its tunnels at rest (tunnel_io.c). */
+struct tunnel_rest {
+    struct slabs seats, works;
+    struct fold fold;
+    struct tunnel_io *awake; /* those that are not */
+    struct tunnel_io *spare; /* for one that is looked at only, or that has to end for lack of memory */
+    struct loop_timer look;  /* for those that have nothing to do; not set while all rest */
+};
 
 /* Of the configuration; a thread has a copy of its own. */
 struct relay_thread_settings {
@@ -64,7 +76,8 @@ struct relay_thread {
     struct handshake *handshakes;       /* connections whose head is not there yet, the oldest first */
     struct handshake **handshakes_last; /* behind the newest, if there is one */
     size_t handshakes_count;
-    struct tunnel_io *tunnels;
+    struct tunnel_seat *tunnels;
+    struct tunnel_rest rest;
     struct moves moves; /* of them */
     size_t tunnels_count;
     struct egress_io *egress; /* connections of sandboxes to the outside */

@@ -29,7 +29,7 @@ static size_t count_open(const struct relay_thread *thread)
 {
     size_t open = 0;
 
-    for (struct tunnel_io *p = thread->tunnels; p; p = tunnel_io_next(p))
+    for (struct tunnel_seat *p = thread->tunnels; p; p = tunnel_io_next(p))
         open += !tunnel_io_is_closing(p);
     return open;
 }
@@ -51,7 +51,7 @@ static void drain_step(void *owner)
     bool late =
         loop_clock() - thread->drain_began >= thread->settings.drain + thread->settings.tunnel.close_timeout;
 
-    for (struct tunnel_io *p = thread->tunnels, *next; p && (late || open > keep); p = next) {
+    for (struct tunnel_seat *p = thread->tunnels, *next; p && (late || open > keep); p = next) {
         next = tunnel_io_next(p);
         if (tunnel_io_is_closing(p) && !late)
             continue;
@@ -110,7 +110,9 @@ static void relay_thread_free(struct relay_thread *thread)
     if (thread->loop)
         lingering_closes_end(&thread->lingering);
     agent_client_free(thread->agent);
+    loop_timer_close(&thread->rest.look);
     loop_free(thread->loop);
+    tunnel_rest_close(&thread->rest);
     free(thread->scratch);
     free(thread);
 }
@@ -127,7 +129,8 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     moves_open(&thread->moves, thread->loop, tunnel_io_go);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
     thread->agent = agent_client_new(thread->loop, o->agent, o->questions, o->log);
-    return (thread->shard && thread->scratch && thread->agent) || fail(why, "out of memory");
+    bool rest = tunnel_rest_open(&thread->rest, thread);
+    return (rest && thread->shard && thread->scratch && thread->agent) || fail(why, "out of memory");
 }
 
 struct relay_thread *relay_thread_start(const struct relay_thread_options *o, struct fail *why)
@@ -165,7 +168,7 @@ static void stop(struct relay_thread *thread, void *context)
     thread->draining = true;
     listener_hold(&thread->listener, true);
     handshakes_end(thread);
-    for (struct tunnel_io *p = thread->tunnels, *next; p; p = next) {
+    for (struct tunnel_seat *p = thread->tunnels, *next; p; p = next) {
         next = tunnel_io_next(p);
         if (!tunnel_io_is_closing(p))
             tunnel_io_end(p, CLOSE_restarting);

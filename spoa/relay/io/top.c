@@ -11,7 +11,7 @@ enum { DESCRIBED_MOST = 8192, ENDS_SHOWN = TOP_ENDS, GAPS_MOST = 32 };
 
 struct row {
     uint64_t key;
-    const struct tunnel_io *io; /* of the thread that is at work; NULL: it is described */
+    const struct tunnel_seat *io; /* of the thread that is at work; NULL: it is described */
     struct buffer text;
 };
 
@@ -181,7 +181,7 @@ static void sink(struct row *rows, size_t count, size_t at)
     }
 }
 
-static void offer(struct top *top, uint64_t key, const struct tunnel_io *io)
+static void offer(struct top *top, uint64_t key, const struct tunnel_seat *io)
 {
     if (top->count == top->question.rows) {
         if (!top->count || key <= top->rows[0].key)
@@ -243,7 +243,7 @@ void top_look(struct relay_thread *thread, void *context)
     struct top *top = context;
     uint64_t now = loop_clock();
 
-    for (struct tunnel_io *p = thread->tunnels; p; p = tunnel_io_next(p)) {
+    for (struct tunnel_seat *p = thread->tunnels; p; p = tunnel_io_next(p)) {
         const struct tunnel_stats *s = tunnel_io_stats(p);
         if (!fits(&top->question, s))
             continue;

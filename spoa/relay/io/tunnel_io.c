@@ -11,12 +11,13 @@
 #include "spoa/relay/io/dial.h"
 #include "spoa/relay/io/tunnel_stats.h"
 
-#define EARLY_MAX   (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
-#define EARLY_LEAST 4096                              /* of them, however short memory is */
-#define STOOD_STILL SECOND                            /* that a timer is late then */
-#define PATIENCE    SECOND
-#define LEFT_MOST   16384 /* bytes for a side that are still sent to it when a tunnel gives way */
-#define REPLAY_QUIET  8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
+#define EARLY_MAX    (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
+#define EARLY_LEAST  4096                              /* of them, however short memory is */
+#define STOOD_STILL  SECOND                            /* that a timer is late then */
+#define PATIENCE     SECOND
+#define LEFT_MOST    16384 /* bytes for a side that are still sent to it when a tunnel gives way */
+#define REST_AFTER   (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
+#define REPLAY_QUIET 8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
 
 enum replay_permit {
     PERMIT_NONE,
@@ -24,30 +25,45 @@ enum replay_permit {
     PERMIT_OVER,  /* it goes on without: others do not wait longer */
 };
 
-struct tunnel_io {
-    struct tunnel tunnel;
+/* What is always there of a tunnel, and what others point to. */
+struct tunnel_seat {
     struct relay_thread *thread;
-    struct tunnel_stats stats;
-    struct tunnel_io *next, **link;
+    struct tunnel_seat *next, **link;
     struct upgrade_kept *upgrade;
     struct loop_io sockets[2];
-    bool broken[2]; /* found out while sending; reported to the tunnel behind its event */
-    bool entered;   /* counted by the limits */
-    bool accepted;
-    bool gone;
-    bool gives_way; /* its memory goes to those that wait */
-    bool moving;    /* counted by thread.moves */
     union {
         struct loop_timer timer;
         struct loop_task free_task; /* once it is gone */
     };
-    uint64_t timer_at;      /* when it is to fire */
+    struct question watch;
+    union {
+        struct tunnel_io *io; /* its work */
+        uint8_t *packed;      /* at rest: the same, folded (spoa/base/fold.h) */
+    };
+    bool rests;
+    bool holds; /* at rest: what it holds counts where memory is short */
+};
+
+/* What there is of it while something happens. Nothing that outlasts an event points here, but a dial and a task. */
+struct tunnel_io {
+    struct tunnel tunnel;
+    struct tunnel_seat *seat;
+    struct relay_thread *thread;
+    struct tunnel_stats stats;
+    struct tunnel_io *next, **link; /* of those that do not rest */
+    bool stirred;                   /* since the thread last looked for those that rest */
+    bool broken[2];                 /* found out while sending; reported to the tunnel behind its event */
+    bool entered;                   /* counted by the limits */
+    bool accepted;
+    bool gone;
+    bool gives_way;         /* its memory goes to those that wait */
+    bool moving;            /* counted by thread.moves */
+    uint64_t timer_at;      /* when the timer is to fire */
     uint64_t patient_until; /* it does not before */
     struct buffer early; /* from the client, before its 101 */
     struct dial *dial;
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
-    struct question watch;
     struct question *ask;      /* while it is open */
     struct move *move;         /* while it waits */
     enum replay_permit permit; /* to collect what the worker replays */
@@ -55,6 +71,143 @@ struct tunnel_io {
 };
 
 static void update(struct tunnel_io *io);
+static void obey(struct tunnel_io *io);
+
+/* ---- at rest ---- */
+/* Where it lies from now on. */
+static void place(struct tunnel_io *io, struct tunnel_seat *seat)
+{
+    io->seat = seat;
+    io->stats.upgrade = seat ? seat->upgrade : NULL;
+    io->stats.tunnel = seat ? &io->tunnel : NULL;
+    tunnel_moved(&io->tunnel, seat ? io : NULL);
+}
+
+static void stir(struct tunnel_io *io)
+{
+    struct tunnel_rest *rest = &io->thread->rest;
+
+    io->stirred = true;
+    io->next = rest->awake;
+    io->link = &rest->awake;
+    if (io->next)
+        io->next->link = &io->next;
+    rest->awake = io;
+    if (!loop_timer_active(&rest->look))
+        loop_timer_set(&rest->look, REST_AFTER);
+}
+
+static void leave_awake(struct tunnel_io *io)
+{
+    *io->link = io->next;
+    if (io->next)
+        io->next->link = io->link;
+    io->next = NULL;
+    io->link = NULL;
+}
+
+/* An object is byte for byte what it was, so that any state may rest; but a dial and what it belongs to end soon. */
+static void lay_down(struct tunnel_io *io)
+{
+    struct tunnel_seat *seat = io->seat;
+    struct tunnel_rest *rest = &io->thread->rest;
+    bool holds = tunnel_stats_held(&io->stats) > 0;
+
+    leave_awake(io);
+    place(io, NULL);
+    uint8_t *packed = fold_pack(&rest->fold, io);
+    if (!packed) {
+        place(io, seat);
+        stir(io);
+        return;
+    }
+    slabs_give(&rest->works, io);
+    seat->packed = packed;
+    seat->rests = true;
+    seat->holds = holds;
+}
+
+static void on_look(void *owner)
+{
+    struct relay_thread *thread = owner;
+
+    for (struct tunnel_io *io = thread->rest.awake, *next; io; io = next) {
+        next = io->next;
+        if (!io->stirred && !io->dial && io->tunnel.state == TUNNEL_serving)
+            lay_down(io);
+        else
+            io->stirred = false;
+    }
+    if (thread->rest.awake)
+        loop_timer_set(&thread->rest.look, REST_AFTER);
+}
+
+static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
+{
+    fold_unpack(&seat->thread->rest.fold, seat->packed, io);
+    place(io, (struct tunnel_seat *)seat);
+}
+
+/* There is no memory to go on with it. */
+static void lose(struct tunnel_seat *seat)
+{
+    struct tunnel_io *io = seat->thread->rest.spare;
+
+    unpack(seat, io);
+    free(seat->packed);
+    seat->rests = false;
+    seat->io = io;
+    tunnel_end(&io->tunnel, CLOSE_no_memory, loop_clock());
+    obey(io);
+    tunnel_io_cut(seat);
+}
+
+/* Its work, for an event. NULL: there was no memory, and it has ended. */
+static struct tunnel_io *wake(struct tunnel_seat *seat)
+{
+    if (!seat->rests) {
+        seat->io->stirred = true;
+        return seat->io;
+    }
+    struct tunnel_io *io = slabs_take(&seat->thread->rest.works);
+    if (!io) {
+        lose(seat);
+        return NULL;
+    }
+    unpack(seat, io);
+    free(seat->packed);
+    seat->rests = false;
+    seat->io = io;
+    stir(io);
+    return io;
+}
+
+/* To look at it only, until another one is looked at. */
+static const struct tunnel_io *look_at(const struct tunnel_seat *seat)
+{
+    if (!seat->rests)
+        return seat->io;
+    unpack(seat, seat->thread->rest.spare);
+    return seat->thread->rest.spare;
+}
+
+bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
+{
+    *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
+                                 .works = slabs_of(sizeof(struct tunnel_io)),
+                                 .fold = {.size = sizeof(struct tunnel_io)},
+                                 .spare = calloc(1, sizeof(struct tunnel_io))};
+    loop_timer_open(&rest->look, thread->loop, on_look, thread);
+    return rest->spare;
+}
+
+void tunnel_rest_close(struct tunnel_rest *rest)
+{
+    slabs_free(&rest->seats);
+    slabs_free(&rest->works);
+    fold_free(&rest->fold);
+    free(rest->spare);
+}
 
 /* ---- its turn to move ---- */
 static const struct answer no_news = {.state = ANSWER_UNAVAILABLE, .epoch = -1};
@@ -63,7 +216,7 @@ static const struct answer no_news = {.state = ANSWER_UNAVAILABLE, .epoch = -1};
 static bool begin_move(struct tunnel_io *io, const struct answer *answer)
 {
     if (!io->moving)
-        io->move = moves_begin(&io->thread->moves, io, answer);
+        io->move = moves_begin(&io->thread->moves, io->seat, answer);
     io->moving = !io->move;
     return io->moving;
 }
@@ -109,7 +262,7 @@ static ssize_t send_runs(int fd, const struct slice *runs, size_t count)
 static size_t host_send(void *context, enum side to, const struct slice *runs, size_t count)
 {
     struct tunnel_io *io = context;
-    int fd = loop_io_fd(&io->sockets[to]);
+    int fd = loop_io_fd(&io->seat->sockets[to]);
 
     if (io->broken[to])
         return 0;
@@ -139,7 +292,7 @@ static bool host_permits_replay(void *context)
     struct tunnel_io *io = context;
     if (io->permit != PERMIT_NONE)
         return true;
-    const struct handover h = upgrade_handover(io->upgrade);
+    const struct handover h = upgrade_handover(io->seat->upgrade);
     if (limits_replay_begin(io->thread->limits, h.space, owner_of(&h).sandbox)) {
         io->permit = PERMIT_TAKEN;
         io->permit_since = loop_clock();
@@ -184,7 +337,7 @@ static struct dial *start_dial(struct tunnel_io *io, const struct target *to, st
         .tls = io->tunnel.outside ? &settings->egress_out : &settings->worker_tls,
         .timeout = settings->dial_timeout,
         .head_max = settings->head_size,
-        .upgrade = io->upgrade,
+        .upgrade = io->seat->upgrade,
         .to = to,
         .folder = socket_folder(settings, to),
         .probe = probe,
@@ -231,7 +384,7 @@ static void dial(struct tunnel_io *io)
     enum dial_outcome why;
 
     if (!begin_dial(io, tunnel_target(&io->tunnel),
-                    tunnel_probe(&io->tunnel, upgrade_unpack(io->upgrade).target, &probe), &why))
+                    tunnel_probe(&io->tunnel, upgrade_unpack(io->seat->upgrade).target, &probe), &why))
         tunnel_dialled(&io->tunnel, why, 0, NULL, loop_clock());
 }
 
@@ -250,13 +403,14 @@ static void adopt(struct tunnel_io *io)
     if (io->permit == PERMIT_OVER)
         io->permit = PERMIT_NONE;
     io->permit_since = loop_clock();
-    loop_io_open(&io->sockets[WORKER], io->thread->loop, dial_take(io->dial), on_worker_ready, io);
+    loop_io_open(&io->seat->sockets[WORKER], io->thread->loop, dial_take(io->dial), on_worker_ready,
+                 io->seat);
 }
 
 static void part(struct tunnel_io *io, struct command *command)
 {
     struct send_queue *rest = &command->rest;
-    struct loop_io *socket = &io->sockets[command->side];
+    struct loop_io *socket = &io->seat->sockets[command->side];
 
     buffer_consume(&rest->frames, rest->sent);
     /* others wait for this memory: they do not wait for who does not take it */
@@ -282,7 +436,8 @@ static void ask(struct tunnel_io *io)
         return;
     }
     agent_client_drop(io->thread->agent, io->ask);
-    *io->ask = (struct question){.user = &question_user, .owner = io, .epoch = io->tunnel.connector.epoch};
+    *io->ask =
+        (struct question){.user = &question_user, .owner = io->seat, .epoch = io->tunnel.connector.epoch};
     agent_client_ask(io->thread->agent, io->ask);
 }
 
@@ -296,14 +451,14 @@ static void drop_ask(struct tunnel_io *io)
 
 static void watch(struct tunnel_io *io)
 {
-    io->watch.epoch = io->tunnel.connector.epoch;
+    io->seat->watch.epoch = io->tunnel.connector.epoch;
     uint64_t idle = (loop_clock() - io->tunnel.forward.used) / SECOND;
     /* going out keeps no sandbox awake */
-    io->watch.idle = io->tunnel.outside ? -1 : idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
+    io->seat->watch.idle = io->tunnel.outside ? -1 : idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
     const struct target *target = tunnel_target(&io->tunnel);
     /* 0.0.0.0, where no worker is: with none known, any is news */
-    io->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
-    agent_client_ask(io->thread->agent, &io->watch);
+    io->seat->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
+    agent_client_ask(io->thread->agent, &io->seat->watch);
 }
 
 /* The socket is new: it has room for a head, or it is broken. */
@@ -320,12 +475,12 @@ static void accept_client(struct tunnel_io *io)
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
-    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
+    const struct upgrade upgrade = upgrade_unpack(io->seat->upgrade);
 
     io->accepted = true;
     tunnel_stats_opened(&io->stats);
     if (!upgrade_accept(&upgrade, tunnel_target(&io->tunnel), io->dial ? dial_head(io->dial) : NULL, &w) ||
-        !send_head(loop_io_fd(&io->sockets[CLIENT]), writer_slice(&w)))
+        !send_head(loop_io_fd(&io->seat->sockets[CLIENT]), writer_slice(&w)))
         io->broken[CLIENT] = true;
 }
 
@@ -333,8 +488,8 @@ static void refuse(struct tunnel_io *io, enum refusal refusal)
 {
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
-    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
-    int fd = loop_io_release(&io->sockets[CLIENT]);
+    const struct upgrade upgrade = upgrade_unpack(io->seat->upgrade);
+    int fd = loop_io_release(&io->seat->sockets[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
         relay_thread_refuse(io->thread, fd, &upgrade, refusal);
@@ -362,7 +517,7 @@ static void carry_out(struct tunnel_io *io, struct command *command)
         part(io, command);
         break;
     case COMMAND_DROP:
-        loop_io_close(&io->sockets[command->side]);
+        loop_io_close(&io->seat->sockets[command->side]);
         break;
     case COMMAND_ASK:
         ask(io);
@@ -405,7 +560,8 @@ static ssize_t receive(struct tunnel_io *io, enum side from)
     uint8_t *at = thread->scratch + FORWARD_FRONT;
     size_t room = forward_room(&io->tunnel.forward, from);
 
-    ssize_t got = recv(loop_io_fd(&io->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
+    ssize_t got =
+        recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
     if (got <= 0)
         return got;
     if (partial.len)
@@ -423,7 +579,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
         tunnel_writable(&io->tunnel, side, loop_clock());
         obey(io);
     }
-    if ((events & LOOP_READ) && io->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
+    if ((events & LOOP_READ) && io->seat->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
         ssize_t got = receive(io, side);
         if (got == 0)
             /* behind an error that send() has reported there is an end, too */
@@ -436,7 +592,10 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 
 static void on_worker_ready(void *owner, int events)
 {
-    on_leg_ready(owner, WORKER, events);
+    struct tunnel_io *io = wake(owner);
+
+    if (io)
+        on_leg_ready(io, WORKER, events);
 }
 
 /* A client that has no 101 yet may already send; that is kept as it is, up to a bound. */
@@ -444,7 +603,7 @@ static void read_early(struct tunnel_io *io)
 {
     size_t room;
     uint8_t *to = buffer_room(&io->early, 1, &room);
-    ssize_t got = to ? recv(loop_io_fd(&io->sockets[CLIENT]), to, room, 0) : -1;
+    ssize_t got = to ? recv(loop_io_fd(&io->seat->sockets[CLIENT]), to, room, 0) : -1;
     bool waits = got < 0 && (!to || errno == EAGAIN || errno == EINTR);
 
     if (to)
@@ -455,8 +614,10 @@ static void read_early(struct tunnel_io *io)
 
 static void on_client_ready(void *owner, int events)
 {
-    struct tunnel_io *io = owner;
+    struct tunnel_io *io = wake(owner);
 
+    if (!io)
+        return;
     if (io->accepted) {
         on_leg_ready(io, CLIENT, events);
     } else {
@@ -470,7 +631,7 @@ static void feed(struct tunnel_io *io, enum side from, struct slice bytes)
 {
     uint8_t *at = io->thread->scratch + FORWARD_FRONT;
 
-    while (bytes.len && io->sockets[from].loop && io->tunnel.state != TUNNEL_ended) {
+    while (bytes.len && io->seat->sockets[from].loop && io->tunnel.state != TUNNEL_ended) {
         struct leg *leg = &io->tunnel.forward.legs[from];
         struct slice part = slice_sub(bytes, 0, LEG_PAUSE), partial = buffer_slice(&leg->partial);
         size_t len = partial.len + part.len;
@@ -548,9 +709,11 @@ static void take_answer(struct tunnel_io *io, bool watch, const struct answer *a
 /* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
-    struct tunnel_io *io = owner;
-    bool waited = io->move;
+    struct tunnel_io *io = wake(owner);
 
+    if (!io)
+        return;
+    bool waited = io->move;
     if (!watch)
         drop_ask(io);
     if (waited)
@@ -564,8 +727,10 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 
 void tunnel_io_go(void *owner, const struct answer *answer)
 {
-    struct tunnel_io *io = owner;
+    struct tunnel_io *io = wake(owner);
 
+    if (!io)
+        return;
     io->move = NULL;
     io->moving = true;
     take_answer(io, true, answer);
@@ -573,7 +738,7 @@ void tunnel_io_go(void *owner, const struct answer *answer)
 
 static void give_handover(void *owner, struct handover *to)
 {
-    *to = upgrade_handover(((struct tunnel_io *)owner)->upgrade);
+    *to = upgrade_handover(((struct tunnel_seat *)owner)->upgrade);
 }
 
 static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
@@ -593,8 +758,8 @@ static void want(struct tunnel_io *io)
         if (side == CLIENT && !io->accepted)
             read = may_read_early(io);
         bool write = !send_queue_empty(&leg->out) && !io->broken[side];
-        if (io->sockets[side].loop)
-            loop_io_want(&io->sockets[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
+        if (io->seat->sockets[side].loop)
+            loop_io_want(&io->seat->sockets[side], (read ? LOOP_READ : 0) | (write ? LOOP_WRITE : 0));
     }
 }
 
@@ -617,21 +782,21 @@ static void set_timer(struct tunnel_io *io)
         due = permit_until(io);
     if (due < io->patient_until)
         due = io->patient_until;
-    if (loop_timer_active(&io->timer) && io->timer_at <= due)
+    if (loop_timer_active(&io->seat->timer) && io->timer_at <= due)
         return;
     if (due == UINT64_MAX) {
-        loop_timer_stop(&io->timer);
+        loop_timer_stop(&io->seat->timer);
         return;
     }
     now = loop_clock();
     io->timer_at = due > now ? due : now;
-    loop_timer_set(&io->timer, io->timer_at - now);
+    loop_timer_set(&io->seat->timer, io->timer_at - now);
 }
 
 static void end_permit(struct tunnel_io *io)
 {
     if (io->permit == PERMIT_TAKEN) {
-        const struct handover h = upgrade_handover(io->upgrade);
+        const struct handover h = upgrade_handover(io->seat->upgrade);
         limits_replay_end(io->thread->limits, h.space, owner_of(&h).sandbox);
     }
     io->permit = PERMIT_OVER;
@@ -639,26 +804,32 @@ static void end_permit(struct tunnel_io *io)
 
 static void release(void *context)
 {
-    free(context);
+    struct tunnel_seat *seat = context;
+    struct tunnel_rest *rest = &seat->thread->rest;
+
+    if (seat->io != rest->spare)
+        slabs_give(&rest->works, seat->io);
+    slabs_give(&rest->seats, seat);
 }
 
-void tunnel_io_cut(struct tunnel_io *io)
+void tunnel_io_cut(struct tunnel_seat *seat)
 {
-    struct relay_thread *thread = io->thread;
-    if (io->gone)
+    struct relay_thread *thread = seat->thread;
+    struct tunnel_io *io = wake(seat);
+    if (!io || io->gone)
         return;
-    const struct handover handover = upgrade_handover(io->upgrade);
+    const struct handover handover = upgrade_handover(seat->upgrade);
     struct limits_owner owner = owner_of(&handover);
     io->gone = true;
     if (io->accepted)
         tunnel_stats_ended(&io->stats);
     drop_ask(io);
-    agent_client_drop(thread->agent, &io->watch);
+    agent_client_drop(thread->agent, &seat->watch);
     end_move(io);
     dial_free(io->dial);
-    loop_io_close(&io->sockets[CLIENT]);
-    loop_io_close(&io->sockets[WORKER]);
-    loop_timer_close(&io->timer);
+    loop_io_close(&seat->sockets[CLIENT]);
+    loop_io_close(&seat->sockets[WORKER]);
+    loop_timer_close(&seat->timer);
     buffer_free(&io->early);
     tunnel_free(&io->tunnel);
     io->stats.opening = 0;
@@ -666,13 +837,15 @@ void tunnel_io_cut(struct tunnel_io *io)
     end_permit(io);
     if (io->entered)
         limits_leave(thread->limits, &owner);
-    *io->link = io->next;
-    if (io->next)
-        io->next->link = io->link;
+    *seat->link = seat->next;
+    if (seat->next)
+        seat->next->link = seat->link;
     thread->tunnels_count--;
-    free(io->upgrade);
-    io->free_task = (struct loop_task){.run = release, .context = io};
-    loop_defer(thread->loop, &io->free_task);
+    free(seat->upgrade);
+    if (io->link)
+        leave_awake(io);
+    seat->free_task = (struct loop_task){.run = release, .context = seat};
+    loop_defer(thread->loop, &seat->free_task);
 }
 
 /* A side that takes no more may have said something before it went: its last words, its Close. They are read first, a
@@ -682,12 +855,12 @@ static void lose_broken(struct tunnel_io *io, enum side side)
     const struct tunnel *t = &io->tunnel;
     ssize_t got = 1;
 
-    if (io->sockets[side].loop && t->forward.legs[side].reading)
+    if (io->seat->sockets[side].loop && t->forward.legs[side].reading)
         got = receive(io, side);
     bool waits = t->forward.legs[side].reading || (side == WORKER && t->state < TUNNEL_closing);
-    if (io->sockets[side].loop && got > 0 && waits)
+    if (io->seat->sockets[side].loop && got > 0 && waits)
         return;
-    if (io->sockets[side].loop)
+    if (io->seat->sockets[side].loop)
         tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
     obey(io);
     io->broken[side] = false;
@@ -704,7 +877,7 @@ static void update(struct tunnel_io *io)
     if (io->permit == PERMIT_TAKEN && (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= permit_until(io)))
         end_permit(io);
     if (io->tunnel.state == TUNNEL_ended) {
-        tunnel_io_cut(io);
+        tunnel_io_cut(io->seat);
         return;
     }
     want(io);
@@ -723,9 +896,11 @@ static void look_again(struct tunnel_io *io)
 
 static void on_time(void *owner)
 {
-    struct tunnel_io *io = owner;
+    struct tunnel_io *io = wake(owner);
     uint64_t now = loop_clock();
 
+    if (!io)
+        return;
     /* with the machine all others may have stood still, too: they get a moment to say what they would have */
     if (now > io->timer_at + STOOD_STILL) {
         io->patient_until = now + PATIENCE;
@@ -748,21 +923,37 @@ static bool may_give_way(const struct tunnel_io *io)
 
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
 {
-    for (struct tunnel_io *io = thread->tunnels; io; io = io->next)
+    for (const struct tunnel_seat *seat = thread->tunnels; seat; seat = seat->next) {
+        if (seat->rests && !seat->holds)
+            continue;
+        const struct tunnel_io *io = look_at(seat);
         if (may_give_way(io))
             limits_round_look(round, &io->stats.use);
+    }
+}
+
+static void give_way(struct tunnel_io *io)
+{
+    struct tunnel_seat *seat = io->seat;
+
+    io->gives_way = true;
+    tunnel_io_end(seat, CLOSE_held_too_much);
+    if (!io->gone && tunnel_stats_held(&io->stats) > LEFT_MOST)
+        tunnel_io_end(seat, CLOSE_held_too_much); /* its client does not take what is before the Close */
 }
 
 void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round)
 {
-    for (struct tunnel_io *io = thread->tunnels, *next; io && round->lacking; io = next) {
-        next = io->next;
-        if (!may_give_way(io) || !limits_round_takes(thread->limits, round, &io->stats.use))
+    for (struct tunnel_seat *seat = thread->tunnels, *next; seat && round->lacking; seat = next) {
+        next = seat->next;
+        if (seat->rests && !seat->holds)
             continue;
-        io->gives_way = true;
-        tunnel_io_end(io, CLOSE_held_too_much);
-        if (!io->gone && tunnel_stats_held(&io->stats) > LEFT_MOST)
-            tunnel_io_end(io, CLOSE_held_too_much); /* its client does not take what is before the Close */
+        const struct tunnel_io *seen = look_at(seat);
+        if (!may_give_way(seen) || !limits_round_takes(thread->limits, round, &seen->stats.use))
+            continue;
+        struct tunnel_io *io = wake(seat);
+        if (io)
+            give_way(io);
     }
 }
 
@@ -783,39 +974,49 @@ static bool enter(struct relay_thread *thread, const struct handover *h)
     return false;
 }
 
-struct tunnel_io *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
+static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct handover *h)
 {
-    const struct handover *h = &upgrade->handover;
-    struct tunnel_io *io = calloc(1, sizeof *io);
+    struct relay_thread *thread = seat->thread;
+    const struct limits_owner owner = owner_of(h);
 
-    if (!io)
-        return NULL;
-    io->upgrade = upgrade_keep(upgrade);
-    io->early = buffer_with_limit(EARLY_MAX);
-    if (!io->upgrade || !buffer_put(&io->early, early) || !enter(thread, h)) {
-        buffer_free(&io->early);
-        free(io->upgrade);
-        free(io);
-        return NULL;
-    }
     io->entered = true;
     io->thread = thread;
-    struct limits_owner owner = owner_of(h);
     io->stats = (struct tunnel_stats){.thread = thread,
                                       .use = limits_use_begin(thread->limits, &owner),
-                                      .upgrade = io->upgrade,
-                                      .tunnel = &io->tunnel,
                                       .id = ++thread->next_id,
                                       .route = relay_metrics_route(thread->metrics, h->route)};
-    io->watch = (struct question){.watch = true, .user = &question_user, .owner = io};
-    io->next = thread->tunnels;
-    io->link = &thread->tunnels;
-    if (io->next)
-        io->next->link = &io->next;
-    thread->tunnels = io;
+    seat->io = io;
+    seat->watch = (struct question){.watch = true, .user = &question_user, .owner = seat};
+    seat->next = thread->tunnels;
+    seat->link = &thread->tunnels;
+    if (seat->next)
+        seat->next->link = &seat->next;
+    thread->tunnels = seat;
     thread->tunnels_count++;
+    place(io, seat);
+    stir(io);
+}
+
+struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
+{
+    struct tunnel_seat *seat = slabs_take(&thread->rest.seats);
+    struct tunnel_io *io = slabs_take(&thread->rest.works);
+    struct buffer kept_early = buffer_with_limit(EARLY_MAX);
+    struct upgrade_kept *kept = upgrade_keep(upgrade);
+
+    if (!seat || !io || !kept || !buffer_put(&kept_early, early) || !enter(thread, &upgrade->handover)) {
+        buffer_free(&kept_early);
+        free(kept);
+        slabs_give(&thread->rest.works, io);
+        slabs_give(&thread->rest.seats, seat);
+        return NULL;
+    }
+    seat->thread = thread;
+    seat->upgrade = kept;
+    io->early = kept_early;
+    set_up(io, seat, &upgrade->handover);
     free(upgrade);
-    return io;
+    return seat;
 }
 
 /* The agent says so too, but no sooner than the watch comes back. */
@@ -831,19 +1032,20 @@ void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
     *host = (struct tunnel_host){host_send, host_may_hold, host_permits_replay, host_random, commands};
 }
 
-void tunnel_io_begin(struct tunnel_io *io, int fd)
+void tunnel_io_begin(struct tunnel_seat *seat, int fd)
 {
-    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
+    struct tunnel_io *io = seat->io;
+    const struct upgrade upgrade = upgrade_unpack(seat->upgrade);
     struct tunnel_opening opening = {{&io->thread->host, io, &io->thread->settings.tunnel},
                                      &upgrade.handover,
                                      upgrade.target,
                                      upgrade.client_resumes,
                                      expiry(&upgrade.handover)};
 
-    loop_io_open(&io->sockets[CLIENT], io->thread->loop, fd, on_client_ready, io);
-    loop_timer_open(&io->timer, io->thread->loop, on_time, io);
+    loop_io_open(&seat->sockets[CLIENT], io->thread->loop, fd, on_client_ready, seat);
+    loop_timer_open(&seat->timer, io->thread->loop, on_time, seat);
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))
-        relay_thread_refuse(io->thread, loop_io_release(&io->sockets[CLIENT]), &upgrade,
+        relay_thread_refuse(io->thread, loop_io_release(&seat->sockets[CLIENT]), &upgrade,
                             REFUSAL_too_many_tunnels);
     obey(io);
     if (io->accepted && buffer_len(&io->early))
@@ -851,28 +1053,32 @@ void tunnel_io_begin(struct tunnel_io *io, int fd)
     update(io);
 }
 
-void tunnel_io_end(struct tunnel_io *io, enum close_reason reason)
+void tunnel_io_end(struct tunnel_seat *seat, enum close_reason reason)
 {
+    struct tunnel_io *io = wake(seat);
+
+    if (!io)
+        return;
     tunnel_end(&io->tunnel, reason, loop_clock());
     update(io);
 }
 
-struct tunnel_io *tunnel_io_next(const struct tunnel_io *io)
+struct tunnel_seat *tunnel_io_next(const struct tunnel_seat *seat)
 {
-    return io->next;
+    return seat->next;
 }
 
-bool tunnel_io_is_closing(const struct tunnel_io *io)
+bool tunnel_io_is_closing(const struct tunnel_seat *seat)
 {
-    return io->tunnel.state >= TUNNEL_closing;
+    return !seat->rests && seat->io->tunnel.state >= TUNNEL_closing;
 }
 
-struct slice tunnel_io_sandbox(const struct tunnel_io *io)
+struct slice tunnel_io_sandbox(const struct tunnel_seat *seat)
 {
-    return upgrade_handover(io->upgrade).sandbox;
+    return upgrade_handover(seat->upgrade).sandbox;
 }
 
-const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *io)
+const struct tunnel_stats *tunnel_io_stats(const struct tunnel_seat *seat)
 {
-    return &io->stats;
+    return &look_at(seat)->stats;
 }

@@ -13,13 +13,13 @@
 
 /* Takes over upgrade. early: bytes behind the client's head. NULL, and upgrade is still the caller's: a limit is
  * reached, or out of memory. */
-struct tunnel_io *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early);
+struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early);
 /* Takes over the client's socket and starts. */
-void tunnel_io_begin(struct tunnel_io *io, int fd);
+void tunnel_io_begin(struct tunnel_seat *io, int fd);
 /* Ends its tunnel in good order, or, if it is closing already, now. */
-void tunnel_io_end(struct tunnel_io *io, enum close_reason reason);
+void tunnel_io_end(struct tunnel_seat *io, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
-void tunnel_io_cut(struct tunnel_io *io);
+void tunnel_io_cut(struct tunnel_seat *io);
 
 /* Its turn to move has come, by what it was told (moves.h). */
 void tunnel_io_go(void *io, const struct answer *answer);
@@ -30,13 +30,18 @@ void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round
 
 struct tunnel_stats;
 
+/* What the tunnels of a thread have in common. False: out of memory. */
+bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
+    __attribute__((warn_unused_result));
+/* There are no tunnels, and rest.look is closed. */
+void tunnel_rest_close(struct tunnel_rest *rest);
 /* What the tunnels of a thread ask of it. */
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands);
 
-struct tunnel_io *tunnel_io_next(const struct tunnel_io *io);
+struct tunnel_seat *tunnel_io_next(const struct tunnel_seat *io);
 /* What is known of its tunnel. */
-const struct tunnel_stats *tunnel_io_stats(const struct tunnel_io *io);
-bool tunnel_io_is_closing(const struct tunnel_io *io);
-struct slice tunnel_io_sandbox(const struct tunnel_io *io);
+const struct tunnel_stats *tunnel_io_stats(const struct tunnel_seat *io);
+bool tunnel_io_is_closing(const struct tunnel_seat *io);
+struct slice tunnel_io_sandbox(const struct tunnel_seat *io);
 
 #endif

@@ -157,6 +157,12 @@ void tunnel_free(struct tunnel *t)
     buffer_free(&t->pending_close);
 }
 
+void tunnel_moved(struct tunnel *t, void *io)
+{
+    t->forward.place.io = io;
+    t->connector.place.io = io;
+}
+
 const struct target *tunnel_target(const struct tunnel *t)
 {
     return connector_target(&t->connector);

@@ -58,6 +58,9 @@ struct tunnel_opening {
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *opening, uint64_t now)
     __attribute__((warn_unused_result));
 void tunnel_free(struct tunnel *t);
+/* Its owner has moved it, or itself; io is for the functions of its host from now on. Nothing points into a tunnel between two
+ * events. */
+void tunnel_moved(struct tunnel *t, void *io);
 
 /* ---- in another process ----
  * For an upgrade in place, which the relay does not do yet: so far only tests call these. */
