@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Packed: a bit for each word that differs, then for each of these words a bit for each byte that does, and those bytes. */
-enum { WORD = 8, WORDS_MOST = FOLD_SIZE_MOST / WORD };
+enum { WORD = 8 };
 
 static uint64_t word_of(const void *object, size_t i)
 {
@@ -61,22 +61,16 @@ COMPARES static size_t fold_words(const struct fold *fold, const void *object, u
     return (size_t)(at - to);
 }
 
-uint8_t *fold_pack(struct fold *fold, const void *object)
+size_t fold_pack(struct fold *fold, const void *object, uint8_t to[static FOLD_PACKED_MOST])
 {
-    uint8_t memory[WORDS_MOST / 8 + WORDS_MOST * (WORD + 1)];
-
     assert(fold->size % WORD == 0 && fold->size <= FOLD_SIZE_MOST);
     if (!fold->first) {
         fold->first = malloc(fold->size);
         if (!fold->first)
-            return NULL;
+            return 0;
         memcpy(fold->first, object, fold->size);
     }
-    size_t len = fold_words(fold, object, memory);
-    uint8_t *packed = malloc(len);
-    if (packed)
-        memcpy(packed, memory, len);
-    return packed;
+    return fold_words(fold, object, to);
 }
 
 void fold_unpack(const struct fold *fold, const uint8_t *packed, void *object)

@@ -18,8 +18,9 @@ struct fold {
     uint8_t *first; /* what the others are compared with; NULL: none was folded yet */
 };
 
-/* A copy, which free() frees; NULL when out of memory. */
-uint8_t *fold_pack(struct fold *fold, const void *object);
+#define FOLD_PACKED_MOST (FOLD_SIZE_MOST / 64 + FOLD_SIZE_MOST / 8 * 9)
+/* How many bytes it has become; 0 when out of memory, which only the first one needs. */
+size_t fold_pack(struct fold *fold, const void *object, uint8_t to[static FOLD_PACKED_MOST]);
 /* Of one that this fold has packed. */
 void fold_unpack(const struct fold *fold, const uint8_t *packed, void *object);
 void fold_free(struct fold *fold);

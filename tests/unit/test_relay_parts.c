@@ -839,6 +839,47 @@ static void every_worker_selects_the_same_subprotocol(void **state)
     free(u);
 }
 
+static bool holds(struct slice bytes, const char *text)
+{
+    return memmem(bytes.at, bytes.len, text, strlen(text));
+}
+
+/* What many send alike takes nothing; what may be a credential is in no dictionary, however often it comes. */
+static void an_upgrade_at_rest_is_packed(void **state)
+{
+    static const char text[] = "GET /a?b=c HTTP/1.1\r\nHost:a\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
+                               "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n"
+                               "X-Cell-Handover:route=r;sandbox=s;org=%41\r\nUser-Agent:one like many others\r\n"
+                               "X-Api-Key:Vq8zR1mW\r\nCookie:a=pL3xT7cN\r\n\r\n";
+    struct slice guard;
+    struct upgrade *u = upgrade_of(text, &guard);
+    struct upgrade_kept *kept = u ? upgrade_keep(u) : NULL;
+    struct alike *alike = alike_new();
+    uint8_t packed[1024];
+    _Alignas(16) uint8_t opened[1024];
+    (void)state;
+    guarded_free(guard);
+    assert_true(kept && alike);
+    for (unsigned round = 0; round < 4; round++) {
+        struct writer w = writer_of(packed, sizeof packed);
+        upgrade_pack(kept, alike, &w);
+        assert_false(w.full);
+        assert_int_equal(holds(writer_slice(&w), "one like many others"), round == 0);
+        assert_true(holds(writer_slice(&w), "Vq8zR1mW") && holds(writer_slice(&w), "pL3xT7cN"));
+        assert_true(upgrade_packed_size(packed) <= sizeof opened);
+        struct upgrade back = upgrade_unpack(upgrade_open(writer_slice(&w), alike, opened));
+        assert_true(slice_equal(back.target, u->target) && slice_equal(back.host, u->host) &&
+                    slice_equal(back.key, u->key) && slice_equal(back.fields, u->fields) &&
+                    !slice_present(back.protocols) && slice_equal(back.handover.org, u->handover.org));
+    }
+    struct writer small = writer_of(packed, 20);
+    upgrade_pack(kept, alike, &small);
+    assert_true(small.full);
+    alike_free(alike);
+    free(kept);
+    free(u);
+}
+
 static void refusals_are_whole_answers(void **state)
 {
     (void)state;
@@ -891,6 +932,7 @@ int main(void)
         cmocka_unit_test(a_refusal_can_be_a_close_that_a_browser_reads),
         cmocka_unit_test(a_probe_asks_with_the_fields_of_the_client),
         cmocka_unit_test(every_worker_selects_the_same_subprotocol),
+        cmocka_unit_test(an_upgrade_at_rest_is_packed),
         cmocka_unit_test(refusals_are_whole_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

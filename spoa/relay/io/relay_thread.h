@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "spoa/base/alike.h"
 #include "spoa/base/cidr.h"
 #include "spoa/base/fold.h"
 #include "spoa/base/slabs.h"
@@ -38,6 +39,8 @@ struct handshake;
 struct tunnel_rest {
     struct slabs seats, works;
     struct fold fold;
+    struct alike *alike; /* what their heads have in common */
+    void *head;          /* ALIKE_MOST bytes: one that is looked at only */
     struct tunnel_io *awake; /* those that are not */
     struct tunnel_io *spare; /* for one that is looked at only, or that has to end for lack of memory */
     struct loop_timer look;  /* for those that have nothing to do; not set while all rest */

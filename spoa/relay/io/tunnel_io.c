@@ -29,7 +29,10 @@ enum replay_permit {
 struct tunnel_seat {
     struct relay_thread *thread;
     struct tunnel_seat *next, **link;
-    struct upgrade_kept *upgrade;
+    union {
+        struct upgrade_kept *upgrade;
+        uint8_t *packed_upgrade; /* since it rested, until it was needed again */
+    };
     struct loop_io sockets[2];
     union {
         struct loop_timer timer;
@@ -40,7 +43,9 @@ struct tunnel_seat {
         struct tunnel_io *io; /* its work */
         uint8_t *packed;      /* at rest: the same, folded (spoa/base/fold.h) */
     };
+    uint16_t upgrade_len; /* packed */
     bool rests;
+    bool packs; /* its upgrade */
     bool holds; /* at rest: what it holds counts where memory is short */
 };
 
@@ -78,9 +83,65 @@ static void obey(struct tunnel_io *io);
 static void place(struct tunnel_io *io, struct tunnel_seat *seat)
 {
     io->seat = seat;
-    io->stats.upgrade = seat ? seat->upgrade : NULL;
+    io->stats.upgrade = NULL; /* stats_of */
     io->stats.tunnel = seat ? &io->tunnel : NULL;
     tunnel_moved(&io->tunnel, seat ? io : NULL);
+}
+
+/* Its upgrade to look at, until that of another one is. */
+static struct upgrade_kept *look_at_upgrade(const struct tunnel_seat *seat)
+{
+    const struct tunnel_rest *rest = &seat->thread->rest;
+    return seat->packs ? upgrade_open(slice_of(seat->packed_upgrade, seat->upgrade_len), rest->alike, rest->head)
+                       : seat->upgrade;
+}
+
+/* Its upgrade, until it rests again; without memory, which seat.packs says, only to look at. */
+static struct upgrade_kept *upgrade_of(struct tunnel_seat *seat)
+{
+    void *memory = seat->packs ? malloc(upgrade_packed_size(seat->packed_upgrade)) : NULL;
+
+    if (memory) {
+        struct slice packed = slice_of(seat->packed_upgrade, seat->upgrade_len);
+        struct upgrade_kept *kept = upgrade_open(packed, seat->thread->rest.alike, memory);
+        free(seat->packed_upgrade);
+        seat->upgrade = kept;
+        seat->packs = false;
+    }
+    return look_at_upgrade(seat);
+}
+
+static uint8_t *copy_of(struct slice bytes)
+{
+    uint8_t *copy = malloc(bytes.len);
+
+    if (copy)
+        memcpy(copy, bytes.at, bytes.len);
+    return copy;
+}
+
+static void pack_upgrade(struct tunnel_seat *seat)
+{
+    static _Thread_local uint8_t memory[UINT16_MAX];
+    struct writer w = writer_of(memory, sizeof memory);
+
+    if (seat->packs)
+        return;
+    upgrade_pack(seat->upgrade, seat->thread->rest.alike, &w);
+    uint8_t *packed = w.full ? NULL : copy_of(writer_slice(&w));
+    if (!packed)
+        return;
+    free(seat->upgrade);
+    seat->packed_upgrade = packed;
+    seat->upgrade_len = (uint16_t)w.len;
+    seat->packs = true;
+}
+
+/* For what it tells of the tunnel's upgrade. */
+static const struct tunnel_stats *stats_of(struct tunnel_io *io)
+{
+    io->stats.upgrade = upgrade_of(io->seat);
+    return &io->stats;
 }
 
 static void stir(struct tunnel_io *io)
@@ -112,10 +173,12 @@ static void lay_down(struct tunnel_io *io)
     struct tunnel_seat *seat = io->seat;
     struct tunnel_rest *rest = &io->thread->rest;
     bool holds = tunnel_stats_held(&io->stats) > 0;
+    uint8_t memory[FOLD_PACKED_MOST];
 
     leave_awake(io);
     place(io, NULL);
-    uint8_t *packed = fold_pack(&rest->fold, io);
+    size_t len = fold_pack(&rest->fold, io, memory);
+    uint8_t *packed = len ? copy_of(slice_of(memory, len)) : NULL;
     if (!packed) {
         place(io, seat);
         stir(io);
@@ -125,6 +188,7 @@ static void lay_down(struct tunnel_io *io)
     seat->packed = packed;
     seat->rests = true;
     seat->holds = holds;
+    pack_upgrade(seat);
 }
 
 static void on_look(void *owner)
@@ -148,15 +212,20 @@ static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
     place(io, (struct tunnel_seat *)seat);
 }
 
+static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
+{
+    unpack(seat, io);
+    free(seat->packed);
+    seat->rests = false;
+    seat->io = io;
+}
+
 /* There is no memory to go on with it. */
 static void lose(struct tunnel_seat *seat)
 {
     struct tunnel_io *io = seat->thread->rest.spare;
 
-    unpack(seat, io);
-    free(seat->packed);
-    seat->rests = false;
-    seat->io = io;
+    take_up(seat, io);
     tunnel_end(&io->tunnel, CLOSE_no_memory, loop_clock());
     obey(io);
     tunnel_io_cut(seat);
@@ -174,16 +243,13 @@ static struct tunnel_io *wake(struct tunnel_seat *seat)
         lose(seat);
         return NULL;
     }
-    unpack(seat, io);
-    free(seat->packed);
-    seat->rests = false;
-    seat->io = io;
+    take_up(seat, io);
     stir(io);
     return io;
 }
 
 /* To look at it only, until another one is looked at. */
-static const struct tunnel_io *look_at(const struct tunnel_seat *seat)
+static struct tunnel_io *look_at(const struct tunnel_seat *seat)
 {
     if (!seat->rests)
         return seat->io;
@@ -196,9 +262,11 @@ bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
     *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
                                  .works = slabs_of(sizeof(struct tunnel_io)),
                                  .fold = {.size = sizeof(struct tunnel_io)},
+                                 .alike = alike_new(),
+                                 .head = malloc(ALIKE_MOST),
                                  .spare = calloc(1, sizeof(struct tunnel_io))};
     loop_timer_open(&rest->look, thread->loop, on_look, thread);
-    return rest->spare;
+    return rest->alike && rest->head && rest->spare;
 }
 
 void tunnel_rest_close(struct tunnel_rest *rest)
@@ -206,6 +274,8 @@ void tunnel_rest_close(struct tunnel_rest *rest)
     slabs_free(&rest->seats);
     slabs_free(&rest->works);
     fold_free(&rest->fold);
+    alike_free(rest->alike);
+    free(rest->head);
     free(rest->spare);
 }
 
@@ -292,7 +362,7 @@ static bool host_permits_replay(void *context)
     struct tunnel_io *io = context;
     if (io->permit != PERMIT_NONE)
         return true;
-    const struct handover h = upgrade_handover(io->seat->upgrade);
+    const struct handover h = upgrade_handover(upgrade_of(io->seat));
     if (limits_replay_begin(io->thread->limits, h.space, owner_of(&h).sandbox)) {
         io->permit = PERMIT_TAKEN;
         io->permit_since = loop_clock();
@@ -332,12 +402,15 @@ static struct dial *start_dial(struct tunnel_io *io, const struct target *to, st
                                struct slice query, struct slice fields)
 {
     const struct relay_thread_settings *settings = &io->thread->settings;
+    struct upgrade_kept *upgrade = upgrade_of(io->seat);
+    if (io->seat->packs)
+        return NULL;
     struct dial_options options = {
         .loop = io->thread->loop,
         .tls = io->tunnel.outside ? &settings->egress_out : &settings->worker_tls,
         .timeout = settings->dial_timeout,
         .head_max = settings->head_size,
-        .upgrade = io->seat->upgrade,
+        .upgrade = upgrade,
         .to = to,
         .folder = socket_folder(settings, to),
         .probe = probe,
@@ -367,7 +440,7 @@ static bool begin_dial(struct tunnel_io *io, const struct target *target, struct
         adapter->request(io->tunnel.forward.adapter_state, &query, &fields);
     *why = DIAL_FORBIDDEN;
     if (!is_allowed(&io->thread->settings, target, io->tunnel.outside)) {
-        tunnel_stats_problem(&io->stats, "worker refused",
+        tunnel_stats_problem(stats_of(io), "worker refused",
                              slice_present(target->unix_path) ? "its socket is not in worker_sockets"
                                                               : "its address is not in worker_networks");
         return false;
@@ -384,7 +457,7 @@ static void dial(struct tunnel_io *io)
     enum dial_outcome why;
 
     if (!begin_dial(io, tunnel_target(&io->tunnel),
-                    tunnel_probe(&io->tunnel, upgrade_unpack(io->seat->upgrade).target, &probe), &why))
+                    tunnel_probe(&io->tunnel, upgrade_unpack(upgrade_of(io->seat)).target, &probe), &why))
         tunnel_dialled(&io->tunnel, why, 0, NULL, loop_clock());
 }
 
@@ -475,10 +548,10 @@ static void accept_client(struct tunnel_io *io)
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
-    const struct upgrade upgrade = upgrade_unpack(io->seat->upgrade);
+    const struct upgrade upgrade = upgrade_unpack(upgrade_of(io->seat));
 
     io->accepted = true;
-    tunnel_stats_opened(&io->stats);
+    tunnel_stats_opened(stats_of(io));
     if (!upgrade_accept(&upgrade, tunnel_target(&io->tunnel), io->dial ? dial_head(io->dial) : NULL, &w) ||
         !send_head(loop_io_fd(&io->seat->sockets[CLIENT]), writer_slice(&w)))
         io->broken[CLIENT] = true;
@@ -488,7 +561,7 @@ static void refuse(struct tunnel_io *io, enum refusal refusal)
 {
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
-    const struct upgrade upgrade = upgrade_unpack(io->seat->upgrade);
+    const struct upgrade upgrade = upgrade_unpack(upgrade_of(io->seat));
     int fd = loop_io_release(&io->seat->sockets[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
@@ -533,10 +606,10 @@ static void carry_out(struct tunnel_io *io, struct command *command)
         refuse(io, command->refusal);
         break;
     case COMMAND_RESUMED:
-        tunnel_stats_resumed(&io->stats, command->loss, command->time);
+        tunnel_stats_resumed(stats_of(io), command->loss, command->time);
         break;
     case COMMAND_DECLARED:
-        tunnel_stats_declared(&io->stats, command->bytes);
+        tunnel_stats_declared(stats_of(io), command->bytes);
         break;
     case COMMAND_UNCONFIRMED:
         tunnel_stats_unconfirmed(&io->stats, command->bytes);
@@ -662,7 +735,7 @@ static enum dial_outcome judge_dial(struct tunnel_io *io, enum dial_outcome outc
     if (outcome == DIAL_OPEN)
         metrics_observe(io->thread->shard, METRIC_DIAL, METRIC_PLAIN, (double)took / 1e6);
     else
-        tunnel_stats_dial_failed(&io->stats, dial_why(io->dial));
+        tunnel_stats_dial_failed(stats_of(io), dial_why(io->dial));
     return outcome;
 }
 
@@ -738,7 +811,7 @@ void tunnel_io_go(void *owner, const struct answer *answer)
 
 static void give_handover(void *owner, struct handover *to)
 {
-    *to = upgrade_handover(((struct tunnel_seat *)owner)->upgrade);
+    *to = upgrade_handover(look_at_upgrade(owner));
 }
 
 static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
@@ -796,10 +869,18 @@ static void set_timer(struct tunnel_io *io)
 static void end_permit(struct tunnel_io *io)
 {
     if (io->permit == PERMIT_TAKEN) {
-        const struct handover h = upgrade_handover(io->seat->upgrade);
+        const struct handover h = upgrade_handover(upgrade_of(io->seat));
         limits_replay_end(io->thread->limits, h.space, owner_of(&h).sandbox);
     }
     io->permit = PERMIT_OVER;
+}
+
+static void leave(struct tunnel_seat *seat)
+{
+    const struct handover handover = upgrade_handover(upgrade_of(seat));
+    const struct limits_owner owner = owner_of(&handover);
+
+    limits_leave(seat->thread->limits, &owner);
 }
 
 static void release(void *context)
@@ -818,11 +899,9 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     struct tunnel_io *io = wake(seat);
     if (!io || io->gone)
         return;
-    const struct handover handover = upgrade_handover(seat->upgrade);
-    struct limits_owner owner = owner_of(&handover);
     io->gone = true;
     if (io->accepted)
-        tunnel_stats_ended(&io->stats);
+        tunnel_stats_ended(stats_of(io));
     drop_ask(io);
     agent_client_drop(thread->agent, &seat->watch);
     end_move(io);
@@ -836,12 +915,15 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     tunnel_stats_update(&io->stats);
     end_permit(io);
     if (io->entered)
-        limits_leave(thread->limits, &owner);
+        leave(seat);
     *seat->link = seat->next;
     if (seat->next)
         seat->next->link = seat->link;
     thread->tunnels_count--;
-    free(seat->upgrade);
+    if (seat->packs)
+        free(seat->packed_upgrade);
+    else
+        free(seat->upgrade);
     if (io->link)
         leave_awake(io);
     seat->free_task = (struct loop_task){.run = release, .context = seat};
@@ -1075,10 +1157,13 @@ bool tunnel_io_is_closing(const struct tunnel_seat *seat)
 
 struct slice tunnel_io_sandbox(const struct tunnel_seat *seat)
 {
-    return upgrade_handover(seat->upgrade).sandbox;
+    return upgrade_handover(look_at_upgrade(seat)).sandbox;
 }
 
 const struct tunnel_stats *tunnel_io_stats(const struct tunnel_seat *seat)
 {
-    return &look_at(seat)->stats;
+    struct tunnel_io *io = look_at(seat);
+
+    io->stats.upgrade = look_at_upgrade(seat);
+    return &io->stats;
 }

@@ -23,8 +23,8 @@ bool target_same(const struct target *a, const struct target *b)
 
 static struct slice move_text(struct slice text, uint8_t **to)
 {
-    if (!slice_present(text))
-        return text;
+    if (!text.len)
+        return slice_present(text) ? SLICE_LITERAL("") : text;
     memcpy(*to, text.at, text.len);
     text.at = *to;
     *to += text.len;
@@ -35,9 +35,9 @@ bool target_set(struct target *to, const struct target *from)
 {
     struct target copy = *from;
     size_t len = from->unix_path.len + from->sni.len + from->host.len + from->headers.len;
-    uint8_t *at = malloc(len + 1);
+    uint8_t *at = len ? malloc(len) : NULL;
 
-    if (!at)
+    if (len && !at)
         return false;
     copy.texts = at;
     copy.unix_path = move_text(from->unix_path, &at);
@@ -89,7 +89,7 @@ bool target_header(struct slice *rest, struct slice *name, struct slice *value)
 void target_image(struct image *image, struct target *target)
 {
     struct target seen = *target;
-    bool set = target->texts != NULL;
+    bool set = target->texts != NULL || target_known(target);
 
     IMAGE_BOOL(image, set);
     IMAGE(image, seen.addr.family, 6);

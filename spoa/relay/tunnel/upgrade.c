@@ -304,6 +304,75 @@ void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *u)
     }
 }
 
+/* ---- packed ---- */
+static size_t upgrade_kept_size(const struct upgrade_kept *kept)
+{
+    size_t size = sizeof *kept;
+
+    for (unsigned i = 0; i < KEPT_COUNT; i++)
+        size += kept->len[i] == ABSENT ? 0 : kept->len[i];
+    return size;
+}
+
+static bool has_word(struct slice name, const char *word)
+{
+    struct slice wanted = slice_text(word);
+
+    for (; name.len >= wanted.len; name = slice_from(name, 1))
+        if (slice_equal_nocase(slice_sub(name, 0, wanted.len), wanted))
+            return true;
+    return false;
+}
+
+/* A dictionary outlives the tunnel, and this may be a credential. */
+static bool may_be_secret(struct slice name)
+{
+    static const char *const words[] = {"auth", "cookie", "key", "password", "referer", "secret", "session", "token", NULL};
+
+    for (size_t i = 0; words[i]; i++)
+        if (has_word(name, words[i]))
+            return true;
+    return false;
+}
+
+/* The fields of other clients are often the same, and if not, their names are. */
+static void learn(const struct upgrade_kept *kept, struct alike *alike)
+{
+    struct slice rest = kept_text(kept, KEPT_fields), name, value;
+
+    alike_learn(alike, slice_of(kept, sizeof *kept));
+    alike_learn(alike, kept_text(kept, KEPT_host));
+    for (struct slice field = rest; target_header(&rest, &name, &value); field = rest) {
+        alike_learn(alike, slice_sub(field, 0, 2 + name.len));
+        if (!may_be_secret(name))
+            alike_learn(alike, slice_sub(field, 0, 2 + name.len + 2 + value.len));
+    }
+}
+
+void upgrade_pack(const struct upgrade_kept *kept, struct alike *alike, struct writer *w)
+{
+    size_t size = upgrade_kept_size(kept);
+
+    w->full = w->full || size > ALIKE_MOST;
+    learn(kept, alike);
+    writer_be(w, size, 2);
+    if (!w->full)
+        alike_pack(alike, slice_of(kept, size), w);
+}
+
+size_t upgrade_packed_size(const uint8_t *packed)
+{
+    return (size_t)packed[0] << 8 | packed[1];
+}
+
+struct upgrade_kept *upgrade_open(struct slice packed, const struct alike *alike, void *memory)
+{
+    struct writer w = writer_of(memory, upgrade_packed_size(packed.at));
+
+    alike_unpack(alike, slice_from(packed, 2), &w);
+    return memory;
+}
+
 /* ---- to a worker ---- */
 
 /* Its parameters take the place of those of the same name. */

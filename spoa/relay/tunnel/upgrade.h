@@ -6,6 +6,7 @@
 #ifndef CELLGATE_RELAY_TUNNEL_UPGRADE_H
 #define CELLGATE_RELAY_TUNNEL_UPGRADE_H
 
+#include "spoa/base/alike.h"
 #include "spoa/proto/handover.h"
 #include "spoa/proto/ws_handshake.h"
 #include "spoa/relay/tunnel/adapter.h"
@@ -40,6 +41,13 @@ struct upgrade upgrade_unpack(const struct upgrade_kept *kept);
 struct handover upgrade_handover(const struct upgrade_kept *kept);
 /* upgrade.selected, of one that upgrade_unpack gave, is kept. */
 void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgrade);
+
+/* One that rests, in still fewer bytes, by what many clients send alike. w->full: it does not fit there, or is longer than
+ * ALIKE_MOST. */
+void upgrade_pack(const struct upgrade_kept *kept, struct alike *alike, struct writer *w);
+/* Of one that this alike has packed, in memory that is aligned and has upgrade_packed_size bytes, at most ALIKE_MOST. */
+struct upgrade_kept *upgrade_open(struct slice packed, const struct alike *alike, void *memory);
+size_t upgrade_packed_size(const uint8_t *packed);
 
 /* The request to a worker. fields: more of them, each line with its end; w->full when it does not fit. */
 void upgrade_request(const struct upgrade *upgrade, const struct target *to, struct slice key,

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+#include "spoa/base/alike.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Packed: runs, each behind a byte. Below SAME it is one less than a number of bytes that follow; else they are the same as
+ * (byte - SAME + GRAM) bytes at a place of two bytes: in the dictionary, or, from ALIKE_DICTIONARY on, in what was unpacked so
+ * far. */
+enum { SAME = 128, GRAM = 4, RUN_MOST = 128, SAME_MOST = 255 - SAME + GRAM };
+enum { BUCKETS = 4096, OWN_BUCKETS = 512, NOTED = 1024, NONE = 0 };
+
+struct alike {
+    size_t len;
+    uint32_t noted[NOTED];     /* pieces seen once, by their hash */
+    uint16_t places[BUCKETS];  /* one behind where these bytes stand; NONE: nowhere */
+    uint8_t bytes[ALIKE_DICTIONARY];
+};
+
+struct alike *alike_new(void)
+{
+    return calloc(1, sizeof(struct alike));
+}
+
+void alike_free(struct alike *alike)
+{
+    free(alike);
+}
+
+/* ---- places ---- */
+/* Whoever chooses bytes that fall together makes only their own ones longer. */
+static uint32_t gram_at(const uint8_t *at)
+{
+    uint32_t gram;
+    memcpy(&gram, at, sizeof gram);
+    return gram * 2654435761u >> 20;
+}
+
+static size_t same(const uint8_t *a, size_t a_len, const uint8_t *b, size_t b_len)
+{
+    size_t most = a_len < b_len ? a_len : b_len, len = 0;
+    while (len < most && a[len] == b[len])
+        len++;
+    return len;
+}
+
+static size_t known(const struct alike *alike, struct slice rest, size_t *place)
+{
+    size_t behind = rest.len < GRAM ? NONE : alike->places[gram_at(rest.at) % BUCKETS];
+    if (behind == NONE)
+        return 0;
+    *place = behind - 1;
+    return same(alike->bytes + *place, alike->len - *place, rest.at, rest.len);
+}
+
+/* ---- the dictionary ---- */
+static uint32_t hash_of(struct slice piece)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < piece.len; i++)
+        hash = (hash ^ piece.at[i]) * 16777619u;
+    return hash | 1;
+}
+
+static void add(struct alike *alike, struct slice piece)
+{
+    size_t from = alike->len < GRAM ? 0 : alike->len - GRAM + 1;
+
+    memcpy(alike->bytes + alike->len, piece.at, piece.len);
+    alike->len += piece.len;
+    for (size_t at = from; at + GRAM <= alike->len; at++) {
+        uint16_t *place = &alike->places[gram_at(alike->bytes + at) % BUCKETS];
+        if (*place == NONE)
+            *place = (uint16_t)(at + 1);
+    }
+}
+
+void alike_learn(struct alike *alike, struct slice piece)
+{
+    size_t place;
+
+    if (piece.len < 2 * GRAM || piece.len > ALIKE_DICTIONARY - alike->len ||
+        known(alike, piece, &place) == piece.len)
+        return;
+    uint32_t hash = hash_of(piece), *noted = &alike->noted[(hash >> 8) % NOTED];
+    if (*noted == hash) {
+        add(alike, piece);
+        *noted = 0;
+    } else {
+        *noted = hash;
+    }
+}
+
+/* ---- packing ---- */
+static void put_run(struct writer *w, struct slice run)
+{
+    while (run.len) {
+        struct slice part = slice_sub(run, 0, RUN_MOST);
+        writer_u8(w, (uint8_t)(part.len - 1));
+        writer_put(w, part);
+        run = slice_from(run, part.len);
+    }
+}
+
+/* The longer one of the two; fewer than GRAM: none. */
+static size_t find(const struct alike *alike, const uint16_t *own, struct slice bytes, size_t at, size_t *place)
+{
+    struct slice rest = slice_from(bytes, at);
+    size_t len = known(alike, rest, place), behind = own[gram_at(rest.at) % OWN_BUCKETS];
+
+    if (behind != NONE) {
+        size_t from = behind - 1, here = same(bytes.at + from, at - from, rest.at, rest.len);
+        if (here > len) {
+            *place = ALIKE_DICTIONARY + from;
+            len = here;
+        }
+    }
+    return len < SAME_MOST ? len : SAME_MOST;
+}
+
+void alike_pack(const struct alike *alike, struct slice bytes, struct writer *w)
+{
+    uint16_t own[OWN_BUCKETS] = {0};
+    size_t run = 0, at = 0, place = 0;
+
+    while (at + GRAM <= bytes.len) {
+        size_t len = find(alike, own, bytes, at, &place);
+        own[gram_at(bytes.at + at) % OWN_BUCKETS] = (uint16_t)(at + 1);
+        if (len < GRAM) {
+            at++;
+            continue;
+        }
+        put_run(w, slice_sub(bytes, run, at - run));
+        writer_u8(w, (uint8_t)(len - GRAM + SAME));
+        writer_be(w, place, 2);
+        at += len;
+        run = at;
+    }
+    put_run(w, slice_from(bytes, run));
+}
+
+void alike_unpack(const struct alike *alike, struct slice packed, struct writer *w)
+{
+    while (packed.len) {
+        size_t code = packed.at[0];
+        if (code < SAME) {
+            writer_put(w, slice_of(packed.at + 1, code + 1));
+            packed = slice_from(packed, code + 2);
+            continue;
+        }
+        size_t place = (size_t)packed.at[1] << 8 | packed.at[2];
+        const uint8_t *from = place < ALIKE_DICTIONARY ? alike->bytes + place : w->at + (place - ALIKE_DICTIONARY);
+        writer_put(w, slice_of(from, code - SAME + GRAM));
+        packed = slice_from(packed, 3);
+    }
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/unit/support.h"
+
+#include <stdlib.h>
+
+#include "spoa/base/alike.h"
+
+static uint8_t packed[2 * ALIKE_MOST], opened[ALIKE_MOST];
+
+/* Packs and unpacks between guard pages; how long it was packed. */
+static size_t there_and_back(const struct alike *alike, struct slice bytes)
+{
+    struct writer w = writer_of(packed, bytes.len + bytes.len / 128 + 1);
+    alike_pack(alike, bytes, &w);
+    assert_false(w.full);
+    struct slice read = guarded(writer_slice(&w));
+    struct writer back = writer_of(opened, bytes.len);
+    alike_unpack(alike, read, &back);
+    assert_false(back.full);
+    assert_int_equal(back.len, bytes.len);
+    if (bytes.len)
+        assert_memory_equal(opened, bytes.at, bytes.len);
+    guarded_free(read);
+    return w.len;
+}
+
+static uint32_t next(uint32_t *seed)
+{
+    return *seed = *seed * 1664525u + 1013904223u;
+}
+
+static void gives_back_what_it_was_given(void **state)
+{
+    (void)state;
+    static uint8_t bytes[ALIKE_MOST];
+    struct alike *alike = alike_new();
+    uint32_t seed = 7;
+    assert_non_null(alike);
+    for (unsigned letters = 1; letters <= 256; letters = letters * 4) {
+        for (size_t len = 0; len <= ALIKE_MOST; len = len < 300 ? len + 1 : len * 2) {
+            for (size_t i = 0; i < len; i++)
+                bytes[i] = (uint8_t)((next(&seed) >> 16) % letters);
+            there_and_back(alike, slice_of(bytes, len));
+            alike_learn(alike, slice_of(bytes, len < 200 ? len : 200));
+            alike_learn(alike, slice_of(bytes, len < 200 ? len : 200));
+        }
+    }
+    for (size_t i = 64; i < sizeof bytes; i++)
+        bytes[i] = bytes[i - 64];
+    assert_true(there_and_back(alike, slice_of(bytes, sizeof bytes)) < sizeof bytes / 16);
+    alike_free(alike);
+}
+
+static void takes_little_for_what_was_learnt_twice(void **state)
+{
+    (void)state;
+    struct slice agent = SLICE_LITERAL("user-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"),
+                 head = SLICE_LITERAL("12345678user-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36abcdefgh");
+    struct alike *alike = alike_new();
+    assert_non_null(alike);
+    alike_learn(alike, agent);
+    assert_true(there_and_back(alike, head) > agent.len); /* one that nobody else has is not remembered */
+    alike_learn(alike, agent);
+    assert_true(there_and_back(alike, head) < 16 + 2 + 4);
+    alike_free(alike);
+}
+
+/* What was packed before more was learnt is opened as it was. */
+static void opens_what_is_older_than_the_dictionary(void **state)
+{
+    (void)state;
+    struct alike *alike = alike_new();
+    struct slice old = SLICE_LITERAL("x-forwarded-proto: https and x-forwarded-proto: https");
+    uint8_t memory[128], back[128], piece[64];
+    struct writer w = writer_of(memory, sizeof memory);
+    uint32_t seed = 9;
+    assert_non_null(alike);
+    alike_learn(alike, slice_sub(old, 0, 24));
+    alike_learn(alike, slice_sub(old, 0, 24));
+    alike_pack(alike, old, &w);
+    for (unsigned n = 0; n < 1000; n++) {
+        for (size_t i = 0; i < sizeof piece; i++)
+            piece[i] = (uint8_t)(next(&seed) >> 16);
+        alike_learn(alike, slice_of(piece, sizeof piece));
+        alike_learn(alike, slice_of(piece, sizeof piece));
+        there_and_back(alike, slice_of(piece, sizeof piece));
+    }
+    struct writer to = writer_of(back, old.len);
+    alike_unpack(alike, writer_slice(&w), &to);
+    assert_true(slice_equal(writer_slice(&to), old));
+    alike_free(alike);
+}
+
+static void does_not_write_past_its_end(void **state)
+{
+    (void)state;
+    struct alike *alike = alike_new();
+    struct writer w = writer_of(packed, 5);
+    assert_non_null(alike);
+    alike_pack(alike, SLICE_LITERAL("0123456789"), &w);
+    assert_true(w.full);
+    alike_free(alike);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_back_what_it_was_given),
+        cmocka_unit_test(takes_little_for_what_was_learnt_twice),
+        cmocka_unit_test(opens_what_is_older_than_the_dictionary),
+        cmocka_unit_test(does_not_write_past_its_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
