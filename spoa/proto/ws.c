@@ -206,6 +206,21 @@ uint64_t ws_untold(const struct ws_decoder *d)
     return d->state == STATE_PAYLOAD ? d->frame.length - d->offset : 0;
 }
 
+void ws_skip(struct ws_decoder *d, uint64_t len)
+{
+    d->offset += len;
+    if (d->offset == d->frame.length)
+        d->state = STATE_HEAD;
+}
+
+uint64_t ws_to_payload(const struct ws_decoder *d)
+{
+    uint64_t length = d->frame.length;
+    unsigned wide = length > UINT16_MAX ? 8 : length > 125 ? 2 : 0, head = 2 + wide + (d->frame.masked ? 4u : 0u);
+
+    return ws_untold(d) + head - (d->head_len < head ? d->head_len : head);
+}
+
 struct slice ws_close_reason(const struct ws_decoder *d)
 {
     return slice_from(ws_control_payload(d), 2);

@@ -92,6 +92,11 @@ static inline struct slice ws_control_payload(const struct ws_decoder *d)
 /* Bytes of payload of the data frame at hand that were not reported yet. */
 uint64_t ws_untold(const struct ws_decoder *d);
 
+/* So many of these pass without being decoded. */
+void ws_skip(struct ws_decoder *d, uint64_t len);
+/* Bytes up to the payload of the next data frame, if its head is as long as that of the one at hand was. */
+uint64_t ws_to_payload(const struct ws_decoder *d);
+
 /* The reason in a Close that was reported; empty when there is none. */
 struct slice ws_close_reason(const struct ws_decoder *d);
 

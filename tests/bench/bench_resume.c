@@ -58,7 +58,8 @@ static uint32_t host_random(void *io)
 }
 
 static struct commands commands;
-static const struct tunnel_host host = {host_send, host_may_hold, host_permits_replay, host_random, &commands};
+static const struct tunnel_host host = {host_send,           NULL,        host_may_hold,
+                                        host_permits_replay, host_random, &commands};
 
 /* Sockets stay as they are. */
 static void obey(struct bench *b)

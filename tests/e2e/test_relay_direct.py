@@ -842,11 +842,11 @@ def test_tunnels_are_limited(tmp_path):
 
 
 def test_descriptors_that_run_out_pause_accepting_and_nothing_else(tmp_path):
-    with Direct(tmp_path, relay={"keepalive": "60s", "head_time": "1s", "max_tunnels": 20}, limits=176) as direct:
+    with Direct(tmp_path, relay={"keepalive": "60s", "head_time": "1s", "max_tunnels": 20}, limits=304) as direct:
         worker = direct.worker()
         direct.set(worker=worker)
         client, upstream = direct.open(worker)
-        idle = [direct.connect() for _ in range(200)]
+        idle = [direct.connect() for _ in range(330)]
         time.sleep(0.3)
         client.say(b"lives")
         assert next_but_pings(upstream)[1] == b"lives"
@@ -902,7 +902,7 @@ def test_a_listener_that_cannot_be_watched_for_a_while_is_accepted_from_again(tm
 
 
 def test_too_few_descriptors_are_named_at_the_start(tmp_path):
-    with pytest.raises(AssertionError, match="relay.max_tunnels 1000 needs 2128 open files"):
+    with pytest.raises(AssertionError, match="relay.max_tunnels 1000 needs 2256 open files"):
         with Direct(tmp_path, relay={"max_tunnels": 1000}, limits=500, agent=False):
             pass
 

@@ -34,6 +34,8 @@ struct world {
     bool dialling, open, asking, watching;
     bool full, tight;   /* no memory; none but for what has to become whole */
     unsigned frees;     /* when it has been asked for so often, others give memory back */
+    bool pipes;         /* what need not be looked at goes by the pipe */
+    struct buffer pipe;
     bool crowded, turn; /* nobody gets a turn; this worker's replay has had it */
     uint16_t dialled_port;
     enum refusal refusal;
@@ -108,6 +110,22 @@ static inline void ear_hear(struct ear *ear)
 }
 
 /* ---- what the tunnel asks ---- */
+static inline struct slice world_run(const struct world *w, struct slice run)
+{
+    if (leg_is_unseen(run) && run.len != buffer_len(&w->pipe))
+        abort(); /* it is not where it was put */
+    return leg_is_unseen(run) ? buffer_slice(&w->pipe) : run;
+}
+
+static inline void world_gather(void *io, uint8_t *to, size_t len)
+{
+    struct world *w = io;
+    if (len != buffer_len(&w->pipe))
+        abort();
+    memcpy(to, buffer_slice(&w->pipe).at, len);
+    buffer_consume(&w->pipe, len);
+}
+
 static inline size_t world_send(void *io, enum side to, const struct slice *runs, size_t count)
 {
     struct world *w = io;
@@ -115,11 +133,15 @@ static inline size_t world_send(void *io, enum side to, const struct slice *runs
     size_t taken = 0;
     w->sends[to]++;
     for (size_t i = 0; i < count; i++) {
-        struct slice part = slice_sub(runs[i], 0, ear->room);
+        struct slice run = world_run(w, runs[i]), part = slice_sub(run, 0, ear->room);
         if (!buffer_put(&ear->bytes, part)) /* a test of short memory */
             return taken;
         ear->room -= ear->room == SIZE_MAX ? 0 : part.len;
         taken += part.len;
+        if (leg_is_unseen(runs[i]))
+            buffer_consume(&w->pipe, part.len);
+        if (part.len < run.len)
+            break;
     }
     ear_hear(ear);
     return taken;
@@ -148,8 +170,8 @@ static inline uint32_t world_random(void *io)
 }
 
 static struct commands world_commands;
-static const struct tunnel_host world_host = {world_send, world_may_hold, world_permits_replay, world_random,
-                                              &world_commands};
+static const struct tunnel_host world_host = {world_send,           world_gather, world_may_hold,
+                                              world_permits_replay, world_random, &world_commands};
 
 /* ---- what it commands ---- */
 static inline void world_hang_up(struct world *w)
@@ -174,8 +196,10 @@ static inline void world_part(struct world *w, struct command *command)
     enum side side = command->side;
     size_t room = w->ears[side].room;
     struct slice unsent = send_queue_unsent(&command->rest);
+    if (command->rest.unseen)
+        abort(); /* who sends the rest has no pipe */
     w->ears[side].room = SIZE_MAX;
-    world_send(w, side, &unsent, 1);
+    w->t.forward.place.host->send(w, side, &unsent, 1);
     w->ears[side].room = room;
     send_queue_free(&command->rest);
     w->parted[side]++;
@@ -246,6 +270,8 @@ static inline void world_obeys(struct world *w)
         world_carries_out(w, next);
     if (w->t.strayed && !w->spoiled)
         abort(); /* a way that state.h does not know */
+    if (!w->t.forward.legs[CLIENT].out.unseen)
+        buffer_free(&w->pipe); /* its rest is nobody's */
     if (w->t.state == TUNNEL_ended)
         w->ends = 1;
 }
@@ -255,6 +281,22 @@ static inline void world_read(struct world *w, enum side from, struct slice byte
 {
     tunnel_read(&w->t, from, bytes, now);
     world_obeys(w);
+}
+
+/* As many of these as may go by the pipe: how many. */
+static inline size_t world_moves(struct world *w, struct slice bytes)
+{
+    struct slice part = slice_sub(bytes, 0, w->pipes ? forward_unseen_most(&w->t.forward) : 0);
+    if (!part.len)
+        return 0;
+    if (buffer_len(&w->pipe))
+        abort();
+    w->pipe = buffer_with_limit(FORWARD_UNSEEN_MOST);
+    if (!buffer_put(&w->pipe, part))
+        return 0;
+    tunnel_unseen(&w->t, part.len, w->now);
+    world_obeys(w);
+    return part.len;
 }
 
 static inline void world_writable(struct world *w, enum side to, uint64_t now)
@@ -340,6 +382,7 @@ static inline void world_close(struct world *w)
     tunnel_free(&w->t);
     buffer_free(&w->ears[CLIENT].bytes);
     buffer_free(&w->ears[WORKER].bytes);
+    buffer_free(&w->pipe);
 }
 
 /* Another process goes on with the tunnel, by what spoil has left of the image: what was dialled, asked and watched stays
@@ -354,7 +397,7 @@ static inline bool world_hands_over(struct world *w, void (*spoil)(struct buffer
                                      0};
     struct buffer image = buffer_with_limit(64 << 20);
     struct tunnel next;
-    bool saved = tunnel_save(&w->t, &image);
+    bool saved = forward_gather(&w->t.forward, CLIENT) && tunnel_save(&w->t, &image);
     if (saved && spoil)
         spoil(&image, context);
     bool loaded = saved && tunnel_load(&next, &opening, buffer_slice(&image), w->now);
@@ -380,6 +423,11 @@ static inline bool world_bytes(struct world *w, enum side from, struct slice byt
         struct slice part = slice_sub(bytes, 0, step), partial = buffer_slice(&leg->partial);
         if (!leg->reading)
             return false;
+        size_t moved = from == WORKER ? world_moves(w, part) : 0;
+        bytes = slice_from(bytes, moved);
+        if (moved)
+            continue;
+        part = slice_sub(part, 0, w->pipes ? forward_unseen_stop(&w->t.forward, from) : SIZE_MAX);
         uint8_t *memory = malloc(FORWARD_FRONT + partial.len + part.len), *at = memory + FORWARD_FRONT;
         if (partial.len)
             memcpy(at, partial.at, partial.len);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* cellgate-relay: command line, signals, admin listener. What it does for tunnels starts in relay.c. */
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "spoa/base/openssl_memory.h"
@@ -88,6 +89,7 @@ static bool open_control(struct process *p, const struct settings *settings, str
 static bool start(struct process *p, const struct daemon_arguments *arguments,
                   const struct settings *settings, struct fail *why)
 {
+    static const int calls[] = {SYS_splice};
     const struct daemon_handler signals = {on_reload, on_drain, on_stop, on_summary, p};
     const struct relay_options options = {.loop = p->loop,
                                           .log = p->log,
@@ -101,7 +103,7 @@ static bool start(struct process *p, const struct daemon_arguments *arguments,
         !open_control(p, settings, why))
         return false;
     p->relay = relay_start(&options, settings, why);
-    return p->relay && seccomp_confine((enum seccomp_mode)settings->seccomp, NULL, 0, why);
+    return p->relay && seccomp_confine((enum seccomp_mode)settings->seccomp, calls, 1, why);
 }
 
 static void finish(struct process *p)

@@ -58,8 +58,9 @@ static bool fit_files(const struct settings *settings, uint64_t *tunnels, struct
 
     if (!daemon_raise_files(&files, why))
         return false;
-    uint64_t most = files > FILES_SPARE ? (files - FILES_SPARE) / FILES_A_TUNNEL : 0;
-    uint64_t needed = wanted * FILES_A_TUNNEL + FILES_SPARE;
+    uint64_t spare = FILES_SPARE + (uint64_t)settings->relay.threads * PIPES_FILES;
+    uint64_t most = files > spare ? (files - spare) / FILES_A_TUNNEL : 0;
+    uint64_t needed = wanted * FILES_A_TUNNEL + spare;
     *tunnels = wanted ? wanted : most;
     if (*tunnels > most || most == 0)
         return fail(

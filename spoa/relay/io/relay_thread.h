@@ -18,6 +18,7 @@
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/io/lingering_close.h"
 #include "spoa/relay/io/moves.h"
+#include "spoa/relay/io/pipes.h"
 #include "spoa/relay/io/relay_metrics.h"
 #include "spoa/relay/io/top_ends.h"
 #include "spoa/relay/tunnel/tunnel.h"
@@ -97,6 +98,7 @@ struct relay_thread {
     struct commands commands; /* of the tunnel that is at work */
     struct tunnel_host host;
     uint8_t *scratch;     /* RELAY_THREAD_SCRATCH bytes */
+    struct pipes pipes;   /* for large frames */
 };
 
 /* ---- on its thread ---- */

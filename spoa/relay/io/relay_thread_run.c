@@ -113,6 +113,7 @@ static void relay_thread_free(struct relay_thread *thread)
     loop_timer_close(&thread->rest.look);
     loop_free(thread->loop);
     tunnel_rest_close(&thread->rest);
+    pipes_free(&thread->pipes);
     free(thread->scratch);
     free(thread);
 }

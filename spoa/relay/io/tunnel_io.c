@@ -66,6 +66,7 @@ struct tunnel_io {
     uint64_t timer_at;      /* when the timer is to fire */
     uint64_t patient_until; /* it does not before */
     struct buffer early; /* from the client, before its 101 */
+    struct pipe *pipe;   /* payload of a large frame for the client is in it */
     struct dial *dial;
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
@@ -324,25 +325,42 @@ static ssize_t send_runs(int fd, const struct slice *runs, size_t count)
     struct iovec parts[LEG_RUNS];
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
 
+    /* most of what is sent is one run, and sendmsg copies its header and parts into the kernel first */
+    if (count == 1)
+        return send(fd, runs->at, runs->len, MSG_NOSIGNAL | MSG_DONTWAIT);
     for (size_t i = 0; i < count; i++)
         parts[i] = (struct iovec){(void *)runs[i].at, runs[i].len};
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static size_t taken(struct tunnel_io *io, enum side to, ssize_t sent)
+{
+    if (sent >= 0)
+        return (size_t)sent;
+    io->broken[to] = errno != EAGAIN && errno != EINTR;
+    return 0;
 }
 
 static size_t host_send(void *context, enum side to, const struct slice *runs, size_t count)
 {
     struct tunnel_io *io = context;
     int fd = loop_io_fd(&io->seat->sockets[to]);
+    bool unseen = leg_is_unseen(runs[count - 1]);
+    size_t seen = count - unseen, len = 0, sent = 0;
 
-    if (io->broken[to])
-        return 0;
-    /* most of what is sent is one run, and sendmsg copies its header and parts into the kernel first */
-    ssize_t sent =
-        count == 1 ? send(fd, runs->at, runs->len, MSG_NOSIGNAL | MSG_DONTWAIT) : send_runs(fd, runs, count);
-    if (sent >= 0)
-        return (size_t)sent;
-    io->broken[to] = errno != EAGAIN && errno != EINTR;
-    return 0;
+    for (size_t i = 0; i < seen; i++)
+        len += runs[i].len;
+    if (len && !io->broken[to])
+        sent = taken(io, to, send_runs(fd, runs, seen));
+    if (unseen && sent == len && !io->broken[to])
+        sent += taken(io, to, pipe_drain(io->pipe, fd, runs[count - 1].len));
+    return sent;
+}
+
+static void host_gather(void *context, uint8_t *to, size_t len)
+{
+    struct tunnel_io *io = context;
+    pipe_read(io->pipe, to, len);
 }
 
 static size_t host_may_hold(void *context, bool whole, size_t grows)
@@ -632,7 +650,9 @@ static ssize_t receive(struct tunnel_io *io, enum side from)
     struct slice partial = buffer_slice(&leg->partial);
     uint8_t *at = thread->scratch + FORWARD_FRONT;
     size_t room = forward_room(&io->tunnel.forward, from);
+    size_t stop = pipes_left(&thread->pipes) ? forward_unseen_stop(&io->tunnel.forward, from) : LEG_PAUSE;
 
+    room = room < stop ? room : stop;
     ssize_t got =
         recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
     if (got <= 0)
@@ -646,6 +666,55 @@ static ssize_t receive(struct tunnel_io *io, enum side from)
     return got;
 }
 
+static bool is_nothing(ssize_t got)
+{
+    return got < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* Up to `most` bytes of the worker's that need not be seen; as recv, EAGAIN also where they have to be read. */
+static ssize_t move_unseen(struct tunnel_io *io, size_t most)
+{
+    struct pipes *pipes = &io->thread->pipes;
+
+    if (!io->pipe && !(io->pipe = pipes_take(pipes))) {
+        errno = EAGAIN;
+        return -1;
+    }
+    ssize_t got = pipe_fill(io->pipe, loop_io_fd(&io->seat->sockets[WORKER]), most);
+    if (got > 0) {
+        tunnel_unseen(&io->tunnel, (size_t)got, loop_clock());
+        obey(io);
+    } else if (got < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
+        pipes->failed = true;
+        errno = EAGAIN;
+    }
+    return got;
+}
+
+static void give_pipe(struct tunnel_io *io)
+{
+    if (io->pipe && !io->tunnel.forward.legs[CLIENT].out.unseen) {
+        pipes_give(&io->thread->pipes, io->pipe);
+        io->pipe = NULL;
+    }
+}
+
+/* Behind a head that was read its payload is moved at once. */
+static ssize_t take_in(struct tunnel_io *io, enum side from)
+{
+    const struct forward *f = &io->tunnel.forward;
+    ssize_t got = -1, more;
+    size_t most = from == WORKER ? forward_unseen_most(f) : 0;
+
+    if (most && !is_nothing(got = move_unseen(io, most)))
+        return got;
+    got = receive(io, from);
+    if (got <= 0 || from == CLIENT || !io->seat->sockets[WORKER].loop || !(most = forward_unseen_most(f)))
+        return got;
+    more = move_unseen(io, most);
+    return more > 0 || is_nothing(more) ? got : more;
+}
+
 static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 {
     if (events & LOOP_WRITE) {
@@ -653,11 +722,11 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
         obey(io);
     }
     if ((events & LOOP_READ) && io->seat->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
-        ssize_t got = receive(io, side);
+        ssize_t got = take_in(io, side);
         if (got == 0)
             /* behind an error that send() has reported there is an end, too */
             tunnel_lost(&io->tunnel, side, io->broken[side] ? LOSS_reset : LOSS_eof, loop_clock());
-        else if (got < 0 && errno != EAGAIN && errno != EINTR)
+        else if (got < 0 && !is_nothing(got))
             tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
     }
     update(io);
@@ -906,6 +975,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     agent_client_drop(thread->agent, &seat->watch);
     end_move(io);
     dial_free(io->dial);
+    pipes_give(&thread->pipes, io->pipe);
     loop_io_close(&seat->sockets[CLIENT]);
     loop_io_close(&seat->sockets[WORKER]);
     loop_timer_close(&seat->timer);
@@ -954,6 +1024,7 @@ static void update(struct tunnel_io *io)
     for (enum side side = CLIENT; side <= WORKER; side++)
         if (io->broken[side])
             lose_broken(io, side);
+    give_pipe(io);
     io->stats.opening = io->early.size + dial_held(io->dial);
     tunnel_stats_update(&io->stats);
     if (io->permit == PERMIT_TAKEN && (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= permit_until(io)))
@@ -1111,7 +1182,7 @@ static uint64_t expiry(const struct handover *h)
 
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
 {
-    *host = (struct tunnel_host){host_send, host_may_hold, host_permits_replay, host_random, commands};
+    *host = (struct tunnel_host){host_send, host_gather, host_may_hold, host_permits_replay, host_random, commands};
 }
 
 void tunnel_io_begin(struct tunnel_seat *seat, int fd)

@@ -15,9 +15,12 @@ static size_t outlet_send(void *context, const struct slice *runs, size_t count)
     return outlet->f->place.host->send(outlet->f->place.io, outlet->to, runs, count);
 }
 
-static bool flush(struct forward *f, enum side to, struct leg_batch *batch, uint64_t now)
+bool forward_flush(struct forward *f, enum side to, struct leg_batch *batch, uint64_t now)
 {
     struct outlet outlet = {f, to};
+
+    if (batch->count && !forward_gather(f, to))
+        return false;
     return leg_flush(&f->legs[to], batch,
                      f->there[to] && !f->place.host->commands->unattached[to] ? outlet_send : NULL, &outlet,
                      now);
@@ -26,7 +29,7 @@ static bool flush(struct forward *f, enum side to, struct leg_batch *batch, uint
 static bool send_bytes(struct forward *f, enum side to, struct slice bytes, uint64_t now)
 {
     struct leg_batch batch = {.runs = {bytes}, .count = 1, .message = f->legs[to].message_out, .controls = 1};
-    return flush(f, to, &batch, now);
+    return forward_flush(f, to, &batch, now);
 }
 
 /* A mask for a frame of the relay's own; NULL towards the client. */
@@ -104,7 +107,7 @@ bool forward_mend_message(struct forward *f, uint64_t now)
     struct leg_batch batch = {
         .runs = {slice_of(empty_end, sizeof empty_end)}, .count = 1, .message = client->message_out};
     client->message_out = 0;
-    return flush(f, CLIENT, &batch, now);
+    return forward_flush(f, CLIENT, &batch, now);
 }
 
 /* ---- what adapters have to say ---- */
@@ -132,7 +135,7 @@ bool forward_tell_adapter(struct forward *f, uint64_t time, uint64_t now)
         forward_declare(f, edit.outcome, edit.gap);
     batch.runs[0] = buffer_slice(&edit.insert);
     if (fine && batch.runs[0].len)
-        fine = flush(f, CLIENT, &batch, now);
+        fine = forward_flush(f, CLIENT, &batch, now);
     buffer_free(&edit.insert);
     return fine;
 }
@@ -239,7 +242,7 @@ static bool pass_flush(struct pass *p)
         fail_leg(p, CLOSE_message_too_big);
         return false;
     }
-    bool sent = flush(p->f, other(p->from), &p->batch, p->now);
+    bool sent = forward_flush(p->f, other(p->from), &p->batch, p->now);
     p->unsent = p->memory;
     p->made_len = 0;
     return sent || no_memory(p);
@@ -610,6 +613,7 @@ struct forward_end forward_read(struct forward *f, enum side from, struct slice 
     p.leg->bytes_in += bytes.len;
     p.leg->heard = now;
     p.leg->pinged = 0;
+    p.leg->pours = p.leg->pours || bytes.len >= FORWARD_POURS;
     bool on = pass_events(&p, &bytes) && pass_rest(&p, &bytes);
     if (on && pass_flush(&p) && bytes.len)
         keep_partial(&p, bytes);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * forward: the two legs of a tunnel and what goes from one to the other: frames, the relay's own Pings and Pongs, what the
- * adapter of the worker's protocol inserts or drops (forward.c), and which side is read, and how much (forward_flow.c). It
- * knows nothing of searching a worker and of closing a tunnel: it tells how a read ended, and the tunnel says what follows.
+ * forward: the two legs of a tunnel and what goes from one to the other: frames, the relay's own Pings and Pongs, what
+ * the adapter of the worker's protocol inserts or drops (forward.c), payload that nobody looks at (forward_unseen.c), and
+ * which side is read, and how much (forward_flow.c). It knows nothing of searching a worker and of closing a tunnel: it
+ * tells how a read ended, and the tunnel says what follows.
  */
 #ifndef CELLGATE_RELAY_TUNNEL_FORWARD_H
 #define CELLGATE_RELAY_TUNNEL_FORWARD_H
@@ -15,6 +16,9 @@
 
 #define FORWARD_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 #define FORWARD_SHORT (2 * SECOND) /* that others have to give memory back */
+#define FORWARD_POURS  (32 << 10) /* bytes of one read, behind which a large frame is worth a pipe */
+#define FORWARD_UNSEEN (48 << 10) /* bytes that are still to come of such a frame */
+#define FORWARD_UNSEEN_MOST (256 << 10) /* at a time */
 #define READ_LEAST    4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
 
 /* What a tagged message of the client's is, by its first byte. */
@@ -80,7 +84,24 @@ static inline bool forward_hears_client(const struct forward *f)
 struct forward_end forward_read(struct forward *f, enum side from, struct slice bytes, uint64_t now);
 void forward_writable(struct forward *f, enum side to, uint64_t now);
 
+/* ---- what need not be looked at ----
+ * The payload of a large frame from the worker that nobody changes, or looks for something in. Without it in memory it
+ * goes to the client as fragments, each with as many bytes as are in the pipe already. */
+/* How many bytes of the worker's, none of them of a head, the host may move into its pipe, which is empty; 0: what comes
+ * is to be read. */
+size_t forward_unseen_most(const struct forward *f);
+/* It has moved so many. False: there is no memory. */
+bool forward_pass_unseen(struct forward *f, size_t len, uint64_t now) __attribute__((warn_unused_result));
+/* A host that has a pipe reads no more than this of a side, so that the payload of the next large frame is still there to be
+ * moved; SIZE_MAX: all that may be read. */
+size_t forward_unseen_stop(const struct forward *f, enum side from);
+/* What is in the pipe goes on from memory: something is to follow it. */
+bool forward_gather(struct forward *f, enum side to) __attribute__((warn_unused_result));
+
 /* ---- to one side; false: there is no memory ---- */
+/* The batch, behind all that is held. */
+bool forward_flush(struct forward *f, enum side to, struct leg_batch *batch, uint64_t now)
+    __attribute__((warn_unused_result));
 bool forward_send_control(struct forward *f, enum side to, enum ws_opcode opcode, struct slice payload,
                           uint64_t now);
 bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now);

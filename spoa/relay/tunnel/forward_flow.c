@@ -107,6 +107,8 @@ static bool may_read_for(struct forward *f, enum side from)
 
     if (!may_answer(f, from, there))
         return false;
+    if (peer->out.unseen)
+        return false;
     if (f->adapter->numbers && from == CLIENT)
         return window_room(f) > 0 && peer->out.controls < LEG_SPARE &&
                (there ? may_keep(f) : has_memory(f, CLIENT));

@@ -10,8 +10,11 @@
 
 /* None of these may call the tunnel. */
 struct tunnel_host {
-    /* Sends what can be sent now. */
+    /* Sends what can be sent now. A last run that is nowhere is of the pipe that the host has for this tunnel's client: bytes
+     * that it has told by tunnel_unseen. */
     size_t (*send)(void *io, enum side to, const struct slice *runs, size_t count);
+    /* Takes so many bytes out of the pipe: they go on from memory. */
+    void (*gather)(void *io, uint8_t *to, size_t len);
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come: a message that is acknowledged as one, a replay, what stands in front of an acknowledgement.
      * grows: bytes that the buffer has taken into which it comes. */

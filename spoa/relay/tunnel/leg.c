@@ -50,7 +50,9 @@ static bool hold(struct leg *leg, const struct leg_batch *batch, bool controls)
     for (size_t i = 0; i < batch->count; i++) {
         if (is_control(batch, i) && !controls)
             continue;
-        if (!send_queue_put(&leg->out, batch->runs[i]))
+        if (leg_is_unseen(batch->runs[i]))
+            send_queue_put_unseen(&leg->out, batch->runs[i].len);
+        else if (!send_queue_put(&leg->out, batch->runs[i]))
             return false;
         if (is_control(batch, i))
             send_queue_put_controls(&leg->out, batch->runs[i].len);
@@ -110,8 +112,8 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
 
 void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)
 {
-    struct slice unsent = send_queue_unsent(&leg->out);
-    size_t taken = unsent.len ? send(context, &unsent, 1) : 0;
+    struct slice runs[2];
+    size_t count = send_queue_runs(&leg->out, runs), taken = count ? send(context, runs, count) : 0;
 
     if (taken == 0)
         return;

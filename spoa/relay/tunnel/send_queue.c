@@ -15,12 +15,31 @@ struct send_queue send_queue_with_limit(size_t limit)
 void send_queue_free(struct send_queue *queue)
 {
     buffer_free(&queue->frames);
-    queue->sent = queue->controls = 0;
+    queue->sent = queue->unseen = queue->controls = 0;
 }
 
 bool send_queue_put(struct send_queue *queue, struct slice frames)
 {
     return buffer_put(&queue->frames, frames);
+}
+
+void send_queue_put_unseen(struct send_queue *queue, size_t len)
+{
+    queue->unseen = len;
+}
+
+/* What of it was sent already has its place all the same: frames are held whole. */
+uint8_t *send_queue_gather(struct send_queue *queue)
+{
+    size_t piped = send_queue_piped(queue), gone = queue->unseen - piped, room;
+    uint8_t *at = buffer_room(&queue->frames, queue->unseen, &room);
+
+    if (!at)
+        return NULL;
+    memset(at, 0, gone);
+    buffer_commit(&queue->frames, queue->unseen);
+    queue->unseen = 0;
+    return at + gone;
 }
 
 void send_queue_put_controls(struct send_queue *queue, size_t len)
@@ -32,6 +51,16 @@ void send_queue_put_controls(struct send_queue *queue, size_t len)
 struct slice send_queue_unsent(const struct send_queue *queue)
 {
     return slice_from(buffer_slice(&queue->frames), queue->sent);
+}
+
+size_t send_queue_runs(const struct send_queue *queue, struct slice runs[2])
+{
+    size_t count = 0, piped = send_queue_piped(queue);
+
+    runs[count] = send_queue_unsent(queue);
+    count += runs[count].len > 0;
+    runs[count] = slice_of(NULL, piped);
+    return count + (piped > 0);
 }
 
 /* Bytes of the frame that begins here, its head included; more than there are when its head is not whole. */
@@ -135,6 +164,11 @@ void send_queue_sent(struct send_queue *queue, size_t len)
         drop_controls(queue);
         return;
     }
+    if (queue->unseen && send_queue_empty(queue)) {
+        note_message(queue, rest.at[0]);
+        send_queue_free(queue);
+        return;
+    }
     while (rest.len && (frame = frame_len(rest)) <= queue->sent) {
         note_message(queue, rest.at[0]);
         queue->sent -= frame;
@@ -206,6 +240,7 @@ bool send_queue_salvage(struct send_queue *queue)
 /* ---- as an image ---- */
 void send_queue_image(struct image *image, struct send_queue *queue)
 {
+    image_check(image, !queue->unseen);
     image_buffer(image, &queue->frames);
     IMAGE(image, queue->sent, buffer_len(&queue->frames));
     IMAGE(image, queue->controls, buffer_len(&queue->frames));

@@ -4,6 +4,9 @@
  * peer it is what is held for the next one. Only the first frame can be partly sent; it is kept whole, so
  * that another peer can get it from its beginning. Bounded; no memory while it holds nothing.
  *
+ * The payload of the frame that it holds may lie in the host's pipe instead (`unseen`, host.h): that frame is then the
+ * only one, and what follows it waits until the host has given it back or sent it.
+ *
  * One that `keeps` holds data frames also after they were sent, until they are released: all of them can be
  * sent again to another peer. The first it holds then begins a message.
  */
@@ -16,6 +19,7 @@
 struct send_queue {
     struct buffer frames;
     size_t sent;     /* bytes of the first frame that the kernel has taken; `keeps`: of all of them */
+    size_t unseen;   /* bytes behind `frames` that were put as the host's pipe held them; `sent` counts them, too */
     size_t controls; /* `keeps`: bytes of control frames that are held, between what is kept */
     uint8_t message; /* opcode of the message that is open in front of the first frame; 0: none */
     bool keeps;
@@ -27,13 +31,20 @@ void send_queue_free(struct send_queue *queue);
 /* Nothing is to be sent. */
 static inline bool send_queue_empty(const struct send_queue *queue)
 {
-    return buffer_len(&queue->frames) == queue->sent;
+    return buffer_len(&queue->frames) + queue->unseen == queue->sent;
 }
 
 /* Bytes held, for limits and metrics. */
 static inline size_t send_queue_len(const struct send_queue *queue)
 {
-    return buffer_len(&queue->frames);
+    return buffer_len(&queue->frames) + queue->unseen;
+}
+
+/* Bytes of it that are still in the pipe. */
+static inline size_t send_queue_piped(const struct send_queue *queue)
+{
+    size_t held = buffer_len(&queue->frames);
+    return queue->sent > held ? queue->unseen - (queue->sent - held) : queue->unseen;
 }
 
 /* Bytes of payload in data frames held, what was sent of the first one included. */
@@ -42,10 +53,17 @@ uint64_t send_queue_payload(const struct send_queue *queue);
 /* Appends bytes of whole frames (the last may be completed by the next call); false: over the limit or out of
  * memory. */
 bool send_queue_put(struct send_queue *queue, struct slice frames) __attribute__((warn_unused_result));
+/* The payload of the frame whose head was put last, and that nothing stands in front of, lies in the pipe. */
+void send_queue_put_unseen(struct send_queue *queue, size_t len);
+/* Memory for all that is still in the pipe, which the caller fills: from then on nothing of it is unseen. NULL: over the limit
+ * or out of memory. */
+uint8_t *send_queue_gather(struct send_queue *queue) __attribute__((warn_unused_result));
 /* So many bytes of what was put are control frames, which nobody keeps. */
 void send_queue_put_controls(struct send_queue *queue, size_t len);
-/* What is to be sent next. */
+/* What is to be sent next, of what is in memory. */
 struct slice send_queue_unsent(const struct send_queue *queue);
+/* The same, and behind it what is in the pipe, as a run that is nowhere. Returns how many runs. */
+size_t send_queue_runs(const struct send_queue *queue, struct slice runs[2]);
 /* The kernel took so many bytes of it. */
 void send_queue_sent(struct send_queue *queue, size_t len);
 /* A frame was partly sent: only its rest can follow. */

@@ -232,6 +232,12 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
     decide_reading(t, now);
 }
 
+void tunnel_unseen(struct tunnel *t, size_t len, uint64_t now)
+{
+    tunnel_need(t, forward_pass_unseen(&t->forward, len, now), now);
+    decide_reading(t, now);
+}
+
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)
 {
     if (!t->forward.there[to] || t->forward.place.host->commands->unattached[to])

@@ -64,8 +64,9 @@ void tunnel_moved(struct tunnel *t, void *io);
 
 /* ---- in another process ----
  * For an upgrade in place, which the relay does not do yet: so far only tests call these. */
-/* All of its state, for one that has its client: between two events, in front of no command, and not before its 101. False: over
- * the buffer's limit, or out of memory. Sockets, the request and settings are the caller's to bring along. */
+/* All of its state, for one that has its client: between two events, in front of no command, and not before its 101. False:
+ * over the buffer's limit, out of memory, or the host's pipe holds some of it (forward_gather). Sockets, the request and
+ * settings are the caller's to bring along. */
 bool tunnel_save(const struct tunnel *t, struct buffer *to) __attribute__((warn_unused_result));
 /* Goes on with it; opening is the one it was opened by. What was being dialled is looked for anew. False: what was saved cannot
  * be, or out of memory; nothing was done. */
@@ -78,6 +79,8 @@ bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct 
  * front and consumed. They lie in writable memory with FORWARD_FRONT writable bytes in front of them and are
  * changed. */
 void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now);
+/* So many bytes of the worker's, at most forward_unseen_most, lie in the client's pipe now, which was empty. */
+void tunnel_unseen(struct tunnel *t, size_t len, uint64_t now);
 /* The side's socket can take more. */
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now);
 /* The side's socket has ended, LOSS_eof or LOSS_reset. */

@@ -66,6 +66,10 @@ static struct send_queue take_queue(struct leg *leg)
 /* What is held for it is still sent. */
 static void part(struct tunnel *t, enum side side, uint64_t unread)
 {
+    if (!forward_gather(&t->forward, side)) { /* in the middle of a frame nothing but its rest may be sent */
+        drop(t, side);
+        return;
+    }
     t->forward.there[side] = false;
     put(t,
         &(struct command){

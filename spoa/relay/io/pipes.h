@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * pipes: what splice(2) moves bytes through, from one socket to another without a copy. A thread has a few; who has bytes
+ * on their way has one of its own until they are gone. What they hold counts as held by its owner.
+ */
+#ifndef CELLGATE_RELAY_IO_PIPES_H
+#define CELLGATE_RELAY_IO_PIPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define PIPES_MOST  32 /* of a thread: each takes two descriptors */
+#define PIPES_FILES (2 * PIPES_MOST)
+
+struct pipe {
+    int in, out;
+    size_t len; /* bytes in it */
+    struct pipe *next;
+};
+
+struct pipes {
+    struct pipe *unused; /* empty */
+    unsigned count;      /* of all that are open */
+    bool failed;         /* the kernel cannot, or may not: nobody gets another one */
+};
+
+/* Whether there may be one. */
+bool pipes_left(const struct pipes *pipes);
+/* An empty one; NULL: they are all in use, or there are none to be had. */
+struct pipe *pipes_take(struct pipes *pipes);
+/* What is left in it is dropped. NULL is fine. */
+void pipes_give(struct pipes *pipes, struct pipe *pipe);
+/* All were given back. */
+void pipes_free(struct pipes *pipes);
+
+/* From a socket into an empty pipe, and out of it. As recv and send: how many bytes, 0: the end, or -1 with errno; EINVAL,
+ * ENOSYS or EPERM: this cannot be done, and nothing was. No signal is raised where SIGPIPE is ignored. */
+ssize_t pipe_fill(struct pipe *pipe, int from, size_t most);
+ssize_t pipe_drain(struct pipe *pipe, int to, size_t most);
+/* Into memory: len bytes that are in it. */
+void pipe_read(struct pipe *pipe, uint8_t *to, size_t len);
+
+#endif
