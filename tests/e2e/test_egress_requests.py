@@ -372,6 +372,57 @@ def test_a_relay_that_ends_ends_what_is_inspected(site):
     assert ask(cell, port).status == 200
 
 
+def answers(*pieces, pause=0, close=False):
+    """An origin's answer in these pieces, with a pause between them."""
+
+    def answer(connection, request):
+        for piece in pieces[:-1]:
+            connection.send(piece)
+            time.sleep(pause)
+        connection.send(pieces[-1])
+        if close:
+            connection.sock.shutdown(socket.SHUT_RDWR)
+
+    return answer
+
+
+def test_an_answer_without_a_length_ends_with_its_connection(site):
+    """However long it is silent in between."""
+    cell, port, _ = site(answer=answers(b"HTTP/1.1 200 OK\r\n\r\nfirst", b", last", pause=6, close=True))
+    assert ask(cell, port).body == b"first, last"
+    cell, port, _ = site(answer=answers(b"HTTP/1.0 200 OK\r\n\r\nall" + b"x" * 65536, close=True))
+    assert ask(cell, port).body == b"all" + b"x" * 65536
+
+
+def test_an_answer_behind_an_interim_one_in_the_same_read_is_whole(site):
+    cell, port, _ = site(answer=answers(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole"))
+    client = inspected(cell, port)
+    for _ in range(3):
+        got = client.request("POST", "/", [("Expect", "100-continue")], b"body", host=f"{HOST}:{port}")
+        assert (got.status, got.body) == (200, b"whole")
+    client.sock.close()
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: +5\r\n\r\nhello", b"Content-Length: 5, 6\r\n\r\nhello", b"Content-Length: 0x5\r\n\r\nhello", b"Content-Length: -1\r\n\r\nhello"])
+def test_answers_whose_length_is_none_are_refused(site, length):
+    cell, port, _ = site(answer=answers(b"HTTP/1.1 200 OK\r\n" + length, close=True))
+    got = ask(cell, port)
+    assert got.status == 502 and b"hello" not in got.body
+
+
+@pytest.mark.parametrize("size", [b"+5", b"-5", b"0x5", b" 5", b"g"])
+def test_chunks_whose_length_is_none_are_cut(site, size):
+    cell, port, _ = site(answer=answers(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n" + size + b"\r\nhello\r\n0\r\n\r\n", close=True))
+    client = inspected(cell, port)
+    client.sock.sendall(head("GET", "/", [("Host", f"{HOST}:{port}")]))
+    got = b""
+    with contextlib.suppress(OSError):
+        while piece := client.sock.recv(4096):
+            got += piece
+    client.sock.close()
+    assert b"hello" not in got and not got.endswith(b"0\r\n\r\n"), got
+
+
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_a_destination_that_ends_within_its_answer(site, end):
     """What it said arrives, and that there is no more is not taken for the whole."""
