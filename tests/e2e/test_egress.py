@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -151,6 +152,28 @@ def caller(cell, sandbox="sb-1", **claims):
 
 
 # ---- bytes ----
+
+
+def test_what_waits_in_the_relay_goes_on_when_nothing_more_comes(cells, destinations):
+    """Many answers whose last bytes come while HAProxy takes nothing: each arrives to its end, though nobody closes."""
+    def answers(sock):
+        while size := sock.recv(8):
+            sock.sendall(bytes(int(size)))
+
+    server, rng = destinations(answers), random.Random(5)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    with contextlib.ExitStack() as stack:
+        socks = [stack.enter_context(contextlib.closing(dial(cell, f"{HOST}:{server.port}", caller(cell)).sock)) for _ in range(24)]
+        for _ in range(30):
+            left = {sock: rng.randrange(1 << 18, 1 << 22) for sock in socks}
+            for sock, size in left.items():
+                sock.sendall(b"%08d" % size)
+            while left:
+                sock = rng.choice(list(left))
+                sock.settimeout(20)
+                left[sock] -= len(sock.recv(rng.choice([1000, 65536, 1 << 20])))
+                if not left[sock]:
+                    del left[sock]
 
 
 def test_bytes_pass_both_ways_and_each_side_ends_by_itself(cells, destinations):

@@ -140,8 +140,7 @@ static void refuse(struct egress_io *io, enum egress_end why, enum refusal refus
 
 /* ---- bytes ---- */
 
-/* Up to `most` bytes, as many as there is room for: what does not fit stops the one who sends. Returns how many. */
-static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t *count)
+static size_t move_some(struct stream *from, struct stream *to, size_t most, uint64_t *count)
 {
     struct slice bytes = slice_sub(buffer_slice(&from->in), 0, most);
     size_t held = buffer_len(&to->out), room = to->out.limit > held ? to->out.limit - held : 0;
@@ -158,6 +157,16 @@ static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t
     stream_consume(from, 0);
     stream_send(to);
     return bytes.len;
+}
+
+/* Up to `most` bytes, as many as there is room for: what does not fit stops the one who sends. Returns how many. What makes
+ * room at once is not told of by `sent`: it is used here, or the rest would wait for an event that may never come. */
+static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t *count)
+{
+    size_t sum = 0, moved;
+    while ((moved = move_some(from, to, most - sum, count)) > 0)
+        sum += moved;
+    return sum;
 }
 
 static void end_side(struct stream *from, struct stream *to, bool ended)
