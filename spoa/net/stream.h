@@ -95,6 +95,12 @@ void stream_close(struct stream *s);
 /* The descriptor for the caller, or -1. `in` stays until stream_close, which is still to be called. */
 int stream_release(struct stream *s);
 
+/* For what the stream does not do itself; -1: closed. */
+static inline int stream_fd(const struct stream *s)
+{
+    return loop_io_fd(&s->io);
+}
+
 bool stream_is_open(const struct stream *s); /* neither finishing nor closed */
 /* Whether the connection is broken, or ended on both sides. To be asked now and then while it is paused: what is not read
  * tells nothing. */

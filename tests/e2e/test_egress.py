@@ -195,6 +195,47 @@ def test_bytes_pass_both_ways_and_each_side_ends_by_itself(cells, destinations):
         assert answer.read_all() == b"heard %d" % size
 
 
+def pattern(size):
+    return bytes(range(251)) * (size // 251 + 1)
+
+
+@pytest.mark.parametrize("ending", ["fin", "reset"])
+@pytest.mark.parametrize("slow", [False, True])
+def test_much_that_a_destination_sends_arrives_in_order(cells, destinations, ending, slow):
+    """At full speed it passes the relay by a pipe; a client that stops now and then makes it wait there, and behind it."""
+    size = 24 << 20
+    whole = pattern(size)[:size]
+
+    def pours(sock):
+        assert sock.recv(5) == b"begin"
+        sock.sendall(whole)
+        if ending == "reset":  # once the client has it all
+            assert sock.recv(1) == b"!"
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    server = destinations(pours)
+    cell = cells(config=config(), sandboxes={"sb-1": rules(allow(server.port))}, egress=True)
+    answer = dial(cell, f"{HOST}:{server.port}", caller(cell), glued=b"begin", timeout=30)
+    assert answer.status == 200
+    sock, got, rng = answer.sock, bytearray(answer.rest), random.Random(3)
+    with contextlib.closing(sock):
+        while len(got) < size:
+            if slow and rng.random() < 0.02:
+                time.sleep(0.02)  # so that what is on its way fills up
+            piece = sock.recv(rng.choice([1, 125, 4096, 65536, 1 << 20]) if slow else 1 << 20)
+            assert piece, f"the end behind {len(got)}"
+            got += piece
+        assert got == whole
+        if ending == "fin":
+            assert sock.recv(1) == b""
+        else:
+            sock.sendall(b"!")
+            with contextlib.suppress(ConnectionError):
+                assert sock.recv(1) == b""
+    cell.says("relay", f" received={size} ")
+    until(lambda: metric(cell, "cellgate_relay_held_bytes") == 0, 10, "bytes are held")
+
+
 def test_a_server_that_speaks_first_and_ends_first(cells, destinations):
     def greet(sock):
         sock.sendall(b"220 ready\r\n")

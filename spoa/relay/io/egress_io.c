@@ -19,6 +19,7 @@
 #define LAST_WORDS    (5 * SECOND)        /* for each part of what is unsent to be taken */
 #define TLS_HANDSHAKE 22                  /* the first byte of a record (RFC 8446 section 5.1) */
 #define FAREWELL      (250 * MILLISECOND) /* for what is inside to be told that it ends */
+#define UNSEEN_TIMES  4                   /* of BUFFER_MOST at most, in one turn */
 #define HALF_CLOSED   (300 * SECOND)      /* of one side, without a byte, when the other has ended */
 
 static const char *const ends[] = {
@@ -32,6 +33,7 @@ struct egress_io {
     struct egress_io *next, **link;
     struct stream client, destination;
     bool connected, over;
+    bool fast; /* its destination: little is read, and the rest passed on unseen */
     bool
         denied; /* inspected: the client is not heard any more, and gets what is still said to it until FAREWELL is over */
     int inside; /* inspected: connected to HAProxy's listener for TLS, until the client's first bytes; -1: not */
@@ -159,6 +161,24 @@ static size_t move_some(struct stream *from, struct stream *to, size_t most, uin
     return bytes.len;
 }
 
+/* What a destination has sent beside what was read goes on without a copy, while HAProxy takes it. */
+static void pass_unseen(struct egress_io *io)
+{
+    struct stream *from = &io->destination, *to = &io->client;
+    size_t passed = 1;
+    bool kept = true;
+    size_t before = io->received;
+    for (int i = 0; i < UNSEEN_TIMES && kept && passed && buffer_len(&to->out) == 0 && stream_is_open(to); i++) {
+        kept = pipes_pass(&io->thread->pipes, stream_fd(from), stream_fd(to), to->out.limit, &to->out, &passed);
+        io->received += passed;
+    }
+    io->fast = io->received > before;
+    if (kept)
+        stream_send(to);
+    else
+        end(io, EGRESS_MEMORY);
+}
+
 /* Up to `most` bytes, as many as there is room for: what does not fit stops the one who sends. Returns how many. What makes
  * room at once is not told of by `sent`: it is used here, or the rest would wait for an event that may never come. */
 static size_t move(struct stream *from, struct stream *to, size_t most, uint64_t *count)
@@ -259,7 +279,8 @@ static void set_limits(struct egress_io *io)
 {
     uint32_t most = limits_is_short(io->thread->limits) ? BUFFER_LEAST : BUFFER_MOST;
     io->client.in.limit = io->hello.done ? most : BUFFER_MOST; /* a ClientHello has to be whole */
-    io->client.out.limit = io->destination.in.limit = io->destination.out.limit = most;
+    io->client.out.limit = io->destination.out.limit = most;
+    io->destination.in.limit = io->fast ? BUFFER_LEAST : most;
 }
 
 /* Nobody else would ever end what is half closed. */
@@ -337,8 +358,12 @@ static void pump(struct egress_io *io)
     hear_answer(io);
     size_t moved = move(&io->destination, &io->client, SIZE_MAX, &io->received);
     io->heard -= io->hello.done ? 0 : moved;
+    if (moved >= io->destination.in.limit && io->hello.done && !is_inspected(io) && !io->destination_ended)
+        pass_unseen(io);
+    else if (moved)
+        io->fast = false;
     end_side(&io->destination, &io->client, io->destination_ended);
-    if (io->denied)
+    if (io->denied || io->over)
         return;
     judge(io);
     if (io->over)

@@ -89,6 +89,40 @@ ssize_t pipe_drain(struct pipe *pipe, int to, size_t most)
     return gone;
 }
 
+static bool keep_rest(struct pipe *pipe, struct buffer *rest)
+{
+    size_t room, len = pipe->len;
+    uint8_t *to = len ? buffer_room(rest, len, &room) : NULL;
+
+    if (to) {
+        pipe_read(pipe, to, len);
+        buffer_commit(rest, len);
+    }
+    return to || !len;
+}
+
+bool pipes_pass(struct pipes *pipes, int from, int to, size_t most, struct buffer *rest, size_t *passed)
+{
+    struct pipe *pipe = pipes_take(pipes);
+    bool kept = true;
+    ssize_t got;
+
+    *passed = 0;
+    if (!pipe)
+        return true;
+    got = pipe_fill(pipe, from, most);
+    if (got > 0) {
+        *passed = (size_t)got;
+        while (pipe->len && pipe_drain(pipe, to, pipe->len) > 0)
+            ;
+        kept = keep_rest(pipe, rest);
+    } else if (got < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
+        pipes->failed = true;
+    }
+    pipes_give(pipes, pipe);
+    return kept;
+}
+
 void pipe_read(struct pipe *pipe, uint8_t *to, size_t len)
 {
     while (len) {

@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "spoa/base/buffer.h"
+
 #define PIPES_MOST  32 /* of a thread: each takes two descriptors */
 #define PIPES_FILES (2 * PIPES_MOST)
 
@@ -41,5 +43,10 @@ ssize_t pipe_fill(struct pipe *pipe, int from, size_t most);
 ssize_t pipe_drain(struct pipe *pipe, int to, size_t most);
 /* Into memory: len bytes that are in it. */
 void pipe_read(struct pipe *pipe, uint8_t *to, size_t len);
+
+/* What a socket has to read, up to `most` bytes, to another one; what that does not take is appended to `rest`, which has the
+ * room. *passed: how many, 0 also where there is an end or an error, which is left to who reads the socket next, or no pipe.
+ * False: there was no memory for the rest, and it is lost. */
+bool pipes_pass(struct pipes *pipes, int from, int to, size_t most, struct buffer *rest, size_t *passed);
 
 #endif
