@@ -327,16 +327,24 @@ def test_what_is_broken_is_reset(client):
 
 
 @pytest.mark.parametrize(
-    "payload",
-    [b"", b"{", b"[]", b"{}", b'{"method":"GET"}', b'{"method":"GET","path":"x"}', b'{"method":"CONNECT","path":"/"}', b'{"method":"GET","path":"/","body":true}',
-     b'{"method":"GET","path":"/","window":-1}', b'{"method":"GET","path":"/","window":1073741825}', b'{"method":"POST","path":"/","body":true,"length":-1}',
-     b'{"method":"GET","path":"/","headers":{"a":["b"]}}', b'{"method":"GET","path":"/ x"}', b'{"method":"GET","path":"/\\r\\nX: y"}', b'{"method":"G\\r\\n","path":"/"}'],
+    "payload, why",
+    [(payload, why) for why, payloads in {
+        "The payload is no JSON object.": [b"", b"{", b"[]"],
+        "`method` is missing or not allowed.": [b"{}", b'{"method":"CONNECT","path":"/"}', b'{"method":"G\\r\\n","path":"/"}'],
+        "`path` is missing or malformed.": [
+            b'{"method":"GET"}', b'{"method":"GET","path":"x"}', b'{"method":"GET","path":"/ x"}', b'{"method":"GET","path":"/\\r\\nX: y"}'],
+        "`headers` is no object of names and strings.": [b'{"method":"GET","path":"/","headers":{"a":["b"]}}', b'{"method":"GET","path":"/","headers":{"a b":"c"}}'],
+        "`body` is neither true nor false.": [b'{"method":"POST","path":"/","body":"x"}'],
+        "GET and HEAD have no body.": [b'{"method":"GET","path":"/","body":true}', b'{"method":"HEAD","path":"/","body":true}'],
+        "`window` is no number of bytes up to 1073741824.": [b'{"method":"GET","path":"/","window":-1}', b'{"method":"GET","path":"/","window":1073741825}'],
+        "`length` is no number of bytes.": [b'{"method":"POST","path":"/","body":true,"length":-1}'],
+    }.items() for payload in payloads],
 )
-def test_a_request_that_is_none(cell, client, worker, payload):
+def test_a_request_that_is_none(cell, client, worker, payload, why):
     client.number += 1
     client.put(REQUEST, client.number, payload)
     kind, text = client.hear(client.number)
-    assert (kind, json.loads(text)) == (RESET, {"code": "INVALID_REQUEST", "message": "The request is none.", "status": 400})
+    assert (kind, json.loads(text)) == (RESET, {"code": "INVALID_REQUEST", "message": why, "status": 400})
     assert Tunnels(cell).metric('cellgate_relay_mux_requests_total{outcome="refused"}') == 1
     assert not worker.requests and client.call("/x")[0]["status"] == 200
 

@@ -195,7 +195,7 @@ static void take_request(struct mux_io *io, const struct mux_frame *frame)
     io->last = frame->number;
     if (m.kind == MUX_REQUEST)
         mux_ask(io, &m, frame->number);
-    else if (mux_say_error(io, slice_text(NULL), frame->number, "INVALID_REQUEST", "The request is none.", 400))
+    else if (mux_say_error(io, slice_text(NULL), frame->number, "INVALID_REQUEST", m.wrong, 400))
         metrics_add(io->thread->shard, METRIC_MUX_REQUESTS, METRIC_INDEX(MUX_OUTCOME_REFUSED), 1);
     mux_message_free(&m);
 }
@@ -204,7 +204,7 @@ void mux_v1_take(struct mux_io *io, struct slice message)
 {
     struct mux_frame frame;
     if (!mux_frame_read(message, &frame)) {
-        break_off(io, "a short message");
+        break_off(io, "no type or no number");
         return;
     }
     if (frame.type < MUX_FRAME_REQUEST || frame.type > MUX_FRAME_CREDIT)

@@ -103,20 +103,37 @@ static bool read_members(struct mux_message *m)
     return slice_is(type, "request") && read_request(m, root);
 }
 
-static bool read_v1(struct mux_message *m)
+/* What is wrong with the body that a REQUEST announces, or NULL. */
+static const char *read_body_v1(struct mux_message *m, const json_node *root)
 {
-    const json_node *root = json_root(m->doc), *length = member_if(root, "length"),
-                    *window = member_if(root, "window"), *follows = member_if(root, "body");
-    m->kind = MUX_REQUEST;
+    const json_node *length = member_if(root, "length"), *window = member_if(root, "window"),
+                    *follows = member_if(root, "body");
     m->length = m->window = -1;
+    if (follows && !json_bool(follows, &m->follows))
+        return "`body` is neither true nor false.";
+    if (m->follows && (slice_is(m->method, "GET") || slice_is(m->method, "HEAD")))
+        return "GET and HEAD have no body.";
+    if (length && !json_int(m->doc, length, 0, INT64_MAX, &m->length))
+        return "`length` is no number of bytes.";
+    if (window && !json_int(m->doc, window, 0, MUX_FRAME_CREDIT_MOST, &m->window))
+        return "`window` is no number of bytes up to 1073741824.";
+    return NULL;
+}
+
+static const char *read_v1(struct mux_message *m)
+{
+    const json_node *root = json_root(m->doc);
+    m->kind = MUX_REQUEST;
     m->headers = member_if(root, "headers");
-    if ((length && !json_int(m->doc, length, 0, INT64_MAX, &m->length)) ||
-        (window && !json_int(m->doc, window, 0, MUX_FRAME_CREDIT_MOST, &m->window)) ||
-        (follows && !json_bool(follows, &m->follows)))
-        return false;
-    return text_member(root, "method", &m->method) && text_member(root, "path", &m->path) &&
-           is_method_v1(m->method) && is_path(m->path) && (!m->headers || are_headers(m->headers)) &&
-           !(m->follows && (slice_is(m->method, "GET") || slice_is(m->method, "HEAD")));
+    if (!json_is_object(root))
+        return "The payload is no JSON object.";
+    if (!text_member(root, "method", &m->method) || !is_method_v1(m->method))
+        return "`method` is missing or not allowed.";
+    if (!text_member(root, "path", &m->path) || !is_path(m->path))
+        return "`path` is missing or malformed.";
+    if (m->headers && !are_headers(m->headers))
+        return "`headers` is no object of names and strings.";
+    return read_body_v1(m, root);
 }
 
 /* A message without its body, as text, and where that is. */
@@ -143,12 +160,15 @@ static bool take_member(void *context, struct slice key, struct slice value)
 struct mux_message mux_message_read_v1(struct slice text)
 {
     struct mux_message m = {.kind = MUX_NO_MESSAGE, .v1 = true};
+    const char *wrong = "The payload is no JSON object.";
     struct fail why;
     m.doc = json_parse(text, "request", 0, (struct json_limits){MUX_WORDS_MOST, 3}, &why);
-    if (!m.doc || read_v1(&m))
+    if (m.doc)
+        wrong = read_v1(&m);
+    if (!wrong)
         return m;
     mux_message_free(&m);
-    return (struct mux_message){.kind = MUX_NO_MESSAGE, .v1 = true};
+    return (struct mux_message){.kind = MUX_NO_MESSAGE, .v1 = true, .wrong = wrong};
 }
 
 struct mux_message mux_message_read(struct slice text)

@@ -41,6 +41,7 @@ struct mux_message {
     int64_t length; /* of that; negative: not known */
     int64_t
         window; /* bytes of the answer's body that the client takes without more credit; negative: not said */
+    const char *wrong; /* of MUX_NO_MESSAGE: which member, as a sentence for the client */
 };
 
 /* Takes a message apart, of whose body nothing is built. What it has is as it should be: a method that is allowed, a path of printable ASCII, headers that
