@@ -506,7 +506,7 @@ def test_numbers_that_cannot_be(cell, client):
     client.dial()
 
 
-@pytest.mark.parametrize("query", ["cr_tunnel=1", "cr_tunnel={id}", "cr_tunnel={id}&cr_attempt=0", "cr_tunnel={id}&cr_attempt=1&cr_attempt=2", "cr_tunnel={id}&cr_attempt=1&cr_recv=01"])
+@pytest.mark.parametrize("query", ["cr_tunnel=1", "cr_tunnel={id}", "cr_tunnel={id}&cr_attempt=0", "cr_tunnel={id}&cr_attempt=1&cr_attempt=2", "cr_tunnel={id}&cr_attempt=1&cr_recv=01", "cr_tunnel={id}&cr_attempt=1&cr_buffer=131071"])
 def test_a_query_that_is_none(cell, query):
     ws = Ws(cell.http, "/v1/mux?" + query.format(id="a" * 32), [("Sec-WebSocket-Protocol", BOTH)])
     assert refused(ws) == 4400
@@ -534,19 +534,20 @@ def test_switched_off(cells, worker):
 @pytest.mark.parametrize(
     "opcode, payload, code",
     [
-        (TEXT, b"hello", 1003),
-        (TEXT, b'{"cell-resume":{"recv":1}}', 1002),
-        (TEXT, b'{"cell-resume":{"recv":-1}}', 1002),
-        (TEXT, b'{"cell-resume":{"end":9}}', 1002),
-        (TEXT, b'{"cell-resume":{}}', 1002),
-        (BINARY, b"\1\0", 1002),
-        (BINARY, bytes(65542), 1009),
+        (TEXT, b"hello", "1003, 'a text message'"),
+        (TEXT, b'{"cell-resume":{"recv":1}}', "1002, 'recv is higher than what was sent'"),
+        (TEXT, b'{"cell-resume":{"recv":-1}}', "1002, 'not the bytes"),
+        (TEXT, b'{"cell-resume":{"recv": 0}}', "1002, 'not the bytes of a cell-resume message'"),
+        (TEXT, b'{"cell-resume":{"end":9}}', "1002, 'end is not the next number'"),
+        (TEXT, b'{"cell-resume":{}}', "1002, 'not the bytes"),
+        (BINARY, b"\1\0", "1002, 'no type or no number'"),
+        (BINARY, bytes(65542), "1009, "),
     ],
-    ids=["text", "ahead", "negative", "no such end", "empty", "short", "long"],
+    ids=["text", "ahead", "negative", "space", "no such end", "empty", "short", "long"],
 )
 def test_who_breaks_the_protocol_is_over(cell, client, opcode, payload, code):
     client.ws.send(opcode, payload)
-    with pytest.raises(Gone, match=str(code)):
+    with pytest.raises(Gone, match=code):
         client.take()
     with pytest.raises(Gone, match="4410"):
         client.dial()

@@ -121,10 +121,9 @@ void mux_resume_say_end(struct mux_io *io)
 
 /* ---- hearing ---- */
 
-static void break_off(struct mux_io *io)
+static void break_off(struct mux_io *io, const char *why)
 {
-    mux_end_socket(io, MUX_END_PROTOCOL, CELL_RESUME_CLOSE_PROTOCOL,
-                   cell_resume_reason(CELL_RESUME_CLOSE_PROTOCOL));
+    mux_end_socket(io, MUX_END_PROTOCOL, CELL_RESUME_CLOSE_PROTOCOL, why);
 }
 
 void mux_resume_heard(struct mux_io *io, struct slice text)
@@ -134,10 +133,12 @@ void mux_resume_heard(struct mux_io *io, struct slice text)
     enum cell_resume_say said = cell_resume_read_message(text, &number);
     if (!cell_resume_is_message(text))
         mux_end_socket(io, MUX_END_PROTOCOL, 1003, "a text message");
-    else if (said == CELL_RESUME_NOTHING ||
-             (said == CELL_RESUME_RECV && !mux_numbers_acknowledge(numbers, number)) ||
-             (said == CELL_RESUME_END && !mux_numbers_mark(numbers, number)))
-        break_off(io);
+    else if (said == CELL_RESUME_NOTHING)
+        break_off(io, "not the bytes of a cell-resume message");
+    else if (said == CELL_RESUME_RECV && !mux_numbers_acknowledge(numbers, number))
+        break_off(io, "recv is higher than what was sent");
+    else if (said == CELL_RESUME_END && !mux_numbers_mark(numbers, number))
+        break_off(io, "end is not the next number");
 }
 
 void mux_resume_message(struct mux_io *io, struct slice message)
@@ -327,9 +328,10 @@ enum mux_resume_asked mux_resume_look(struct relay_thread *thread, int fd, struc
     if (asked == ASKS_WRONG) {
         refuse(thread, fd, u, 400);
     } else if (!send_on(thread, fd, u, terms, early)) {
-        if (!terms->has_recv)
+        bool possible = !terms->buffer || terms->buffer >= MUX_NUMBERS_WINDOW_LEAST;
+        if (!terms->has_recv && possible)
             return MUX_RESUME_NEW;
-        refuse(thread, fd, u, 410);
+        refuse(thread, fd, u, terms->has_recv ? 410 : 400);
     }
     return MUX_RESUME_DONE;
 }
