@@ -36,7 +36,7 @@ struct mux_io;
 struct mux_sessions;
 struct handshake;
 
-/* Its tunnels at rest (tunnel_io.c). */
+/* Its tunnels at rest (tunnel_rest.c). */
 struct tunnel_rest {
     struct slabs seats, works;
     struct fold fold;

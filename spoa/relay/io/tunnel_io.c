@@ -9,276 +9,16 @@
 
 #include "spoa/base/random.h"
 #include "spoa/relay/io/dial.h"
-#include "spoa/relay/io/tunnel_stats.h"
+#include "spoa/relay/io/tunnel_io_parts.h"
 
 #define EARLY_MAX    (LEG_FRAME_WHOLE + HTTP_HEAD_MAX) /* bytes of a client that does not wait for its 101 */
 #define EARLY_LEAST  4096                              /* of them, however short memory is */
 #define STOOD_STILL  SECOND                            /* that a timer is late then */
 #define PATIENCE     SECOND
 #define LEFT_MOST    16384 /* bytes for a side that are still sent to it when a tunnel gives way */
-#define REST_AFTER   (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
 #define REPLAY_QUIET 8 /* a replay of which nothing comes for this part of dial_timeout is not waited for */
 
-enum replay_permit {
-    PERMIT_NONE,
-    PERMIT_TAKEN, /* counted by the limits */
-    PERMIT_OVER,  /* it goes on without: others do not wait longer */
-};
-
-/* What is always there of a tunnel, and what others point to. */
-struct tunnel_seat {
-    struct relay_thread *thread;
-    struct tunnel_seat *next, **link;
-    union {
-        struct upgrade_kept *upgrade;
-        uint8_t *packed_upgrade; /* since it rested, until it was needed again */
-    };
-    struct loop_io sockets[2];
-    union {
-        struct loop_timer timer;
-        struct loop_task free_task; /* once it is gone */
-    };
-    struct question watch;
-    union {
-        struct tunnel_io *io; /* its work */
-        uint8_t *packed;      /* at rest: the same, folded (spoa/base/fold.h) */
-    };
-    uint16_t upgrade_len; /* packed */
-    bool rests;
-    bool packs; /* its upgrade */
-    bool holds; /* at rest: what it holds counts where memory is short */
-};
-
-/* What there is of it while something happens. Nothing that outlasts an event points here, but a dial and a task. */
-struct tunnel_io {
-    struct tunnel tunnel;
-    struct tunnel_seat *seat;
-    struct relay_thread *thread;
-    struct tunnel_stats stats;
-    struct tunnel_io *next, **link; /* of those that do not rest */
-    bool stirred;                   /* since the thread last looked for those that rest */
-    bool broken[2];                 /* found out while sending; reported to the tunnel behind its event */
-    bool entered;                   /* counted by the limits */
-    bool accepted;
-    bool gone;
-    bool gives_way;         /* its memory goes to those that wait */
-    bool moving;            /* counted by thread.moves */
-    uint64_t timer_at;      /* when the timer is to fire */
-    uint64_t patient_until; /* it does not before */
-    struct buffer early; /* from the client, before its 101 */
-    struct pipe *pipe;   /* payload of a large frame for the client is in it */
-    struct dial *dial;
-    bool probing;                /* what is dialled is asked about the session first */
-    uint64_t dialled_at;
-    struct question *ask;      /* while it is open */
-    struct move *move;         /* while it waits */
-    enum replay_permit permit; /* to collect what the worker replays */
-    uint64_t permit_since;
-};
-
 static void update(struct tunnel_io *io);
-static void obey(struct tunnel_io *io);
-
-/* ---- at rest ---- */
-/* Where it lies from now on. */
-static void place(struct tunnel_io *io, struct tunnel_seat *seat)
-{
-    io->seat = seat;
-    io->stats.upgrade = NULL; /* stats_of */
-    io->stats.tunnel = seat ? &io->tunnel : NULL;
-    tunnel_moved(&io->tunnel, seat ? io : NULL);
-}
-
-/* Its upgrade to look at, until that of another one is. */
-static struct upgrade_kept *look_at_upgrade(const struct tunnel_seat *seat)
-{
-    const struct tunnel_rest *rest = &seat->thread->rest;
-    return seat->packs ? upgrade_open(slice_of(seat->packed_upgrade, seat->upgrade_len), rest->alike, rest->head)
-                       : seat->upgrade;
-}
-
-/* Its upgrade, until it rests again; without memory, which seat.packs says, only to look at. */
-static struct upgrade_kept *upgrade_of(struct tunnel_seat *seat)
-{
-    void *memory = seat->packs ? malloc(upgrade_packed_size(seat->packed_upgrade)) : NULL;
-
-    if (memory) {
-        struct slice packed = slice_of(seat->packed_upgrade, seat->upgrade_len);
-        struct upgrade_kept *kept = upgrade_open(packed, seat->thread->rest.alike, memory);
-        free(seat->packed_upgrade);
-        seat->upgrade = kept;
-        seat->packs = false;
-    }
-    return look_at_upgrade(seat);
-}
-
-static uint8_t *copy_of(struct slice bytes)
-{
-    uint8_t *copy = malloc(bytes.len);
-
-    if (copy)
-        memcpy(copy, bytes.at, bytes.len);
-    return copy;
-}
-
-static void pack_upgrade(struct tunnel_seat *seat)
-{
-    static _Thread_local uint8_t memory[UINT16_MAX];
-    struct writer w = writer_of(memory, sizeof memory);
-
-    if (seat->packs)
-        return;
-    upgrade_pack(seat->upgrade, seat->thread->rest.alike, &w);
-    uint8_t *packed = w.full ? NULL : copy_of(writer_slice(&w));
-    if (!packed)
-        return;
-    free(seat->upgrade);
-    seat->packed_upgrade = packed;
-    seat->upgrade_len = (uint16_t)w.len;
-    seat->packs = true;
-}
-
-/* For what it tells of the tunnel's upgrade. */
-static const struct tunnel_stats *stats_of(struct tunnel_io *io)
-{
-    io->stats.upgrade = upgrade_of(io->seat);
-    return &io->stats;
-}
-
-static void stir(struct tunnel_io *io)
-{
-    struct tunnel_rest *rest = &io->thread->rest;
-
-    io->stirred = true;
-    io->next = rest->awake;
-    io->link = &rest->awake;
-    if (io->next)
-        io->next->link = &io->next;
-    rest->awake = io;
-    if (!loop_timer_active(&rest->look))
-        loop_timer_set(&rest->look, REST_AFTER);
-}
-
-static void leave_awake(struct tunnel_io *io)
-{
-    *io->link = io->next;
-    if (io->next)
-        io->next->link = io->link;
-    io->next = NULL;
-    io->link = NULL;
-}
-
-/* An object is byte for byte what it was, so that any state may rest; but a dial and what it belongs to end soon. */
-static void lay_down(struct tunnel_io *io)
-{
-    struct tunnel_seat *seat = io->seat;
-    struct tunnel_rest *rest = &io->thread->rest;
-    bool holds = tunnel_stats_held(&io->stats) > 0;
-    uint8_t memory[FOLD_PACKED_MOST];
-
-    leave_awake(io);
-    place(io, NULL);
-    size_t len = fold_pack(&rest->fold, io, memory);
-    uint8_t *packed = len ? copy_of(slice_of(memory, len)) : NULL;
-    if (!packed) {
-        place(io, seat);
-        stir(io);
-        return;
-    }
-    slabs_give(&rest->works, io);
-    seat->packed = packed;
-    seat->rests = true;
-    seat->holds = holds;
-    pack_upgrade(seat);
-}
-
-static void on_look(void *owner)
-{
-    struct relay_thread *thread = owner;
-
-    for (struct tunnel_io *io = thread->rest.awake, *next; io; io = next) {
-        next = io->next;
-        if (!io->stirred && !io->dial && io->tunnel.state == TUNNEL_serving)
-            lay_down(io);
-        else
-            io->stirred = false;
-    }
-    if (thread->rest.awake)
-        loop_timer_set(&thread->rest.look, REST_AFTER);
-}
-
-static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
-{
-    fold_unpack(&seat->thread->rest.fold, seat->packed, io);
-    place(io, (struct tunnel_seat *)seat);
-}
-
-static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
-{
-    unpack(seat, io);
-    free(seat->packed);
-    seat->rests = false;
-    seat->io = io;
-}
-
-/* There is no memory to go on with it. */
-static void lose(struct tunnel_seat *seat)
-{
-    struct tunnel_io *io = seat->thread->rest.spare;
-
-    take_up(seat, io);
-    tunnel_end(&io->tunnel, CLOSE_no_memory, loop_clock());
-    obey(io);
-    tunnel_io_cut(seat);
-}
-
-/* Its work, for an event. NULL: there was no memory, and it has ended. */
-static struct tunnel_io *wake(struct tunnel_seat *seat)
-{
-    if (!seat->rests) {
-        seat->io->stirred = true;
-        return seat->io;
-    }
-    struct tunnel_io *io = slabs_take(&seat->thread->rest.works);
-    if (!io) {
-        lose(seat);
-        return NULL;
-    }
-    take_up(seat, io);
-    stir(io);
-    return io;
-}
-
-/* To look at it only, until another one is looked at. */
-static struct tunnel_io *look_at(const struct tunnel_seat *seat)
-{
-    if (!seat->rests)
-        return seat->io;
-    unpack(seat, seat->thread->rest.spare);
-    return seat->thread->rest.spare;
-}
-
-bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
-{
-    *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
-                                 .works = slabs_of(sizeof(struct tunnel_io)),
-                                 .fold = {.size = sizeof(struct tunnel_io)},
-                                 .alike = alike_new(),
-                                 .head = malloc(ALIKE_MOST),
-                                 .spare = calloc(1, sizeof(struct tunnel_io))};
-    loop_timer_open(&rest->look, thread->loop, on_look, thread);
-    return rest->alike && rest->head && rest->spare;
-}
-
-void tunnel_rest_close(struct tunnel_rest *rest)
-{
-    slabs_free(&rest->seats);
-    slabs_free(&rest->works);
-    fold_free(&rest->fold);
-    alike_free(rest->alike);
-    free(rest->head);
-    free(rest->spare);
-}
 
 /* ---- its turn to move ---- */
 static const struct answer no_news = {.state = ANSWER_UNAVAILABLE, .epoch = -1};
@@ -380,7 +120,7 @@ static bool host_permits_replay(void *context)
     struct tunnel_io *io = context;
     if (io->permit != PERMIT_NONE)
         return true;
-    const struct handover h = upgrade_handover(upgrade_of(io->seat));
+    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
     if (limits_replay_begin(io->thread->limits, h.space, owner_of(&h).sandbox)) {
         io->permit = PERMIT_TAKEN;
         io->permit_since = loop_clock();
@@ -420,7 +160,7 @@ static struct dial *start_dial(struct tunnel_io *io, const struct target *to, st
                                struct slice query, struct slice fields)
 {
     const struct relay_thread_settings *settings = &io->thread->settings;
-    struct upgrade_kept *upgrade = upgrade_of(io->seat);
+    struct upgrade_kept *upgrade = tunnel_rest_upgrade(io->seat);
     if (io->seat->packs)
         return NULL;
     struct dial_options options = {
@@ -458,7 +198,7 @@ static bool begin_dial(struct tunnel_io *io, const struct target *target, struct
         adapter->request(io->tunnel.forward.adapter_state, &query, &fields);
     *why = DIAL_FORBIDDEN;
     if (!is_allowed(&io->thread->settings, target, io->tunnel.outside)) {
-        tunnel_stats_problem(stats_of(io), "worker refused",
+        tunnel_stats_problem(tunnel_rest_stats(io), "worker refused",
                              slice_present(target->unix_path) ? "its socket is not in worker_sockets"
                                                               : "its address is not in worker_networks");
         return false;
@@ -475,7 +215,7 @@ static void dial(struct tunnel_io *io)
     enum dial_outcome why;
 
     if (!begin_dial(io, tunnel_target(&io->tunnel),
-                    tunnel_probe(&io->tunnel, upgrade_unpack(upgrade_of(io->seat)).target, &probe), &why))
+                    tunnel_probe(&io->tunnel, upgrade_unpack(tunnel_rest_upgrade(io->seat)).target, &probe), &why))
         tunnel_dialled(&io->tunnel, why, 0, NULL, loop_clock());
 }
 
@@ -566,10 +306,10 @@ static void accept_client(struct tunnel_io *io)
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
-    const struct upgrade upgrade = upgrade_unpack(upgrade_of(io->seat));
+    const struct upgrade upgrade = upgrade_unpack(tunnel_rest_upgrade(io->seat));
 
     io->accepted = true;
-    tunnel_stats_opened(stats_of(io));
+    tunnel_stats_opened(tunnel_rest_stats(io));
     if (!upgrade_accept(&upgrade, tunnel_target(&io->tunnel), io->dial ? dial_head(io->dial) : NULL, &w) ||
         !send_head(loop_io_fd(&io->seat->sockets[CLIENT]), writer_slice(&w)))
         io->broken[CLIENT] = true;
@@ -579,7 +319,7 @@ static void refuse(struct tunnel_io *io, enum refusal refusal)
 {
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
-    const struct upgrade upgrade = upgrade_unpack(upgrade_of(io->seat));
+    const struct upgrade upgrade = upgrade_unpack(tunnel_rest_upgrade(io->seat));
     int fd = loop_io_release(&io->seat->sockets[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
@@ -624,10 +364,10 @@ static void carry_out(struct tunnel_io *io, struct command *command)
         refuse(io, command->refusal);
         break;
     case COMMAND_RESUMED:
-        tunnel_stats_resumed(stats_of(io), command->loss, command->time);
+        tunnel_stats_resumed(tunnel_rest_stats(io), command->loss, command->time);
         break;
     case COMMAND_DECLARED:
-        tunnel_stats_declared(stats_of(io), command->bytes);
+        tunnel_stats_declared(tunnel_rest_stats(io), command->bytes);
         break;
     case COMMAND_UNCONFIRMED:
         tunnel_stats_unconfirmed(&io->stats, command->bytes);
@@ -636,7 +376,7 @@ static void carry_out(struct tunnel_io *io, struct command *command)
 }
 
 /* Behind every event of the tunnel; what is carried out may be the next one. */
-static void obey(struct tunnel_io *io)
+void tunnel_io_obey(struct tunnel_io *io)
 {
     for (struct command *next; (next = commands_take(&io->thread->commands));)
         carry_out(io, next);
@@ -662,7 +402,7 @@ static ssize_t receive(struct tunnel_io *io, enum side from)
     size_t len = partial.len + (size_t)got;
     buffer_consume(&leg->partial, partial.len);
     tunnel_read(&io->tunnel, from, slice_of(at, len), loop_clock());
-    obey(io);
+    tunnel_io_obey(io);
     return got;
 }
 
@@ -683,7 +423,7 @@ static ssize_t move_unseen(struct tunnel_io *io, size_t most)
     ssize_t got = pipe_fill(io->pipe, loop_io_fd(&io->seat->sockets[WORKER]), most);
     if (got > 0) {
         tunnel_unseen(&io->tunnel, (size_t)got, loop_clock());
-        obey(io);
+        tunnel_io_obey(io);
     } else if (got < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
         pipes->failed = true;
         errno = EAGAIN;
@@ -719,7 +459,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 {
     if (events & LOOP_WRITE) {
         tunnel_writable(&io->tunnel, side, loop_clock());
-        obey(io);
+        tunnel_io_obey(io);
     }
     if ((events & LOOP_READ) && io->seat->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
         ssize_t got = take_in(io, side);
@@ -734,7 +474,7 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 
 static void on_worker_ready(void *owner, int events)
 {
-    struct tunnel_io *io = wake(owner);
+    struct tunnel_io *io = tunnel_rest_wake(owner);
 
     if (io)
         on_leg_ready(io, WORKER, events);
@@ -756,7 +496,7 @@ static void read_early(struct tunnel_io *io)
 
 static void on_client_ready(void *owner, int events)
 {
-    struct tunnel_io *io = wake(owner);
+    struct tunnel_io *io = tunnel_rest_wake(owner);
 
     if (!io)
         return;
@@ -783,7 +523,7 @@ static void feed(struct tunnel_io *io, enum side from, struct slice bytes)
         buffer_consume(&leg->partial, partial.len);
         bytes = slice_from(bytes, part.len);
         tunnel_read(&io->tunnel, from, slice_of(at, len), loop_clock());
-        obey(io);
+        tunnel_io_obey(io);
     }
 }
 
@@ -804,7 +544,7 @@ static enum dial_outcome judge_dial(struct tunnel_io *io, enum dial_outcome outc
     if (outcome == DIAL_OPEN)
         metrics_observe(io->thread->shard, METRIC_DIAL, METRIC_PLAIN, (double)took / 1e6);
     else
-        tunnel_stats_dial_failed(stats_of(io), dial_why(io->dial));
+        tunnel_stats_dial_failed(tunnel_rest_stats(io), dial_why(io->dial));
     return outcome;
 }
 
@@ -828,7 +568,7 @@ static void on_dialled(void *owner, enum dial_outcome outcome)
         outcome = judge_dial(io, outcome);
     tunnel_dialled(&io->tunnel, outcome, io->dial ? dial_status(io->dial) : 0,
                    outcome == DIAL_OPEN ? dial_head(io->dial) : NULL, loop_clock());
-    obey(io);
+    tunnel_io_obey(io);
     /* both sides may have spoken before the tunnel was there */
     if (io->dial && outcome == DIAL_OPEN)
         feed(io, WORKER, dial_rest(io->dial));
@@ -851,7 +591,7 @@ static void take_answer(struct tunnel_io *io, bool watch, const struct answer *a
 /* What a tunnel that waits is told otherwise is news: it hears of its move anew. */
 static void on_answered(void *owner, bool watch, const struct answer *answer)
 {
-    struct tunnel_io *io = wake(owner);
+    struct tunnel_io *io = tunnel_rest_wake(owner);
 
     if (!io)
         return;
@@ -869,7 +609,7 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
 
 void tunnel_io_go(void *owner, const struct answer *answer)
 {
-    struct tunnel_io *io = wake(owner);
+    struct tunnel_io *io = tunnel_rest_wake(owner);
 
     if (!io)
         return;
@@ -880,7 +620,7 @@ void tunnel_io_go(void *owner, const struct answer *answer)
 
 static void give_handover(void *owner, struct handover *to)
 {
-    *to = upgrade_handover(look_at_upgrade(owner));
+    *to = upgrade_handover(tunnel_rest_look_at_upgrade(owner));
 }
 
 static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
@@ -938,7 +678,7 @@ static void set_timer(struct tunnel_io *io)
 static void end_permit(struct tunnel_io *io)
 {
     if (io->permit == PERMIT_TAKEN) {
-        const struct handover h = upgrade_handover(upgrade_of(io->seat));
+        const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
         limits_replay_end(io->thread->limits, h.space, owner_of(&h).sandbox);
     }
     io->permit = PERMIT_OVER;
@@ -946,7 +686,7 @@ static void end_permit(struct tunnel_io *io)
 
 static void leave(struct tunnel_seat *seat)
 {
-    const struct handover handover = upgrade_handover(upgrade_of(seat));
+    const struct handover handover = upgrade_handover(tunnel_rest_upgrade(seat));
     const struct limits_owner owner = owner_of(&handover);
 
     limits_leave(seat->thread->limits, &owner);
@@ -965,12 +705,12 @@ static void release(void *context)
 void tunnel_io_cut(struct tunnel_seat *seat)
 {
     struct relay_thread *thread = seat->thread;
-    struct tunnel_io *io = wake(seat);
+    struct tunnel_io *io = tunnel_rest_wake(seat);
     if (!io || io->gone)
         return;
     io->gone = true;
     if (io->accepted)
-        tunnel_stats_ended(stats_of(io));
+        tunnel_stats_ended(tunnel_rest_stats(io));
     drop_ask(io);
     agent_client_drop(thread->agent, &seat->watch);
     end_move(io);
@@ -995,7 +735,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     else
         free(seat->upgrade);
     if (io->link)
-        leave_awake(io);
+        tunnel_rest_leave(io);
     seat->free_task = (struct loop_task){.run = release, .context = seat};
     loop_defer(thread->loop, &seat->free_task);
 }
@@ -1014,13 +754,13 @@ static void lose_broken(struct tunnel_io *io, enum side side)
         return;
     if (io->seat->sockets[side].loop)
         tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
-    obey(io);
+    tunnel_io_obey(io);
     io->broken[side] = false;
 }
 
 static void update(struct tunnel_io *io)
 {
-    obey(io);
+    tunnel_io_obey(io);
     for (enum side side = CLIENT; side <= WORKER; side++)
         if (io->broken[side])
             lose_broken(io, side);
@@ -1049,7 +789,7 @@ static void look_again(struct tunnel_io *io)
 
 static void on_time(void *owner)
 {
-    struct tunnel_io *io = wake(owner);
+    struct tunnel_io *io = tunnel_rest_wake(owner);
     uint64_t now = loop_clock();
 
     if (!io)
@@ -1079,7 +819,7 @@ void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
     for (const struct tunnel_seat *seat = thread->tunnels; seat; seat = seat->next) {
         if (seat->rests && !seat->holds)
             continue;
-        const struct tunnel_io *io = look_at(seat);
+        const struct tunnel_io *io = tunnel_rest_look_at(seat);
         if (may_give_way(io))
             limits_round_look(round, &io->stats.use);
     }
@@ -1101,10 +841,10 @@ void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round
         next = seat->next;
         if (seat->rests && !seat->holds)
             continue;
-        const struct tunnel_io *seen = look_at(seat);
+        const struct tunnel_io *seen = tunnel_rest_look_at(seat);
         if (!may_give_way(seen) || !limits_round_takes(thread->limits, round, &seen->stats.use))
             continue;
-        struct tunnel_io *io = wake(seat);
+        struct tunnel_io *io = tunnel_rest_wake(seat);
         if (io)
             give_way(io);
     }
@@ -1146,8 +886,8 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
         seat->next->link = &seat->next;
     thread->tunnels = seat;
     thread->tunnels_count++;
-    place(io, seat);
-    stir(io);
+    tunnel_rest_place(io, seat);
+    tunnel_rest_stir(io);
 }
 
 struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
@@ -1200,7 +940,7 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))
         relay_thread_refuse(io->thread, loop_io_release(&seat->sockets[CLIENT]), &upgrade,
                             REFUSAL_too_many_tunnels);
-    obey(io);
+    tunnel_io_obey(io);
     if (io->accepted && buffer_len(&io->early))
         feed_early(io);
     update(io);
@@ -1208,7 +948,7 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
 
 void tunnel_io_end(struct tunnel_seat *seat, enum close_reason reason)
 {
-    struct tunnel_io *io = wake(seat);
+    struct tunnel_io *io = tunnel_rest_wake(seat);
 
     if (!io)
         return;
@@ -1228,13 +968,13 @@ bool tunnel_io_is_closing(const struct tunnel_seat *seat)
 
 struct slice tunnel_io_sandbox(const struct tunnel_seat *seat)
 {
-    return upgrade_handover(look_at_upgrade(seat)).sandbox;
+    return upgrade_handover(tunnel_rest_look_at_upgrade(seat)).sandbox;
 }
 
 const struct tunnel_stats *tunnel_io_stats(const struct tunnel_seat *seat)
 {
-    struct tunnel_io *io = look_at(seat);
+    struct tunnel_io *io = tunnel_rest_look_at(seat);
 
-    io->stats.upgrade = look_at_upgrade(seat);
+    io->stats.upgrade = tunnel_rest_look_at_upgrade(seat);
     return &io->stats;
 }

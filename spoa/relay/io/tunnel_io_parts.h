@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tunnel_io_parts: what tunnel_io.c and tunnel_rest.c share. A tunnel at which nothing happens takes little: of each there is
+ * always a seat; its work exists while something happens, and for up to half a second behind that. Then it is folded
+ * (spoa/base/fold.h) and its upgrade packed (spoa/base/alike.h), until an event wakes it. On the tunnel's thread.
+ */
+#ifndef CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
+#define CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
+
+#include "spoa/relay/io/tunnel_io.h"
+#include "spoa/relay/io/tunnel_stats.h"
+
+struct dial;
+
+enum replay_permit {
+    PERMIT_NONE,
+    PERMIT_TAKEN, /* counted by the limits */
+    PERMIT_OVER,  /* it goes on without: others do not wait longer */
+};
+
+/* What is always there of a tunnel, and what others point to. */
+struct tunnel_seat {
+    struct relay_thread *thread;
+    struct tunnel_seat *next, **link;
+    union {
+        struct upgrade_kept *upgrade;
+        uint8_t *packed_upgrade; /* since it rested, until it was needed again */
+    };
+    struct loop_io sockets[2];
+    union {
+        struct loop_timer timer;
+        struct loop_task free_task; /* once it is gone */
+    };
+    struct question watch;
+    union {
+        struct tunnel_io *io; /* its work */
+        uint8_t *packed;      /* at rest: the same, folded (spoa/base/fold.h) */
+    };
+    uint16_t upgrade_len; /* packed */
+    bool rests;
+    bool packs; /* its upgrade */
+    bool holds; /* at rest: what it holds counts where memory is short */
+};
+
+/* What there is of it while something happens. Nothing that outlasts an event points here, but a dial and a task. */
+struct tunnel_io {
+    struct tunnel tunnel;
+    struct tunnel_seat *seat;
+    struct relay_thread *thread;
+    struct tunnel_stats stats;
+    struct tunnel_io *next, **link; /* of those that do not rest */
+    bool stirred;                   /* since the thread last looked for those that rest */
+    bool broken[2];                 /* found out while sending; reported to the tunnel behind its event */
+    bool entered;                   /* counted by the limits */
+    bool accepted;
+    bool gone;
+    bool gives_way;         /* its memory goes to those that wait */
+    bool moving;            /* counted by thread.moves */
+    uint64_t timer_at;      /* when the timer is to fire */
+    uint64_t patient_until; /* it does not before */
+    struct buffer early; /* from the client, before its 101 */
+    struct pipe *pipe;   /* payload of a large frame for the client is in it */
+    struct dial *dial;
+    bool probing;                /* what is dialled is asked about the session first */
+    uint64_t dialled_at;
+    struct question *ask;      /* while it is open */
+    struct move *move;         /* while it waits */
+    enum replay_permit permit; /* to collect what the worker replays */
+    uint64_t permit_since;
+};
+
+/* ---- tunnel_rest.c ---- */
+/* Its work, for an event. NULL: there was no memory, and it has ended. */
+struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat);
+/* To look at it only, until another one is looked at. */
+struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
+/* Its upgrade to look at, until that of another one is. */
+struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat);
+/* Its upgrade, until it rests again; without memory, which seat.packs says, only to look at. */
+struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_seat *seat);
+/* For what it tells of the tunnel's upgrade. */
+const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
+
+/* A new one: where it lies from now on; that it is awake. */
+void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
+void tunnel_rest_stir(struct tunnel_io *io);
+/* It has ended, awake. */
+void tunnel_rest_leave(struct tunnel_io *io);
+
+/* ---- tunnel_io.c ---- */
+/* Carries out what its tunnel commands. */
+void tunnel_io_obey(struct tunnel_io *io);
+
+#endif
