@@ -117,6 +117,13 @@ class Browser:
     def open(self, url):
         self.call("Page.navigate", url=url)
 
+    def start_over(self):
+        """An empty page; what earlier ones have told is forgotten, also what they were late to tell."""
+        self.open("about:blank")
+        self.wait(lambda: self.ask("location.href") == "about:blank")
+        self.evaluate("0")  # asked of the new page, so all that the old one has said is in
+        self.events.clear()
+
     def reload(self):
         self.call("Page.reload")
 

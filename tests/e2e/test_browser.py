@@ -37,10 +37,7 @@ def chromium():
 @pytest.fixture
 def browser(chromium):
     """The module's browser on an empty page, without what earlier tests have left."""
-    chromium.open("about:blank")
-    chromium.wait(lambda: chromium.evaluate("location.href") == "about:blank")
-    chromium.evaluate("0")
-    chromium.events.clear()
+    chromium.start_over()
     chromium.resize(1000, 640)
     return chromium
 
@@ -174,8 +171,7 @@ def test_a_link_without_a_token_says_nothing_about_where_the_tabs_token_goes(ser
     browser.open(f"{server.page}#token={TOKEN}")
     browser.expect(ROWS, "session 1")
     if reloads:
-        browser.open("about:blank")
-        browser.wait(lambda: browser.ask("location.href") == "about:blank")
+        browser.start_over()
         browser.open(f"{server.page}#{said}")
         browser.expect(ROWS, "session 2")
     else:

@@ -58,9 +58,7 @@ def wire(cell):
 
 @pytest.fixture
 def page(cell, chromium, wire):
-    chromium.open("about:blank")
-    chromium.wait(lambda: chromium.evaluate("location.href") == "about:blank")
-    chromium.events.clear()
+    chromium.start_over()
     # a management port: the same wherever the sandbox is
     chromium.open(f"http://127.0.0.1:{wire.port}/ui/sb-1/#port=8080&token={cell.token()}")
     chromium.expect("#state", "Connected")

@@ -100,8 +100,7 @@ def targets(host, tmp_path):
 
 
 def attack(browser, page, target, marker):
-    browser.open("about:blank")
-    browser.wait(lambda: browser.ask("location.href") == "about:blank")
+    browser.start_over()
     browser.open(page)
     browser.wait(lambda: browser.ask("document.title") == "a page")
     return browser.evaluate(f"({TRIES})({json.dumps(target)}, {json.dumps(str(marker))})")
@@ -154,7 +153,7 @@ def test_admin_pages_are_not_read_or_framed_by_other_sites(browser, site, cells,
         assert "frame-ancestors 'none'" in answer.get("content-security-policy") and answer.get("x-frame-options") == "DENY"
         assert request(cell.ports[name], "GET", "/metrics", host="evil.example").status == 421
         assert request(cell.ports[name], "GET", "/metrics", [("Origin", "http://evil.example")], host="127.0.0.1").status == 403
-    browser.events.clear()
+    browser.start_over()
     browser.open(f"http://127.0.0.1:{cell.ports['relay-admin']}/")
     browser.expect("#state", "ready, the agent is connected")  # its own page works under its policy
     assert browser.complaints() == []

@@ -86,9 +86,7 @@ def test_a_refusal_is_told_in_words(cell, credential, told):
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_shell_in_a_browser(cell, browser, scheme):
     port = cell.https if scheme == "https" else cell.http
-    browser.open("about:blank")
-    browser.wait(lambda: browser.evaluate("location.href") == "about:blank")
-    browser.events.clear()
+    browser.start_over()
     browser.open(f"{scheme}://127.0.0.1:{port}/ui/sb-1/#port={cell.worker_port}&token={cell.token()}")
     browser.expect("#state", "Connected")
     cols, rows = browser.text("#size").split("×")

@@ -116,10 +116,7 @@ def chromium():
 
 
 def open_page(chromium, direct):
-    chromium.open("about:blank")
-    chromium.wait(lambda: chromium.evaluate("location.href") == "about:blank")
-    chromium.evaluate("0")
-    chromium.events.clear()
+    chromium.start_over()
     chromium.call("Emulation.setEmulatedMedia", features=[])
     chromium.open(f"http://{direct.admin_address}/")
     return chromium
