@@ -10,13 +10,26 @@
 
 #define WATCH_AGAIN (100 * MILLISECOND)
 
+enum { READY_MOST = 64 }; /* what the handling of so many touches fits into a core's second cache */
+
 struct queue {
     pthread_mutex_t *lock; /* of the loop: a task is in one of its queues at most */
     struct loop_task *first, *last;
 };
 
+/* Descriptors that libev has told of, in its order. */
+struct ready_list {
+    struct ready {
+        struct loop_io *io; /* NULL: closed since, or it waits for something else now */
+        int events;
+    } list[READY_MOST];
+    uint32_t next, count;
+};
+
 struct loop {
     struct ev_loop *ev;
+    struct ready_list ready;
+    void (*soon)(const struct loop_io *io);
     struct ev_prepare turn_end;
     struct ev_async wake;
     struct ev_timer watch_again;
@@ -113,6 +126,48 @@ void loop_post(struct loop *loop, struct loop_task *task)
     ev_async_send(loop->ev, &loop->wake);
 }
 
+/* ---- what is ready ---- */
+/* A watcher's data is its place in the list, counted from 1; NULL: it is not in it. */
+static void forget_ready(struct loop_io *io)
+{
+    uintptr_t place = (uintptr_t)io->watcher.data;
+    if (place)
+        io->loop->ready.list[place - 1].io = NULL;
+    io->watcher.data = NULL;
+}
+
+static void handle_ready(struct ready_list *ready)
+{
+    while (ready->next < ready->count) {
+        const struct ready *r = &ready->list[ready->next++];
+        struct loop_io *io = r->io;
+        if (!io)
+            continue;
+        io->watcher.data = NULL;
+        io->ready(io->owner, r->events);
+    }
+    ready->next = ready->count = 0;
+}
+
+static void note_ready(struct loop *loop, struct loop_io *io, int events)
+{
+    struct ready_list *ready = &loop->ready;
+    if (ready->count == READY_MOST)
+        handle_ready(ready);
+    ready->list[ready->count++] = (struct ready){io, events};
+    io->watcher.data = (void *)(uintptr_t)ready->count;
+    if (loop->soon && ready->count > 1) /* the first one is handled at once */
+        loop->soon(io);
+}
+
+/* In place of libev's own: descriptors are noted first, then handled, so that memory can be on its way by then. */
+static void on_pending(struct ev_loop *ev)
+{
+    struct loop *loop = ev_userdata(ev);
+    ev_invoke_pending(ev);
+    handle_ready(&loop->ready);
+}
+
 /* ---- the loop ---- */
 struct loop *loop_new(struct fail *why)
 {
@@ -127,6 +182,8 @@ struct loop *loop_new(struct fail *why)
         return NULL;
     }
     loop->ev = ev;
+    ev_set_userdata(ev, loop);
+    ev_set_invoke_pending_cb(ev, on_pending);
     pthread_mutex_init(&loop->lock, NULL);
     loop->deferred.lock = loop->posted.lock = &loop->lock;
     ev_prepare_init(&loop->turn_end, on_turn_end);
@@ -168,6 +225,11 @@ uint64_t loop_turns(const struct loop *loop)
     return loop->turns;
 }
 
+void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io))
+{
+    loop->soon = soon;
+}
+
 void loop_stop(struct loop *loop)
 {
     ev_break(loop->ev, EVBREAK_ALL);
@@ -196,18 +258,18 @@ static void watch(struct loop_io *io, int events)
 static void on_ready(struct ev_loop *ev, struct ev_io *watcher, int events)
 {
     (void)ev;
-    struct loop_io *io = watcher->data;
+    struct loop_io *io = (struct loop_io *)watcher; /* its first member */
     if (events & EV_ERROR)
         watch(io, io->watcher.events);
     else
-        io->ready(io->owner, events & (LOOP_READ | LOOP_WRITE));
+        note_ready(io->loop, io, events & (LOOP_READ | LOOP_WRITE));
 }
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
                   void *owner)
 {
     ev_io_init(&io->watcher, on_ready, fd, 0);
-    io->watcher.data = io;
+    io->watcher.data = NULL;
     io->loop = loop;
     io->ready = ready;
     io->owner = owner;
@@ -219,6 +281,7 @@ void loop_io_want(struct loop_io *io, int events)
     if (!io->loop || events == now)
         return;
     ev_io_stop(io->loop->ev, &io->watcher);
+    forget_ready(io);
     ev_io_set(&io->watcher, io->watcher.fd, events);
     if (events)
         watch(io, events);
@@ -234,6 +297,7 @@ int loop_io_release(struct loop_io *io)
     if (!io->loop)
         return -1;
     ev_io_stop(io->loop->ev, &io->watcher);
+    forget_ready(io);
     io->loop = NULL;
     return io->watcher.fd;
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -250,6 +251,154 @@ static void only_what_is_wanted_is_told(void **state)
     close(fds[1]);
 }
 
+/* ---- many that are ready at once ---- */
+enum { MANY = 200 };
+
+/* Of each: that it was announced, that it was handled. */
+struct many {
+    struct end {
+        struct loop_io io;
+        struct many *all;
+        unsigned soon, ready;
+    } ends[MANY];
+    unsigned announced; /* and not handled yet */
+    unsigned most;      /* of these at once */
+    void (*act)(struct end *e);
+};
+
+static struct many *many;
+
+static void announce(const struct loop_io *io)
+{
+    struct end *e = io->owner;
+    e->soon++;
+    assert_int_equal(e->ready, 0);
+    if (++many->announced > many->most)
+        many->most = many->announced;
+}
+
+static void handle(void *owner, int events)
+{
+    struct end *e = owner;
+    assert_int_equal(events, LOOP_WRITE);
+    many->announced -= e->soon;
+    e->ready++;
+    loop_io_want(&e->io, 0);
+    if (many->act)
+        many->act(e);
+}
+
+/* All of them can write. */
+static void many_open(unsigned count, void (*act)(struct end *e))
+{
+    many = calloc(1, sizeof *many);
+    many->act = act;
+    loop_set_soon(loop, announce);
+    for (unsigned i = 0; i < count; i++) {
+        int fds[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+        close(fds[1]);
+        loop_io_open(&many->ends[i].io, loop, fds[0], handle, &many->ends[i]);
+        loop_io_want(&many->ends[i].io, LOOP_WRITE);
+    }
+}
+
+static unsigned many_handled(void)
+{
+    unsigned sum = 0;
+    for (unsigned i = 0; i < MANY; i++)
+        sum += many->ends[i].ready;
+    return sum;
+}
+
+static void many_close(void)
+{
+    for (unsigned i = 0; i < MANY; i++)
+        loop_io_close(&many->ends[i].io);
+    loop_set_soon(loop, NULL);
+    free(many);
+}
+
+static void each_of_many_is_handled_once_and_announced_before(void **state)
+{
+    (void)state;
+    unsigned soon = 0;
+    many_open(MANY, NULL);
+    for (unsigned turns = 0; turns < 10 && many_handled() < MANY; turns++)
+        loop_turn(loop, false);
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_int_equal(many->ends[i].ready, 1);
+        soon += many->ends[i].soon;
+    }
+    assert_in_range(soon, MANY - 20, MANY - 1); /* but the first of each turn, and of each 64 */
+    assert_int_equal(many->announced, 0);
+    assert_in_range(many->most, 32, 63);
+    many_close();
+}
+
+static void of_one_that_is_ready_nothing_is_announced(void **state)
+{
+    (void)state;
+    many_open(1, NULL);
+    loop_turn(loop, false);
+    assert_int_equal(many_handled(), 1);
+    assert_int_equal(many->ends[0].soon, 0);
+    many_close();
+}
+
+static void want_nothing_of_others(struct end *e)
+{
+    for (unsigned i = 0; i < MANY; i++)
+        if (&many->ends[i] != e)
+            loop_io_want(&many->ends[i].io, LOOP_READ);
+}
+
+static void who_wants_something_else_by_then_gets_no_event_that_was_already_seen(void **state)
+{
+    (void)state;
+    many_open(10, want_nothing_of_others);
+    loop_turn(loop, false);
+    assert_int_equal(many_handled(), 1);
+    many_close();
+}
+
+static void close_others_and_open_them_again(struct end *e)
+{
+    for (unsigned i = 0; i < 10; i++) {
+        struct end *other = &many->ends[i];
+        if (other == e)
+            continue;
+        int fd = loop_io_release(&other->io);
+        memset(&other->io, 0xff, sizeof other->io); /* its memory is somebody else's meanwhile */
+        loop_io_open(&other->io, loop, fd, handle, other);
+    }
+}
+
+static void who_is_opened_anew_gets_no_event_of_before(void **state)
+{
+    (void)state;
+    many_open(10, close_others_and_open_them_again);
+    loop_turn(loop, false);
+    assert_int_equal(many_handled(), 1);
+    many_close();
+}
+
+static void run_a_turn(struct end *e)
+{
+    (void)e;
+    many->act = NULL;
+    loop_turn(loop, false);
+}
+
+static void a_turn_within_a_turn_handles_what_is_left(void **state)
+{
+    (void)state;
+    many_open(10, run_a_turn);
+    loop_turn(loop, false);
+    assert_int_equal(many_handled(), 10);
+    many_close();
+}
+
 static void stop_loop(void *owner)
 {
     (void)owner;
@@ -425,6 +574,11 @@ int main(void)
         cmocka_unit_test(tasks_left_at_the_end_are_run_by_loop_free),
         cmocka_unit_test(a_closed_descriptor_gets_no_event_that_was_already_seen),
         cmocka_unit_test(only_what_is_wanted_is_told),
+        cmocka_unit_test(each_of_many_is_handled_once_and_announced_before),
+        cmocka_unit_test(of_one_that_is_ready_nothing_is_announced),
+        cmocka_unit_test(who_wants_something_else_by_then_gets_no_event_that_was_already_seen),
+        cmocka_unit_test(who_is_opened_anew_gets_no_event_of_before),
+        cmocka_unit_test(a_turn_within_a_turn_handles_what_is_left),
         cmocka_unit_test(what_cannot_be_watched_is_watched_when_it_can),
         cmocka_unit_test(what_cannot_be_watched_and_is_wanted_no_more_is_left_alone),
         cmocka_unit_test(what_cannot_be_watched_may_be_wanted_again),

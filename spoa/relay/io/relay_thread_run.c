@@ -126,6 +126,7 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     thread->shard = metrics_shard(relay_metrics_metrics(o->metrics));
     thread->lingering = (struct lingering_closes){
         .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
+    loop_set_soon(thread->loop, tunnel_io_soon);
     tunnel_io_host(&thread->host, &thread->commands);
     moves_open(&thread->moves, thread->loop, tunnel_io_go);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);

@@ -21,6 +21,9 @@ void tunnel_io_end(struct tunnel_seat *io, enum close_reason reason);
 /* Closes its sockets and frees it, whatever its tunnel does. */
 void tunnel_io_cut(struct tunnel_seat *io);
 
+/* A socket, of a tunnel or not, is ready: of a tunnel's, what its handling reads is brought into the cache (loop_set_soon). */
+void tunnel_io_soon(const struct loop_io *io);
+
 /* Its turn to move has come, by what it was told (moves.h). */
 void tunnel_io_go(void *io, const struct answer *answer);
 
