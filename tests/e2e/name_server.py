@@ -13,13 +13,15 @@ KINDS = {1: 4, 28: 6}
 
 class NameServer:
     """`names`: from a name to a list of addresses, NXDOMAIN, SERVFAIL, SILENT (never answered), or a function that gives
-    one of these; other names get `otherwise`. `delay`: seconds before each answer. `asked`: all questions, in order."""
+    one of these; other names get `otherwise`. `delay`: seconds before each answer. `asked`: all questions, in order.
+    `most_waiting`: how many of them waited for their delayed answers at once."""
 
     def __init__(self, otherwise=NXDOMAIN):
         self.socket, self.listener = self._bind()
         self.address = "127.0.0.1:%d" % self.socket.getsockname()[1]
         self.names, self.otherwise, self.ttl, self.asked, self.silent = {}, otherwise, 1, [], False
         self.delay = 0
+        self.waiting, self.most_waiting, self.lock = 0, 0, threading.Lock()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
         threading.Thread(target=self._run_tcp, daemon=True).start()
@@ -68,9 +70,19 @@ class NameServer:
             if answer and len(answer) > 512:  # cut behind the question
                 answer = answer[:2] + struct.pack(">HHHHH", 0x8380, 1, 0, 0, 0) + query[12:]
             if answer and self.delay:
-                threading.Timer(self.delay, self._send, (answer, peer)).start()
+                self._wait(1)
+                threading.Timer(self.delay, self._send_late, (answer, peer)).start()
             elif answer:
                 self._send(answer, peer)
+
+    def _wait(self, more):
+        with self.lock:
+            self.waiting += more
+            self.most_waiting = max(self.waiting, self.most_waiting)
+
+    def _send_late(self, answer, peer):
+        self._wait(-1)
+        self._send(answer, peer)
 
     def _send(self, answer, peer):
         with contextlib.suppress(OSError):  # closed meanwhile

@@ -134,16 +134,18 @@ def test_a_name_that_goes_is_in_doubt(world):
 
 def test_slow_answers_are_waited_for_and_many_at_once_do_not_wait_for_each_other(world):
     world.names.delay = 0.1
-    begun = time.monotonic()
     clients = [Http1(world.cell.http) for _ in range(50)]
     for number, client in enumerate(clients):
         world.names.names[f"slow-{number}{SUFFIX}"] = ["127.0.0.1"]
         client.send(f"GET /s/slow-{number}/x HTTP/1.1\r\nHost: cell.test\r\n\r\n".encode())
     statuses = [client.response().status for client in clients]
-    # a machine that is busy may need longer than a look-up's 200 ms for some of them; one after the other, two were in time
-    assert statuses.count(200) >= 40 and set(statuses) <= {200, 503}
-    assert time.monotonic() - begun < 4.9  # one after the other they take 5 s
+    # one after the other, two would wait at once (A and AAAA) and two be in time; a busy machine may need longer than a
+    # look-up's 200 ms for most of them
+    assert world.names.most_waiting >= 10
+    assert statuses.count(200) > 2 and set(statuses) <= {200, 503}, statuses
     world.names.delay = 0
+    for number in range(50):
+        becomes(world.cell, 200, f"/s/slow-{number}/x")
     for client in clients:
         client.__exit__(None, None, None)
 
