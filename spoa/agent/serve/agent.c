@@ -20,7 +20,9 @@ bool agent_use(struct agent *a, const struct snapshot_parts *parts)
     snapshot_release(a->snapshot);
     a->snapshot = fresh;
     for (size_t i = 0; i < a->decision_thread_count; i++)
-        decision_thread_use(a->decision_threads[i], fresh);
+        decision_thread_hand_over(a->decision_threads[i], fresh);
+    for (size_t i = 0; i < a->decision_thread_count; i++)
+        decision_thread_take(a->decision_threads[i]);
     return true;
 }
 

@@ -108,8 +108,18 @@ static uint64_t clock_forward(struct decision_thread *d)
     return d->clock;
 }
 
+static void take_snapshot(void *context);
+
+/* Before a question: somebody may have been answered by the newest one already, by another thread. */
+static void take_newest(struct decision_thread *d)
+{
+    if (atomic_load_explicit(&d->next, memory_order_acquire))
+        take_snapshot(d);
+}
+
 static void on_haproxy_messages(void *context)
 {
+    take_newest(context);
     read_clocks(context);
 }
 
@@ -518,6 +528,7 @@ static enum server_reply on_relay_message(void *context, struct slice name, stru
     struct resolve_question question;
     struct resolve_answer answer;
     uint8_t key[256], memory[QUESTION_MOST];
+    take_newest(d);
     if (slice_is(name, "cell-unwatch")) {
         end_subscription(d, args, actions, ticket);
         return SERVER_NOW;
@@ -658,6 +669,7 @@ static void work_on_pending(void *context)
     struct decision_thread *d = context;
     if (is_stopped(d))
         return;
+    take_newest(d);
     uint64_t until = loop_clock() + WORK_TURN;
     bool more = read_inbox(d, until);
     more = pending_work(d->pending, until) || more;
@@ -692,9 +704,13 @@ static void take_snapshot(void *context)
     notify_all(d); /* but redials, which still wait for their look-up */
 }
 
-void decision_thread_use(struct decision_thread *d, struct snapshot *snapshot)
+void decision_thread_hand_over(struct decision_thread *d, struct snapshot *snapshot)
 {
     snapshot_release(atomic_exchange_explicit(&d->next, snapshot_retain(snapshot), memory_order_acq_rel));
+}
+
+void decision_thread_take(struct decision_thread *d)
+{
     loop_post(d->loop, &d->take);
 }
 

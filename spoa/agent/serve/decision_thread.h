@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * decision_thread: one thread of the agent: a loop with the SPOP servers for HAProxy (decisions) and for relays
- * (questions, subscriptions). It answers by its snapshot, which others replace from outside between two turns of
- * the loop.
+ * (questions, subscriptions). It answers by its snapshot, which others replace from outside between two questions.
  */
 #ifndef CELLGATE_AGENT_SERVE_DECISION_THREAD_H
 #define CELLGATE_AGENT_SERVE_DECISION_THREAD_H
@@ -39,8 +38,11 @@ struct decision_thread_options {
 /* Takes a reference of its own to snapshot. Starts the thread. NULL and *why when that cannot be done. */
 struct decision_thread *decision_thread_start(const struct decision_thread_options *options,
                                               struct snapshot *snapshot, struct fail *why);
-/* Any thread: from its next turn on the decision thread decides by this snapshot, of which it takes a reference. */
-void decision_thread_use(struct decision_thread *thread, struct snapshot *snapshot);
+/* Any thread: what is asked of the decision thread from now on it decides by this snapshot, of which it takes a reference.
+ * What waits and subscribes already it looks at anew behind decision_thread_take. Two calls, so that all threads have it
+ * before one of them wakes and shows it to somebody, who then asks another one. */
+void decision_thread_hand_over(struct decision_thread *thread, struct snapshot *snapshot);
+void decision_thread_take(struct decision_thread *thread);
 /* Any thread: what is known of this key may have changed, or a look-up of it was answered. */
 void decision_thread_notify(struct decision_thread *thread, struct slice key);
 /* Any thread, once: no new connections; those that are there end when they have their answers, or after
