@@ -85,7 +85,8 @@ class Browser:
 
     @staticmethod
     async def _dial(url):
-        return await websockets.connect(url, max_size=None, ping_interval=None)
+        # no bound of what waits to be read: behind one the answer to our Close would wait, too, for ten seconds
+        return await websockets.connect(url, max_size=None, max_queue=None, ping_interval=None)
 
     async def _call(self, message):
         await self._socket.send(json.dumps(message))
