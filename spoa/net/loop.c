@@ -99,7 +99,8 @@ static void on_turn_end(struct ev_loop *ev, struct ev_prepare *watcher, int even
     (void)ev, (void)events;
     struct loop *loop = watcher->data;
     loop->turns++;
-    queue_run(loop, &loop->deferred);
+    if (loop->deferred.first) /* only this thread fills it: most turns need no lock */
+        queue_run(loop, &loop->deferred);
 }
 
 /* Ends a wait; the kernel reports behind it what it could not watch (watch). */
