@@ -471,13 +471,14 @@ def test_nobody_else_reaches_the_front_end_behind(way):
 
 
 def test_a_reload_keeps_tunnels_until_the_controller_kills_the_old_process(way):
-    """Which is what hard-stop-after and timeout-stop are raised for. Here it is two seconds."""
+    """Which is what hard-stop-after and timeout-stop are raised for. Here it is six seconds: a busy machine takes two for
+    a reload."""
     configuration = way.folder / "haproxy.cfg"
     text = configuration.read_text()
-    configuration.write_text(re.sub(r"hard-stop-after \S+", "hard-stop-after 2s", text))
+    configuration.write_text(re.sub(r"hard-stop-after \S+", "hard-stop-after 6s", text))
     assert "12h" in values(f"ingress-{way.name}")["config"].values()
     try:
-        reload(way)  # from now on the running process has two seconds
+        reload(way)  # from now on the running process has six seconds
         client = way.upgrade("term.terminal.preview.example.com", "/s2")
         leg = way.worker.serve()
         assert client.head()[0].endswith("101 Switching Protocols")
@@ -486,7 +487,7 @@ def test_a_reload_keeps_tunnels_until_the_controller_kills_the_old_process(way):
         client.say(b"through the old process")
         assert leg.message()[1] == b"through the old process"
         assert way.ask(HOST, "/", [way.bearer()]).status == 200
-        assert client.ended() and 1 < time.monotonic() - before < 8
+        assert client.ended() and 5 < time.monotonic() - before < 12
     finally:
         configuration.write_text(text)
 
