@@ -5,9 +5,11 @@ import os
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 from cell import BIN, ROOT, until
+from client import Http1
 
 UP = ROOT / "examples/quickstart/up"
 
@@ -97,3 +99,16 @@ def test_what_it_started_ends_when_it_is_killed(cells):
     pids = [int(path.read_text()) for path in cell.run_dir.glob("*.pid")]
     cell.up.kill()
     until(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], 20)
+
+
+def test_a_haproxy_with_a_master_is_one_too(cells):
+    """Its worker has the sockets, and everything ends with the master."""
+    cell = cells(haproxy=os.environ.get("HAPROXY", "haproxy") + " -W")
+    master = int((cell.run_dir / "haproxy.pid").read_text())
+    workers = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    assert len(workers) == 1
+    with Http1(cell.http) as client:
+        assert client.request("GET", "/").status == 404
+    cell.up.send_signal(signal.SIGTERM)
+    assert cell.up.wait(20) == 0
+    assert not [pid for pid in [master, *workers] if os.path.exists(f"/proc/{pid}")]
