@@ -2,7 +2,6 @@
 #include "spoa/service/log.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -56,14 +55,29 @@ struct log {
 
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 
+/* `places` digits, with zeros in front. */
+static void put_digits(struct writer *w, uint64_t v, size_t places)
+{
+    uint8_t digits[20];
+    for (size_t i = places; i-- > 0; v /= 10)
+        digits[i] = (uint8_t)('0' + v % 10);
+    writer_put(w, slice_of(digits, places));
+}
+
+/* A thread writes many lines in a second: what their times have in common is made once. */
 static void put_time(struct writer *w)
 {
+    static _Thread_local time_t second = -1;
+    static _Thread_local char text[64];
     struct timespec now;
     struct tm tm;
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &tm);
-    writer_printf(w, "ts=%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday,
-                  tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000);
+    if (now.tv_sec != second && gmtime_r(&now.tv_sec, &tm) &&
+        strftime(text, sizeof text, "ts=%Y-%m-%dT%H:%M:%S.", &tm))
+        second = now.tv_sec;
+    writer_text(w, text);
+    put_digits(w, (uint64_t)now.tv_nsec / 1000000, 3);
+    writer_u8(w, 'Z');
 }
 
 static bool is_bare(uint8_t c)
@@ -120,21 +134,42 @@ static void put_value(struct writer *w, struct slice value)
     writer_text(w, quote);
 }
 
+static void put_int(struct writer *w, int64_t v)
+{
+    if (v < 0)
+        writer_u8(w, '-');
+    writer_decimal(w, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
+static void put_seconds(struct writer *w, double seconds)
+{
+    if (!(seconds >= 0 && seconds < 1e9)) {
+        writer_printf(w, "%.6f", seconds);
+        return;
+    }
+    uint64_t microseconds = (uint64_t)(seconds * 1e6 + 0.5);
+    writer_decimal(w, microseconds / 1000000);
+    writer_u8(w, '.');
+    put_digits(w, microseconds % 1000000, 6);
+}
+
 static void put_field(struct writer *w, const struct log_field *field)
 {
-    writer_printf(w, " %s=", field->key);
+    writer_u8(w, ' ');
+    writer_text(w, field->key);
+    writer_u8(w, '=');
     switch (field->type) {
     case LOG_FIELD_SLICE:
         put_value(w, field->text);
         break;
     case LOG_FIELD_INT:
-        writer_printf(w, "%" PRId64, field->i);
+        put_int(w, field->i);
         break;
     case LOG_FIELD_UINT:
-        writer_printf(w, "%" PRIu64, field->u);
+        writer_decimal(w, field->u);
         break;
     case LOG_FIELD_SECONDS:
-        writer_printf(w, "%.6f", field->seconds);
+        put_seconds(w, field->seconds);
         break;
     }
 }
@@ -146,7 +181,9 @@ static size_t format_line(uint8_t line[LINE_MAX_BYTES], enum log_level level, co
     static const char cut[] = " cut=true";
     struct writer w = writer_of(line, LINE_MAX_BYTES - sizeof cut);
     put_time(&w);
-    writer_printf(&w, " level=%s msg=", level_names[level]);
+    writer_text(&w, " level=");
+    writer_text(&w, level_names[level]);
+    writer_text(&w, " msg=");
     put_value(&w, slice_text(message));
     for (size_t i = 0; i < count && !w.full; i++) {
         size_t before = w.len;

@@ -30,23 +30,38 @@ static size_t word_len(struct slice s)
     return len;
 }
 
-/* Whether s begins with the text, which is in lower case. */
-static bool starts_nocase(struct slice s, const char *text)
+static uint8_t lower(uint8_t c)
 {
-    size_t len = strlen(text);
-    return s.len >= len && slice_equal_nocase(slice_sub(s, 0, len), slice_of(text, len));
+    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
 }
 
 /* A token that begins with one of these is long: both forms begin so whatever they hold. */
 static bool is_token_start(struct slice s)
 {
+    if (s.at[0] != 'e' && s.at[0] != 'v')
+        return false;
     /* base64url of `{"`, `{ ` and `{` with a line break behind it */
     return slice_starts(s, "eyJ") || slice_starts(s, "eyA") || slice_starts(s, "ewo") ||
            slice_starts(s, "ew0") || slice_starts(s, "v1.");
 }
 
-static const char *const introductions[] = {
-    "bearer ", "basic ", "bearer%20", "cellgate.bearer.", "cellgate_token", "__host-cellgate", NULL};
+#define INTRODUCTIONS(X) \
+    X("bearer ") X("basic ") X("bearer%20") X("cellgate.bearer.") X("cellgate_token") X("__host-cellgate")
+
+static const struct introduction {
+    const char *text; /* in lower case */
+    size_t len;
+} introductions[] = {
+#define X(text) {text, sizeof text - 1},
+    INTRODUCTIONS(X)
+#undef X
+    {NULL, 0}};
+
+static bool is_introduced(struct slice s, const struct introduction *by)
+{
+    return s.len >= by->len && lower(s.at[0]) == (uint8_t)by->text[0] &&
+           slice_equal_nocase(slice_sub(s, 0, by->len), slice_of(by->text, by->len));
+}
 
 /* Whether a secret can begin with this byte: spares the comparisons for most of a text. */
 static bool is_suspect(uint8_t c)
@@ -58,10 +73,10 @@ static bool is_suspect(uint8_t c)
 static size_t introduction_len(struct slice s)
 {
     size_t len = 0;
-    for (const char *const *text = introductions; *text;) {
-        bool there = starts_nocase(slice_from(s, len), *text);
-        len += there ? strlen(*text) : 0;
-        text = there ? introductions : text + 1;
+    for (const struct introduction *by = introductions; by->text;) {
+        bool there = is_introduced(slice_from(s, len), by);
+        len += there ? by->len : 0;
+        by = there ? introductions : by + 1;
     }
     return len;
 }

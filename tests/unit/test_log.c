@@ -2,6 +2,7 @@
 #include "tests/unit/support.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <pty.h>
 #include <stdio.h>
@@ -60,6 +61,23 @@ static void a_line_has_time_level_message_and_fields(void **state)
     assert_int_equal(sscanf(line - 27, "ts=%4d-%2d-%2dT%2d:%2d:%2d.%3dZ", &year, &month, &day, &hour, &minute,
                             &second, &millisecond),
                      7);
+}
+
+static void numbers_are_written_as_printf_writes_them(void **state)
+{
+    static const double seconds[] = {0, 4e-7, 6e-7, 0.999999, 0.9999996, 59.9999994, 1234.5, 999999999.25, 1e9, 1e15, -0.5};
+    static const int64_t numbers[] = {0, -1, 9, 10, INT64_MIN, INT64_MAX};
+    char expected[1024];
+    (void)state;
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++)
+        log_write(the_log, LOG_INFO, "m", LOG_SECONDS("s", seconds[i]), LOG_I64("i", numbers[i % 6]));
+    const char *text = written();
+    for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
+        snprintf(expected, sizeof expected, "msg=m s=%.6f i=%" PRId64 "\n", seconds[i], numbers[i % 6]);
+        assert_non_null(text = strstr(text, "msg="));
+        assert_memory_equal(text, expected, strlen(expected));
+        text += strlen(expected);
+    }
 }
 
 static void values_are_quoted_and_escaped(void **state)
@@ -384,6 +402,7 @@ int main(void)
 #define WITH_PIPE(test) cmocka_unit_test_setup_teardown(test, open_pipe, close_pipe)
     const struct CMUnitTest tests[] = {
         WITH_PIPE(a_line_has_time_level_message_and_fields),
+        WITH_PIPE(numbers_are_written_as_printf_writes_them),
         WITH_PIPE(values_are_quoted_and_escaped),
         WITH_PIPE(lines_below_the_level_are_not_written),
         WITH_PIPE(of_one_message_so_many_lines_are_written_and_then_their_number),
