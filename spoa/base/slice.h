@@ -57,7 +57,8 @@ static inline bool slice_equal(struct slice a, struct slice b)
     return a.len == 0 || (a.at[0] == b.at[0] && memcmp(a.at, b.at, a.len) == 0);
 }
 
-static inline bool slice_is(struct slice s, const char *text)
+/* Always inline: the length of a literal is known then. */
+__attribute__((always_inline)) static inline bool slice_is(struct slice s, const char *text)
 {
     return slice_equal(s, slice_text(text));
 }
