@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each row of the tables of relay.md, played with a clock of the test's own. */
+/* Each row of the tables of state.h and upstream.h, played with a clock of the test's own. */
 #include "tests/unit/support.h"
 
 #include "tests/unit/tunnel_world.h"

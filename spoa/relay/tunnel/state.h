@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * state: the states of a tunnel and every way from one to the next. docs/relay.md's table and diagram are made of this one
- * (tests/lint/reasons --write).
+ * state: the states of a tunnel and every way from one to the next. The list and the diagram of docs/architecture.md are
+ * made of this one (tests/lint/reasons --write).
  */
 #ifndef CELLGATE_RELAY_TUNNEL_STATE_H
 #define CELLGATE_RELAY_TUNNEL_STATE_H
