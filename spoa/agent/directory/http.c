@@ -429,8 +429,7 @@ static const struct option table[] = {
      .type = OPTION_DURATION,
      .offset = offsetof(struct directory_http_options, timeout),
      .fallback = "2s",
-     .help =
-         "for one request, and for its turn before that",
+     .help = "for one request, and before that to be one of 64 at a time",
      .min = 50,
      .max = 60 * OPTION_SECOND},
     DIRECTORY_CACHE_OPTIONS(struct directory_http_options, "3s"),

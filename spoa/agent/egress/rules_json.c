@@ -119,7 +119,7 @@ static const struct option rule_keys[] = {
     {"set", OPTION_NODE, FIELD(set), OPTION_NONE, .help = "headers that the sandbox never sees",
      .form = "an object of header: {\"secret\": name}"},
     {"sni", OPTION_ENUM, FIELD(sni), "host",
-     .help = "not inspected: `any` lets a ClientHello do without a name", .names = sni_names},
+     .help = "without `inspect`: `any` permits a ClientHello without a name", .names = sni_names},
 };
 #undef FIELD
 enum { RULE_KEYS = sizeof rule_keys / sizeof *rule_keys };

@@ -92,7 +92,7 @@ static const struct option keys[] = {
     {"auth", OPTION_ENUM, FIELD(auth), "form",
      .help = "the application's `Authorization`; `form`: kept where `host` names the sandbox",
      .names = keep_names},
-    {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie; on a route for upgrades alone only beside one that serves the host's pages so"},
+    {"cookie", OPTION_BOOL, FIELD(route.cookie), "false", .help = "the token may come as cookie; a route for upgrades alone needs one with `cookie` for the host's pages beside it"},
     {"origins", OPTION_TEXTS, FIELD(route.origins), OPTION_NONE,
      .help = "may open a WebSocket, or `*`; not set: the request's own host", .max = 64,
      .check = check_origin},
