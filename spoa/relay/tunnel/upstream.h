@@ -18,7 +18,7 @@ enum upstream_meaning {
 /* X(first code, last code, kind, reason of an end, what it is). Kinds beside the meanings: plain is lost, or maybe with
  * `end: close`; failed is lost, or ended where nothing is redialled; taken is ended, or lost after a late dial of our own. */
 #define UPSTREAM_CODES(X)                                                                           \
-    X(1000, 1000, plain, session_ended, "with `end: close` as 3000; else a loss")                   \
+    X(1000, 1000, plain, session_ended, "a loss; with `end: close` as 3000")                        \
     X(1001, 1001, lost, session_ended, "a loss: the worker goes away")                              \
     X(1005, 1005, plain, session_ended, "as 1000")                                                  \
     X(1011, 1011, failed, session_ended, "a loss; the end, where nothing is redialled")             \
