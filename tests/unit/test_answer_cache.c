@@ -53,6 +53,7 @@ struct world {
     struct token_cache *tokens, *anew; /* anew: of the last answer that nothing was remembered for */
     struct answer_cache *answers;
     int64_t now;
+    uint64_t clock; /* microseconds */
     bool given; /* the last answer was given before */
 };
 
@@ -360,7 +361,7 @@ static void ask_cached(struct world *w, struct spop_args args, size_t most, stru
     struct snapshot_finder finder = {.waiter = 1};
     struct writer out = writer_of(said->memory, sizeof said->memory);
     struct spop_actions actions = {.out = &out, .prefix_len = 4, .most = most};
-    const struct answer_question question = answer_question_of(w->answers, args);
+    const struct answer_question question = answer_question_of(w->answers, args, w->clock += MILLISECOND);
     const struct verdict *v =
         answer_cache_give(w->answers, &question, w->snapshot, &finder, w->now, &actions);
     w->given = v;
@@ -630,7 +631,7 @@ static void who_differs_in_a_byte_is_another(void **state)
     struct world *w = world_new();
     make_known(w, &get);
     struct spop_args args = args_for(w, &m, &get);
-    struct answer_question question = answer_question_of(w->answers, args);
+    struct answer_question question = answer_question_of(w->answers, args, w->clock += MILLISECOND);
     uint8_t *rest = m.memory + (question.rest.at - m.memory);
     for (size_t i = 0; i < question.rest.len; i++)
         for (unsigned bit = 0; bit < 8; bit++) {
@@ -638,14 +639,14 @@ static void who_differs_in_a_byte_is_another(void **state)
             struct writer out = writer_of(said.memory, sizeof said.memory);
             struct spop_actions actions = {.out = &out, .prefix_len = 4};
             rest[i] = (uint8_t)(rest[i] ^ 1u << bit);
-            question.hash = answer_question_of(w->answers, args).hash;
+            question.hash = answer_question_of(w->answers, args, w->clock).hash;
             assert_null(answer_cache_give(w->answers, &question, w->snapshot, &finder, w->now, &actions));
             assert_int_equal(out.len, 0);
             rest[i] = (uint8_t)(rest[i] ^ 1u << bit);
         }
     struct answer_question shorter = question;
     shorter.hash =
-        answer_question_of(w->answers, args_of(&m)).hash; /* a hash that meets another question's */
+        answer_question_of(w->answers, args_of(&m), w->clock).hash; /* a hash that meets another question's */
     for (size_t len = 0; len < question.rest.len; len++) {
         struct snapshot_finder finder = {.waiter = 1};
         struct writer out = writer_of(said.memory, sizeof said.memory);
@@ -683,9 +684,9 @@ static void an_id_that_is_elsewhere_is_not_left_out(void **state)
     begin_message(&m);
     put(&m, "id", spop_int(1));
     put_rest(w, &m, &get);
-    assert_true(answer_question_of(w->answers, args_of(&m)).odd); /* it is no question of ours */
+    assert_true(answer_question_of(w->answers, args_of(&m), w->clock).aside); /* it is no question of ours */
     begin_message(&m);
-    assert_int_equal(answer_question_of(w->answers, args_of(&m)).rest.len, 0);
+    assert_int_equal(answer_question_of(w->answers, args_of(&m), w->clock).rest.len, 0);
     world_free(w);
     (void)state;
 }
@@ -730,11 +731,69 @@ static void many_questions_take_bounded_memory(void **state)
         struct writer out = writer_of(one.memory, sizeof one.memory);
         struct spop_actions actions = {.out = &out, .prefix_len = 4};
         snprintf(path + sizeof path - 8, 8, "%07d", i);
-        const struct answer_question question = answer_question_of(w->answers, args_for(w, &m, &q));
+        const struct answer_question question = answer_question_of(w->answers, args_for(w, &m, &q), w->clock += MILLISECOND);
         given += answer_cache_give(w->answers, &question, w->snapshot, &finder, w->now, &actions) != NULL;
         snapshot_finder_done(&finder);
     }
     assert_in_range(given, 500, 8192 * 1024 / 3000);
+    world_free(w);
+    (void)state;
+}
+
+/* Whether the question is looked for, at this very time. */
+static bool is_looked_for(struct world *w, const struct question *q)
+{
+    static struct message m;
+    return !answer_question_of(w->answers, args_for(w, &m, q), w->clock).aside;
+}
+
+/* A window of them, of which every `again`-th is a question that was asked before. */
+static void ask_window(struct world *w, unsigned *number, unsigned again)
+{
+    char path[32];
+    struct question q = get;
+    for (unsigned i = 0; i < 4096; i++) {
+        static struct message m;
+        snprintf(path, sizeof path, "/http/sb-1/%u", again && i % again == 0 ? 0 : ++*number);
+        q.path = path;
+        ask_cached(w, args_for(w, &m, &q), 0, &one);
+        assert_int_equal(one.verdict.refusal, REFUSAL_NONE);
+    }
+}
+
+static void what_hardly_comes_again_is_looked_for_now_and_then(void **state)
+{
+    struct world *w = world_new();
+    unsigned number = 0;
+    assert_int_equal(refusal_of(w, &get), REFUSAL_NONE);
+    assert_int_equal(refusal_of(w, &get), REFUSAL_NONE);
+    ask_window(w, &number, 0);
+    assert_int_equal(refusal_of(w, &get), REFUSAL_NONE);
+    assert_false(w->given); /* it rests */
+    w->clock += 240 * MILLISECOND;
+    assert_false(is_looked_for(w, &get));
+    w->clock += 10 * MILLISECOND;
+    assert_true(is_looked_for(w, &get));
+    assert_int_equal(refusal_of(w, &get), REFUSAL_NONE);
+    assert_true(w->given); /* what was kept before is kept */
+    world_free(w);
+    (void)state;
+}
+
+static void what_comes_again_often_enough_is_always_looked_for(void **state)
+{
+    struct world *w = world_new();
+    unsigned number = 0;
+    ask_window(w, &number, 7);
+    for (int i = 0; i < 3; i++) {
+        assert_true(is_looked_for(w, &get));
+        ask_window(w, &number, 7);
+    }
+    ask_window(w, &number, 9);
+    assert_false(is_looked_for(w, &get));
+    w->clock += 300 * MILLISECOND; /* the next one is judged by itself */
+    ask_window(w, &number, 7);
+    assert_true(is_looked_for(w, &get));
     world_free(w);
     (void)state;
 }
@@ -900,6 +959,8 @@ int main(void)
         cmocka_unit_test(an_id_that_is_elsewhere_is_not_left_out),
         cmocka_unit_test(an_answer_that_does_not_fit_is_refused_as_ever),
         cmocka_unit_test(many_questions_take_bounded_memory),
+        cmocka_unit_test(what_hardly_comes_again_is_looked_for_now_and_then),
+        cmocka_unit_test(what_comes_again_often_enough_is_always_looked_for),
         cmocka_unit_test(without_memory_questions_are_decided),
         cmocka_unit_test(given_again_is_as_made_anew_whatever_happens),
     };

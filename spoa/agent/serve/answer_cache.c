@@ -12,7 +12,12 @@ enum {
     QUESTION_MOST = 4096,
     ANSWER_MOST = 4096,
     SEEN = 4096, /* questions that were asked once: what never comes again costs nothing more */
+    WINDOW = SEEN, /* questions after which it is judged whether looking pays */
+    WORTH = 8,     /* it does when one of so many is known: to look costs about an eighth of a decision */
 };
+
+/* At a rate at which processor time matters a window takes a few milliseconds, at a low one so long that the rest is little. */
+#define REST (250 * MILLISECOND)
 
 struct entry {
     struct slice question, answer, key; /* in text; key: of the directory, absent: it was not asked */
@@ -27,6 +32,8 @@ struct entry {
 struct answer_cache {
     struct hash_secret secret;
     struct recent table;
+    unsigned looks, given; /* in this window */
+    uint64_t rests_until;
     uint64_t seen[SEEN];
 };
 
@@ -65,18 +72,34 @@ void answer_cache_clear(struct answer_cache *cache)
 
 /* ---- questions ---- */
 
-struct answer_question answer_question_of(const struct answer_cache *cache, struct spop_args args)
+static bool rests(struct answer_cache *cache, uint64_t clock)
 {
-    struct answer_question q = {.rest = args.reader.rest};
+    if (clock < cache->rests_until)
+        return true;
+    if (cache->looks < WINDOW) {
+        cache->looks++;
+        return false;
+    }
+    if (cache->given < WINDOW / WORTH)
+        cache->rests_until = clock + REST;
+    cache->looks = cache->given = 0;
+    return rests(cache, clock);
+}
+
+struct answer_question answer_question_of(struct answer_cache *cache, struct spop_args args, uint64_t clock)
+{
+    struct answer_question q = {.rest = args.reader.rest, .aside = rests(cache, clock)};
     struct slice name;
     struct spop_value value;
+    if (q.aside)
+        return q;
     if (spop_arg_next(&args, &name, &value) && slice_is(name, "id")) {
-        q.odd = value.kind != SPOP_TEXT && value.kind != SPOP_BINARY && value.kind != SPOP_NULL;
+        q.aside = value.kind != SPOP_TEXT && value.kind != SPOP_BINARY && value.kind != SPOP_NULL;
         q.id = value.bytes;
         q.rest = args.reader.rest;
     }
-    q.odd = q.odd || q.rest.len > QUESTION_MOST;
-    if (!q.odd)
+    q.aside = q.aside || q.rest.len > QUESTION_MOST;
+    if (!q.aside)
         q.hash = hash_keyed(&cache->secret, q.rest);
     return q;
 }
@@ -119,7 +142,7 @@ const struct verdict *answer_cache_give(struct answer_cache *cache, const struct
                                         int64_t now, struct spop_actions *actions)
 {
     struct recent_slot *slot =
-        question->odd ? NULL : recent_find(&cache->table, question->hash, is_same, &question->rest);
+        question->aside ? NULL : recent_find(&cache->table, question->hash, is_same, &question->rest);
     struct entry *e = slot ? slot->item : NULL;
     if (!e || !fits(e, actions))
         return NULL;
@@ -130,6 +153,7 @@ const struct verdict *answer_cache_give(struct answer_cache *cache, const struct
     writer_put(actions->out, e->answer);
     actions->count += e->count;
     e->verdict.request_id = question->id;
+    cache->given++;
     return &e->verdict;
 }
 
@@ -190,7 +214,7 @@ static bool may_keep(const struct answer_question *question, const struct verdic
                      const struct answer *answer, const struct snapshot_finder *finder)
 {
     bool found = finder->look_ups == 0 || (finder->look_ups == 1 && finder->found == LOOKUP_FOUND);
-    return verdict->good_until > 0 && !finder->last && found && !question->odd &&
+    return verdict->good_until > 0 && !finder->last && found && !question->aside &&
            answer->bytes.len <= ANSWER_MOST;
 }
 

@@ -12,12 +12,15 @@
  * - a directory that is asked for each record has the very record still. It is asked as the decision would, so that what
  *   becomes of the record there (renewal, eviction, counters) is the same.
  * What counts, logs or reports decisions has the verdict as if it were made anew.
+ *
+ * While hardly any question comes again it rests most of the time, and looks now and then whether that has changed.
  */
 #ifndef CELLGATE_AGENT_SERVE_ANSWER_CACHE_H
 #define CELLGATE_AGENT_SERVE_ANSWER_CACHE_H
 
 #include "spoa/agent/model/verdict.h"
 #include "spoa/agent/serve/snapshot.h"
+#include "spoa/base/time.h"
 #include "spoa/spop/spop.h"
 
 struct answer_cache;
@@ -33,10 +36,11 @@ struct answer_question {
     struct slice id;   /* absent: it has none, which is fine */
     struct slice rest; /* the arguments but the id, packed */
     uint64_t hash;
-    bool odd; /* its id is not where it should be: no answer is kept */
+    bool aside; /* no answer is looked for, and none kept: its id is not where it should be, or the cache rests */
 };
 
-struct answer_question answer_question_of(const struct answer_cache *cache, struct spop_args args);
+/* clock: loop_clock, or a little before. */
+struct answer_question answer_question_of(struct answer_cache *cache, struct spop_args args, uint64_t clock);
 
 /* Writes the answer and says its verdict, which is good until the cache is used again. NULL: the question has to be
  * decided; *finder, zeroed before but for what its owner sets, may have what the decision looks for. */

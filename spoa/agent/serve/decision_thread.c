@@ -361,7 +361,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
         return SERVER_NOW;
     }
     struct snapshot_finder finder = {.waiter = d->options.waiter, .wakes = true};
-    const struct answer_question question = answer_question_of(d->answers, args);
+    const struct answer_question question = answer_question_of(d->answers, args, pending.begun);
     if (answer_again(d, &question, pending.begun, &finder, actions)) {
         snapshot_finder_done(&finder);
         return SERVER_NOW;
