@@ -25,6 +25,8 @@ static bool same_prefix(const uint8_t *a, const uint8_t *b, uint8_t bits)
 {
     size_t whole = bits / 8;
     uint8_t mask = (uint8_t)(0xff00 >> bits % 8);
+    if (whole && a[0] != b[0]) /* nearly always */
+        return false;
     return memcmp(a, b, whole) == 0 && (bits % 8 == 0 || ((a[whole] ^ b[whole]) & mask) == 0);
 }
 
@@ -63,10 +65,16 @@ bool cidr_parse(struct slice text, struct cidr *cidr)
     return is_network(cidr);
 }
 
+/* plain: no mapped one. */
+static bool contains(const struct cidr *cidr, const struct address *plain)
+{
+    return plain->family == cidr->network.family && same_prefix(plain->bytes, cidr->network.bytes, cidr->bits);
+}
+
 bool cidr_contains(const struct cidr *cidr, const struct address *address)
 {
     struct address plain = cidr_unmapped(address);
-    return plain.family == cidr->network.family && same_prefix(plain.bytes, cidr->network.bytes, cidr->bits);
+    return contains(cidr, &plain);
 }
 
 /* The list of haproxy.cfg (`metadata`) is the same; tests/e2e/test_tables.py compares. */
@@ -105,8 +113,12 @@ static struct address carried(const struct address *address)
 
 bool cidr_is_metadata(const struct address *address)
 {
+    if (cidr_any_contains(metadata, METADATA, address))
+        return true;
+    if (address->family != 6)
+        return false;
     struct address inner = carried(address);
-    return cidr_any_contains(metadata, METADATA, address) || cidr_any_contains(metadata, METADATA, &inner);
+    return cidr_any_contains(metadata, METADATA, &inner);
 }
 
 bool cidr_within_metadata(const struct cidr *cidr)
@@ -119,8 +131,9 @@ bool cidr_within_metadata(const struct cidr *cidr)
 
 bool cidr_any_contains(const struct cidr *cidrs, size_t count, const struct address *address)
 {
+    struct address plain = cidr_unmapped(address);
     for (size_t i = 0; i < count; i++)
-        if (cidr_contains(&cidrs[i], address))
+        if (contains(&cidrs[i], &plain))
             return true;
     return false;
 }
