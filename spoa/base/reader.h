@@ -29,18 +29,19 @@ static inline struct slice reader_take(struct reader *r, uint64_t len)
         r->failed = true;
         return (struct slice){NULL, 0};
     }
-    struct slice taken = slice_sub(r->rest, 0, (size_t)len);
-    r->rest = slice_from(r->rest, (size_t)len);
+    struct slice taken = slice_of(r->rest.at, (size_t)len);
+    r->rest = r->rest.at ? slice_of(r->rest.at + len, r->rest.len - (size_t)len) : r->rest;
     return taken;
 }
 
 /* Unsigned, big-endian, of 1 to 8 bytes. */
 static inline uint64_t reader_be(struct reader *r, size_t bytes)
 {
-    struct slice s = reader_take(r, bytes);
+    const uint8_t *at = reader_take(r, bytes).at;
     uint64_t v = 0;
-    for (size_t i = 0; i < s.len; i++)
-        v = v << 8 | s.at[i];
+#pragma GCC unroll 8
+    for (size_t i = 0; at && i < bytes; i++)
+        v = v << 8 | at[i];
     return v;
 }
 

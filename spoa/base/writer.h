@@ -37,14 +37,24 @@ static inline void writer_put(struct writer *w, struct slice s)
 
 static inline void writer_u8(struct writer *w, uint8_t v)
 {
-    writer_put(w, slice_of(&v, 1));
+    if (w->full || w->len == w->size) {
+        w->full = true;
+        return;
+    }
+    w->at[w->len++] = v;
 }
 
 /* Unsigned, big-endian, of 1 to 8 bytes. */
 static inline void writer_be(struct writer *w, uint64_t v, size_t bytes)
 {
-    for (size_t i = bytes; i-- > 0;)
-        writer_u8(w, (uint8_t)(v >> (8 * i)));
+    if (w->full || bytes > w->size - w->len) {
+        w->full = true;
+        return;
+    }
+#pragma GCC unroll 8
+    for (size_t i = bytes; i-- > 0; v >>= 8)
+        w->at[w->len + i] = (uint8_t)v;
+    w->len += bytes;
 }
 
 static inline void writer_text(struct writer *w, const char *text)
