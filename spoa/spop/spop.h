@@ -156,6 +156,26 @@ static inline void spop_set_known(struct spop_actions *actions, const struct spo
     actions->count++;
 }
 
+/* As spop_set_known, of what most of them are: a text of one length byte goes in without a further call. */
+static inline void spop_set_known_text(struct spop_actions *actions, const struct spop_variable *variable,
+                                       struct slice text)
+{
+    struct writer *w = actions->out;
+    size_t len = offsetof(struct spop_variable, name) + variable->len;
+    if (w->full || len > SPOP_KNOWN_SHORT || text.len == 0 || text.len >= SPOP_VARINT_ONE_BYTE ||
+        w->size - w->len < SPOP_KNOWN_SHORT + 2 + text.len) {
+        spop_set_known(actions, variable, spop_text(text));
+        return;
+    }
+    uint8_t *at = w->at + w->len;
+    memcpy(at, variable, SPOP_KNOWN_SHORT);
+    at[len] = SPOP_TEXT;
+    at[len + 1] = (uint8_t)text.len;
+    memcpy(at + len + 2, text.at, text.len);
+    w->len += len + 2 + text.len;
+    actions->count++;
+}
+
 void spop_unset_var(struct spop_actions *actions, enum spop_scope scope, struct slice name);
 
 struct spop_action {

@@ -10,8 +10,7 @@
 
 /* SPOE.txt section 3.1: the first byte holds values below 240, or 4 bits of what comes; further bytes are
  * added, not or-ed, 7 bits each, and their high bit tells that another one follows. */
-#define VARINT_ONE_BYTE 240
-#define VARINT_MORE     128
+#define VARINT_MORE 128
 
 static const uint8_t *take_long_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
@@ -30,7 +29,7 @@ TAKES take_varint(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
     if (at == end)
         return NULL;
-    if (*at >= VARINT_ONE_BYTE)
+    if (*at >= SPOP_VARINT_ONE_BYTE)
         return take_long_varint(at, end, value);
     *value = *at;
     return at + 1;
@@ -141,12 +140,12 @@ bool spop_item_skip(struct reader *r)
 /* ---- writing ---- */
 void spop_varint_write(struct writer *w, uint64_t value)
 {
-    if (value < VARINT_ONE_BYTE) {
+    if (value < SPOP_VARINT_ONE_BYTE) {
         writer_u8(w, (uint8_t)value);
         return;
     }
-    writer_u8(w, (uint8_t)(value | VARINT_ONE_BYTE));
-    value = (value - VARINT_ONE_BYTE) >> 4;
+    writer_u8(w, (uint8_t)(value | SPOP_VARINT_ONE_BYTE));
+    value = (value - SPOP_VARINT_ONE_BYTE) >> 4;
     while (value >= VARINT_MORE) {
         writer_u8(w, (uint8_t)(value | VARINT_MORE));
         value = (value - VARINT_MORE) >> 7;

@@ -29,6 +29,8 @@ struct spop_value {
     struct slice bytes; /* SPOP_TEXT, SPOP_BINARY; 4 or 16 bytes of an address */
 };
 
+enum { SPOP_VARINT_ONE_BYTE = 240 }; /* values below are a byte of their own */
+
 /* At most 10 bytes and 64 bits: anything longer fails the reader. */
 uint64_t spop_varint_read(struct reader *r);
 void spop_varint_write(struct writer *w, uint64_t value);

@@ -19,11 +19,10 @@ enum { ARGUMENTS = sizeof arguments / sizeof *arguments };
 static const struct argument *argument_find(struct slice name, size_t *next)
 {
     for (size_t i = 0; i < ARGUMENTS; i++) {
-        const struct argument *argument = &arguments[(*next + i) % ARGUMENTS];
-        if (slice_equal(argument->name, name)) {
-            *next = (*next + i + 1) % ARGUMENTS;
+        const struct argument *argument = &arguments[*next];
+        *next = *next + 1 < ARGUMENTS ? *next + 1 : 0;
+        if (slice_equal(argument->name, name))
             return argument;
-        }
     }
     return NULL;
 }
@@ -91,10 +90,15 @@ bool egress_request_from_args(struct spop_args args, bool inside, struct egress_
 
 /* ---- variables ---- */
 
-static void put_TEXT(struct spop_actions *actions, const struct spop_variable *variable, struct slice text)
+static void put_text(struct spop_actions *actions, const struct spop_variable *variable, struct slice text)
+{
+    spop_set_known_text(actions, variable, text);
+}
+
+static inline void put_TEXT(struct spop_actions *actions, const struct spop_variable *variable, struct slice text)
 {
     if (slice_present(text))
-        spop_set_known(actions, variable, spop_text(text));
+        put_text(actions, variable, text);
 }
 
 static void put_INT(struct spop_actions *actions, const struct spop_variable *variable, int64_t number)
@@ -132,7 +136,7 @@ static void put_verdict(const struct verdict *verdict, struct spop_actions *acti
 #define X(kind, field, name) put_##kind(actions, &variables.field, verdict->field);
     VERDICT_VARIABLES(X)
 #undef X
-    spop_set_known(actions, &variables.verdict, spop_text(slice_text(verdict_kind_text(verdict->kind))));
+    put_text(actions, &variables.verdict, slice_text(verdict_kind_text(verdict->kind)));
 }
 
 static void put_egress(const struct egress_verdict *verdict, struct spop_actions *actions)
@@ -161,7 +165,7 @@ static void put_egress(const struct egress_verdict *verdict, struct spop_actions
         put_TEXT(actions, &variables.field, verdict->field);
     EGRESS_CREDENTIALS(X)
 #undef X
-    spop_set_known(actions, &variables.verdict, spop_text(slice_text(egress_verdict_text(verdict))));
+    put_text(actions, &variables.verdict, slice_text(egress_verdict_text(verdict)));
 }
 
 /* Back to `len` bytes, where what was written behind them does not fit into a frame; false: it does. */
