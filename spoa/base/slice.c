@@ -24,6 +24,17 @@ bool slice_starts(struct slice s, const char *prefix)
     return s.len >= len && (len == 0 || memcmp(s.at, prefix, len) == 0);
 }
 
+bool slice_unreserved(struct slice s)
+{
+    static const bool unreserved[256] = {['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true,
+                                         ['-'] = true,         ['.'] = true,         ['_'] = true,
+                                         ['~'] = true};
+    for (size_t i = 0; i < s.len; i++)
+        if (!unreserved[s.at[i]])
+            return false;
+    return true;
+}
+
 size_t slice_find(struct slice s, uint8_t byte)
 {
     const uint8_t *hit = s.len ? memchr(s.at, byte, s.len) : NULL;

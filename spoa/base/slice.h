@@ -81,6 +81,8 @@ static inline struct slice slice_from(struct slice s, size_t from)
 /* ASCII only, as header names are compared (RFC 9110 section 5.1). */
 bool slice_equal_nocase(struct slice a, struct slice b);
 bool slice_starts(struct slice s, const char *prefix);
+/* Whether all are letters, digits, '-', '.', '_' and '~' (RFC 3986 section 2.3). */
+bool slice_unreserved(struct slice s);
 /* First position of a byte, or s.len. */
 size_t slice_find(struct slice s, uint8_t byte);
 /* Without spaces and tabs at both ends (RFC 9110 OWS). */

@@ -153,13 +153,8 @@ static struct slice capture_text(struct decision *d, enum capture capture)
 /* Names become keys of the directory, parts of URLs and of DNS names there. */
 static bool name_valid(struct slice name)
 {
-    for (size_t i = 0; i < name.len; i++) {
-        uint8_t c = name.at[i], letter = c | 0x20;
-        if (!(letter >= 'a' && letter <= 'z') && !(c >= '0' && c <= '9') && c != '-' && c != '.' &&
-            c != '_' && c != '~')
-            return false;
-    }
-    return name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") && !slice_is(name, "..");
+    return slice_unreserved(name) && name.len > 0 && name.len <= NAME_MOST && !slice_is(name, ".") &&
+           !slice_is(name, "..");
 }
 
 /* Whether it is a JWT, which a name would carry into logs: three parts, and the first begins with `{"`. */

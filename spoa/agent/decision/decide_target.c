@@ -111,8 +111,11 @@ bool decide_worker(struct decision *d)
 /* It becomes part of a Path attribute and of a regular expression's replacement in haproxy.cfg. */
 static bool prefix_valid(struct slice prefix)
 {
+    static const bool cuts[256] = {['\0'] = true, ['|'] = true, [';'] = true, [','] = true, ['"'] = true,
+                                   ['\\'] = true, ['<'] = true, ['>'] = true, ['^'] = true, ['`'] = true,
+                                   ['{'] = true,  ['}'] = true};
     for (size_t i = 0; i < prefix.len; i++)
-        if (strchr("|;,\"\\<>^`{}", prefix.at[i]))
+        if (cuts[prefix.at[i]])
             return false;
     return prefix.len > 0;
 }

@@ -21,6 +21,8 @@ static bool is_known(struct slice name, const char *const *known)
 static struct connection connection_read(const struct request *r, const char *const *known)
 {
     struct connection c = {.foreign = r->connections > 2};
+    if (r->connections == 0)
+        return c;
     struct slice lines[] = {r->connection, r->connection2};
     for (size_t i = 0; i < 2; i++) {
         struct slice name;

@@ -8,10 +8,7 @@ static bool is_alphanumeric(uint8_t c)
 
 static bool name_valid(struct slice name)
 {
-    for (size_t i = 0; i < name.len; i++)
-        if (!is_alphanumeric(name.at[i]) && !strchr("-._~", name.at[i] ? name.at[i] : '/'))
-            return false;
-    return name.len > 0 && name.len <= 255;
+    return name.len > 0 && name.len <= 255 && slice_unreserved(name);
 }
 
 static bool literal_valid(struct slice literal)

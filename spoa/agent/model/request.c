@@ -44,8 +44,9 @@ bool request_header_next(struct slice *headers, struct request_header *header)
     }
     if (colon == 0 || colon == line.len || !is_clean(line))
         return false;
+    size_t blank = colon + 1 < line.len && line.at[colon + 1] == ' ';
     header->name = slice_sub(line, 0, colon);
-    header->value = slice_from(line, colon + 1 + slice_starts(slice_from(line, colon + 1), " "));
+    header->value = slice_from(line, colon + 1 + blank);
     *headers = slice_from(*headers, end + 2);
     return true;
 }

@@ -36,11 +36,11 @@ static uint8_t decoded_next(struct slice s, size_t *i)
 
 bool path_valid(struct slice path)
 {
+    static const bool plain[256] = {['!' ... '"'] = true, ['$'] = true, ['&' ... '~'] = true}; /* no '#', and '%' is looked at */
     if (path.len == 0 || path.at[0] != '/')
         return false;
     for (size_t i = 0; i < path.len; i++)
-        if (path.at[i] <= ' ' || path.at[i] >= 0x7f || path.at[i] == '#' ||
-            (path.at[i] == '%' && encoded_at(path, i) < 0))
+        if (!plain[path.at[i]] && encoded_at(path, i) < 0)
             return false;
     return true;
 }
