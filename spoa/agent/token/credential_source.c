@@ -216,8 +216,16 @@ static bool choose_headers(const struct search *search, const struct request *re
     return true;
 }
 
-static void want_parameters(const struct credential_rules *rules, struct parameter wanted[PARAMETERS])
+static void want_parameters(const struct credential_rules *rules, const char *operation,
+                            struct parameter wanted[PARAMETERS])
 {
+    memset(wanted, 0, PARAMETERS * sizeof *wanted);
+    wanted[TOKEN].name = "cellgate_token";
+    if (rules->listening & SOURCE_BIT(DAYTONA_QUERY))
+        wanted[DAYTONA].name = "DAYTONA_SANDBOX_AUTH_KEY";
+    wanted[SIGNATURE].name = operation ? "signature" : NULL;
+    wanted[EXPIRES].name = operation ? "expires" : NULL;
+    wanted[PATH] = (struct parameter){.name = operation ? "path" : NULL, .kept = true};
     for (size_t i = 0; rules->own && i < rules->own->count; i++)
         if (rules->own->at[i].query && is_listened_to(rules, own_source(i)))
             wanted[OWN + i].name = rules->own->at[i].name;
@@ -264,19 +272,15 @@ enum refusal credential_find(const struct request *request, const struct credent
 {
     const char *operation = file_operation(request, rules->listening);
     struct slice subprotocol = {NULL, 0};
-    struct parameter wanted[PARAMETERS] = {[TOKEN] = {.name = "cellgate_token"},
-                                           [DAYTONA] = {.name = rules->listening & SOURCE_BIT(DAYTONA_QUERY)
-                                                                    ? "DAYTONA_SANDBOX_AUTH_KEY"
-                                                                    : NULL},
-                                           [SIGNATURE] = {.name = operation ? "signature" : NULL},
-                                           [EXPIRES] = {.name = operation ? "expires" : NULL},
-                                           [PATH] = {.name = operation ? "path" : NULL, .kept = true}};
+    struct parameter wanted[PARAMETERS]; /* of a query, if there is one */
     const struct search search = {rules, carried};
-    want_parameters(rules, wanted);
+    bool asked = slice_present(request->query);
+    if (asked)
+        want_parameters(rules, operation, wanted);
     *carried = (struct carried){.protocol_edit = false};
     if (is_ambiguous(request, rules->listening) ||
         !split_protocols(request->ws_protocol, scratch, carried, &subprotocol) ||
-        !split_query(request->query, wanted, scratch, &carried->query))
+        (asked && !split_query(request->query, wanted, scratch, &carried->query)))
         return REFUSAL_bad_request;
 #define X(field, lines, name, id, ...) choose(&search, SOURCE_##id, request->field);
     CREDENTIAL_HEADERS(X)
@@ -284,12 +288,13 @@ enum refusal credential_find(const struct request *request, const struct credent
     if (!choose_headers(&search, request))
         return REFUSAL_bad_request;
     choose_captured(&search);
-    if (!choose_file_url(&search, operation, wanted, scratch))
+    if (asked && !choose_file_url(&search, operation, wanted, scratch))
         return REFUSAL_bad_request;
     if (rules->bearer == BEARER_DECIDES)
         choose(&search, SOURCE_AUTHORIZATION, bearer_of(request->authorization));
     choose(&search, SOURCE_SUBPROTOCOL, subprotocol);
-    choose_parameters(&search, wanted, scratch);
+    if (asked)
+        choose_parameters(&search, wanted, scratch);
     if (rules->cookie)
         choose(&search, SOURCE_COOKIE, request->cookie);
     if (rules->bearer == BEARER_LAST)
