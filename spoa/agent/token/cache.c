@@ -15,6 +15,7 @@ enum {
     BYTES_LEAST = 64 << 10, /* what the smallest table holds */
     ENTRIES_MOST = 1 << 24,
     STRIPES = 64,
+    HASHED = 64,       /* bytes of a token */
     STRIPE_SHIFT = 40, /* a table takes the low bits of a hash */
 };
 
@@ -108,7 +109,8 @@ struct wanted {
     struct slice token;
 };
 
-/* Nobody can choose tokens of one hash, so the time that this takes tells nobody about another one's token. */
+/* Nobody who does not know a token's end can meet its hash, so the time that this takes tells nobody about another one's
+ * token. */
 static bool is_same(const void *item, const void *key)
 {
     const struct verified *v = item;
@@ -262,6 +264,12 @@ void token_cache_share(struct token_cache *cache, struct token_store *store)
     cache->secret = store->secret;
 }
 
+/* Of its end, which is its signature: nobody but who has the key can choose it, and who knows it knows the token. */
+static uint64_t hash_of(const struct token_cache *cache, struct slice token)
+{
+    return hash_keyed(&cache->secret, token.len > HASHED ? slice_from(token, token.len - HASHED) : token);
+}
+
 static const struct verified *recall(struct token_cache *cache, int64_t now)
 {
     const struct wanted wanted = {cache->generation, cache->asked};
@@ -284,7 +292,7 @@ bool token_cache_find(struct token_cache *cache, uint64_t generation, struct sli
         recent_clear(&cache->table);
     cache->generation = generation;
     cache->asked = token;
-    cache->asked_hash = hash_keyed(&cache->secret, token);
+    cache->asked_hash = hash_of(cache, token);
     const struct verified *v = recall(cache, now);
     cache->counts.hits += v != NULL;
     cache->counts.misses += !v;
