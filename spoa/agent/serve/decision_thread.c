@@ -70,16 +70,18 @@ struct decision_thread {
     uint64_t grace;
 };
 
+static void count_more(struct decision_thread *d, unsigned family, unsigned index, uint64_t more)
+{
+    if (more)
+        metrics_add(d->options.shard, family, METRIC_INDEX(index), (int64_t)more);
+}
+
 static void count_cache(struct decision_thread *d)
 {
     struct token_cache_counts now = token_cache_counts(d->cache);
-    if (now.hits == d->reported.hits && now.misses == d->reported.misses)
-        return;
-    metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(0), (int64_t)(now.hits - d->reported.hits));
-    metrics_add(d->options.shard, AGENT_TOKEN_CACHE, METRIC_INDEX(1),
-                (int64_t)(now.misses - d->reported.misses));
-    metrics_add(d->options.shard, AGENT_TOKEN_SHARED, METRIC_PLAIN,
-                (int64_t)(now.shared - d->reported.shared));
+    count_more(d, AGENT_TOKEN_CACHE, 0, now.hits - d->reported.hits);
+    count_more(d, AGENT_TOKEN_CACHE, 1, now.misses - d->reported.misses);
+    count_more(d, AGENT_TOKEN_SHARED, 0, now.shared - d->reported.shared);
     d->reported = now;
 }
 
