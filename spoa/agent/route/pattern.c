@@ -19,6 +19,7 @@ struct part {
 struct pattern {
     enum pattern_kind kind;
     uint8_t separator; /* 0: there is one part */
+    uint8_t start; /* of a path whose first part begins with text: its first byte, looked at before all else */
     bool has_rest;
     uint8_t rest;
     struct slice fallback; /* of {name?default}; absent: none */
@@ -258,6 +259,9 @@ struct pattern *pattern_new(enum pattern_kind kind, struct slice text, struct ca
         pattern_free(p);
         return NULL;
     }
+    const struct piece *first = p->parts && p->part[0].count ? &p->piece[p->part[0].first] : NULL;
+    if (kind == PATTERN_PATH && first && first->capture == LITERAL)
+        p->start = first->literal.at[0];
     if (kind == PATTERN_HOST)
         p->tail = literal_tail(slice_of(p->text, p->len));
     return p;
@@ -378,6 +382,12 @@ static bool part_is_literal(const struct pattern *p, const struct part *part)
     return part->count == 0 || (part->count == 1 && p->piece[part->first].capture == LITERAL);
 }
 
+/* A letter may be encoded. */
+static bool may_start(const struct pattern *p, struct slice path)
+{
+    return !p->start || (path.len && (path.at[0] == p->start || path.at[0] == '%'));
+}
+
 /* Matches the parts one after the other; *left is then
  * absent, or what stands behind the last one's separator. */
 static bool match_parts(const struct pattern *p, struct slice *left, struct captures *captures, bool *climbs)
@@ -408,6 +418,8 @@ enum pattern_result pattern_match(const struct pattern *p, struct slice input, s
         if (input.len == 0 || input.at[0] != '/')
             return PATTERN_MISS;
         input = slice_from(input, 1);
+        if (!may_start(p, input))
+            return PATTERN_MISS;
     }
     bool climbs = false;
     if (!match_parts(p, &input, captures, &climbs) || (slice_present(input) && !p->has_rest))
