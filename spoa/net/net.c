@@ -286,21 +286,35 @@ int net_connect_beneath(const char *folder, struct slice path, struct fail *why)
     return fd;
 }
 
-/* TCP connects to itself who was given, as its own port, the very one on this host that it dials. */
-static bool is_its_own_peer(int fd)
+/* False while the connection is being made, and when it failed. */
+static bool peer_of(int fd, struct net_address *there)
 {
-    struct net_address here, there = {.len = sizeof there.path};
-    return net_local(fd, &here) && !net_is_unix(&here) && getpeername(fd, &there.any, &there.len) == 0 &&
-           here.len == there.len && memcmp(&here.any, &there.any, here.len) == 0;
+    there->len = sizeof there->path;
+    return getpeername(fd, &there->any, &there->len) == 0;
+}
+
+/* TCP connects to itself who was given, as its own port, the very one on this host that it dials. */
+static bool is_here(int fd, const struct net_address *there)
+{
+    struct net_address here;
+    return !net_is_unix(there) && net_local(fd, &here) && here.len == there->len &&
+           memcmp(&here.any, &there->any, here.len) == 0;
 }
 
 int net_connected(int fd)
 {
     int error = 0;
     socklen_t len = sizeof error;
+    struct net_address there;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
         return errno;
-    return error == 0 && is_its_own_peer(fd) ? ECONNREFUSED : error;
+    return error == 0 && peer_of(fd, &there) && is_here(fd, &there) ? ECONNREFUSED : error;
+}
+
+bool net_is_connected(int fd)
+{
+    struct net_address there;
+    return peer_of(fd, &there) && !is_here(fd, &there);
 }
 
 bool net_peer(int fd, struct net_peer *peer)

@@ -61,6 +61,8 @@ bool net_path_beneath(const char *folder, struct slice path);
 int net_connect_beneath(const char *folder, struct slice path, struct fail *why);
 /* 0, or the errno that the connection failed with: nobody listens where it has reached nobody but itself. */
 int net_connected(int fd);
+/* Whether it is made by now: to a socket on this host it often is when net_connect returns. False tells nothing. */
+bool net_is_connected(int fd);
 
 /* Who is at the other end of a Unix socket. */
 struct net_peer {

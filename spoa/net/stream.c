@@ -141,6 +141,15 @@ void stream_send(struct stream *s)
     stream_send_soon(s);
 }
 
+bool stream_send_early(struct stream *s)
+{
+    if (!s->connecting || !s->io.loop || !net_is_connected(loop_io_fd(&s->io)))
+        return false;
+    s->connecting = false;
+    stream_send(s);
+    return !s->failed;
+}
+
 static void on_writable(struct stream *s)
 {
     bool progress = write_some(s);

@@ -72,6 +72,9 @@ void stream_open(struct stream *s, struct loop *loop, int fd);
 void stream_send(struct stream *s);
 /* The same with the loop's next turn, so that what is added until then leaves together. */
 void stream_send_soon(struct stream *s);
+/* The same on a stream that connects, if the connection is made by now: `connected` is not called then. False: it is not,
+ * or it takes nothing, which is reported later. */
+bool stream_send_early(struct stream *s);
 /* Drops the first `len` bytes of `in`. Slices of it are void. */
 void stream_consume(struct stream *s, size_t len);
 /* Reads nothing while paused. What is in `in` already is the owner's (stream_offer). */

@@ -121,6 +121,38 @@ static void a_worker_that_takes_nothing_and_says_nothing_is_unreachable(void **s
     assert_int_equal(w->outcome, DIAL_UNREACHABLE);
 }
 
+static void a_hurried_request_is_there_before_the_loop_has_its_turn(void **state)
+{
+    struct world *w = *state;
+    char bytes[2048];
+    dial_hurry(w->dial);
+    assert_true(recv(w->worker, bytes, sizeof bytes, 0) > 0);
+    assert_memory_equal(bytes, "GET / HTTP/1.1\r\n", 16);
+    assert_int_equal(send(w->worker, REFUSED, strlen(REFUSED), 0), strlen(REFUSED));
+    await_done(w);
+    assert_int_equal(w->outcome, DIAL_STATUS);
+    assert_int_equal(recv(w->worker, bytes, sizeof bytes, 0), -1); /* it was sent once */
+}
+
+/* It may have seen it. */
+static void a_worker_that_ends_behind_a_hurried_request_is_not_unreachable(void **state)
+{
+    struct world *w = *state;
+    dial_hurry(w->dial);
+    shutdown(w->worker, SHUT_RDWR);
+    await_done(w);
+    assert_int_equal(w->outcome, DIAL_INVALID);
+}
+
+static void a_worker_that_takes_no_hurried_request_is_unreachable(void **state)
+{
+    struct world *w = *state;
+    shutdown(w->worker, SHUT_RD);
+    dial_hurry(w->dial);
+    await_done(w);
+    assert_int_equal(w->outcome, DIAL_UNREACHABLE);
+}
+
 static void an_answer_that_was_there_in_time_is_not_late(void **state)
 {
     struct world *w = *state;
@@ -139,6 +171,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(an_answer_is_heard_though_the_request_was_not_taken),
         TEST(a_worker_that_takes_nothing_and_says_nothing_is_unreachable),
+        TEST(a_hurried_request_is_there_before_the_loop_has_its_turn),
+        TEST(a_worker_that_ends_behind_a_hurried_request_is_not_unreachable),
+        TEST(a_worker_that_takes_no_hurried_request_is_unreachable),
         TEST(an_answer_that_was_there_in_time_is_not_late),
     };
     return cmocka_run_group_tests_name("dial", tests, NULL, NULL);

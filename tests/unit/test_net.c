@@ -158,6 +158,7 @@ static void tcp_connects_on_a_free_port(const char *written)
     assert_string_not_equal(net_text(&bound, text), written);
     int client = net_connect(&bound, &why), server = accepted(listener);
     assert_int_equal(net_connected(client), 0);
+    assert_true(net_is_connected(client));
     assert_tuned(client);
     assert_tuned(server);
     struct net_peer peer;
@@ -173,6 +174,7 @@ static void tcp_connects_on_a_free_port(const char *written)
     if (client >= 0) {
         struct pollfd p = {.fd = client, .events = POLLOUT};
         assert_int_equal(poll(&p, 1, 2000), 1);
+        assert_false(net_is_connected(client));
         assert_int_equal(net_connected(client), ECONNREFUSED);
         close(client);
     } else {
@@ -195,6 +197,7 @@ static void connects_to_itself(const char *written)
     assert_int_equal(bind(fd, &address.any, address.len), 0);
     assert_true(net_local(fd, &bound));
     assert_int_equal(connect(fd, &bound.any, bound.len), 0);
+    assert_false(net_is_connected(fd));
     assert_int_equal(net_connected(fd), ECONNREFUSED);
     close(fd);
 }
@@ -255,6 +258,7 @@ static void a_unix_socket_has_its_mode_and_tells_its_peer(void **state)
     int client = net_connect(&address, &why), server = accepted(listener);
     struct net_peer peer;
     assert_int_equal(net_connected(client), 0);
+    assert_true(net_is_connected(client));
     assert_true(net_peer(server, &peer));
     assert_int_equal(peer.pid, getpid());
     assert_int_equal(peer.uid, getuid());
@@ -301,6 +305,24 @@ static void a_folder_that_is_not_there_is_named(void **state)
     assert_non_null(strstr(why.text, strerror(ENOENT)));
     assert_int_equal(net_connect(&address, &why), -1);
     assert_non_null(strstr(why.text, "unix@/nowhere/at/all.sock"));
+}
+
+/* The queue of the listener is full: the system lets the next one wait. */
+static void a_connection_that_is_being_made_is_not_made(void **state)
+{
+    (void)state;
+    struct net_address address = address_of("127.0.0.1:0");
+    int listener = net_listen(&address, 0, &why), queued, waits;
+    assert_true(listener >= 0 && net_local(listener, &address));
+    assert_int_equal(listen(listener, 0), 0);
+    queued = net_connect(&address, &why);
+    assert_true(net_is_connected(queued));
+    waits = net_connect(&address, &why);
+    assert_true(waits >= 0);
+    assert_false(net_is_connected(waits));
+    close(queued);
+    close(waits);
+    net_unlisten(listener);
 }
 
 static void the_backlog_takes_a_burst(void **state)
@@ -368,6 +390,7 @@ int main(void)
         cmocka_unit_test(paths_as_long_as_the_system_allows_are_taken),
         cmocka_unit_test(tcp_listens_and_connects),
         cmocka_unit_test(a_connection_to_itself_is_none),
+        cmocka_unit_test(a_connection_that_is_being_made_is_not_made),
         cmocka_unit_test(a_unix_socket_has_its_mode_and_tells_its_peer),
         cmocka_unit_test(a_peer_of_another_container_is_one),
         cmocka_unit_test(only_a_socket_that_nobody_listens_on_is_replaced),

@@ -585,6 +585,81 @@ static void nothing_is_sent_before_the_connection_is_made(void **state)
     end(&o);
 }
 
+static void what_is_sent_early_is_there_before_the_loop_has_its_turn(void **state)
+{
+    (void)state;
+    struct owner o = {.on_input = CONSUME};
+    uint8_t bytes[64];
+    int fds[2];
+    tcp_pair(fds);
+    o.peer = fds[1];
+    begin(&o, &dialling, fds[0]);
+    put_pattern(&o, 10);
+    assert_true(stream_send_early(&o.stream));
+    assert_int_equal(buffer_len(&o.stream.out), 0);
+    assert_int_equal(recv(o.peer, bytes, sizeof bytes, 0), 10);
+    assert_false(stream_send_early(&o.stream)); /* it connects no more */
+    say(&o, 0, 1000);
+    await(&o, &o.inputs);
+    assert_int_equal(o.connects + o.sends, 0);
+    end(&o);
+}
+
+static void what_the_socket_does_not_take_early_follows(void **state)
+{
+    (void)state;
+    struct owner o = {0};
+    bool ended;
+    int fds[2];
+    tcp_pair(fds);
+    o.peer = fds[1];
+    o.stream.out = buffer_with_limit(16 * MIB);
+    begin(&o, &dialling, fds[0]);
+    put_pattern(&o, 16 * MIB);
+    assert_true(stream_send_early(&o.stream));
+    assert_true(buffer_len(&o.stream.out) > 0);
+    assert_int_equal(hear(&o, &ended), 16 * MIB);
+    assert_true(o.sends > 0);
+    assert_int_equal(o.connects, 0);
+    end(&o);
+}
+
+/* The listener's queue is full: the system lets the next one wait. */
+static void nothing_is_sent_early_while_the_connection_is_being_made(void **state)
+{
+    (void)state;
+    struct owner o = {.peer = -1};
+    struct net_address address;
+    struct fail why;
+    assert_true(net_parse(SLICE_LITERAL("127.0.0.1:0"), &address, &why));
+    int listener = net_listen(&address, 0, &why);
+    assert_true(listener >= 0 && net_local(listener, &address));
+    assert_int_equal(listen(listener, 0), 0);
+    int queued = net_connect(&address, &why);
+    begin(&o, &dialling, net_connect(&address, &why));
+    put_pattern(&o, 10);
+    assert_false(stream_send_early(&o.stream));
+    assert_int_equal(buffer_len(&o.stream.out), 10);
+    close(queued);
+    close(listener);
+    end(&o);
+}
+
+static void what_nobody_takes_early_is_told_of_later(void **state)
+{
+    (void)state;
+    struct owner o = {.on_ended = CLOSE};
+    open_pair(&o, &dialling);
+    shutdown(o.peer, SHUT_RD);
+    put_pattern(&o, 10);
+    assert_false(stream_send_early(&o.stream));
+    assert_int_equal(o.ends, 0);
+    await(&o, &o.ends);
+    assert_int_equal(o.error, EPIPE);
+    assert_int_equal(o.connects, 0);
+    end(&o);
+}
+
 static void a_connection_that_is_refused_ends_with_the_reason(void **state)
 {
     (void)state;
@@ -906,6 +981,10 @@ int main(void)
         cmocka_unit_test(a_failed_write_of_a_full_stream_is_told_at_once),
         cmocka_unit_test(who_hears_out_reads_a_peer_that_takes_nothing_to_its_end),
         cmocka_unit_test(nothing_is_sent_before_the_connection_is_made),
+        cmocka_unit_test(what_is_sent_early_is_there_before_the_loop_has_its_turn),
+        cmocka_unit_test(what_the_socket_does_not_take_early_follows),
+        cmocka_unit_test(nothing_is_sent_early_while_the_connection_is_being_made),
+        cmocka_unit_test(what_nobody_takes_early_is_told_of_later),
         cmocka_unit_test(a_connection_that_is_refused_ends_with_the_reason),
         cmocka_unit_test(a_stream_may_be_closed_in_each_of_its_callbacks),
         cmocka_unit_test(a_stream_may_be_closed_when_its_connection_is_made),

@@ -308,6 +308,12 @@ struct dial *dial_new(const struct dial_options *o)
     return d;
 }
 
+void dial_hurry(struct dial *d)
+{
+    d->connected = stream_send_early(&d->stream);
+    d->asked = d->connected && buffer_len(&d->stream.out) == 0;
+}
+
 void dial_free(struct dial *d)
 {
     if (!d)

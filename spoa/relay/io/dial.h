@@ -31,6 +31,8 @@ struct dial_options {
 
 /* NULL when out of memory. */
 struct dial *dial_new(const struct dial_options *options);
+/* Sends the request now where the connection is made by now, and not with the loop's next turn. */
+void dial_hurry(struct dial *dial);
 /* Closes what was not taken. NULL is fine; so is a dial that is just calling `done`. */
 void dial_free(struct dial *dial);
 

@@ -205,6 +205,8 @@ static bool begin_dial(struct tunnel_io *io, const struct target *target, struct
     }
     *why = DIAL_MEMORY;
     io->dial = start_dial(io, target, probe, writer_slice(&query), writer_slice(&fields));
+    if (io->dial)
+        dial_hurry(io->dial);
     return io->dial != NULL;
 }
 
