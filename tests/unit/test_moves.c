@@ -67,6 +67,20 @@ static void close_world(struct world *w)
     loop_free(w->loop);
 }
 
+/* So many end in one turn of the loop. */
+static void end(struct world *w, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        moves_end(&w->moves);
+    loop_turn(w->loop, false);
+}
+
+static void end_all(struct world *w)
+{
+    while (w->moves.under_way)
+        end(w, w->moves.under_way);
+}
+
 static void a_few_go_at_once_and_the_others_in_order(void **state)
 {
     (void)state;
@@ -76,12 +90,29 @@ static void a_few_go_at_once_and_the_others_in_order(void **state)
         begin(&w, i);
     assert_int_equal(w.went, MOVES_AT_ONCE);
     for (size_t i = 0; i < ALL; i++) {
-        moves_end(&w.moves);
+        end(&w, 1);
         assert_int_equal(w.went, i + MOVES_AT_ONCE < ALL ? i + 1 + MOVES_AT_ONCE : ALL);
     }
     for (size_t i = 0; i < ALL; i++)
         assert_int_equal(w.movers[i].went, i + 1);
     assert_int_equal(w.moves.under_way, 0);
+    close_world(&w);
+}
+
+/* Those whose worker has answered in this turn, too, are not to wait for others' connections. */
+static void the_next_ones_go_when_the_turn_is_over(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    for (size_t i = 0; i < MOVES_AT_ONCE; i++)
+        moves_end(&w.moves);
+    assert_int_equal(w.went, MOVES_AT_ONCE);
+    loop_turn(w.loop, false);
+    assert_int_equal(w.went, 2 * MOVES_AT_ONCE);
+    end_all(&w);
     close_world(&w);
 }
 
@@ -93,7 +124,7 @@ static void one_that_ends_within_its_turn_makes_room_for_the_next(void **state)
     for (size_t i = 0; i < ALL; i++)
         begin(&w, i);
     w.ends_at_once = true;
-    moves_end(&w.moves);
+    end(&w, 1);
     assert_int_equal(w.went, ALL);
     assert_int_equal(w.moves.under_way, MOVES_AT_ONCE - 1);
     close_world(&w);
@@ -117,7 +148,7 @@ static void as_many_as_there_are_may_end_within_their_turn(void **state)
             &(struct answer){.epoch = (int64_t)i, .target = {.host = slice_text(movers[i].host)}}));
     }
     w.ends_at_once = true;
-    moves_end(&w.moves);
+    end(&w, 1);
     assert_int_equal(w.went, MOVES_AT_ONCE + many);
     close_world(&w);
     free(movers);
@@ -136,7 +167,7 @@ static void one_that_waits_no_more_is_passed_over(void **state)
     moves_drop(&w.moves, w.movers[first].move);
     begin(&w, last); /* told again, behind all others */
     for (size_t i = 0; i < ALL - 2; i++)
-        moves_end(&w.moves);
+        end(&w, 1);
     assert_int_equal(w.movers[first].went + w.movers[middle].went, 0);
     assert_int_equal(w.movers[last].went, ALL - 2);
     close_world(&w);
@@ -156,14 +187,12 @@ static void nobody_waits_for_workers_that_do_not_answer(void **state)
             loop_turn(w.loop, true);
     }
     assert_true(loop_clock() - began >= 2 * MOVES_STEP);
-    for (size_t i = 0; i < ALL; i++)
-        moves_end(&w.moves);
+    end(&w, ALL);
     w.went = 0;
     for (size_t i = 0; i < ALL; i++)
         begin(&w, i);
     assert_int_equal(w.went, MOVES_AT_ONCE); /* it is as before */
-    for (size_t i = 0; i < ALL; i++)
-        moves_end(&w.moves);
+    end_all(&w);
     close_world(&w);
 }
 
@@ -174,14 +203,37 @@ static void while_enough_get_through_no_more_go_at_once(void **state)
     open_world(&w);
     for (size_t i = 0; i < 3 * MOVES_AT_ONCE; i++)
         begin(&w, i);
-    for (size_t i = 0; i < MOVES_AT_ONCE; i++)
-        moves_end(&w.moves);
+    end(&w, MOVES_AT_ONCE);
     assert_int_equal(w.went, 2 * MOVES_AT_ONCE);
     for (uint64_t began = loop_clock(); loop_clock() - began < MOVES_STEP + MOVES_STEP / 2;)
         loop_turn(w.loop, false);
     assert_int_equal(w.moves.most, MOVES_AT_ONCE);
-    for (size_t i = 0; i < 2 * MOVES_AT_ONCE; i++)
+    end_all(&w);
+    close_world(&w);
+}
+
+static void await_step(struct world *w)
+{
+    size_t most = w->moves.most;
+    for (uint64_t began = loop_clock(); w->moves.most == most && loop_clock() - began < 100 * MOVES_STEP;)
+        loop_turn(w->loop, true);
+}
+
+static void once_enough_get_through_fewer_go_at_once_again(void **state)
+{
+    (void)state;
+    struct world w;
+    open_world(&w);
+    for (size_t i = 0; i < ALL; i++)
+        begin(&w, i);
+    await_step(&w);
+    assert_int_equal(w.moves.most, 2 * MOVES_AT_ONCE);
+    for (size_t i = 0; i < MOVES_AT_ONCE; i++)
         moves_end(&w.moves);
+    await_step(&w);
+    assert_int_equal(w.moves.most, MOVES_AT_ONCE);
+    assert_int_equal(w.went, 3 * MOVES_AT_ONCE); /* those that end make room */
+    end_all(&w);
     close_world(&w);
 }
 
@@ -189,11 +241,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_few_go_at_once_and_the_others_in_order),
+        cmocka_unit_test(the_next_ones_go_when_the_turn_is_over),
         cmocka_unit_test(one_that_ends_within_its_turn_makes_room_for_the_next),
         cmocka_unit_test(as_many_as_there_are_may_end_within_their_turn),
         cmocka_unit_test(one_that_waits_no_more_is_passed_over),
         cmocka_unit_test(nobody_waits_for_workers_that_do_not_answer),
         cmocka_unit_test(while_enough_get_through_no_more_go_at_once),
+        cmocka_unit_test(once_enough_get_through_fewer_go_at_once_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

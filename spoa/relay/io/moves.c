@@ -18,12 +18,11 @@ static void free_move(struct move *move)
     free(move);
 }
 
-/* One that ends within its turn makes room for the next one of this same round: thousands may, one in the other. */
-static void go_on(struct moves *m)
+/* One that ends within its turn makes room for the next one of this same round. */
+static void go_on(void *context)
 {
-    if (m->going)
-        return;
-    m->going = true;
+    struct moves *m = context;
+
     while (m->first && m->under_way < m->most) {
         struct move *move = m->first;
         m->under_way++;
@@ -31,9 +30,6 @@ static void go_on(struct moves *m)
         m->go(move->owner, &move->answer);
         free_move(move);
     }
-    m->going = false;
-    if (!m->first && m->under_way <= MOVES_AT_ONCE)
-        m->most = MOVES_AT_ONCE;
 }
 
 static void on_step(void *owner)
@@ -42,6 +38,8 @@ static void on_step(void *owner)
 
     if (m->ended < MOVES_AT_ONCE)
         m->most += MOVES_AT_ONCE;
+    else if (m->most > MOVES_AT_ONCE)
+        m->most -= MOVES_AT_ONCE;
     m->ended = 0;
     if (m->first)
         loop_timer_set(&m->step, MOVES_STEP);
@@ -50,7 +48,8 @@ static void on_step(void *owner)
 
 void moves_open(struct moves *m, struct loop *loop, void (*go)(void *owner, const struct answer *answer))
 {
-    *m = (struct moves){.most = MOVES_AT_ONCE, .last = &m->first, .go = go};
+    *m = (struct moves){.loop = loop, .most = MOVES_AT_ONCE, .last = &m->first, .go = go};
+    m->turn_end = (struct loop_task){.run = go_on, .context = m};
     loop_timer_open(&m->step, loop, on_step, m);
 }
 
@@ -92,7 +91,10 @@ void moves_end(struct moves *m)
 {
     m->under_way--;
     m->ended++;
-    go_on(m);
+    if (m->first)
+        loop_defer(m->loop, &m->turn_end);
+    else if (m->under_way <= MOVES_AT_ONCE)
+        m->most = MOVES_AT_ONCE;
 }
 
 void moves_drop(struct moves *m, struct move *move)
