@@ -81,7 +81,7 @@ static bool is_late(uint64_t since)
     return loop_clock() - since > MANY_SECS;
 }
 
-static int setup(void **state)
+static int setup_for(void **state, unsigned most)
 {
     struct world *w = calloc(1, sizeof *w);
     struct net_address address;
@@ -98,13 +98,23 @@ static int setup(void **state)
     assert_non_null(w->loop);
     loop_timer_open(&w->tick, w->loop, on_tick, w);
     on_tick(w);
-    w->client = agent_client_new(w->loop, &address, 1, NULL);
+    w->client = agent_client_new(w->loop, &address, most, NULL);
     assert_non_null(w->client);
     for (uint64_t since = loop_clock(); !agent_client_connected(w->client) && !is_late(since);)
         turn(w);
     assert_true(agent_client_connected(w->client));
     *state = w;
     return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_for(state, 1);
+}
+
+static int setup_for_two(void **state)
+{
+    return setup_for(state, 2);
 }
 
 static int teardown(void **state)
@@ -246,9 +256,57 @@ static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
     assert_int_equal(w->answered, 1);
 }
 
+static void a_leisurely_question_is_asked_a_moment_later(void **state)
+{
+    struct world *w = *state;
+    struct question watch = {.watch = true, .leisurely = true, .user = &user_answered, .owner = w};
+    agent_client_ask(w->client, &watch);
+    assert_int_equal(watch.state, QUESTION_QUEUED);
+    for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
+        turn(w);
+    assert_int_equal(w->notified, 1);
+    agent_client_drop(w->client, &watch);
+}
+
+static void a_leisurely_question_leaves_with_one_in_a_hurry(void **state)
+{
+    struct world *w = *state;
+    struct question watch = {.watch = true, .leisurely = true, .user = &user_answered, .owner = w},
+                    question = {.user = &user_answered, .owner = w};
+    agent_client_ask(w->client, &watch);
+    agent_client_ask(w->client, &question);
+    assert_int_equal(watch.state, QUESTION_ASKED);
+    assert_int_equal(question.state, QUESTION_ASKED);
+    agent_client_drop(w->client, &watch);
+    agent_client_drop(w->client, &question);
+}
+
+/* What comes from the agent meanwhile is no reason to hurry. */
+static void a_leisurely_question_waits_though_an_answer_comes(void **state)
+{
+    struct world *w = *state;
+    struct question question = {.user = &user_answered, .owner = w},
+                    watch = {.watch = true, .leisurely = true, .user = &user_answered, .owner = w};
+    uint8_t memory[64];
+    struct writer out = writer_of(memory, sizeof memory);
+    agent_client_ask(w->client, &question);
+    for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
+        turn(w);
+    assert_true(spop_frame_end(&out, spop_frame_begin(&out, SPOP_TYPE_ACK, question.id, 1), sizeof memory));
+    assert_int_equal(send(w->fd, memory, out.len, MSG_NOSIGNAL), out.len);
+    agent_client_ask(w->client, &watch);
+    agent_client_look(w->client);
+    assert_int_equal(w->answered, 1);
+    assert_int_equal(watch.state, QUESTION_QUEUED);
+    agent_client_drop(w->client, &watch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_leisurely_question_is_asked_a_moment_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_leisurely_question_leaves_with_one_in_a_hurry, setup_for_two, teardown),
+        cmocka_unit_test_setup_teardown(a_leisurely_question_waits_though_an_answer_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_watch_that_is_dropped_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others,
                                         setup, teardown),

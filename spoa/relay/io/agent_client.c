@@ -9,6 +9,7 @@
 
 #define ASK_PATIENCE     (3 * SECOND)
 #define TICK             (100 * MILLISECOND) /* between looks at overdue questions */
+#define LEISURE          (5 * MILLISECOND)   /* in which those that are in no hurry are collected */
 #define RECONNECT_LEAST  (100 * MILLISECOND)
 #define RECONNECT_MOST   SECOND
 #define QUESTION_MAX     SPOP_FRAME_USUAL
@@ -25,13 +26,14 @@ struct agent_client {
     unsigned most;
     struct spop_client *client; /* NULL: not connected */
     struct stream stream;
-    struct loop_timer tick, reconnect;
+    struct loop_timer tick, leisure, reconnect;
     struct loop_task flush; /* what a turn has put leaves at its end, at once */
     struct backoff backoff;
     struct question *queued, **queued_end; /* in order */
     struct question *asked, *watched;      /* in no order */
     struct question *overdue;              /* about to be answered so */
     bool ready, told_lost;
+    bool hurry; /* what is queued is to be asked now */
 };
 
 /* ---- the lists ---- */
@@ -193,13 +195,23 @@ static void put_queued(struct agent_client *r)
 {
     struct question *next;
 
-    for (struct question *q = r->queued; q && can_ask(r); q = next) {
+    for (struct question *q = r->queued; q && r->hurry && can_ask(r); q = next) {
         next = q->next;
         if (put_question(r, q))
             note_asked(r, q);
     }
+    r->hurry = r->hurry && r->queued;
     if (buffer_len(&r->stream.out))
         loop_defer(r->loop, &r->flush);
+}
+
+static void put_all(void *owner)
+{
+    struct agent_client *r = owner;
+
+    r->hurry = true;
+    if (r->ready)
+        put_queued(r);
 }
 
 static void flush(void *context)
@@ -287,7 +299,7 @@ static void on_answer(struct agent_client *r, struct question *q, struct reader 
 
 static void on_ready_to_ask(struct agent_client *r)
 {
-    r->ready = true;
+    r->ready = r->hurry = true;
     backoff_reset(&r->backoff);
     stream_stop_time(&r->stream);
     if (r->told_lost)
@@ -419,8 +431,7 @@ static void on_tick(void *owner)
     struct agent_client *r = owner;
 
     give_up_overdue(r);
-    if (r->ready)
-        put_queued(r);
+    put_all(r);
     tick_if_wanted(r);
 }
 
@@ -446,6 +457,7 @@ struct agent_client *agent_client_new(struct loop *loop, const struct net_addres
     r->queued_end = &r->queued;
     r->flush = (struct loop_task){.run = flush, .context = r};
     loop_timer_open(&r->tick, loop, on_tick, r);
+    loop_timer_open(&r->leisure, loop, put_all, r);
     loop_timer_open(&r->reconnect, loop, connect_agent, r);
     loop_timer_set(&r->reconnect, 0);
     return r;
@@ -457,6 +469,7 @@ void agent_client_free(struct agent_client *r)
         return;
     stream_close(&r->stream);
     loop_timer_close(&r->tick);
+    loop_timer_close(&r->leisure);
     loop_timer_close(&r->reconnect);
     spop_client_free(r->client);
     r->flush.run = free; /* it may be queued */
@@ -468,8 +481,10 @@ void agent_client_ask(struct agent_client *r, struct question *q)
     agent_client_drop(r, q);
     q->due = loop_clock() + ASK_PATIENCE;
     queue(r, q);
-    if (r->ready)
-        put_queued(r);
+    if (!q->leisurely)
+        put_all(r);
+    else if (!loop_timer_active(&r->leisure))
+        loop_timer_set(&r->leisure, LEISURE);
     tick_if_wanted(r);
 }
 
