@@ -3,6 +3,7 @@
 
 import asyncio
 import re
+import socket
 import time
 from types import SimpleNamespace
 
@@ -97,6 +98,20 @@ def test_with_overlap_the_old_worker_serves_until_the_new_one_is_there(tunnels, 
     two.accept(arriving)
     assert old.closed() == (1000, "moved")
     pass_both_ways(client, arriving)
+
+
+def test_the_old_worker_serves_until_the_new_one_is_connected_to_but_no_longer_than_a_moment(tunnels, workers):
+    """The new worker's queue is full: a connection to it is not made."""
+    one, two = workers
+    sandbox = tunnels.sandbox(one)
+    client, old = tunnels.open(one, sandbox)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, socket.create_connection(full.getsockname()):
+        began = time.monotonic()
+        tunnels.place(sandbox, SimpleNamespace(url=f"http://127.0.0.1:{full.getsockname()[1]}"))
+        assert old.closed() == (1000, "moved")
+        assert time.monotonic() - began >= 0.1
+    tunnels.place(sandbox, two)
+    pass_both_ways(client, two.serve())
 
 
 def test_what_is_said_between_two_workers_arrives_in_order(tunnels, workers):

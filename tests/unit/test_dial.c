@@ -134,6 +134,32 @@ static void a_hurried_request_is_there_before_the_loop_has_its_turn(void **state
     assert_int_equal(recv(w->worker, bytes, sizeof bytes, 0), -1); /* it was sent once */
 }
 
+static void a_connection_that_was_made_ahead_is_used_and_no_other(void **state)
+{
+    struct world *w = *state;
+    const struct target to = {.unix_path = slice_text(w->path)};
+    struct fail why;
+    char bytes[2048];
+    int ahead = dial_connect(&to, NULL, w->folder, &why), worker = net_accept(w->listener);
+    assert_true(ahead >= 0 && worker >= 0);
+    struct dial *dial = dial_new(&(struct dial_options){.loop = w->loop,
+                                                        .timeout = 2000000,
+                                                        .head_max = HTTP_HEAD_MAX,
+                                                        .upgrade = w->upgrade,
+                                                        .to = &to,
+                                                        .ahead = &ahead,
+                                                        .folder = w->folder,
+                                                        .done = on_done,
+                                                        .owner = w});
+    assert_non_null(dial);
+    assert_int_equal(ahead, -1);
+    dial_hurry(dial);
+    assert_true(recv(worker, bytes, sizeof bytes, 0) > 0);
+    assert_int_equal(net_accept(w->listener), -1);
+    dial_free(dial);
+    close(worker);
+}
+
 /* It may have seen it. */
 static void a_worker_that_ends_behind_a_hurried_request_is_not_unreachable(void **state)
 {
@@ -172,6 +198,7 @@ int main(void)
         TEST(an_answer_is_heard_though_the_request_was_not_taken),
         TEST(a_worker_that_takes_nothing_and_says_nothing_is_unreachable),
         TEST(a_hurried_request_is_there_before_the_loop_has_its_turn),
+        TEST(a_connection_that_was_made_ahead_is_used_and_no_other),
         TEST(a_worker_that_ends_behind_a_hurried_request_is_not_unreachable),
         TEST(a_worker_that_takes_no_hurried_request_is_unreachable),
         TEST(an_answer_that_was_there_in_time_is_not_late),

@@ -251,17 +251,24 @@ static bool put_request(struct dial *d, const struct dial_options *o)
     return buffer_put(&d->stream.out, writer_slice(&w)) || fail(&d->why, "out of memory");
 }
 
-/* A descriptor, or -1 and d->why. */
-static int connect_to(struct dial *d, const struct dial_options *o)
+int dial_connect(const struct target *to, const struct net_address *tls, const char *folder, struct fail *why)
 {
-    const struct target *to = o->to;
     struct net_address address;
     if (to->tls)
-        return net_connect(o->tls, &d->why);
+        return net_connect(tls, why);
     if (slice_present(to->unix_path))
-        return net_connect_beneath(o->folder, to->unix_path, &d->why);
+        return net_connect_beneath(folder, to->unix_path, why);
     net_from_ip(slice_of(to->addr.bytes, to->addr.family == 4 ? 4 : 16), to->port, &address);
-    return net_connect(&address, &d->why);
+    return net_connect(&address, why);
+}
+
+static int take_ahead(const struct dial_options *o)
+{
+    int fd = o->ahead ? *o->ahead : -1;
+
+    if (o->ahead)
+        *o->ahead = -1;
+    return fd;
 }
 
 static bool start(struct dial *d, const struct dial_options *o)
@@ -272,7 +279,9 @@ static bool start(struct dial *d, const struct dial_options *o)
     if (!put_request(d, o))
         return false;
     d->early = DIAL_UNREACHABLE;
-    int fd = connect_to(d, o);
+    int fd = take_ahead(o);
+    if (fd < 0)
+        fd = dial_connect(o->to, o->tls, o->folder, &d->why);
     if (fd < 0) {
         if (fail_of_resources(errno))
             d->early = DIAL_NO_SOCKET;

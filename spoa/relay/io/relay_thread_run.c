@@ -128,7 +128,7 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
         .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
     loop_set_soon(thread->loop, tunnel_io_soon);
     tunnel_io_host(&thread->host, &thread->commands);
-    moves_open(&thread->moves, thread->loop, tunnel_io_go);
+    moves_open(&thread->moves, thread->loop, &tunnel_io_moves);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
     thread->agent = agent_client_new(thread->loop, o->agent, o->questions, o->log);
     bool rest = tunnel_rest_open(&thread->rest, thread);

@@ -156,6 +156,11 @@ static bool is_allowed(const struct relay_thread_settings *settings, const struc
            (outside || cidr_any_contains(settings->networks, settings->networks_count, &target->addr));
 }
 
+static const struct net_address *worker_tls(const struct tunnel_io *io)
+{
+    return io->tunnel.outside ? &io->thread->settings.egress_out : &io->thread->settings.worker_tls;
+}
+
 static struct dial *start_dial(struct tunnel_io *io, const struct target *to, struct slice probe,
                                struct slice query, struct slice fields)
 {
@@ -165,11 +170,12 @@ static struct dial *start_dial(struct tunnel_io *io, const struct target *to, st
         return NULL;
     struct dial_options options = {
         .loop = io->thread->loop,
-        .tls = io->tunnel.outside ? &settings->egress_out : &settings->worker_tls,
+        .tls = worker_tls(io),
         .timeout = settings->dial_timeout,
         .head_max = settings->head_size,
         .upgrade = upgrade,
         .to = to,
+        .ahead = io->ahead && target_same(io->ahead->to, to) ? &io->ahead->fd : NULL,
         .folder = socket_folder(settings, to),
         .probe = probe,
         .query = query,
@@ -623,16 +629,35 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
         take_answer(io, true, &no_news);
 }
 
-void tunnel_io_go(void *owner, const struct answer *answer)
+/* A tunnel that is joined by the new worker while the old one serves needs nothing ahead. */
+static int connect_ahead(void *owner, const struct answer *answer)
 {
     struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct fail why;
 
-    if (!io)
-        return;
-    io->move = NULL;
-    io->moving = true;
-    take_answer(io, true, answer);
+    if (!io || !tunnel_would_leave(&io->tunnel, answer) ||
+        !is_allowed(&io->thread->settings, &answer->target, io->tunnel.outside))
+        return -1;
+    return dial_connect(&answer->target, worker_tls(io), socket_folder(&io->thread->settings, &answer->target), &why);
 }
+
+static void go(void *owner, const struct answer *answer, int fd)
+{
+    struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct ahead ahead = {fd, &answer->target};
+
+    if (io) {
+        io->move = NULL;
+        io->moving = true;
+        io->ahead = &ahead;
+        take_answer(io, true, answer);
+        io->ahead = NULL;
+    }
+    if (ahead.fd >= 0)
+        close(ahead.fd);
+}
+
+const struct moves_user tunnel_io_moves = {connect_ahead, go};
 
 static void give_handover(void *owner, struct handover *to)
 {

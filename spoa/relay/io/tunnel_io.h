@@ -24,8 +24,8 @@ void tunnel_io_cut(struct tunnel_seat *io);
 /* A socket, of a tunnel or not, is ready: of a tunnel's, what its handling reads is brought into the cache (loop_set_soon). */
 void tunnel_io_soon(const struct loop_io *io);
 
-/* Its turn to move has come, by what it was told (moves.h). */
-void tunnel_io_go(void *io, const struct answer *answer);
+/* Of the thread's moves: the owner of each is a seat. */
+extern const struct moves_user tunnel_io_moves;
 
 /* The two parts of a round where memory is short (limits.h), of the thread's tunnels. */
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round);

@@ -12,6 +12,12 @@
 
 struct dial;
 
+/* A connection that was made before the tunnel left its worker. */
+struct ahead {
+    int fd;
+    const struct target *to;
+};
+
 enum replay_permit {
     PERMIT_NONE,
     PERMIT_TAKEN, /* counted by the limits */
@@ -61,6 +67,7 @@ struct tunnel_io {
     struct buffer early; /* from the client, before its 101 */
     struct pipe *pipe;   /* payload of a large frame for the client is in it */
     struct dial *dial;
+    struct ahead *ahead; /* within tunnel_io_go */
     bool probing;                /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question *ask;      /* while it is open */

@@ -264,6 +264,11 @@ bool tunnel_would_move(const struct tunnel *t, const struct answer *answer)
     return t->state == TUNNEL_serving && connector_would_move(&t->connector, answer);
 }
 
+bool tunnel_would_leave(const struct tunnel *t, const struct answer *answer)
+{
+    return tunnel_would_move(t, answer) && !t->one_leg && !tunnel_overlaps(t);
+}
+
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now)
 {
     if (t->state >= TUNNEL_closing || (!watch && t->connector.phase != CONNECTOR_ASKING))

@@ -96,6 +96,8 @@ void tunnel_dialled(struct tunnel *t, enum dial_outcome outcome, unsigned status
 void tunnel_answered(struct tunnel *t, const struct answer *answer, bool watch, uint64_t now);
 /* Whether a watch's answer would make it leave a worker that serves for another one, which can wait. */
 bool tunnel_would_move(const struct tunnel *t, const struct answer *answer);
+/* The same, before the other one is dialled, which it is then. */
+bool tunnel_would_leave(const struct tunnel *t, const struct answer *answer);
 /* Something of it may be due. */
 void tunnel_tick(struct tunnel *t, uint64_t now);
 uint64_t tunnel_due(const struct tunnel *t);

@@ -56,6 +56,8 @@ void tunnel_lose_input(struct tunnel *t, bool all);
 /* ---- tunnel_worker.c ---- */
 void tunnel_worker_closed(struct tunnel *t, unsigned code, struct slice text, uint64_t now);
 void tunnel_worker_lost(struct tunnel *t, enum loss how, uint64_t now);
+/* Whether the next worker is dialled while the last one serves. */
+bool tunnel_overlaps(const struct tunnel *t);
 /* CONNECTOR_MOVED and CONNECTOR_STAYS. */
 void tunnel_worker_moved(struct tunnel *t, const struct answer *answer, uint64_t now);
 void tunnel_grace_over(struct tunnel *t, uint64_t now);

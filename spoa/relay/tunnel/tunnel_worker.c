@@ -217,12 +217,16 @@ static void leave_for_another(struct tunnel *t, uint64_t now)
     worker_gone(t, LOSS_moved, now);
 }
 
+bool tunnel_overlaps(const struct tunnel *t)
+{
+    return !t->one_leg && (t->forward.adapter->overlap || t->overlap);
+}
+
 void tunnel_worker_moved(struct tunnel *t, const struct answer *answer, uint64_t now)
 {
     struct connector *c = &t->connector;
-    bool overlaps = !t->one_leg && (t->forward.adapter->overlap || t->overlap);
 
-    if (t->state == TUNNEL_serving && overlaps) {
+    if (t->state == TUNNEL_serving && tunnel_overlaps(t)) {
         redial_begin(&c->redial, t->forward.place.settings->redial.budget, now);
     } else {
         if (t->state == TUNNEL_serving)
