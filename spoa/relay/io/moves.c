@@ -60,7 +60,7 @@ static void begin_step(struct moves *m)
     if (!m->first || loop_timer_active(&m->step))
         return;
     m->ended = 0;
-    loop_timer_set(&m->step, MOVES_STEP);
+    loop_timer_set(&m->step, m->step_time);
 }
 
 /* One that ends within its turn makes room for the next one of this same round. */
@@ -100,7 +100,8 @@ static void on_step(void *owner)
 
 void moves_open(struct moves *m, struct loop *loop, const struct moves_user *user)
 {
-    *m = (struct moves){.user = user, .loop = loop, .most = MOVES_AT_ONCE, .last = &m->first};
+    *m = (struct moves){
+        .user = user, .loop = loop, .most = MOVES_AT_ONCE, .last = &m->first, .step_time = MOVES_STEP};
     m->turn_end = (struct loop_task){.run = go_on, .context = m};
     loop_timer_open(&m->step, loop, on_step, m);
 }

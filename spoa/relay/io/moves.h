@@ -42,6 +42,7 @@ struct moves {
     size_t under_way, most, ended; /* ended: in this step */
     struct move *first, **last;    /* whose turn has not come; behind the last one */
     struct loop_timer step;
+    uint64_t step_time; /* MOVES_STEP */
     struct loop_task turn_end;
 };
 
