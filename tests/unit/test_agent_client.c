@@ -256,10 +256,10 @@ static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
     assert_int_equal(w->answered, 1);
 }
 
-static void a_leisurely_question_is_asked_a_moment_later(void **state)
+static void a_watch_is_asked_for_a_moment_later(void **state)
 {
     struct world *w = *state;
-    struct question watch = {.watch = true, .leisurely = true, .user = &user_answered, .owner = w};
+    struct question watch = {.watch = true, .user = &user_answered, .owner = w};
     agent_client_ask(w->client, &watch);
     assert_int_equal(watch.state, QUESTION_QUEUED);
     for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
@@ -268,10 +268,10 @@ static void a_leisurely_question_is_asked_a_moment_later(void **state)
     agent_client_drop(w->client, &watch);
 }
 
-static void a_leisurely_question_leaves_with_one_in_a_hurry(void **state)
+static void a_watch_leaves_with_one_in_a_hurry(void **state)
 {
     struct world *w = *state;
-    struct question watch = {.watch = true, .leisurely = true, .user = &user_answered, .owner = w},
+    struct question watch = {.watch = true, .user = &user_answered, .owner = w},
                     question = {.user = &user_answered, .owner = w};
     agent_client_ask(w->client, &watch);
     agent_client_ask(w->client, &question);
@@ -282,11 +282,11 @@ static void a_leisurely_question_leaves_with_one_in_a_hurry(void **state)
 }
 
 /* What comes from the agent meanwhile is no reason to hurry. */
-static void a_leisurely_question_waits_though_an_answer_comes(void **state)
+static void a_watch_waits_though_an_answer_comes(void **state)
 {
     struct world *w = *state;
     struct question question = {.user = &user_answered, .owner = w},
-                    watch = {.watch = true, .leisurely = true, .user = &user_answered, .owner = w};
+                    watch = {.watch = true, .user = &user_answered, .owner = w};
     uint8_t memory[64];
     struct writer out = writer_of(memory, sizeof memory);
     agent_client_ask(w->client, &question);
@@ -304,9 +304,9 @@ static void a_leisurely_question_waits_though_an_answer_comes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_leisurely_question_is_asked_a_moment_later, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_leisurely_question_leaves_with_one_in_a_hurry, setup_for_two, teardown),
-        cmocka_unit_test_setup_teardown(a_leisurely_question_waits_though_an_answer_comes, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_watch_is_asked_for_a_moment_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_watch_leaves_with_one_in_a_hurry, setup_for_two, teardown),
+        cmocka_unit_test_setup_teardown(a_watch_waits_though_an_answer_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_watch_that_is_dropped_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others,
                                         setup, teardown),

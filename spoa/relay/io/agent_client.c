@@ -9,7 +9,7 @@
 
 #define ASK_PATIENCE     (3 * SECOND)
 #define TICK             (100 * MILLISECOND) /* between looks at overdue questions */
-#define LEISURE          (5 * MILLISECOND)   /* in which those that are in no hurry are collected */
+#define LEISURE          (5 * MILLISECOND)   /* in which watches are collected: nobody waits for one */
 #define RECONNECT_LEAST  (100 * MILLISECOND)
 #define RECONNECT_MOST   SECOND
 #define QUESTION_MAX     SPOP_FRAME_USUAL
@@ -481,7 +481,7 @@ void agent_client_ask(struct agent_client *r, struct question *q)
     agent_client_drop(r, q);
     q->due = loop_clock() + ASK_PATIENCE;
     queue(r, q);
-    if (!q->leisurely)
+    if (!q->watch)
         put_all(r);
     else if (!loop_timer_active(&r->leisure))
         loop_timer_set(&r->leisure, LEISURE);

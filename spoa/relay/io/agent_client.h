@@ -30,9 +30,8 @@ struct question {
     void *owner;
     int64_t epoch;       /* that is known; negative: none */
     struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
-    bool watch;
-    bool leisurely; /* it may wait some milliseconds for others, with which it then leaves */
-    int32_t idle;   /* of a watch: seconds since the tunnel was used */
+    bool watch;   /* may wait some milliseconds for others, with which it then leaves */
+    int32_t idle; /* of a watch: seconds since the tunnel was used */
 
     /* the client's */
     enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE } state;

@@ -295,7 +295,6 @@ static void watch(struct tunnel_io *io)
     /* going out keeps no sandbox awake */
     io->seat->watch.idle = io->tunnel.outside ? -1 : idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
     const struct target *target = tunnel_target(&io->tunnel);
-    io->seat->watch.leisurely = io->moving; /* it has just heard; its next worker is waited for meanwhile */
     /* 0.0.0.0, where no worker is: with none known, any is news */
     io->seat->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
     agent_client_ask(io->thread->agent, &io->seat->watch);
