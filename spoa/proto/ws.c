@@ -213,12 +213,9 @@ void ws_skip(struct ws_decoder *d, uint64_t len)
         d->state = STATE_HEAD;
 }
 
-uint64_t ws_to_payload(const struct ws_decoder *d)
+size_t ws_head_rest(const struct ws_decoder *d)
 {
-    uint64_t length = d->frame.length;
-    unsigned wide = length > UINT16_MAX ? 8 : length > 125 ? 2 : 0, head = 2 + wide + (d->frame.masked ? 4u : 0u);
-
-    return ws_untold(d) + head - (d->head_len < head ? d->head_len : head);
+    return head_len(d) - d->head_len;
 }
 
 struct slice ws_close_reason(const struct ws_decoder *d)

@@ -94,8 +94,13 @@ uint64_t ws_untold(const struct ws_decoder *d);
 
 /* So many of these pass without being decoded. */
 void ws_skip(struct ws_decoder *d, uint64_t len);
-/* Bytes up to the payload of the next data frame, if its head is as long as that of the one at hand was. */
-uint64_t ws_to_payload(const struct ws_decoder *d);
+/* Between two frames, or within a head: bytes of that head that are certainly still to come, never none. */
+size_t ws_head_rest(const struct ws_decoder *d);
+/* A head has begun and is not whole. */
+static inline bool ws_in_head(const struct ws_decoder *d)
+{
+    return d->head_len > 0;
+}
 
 /* The reason in a Close that was reported; empty when there is none. */
 struct slice ws_close_reason(const struct ws_decoder *d);

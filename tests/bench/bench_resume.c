@@ -58,7 +58,7 @@ static uint32_t host_random(void *io)
 }
 
 static struct commands commands;
-static const struct tunnel_host host = {host_send,           NULL,        host_may_hold,
+static const struct tunnel_host host = {host_send,           NULL,        NULL,     NULL, host_may_hold,
                                         host_permits_replay, host_random, &commands};
 
 /* Sockets stay as they are. */

@@ -502,7 +502,7 @@ static inline void net_part(struct network *n, enum side side, struct send_queue
 }
 
 static struct commands net_commands;
-static const struct tunnel_host net_host = {net_send,           NULL,       net_may_hold,
+static const struct tunnel_host net_host = {net_send,           NULL,       NULL,         NULL, net_may_hold,
                                             net_permits_replay, net_random, &net_commands};
 
 static inline void net_carries_out(struct network *n, struct command *command)

@@ -57,7 +57,7 @@ static struct buffer joined(void)
     struct buffer all = buffer_with_limit(1 << 20);
     struct ws_piece piece;
     for (enum ws_event event; (event = ws_decode(&d, &in, &piece)) != WS_MORE;) {
-        uint8_t start = (uint8_t)d.frame.opcode;
+        uint8_t start = (uint8_t)(d.frame.opcode == WS_PONG ? 0x8a : d.frame.opcode);
         assert_int_not_equal(event, WS_BAD);
         if (event == WS_CONTROL || (event == WS_HEAD && start))
             assert_true(buffer_put(&all, slice_of(&start, 1)));
@@ -158,7 +158,7 @@ static void pours(size_t more, size_t room)
     serving();
     struct slice all = slice_of(memory, put_frame(0, 0x82, LARGE));
     assert_true(world_bytes(&w, WORKER, slice_sub(all, 0, 40960), SIZE_MAX));
-    assert_int_equal(forward_unseen_most(&w.t.forward), LARGE + 10 - 40960);
+    assert_int_equal(forward_unseen_most(&w.t.forward), FORWARD_UNSEEN_MOST);
     w.ears[CLIENT].room = room;
     assert_true(world_bytes(&w, WORKER, slice_sub(all, 40960, more), SIZE_MAX));
 }
@@ -197,6 +197,133 @@ static void assert_cut_and_closed(void)
     assert_memory_equal(said.at + 1, payload, 100950);
     assert_int_equal(said.at[1 + 100950], WS_CLOSE);
     buffer_free(&got);
+}
+
+/* A fragment's end, a whole message, one in two frames, one that goes through, a small one, the beginning of a large one: more
+ * than goes at once. Behind that the rest, a Ping among it. */
+static struct slice many_frames(void)
+{
+    size_t len = put_frame(0, 0x82, 60000);
+    len = put_frame(len, 0x82, 65536);
+    len = put_frame(len, 0x01, 49152);
+    len = put_frame(len, 0x80, 50000);
+    len = put_frame(len, 0x82, 65535);
+    len = put_frame(len, 0x82, 300);
+    return slice_of(memory, put_frame(len, 0x82, 100000));
+}
+
+/* The client's socket takes `room`, its pipe `pipe_room`; then a Ping of the relay's is said. */
+static struct buffer at_once(struct slice all, bool pipes, size_t step, size_t room, size_t pipe_room)
+{
+    serving();
+    w.pipes = pipes;
+    w.pipe_room = pipe_room;
+    for (size_t at = 0, len = 40960; at < all.len; at += len, len = step) {
+        struct slice part = slice_sub(all, at, len);
+        w.ears[CLIENT].room = at ? room : SIZE_MAX;
+        while (part.len) {
+            size_t before = w.t.forward.legs[WORKER].bytes_in + buffer_len(&w.t.forward.legs[WORKER].partial);
+            world_bytes(&w, WORKER, part, SIZE_MAX);
+            part = slice_from(part, w.t.forward.legs[WORKER].bytes_in +
+                                        buffer_len(&w.t.forward.legs[WORKER].partial) - before);
+            if (!send_queue_empty(&w.t.forward.legs[CLIENT].out) && room % 2)
+                assert_true(forward_send_control(&w.t.forward, CLIENT, WS_PONG, SLICE_LITERAL(""), w.now));
+            drain(room < 4096 ? 4096 : room);
+            w.ears[CLIENT].room = room;
+        }
+    }
+    assert_int_equal(w.t.state, TUNNEL_serving);
+    assert_int_equal(w.t.forward.legs[WORKER].bytes_in, all.len);
+    assert_int_equal(w.t.forward.legs[CLIENT].bytes_out, buffer_len(&w.ears[CLIENT].bytes));
+    assert_int_equal(w.t.forward.legs[CLIENT].message_out, 0);
+    assert_int_equal(w.t.forward.legs[CLIENT].out.message, 0);
+    assert_int_equal(w.t.forward.legs[CLIENT].data, 390523);
+    struct buffer got = joined();
+    world_close(&w);
+    return got;
+}
+
+/* Without the Pongs. */
+static struct buffer unanswered(struct buffer got)
+{
+    struct slice all = buffer_slice(&got);
+    struct buffer rest = buffer_with_limit(1 << 20);
+    const uint8_t *from = all.at;
+    for (size_t i = 0; i < all.len; i++) {
+        if (all.at[i] != 0x8a)
+            continue;
+        assert_true(buffer_put(&rest, slice_of(from, (size_t)(all.at + i - from))));
+        from = all.at + i + 1;
+    }
+    assert_true(buffer_put(&rest, slice_of(from, (size_t)(all.at + all.len - from))));
+    buffer_free(&got);
+    return rest;
+}
+
+static void many_frames_go_at_once(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof payload; i++)
+        payload[i] = (uint8_t)(i * 7 + i / 251) & 0x7f;
+    struct slice all = many_frames();
+    struct buffer want = at_once(all, false, 65536, SIZE_MAX, 0);
+    assert_int_equal(buffer_len(&want), 390523 + 2 * 6);
+    for (size_t step = 250000; step < 250040; step++)
+        assert_same(&want, unanswered(at_once(all, true, step, SIZE_MAX, 0)));
+    /* the client takes it up to each place about each head, and so does the pipe */
+    for (size_t place = 0, at = 19044; place < 5;
+         at += (const size_t[]){65546, 49156, 50004, 65539, 0}[place++])
+        for (size_t room = at - 12; room < at + 24; room++) {
+            assert_same(&want, unanswered(at_once(all, true, 262144, room, 0)));
+            assert_same(&want, unanswered(at_once(all, true, 262144, room | 1, room)));
+            assert_same(&want, unanswered(at_once(all, true, 262144, SIZE_MAX - 1, room)));
+        }
+    for (size_t room = 1; room < 262144; room += 4999)
+        assert_same(&want, unanswered(at_once(all, true, 262144, 1 + room * 7 % 262144, room)));
+    buffer_free(&want);
+}
+
+/* A second frame that may not pass, behind one that goes unseen: the client has the first, and is told why. */
+static void assert_ends(struct slice all, enum close_reason why)
+{
+    assert_true(world_bytes(&w, WORKER, slice_sub(all, 0, 40960), SIZE_MAX));
+    assert_int_not_equal(forward_unseen_most(&w.t.forward), 0);
+    world_bytes(&w, WORKER, slice_from(all, 40960), SIZE_MAX);
+    assert_int_equal(w.t.reason, why);
+    struct buffer got = joined();
+    struct slice said = buffer_slice(&got);
+    assert_true(said.len > 1 + 60000 + 1 + 1);
+    assert_memory_equal(said.at + 1, payload, 60000);
+    assert_int_equal(said.at[1 + 60000], 0xff);
+    assert_int_equal(said.at[1 + 60000 + 1], WS_CLOSE);
+    buffer_free(&got);
+    world_close(&w);
+}
+
+static void the_next_frame_is_judged_as_any(void **state)
+{
+    struct handover h = world_handover();
+    (void)state;
+    for (int fragments = 0; fragments < 2; fragments++) {
+        h.max_message = 120000;
+        serving_as(&h);
+        size_t len = put_frame(0, 0x82, 60000);
+        len = fragments ? put_frame(put_frame(len, 0x02, 60000), 0x80, 60001) : put_frame(len, 0x82, 120001);
+        if (!fragments) {
+            assert_ends(slice_of(memory, len), CLOSE_message_too_big);
+            continue;
+        }
+        assert_true(world_bytes(&w, WORKER, slice_of(memory, 40960), SIZE_MAX));
+        world_bytes(&w, WORKER, slice_sub(slice_of(memory, len), 40960, SIZE_MAX), SIZE_MAX);
+        assert_int_equal(w.t.reason, CLOSE_message_too_big);
+        world_close(&w);
+    }
+    static const unsigned wrong[] = {0x80, 0x83, 0x09};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        serving();
+        size_t len = put_frame(0, 0x82, 60000);
+        assert_ends(slice_of(memory, put_frame(len, wrong[i], 60000)), CLOSE_worker_protocol);
+    }
 }
 
 static void a_worker_that_is_lost_leaves_the_message_as_far_as_it_came(void **state)
@@ -252,14 +379,8 @@ static void only_the_payload_of_large_frames_is_unseen(void **state)
         for (int k = 0; k < 3; k++)
             assert_true(world_bytes(&w, WORKER, slice_of(memory, put_frame(0, 0x82, smalls[i])), SIZE_MAX));
         assert_int_equal(forward_unseen_most(f), 0);
-        assert_int_equal(forward_unseen_stop(f, WORKER), SIZE_MAX);
         world_close(&w);
     }
-    pours(60000, SIZE_MAX); /* less is left than is worth a pipe: up to the next head is read */
-    assert_int_equal(forward_unseen_most(f), 49050 < FORWARD_UNSEEN ? 0 : 49050);
-    assert_int_equal(forward_unseen_stop(f, WORKER), 49050 < FORWARD_UNSEEN ? 49060 : SIZE_MAX);
-    assert_int_equal(forward_unseen_stop(f, CLIENT), SIZE_MAX);
-    world_close(&w);
 }
 
 static void who_has_to_look_is_given_nothing_unseen(void **state)
@@ -337,6 +458,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_unseen_arrives_wherever_it_is_cut),
         cmocka_unit_test(a_ping_is_said_at_each_place_of_what_is_unseen),
+        cmocka_unit_test(many_frames_go_at_once),
+        cmocka_unit_test(the_next_frame_is_judged_as_any),
         cmocka_unit_test(a_worker_that_is_lost_leaves_the_message_as_far_as_it_came),
         cmocka_unit_test(a_client_that_is_left_gets_what_is_in_the_pipe),
         cmocka_unit_test(a_client_that_takes_nothing_of_the_pipe_is_too_slow),

@@ -35,7 +35,8 @@ struct world {
     bool full, tight;   /* no memory; none but for what has to become whole */
     unsigned frees;     /* when it has been asked for so often, others give memory back */
     bool pipes;         /* what need not be looked at goes by the pipe */
-    struct buffer pipe;
+    size_t pipe_room;   /* of that; 0: enough */
+    struct buffer pipe, raw; /* raw: what came without being read */
     bool crowded, turn; /* nobody gets a turn; this worker's replay has had it */
     uint16_t dialled_port;
     enum refusal refusal;
@@ -117,13 +118,39 @@ static inline struct slice world_run(const struct world *w, struct slice run)
     return leg_is_unseen(run) ? buffer_slice(&w->pipe) : run;
 }
 
+static inline void world_peel(void *io, uint8_t *to, size_t len)
+{
+    struct world *w = io;
+    if (len > buffer_len(&w->raw))
+        abort();
+    memcpy(to, buffer_slice(&w->raw).at, len);
+    buffer_consume(&w->raw, len);
+}
+
+static inline size_t world_pipe(void *io, struct slice head, size_t len)
+{
+    struct world *w = io;
+    size_t room = w->pipe_room - buffer_len(&w->pipe), fits = head.len + len < room ? len : room - head.len;
+    if (head.len > room)
+        return SIZE_MAX;
+    if (len > buffer_len(&w->raw) || !buffer_put(&w->pipe, head) ||
+        !buffer_put(&w->pipe, slice_sub(buffer_slice(&w->raw), 0, fits)))
+        abort();
+    buffer_consume(&w->raw, fits);
+    return len - fits;
+}
+
 static inline void world_gather(void *io, uint8_t *to, size_t len)
 {
     struct world *w = io;
-    if (len != buffer_len(&w->pipe))
+    size_t piped = buffer_len(&w->pipe);
+    if (len < piped)
         abort();
-    memcpy(to, buffer_slice(&w->pipe).at, len);
-    buffer_consume(&w->pipe, len);
+    if (piped)
+        memcpy(to, buffer_slice(&w->pipe).at, piped);
+    buffer_consume(&w->pipe, piped);
+    if (len > piped)
+        world_peel(io, to + piped, len - piped);
 }
 
 static inline size_t world_send(void *io, enum side to, const struct slice *runs, size_t count)
@@ -170,8 +197,9 @@ static inline uint32_t world_random(void *io)
 }
 
 static struct commands world_commands;
-static const struct tunnel_host world_host = {world_send,           world_gather, world_may_hold,
-                                              world_permits_replay, world_random, &world_commands};
+static const struct tunnel_host world_host = {world_send,   world_peel,     world_pipe,
+                                              world_gather, world_may_hold, world_permits_replay,
+                                              world_random, &world_commands};
 
 /* ---- what it commands ---- */
 static inline void world_hang_up(struct world *w)
@@ -283,19 +311,42 @@ static inline void world_read(struct world *w, enum side from, struct slice byte
     world_obeys(w);
 }
 
-/* As many of these as may go by the pipe: how many. */
+static inline void world_feed(struct world *w, enum side from, struct slice seen, struct slice bytes)
+{
+    struct leg *leg = &w->t.forward.legs[from];
+    struct slice partial = buffer_slice(&leg->partial);
+    size_t len = partial.len + seen.len + bytes.len;
+    uint8_t *memory = malloc(FORWARD_FRONT + len), *at = memory + FORWARD_FRONT;
+    if (partial.len)
+        memcpy(at, partial.at, partial.len);
+    if (seen.len)
+        memcpy(at + partial.len, seen.at, seen.len);
+    memcpy(at + len - bytes.len, bytes.at, bytes.len);
+    buffer_consume(&leg->partial, partial.len);
+    world_read(w, from, slice_of(at, len), w->now);
+    free(memory);
+}
+
+/* As many of these as may go without being read: how many. */
 static inline size_t world_moves(struct world *w, struct slice bytes)
 {
     struct slice part = slice_sub(bytes, 0, w->pipes ? forward_unseen_most(&w->t.forward) : 0);
+    uint8_t seen[WS_HEAD_MAX];
     if (!part.len)
         return 0;
-    if (buffer_len(&w->pipe))
+    if (buffer_len(&w->pipe) || buffer_len(&w->raw))
         abort();
-    w->pipe = buffer_with_limit(FORWARD_UNSEEN_MOST);
-    if (!buffer_put(&w->pipe, part))
-        return 0;
-    tunnel_unseen(&w->t, part.len, w->now);
+    w->pipe = buffer_with_limit(2 * FORWARD_UNSEEN_MOST);
+    w->raw = buffer_with_limit(FORWARD_UNSEEN_MOST);
+    if (!w->pipe_room)
+        w->pipe_room = 2 * FORWARD_UNSEEN_MOST;
+    if (!buffer_put(&w->raw, part))
+        abort();
+    size_t seen_len = tunnel_unseen(&w->t, part.len, seen, w->now);
     world_obeys(w);
+    if (seen_len || buffer_len(&w->raw))
+        world_feed(w, WORKER, slice_of(seen, seen_len), buffer_slice(&w->raw));
+    buffer_free(&w->raw);
     return part.len;
 }
 
@@ -419,24 +470,15 @@ static inline bool world_hands_over(struct world *w, void (*spoil)(struct buffer
 static inline bool world_bytes(struct world *w, enum side from, struct slice bytes, size_t step)
 {
     while (bytes.len && w->t.state != TUNNEL_ended) {
-        struct leg *leg = &w->t.forward.legs[from];
-        struct slice part = slice_sub(bytes, 0, step), partial = buffer_slice(&leg->partial);
-        if (!leg->reading)
+        struct slice part = slice_sub(bytes, 0, step);
+        if (!w->t.forward.legs[from].reading)
             return false;
         size_t moved = from == WORKER ? world_moves(w, part) : 0;
         bytes = slice_from(bytes, moved);
         if (moved)
             continue;
-        part = slice_sub(part, 0, w->pipes ? forward_unseen_stop(&w->t.forward, from) : SIZE_MAX);
-        uint8_t *memory = malloc(FORWARD_FRONT + partial.len + part.len), *at = memory + FORWARD_FRONT;
-        if (partial.len)
-            memcpy(at, partial.at, partial.len);
-        memcpy(at + partial.len, part.at, part.len);
-        size_t len = partial.len + part.len;
-        buffer_consume(&leg->partial, partial.len);
         bytes = slice_from(bytes, part.len);
-        world_read(w, from, slice_of(at, len), w->now);
-        free(memory);
+        world_feed(w, from, slice_of(NULL, 0), part);
     }
     return true;
 }

@@ -9,8 +9,10 @@
 /* Its pages are pieces as they came, of one packet at worst: with the kernel's own 16 little would fit. Where a user has
  * used up what he may have of them (pipe-user-pages-soft) it stays as it is. */
 #define PIPE_SIZE (512 << 10)
+/* Each frame that is cut out of it costs the other pipe a page more for its head, and one where it is cut. */
+#define RAW_SIZE (PIPE_SIZE / 2)
 
-static struct pipe *open_pipe(void)
+static struct pipe *open_pipe(int size)
 {
     struct pipe *pipe = calloc(1, sizeof *pipe);
     int ends[2];
@@ -19,7 +21,7 @@ static struct pipe *open_pipe(void)
         free(pipe);
         return NULL;
     }
-    (void)fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE);
+    (void)fcntl(ends[1], F_SETPIPE_SZ, size);
     pipe->out = ends[0];
     pipe->in = ends[1];
     return pipe;
@@ -32,11 +34,6 @@ static void close_pipe(struct pipe *pipe)
     free(pipe);
 }
 
-bool pipes_left(const struct pipes *pipes)
-{
-    return !pipes->failed && (pipes->unused || pipes->count < PIPES_MOST);
-}
-
 struct pipe *pipes_take(struct pipes *pipes)
 {
     struct pipe *pipe = pipes->unused;
@@ -47,7 +44,7 @@ struct pipe *pipes_take(struct pipes *pipes)
         pipes->unused = pipe->next;
         return pipe;
     }
-    if (pipes->count < PIPES_MOST && (pipe = open_pipe()))
+    if (pipes->count < PIPES_MOST && (pipe = open_pipe(PIPE_SIZE)))
         pipes->count++;
     return pipe;
 }
@@ -65,8 +62,29 @@ void pipes_give(struct pipes *pipes, struct pipe *pipe)
     pipes->unused = pipe;
 }
 
+struct pipe *pipes_raw(struct pipes *pipes)
+{
+    if (!pipes->raw && !pipes->failed && pipes->count < PIPES_MOST && (pipes->raw = open_pipe(RAW_SIZE)))
+        pipes->count++;
+    return pipes->failed ? NULL : pipes->raw;
+}
+
+void pipes_clear_raw(struct pipes *pipes)
+{
+    if (!pipes->raw || !pipes->raw->len)
+        return;
+    close_pipe(pipes->raw);
+    pipes->raw = NULL;
+    pipes->count--;
+}
+
 void pipes_free(struct pipes *pipes)
 {
+    if (pipes->raw) {
+        close_pipe(pipes->raw);
+        pipes->raw = NULL;
+        pipes->count--;
+    }
     for (struct pipe *pipe; (pipe = pipes->unused); pipes->count--) {
         pipes->unused = pipe->next;
         close_pipe(pipe);
@@ -87,6 +105,27 @@ ssize_t pipe_drain(struct pipe *pipe, int to, size_t most)
 
     pipe->len -= gone > 0 ? (size_t)gone : 0;
     return gone;
+}
+
+size_t pipe_move(struct pipe *from, struct pipe *to, size_t len)
+{
+    size_t moved = 0;
+
+    for (ssize_t got; moved < len; moved += (size_t)got)
+        if ((got = splice(from->out, NULL, to->in, NULL, len - moved, SPLICE_F_NONBLOCK | SPLICE_F_MOVE)) <=
+            0)
+            break;
+    from->len -= moved;
+    to->len += moved;
+    return moved;
+}
+
+bool pipe_put(struct pipe *to, struct slice bytes)
+{
+    bool put = write(to->in, bytes.at, bytes.len) == (ssize_t)bytes.len; /* as few go whole or not at all */
+
+    to->len += put ? bytes.len : 0;
+    return put;
 }
 
 static bool keep_rest(struct pipe *pipe, struct buffer *rest)

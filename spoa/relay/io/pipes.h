@@ -24,16 +24,20 @@ struct pipe {
 
 struct pipes {
     struct pipe *unused; /* empty */
+    struct pipe *raw;    /* NULL, or pipes_raw */
     unsigned count;      /* of all that are open */
     bool failed;         /* the kernel cannot, or may not: nobody gets another one */
 };
 
-/* Whether there may be one. */
-bool pipes_left(const struct pipes *pipes);
 /* An empty one; NULL: they are all in use, or there are none to be had. */
 struct pipe *pipes_take(struct pipes *pipes);
 /* What is left in it is dropped. NULL is fine. */
 void pipes_give(struct pipes *pipes, struct pipe *pipe);
+/* One that is empty between two events, as long as the thread lives. It takes so much less at a time than the others that
+ * they have room for it in parts; NULL as above. */
+struct pipe *pipes_raw(struct pipes *pipes);
+/* What is left in it is dropped. */
+void pipes_clear_raw(struct pipes *pipes);
 /* All were given back. */
 void pipes_free(struct pipes *pipes);
 
@@ -41,6 +45,10 @@ void pipes_free(struct pipes *pipes);
  * ENOSYS or EPERM: this cannot be done, and nothing was. No signal is raised where SIGPIPE is ignored. */
 ssize_t pipe_fill(struct pipe *pipe, int from, size_t most);
 ssize_t pipe_drain(struct pipe *pipe, int to, size_t most);
+/* From one that holds so many to another one, behind what that holds; how many went. */
+size_t pipe_move(struct pipe *from, struct pipe *to, size_t len);
+/* All of a few bytes of memory, or none. */
+bool pipe_put(struct pipe *to, struct slice bytes);
 /* Into memory: len bytes that are in it. */
 void pipe_read(struct pipe *pipe, uint8_t *to, size_t len);
 

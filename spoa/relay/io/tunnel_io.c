@@ -85,22 +85,33 @@ static size_t host_send(void *context, enum side to, const struct slice *runs, s
 {
     struct tunnel_io *io = context;
     int fd = loop_io_fd(&io->seat->sockets[to]);
-    bool unseen = leg_is_unseen(runs[count - 1]);
-    size_t seen = count - unseen, len = 0, sent = 0;
 
-    for (size_t i = 0; i < seen; i++)
-        len += runs[i].len;
-    if (len && !io->broken[to])
-        sent = taken(io, to, send_runs(fd, runs, seen));
-    if (unseen && sent == len && !io->broken[to])
-        sent += taken(io, to, pipe_drain(io->pipe, fd, runs[count - 1].len));
-    return sent;
+    if (io->broken[to])
+        return 0;
+    return taken(io, to,
+                 leg_is_unseen(runs[0]) ? pipe_drain(io->pipe, fd, runs[0].len) : send_runs(fd, runs, count));
+}
+
+static void host_peel(void *context, uint8_t *to, size_t len)
+{
+    struct tunnel_io *io = context;
+    pipe_read(io->thread->pipes.raw, to, len);
+}
+
+static size_t host_pipe(void *context, struct slice head, size_t len)
+{
+    struct tunnel_io *io = context;
+    return pipe_put(io->pipe, head) ? len - pipe_move(io->thread->pipes.raw, io->pipe, len) : SIZE_MAX;
 }
 
 static void host_gather(void *context, uint8_t *to, size_t len)
 {
     struct tunnel_io *io = context;
-    pipe_read(io->pipe, to, len);
+    size_t piped = io->pipe->len < len ? io->pipe->len : len;
+
+    pipe_read(io->pipe, to, piped);
+    if (piped < len)
+        pipe_read(io->thread->pipes.raw, to + piped, len - piped);
 }
 
 static size_t host_may_hold(void *context, bool whole, size_t grows)
@@ -398,9 +409,6 @@ static ssize_t receive(struct tunnel_io *io, enum side from)
     struct slice partial = buffer_slice(&leg->partial);
     uint8_t *at = thread->scratch + FORWARD_FRONT;
     size_t room = forward_room(&io->tunnel.forward, from);
-    size_t stop = pipes_left(&thread->pipes) ? forward_unseen_stop(&io->tunnel.forward, from) : LEG_PAUSE;
-
-    room = room < stop ? room : stop;
     ssize_t got =
         recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
     if (got <= 0)
@@ -419,19 +427,41 @@ static bool is_nothing(ssize_t got)
     return got < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
+/* What was moved, and has to be read all the same: a small frame between large ones, and all that came behind it. */
+static void read_raw(struct tunnel_io *io, struct slice front)
+{
+    struct pipe *raw = io->thread->pipes.raw;
+    struct buffer *partial = &io->tunnel.forward.legs[WORKER].partial;
+    uint8_t *at = io->thread->scratch + FORWARD_FRONT;
+
+    while ((front.len || raw->len) && io->seat->sockets[WORKER].loop && io->tunnel.state != TUNNEL_ended) {
+        size_t more = raw->len < LEG_PAUSE - WS_HEAD_MAX ? raw->len : LEG_PAUSE - WS_HEAD_MAX, len = front.len;
+        if (len)
+            memcpy(at, front.at, len);
+        pipe_read(raw, at + len, more);
+        buffer_consume(partial, buffer_len(partial));
+        tunnel_read(&io->tunnel, WORKER, slice_of(at, len + more), loop_clock());
+        tunnel_io_obey(io);
+        front = raw->len ? buffer_slice(partial) : slice_of(NULL, 0);
+    }
+    pipes_clear_raw(&io->thread->pipes);
+}
+
 /* Up to `most` bytes of the worker's that need not be seen; as recv, EAGAIN also where they have to be read. */
 static ssize_t move_unseen(struct tunnel_io *io, size_t most)
 {
     struct pipes *pipes = &io->thread->pipes;
 
-    if (!io->pipe && !(io->pipe = pipes_take(pipes))) {
+    if (!pipes_raw(pipes) || (!io->pipe && !(io->pipe = pipes_take(pipes)))) {
         errno = EAGAIN;
         return -1;
     }
-    ssize_t got = pipe_fill(io->pipe, loop_io_fd(&io->seat->sockets[WORKER]), most);
+    ssize_t got = pipe_fill(pipes->raw, loop_io_fd(&io->seat->sockets[WORKER]), most);
     if (got > 0) {
-        tunnel_unseen(&io->tunnel, (size_t)got, loop_clock());
+        uint8_t seen[WS_HEAD_MAX];
+        size_t seen_len = tunnel_unseen(&io->tunnel, (size_t)got, seen, loop_clock());
         tunnel_io_obey(io);
+        read_raw(io, slice_of(seen, seen_len));
     } else if (got < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
         pipes->failed = true;
         errno = EAGAIN;
@@ -962,7 +992,8 @@ static uint64_t expiry(const struct handover *h)
 
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
 {
-    *host = (struct tunnel_host){host_send, host_gather, host_may_hold, host_permits_replay, host_random, commands};
+    *host = (struct tunnel_host){host_send,     host_peel,           host_pipe,   host_gather,
+                                 host_may_hold, host_permits_replay, host_random, commands};
 }
 
 void tunnel_io_begin(struct tunnel_seat *seat, int fd)

@@ -17,7 +17,7 @@
 #define FORWARD_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
 #define FORWARD_SHORT (2 * SECOND) /* that others have to give memory back */
 #define FORWARD_POURS  (32 << 10) /* bytes of one read, behind which a large frame is worth a pipe */
-#define FORWARD_UNSEEN (48 << 10) /* bytes that are still to come of such a frame */
+#define FORWARD_UNSEEN (48 << 10) /* bytes of such a frame */
 #define FORWARD_UNSEEN_MOST (256 << 10) /* at a time */
 #define READ_LEAST    4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
 
@@ -85,16 +85,13 @@ struct forward_end forward_read(struct forward *f, enum side from, struct slice 
 void forward_writable(struct forward *f, enum side to, uint64_t now);
 
 /* ---- what need not be looked at ----
- * The payload of a large frame from the worker that nobody changes, or looks for something in. Without it in memory it
- * goes to the client as fragments, each with as many bytes as are in the pipe already. */
-/* How many bytes of the worker's, none of them of a head, the host may move into its pipe, which is empty; 0: what comes
- * is to be read. */
+ * The payload of large frames from the worker that nobody changes, or looks for something in. Without it in memory it
+ * goes to the client as fragments, each with as many bytes as are there already; several frames go at once. */
+/* How many bytes of the worker's the host may take without reading them; 0: what comes is to be read. */
 size_t forward_unseen_most(const struct forward *f);
-/* It has moved so many. False: there is no memory. */
-bool forward_pass_unseen(struct forward *f, size_t len, uint64_t now) __attribute__((warn_unused_result));
-/* A host that has a pipe reads no more than this of a side, so that the payload of the next large frame is still there to be
- * moved; SIZE_MAX: all that may be read. */
-size_t forward_unseen_stop(const struct forward *f, enum side from);
+/* As tunnel_unseen. False: there is no memory. */
+bool forward_pass_unseen(struct forward *f, size_t len, uint8_t seen[WS_HEAD_MAX], size_t *seen_len,
+                         uint64_t now) __attribute__((warn_unused_result));
 /* What is in the pipe goes on from memory: something is to follow it. */
 bool forward_gather(struct forward *f, enum side to) __attribute__((warn_unused_result));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Payload that goes from the worker to the client without being looked at. */
+/* Large frames that go from the worker to the client without their payload being looked at. */
 #include "spoa/relay/tunnel/forward.h"
 #include "spoa/relay/tunnel/session_end.h"
 
@@ -7,6 +7,8 @@
 
 _Static_assert(FORWARD_UNSEEN > SESSION_END_MAX, "what says a session's end is read");
 _Static_assert(FORWARD_UNSEEN > LEG_FRAME_WHOLE, "what goes on whole is read");
+_Static_assert(FORWARD_UNSEEN_MOST / FORWARD_UNSEEN + 2 < SEND_QUEUE_PARTS,
+               "a part for each frame, and for one that is cut");
 
 static uint64_t least(uint64_t a, uint64_t b)
 {
@@ -25,49 +27,131 @@ static bool is_ready(const struct leg *client)
     return send_queue_empty(&client->out) && !client->close_out && !client->cut;
 }
 
+static bool is_large(const struct ws_frame *frame)
+{
+    return !ws_is_control(frame->opcode) && frame->length >= FORWARD_UNSEEN;
+}
+
 size_t forward_unseen_most(const struct forward *f)
 {
     const struct leg *worker = &f->legs[WORKER];
-    uint64_t rest = ws_untold(&worker->in);
 
-    if (!worker->pours || rest < FORWARD_UNSEEN || buffer_len(&worker->partial) || !worker->reading ||
-        !is_blind(f) || !is_ready(&f->legs[CLIENT]))
+    if (!worker->pours || !is_large(&worker->in.frame) || worker->close_in || buffer_len(&worker->partial) ||
+        !worker->reading || !is_blind(f) || !is_ready(&f->legs[CLIENT]))
         return 0;
-    uint64_t most = least(rest, least(FORWARD_UNSEEN_MOST, f->place.settings->buffer));
+    uint64_t most = least(FORWARD_UNSEEN_MOST, f->place.settings->buffer);
     most = least(most, forward_memory(f, WORKER));
     return most >= FORWARD_UNSEEN ? (size_t)most : 0;
 }
 
-bool forward_pass_unseen(struct forward *f, size_t len, uint64_t now)
+/* Some of the head of a frame; false: it is nothing that may go on unseen, and as if it had not come. */
+static bool take_head(struct forward *f, struct slice bytes)
+{
+    struct leg *worker = &f->legs[WORKER];
+    struct ws_decoder next = worker->in;
+    size_t len = bytes.len;
+    uint64_t most = f->max_message, before;
+    struct ws_piece piece;
+    enum ws_event event = ws_decode(&next, &bytes, &piece);
+
+    if (event == WS_HEAD) {
+        before = next.frame.opcode == WS_CONTINUATION ? worker->message_len : 0;
+        if (!is_large(&next.frame) ||
+            (most && (next.frame.length > most || before > most - next.frame.length)))
+            return false;
+        if (next.frame.opcode != WS_CONTINUATION)
+            worker->message_in = (uint8_t)next.frame.opcode;
+        worker->message_len = before + next.frame.length;
+    } else if (event != WS_MORE || !ws_in_head(&next)) {
+        return false;
+    }
+    worker->in = next;
+    worker->bytes_in += len;
+    return true;
+}
+
+/* A fragment of those bytes of the payload at hand; false: nothing more goes into the pipe. */
+static bool pass_part(struct forward *f, size_t *left, bool *piped)
 {
     struct leg *worker = &f->legs[WORKER], *client = &f->legs[CLIENT];
+    size_t len = (size_t)least(ws_untold(&worker->in), *left);
     struct ws_frame part = ws_fragment(&worker->in.frame, worker->in.offset, len);
-    struct leg_batch batch = {.count = 2, .message = client->message_out};
     uint8_t head[WS_HEAD_MAX];
 
     part.opcode = client->message_out ? WS_CONTINUATION : (enum ws_opcode)worker->message_in;
-    batch.runs[0] = slice_of(head, ws_encode_head(head, &part));
-    batch.runs[1] = slice_of(NULL, len);
+    size_t head_len = send_queue_note_part(&client->out, &part, head);
+    size_t over = f->place.host->pipe(f->place.io, slice_of(head, head_len), len);
+    if (over == SIZE_MAX) {
+        client->out.part_count--;
+        return false;
+    }
     client->message_out = part.fin ? 0 : worker->message_in;
     client->data += len;
-    worker->pours = len >= LITTLE || len == ws_untold(&worker->in);
     ws_skip(&worker->in, len);
     worker->bytes_in += len;
-    worker->heard = f->used = now;
-    worker->pinged = 0;
-    return forward_flush(f, CLIENT, &batch, now);
+    *left -= len;
+    *piped = !over;
+    return *piped;
 }
 
-size_t forward_unseen_stop(const struct forward *f, enum side from)
+static bool flush_gathered(struct forward *f, struct leg_batch *batch, uint64_t now)
 {
-    const struct leg *worker = &f->legs[WORKER];
+    struct send_queue *out = &f->legs[CLIENT].out;
+    size_t len = send_queue_noted(out), room;
+    struct buffer all = buffer_with_limit(len);
+    uint8_t *at = buffer_room(&all, len, &room);
+    bool passed = at != NULL;
 
-    if (from == CLIENT || !worker->pours || buffer_len(&worker->partial) ||
-        ws_is_control(worker->in.frame.opcode) || worker->in.frame.length < FORWARD_UNSEEN ||
-        ws_untold(&worker->in) >= FORWARD_UNSEEN || !is_blind(f))
-        return SIZE_MAX;
-    uint64_t stop = ws_to_payload(&worker->in);
-    return stop ? (size_t)stop : SIZE_MAX;
+    send_queue_forget_parts(out);
+    if (at) {
+        f->place.host->gather(f->place.io, at, len);
+        batch->runs[0] = slice_of(at, len);
+        passed = forward_flush(f, CLIENT, batch, now);
+    }
+    buffer_free(&all);
+    return passed;
+}
+
+static bool flush_parts(struct forward *f, uint8_t message, bool piped, uint64_t now)
+{
+    struct send_queue *out = &f->legs[CLIENT].out;
+    struct leg_batch batch = {.count = 1, .message = message};
+
+    if (!out->part_count)
+        return true;
+    if (!piped)
+        return flush_gathered(f, &batch, now);
+    batch.runs[0] = slice_of(NULL, send_queue_noted(out));
+    bool passed = forward_flush(f, CLIENT, &batch, now);
+    if (!out->unseen)
+        send_queue_forget_parts(out);
+    return passed;
+}
+
+bool forward_pass_unseen(struct forward *f, size_t len, uint8_t seen[WS_HEAD_MAX], size_t *seen_len,
+                         uint64_t now)
+{
+    struct leg *worker = &f->legs[WORKER];
+    uint8_t message = f->legs[CLIENT].message_out;
+    size_t left = len;
+    bool piped = true;
+
+    *seen_len = 0;
+    while (left && !*seen_len) {
+        if (ws_untold(&worker->in)) {
+            if (!pass_part(f, &left, &piped))
+                break;
+            continue;
+        }
+        size_t next = (size_t)least(ws_head_rest(&worker->in), left);
+        f->place.host->peel(f->place.io, seen, next);
+        left -= next;
+        *seen_len = take_head(f, slice_of(seen, next)) ? 0 : next;
+    }
+    worker->pours = len >= LITTLE || !ws_untold(&worker->in);
+    worker->heard = f->used = now;
+    worker->pinged = 0;
+    return flush_parts(f, message, piped, now);
 }
 
 bool forward_gather(struct forward *f, enum side to)

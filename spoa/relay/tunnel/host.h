@@ -10,10 +10,14 @@
 
 /* None of these may call the tunnel. */
 struct tunnel_host {
-    /* Sends what can be sent now. A last run that is nowhere is of the pipe that the host has for this tunnel's client: bytes
-     * that it has told by tunnel_unseen. */
+    /* Sends what can be sent now. A run that is nowhere is of the pipe that the host has for this tunnel's client. */
     size_t (*send)(void *io, enum side to, const struct slice *runs, size_t count);
-    /* Takes so many bytes out of the pipe: they go on from memory. */
+    /* Of the bytes that were told by tunnel_unseen, the next ones. */
+    void (*peel)(void *io, uint8_t *to, size_t len);
+    /* Puts a head into the client's pipe, and behind it so many of these bytes. How many of them did not fit, which are taken
+     * all the same and come next when it is gathered; SIZE_MAX: not even the head did, nothing was done. */
+    size_t (*pipe)(void *io, struct slice head, size_t len);
+    /* Takes so many bytes out of the client's pipe: they go on from memory. */
     void (*gather)(void *io, uint8_t *to, size_t len);
     /* How many more bytes the memory of the process lets this tunnel hold. whole: what it holds cannot be given back
      * before more has come: a message that is acknowledged as one, a replay, what stands in front of an acknowledgement.

@@ -51,7 +51,7 @@ static bool hold(struct leg *leg, const struct leg_batch *batch, bool controls)
         if (is_control(batch, i) && !controls)
             continue;
         if (leg_is_unseen(batch->runs[i]))
-            send_queue_put_unseen(&leg->out, batch->runs[i].len);
+            send_queue_put_unseen(&leg->out);
         else if (!send_queue_put(&leg->out, batch->runs[i]))
             return false;
         if (is_control(batch, i))

@@ -42,7 +42,7 @@ struct leg {
     uint8_t message_in;   /* opcode of the message that is coming in */
     uint8_t message_out;  /* opcode of the message towards the peer that has no end yet; 0: none */
     bool reading;
-    bool pours; /* so much at a time comes from the peer that it is worth a pipe */
+    bool pours;               /* so much at a time comes from the peer that it is worth a pipe */
     bool close_in, close_out; /* a Close came, was sent */
     bool cut;                 /* there was no memory for the rest of a frame: nothing can follow */
 };
@@ -57,7 +57,7 @@ void leg_renew(struct leg *leg, uint64_t now);
 /* Gives bytes to the kernel and says how many it took; 0 also when the peer cannot be reached. */
 typedef size_t leg_send(void *context, const struct slice *runs, size_t count);
 
-/* A last run that is nowhere stands for as many bytes that lie in the host's pipe (host.h). */
+/* A run that is nowhere, and the only one, stands for as many bytes that lie in the host's pipe (host.h). */
 static inline bool leg_is_unseen(struct slice run)
 {
     return !run.at && run.len;

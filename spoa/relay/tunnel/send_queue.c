@@ -2,7 +2,6 @@
 #include "spoa/relay/tunnel/send_queue.h"
 
 #include "spoa/base/reader.h"
-#include "spoa/proto/ws.h"
 
 #define MANY  16384 /* bytes of control frames that are worth looking for */
 #define SPARE 16384 /* of memory, that an empty one keeps for the next message */
@@ -16,6 +15,7 @@ void send_queue_free(struct send_queue *queue)
 {
     buffer_free(&queue->frames);
     queue->sent = queue->unseen = queue->controls = 0;
+    queue->part_count = 0;
 }
 
 bool send_queue_put(struct send_queue *queue, struct slice frames)
@@ -23,23 +23,61 @@ bool send_queue_put(struct send_queue *queue, struct slice frames)
     return buffer_put(&queue->frames, frames);
 }
 
-void send_queue_put_unseen(struct send_queue *queue, size_t len)
+/* ---- frames in the pipe ---- */
+static size_t head_of(const struct send_queue_part *part, uint8_t head[WS_HEAD_MAX])
 {
-    queue->unseen = len;
+    const struct ws_frame frame = {
+        .opcode = part->start & 0x0f, .fin = part->start & 0x80, .length = part->payload};
+    return ws_encode_head(head, &frame);
 }
 
-/* What of it was sent already has its place all the same: frames are held whole. */
+static size_t part_len(const struct send_queue_part *part)
+{
+    uint8_t head[WS_HEAD_MAX];
+    return head_of(part, head) + part->payload;
+}
+
+size_t send_queue_note_part(struct send_queue *queue, const struct ws_frame *frame, uint8_t head[WS_HEAD_MAX])
+{
+    struct send_queue_part *part = &queue->parts[queue->part_count++];
+
+    *part = (struct send_queue_part){.payload = (uint32_t)frame->length};
+    part->start = (uint8_t)(frame->opcode | (frame->fin ? 0x80 : 0));
+    return head_of(part, head);
+}
+
+size_t send_queue_noted(const struct send_queue *queue)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < queue->part_count; i++)
+        len += part_len(&queue->parts[i]);
+    return len;
+}
+
+void send_queue_put_unseen(struct send_queue *queue)
+{
+    queue->unseen = send_queue_noted(queue);
+}
+
+void send_queue_forget_parts(struct send_queue *queue)
+{
+    queue->unseen = 0;
+    queue->part_count = 0;
+}
+
+/* What of the first frame was sent already has its place all the same: frames are held whole. */
 uint8_t *send_queue_gather(struct send_queue *queue)
 {
-    size_t piped = send_queue_piped(queue), gone = queue->unseen - piped, room;
-    uint8_t *at = buffer_room(&queue->frames, queue->unseen, &room);
+    uint8_t head[WS_HEAD_MAX], *at;
+    size_t len = head_of(&queue->parts[0], head), room;
 
-    if (!at)
+    if ((at = buffer_room(&queue->frames, queue->unseen, &room)) == NULL)
         return NULL;
-    memset(at, 0, gone);
+    memset(at, 0, queue->sent);
+    memcpy(at, head, queue->sent < len ? queue->sent : len);
     buffer_commit(&queue->frames, queue->unseen);
-    queue->unseen = 0;
-    return at + gone;
+    send_queue_forget_parts(queue);
+    return at + queue->sent;
 }
 
 void send_queue_put_controls(struct send_queue *queue, size_t len)
@@ -94,6 +132,8 @@ uint64_t send_queue_payload(const struct send_queue *queue)
         sum += ws_is_control(rest.at[0] & 0x0f) ? 0 : payload;
         rest = slice_from(rest, frame);
     }
+    for (size_t i = 0; queue->unseen && i < queue->part_count; i++)
+        sum += queue->parts[i].payload;
     return sum;
 }
 
@@ -154,6 +194,19 @@ static void drop_controls(struct send_queue *queue)
         queue->sent = strip_controls(queue, 0);
 }
 
+static void drop_parts(struct send_queue *queue)
+{
+    size_t gone = 0, len;
+
+    while (gone < queue->part_count && (len = part_len(&queue->parts[gone])) <= queue->sent) {
+        note_message(queue, queue->parts[gone++].start);
+        queue->sent -= len;
+        queue->unseen -= len;
+    }
+    queue->part_count -= (uint8_t)gone;
+    memmove(queue->parts, queue->parts + gone, queue->part_count * sizeof queue->parts[0]);
+}
+
 void send_queue_sent(struct send_queue *queue, size_t len)
 {
     struct slice rest = buffer_slice(&queue->frames);
@@ -164,9 +217,8 @@ void send_queue_sent(struct send_queue *queue, size_t len)
         drop_controls(queue);
         return;
     }
-    if (queue->unseen && send_queue_empty(queue)) {
-        note_message(queue, rest.at[0]);
-        send_queue_free(queue);
+    if (queue->unseen) {
+        drop_parts(queue);
         return;
     }
     while (rest.len && (frame = frame_len(rest)) <= queue->sent) {

@@ -4,8 +4,8 @@
  * peer it is what is held for the next one. Only the first frame can be partly sent; it is kept whole, so
  * that another peer can get it from its beginning. Bounded; no memory while it holds nothing.
  *
- * The payload of the frame that it holds may lie in the host's pipe instead (`unseen`, host.h): that frame is then the
- * only one, and what follows it waits until the host has given it back or sent it.
+ * Frames may lie in the host's pipe instead (`unseen`, host.h): then it holds no others, and what follows them waits until the
+ * host has given them back or sent them.
  *
  * One that `keeps` holds data frames also after they were sent, until they are released: all of them can be
  * sent again to another peer. The first it holds then begins a message.
@@ -15,14 +15,22 @@
 
 #include "spoa/base/buffer.h"
 #include "spoa/base/image.h"
+#include "spoa/proto/ws.h"
+
+#define SEND_QUEUE_PARTS 8
 
 struct send_queue {
     struct buffer frames;
     size_t sent;     /* bytes of the first frame that the kernel has taken; `keeps`: of all of them */
-    size_t unseen;   /* bytes behind `frames` that were put as the host's pipe held them; `sent` counts them, too */
+    size_t unseen;   /* bytes of the frames that lie in the host's pipe; `sent` counts them, too */
     size_t controls; /* `keeps`: bytes of control frames that are held, between what is kept */
     uint8_t message; /* opcode of the message that is open in front of the first frame; 0: none */
     bool keeps;
+    uint8_t part_count;
+    struct send_queue_part { /* a frame in the pipe */
+        uint32_t payload;
+        uint8_t start; /* its first byte */
+    } parts[SEND_QUEUE_PARTS];
 };
 
 struct send_queue send_queue_with_limit(size_t limit);
@@ -43,8 +51,7 @@ static inline size_t send_queue_len(const struct send_queue *queue)
 /* Bytes of it that are still in the pipe. */
 static inline size_t send_queue_piped(const struct send_queue *queue)
 {
-    size_t held = buffer_len(&queue->frames);
-    return queue->sent > held ? queue->unseen - (queue->sent - held) : queue->unseen;
+    return queue->unseen ? queue->unseen - queue->sent : 0;
 }
 
 /* Bytes of payload in data frames held, what was sent of the first one included. */
@@ -53,8 +60,15 @@ uint64_t send_queue_payload(const struct send_queue *queue);
 /* Appends bytes of whole frames (the last may be completed by the next call); false: over the limit or out of
  * memory. */
 bool send_queue_put(struct send_queue *queue, struct slice frames) __attribute__((warn_unused_result));
-/* The payload of the frame whose head was put last, and that nothing stands in front of, lies in the pipe. */
-void send_queue_put_unseen(struct send_queue *queue, size_t len);
+/* Into an empty one: a frame's head is written, and is in the pipe with its payload, behind those that were noted before. All of
+ * them are held once they are put. Returns the head's length. */
+size_t send_queue_note_part(struct send_queue *queue, const struct ws_frame *frame,
+                            uint8_t head[WS_HEAD_MAX]);
+/* Bytes of all that was noted. */
+size_t send_queue_noted(const struct send_queue *queue);
+void send_queue_put_unseen(struct send_queue *queue);
+/* It was sent otherwise. */
+void send_queue_forget_parts(struct send_queue *queue);
 /* Memory for all that is still in the pipe, which the caller fills: from then on nothing of it is unseen. NULL: over the limit
  * or out of memory. */
 uint8_t *send_queue_gather(struct send_queue *queue) __attribute__((warn_unused_result));

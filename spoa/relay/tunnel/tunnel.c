@@ -232,10 +232,13 @@ void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t 
     decide_reading(t, now);
 }
 
-void tunnel_unseen(struct tunnel *t, size_t len, uint64_t now)
+size_t tunnel_unseen(struct tunnel *t, size_t len, uint8_t seen[WS_HEAD_MAX], uint64_t now)
 {
-    tunnel_need(t, forward_pass_unseen(&t->forward, len, now), now);
+    size_t seen_len;
+
+    tunnel_need(t, forward_pass_unseen(&t->forward, len, seen, &seen_len, now), now);
     decide_reading(t, now);
+    return seen_len;
 }
 
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now)

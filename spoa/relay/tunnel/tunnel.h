@@ -79,8 +79,10 @@ bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct 
  * front and consumed. They lie in writable memory with FORWARD_FRONT writable bytes in front of them and are
  * changed. */
 void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now);
-/* So many bytes of the worker's, at most forward_unseen_most, lie in the client's pipe now, which was empty. */
-void tunnel_unseen(struct tunnel *t, size_t len, uint64_t now);
+/* So many bytes of the worker's, at most forward_unseen_most, are here, out of which it takes what it wants by host.peel and
+ * host.pipe; the client's pipe is empty. What is left of them, behind those that it gives back in `seen`, of which it returns
+ * how many there are, is to be told by tunnel_read. */
+size_t tunnel_unseen(struct tunnel *t, size_t len, uint8_t seen[WS_HEAD_MAX], uint64_t now);
 /* The side's socket can take more. */
 void tunnel_writable(struct tunnel *t, enum side to, uint64_t now);
 /* The side's socket has ended, LOSS_eof or LOSS_reset. */
