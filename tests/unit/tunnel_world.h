@@ -321,7 +321,8 @@ static inline void world_feed(struct world *w, enum side from, struct slice seen
         memcpy(at, partial.at, partial.len);
     if (seen.len)
         memcpy(at + partial.len, seen.at, seen.len);
-    memcpy(at + len - bytes.len, bytes.at, bytes.len);
+    if (bytes.len)
+        memcpy(at + len - bytes.len, bytes.at, bytes.len);
     buffer_consume(&leg->partial, partial.len);
     world_read(w, from, slice_of(at, len), w->now);
     free(memory);
