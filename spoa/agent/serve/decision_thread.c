@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "spoa/agent/serve/decision_thread.h"
+#include "spoa/agent/serve/decision_thread_parts.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -7,12 +7,7 @@
 
 #include "spoa/agent/serve/agent_metrics.h"
 #include "spoa/agent/serve/answer.h"
-#include "spoa/agent/serve/answer_cache.h"
 #include "spoa/agent/serve/audit.h"
-#include "spoa/agent/serve/mailbox.h"
-#include "spoa/agent/serve/resolve.h"
-#include "spoa/agent/serve/shares.h"
-#include "spoa/base/thread.h"
 #include "spoa/net/net.h"
 
 enum {
@@ -20,8 +15,6 @@ enum {
     REQUESTS_BYTES = 16 << 20,
     SANDBOX_REQUESTS = REQUESTS_MOST / 32, /* of one sandbox to the outside */
     SANDBOX_BYTES = REQUESTS_BYTES / 16,
-    SUBSCRIPTION_SECONDS = 60,
-    QUESTION_MOST = 2048, /* bytes of a relay's question that is kept */
     RELAY_CONNECTIONS = 256,
     RELAY_CONNECTIONS_EACH = 80, /* of one process, which has one for each of its threads, 64 at most */
     RELAY_OUTPUT = 64 << 10,
@@ -33,50 +26,13 @@ enum {
 
 #define CLOCK_BEHIND MILLISECOND /* at most, while many questions are answered that came at once */
 
-#define REFUSAL_EVERY (10 * SECOND) /* between two such lines of the log */
-
-enum pending_kind { PENDING_ROUTE, PENDING_EGRESS, PENDING_INSIDE, PENDING_RESOLVE, PENDING_SUBSCRIPTION };
-
-struct decision_thread {
-    struct decision_thread_options options;
-    struct loop *loop;
-    struct server *server, *relay_server;
-    struct pending_table *pending; /* of these */
-    struct pending *requests;      /* HAProxy's, which wait for a look-up */
-    struct pending *late_requests; /* those that wait on: nothing is known that could serve instead */
-    struct pending *egress;        /* CONNECTs of sandboxes, which wait for a record, one behind the other */
-    struct pending *hosts;         /* and then for the addresses of a host outside */
-    struct shares *shares;         /* of both, by sandboxes */
-    struct pending *redials;       /* questions of relays that wait for a look-up */
-    struct pending_quota redials_quota;
-    struct pending *subscriptions; /* of relays */
-    struct mailbox *inbox;
-    struct token_cache *cache;
-    struct answer_cache *answers;
-    struct auth_failure_limiter *limiter;
-    uint8_t *scratch;
-    pthread_t thread;
-
-    struct snapshot *snapshot; /* of the thread */
-    _Atomic(struct snapshot *) next; /* handed over, not taken yet */
-    struct token_cache_counts reported;
-    uint64_t clock;          /* loop_clock, at the end of the last answer to HAProxy */
-    uint64_t unix_read;      /* loop_clock when unix_now was read */
-    int64_t unix_now;        /* Unix seconds, never before the question arrived that is decided now */
-    uint64_t left_logged;    /* the same of a header that HAProxy leaves */
-    uint64_t refusal_logged; /* loop_clock: when it was logged last that a relay is refused; 0: never */
-
-    struct loop_task take, work, drain, stop;
-    uint64_t grace;
-};
-
 static void count_more(struct decision_thread *d, unsigned family, unsigned index, uint64_t more)
 {
     if (more)
         metrics_add(d->options.shard, family, METRIC_INDEX(index), (int64_t)more);
 }
 
-static void count_cache(struct decision_thread *d)
+void decision_thread_count_cache(struct decision_thread *d)
 {
     struct token_cache_counts now = token_cache_counts(d->cache);
     count_more(d, AGENT_TOKEN_CACHE, 0, now.hits - d->reported.hits);
@@ -87,8 +43,7 @@ static void count_cache(struct decision_thread *d)
 
 /* ---- deciding ---- */
 
-/* time(2) lags behind by up to a tick: a token that was issued just now would be of the future. */
-static int64_t unix_now(void)
+int64_t decision_thread_unix_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -97,7 +52,7 @@ static int64_t unix_now(void)
 
 static void read_clocks(struct decision_thread *d)
 {
-    d->unix_now = unix_now();
+    d->unix_now = decision_thread_unix_now();
     d->unix_read = d->clock = loop_clock();
 }
 
@@ -112,8 +67,7 @@ static uint64_t clock_forward(struct decision_thread *d)
 
 static void take_snapshot(void *context);
 
-/* Before a question: somebody may have been answered by the newest one already, by another thread. */
-static void take_newest(struct decision_thread *d)
+void decision_thread_take_newest(struct decision_thread *d)
 {
     if (atomic_load_explicit(&d->next, memory_order_acquire))
         take_snapshot(d);
@@ -121,7 +75,7 @@ static void take_newest(struct decision_thread *d)
 
 static void on_haproxy_messages(void *context)
 {
-    take_newest(context);
+    decision_thread_take_newest(context);
     read_clocks(context);
 }
 
@@ -168,12 +122,11 @@ static void count_decision(struct decision_thread *d, const struct verdict *verd
     if (audit_wanted(verdict, d->snapshot->parts.policy->settings->agent.audit))
         audit_write(d->options.audit, verdict);
     agent_metrics_decision(d->options.shard, verdict, (double)(clock_forward(d) - begun) / 1e6);
-    count_cache(d);
+    decision_thread_count_cache(d);
 }
 
-/* Keeps the question until the look-up that `finder` has begun is answered. */
-static bool keep_request(struct decision_thread *d, struct pending *among, struct pending_request pending,
-                         const struct snapshot_finder *finder)
+bool decision_thread_keep(struct decision_thread *d, struct pending *among, struct pending_request pending,
+                          const struct snapshot_finder *finder)
 {
     pending.key = slice_of(finder->key, finder->len);
     bool kept = pending_add(among, &pending);
@@ -211,140 +164,6 @@ static void answer_first(struct decision_thread *d, const struct answer_question
     answer_cache_keep(d->answers, question, verdict, &answer, finder);
 }
 
-/* ---- CONNECTs of sandboxes ---- */
-
-/* As decide_request. */
-static bool decide_egress(struct decision_thread *d, const struct egress_request *request,
-                          struct snapshot_finder *finder, bool first, struct egress_verdict *verdict)
-{
-    struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
-    view.token_checked = first ? agent_metrics_token : NULL;
-    view.counting = d->options.shard;
-    view.limiter = d->limiter;
-    view.ticket_key = d->options.ticket_key;
-    return egress_decide(&view, request, &scratch, verdict);
-}
-
-static void count_egress(struct decision_thread *d, const struct egress_request *request,
-                         const struct egress_verdict *verdict)
-{
-    audit_write_egress(d->options.audit ? d->options.audit : d->options.log, request, verdict);
-    agent_metrics_egress(d->options.shard, verdict->refusal, verdict->audit);
-    count_cache(d);
-}
-
-/* DNS is far away: a host's addresses have a time of their own. */
-static struct pending *pending_for(const struct decision_thread *d, const struct snapshot_finder *finder)
-{
-    return snapshot_is_host_key(slice_of(finder->key, finder->len)) ? d->hosts : d->egress;
-}
-
-/* Whose part of those that wait it is: its sandbox's, or the source's while nobody knows the sandbox. */
-static uint32_t share_of(const struct decision_thread *d, const struct egress_verdict *verdict,
-                         const struct snapshot_finder *finder)
-{
-    uint8_t memory[256];
-    return shares_of(d->shares, slice_present(verdict->sandbox)
-                                    ? snapshot_key(verdict->space, verdict->sandbox, memory)
-                                    : slice_of(finder->key, finder->len));
-}
-
-static size_t share_bytes(const struct pending_request *pending)
-{
-    return sizeof *pending + pending->args.reader.rest.len;
-}
-
-static void leave_share(void *context, const struct pending_request *pending)
-{
-    struct decision_thread *d = context;
-    shares_give_back(d->shares, pending->share, share_bytes(pending));
-}
-
-/* Of what cannot wait because too many of its sandbox do. */
-static struct egress_verdict too_many(const struct egress_verdict *verdict)
-{
-    struct egress_verdict v =
-        egress_refusal(REFUSAL_too_many_connections, "too many requests of this sandbox wait for a look-up");
-    v.sandbox = verdict->sandbox;
-    v.space = verdict->space;
-    v.host = verdict->host;
-    v.port = verdict->port;
-    return v;
-}
-
-static enum server_reply on_egress(struct decision_thread *d, struct pending_request pending,
-                                   struct spop_actions *actions)
-{
-    struct egress_request request;
-    struct egress_verdict verdict;
-    struct snapshot_finder finder = {.waiter = d->options.waiter};
-    if (!egress_request_from_args(pending.args, pending.kind == PENDING_INSIDE, &request)) {
-        answer_unavailable(actions);
-        return SERVER_NOW;
-    }
-    bool undecided = !decide_egress(d, &request, &finder, true, &verdict);
-    pending.share = undecided ? share_of(d, &verdict, &finder) : 0;
-    bool fits = undecided && shares_have_room(d->shares, pending.share, share_bytes(&pending));
-    bool later = fits && keep_request(d, pending_for(d, &finder), pending, &finder);
-    if (later) {
-        shares_take(d->shares, pending.share, share_bytes(&pending));
-    } else if (undecided && !fits) {
-        verdict = too_many(&verdict);
-    } else if (undecided) {
-        finder.last = true;
-        (void)decide_egress(d, &request, &finder, false, &verdict);
-    }
-    if (!later) {
-        egress_answer_write(&verdict, actions);
-        count_egress(d, &request, &verdict);
-    }
-    snapshot_finder_done(&finder);
-    return later ? SERVER_LATER : SERVER_NOW;
-}
-
-/* Behind a look-up, of the source or the sandbox, there may be another one, which has a time of its own. Its place among those
- * of the sandbox it has already, unless it was the source's. */
-static bool wait_on(struct decision_thread *d, const struct pending_request *pending,
-                    const struct snapshot_finder *finder, struct egress_verdict *verdict, bool *refused)
-{
-    struct pending_request next = *pending;
-    next.key = slice_of(finder->key, finder->len);
-    next.begun = loop_clock();
-    next.share = share_of(d, verdict, finder);
-    if (slice_equal(next.key, pending->key))
-        return false;
-    if (next.share != pending->share && !shares_have_room(d->shares, next.share, share_bytes(&next))) {
-        *refused = true;
-        *verdict = too_many(verdict);
-        return false;
-    }
-    if (!pending_add(pending_for(d, finder), &next))
-        return false;
-    shares_take(d->shares, next.share, share_bytes(&next));
-    return true;
-}
-
-/* Whether it was answered, or waits for something else; `last`: whatever is known. */
-static bool answer_egress(struct decision_thread *d, const struct pending_request *pending, bool last)
-{
-    struct egress_request request;
-    struct egress_verdict verdict;
-    struct spop_actions actions;
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = last};
-    egress_request_from_args(pending->args, pending->kind == PENDING_INSIDE,
-                             &request); /* as it could when the question came */
-    bool answered = decide_egress(d, &request, &finder, false, &verdict) || last;
-    bool moved = !answered && wait_on(d, pending, &finder, &verdict, &answered);
-    if (answered && server_answer_begin(d->server, &pending->ticket, &actions)) {
-        egress_answer_write(&verdict, &actions);
-        server_answer_end(d->server, &pending->ticket, &actions);
-        count_egress(d, &request, &verdict);
-    }
-    snapshot_finder_done(&finder);
-    return answered || moved;
-}
-
 static enum server_reply on_haproxy_message(void *context, struct slice name, struct spop_args args,
                                     struct spop_actions *actions, const struct server_ticket *ticket)
 {
@@ -356,7 +175,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
     bool inside = slice_is(name, "cell-egress-request");
     if (inside || slice_is(name, "cell-egress")) {
         pending.kind = inside ? PENDING_INSIDE : PENDING_EGRESS;
-        return on_egress(d, pending, actions);
+        return decision_thread_on_egress(d, pending, actions);
     }
     if (!slice_is(name, "cell-route")) {
         answer_unavailable(actions);
@@ -373,7 +192,7 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
         return SERVER_NOW;
     }
     bool undecided = !decide_request(d, &request, &finder, true, &verdict);
-    bool later = undecided && keep_request(d, d->requests, pending, &finder);
+    bool later = undecided && decision_thread_keep(d, d->requests, pending, &finder);
     if (undecided && !later) { /* what is known has to do */
         finder.last = true;
         (void)decide_request(d, &request, &finder, false, &verdict);
@@ -405,169 +224,6 @@ static bool answer_route(struct decision_thread *d, const struct pending_request
     return answered;
 }
 
-/* ---- relays ---- */
-
-/* What *answer points to is good until snapshot_finder_done. */
-static void look_up_for_relay(struct decision_thread *d, const struct resolve_question *question,
-                    struct snapshot_finder *finder, struct resolve_answer *answer)
-{
-    struct writer scratch = writer_of(d->scratch, DECIDE_SCRATCH);
-    struct decide_view view = snapshot_view(d->snapshot, finder, d->cache, unix_now());
-    resolve(&view, question, &scratch, answer);
-}
-
-static void answer_relay(struct decision_thread *d, const struct pending_request *pending,
-                         const struct resolve_answer *answer)
-{
-    struct spop_actions actions;
-    if (!server_answer_begin(d->relay_server, &pending->ticket, &actions))
-        return;
-    resolve_write(answer, &actions);
-    server_answer_end(d->relay_server, &pending->ticket, &actions);
-}
-
-/* Whether it was answered; `last`: whatever is known. */
-static bool answer_question(struct decision_thread *d, const struct pending_request *pending, bool last)
-{
-    struct resolve_question question;
-    struct resolve_answer answer;
-    bool resolves = pending->kind == PENDING_RESOLVE;
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = resolves};
-    resolve_from_args(pending->args, &question); /* as it could when the question came */
-    look_up_for_relay(d, &question, &finder, &answer);
-    bool answered = last || resolves || resolve_has_changed(&question, &answer);
-    if (answered)
-        answer_relay(d, pending, &answer);
-    snapshot_finder_done(&finder);
-    return answered;
-}
-
-/* A subscription uses its record: the cache keeps it, has it looked up again by itself, and tells what changes. */
-static void pin_record(struct decision_thread *d, struct pending_request *pending)
-{
-    struct directory *directory = d->snapshot->parts.directory;
-    struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    if (cache && directory_cache_pin(cache, pending->key, d->options.waiter))
-        pending->pinned = directory_retain(directory);
-}
-
-static void unpin_record(void *context, const struct pending_request *pending)
-{
-    (void)context;
-    if (!pending->pinned)
-        return;
-    directory_cache_unpin(directory_cache(pending->pinned), pending->key);
-    directory_release(pending->pinned);
-}
-
-/* A relay that lost a worker wants to know what the directory says now. */
-static bool ask_afresh(struct decision_thread *d, const struct pending_request *pending)
-{
-    struct directory *directory = d->snapshot->parts.directory;
-    struct directory_cache *cache = directory ? directory_cache(directory) : NULL;
-    return cache && directory_cache_refresh(cache, pending->key, d->options.waiter) &&
-           pending_add(d->redials, pending);
-}
-
-/* Each tunnel's subscription comes back at least once in SUBSCRIPTION_SECONDS. */
-static void note_tunnel(struct decision_thread *d, const struct resolve_question *q)
-{
-    const struct intent intent = {.space = q->space, .sandbox = q->sandbox, .port = q->port};
-    if (q->idle >= 0 && q->idle <= SUBSCRIPTION_SECONDS)
-        renew_note(d->options.renew, &intent);
-}
-
-/* Nobody wants to know any more what the subscription of that stream-id, on the same connection, would tell. */
-static void end_subscription(struct decision_thread *d, struct spop_args args, struct spop_actions *actions,
-                      const struct server_ticket *ticket)
-{
-    struct server_ticket watch = *ticket;
-    struct slice name;
-    struct spop_value value;
-    while (spop_arg_next(&args, &name, &value))
-        if (slice_is(name, "watch") && spop_value_unsigned(value, &watch.stream_id)) {
-            pending_end(d->subscriptions, &watch); /* it may have been answered meanwhile */
-            spop_set_var(actions, SPOP_TRANSACTION, name, value);
-        }
-}
-
-/* Counted, and logged from time to time: whoever asks may ask as often as there is time for. */
-static void refuse_relay(struct decision_thread *d, enum agent_relay_refusal why)
-{
-    uint64_t now = loop_clock();
-    metrics_add(d->options.shard, AGENT_RELAY_REFUSED, METRIC_INDEX(why), 1);
-    if (d->refusal_logged && now - d->refusal_logged < REFUSAL_EVERY)
-        return;
-    d->refusal_logged = now;
-    if (d->options.log)
-        log_write(d->options.log, LOG_WARN, "questions of a relay are refused",
-                  LOG_TEXT("why", agent_relay_refusals[why]));
-}
-
-/* Only what counts of it, so that a subscription costs what it has to. False: too long. */
-static bool pack_question(struct decision_thread *d, const struct resolve_question *question,
-                          struct pending_request *pending, uint8_t memory[QUESTION_MOST])
-{
-    struct writer w = writer_of(memory, QUESTION_MOST);
-    if (resolve_pack(question, &w, &pending->args))
-        return true;
-    refuse_relay(d, AGENT_RELAY_TOO_LONG);
-    return false;
-}
-
-static bool keep_subscription(struct decision_thread *d, const struct pending_request *pending)
-{
-    if (pending_add(d->subscriptions, pending))
-        return true;
-    refuse_relay(d, AGENT_RELAY_TOO_MANY);
-    return false;
-}
-
-static enum server_reply on_relay_message(void *context, struct slice name, struct spop_args args,
-                                          struct spop_actions *actions, const struct server_ticket *ticket)
-{
-    struct decision_thread *d = context;
-    struct resolve_question question;
-    struct resolve_answer answer;
-    uint8_t key[256], memory[QUESTION_MOST];
-    take_newest(d);
-    if (slice_is(name, "cell-unwatch")) {
-        end_subscription(d, args, actions, ticket);
-        return SERVER_NOW;
-    }
-    bool watch = slice_is(name, "cell-watch");
-    if ((!watch && !slice_is(name, "cell-resolve")) || !resolve_from_args(args, &question))
-        return SERVER_NOW; /* the fallback: unavailable */
-    if (!resolve_is_admitted(d->options.ticket_key, &question)) {
-        refuse_relay(d, AGENT_RELAY_NOT_ADMITTED);
-        resolve_write(&(struct resolve_answer){.state = RESOLVE_NOT_ADMITTED, .epoch = -1}, actions);
-        return SERVER_NOW;
-    }
-    struct pending_request pending = {.ticket = *ticket,
-                                      .key = snapshot_key(question.space, question.sandbox, key),
-                                      .args = args,
-                                      .begun = loop_clock(),
-                                      .kind = watch ? PENDING_SUBSCRIPTION : PENDING_RESOLVE};
-    bool packed = pack_question(d, &question, &pending, memory);
-    if (!watch && packed && ask_afresh(d, &pending))
-        return SERVER_LATER;
-    if (watch) {
-        note_tunnel(d, &question);
-        pin_record(d, &pending); /* before it is looked at, so that no change is missed in between */
-    }
-    struct snapshot_finder finder = {.waiter = d->options.waiter, .last = true, .wakes = !watch};
-    look_up_for_relay(d, &question, &finder, &answer);
-    bool wanted = watch && !resolve_has_changed(&question, &answer);
-    bool later = wanted && packed && keep_subscription(d, &pending);
-    answer.unwatched = wanted && !later;
-    if (!later) {
-        unpin_record(d, &pending);
-        resolve_write(&answer, actions);
-    }
-    snapshot_finder_done(&finder);
-    return later ? SERVER_LATER : SERVER_NOW;
-}
-
 /* ---- what waits ---- */
 
 /* Whoever is known is served before HAProxy's patience comes to its end, however busy the machine is. */
@@ -581,11 +237,11 @@ static void on_request_half_due(void *context, const struct pending_request *pen
 static void on_request_due(void *context, const struct pending_request *pending)
 {
     if (pending->kind == PENDING_EGRESS || pending->kind == PENDING_INSIDE)
-        answer_egress(context, pending, true);
+        decision_thread_answer_egress(context, pending, true);
     else if (pending->kind == PENDING_ROUTE)
         answer_route(context, pending, true, true);
     else
-        answer_question(context, pending, true);
+        decision_thread_answer_relay_again(context, pending, true);
 }
 
 /* Something is known now of its key, or of all. A subscription uses the directory that is there now. */
@@ -593,15 +249,15 @@ static bool on_request_notified(void *context, struct pending_request *pending)
 {
     struct decision_thread *d = context;
     if (pending->kind == PENDING_SUBSCRIPTION && pending->pinned != d->snapshot->parts.directory) {
-        unpin_record(d, pending);
+        decision_thread_unpin(d, pending);
         pending->pinned = NULL;
-        pin_record(d, pending);
+        decision_thread_pin(d, pending);
     }
     if (pending->kind == PENDING_ROUTE)
         return answer_route(d, pending, false, false);
     if (pending->kind == PENDING_EGRESS || pending->kind == PENDING_INSIDE)
-        return answer_egress(d, pending, false);
-    return answer_question(d, pending, false);
+        return decision_thread_answer_egress(d, pending, false);
+    return decision_thread_answer_relay_again(d, pending, false);
 }
 
 /* A relay that does not read what it is answered waits for the rest of it. */
@@ -671,7 +327,7 @@ static void work_on_pending(void *context)
     struct decision_thread *d = context;
     if (is_stopped(d))
         return;
-    take_newest(d);
+    decision_thread_take_newest(d);
     uint64_t until = loop_clock() + WORK_TURN;
     bool more = read_inbox(d, until);
     more = pending_work(d->pending, until) || more;
@@ -788,7 +444,7 @@ static bool prepare_pending(struct decision_thread *d)
         return false;
     d->requests = pending_new(d->pending, &options);
     options.due = on_request_due;
-    options.gone = leave_share;
+    options.gone = decision_thread_leave_share;
     d->egress = pending_new(d->pending, &options);
     options.patience = d->options.host_lookup;
     d->hosts = pending_new(d->pending, &options);
@@ -803,7 +459,7 @@ static bool prepare_pending(struct decision_thread *d)
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.subscriptions;
     options.room = relay_has_room;
-    options.gone = unpin_record;
+    options.gone = decision_thread_unpin;
     d->subscriptions = pending_new(d->pending, &options);
     return d->requests && d->late_requests && d->egress && d->hosts && d->redials && d->subscriptions;
 }
@@ -816,7 +472,7 @@ static bool prepare_thread(struct decision_thread *d, struct fail *why)
                                            .closed = on_haproxy_closed,
                                            .context = d};
     const struct server_handler relay_handler = {
-        .message = on_relay_message, .admit = admit_relay, .closed = on_relay_closed, .context = d};
+        .message = decision_thread_on_relay, .admit = admit_relay, .closed = on_relay_closed, .context = d};
     d->take = (struct loop_task){.run = take_snapshot, .context = d};
     d->work = (struct loop_task){.run = work_on_pending, .context = d};
     d->drain = (struct loop_task){.run = drain_now, .context = d};
