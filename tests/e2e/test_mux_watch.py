@@ -250,7 +250,7 @@ def test_a_sandbox_that_moves_ends_nothing(watched):
             watched.tunnels.place("sb-1", watched.worker, epoch=epoch)
             for _ in range(10):
                 client.goes_on(mine)
-        assert watched.watches() == 1
+            until(lambda: watched.watches() == 1, 10, "it is not watched again")
     until(lambda: watched.worker.cut == ["mine"], 10)
     until(lambda: watched.watches() == 0, 10, "a watch is left of a request that ended")
 
