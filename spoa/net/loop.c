@@ -29,7 +29,7 @@ struct ready_list {
 struct loop {
     struct ev_loop *ev;
     struct ready_list ready;
-    void (*soon)(const struct loop_io *io);
+    void (*soon)(const struct loop_io *io, bool near);
     struct ev_prepare turn_end;
     struct ev_async wake;
     struct ev_timer watch_again;
@@ -137,11 +137,20 @@ static void forget_ready(struct loop_io *io)
     io->watcher.data = NULL;
 }
 
-static void handle_ready(struct ready_list *ready)
+static void come_near(struct loop *loop, uint32_t place)
 {
+    const struct ready_list *ready = &loop->ready;
+    if (loop->soon && place < ready->count && ready->list[place].io)
+        loop->soon(ready->list[place].io, true);
+}
+
+static void handle_ready(struct loop *loop)
+{
+    struct ready_list *ready = &loop->ready;
     while (ready->next < ready->count) {
         const struct ready *r = &ready->list[ready->next++];
         struct loop_io *io = r->io;
+        come_near(loop, ready->next);
         if (!io)
             continue;
         io->watcher.data = NULL;
@@ -154,11 +163,11 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
 {
     struct ready_list *ready = &loop->ready;
     if (ready->count == READY_MOST)
-        handle_ready(ready);
+        handle_ready(loop);
     ready->list[ready->count++] = (struct ready){io, events};
     io->watcher.data = (void *)(uintptr_t)ready->count;
     if (loop->soon && ready->count > 1) /* the first one is handled at once */
-        loop->soon(io);
+        loop->soon(io, false);
 }
 
 /* In place of libev's own: descriptors are noted first, then handled, so that memory can be on its way by then. */
@@ -166,7 +175,7 @@ static void on_pending(struct ev_loop *ev)
 {
     struct loop *loop = ev_userdata(ev);
     ev_invoke_pending(ev);
-    handle_ready(&loop->ready);
+    handle_ready(loop);
 }
 
 /* ---- the loop ---- */
@@ -226,7 +235,7 @@ uint64_t loop_turns(const struct loop *loop)
     return loop->turns;
 }
 
-void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io))
+void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io, bool near))
 {
     loop->soon = soon;
 }
