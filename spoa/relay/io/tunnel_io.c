@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "spoa/base/random.h"
 #include "spoa/relay/io/dial.h"
 #include "spoa/relay/io/tunnel_io_parts.h"
 
@@ -42,107 +40,6 @@ static void end_move(struct tunnel_io *io)
     io->moving = false;
     if (moving)
         moves_end(&io->thread->moves);
-}
-
-/* Refused tunnels do not count against the sandbox's limit. */
-static struct limits_owner owner_of(const struct handover *h)
-{
-    if (h->refuse >= 400)
-        return (struct limits_owner){.refused = true};
-    if (slice_present(h->egress))
-        return (struct limits_owner){.space = h->space,
-                                     .sandbox = h->sandbox,
-                                     .org = h->org,
-                                     .egress = true,
-                                     .inside = true,
-                                     .most = h->most > 0 ? (uint64_t)h->most : 0};
-    return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
-}
-
-/* ---- what the tunnel asks ---- */
-static ssize_t send_runs(int fd, const struct slice *runs, size_t count)
-{
-    struct iovec parts[LEG_RUNS];
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
-
-    /* most of what is sent is one run, and sendmsg copies its header and parts into the kernel first */
-    if (count == 1)
-        return send(fd, runs->at, runs->len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    for (size_t i = 0; i < count; i++)
-        parts[i] = (struct iovec){(void *)runs[i].at, runs[i].len};
-    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-static size_t taken(struct tunnel_io *io, enum side to, ssize_t sent)
-{
-    if (sent >= 0)
-        return (size_t)sent;
-    io->broken[to] = errno != EAGAIN && errno != EINTR;
-    return 0;
-}
-
-static size_t host_send(void *context, enum side to, const struct slice *runs, size_t count)
-{
-    struct tunnel_io *io = context;
-    int fd = loop_io_fd(&io->seat->sockets[to]);
-
-    if (io->broken[to])
-        return 0;
-    return taken(io, to,
-                 leg_is_unseen(runs[0]) ? pipe_drain(io->pipe, fd, runs[0].len) : send_runs(fd, runs, count));
-}
-
-static void host_peel(void *context, uint8_t *to, size_t len)
-{
-    struct tunnel_io *io = context;
-    pipe_read(io->thread->pipes.raw, to, len);
-}
-
-static size_t host_pipe(void *context, struct slice head, size_t len)
-{
-    struct tunnel_io *io = context;
-    return pipe_put(io->pipe, head) ? len - pipe_move(io->thread->pipes.raw, io->pipe, len) : SIZE_MAX;
-}
-
-static void host_gather(void *context, uint8_t *to, size_t len)
-{
-    struct tunnel_io *io = context;
-    size_t piped = io->pipe->len < len ? io->pipe->len : len;
-
-    pipe_read(io->pipe, to, piped);
-    if (piped < len)
-        pipe_read(io->thread->pipes.raw, to + piped, len - piped);
-}
-
-static size_t host_may_hold(void *context, bool whole, size_t grows)
-{
-    const struct tunnel_io *io = context;
-    const struct limits *limits = io->thread->limits;
-    uint64_t held = tunnel_stats_held(&io->stats);
-
-    if (whole && io->permit == PERMIT_TAKEN && limits_replay_alone(limits))
-        return SIZE_MAX;
-    return whole ? limits_room_whole(limits, &io->stats.use, held, grows)
-                 : limits_room(limits, &io->stats.use, held);
-}
-
-static bool host_permits_replay(void *context)
-{
-    struct tunnel_io *io = context;
-    if (io->permit != PERMIT_NONE)
-        return true;
-    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
-    if (limits_replay_begin(io->thread->limits, h.space, owner_of(&h).sandbox)) {
-        io->permit = PERMIT_TAKEN;
-        io->permit_since = loop_clock();
-    }
-    return io->permit != PERMIT_NONE;
-}
-
-static uint32_t host_random(void *context)
-{
-    (void)context;
-    return random_u32();
 }
 
 /* ---- what the tunnel commands ---- */
@@ -402,97 +299,6 @@ void tunnel_io_obey(struct tunnel_io *io)
 }
 
 /* ---- reading ---- */
-static ssize_t receive(struct tunnel_io *io, enum side from)
-{
-    struct relay_thread *thread = io->thread;
-    struct leg *leg = &io->tunnel.forward.legs[from];
-    struct slice partial = buffer_slice(&leg->partial);
-    uint8_t *at = thread->scratch + FORWARD_FRONT;
-    size_t room = forward_room(&io->tunnel.forward, from);
-    ssize_t got =
-        recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
-    if (got <= 0)
-        return got;
-    if (partial.len)
-        memcpy(at, partial.at, partial.len);
-    size_t len = partial.len + (size_t)got;
-    buffer_consume(&leg->partial, partial.len);
-    tunnel_read(&io->tunnel, from, slice_of(at, len), loop_clock());
-    tunnel_io_obey(io);
-    return got;
-}
-
-static bool is_nothing(ssize_t got)
-{
-    return got < 0 && (errno == EAGAIN || errno == EINTR);
-}
-
-/* What was moved, and has to be read all the same: a small frame between large ones, and all that came behind it. */
-static void read_raw(struct tunnel_io *io, struct slice front)
-{
-    struct pipe *raw = io->thread->pipes.raw;
-    struct buffer *partial = &io->tunnel.forward.legs[WORKER].partial;
-    uint8_t *at = io->thread->scratch + FORWARD_FRONT;
-
-    while ((front.len || raw->len) && io->seat->sockets[WORKER].loop && io->tunnel.state != TUNNEL_ended) {
-        size_t more = raw->len < LEG_PAUSE - WS_HEAD_MAX ? raw->len : LEG_PAUSE - WS_HEAD_MAX, len = front.len;
-        if (len)
-            memcpy(at, front.at, len);
-        pipe_read(raw, at + len, more);
-        buffer_consume(partial, buffer_len(partial));
-        tunnel_read(&io->tunnel, WORKER, slice_of(at, len + more), loop_clock());
-        tunnel_io_obey(io);
-        front = raw->len ? buffer_slice(partial) : slice_of(NULL, 0);
-    }
-    pipes_clear_raw(&io->thread->pipes);
-}
-
-/* Up to `most` bytes of the worker's that need not be seen; as recv, EAGAIN also where they have to be read. */
-static ssize_t move_unseen(struct tunnel_io *io, size_t most)
-{
-    struct pipes *pipes = &io->thread->pipes;
-
-    if (!pipes_raw(pipes) || (!io->pipe && !(io->pipe = pipes_take(pipes)))) {
-        errno = EAGAIN;
-        return -1;
-    }
-    ssize_t got = pipe_fill(pipes->raw, loop_io_fd(&io->seat->sockets[WORKER]), most);
-    if (got > 0) {
-        uint8_t seen[WS_HEAD_MAX];
-        size_t seen_len = tunnel_unseen(&io->tunnel, (size_t)got, seen, loop_clock());
-        tunnel_io_obey(io);
-        read_raw(io, slice_of(seen, seen_len));
-    } else if (got < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
-        pipes->failed = true;
-        errno = EAGAIN;
-    }
-    return got;
-}
-
-static void give_pipe(struct tunnel_io *io)
-{
-    if (io->pipe && !io->tunnel.forward.legs[CLIENT].out.unseen) {
-        pipes_give(&io->thread->pipes, io->pipe);
-        io->pipe = NULL;
-    }
-}
-
-/* Behind a head that was read its payload is moved at once. */
-static ssize_t take_in(struct tunnel_io *io, enum side from)
-{
-    const struct forward *f = &io->tunnel.forward;
-    ssize_t got = -1, more;
-    size_t most = from == WORKER ? forward_unseen_most(f) : 0;
-
-    if (most && !is_nothing(got = move_unseen(io, most)))
-        return got;
-    got = receive(io, from);
-    if (got <= 0 || from == CLIENT || !io->seat->sockets[WORKER].loop || !(most = forward_unseen_most(f)))
-        return got;
-    more = move_unseen(io, most);
-    return more > 0 || is_nothing(more) ? got : more;
-}
-
 static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 {
     if (events & LOOP_WRITE) {
@@ -500,11 +306,11 @@ static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
         tunnel_io_obey(io);
     }
     if ((events & LOOP_READ) && io->seat->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
-        ssize_t got = take_in(io, side);
+        ssize_t got = tunnel_read_some(io, side);
         if (got == 0)
             /* behind an error that send() has reported there is an end, too */
             tunnel_lost(&io->tunnel, side, io->broken[side] ? LOSS_reset : LOSS_eof, loop_clock());
-        else if (got < 0 && !is_nothing(got))
+        else if (got < 0 && !tunnel_read_nothing(got))
             tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
     }
     update(io);
@@ -707,7 +513,7 @@ static const struct question_user question_user = {.handover = give_handover, .a
 static bool may_read_early(struct tunnel_io *io)
 {
     size_t len = buffer_len(&io->early);
-    return len < EARLY_LEAST || (len < EARLY_MAX && host_may_hold(io, false, 0));
+    return len < EARLY_LEAST || (len < EARLY_MAX && tunnel_io_may_hold(io));
 }
 
 static void want(struct tunnel_io *io)
@@ -757,7 +563,7 @@ static void end_permit(struct tunnel_io *io)
 {
     if (io->permit == PERMIT_TAKEN) {
         const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
-        limits_replay_end(io->thread->limits, h.space, owner_of(&h).sandbox);
+        limits_replay_end(io->thread->limits, h.space, tunnel_io_owner(&h).sandbox);
     }
     io->permit = PERMIT_OVER;
 }
@@ -765,7 +571,7 @@ static void end_permit(struct tunnel_io *io)
 static void leave(struct tunnel_seat *seat)
 {
     const struct handover handover = upgrade_handover(tunnel_rest_upgrade(seat));
-    const struct limits_owner owner = owner_of(&handover);
+    const struct limits_owner owner = tunnel_io_owner(&handover);
 
     limits_leave(seat->thread->limits, &owner);
 }
@@ -826,7 +632,7 @@ static void lose_broken(struct tunnel_io *io, enum side side)
     ssize_t got = 1;
 
     if (io->seat->sockets[side].loop && t->forward.legs[side].reading)
-        got = receive(io, side);
+        got = tunnel_read_into_memory(io, side);
     bool waits = t->forward.legs[side].reading || (side == WORKER && t->state < TUNNEL_closing);
     if (io->seat->sockets[side].loop && got > 0 && waits)
         return;
@@ -842,7 +648,7 @@ static void update(struct tunnel_io *io)
     for (enum side side = CLIENT; side <= WORKER; side++)
         if (io->broken[side])
             lose_broken(io, side);
-    give_pipe(io);
+    tunnel_read_end(io);
     io->stats.opening = io->early.size + dial_held(io->dial);
     tunnel_stats_update(&io->stats);
     if (io->permit == PERMIT_TAKEN && (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= permit_until(io)))
@@ -930,7 +736,7 @@ void tunnel_ios_give_way(struct relay_thread *thread, struct limits_round *round
 
 static bool enter(struct relay_thread *thread, const struct handover *h)
 {
-    struct limits_owner owner = owner_of(h);
+    struct limits_owner owner = tunnel_io_owner(h);
     enum limit limit = limits_enter(thread->limits, &owner);
 
     if (limit == LIMIT_NONE)
@@ -948,7 +754,7 @@ static bool enter(struct relay_thread *thread, const struct handover *h)
 static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct handover *h)
 {
     struct relay_thread *thread = seat->thread;
-    const struct limits_owner owner = owner_of(h);
+    const struct limits_owner owner = tunnel_io_owner(h);
 
     io->entered = true;
     io->thread = thread;
@@ -996,12 +802,6 @@ static uint64_t expiry(const struct handover *h)
     const int64_t years = (int64_t)100 * 365 * 86400;
     int64_t left = h->exp < 0 ? years : h->exp - (int64_t)time(NULL);
     return left >= years ? 0 : loop_clock() + (left > 0 ? (uint64_t)left * SECOND : 0);
-}
-
-void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
-{
-    *host = (struct tunnel_host){host_send,     host_peel,           host_pipe,   host_gather,
-                                 host_may_hold, host_permits_replay, host_random, commands};
 }
 
 void tunnel_io_begin(struct tunnel_seat *seat, int fd)

@@ -94,6 +94,22 @@ void tunnel_rest_stir(struct tunnel_io *io);
 /* It has ended, awake. */
 void tunnel_rest_leave(struct tunnel_io *io);
 
+/* ---- tunnel_host.c ---- */
+/* For whom it counts. Refused tunnels do not count against the sandbox's limit. */
+struct limits_owner tunnel_io_owner(const struct handover *h);
+/* Whether there is room for more of it by the limits of memory. */
+bool tunnel_io_may_hold(struct tunnel_io *io);
+
+/* ---- tunnel_read.c ---- */
+/* Once, what there is from that side; behind a head that was read its payload is moved at once. As recv. */
+ssize_t tunnel_read_some(struct tunnel_io *io, enum side from);
+/* The same, never through a pipe. */
+ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from);
+/* Of what they returned: there was nothing. */
+bool tunnel_read_nothing(ssize_t got);
+/* Behind an event: its pipe is for others if nothing is left in it. */
+void tunnel_read_end(struct tunnel_io *io);
+
 /* ---- tunnel_io.c ---- */
 /* Carries out what its tunnel commands. */
 void tunnel_io_obey(struct tunnel_io *io);

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* What a tunnel asks of its surroundings (struct tunnel_host): to send, to look into its pipe, and whether it may hold more. */
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "spoa/base/random.h"
+#include "spoa/relay/io/tunnel_io_parts.h"
+
+struct limits_owner tunnel_io_owner(const struct handover *h)
+{
+    if (h->refuse >= 400)
+        return (struct limits_owner){.refused = true};
+    if (slice_present(h->egress))
+        return (struct limits_owner){.space = h->space,
+                                     .sandbox = h->sandbox,
+                                     .org = h->org,
+                                     .egress = true,
+                                     .inside = true,
+                                     .most = h->most > 0 ? (uint64_t)h->most : 0};
+    return (struct limits_owner){.space = h->space, .sandbox = h->sandbox, .org = h->org, .token = h->token};
+}
+
+static ssize_t send_runs(int fd, const struct slice *runs, size_t count)
+{
+    struct iovec parts[LEG_RUNS];
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
+
+    /* most of what is sent is one run, and sendmsg copies its header and parts into the kernel first */
+    if (count == 1)
+        return send(fd, runs->at, runs->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (size_t i = 0; i < count; i++)
+        parts[i] = (struct iovec){(void *)runs[i].at, runs[i].len};
+    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static size_t taken(struct tunnel_io *io, enum side to, ssize_t sent)
+{
+    if (sent >= 0)
+        return (size_t)sent;
+    io->broken[to] = errno != EAGAIN && errno != EINTR;
+    return 0;
+}
+
+static size_t host_send(void *context, enum side to, const struct slice *runs, size_t count)
+{
+    struct tunnel_io *io = context;
+    int fd = loop_io_fd(&io->seat->sockets[to]);
+
+    if (io->broken[to])
+        return 0;
+    return taken(io, to,
+                 leg_is_unseen(runs[0]) ? pipe_drain(io->pipe, fd, runs[0].len) : send_runs(fd, runs, count));
+}
+
+static void host_peel(void *context, uint8_t *to, size_t len)
+{
+    struct tunnel_io *io = context;
+    pipe_read(io->thread->pipes.raw, to, len);
+}
+
+static size_t host_pipe(void *context, struct slice head, size_t len)
+{
+    struct tunnel_io *io = context;
+    return pipe_put(io->pipe, head) ? len - pipe_move(io->thread->pipes.raw, io->pipe, len) : SIZE_MAX;
+}
+
+static void host_gather(void *context, uint8_t *to, size_t len)
+{
+    struct tunnel_io *io = context;
+    size_t piped = io->pipe->len < len ? io->pipe->len : len;
+
+    pipe_read(io->pipe, to, piped);
+    if (piped < len)
+        pipe_read(io->thread->pipes.raw, to + piped, len - piped);
+}
+
+static size_t host_may_hold(void *context, bool whole, size_t grows)
+{
+    const struct tunnel_io *io = context;
+    const struct limits *limits = io->thread->limits;
+    uint64_t held = tunnel_stats_held(&io->stats);
+
+    if (whole && io->permit == PERMIT_TAKEN && limits_replay_alone(limits))
+        return SIZE_MAX;
+    return whole ? limits_room_whole(limits, &io->stats.use, held, grows)
+                 : limits_room(limits, &io->stats.use, held);
+}
+
+bool tunnel_io_may_hold(struct tunnel_io *io)
+{
+    return host_may_hold(io, false, 0) > 0;
+}
+
+static bool host_permits_replay(void *context)
+{
+    struct tunnel_io *io = context;
+    if (io->permit != PERMIT_NONE)
+        return true;
+    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
+    if (limits_replay_begin(io->thread->limits, h.space, tunnel_io_owner(&h).sandbox)) {
+        io->permit = PERMIT_TAKEN;
+        io->permit_since = loop_clock();
+    }
+    return io->permit != PERMIT_NONE;
+}
+
+static uint32_t host_random(void *context)
+{
+    (void)context;
+    return random_u32();
+}
+
+void tunnel_io_host(struct tunnel_host *host, struct commands *commands)
+{
+    *host = (struct tunnel_host){host_send,     host_peel,           host_pipe,   host_gather,
+                                 host_may_hold, host_permits_replay, host_random, commands};
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/* What comes from either side of a tunnel: read, or moved through a pipe where nobody needs to see it. */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "spoa/relay/io/tunnel_io_parts.h"
+
+ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from)
+{
+    struct relay_thread *thread = io->thread;
+    struct leg *leg = &io->tunnel.forward.legs[from];
+    struct slice partial = buffer_slice(&leg->partial);
+    uint8_t *at = thread->scratch + FORWARD_FRONT;
+    size_t room = forward_room(&io->tunnel.forward, from);
+    ssize_t got =
+        recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
+    if (got <= 0)
+        return got;
+    if (partial.len)
+        memcpy(at, partial.at, partial.len);
+    size_t len = partial.len + (size_t)got;
+    buffer_consume(&leg->partial, partial.len);
+    tunnel_read(&io->tunnel, from, slice_of(at, len), loop_clock());
+    tunnel_io_obey(io);
+    return got;
+}
+
+bool tunnel_read_nothing(ssize_t got)
+{
+    return got < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* What was moved, and has to be read all the same: a small frame between large ones, and all that came behind it. */
+static void read_raw(struct tunnel_io *io, struct slice front)
+{
+    struct pipe *raw = io->thread->pipes.raw;
+    struct buffer *partial = &io->tunnel.forward.legs[WORKER].partial;
+    uint8_t *at = io->thread->scratch + FORWARD_FRONT;
+
+    while ((front.len || raw->len) && io->seat->sockets[WORKER].loop && io->tunnel.state != TUNNEL_ended) {
+        size_t more = raw->len < LEG_PAUSE - WS_HEAD_MAX ? raw->len : LEG_PAUSE - WS_HEAD_MAX, len = front.len;
+        if (len)
+            memcpy(at, front.at, len);
+        pipe_read(raw, at + len, more);
+        buffer_consume(partial, buffer_len(partial));
+        tunnel_read(&io->tunnel, WORKER, slice_of(at, len + more), loop_clock());
+        tunnel_io_obey(io);
+        front = raw->len ? buffer_slice(partial) : slice_of(NULL, 0);
+    }
+    pipes_clear_raw(&io->thread->pipes);
+}
+
+/* Up to `most` bytes of the worker's that need not be seen; as recv, EAGAIN also where they have to be read. */
+static ssize_t move_unseen(struct tunnel_io *io, size_t most)
+{
+    struct pipes *pipes = &io->thread->pipes;
+
+    if (!pipes_raw(pipes) || (!io->pipe && !(io->pipe = pipes_take(pipes)))) {
+        errno = EAGAIN;
+        return -1;
+    }
+    ssize_t got = pipe_fill(pipes->raw, loop_io_fd(&io->seat->sockets[WORKER]), most);
+    if (got > 0) {
+        uint8_t seen[WS_HEAD_MAX];
+        size_t seen_len = tunnel_unseen(&io->tunnel, (size_t)got, seen, loop_clock());
+        tunnel_io_obey(io);
+        read_raw(io, slice_of(seen, seen_len));
+    } else if (got < 0 && (errno == EINVAL || errno == ENOSYS || errno == EPERM)) {
+        pipes->failed = true;
+        errno = EAGAIN;
+    }
+    return got;
+}
+
+void tunnel_read_end(struct tunnel_io *io)
+{
+    if (io->pipe && !io->tunnel.forward.legs[CLIENT].out.unseen) {
+        pipes_give(&io->thread->pipes, io->pipe);
+        io->pipe = NULL;
+    }
+}
+
+ssize_t tunnel_read_some(struct tunnel_io *io, enum side from)
+{
+    const struct forward *f = &io->tunnel.forward;
+    ssize_t got = -1, more;
+    size_t most = from == WORKER ? forward_unseen_most(f) : 0;
+
+    if (most && !tunnel_read_nothing(got = move_unseen(io, most)))
+        return got;
+    got = tunnel_read_into_memory(io, from);
+    if (got <= 0 || from == CLIENT || !io->seat->sockets[WORKER].loop || !(most = forward_unseen_most(f)))
+        return got;
+    more = move_unseen(io, most);
+    return more > 0 || tunnel_read_nothing(more) ? got : more;
+}
