@@ -29,7 +29,7 @@ struct ready_list {
 struct loop {
     struct ev_loop *ev;
     struct ready_list ready;
-    void (*soon)(const struct loop_io *io, bool near);
+    void (*soon)(const struct loop_io *io);
     struct ev_prepare turn_end;
     struct ev_async wake;
     struct ev_timer watch_again;
@@ -137,20 +137,11 @@ static void forget_ready(struct loop_io *io)
     io->watcher.data = NULL;
 }
 
-static void come_near(struct loop *loop, uint32_t place)
+static void handle_ready(struct ready_list *ready)
 {
-    const struct ready_list *ready = &loop->ready;
-    if (loop->soon && place < ready->count && ready->list[place].io)
-        loop->soon(ready->list[place].io, true);
-}
-
-static void handle_ready(struct loop *loop)
-{
-    struct ready_list *ready = &loop->ready;
     while (ready->next < ready->count) {
         const struct ready *r = &ready->list[ready->next++];
         struct loop_io *io = r->io;
-        come_near(loop, ready->next);
         if (!io)
             continue;
         io->watcher.data = NULL;
@@ -163,11 +154,11 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
 {
     struct ready_list *ready = &loop->ready;
     if (ready->count == READY_MOST)
-        handle_ready(loop);
+        handle_ready(ready);
     ready->list[ready->count++] = (struct ready){io, events};
     io->watcher.data = (void *)(uintptr_t)ready->count;
     if (loop->soon && ready->count > 1) /* the first one is handled at once */
-        loop->soon(io, false);
+        loop->soon(io);
 }
 
 /* In place of libev's own: descriptors are noted first, then handled, so that memory can be on its way by then. */
@@ -175,7 +166,7 @@ static void on_pending(struct ev_loop *ev)
 {
     struct loop *loop = ev_userdata(ev);
     ev_invoke_pending(ev);
-    handle_ready(loop);
+    handle_ready(&loop->ready);
 }
 
 /* ---- the loop ---- */
@@ -235,7 +226,7 @@ uint64_t loop_turns(const struct loop *loop)
     return loop->turns;
 }
 
-void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io, bool near))
+void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io))
 {
     loop->soon = soon;
 }

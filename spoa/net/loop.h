@@ -65,10 +65,9 @@ void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(v
  * comes, and it is asked again ten times a second. */
 void loop_io_want(struct loop_io *io, int events);
 int loop_io_fd(const struct loop_io *io);
-/* Called for each descriptor that is ready but the first, before up to 64 of them are handled: for __builtin_prefetch of what
- * handling them reads; once more, `near`, when the one in front of it is about to be: what was fetched can be read by then. It
- * changes nothing. NULL: none. */
-void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io, bool near));
+/* Called for each descriptor that is ready, before up to 64 of them are handled: for __builtin_prefetch of what handling them
+ * reads. It changes nothing. NULL: none. */
+void loop_set_soon(struct loop *loop, void (*soon)(const struct loop_io *io));
 /* Stops waiting; the descriptor is closed too. A closed or zeroed loop_io is fine. */
 void loop_io_close(struct loop_io *io);
 /* Stops waiting and gives the descriptor, which stays open, to the caller; -1 if closed. */

@@ -354,23 +354,15 @@ static void on_client_ready(void *owner, int events)
 
 enum { CACHE_LINE = 64, PACKED_LINES = 3 /* most are shorter */ };
 
-static void fetch(const void *memory, size_t len)
-{
-    for (size_t i = 0; i < len; i += CACHE_LINE)
-        __builtin_prefetch((const uint8_t *)memory + i);
-}
-
-void tunnel_io_soon(const struct loop_io *io, bool near)
+void tunnel_io_soon(const struct loop_io *io)
 {
     if (io->ready != on_client_ready && io->ready != on_worker_ready)
         return;
     const struct tunnel_seat *seat = io->owner;
-    if (near && !seat->rests)
-        fetch(seat->io->tunnel.forward.adapter_state, seat->io->tunnel.forward.adapter->state_len);
-    else if (!near && seat->rests)
-        fetch(seat->packed, (size_t)PACKED_LINES * CACHE_LINE);
-    else if (!near)
-        fetch(seat->io, sizeof *seat->io);
+    const uint8_t *at = seat->rests ? seat->packed : (const uint8_t *)seat->io;
+    size_t len = seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : sizeof *seat->io;
+    for (size_t i = 0; i < len; i += CACHE_LINE)
+        __builtin_prefetch(at + i);
 }
 
 /* Bytes that were received before the tunnel could take them. */

@@ -22,7 +22,7 @@ void tunnel_io_end(struct tunnel_seat *io, enum close_reason reason);
 void tunnel_io_cut(struct tunnel_seat *io);
 
 /* A socket, of a tunnel or not, is ready: of a tunnel's, what its handling reads is brought into the cache (loop_set_soon). */
-void tunnel_io_soon(const struct loop_io *io, bool near);
+void tunnel_io_soon(const struct loop_io *io);
 
 /* Of the thread's moves: the owner of each is a seat. */
 extern const struct moves_user tunnel_io_moves;
