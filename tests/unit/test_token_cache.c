@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "spoa/agent/token/cache.h"
 
@@ -47,6 +48,27 @@ static void a_grant_comes_back_with_strings_of_its_own(void **state)
     assert_false(find(cache, "Token", NOW, &g));
     assert_false(find(cache, "token2", NOW, &g));
     assert_false(find(cache, "", NOW, &g));
+    token_cache_free(cache);
+    (void)state;
+}
+
+/* Tokens whose ends are alike share a hash: each is itself all the same. */
+static void tokens_that_end_alike_are_told_apart(void **state)
+{
+    static const char *const fronts[] = {"eyJa", "eyJb", "a", "b", "eyJab"};
+    struct token_cache *cache = token_cache_new(16);
+    char end[100], tokens[5][200];
+    struct grant g;
+    memset(end, 'x', sizeof end - 1);
+    end[sizeof end - 1] = '\0';
+    for (int i = 0; i < 5; i++) {
+        snprintf(tokens[i], sizeof tokens[i], "%s%s", fronts[i], end);
+        remember(cache, tokens[i], fronts[i]); /* none was found before */
+        assert_true(find(cache, tokens[i], NOW, &g));
+        assert_true(slice_is(g.sub, fronts[i]));
+    }
+    assert_false(find(cache, end, NOW, &g));
+    assert_false(find(cache, end + sizeof end - 1 - 64, NOW, &g));
     token_cache_free(cache);
     (void)state;
 }
@@ -291,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_grant_comes_back_with_strings_of_its_own),
+        cmocka_unit_test(tokens_that_end_alike_are_told_apart),
         cmocka_unit_test(a_lookup_allocates_nothing),
         cmocka_unit_test(expiry_and_another_generation_forget),
         cmocka_unit_test(many_tokens_leave_the_newest),

@@ -109,8 +109,8 @@ struct wanted {
     struct slice token;
 };
 
-/* Nobody who does not know a token's end can meet its hash, so the time that this takes tells nobody about another one's
- * token. */
+/* Nobody who does not know a token's secret part can meet its hash, so the time that this takes tells nobody about another
+ * one's token. */
 static bool is_same(const void *item, const void *key)
 {
     const struct verified *v = item;
@@ -264,10 +264,13 @@ void token_cache_share(struct token_cache *cache, struct token_store *store)
     cache->secret = store->secret;
 }
 
-/* Of its end, which is its signature: nobody but who has the key can choose it, and who knows it knows the token. */
+/* Of a JWT the end, which is its signature: nobody but who has the key can choose it, and who knows it knows the token. Of all
+ * others the whole: a secret that an operator made up may begin with what is secret in it. */
 static uint64_t hash_of(const struct token_cache *cache, struct slice token)
 {
-    return hash_keyed(&cache->secret, token.len > HASHED ? slice_from(token, token.len - HASHED) : token);
+    bool signed_last = token.len > HASHED && slice_starts(token, "eyJ");
+
+    return hash_keyed(&cache->secret, signed_last ? slice_from(token, token.len - HASHED) : token);
 }
 
 static const struct verified *recall(struct token_cache *cache, int64_t now)
