@@ -194,8 +194,13 @@ def test_the_size_is_sent_at_the_start_and_when_it_changes(serve, terminal):
 
 
 def test_the_terminal_is_raw_during_the_session_and_restored_behind_it(serve, terminal):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        waiting = terminal(f"ws://127.0.0.1:{silent.getsockname()[1]}/")
+        peer, _ = silent.accept()
+        assert peer.recv(1) and waiting.is_restored()  # it has asked, and there is no session yet
+        peer.close()
+        assert waiting.wait() == 255 and waiting.is_restored()
     t = terminal(serve(Shell()).url)
-    assert t.is_restored()
     t.expect(b"ready$ ")
     assert t.is_raw()
     t.type(b"exit 7\r")
