@@ -98,7 +98,8 @@ class Browser:
 
     def call(self, method, **params):
         self._next_id += 1
-        answer = self._loop.run_until_complete(self._call({"id": self._next_id, "method": method, "params": params}))
+        call = self._call({"id": self._next_id, "method": method, "params": params})
+        answer = self._loop.run_until_complete(asyncio.wait_for(call, 3 * WAIT))  # however much else the page has to say
         if answer.get("error", {}).get("message") in LEFT:
             raise PageLeft(answer)
         assert "error" not in answer, answer

@@ -39,12 +39,10 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.screen = b""
         self.process = subprocess.Popen(
-            [CELLGATE, "attach", *arguments],
+            ["setsid", "--ctty", CELLGATE, "attach", *arguments],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
             env={**os.environ, **(env or {})},
         )
 

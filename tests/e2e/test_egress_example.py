@@ -63,7 +63,7 @@ def test_nothing_is_left_when_it_ends(printed, tmp_path):
     environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "EGRESS_PORT": "0", "RUN_DIR": str(tmp_path / "run"), "CELLGATE_BIN": str(BIN)}
     with open(tmp_path / "out", "wb") as out:
         # a shell that runs the tests in the background has taken the signal away
-        process = subprocess.Popen([ROOT / "examples/egress/run"], stdout=out, stderr=subprocess.STDOUT, env=environment, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        process = subprocess.Popen(["env", "--default-signal=INT", ROOT / "examples/egress/run"], stdout=out, stderr=subprocess.STDOUT, env=environment)
     until(lambda: "Ctrl-C" in (tmp_path / "out").read_text() or process.poll() is not None, 60)
     pids = [int((tmp_path / "run" / f"{name}.pid").read_text()) for name in ("haproxy", "agent", "relay")]
     process.send_signal(signal.SIGINT)

@@ -45,8 +45,7 @@ def quickstart(tmp_path_factory):
     folder = tmp_path_factory.mktemp("q") / "r n"  # what is printed is to be copied as it is
     environment = os.environ | {"HTTP_PORT": "0", "HTTPS_PORT": "0", "RUN_DIR": str(folder), "HOME": str(folder.parent), "CELLGATE_BIN": str(BIN)}
     # a shell that runs the tests in the background has told them to ignore Ctrl-C
-    interruptible = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-    process = subprocess.Popen([ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE, preexec_fn=interruptible)
+    process = subprocess.Popen(["env", "--default-signal=INT", ROOT / "examples/quickstart/run"], env=environment, stdout=subprocess.PIPE)
     text, deadline = "", time.monotonic() + 120
     while "Ctrl-C" not in text:
         assert process.poll() is None and time.monotonic() < deadline, text

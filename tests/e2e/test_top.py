@@ -257,7 +257,7 @@ class Terminal:
         self.fd, other = pty.openpty()
         self.resize(rows, columns)
         self.before = termios.tcgetattr(other)
-        self.process = subprocess.Popen([BIN / "cellgate", "top", "--interval", "250ms", *arguments], stdin=other, stdout=other, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        self.process = subprocess.Popen(["setsid", "--ctty", BIN / "cellgate", "top", "--interval", "250ms", *arguments], stdin=other, stdout=other, stderr=subprocess.PIPE)
         self.other, self.text = other, ""
 
     def resize(self, rows, columns):
