@@ -7,12 +7,15 @@
 #define NO_PLACE   LIMIT_MOST
 #define FRAME_ID   1 /* HAProxy's, too: one NOTIFY per stream-id */
 
-/* A question's stream-id is round * limit + place: it names the place, and is used only once. */
+/* A question's stream-id is round * limit + place: it names the place, and is used only once. A tunnel that
+ * watches has one for all its life, so they are small. */
 struct place {
-    void *context;
-    uint64_t round;
-    unsigned next_free;
-    bool waiting, forgotten;
+    union {
+        void *context;       /* waiting */
+        uintptr_t next_free; /* else */
+    };
+    uint64_t round : 62;
+    bool waiting : 1, forgotten : 1;
 };
 
 struct spop_client {
@@ -70,14 +73,13 @@ static unsigned take_place(struct spop_client *client)
     unsigned taken = client->free;
     if (taken == NO_PLACE)
         return client->used++;
-    client->free = client->places[taken].next_free;
+    client->free = (unsigned)client->places[taken].next_free;
     return taken;
 }
 
 static void release(struct spop_client *client, struct place *place)
 {
     place->waiting = place->forgotten = false;
-    place->context = NULL;
     place->round++;
     place->next_free = client->free;
     client->free = (unsigned)(place - client->places);
@@ -129,7 +131,7 @@ bool spop_client_lost(struct spop_client *client, void **context)
     while (client->lost < client->used) {
         struct place *place = &client->places[client->lost++];
         bool wanted = place->waiting && !place->forgotten;
-        *context = place->context;
+        *context = wanted ? place->context : NULL;
         if (place->waiting)
             release(client, place);
         if (wanted)
