@@ -128,13 +128,13 @@ void loop_post(struct loop *loop, struct loop_task *task)
 }
 
 /* ---- what is ready ---- */
-/* A watcher's data is its place in the list, counted from 1; NULL: it is not in it. */
-static void forget_ready(struct loop_io *io)
+/* It is looked for, so that no descriptor has to know its place: there are few, and rarely does what one waits for change. */
+static void forget_ready(const struct loop_io *io)
 {
-    uintptr_t place = (uintptr_t)io->watcher.data;
-    if (place)
-        io->loop->ready.list[place - 1].io = NULL;
-    io->watcher.data = NULL;
+    struct ready_list *ready = &io->loop->ready;
+    for (uint32_t i = ready->next; i < ready->count; i++)
+        if (ready->list[i].io == io)
+            ready->list[i].io = NULL;
 }
 
 static void handle_ready(struct ready_list *ready)
@@ -144,8 +144,7 @@ static void handle_ready(struct ready_list *ready)
         struct loop_io *io = r->io;
         if (!io)
             continue;
-        io->watcher.data = NULL;
-        io->ready(io->owner, r->events);
+        io->ready(loop_io_owner(io), r->events);
     }
     ready->next = ready->count = 0;
 }
@@ -156,7 +155,6 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
     if (ready->count == READY_MOST)
         handle_ready(ready);
     ready->list[ready->count++] = (struct ready){io, events};
-    io->watcher.data = (void *)(uintptr_t)ready->count;
     if (loop->soon && ready->count > 1) /* the first one is handled at once */
         loop->soon(io);
 }
@@ -270,10 +268,9 @@ void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(v
                   void *owner)
 {
     ev_io_init(&io->watcher, on_ready, fd, 0);
-    io->watcher.data = NULL;
+    io->watcher.data = owner;
     io->loop = loop;
     io->ready = ready;
-    io->owner = owner;
 }
 
 void loop_io_want(struct loop_io *io, int events)

@@ -53,11 +53,15 @@ void loop_post(struct loop *loop, struct loop_task *task);
 enum { LOOP_READ = EV_READ, LOOP_WRITE = EV_WRITE };
 
 struct loop_io {
-    struct ev_io watcher; /* the first member */
-    struct loop *loop; /* NULL: closed */
+    struct ev_io watcher; /* the first member; its data is the owner */
+    struct loop *loop;    /* NULL: closed */
     void (*ready)(void *owner, int events);
-    void *owner;
 };
+
+static inline void *loop_io_owner(const struct loop_io *io)
+{
+    return io->watcher.data;
+}
 
 void loop_io_open(struct loop_io *io, struct loop *loop, int fd, void (*ready)(void *owner, int events),
                   void *owner);

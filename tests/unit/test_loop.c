@@ -270,7 +270,7 @@ static struct many *many;
 
 static void announce(const struct loop_io *io)
 {
-    struct end *e = io->owner;
+    struct end *e = loop_io_owner(io);
     e->soon++;
     assert_int_equal(e->ready, 0);
     if (++many->announced > many->most)

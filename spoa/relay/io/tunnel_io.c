@@ -358,7 +358,7 @@ void tunnel_io_soon(const struct loop_io *io)
 {
     if (io->ready != on_client_ready && io->ready != on_worker_ready)
         return;
-    const struct tunnel_seat *seat = io->owner;
+    const struct tunnel_seat *seat = loop_io_owner(io);
     const uint8_t *at = seat->rests ? seat->packed : (const uint8_t *)seat->io;
     size_t len = seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : sizeof *seat->io;
     for (size_t i = 0; i < len; i += CACHE_LINE)
