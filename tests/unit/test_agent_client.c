@@ -21,6 +21,7 @@ struct world {
     struct agent_client *client;
     unsigned notified, answered;
     char heard[32]; /* the name of the last message */
+    int64_t epoch;  /* that it says is known */
 };
 
 static void on_tick(void *owner)
@@ -28,10 +29,11 @@ static void on_tick(void *owner)
     loop_timer_set(&((struct world *)owner)->tick, 10 * MILLISECOND);
 }
 
-static void give_handover(void *owner, struct handover *to)
+static void say(void *owner, bool watch, struct question_text *to)
 {
     (void)owner;
-    *to = (struct handover){.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    (void)watch;
+    to->handover = (struct handover){.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
 }
 
 static void on_answered(void *owner, bool watch, const struct answer *answer)
@@ -41,7 +43,17 @@ static void on_answered(void *owner, bool watch, const struct answer *answer)
     ((struct world *)owner)->answered++;
 }
 
-static const struct question_user user_answered = {give_handover, on_answered};
+static const struct question_user user_answered = {say, on_answered};
+
+static int64_t epoch_in(struct spop_args args)
+{
+    struct slice name;
+    struct spop_value value;
+    while (spop_arg_next(&args, &name, &value))
+        if (slice_is(name, "epoch"))
+            return value.number;
+    return -1;
+}
 
 static void take_frames(struct world *w, struct slice in)
 {
@@ -57,6 +69,7 @@ static void take_frames(struct world *w, struct slice in)
         struct spop_message message;
         assert_true(spop_message_next(&payload, &message));
         snprintf(w->heard, sizeof w->heard, "%.*s", SLICE_PRINTF(message.name));
+        w->epoch = epoch_in(message.args);
         w->notified++;
     }
     assert_int_equal(in.len, 0); /* the questions are short: they come whole */
@@ -181,6 +194,48 @@ static void a_watch_that_is_dropped_is_taken_back(void **state)
     assert_int_equal(w->answered, 0);
 }
 
+struct knowing {
+    struct world *w;
+    int64_t epoch;
+};
+
+static void say_what_is_known(void *owner, bool watch, struct question_text *to)
+{
+    assert_true(watch);
+    assert_int_equal(to->epoch, -1);
+    assert_int_equal(to->idle, -1);
+    assert_int_equal(to->addr.family, 0);
+    to->handover = (struct handover){.route = SLICE_LITERAL("r"), .sandbox = SLICE_LITERAL("s")};
+    to->epoch = ((struct knowing *)owner)->epoch;
+}
+
+static const struct question_user user_knowing = {say_what_is_known, on_answered};
+
+static void await_message(struct world *w, unsigned count)
+{
+    for (uint64_t since = loop_clock(); w->notified < count && !is_late(since);)
+        turn(w);
+    assert_int_equal(w->notified, count);
+}
+
+static void an_agent_that_comes_back_is_told_what_is_known_by_then(void **state)
+{
+    struct world *w = *state;
+    struct knowing knowing = {w, 3};
+    struct question watch = {.watch = true, .user = &user_knowing, .owner = &knowing};
+    agent_client_ask(w->client, &watch);
+    await_message(w, 1);
+    assert_int_equal(w->epoch, 3);
+    knowing.epoch = 4;
+    close(w->fd);
+    w->fd = -1;
+    w->agent = (struct spop_conversation){0};
+    await_message(w, 2);
+    assert_string_equal(w->heard, "cell-watch");
+    assert_int_equal(w->epoch, 4);
+    agent_client_drop(w->client, &watch);
+}
+
 struct patient {
     struct world *w;
     struct question question;
@@ -202,7 +257,7 @@ static void on_told(void *owner, bool watch, const struct answer *answer)
     p->drops = NULL;
 }
 
-static const struct question_user user_told = {give_handover, on_told};
+static const struct question_user user_told = {say, on_told};
 
 /* One of them is with the agent, which says nothing, and there is no room for the others. */
 static void who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others(void **state)
@@ -235,7 +290,7 @@ static void on_answer_in_time(void *owner, bool watch, const struct answer *answ
     ((struct world *)owner)->answered++;
 }
 
-static const struct question_user user_answer_in_time = {give_handover, on_answer_in_time};
+static const struct question_user user_answer_in_time = {say, on_answer_in_time};
 
 /* As after a stop of this process: the time of the question is over, and the answer is there. */
 static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
@@ -248,7 +303,7 @@ static void an_answer_that_was_not_read_in_time_came_in_time(void **state)
     for (uint64_t since = loop_clock(); !w->notified && !is_late(since);)
         turn(w);
     assert_true(spop_frame_end(&out, spop_frame_begin(&out, SPOP_TYPE_ACK, question.id, 1), sizeof memory));
-    question.due = loop_clock();
+    question.due = 0;
     usleep(120000); /* the tick is due, too */
     assert_int_equal(send(w->fd, memory, out.len, MSG_NOSIGNAL), out.len);
     for (uint64_t since = loop_clock(); !w->answered && !is_late(since);)
@@ -308,6 +363,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_watch_leaves_with_one_in_a_hurry, setup_for_two, teardown),
         cmocka_unit_test_setup_teardown(a_watch_waits_though_an_answer_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_watch_that_is_dropped_is_taken_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_agent_that_comes_back_is_told_what_is_known_by_then, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_told_that_it_takes_too_long_may_ask_again_and_drop_others,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(an_answer_that_was_not_read_in_time_came_in_time, setup, teardown),

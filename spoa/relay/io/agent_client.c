@@ -120,9 +120,10 @@ static void arg_address(struct spop_ask *ask, const char *name, const struct add
 
 static void put_args(struct spop_ask *ask, const struct question *q)
 {
-    struct handover handover, *h = &handover;
+    struct question_text text = {.handover = handover_none(), .epoch = -1, .idle = -1};
+    const struct handover *h = &text.handover;
 
-    q->user->handover(q->owner, h);
+    q->user->say(q->owner, q->watch, &text);
 
 #define ARG_TEXT            arg_text
 #define ARG_INT             arg_int
@@ -131,9 +132,9 @@ static void put_args(struct spop_ask *ask, const struct question *q)
 #undef X
     arg_text(ask, "ticket", h->ticket);
     if (q->watch)
-        arg_int(ask, "idle", q->idle);
-    arg_int(ask, "epoch", q->epoch);
-    arg_address(ask, "addr", &q->addr);
+        arg_int(ask, "idle", text.idle);
+    arg_int(ask, "epoch", text.epoch);
+    arg_address(ask, "addr", &text.addr);
 }
 
 static void answer_unavailable(struct agent_client *r, struct question *q)
@@ -397,13 +398,18 @@ static void connect_agent(void *owner)
 }
 
 /* ---- times ---- */
+static uint32_t ticks_of(uint64_t when)
+{
+    return (uint32_t)(when / TICK);
+}
+
 static void take_overdue(struct agent_client *r, struct question *first, uint64_t now)
 {
     struct question *next;
 
     for (struct question *q = first; q; q = next) {
         next = q->next;
-        if (q->watch || now < q->due)
+        if (q->watch || (int32_t)(ticks_of(now) - q->due) < 0)
             continue;
         if (q->state == QUESTION_ASKED && r->client)
             spop_client_forget(r->client, q->id);
@@ -479,7 +485,7 @@ void agent_client_free(struct agent_client *r)
 void agent_client_ask(struct agent_client *r, struct question *q)
 {
     agent_client_drop(r, q);
-    q->due = loop_clock() + ASK_PATIENCE;
+    q->due = ticks_of(loop_clock() + ASK_PATIENCE) + 1; /* no sooner */
     queue(r, q);
     if (!q->watch)
         put_all(r);

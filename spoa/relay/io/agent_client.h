@@ -17,26 +17,36 @@
 
 struct agent_client;
 
+/* What is asked: for whom, and what is known already. */
+struct question_text {
+    struct handover handover;
+    int64_t epoch;       /* that is known; negative: none */
+    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
+    int32_t idle;        /* of a watch: seconds since the tunnel was used; negative: it does not matter */
+};
+
 struct question_user {
-    /* For whom it asks. Slices live for the call. */
-    void (*handover)(void *owner, struct handover *to);
+    /* Each time that it leaves for the agent, with what is known by then; *to says nothing yet. Slices live until the next call.
+     * It may not call the client. */
+    void (*say)(void *owner, bool watch, struct question_text *to);
     /* Once; the question may be asked again from here. Slices live for the call. */
     void (*answered)(void *owner, bool watch, const struct answer *answer);
 };
 
-/* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. */
+enum question_state { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE };
+
+/* Lives in whoever asks, zeroed before its first use. While it is open nothing else may touch it. Every tunnel has one for all
+ * its life, so it is small. */
 struct question {
     const struct question_user *user;
     void *owner;
-    int64_t epoch;       /* that is known; negative: none */
-    struct address addr; /* of the worker that is known; family 0: it has none, as on a Unix socket */
-    bool watch;   /* may wait some milliseconds for others, with which it then leaves */
-    int32_t idle; /* of a watch: seconds since the tunnel was used */
+    bool watch; /* may wait some milliseconds for others, with which it then leaves */
 
     /* the client's */
-    enum { QUESTION_CLOSED, QUESTION_QUEUED, QUESTION_ASKED, QUESTION_OVERDUE } state;
+    uint8_t state; /* enum question_state */
+    uint32_t due;  /* a tick of the client's, of which there are 2^32 */
     struct question *next, **link;
-    uint64_t id, due;
+    uint64_t id;
 };
 
 /* most: questions that are with the agent at a time. log may be NULL. NULL when out of memory. */

@@ -507,12 +507,15 @@ static void on_answered(void *owner, bool watched, const struct answer *answer)
         watch(io);
 }
 
-static void give_handover(void *owner, struct handover *to)
+static void say(void *owner, bool watched, struct question_text *to)
 {
-    *to = ((struct egress_io *)owner)->handover;
+    const struct egress_io *io = owner;
+    (void)watched;
+    to->handover = io->handover;
+    to->addr = io->handover.addr;
 }
 
-static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
+static const struct question_user question_user = {.say = say, .answered = on_answered};
 
 static void on_expired(void *owner)
 {
@@ -638,8 +641,7 @@ static struct egress_io *new_io(struct relay_thread *thread)
                                       .owner = io,
                                       .in = buffer_with_limit(BUFFER_MOST),
                                       .out = buffer_with_limit(BUFFER_MOST)};
-    io->watch =
-        (struct question){.watch = true, .user = &question_user, .epoch = -1, .idle = -1, .owner = io};
+    io->watch = (struct question){.watch = true, .user = &question_user, .owner = io};
     loop_timer_open(&io->again, thread->loop, watch, io);
     loop_timer_open(&io->expires, thread->loop, on_expired, io);
     return io;
@@ -684,7 +686,6 @@ void egress_io_begin(struct relay_thread *thread, int fd, const struct http_head
         return;
     }
     const struct handover *h = &io->handover;
-    io->watch.addr = h->addr;
     io->hello.done = !slice_present(h->sni);
     io->owner = (struct limits_owner){.space = h->space,
                                       .sandbox = h->sandbox,

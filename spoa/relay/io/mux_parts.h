@@ -31,6 +31,7 @@ struct mux_v1 {
 
 struct mux_watch {
     struct question question;
+    int64_t epoch; /* that is known */
     uint64_t at;   /* when to ask; 0: it is asked, or there is nothing to ask */
     uint64_t ends; /* with its token; 0: with nothing that is known */
     bool begun;

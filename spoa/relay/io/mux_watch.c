@@ -17,10 +17,13 @@ static bool decode(const struct mux_request *r, struct handover *h)
     return handover_decode(h, mux_handover(r), &memory, &why);
 }
 
-static void give_handover(void *owner, struct handover *to)
+static void say(void *owner, bool watched, struct question_text *to)
 {
-    if (!decode(owner, to))
-        *to = handover_none();
+    const struct mux_request *r = owner;
+    (void)watched;
+    if (!decode(r, &to->handover))
+        to->handover = handover_none();
+    to->epoch = r->watch.epoch;
 }
 
 static void deny(struct mux_request *r, enum refusal refusal)
@@ -107,7 +110,7 @@ static void on_answered(void *owner, bool watched, const struct answer *answer)
 {
     struct mux_request *r = owner;
     enum refusal refusal = judge(answer);
-    bool news = answer->epoch >= 0 && answer->epoch != r->watch.question.epoch;
+    bool news = answer->epoch >= 0 && answer->epoch != r->watch.epoch;
     (void)watched;
     if (refusal != REFUSAL_NONE) {
         deny(r, refusal);
@@ -117,11 +120,11 @@ static void on_answered(void *owner, bool watched, const struct answer *answer)
         set_time(r, loop_clock() + ASK_AGAIN);
         return;
     }
-    r->watch.question.epoch = answer->epoch;
+    r->watch.epoch = answer->epoch;
     agent_client_ask(r->io->thread->agent, &r->watch.question);
 }
 
-static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
+static const struct question_user question_user = {.say = say, .answered = on_answered};
 
 void mux_watch_begin(struct mux_request *r)
 {
@@ -131,8 +134,8 @@ void mux_watch_begin(struct mux_request *r)
     r->watch.begun = true;
     if (!decode(r, &h))
         return;
-    r->watch.question =
-        (struct question){.user = &question_user, .owner = r, .epoch = h.epoch, .watch = true, .idle = -1};
+    r->watch.question = (struct question){.user = &question_user, .owner = r, .watch = true};
+    r->watch.epoch = h.epoch;
     uint64_t now = loop_clock();
     int64_t left = h.exp < 0 ? INT64_MAX : h.exp - (int64_t)time(NULL);
     if (left <= INT32_MAX) {

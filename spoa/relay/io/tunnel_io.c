@@ -183,8 +183,7 @@ static void ask(struct tunnel_io *io)
         return;
     }
     agent_client_drop(io->thread->agent, io->ask);
-    *io->ask =
-        (struct question){.user = &question_user, .owner = io->seat, .epoch = io->tunnel.connector.epoch};
+    *io->ask = (struct question){.user = &question_user, .owner = io->seat};
     agent_client_ask(io->thread->agent, io->ask);
 }
 
@@ -194,18 +193,6 @@ static void drop_ask(struct tunnel_io *io)
         agent_client_drop(io->thread->agent, io->ask);
     free(io->ask);
     io->ask = NULL;
-}
-
-static void watch(struct tunnel_io *io)
-{
-    io->seat->watch.epoch = io->tunnel.connector.epoch;
-    uint64_t idle = (loop_clock() - io->tunnel.forward.used) / SECOND;
-    /* going out keeps no sandbox awake */
-    io->seat->watch.idle = io->tunnel.outside ? -1 : idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
-    const struct target *target = tunnel_target(&io->tunnel);
-    /* 0.0.0.0, where no worker is: with none known, any is news */
-    io->seat->watch.addr = target_known(target) ? target->addr : (struct address){.family = 4};
-    agent_client_ask(io->thread->agent, &io->seat->watch);
 }
 
 /* The socket is new: it has room for a head, or it is broken. */
@@ -270,7 +257,7 @@ static void carry_out(struct tunnel_io *io, struct command *command)
         ask(io);
         break;
     case COMMAND_WATCH:
-        watch(io);
+        agent_client_ask(io->thread->agent, &io->seat->watch);
         break;
     case COMMAND_ACCEPT:
         accept_client(io);
@@ -494,12 +481,32 @@ static void go(void *owner, const struct answer *answer, int fd)
 
 const struct moves_user tunnel_io_moves = {connect_ahead, go};
 
-static void give_handover(void *owner, struct handover *to)
+static int32_t idle_seconds(const struct tunnel *t)
 {
-    *to = upgrade_handover(tunnel_rest_look_at_upgrade(owner));
+    uint64_t idle = (loop_clock() - t->forward.used) / SECOND;
+
+    if (t->outside) /* going out keeps no sandbox awake */
+        return -1;
+    return idle < INT32_MAX ? (int32_t)idle : INT32_MAX;
 }
 
-static const struct question_user question_user = {.handover = give_handover, .answered = on_answered};
+/* Also of a tunnel that rests, which it then still does: the agent may have come back. */
+static void say(void *owner, bool watch, struct question_text *to)
+{
+    struct tunnel_io memory;
+    const struct tunnel *t = &tunnel_rest_read(owner, &memory)->tunnel;
+    const struct target *target = tunnel_target(t);
+
+    to->handover = upgrade_handover(tunnel_rest_look_at_upgrade(owner));
+    to->epoch = watch ? t->connector.watched : t->connector.epoch;
+    if (!watch)
+        return;
+    to->idle = idle_seconds(t);
+    /* 0.0.0.0, where no worker is: with none known, any is news */
+    to->addr = target_known(target) ? target->addr : (struct address){.family = 4};
+}
+
+static const struct question_user question_user = {.say = say, .answered = on_answered};
 
 /* ---- after each event ---- */
 static bool may_read_early(struct tunnel_io *io)

@@ -79,7 +79,9 @@ struct tunnel_io {
 /* ---- tunnel_rest.c ---- */
 /* Its work, for an event. NULL: there was no memory, and it has ended. */
 struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat);
-/* To look at it only, until another one is looked at. */
+/* To look at it only: as it is, or, at rest, in this memory. */
+const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, struct tunnel_io *memory);
+/* The same, until another one is looked at. */
 struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
 /* Its upgrade to look at, until that of another one is. */
 struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat);

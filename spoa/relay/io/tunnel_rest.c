@@ -169,6 +169,14 @@ struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat)
     return io;
 }
 
+const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, struct tunnel_io *memory)
+{
+    if (!seat->rests)
+        return seat->io;
+    unpack(seat, memory);
+    return memory;
+}
+
 struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat)
 {
     if (!seat->rests)
