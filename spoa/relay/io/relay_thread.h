@@ -10,6 +10,7 @@
 
 #include "spoa/base/alike.h"
 #include "spoa/base/cidr.h"
+#include "spoa/base/deadlines.h"
 #include "spoa/base/fold.h"
 #include "spoa/base/slabs.h"
 #include "spoa/net/listener.h"
@@ -47,6 +48,13 @@ struct tunnel_rest {
     struct loop_timer look;  /* for those that have nothing to do; not set while all rest */
 };
 
+/* When something of its tunnels is due (tunnel_times.c). */
+struct tunnel_times {
+    struct deadlines deadlines;
+    struct loop_timer timer; /* for the first of them, or before */
+    uint64_t timer_at;       /* when it fires, if it is set */
+};
+
 /* Of the configuration; a thread has a copy of its own. */
 struct relay_thread_settings {
     struct tunnel_settings tunnel;
@@ -82,6 +90,7 @@ struct relay_thread {
     size_t handshakes_count;
     struct tunnel_seat *tunnels;
     struct tunnel_rest rest;
+    struct tunnel_times times;
     struct moves moves; /* of them */
     size_t tunnels_count;
     struct egress_io *egress; /* connections of sandboxes to the outside */

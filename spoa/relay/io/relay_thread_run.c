@@ -111,6 +111,7 @@ static void relay_thread_free(struct relay_thread *thread)
         lingering_closes_end(&thread->lingering);
     agent_client_free(thread->agent);
     loop_timer_close(&thread->rest.look);
+    tunnel_times_end(&thread->times);
     loop_free(thread->loop);
     tunnel_rest_close(&thread->rest);
     pipes_free(&thread->pipes);
@@ -131,6 +132,7 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     moves_open(&thread->moves, thread->loop, &tunnel_io_moves);
     thread->scratch = malloc(RELAY_THREAD_SCRATCH);
     thread->agent = agent_client_new(thread->loop, o->agent, o->questions, o->log);
+    tunnel_times_open(&thread->times, thread);
     bool rest = tunnel_rest_open(&thread->rest, thread);
     return (rest && thread->shard && thread->scratch && thread->agent) || fail(why, "out of memory");
 }

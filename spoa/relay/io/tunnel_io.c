@@ -537,25 +537,20 @@ static uint64_t permit_until(const struct tunnel_io *io)
     return quiet < most ? quiet : most;
 }
 
-/* Moved only when it would fire too late: traffic puts off most of what is due, and the timer then fires for
- * nothing, which is cheaper than to set it for every message. */
-static void set_timer(struct tunnel_io *io)
+/* Moved only when it would be too late: traffic puts off most of what is due, and it is then looked at for nothing, which is
+ * cheaper than to move it for every message. */
+static void set_time(struct tunnel_io *io)
 {
-    uint64_t due = tunnel_due(&io->tunnel), now;
+    uint64_t due = tunnel_due(&io->tunnel);
 
     if (io->permit == PERMIT_TAKEN && permit_until(io) < due)
         due = permit_until(io);
     if (due < io->patient_until)
         due = io->patient_until;
-    if (loop_timer_active(&io->seat->timer) && io->timer_at <= due)
+    if (tunnel_times_at(io->seat) <= due)
         return;
-    if (due == UINT64_MAX) {
-        loop_timer_stop(&io->seat->timer);
-        return;
-    }
-    now = loop_clock();
-    io->timer_at = due > now ? due : now;
-    loop_timer_set(&io->seat->timer, io->timer_at - now);
+    uint64_t now = loop_clock();
+    tunnel_times_set(io->seat, due > now ? due : now); /* what is over already is not late for that */
 }
 
 static void end_permit(struct tunnel_io *io)
@@ -601,7 +596,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     pipes_give(&thread->pipes, io->pipe);
     loop_io_close(&seat->sockets[CLIENT]);
     loop_io_close(&seat->sockets[WORKER]);
-    loop_timer_close(&seat->timer);
+    tunnel_times_set(seat, UINT64_MAX);
     buffer_free(&io->early);
     tunnel_free(&io->tunnel);
     io->stats.opening = 0;
@@ -657,7 +652,7 @@ static void update(struct tunnel_io *io)
         return;
     }
     want(io);
-    set_timer(io);
+    set_time(io);
 }
 
 /* What has come meanwhile came in time: it is looked at before anybody is given up. libev tells of timers first. */
@@ -670,17 +665,17 @@ static void look_again(struct tunnel_io *io)
         on_leg_ready(io, side, LOOP_READ | LOOP_WRITE);
 }
 
-static void on_time(void *owner)
+void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
 {
-    struct tunnel_io *io = tunnel_rest_wake(owner);
+    struct tunnel_io *io = tunnel_rest_wake(seat);
     uint64_t now = loop_clock();
 
     if (!io)
         return;
     /* with the machine all others may have stood still, too: they get a moment to say what they would have */
-    if (now > io->timer_at + STOOD_STILL) {
+    if (now > then + STOOD_STILL) {
         io->patient_until = now + PATIENCE;
-        set_timer(io);
+        set_time(io);
         return;
     }
     look_again(io);
@@ -780,7 +775,9 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
     struct buffer kept_early = buffer_with_limit(EARLY_MAX);
     struct upgrade_kept *kept = upgrade_keep(upgrade);
 
-    if (!seat || !io || !kept || !buffer_put(&kept_early, early) || !enter(thread, &upgrade->handover)) {
+    bool room = deadlines_reserve(&thread->times.deadlines, thread->tunnels_count + 1);
+
+    if (!seat || !io || !kept || !room || !buffer_put(&kept_early, early) || !enter(thread, &upgrade->handover)) {
         buffer_free(&kept_early);
         free(kept);
         slabs_give(&thread->rest.works, io);
@@ -814,7 +811,6 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
                                      expiry(&upgrade.handover)};
 
     loop_io_open(&seat->sockets[CLIENT], io->thread->loop, fd, on_client_ready, seat);
-    loop_timer_open(&seat->timer, io->thread->loop, on_time, seat);
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))
         relay_thread_refuse(io->thread, loop_io_release(&seat->sockets[CLIENT]), &upgrade,
                             REFUSAL_too_many_tunnels);

@@ -38,6 +38,9 @@ bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
     __attribute__((warn_unused_result));
 /* There are no tunnels, and rest.look is closed. */
 void tunnel_rest_close(struct tunnel_rest *rest);
+void tunnel_times_open(struct tunnel_times *times, struct relay_thread *thread);
+/* There are no tunnels; before the loop ends. */
+void tunnel_times_end(struct tunnel_times *times);
 /* What the tunnels of a thread ask of it. */
 void tunnel_io_host(struct tunnel_host *host, struct commands *commands);
 

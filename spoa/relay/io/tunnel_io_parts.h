@@ -34,15 +34,15 @@ struct tunnel_seat {
     };
     struct loop_io sockets[2];
     union {
-        struct loop_timer timer;
+        struct question watch;
         struct loop_task free_task; /* once it is gone */
     };
-    struct question watch;
     union {
         struct tunnel_io *io; /* its work */
         uint8_t *packed;      /* at rest: the same, folded (spoa/base/fold.h) */
     };
-    uint16_t upgrade_len; /* packed */
+    struct deadline deadline; /* of its thread's */
+    uint16_t upgrade_len;     /* packed */
     bool rests;
     bool packs; /* its upgrade */
     bool holds; /* at rest: what it holds counts where memory is short */
@@ -62,8 +62,7 @@ struct tunnel_io {
     bool gone;
     bool gives_way;         /* its memory goes to those that wait */
     bool moving;            /* counted by thread.moves */
-    uint64_t timer_at;      /* when the timer is to fire */
-    uint64_t patient_until; /* it does not before */
+    uint64_t patient_until; /* it is not due before */
     struct buffer early; /* from the client, before its 101 */
     struct pipe *pipe;   /* payload of a large frame for the client is in it */
     struct dial *dial;
@@ -96,6 +95,11 @@ void tunnel_rest_stir(struct tunnel_io *io);
 /* It has ended, awake. */
 void tunnel_rest_leave(struct tunnel_io *io);
 
+/* ---- tunnel_times.c ---- */
+/* When tunnel_io_due is called; UINT64_MAX: not at all. */
+uint64_t tunnel_times_at(const struct tunnel_seat *seat);
+void tunnel_times_set(struct tunnel_seat *seat, uint64_t at);
+
 /* ---- tunnel_host.c ---- */
 /* For whom it counts. Refused tunnels do not count against the sandbox's limit. */
 struct limits_owner tunnel_io_owner(const struct handover *h);
@@ -115,5 +119,7 @@ void tunnel_read_end(struct tunnel_io *io);
 /* ---- tunnel_io.c ---- */
 /* Carries out what its tunnel commands. */
 void tunnel_io_obey(struct tunnel_io *io);
+/* Something of it was due then. */
+void tunnel_io_due(struct tunnel_seat *seat, uint64_t then);
 
 #endif
