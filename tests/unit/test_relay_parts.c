@@ -872,6 +872,13 @@ static void an_upgrade_at_rest_is_packed(void **state)
                     slice_equal(back.key, u->key) && slice_equal(back.fields, u->fields) &&
                     !slice_present(back.protocols) && slice_equal(back.handover.org, u->handover.org));
     }
+    for (unsigned round = 0; round < 2; round++) { /* again does nothing */
+        upgrade_forget_key(kept);
+        struct upgrade back = upgrade_unpack(kept);
+        assert_true(!slice_present(back.key) && slice_equal(back.target, u->target) &&
+                    slice_equal(back.host, u->host) && slice_equal(back.fields, u->fields) &&
+                    slice_equal(back.handover.org, u->handover.org));
+    }
     struct writer small = writer_of(packed, 20);
     upgrade_pack(kept, alike, &small);
     assert_true(small.full);

@@ -50,6 +50,7 @@ static void pack_upgrade(struct tunnel_seat *seat)
 
     if (seat->packs)
         return;
+    upgrade_forget_key(seat->upgrade);
     upgrade_pack(seat->upgrade, seat->thread->rest.alike, &w);
     uint8_t *packed = w.full ? NULL : copy_of(writer_slice(&w));
     if (!packed)

@@ -335,7 +335,8 @@ static bool may_be_secret(struct slice name)
     return false;
 }
 
-/* The fields of other clients are often the same, and if not, their names are. */
+/* The fields of other clients are often the same, and if not, their names are. Whole fields come first: those of a client then
+ * stand one behind the other, and several are one run; their names alone would stand between them. */
 static void learn(const struct upgrade_kept *kept, struct alike *alike)
 {
     struct slice rest = kept_text(kept, KEPT_fields), name, value;
@@ -343,10 +344,21 @@ static void learn(const struct upgrade_kept *kept, struct alike *alike)
     alike_learn(alike, slice_of(kept, sizeof *kept));
     alike_learn(alike, kept_text(kept, KEPT_host));
     for (struct slice field = rest; target_header(&rest, &name, &value); field = rest) {
-        alike_learn(alike, slice_sub(field, 0, 2 + name.len));
         if (!may_be_secret(name))
             alike_learn(alike, slice_sub(field, 0, 2 + name.len + 2 + value.len));
+        alike_learn(alike, slice_sub(field, 0, 2 + name.len));
     }
+}
+
+void upgrade_forget_key(struct upgrade_kept *kept)
+{
+    struct slice key = kept_text(kept, KEPT_key);
+    uint8_t *at = kept->memory + (key.at - kept->memory);
+
+    if (!slice_present(key))
+        return;
+    memmove(at, at + key.len, upgrade_kept_size(kept) - sizeof *kept - (size_t)(at - kept->memory) - key.len);
+    kept->len[KEPT_key] = ABSENT;
 }
 
 void upgrade_pack(const struct upgrade_kept *kept, struct alike *alike, struct writer *w)

@@ -42,6 +42,9 @@ struct handover upgrade_handover(const struct upgrade_kept *kept);
 /* upgrade.selected, of one that upgrade_unpack gave, is kept. */
 void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgrade);
 
+/* Its client has had its 101, for which alone the key was kept: upgrade.key is absent from now on. */
+void upgrade_forget_key(struct upgrade_kept *kept);
+
 /* One that rests, in still fewer bytes, by what many clients send alike. w->full: it does not fit there, or is longer than
  * ALIKE_MOST. */
 void upgrade_pack(const struct upgrade_kept *kept, struct alike *alike, struct writer *w);
