@@ -97,7 +97,7 @@ static bool host_permits_replay(void *context)
     struct tunnel_io *io = context;
     if (io->permit != PERMIT_NONE)
         return true;
-    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
+    const struct handover h = upgrade_handover(tunnel_rest_upgrade(io));
     if (limits_replay_begin(io->thread->limits, h.space, tunnel_io_owner(&h).sandbox)) {
         io->permit = PERMIT_TAKEN;
         io->permit_since = loop_clock();

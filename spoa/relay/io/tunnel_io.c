@@ -73,8 +73,8 @@ static struct dial *start_dial(struct tunnel_io *io, const struct target *to, st
                                struct slice query, struct slice fields)
 {
     const struct relay_thread_settings *settings = &io->thread->settings;
-    struct upgrade_kept *upgrade = tunnel_rest_upgrade(io->seat);
-    if (io->seat->packs)
+    struct upgrade_kept *upgrade = tunnel_rest_upgrade(io);
+    if (!io->upgrade)
         return NULL;
     struct dial_options options = {
         .loop = io->thread->loop,
@@ -131,7 +131,7 @@ static void dial(struct tunnel_io *io)
     enum dial_outcome why;
 
     if (!begin_dial(io, tunnel_target(&io->tunnel),
-                    tunnel_probe(&io->tunnel, upgrade_unpack(tunnel_rest_upgrade(io->seat)).target, &probe), &why))
+                    tunnel_probe(&io->tunnel, upgrade_unpack(tunnel_rest_upgrade(io)).target, &probe), &why))
         tunnel_dialled(&io->tunnel, why, 0, NULL, loop_clock());
 }
 
@@ -209,7 +209,7 @@ static void accept_client(struct tunnel_io *io)
     static _Thread_local uint8_t memory[UPGRADE_HEAD_MAX];
     struct writer w = writer_of(memory, sizeof memory);
 
-    const struct upgrade upgrade = upgrade_unpack(tunnel_rest_upgrade(io->seat));
+    const struct upgrade upgrade = upgrade_unpack(tunnel_rest_upgrade(io));
 
     io->accepted = true;
     tunnel_stats_opened(tunnel_rest_stats(io));
@@ -222,7 +222,7 @@ static void refuse(struct tunnel_io *io, enum refusal refusal)
 {
     static _Thread_local uint8_t memory[2 * UPGRADE_HEAD_MAX + 65536];
     struct writer w = writer_of(memory, sizeof memory);
-    const struct upgrade upgrade = upgrade_unpack(tunnel_rest_upgrade(io->seat));
+    const struct upgrade upgrade = upgrade_unpack(tunnel_rest_upgrade(io));
     int fd = loop_io_release(&io->seat->sockets[CLIENT]);
 
     if (refusal != REFUSAL_NONE) {
@@ -339,7 +339,7 @@ static void on_client_ready(void *owner, int events)
     }
 }
 
-enum { CACHE_LINE = 64, PACKED_LINES = 3 /* most are shorter */ };
+enum { CACHE_LINE = 64, PACKED_LINES = 2 /* most are shorter */ };
 
 void tunnel_io_soon(const struct loop_io *io)
 {
@@ -556,18 +556,18 @@ static void set_time(struct tunnel_io *io)
 static void end_permit(struct tunnel_io *io)
 {
     if (io->permit == PERMIT_TAKEN) {
-        const struct handover h = upgrade_handover(tunnel_rest_upgrade(io->seat));
+        const struct handover h = upgrade_handover(tunnel_rest_upgrade(io));
         limits_replay_end(io->thread->limits, h.space, tunnel_io_owner(&h).sandbox);
     }
     io->permit = PERMIT_OVER;
 }
 
-static void leave(struct tunnel_seat *seat)
+static void leave(struct tunnel_io *io)
 {
-    const struct handover handover = upgrade_handover(tunnel_rest_upgrade(seat));
+    const struct handover handover = upgrade_handover(tunnel_rest_upgrade(io));
     const struct limits_owner owner = tunnel_io_owner(&handover);
 
-    limits_leave(seat->thread->limits, &owner);
+    limits_leave(io->thread->limits, &owner);
 }
 
 static void release(void *context)
@@ -603,15 +603,13 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     tunnel_stats_update(&io->stats);
     end_permit(io);
     if (io->entered)
-        leave(seat);
+        leave(io);
     *seat->link = seat->next;
     if (seat->next)
         seat->next->link = seat->link;
     thread->tunnels_count--;
-    if (seat->packs)
-        free(seat->packed_upgrade);
-    else
-        free(seat->upgrade);
+    free(io->upgrade);
+    free(io->packed);
     if (io->link)
         tunnel_rest_leave(io);
     seat->free_task = (struct loop_task){.run = release, .context = seat};
@@ -785,8 +783,8 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
         return NULL;
     }
     seat->thread = thread;
-    seat->upgrade = kept;
     io->early = kept_early;
+    io->upgrade = kept;
     set_up(io, seat, &upgrade->handover);
     free(upgrade);
     return seat;
@@ -803,7 +801,7 @@ static uint64_t expiry(const struct handover *h)
 void tunnel_io_begin(struct tunnel_seat *seat, int fd)
 {
     struct tunnel_io *io = seat->io;
-    const struct upgrade upgrade = upgrade_unpack(seat->upgrade);
+    const struct upgrade upgrade = upgrade_unpack(io->upgrade);
     struct tunnel_opening opening = {{&io->thread->host, io, &io->thread->settings.tunnel},
                                      &upgrade.handover,
                                      upgrade.target,

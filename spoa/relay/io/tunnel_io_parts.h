@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tunnel_io_parts: what tunnel_io.c and tunnel_rest.c share. A tunnel at which nothing happens takes little: of each there is
- * always a seat; its work exists while something happens, and for up to half a second behind that. Then it is folded
- * (spoa/base/fold.h) and its upgrade packed (spoa/base/alike.h), until an event wakes it. On the tunnel's thread.
+ * always a seat; its work exists while something happens, and for up to half a second behind that. Then it is packed, until an
+ * event wakes it. On the tunnel's thread.
  */
 #ifndef CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
 #define CELLGATE_RELAY_IO_TUNNEL_IO_PARTS_H
@@ -24,27 +24,27 @@ enum replay_permit {
     PERMIT_OVER,  /* it goes on without: others do not wait longer */
 };
 
+/* A tunnel at rest, in one piece of memory: its work, folded (spoa/base/fold.h), and its upgrade (spoa/base/alike.h). */
+struct tunnel_packed {
+    uint16_t work_len, upgrade_len; /* upgrade_len 0: it could not be packed, and is where its work says */
+    uint8_t bytes[];
+};
+
 /* What is always there of a tunnel, and what others point to. */
 struct tunnel_seat {
     struct relay_thread *thread;
     struct tunnel_seat *next, **link;
-    union {
-        struct upgrade_kept *upgrade;
-        uint8_t *packed_upgrade; /* since it rested, until it was needed again */
-    };
     struct loop_io sockets[2];
     union {
         struct question watch;
         struct loop_task free_task; /* once it is gone */
     };
     union {
-        struct tunnel_io *io; /* its work */
-        uint8_t *packed;      /* at rest: the same, folded (spoa/base/fold.h) */
+        struct tunnel_io *io;         /* its work */
+        struct tunnel_packed *packed; /* at rest */
     };
     struct deadline deadline; /* of its thread's */
-    uint16_t upgrade_len;     /* packed */
     bool rests;
-    bool packs; /* its upgrade */
     bool holds; /* at rest: what it holds counts where memory is short */
 };
 
@@ -53,6 +53,8 @@ struct tunnel_io {
     struct tunnel tunnel;
     struct tunnel_seat *seat;
     struct relay_thread *thread;
+    struct upgrade_kept *upgrade; /* NULL: it is packed */
+    struct tunnel_packed *packed; /* since it rested, until its upgrade was needed; NULL else */
     struct tunnel_stats stats;
     struct tunnel_io *next, **link; /* of those that do not rest */
     bool stirred;                   /* since the thread last looked for those that rest */
@@ -84,8 +86,8 @@ const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, struct 
 struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
 /* Its upgrade to look at, until that of another one is. */
 struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat);
-/* Its upgrade, until it rests again; without memory, which seat.packs says, only to look at. */
-struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_seat *seat);
+/* Its upgrade, until it rests again; without memory, which io.upgrade says, only to look at. */
+struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io);
 /* For what it tells of the tunnel's upgrade. */
 const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
 

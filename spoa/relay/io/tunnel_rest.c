@@ -13,57 +13,45 @@ void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)
     tunnel_moved(&io->tunnel, seat ? io : NULL);
 }
 
+/* ---- its upgrade ---- */
+static struct slice packed_work(const struct tunnel_packed *packed)
+{
+    return slice_of(packed->bytes, packed->work_len);
+}
+
+/* Absent: it is not packed. */
+static struct slice packed_upgrade(const struct tunnel_packed *packed)
+{
+    return packed && packed->upgrade_len ? slice_of(packed->bytes + packed->work_len, packed->upgrade_len)
+                                         : slice_text(NULL);
+}
+
 struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat)
 {
     const struct tunnel_rest *rest = &seat->thread->rest;
-    return seat->packs ? upgrade_open(slice_of(seat->packed_upgrade, seat->upgrade_len), rest->alike, rest->head)
-                       : seat->upgrade;
+    struct slice packed = packed_upgrade(seat->rests ? seat->packed : seat->io->packed);
+    struct tunnel_io memory;
+
+    return slice_present(packed) ? upgrade_open(packed, rest->alike, rest->head)
+                                 : tunnel_rest_read(seat, &memory)->upgrade;
 }
 
-struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_seat *seat)
+struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io)
 {
-    void *memory = seat->packs ? malloc(upgrade_packed_size(seat->packed_upgrade)) : NULL;
+    struct slice packed = packed_upgrade(io->packed);
+    void *memory = io->upgrade ? NULL : malloc(upgrade_packed_size(packed.at));
 
     if (memory) {
-        struct slice packed = slice_of(seat->packed_upgrade, seat->upgrade_len);
-        struct upgrade_kept *kept = upgrade_open(packed, seat->thread->rest.alike, memory);
-        free(seat->packed_upgrade);
-        seat->upgrade = kept;
-        seat->packs = false;
+        io->upgrade = upgrade_open(packed, io->thread->rest.alike, memory);
+        free(io->packed);
+        io->packed = NULL;
     }
-    return tunnel_rest_look_at_upgrade(seat);
-}
-
-static uint8_t *copy_of(struct slice bytes)
-{
-    uint8_t *copy = malloc(bytes.len);
-
-    if (copy)
-        memcpy(copy, bytes.at, bytes.len);
-    return copy;
-}
-
-static void pack_upgrade(struct tunnel_seat *seat)
-{
-    static _Thread_local uint8_t memory[UINT16_MAX];
-    struct writer w = writer_of(memory, sizeof memory);
-
-    if (seat->packs)
-        return;
-    upgrade_forget_key(seat->upgrade);
-    upgrade_pack(seat->upgrade, seat->thread->rest.alike, &w);
-    uint8_t *packed = w.full ? NULL : copy_of(writer_slice(&w));
-    if (!packed)
-        return;
-    free(seat->upgrade);
-    seat->packed_upgrade = packed;
-    seat->upgrade_len = (uint16_t)w.len;
-    seat->packs = true;
+    return io->upgrade ? io->upgrade : tunnel_rest_look_at_upgrade(io->seat);
 }
 
 const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io)
 {
-    io->stats.upgrade = tunnel_rest_upgrade(io->seat);
+    io->stats.upgrade = tunnel_rest_upgrade(io);
     return &io->stats;
 }
 
@@ -90,18 +78,58 @@ void tunnel_rest_leave(struct tunnel_io *io)
     io->link = NULL;
 }
 
+/* As it was packed before, if it was not needed since. w->full: it cannot be packed. */
+static void pack_upgrade(struct tunnel_io *io, struct writer *w)
+{
+    if (io->upgrade) {
+        upgrade_forget_key(io->upgrade);
+        upgrade_pack(io->upgrade, io->thread->rest.alike, w);
+    } else {
+        writer_put(w, packed_upgrade(io->packed));
+    }
+}
+
+/* In memory of its own; NULL when out of memory. io is nowhere. */
+static struct tunnel_packed *pack(struct tunnel_io *io)
+{
+    static _Thread_local uint8_t upgrade_memory[UINT16_MAX];
+    uint8_t work_memory[FOLD_PACKED_MOST];
+    struct writer upgrade = writer_of(upgrade_memory, sizeof upgrade_memory);
+    struct upgrade_kept *kept = io->upgrade;
+    struct tunnel_packed *before = io->packed;
+
+    pack_upgrade(io, &upgrade);
+    size_t upgrade_len = upgrade.full ? 0 : upgrade.len;
+    if (upgrade_len)
+        io->upgrade = NULL;
+    io->packed = NULL;
+    size_t work_len = fold_pack(&io->thread->rest.fold, io, work_memory);
+    struct tunnel_packed *packed =
+        work_len == FOLD_NO_MEMORY ? NULL : malloc(sizeof *packed + work_len + upgrade_len);
+    if (!packed) {
+        io->upgrade = kept;
+        io->packed = before;
+        return NULL;
+    }
+    *packed = (struct tunnel_packed){(uint16_t)work_len, (uint16_t)upgrade_len};
+    memcpy(packed->bytes, work_memory, work_len);
+    memcpy(packed->bytes + work_len, upgrade_memory, upgrade_len);
+    if (upgrade_len)
+        free(kept);
+    free(before);
+    return packed;
+}
+
 /* An object is byte for byte what it was, so that any state may rest; but a dial and what it belongs to end soon. */
 static void lay_down(struct tunnel_io *io)
 {
     struct tunnel_seat *seat = io->seat;
     struct tunnel_rest *rest = &io->thread->rest;
     bool holds = tunnel_stats_held(&io->stats) > 0;
-    uint8_t memory[FOLD_PACKED_MOST];
 
     tunnel_rest_leave(io);
     tunnel_rest_place(io, NULL);
-    size_t len = fold_pack(&rest->fold, io, memory);
-    uint8_t *packed = len ? copy_of(slice_of(memory, len)) : NULL;
+    struct tunnel_packed *packed = pack(io);
     if (!packed) {
         tunnel_rest_place(io, seat);
         tunnel_rest_stir(io);
@@ -111,7 +139,6 @@ static void lay_down(struct tunnel_io *io)
     seat->packed = packed;
     seat->rests = true;
     seat->holds = holds;
-    pack_upgrade(seat);
 }
 
 static void on_look(void *owner)
@@ -131,14 +158,17 @@ static void on_look(void *owner)
 
 static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
 {
-    fold_unpack(&seat->thread->rest.fold, seat->packed, io);
+    fold_unpack(&seat->thread->rest.fold, packed_work(seat->packed), io);
     tunnel_rest_place(io, (struct tunnel_seat *)seat);
 }
 
 static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
 {
     unpack(seat, io);
-    free(seat->packed);
+    if (seat->packed->upgrade_len)
+        io->packed = seat->packed;
+    else
+        free(seat->packed);
     seat->rests = false;
     seat->io = io;
 }
