@@ -40,6 +40,7 @@ struct handshake;
 /* Its tunnels at rest (tunnel_rest.c). */
 struct tunnel_rest {
     struct slabs seats, works;
+    struct slabs upgrades; /* of those that are not packed, most of them: set-ups leave no holes then in malloc's heap */
     struct fold fold;
     struct alike *alike; /* what their heads have in common */
     void *head;          /* ALIKE_MOST bytes: one that is looked at only */

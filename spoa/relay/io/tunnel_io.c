@@ -608,8 +608,7 @@ void tunnel_io_cut(struct tunnel_seat *seat)
     if (seat->next)
         seat->next->link = seat->link;
     thread->tunnels_count--;
-    free(io->upgrade);
-    free(io->packed);
+    tunnel_rest_free_upgrade(io);
     if (io->link)
         tunnel_rest_leave(io);
     seat->free_task = (struct loop_task){.run = release, .context = seat};
@@ -784,8 +783,8 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
     }
     seat->thread = thread;
     io->early = kept_early;
-    io->upgrade = kept;
     set_up(io, seat, &upgrade->handover);
+    tunnel_rest_keep_upgrade(io, kept);
     free(upgrade);
     return seat;
 }

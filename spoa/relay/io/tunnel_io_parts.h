@@ -54,6 +54,7 @@ struct tunnel_io {
     struct tunnel_seat *seat;
     struct relay_thread *thread;
     struct upgrade_kept *upgrade; /* NULL: it is packed */
+    bool upgrade_small;           /* of rest.upgrades, not malloc's */
     struct tunnel_packed *packed; /* since it rested, until its upgrade was needed; NULL else */
     struct tunnel_stats stats;
     struct tunnel_io *next, **link; /* of those that do not rest */
@@ -91,11 +92,15 @@ struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io);
 /* For what it tells of the tunnel's upgrade. */
 const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io);
 
+/* Of a new one: takes over upgrade, which malloc gave. */
+void tunnel_rest_keep_upgrade(struct tunnel_io *io, struct upgrade_kept *upgrade);
 /* A new one: where it lies from now on; that it is awake. */
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat);
 void tunnel_rest_stir(struct tunnel_io *io);
 /* It has ended, awake. */
 void tunnel_rest_leave(struct tunnel_io *io);
+/* And its upgrade is not needed any more. */
+void tunnel_rest_free_upgrade(struct tunnel_io *io);
 
 /* ---- tunnel_times.c ---- */
 /* When tunnel_io_due is called; UINT64_MAX: not at all. */

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#define REST_AFTER (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
+#define UPGRADE_SMALL 1024 /* bytes */
+#define REST_AFTER    (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
 
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)
 {
@@ -36,17 +37,50 @@ struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat)
                                  : tunnel_rest_read(seat, &memory)->upgrade;
 }
 
+void tunnel_rest_keep_upgrade(struct tunnel_io *io, struct upgrade_kept *upgrade)
+{
+    size_t size = upgrade_kept_size(upgrade);
+    void *small = size <= UPGRADE_SMALL ? slabs_take(&io->thread->rest.upgrades) : NULL;
+
+    io->upgrade_small = small != NULL;
+    io->upgrade = small ? memcpy(small, upgrade, size) : upgrade;
+    if (small)
+        free(upgrade);
+}
+
+static void give_upgrade(struct tunnel_rest *rest, struct upgrade_kept *upgrade, bool small)
+{
+    if (small)
+        slabs_give(&rest->upgrades, upgrade);
+    else
+        free(upgrade);
+}
+
+void tunnel_rest_free_upgrade(struct tunnel_io *io)
+{
+    give_upgrade(&io->thread->rest, io->upgrade, io->upgrade_small);
+    free(io->packed);
+    io->upgrade = NULL;
+    io->packed = NULL;
+}
+
 struct upgrade_kept *tunnel_rest_upgrade(struct tunnel_io *io)
 {
+    struct tunnel_rest *rest = &io->thread->rest;
     struct slice packed = packed_upgrade(io->packed);
-    void *memory = io->upgrade ? NULL : malloc(upgrade_packed_size(packed.at));
 
-    if (memory) {
-        io->upgrade = upgrade_open(packed, io->thread->rest.alike, memory);
-        free(io->packed);
-        io->packed = NULL;
-    }
-    return io->upgrade ? io->upgrade : tunnel_rest_look_at_upgrade(io->seat);
+    if (io->upgrade)
+        return io->upgrade;
+    size_t size = upgrade_packed_size(packed.at);
+    bool small = size <= UPGRADE_SMALL;
+    void *memory = small ? slabs_take(&rest->upgrades) : malloc(size);
+    if (!memory)
+        return tunnel_rest_look_at_upgrade(io->seat);
+    io->upgrade = upgrade_open(packed, rest->alike, memory);
+    io->upgrade_small = small;
+    free(io->packed);
+    io->packed = NULL;
+    return io->upgrade;
 }
 
 const struct tunnel_stats *tunnel_rest_stats(struct tunnel_io *io)
@@ -97,17 +131,21 @@ static struct tunnel_packed *pack(struct tunnel_io *io)
     struct writer upgrade = writer_of(upgrade_memory, sizeof upgrade_memory);
     struct upgrade_kept *kept = io->upgrade;
     struct tunnel_packed *before = io->packed;
+    bool small = io->upgrade_small;
 
     pack_upgrade(io, &upgrade);
     size_t upgrade_len = upgrade.full ? 0 : upgrade.len;
-    if (upgrade_len)
+    if (upgrade_len) {
         io->upgrade = NULL;
+        io->upgrade_small = false;
+    }
     io->packed = NULL;
     size_t work_len = fold_pack(&io->thread->rest.fold, io, work_memory);
     struct tunnel_packed *packed =
         work_len == FOLD_NO_MEMORY ? NULL : malloc(sizeof *packed + work_len + upgrade_len);
     if (!packed) {
         io->upgrade = kept;
+        io->upgrade_small = small;
         io->packed = before;
         return NULL;
     }
@@ -115,7 +153,7 @@ static struct tunnel_packed *pack(struct tunnel_io *io)
     memcpy(packed->bytes, work_memory, work_len);
     memcpy(packed->bytes + work_len, upgrade_memory, upgrade_len);
     if (upgrade_len)
-        free(kept);
+        give_upgrade(&io->thread->rest, kept, small);
     free(before);
     return packed;
 }
@@ -220,6 +258,7 @@ bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
 {
     *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
                                  .works = slabs_of(sizeof(struct tunnel_io)),
+                                 .upgrades = slabs_of(UPGRADE_SMALL),
                                  .fold = {.size = sizeof(struct tunnel_io)},
                                  .alike = alike_new(),
                                  .head = malloc(ALIKE_MOST),
@@ -232,6 +271,7 @@ void tunnel_rest_close(struct tunnel_rest *rest)
 {
     slabs_free(&rest->seats);
     slabs_free(&rest->works);
+    slabs_free(&rest->upgrades);
     fold_free(&rest->fold);
     alike_free(rest->alike);
     free(rest->head);

@@ -305,7 +305,7 @@ void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *u)
 }
 
 /* ---- packed ---- */
-static size_t upgrade_kept_size(const struct upgrade_kept *kept)
+size_t upgrade_kept_size(const struct upgrade_kept *kept)
 {
     size_t size = sizeof *kept;
 

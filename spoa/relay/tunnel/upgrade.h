@@ -39,6 +39,7 @@ struct upgrade_kept *upgrade_keep(const struct upgrade *upgrade);
 /* Its slices point to what is kept. */
 struct upgrade upgrade_unpack(const struct upgrade_kept *kept);
 struct handover upgrade_handover(const struct upgrade_kept *kept);
+size_t upgrade_kept_size(const struct upgrade_kept *kept);
 /* upgrade.selected, of one that upgrade_unpack gave, is kept. */
 void upgrade_keep_selected(struct upgrade_kept *kept, const struct upgrade *upgrade);
 
