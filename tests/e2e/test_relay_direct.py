@@ -901,6 +901,44 @@ def test_a_listener_that_cannot_be_watched_for_a_while_is_accepted_from_again(tm
         assert descriptors.counts()[1] == 1
 
 
+SLAB = 65536  # bytes that tunnels at work, or their seats, take at a time (spoa/base/slabs.h)
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer has to be the first that is loaded, and there are no slabs with it")
+def test_of_tunnels_that_rest_those_end_that_cannot_be_woken_for_want_of_memory(tmp_path):
+    """All rest, for which one slab is enough: what their clients say at once is heard of as many as that one has room for."""
+    maps = Supply(tmp_path / "maps")
+    environment = {"LD_PRELOAD": FAULT_INJECTION, "FAULT_MAPS": tmp_path / "maps"}
+    with Direct(tmp_path, relay={"threads": 1, "keepalive": "60s", "dead_after": "60s"}, environment=environment) as direct:
+        worker = direct.worker()
+        direct.set(worker=worker)
+        ends = [direct.open(worker) for _ in range(200)]
+        assert maps.counts()[2] > 3 * SLAB
+        until(lambda: maps.counts()[2] == 3 * SLAB, 10, "they do not rest")  # seats, and the last one of work and of upgrades
+        maps.fail(0, ALL)
+        for client, _ in ends:
+            client.say(b"word")
+        lost = []
+        for client, upstream in ends:
+            said = upstream.hear()[:2]
+            if said[0] == CLOSE:
+                assert said == (CLOSE, b"\x03\xe9out of memory")
+                assert client.closed() == (1011, "out of memory")
+                assert client.ended() and upstream.ended()
+                lost.append(client)
+                continue
+            assert said == (BINARY, b"word")
+            upstream.say(b"answer")
+            assert client.message() == (BINARY, b"answer")
+        assert 0 < len(lost) < len(ends)
+        assert direct.metric("cellgate_relay_tunnels_closed_total{") == direct.metric('cellgate_relay_tunnels_closed_total{route="pty",reason="no_memory"}') == len(lost)
+        maps.suffices()
+        until(lambda: len(direct.tunnels()) == len(ends) - len(lost), 10, "what ended is still there")
+        client, upstream = direct.open(worker)
+        client.say(b"word")
+        assert upstream.message() == (BINARY, b"word")
+
+
 def test_too_few_descriptors_are_named_at_the_start(tmp_path):
     with pytest.raises(AssertionError, match="relay.max_tunnels 1000 needs 2256 open files"):
         with Direct(tmp_path, relay={"max_tunnels": 1000}, limits=500, agent=False):

@@ -7,6 +7,7 @@
  *   FAULT_EIO=1       a terminal with something to read says EIO first, as Linux does now and then to its master
  *   FAULT_CLOCK=FILE  the calendar (CLOCK_REALTIME, time) is wrong by the seconds that FILE holds; other clocks are right
  *   FAULT_ALLOC=FILE  allocations are counted in FILE, which is mapped and holds a struct counted; those that it says fail
+ *   FAULT_MAPS=FILE   the same of memory that is asked of the kernel, but that what is there is counted in bytes
  *   FAULT_FILES=FILE  the same of descriptors: EMFILE
  *   FAULT_WATCHES=FILE the same of what epoll is to watch: ENOSPC
  *   FAULT_TRACE=FILE  where one fails is written there
@@ -181,7 +182,7 @@ struct counted {
     _Atomic int64_t there;     /* not freed yet */
     _Atomic uint64_t from, to; /* asked, from which on and up to which, that excluded, they fail */
 };
-static struct counted *allocations, *descriptors, *watches;
+static struct counted *allocations, *maps, *descriptors, *watches;
 static int traces = -1;
 
 static void *map_file(const char *name, size_t size)
@@ -197,14 +198,16 @@ __attribute__((constructor)) static void map_all(void)
 {
     /* not in force yet: the next ones take a descriptor */
     struct counted *files = map_file(getenv("FAULT_FILES"), sizeof *files);
+    struct counted *mapped = map_file(getenv("FAULT_MAPS"), sizeof *mapped);
     allocations = map_file(getenv("FAULT_ALLOC"), sizeof *allocations);
     watches = map_file(getenv("FAULT_WATCHES"), sizeof *watches);
     cuts = map_file(getenv("FAULT_CUT"), sizeof *cuts);
-    if (files || allocations || watches) /* what a daemon starts is not its own */
+    if (files || allocations || mapped || watches) /* what a daemon starts is not its own */
         unsetenv("LD_PRELOAD");
     if (getenv("FAULT_TRACE"))
         traces = open(getenv("FAULT_TRACE"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     descriptors = files;
+    maps = mapped;
 }
 
 static void trace(void)
@@ -288,6 +291,27 @@ void free(void *memory)
     if (allocations && memory)
         atomic_fetch_sub(&allocations->there, 1);
     __libc_free(memory);
+}
+
+void *mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    static void *(*real)(void *, size_t, int, int, int, off_t);
+    real = real ? real : (void *(*)(void *, size_t, int, int, int, off_t))next("mmap");
+    if (flags & MAP_ANONYMOUS && runs_out(maps, ENOMEM))
+        return MAP_FAILED;
+    void *memory = real(at, size, protection, flags, fd, offset);
+    if (flags & MAP_ANONYMOUS && maps && memory != MAP_FAILED)
+        atomic_fetch_add(&maps->there, (int64_t)size);
+    return memory;
+}
+
+int munmap(void *memory, size_t size)
+{
+    static int (*real)(void *, size_t);
+    real = real ? real : (int (*)(void *, size_t))next("munmap");
+    if (maps) /* nobody gives back a file */
+        atomic_fetch_sub(&maps->there, (int64_t)size);
+    return real(memory, size);
 }
 
 /* ---- descriptors: what daemons open while they run ---- */
