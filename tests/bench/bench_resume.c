@@ -22,6 +22,7 @@ enum { ADAPTERS = sizeof adapters / sizeof adapters[0] };
 
 struct bench {
     struct tunnel t;
+    uint64_t state[ADAPTER_STATE_MOST / sizeof(uint64_t)]; /* its adapter's */
     struct tunnel_settings settings;
     int fd[2], peer[2];
     uint64_t now, messages, cost;
@@ -105,7 +106,7 @@ static void begin(struct bench *b, enum handover_resume resume)
     h.addr_port = 1;
     h.resume = resume;
     h.session = SLICE_LITERAL("s");
-    struct tunnel_opening opening = {{&host, b, &b->settings}, &h, SLICE_LITERAL("/p"), false, 0};
+    struct tunnel_opening opening = {{&host, b, &b->settings}, &h, SLICE_LITERAL("/p"), false, 0, b->state};
     need(tunnel_open(&b->t, &opening, b->now), "no tunnel");
     obey(b);
     need(http_read(&r, slice_text(answer), &head) == HTTP_DONE, "no answer");

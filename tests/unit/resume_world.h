@@ -90,6 +90,7 @@ struct model { /* of a session */
 
 struct network {
     struct tunnel t;
+    void *state; /* its adapter's */
     struct tunnel_settings settings;
     struct upgrade *upgrade;
     const struct model *model;
@@ -798,16 +799,25 @@ static inline void agent_answers(struct network *n)
     net_obeys(n);
 }
 
+static inline void *net_state(const struct network *n)
+{
+    void *state = calloc(1, adapter_find((enum handover_resume)n->handover.resume, false)->state_len + 1);
+    must(state != NULL);
+    return state;
+}
+
 /* What this process has dialled, asked and watched stays behind. */
 static inline void net_hands_over(struct network *n)
 {
     struct tunnel_opening opening = {
-        {&net_host, n, &n->settings}, &n->handover, n->upgrade->target, false, 0};
+        {&net_host, n, &n->settings}, &n->handover, n->upgrade->target, false, 0, net_state(n)};
     struct buffer image = buffer_with_limit(1 << 24);
     struct tunnel next;
 
     must(tunnel_save(&n->t, &image));
     tunnel_free(&n->t);
+    free(n->state);
+    n->state = opening.state;
     if (n->dialled)
         link_kill(n, n->dialled);
     n->dialled = NULL;
@@ -877,6 +887,7 @@ static inline void network_free(struct network *n)
                                 &n->session.input.bytes};
 
     tunnel_free(&n->t);
+    free(n->state);
     free(n->upgrade);
     for (size_t i = 0; i < COUNT_OF(buffers); i++)
         buffer_free(buffers[i]);
@@ -928,7 +939,8 @@ static inline void network_open(struct network *n, const struct model *model, co
     h.end = model->end;
     h.session = slice_text(model->session);
     n->handover = h;
-    struct tunnel_opening opening = {{&net_host, n, &n->settings}, &h, n->upgrade->target, false, 0};
+    struct tunnel_opening opening = {{&net_host, n, &n->settings}, &h, n->upgrade->target, false, 0, net_state(n)};
+    n->state = opening.state;
     must(tunnel_open(&n->t, &opening, n->now));
     net_obeys(n);
 }

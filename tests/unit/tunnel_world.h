@@ -26,6 +26,7 @@ struct ear { /* one peer, who hears what the tunnel sends it */
 
 struct world {
     struct tunnel t;
+    void *state; /* its adapter's */
     struct tunnel_settings settings;
     uint64_t now;
     struct ear ears[2]; /* the client, the worker that is there */
@@ -391,6 +392,12 @@ static inline struct handover world_handover(void)
     return h;
 }
 
+static inline void *adapter_state_for(const struct handover *h, bool client_resumes)
+{
+    size_t len = adapter_find((enum handover_resume)h->resume, client_resumes)->state_len;
+    return calloc(1, len ? len : 1);
+}
+
 static inline bool world_open_to(struct world *w, const struct handover *h, const char *target,
                                  bool client_resumes)
 {
@@ -413,14 +420,16 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
     struct tunnel_opening opening = {
-        {&world_host, w, &w->settings}, h, slice_text(target), client_resumes, 0};
+        {&world_host, w, &w->settings}, h, slice_text(target), client_resumes, 0, w->state = adapter_state_for(h, client_resumes)};
     w->handover = *h;
     w->target = target;
     w->client_resumes = client_resumes;
     world_commands = (struct commands){0};
-    bool opened = tunnel_open(&w->t, &opening, w->now);
+    bool opened = w->state && tunnel_open(&w->t, &opening, w->now);
     if (opened)
         world_obeys(w);
+    else
+        free(w->state);
     return opened;
 }
 
@@ -432,6 +441,7 @@ static inline bool world_open(struct world *w, const struct handover *h)
 static inline void world_close(struct world *w)
 {
     tunnel_free(&w->t);
+    free(w->state);
     buffer_free(&w->ears[CLIENT].bytes);
     buffer_free(&w->ears[WORKER].bytes);
     buffer_free(&w->pipe);
@@ -446,20 +456,25 @@ static inline bool world_hands_over(struct world *w, void (*spoil)(struct buffer
                                      &w->handover,
                                      slice_text(w->target),
                                      w->client_resumes,
-                                     0};
+                                     0,
+                                     adapter_state_for(&w->handover, w->client_resumes)};
     struct buffer image = buffer_with_limit(64 << 20);
     struct tunnel next;
     bool saved = forward_gather(&w->t.forward, CLIENT) && tunnel_save(&w->t, &image);
     if (saved && spoil)
         spoil(&image, context);
-    bool loaded = saved && tunnel_load(&next, &opening, buffer_slice(&image), w->now);
+    bool loaded = saved && opening.state && tunnel_load(&next, &opening, buffer_slice(&image), w->now);
     buffer_free(&image);
-    if (!loaded)
+    if (!loaded) {
+        free(opening.state);
         return false;
+    }
     w->dialling = w->open = w->asking = w->watching = false;
     w->spoiled = spoil != NULL;
     tunnel_free(&w->t);
+    free(w->state);
     w->t = next;
+    w->state = opening.state;
     world_obeys(w);
     return true;
 }

@@ -31,22 +31,30 @@
 #define RELAY_THREAD_CIDRS   64
 
 struct tunnel_io;
+union tunnel_memory;
 struct tunnel_seat;
 struct egress_io;
 struct mux_io;
 struct mux_sessions;
 struct handshake;
 
+/* Tunnels of one adapter: their work, with the adapter's state behind it. */
+struct tunnel_kind {
+    const struct adapter *adapter; /* NULL: none yet */
+    struct slabs works;
+    struct fold fold;
+};
+
 /* Its tunnels at rest (tunnel_rest.c). */
 struct tunnel_rest {
-    struct slabs seats, works;
-    struct slabs upgrades; /* of those that are not packed, most of them: set-ups leave no holes then in malloc's heap */
-    struct fold fold;
-    struct alike *alike; /* what their heads have in common */
-    void *head;          /* ALIKE_MOST bytes: one that is looked at only */
+    struct slabs seats;
+    struct tunnel_kind kinds[ADAPTER_KINDS];
+    struct slabs upgrades;   /* that are not packed, most of them: so malloc's heap has no holes of theirs */
+    struct alike *alike;     /* what their heads have in common */
+    void *head;              /* ALIKE_MOST bytes: one that is looked at only */
     struct tunnel_io *awake; /* those that are not */
-    struct tunnel_io *spare; /* for one that is looked at only, or that has to end for lack of memory */
-    struct loop_timer look;  /* for those that have nothing to do; not set while all rest */
+    union tunnel_memory *spare; /* for one that is looked at only, or that has to end for lack of memory */
+    struct loop_timer look;     /* for those that have nothing to do; not set while all rest */
 };
 
 /* When something of its tunnels is due (tunnel_times.c). */
@@ -104,11 +112,11 @@ struct relay_thread {
     size_t drain_tunnels; /* when it began */
     struct loop_timer drain_step;
     struct top_ends ends;
-    uint64_t longest_gap; /* since it was last asked for, microseconds */
+    uint64_t longest_gap;     /* since it was last asked for, microseconds */
     struct commands commands; /* of the tunnel that is at work */
     struct tunnel_host host;
-    uint8_t *scratch;     /* RELAY_THREAD_SCRATCH bytes */
-    struct pipes pipes;   /* for large frames */
+    uint8_t *scratch;   /* RELAY_THREAD_SCRATCH bytes */
+    struct pipes pipes; /* for large frames */
 };
 
 /* ---- on its thread ---- */

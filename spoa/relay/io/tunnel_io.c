@@ -346,10 +346,10 @@ void tunnel_io_soon(const struct loop_io *io)
     if (io->ready != on_client_ready && io->ready != on_worker_ready)
         return;
     const struct tunnel_seat *seat = loop_io_owner(io);
-    const uint8_t *at = seat->rests ? seat->packed : (const uint8_t *)seat->io;
-    size_t len = seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : sizeof *seat->io;
+    const void *at = seat->rests ? (const void *)seat->packed : seat->io;
+    size_t len = seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : seat->thread->rest.kinds[seat->kind].works.size;
     for (size_t i = 0; i < len; i += CACHE_LINE)
-        __builtin_prefetch(at + i);
+        __builtin_prefetch((const uint8_t *)at + i);
 }
 
 /* Bytes that were received before the tunnel could take them. */
@@ -493,7 +493,7 @@ static int32_t idle_seconds(const struct tunnel *t)
 /* Also of a tunnel that rests, which it then still does: the agent may have come back. */
 static void say(void *owner, bool watch, struct question_text *to)
 {
-    struct tunnel_io memory;
+    union tunnel_memory memory;
     const struct tunnel *t = &tunnel_rest_read(owner, &memory)->tunnel;
     const struct target *target = tunnel_target(t);
 
@@ -575,8 +575,7 @@ static void release(void *context)
     struct tunnel_seat *seat = context;
     struct tunnel_rest *rest = &seat->thread->rest;
 
-    if (seat->io != rest->spare)
-        slabs_give(&rest->works, seat->io);
+    tunnel_rest_give(rest, seat->io, seat->kind);
     slabs_give(&rest->seats, seat);
 }
 
@@ -765,10 +764,16 @@ static void set_up(struct tunnel_io *io, struct tunnel_seat *seat, const struct 
     tunnel_rest_stir(io);
 }
 
+static const struct adapter *adapter_of(const struct upgrade *upgrade)
+{
+    return adapter_find((enum handover_resume)upgrade->handover.resume, upgrade->client_resumes);
+}
+
 struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *upgrade, struct slice early)
 {
     struct tunnel_seat *seat = slabs_take(&thread->rest.seats);
-    struct tunnel_io *io = slabs_take(&thread->rest.works);
+    uint8_t kind;
+    struct tunnel_io *io = tunnel_rest_take(&thread->rest, adapter_of(upgrade), &kind);
     struct buffer kept_early = buffer_with_limit(EARLY_MAX);
     struct upgrade_kept *kept = upgrade_keep(upgrade);
 
@@ -777,11 +782,12 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
     if (!seat || !io || !kept || !room || !buffer_put(&kept_early, early) || !enter(thread, &upgrade->handover)) {
         buffer_free(&kept_early);
         free(kept);
-        slabs_give(&thread->rest.works, io);
+        tunnel_rest_give(&thread->rest, io, kind);
         slabs_give(&thread->rest.seats, seat);
         return NULL;
     }
     seat->thread = thread;
+    seat->kind = kind;
     io->early = kept_early;
     set_up(io, seat, &upgrade->handover);
     tunnel_rest_keep_upgrade(io, kept);
@@ -805,7 +811,8 @@ void tunnel_io_begin(struct tunnel_seat *seat, int fd)
                                      &upgrade.handover,
                                      upgrade.target,
                                      upgrade.client_resumes,
-                                     expiry(&upgrade.handover)};
+                                     expiry(&upgrade.handover),
+                                     io + 1};
 
     loop_io_open(&seat->sockets[CLIENT], io->thread->loop, fd, on_client_ready, seat);
     if (!tunnel_open(&io->tunnel, &opening, loop_clock()))

@@ -44,11 +44,13 @@ struct tunnel_seat {
         struct tunnel_packed *packed; /* at rest */
     };
     struct deadline deadline; /* of its thread's */
+    uint8_t kind;             /* of rest.kinds */
     bool rests;
     bool holds; /* at rest: what it holds counts where memory is short */
 };
 
-/* What there is of it while something happens. Nothing that outlasts an event points here, but a dial and a task. */
+/* What there is of it while something happens, and behind it its adapter's state. Nothing that outlasts an event points here, but
+ * a dial. */
 struct tunnel_io {
     struct tunnel tunnel;
     struct tunnel_seat *seat;
@@ -78,11 +80,20 @@ struct tunnel_io {
     uint64_t permit_since;
 };
 
+/* Room for one of any kind. */
+union tunnel_memory {
+    struct tunnel_io io;
+    uint8_t bytes[sizeof(struct tunnel_io) + ADAPTER_STATE_MOST];
+};
+
 /* ---- tunnel_rest.c ---- */
+/* The work of a new one, zeroed, and of which kind it is; NULL when out of memory. */
+struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind);
+void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind);
 /* Its work, for an event. NULL: there was no memory, and it has ended. */
 struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat);
 /* To look at it only: as it is, or, at rest, in this memory. */
-const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, struct tunnel_io *memory);
+const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, union tunnel_memory *memory);
 /* The same, until another one is looked at. */
 struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat);
 /* Its upgrade to look at, until that of another one is. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/io/tunnel_io_parts.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define UPGRADE_SMALL 1024 /* bytes */
@@ -11,7 +12,40 @@ void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)
     io->seat = seat;
     io->stats.upgrade = NULL; /* tunnel_rest_stats */
     io->stats.tunnel = seat ? &io->tunnel : NULL;
-    tunnel_moved(&io->tunnel, seat ? io : NULL);
+    tunnel_moved(&io->tunnel, seat ? io : NULL, seat ? io + 1 : NULL);
+}
+
+/* ---- its work ---- */
+static struct tunnel_kind *kind_of(const struct tunnel_seat *seat)
+{
+    return &seat->thread->rest.kinds[seat->kind];
+}
+
+static struct tunnel_kind kind_for(const struct adapter *adapter)
+{
+    size_t size = sizeof(struct tunnel_io) + ((adapter->state_len + 7) & ~(size_t)7);
+
+    assert(adapter->state_len <= ADAPTER_STATE_MOST);
+    return (struct tunnel_kind){adapter, slabs_of(size), {.size = size}};
+}
+
+struct tunnel_io *tunnel_rest_take(struct tunnel_rest *rest, const struct adapter *adapter, uint8_t *kind)
+{
+    uint8_t i = 0;
+
+    while (i < ADAPTER_KINDS - 1 && rest->kinds[i].adapter && rest->kinds[i].adapter != adapter)
+        i++;
+    if (!rest->kinds[i].adapter)
+        rest->kinds[i] = kind_for(adapter);
+    assert(rest->kinds[i].adapter == adapter);
+    *kind = i;
+    return slabs_take(&rest->kinds[i].works);
+}
+
+void tunnel_rest_give(struct tunnel_rest *rest, struct tunnel_io *io, uint8_t kind)
+{
+    if (io && io != &rest->spare->io)
+        slabs_give(&rest->kinds[kind].works, io);
 }
 
 /* ---- its upgrade ---- */
@@ -31,7 +65,7 @@ struct upgrade_kept *tunnel_rest_look_at_upgrade(const struct tunnel_seat *seat)
 {
     const struct tunnel_rest *rest = &seat->thread->rest;
     struct slice packed = packed_upgrade(seat->rests ? seat->packed : seat->io->packed);
-    struct tunnel_io memory;
+    union tunnel_memory memory;
 
     return slice_present(packed) ? upgrade_open(packed, rest->alike, rest->head)
                                  : tunnel_rest_read(seat, &memory)->upgrade;
@@ -124,10 +158,9 @@ static void pack_upgrade(struct tunnel_io *io, struct writer *w)
 }
 
 /* In memory of its own; NULL when out of memory. io is nowhere. */
-static struct tunnel_packed *pack(struct tunnel_io *io)
+static struct tunnel_packed *pack(struct tunnel_io *io, struct fold *fold)
 {
-    static _Thread_local uint8_t upgrade_memory[UINT16_MAX];
-    uint8_t work_memory[FOLD_PACKED_MOST];
+    static _Thread_local uint8_t upgrade_memory[UINT16_MAX], work_memory[FOLD_PACKED_MOST];
     struct writer upgrade = writer_of(upgrade_memory, sizeof upgrade_memory);
     struct upgrade_kept *kept = io->upgrade;
     struct tunnel_packed *before = io->packed;
@@ -140,7 +173,7 @@ static struct tunnel_packed *pack(struct tunnel_io *io)
         io->upgrade_small = false;
     }
     io->packed = NULL;
-    size_t work_len = fold_pack(&io->thread->rest.fold, io, work_memory);
+    size_t work_len = fold_pack(fold, io, work_memory);
     struct tunnel_packed *packed =
         work_len == FOLD_NO_MEMORY ? NULL : malloc(sizeof *packed + work_len + upgrade_len);
     if (!packed) {
@@ -162,18 +195,17 @@ static struct tunnel_packed *pack(struct tunnel_io *io)
 static void lay_down(struct tunnel_io *io)
 {
     struct tunnel_seat *seat = io->seat;
-    struct tunnel_rest *rest = &io->thread->rest;
     bool holds = tunnel_stats_held(&io->stats) > 0;
 
     tunnel_rest_leave(io);
     tunnel_rest_place(io, NULL);
-    struct tunnel_packed *packed = pack(io);
+    struct tunnel_packed *packed = pack(io, &kind_of(seat)->fold);
     if (!packed) {
         tunnel_rest_place(io, seat);
         tunnel_rest_stir(io);
         return;
     }
-    slabs_give(&rest->works, io);
+    tunnel_rest_give(&io->thread->rest, io, seat->kind);
     seat->packed = packed;
     seat->rests = true;
     seat->holds = holds;
@@ -196,7 +228,7 @@ static void on_look(void *owner)
 
 static void unpack(const struct tunnel_seat *seat, struct tunnel_io *io)
 {
-    fold_unpack(&seat->thread->rest.fold, packed_work(seat->packed), io);
+    fold_unpack(&kind_of(seat)->fold, packed_work(seat->packed), io);
     tunnel_rest_place(io, (struct tunnel_seat *)seat);
 }
 
@@ -214,7 +246,7 @@ static void take_up(struct tunnel_seat *seat, struct tunnel_io *io)
 /* There is no memory to go on with it. */
 static void lose(struct tunnel_seat *seat)
 {
-    struct tunnel_io *io = seat->thread->rest.spare;
+    struct tunnel_io *io = &seat->thread->rest.spare->io;
 
     take_up(seat, io);
     tunnel_end(&io->tunnel, CLOSE_no_memory, loop_clock());
@@ -228,7 +260,7 @@ struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat)
         seat->io->stirred = true;
         return seat->io;
     }
-    struct tunnel_io *io = slabs_take(&seat->thread->rest.works);
+    struct tunnel_io *io = slabs_take(&kind_of(seat)->works);
     if (!io) {
         lose(seat);
         return NULL;
@@ -238,31 +270,29 @@ struct tunnel_io *tunnel_rest_wake(struct tunnel_seat *seat)
     return io;
 }
 
-const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, struct tunnel_io *memory)
+const struct tunnel_io *tunnel_rest_read(const struct tunnel_seat *seat, union tunnel_memory *memory)
 {
     if (!seat->rests)
         return seat->io;
-    unpack(seat, memory);
-    return memory;
+    unpack(seat, &memory->io);
+    return &memory->io;
 }
 
 struct tunnel_io *tunnel_rest_look_at(const struct tunnel_seat *seat)
 {
     if (!seat->rests)
         return seat->io;
-    unpack(seat, seat->thread->rest.spare);
-    return seat->thread->rest.spare;
+    unpack(seat, &seat->thread->rest.spare->io);
+    return &seat->thread->rest.spare->io;
 }
 
 bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
 {
     *rest = (struct tunnel_rest){.seats = slabs_of(sizeof(struct tunnel_seat)),
-                                 .works = slabs_of(sizeof(struct tunnel_io)),
                                  .upgrades = slabs_of(UPGRADE_SMALL),
-                                 .fold = {.size = sizeof(struct tunnel_io)},
                                  .alike = alike_new(),
                                  .head = malloc(ALIKE_MOST),
-                                 .spare = calloc(1, sizeof(struct tunnel_io))};
+                                 .spare = calloc(1, sizeof *rest->spare)};
     loop_timer_open(&rest->look, thread->loop, on_look, thread);
     return rest->alike && rest->head && rest->spare;
 }
@@ -270,9 +300,11 @@ bool tunnel_rest_open(struct tunnel_rest *rest, struct relay_thread *thread)
 void tunnel_rest_close(struct tunnel_rest *rest)
 {
     slabs_free(&rest->seats);
-    slabs_free(&rest->works);
+    for (size_t i = 0; i < ADAPTER_KINDS; i++) {
+        slabs_free(&rest->kinds[i].works);
+        fold_free(&rest->kinds[i].fold);
+    }
     slabs_free(&rest->upgrades);
-    fold_free(&rest->fold);
     alike_free(rest->alike);
     free(rest->head);
     free(rest->spare);

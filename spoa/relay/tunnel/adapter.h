@@ -147,6 +147,8 @@ struct adapter {
 /* Never NULL. client_resumes: the client speaks Cell-Resume itself. */
 const struct adapter *adapter_find(enum handover_resume resume, bool client_resumes);
 extern const struct adapter adapter_none, adapter_through, adapter_scrollback, adapter_since, adapter_cell;
+#define ADAPTER_KINDS      5
+#define ADAPTER_STATE_MOST 512 /* bytes: a state_len */
 
 /* Appends a whole frame of the worker's side. */
 bool adapter_put_frame(struct buffer *to, enum ws_opcode opcode, bool fin, struct slice payload)

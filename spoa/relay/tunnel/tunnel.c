@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/relay/tunnel/tunnel_parts.h"
 
-#include <stdlib.h>
-
 #define READ_MOMENT (50 * MILLISECOND) /* for a worker that is read again, until its silence counts */
 
 /* ---- life ---- */
@@ -79,18 +77,15 @@ static void set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
                                       .epoch = h->epoch};
 }
 
-static bool start_adapter(struct tunnel *t, const struct tunnel_opening *o)
+static void start_adapter(struct tunnel *t, const struct tunnel_opening *o)
 {
     struct adapter_start start = {.target = o->target, .buffer = o->place.settings->buffer};
 
-    if (t->forward.adapter->state_len &&
-        !(t->forward.adapter_state = calloc(1, t->forward.adapter->state_len)))
-        return false;
+    t->forward.adapter_state = o->state;
     for (size_t i = 0; t->forward.adapter->numbers && i < 4; i++)
         start.id[i] = place_random(&o->place);
     if (t->forward.adapter->start)
         t->forward.adapter->start(t->forward.adapter_state, &start);
-    return true;
 }
 
 /* A client whose tunnel has ended with its worker comes back at once: it waits here for the next one. */
@@ -114,14 +109,8 @@ bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t no
     struct target target = handover_target(o->handover);
 
     set_up(t, o, now);
-    if (!start_adapter(t, o))
-        return false;
-    if (!target_set(&t->connector.target, &target)) {
-        free(t->forward.adapter_state);
-        t->forward.adapter_state = NULL;
-        return false;
-    }
-    return true;
+    start_adapter(t, o);
+    return target_set(&t->connector.target, &target);
 }
 
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
@@ -148,7 +137,6 @@ void tunnel_free(struct tunnel *t)
 {
     if (t->forward.adapter->end && t->forward.adapter_state)
         t->forward.adapter->end(t->forward.adapter_state);
-    free(t->forward.adapter_state);
     t->forward.adapter_state = NULL;
     leg_free(&t->forward.legs[CLIENT]);
     leg_free(&t->forward.legs[WORKER]);
@@ -157,8 +145,9 @@ void tunnel_free(struct tunnel *t)
     buffer_free(&t->pending_close);
 }
 
-void tunnel_moved(struct tunnel *t, void *io)
+void tunnel_moved(struct tunnel *t, void *io, void *state)
 {
+    t->forward.adapter_state = state;
     t->forward.place.io = io;
     t->connector.place.io = io;
 }

@@ -51,6 +51,7 @@ struct tunnel_opening {
     struct slice target;             /* path and query towards the worker */
     bool client_resumes;             /* the client speaks Cell-Resume itself */
     uint64_t expires;                /* when the token that binds it does; 0: never */
+    void *state; /* zeroed memory for its adapter's state (adapter_find), the caller's, as long as there is the tunnel */
 };
 
 /* A client wants a tunnel: starts to look for a worker, or refuses as the handover says. False: out of memory; it has ended,
@@ -58,9 +59,9 @@ struct tunnel_opening {
 bool tunnel_open(struct tunnel *t, const struct tunnel_opening *opening, uint64_t now)
     __attribute__((warn_unused_result));
 void tunnel_free(struct tunnel *t);
-/* Its owner has moved it, or itself; io is for the functions of its host from now on. Nothing points into a tunnel between two
- * events. */
-void tunnel_moved(struct tunnel *t, void *io);
+/* Its owner has moved it, its state, or itself; io is for the functions of its host from now on. Nothing points into a tunnel
+ * between two events, nor into its state. */
+void tunnel_moved(struct tunnel *t, void *io, void *state);
 
 /* ---- in another process ----
  * For an upgrade in place, which the relay does not do yet: so far only tests call these. */
