@@ -70,6 +70,7 @@ struct tunnel_io {
     uint64_t patient_until; /* it is not due before */
     struct buffer early; /* from the client, before its 101 */
     struct pipe *pipe;   /* payload of a large frame for the client is in it */
+    bool client_bounded; /* its socket has room for less than what is moved at once */
     struct dial *dial;
     struct ahead *ahead; /* within tunnel_io_go */
     bool probing;                /* what is dialled is asked about the session first */

@@ -6,6 +6,10 @@
 
 #include "spoa/relay/io/tunnel_io_parts.h"
 
+/* Bytes, which the kernel doubles for what it needs itself. A client's socket that takes less than what is moved at once fills up
+ * with it, so that the relay waits for HAProxy and then moves much; else it moves the few bytes that have just come. */
+#define CLIENT_ROOM (96 << 10)
+
 ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from)
 {
     struct relay_thread *thread = io->thread;
@@ -51,12 +55,26 @@ static void read_raw(struct tunnel_io *io, struct slice front)
     pipes_clear_raw(&io->thread->pipes);
 }
 
+/* A pipe to the client, who has had large frames before or not. */
+static bool take_pipe(struct tunnel_io *io)
+{
+    int room = CLIENT_ROOM;
+
+    if (io->pipe)
+        return true;
+    io->pipe = pipes_take(&io->thread->pipes);
+    if (io->pipe && !io->client_bounded)
+        setsockopt(loop_io_fd(&io->seat->sockets[CLIENT]), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+    io->client_bounded |= io->pipe != NULL;
+    return io->pipe != NULL;
+}
+
 /* Up to `most` bytes of the worker's that need not be seen; as recv, EAGAIN also where they have to be read. */
 static ssize_t move_unseen(struct tunnel_io *io, size_t most)
 {
     struct pipes *pipes = &io->thread->pipes;
 
-    if (!pipes_raw(pipes) || (!io->pipe && !(io->pipe = pipes_take(pipes)))) {
+    if (!pipes_raw(pipes) || !take_pipe(io)) {
         errno = EAGAIN;
         return -1;
     }
