@@ -8,12 +8,10 @@ static uint8_t lower(uint8_t c)
     return c >= 'A' && c <= 'Z' ? (uint8_t)(c | 0x20) : c;
 }
 
-bool slice_equal_nocase(struct slice a, struct slice b)
+bool slice_same_letters(const uint8_t *a, const uint8_t *b, size_t len)
 {
-    if (a.len != b.len)
-        return false;
-    for (size_t i = 0; i < a.len; i++)
-        if (lower(a.at[i]) != lower(b.at[i]))
+    for (size_t i = 0; i < len; i++)
+        if (lower(a[i]) != lower(b[i]))
             return false;
     return true;
 }

@@ -16,7 +16,12 @@ struct slice {
     size_t len;
 };
 
-#define SLICE_LITERAL(text) ((struct slice){(const uint8_t *)("" text), sizeof(text) - 1})
+#define SLICE_LITERAL(text) ((struct slice)SLICE_STATIC(text))
+/* To initialize a static one. */
+#define SLICE_STATIC(text)                           \
+    {                                                \
+        (const uint8_t *)("" text), sizeof(text) - 1 \
+    }
 
 /* printf("%.*s", SLICE_PRINTF(s)): only for text that is known to hold no NUL and no control bytes. */
 #define SLICE_PRINTF(s) (int)(s).len, (s).at ? (const char *)(s).at : ""
@@ -79,7 +84,11 @@ static inline struct slice slice_from(struct slice s, size_t from)
 }
 
 /* ASCII only, as header names are compared (RFC 9110 section 5.1). */
-bool slice_equal_nocase(struct slice a, struct slice b);
+bool slice_same_letters(const uint8_t *a, const uint8_t *b, size_t len);
+static inline bool slice_equal_nocase(struct slice a, struct slice b)
+{
+    return a.len == b.len && slice_same_letters(a.at, b.at, a.len);
+}
 bool slice_starts(struct slice s, const char *prefix);
 /* Whether all are letters, digits, '-', '.', '_' and '~' (RFC 3986 section 2.3). */
 bool slice_unreserved(struct slice s);

@@ -159,12 +159,12 @@ static uint8_t folded(uint8_t c)
     return c == '_' ? '-' : c >= 'A' && c <= 'Z' ? c | 0x20 : c;
 }
 
-bool http_same_name(struct slice name, struct slice other)
+bool http_same_letters(const uint8_t *a, const uint8_t *b, size_t len)
 {
-    bool same = name.len == other.len;
-    for (size_t i = 0; same && i < name.len; i++)
-        same = folded(name.at[i]) == folded(other.at[i]);
-    return same;
+    for (size_t i = 0; i < len; i++)
+        if (folded(a[i]) != folded(b[i]))
+            return false;
+    return true;
 }
 
 bool http_name_starts(struct slice name, const char *prefix)
@@ -175,17 +175,19 @@ bool http_name_starts(struct slice name, const char *prefix)
 
 struct slice http_get(const struct http_head *head, const char *name)
 {
+    struct slice wanted = slice_text(name);
     for (size_t i = 0; i < head->count; i++)
-        if (slice_equal_nocase(head->fields[i].name, slice_text(name)))
+        if (slice_equal_nocase(head->fields[i].name, wanted))
             return head->fields[i].value;
     return (struct slice){NULL, 0};
 }
 
 size_t http_count(const struct http_head *head, const char *name)
 {
+    struct slice wanted = slice_text(name);
     size_t count = 0;
     for (size_t i = 0; i < head->count; i++)
-        count += slice_equal_nocase(head->fields[i].name, slice_text(name));
+        count += slice_equal_nocase(head->fields[i].name, wanted);
     return count;
 }
 
@@ -200,8 +202,9 @@ static bool list_has(struct slice list, struct slice token)
 
 bool http_has_token(const struct http_head *head, const char *name, const char *token)
 {
+    struct slice wanted = slice_text(name);
     for (size_t i = 0; i < head->count; i++)
-        if (slice_equal_nocase(head->fields[i].name, slice_text(name)) &&
+        if (slice_equal_nocase(head->fields[i].name, wanted) &&
             list_has(head->fields[i].value, slice_text(token)))
             return true;
     return false;

@@ -66,7 +66,11 @@ enum http_result http_read(struct http_reader *r, struct slice bytes, struct htt
 
 /* Whether a header's name is that one to a worker: in any case, and with '_' for '-', which are the same to many servers.
  * Whatever is stripped, reserved or replaced by its name is compared by this. */
-bool http_same_name(struct slice name, struct slice other);
+bool http_same_letters(const uint8_t *a, const uint8_t *b, size_t len);
+static inline bool http_same_name(struct slice name, struct slice other)
+{
+    return name.len == other.len && http_same_letters(name.at, other.at, name.len);
+}
 bool http_name_starts(struct slice name, const char *prefix); /* by the same rule */
 
 /* The first value of that name (any case); absent when there is none. */

@@ -15,23 +15,22 @@
 /* What concerns one connection only, or is written anew for the other side. */
 static bool is_passed(struct slice name)
 {
-    static const char *const own[] = {"connection",
-                                      "content-length",
-                                      "host",
-                                      "http2-settings",
-                                      "keep-alive",
-                                      "proxy", /* to CGI it is the variable HTTP_PROXY */
-                                      "proxy-authenticate",
-                                      "proxy-authorization",
-                                      "proxy-connection",
-                                      "te",
-                                      "trailer",
-                                      "transfer-encoding",
-                                      "upgrade",
-                                      NULL};
+    static const struct slice own[] = {SLICE_STATIC("connection"),
+                                       SLICE_STATIC("content-length"),
+                                       SLICE_STATIC("host"),
+                                       SLICE_STATIC("http2-settings"),
+                                       SLICE_STATIC("keep-alive"),
+                                       SLICE_STATIC("proxy"), /* to CGI it is the variable HTTP_PROXY */
+                                       SLICE_STATIC("proxy-authenticate"),
+                                       SLICE_STATIC("proxy-authorization"),
+                                       SLICE_STATIC("proxy-connection"),
+                                       SLICE_STATIC("te"),
+                                       SLICE_STATIC("trailer"),
+                                       SLICE_STATIC("transfer-encoding"),
+                                       SLICE_STATIC("upgrade")};
 
-    for (size_t i = 0; own[i]; i++)
-        if (http_same_name(name, slice_text(own[i])))
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (http_same_name(name, own[i]))
             return false;
     return !http_name_starts(name, "x-cell-") && !http_name_starts(name, "sec-websocket-");
 }
