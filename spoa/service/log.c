@@ -80,15 +80,17 @@ static void put_time(struct writer *w)
     writer_u8(w, 'Z');
 }
 
-static bool is_bare(uint8_t c)
-{
-    return c > ' ' && c < 0x7f && c != '"' && c != '=' && c != '\\';
-}
+/* What stands in a value as it is: BARE without quotes, PLAIN between them. */
+enum { PLAIN = 1, BARE = 3 };
+static const uint8_t marks[256] = {
+    ['!'] = BARE,         ['#' ... '<'] = BARE, ['>' ... '['] = BARE,
+    [']' ... '~'] = BARE, [' '] = PLAIN,        ['='] = PLAIN,
+};
 
 static bool needs_quotes(struct slice value)
 {
     for (size_t i = 0; i < value.len; i++)
-        if (!is_bare(value.at[i]))
+        if (marks[value.at[i]] != BARE)
             return true;
     return value.len == 0;
 }
@@ -109,8 +111,7 @@ static void put_escaped(struct writer *w, struct slice text)
 {
     while (text.len) {
         size_t plain = 0;
-        while (plain < text.len &&
-               (is_bare(text.at[plain]) || text.at[plain] == ' ' || text.at[plain] == '='))
+        while (plain < text.len && marks[text.at[plain]])
             plain++;
         writer_put(w, slice_sub(text, 0, plain));
         if (plain < text.len)
@@ -121,12 +122,16 @@ static void put_escaped(struct writer *w, struct slice text)
 
 static void put_value(struct writer *w, struct slice value)
 {
-    const char *quote = needs_quotes(value) ? "\"" : "", *cut = value.len > VALUE_MAX ? "..." : "";
+    bool quoted = needs_quotes(value);
+    const char *quote = quoted ? "\"" : "", *cut = value.len > VALUE_MAX ? "..." : "";
     struct slice rest = slice_sub(value, 0, VALUE_MAX), plain;
     writer_text(w, quote);
     do {
         bool secret = redact_split(&rest, &plain);
-        put_escaped(w, plain);
+        if (quoted)
+            put_escaped(w, plain);
+        else
+            writer_put(w, plain);
         if (secret)
             writer_text(w, "[redacted]");
     } while (rest.len);

@@ -66,7 +66,9 @@ static bool is_introduced(struct slice s, const struct introduction *by)
 /* Whether a secret can begin with this byte: spares the comparisons for most of a text. */
 static bool is_suspect(uint8_t c)
 {
-    return c == '?' || c == 'e' || c == 'v' || c == 'b' || c == 'B' || c == 'c' || c == 'C' || c == '_';
+    static const bool first[256] = {['?'] = true, ['e'] = true, ['v'] = true, ['b'] = true,
+                                    ['B'] = true, ['c'] = true, ['C'] = true, ['_'] = true};
+    return first[c];
 }
 
 /* The length of what introduces a secret at the front of s: one introduction or several ("bearer Bearer "). */
