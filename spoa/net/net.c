@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "spoa/base/writer.h"
 #include "spoa/net/loop_memory.h"
 
 #define UNIX_PREFIX "unix@"
@@ -88,6 +89,20 @@ void net_from_ip(struct slice bytes, uint16_t port, struct net_address *address)
     }
 }
 
+/* As inet_ntop and printf would: these stand in each line about a tunnel. */
+static void put_ip4(const struct sockaddr_in *address, char text[static NET_TEXT])
+{
+    const uint8_t *bytes = (const uint8_t *)&address->sin_addr;
+    struct writer w = writer_of(text, NET_TEXT);
+
+    for (size_t i = 0; i < 4; i++) {
+        writer_decimal(&w, bytes[i]);
+        writer_u8(&w, i < 3 ? '.' : ':');
+    }
+    writer_decimal(&w, ntohs(address->sin_port));
+    writer_u8(&w, 0);
+}
+
 const char *net_text(const struct net_address *address, char text[static NET_TEXT])
 {
     char host[INET6_ADDRSTRLEN] = "";
@@ -97,8 +112,7 @@ const char *net_text(const struct net_address *address, char text[static NET_TEX
                  address->path.sun_path);
         break;
     case AF_INET:
-        inet_ntop(AF_INET, &address->ip4.sin_addr, host, sizeof host);
-        snprintf(text, NET_TEXT, "%s:%u", host, ntohs(address->ip4.sin_port));
+        put_ip4(&address->ip4, text);
         break;
     case AF_INET6:
         inet_ntop(AF_INET6, &address->ip6.sin6_addr, host, sizeof host);

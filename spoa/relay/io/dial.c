@@ -2,7 +2,9 @@
 #include "spoa/relay/io/dial.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "spoa/base/random.h"
 #include "spoa/net/stream.h"
@@ -25,12 +27,12 @@ struct dial {
     size_t head_max;
     char key[WS_KEY_SIZE];
     struct http_reader reader;
-    struct http_head head;
     struct http_chunked chunked;
     struct buffer body;
     size_t body_at;          /* in the input: what has been looked at */
     enum dial_outcome early; /* found out before dial_new returned; reported by a timer */
     struct fail why;
+    struct http_head head; /* large, and never cleared: has_head says whether there is one */
 };
 
 static void finish(struct dial *d, enum dial_outcome outcome)
@@ -240,7 +242,8 @@ static bool put_request(struct dial *d, const struct dial_options *o)
         return fail(&d->why, "no randomness");
     ws_handshake_key(d->key, nonce); /* of a probe: for an answer that nobody can give */
     if (o->to->tls)
-        proxy_header_write(&w, NULL, &o->to->addr, (uint16_t)o->to->port, o->to->sni, (struct slice){NULL, 0});
+        proxy_header_write(&w, NULL, &o->to->addr, (uint16_t)o->to->port, o->to->sni,
+                           (struct slice){NULL, 0});
     if (slice_present(o->probe))
         upgrade_probe(&upgrade, o->to, o->probe, &w);
     else
@@ -294,10 +297,11 @@ static bool start(struct dial *d, const struct dial_options *o)
 
 struct dial *dial_new(const struct dial_options *o)
 {
-    struct dial *d = calloc(1, sizeof *d);
+    struct dial *d = malloc(sizeof *d);
 
     if (!d)
         return NULL;
+    memset(d, 0, offsetof(struct dial, head));
     d->loop = o->loop;
     d->done = o->done;
     d->owner = o->owner;

@@ -5,10 +5,17 @@
 #include <time.h>
 
 #include "spoa/base/json_write.h"
+#include "spoa/base/writer.h"
 
 void tunnel_stats_id(const struct tunnel_stats *s, char id[static 32])
 {
-    snprintf(id, 32, "t-%u-%llu", s->thread->number, (unsigned long long)s->id);
+    struct writer w = writer_of(id, 32);
+
+    writer_text(&w, "t-");
+    writer_decimal(&w, s->thread->number);
+    writer_u8(&w, '-');
+    writer_decimal(&w, s->id);
+    writer_u8(&w, 0);
 }
 
 const char *tunnel_stats_worker(const struct tunnel_stats *s, char text[static NET_TEXT])
@@ -152,6 +159,7 @@ static void log_ended(const struct tunnel_stats *s)
 static void note_end(const struct tunnel_stats *s)
 {
     const struct tunnel *t = s->tunnel;
+    const struct handover h = upgrade_handover(s->upgrade);
     struct top_end *end = top_ends_note(&s->thread->ends);
     struct timespec now;
 
@@ -162,8 +170,8 @@ static void note_end(const struct tunnel_stats *s)
     end->age = loop_clock() - t->opened;
     end->longest_gap = t->longest_gap;
     tunnel_stats_id(s, end->id);
-    end->sandbox_len = top_end_name(end->sandbox, upgrade_handover(s->upgrade).sandbox);
-    end->route_len = top_end_name(end->route, upgrade_handover(s->upgrade).route);
+    end->sandbox_len = top_end_name(end->sandbox, h.sandbox);
+    end->route_len = top_end_name(end->route, h.route);
 }
 
 void tunnel_stats_ended(const struct tunnel_stats *s)
