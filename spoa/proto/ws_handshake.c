@@ -2,6 +2,7 @@
 #include "spoa/proto/ws_handshake.h"
 
 #include <openssl/evp.h>
+#include <pthread.h>
 
 #define KEY_LEN   (WS_KEY_SIZE - 1)
 #define NONCE_LEN 16
@@ -23,15 +24,25 @@ bool ws_handshake_key_valid(struct slice key)
     return slice_equal(key, slice_of(again, KEY_LEN));
 }
 
+/* Looked up once: each time OpenSSL does so it takes as long as the digest. */
+static const EVP_MD *sha1;
+
+static void fetch_sha1(void)
+{
+    sha1 = EVP_MD_fetch(NULL, "SHA1", NULL);
+}
+
 bool ws_handshake_accept(char accept[WS_ACCEPT_SIZE], struct slice key)
 {
     static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"; /* RFC 6455 section 1.3 */
     unsigned char text[KEY_LEN + sizeof(guid) - 1], digest[SHA1_LEN];
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct writer w = writer_of(text, sizeof(text));
 
+    pthread_once(&once, fetch_sha1);
     writer_put(&w, key);
     writer_text(&w, guid);
-    if (w.full || !EVP_Digest(text, w.len, digest, NULL, EVP_sha1(), NULL))
+    if (w.full || !EVP_Digest(text, w.len, digest, NULL, sha1, NULL))
         return false;
     EVP_EncodeBlock((unsigned char *)accept, digest, SHA1_LEN);
     return true;
