@@ -16,8 +16,8 @@
 #define DEPTH               10
 #define EPOCH_MAX           ((int64_t)1 << 62) /* so that there is one for every change to come */
 #define JTI_MOST            128
-#define REVOKED_TOKENS_MOST 256  /* which fit into one event of 64 KiB */
-#define FORGET_SECONDS      3600 /* behind a token's expiry; what agents allow clocks to differ */
+#define REVOKED_TOKENS_MOST 256    /* which fit into one event of 64 KiB */
+#define FORGET_SECONDS      3600   /* behind a token's expiry; what agents allow clocks to differ */
 #define WAKE_AGAIN          SECOND /* when it could not be saved that a sandbox is awake */
 
 /* A token that is revoked by itself. */

@@ -225,8 +225,7 @@ static bool write_headers(const struct sandbox *s, const char *authorization, st
 
 bool sandbox_write(const struct sandbox *s, const char *authorization, struct buffer *to)
 {
-    return json_write(to, "{\"state\":\"%s\",\"epoch\":%lld", state_text(s->state),
-                      (long long)s->epoch) &&
+    return json_write(to, "{\"state\":\"%s\",\"epoch\":%lld", state_text(s->state), (long long)s->epoch) &&
            (!s->worker ||
             (buffer_put(to, SLICE_LITERAL(",\"worker\":")) && json_write_text(to, slice_text(s->worker)))) &&
            write_headers(s, authorization, to) && buffer_put(to, buffer_slice(&s->rest)) &&

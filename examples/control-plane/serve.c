@@ -7,9 +7,9 @@
 #include "spoa/base/json_write.h"
 
 #define COMMENT_EVERY (10 * SECOND)
-#define LIST_MAX        ((size_t)256 << 20)
-#define PIECE           ((size_t)64 * 1024)
-#define EVENT_MAX       ((size_t)64 * 1024)
+#define LIST_MAX      ((size_t)256 << 20)
+#define PIECE         ((size_t)64 * 1024)
+#define EVENT_MAX     ((size_t)64 * 1024)
 
 static struct serve *serve_of(const struct http_exchange *x)
 {

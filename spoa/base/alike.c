@@ -12,8 +12,8 @@ enum { BUCKETS = 4096, OWN_BUCKETS = 512, NOTED = 1024, NONE = 0 };
 
 struct alike {
     size_t len;
-    uint32_t noted[NOTED];     /* pieces seen once, by their hash */
-    uint16_t places[BUCKETS];  /* one behind where these bytes stand; NONE: nowhere */
+    uint32_t noted[NOTED];    /* pieces seen once, by their hash */
+    uint16_t places[BUCKETS]; /* one behind where these bytes stand; NONE: nowhere */
     uint8_t bytes[ALIKE_DICTIONARY];
 };
 
@@ -103,7 +103,8 @@ static void put_run(struct writer *w, struct slice run)
 }
 
 /* The longer one of the two; fewer than GRAM: none. */
-static size_t find(const struct alike *alike, const uint16_t *own, struct slice bytes, size_t at, size_t *place)
+static size_t find(const struct alike *alike, const uint16_t *own, struct slice bytes, size_t at,
+                   size_t *place)
 {
     struct slice rest = slice_from(bytes, at);
     size_t len = known(alike, rest, place), behind = own[gram_at(rest.at) % OWN_BUCKETS];
@@ -149,7 +150,8 @@ void alike_unpack(const struct alike *alike, struct slice packed, struct writer 
             continue;
         }
         size_t place = (size_t)packed.at[1] << 8 | packed.at[2];
-        const uint8_t *from = place < ALIKE_DICTIONARY ? alike->bytes + place : w->at + (place - ALIKE_DICTIONARY);
+        const uint8_t *from =
+            place < ALIKE_DICTIONARY ? alike->bytes + place : w->at + (place - ALIKE_DICTIONARY);
         writer_put(w, slice_of(from, code - SAME + GRAM));
         packed = slice_from(packed, 3);
     }

@@ -68,7 +68,8 @@ bool cidr_parse(struct slice text, struct cidr *cidr)
 /* plain: no mapped one. */
 static bool contains(const struct cidr *cidr, const struct address *plain)
 {
-    return plain->family == cidr->network.family && same_prefix(plain->bytes, cidr->network.bytes, cidr->bits);
+    return plain->family == cidr->network.family &&
+           same_prefix(plain->bytes, cidr->network.bytes, cidr->bits);
 }
 
 bool cidr_contains(const struct cidr *cidr, const struct address *address)
@@ -79,14 +80,15 @@ bool cidr_contains(const struct cidr *cidr, const struct address *address)
 
 /* The list of haproxy.cfg (`metadata`) is the same; tests/e2e/test_tables.py compares. */
 static const struct cidr metadata[] = {
-    {{4, {169, 254}}, 16},            /* link-local: 169.254.169.254 of most clouds */
-    {{4, {100, 100, 100, 200}}, 32},  /* Alibaba */
-    {{4, {192, 0, 0, 192}}, 32},      /* Oracle */
-    {{4, {168, 63, 129, 16}}, 32},    /* Azure's agent */
-    {{6, {0xfe, 0x80}}, 10},          /* link-local */
-    {{6, {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}}, 128},             /* AWS */
-    {{6, {0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}}, 128},             /* Google */
-    {{6, {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}}, 48}, /* NAT64 of one's own, RFC 8215: any form, so any address */
+    {{4, {169, 254}}, 16},                                   /* link-local: 169.254.169.254 of most clouds */
+    {{4, {100, 100, 100, 200}}, 32},                         /* Alibaba */
+    {{4, {192, 0, 0, 192}}, 32},                             /* Oracle */
+    {{4, {168, 63, 129, 16}}, 32},                           /* Azure's agent */
+    {{6, {0xfe, 0x80}}, 10},                                 /* link-local */
+    {{6, {0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, 0x54}}, 128}, /* AWS */
+    {{6, {0xfd, 0x20, 0x00, 0xce, [14] = 0x02, 0x54}}, 128}, /* Google */
+    {{6, {0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}},
+     48}, /* NAT64 of one's own, RFC 8215: any form, so any address */
 };
 enum { METADATA = sizeof metadata / sizeof *metadata };
 
@@ -97,10 +99,10 @@ static struct address carried(const struct address *address)
         struct cidr prefix;
         size_t at;
     } forms[] = {
-        {{{6, {[10] = 0xff, 0xff}}, 96}, 12},          /* mapped, RFC 4291 section 2.5.5.2 */
-        {{{6, {0}}, 96}, 12},                          /* compatible, section 2.5.5.1 */
-        {{{6, {0x00, 0x64, 0xff, 0x9b}}, 96}, 12},     /* NAT64, RFC 6052 */
-        {{{6, {0x20, 0x02}}, 16}, 2},                  /* 6to4, RFC 3056 */
+        {{{6, {[10] = 0xff, 0xff}}, 96}, 12},      /* mapped, RFC 4291 section 2.5.5.2 */
+        {{{6, {0}}, 96}, 12},                      /* compatible, section 2.5.5.1 */
+        {{{6, {0x00, 0x64, 0xff, 0x9b}}, 96}, 12}, /* NAT64, RFC 6052 */
+        {{{6, {0x20, 0x02}}, 16}, 2},              /* 6to4, RFC 3056 */
     };
     for (size_t i = 0; address->family == 6 && i < sizeof forms / sizeof *forms; i++)
         if (same_prefix(address->bytes, forms[i].prefix.network.bytes, forms[i].prefix.bits)) {

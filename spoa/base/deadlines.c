@@ -40,7 +40,8 @@ static uint32_t first_child(const struct deadlines *d, uint32_t place)
 
 static void sink(struct deadlines *d, uint32_t place, struct deadlines_entry entry)
 {
-    for (uint32_t child; (child = first_child(d, place)) < d->count && d->heap[child].at < entry.at; place = child)
+    for (uint32_t child; (child = first_child(d, place)) < d->count && d->heap[child].at < entry.at;
+         place = child)
         put(d, place, d->heap[child]);
     put(d, place, entry);
 }

@@ -22,7 +22,7 @@ struct deadlines {
     struct deadlines_entry {
         uint64_t at;
         struct deadline *of;
-    } *heap;
+    } * heap;
     uint32_t count, room;
 };
 

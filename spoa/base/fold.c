@@ -13,14 +13,14 @@
  */
 enum { WORD = 8, GAP_BITS = 5, GAP_MOST = (1 << GAP_BITS) - 1 };
 enum code {
-    CODE_BYTES,   /* a bit for each byte that differs, and by XOR those bytes */
-    CODE_SAME,    /* as much larger as one of recent ... */
-    CODE_SAME_2,  /* ... the second */
-    CODE_NEAR,    /* the same, and so much more: a signed byte */
+    CODE_BYTES,  /* a bit for each byte that differs, and by XOR those bytes */
+    CODE_SAME,   /* as much larger as one of recent ... */
+    CODE_SAME_2, /* ... the second */
+    CODE_NEAR,   /* the same, and so much more: a signed byte */
     CODE_NEAR_2,
-    CODE_ABOUT,   /* two of them, the lower one first */
+    CODE_ABOUT, /* two of them, the lower one first */
     CODE_ABOUT_2,
-    CODE_SKIP,    /* GAP_MOST words and one do not differ */
+    CODE_SKIP, /* GAP_MOST words and one do not differ */
 };
 
 static uint64_t word_of(const void *object, size_t i)

@@ -49,7 +49,7 @@ bool json_is_number(const json_node *node);
 
 /* ---- going through it ---- */
 const json_node *json_member(const json_node *object,
-                             const char *key);           /* exact case; NULL if there is none */
+                             const char *key); /* exact case; NULL if there is none */
 /* Through objects within objects: "relay.listen". */
 const json_node *json_member_at(const json_node *object, const char *path);
 const json_node *json_first(const json_node *container); /* first child or NULL */

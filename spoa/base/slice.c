@@ -24,9 +24,9 @@ bool slice_starts(struct slice s, const char *prefix)
 
 bool slice_unreserved(struct slice s)
 {
-    static const bool unreserved[256] = {['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true,
-                                         ['-'] = true,         ['.'] = true,         ['_'] = true,
-                                         ['~'] = true};
+    static const bool unreserved[256] = {
+        ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true, ['-'] = true,
+        ['.'] = true,         ['_'] = true,         ['~'] = true};
     for (size_t i = 0; i < s.len; i++)
         if (!unreserved[s.at[i]])
             return false;

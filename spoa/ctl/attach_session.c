@@ -37,7 +37,7 @@ struct session {
     enum phase phase;
     struct ws_decoder decoder;
     uint8_t control[WS_CONTROL_MAX]; /* the decoder's */
-    bool text; /* the message being read is a control message */
+    bool text;                       /* the message being read is a control message */
     uint8_t message[MESSAGE_MAX];
     size_t message_len; /* MESSAGE_MAX + 1: too long, dropped */
     struct buffer to_wire, to_screen;

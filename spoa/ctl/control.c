@@ -11,7 +11,7 @@
 #include "spoa/service/settings.h"
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_NOT_READY = 3 };
-#define PATIENCE (10 * SECOND)
+#define PATIENCE        (10 * SECOND)
 #define STATUS_PATIENCE (2 * SECOND) /* who looks whether they live is not kept waiting */
 
 static const char usage[] =
@@ -61,7 +61,8 @@ static bool read_arguments(char **argv, bool wants_id, struct arguments *a, int 
         return true;
     }
     if (!a->help && *argv)
-        fprintf(stderr, "cellgate %s: %s is not understood, lacks its value or is given twice\n", command, *argv);
+        fprintf(stderr, "cellgate %s: %s is not understood, lacks its value or is given twice\n", command,
+                *argv);
     else if (!a->help)
         fprintf(stderr, "cellgate %s: the tunnel's ID is missing\n", command);
     fputs(usage, a->help ? stdout : stderr);

@@ -161,20 +161,23 @@ static bool is_among(struct slice name, const char *const *list)
 /* Of every request, whoever gets it. With these lists haproxy.cfg is told once more; tests/e2e/test_haproxy.py compares. */
 static bool is_always_removed(struct slice name)
 {
-    static const char *const between_two[] = {"te", "keep-alive", "http2-settings", "forwarded", "proxy", "proxy-authenticate",
-                                              "proxy-authorization", "proxy-connection", NULL};
-    static const char *const once[] = {"x-access-token", "x-execd-access-token", "opensandbox-egress-auth", "content-length",
-                                       "transfer-encoding", NULL};
+    static const char *const between_two[] = {
+        "te",    "keep-alive",         "http2-settings",      "forwarded",
+        "proxy", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+        NULL};
+    static const char *const once[] = {"x-access-token", "x-execd-access-token", "opensandbox-egress-auth",
+                                       "content-length", "transfer-encoding",    NULL};
     bool twin = slice_find(name, '_') < name.len;
-    return is_among(name, between_two) || http_name_starts(name, "x-cell-") || http_name_starts(name, "x-forwarded-") ||
+    return is_among(name, between_two) || http_name_starts(name, "x-cell-") ||
+           http_name_starts(name, "x-forwarded-") ||
            (twin && (is_among(name, once) || http_name_starts(name, "sec-websocket-")));
 }
 
 /* What is the gate's: a service that judges its callers gets it. */
 static bool is_ours(struct slice name, const struct request *request)
 {
-    static const char *const internal[] = {"x-sandbox-preview-proxy", "x-sandbox-preview-port", "x-sandbox-preview-token",
-                                           "x-sandbox-preview-sandbox-id", NULL};
+    static const char *const internal[] = {"x-sandbox-preview-proxy", "x-sandbox-preview-port",
+                                           "x-sandbox-preview-token", "x-sandbox-preview-sandbox-id", NULL};
     return own_header_is_known(name) || own_header_is_removed(request, name) || is_among(name, internal);
 }
 
@@ -190,7 +193,8 @@ static bool is_removed_from_upgrade(struct slice name, const struct verdict *v, 
     return slice_equal_nocase(name, SLICE_LITERAL("sec-websocket-extensions"));
 }
 
-static bool is_removed(struct slice name, const struct request *request, const struct verdict *v, const struct route *route)
+static bool is_removed(struct slice name, const struct request *request, const struct verdict *v,
+                       const struct route *route)
 {
     if (is_always_removed(name))
         return true;
@@ -202,7 +206,8 @@ static bool is_removed(struct slice name, const struct request *request, const s
         return true;
     if (v->upgrade)
         return is_removed_from_upgrade(name, v, route);
-    return slice_equal_nocase(name, SLICE_LITERAL("connection")) || slice_equal_nocase(name, SLICE_LITERAL("upgrade"));
+    return slice_equal_nocase(name, SLICE_LITERAL("connection")) ||
+           slice_equal_nocase(name, SLICE_LITERAL("upgrade"));
 }
 
 static void report_removed(struct report *r, const struct arguments *a, const struct request *request,
@@ -407,8 +412,9 @@ static int explain_run(const struct arguments *a)
     }
     egress.source = source.network;
     bool connects = explain_egress_wants(a->head.request, egress.sandbox);
-    bool good = connects ? explain_egress_request(&a->head, &lines, &egress, &why)
-                         : request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why);
+    bool good = connects
+                    ? explain_egress_request(&a->head, &lines, &egress, &why)
+                    : request_from_text(a->head.request, a->head.line, a->head.count, &lines, &request, &why);
     if (!good) {
         fprintf(stderr, "%s: %s\n", PROGRAM, why.text);
         return EXIT_USAGE;
@@ -473,7 +479,8 @@ static int explain(struct arguments *a, char **word)
     while (*word) {
         size_t at = (size_t)(word - first);
         bool help = strcmp(*word, "--help") == 0 || strcmp(*word, "-h") == 0;
-        fail(&why, "argument %zu is not understood, lacks its value or is given twice", at); /* not quoted: it may hold a token */
+        fail(&why, "argument %zu is not understood, lacks its value or is given twice",
+             at); /* not quoted: it may hold a token */
         if (!help && take(&word, a, &why))
             continue;
         if (!help)

@@ -51,7 +51,8 @@ static void put_host(const struct head_lines *head, struct slice url, struct wri
     writer_text(w, "\r\n");
 }
 
-bool explain_egress_request(const struct head_lines *head, struct writer *w, struct egress_request *request, struct fail *why)
+bool explain_egress_request(const struct head_lines *head, struct writer *w, struct egress_request *request,
+                            struct fail *why)
 {
     struct slice rest = head->request;
     if (!slice_split(&rest, ' ', &request->method) || !slice_present(rest))
@@ -133,7 +134,8 @@ static void report_verdict(struct report *r, const struct egress_verdict *v)
     report_text(r, "namespace", v->space);
     report_text(r, "host", v->host);
     report_number(r, "port", v->port);
-    if (v->addr.family && inet_ntop(v->addr.family == 4 ? AF_INET : AF_INET6, v->addr.bytes, text, sizeof text))
+    if (v->addr.family &&
+        inet_ntop(v->addr.family == 4 ? AF_INET : AF_INET6, v->addr.bytes, text, sizeof text))
         report_text(r, "address", slice_text(text));
     report_text(r, "path", v->path);
     report_text(r, "authority", v->authority);

@@ -11,7 +11,8 @@
 bool explain_egress_wants(struct slice request_line, struct slice sandbox);
 /* What HAProxy would tell of it, written into w; of an https URL, as it would come inside of a CONNECT. False and *why: it is no
  * request, or does not fit. */
-bool explain_egress_request(const struct head_lines *head, struct writer *w, struct egress_request *request, struct fail *why);
+bool explain_egress_request(const struct head_lines *head, struct writer *w, struct egress_request *request,
+                            struct fail *why);
 /* As decide_view.addresses, by the resolver of the system; the agent asks name servers itself. */
 enum lookup explain_egress_addresses(void *directory, struct slice space, struct slice sandbox,
                                      struct slice host, struct address *addresses, size_t *count);

@@ -5,9 +5,10 @@
 #include "spoa/ctl/configuration.h"
 #include "spoa/ctl/ctl.h"
 
-static const char usage[] = "usage: cellgate networks [--config FILE]\n"
-                            "Prints the networks that workers may be in, as HAProxy's workers.lst wants them:\n"
-                            "cellgate networks >/etc/cellgate/workers.lst\n";
+static const char usage[] =
+    "usage: cellgate networks [--config FILE]\n"
+    "Prints the networks that workers may be in, as HAProxy's workers.lst wants them:\n"
+    "cellgate networks >/etc/cellgate/workers.lst\n";
 
 static bool print(const struct settings *settings, struct fail *why)
 {

@@ -8,10 +8,10 @@
 
 enum { TEXT_MOST = 16 << 20 };
 
-static const char usage[] =
-    "usage: cellgate routes [--config FILE]\n"
-    "Prints the routes in force as JSON, in the order in which they are tried: `routes`, as a configuration would\n"
-    "list them, and `off`, the names of those whose form of host has no domain.\n";
+static const char usage[] = "usage: cellgate routes [--config FILE]\n"
+                            "Prints the routes in force as JSON, in the order in which they are tried: "
+                            "`routes`, as a configuration would\n"
+                            "list them, and `off`, the names of those whose form of host has no domain.\n";
 
 static bool print(const struct settings *settings, struct fail *why)
 {
@@ -19,7 +19,8 @@ static bool print(const struct settings *settings, struct fail *why)
     struct routes *routes = policy_routes(settings, why);
     bool good = routes && (routes_write(routes, &text) || fail(why, "out of memory"));
     if (good)
-        good = fwrite(buffer_slice(&text).at, 1, buffer_len(&text), stdout) == buffer_len(&text) || fail(why, "cannot write");
+        good = fwrite(buffer_slice(&text).at, 1, buffer_len(&text), stdout) == buffer_len(&text) ||
+               fail(why, "cannot write");
     buffer_free(&text);
     routes_free(routes);
     return good;

@@ -30,7 +30,8 @@ static const char usage[] =
     "\n"
     "  --config FILE   default " SETTINGS_PATH "\n"
     "  --sandbox ID    the sandbox; '*' with --org: any of the organisation\n"
-    "  --need WORDS    of pty, exec, agent, http, mux, egress, with commas between, or several times; default\n"
+    "  --need WORDS    of pty, exec, agent, http, mux, egress, with commas between, or several times; "
+    "default\n"
     "                  all but egress\n"
     "  --port NUMBERS  the sandbox's ports, likewise; default all\n"
     "  --org ID        the organisation, which must be that of the sandbox's record\n"
@@ -77,7 +78,8 @@ static bool read_needs(const struct argument_texts *texts, struct wanted *wanted
         struct slice rest = slice_text(texts->at[i]), word;
         while (slice_split(&rest, ',', &word)) {
             if (!need_of(word))
-                return fail(why, "--need: \"%.*s\" is none of pty, exec, agent, http, mux, egress", SLICE_PRINTF(word));
+                return fail(why, "--need: \"%.*s\" is none of pty, exec, agent, http, mux, egress",
+                            SLICE_PRINTF(word));
             wanted->grant.needs |= need_of(word);
         }
     }
@@ -161,8 +163,7 @@ static enum refusal check_text(const struct tokens *tokens, struct slice text, i
     struct credential credential;
     *grant = (struct grant){.kind = NULL};
     *reason = "a signed URL has path, expires and signature";
-    if (!credential_from_text(text, tokens_sources(tokens, &anywhere),
-                              scratch, &credential))
+    if (!credential_from_text(text, tokens_sources(tokens, &anywhere), scratch, &credential))
         return REFUSAL_bad_request;
     return check_anywhere(tokens, &credential, now, cache, grant, reason);
 }
@@ -359,7 +360,8 @@ int ctl_token(int argc, char **argv)
             continue;
         if (!help)
             /* Not quoted: it may be a token. */
-            fprintf(stderr, "%s: argument %d is not understood, lacks its value or is given twice\n", PROGRAM, (int)(word - argv));
+            fprintf(stderr, "%s: argument %d is not understood, lacks its value or is given twice\n", PROGRAM,
+                    (int)(word - argv));
         fputs(usage, help ? stdout : stderr);
         return help ? 0 : EXIT_USAGE;
     }

@@ -23,7 +23,7 @@
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2, FRAME_MOST = 1 << 20, FILTER_MOST = 100, ROWS = 200 };
 enum { LAST_WORDS = 100 }; /* milliseconds for the terminal to take what restores its screen */
-#define PATIENCE SECOND /* of one question: who answers later is told as not answering */
+#define PATIENCE SECOND    /* of one question: who answers later is told as not answering */
 
 #define ENTER_SCREEN "\x1b[?1049h\x1b[?25l\x1b[?7l" /* another screen, no cursor, long lines are cut */
 #define LEAVE_SCREEN "\x1b[?7h\x1b[?25h\x1b[?1049l"
@@ -204,7 +204,8 @@ static void send_all(const struct session *s, struct slice text, int patience)
 {
     while (text.len) {
         ssize_t n = write(s->screen.output, text.at, text.len);
-        struct pollfd fds[] = {{.fd = s->screen.output, .events = POLLOUT}, {.fd = s->signals, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = s->screen.output, .events = POLLOUT},
+                               {.fd = s->signals, .events = POLLIN}};
         nfds_t count = patience < 0 ? 2 : 1;
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             return;

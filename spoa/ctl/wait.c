@@ -15,16 +15,15 @@
 
 enum { EXIT_LATE = 1, EXIT_USAGE = 2, STEP = 100, ANSWER = 1000 }; /* milliseconds */
 
-static const char usage[] =
-    "usage: cellgate wait [--gone ADDRESS]... [--at-most TIME] [--for TIME]\n"
-    "\n"
-    "Waits until nobody listens at any of the addresses, and then for the time.\n"
-    "\n"
-    "  --gone ADDRESS   unix@/run/cellgate-relay/relay.sock, 127.0.0.1:8080\n"
-    "  --at-most TIME   for --gone; default 10m\n"
-    "  --for TIME       250ms, 30s, 10m; default 0s\n"
-    "\n"
-    "Exit code: 0 waited; 1 somebody listens for longer; 2 wrong usage.\n";
+static const char usage[] = "usage: cellgate wait [--gone ADDRESS]... [--at-most TIME] [--for TIME]\n"
+                            "\n"
+                            "Waits until nobody listens at any of the addresses, and then for the time.\n"
+                            "\n"
+                            "  --gone ADDRESS   unix@/run/cellgate-relay/relay.sock, 127.0.0.1:8080\n"
+                            "  --at-most TIME   for --gone; default 10m\n"
+                            "  --for TIME       250ms, 30s, 10m; default 0s\n"
+                            "\n"
+                            "Exit code: 0 waited; 1 somebody listens for longer; 2 wrong usage.\n";
 
 struct plan {
     struct argument_texts gone;
@@ -86,7 +85,8 @@ static bool read_plan(char **argv, struct plan *plan, bool *help)
         if (!argument_add(&argv, "--gone", &plan->gone) && !argument_take(&argv, "--at-most", &at_most) &&
             !argument_take(&argv, "--for", &time) && !argument_flag(&argv, "--help", help) &&
             !argument_flag(&argv, "-h", help)) {
-            fprintf(stderr, "cellgate wait: %s is not understood, lacks its value or is given twice\n", *argv);
+            fprintf(stderr, "cellgate wait: %s is not understood, lacks its value or is given twice\n",
+                    *argv);
             return false;
         }
     if (!read_time(at_most, 10 * OPTION_MINUTE, &plan->at_most) || !read_time(time, 0, &plan->time)) {

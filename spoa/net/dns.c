@@ -14,7 +14,7 @@
 
 #define SYSTEM_FILE "/etc/resolv.conf"
 #define LOOK_AGAIN  (5 * SECOND) /* between looks at that file */
-#define TRY_MS      500               /* until a question is sent again; doubles with each round of servers */
+#define TRY_MS      500          /* until a question is sent again; doubles with each round of servers */
 #define TRIES       4
 #define TICK        (50 * MILLISECOND) /* between looks at what is overdue */
 #define PACE        (5 * MILLISECOND)  /* between bursts, so that a server's socket is not overrun */

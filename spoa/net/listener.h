@@ -27,8 +27,8 @@ struct listener {
     void (*accepted)(void *owner, int fd); /* takes fd over; may hold, rest or close the listener */
     void (*rested)(void *owner);           /* it begins to rest; may be NULL */
     void *owner;
-    unsigned
-        batch; /* connections at most in one turn: others have a turn, and other threads share the socket */
+    /* connections at most in one turn: others have a turn, and other threads share the socket */
+    unsigned batch;
     struct listener_share *share; /* NULL: it has the socket alone. Else listener_gone is called */
 
     /* private */

@@ -59,8 +59,8 @@ struct stream {
     struct stream_linger {
         uint64_t step;  /* for each part of what is unsent to be taken; 0: `grace` is for all together */
         uint64_t grace; /* for the peer to end its side when all is sent */
-        size_t
-            drain; /* bytes that are thrown away at most: who sends more is not waiting for our last words */
+        /* bytes that are thrown away at most: who sends more is not waiting for our last words */
+        size_t drain;
     } linger;
     size_t drained;
 };

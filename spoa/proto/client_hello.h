@@ -26,8 +26,8 @@ enum { TLS_HANDSHAKE = 22, TLS_ALERT = 21, TLS_RECORD_HEAD = 5, TLS_RECORD_MOST 
 enum client_hello client_hello_read(struct slice bytes, struct writer *memory, struct slice *name);
 
 struct client_hello_place {
-    size_t
-        left; /* before: bytes of the handshake record in which it begins; 0: at the next record. After: behind it */
+    /* before: bytes of the handshake record in which it begins; 0: at the next record. After: behind it */
+    size_t left;
     size_t len; /* bytes up to its end; while it is not told: as many a whole one needs at least */
 };
 

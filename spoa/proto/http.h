@@ -102,8 +102,8 @@ enum http_framing http_framing(const struct http_head *head, bool to_head);
 /* Takes a chunked body apart (RFC 9112 section 7.1). Zeroed to begin with. Extensions and trailers are
  * checked, bounded and dropped, unless somebody collects the trailers. */
 struct http_chunked {
-    struct buffer
-        *trailers; /* NULL, or where their lines go, with the empty one; what finds no room is bad */
+    /* NULL, or where their lines go, with the empty one; what finds no room is bad */
+    struct buffer *trailers;
     unsigned state;
     unsigned digits; /* of the size so far */
     unsigned extra;  /* bytes of this size line's extension, or of the trailers */

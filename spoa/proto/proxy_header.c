@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "spoa/proto/proxy_header.h"
 
-enum { VERSION_2_PROXY = 0x21, TCP_OVER_IPV4 = 0x11, TCP_OVER_IPV6 = 0x21, TYPE_AUTHORITY = 2, TYPE_UNIQUE_ID = 5 };
+enum {
+    VERSION_2_PROXY = 0x21,
+    TCP_OVER_IPV4 = 0x11,
+    TCP_OVER_IPV6 = 0x21,
+    TYPE_AUTHORITY = 2,
+    TYPE_UNIQUE_ID = 5
+};
 
 static size_t size_of(struct slice value)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include "spoa/proto/ws.h"
 #include "spoa/base/json_string.h"
 #include "spoa/base/reader.h"
 #include "spoa/base/writer.h"
-#include "spoa/proto/ws.h"
 
 enum {
     STATE_HEAD,

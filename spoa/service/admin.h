@@ -40,9 +40,9 @@ enum {
     ADMIN_HEAD_MAX = 8192,
     ADMIN_BODY_MAX = 48 << 20,
     ADMIN_ANSWER_MAX = 64 << 20,
-    ADMIN_CONNECTIONS = 64, /* more wait in the backlog */
+    ADMIN_CONNECTIONS = 64,  /* more wait in the backlog */
     ADMIN_TIME = 5 * SECOND, /* for the request, and for each step of the answer */
-    ADMIN_TOKEN_MAX = 4096, /* bytes of the file of a token */
+    ADMIN_TOKEN_MAX = 4096,  /* bytes of the file of a token */
 };
 
 struct admin;

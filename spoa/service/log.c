@@ -279,8 +279,8 @@ static bool may_pass(struct log *log, enum log_level level, const char *message)
     return false;
 }
 
-void log_fields_audit(struct log *log, enum log_level level, const char *message, const struct log_field *fields,
-                      size_t count)
+void log_fields_audit(struct log *log, enum log_level level, const char *message,
+                      const struct log_field *fields, size_t count)
 {
     if (!log || level < log->level)
         return;

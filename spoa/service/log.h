@@ -55,8 +55,8 @@ log_fields_function log_fields, log_fields_audit;
 /* log may be NULL: then nothing is written (unit tests, sans-I/O cores without a log). */
 #define log_write(log, level, message, ...) LOG_BY(log_fields, log, level, message, __VA_ARGS__)
 #define log_audit(log, level, message, ...) LOG_BY(log_fields_audit, log, level, message, __VA_ARGS__)
-#define LOG_BY(function, log, level, message, ...)                                                       \
-    function((log), (level), (message), (const struct log_field[]){{.key = NULL}, __VA_ARGS__} + 1,      \
+#define LOG_BY(function, log, level, message, ...)                                                  \
+    function((log), (level), (message), (const struct log_field[]){{.key = NULL}, __VA_ARGS__} + 1, \
              sizeof((const struct log_field[]){{.key = NULL}, __VA_ARGS__}) / sizeof(struct log_field) - 1)
 
 #endif

@@ -262,16 +262,16 @@ static bool is_key_like(const char *key)
 }
 
 /* The option was read already, by its other name. */
-static bool refuse_both(const struct json *doc, const struct option *option, const char *key, const json_node *member,
-                        const json_node *other, struct fail *why)
+static bool refuse_both(const struct json *doc, const struct option *option, const char *key,
+                        const json_node *member, const json_node *other, struct fail *why)
 {
     size_t line, column;
     json_place_key(doc, other, &line, &column);
     if (strcmp(key, option->key) == 0)
-        return json_fail_key(doc, member, why, "%s is given by its old name %s at %zu:%zu too", key, option->old, line,
-                             column);
-    return json_fail_key(doc, member, why, "%s is the old name of %s, which is given at %zu:%zu too", key, option->key,
-                         line, column);
+        return json_fail_key(doc, member, why, "%s is given by its old name %s at %zu:%zu too", key,
+                             option->old, line, column);
+    return json_fail_key(doc, member, why, "%s is the old name of %s, which is given at %zu:%zu too", key,
+                         option->key, line, column);
 }
 
 /* seen: of each option the member that gave it. */
@@ -284,7 +284,8 @@ static bool read_members(const struct target *target, const struct json *doc, co
         char key[KEY_MAX];
         int len = snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", json_key(member));
         bool named = is_key_like(json_key(member)) && len < KEY_MAX;
-        const struct option *option = named ? options_find(target->table, target->count, slice_text(key)) : NULL;
+        const struct option *option =
+            named ? options_find(target->table, target->count, slice_text(key)) : NULL;
         if (option) {
             const json_node **by = &seen[option - target->table];
             if (*by)
@@ -329,8 +330,8 @@ bool options_read(const struct json *doc, const json_node *object, const struct 
     return good;
 }
 
-bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table, size_t count,
-                      struct texts *warnings, struct fail *why)
+bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table,
+                      size_t count, struct texts *warnings, struct fail *why)
 {
     for (size_t i = 0; i < count; i++) {
         struct fail warning;
@@ -411,7 +412,8 @@ const char *options_public_secret(const struct option *table, size_t count, cons
 {
     while (*at < count) {
         const struct option *option = &table[(*at)++];
-        const char *path = option->secret ? *(char *const *)(const void *)((const char *)values + option->offset) : NULL;
+        const char *path =
+            option->secret ? *(char *const *)(const void *)((const char *)values + option->offset) : NULL;
         if (path && file_is_public(path))
             return path;
     }

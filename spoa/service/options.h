@@ -77,8 +77,8 @@ struct option {
 bool options_read(const struct json *doc, const json_node *object, const struct option *table, size_t count,
                   const char *base_dir, void *out, struct fail *why);
 /* For each key that the object gives by its former name a text with its position. False and *why: out of memory. */
-bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table, size_t count,
-                      struct texts *warnings, struct fail *why);
+bool options_warn_old(const struct json *doc, const json_node *object, const struct option *table,
+                      size_t count, struct texts *warnings, struct fail *why);
 /* By the key or its former name; NULL: there is none. */
 const struct option *options_find(const struct option *table, size_t count, struct slice key);
 /* "relay.keepalive=25s": the value as in the file, where strings need no quotes. Of a struct that
@@ -110,7 +110,7 @@ struct option_value { /* "a duration from 1s to 1h" */
 struct option_value options_value(const struct option *option);
 void options_help(FILE *to, const struct option *table, size_t count); /* for -h */
 void options_markdown(FILE *to, const struct option *table,
-                      size_t count); /* a list of docs/configuration.md */
+                      size_t count);                                     /* a list of docs/configuration.md */
 void options_manual(FILE *to, const struct option *table, size_t count); /* roff, a .TP for each key */
 /* A whole document with each key at its default, or its example, and its help as a comment. Keys must be in
  * the order of their sections, of which there is one level. */

@@ -125,9 +125,9 @@ void options_help(FILE *to, const struct option *table, size_t count)
 /* A number's or text's bounds alone, names beside each other, else the type in a word or a few. */
 static void print_short_value(FILE *to, const struct option *option)
 {
-    static const char *const words[] = {[OPTION_INT] = "integer", [OPTION_DURATION] = "duration",
-                                        [OPTION_SIZE] = "size",   [OPTION_TEXT] = "text",
-                                        [OPTION_TEXTS] = "list",  [OPTION_NODE] = "any"};
+    static const char *const words[] = {
+        [OPTION_INT] = "integer", [OPTION_DURATION] = "duration", [OPTION_SIZE] = "size",
+        [OPTION_TEXT] = "text",   [OPTION_TEXTS] = "list",        [OPTION_NODE] = "any"};
     enum option_type type = option->type;
     bool number = type == OPTION_INT || type == OPTION_DURATION || type == OPTION_SIZE;
     if (number && option->min != INT64_MIN && option->max != INT64_MAX) {
@@ -154,7 +154,8 @@ void options_markdown(FILE *to, const struct option *table, size_t count)
         else if (*option->fallback)
             fprintf(to, " `%s`", option->fallback);
         /* their keys and defaults say what they are */
-        bool plain = option->type == OPTION_PATH || option->type == OPTION_ADDRESS || option->type == OPTION_BOOL;
+        bool plain =
+            option->type == OPTION_PATH || option->type == OPTION_ADDRESS || option->type == OPTION_BOOL;
         if (!plain) {
             fprintf(to, " (");
             print_short_value(to, option);

@@ -27,7 +27,8 @@ static bool read_process(struct process *p)
     text[len > 0 ? len : 0] = '\0';
     const char *behind = strrchr(text, ')');
     return behind && sscanf(behind + 1,
-                            " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s %llu %llu %llu",
+                            " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %*s %*s "
+                            "%llu %llu %llu",
                             &p->user, &p->system, &p->started, &p->virtual, &p->resident) == 5;
 }
 
@@ -60,12 +61,15 @@ static bool write_process(struct buffer *to)
         return true;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find_boot);
-    return write_one(to, "process_start_time_seconds", "gauge", "When the process was started, in Unix seconds.",
-                     boot + (double)p.started / tick) &&
-           write_one(to, "process_cpu_seconds_total", "counter", "Time on processors, of the process and the kernel for it.",
+    return write_one(to, "process_start_time_seconds", "gauge",
+                     "When the process was started, in Unix seconds.", boot + (double)p.started / tick) &&
+           write_one(to, "process_cpu_seconds_total", "counter",
+                     "Time on processors, of the process and the kernel for it.",
                      (double)(p.user + p.system) / tick) &&
-           write_one(to, "process_resident_memory_bytes", "gauge", "Memory that is present.", (double)p.resident * page) &&
-           write_one(to, "process_virtual_memory_bytes", "gauge", "Memory that is mapped.", (double)p.virtual);
+           write_one(to, "process_resident_memory_bytes", "gauge", "Memory that is present.",
+                     (double)p.resident * page) &&
+           write_one(to, "process_virtual_memory_bytes", "gauge", "Memory that is mapped.",
+                     (double)p.virtual);
 }
 
 bool process_metrics_write(const char *program, struct buffer *to)
@@ -77,5 +81,6 @@ bool process_metrics_write(const char *program, struct buffer *to)
                       program) &&
            write_process(to) &&
            (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
-            write_one(to, "process_max_fds", "gauge", "Descriptors that may be open.", (double)files.rlim_cur));
+            write_one(to, "process_max_fds", "gauge", "Descriptors that may be open.",
+                      (double)files.rlim_cur));
 }

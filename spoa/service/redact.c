@@ -55,7 +55,7 @@ static const struct introduction {
 #define X(text) {text, sizeof text - 1},
     INTRODUCTIONS(X)
 #undef X
-    {NULL, 0}};
+        {NULL, 0}};
 
 static bool is_introduced(struct slice s, const struct introduction *by)
 {

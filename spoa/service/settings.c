@@ -40,7 +40,8 @@ static bool check_addresses(const struct settings *s, struct fail *why)
         if (!net_is_unix(sockets[i].address))
             return refuse_setting(s, sockets[i].key, why, "must be a Unix socket (unix@PATH)");
     if (!net_is_unix(&s->agent.listen) && !s->agent.trust_tcp)
-        return refuse_setting(s, "agent.listen", why, "must be a Unix socket (unix@PATH), or set agent.trust_tcp");
+        return refuse_setting(s, "agent.listen", why,
+                              "must be a Unix socket (unix@PATH), or set agent.trust_tcp");
     if (!is_local(&s->agent.admin))
         return refuse_setting(s, "agent.admin", why, "must be a loopback address or a Unix socket");
     if (!is_local(&s->relay.admin))
@@ -67,7 +68,8 @@ static bool check_nodes(const struct settings *s, struct fail *why)
     if (s->egress_secrets && !json_is_object(s->egress_secrets))
         return refuse_setting(s, "egress.secrets", why, "must be an object");
     if (s->open && json_first(s->tokens))
-        return refuse_setting(s, "open", why, "lets everybody in, whatever tokens says: leave one of them out");
+        return refuse_setting(s, "open", why,
+                              "lets everybody in, whatever tokens says: leave one of them out");
     if (s->open || json_first(s->tokens))
         return true;
     if (s->tokens)
@@ -122,8 +124,8 @@ static bool set_paths(struct settings *s, const char *path, struct fail *why)
     return (s->path && s->base_dir) || fail(why, "%s: out of memory", path);
 }
 
-static bool warn_old(struct settings *s, const struct option *table, size_t keys, const char *const *overrides,
-                     size_t count, struct fail *why)
+static bool warn_old(struct settings *s, const struct option *table, size_t keys,
+                     const char *const *overrides, size_t count, struct fail *why)
 {
     if (!options_warn_old(s->doc, json_root(s->doc), table, keys, &s->warnings, why))
         return false;
@@ -184,7 +186,8 @@ void settings_free(struct settings *settings)
 
 bool settings_worker_allowed(const struct settings *settings, const struct address *address)
 {
-    return !cidr_is_metadata(address) && cidr_any_contains(settings->networks, settings->networks_count, address);
+    return !cidr_is_metadata(address) &&
+           cidr_any_contains(settings->networks, settings->networks_count, address);
 }
 
 const char *settings_socket_folder(const struct settings *settings, struct slice path)

@@ -47,7 +47,7 @@ enum spop_client_step {
     SPOP_CLIENT_MORE,
     SPOP_CLIENT_READY,  /* the agent's hello came */
     SPOP_CLIENT_ANSWER, /* context and actions (checked completely; none if the agent aborted) */
-    SPOP_CLIENT_ENDED   /* it disconnects or broke the protocol; `status` says why: close once `out` is written */
+    SPOP_CLIENT_ENDED /* it disconnects or broke the protocol; `status` says why: close once `out` is written */
 };
 
 struct spop_client_event {

@@ -47,15 +47,15 @@ struct server_handler {
 struct server_options { /* times are microseconds */
     size_t connections; /* at most this many; more wait in the backlog */
     size_t per_process; /* of them of one process on a Unix socket, more are closed; 0: any number */
-    uint64_t turn; /* that a turn of the loop has for reading, its connections in turns; 0: no end */
+    uint64_t turn;      /* that a turn of the loop has for reading, its connections in turns; 0: no end */
     /* Bytes of unsent answers at which a connection is no longer read. Answers of tickets may be more: at 16
      * times this, the connection is closed. */
     size_t output;
-    uint64_t hello_timeout; /* from accept to HELLO, and for a health check to go away */
-    uint64_t frame_timeout; /* from a frame's first byte to its last */
-    uint64_t write_timeout; /* without any progress of unsent answers */
-    uint64_t idle_timeout;  /* without a frame and an open ticket; 0: HAProxy closes idle ones itself */
-    size_t prefix_len;      /* of HAProxy's `option var-prefix` */
+    uint64_t hello_timeout;       /* from accept to HELLO, and for a health check to go away */
+    uint64_t frame_timeout;       /* from a frame's first byte to its last */
+    uint64_t write_timeout;       /* without any progress of unsent answers */
+    uint64_t idle_timeout;        /* without a frame and an open ticket; 0: HAProxy closes idle ones itself */
+    size_t prefix_len;            /* of HAProxy's `option var-prefix` */
     struct listener_share *share; /* borrowed, of all servers on the listening socket; NULL: there is one */
     const char *fallback_name, *fallback_value; /* txn.PREFIX.NAME of an answer that has no other action */
 };

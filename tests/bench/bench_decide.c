@@ -81,7 +81,8 @@ static struct bench *bench_new(void)
         die("cannot start");
     load_tokens(b, doc);
     b->cache = token_cache_new(1024);
-    if (!b->cache || !tokens_mint(b->tokens, (struct slice){NULL, 0}, (struct slice){NULL, 0}, &grant, &w, &why))
+    if (!b->cache ||
+        !tokens_mint(b->tokens, (struct slice){NULL, 0}, (struct slice){NULL, 0}, &grant, &w, &why))
         die("no token");
     snprintf(b->header, sizeof b->header, "Authorization: Bearer %.*s", SLICE_PRINTF(writer_slice(&w)));
     json_free(doc);

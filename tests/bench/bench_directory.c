@@ -125,8 +125,8 @@ struct plane {
     int listener;
     uint16_t port;
     atomic_uint delay_ms, asked;
-    bool pushes;              /* has a stream of events */
-    atomic_int stream;        /* of the agent that follows, 0: none */
+    bool pushes;       /* has a stream of events */
+    atomic_int stream; /* of the agent that follows, 0: none */
 };
 
 struct visit {
@@ -150,7 +150,8 @@ static void push(struct plane *plane, const char *sandbox, unsigned epoch)
                        "event: update\ndata: {\"sandbox\":\"%s\",\"record\":{\"worker\":"
                        "\"http://127.0.0.1:%u\",\"epoch\":%u}}\n\n",
                        sandbox, 10 + epoch % 2, epoch);
-    if (send(atomic_load_explicit(&plane->stream, memory_order_acquire), text, (size_t)len, MSG_NOSIGNAL) != len)
+    if (send(atomic_load_explicit(&plane->stream, memory_order_acquire), text, (size_t)len, MSG_NOSIGNAL) !=
+        len)
         die("the agent does not follow any more");
 }
 
@@ -226,9 +227,10 @@ static void *serve_redis(void *context)
         len += (size_t)n;
         in[len] = '\0';
         for (char first; (first = take_command(in, &len));)
-            answered += sprintf(out + answered, first == 'G'   ? "$%zu\r\n%s\r\n"
-                                                : first == 'S' ? "*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n"
-                                                               : "+PONG\r\n",
+            answered += sprintf(out + answered,
+                                first == 'G'   ? "$%zu\r\n%s\r\n"
+                                : first == 'S' ? "*3\r\n$9\r\nsubscribe\r\n$1\r\ne\r\n:1\r\n"
+                                               : "+PONG\r\n",
                                 sizeof body - 1, body);
         if (send(visit.fd, out, (size_t)answered, MSG_NOSIGNAL) != answered)
             break;
@@ -256,7 +258,8 @@ static void *serve_names(void *context)
         datagram[11] = 0; /* without what stood behind the question */
         end += 5;
         memcpy(datagram + end, address, is_a ? sizeof address : 0);
-        sendto(plane->listener, datagram, end + (is_a ? sizeof address : 0), 0, (struct sockaddr *)&from, size);
+        sendto(plane->listener, datagram, end + (is_a ? sizeof address : 0), 0, (struct sockaddr *)&from,
+               size);
     }
     return NULL;
 }
@@ -325,7 +328,8 @@ static void agent_begin(struct running *r, const char *directory)
     fprintf(out,
             "{\"open\": true, \"tokens\": [], \"systems\": [\"opensandbox\"], \"worker_networks\": "
             "[\"127.0.0.0/8\"], \"directory\": {%s},\n"
-            " \"routes\": [{\"name\": \"s\", \"path\": \"/s/{sandbox}/{rest...}\", \"need\": \"none\"}, \"defaults\"],\n"
+            " \"routes\": [{\"name\": \"s\", \"path\": \"/s/{sandbox}/{rest...}\", \"need\": \"none\"}, "
+            "\"defaults\"],\n"
             " \"agent\": {\"listen\": \"unix@%s/a\", \"relay_listen\": \"unix@%s/r\", \"threads\": 1}}",
             directory, r->folder, r->folder);
     fclose(out);
@@ -344,8 +348,8 @@ static void agent_begin(struct running *r, const char *directory)
 static void agent_begin_http(struct running *r, uint16_t port, const char *ttl)
 {
     char directory[128];
-    snprintf(directory, sizeof directory, "\"kind\": \"http\", \"ttl\": \"%s\", \"url\": \"http://127.0.0.1:%u\"", ttl,
-             port);
+    snprintf(directory, sizeof directory,
+             "\"kind\": \"http\", \"ttl\": \"%s\", \"url\": \"http://127.0.0.1:%u\"", ttl, port);
     agent_begin(r, directory);
 }
 
@@ -424,7 +428,8 @@ static void ask(struct asker *a, const char *sandbox, double *when)
     spop_client_ask_arg(&question, SLICE_LITERAL("method"), spop_text(SLICE_LITERAL("GET")));
     spop_client_ask_arg(&question, SLICE_LITERAL("version"), spop_text(SLICE_LITERAL("1.1")));
     spop_client_ask_arg(&question, SLICE_LITERAL("path"), spop_text(slice_text(path)));
-    spop_client_ask_arg(&question, SLICE_LITERAL("headers"), spop_text(SLICE_LITERAL("host: cell.example\r\n\r\n")));
+    spop_client_ask_arg(&question, SLICE_LITERAL("headers"),
+                        spop_text(SLICE_LITERAL("host: cell.example\r\n\r\n")));
     if (!spop_client_ask_end(a->client, &question))
         die("a question does not fit");
     send_all(a, &out);
@@ -652,15 +657,16 @@ static void bench_cold(const char *name, const char *directory, void *(*serves)(
     connect_to(a, r.folder, "a", COLD_AT_ONCE);
     ask_cold(a, 1, COLD / 10, "one", one);
     ask_cold(a, COLD_AT_ONCE, COLD, "many", many);
-    printf("%-8s %12.0f %12.0f %12.0f %12.0f %10u\n", name, one[0], one[1] * 1e6, many[0], many[1] * 1e6, threads);
+    printf("%-8s %12.0f %12.0f %12.0f %12.0f %10u\n", name, one[0], one[1] * 1e6, many[0], many[1] * 1e6,
+           threads);
     fflush(stdout);
     agent_clean(&r);
 }
 
 static void bench_all_cold(void)
 {
-    printf("\n%-8s %12s %12s %12s %12s   look-ups of unknown records, one and %d at a time\n", "kind", "1: per s",
-           "p50, us", "per s", "p50, us", COLD_AT_ONCE);
+    printf("\n%-8s %12s %12s %12s %12s   look-ups of unknown records, one and %d at a time\n", "kind",
+           "1: per s", "p50, us", "per s", "p50, us", COLD_AT_ONCE);
     bench_cold("http", "\"kind\": \"http\", \"url\": \"http://", serve);
     bench_cold("redis", "\"kind\": \"redis\", \"server\": \"", serve_redis);
     bench_cold("dns", "\"kind\": \"dns\", \"name\": \"{sandbox}.test\", \"servers\": [\"", NULL);

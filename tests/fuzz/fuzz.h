@@ -24,9 +24,10 @@ static inline void fuzz_check(bool holds, const char *condition, const char *fil
  * stay small: the bytes of a long piece are made (fuzz_fill). */
 static inline size_t fuzz_length(uint8_t choice)
 {
-    static const size_t lengths[] = {0,     1,     2,     3,     16,    124,   125,    126,    127,    300,    4094,
-                                     4095,  4096,  4097,  16383, 16384, 16385, 17000,  65520,  65526,  65533,  65534,
-                                     65535, 65536, 65537, 70000, 81920, 131071, 131072, 262144, 600000, 1 << 20};
+    static const size_t lengths[] = {0,     1,     2,     3,      16,     124,    125,    126,
+                                     127,   300,   4094,  4095,   4096,   4097,   16383,  16384,
+                                     16385, 17000, 65520, 65526,  65533,  65534,  65535,  65536,
+                                     65537, 70000, 81920, 131071, 131072, 262144, 600000, 1 << 20};
     return lengths[choice % (sizeof lengths / sizeof *lengths)];
 }
 
@@ -50,7 +51,8 @@ static inline void fuzz_fill(uint8_t *to, size_t len, uint8_t seed)
  * two of these bytes choose, repeated up to a length of fuzz_length. The fuzzer's own inputs are a few hundred bytes long. */
 #define FUZZ_GROWS 0xfd
 
-static inline int fuzz_grown(int (*read_input)(const uint8_t *data, size_t size), const uint8_t *data, size_t size)
+static inline int fuzz_grown(int (*read_input)(const uint8_t *data, size_t size), const uint8_t *data,
+                             size_t size)
 {
     if (size < 8 || data[size - 4] != FUZZ_GROWS)
         return read_input(data, size);

@@ -66,7 +66,8 @@ static void note_replay(struct life *l, const struct adapter_piece *piece)
         return;
     struct end *end = &l->ends[l->tag - 1];
     end->len += bytes.len;
-    for (bytes = slice_from(bytes, bytes.len > 4 ? bytes.len - 4 : 0); bytes.len; bytes = slice_from(bytes, 1)) {
+    for (bytes = slice_from(bytes, bytes.len > 4 ? bytes.len - 4 : 0); bytes.len;
+         bytes = slice_from(bytes, 1)) {
         memmove(end->bytes, end->bytes + 1, 3);
         end->bytes[3] = bytes.at[0];
     }
@@ -249,7 +250,8 @@ static bool time_passes(struct life *l, uint8_t what, struct slice bytes)
     l->now += bytes.len * UINT64_C(50000);
     if (!l->adapter->tick || (l->adapter->due(l->state) > l->now && (!(what & 0x80) || l->open)))
         return true;
-    CHECK(l->adapter->tick(l->state, what & 0x80 && !l->open ? ADAPTER_NO_MORE : l->now, &edit) == ADAPTER_DROP);
+    CHECK(l->adapter->tick(l->state, what & 0x80 && !l->open ? ADAPTER_NO_MORE : l->now, &edit) ==
+          ADAPTER_DROP);
     CHECK(!buffer_len(&edit.insert) || !l->open);
     CHECK(l->adapter->due(l->state) > l->now);
     if (collected && !collects(l))

@@ -111,7 +111,8 @@ static struct seen watch_hellos(struct slice bytes, size_t piece)
 static void read_flights(struct slice bytes)
 {
     struct seen whole = watch_hellos(bytes, SIZE_MAX / 2), pieces = watch_hellos(bytes, 1 + bytes.len % 7);
-    CHECK(whole.hellos == pieces.hellos && (whole.bad || !pieces.bad)); /* which may be told with later bytes */
+    CHECK(whole.hellos == pieces.hellos &&
+          (whole.bad || !pieces.bad)); /* which may be told with later bytes */
     CHECK(whole.bad || whole.clear == pieces.clear);
 }
 

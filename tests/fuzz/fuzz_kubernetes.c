@@ -190,7 +190,8 @@ static int read_input(const uint8_t *data, size_t size)
     memcpy(copy, data + 1, size - 1);
     read_stepwise(form, slice_of(copy, size - 1), size, &whole);
     read_stepwise(form, slice_of(copy, size - 1), 1 + data[0] % 16, &cut);
-    CHECK(whole.failed == cut.failed && whole.objects == cut.objects && whole.digest == cut.digest && whole.whole == cut.whole);
+    CHECK(whole.failed == cut.failed && whole.objects == cut.objects && whole.digest == cut.digest &&
+          whole.whole == cut.whole);
     free(copy);
     return 0;
 }

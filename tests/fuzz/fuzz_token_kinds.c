@@ -15,9 +15,10 @@
 #define NOW 1999999000
 
 static const char secret[] = "0123456789abcdef0123456789abcdef";
-static const char config[] = "[{\"kind\":\"agent-sandbox\",\"secret_file\":\"s\"},"
-                             "{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"k\"}},"
-                             "{\"kind\":\"file-url\",\"secret_file\":\"s\"},{\"kind\":\"static\",\"everywhere\":true}]";
+static const char config[] =
+    "[{\"kind\":\"agent-sandbox\",\"secret_file\":\"s\"},"
+    "{\"kind\":\"opensandbox-route\",\"min_secret\":1,\"keys\":{\"a\":\"k\"}},"
+    "{\"kind\":\"file-url\",\"secret_file\":\"s\"},{\"kind\":\"static\",\"everywhere\":true}]";
 
 static struct tokens *tokens;
 static struct token_cache *cache;

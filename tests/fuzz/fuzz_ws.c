@@ -120,8 +120,8 @@ static void any_frames(struct slice plan, enum ws_sender sender, size_t step)
     static uint8_t memory[4][1 << 20]; /* the writers are bounded */
     size_t made = step < 64 ? 5000 : 140000, size = sizeof *memory;
     struct writer whole = writer_of(memory[0], size), cut = writer_of(memory[1], size);
-    struct slice a =
-        story(write_frames(plan, sender, UINT64_MAX / 2, made, &whole), sender, 16384, step, true, memory[2], size);
+    struct slice a = story(write_frames(plan, sender, UINT64_MAX / 2, made, &whole), sender, 16384, step,
+                           true, memory[2], size);
     struct slice b =
         story(write_frames(plan, sender, step, made, &cut), sender, 0, step + 1, true, memory[3], size);
     CHECK(slice_equal(a, b));

@@ -162,7 +162,10 @@ static void read_long(struct slice plan, enum ws_sender sender)
 
     for (; r.rest.len >= 2 && w.len < 2 << 20; frames++) {
         uint8_t kind = reader_u8(&r), head[WS_HEAD_MAX];
-        struct ws_frame frame = {starts[kind & 7] & 0x0f, starts[kind & 7] & 0x80, sender == WS_CLIENT, {1, 2, 3, 4},
+        struct ws_frame frame = {starts[kind & 7] & 0x0f,
+                                 starts[kind & 7] & 0x80,
+                                 sender == WS_CLIENT,
+                                 {1, 2, 3, 4},
                                  fuzz_length(reader_u8(&r))};
         size_t len = ws_encode_head(head, &frame);
         head[0] = starts[kind & 7]; /* with its reserved bit */

@@ -15,7 +15,7 @@
 struct talk {
     const struct adapter *adapter;
     void *state;
-    struct ws_decoder in;   /* from the worker */
+    struct ws_decoder in; /* from the worker */
     uint8_t control[WS_CONTROL_MAX];
     struct ws_decoder out;  /* to the client */
     enum ws_opcode message; /* from the worker */
@@ -27,7 +27,7 @@ struct talk {
     enum ws_opcode heard;
     enum adapter_verdict verdict;
     unsigned exact, gaps;
-    uint64_t gap;   /* of the last one */
+    uint64_t gap; /* of the last one */
     uint64_t now;
     bool requested; /* the next worker */
     char said[65536];
@@ -252,8 +252,7 @@ static inline bool talk_state_moves(const struct talk *t, size_t relay_buffer)
     t->adapter->image(&write, t->state);
     struct image read = image_from(buffer_slice(&bytes));
     t->adapter->image(&read, back);
-    bool moves =
-        image_done(&write) && image_done(&read) && !memcmp(back, t->state, t->adapter->state_len);
+    bool moves = image_done(&write) && image_done(&read) && !memcmp(back, t->state, t->adapter->state_len);
     buffer_free(&bytes);
     free(back);
     return moves;

@@ -15,13 +15,13 @@
 #include "spoa/relay/tunnel/tunnel.h"
 #include "spoa/relay/tunnel/upgrade.h"
 
-#define MS      UINT64_C(1000)
-#define SEC     (1000 * MS)
-#define LINKS   24
-#define CHUNKS  40
+#define MS        UINT64_C(1000)
+#define SEC       (1000 * MS)
+#define LINKS     24
+#define CHUNKS    40
 #define SAID_MOST 300000 /* bytes at once */
-#define ROUNDS  3000
-#define NOWHERE UINT64_MAX
+#define ROUNDS    3000
+#define NOWHERE   UINT64_MAX
 
 enum direction { TO_WORKER, TO_RELAY };
 enum link_state { LINK_FREE, LINK_PROBING, LINK_UPGRADING, LINK_OPEN };
@@ -124,7 +124,7 @@ struct network {
     uint64_t missing;
     size_t script_out, script_in; /* next of the script */
     unsigned round;
-    bool scarce; /* there is no memory in this round */
+    bool scarce;     /* there is no memory in this round */
     bool hands_over; /* now and then another process goes on with the tunnel */
     unsigned handed_over;
     struct handover handover;
@@ -709,10 +709,11 @@ static inline void move_some(struct network *n, struct link *link, enum directio
 /* ---- the conversation ---- */
 
 static const int small_out[] = {1, 5,   -40, 126, 0,  300, -2,  4000, 17000,
-                                 7, -70, 900, 3,   12, -1,  200, 64,   1200};
+                                7, -70, 900, 3,   12, -1,  200, 64,   1200};
 static const int small_in[] = {3, 1, 0, -9, 140, 700, 2, 1500, -5, 4, 7000, 31, -6, 900, 8};
 /* Where heads get longer and reads end: what terminals and files really send. */
-static const int large_out[] = {1, 126, -16385, 65535, 7, 65536, -65537, 125, 131072, 3, 200000, 16384, -127, 65526};
+static const int large_out[] = {1,   126,    -16385, 65535,  7,     65536, -65537,
+                                125, 131072, 3,      200000, 16384, -127,  65526};
 static const int large_in[] = {3, 125, -16384, 65535, 2, 65536, 126, -65537, 131072, 1, 70000};
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 #define SCRIPT(name, step)                                                     \
@@ -721,7 +722,8 @@ static const int large_in[] = {3, 125, -16384, 65535, 2, 65536, 126, -65537, 131
     }
 static const struct script small_script = SCRIPT(small, 6000), large_script = SCRIPT(large, 65535);
 
-static inline struct slice some_bytes(struct network *n, struct log *log, size_t len, uint8_t memory[SAID_MOST])
+static inline struct slice some_bytes(struct network *n, struct log *log, size_t len,
+                                      uint8_t memory[SAID_MOST])
 {
     (void)n;
     for (size_t i = 0; i < len; i++)
@@ -901,7 +903,8 @@ static inline void network_free(struct network *n)
     }
 }
 
-static inline void network_open(struct network *n, const struct model *model, const struct script *script, uint32_t seed)
+static inline void network_open(struct network *n, const struct model *model, const struct script *script,
+                                uint32_t seed)
 {
     struct handover h = handover_none();
 
@@ -939,7 +942,8 @@ static inline void network_open(struct network *n, const struct model *model, co
     h.end = model->end;
     h.session = slice_text(model->session);
     n->handover = h;
-    struct tunnel_opening opening = {{&net_host, n, &n->settings}, &h, n->upgrade->target, false, 0, net_state(n)};
+    struct tunnel_opening opening = {
+        {&net_host, n, &n->settings}, &h, n->upgrade->target, false, 0, net_state(n)};
     n->state = opening.state;
     must(tunnel_open(&n->t, &opening, n->now));
     net_obeys(n);

@@ -258,7 +258,8 @@ static void a_count_that_does_not_agree_with_the_bytes_is_not_believed(void **st
     again();
     talk_says(&t, 0x82, OUT("another session"));
     talk_says(&t, 0x82, LIVE);
-    assert_string_equal(t.said, ""); /* the rest of a ring that holds what was delivered may come behind its `04` */
+    assert_string_equal(t.said,
+                        ""); /* the rest of a ring that holds what was delivered may come behind its `04` */
     talk_pass(&t, 2 * SECOND);
     assert_int_equal(t.gaps, 1);
     assert_string_equal(t.said, "B<01>another<20>session");
@@ -390,8 +391,9 @@ static void assert_output(struct slice wanted)
 }
 
 /* Sizes around those at which a frame's head gets longer, and longer than a read. */
-static const size_t sizes[] = {1,     124,    125,    126,   127,    4095,   4096,   4097,       16384, 65533,
-                               65534, 65535,  65536,  65537, 131071, 131072, 600000, RING - 65540 - 5000};
+static const size_t sizes[] = {1,     124,   125,    126,    127,    4095,
+                               4096,  4097,  16384,  65533,  65534,  65535,
+                               65536, 65537, 131071, 131072, 600000, RING - 65540 - 5000};
 
 static void a_replay_of_messages_of_any_size_is_exact(void **state)
 {
@@ -539,7 +541,7 @@ static void fill(uint8_t *to, size_t len, unsigned kind, unsigned seed)
     }
 }
 
-static const size_t delivered_sizes[] = {1,    2,    30,   511,  512,  513,   1023,  1024,
+static const size_t delivered_sizes[] = {1,    2,    30,   511,  512,  513,   1023,   1024,
                                          1025, 4095, 4096, 5000, 9999, 65536, 600001, RING - 8192};
 
 /* Whatever the session says, of a ring that never was full. */
@@ -664,7 +666,8 @@ static void a_late_replay_that_has_dropped_what_follows_is_a_gap(void **state)
 static void a_late_replay_with_holes_is_not_repeated(void **state)
 {
     static uint8_t output[200000];
-    static const size_t holes[][2] = {{0, 4096}, {8192, 4096}, {98000, 500}, {99000, 1000}, {98000, 2500}, {60000, 40000}};
+    static const size_t holes[][2] = {{0, 4096},     {8192, 4096},  {98000, 500},
+                                      {99000, 1000}, {98000, 2500}, {60000, 40000}};
     (void)state;
     fill(output, sizeof output, 4, 9);
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++) {
@@ -880,7 +883,8 @@ static void nothing_is_repeated_whatever_comes(void **state)
         size_t most = PICK(3) ? 20000 : sizeof output, step = 1 + PICK(5000), late = PICK(2);
         struct history h = {slice_of(output, 1 + PICK(most)), 0};
         h.had = PICK(h.all.len + 1);
-        size_t asked = h.had + PICK(h.all.len - h.had + 1), start = asked > RING ? asked - RING + PICK(4096) : 0;
+        size_t asked = h.had + PICK(h.all.len - h.had + 1),
+               start = asked > RING ? asked - RING + PICK(4096) : 0;
         size_t mark = start + (PICK(2) ? 0 : PICK(asked - start + 1)); /* where the `04` stands */
         fill(output, h.all.len, kind, seed);
         has(&h);
@@ -913,7 +917,7 @@ static void what_no_ring_can_hold_is_not_skipped(void **state)
     static uint8_t output[8 * RING];
     (void)state;
     for (size_t i = 0; i < sizeof output; i++)
-        output[i] = (uint8_t)"tick\n"[i % 5];
+        output[i] = (uint8_t) "tick\n"[i % 5];
     begin();
     talk_says(&t, 0x82, LIVE);
     says_all(1, slice_of(output, sizeof output));

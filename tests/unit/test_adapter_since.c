@@ -157,7 +157,7 @@ static void a_clamped_offset_is_a_gap_of_its_size(void **state)
 static void an_offset_that_cannot_be_is_a_gap_of_unknown_size(void **state)
 {
     static const struct slice replays[] = {
-        FAR_REPLAY("\0\x20\0\0\0\0\0\0", "xyz"),          /* 2^53 */
+        FAR_REPLAY("\0\x20\0\0\0\0\0\0", "xyz"),               /* 2^53 */
         FAR_REPLAY("\x7f\xff\xff\xff\xff\xff\xff\xff", "xyz"), /* 2^63 - 1 */
         FAR_REPLAY("\x80\0\0\0\0\0\0\0", "xyz"),
         FAR_REPLAY("\xff\xff\xff\xff\xff\xff\xff\xfd", "xyz"), /* goes round */
@@ -290,7 +290,8 @@ static void a_session_is_asked_for_before_it_is_dialled_again(void **state)
     assert_int_equal(found(200, "{\"running\":true,\"output_offset\":9}", &missing), ADAPTER_ALIVE);
     assert_int_equal(found(200, "{\"running\":false,\"output_offset\":9}", &missing), ADAPTER_ENDED);
     assert_int_equal(missing, 9);
-    static const char *const absurd[] = {"-1", "9007199254740992", "9223372036854775807", "1e99", "\"9\"", "1.5"};
+    static const char *const absurd[] = {"-1", "9007199254740992", "9223372036854775807", "1e99", "\"9\"",
+                                         "1.5"};
     for (unsigned i = 0; i < sizeof absurd / sizeof *absurd; i++) {
         char text[80];
         snprintf(text, sizeof text, "{\"running\":false,\"output_offset\":%s}", absurd[i]);
@@ -376,7 +377,9 @@ static void wherever_its_output_is_another_process_goes_on_with_it(void **state)
     (void)state;
     begin("/pty/x/ws");
     assert_true(talk_state_moves(&t, 1 << 18));
-    talk_says(&t, 0x82, SLICE_LITERAL("\3\0\x1f\xff\xff\xff\xff\xff\xfe" "a"));
+    talk_says(&t, 0x82,
+              SLICE_LITERAL("\3\0\x1f\xff\xff\xff\xff\xff\xfe"
+                            "a"));
     assert_true(talk_state_moves(&t, 1 << 18));
     talk_says(&t, 0x82, SLICE_LITERAL("\1bc"));
     assert_true(talk_state_moves(&t, 1 << 18));

@@ -556,8 +556,8 @@ static void control_is_private_and_answers(void **state)
     struct buffer answer = buffer_with_limit(4096);
     assert_int_equal(stat(server.control.path.sun_path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
-    assert_true(control_ask(&server.control, SLICE_LITERAL("{\"command\":\"echo\",\"text\":\"x\"}"), 5 * SECOND,
-                            &answer, &why));
+    assert_true(control_ask(&server.control, SLICE_LITERAL("{\"command\":\"echo\",\"text\":\"x\"}"),
+                            5 * SECOND, &answer, &why));
     assert_true(slice_is(buffer_slice(&answer), "{\"ok\":true,\"echo\":\"x\"}"));
     buffer_free(&answer);
 }

@@ -128,7 +128,7 @@ static int teardown(void **state)
     unlink(w->other);
     unlink(w->key);
     snprintf(w->config, sizeof w->config, "%s/r.key", w->folder);
-    unlink(w->config); /* of tickets: it outlives the agent */
+    unlink(w->config);                     /* of tickets: it outlives the agent */
     assert_int_equal(rmdir(w->folder), 0); /* no socket is left either */
     free(w);
     return 0;

@@ -55,7 +55,8 @@ static void takes_little_for_what_was_learnt_twice(void **state)
 {
     (void)state;
     struct slice agent = SLICE_LITERAL("user-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"),
-                 head = SLICE_LITERAL("12345678user-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36abcdefgh");
+                 head = SLICE_LITERAL(
+                     "12345678user-agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36abcdefgh");
     struct alike *alike = alike_new();
     assert_non_null(alike);
     alike_learn(alike, agent);

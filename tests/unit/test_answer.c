@@ -100,11 +100,14 @@ static void the_first_cookie_of_ours_is_found_and_all_are_counted(void **state)
     } cases[] = {
         {"host: a\r\n\r\n", NULL, 0},
         {"cookie: \r\n\r\n", NULL, 0},
-        {"cookie: a=1; __Host-cellgate2=x; x__Host-cellgate=y; __host-cellgate=z; __Host-cellgate\r\n\r\n", NULL, 0},
+        {"cookie: a=1; __Host-cellgate2=x; x__Host-cellgate=y; __host-cellgate=z; __Host-cellgate\r\n\r\n",
+         NULL, 0},
         {"cookie: a=1;__Host-cellgate=x=y; b\r\n\r\n", "x=y", 1},
         {"cookie:  __Host-cellgate = \tx ;\r\n\r\n", "x", 1},
         {"cookie: __Host-cellgate=\r\n\r\n", "", 1},
-        {"cookie: a=1\r\ncookie: b=\"; __Host-cellgate=\"x\"; __Host-cellgate=y\r\ncookie: __Host-cellgate=z\r\n\r\n", "\"x\"", 3},
+        {"cookie: a=1\r\ncookie: b=\"; __Host-cellgate=\"x\"; __Host-cellgate=y\r\ncookie: "
+         "__Host-cellgate=z\r\n\r\n",
+         "\"x\"", 3},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -157,9 +160,9 @@ static void headers_are_read_once_for_all(void **state)
     writer_text(&w, "x-own:\r\nX-OWN: b: c \r\n\r\n");
     r = (struct request){.headers = guarded(writer_slice(&w))};
     assert_true(request_read_headers(&r));
-#define X(field, count, name, ...)                   \
-    assert_true(slice_is(r.field, "one " #field));   \
-    assert_int_equal(r.count, 2);                    \
+#define X(field, count, name, ...)                 \
+    assert_true(slice_is(r.field, "one " #field)); \
+    assert_int_equal(r.count, 2);                  \
     n++;
     REQUEST_HEADERS(X)
 #undef X

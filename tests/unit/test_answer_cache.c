@@ -54,7 +54,7 @@ struct world {
     struct answer_cache *answers;
     int64_t now;
     uint64_t clock; /* microseconds */
-    bool given; /* the last answer was given before */
+    bool given;     /* the last answer was given before */
 };
 
 /* ---- a directory whose cache the test fills ---- */
@@ -731,7 +731,8 @@ static void many_questions_take_bounded_memory(void **state)
         struct writer out = writer_of(one.memory, sizeof one.memory);
         struct spop_actions actions = {.out = &out, .prefix_len = 4};
         snprintf(path + sizeof path - 8, 8, "%07d", i);
-        const struct answer_question question = answer_question_of(w->answers, args_for(w, &m, &q), w->clock += MILLISECOND);
+        const struct answer_question question =
+            answer_question_of(w->answers, args_for(w, &m, &q), w->clock += MILLISECOND);
         given += answer_cache_give(w->answers, &question, w->snapshot, &finder, w->now, &actions) != NULL;
         snapshot_finder_done(&finder);
     }

@@ -52,9 +52,10 @@ static void the_line_says_who_was_let_in_to_what(void **state)
     char text[8192];
     struct verdict v = admitted();
     (void)state;
-    assert_string_equal(line_of(&v, text),
-                        "level=info msg=audit verdict=relay id=0123 source=fd00::9 route=pty need=pty sandbox=sb-1 port=8080 "
-                        "worker=10.0.0.5:9001 token=jwt org=org kid=k1 jti=j1 sub=\"user 7\"\n");
+    assert_string_equal(
+        line_of(&v, text),
+        "level=info msg=audit verdict=relay id=0123 source=fd00::9 route=pty need=pty sandbox=sb-1 port=8080 "
+        "worker=10.0.0.5:9001 token=jwt org=org kid=k1 jti=j1 sub=\"user 7\"\n");
 }
 
 /* As it is in UTF-8 too, and of any length. */
@@ -65,7 +66,9 @@ static void what_a_client_chose_forges_no_line_and_no_field(void **state)
     struct verdict v = admitted();
     (void)state;
     v.sub = SLICE_LITERAL("x\" sub=admin\nts=now level=info msg=audit\r\x1b[0m\\ \xe2\x80\xa8 =");
-    assert_non_null(strstr(line_of(&v, text), "sub=\"x\\\" sub=admin\\nts=now level=info msg=audit\\r\\x1b[0m\\\\ \\xe2\\x80\\xa8 =\"\n"));
+    assert_non_null(
+        strstr(line_of(&v, text),
+               "sub=\"x\\\" sub=admin\\nts=now level=info msg=audit\\r\\x1b[0m\\\\ \\xe2\\x80\\xa8 =\"\n"));
     for (size_t i = 0; i < sizeof all; i++)
         all[i] = (uint8_t)i;
     v.sub = v.jti = v.org = v.kid = v.request_id = slice_of(all, sizeof all);

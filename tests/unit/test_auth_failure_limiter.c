@@ -43,9 +43,11 @@ static struct address network(uint8_t site, unsigned i)
                             .bytes = {0x20, 1, 0xd, 0xb8, 0, site, (uint8_t)(i >> 8), (uint8_t)i}};
 }
 
-static void fail_whatever_is_left(struct auth_failure_limiter *limiter, const struct address *from, int64_t most)
+static void fail_whatever_is_left(struct auth_failure_limiter *limiter, const struct address *from,
+                                  int64_t most)
 {
-    for (int i = 0; i < 100 && auth_failure_limiter_allows(limiter, from, AUTH_FAILURE_SECRET, NOW, most); i++)
+    for (int i = 0; i < 100 && auth_failure_limiter_allows(limiter, from, AUTH_FAILURE_SECRET, NOW, most);
+         i++)
         auth_failure_limiter_count(limiter, from, AUTH_FAILURE_SECRET, NOW);
 }
 
@@ -130,7 +132,8 @@ static void ipv4_addresses_on_an_ipv6_socket_are_not_one_network(void **state)
     unsigned without = 0;
     const struct address mapped = {.family = 6, .bytes = {[10] = 0xff, 0xff, 192, 0, 2, 1}};
     auth_failure_limiter_count(limiter, &mapped, AUTH_FAILURE_SECRET, NOW);
-    assert_false(auth_failure_limiter_allows(limiter, &one, AUTH_FAILURE_SECRET, NOW, 1)); /* the same client, whichever way it came */
+    assert_false(auth_failure_limiter_allows(limiter, &one, AUTH_FAILURE_SECRET, NOW,
+                                             1)); /* the same client, whichever way it came */
     for (uint8_t i = 2; i < 102; i++) {
         const struct address other = {.family = 6, .bytes = {[10] = 0xff, 0xff, 192, 0, 2, i}};
         without += !auth_failure_limiter_allows(limiter, &other, AUTH_FAILURE_SECRET, NOW, 1);
@@ -172,7 +175,8 @@ static void what_was_right_is_known_and_nothing_else(void **state)
     auth_failure_limiter_learn(limiter, a, 2);
     auth_failure_limiter_learn(limiter, a, 2);
     assert_true(auth_failure_limiter_knows(limiter, a, 2));
-    assert_false(auth_failure_limiter_knows(limiter, b, 2) || auth_failure_limiter_knows(limiter, c, 2) || auth_failure_limiter_knows(limiter, a, 1));
+    assert_false(auth_failure_limiter_knows(limiter, b, 2) || auth_failure_limiter_knows(limiter, c, 2) ||
+                 auth_failure_limiter_knows(limiter, a, 1));
     for (uint32_t i = 0; i < 2000; i++)
         auth_failure_limiter_learn(limiter, &(struct slice){(const uint8_t *)&i, sizeof i}, 1);
     for (uint32_t i = 0; i < 2000; i++)

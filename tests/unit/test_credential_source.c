@@ -27,8 +27,8 @@ static bool same(struct slice s, const char *text)
 static void find(const struct request *request, bool cookie_route, struct found *found)
 {
     struct writer scratch = writer_of(found->memory, sizeof(found->memory));
-    found->refusal =
-        credential_find(request, &(struct credential_rules){.cookie = cookie_route}, &scratch, &found->carried);
+    found->refusal = credential_find(request, &(struct credential_rules){.cookie = cookie_route}, &scratch,
+                                     &found->carried);
 }
 
 static void authorization_carries_what_follows_bearer(void **state)
@@ -154,7 +154,7 @@ static void the_first_source_decides_and_all_are_emptied(void **state)
                               .cookie = SLICE_LITERAL("four")};
     static const char *const tokens[] = {"one", "two", "three", "four"};
     static const enum credential_source sources[] = {SOURCE_AUTHORIZATION, SOURCE_SUBPROTOCOL, SOURCE_QUERY,
-                                            SOURCE_COOKIE};
+                                                     SOURCE_COOKIE};
     struct found f;
     for (size_t i = 0; i < 4; i++) {
         find(&request, true, &f);
@@ -246,7 +246,8 @@ static void the_lengths_of_query_and_protocol_are_enough_scratch(void **state)
         uint8_t memory[128];
         struct writer scratch = writer_of(memory, size);
         struct carried c;
-        enum refusal refusal = credential_find(&request, &(struct credential_rules){.cookie = false}, &scratch, &c);
+        enum refusal refusal =
+            credential_find(&request, &(struct credential_rules){.cookie = false}, &scratch, &c);
         assert_true(refusal == REFUSAL_NONE || refusal == REFUSAL_request_too_large);
         if (refusal == REFUSAL_NONE && size < least)
             least = size;
@@ -331,14 +332,16 @@ static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
         {"x-api-key:", "", OWN_BIT(0), REFUSAL_NONE, "X-API-Key", "", "", false},
         {"x-api-key: k", "a=1", OWN_BIT(2), REFUSAL_NONE, "none", ABSENT, "a=1", false},
         {"x-api-key: k\r\nx-second: s", "", OWN_BIT(2), REFUSAL_NONE, "X-Second", "s", "", false},
-        {"x-second: s\r\nx-api-key: k", "", OWN_BIT(0) | OWN_BIT(2), REFUSAL_NONE, "X-API-Key", "k", "", false},
+        {"x-second: s\r\nx-api-key: k", "", OWN_BIT(0) | OWN_BIT(2), REFUSAL_NONE, "X-API-Key", "k", "",
+         false},
         {"x-api-key: k\r\nx-api-key: k", "", OWN_BIT(0), REFUSAL_bad_request, NULL, NULL, NULL, false},
         {"x-api-key: k\r\nx-api-key: k", "", OWN_BIT(1), REFUSAL_NONE, "none", ABSENT, "", false},
         {"a: b", "b=2&api_key=k%20l&c=3", OWN_BIT(1), REFUSAL_NONE, "api_key", "k l", "b=2&c=3", true},
         {"a: b", "api%5Fkey=k", OWN_BIT(1), REFUSAL_NONE, "api_key", "k", ABSENT, true},
         {"a: b", "api_key=k", OWN_BIT(0), REFUSAL_NONE, "none", ABSENT, "api_key=k", false},
         {"a: b", "api_key=k&api_key=l", OWN_BIT(1), REFUSAL_bad_request, NULL, NULL, NULL, false},
-        {"a: b", "api_key=k&api_key=l", OWN_BIT(0), REFUSAL_NONE, "none", ABSENT, "api_key=k&api_key=l", false},
+        {"a: b", "api_key=k&api_key=l", OWN_BIT(0), REFUSAL_NONE, "none", ABSENT, "api_key=k&api_key=l",
+         false},
         /* another one decides, and yet it is gone */
         {"x-api-key: k", "api_key=l&a", OWN_BIT(0) | OWN_BIT(1), REFUSAL_NONE, "X-API-Key", "k", "a", false},
         {"a: b", "cellgate_token=t&api_key=l", OWN_BIT(1), REFUSAL_NONE, "query", "t", ABSENT, true},
@@ -346,7 +349,8 @@ static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         char headers[128];
         snprintf(headers, sizeof(headers), "%s\r\n\r\n", cases[i].headers);
-        struct request request = {.headers = guarded(slice_text(headers)), .query = guarded(slice_text(cases[i].query))};
+        struct request request = {.headers = guarded(slice_text(headers)),
+                                  .query = guarded(slice_text(cases[i].query))};
         const struct credential_rules rules = {.listening = cases[i].listening, .own = &own};
         uint8_t memory[256];
         struct writer scratch = writer_of(memory, sizeof(memory));
@@ -356,7 +360,8 @@ static void headers_and_parameters_of_ones_own_carry_credentials(void **state)
             fail_msg("%zu: %d", i, (int)refusal);
         if (refusal == REFUSAL_NONE &&
             (!same(c.credential.token, cases[i].token) || !same(c.query, cases[i].left) ||
-             strcmp(credential_source_name(&c.credential), cases[i].source) != 0 || c.credential.in_query != cases[i].in_query))
+             strcmp(credential_source_name(&c.credential), cases[i].source) != 0 ||
+             c.credential.in_query != cases[i].in_query))
             fail_msg("%zu: %s \"%.*s\", left \"%.*s\"", i, credential_source_name(&c.credential),
                      SLICE_PRINTF(c.credential.token), SLICE_PRINTF(c.query));
         guarded_free(request.headers);

@@ -808,23 +808,50 @@ static void authorization_of_an_application_passes_on_host_forms(void **state)
         const char *line, *lines[3], *auth; /* NULL: refused as `want` says */
         const char *want;
     } cases[] = {
-        {"GET http://keyed.app.io/?cellgate_token=$own", {"Authorization: Basic x"}, NULL, "403 wrong_sandbox"},
-        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", "Authorization: Basic x"}, "Basic x", ""},
-        {"GET http://keyed.app.io/", {"Cookie: __Host-cellgate=letmein", "Authorization: Basic x"}, "Basic x", ""},
-        {"GET http://keyed.app.io/", {"Cookie: __Host-cellgate=letmein", "Authorization: Bearer app"}, "Bearer app", ""},
-        {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$sb1", "Authorization: Bearer " FOREIGN}, "Bearer " FOREIGN, ""},
-        {"GET http://80-keyed.e2b.io/", {"X-OC-Preview-Token: letmein", "Authorization: Digest q=1"}, "Digest q=1", ""},
+        {"GET http://keyed.app.io/?cellgate_token=$own",
+         {"Authorization: Basic x"},
+         NULL,
+         "403 wrong_sandbox"},
+        {"GET http://keyed.app.io/",
+         {"X-OC-Preview-Token: letmein", "Authorization: Basic x"},
+         "Basic x",
+         ""},
+        {"GET http://keyed.app.io/",
+         {"Cookie: __Host-cellgate=letmein", "Authorization: Basic x"},
+         "Basic x",
+         ""},
+        {"GET http://keyed.app.io/",
+         {"Cookie: __Host-cellgate=letmein", "Authorization: Bearer app"},
+         "Bearer app",
+         ""},
+        {"GET http://sb-1.app.io/",
+         {"Cookie: __Host-cellgate=$sb1", "Authorization: Bearer " FOREIGN},
+         "Bearer " FOREIGN,
+         ""},
+        {"GET http://80-keyed.e2b.io/",
+         {"X-OC-Preview-Token: letmein", "Authorization: Digest q=1"},
+         "Digest q=1",
+         ""},
         /* none of ours ever */
         {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$sb1", B("sb1")}, "", ""},
         {"GET http://sb-1.app.io/", {B("sb1")}, "", ""},
         {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", B("sb1")}, "", ""},
-        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", "Authorization: bearer  $late "}, "", ""},
-        {"GET http://keyed.app.io/", {"X-OC-Preview-Token: letmein", "Authorization: Bearer letmein"}, "", ""},
+        {"GET http://keyed.app.io/",
+         {"X-OC-Preview-Token: letmein", "Authorization: bearer  $late "},
+         "",
+         ""},
+        {"GET http://keyed.app.io/",
+         {"X-OC-Preview-Token: letmein", "Authorization: Bearer letmein"},
+         "",
+         ""},
         /* alone it has to be one */
         {"GET http://sb-1.app.io/", {B("late")}, NULL, "401 token_expired"},
         {"GET http://sb-1.app.io/", {"Authorization: Bearer app"}, NULL, "401 token_invalid"},
         {"GET http://sb-1.app.io/", {"Authorization: Basic x"}, NULL, "401 token_missing"},
-        {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$late", "Authorization: Bearer app"}, NULL, "401 token_expired"},
+        {"GET http://sb-1.app.io/",
+         {"Cookie: __Host-cellgate=$late", "Authorization: Bearer app"},
+         NULL,
+         "401 token_expired"},
         {"GET http://sb-1.app.io/", {"Cookie: __Host-cellgate=$sb1", B("late")}, NULL, "401 token_expired"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -835,7 +862,8 @@ static void authorization_of_an_application_passes_on_host_forms(void **state)
         bool good = cases[i].auth ? v.kind == VERDICT_DIRECT && slice_is(v.auth, cases[i].auth)
                                   : strcmp(got, cases[i].want) == 0;
         if (!good)
-            fail_msg("%s, %s: %s, Authorization: %.*s", cases[i].line, cases[i].lines[0], got, SLICE_PRINTF(v.auth));
+            fail_msg("%s, %s: %s, Authorization: %.*s", cases[i].line, cases[i].lines[0], got,
+                     SLICE_PRINTF(v.auth));
     }
 }
 

@@ -97,8 +97,8 @@ struct world {
     struct directory *directory;
     struct decision_thread *thread;
     _Atomic int64_t epoch;
-    bool steady;   /* the epoch is the same at each look-up */
-    int silent;    /* 0: it answers; else it says here that it was asked, and no more */
+    bool steady; /* the epoch is the same at each look-up */
+    int silent;  /* 0: it answers; else it says here that it was asked, and no more */
     struct directory_questions questions; /* that are not answered */
 };
 
@@ -292,8 +292,7 @@ static void start_directory(void *context)
 {
     struct stage *s = context;
     struct fail why;
-    s->world.directory =
-        directory_start(&s->options, &s->owner, 200000, loop_thread_loop(s->io), NULL, &why);
+    s->world.directory = directory_start(&s->options, &s->owner, 200000, loop_thread_loop(s->io), NULL, &why);
     assert_non_null(s->world.directory);
 }
 
@@ -304,17 +303,18 @@ static void stop_directory(void *context)
 
 static void begin(struct stage *s, int silent)
 {
-    static const struct directory_kind kind = {
-        .name = "test", .start = kind_start, .question_size = sizeof(struct directory_question),
-        .ask = kind_ask, .stop = kind_stop};
+    static const struct directory_kind kind = {.name = "test",
+                                               .start = kind_start,
+                                               .question_size = sizeof(struct directory_question),
+                                               .ask = kind_ask,
+                                               .stop = kind_stop};
     struct fail why;
-    *s = (struct stage){.world = {.silent = silent},
-                        .own = {.common = {.ttl = 3000, .stale = 600000, .entries = 100}},
-                        .options = {.kind = &kind, .references = 1},
-                        .owner = {.learned = on_learned,
-                                  .answered = on_answered,
-                                  .notify = on_notified,
-                                  .context = &s->world}};
+    *s = (struct stage){
+        .world = {.silent = silent},
+        .own = {.common = {.ttl = 3000, .stale = 600000, .entries = 100}},
+        .options = {.kind = &kind, .references = 1},
+        .owner = {
+            .learned = on_learned, .answered = on_answered, .notify = on_notified, .context = &s->world}};
     s->own.world = &s->world;
     s->options.own = &s->own.common;
     s->listener = listen_at(&s->address, "haproxy");

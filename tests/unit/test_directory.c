@@ -313,7 +313,8 @@ static void questions_are_bounded(void **state)
         struct shared_record *box;
         char key[16];
         int len = snprintf(key, sizeof key, "%d", i);
-        begun += directory_cache_find(directory_cache(many), slice_of(key, (size_t)len), false, 1, &box) == LOOKUP_PENDING;
+        begun += directory_cache_find(directory_cache(many), slice_of(key, (size_t)len), false, 1, &box) ==
+                 LOOKUP_PENDING;
     }
     assert_int_equal(begun, 65536);
     loop_turn(w->loop, false);

@@ -203,7 +203,8 @@ static void how_long_a_look_up_took_is_said_once(void **state)
     struct record record = record_of("one", 0);
     find(w, "a");
     w->now += 250 * MS;
-    assert_int_equal(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0), 250 * MS);
+    assert_int_equal(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0),
+                     250 * MS);
     assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("a"), LOOKUP_FOUND, &record, 0) ==
                 DIRECTORY_CACHE_UNASKED);
     assert_true(directory_cache_answered(w->cache, SLICE_LITERAL("b"), LOOKUP_FOUND, &record, 0) ==
@@ -940,7 +941,7 @@ static void a_redial_does_not_wait_for_a_directory_that_is_away(void **state)
     w->now += SECOND;
     directory_cache_health(w->cache, false, false);
     assert_false(directory_cache_refresh(w->cache, SLICE_LITERAL("a"), 1));
-    assert_int_equal(w->asked, 3);                                      /* it is asked nevertheless */
+    assert_int_equal(w->asked, 3);                                         /* it is asked nevertheless */
     assert_true(directory_cache_refresh(w->cache, SLICE_LITERAL("b"), 1)); /* nothing else is known */
 }
 
@@ -1203,13 +1204,17 @@ struct crowd {
 
 static uint64_t crowd_clock(void *context)
 {
-    return 1000 * SECOND + atomic_fetch_add_explicit(&((struct crowd *)context)->now, 100 * MS, memory_order_relaxed) + 100 * MS;
+    return 1000 * SECOND +
+           atomic_fetch_add_explicit(&((struct crowd *)context)->now, 100 * MS, memory_order_relaxed) +
+           100 * MS;
 }
 
 static bool crowd_look_up(void *context, struct slice key)
 {
     (void)key;
-    return (atomic_fetch_add_explicit(&((struct crowd *)context)->look_ups, 1, memory_order_relaxed) + 1) % 7 != 0;
+    return (atomic_fetch_add_explicit(&((struct crowd *)context)->look_ups, 1, memory_order_relaxed) + 1) %
+               7 !=
+           0;
 }
 
 static void crowd_notified(void *context, struct slice key, uint64_t waiters)
@@ -1382,7 +1387,8 @@ static void nothing_tells_absence_from_a_record(void **state)
             bool last = seed >> 22 & 1;
             unsigned one = noticed(w, "here", last), other = noticed(w, "none", last);
             if (one != other)
-                fail_msg("run %u step %u: %u of the one that is there, %u of the one that is not", run, step, one, other);
+                fail_msg("run %u step %u: %u of the one that is there, %u of the one that is not", run, step,
+                         one, other);
             asked += one / 4, waited += one % 4 == 1, served += one % 4 == 0;
             if (what & 1 && w->asked)
                 answer_both(w, ttl, !away);

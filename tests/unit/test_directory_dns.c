@@ -13,7 +13,9 @@ static struct directory_options *options_of(const char *keys, struct fail *why)
 {
     char path[] = "/tmp/cellgate-dns.XXXXXX", text[1024];
     int fd = mkstemp(path);
-    int len = snprintf(text, sizeof text, "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"],\n \"directory\": {" DNS ", %s}}", keys);
+    int len = snprintf(
+        text, sizeof text,
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"],\n \"directory\": {" DNS ", %s}}", keys);
     assert_true(fd >= 0 && write(fd, text, (size_t)len) == len);
     close(fd);
     struct settings *s = settings_load(path, NULL, 0, why);
@@ -82,7 +84,8 @@ static void on_health(void *context, bool answering, bool pushing, const char *w
 
 static void finds(const char *options_text, const char *key, enum lookup expected)
 {
-    static const struct directory_owner owner = {.answered = on_answered, .notify = on_notified, .health = on_health};
+    static const struct directory_owner owner = {
+        .answered = on_answered, .notify = on_notified, .health = on_health};
     struct fail why = {.text = ""};
     struct shared_record *box;
     struct directory_options *options = options_of(options_text, &why);
@@ -92,7 +95,8 @@ static void finds(const char *options_text, const char *key, enum lookup expecte
     if (!directory)
         fail_msg("%s", why.text);
     answers = 0;
-    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, 1, &box), LOOKUP_PENDING);
+    assert_int_equal(directory_cache_find(directory_cache(directory), slice_text(key), false, 1, &box),
+                     LOOKUP_PENDING);
     for (int i = 0; i < 10000 && !answers; i++)
         loop_turn(loop, true); /* it has timers */
     directory_stop(directory);

@@ -13,7 +13,6 @@
 
 enum { KINDS = 4 };
 
-
 struct one {
     struct directory *directory;
     unsigned answered, loaded;
@@ -94,8 +93,9 @@ static struct directory_options *options_of(const char *directory)
     char path[] = "/tmp/cellgate-together.XXXXXX", text[512];
     struct fail why;
     int fd = mkstemp(path);
-    int len = snprintf(text, sizeof text, "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {%s}}",
-                       directory);
+    int len =
+        snprintf(text, sizeof text,
+                 "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {%s}}", directory);
     assert_true(fd >= 0 && write(fd, text, (size_t)len) == len);
     close(fd);
     struct settings *s = settings_load(path, NULL, 0, &why);
@@ -116,7 +116,8 @@ static void begin(struct world *w, size_t i, const char *directory)
                                           .notify = on_notified,
                                           .context = &w->ones[i]};
     struct directory_options *options = options_of(directory);
-    struct directory *d = w->ones[i].directory = directory_start(options, &owner, 200000, w->loop, NULL, &why);
+    struct directory *d = w->ones[i].directory =
+        directory_start(options, &owner, 200000, w->loop, NULL, &why);
     if (!d)
         fail_msg("%s", why.text);
     directory_options_release(options);
@@ -124,7 +125,8 @@ static void begin(struct world *w, size_t i, const char *directory)
         char key[16];
         struct shared_record *box;
         int len = snprintf(key, sizeof key, "sb-%d", n);
-        assert_int_equal(directory_cache_find(directory_cache(d), slice_of(key, (size_t)len), false, 1, &box), LOOKUP_PENDING);
+        assert_int_equal(directory_cache_find(directory_cache(d), slice_of(key, (size_t)len), false, 1, &box),
+                         LOOKUP_PENDING);
     }
 }
 
@@ -148,14 +150,16 @@ static void a_kind_that_hangs_holds_up_no_other(void **state)
     close(file);
     w.loop = loop_new(&why);
     assert_non_null(w.loop);
-    snprintf(text, sizeof text, "\"kind\": \"http\", \"timeout\": \"300ms\", \"url\": \"http://127.0.0.1:%u\"",
+    snprintf(text, sizeof text,
+             "\"kind\": \"http\", \"timeout\": \"300ms\", \"url\": \"http://127.0.0.1:%u\"",
              silent(&w.silent[1], SOCK_STREAM));
     begin(&w, 1, text);
     snprintf(text, sizeof text, "\"kind\": \"redis\", \"timeout\": \"300ms\", \"server\": \"127.0.0.1:%u\"",
              silent(&w.silent[2], SOCK_STREAM));
     begin(&w, 2, text);
     snprintf(text, sizeof text,
-             "\"kind\": \"dns\", \"timeout\": \"300ms\", \"name\": \"{sandbox}.test\", \"servers\": [\"127.0.0.1:%u\"]",
+             "\"kind\": \"dns\", \"timeout\": \"300ms\", \"name\": \"{sandbox}.test\", \"servers\": "
+             "[\"127.0.0.1:%u\"]",
              silent(&w.silent[3], SOCK_DGRAM));
     begin(&w, 3, text);
     snprintf(text, sizeof text, "\"kind\": \"file\", \"path\": \"%s\"", w.path);

@@ -171,8 +171,8 @@ static void on_outcome(void *owner, const struct dns_answer *answer)
 }
 
 /* A datagram to somebody who asked: the question with that head, and where `last` is not 0 the address 127.0.0.last. */
-static void say(int fd, const struct sockaddr_in *to, const uint8_t *question, size_t len, uint8_t flags, uint8_t code,
-                uint8_t last)
+static void say(int fd, const struct sockaddr_in *to, const uint8_t *question, size_t len, uint8_t flags,
+                uint8_t code, uint8_t last)
 {
     uint8_t reply[512];
     const uint8_t record[] = {0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, last};
@@ -188,9 +188,9 @@ static void say(int fd, const struct sockaddr_in *to, const uint8_t *question, s
 static void say_forgeries(int fd, const struct sockaddr_in *to, uint8_t *question, size_t len)
 {
     int other = socket(AF_INET, SOCK_DGRAM, 0);
-    say(fd, to, question, len, 0x01, 3, 0);    /* QR is 0: a question */
+    say(fd, to, question, len, 0x01, 3, 0); /* QR is 0: a question */
     say(fd, to, question, len, 0x01, 0, 66);
-    say(fd, to, question, len, 0x91, 3, 0);    /* OPCODE is 2 */
+    say(fd, to, question, len, 0x91, 3, 0); /* OPCODE is 2 */
     say(fd, to, question, len, 0xf9, 0, 66);
     say(fd, to, question, 11, 0x81, 3, 0);     /* no whole head */
     say(other, to, question, len, 0x81, 3, 0); /* from another port */

@@ -5,7 +5,11 @@
 
 #include "spoa/base/fold.h"
 
-enum { SIZE = 1184, WORDS = SIZE / 8, GAP = 32 /* words that the byte of the next one says are the same, and one */ };
+enum {
+    SIZE = 1184,
+    WORDS = SIZE / 8,
+    GAP = 32 /* words that the byte of the next one says are the same, and one */
+};
 
 static uint8_t object[SIZE], seen[SIZE], packed[FOLD_PACKED_MOST];
 

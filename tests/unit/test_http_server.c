@@ -12,8 +12,8 @@
 #include "spoa/net/http_server.h"
 #include "spoa/net/net.h"
 
-#define TURNS  20000
-#define MIB    ((size_t)1 << 20)
+#define TURNS 20000
+#define MIB   ((size_t)1 << 20)
 
 static struct world {
     struct http_server server;

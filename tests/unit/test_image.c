@@ -25,7 +25,8 @@ static void thing_image(struct image *image, struct thing *t)
 static struct thing full(size_t held)
 {
     static uint8_t many[1 << 20];
-    struct thing t = {.number = 1000, .below = -1, .yes = true, .bytes = {1, 2, 3}, .text = SLICE_LITERAL("text")};
+    struct thing t = {
+        .number = 1000, .below = -1, .yes = true, .bytes = {1, 2, 3}, .text = SLICE_LITERAL("text")};
     t.buffer = buffer_with_limit(sizeof many);
     assert_true(buffer_put(&t.buffer, slice_of(many, held)));
     return t;

@@ -12,10 +12,12 @@ static const struct kubernetes_slices slices = {"example.com/sandbox", "http"};
 static uint8_t scratch_memory[8192];
 
 /* "KEY STATE HOST:PORT[ bare][ SECRET]", "none", "unreadable"; "odd: " in front of one that is. */
-static const char *read_with(enum kubernetes_sort sort, const struct kubernetes_slices *with, struct slice text)
+static const char *read_with(enum kubernetes_sort sort, const struct kubernetes_slices *with,
+                             struct slice text)
 {
     static char said[1024];
-    struct writer scratch = writer_of(scratch_memory, sizeof scratch_memory), w = writer_of(said, sizeof said - 1);
+    struct writer scratch = writer_of(scratch_memory, sizeof scratch_memory),
+                  w = writer_of(said, sizeof said - 1);
     struct kubernetes_object o;
     struct fail why = {""};
     struct slice copy = guarded(text);
@@ -43,23 +45,33 @@ static const char *reading(enum kubernetes_sort sort, const char *text)
     return read_with(sort, &slices, slice_text(text));
 }
 
-#define META(space, more) "\"metadata\":{\"name\":\"sb-1\",\"namespace\":\"" space "\",\"resourceVersion\":\"7\"" more "}"
-#define SANDBOX(spec, status) "{\"kind\":\"Sandbox\"," META("default", "") ",\"spec\":{" spec "},\"status\":{" status "}}"
-#define READY         "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\",\"status\":\"True\",\"reason\":\"DependenciesReady\"}]"
-#define UNREADY(why)  "\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\",\"reason\":\"" why "\"}]"
+#define META(space, more) \
+    "\"metadata\":{\"name\":\"sb-1\",\"namespace\":\"" space "\",\"resourceVersion\":\"7\"" more "}"
+#define SANDBOX(spec, status) \
+    "{\"kind\":\"Sandbox\"," META("default", "") ",\"spec\":{" spec "},\"status\":{" status "}}"
+#define READY                                                                                         \
+    "\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"True\"},{\"type\":\"Ready\",\"status\":" \
+    "\"True\",\"reason\":\"DependenciesReady\"}]"
+#define UNREADY(why) "\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\",\"reason\":\"" why "\"}]"
 
 static void a_sandbox_is_where_its_status_says(void **state)
 {
     static const struct {
         const char *text, *record;
     } all[] = {
-        {SANDBOX("\"operatingMode\":\"Running\"", READY ",\"podIPs\":[\"10.0.0.7\",\"fd00::7\"]"), "sb-1 running 10.0.0.7:0"},
-        {SANDBOX("", READY ",\"podIPs\":[\"fd00::7\"],\"serviceFQDN\":\"sb-1.default.svc.cluster.local\""), "sb-1 running fd00::7:0"},
-        {SANDBOX("", READY ",\"serviceFQDN\":\"sb-1.default.svc.cluster.local\""), "sb-1 running sb-1.default.svc.cluster.local:0"},
-        {SANDBOX("", READY ",\"podIPs\":[],\"serviceFQDN\":\"sb-1.default.svc.\""), "sb-1 running sb-1.default.svc:0"},
+        {SANDBOX("\"operatingMode\":\"Running\"", READY ",\"podIPs\":[\"10.0.0.7\",\"fd00::7\"]"),
+         "sb-1 running 10.0.0.7:0"},
+        {SANDBOX("", READY ",\"podIPs\":[\"fd00::7\"],\"serviceFQDN\":\"sb-1.default.svc.cluster.local\""),
+         "sb-1 running fd00::7:0"},
+        {SANDBOX("", READY ",\"serviceFQDN\":\"sb-1.default.svc.cluster.local\""),
+         "sb-1 running sb-1.default.svc.cluster.local:0"},
+        {SANDBOX("", READY ",\"podIPs\":[],\"serviceFQDN\":\"sb-1.default.svc.\""),
+         "sb-1 running sb-1.default.svc:0"},
         {SANDBOX("", READY ",\"podIPs\":null,\"serviceFQDN\":\"\""), "sb-1 waking"},
         {SANDBOX("", READY), "sb-1 waking"},
-        {SANDBOX("\"operatingMode\":\"Running\"", UNREADY("DependenciesNotReady") ",\"podIPs\":[\"10.0.0.7\"]"), "sb-1 waking"},
+        {SANDBOX("\"operatingMode\":\"Running\"",
+                 UNREADY("DependenciesNotReady") ",\"podIPs\":[\"10.0.0.7\"]"),
+         "sb-1 waking"},
         {SANDBOX("\"operatingMode\":\"Running\"", ""), "sb-1 waking"},
         {"{" META("default", "") "}", "sb-1 waking"},
         /* what is wanted, whatever the conditions still say */
@@ -76,11 +88,19 @@ static void a_sandbox_is_where_its_status_says(void **state)
         {SANDBOX("", "\"conditions\":[{\"type\":\"Finished\",\"status\":\"True\"}]"), "sb-1 stopped"},
         {SANDBOX("", "\"conditions\":[{\"type\":\"Finished\",\"status\":\"False\"}]"), "sb-1 waking"},
         /* being deleted: it serves while it is ready */
-        {"{" META("default", ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"") ",\"status\":{" READY ",\"podIPs\":[\"10.0.0.7\"]}}", "sb-1 running 10.0.0.7:0"},
-        {"{" META("default", ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"") ",\"status\":{}}", "sb-1 stopped"},
+        {"{" META("default",
+                  ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"") ",\"status\":{" READY
+                                                                     ",\"podIPs\":[\"10.0.0.7\"]}}",
+         "sb-1 running 10.0.0.7:0"},
+        {"{" META("default", ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"") ",\"status\":{}}",
+         "sb-1 stopped"},
         /* of a pool, nobody's yet */
-        {"{" META("default", ",\"labels\":{\"agents.x-k8s.io/warm-pool-sandbox\":\"x\"}") ",\"status\":{" READY ",\"podIPs\":[\"10.0.0.7\"]}}", "none"},
-        {"{" META("other", "") ",\"status\":{" READY ",\"podIPs\":[\"10.0.0.7\"]}}", "other/sb-1 running 10.0.0.7:0"},
+        {"{" META("default",
+                  ",\"labels\":{\"agents.x-k8s.io/warm-pool-sandbox\":\"x\"}") ",\"status\":{" READY
+                                                                               ",\"podIPs\":[\"10.0.0.7\"]}}",
+         "none"},
+        {"{" META("other", "") ",\"status\":{" READY ",\"podIPs\":[\"10.0.0.7\"]}}",
+         "other/sb-1 running 10.0.0.7:0"},
         /* what is no address leads nowhere */
         {SANDBOX("", READY ",\"podIPs\":[\"10.0.0.700\"],\"serviceFQDN\":\"a.b\""), "odd: sb-1 waking"},
         {SANDBOX("", READY ",\"podIPs\":[\"evil.example.com\"]"), "odd: sb-1 waking"},
@@ -103,7 +123,13 @@ static void a_sandbox_is_where_its_status_says(void **state)
 static void an_object_without_a_good_name_is_unreadable(void **state)
 {
     static const char *const all[] = {
-        "", "{", "[]", "7", "{}", "{\"metadata\":{}}", "{\"metadata\":[]}",
+        "",
+        "{",
+        "[]",
+        "7",
+        "{}",
+        "{\"metadata\":{}}",
+        "{\"metadata\":[]}",
         "{\"metadata\":{\"name\":\"a\"}}", /* of no namespace */
         "{\"metadata\":{\"name\":\"a\",\"namespace\":\"\"}}",
         "{\"metadata\":{\"name\":\"a/b\",\"namespace\":\"default\"}}",
@@ -115,7 +141,8 @@ static void an_object_without_a_good_name_is_unreadable(void **state)
         "{\"metadata\":{\"name\":\"a\xff\",\"namespace\":\"default\"}}",
         "{\"metadata\":{\"name\":\"-a\",\"namespace\":\"default\"}}",
         "{\"metadata\":{\"name\":\"a\",\"namespace\":\"x.y\"}}",
-        "{\"metadata\":{\"name\":\"a\",\"namespace\":\"0123456789012345678901234567890123456789012345678901234567890123\"}}",
+        "{\"metadata\":{\"name\":\"a\",\"namespace\":"
+        "\"0123456789012345678901234567890123456789012345678901234567890123\"}}",
         "{\"metadata\":{\"name\":\"a\",\"namespace\":\"default\"}", /* cut */
         "{\"metadata\":{\"name\":\"a\",\"namespace\":\"default\"},\"spec\"}",
     };
@@ -138,29 +165,38 @@ static void what_others_put_into_it_does_not_make_it_unreadable(void **state)
 {
     (void)state;
     /* what a tenant may write into parts that no record needs: NUL, a lone surrogate, brackets, depth */
-    assert_string_equal(reading(KUBERNETES_AGENT_SANDBOX,
-                                "{" META("default", ",\"annotations\":{\"x\":\"\\u0000 \\ud800 ]}\\\"\"}") ",\"spec\":{\"podTemplate\":"
-                                "[[[[[[[[[[{\"status\":{}}]]]]]]]]]]},\"status\":{" READY ",\"podIPs\":[\"10.0.0.7\"]}}"),
-                        "sb-1 running 10.0.0.7:0");
+    assert_string_equal(
+        reading(
+            KUBERNETES_AGENT_SANDBOX,
+            "{" META("default",
+                     ",\"annotations\":{\"x\":\"\\u0000 \\ud800 ]}\\\"\"}") ",\"spec\":{\"podTemplate\":"
+                                                                            "[[[[[[[[[[{\"status\":{}}]]]]]]]"
+                                                                            "]]]},\"status\":{" READY
+                                                                            ",\"podIPs\":[\"10.0.0.7\"]}}"),
+        "sb-1 running 10.0.0.7:0");
     /* members of the same names elsewhere */
-    assert_string_equal(reading(KUBERNETES_AGENT_SANDBOX,
-                                "{\"spec\":{\"status\":{" READY "},\"metadata\":{\"name\":\"other\"}}," META("default", "")
-                                ",\"x\":\"\\\"status\\\":{\",\"status\":{\"podIPs\":[\"10.0.0.9\"]}}"),
-                        "sb-1 waking");
+    assert_string_equal(
+        reading(KUBERNETES_AGENT_SANDBOX,
+                "{\"spec\":{\"status\":{" READY "},\"metadata\":{\"name\":\"other\"}}," META(
+                    "default", "") ",\"x\":\"\\\"status\\\":{\",\"status\":{\"podIPs\":[\"10.0.0.9\"]}}"),
+        "sb-1 waking");
     char *large = malloc(400 * 1024), *at;
     assert_non_null(large);
-    at = stpcpy(large, "{" "\"metadata\":{\"annotations\":{\"x\":\"");
+    at = stpcpy(large, "{"
+                       "\"metadata\":{\"annotations\":{\"x\":\"");
     memset(at, 'y', 256 * 1024);
     at += 256 * 1024;
-    strcpy(at, "\"},\"name\":\"sb-1\",\"namespace\":\"default\"},\"status\":{" READY ",\"podIPs\":[\"10.0.0.7\"]}}");
+    strcpy(at, "\"},\"name\":\"sb-1\",\"namespace\":\"default\"},\"status\":{" READY
+               ",\"podIPs\":[\"10.0.0.7\"]}}");
     assert_string_equal(reading(KUBERNETES_AGENT_SANDBOX, large), "sb-1 running 10.0.0.7:0");
     free(large);
 }
 
 /* printf %s secret | sha256sum */
 #define SECRET_DIGEST "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
-#define BATCH(notes, status)                                                                                        \
-    "{\"metadata\":{\"name\":\"sb-1\",\"namespace\":\"opensandbox\",\"annotations\":{" notes "}},\"status\":{" status "}}"
+#define BATCH(notes, status)                                                                 \
+    "{\"metadata\":{\"name\":\"sb-1\",\"namespace\":\"opensandbox\",\"annotations\":{" notes \
+    "}},\"status\":{" status "}}"
 #define AT(list) "\"sandbox.opensandbox.io/endpoints\":\"" list "\""
 
 static void a_batch_sandbox_is_where_its_annotation_says(void **state)
@@ -168,7 +204,8 @@ static void a_batch_sandbox_is_where_its_annotation_says(void **state)
     static const struct {
         const char *text, *record;
     } all[] = {
-        {BATCH(AT("[\\\"10.0.0.7\\\",\\\"10.0.0.8\\\"]"), "\"ready\":1,\"phase\":\"Succeed\""), "sb-1 running 10.0.0.7:0"},
+        {BATCH(AT("[\\\"10.0.0.7\\\",\\\"10.0.0.8\\\"]"), "\"ready\":1,\"phase\":\"Succeed\""),
+         "sb-1 running 10.0.0.7:0"},
         {BATCH(AT(" [ \\\"fd00::7\\\" ] "), "\"ready\":2"), "sb-1 running fd00::7:0"},
         {BATCH(AT("[\\\"10.0.0.7\\\"]"), "\"ready\":0"), "sb-1 waking"},
         {BATCH(AT("[\\\"10.0.0.7\\\"]"), ""), "sb-1 waking"},
@@ -185,9 +222,11 @@ static void a_batch_sandbox_is_where_its_annotation_says(void **state)
         {BATCH(AT("[\\\"a.example.com\\\"]"), "\"ready\":1"), "odd: sb-1 waking"},
         {BATCH(AT("{\\\"0\\\":\\\"10.0.0.7\\\"}"), "\"ready\":1"), "odd: sb-1 waking"},
         {BATCH("\"sandbox.opensandbox.io/endpoints\":[\"10.0.0.7\"]", "\"ready\":1"), "odd: sb-1 waking"},
-        {BATCH(AT("[\\\"10.0.0.7\\\"]") ",\"opensandbox.io/secure-access-token\":\" secret\\n\"", "\"ready\":1"),
+        {BATCH(AT("[\\\"10.0.0.7\\\"]") ",\"opensandbox.io/secure-access-token\":\" secret\\n\"",
+               "\"ready\":1"),
          "sb-1 running 10.0.0.7:0 " SECRET_DIGEST},
-        {BATCH("\"opensandbox.io/secure-access-token\":\"s\\u0065cret\"", "\"phase\":\"Paused\""), "sb-1 suspended " SECRET_DIGEST},
+        {BATCH("\"opensandbox.io/secure-access-token\":\"s\\u0065cret\"", "\"phase\":\"Paused\""),
+         "sb-1 suspended " SECRET_DIGEST},
         {BATCH("\"opensandbox.io/secure-access-token\":\" \"", "\"ready\":0"), "sb-1 waking"},
         /* one that cannot be read does not open the sandbox */
         {BATCH(AT("[\\\"10.0.0.7\\\"]") ",\"opensandbox.io/secure-access-token\":7", "\"ready\":1"),
@@ -199,16 +238,18 @@ static void a_batch_sandbox_is_where_its_annotation_says(void **state)
         assert_string_equal(reading(KUBERNETES_OPENSANDBOX, all[i].text), all[i].record);
 }
 
-#define SLICE(labels, endpoints, ports)                                                                            \
-    "{\"addressType\":\"IPv4\",\"endpoints\":" endpoints ",\"metadata\":{\"labels\":{" labels "},\"name\":\"sb-x\"," \
+#define SLICE(labels, endpoints, ports)                                                       \
+    "{\"addressType\":\"IPv4\",\"endpoints\":" endpoints ",\"metadata\":{\"labels\":{" labels \
+    "},\"name\":\"sb-x\","                                                                    \
     "\"namespace\":\"default\"},\"ports\":" ports "}"
-#define OURS  "\"example.com/sandbox\":\"sb-1\""
-#define PORTS "[{\"name\":\"metrics\",\"port\":9000},{\"name\":\"http\",\"port\":8888,\"protocol\":\"TCP\"}]"
+#define OURS                       "\"example.com/sandbox\":\"sb-1\""
+#define PORTS                      "[{\"name\":\"metrics\",\"port\":9000},{\"name\":\"http\",\"port\":8888,\"protocol\":\"TCP\"}]"
 #define POINT(address, conditions) "{\"addresses\":[\"" address "\"],\"conditions\":{" conditions "}}"
 
 static void an_endpoint_slice_gives_an_address_to_whom_its_label_names(void **state)
 {
-    static const struct kubernetes_slices any_port = {"example.com/sandbox", NULL}, unnamed = {"example.com/sandbox", ""};
+    static const struct kubernetes_slices any_port = {"example.com/sandbox", NULL},
+                                          unnamed = {"example.com/sandbox", ""};
     static const struct {
         const char *text, *record;
     } all[] = {
@@ -216,22 +257,33 @@ static void an_endpoint_slice_gives_an_address_to_whom_its_label_names(void **st
         {SLICE(OURS, "[" POINT("10.0.0.7", "") "]", PORTS), "sb-1 running 10.0.0.7:8888"},
         {SLICE(OURS, "[{\"addresses\":[\"10.0.0.7\"]}]", PORTS), "sb-1 running 10.0.0.7:8888"},
         {SLICE(OURS, "[" POINT("10.0.0.7", "\"ready\":false") "]", PORTS), "sb-1 waking"},
-        {SLICE(OURS, "[" POINT("10.0.0.7", "\"ready\":false,\"serving\":true,\"terminating\":true") "]", PORTS), "sb-1 running 10.0.0.7:8888"},
-        {SLICE(OURS, "[" POINT("10.0.0.1", "\"ready\":false,\"serving\":true") "," POINT("10.0.0.9", "\"ready\":true") "]", PORTS), "sb-1 running 10.0.0.9:8888"},
-        {SLICE(OURS, "[" POINT("10.0.0.9", "\"ready\":true") "," POINT("10.0.0.8", "\"ready\":true") "]", PORTS), "sb-1 running 10.0.0.8:8888"},
+        {SLICE(OURS, "[" POINT("10.0.0.7", "\"ready\":false,\"serving\":true,\"terminating\":true") "]",
+               PORTS),
+         "sb-1 running 10.0.0.7:8888"},
+        {SLICE(OURS,
+               "[" POINT("10.0.0.1", "\"ready\":false,\"serving\":true") "," POINT("10.0.0.9",
+                                                                                   "\"ready\":true") "]",
+               PORTS),
+         "sb-1 running 10.0.0.9:8888"},
+        {SLICE(OURS, "[" POINT("10.0.0.9", "\"ready\":true") "," POINT("10.0.0.8", "\"ready\":true") "]",
+               PORTS),
+         "sb-1 running 10.0.0.8:8888"},
         {SLICE(OURS, "null", PORTS), "sb-1 waking"},
         {SLICE(OURS, "[]", PORTS), "sb-1 waking"},
         {SLICE(OURS, "[" POINT("nowhere", "") "]", PORTS), "odd: sb-1 waking"},
-        {SLICE(OURS, "[" POINT("nowhere", "") "," POINT("10.0.0.7", "") "]", PORTS), "odd: sb-1 running 10.0.0.7:8888"},
+        {SLICE(OURS, "[" POINT("nowhere", "") "," POINT("10.0.0.7", "") "]", PORTS),
+         "odd: sb-1 running 10.0.0.7:8888"},
         {SLICE(OURS, "[" POINT("10.0.0.7", "") "]", "[]"), "odd: sb-1 waking"},
         {SLICE(OURS, "[" POINT("10.0.0.7", "") "]", "[{\"name\":\"http\",\"port\":0}]"), "odd: sb-1 waking"},
-        {SLICE(OURS, "[" POINT("10.0.0.7", "") "]", "[{\"name\":\"http\",\"port\":65536}]"), "odd: sb-1 waking"},
+        {SLICE(OURS, "[" POINT("10.0.0.7", "") "]", "[{\"name\":\"http\",\"port\":65536}]"),
+         "odd: sb-1 waking"},
         {SLICE(OURS, "[" POINT("10.0.0.7", "") "]", "[{\"name\":\"http\"}]"), "odd: sb-1 waking"},
         {SLICE("", "[" POINT("10.0.0.7", "") "]", PORTS), "none"},
         {SLICE("\"example.com/sandbox\":\"a/b\"", "[" POINT("10.0.0.7", "") "]", PORTS), "none"},
         {SLICE("\"example.com/sandbox\":\"\"", "[" POINT("10.0.0.7", "") "]", PORTS), "none"},
         {SLICE("\"example.com/sandbox\":7", "[" POINT("10.0.0.7", "") "]", PORTS), "none"},
-        {SLICE("\"example.com/sandbox\":\"A_b.c\"", "[" POINT("10.0.0.7", "") "]", PORTS), "A_b.c running 10.0.0.7:8888"},
+        {SLICE("\"example.com/sandbox\":\"A_b.c\"", "[" POINT("10.0.0.7", "") "]", PORTS),
+         "A_b.c running 10.0.0.7:8888"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -279,7 +331,10 @@ static void a_status_says_its_code_and_its_message_on_one_line(void **state)
     char message[16];
     unsigned code;
     (void)state;
-    kubernetes_status_read(SLICE_LITERAL("{\"kind\":\"Status\",\"code\":410,\"message\":\"too\\nold: \xc3\xa9 12345678901234\"}"), &code, message, sizeof message);
+    kubernetes_status_read(
+        SLICE_LITERAL(
+            "{\"kind\":\"Status\",\"code\":410,\"message\":\"too\\nold: \xc3\xa9 12345678901234\"}"),
+        &code, message, sizeof message);
     assert_int_equal(code, 410);
     assert_string_equal(message, "toonold:  12345");
     kubernetes_status_read(SLICE_LITERAL("{\"code\":\"410\",\"message\":7}"), &code, message, sizeof message);
@@ -291,8 +346,10 @@ static void a_status_says_its_code_and_its_message_on_one_line(void **state)
 
 static void json_is_gone_through_leniently_but_never_beyond_its_end(void **state)
 {
-    static const char *const all[] = {"{", "[", "\"", "{\"", "{\"a", "{\"a\"", "{\"a\":", "{\"a\":\"", "{\"a\":\"\\", "{\"a\":{", "{\"a\":1", "{\"a\":1,",
-                                      "[1", "[1,", "[\"\\", "[}", "{]", "{\"a\":}", "[,]", "[1 2]", "{\"a\":1 \"b\":2}"};
+    static const char *const all[] = {
+        "{",         "[",           "\"",       "{\"",      "{\"a",      "{\"a\"", "{\"a\":",
+        "{\"a\":\"", "{\"a\":\"\\", "{\"a\":{", "{\"a\":1", "{\"a\":1,", "[1",     "[1,",
+        "[\"\\",     "[}",          "{]",       "{\"a\":}", "[,]",       "[1 2]",  "{\"a\":1 \"b\":2}"};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct slice text = guarded(slice_text(all[i])), key, value;

@@ -60,11 +60,11 @@ static void list_all(size_t sources)
     }
 }
 
-
-static bool put_sort(size_t source, enum kubernetes_sort sort, const char *space, const char *name, const char *key,
-                     const char *host)
+static bool put_sort(size_t source, enum kubernetes_sort sort, const char *space, const char *name,
+                     const char *key, const char *host)
 {
-    struct kubernetes_object o = {.space = slice_text(space), .name = slice_text(name), .key = slice_text(key)};
+    struct kubernetes_object o = {
+        .space = slice_text(space), .name = slice_text(name), .key = slice_text(key)};
     o.record.state = *host ? RECORD_RUNNING : RECORD_WAKING;
     if (*host) {
         o.record.worker.kind = WORKER_HTTP;
@@ -168,7 +168,8 @@ static void two_sandboxes_of_one_key_are_none_of_the_two(void **state)
     size_t source;
     struct slice space, name;
     assert_false(kubernetes_store_object(store, SLICE_LITERAL("sb-1"), &source, &space, &name));
-    assert_true(put_sort(0, KUBERNETES_OPENSANDBOX, "a", "sb-1", "sb-1", "10.0.0.3")); /* that changes nothing */
+    assert_true(
+        put_sort(0, KUBERNETES_OPENSANDBOX, "a", "sb-1", "sb-1", "10.0.0.3")); /* that changes nothing */
     assert_string_equal(tell(), "sb-1=?;");
     kubernetes_store_remove(store, 0, SLICE_LITERAL("b"), SLICE_LITERAL("sb-1"));
     assert_string_equal(tell(), "sb-1=10.0.0.3;");
@@ -188,7 +189,8 @@ static void several_slices_are_one_sandbox(void **state)
     assert_true(put_sort(0, KUBERNETES_ENDPOINT_SLICES, "default", "x-2", "sb-1", "10.0.0.8"));
     assert_true(put_sort(0, KUBERNETES_ENDPOINT_SLICES, "default", "x-3", "sb-1", ""));
     assert_string_equal(found("sb-1"), "10.0.0.8");
-    assert_true(put_sort(0, KUBERNETES_ENDPOINT_SLICES, "default", "x-2", "sb-2", "10.0.0.8")); /* another label */
+    assert_true(
+        put_sort(0, KUBERNETES_ENDPOINT_SLICES, "default", "x-2", "sb-2", "10.0.0.8")); /* another label */
     assert_string_equal(found("sb-1"), "10.0.0.9");
     assert_string_equal(found("sb-2"), "10.0.0.8");
     (void)tell();

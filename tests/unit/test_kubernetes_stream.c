@@ -70,21 +70,26 @@ static void reads(enum kubernetes_form form, const char *text, const char *expec
 static void a_list_is_cut_into_its_items_wherever_it_is_cut(void **state)
 {
     (void)state;
-    reads(KUBERNETES_LIST, "{\"items\":[{\"a\":[1,{}]},{\"b\":\"]}\\\"{\"}],\"kind\":\"List\",\"n\":12,\"metadata\":{\"x\":1}}\n",
+    reads(KUBERNETES_LIST,
+          "{\"items\":[{\"a\":[1,{}]},{\"b\":\"]}\\\"{\"}],\"kind\":\"List\",\"n\":12,\"metadata\":{\"x\":1}}"
+          "\n",
           "{\"a\":[1,{}]};{\"b\":\"]}\\\"{\"};kind=\"List\";n=12;metadata={\"x\":1};");
     reads(KUBERNETES_LIST, " { \"metadata\" : {} , \"items\" : [ { } , {} ] } ", "metadata={};{ };{};");
     reads(KUBERNETES_LIST, "{\"items\":null,\"metadata\":{}}", "items=null;metadata={};");
     reads(KUBERNETES_LIST, "{\"items\":[]}", "");
-    reads(KUBERNETES_LIST, "{\"other\":[{\"not\":\"an item\"}],\"t\":true,\"n\":-1}", "other=[{\"not\":\"an item\"}];t=true;n=-1;");
+    reads(KUBERNETES_LIST, "{\"other\":[{\"not\":\"an item\"}],\"t\":true,\"n\":-1}",
+          "other=[{\"not\":\"an item\"}];t=true;n=-1;");
     reads(KUBERNETES_LIST, "{}", "");
     /* a long key is cut to one that nobody wants */
-    reads(KUBERNETES_LIST, "{\"itemsitemsitemsitemsitemsitemsitemsitems\":[1]}", "itemsitemsitemsitemsitemsitemsi=[1];");
+    reads(KUBERNETES_LIST, "{\"itemsitemsitemsitemsitemsitemsitemsitems\":[1]}",
+          "itemsitemsitemsitemsitemsitemsi=[1];");
 }
 
 static void a_watch_is_cut_into_its_events(void **state)
 {
     (void)state;
-    reads(KUBERNETES_WATCH, "{\"type\":\"ADDED\",\"object\":{}}\n{\"b\":\"\\\\\"}\n", "{\"type\":\"ADDED\",\"object\":{}};{\"b\":\"\\\\\"};");
+    reads(KUBERNETES_WATCH, "{\"type\":\"ADDED\",\"object\":{}}\n{\"b\":\"\\\\\"}\n",
+          "{\"type\":\"ADDED\",\"object\":{}};{\"b\":\"\\\\\"};");
     reads(KUBERNETES_WATCH, "\n\n", "");
     reads(KUBERNETES_WATCH, "{}{}", "{};{};");
 }
@@ -107,9 +112,21 @@ static void a_document_that_is_cut_is_not_whole(void **state)
 
 static void what_is_no_document_is_refused(void **state)
 {
-    static const char *const lists[] = {"[",           "x",           "{1",          "{\"a\" 1}",  "{\"a\":1,}",
-                                        "{\"a\":1]",   "{\"items\":[1]}", "{\"items\":[{},]}", "{\"items\":[{} {}]}",
-                                        "{\"items\":[\"x\"]}", "{}}", "{} x", "{\"a\":}", "{,", "{\"items\":[,{}]}"};
+    static const char *const lists[] = {"[",
+                                        "x",
+                                        "{1",
+                                        "{\"a\" 1}",
+                                        "{\"a\":1,}",
+                                        "{\"a\":1]",
+                                        "{\"items\":[1]}",
+                                        "{\"items\":[{},]}",
+                                        "{\"items\":[{} {}]}",
+                                        "{\"items\":[\"x\"]}",
+                                        "{}}",
+                                        "{} x",
+                                        "{\"a\":}",
+                                        "{,",
+                                        "{\"items\":[,{}]}"};
     static const char *const watches[] = {"[]", "x", "\"ADDED\"", "{}x", "1", "null"};
     struct seen seen;
     bool whole;
@@ -126,7 +143,8 @@ static void what_is_no_document_is_refused(void **state)
 /* {"items":[{"a":"xxx"},{"b":1}],"kind":"L"} with a first object of so many bytes. */
 static struct slice list_with(size_t object)
 {
-    static const char head[] = "{\"items\":[", begin[] = "{\"a\":\"", end[] = "\"}", tail[] = ",{\"b\":1}],\"kind\":\"L\"}";
+    static const char head[] = "{\"items\":[", begin[] = "{\"a\":\"", end[] = "\"}",
+                      tail[] = ",{\"b\":1}],\"kind\":\"L\"}";
     char *text = malloc(object + 64), *at = text;
     assert_non_null(text);
     at = stpcpy(stpcpy(at, head), begin);
@@ -138,8 +156,9 @@ static struct slice list_with(size_t object)
 
 static void objects_of_every_size_up_to_two_mebibytes_are_held(void **state)
 {
-    static const size_t sizes[] = {125,   126,   127,   16383, 16384, 16385,   65534,   65535,   65536,
-                                   65537, 1 << 20, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 5 << 20};
+    static const size_t sizes[] = {125,     126,           127,     16383,         16384,
+                                   16385,   65534,         65535,   65536,         65537,
+                                   1 << 20, (2 << 20) - 1, 2 << 20, (2 << 20) + 1, 5 << 20};
     static const size_t steps[] = {1000, 4096, 16384, 65536, 8 << 20};
     struct seen seen;
     bool whole;
@@ -270,7 +289,8 @@ static void how_deep_an_object_is_nested_is_of_no_consequence_for_others(void **
 
 static void without_memory_it_says_so(void **state)
 {
-    struct kubernetes_stream s = {.object = on_object, .member = on_member, .context = &(struct seen){.len = 0}};
+    struct kubernetes_stream s = {
+        .object = on_object, .member = on_member, .context = &(struct seen){.len = 0}};
     struct fail why;
     (void)state;
     kubernetes_stream_begin(&s, KUBERNETES_WATCH);

@@ -33,7 +33,8 @@ struct directory_question *directory_questions_take(struct directory_questions *
     return q;
 }
 
-void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record, uint64_t ttl)
+void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record,
+                      uint64_t ttl)
 {
     assert_int_equal(outcome, LOOKUP_UNAVAILABLE);
     assert_true(!record && !ttl);
@@ -58,13 +59,15 @@ bool http_call_begin(struct http_call *call, CURLM *multi, struct directory_http
     assert_true(begun_count < sizeof begun / sizeof *begun);
     assert_string_equal(request->type, "Content-Type: application/merge-patch+json");
     assert_int_equal(request->milliseconds, 15000);
-    snprintf(begun[begun_count].said, sizeof begun[0].said, "%s %s %s", request->method, request->path, request->body);
+    snprintf(begun[begun_count].said, sizeof begun[0].said, "%s %s %s", request->method, request->path,
+             request->body);
     call->easy = (CURL *)(uintptr_t)(begun_count + 1);
     begun[begun_count++].call = call;
     return true;
 }
 
-bool http_call_end(struct http_call *call, CURLM *multi, CURLcode result, struct directory_http_reply *reply, struct fail *why)
+bool http_call_end(struct http_call *call, CURLM *multi, CURLcode result, struct directory_http_reply *reply,
+                   struct fail *why)
 {
     (void)multi, (void)call;
     *reply = (struct directory_http_reply){.status = status};
@@ -86,14 +89,16 @@ static void on_changed(void *context, struct slice key)
 
 static void put(size_t source, const char *space, const char *name, const char *key, enum record_state state)
 {
-    struct kubernetes_object o = {.space = slice_text(space), .name = slice_text(name), .key = slice_text(key), .record.state = state};
+    struct kubernetes_object o = {
+        .space = slice_text(space), .name = slice_text(name), .key = slice_text(key), .record.state = state};
     assert_true(kubernetes_store_put(store, source, watches[source].sort, &o));
 }
 
 static void open_wake(void)
 {
     static struct directory_http_target target;
-    const struct kubernetes_store_options options = {.most = 100, .sources = KUBERNETES_SORTS, .changed = on_changed};
+    const struct kubernetes_store_options options = {
+        .most = 100, .sources = KUBERNETES_SORTS, .changed = on_changed};
     store = kubernetes_store_new(&options);
     assert_non_null(store);
     all = (struct kubernetes_watching){.store = store, .timeout = 15 * SECOND};
@@ -130,7 +135,8 @@ static const char *last(void)
 static void end_last(unsigned answer)
 {
     status = answer;
-    assert_true(kubernetes_wake_end(&wake, begun[begun_count - 1].call->easy, answer ? CURLE_OK : CURLE_COULDNT_CONNECT, now));
+    assert_true(kubernetes_wake_end(&wake, begun[begun_count - 1].call->easy,
+                                    answer ? CURLE_OK : CURLE_COULDNT_CONNECT, now));
 }
 
 /* ---- tests ---- */
@@ -145,24 +151,31 @@ static void a_suspended_sandbox_is_patched_where_it_is(void **state)
     assert_true(kubernetes_wake_next(&wake) == UINT64_MAX);
     ask("sb-1");
     assert_true(kubernetes_wake_step(&wake, now));
-    assert_string_equal(last(), "PATCH /apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes/sb-1 " WORKING);
+    assert_string_equal(last(),
+                        "PATCH /apis/agents.x-k8s.io/v1beta1/namespaces/default/sandboxes/sb-1 " WORKING);
     end_last(200);
     assert_int_equal(ended, 1);
     ask("team-a/sb-1");
     assert_true(kubernetes_wake_step(&wake, now));
-    assert_string_equal(last(), "PATCH /apis/agents.x-k8s.io/v1beta1/namespaces/team-a/sandboxes/sb-1 " WORKING);
+    assert_string_equal(last(),
+                        "PATCH /apis/agents.x-k8s.io/v1beta1/namespaces/team-a/sandboxes/sb-1 " WORKING);
     end_last(200);
     ask("os.1");
     assert_true(kubernetes_wake_step(&wake, now));
-    assert_string_equal(last(), "PATCH /apis/sandbox.opensandbox.io/v1alpha1/namespaces/opensandbox/batchsandboxes/os.1 {\"spec\":{\"pause\":false}}");
+    assert_string_equal(
+        last(), "PATCH /apis/sandbox.opensandbox.io/v1alpha1/namespaces/opensandbox/batchsandboxes/os.1 "
+                "{\"spec\":{\"pause\":false}}");
     end_last(200);
     watches[KUBERNETES_AGENT_SANDBOX].version = 1; /* what the cluster has */
     ask("sb-1");
     assert_true(kubernetes_wake_step(&wake, now));
-    assert_string_equal(last(), "PATCH /apis/agents.x-k8s.io/v1alpha1/namespaces/default/sandboxes/sb-1 {\"spec\":{\"replicas\":1}}");
+    assert_string_equal(
+        last(),
+        "PATCH /apis/agents.x-k8s.io/v1alpha1/namespaces/default/sandboxes/sb-1 {\"spec\":{\"replicas\":1}}");
     end_last(200);
     assert_int_equal(ended, 4);
-    assert_false(kubernetes_wake_end(&wake, begun[0].call->easy, CURLE_OK, now)); /* it is nobody's any more */
+    assert_false(
+        kubernetes_wake_end(&wake, begun[0].call->easy, CURLE_OK, now)); /* it is nobody's any more */
     close_wake();
 }
 

@@ -9,13 +9,16 @@
 
 #define START   (1000 * SECOND)
 #define TIMEOUT (15 * SECOND)
-#define LISTS   "/apis/agents.x-k8s.io/v1beta1/sandboxes?limit=500&labelSelector=%21agents.x-k8s.io%2Fwarm-pool-sandbox"
-#define META(name, version) "\"metadata\":{\"name\":\"" name "\",\"namespace\":\"default\",\"resourceVersion\":\"" version "\"}"
+#define LISTS \
+    "/apis/agents.x-k8s.io/v1beta1/sandboxes?limit=500&labelSelector=%21agents.x-k8s.io%2Fwarm-pool-sandbox"
+#define META(name, version) \
+    "\"metadata\":{\"name\":\"" name "\",\"namespace\":\"default\",\"resourceVersion\":\"" version "\"}"
 #define SANDBOX(name, version) "{" META(name, version) ",\"spec\":{},\"status\":{}}"
-#define LIST(version, more, items) "{\"metadata\":{\"resourceVersion\":\"" version "\"" more "},\"items\":[" items "]}"
+#define LIST(version, more, items) \
+    "{\"metadata\":{\"resourceVersion\":\"" version "\"" more "},\"items\":[" items "]}"
 #define EVENT(type, object) "{\"type\":\"" type "\",\"object\":" object "}\n"
-#define BOOKMARK(version) EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"" version "\"}}")
-#define ERROR_EVENT(code) EVENT("ERROR", "{\"kind\":\"Status\",\"code\":" code ",\"message\":\"too old\"}")
+#define BOOKMARK(version)   EVENT("BOOKMARK", "{\"metadata\":{\"resourceVersion\":\"" version "\"}}")
+#define ERROR_EVENT(code)   EVENT("ERROR", "{\"kind\":\"Status\",\"code\":" code ",\"message\":\"too old\"}")
 
 static struct kubernetes_store *store;
 static struct kubernetes_watching all;
@@ -34,7 +37,8 @@ static void open_watch_of(enum kubernetes_sort sort, const char *space, size_t m
     const struct kubernetes_store_options options = {.most = most, .sources = 1, .changed = on_changed};
     store = kubernetes_store_new(&options);
     assert_non_null(store);
-    all = (struct kubernetes_watching){.store = store, .timeout = TIMEOUT, .slices = {"example.com/sandbox", NULL}};
+    all = (struct kubernetes_watching){
+        .store = store, .timeout = TIMEOUT, .slices = {"example.com/sandbox", NULL}};
     kubernetes_watch_init(&watch, &all, sort, space, 0);
     now = START;
     path_room = sizeof path - 1;
@@ -141,7 +145,9 @@ static void it_lists_in_pages_and_watches_from_there(void **state)
     assert_int_equal(found("sb-9"), '?');
     assert_false(watch.listed_once);
     assert_int_equal(await(), 0);
-    assert_string_equal(path, "/apis/agents.x-k8s.io/v1beta1/sandboxes?limit=500&continue=a%2Fb&labelSelector=%21agents.x-k8s.io%2Fwarm-pool-sandbox");
+    assert_string_equal(
+        path, "/apis/agents.x-k8s.io/v1beta1/"
+              "sandboxes?limit=500&continue=a%2Fb&labelSelector=%21agents.x-k8s.io%2Fwarm-pool-sandbox");
     answer(200, LIST("7", ",\"continue\":\"\"", SANDBOX("sb-2", "4")));
     assert_true(watch.listed_once);
     assert_int_equal(all.lists, 1);
@@ -163,7 +169,8 @@ static void each_resource_is_asked_for_where_it_is(void **state)
     open_watch_of(KUBERNETES_ENDPOINT_SLICES, "team-a", 10);
     all.selector = "tier=public";
     (void)await();
-    assert_string_equal(path, "/apis/discovery.k8s.io/v1/namespaces/team-a/endpointslices?limit=500&labelSelector=example.com%2Fsandbox%2Ctier%3Dpublic");
+    assert_string_equal(path, "/apis/discovery.k8s.io/v1/namespaces/team-a/"
+                              "endpointslices?limit=500&labelSelector=example.com%2Fsandbox%2Ctier%3Dpublic");
     close_watch();
     open_watch_of(KUBERNETES_OPENSANDBOX, NULL, 10);
     (void)await();
@@ -261,7 +268,8 @@ static void what_has_to_be_listed_again_and_again_is_listed_ever_less_often(void
         now += 9 * SECOND;
         assert_false(say(ERROR_EVENT("410")));
         kubernetes_watch_end(&watch, "Failed writing", 0, now);
-        assert_in_range(await(), steps[i] * MILLISECOND / 2, steps[i] * MILLISECOND + SECOND); /* and a second by chance */
+        assert_in_range(await(), steps[i] * MILLISECOND / 2,
+                        steps[i] * MILLISECOND + SECOND); /* and a second by chance */
         assert_string_equal(path, LISTS);
     }
     answer(200, LIST("7", "", ""));
@@ -279,7 +287,8 @@ static void it_stays_away_for_as_long_as_it_is_asked_to(void **state)
     static const struct {
         unsigned status;
         uint64_t asked, least, most; /* seconds; the others as they would be */
-    } times[] = {{429, 7, 7, 7}, {503, 3, 3, 3}, {429, 86400, 30, 30}, {503, UINT32_MAX, 30, 30}, {500, 20, 0, 10}, {403, 20, 0, 10}};
+    } times[] = {{429, 7, 7, 7},   {503, 3, 3, 3},  {429, 86400, 30, 30}, {503, UINT32_MAX, 30, 30},
+                 {500, 20, 0, 10}, {403, 20, 0, 10}};
     (void)state;
     for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
         open_watch();
@@ -361,8 +370,13 @@ static void an_error_that_is_another_is_told_and_followed_by_a_list(void **state
 
 static void what_makes_no_sense_is_followed_by_a_list(void **state)
 {
-    static const char *const nonsense[] = {"{}", "[]", "<html>", EVENT("ADDED", "7"), EVENT("RENAMED", SANDBOX("sb-1", "8")),
-                                           EVENT("ADDED", "{\"metadata\":{\"name\":\"sb-1\"}}"), EVENT("DELETED", "{}")};
+    static const char *const nonsense[] = {"{}",
+                                           "[]",
+                                           "<html>",
+                                           EVENT("ADDED", "7"),
+                                           EVENT("RENAMED", SANDBOX("sb-1", "8")),
+                                           EVENT("ADDED", "{\"metadata\":{\"name\":\"sb-1\"}}"),
+                                           EVENT("DELETED", "{}")};
     (void)state;
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
         open_watch();
@@ -399,9 +413,15 @@ static void what_is_refused_is_listed_again_and_what_fails_only_after_a_while(vo
 
 static void a_list_that_is_none_removes_nothing(void **state)
 {
-    static const char *const lists_of[] = {"", "[]", "{}", "{\"items\":[]}", "{\"metadata\":{\"resourceVersion\":\"7\"}}",
-                                           "{\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[", "{\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[1]}",
-                                           "{\"metadata\":{\"resourceVersion\":\"7\",\"continue\":7},\"items\":[]}"};
+    static const char *const lists_of[] = {
+        "",
+        "[]",
+        "{}",
+        "{\"items\":[]}",
+        "{\"metadata\":{\"resourceVersion\":\"7\"}}",
+        "{\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[",
+        "{\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[1]}",
+        "{\"metadata\":{\"resourceVersion\":\"7\",\"continue\":7},\"items\":[]}"};
     (void)state;
     for (size_t i = 0; i < sizeof lists_of / sizeof *lists_of; i++) {
         open_watch();
@@ -466,7 +486,8 @@ static void a_version_of_the_resource_that_is_not_there_is_followed_by_the_other
     open_watch();
     (void)await();
     answer(404, "404 page not found\n");
-    assert_string_equal(watch.why.text, "sandboxes: status 404: the cluster does not have agents.x-k8s.io/v1beta1");
+    assert_string_equal(watch.why.text,
+                        "sandboxes: status 404: the cluster does not have agents.x-k8s.io/v1beta1");
     (void)await();
     assert_true(asks_for("/apis/agents.x-k8s.io/v1alpha1/sandboxes?limit=500"));
     answer(404, "404 page not found\n");
@@ -481,7 +502,9 @@ static void what_is_lacking_is_said(void **state)
     open_watch_of(KUBERNETES_AGENT_SANDBOX, "team-a", 10);
     (void)await();
     answer(403, "{\"code\":403}");
-    assert_string_equal(watch.why.text, "sandboxes in team-a: status 403: RBAC lacks `list` on sandboxes.agents.x-k8s.io in team-a");
+    assert_string_equal(
+        watch.why.text,
+        "sandboxes in team-a: status 403: RBAC lacks `list` on sandboxes.agents.x-k8s.io in team-a");
     (void)await();
     answer(401, "{}");
     assert_string_equal(watch.why.text, "sandboxes in team-a: status 401: the API server refuses the token");
@@ -490,7 +513,9 @@ static void what_is_lacking_is_said(void **state)
     answer(200, LIST("7", "", ""));
     (void)await();
     answer(403, "{}");
-    assert_string_equal(watch.why.text, "sandboxes in team-a: status 403: RBAC lacks `watch` on sandboxes.agents.x-k8s.io in team-a");
+    assert_string_equal(
+        watch.why.text,
+        "sandboxes in team-a: status 403: RBAC lacks `watch` on sandboxes.agents.x-k8s.io in team-a");
     close_watch();
 }
 
@@ -603,7 +628,8 @@ static void an_answer_that_is_none_is_kept_in_part_and_a_url_that_is_too_long_is
 
 static void an_object_that_is_too_large_is_of_no_consequence_for_others(void **state)
 {
-    static const char head[] = "{\"metadata\":{\"annotations\":{\"a\":\"", tail[] = "\"},\"name\":\"sb-2\",\"namespace\":\"default\",\"resourceVersion\":\"9\"}}";
+    static const char head[] = "{\"metadata\":{\"annotations\":{\"a\":\"",
+                      tail[] = "\"},\"name\":\"sb-2\",\"namespace\":\"default\",\"resourceVersion\":\"9\"}}";
     char *large = malloc(sizeof head + sizeof tail + KUBERNETES_OBJECT_MAX);
     (void)state;
     assert_non_null(large);

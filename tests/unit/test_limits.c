@@ -6,8 +6,8 @@
 
 #include "spoa/relay/io/limits.h"
 
-#define KIB UINT64_C(1024)
-#define MIB (1024 * KIB)
+#define KIB   UINT64_C(1024)
+#define MIB   (1024 * KIB)
 #define LEAST (32 * KIB) /* of a tunnel, however short memory is */
 
 static struct limits *limits_of(uint64_t memory)

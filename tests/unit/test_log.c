@@ -65,7 +65,8 @@ static void a_line_has_time_level_message_and_fields(void **state)
 
 static void numbers_are_written_as_printf_writes_them(void **state)
 {
-    static const double seconds[] = {0, 4e-7, 6e-7, 0.999999, 0.9999996, 59.9999994, 1234.5, 999999999.25, 1e9, 1e15, -0.5};
+    static const double seconds[] = {0,      4e-7,         6e-7, 0.999999, 0.9999996, 59.9999994,
+                                     1234.5, 999999999.25, 1e9,  1e15,     -0.5};
     static const int64_t numbers[] = {0, -1, 9, 10, INT64_MIN, INT64_MAX};
     char expected[1024];
     (void)state;
@@ -394,7 +395,8 @@ static void of_one_message_so_many_lines_are_written_and_then_their_number(void 
     assert_int_equal(count_of(text, "msg=\"directory loaded\""), LOG_BURST);
     assert_int_equal(count_of(text, "msg=another"), 1);
     assert_int_equal(count_of(text, "msg=\"tunnel opened\""), 2 * LOG_BURST);
-    assert_int_equal(count_of(text, "msg=\"more of these were held back\" like=\"directory loaded\" lines=2950"), 1);
+    assert_int_equal(
+        count_of(text, "msg=\"more of these were held back\" like=\"directory loaded\" lines=2950"), 1);
 }
 
 int main(void)

@@ -145,7 +145,8 @@ static void at_the_end_of_its_range_a_counter_stays(void **state)
     assert_true(metrics_write(metrics, &out));
     assert_true(buffer_put(&out, SLICE_LITERAL("\0")));
     assert_non_null(strstr((const char *)buffer_slice(&out).at, "\nx_total 9223372036854775807\n"));
-    assert_non_null(strstr((const char *)buffer_slice(&out).at, "_sum{reason=\"idle\"} 9223372036.854775807\n"));
+    assert_non_null(
+        strstr((const char *)buffer_slice(&out).at, "_sum{reason=\"idle\"} 9223372036.854775807\n"));
     buffer_free(&out);
 }
 

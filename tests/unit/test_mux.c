@@ -75,10 +75,12 @@ static bool is_same_with(const char *name, const char *one, const char *other)
 
 static void who_asks_is_the_same_by_all_but_the_way(void **state)
 {
-    static const char *const who[] = {"authorization",       "cookie",          "cf-access-jwt-assertion",
-                                      "Cf-Access-Client-Id", "x-auth-request-user", NULL};
-    static const char *const way[] = {"cf-ray", "CF-Connecting-IP", "cf-ipcountry",    "cf-visitor", "via",
-                                      "traceparent", "x-real-ip",   "x-forwarded-for", NULL};
+    static const char *const who[] = {"authorization",           "cookie",
+                                      "cf-access-jwt-assertion", "Cf-Access-Client-Id",
+                                      "x-auth-request-user",     NULL};
+    static const char *const way[] = {"cf-ray", "CF-Connecting-IP", "cf-ipcountry", "cf-visitor",
+                                      "via",    "traceparent",      "x-real-ip",    "x-forwarded-for",
+                                      NULL};
     (void)state;
     for (const char *const *name = who; *name; name++) {
         assert_true(is_same_with(*name, "x", "x"));

@@ -5,8 +5,8 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -359,9 +359,10 @@ static void beneath_a_folder_no_link_is_followed(void **state)
     static const struct {
         const char *folder, *path;
         bool reached;
-    } rows[] = {{"in", "s", true},      {"in", "a/s", true}, {"alias", "a/s", true}, {"in", "link/s", false},
-                {"in", "l", false},     {"in", "b/s", false}, {"in", "none", false}, {"in", "s/s", false},
-                {"in", "none/s", false}, {"none", "s", false}};
+    } rows[] = {{"in", "s", true},       {"in", "a/s", true},  {"alias", "a/s", true},
+                {"in", "link/s", false}, {"in", "l", false},   {"in", "b/s", false},
+                {"in", "none", false},   {"in", "s/s", false}, {"in", "none/s", false},
+                {"none", "s", false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         snprintf(below, sizeof below, "%s/%s/", root, rows[i].folder);
         snprintf(name, sizeof name, "%s%s", below, rows[i].path);

@@ -295,7 +295,8 @@ static void an_old_name_is_read_and_warned_of(void **state)
     (void)state;
     struct sample s;
     struct texts warnings;
-    assert_true(read_renamed("{\"number\": 7,\n \"sub\": {\"pause\": \"2s\"},\n \"past\": {\"texts\": [\"a\"]}}", &s, &warnings));
+    assert_true(read_renamed(
+        "{\"number\": 7,\n \"sub\": {\"pause\": \"2s\"},\n \"past\": {\"texts\": [\"a\"]}}", &s, &warnings));
     assert_int_equal(s.number, 7);
     assert_int_equal(s.wait, 2000);
     assert_int_equal(s.list.count, 1);
@@ -316,7 +317,8 @@ static void an_old_name_beside_the_new_one_is_refused(void **state)
     static const struct {
         const char *text, *why;
     } cases[] = {
-        {"{\"size\": 7,\n  \"number\": 8}", "f:2:3: number is the old name of size, which is given at 1:2 too"},
+        {"{\"size\": 7,\n  \"number\": 8}",
+         "f:2:3: number is the old name of size, which is given at 1:2 too"},
         {"{\"number\": 7,\n  \"size\": 7}", "f:2:3: size is given by its old name number at 1:2 too"},
         {"{\"sub\": {\"pause\": \"2s\", \"wait\": \"2s\"}}",
          "f:1:25: sub.wait is given by its old name sub.pause at 1:10 too"},

@@ -137,11 +137,16 @@ static struct settings *settings_of(const char *text)
 static void a_directory_without_memory_does_not_start(void **state)
 {
     static const char *const kinds[] = {
-        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"file\", \"path\": \"/tmp/none.json\"}}",
-        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"redis\", \"server\": \"127.0.0.1:1\"}}",
-        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"redis\", \"server\": \"redis.test:1\"}}",
-        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"http\", \"url\": \"http://127.0.0.1:1\"}}",
-        ("{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"dns\", \"name\": \"{sandbox}.test\", "
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"file\", "
+        "\"path\": \"/tmp/none.json\"}}",
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"redis\", "
+        "\"server\": \"127.0.0.1:1\"}}",
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"redis\", "
+        "\"server\": \"redis.test:1\"}}",
+        "{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"http\", "
+        "\"url\": \"http://127.0.0.1:1\"}}",
+        ("{\"open\": true, \"worker_networks\": [\"10.0.0.0/8\"], \"directory\": {\"kind\": \"dns\", "
+         "\"name\": \"{sandbox}.test\", "
          "\"servers\": [\"127.0.0.1:1\"]}}"),
     };
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -319,7 +324,8 @@ static void count_answer(void *owner, const struct dns_answer *answer)
 /* Each question that was taken is answered, at the latest at the end. */
 static bool begin_dns(void *context)
 {
-    struct dns_options options = {.servers = {(char *[]){"127.0.0.1:1"}, 1}, .exact = true, .timeout = 10 * SECOND};
+    struct dns_options options = {
+        .servers = {(char *[]){"127.0.0.1:1"}, 1}, .exact = true, .timeout = 10 * SECOND};
     unsigned asked = 0, answered = 0;
     struct fail why = {.text = ""};
     struct dns *dns = dns_new(context, &options, &why);
@@ -350,7 +356,8 @@ static void on_lost(void *context, const char *why)
 static bool begin_link(void *context)
 {
     struct fail why;
-    struct redis_link_options options = {.loop = context, .timeout = SECOND, .ready = on_notified, .lost = on_lost};
+    struct redis_link_options options = {
+        .loop = context, .timeout = SECOND, .ready = on_notified, .lost = on_lost};
     struct redis_command command = {.next = NULL};
 
     assert_true(redis_server_parse(SLICE_LITERAL("127.0.0.1:1"), &options.server, &why));
@@ -379,11 +386,11 @@ static void on_over(void *owner, struct running *r)
 static bool begin_tunnel(void *context)
 {
     static const struct manager_message create = {.type = MANAGER_CREATE,
-                                                 .kind = MANAGER_PIPES,
-                                                 .scope = SLICE_LITERAL("sandbox"),
-                                                 .id = SLICE_LITERAL("tunnel"),
-                                                 .argv = SLICE_LITERAL("true\0"),
-                                                 .ring = SESSION_RING_MIN};
+                                                  .kind = MANAGER_PIPES,
+                                                  .scope = SLICE_LITERAL("sandbox"),
+                                                  .id = SLICE_LITERAL("tunnel"),
+                                                  .argv = SLICE_LITERAL("true\0"),
+                                                  .ring = SESSION_RING_MIN};
     enum manager_code code;
     struct fail why;
     struct running *over = NULL, *r = running_new(context, &create, create.id, on_over, &over, &code, &why);
@@ -425,10 +432,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_directory_without_memory_does_not_start, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(names_without_memory_are_not_asked_for, open_loop, close_loop),
-        cmocka_unit_test_setup_teardown(addresses_that_could_not_be_taken_are_told_again, open_loop, close_loop),
-        cmocka_unit_test_setup_teardown(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(addresses_that_could_not_be_taken_are_told_again, open_loop,
+                                        close_loop),
+        cmocka_unit_test_setup_teardown(a_name_is_resolved_on_while_it_is_found_in_tables_and_no_longer,
+                                        open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_name_that_is_let_go_is_found_no_longer, open_loop, close_loop),
-        cmocka_unit_test_setup_teardown(a_name_that_is_found_is_kept_where_there_is_no_room_for_others, open_loop, close_loop),
+        cmocka_unit_test_setup_teardown(a_name_that_is_found_is_kept_where_there_is_no_room_for_others,
+                                        open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_lookup_that_was_taken_is_answered, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_link_without_memory_is_none, open_loop, close_loop),
         cmocka_unit_test_setup_teardown(a_tunnel_without_memory_is_not_in_the_table, open_loop, close_loop),

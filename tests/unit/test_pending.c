@@ -12,9 +12,9 @@ struct world {
     struct pending_table *table;
     struct pending *pending;
     struct pending_quota *quota;
-    bool full;   /* the connection takes no answers */
+    bool full;        /* the connection takes no answers */
     bool one_is_full; /* that of slot 1 */
-    bool wanted; /* there is work */
+    bool wanted;      /* there is work */
     unsigned due, gone, looked;
     uint64_t last;   /* stream of the question seen last */
     uint64_t answer; /* stream of the one that there is news for; UINT64_MAX: for all */
@@ -149,9 +149,9 @@ static bool add_of(struct world *w, uint32_t slot, uint64_t stream, const char *
     char text[300];
     snprintf(text, sizeof text, "%s", key);
     const struct pending_request request = {.ticket = {.slot = slot, .stream_id = stream},
-                              .key = slice_text(text),
-                              .args = message.args,
-                              .begun = loop_clock()};
+                                            .key = slice_text(text),
+                                            .args = message.args,
+                                            .begun = loop_clock()};
     bool kept = pending_add(w->pending, &request);
     memset(memory, 0, sizeof memory);
     memset(text, 0, sizeof text);

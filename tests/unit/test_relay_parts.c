@@ -9,10 +9,10 @@
 
 #include "spoa/relay/io/limits.h"
 #include "spoa/relay/tunnel/close_reason.h"
-#include "spoa/relay/tunnel/session_end.h"
 #include "spoa/relay/tunnel/pings.h"
 #include "spoa/relay/tunnel/redial.h"
 #include "spoa/relay/tunnel/send_queue.h"
+#include "spoa/relay/tunnel/session_end.h"
 #include "spoa/relay/tunnel/upgrade.h"
 
 #define MS  UINT64_C(1000)
@@ -263,7 +263,8 @@ static void many_that_are_held_come_spread(void **state)
         }
     }
     for (unsigned i = 50; i < sizeof dials / sizeof dials[0]; i++)
-        assert_in_range(dials[i], HELD / 16, HELD / 4); /* an eighth of them, more or less, in each tenth of a second */
+        assert_in_range(dials[i], HELD / 16,
+                        HELD / 4); /* an eighth of them, more or less, in each tenth of a second */
 }
 
 static void who_flaps_and_gets_on_waits_longer_each_time(void **state)
@@ -847,10 +848,11 @@ static bool holds(struct slice bytes, const char *text)
 /* What many send alike takes nothing; what may be a credential is in no dictionary, however often it comes. */
 static void an_upgrade_at_rest_is_packed(void **state)
 {
-    static const char text[] = "GET /a?b=c HTTP/1.1\r\nHost:a\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
-                               "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n"
-                               "X-Cell-Handover:route=r;sandbox=s;org=%41\r\nUser-Agent:one like many others\r\n"
-                               "X-Api-Key:Vq8zR1mW\r\nCookie:a=pL3xT7cN\r\n\r\n";
+    static const char text[] =
+        "GET /a?b=c HTTP/1.1\r\nHost:a\r\nUpgrade:websocket\r\nConnection:Upgrade\r\n"
+        "Sec-WebSocket-Version:13\r\nSec-WebSocket-Key:" KEY "\r\n"
+        "X-Cell-Handover:route=r;sandbox=s;org=%41\r\nUser-Agent:one like many others\r\n"
+        "X-Api-Key:Vq8zR1mW\r\nCookie:a=pL3xT7cN\r\n\r\n";
     struct slice guard;
     struct upgrade *u = upgrade_of(text, &guard);
     struct upgrade_kept *kept = u ? upgrade_keep(u) : NULL;

@@ -237,7 +237,8 @@ static void no_more_than_the_window_is_in_flight(void **state)
         assert_non_null(resume_to_send(&r));
         resume_was_sent(&r);
     }
-    assert_true(r.in_flight <= CELL_RESUME_WINDOW_MIN && r.in_flight > CELL_RESUME_WINDOW_MIN - 2 * CELL_RESUME_COST);
+    assert_true(r.in_flight <= CELL_RESUME_WINDOW_MIN &&
+                r.in_flight > CELL_RESUME_WINDOW_MIN - 2 * CELL_RESUME_COST);
     assert_true(resume_number(&r, RESUME_EXIT, 40));
     assert_null(resume_to_send(&r));
     request = (struct resume_request){.attempt = 2, .buffer = CELL_RESUME_NUMBER_MAX};

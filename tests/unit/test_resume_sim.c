@@ -413,7 +413,8 @@ struct plan {
 
 static struct network n;
 
-static void run(const struct model *model, const struct script *script, const struct plan *plan, uint32_t seed, uint64_t moved[2])
+static void run(const struct model *model, const struct script *script, const struct plan *plan,
+                uint32_t seed, uint64_t moved[2])
 {
     network_open(&n, model, script, seed);
     n.where = plan->where;
@@ -440,7 +441,8 @@ static unsigned stride_of(unsigned stride)
     return stride * (factor ? factor : 1);
 }
 
-static void at_many_bytes(const struct model *model, const struct script *script, enum harm harm, unsigned stride)
+static void at_many_bytes(const struct model *model, const struct script *script, enum harm harm,
+                          unsigned stride)
 {
     struct plan none = {TO_WORKER, NOWHERE, NOWHERE, NOWHERE, 0, false};
     uint64_t moved[2];

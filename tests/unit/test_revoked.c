@@ -112,8 +112,8 @@ static void what_is_left_out_of_a_list_is_counted(void **state)
     struct fail why;
     size_t over = 1;
     (void)state;
-    assert_true(revoked_read(SLICE_LITERAL("{\"revoked\":{\"a\":0,\"b\":996399,\"c\":996400}}"), "list", NOW, &list,
-                             NULL, &over, &why));
+    assert_true(revoked_read(SLICE_LITERAL("{\"revoked\":{\"a\":0,\"b\":996399,\"c\":996400}}"), "list", NOW,
+                             &list, NULL, &over, &why));
     assert_int_equal(over, 3);
     assert_int_equal(revoked_count(list), 1);
     assert_true(revoked_read_object(SLICE_LITERAL("{\"d\":1}"), "list", NOW, &list, &over, &why));
@@ -179,7 +179,8 @@ static void reading_survives_every_failing_allocation(void **state)
         struct revoked *list = NULL;
         struct fail why = {""};
         alloc_fail_at(n);
-        good = revoked_read_object(SLICE_LITERAL("{\"a\":1000000,\"\\u0062\":1000000}"), "list", NOW, &list, NULL, &why);
+        good = revoked_read_object(SLICE_LITERAL("{\"a\":1000000,\"\\u0062\":1000000}"), "list", NOW, &list,
+                                   NULL, &why);
         alloc_fail_at(0);
         assert_true(good || why.text[0]);
         revoked_release(list);

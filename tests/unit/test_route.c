@@ -415,22 +415,29 @@ static void names_of(const char *text, char *names, size_t size)
 }
 
 #define MINE "{\"name\":\"mine\"," PATH "}"
-#define OPENSANDBOX \
-    "opensandbox-ingress opensandbox-ingress-to opensandbox-ingress-header opensandbox-ingress-path opensandbox-pty"
+#define OPENSANDBOX                                                                                   \
+    "opensandbox-ingress opensandbox-ingress-to opensandbox-ingress-header opensandbox-ingress-path " \
+    "opensandbox-pty"
 
 static void built_in_routes_stand_where_they_are_named(void **state)
 {
     static const struct {
         const char *text, *names;
     } cases[] = {
-        {"{\"systems\":[\"opensandbox\"],\"routes\":[" MINE ",\"defaults\"]}", "mine " OPENSANDBOX " terminal opensandbox-proxy"},
-        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"defaults\"," MINE "]}", OPENSANDBOX " terminal opensandbox-proxy mine"},
-        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"," MINE ",\"defaults\"]}", "terminal mine " OPENSANDBOX " opensandbox-proxy"},
-        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"defaults\"," MINE ",\"terminal\"]}", OPENSANDBOX " opensandbox-proxy mine terminal"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[" MINE ",\"defaults\"]}",
+         "mine " OPENSANDBOX " terminal opensandbox-proxy"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"defaults\"," MINE "]}",
+         OPENSANDBOX " terminal opensandbox-proxy mine"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"," MINE ",\"defaults\"]}",
+         "terminal mine " OPENSANDBOX " opensandbox-proxy"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"defaults\"," MINE ",\"terminal\"]}",
+         OPENSANDBOX " opensandbox-proxy mine terminal"},
         {"{\"routes\":[" MINE ",\"terminal\"]}", "mine terminal"},
         {"{\"routes\":[\"agent-sandbox\"," MINE "]}", "agent-sandbox mine"},
-        {"{\"routes\":[\"opensandbox\"," MINE ",\"agent-sandbox\"]}", OPENSANDBOX " terminal opensandbox-proxy mine agent-sandbox"},
-        {"{\"systems\":[\"agent-sandbox\",\"opensandbox\"],\"routes\":[\"agent-sandbox\"," MINE ",\"opensandbox\"]}",
+        {"{\"routes\":[\"opensandbox\"," MINE ",\"agent-sandbox\"]}",
+         OPENSANDBOX " terminal opensandbox-proxy mine agent-sandbox"},
+        {"{\"systems\":[\"agent-sandbox\",\"opensandbox\"],\"routes\":[\"agent-sandbox\"," MINE
+         ",\"opensandbox\"]}",
          "agent-sandbox mine " OPENSANDBOX " terminal opensandbox-proxy"},
     };
     (void)state;
@@ -445,12 +452,15 @@ static void built_in_routes_stand_where_they_are_named(void **state)
 /* What is printed is a configuration of the same routes. */
 static void what_is_printed_can_be_read(void **state)
 {
-    static const char text[] =
-        "{\"systems\":[\"opencomputer\",\"opensandbox\",\"e2b\",\"daytona\"],\"domains\":{\"e2b\":[\"e2b.io\",\"b.io\"]},"
-        "\"routes\":[{\"name\":\"mine\",\"path\":\"[/v1]/a/{sandbox}\",\"headers\":{\"X-Own\":[\"{a}.{b}\",\"{a}\"]},"
-        "\"ports\":\"80,90-99\",\"upgrade\":true,\"via\":\"relay\",\"to\":\"/{a}\",\"need\":\"none\",\"auth\":\"keep\","
-        "\"origins\":[\"https://a.b\"],\"set\":{\"X-A\":\"b \\\"c\"},\"strip\":[\"X-B\"],\"refuse\":\"close\",\"idle\":\"10m\","
-        "\"max_message\":\"1KiB\",\"redial\":false,\"system\":\"e2b\"},\"defaults\"]}";
+    static const char text[] = "{\"systems\":[\"opencomputer\",\"opensandbox\",\"e2b\",\"daytona\"],"
+                               "\"domains\":{\"e2b\":[\"e2b.io\",\"b.io\"]},"
+                               "\"routes\":[{\"name\":\"mine\",\"path\":\"[/v1]/a/"
+                               "{sandbox}\",\"headers\":{\"X-Own\":[\"{a}.{b}\",\"{a}\"]},"
+                               "\"ports\":\"80,90-99\",\"upgrade\":true,\"via\":\"relay\",\"to\":\"/"
+                               "{a}\",\"need\":\"none\",\"auth\":\"keep\","
+                               "\"origins\":[\"https://a.b\"],\"set\":{\"X-A\":\"b "
+                               "\\\"c\"},\"strip\":[\"X-B\"],\"refuse\":\"close\",\"idle\":\"10m\","
+                               "\"max_message\":\"1KiB\",\"redial\":false,\"system\":\"e2b\"},\"defaults\"]}";
     struct fail why;
     struct routes *routes = routes_of(text, &why), *again;
     struct buffer first = buffer_with_limit(1 << 20), second = buffer_with_limit(1 << 20);
@@ -460,7 +470,9 @@ static void what_is_printed_can_be_read(void **state)
         fail_msg("%s", why.text);
     assert_true(routes_write(routes, &first));
     copy = slice_dup(buffer_slice(&first));
-    assert_non_null(strstr(copy, "{\"name\": \"mine\", \"system\": \"e2b\", \"path\": [\"/a/{sandbox}\", \"/v1/a/{sandbox}\"], "));
+    assert_non_null(strstr(
+        copy,
+        "{\"name\": \"mine\", \"system\": \"e2b\", \"path\": [\"/a/{sandbox}\", \"/v1/a/{sandbox}\"], "));
     assert_non_null(strstr(copy, "\"host\": [\"{port}-{sandbox}.e2b.io\", \"{port}-{sandbox}.b.io\"]"));
     char *off = strstr(copy, ", \"off\": [");
     assert_non_null(strstr(off, "daytona-preview"));
@@ -522,10 +534,12 @@ static void upgrades_take_the_cookie_of_the_pages_of_their_host(void **state)
         const char *routes;
         bool good;
     } cases[] = {
-        {"{\"name\":\"s\",\"host\":\"{port}-{sandbox}.a\",\"upgrade\":true,\"via\":\"relay\",\"cookie\":true},"
+        {"{\"name\":\"s\",\"host\":\"{port}-{sandbox}.a\",\"upgrade\":true,\"via\":\"relay\",\"cookie\":true}"
+         ","
          "{\"name\":\"p\",\"host\":\"{port}-{sandbox}.a\",\"cookie\":true}",
          true},
-        {"{\"name\":\"s\",\"host\":\"{sandbox}.A\",\"path\":\"/ws/{rest...}\",\"upgrade\":true,\"via\":\"relay\","
+        {"{\"name\":\"s\",\"host\":\"{sandbox}.A\",\"path\":\"/ws/"
+         "{rest...}\",\"upgrade\":true,\"via\":\"relay\","
          "\"cookie\":true},{\"name\":\"p\",\"host\":[\"{sandbox}.b\",\"{sandbox}.a\"],\"cookie\":true}",
          true},
         {"{\"name\":\"s\",\"host\":\"{sandbox}.a\",\"upgrade\":true,\"via\":\"relay\",\"cookie\":true},"
@@ -541,7 +555,8 @@ static void upgrades_take_the_cookie_of_the_pages_of_their_host(void **state)
         struct fail why = {""};
         snprintf(text, sizeof text, "{\"routes\":[%s]}", cases[i].routes);
         struct routes *routes = routes_of(text, &why);
-        if (cases[i].good != (routes != NULL) || (!routes && !strstr(why.text, "serves plain requests of its host")))
+        if (cases[i].good != (routes != NULL) ||
+            (!routes && !strstr(why.text, "serves plain requests of its host")))
             fail_msg("%s: %s", text, why.text);
         routes_free(routes);
     }
@@ -600,7 +615,8 @@ static void refuses_what_is_not_in_order(void **state)
         {ROUTE(PATH ",\"max_age\":\"1h\""), "via"},
         {ROUTE(PATH ",\"redial\":1"), "redial is true or false"},
         {ROUTE(PATH ",\"redial\":false"), "redial needs"},
-        {ROUTE(PATH ",\"upgrade\":true,\"via\":\"relay\",\"resume\":\"since\",\"redial\":false"), "that resumes"},
+        {ROUTE(PATH ",\"upgrade\":true,\"via\":\"relay\",\"resume\":\"since\",\"redial\":false"),
+         "that resumes"},
         {ROUTE(PATH ",\"timeout\":\"1\""), "timeout"},
         {ROUTE(PATH ",\"upgrade\":false,\"refuse\":\"close\""), "refuse"},
         {ROUTE(PATH ",\"cookie\":true"), "cookie: only where host"},
@@ -630,12 +646,14 @@ static void refuses_what_is_not_in_order(void **state)
         {"{\"routes\":[\"defaults\"]}", "t:1:12: \"defaults\" stands for the routes of `systems`"},
         {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",\"defaults\"]}",
          "t:1:41: \"defaults\" stands twice"},
-        {"{\"systems\":[\"e2b\"],\"routes\":[\"default\"]}", "t:1:30: a route is an object, \"defaults\", a system"},
+        {"{\"systems\":[\"e2b\"],\"routes\":[\"default\"]}",
+         "t:1:30: a route is an object, \"defaults\", a system"},
         {ROUTE("\"path\":\"/{sandbox}/{port}\",\"port\":80"), "port: the route captures {port}"},
         {ROUTE(PATH ",\"port\":65536"), "port"},
         {"{\"routes\":[\"e2b\",\"e2b\"]}", "t:1:18: route 'e2b-"},
         {"{\"routes\":[\"terminal\",\"opensandbox\"]}", "route 'terminal' stands twice"},
-        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"]}", "t:1:12: systems: `routes` does not say where"},
+        {"{\"systems\":[\"opensandbox\"],\"routes\":[\"terminal\"]}",
+         "t:1:12: systems: `routes` does not say where"},
         {"{\"systems\":[\"e2b\"],\"routes\":[{\"name\":\"r\"," PATH "}]}",
          "t:1:12: systems: `routes` does not say where"},
         {"{\"systems\":[\"e2b\"],\"routes\":[\"defaults\",{\"name\":\"e2b-preview\"," PATH "}]}",

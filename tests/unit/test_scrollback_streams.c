@@ -11,9 +11,9 @@
 
 #include "spoa/relay/tunnel/adapter.h"
 
-#define RING        (1 << 20) /* of a worker */
-#define CHUNK       4096
-#define TOTAL_MOST  (4 * RING)
+#define RING       (1 << 20) /* of a worker */
+#define CHUNK      4096
+#define TOTAL_MOST (4 * RING)
 
 static uint64_t seed;
 

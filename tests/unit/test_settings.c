@@ -95,7 +95,8 @@ static void workers_may_be_where_the_operator_says(void **state)
 static void a_metadata_service_is_no_worker_whatever_the_networks_are(void **state)
 {
     (void)state;
-    struct settings *s = load("{\"directory\": {}, \"open\": true, \"worker_networks\": [\"0.0.0.0/0\", \"::/0\"]}");
+    struct settings *s =
+        load("{\"directory\": {}, \"open\": true, \"worker_networks\": [\"0.0.0.0/0\", \"::/0\"]}");
     assert_true(settings_worker_allowed(s, &(struct address){4, {8, 8, 8, 8}}));
     assert_true(settings_worker_allowed(s, &(struct address){6, {0x20, 1}}));
     assert_false(settings_worker_allowed(s, &(struct address){4, {169, 254, 169, 254}}));
@@ -106,10 +107,10 @@ static void a_metadata_service_is_no_worker_whatever_the_networks_are(void **sta
 static void sockets_may_be_beneath_the_folders_that_are_named(void **state)
 {
     (void)state;
-    static const char *const outside[] = {"/run/cell",        "/run/cell/",        "/run/cellar/w", "/run/cell/../w",
-                                          "/run/cell/a/../w", "/run/cell//w",      "/run/cell/./w", "/run/cell/w/",
-                                          "/run/cell/w/.",    "run/cell/w",        "/etc/w",        "/run/cell/..",
-                                          "/srv/x/../../w",   "/run/cell/a/../../w"};
+    static const char *const outside[] = {
+        "/run/cell",    "/run/cell/",    "/run/cellar/w",  "/run/cell/../w",     "/run/cell/a/../w",
+        "/run/cell//w", "/run/cell/./w", "/run/cell/w/",   "/run/cell/w/.",      "run/cell/w",
+        "/etc/w",       "/run/cell/..",  "/srv/x/../../w", "/run/cell/a/../../w"};
     struct settings *s = load("{\"directory\": {}, \"open\": true, " NETWORKS
                               ", \"worker_sockets\": [\"/srv/x/\", \"/run/cell/\"]}");
     assert_string_equal(settings_socket_folder(s, SLICE_LITERAL("/run/cell/w.sock")), "/run/cell/");
@@ -168,10 +169,11 @@ static void an_error_has_file_line_and_column(void **state)
         {"{\"directory\": {}, \"open\": true, \"tokens\": [{}]}",
          ":1:27: open lets everybody in, whatever tokens says: leave one of them out"},
         {"{\"worker_networks\": [\"169.254.169.254\"]}",
-         ":1:22: worker_networks must be a list of networks that no metadata service is in: these are never dialled"},
-        {"{\"worker_sockets\": [\"/run/cell\"]}",
-         ":1:21: worker_sockets must be a list of folders such as \"/run/cell/\", from the root, with a slash at the "
-         "end"},
+         ":1:22: worker_networks must be a list of networks that no metadata service is in: these are never "
+         "dialled"},
+        {"{\"worker_sockets\": [\"/run/cell\"]}", ":1:21: worker_sockets must be a list of folders such as "
+                                                  "\"/run/cell/\", from the root, with a slash at the "
+                                                  "end"},
         {"{\"directory\": {}, \"tokens\": {}}", ":1:29: tokens must be a list"},
         {"{\"directory\": {}, \"tokens\": [1], \"routes\": 1}", ":1:44: routes must be a list"},
         {"{\"directory\": {}, \"tokens\": [1], \"domains\": []}", ":1:45: domains must be an object"},
@@ -189,7 +191,8 @@ static void an_error_has_file_line_and_column(void **state)
          ":1:52: agent.admin must be a loopback address or a Unix socket"},
         {"{\"directory\": {}, \"open\": true, \"relay\": {\"control\": \"[::1]:1\"}}",
          ":1:54: relay.control must be a Unix socket (unix@PATH)"},
-        {"{\"directory\": {}, \"open\": true, \"relay\": {\"memory\": \"1MiB\", \"buffer\": \"2MiB\"}, " NETWORKS "}",
+        {"{\"directory\": {}, \"open\": true, \"relay\": {\"memory\": \"1MiB\", \"buffer\": "
+         "\"2MiB\"}, " NETWORKS "}",
          ":1:53: relay.memory must not be less than relay.buffer"},
         {"", ":1:1: the document ends too early"},
     };
@@ -235,7 +238,8 @@ static void old_names_of_keys_are_read_with_a_warning(void **state)
     const char *overrides[] = {"agent.max_watches=2000"};
     char *text = NULL;
     size_t len = 0;
-    write_file("{\"directory\": {}, \"open\": true,\n \"agent\": {\"guesses\": 7}, \"relay\": {\"settle\": \"2s\"}}");
+    write_file("{\"directory\": {}, \"open\": true,\n \"agent\": {\"guesses\": 7}, \"relay\": {\"settle\": "
+               "\"2s\"}}");
     struct settings *s = settings_load(path, overrides, 1, &why);
     assert_non_null(s);
     assert_int_equal(s->agent.auth_failures, 7);

@@ -433,7 +433,8 @@ static void what_is_posted_after_the_end_runs_when_the_agent_is_freed(void **sta
     ask(fd, "later", NULL, 0);
     await(&later.tickets, 1);
     spop_agent_stop(agent);
-    assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 50), 0); /* five seconds, if nothing else is set */
+    assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 50),
+                     0); /* five seconds, if nothing else is set */
     assert_true(spop_agent_post(agent, answer_now, "in time"));
     assert_text(fd, "late", "in time");
     join();

@@ -12,9 +12,9 @@
 #include "spoa/net/net.h"
 #include "spoa/net/stream.h"
 
-#define KIB    ((size_t)1024)
-#define MIB    (KIB * KIB)
-#define TURNS  20000 /* of the loop, for anything that a test waits for */
+#define KIB   ((size_t)1024)
+#define MIB   (KIB * KIB)
+#define TURNS 20000 /* of the loop, for anything that a test waits for */
 
 enum action { NOTHING, CONSUME, CLOSE, FINISH, RELEASE, PAUSE, ANSWER, FAREWELL };
 

@@ -301,8 +301,7 @@ static void loading_survives_every_failing_allocation(void **state)
 static void files_and_warnings_are_told(void **state)
 {
     const struct table *t = *state;
-    const struct texts *files = &tokens_files(t->tokens)->paths,
-                              *warnings = tokens_warnings(t->tokens);
+    const struct texts *files = &tokens_files(t->tokens)->paths, *warnings = tokens_warnings(t->tokens);
     assert_int_equal(files->count, 6);
     for (size_t i = 0; i < files->count; i++)
         assert_int_equal(access(files->at[i], R_OK), 0);

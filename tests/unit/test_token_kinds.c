@@ -299,8 +299,7 @@ static void signed_routes_of_opensandbox_are_good(void **state)
         assert_true(g.kid.len == 19 && slice_starts(g.kid, "opensandbox-route:") && g.kid.at[18] == id);
         assert_true(kid_stands(w.tokens, g.kid, NULL));
         assert_true(kid_stands(((struct world *)*state)->tokens, g.kid, NULL));
-        assert_false(
-            kid_stands(w.tokens, SLICE_LITERAL("opensandbox-route:9"), NULL));
+        assert_false(kid_stands(w.tokens, SLICE_LITERAL("opensandbox-route:9"), NULL));
         assert_false(kid_stands(w.tokens, SLICE_LITERAL("a"), NULL));
         tokens_free(w.tokens);
     }
@@ -422,8 +421,7 @@ static void sha256_of(const char *text, char hex[65])
 
 static struct credential secret(enum credential_source source, const char *text)
 {
-    return (struct credential){
-        .source = source, .token = slice_text(text), .sandbox = SLICE_LITERAL("sb-1")};
+    return (struct credential){.source = source, .token = slice_text(text), .sandbox = SLICE_LITERAL("sb-1")};
 }
 
 static void the_records_secret_is_good_where_it_is_listened_to(void **state)
@@ -671,7 +669,9 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
         const char *good; /* an entry each */
     } cases[] = {
         {SOURCE_AUTHORIZATION, {.route = "app", .host = {(const uint8_t *)"x.a.test", 8}}, "y  yy"},
-        {SOURCE_AUTHORIZATION, {.route = "e", .system = SYSTEM_E2B, .host = {(const uint8_t *)"a.test", 6}}, "y y y"},
+        {SOURCE_AUTHORIZATION,
+         {.route = "e", .system = SYSTEM_E2B, .host = {(const uint8_t *)"a.test", 6}},
+         "y y y"},
         {SOURCE_AUTHORIZATION, {.route = "e", .host = {(const uint8_t *)"ba.test", 7}}, "y    "},
         {SOURCE_AUTHORIZATION, {.route = "e"}, "y    "},
         {SOURCE_COOKIE, {.route = "app"}, "y    "},
@@ -684,14 +684,18 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
         char text[512], memory[2048];
         struct fail why;
         struct writer token = writer_of(memory, sizeof memory);
-        const struct grant grant = {.sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_HTTP, .iat = NOW, .exp = NOW + 60};
+        const struct grant grant = {
+            .sandbox = SLICE_LITERAL("sb-1"), .needs = NEED_HTTP, .iat = NOW, .exp = NOW + 60};
         snprintf(text, sizeof text, "[%s]", entries[i]);
         if (!(w.tokens = load(&w, text, &why)))
             fail_msg("%s", why.text);
-        assert_true(tokens_mint(w.tokens, SLICE_LITERAL("jwt"), (struct slice){NULL, 0}, &grant, &token, &why));
-        for (size_t j = 0; j < 2 * sizeof cases / sizeof *cases; j++) { /* and again, when the cache knows it */
+        assert_true(
+            tokens_mint(w.tokens, SLICE_LITERAL("jwt"), (struct slice){NULL, 0}, &grant, &token, &why));
+        for (size_t j = 0; j < 2 * sizeof cases / sizeof *cases;
+             j++) { /* and again, when the cache knows it */
             size_t k = j % (sizeof cases / sizeof *cases);
-            const struct credential c = {.source = cases[k].source, .place = cases[k].place, .token = writer_slice(&token)};
+            const struct credential c = {
+                .source = cases[k].source, .place = cases[k].place, .token = writer_slice(&token)};
             struct grant g;
             bool good = check(&w, &c, NOW, &g) == REFUSAL_NONE;
             if (good != (cases[k].good[i] == 'y'))
@@ -705,7 +709,8 @@ static void a_jwt_is_good_where_its_entry_says(void **state)
 static void public_is_what_its_entry_names(void **state)
 {
     static const struct {
-        const char *entry, *good; /* e2b's preview below a.test, an own host there, both elsewhere, an own path at a.test */
+        const char *entry,
+            *good; /* e2b's preview below a.test, an own host there, both elsewhere, an own path at a.test */
     } cases[] = {
         {"\"domains\":[\"a.test\"]", "yy   "},
         {"\"systems\":[\"e2b\"]", "y y  "},
@@ -716,11 +721,12 @@ static void public_is_what_its_entry_names(void **state)
         {"\"sources\":[\"e2b-traffic-access-token\"]", "y y  "},
     };
     const struct slice a = SLICE_LITERAL("80-x.a.test"), b = SLICE_LITERAL("80-x.b.test");
-    const struct credential_place places[] = {{.route = "e2b-preview", .system = SYSTEM_E2B, .host = a, .by_host = true},
-                                           {.route = "own", .host = a, .by_host = true},
-                                           {.route = "e2b-preview", .system = SYSTEM_E2B, .host = b, .by_host = true},
-                                           {.route = "own", .host = b, .by_host = true},
-                                           {.route = "own", .host = a}};
+    const struct credential_place places[] = {
+        {.route = "e2b-preview", .system = SYSTEM_E2B, .host = a, .by_host = true},
+        {.route = "own", .host = a, .by_host = true},
+        {.route = "e2b-preview", .system = SYSTEM_E2B, .host = b, .by_host = true},
+        {.route = "own", .host = b, .by_host = true},
+        {.route = "own", .host = a}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[256];
         struct fail why;
@@ -739,8 +745,9 @@ static void public_is_what_its_entry_names(void **state)
 static void a_narrower_scope_ends_the_tunnels_of_a_jwt(void **state)
 {
     const struct world *w = *state;
-    static const char *const entries[] = {JWT "}", JWT ",\"routes\":[\"a\"]}", JWT ",\"routes\":[\"a\",\"b\"]}",
-                                          JWT ",\"domains\":[\"a\"]}", JWT ",\"systems\":[\"e2b\"]}"};
+    static const char *const entries[] = {JWT "}", JWT ",\"routes\":[\"a\"]}",
+                                          JWT ",\"routes\":[\"a\",\"b\"]}", JWT ",\"domains\":[\"a\"]}",
+                                          JWT ",\"systems\":[\"e2b\"]}"};
     uint8_t key[5][KEY_FINGERPRINT];
     for (size_t i = 0; i < 5; i++) {
         char text[256];
@@ -784,7 +791,8 @@ static void entries_that_are_not_in_order_are_refused(void **state)
         {"[{\"kind\":\"static\",\"domains\":[\"a b\"]}]", "the name of a domain"},
         {"[{\"kind\":\"static\",\"domains\":[\"<e2b>\"]}]", "'<e2b>' has none"},
         {"[{\"kind\":\"static\",\"everywhere\":true,\"domains\":[\"a.b\"]}]", "not together"},
-        {"[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"scoped\",\"sources\":[\"signature\"]}]", "a header's name"},
+        {"[{\"kind\":\"jwt\",\"alg\":\"HS256\",\"secret_file\":\"scoped\",\"sources\":[\"signature\"]}]",
+         "a header's name"},
         {"[{\"kind\":\"static\",\"need\":[\"all\"]}]", "pty"},
         {"[{\"kind\":\"static\",\"sources\":[\"X-OC-Preview-Token\",\"query\"]}]",
          "one of them is of no system"},

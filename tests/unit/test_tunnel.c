@@ -817,10 +817,9 @@ static void without_redial_a_workers_goodbye_waits_for_one_answer(void **state)
             world_answers(&w, ANSWER_RUNNING, 2, 2);
         else
             world_answers(&w, ANSWER_RUNNING, 1, 1);
-        ended_with(moved == 1 ? CLOSE_not_redialled : CLOSE_session_ended,
-                   moved == 0   ? "C1000:bye"
-                   : moved == 1 ? "C1012:worker lost"
-                                : "C4321:bye");
+        ended_with(moved == 1 ? CLOSE_not_redialled : CLOSE_session_ended, moved == 0   ? "C1000:bye"
+                                                                           : moved == 1 ? "C1012:worker lost"
+                                                                                        : "C4321:bye");
     }
     serving_as(&h);
     world_closes(&w, WORKER, 1000, "bye");

@@ -337,8 +337,10 @@ static void close_codes_are_legal_as_the_registry_says(void **state)
 
 static void a_close_says_utf_8(void **state)
 {
-    static const char *const legal[] = {"", "a", "\x7f", "\xce\xba", "\xe2\x82\xac.", "\xf0\xa4\xad\xa2", "\xef\xbf\xbf"};
-    static const char *const illegal[] = {"\x80", "a\xff", "\xce", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
+    static const char *const legal[] = {
+        "", "a", "\x7f", "\xce\xba", "\xe2\x82\xac.", "\xf0\xa4\xad\xa2", "\xef\xbf\xbf"};
+    static const char *const illegal[] = {
+        "\x80", "a\xff", "\xce", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82"};
 
     (void)state;
     for (size_t i = 0; i < sizeof legal / sizeof *legal; i++)

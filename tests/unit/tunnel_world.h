@@ -33,12 +33,12 @@ struct world {
     unsigned sends[2];
     unsigned dials, hang_ups, adopts, asks, watches, accepts, parted[2], dropped[2], resumes, ends, refusals;
     bool dialling, open, asking, watching;
-    bool full, tight;   /* no memory; none but for what has to become whole */
-    unsigned frees;     /* when it has been asked for so often, others give memory back */
-    bool pipes;         /* what need not be looked at goes by the pipe */
-    size_t pipe_room;   /* of that; 0: enough */
+    bool full, tight;        /* no memory; none but for what has to become whole */
+    unsigned frees;          /* when it has been asked for so often, others give memory back */
+    bool pipes;              /* what need not be looked at goes by the pipe */
+    size_t pipe_room;        /* of that; 0: enough */
     struct buffer pipe, raw; /* raw: what came without being read */
-    bool crowded, turn; /* nobody gets a turn; this worker's replay has had it */
+    bool crowded, turn;      /* nobody gets a turn; this worker's replay has had it */
     uint16_t dialled_port;
     enum refusal refusal;
     enum loss loss;
@@ -419,8 +419,12 @@ static inline bool world_open_to(struct world *w, const struct handover *h, cons
     };
     ear_renew(&w->ears[CLIENT], WS_SERVER);
     ear_renew(&w->ears[WORKER], WS_CLIENT);
-    struct tunnel_opening opening = {
-        {&world_host, w, &w->settings}, h, slice_text(target), client_resumes, 0, w->state = adapter_state_for(h, client_resumes)};
+    struct tunnel_opening opening = {{&world_host, w, &w->settings},
+                                     h,
+                                     slice_text(target),
+                                     client_resumes,
+                                     0,
+                                     w->state = adapter_state_for(h, client_resumes)};
     w->handover = *h;
     w->target = target;
     w->client_resumes = client_resumes;

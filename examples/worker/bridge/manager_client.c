@@ -10,7 +10,7 @@
 #define IN_LIMIT  (2 * (size_t)(MANAGER_LENGTH_SIZE + MANAGER_MESSAGE_MAX))
 #define OUT_LIMIT ((size_t)512 * 1024)
 #define OUT_FULL  ((size_t)128 * 1024)
-#define OVERHEAD  512               /* of a message that holds data */
+#define OVERHEAD  512           /* of a message that holds data */
 #define PATIENCE  (10 * SECOND) /* in which it takes nothing of what was said last */
 
 /* ---- last words ---- */

@@ -12,7 +12,8 @@ struct resume_entry;
 
 struct resume_table {
     struct loop *loop;
-    uint64_t grace; /* microseconds in which a tunnel may come back, and then as many in which it is remembered */
+    /* microseconds in which a tunnel may come back, and then as many in which it is remembered */
+    uint64_t grace;
     unsigned max;
 
     /* private */

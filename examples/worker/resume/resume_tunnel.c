@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define TELL_AFTER  (100 * MILLISECOND) /* in which more input is waited for before it is acknowledged */
-#define EXIT_LENGTH 64u /* more than the message has that tells an exit */
+#define EXIT_LENGTH 64u                 /* more than the message has that tells an exit */
 
 struct resume_tunnel {
     struct running_reader reader; /* first: its callbacks know the tunnel by it */

@@ -10,12 +10,13 @@
 #define READ_SIZE      4096 /* a chunk of piped output; a terminal never gives more at once either */
 #define MEMORY_AGAIN   (100 * MILLISECOND) /* until what could not be held is read again */
 #define OPEN_AGAIN     (100 * MILLISECOND) /* until a terminal is looked at again that nobody had open */
-#define READS_PER_TURN 16   /* so that one busy session does not starve the others */
+#define READS_PER_TURN 16                  /* so that one busy session does not starve the others */
 #define INPUT_FULL     (3 * (size_t)MANAGER_DATA_MAX) /* what waits for a process that is to get more */
 /* besides, a message, and what is left in the buffer, the socket and the worker of somebody who has gone */
 #define INPUT_LIMIT (INPUT_FULL + 27 * (size_t)MANAGER_DATA_MAX)
 #define LEFT_MAX    8 /* of who has gone with input for which there is no room yet */
-#define LAST_WORDS (500 * MILLISECOND) /* in which others may write what belongs to the output of a process that ended */
+/* in which others may write what belongs to the output of a process that ended */
+#define LAST_WORDS (500 * MILLISECOND)
 /* of an output when its process has ended: no pipe or terminal holds more of what that wrote */
 #define LAST_BYTES   (1u << 20)
 #define FIRST_READER (5 * SECOND) /* for the first reader of a session that ends with its readers to come */
@@ -33,8 +34,9 @@ struct running {
     /* not read: the ring is full of what the slowest reader has not taken, or there is no memory for more */
     bool held;
     bool forgotten, over_told;
-    bool hung_up;    /* its jobs are to end with it */
-    uint64_t expected; /* microseconds for the first reader of one that outlives its readers to come; 0: no bound */
+    bool hung_up; /* its jobs are to end with it */
+    /* microseconds for the first reader of one that outlives its readers to come; 0: no bound */
+    uint64_t expected;
     struct buffer input;
     struct running_reader *readers;
     struct loop_timer stall, kill, drain, limit, linger, memory;

@@ -7,7 +7,16 @@
 #include "spoa/base/hash.h"
 #include "spoa/base/writer.h"
 
-enum { WAYS = 8, SETS = 2048, KNOWN_WAYS = 4, KNOWN_SETS = 1024, HOST_V4 = 4, HOST_V6 = 8, SITE_V6 = 6 /* bytes */, SITE_TIMES = 16 };
+enum {
+    WAYS = 8,
+    SETS = 2048,
+    KNOWN_WAYS = 4,
+    KNOWN_SETS = 1024,
+    HOST_V4 = 4,
+    HOST_V6 = 8,
+    SITE_V6 = 6 /* bytes */,
+    SITE_TIMES = 16
+};
 
 struct counter {
     uint64_t tag;           /* of the network and the second: who shares a set now does not in the next */
@@ -113,7 +122,8 @@ static uint64_t hash_of(const struct auth_failure_limiter *limiter, const struct
     return hash_keyed(&limiter->secret, writer_slice(&w)) | 1;
 }
 
-bool auth_failure_limiter_knows(const struct auth_failure_limiter *limiter, const struct slice *parts, size_t count)
+bool auth_failure_limiter_knows(const struct auth_failure_limiter *limiter, const struct slice *parts,
+                                size_t count)
 {
     if (!limiter)
         return false;

@@ -23,7 +23,8 @@
 
 struct auth_failure_limiter;
 
-struct auth_failure_limiter *auth_failure_limiter_new(void); /* NULL when out of memory or without randomness */
+struct auth_failure_limiter *auth_failure_limiter_new(
+    void); /* NULL when out of memory or without randomness */
 void auth_failure_limiter_free(struct auth_failure_limiter *limiter); /* NULL is fine */
 
 enum auth_failure { AUTH_FAILURE_SECRET, AUTH_FAILURE_TOKEN };
@@ -37,7 +38,9 @@ void auth_failure_limiter_count(struct auth_failure_limiter *limiter, const stru
 
 /* Of a credential and the sandbox that it was right for, in up to AUTH_FAILURE_LIMITER_PARTS parts. 4,096 are kept,
  * others are forgotten. */
-bool auth_failure_limiter_knows(const struct auth_failure_limiter *limiter, const struct slice *parts, size_t count);
-void auth_failure_limiter_learn(struct auth_failure_limiter *limiter, const struct slice *parts, size_t count);
+bool auth_failure_limiter_knows(const struct auth_failure_limiter *limiter, const struct slice *parts,
+                                size_t count);
+void auth_failure_limiter_learn(struct auth_failure_limiter *limiter, const struct slice *parts,
+                                size_t count);
 
 #endif

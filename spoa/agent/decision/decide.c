@@ -189,7 +189,8 @@ static bool read_captures(struct decision *d)
     if (!name_valid(d->sandbox))
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be the name of a sandbox");
     if (is_token(d->sandbox))
-        return decide_deny(d, REFUSAL_bad_request, "route", "a token stands in the place of the sandbox's name");
+        return decide_deny(d, REFUSAL_bad_request, "route",
+                           "a token stands in the place of the sandbox's name");
     if (slice_present(d->space) && !name_valid(d->space))
         return decide_deny(d, REFUSAL_bad_request, "route", "this cannot be a namespace");
     if (slice_present(port) && (!slice_u64(port, 65535, &number) || port.at[0] == '0'))
@@ -246,8 +247,8 @@ static enum lookup look_up(struct decision *d, bool alike)
 {
     const struct decide_view *view = d->view;
     if (!d->looked)
-        d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space, d->sandbox,
-                                                                                &d->record);
+        d->lookup = (alike && view->find_alike ? view->find_alike : view->find)(view->directory, d->space,
+                                                                                d->sandbox, &d->record);
     d->looked = true;
     return d->lookup;
 }
@@ -266,7 +267,8 @@ static bool has_credential(const struct decision *d)
 static bool may_fail(const struct decision *d, enum auth_failure sort)
 {
     const struct decide_view *view = d->view;
-    return auth_failure_limiter_allows(view->limiter, &d->request->source, sort, view->now, view->auth_failures_most);
+    return auth_failure_limiter_allows(view->limiter, &d->request->source, sort, view->now,
+                                       view->auth_failures_most);
 }
 
 /* The credential and its sandbox. Not the port: whoever has one secret could try it on all 65,535 and push out what
@@ -452,11 +454,12 @@ static bool check_token(struct decision *d)
         return leave_as_it_is(d);
     const struct credential_place place = {
         .route = d->route->name, .system = d->route->system, .host = d->host, .by_host = d->route->by_host};
-    const struct credential_rules rules = {.listening = view->tokens ? tokens_sources(view->tokens, &place) : 0,
-                                        .cookie = d->route->cookie,
-                                        .bearer = judge_bearer(d, &place),
-                                        .captures = &d->match.captures,
-                                        .own = view->tokens ? tokens_own(view->tokens) : NULL};
+    const struct credential_rules rules = {.listening =
+                                               view->tokens ? tokens_sources(view->tokens, &place) : 0,
+                                           .cookie = d->route->cookie,
+                                           .bearer = judge_bearer(d, &place),
+                                           .captures = &d->match.captures,
+                                           .own = view->tokens ? tokens_own(view->tokens) : NULL};
     const char *why = "";
     enum refusal refusal = credential_find(d->request, &rules, d->scratch, &d->carried);
     if (refusal != REFUSAL_NONE)
@@ -549,8 +552,9 @@ static void write_location(struct decision *d)
 static bool turn_into_cookie(struct decision *d)
 {
     const struct credential *c = &d->carried.credential;
-    if (!d->granted || !d->route->cookie || d->upgrade || !c->in_query || !slice_is(d->request->method, "GET") ||
-        !cookie_valid(c->token) || !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
+    if (!d->granted || !d->route->cookie || d->upgrade || !c->in_query ||
+        !slice_is(d->request->method, "GET") || !cookie_valid(c->token) ||
+        !token_may_be_cookie(d->view->tokens, &d->grant, &c->place))
         return true;
     write_location(d);
     size_t start = d->scratch->len;
@@ -595,11 +599,14 @@ static bool find_record(struct decision *d)
 {
     const char *why = "";
     if (d->route->mux)
-        return decide_without_address(d, "the relay takes requests out of its messages, each of which is decided");
+        return decide_without_address(
+            d, "the relay takes requests out of its messages, each of which is decided");
     if (d->route->service)
         return !d->granted || !token_revoked(d->grant.iat, d->view->not_before) ||
-               decide_deny(d, REFUSAL_token_revoked, "token", "it was issued before the directory's `not_before`");
-    enum lookup lookup = look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
+               decide_deny(d, REFUSAL_token_revoked, "token",
+                           "it was issued before the directory's `not_before`");
+    enum lookup lookup =
+        look_up(d, !is_named(d)); /* who may not know of it learns it from no clock, either */
     if (lookup == LOOKUP_ABSENT)
         return decide_deny(d, REFUSAL_sandbox_not_found, "record", "the directory has no such sandbox");
     if (lookup == LOOKUP_FOUND && slice_present(d->record.sandbox))
@@ -668,10 +675,10 @@ static int64_t good_until(const struct decision *d)
 bool decide(const struct decide_view *view, const struct request *request, struct writer *scratch,
             struct verdict *verdict)
 {
-    static decide_step *const steps[] = {check_request,    check_removed, check_upgrade, find_route,    read_captures,
-                                         answer_preflight, check_token,   check_origin,  turn_into_cookie,
-                                         find_record,      check_state,   decide_worker, decide_path,
-                                         decide_headers};
+    static decide_step *const steps[] = {check_request,    check_removed,    check_upgrade, find_route,
+                                         read_captures,    answer_preflight, check_token,   check_origin,
+                                         turn_into_cookie, find_record,      check_state,   decide_worker,
+                                         decide_path,      decide_headers};
     struct decision d;
     d.view = view;
     d.request = request;

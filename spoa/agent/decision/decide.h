@@ -44,10 +44,10 @@ struct decide_view {
     const struct key *ticket_key; /* of tickets for relays; NULL: none is made, and none is good */
     struct token_cache *cache;
     struct auth_failure_limiter *limiter; /* NULL: nobody counts them */
-    int64_t auth_failures_most;    /* a second, of one address; 0: any number */
-    int64_t not_before;      /* the directory's, 0: none */
-    const struct revoked *revoked[2]; /* the directory's and the configuration's; NULL: none */
-    int64_t now;             /* Unix seconds */
+    int64_t auth_failures_most;           /* a second, of one address; 0: any number */
+    int64_t not_before;                   /* the directory's, 0: none */
+    const struct revoked *revoked[2];     /* the directory's and the configuration's; NULL: none */
+    int64_t now;                          /* Unix seconds */
     /* Whether a worker may be there (worker_networks). */
     bool (*allowed)(const void *networks, const struct address *addr);
     /* Whether it may be at a Unix socket of that path (worker_sockets); NULL: none may. */
@@ -57,7 +57,8 @@ struct decide_view {
     enum lookup (*find)(void *directory, struct slice space, struct slice sandbox, struct record *record);
     /* The same for somebody of whom nothing is proven yet, so that nothing tells absent sandboxes from others; NULL:
      * find does. */
-    enum lookup (*find_alike)(void *directory, struct slice space, struct slice sandbox, struct record *record);
+    enum lookup (*find_alike)(void *directory, struct slice space, struct slice sandbox,
+                              struct record *record);
     /* The address of a worker's name; false: not known (yet). May be NULL. */
     bool (*resolve)(void *directory, struct slice host, struct address *addr);
     /* Asks for a suspended sandbox to be woken; false: nobody here can. May be NULL. */

@@ -20,9 +20,9 @@ struct decision {
     struct slice sandbox, space; /* checked and decoded */
     uint16_t port;               /* 0: none is named */
     struct carried carried;
-    bool foreign_auth; /* Authorization, if there is any, is the application's */
+    bool foreign_auth;  /* Authorization, if there is any, is the application's */
     bool bearer_judged; /* and that it is, or is not, may be true for a while only */
-    bool granted; /* grant is filled: a token was needed and is good */
+    bool granted;       /* grant is filled: a token was needed and is good */
     struct grant grant;
     bool looked; /* the directory has been asked */
     enum lookup lookup;

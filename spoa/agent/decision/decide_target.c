@@ -50,7 +50,8 @@ static bool may_reach(struct decision *d, const struct destination *to)
     if (to->management && d->route->need == NEED_HTTP && !unlimited)
         decide_tell(d, "need", "a route for http asks for exec at a management address", slice_text(NULL));
     if (!unlimited && !destination_admits(to, d->route, d->grant.needs))
-        return decide_deny(d, REFUSAL_not_granted, "token", "it does not grant what is served at this address");
+        return decide_deny(d, REFUSAL_not_granted, "token",
+                           "it does not grant what is served at this address");
     /* a route without a port leads to the worker's own */
     if (!unlimited && !to->management && !d->port && !grant_allows_port(&d->grant, to->port))
         return decide_deny(d, REFUSAL_not_granted, "token", "it is not for the port that is served there");
@@ -111,9 +112,9 @@ bool decide_worker(struct decision *d)
 /* It becomes part of a Path attribute and of a regular expression's replacement in haproxy.cfg. */
 static bool prefix_valid(struct slice prefix)
 {
-    static const bool cuts[256] = {['\0'] = true, ['|'] = true, [';'] = true, [','] = true, ['"'] = true,
-                                   ['\\'] = true, ['<'] = true, ['>'] = true, ['^'] = true, ['`'] = true,
-                                   ['{'] = true,  ['}'] = true};
+    static const bool cuts[256] = {
+        ['\0'] = true, ['|'] = true, [';'] = true, [','] = true, ['"'] = true, ['\\'] = true,
+        ['<'] = true,  ['>'] = true, ['^'] = true, ['`'] = true, ['{'] = true, ['}'] = true};
     for (size_t i = 0; i < prefix.len; i++)
         if (cuts[prefix.at[i]])
             return false;
@@ -207,7 +208,8 @@ static bool is_credential(struct decision *d, struct slice bearer)
     if (!d->found)
         return false;
     const struct slice secrets[] = {d->record.access_sha256, record_access(&d->record, d->port)};
-    if (!slice_present(secrets[0]) && !slice_present(secrets[1])) /* most have none, and a digest takes 2 us */
+    if (!slice_present(secrets[0]) &&
+        !slice_present(secrets[1])) /* most have none, and a digest takes 2 us */
         return false;
     if (!token_static_digest(bearer, &digest))
         return true;

@@ -29,16 +29,16 @@
     X(ADDRESS, source, "source", "var(txn.client_addr)")
 
 /*  The same of `cell-egress-request`, about a request inside. */
-#define EGRESS_INSIDE_ARGUMENTS(X)                                                              \
-    X(TEXT, id, "id", "unique-id")                                                              \
-    X(TEXT, method, "method", "method")                                                         \
-    X(TEXT, version, "version", "req.ver")                                                      \
-    X(TEXT, target, "target", "url")                                                            \
-    X(TEXT, headers, "headers", "req.hdrs")                                                     \
-    X(TEXT, connection, "connection", "fc_pp_unique_id") /* whose: "ID NAME" or "NAME" */       \
-    X(TEXT, to, "to", "var(txn.to)")                     /* "HOST:PORT" of its CONNECT */       \
-    X(ADDRESS, addr, "addr", "dst")                                                             \
-    X(BOOL, tls, "tls", "ssl_fc")                                                               \
+#define EGRESS_INSIDE_ARGUMENTS(X)                                                        \
+    X(TEXT, id, "id", "unique-id")                                                        \
+    X(TEXT, method, "method", "method")                                                   \
+    X(TEXT, version, "version", "req.ver")                                                \
+    X(TEXT, target, "target", "url")                                                      \
+    X(TEXT, headers, "headers", "req.hdrs")                                               \
+    X(TEXT, connection, "connection", "fc_pp_unique_id") /* whose: "ID NAME" or "NAME" */ \
+    X(TEXT, to, "to", "var(txn.to)")                     /* "HOST:PORT" of its CONNECT */ \
+    X(ADDRESS, addr, "addr", "dst")                                                       \
+    X(BOOL, tls, "tls", "ssl_fc")                                                         \
     X(TEXT, sni, "sni", "ssl_fc_sni")
 
 struct egress_request {

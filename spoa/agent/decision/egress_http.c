@@ -15,7 +15,8 @@ static uint16_t usual_port(const struct egress *e)
 /* In any case: so some servers read them, and an answer to TRACE repeats what the sandbox is not to see. */
 static bool is_refused(struct slice method)
 {
-    return slice_equal_nocase(method, SLICE_LITERAL("TRACE")) || slice_equal_nocase(method, SLICE_LITERAL("TRACK")) ||
+    return slice_equal_nocase(method, SLICE_LITERAL("TRACE")) ||
+           slice_equal_nocase(method, SLICE_LITERAL("TRACK")) ||
            slice_equal_nocase(method, SLICE_LITERAL("CONNECT"));
 }
 
@@ -62,7 +63,8 @@ static bool check_host(struct egress *e, const struct request *r)
     if (r->hosts != 1 || !slice_present(r->host))
         return egress_deny(e, REFUSAL_bad_request, "request", "Host is missing, or there is more than one");
     if (target_parse(r->host, usual_port(e), &host) || !is_same(&host, &e->target))
-        return egress_deny(e, REFUSAL_misdirected_request, "request", "Host names another host than the target");
+        return egress_deny(e, REFUSAL_misdirected_request, "request",
+                           "Host names another host than the target");
     return true;
 }
 
@@ -150,7 +152,8 @@ static bool check_form(struct egress *e)
         return true;
     }
     if (!split_url(target, e->request->tls ? "https://" : "http://", &authority, &path))
-        return egress_deny(e, REFUSAL_bad_request, "request", "the target is neither a path nor a URL of this scheme");
+        return egress_deny(e, REFUSAL_bad_request, "request",
+                           "the target is neither a path nor a URL of this scheme");
     if (target_parse(authority, usual_port(e), &named) || !is_same(&named, &e->target))
         return egress_deny(e, REFUSAL_misdirected_request, "request",
                            "the target names another host than the CONNECT");
@@ -222,7 +225,8 @@ bool egress_http_rules(struct egress *e)
     if (!e->matched || !rule->inspect)
         return true;
     if (rule->set.len && !e->request->tls)
-        return egress_deny(e, REFUSAL_egress_denied, "rules", "its rule sets a credential, which goes over TLS alone");
+        return egress_deny(e, REFUSAL_egress_denied, "rules",
+                           "its rule sets a credential, which goes over TLS alone");
     if ((rule->methods.len || rule->paths.len) && says_otherwise(e))
         return egress_refuse_by_rules(e, "rules",
                                       "a header of it means another method or path to some servers");

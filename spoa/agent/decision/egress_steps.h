@@ -39,7 +39,8 @@ void egress_note_target(struct egress *e);
 void egress_take_name(struct egress *e, struct slice name);
 
 /* egress_http.c */
-egress_step egress_http_target;      /* what a request says that is no CONNECT: where it wants to go, by the one or the other */
+egress_step
+    egress_http_target; /* what a request says that is no CONNECT: where it wants to go, by the one or the other */
 egress_step egress_http_inside;      /* the same of one inside, and whose it is */
 egress_step egress_http_rules;       /* what its rule says of it */
 egress_step egress_http_credentials; /* what HAProxy puts on it */

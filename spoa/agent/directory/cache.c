@@ -19,10 +19,10 @@ enum {
 
 #define ABSENT_FOR   SECOND
 #define DOUBT        (30 * SECOND)
-#define RETRY        SECOND        /* after a look-up that was not answered while others are */
+#define RETRY        SECOND              /* after a look-up that was not answered while others are */
 #define RETRY_SOON   (100 * MILLISECOND) /* after one that could not be begun, or while nobody is answered */
 #define FRESH_ENOUGH (100 * MILLISECOND) /* younger is not worth another look-up */
-#define LOST         (60 * SECOND) /* a look-up that was not answered by then never will be */
+#define LOST         (60 * SECOND)       /* a look-up that was not answered by then never will be */
 #define WAKE_EVERY   (5 * SECOND)
 #define HANGS        SECOND /* a refresh that takes longer holds up no other */
 #define GRACE_LEAST  SECOND
@@ -220,7 +220,8 @@ static uint64_t due_at(const struct directory_cache *c, const struct directory_e
 }
 
 /* Until when a record, or absence where it is treated alike, serves without anybody waiting. */
-static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e, uint64_t confirmed)
+static uint64_t serves_until(const struct directory_cache *c, const struct directory_entry *e,
+                             uint64_t confirmed)
 {
     if (e->outdated)
         return 0; /* in doubt, too: it was said that there is something to learn */
@@ -262,8 +263,7 @@ static uint8_t free_turn(struct directory_cache *c, uint64_t now)
 {
     for (unsigned i = 0; i < TURNS; i++) {
         uint64_t begun = atomic_load(&c->turns[i]);
-        if ((!begun || begun + HANGS <= now) &&
-            atomic_compare_exchange_strong(&c->turns[i], &begun, now))
+        if ((!begun || begun + HANGS <= now) && atomic_compare_exchange_strong(&c->turns[i], &begun, now))
             return (uint8_t)(i + 1);
     }
     return 0;
@@ -348,7 +348,8 @@ static bool is_away(const struct locked_entry *h)
 }
 
 /* Of an entry with a record, or whose absence is treated alike, which serves without anybody waiting `until` then. */
-static enum lookup judge_known(struct locked_entry *h, bool last, uint64_t waiter, uint64_t confirmed, uint64_t until)
+static enum lookup judge_known(struct locked_entry *h, bool last, uint64_t waiter, uint64_t confirmed,
+                               uint64_t until)
 {
     const struct directory_cache *c = h->cache;
     const struct directory_entry *e = h->entry;
@@ -383,8 +384,8 @@ static enum lookup judge_entry(struct locked_entry *h, bool last, bool alike, ui
     return LOOKUP_ABSENT;
 }
 
-static enum lookup find_entry(struct directory_cache *c, struct slice key, bool last, bool alike, uint64_t waiter,
-                              struct shared_record **box)
+static enum lookup find_entry(struct directory_cache *c, struct slice key, bool last, bool alike,
+                              uint64_t waiter, struct shared_record **box)
 {
     struct locked_entry h;
     bool ask;
@@ -401,8 +402,8 @@ static enum lookup find_entry(struct directory_cache *c, struct slice key, bool 
     return found;
 }
 
-enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last,
-                                 uint64_t waiter, struct shared_record **box)
+enum lookup directory_cache_find(struct directory_cache *c, struct slice key, bool last, uint64_t waiter,
+                                 struct shared_record **box)
 {
     return find_entry(c, key, last, false, waiter, box);
 }
@@ -692,7 +693,8 @@ struct batch {
 static uint64_t early(const struct directory_cache *c, const struct directory_entry *e)
 {
     bool good = e->box && !e->doubt_since;
-    return good ? good_for(c, e, e->learned) / 1024 * (e->hash >> 56) : 0; /* the other bits choose stripe and bucket */
+    return good ? good_for(c, e, e->learned) / 1024 * (e->hash >> 56)
+                : 0; /* the other bits choose stripe and bucket */
 }
 
 /* The next one is first that had none; this one, if it had what others had left. */

@@ -73,8 +73,8 @@ void directory_cache_free(struct directory_cache *cache); /* NULL is fine */
 
 /* FOUND: *box is the caller's to release. PENDING: `notify` follows when the look-up is answered. `last`: the
  * caller has waited enough: the last good record will do. */
-enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last,
-                                 uint64_t waiter, struct shared_record **box);
+enum lookup directory_cache_find(struct directory_cache *cache, struct slice key, bool last, uint64_t waiter,
+                                 struct shared_record **box);
 /* The same for somebody who has yet to prove that he may know: absence is believed for as long as a record would be,
  * looked up again when a record would be, and serves while the directory is away; and what others have learned of a
  * record is looked up once more. So neither the time of an answer nor the directory's own load tells whether there is a

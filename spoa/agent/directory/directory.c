@@ -11,7 +11,8 @@
 enum { QUESTIONS_MOST = 65536 };
 
 struct directory {
-    atomic_uint references; /* the owner's, decisions', one of each question and of `urgent` while it is posted */
+    /* the owner's, decisions', one of each question and of `urgent` while it is posted */
+    atomic_uint references;
     struct directory_options *options;
     struct directory_owner owner;
     struct loop *loop;
@@ -75,7 +76,8 @@ static bool directory_ask(struct directory *d, struct slice key, bool wake)
     return true;
 }
 
-void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record, uint64_t ttl)
+void directory_answer(struct directory_question *q, enum lookup outcome, const struct record *record,
+                      uint64_t ttl)
 {
     struct directory *d = q->directory;
     if (d->self && !q->wake) {

@@ -120,7 +120,8 @@ static void on_answer(void *owner, const struct dns_answer *answer)
     struct record record = {.state = RECORD_RUNNING};
     dns_tell_health(l->kind, answer->result != DNS_FAILED);
     if (answer->result != DNS_FOUND) {
-        directory_answer(&l->question, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE, NULL, 0);
+        directory_answer(&l->question, answer->result == DNS_ABSENT ? LOOKUP_ABSENT : LOOKUP_UNAVAILABLE,
+                         NULL, 0);
         return;
     }
     record.worker = (struct worker){.kind = o->tls ? WORKER_HTTPS : WORKER_HTTP,

@@ -33,10 +33,10 @@ struct loading {
     struct slice text;
     const struct records *before;
     struct directory_load *load;
-    const atomic_bool *stop; /* nobody wants it any more; NULL: never */
+    const atomic_bool *stop;                  /* nobody wants it any more; NULL: never */
     const struct directory_file_check *check; /* NULL: none */
-    bool is_public; /* everybody can read it */
-    uint8_t scratch[128 * 1024]; /* ports and headers of one record */
+    bool is_public;                           /* everybody can read it */
+    uint8_t scratch[128 * 1024];              /* ports and headers of one record */
 };
 
 /* Turns ":LINE:COLUMN: what" of a value within the file into "path:LINE:COLUMN: what" of the file. */
@@ -106,7 +106,8 @@ static bool load_other(void *context, struct slice key, struct slice value, stru
     uint64_t seconds;
     if (slice_is(key, "revoked")) {
         int64_t now = (int64_t)time(NULL);
-        return revoked_read_object(slice_trim(value), l->path, now, &l->load->revoked, &l->load->revoked_over, why);
+        return revoked_read_object(slice_trim(value), l->path, now, &l->load->revoked, &l->load->revoked_over,
+                                   why);
     }
     if (!slice_is(key, "not_before"))
         fail(&inner, ":1:1: beside sandboxes only not_before and revoked may stand here");
@@ -310,7 +311,7 @@ struct directory_file {
     unsigned looks;
     struct records *records; /* the last good ones */
     struct stat seen;        /* what the file looked like when it was last read */
-    bool unread;      /* or not taken, for want of descriptors or memory, or because it was not there */
+    bool unread;          /* or not taken, for want of descriptors or memory, or because it was not there */
     struct fail reported; /* why it could not be read; empty: it was */
 
     bool reading, again; /* a thread does; what it finds may be too old by then */
@@ -408,7 +409,8 @@ static void on_look(void *owner)
     /* what the look finds may have an event, too: it would be read once more for that */
     bool event = read_events(loop_io_fd(&d->events), d->path);
     file_look(d->path, &now);
-    if (event || !file_looks_same(&d->seen, &now) || (d->unread && !d->reading && ++d->looks % LOOKS_AGAIN == 0))
+    if (event || !file_looks_same(&d->seen, &now) ||
+        (d->unread && !d->reading && ++d->looks % LOOKS_AGAIN == 0))
         read_again(d);
     loop_timer_set(&d->look, LOOK_EVERY);
 }

@@ -49,7 +49,8 @@ struct directory_http {
     struct directory_http_stream stream;
     struct directory_questions waiting; /* look-ups */
     struct directory_questions wakes;
-    struct directory_questions unheard; /* wakes that nobody has answered, in the order of their next attempts */
+    /* wakes that nobody has answered, in the order of their next attempts */
+    struct directory_questions unheard;
     struct asking asking[CALLS_MAX];
     size_t busy, waking; /* calls; those that wake */
     uint64_t last_good, paused_until, logged;

@@ -175,7 +175,8 @@ static void tell_update(struct directory *directory, const struct json *doc, str
         directory_announced(directory, key);
 }
 
-static bool tell_revoke(struct directory *directory, const struct json *doc, struct slice data, struct fail *why)
+static bool tell_revoke(struct directory *directory, const struct json *doc, struct slice data,
+                        struct fail *why)
 {
     if (json_member(json_root(doc), "revoked"))
         return directory_revoked_tokens(directory, data, false, why);

@@ -48,7 +48,8 @@ bool http_call_begin(struct http_call *call, CURLM *multi, struct directory_http
     call->error[0] = '\0';
     if (!call->easy && !(call->easy = curl_easy_init()))
         return fail(why, "out of memory");
-    if (!directory_http_target_aim(target, call->easy, request->path, "Accept: application/json", &call->fields, why))
+    if (!directory_http_target_aim(target, call->easy, request->path, "Accept: application/json",
+                                   &call->fields, why))
         return false;
     if (request->method && !add_body(call, request))
         return fail(why, "out of memory");

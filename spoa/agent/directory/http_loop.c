@@ -91,7 +91,8 @@ bool http_loop_start(struct http_loop *l, struct loop *loop, void (*look)(void *
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return fail(why, "libcurl cannot start");
-    *l = (struct http_loop){.loop = loop, .multi = curl_multi_init(), .look = {.run = look, .context = context}};
+    *l = (struct http_loop){
+        .loop = loop, .multi = curl_multi_init(), .look = {.run = look, .context = context}};
     if (!l->multi) {
         curl_global_cleanup();
         return fail(why, "out of memory");

@@ -196,7 +196,10 @@ void directory_http_stream_hurry(struct directory_http_stream *s, uint64_t now)
 void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
                                 uint64_t timeout, struct writer scratch)
 {
-    *s = (struct directory_http_stream){.directory = directory, .timeout = timeout, .scratch = scratch, .backoff = {.least = DELAY_MIN, .most = DELAY_MAX}};
+    *s = (struct directory_http_stream){.directory = directory,
+                                        .timeout = timeout,
+                                        .scratch = scratch,
+                                        .backoff = {.least = DELAY_MIN, .most = DELAY_MAX}};
     s->events.event = on_event;
     s->events.context = s;
     event_stream_init(&s->events, STREAM_LINE_MAX);

@@ -33,8 +33,8 @@ struct directory_http_stream {
 };
 
 /* timeout: microseconds until there is an answer. What is packed of a record goes to `scratch` for a moment. */
-void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory, uint64_t timeout,
-                                struct writer scratch);
+void directory_http_stream_init(struct directory_http_stream *s, struct directory *directory,
+                                uint64_t timeout, struct writer scratch);
 void directory_http_stream_free(struct directory_http_stream *s, CURLM *multi);
 
 /* Opens what is due to be opened and drops what is dead. False: it has just ended, s->why says why. */

@@ -6,8 +6,8 @@
 #include "spoa/base/file.h"
 #include "spoa/base/writer.h"
 
-#define TOKEN_MAX ((size_t)16 * 1024)
-#define URL_MAX   8192
+#define TOKEN_MAX        ((size_t)16 * 1024)
+#define URL_MAX          8192
 #define AUTHORITIES_KEPT 60 /* seconds, until a file of them that was replaced is read */
 
 /* ---- the URL ---- */

@@ -39,25 +39,25 @@ struct directory_common {
         .key = "kind", .type = OPTION_TEXT, .offset = offsetof(kind_options, common.kind), \
         .help = "`" name "`", .max = 16                                                    \
     }
-#define DIRECTORY_CACHE_OPTIONS(kind_options, ttl_default)                                                \
-    {.key = "ttl",                                                                                        \
-     .type = OPTION_DURATION,                                                                             \
-     .offset = offsetof(kind_options, common.ttl),                                                        \
-     .fallback = (ttl_default),                                                                           \
-     .help = "an answer's time to live; what is in use is then looked up again",                        \
-     .min = 100,                                                                                          \
-     .max = OPTION_DAY},                                                                                  \
-        {.key = "stale",                                                                                  \
-         .type = OPTION_DURATION,                                                                         \
-         .offset = offsetof(kind_options, common.stale),                                                  \
-         .fallback = "10m",                                                                               \
-         .help = "time the last good record serves while the directory does not answer",                  \
-         .min = 0,                                                                                        \
-         .max = OPTION_DAY},                                                                              \
-    {                                                                                                     \
-        .key = "entries", .type = OPTION_INT, .offset = offsetof(kind_options, common.entries),           \
+#define DIRECTORY_CACHE_OPTIONS(kind_options, ttl_default)                                          \
+    {.key = "ttl",                                                                                  \
+     .type = OPTION_DURATION,                                                                       \
+     .offset = offsetof(kind_options, common.ttl),                                                  \
+     .fallback = (ttl_default),                                                                     \
+     .help = "an answer's time to live; what is in use is then looked up again",                    \
+     .min = 100,                                                                                    \
+     .max = OPTION_DAY},                                                                            \
+        {.key = "stale",                                                                            \
+         .type = OPTION_DURATION,                                                                   \
+         .offset = offsetof(kind_options, common.stale),                                            \
+         .fallback = "10m",                                                                         \
+         .help = "time the last good record serves while the directory does not answer",            \
+         .min = 0,                                                                                  \
+         .max = OPTION_DAY},                                                                        \
+    {                                                                                               \
+        .key = "entries", .type = OPTION_INT, .offset = offsetof(kind_options, common.entries),     \
         .fallback = "100000", .help = "records in memory; the least recently asked for goes first", \
-        .min = 16, .max = 10000000                                                                        \
+        .min = 16, .max = 10000000                                                                  \
     }
 
 /* ---- what a kind reports: on the loop's thread. What it reports is copied. ---- */
@@ -93,7 +93,8 @@ struct directory_questions {
 };
 
 void directory_questions_put(struct directory_questions *questions, struct directory_question *question);
-struct directory_question *directory_questions_take(struct directory_questions *questions); /* NULL: there is none */
+struct directory_question *directory_questions_take(
+    struct directory_questions *questions); /* NULL: there is none */
 
 /* The answer, and the end of the question: FOUND with a record, ABSENT, or UNAVAILABLE (no answer in time, an answer
  * that makes no sense; also the end of what was to wake, and of what is left when the kind is stopped). ttl in
@@ -165,7 +166,7 @@ struct directory_kind {
 };
 
 /* directory/options.c has the list of them. */
-extern const struct directory_kind directory_kind_file, directory_kind_http, directory_kind_redis, directory_kind_dns,
-    directory_kind_kubernetes;
+extern const struct directory_kind directory_kind_file, directory_kind_http, directory_kind_redis,
+    directory_kind_dns, directory_kind_kubernetes;
 
 #endif

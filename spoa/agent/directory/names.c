@@ -13,7 +13,7 @@
 #define AGAIN_FAILED   (5 * SECOND)
 #define SWEEP          (500 * MILLISECOND) /* between looks at what is to be asked again */
 #define PUBLISH_LEAST  (20 * MILLISECOND)  /* between two tables */
-#define PUBLISH_SHARE  10   /* of the time at most goes into making tables */
+#define PUBLISH_SHARE  10                  /* of the time at most goes into making tables */
 #define LOOKUP_TIMEOUT (5 * SECOND)
 
 struct host {

@@ -16,8 +16,9 @@ struct names;
 
 struct names_options {
     struct texts servers; /* name servers to ask, borrowed until names_stop; none: the system's */
-    uint64_t unused;      /* microseconds that a name is resolved on after names_use, or after it was last found in a table */
-    size_t most;          /* names beyond which no further one is resolved for that */
+    /* microseconds that a name is resolved on after names_use, or after it was last found in a table */
+    uint64_t unused;
+    size_t most; /* names beyond which no further one is resolved for that */
     /* It retains what it keeps, and is called again a second after it has returned false: out of memory. */
     bool (*changed)(void *context, struct name_table *table);
     /* The names that are wanted now were asked for once, and who was found is published. */

@@ -6,12 +6,8 @@
 #include "spoa/agent/directory/file.h"
 
 static const struct directory_kind *const kinds[] = {
-    &directory_kind_file,
-    &directory_kind_http,
-    &directory_kind_redis,
-    &directory_kind_dns,
-    &directory_kind_kubernetes,
-    NULL,
+    &directory_kind_file, &directory_kind_http,       &directory_kind_redis,
+    &directory_kind_dns,  &directory_kind_kubernetes, NULL,
 };
 
 const struct directory_kind *directory_kind_at(size_t i)

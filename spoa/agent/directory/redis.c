@@ -174,7 +174,8 @@ static void redis_tell_health(struct directory_redis *d)
 {
     bool answering = redis_link_ready(d->commands);
     if (d->known)
-        directory_health(d->directory, answering, redis_link_ready(d->events), answering ? d->last_problem : d->why);
+        directory_health(d->directory, answering, redis_link_ready(d->events),
+                         answering ? d->last_problem : d->why);
 }
 
 static void on_commands_ready(void *context)

@@ -249,7 +249,9 @@ static void on_input(void *owner)
 
 static void on_ended(void *owner, int error)
 {
-    lose(owner, error == ENOMEM ? "out of memory" : error ? strerror(error) : "the server ended the connection");
+    lose(owner, error == ENOMEM ? "out of memory"
+                : error         ? strerror(error)
+                                : "the server ended the connection");
 }
 
 /* A server that wants no more clients says why and closes. */

@@ -167,7 +167,8 @@ struct directory_entry *directory_table_trim(struct directory_table *t, uint64_t
         take_out(t, t->lists[DIRECTORY_EMPTY].oldest, &out);
     take_out_lost(t, DIRECTORY_EMPTY_ASKED, t->most_empty_asked, lost, &out);
     take_out_lost(t, DIRECTORY_RECORDS_ASKED, t->most_records_asked, lost, &out);
-    while (t->lists[DIRECTORY_RECORDS_ASKED].count > t->most_records) /* they were watched when they were asked for */
+    while (t->lists[DIRECTORY_RECORDS_ASKED].count >
+           t->most_records) /* they were watched when they were asked for */
         take_out(t, t->lists[DIRECTORY_RECORDS_ASKED].oldest, &out);
     while (t->lists[DIRECTORY_RECORDS].count > 0 && too_many_records(t))
         take_out(t, t->lists[DIRECTORY_RECORDS].oldest, &out);

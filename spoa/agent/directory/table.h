@@ -30,18 +30,18 @@ struct directory_entry {
     enum directory_list list;
     uint64_t hash;
     struct shared_record *box; /* the last good record; NULL: there is none */
-    int64_t epoch;          /* of the last whole record, as a state alone has none; 0: there was none */
+    int64_t epoch;             /* of the last whole record, as a state alone has none; 0: there was none */
     unsigned pins;
     uint64_t waiters;  /* bits of who wants to hear when it is answered */
     uint64_t watchers; /* bits of who has pinned it, until nobody has */
-    bool absent;      /* the directory says that there is none */
-    bool asked;       /* a look-up is on its way; directory_table_asked sets it */
-    bool unavailable; /* the last look-up had no answer */
-    bool outdated;    /* the directory announced a change that was not looked up yet */
-    bool announced;   /* by its key: the next answer is the directory's word, absence too */
-    bool again;       /* announced while a look-up was on its way, which may have missed it */
-    bool strangers;   /* such a one asks, too */
-    bool overtaken;   /* pushed with content while a look-up was on its way, which is older */
+    bool absent;       /* the directory says that there is none */
+    bool asked;        /* a look-up is on its way; directory_table_asked sets it */
+    bool unavailable;  /* the last look-up had no answer */
+    bool outdated;     /* the directory announced a change that was not looked up yet */
+    bool announced;    /* by its key: the next answer is the directory's word, absence too */
+    bool again;        /* announced while a look-up was on its way, which may have missed it */
+    bool strangers;    /* such a one asks, too */
+    bool overtaken;    /* pushed with content while a look-up was on its way, which is older */
     uint64_t asked_at, retry_at;
     uint64_t learned;     /* when the directory last confirmed what is known */
     uint64_t shown;       /* when it last did to somebody who has yet to prove that he may know; 0: never */

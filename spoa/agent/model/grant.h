@@ -37,16 +37,16 @@ struct grant {
     const char *kind; /* which checked it, also if it refused; NULL: none recognised it */
     struct slice sub, org, sandbox, jti, kid; /* absent: the token has none; sandbox "*": all of org */
     struct slice key;                         /* fingerprint of the one that verified it; absent: none did */
-    bool ours; /* it names, or was made with, a key of an entry, whether it is good or not */
-    unsigned needs;                           /* of enum need */
-    struct slice ports;                       /* packed; absent: every port */
-    int64_t iat;                              /* Unix seconds; -1: the token does not say */
-    int64_t exp;                              /* Unix seconds, as in the token */
-    int64_t leeway;                           /* seconds; the token is good while now < exp + leeway */
-    bool bind;                                /* a tunnel ends when the token does */
-    bool in_place;                            /* X-Sandbox-UID and X-Sandbox-Pod-IP do not go with it */
-    struct slice file;                        /* the only one that it is for; absent: it is for no file */
-    const char *operation;                    /* with file: "download" or "upload" */
+    bool ours;             /* it names, or was made with, a key of an entry, whether it is good or not */
+    unsigned needs;        /* of enum need */
+    struct slice ports;    /* packed; absent: every port */
+    int64_t iat;           /* Unix seconds; -1: the token does not say */
+    int64_t exp;           /* Unix seconds, as in the token */
+    int64_t leeway;        /* seconds; the token is good while now < exp + leeway */
+    bool bind;             /* a tunnel ends when the token does */
+    bool in_place;         /* X-Sandbox-UID and X-Sandbox-Pod-IP do not go with it */
+    struct slice file;     /* the only one that it is for; absent: it is for no file */
+    const char *operation; /* with file: "download" or "upload" */
     /* Good only where the record holds this access secret (64 hex digits), or where it holds none. */
     struct slice secret_sha256;
     bool without_secret;

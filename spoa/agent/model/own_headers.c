@@ -123,7 +123,8 @@ static bool has(const struct request *request, struct slice name)
 const char *own_headers_left(const struct texts *names, const struct request *request)
 {
     for (size_t i = 0; i < names->count; i++)
-        if (has(request, slice_text(names->at[i])) && !own_header_is_removed(request, slice_text(names->at[i])))
+        if (has(request, slice_text(names->at[i])) &&
+            !own_header_is_removed(request, slice_text(names->at[i])))
             return names->at[i];
     return NULL;
 }

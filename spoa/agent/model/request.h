@@ -29,20 +29,20 @@
     X(BOOL, mux, "mux", "var(txn.mux)") /* the relay asks, for a WebSocket that carries many */
 
 /*  X(field of the value, field of the count, name in lower case, ...) */
-#define REQUEST_HEADERS(X)                                              \
-    X(host, hosts, "host")                                              \
-    X(upgrade, upgrades, "upgrade")                                     \
-    X(connection, connections, "connection")                            \
-    X(ws_version, ws_versions, "sec-websocket-version")                 \
-    X(ws_key, ws_keys, "sec-websocket-key")                             \
-    X(ws_protocol, ws_protocols, "sec-websocket-protocol")              \
-    X(content_length, content_lengths, "content-length")                \
-    X(transfer_encoding, transfer_encodings, "transfer-encoding")       \
-    X(authorization, authorizations, "authorization")                   \
-    X(origin, origins, "origin")                                        \
-    X(accept, accepts, "accept")                                        \
-    X(cors_method, cors_methods, "access-control-request-method")       \
-    CREDENTIAL_HEADERS(X)                                               \
+#define REQUEST_HEADERS(X)                                        \
+    X(host, hosts, "host")                                        \
+    X(upgrade, upgrades, "upgrade")                               \
+    X(connection, connections, "connection")                      \
+    X(ws_version, ws_versions, "sec-websocket-version")           \
+    X(ws_key, ws_keys, "sec-websocket-key")                       \
+    X(ws_protocol, ws_protocols, "sec-websocket-protocol")        \
+    X(content_length, content_lengths, "content-length")          \
+    X(transfer_encoding, transfer_encodings, "transfer-encoding") \
+    X(authorization, authorizations, "authorization")             \
+    X(origin, origins, "origin")                                  \
+    X(accept, accepts, "accept")                                  \
+    X(cors_method, cors_methods, "access-control-request-method") \
+    CREDENTIAL_HEADERS(X)                                         \
     TARGET_HEADERS(X)
 
 #define REQUEST_TYPE_TEXT    struct slice

@@ -84,8 +84,8 @@ static void url_split(struct slice url, struct head *head)
         head->query = slice_from(url, question + 1);
 }
 
-bool request_from_text(struct slice line, const struct header_line *lines, size_t count, struct writer *memory,
-                       struct request *request, struct fail *why)
+bool request_from_text(struct slice line, const struct header_line *lines, size_t count,
+                       struct writer *memory, struct request *request, struct fail *why)
 {
     struct head head = {.version = SLICE_LITERAL("1.1"), .lines = lines, .count = count};
     struct slice rest = line, url, version;

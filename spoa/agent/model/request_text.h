@@ -19,7 +19,7 @@ bool header_line_parse(struct slice text, struct header_line *line);
 
 /* line: "METHOD URL [HTTP/VERSION]", URL a path or http://HOST/PATH or https://…; a Host among the lines
  * comes before that of the URL. Slices of *request point into the arguments and memory, which holds the lines once more. */
-bool request_from_text(struct slice line, const struct header_line *lines, size_t count, struct writer *memory,
-                       struct request *request, struct fail *why);
+bool request_from_text(struct slice line, const struct header_line *lines, size_t count,
+                       struct writer *memory, struct request *request, struct fail *why);
 
 #endif

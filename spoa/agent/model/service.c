@@ -52,7 +52,8 @@ static bool is_value(struct slice value)
     return true;
 }
 
-static bool read_headers(const struct json *doc, const json_node *node, struct service *service, struct fail *why)
+static bool read_headers(const struct json *doc, const json_node *node, struct service *service,
+                         struct fail *why)
 {
     if (node && !json_is_object(node))
         return json_fail(doc, node, why, "headers is an object of names and values");
@@ -76,7 +77,8 @@ static bool read_url(const struct json *doc, const json_node *node, struct servi
     return true;
 }
 
-static bool read_service(const struct json *doc, const json_node *node, struct service *service, struct fail *why)
+static bool read_service(const struct json *doc, const json_node *node, struct service *service,
+                         struct fail *why)
 {
     struct options o = {.url = NULL};
     if (!json_is_object(node))

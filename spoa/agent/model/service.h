@@ -12,13 +12,13 @@
 
 struct service {
     char *name, *url;
-    struct worker worker; /* at an address, with a port; points into url */
+    struct worker worker;       /* at an address, with a port; points into url */
     struct texts names, values; /* headers that it gets */
 };
 
 /* `services` of the configuration. NULL where there is none, and then *why is empty, or it is not in order. */
 struct services *services_read(const struct json *doc, const json_node *node, struct fail *why);
-void services_free(struct services *services); /* NULL is fine */
+void services_free(struct services *services);                                           /* NULL is fine */
 const struct service *services_find(const struct services *services, struct slice name); /* NULL: none */
 
 /* The keys of a service, for documentation. */

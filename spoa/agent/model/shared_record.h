@@ -8,7 +8,7 @@
 
 struct shared_record {
     atomic_uint references; /* of shared_record_retain and shared_record_release alone */
-    size_t bytes;        /* memory it takes */
+    size_t bytes;           /* memory it takes */
     struct record record;
     uint8_t texts[]; /* what the record's slices point to */
 };

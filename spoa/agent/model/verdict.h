@@ -20,43 +20,46 @@ enum verdict_kind {
 
 /*  X(kind, field, variable): a variable is set only where the field is present (TEXT), non-negative (INT), of a family
  *  (ADDRESS) or true (BOOL). `verdict` itself is not in the table: it is always set, and set last. */
-#define VERDICT_VARIABLES(X)                                                                                      \
-    X(INT, status, "status")           /* deny: HTTP status */                                                    \
-    X(TEXT, error, "error")            /* deny: code of spoa/proto/refusal.h */                                     \
-    X(TEXT, message, "message")        /* deny: one sentence, ASCII, needs no JSON escaping */                    \
-    X(BOOL, retryable, "retryable")    /* deny */                                                                 \
-    X(INT, retry_after, "retry_after") /* deny: seconds */                                                        \
-    X(TEXT, route, "route")                                                                                       \
-    X(TEXT, sandbox, "sandbox")                                                                                   \
-    X(TEXT, space, "namespace")                                                                                   \
-    X(INT, port, "port") /* the sandbox's port that was asked for */                                              \
-    X(TEXT, session, "session")                                                                                   \
-    X(TEXT, org, "org")                                                                                           \
-    X(ADDRESS, addr, "addr") /* the worker */                                                                     \
-    X(INT, addr_port, "addr_port")                                                                                \
-    X(BOOL, tls, "tls")      /* the worker speaks TLS */                                                          \
-    X(BOOL, h2, "h2")        /* the worker speaks HTTP/2 */                                                       \
-    X(TEXT, sni, "sni")                                                                                           \
-    X(TEXT, path, "path")    /* what the worker gets, always set on direct and relay */                           \
-    X(TEXT, prefix, "prefix") /* what the path lost in front; absent: nothing, or it was rewritten otherwise */   \
-    X(TEXT, query, "query")  /* without '?'; absent: none */                                                      \
-    X(TEXT, auth, "auth")    /* Authorization towards the worker; absent: none */                                 \
-    X(TEXT, host, "host")    /* Host towards the worker; absent: keep the client's */                             \
-    X(BOOL, cookies, "cookies")                 /* the worker may see the application's cookies */                \
-    X(BOOL, service, "service")  /* what the client brings is for a service, credentials too */                    \
-    X(BOOL, protocol_edit, "protocol_edit")     /* Sec-WebSocket-Protocol is replaced by `protocol`, or removed */\
-    X(TEXT, protocol, "protocol")                                                                                 \
-    X(BOOL, select_cellgate, "select_cellgate") /* select subprotocol `cellgate` if the worker selects none */    \
-    X(BOOL, strip_origin, "strip_origin")       /* the upgrade's Origin is not for the worker */                  \
-    X(TEXT, execd, "execd")    /* X-EXECD-ACCESS-TOKEN from the record */                                         \
-    X(TEXT, egress, "egress")  /* OPENSANDBOX-EGRESS-AUTH from the record */                                      \
-    X(TEXT, access, "access")  /* X-Access-Token from the record */                                               \
-    X(TEXT, location, "location")       /* redirect */                                                            \
-    X(TEXT, set_cookie, "set_cookie")   /* redirect */                                                            \
-    X(TEXT, cors_origin, "cors_origin") /* preflight, and on answers to that origin */                            \
-    X(INT, timeout, "timeout")          /* milliseconds, `timeout tunnel` */                                      \
-    X(BOOL, upgrade, "upgrade")         /* the request claimed an upgrade: a refusal closes the connection */     \
-    X(INT, epoch, "epoch") \
+#define VERDICT_VARIABLES(X)                                                                             \
+    X(INT, status, "status")           /* deny: HTTP status */                                           \
+    X(TEXT, error, "error")            /* deny: code of spoa/proto/refusal.h */                          \
+    X(TEXT, message, "message")        /* deny: one sentence, ASCII, needs no JSON escaping */           \
+    X(BOOL, retryable, "retryable")    /* deny */                                                        \
+    X(INT, retry_after, "retry_after") /* deny: seconds */                                               \
+    X(TEXT, route, "route")                                                                              \
+    X(TEXT, sandbox, "sandbox")                                                                          \
+    X(TEXT, space, "namespace")                                                                          \
+    X(INT, port, "port") /* the sandbox's port that was asked for */                                     \
+    X(TEXT, session, "session")                                                                          \
+    X(TEXT, org, "org")                                                                                  \
+    X(ADDRESS, addr, "addr") /* the worker */                                                            \
+    X(INT, addr_port, "addr_port")                                                                       \
+    X(BOOL, tls, "tls") /* the worker speaks TLS */                                                      \
+    X(BOOL, h2, "h2")   /* the worker speaks HTTP/2 */                                                   \
+    X(TEXT, sni, "sni")                                                                                  \
+    X(TEXT, path, "path") /* what the worker gets, always set on direct and relay */                     \
+    X(TEXT, prefix,                                                                                      \
+      "prefix") /* what the path lost in front; absent: nothing, or it was rewritten otherwise */        \
+    X(TEXT, query, "query")     /* without '?'; absent: none */                                          \
+    X(TEXT, auth, "auth")       /* Authorization towards the worker; absent: none */                     \
+    X(TEXT, host, "host")       /* Host towards the worker; absent: keep the client's */                 \
+    X(BOOL, cookies, "cookies") /* the worker may see the application's cookies */                       \
+    X(BOOL, service, "service") /* what the client brings is for a service, credentials too */           \
+    X(BOOL, protocol_edit,                                                                               \
+      "protocol_edit") /* Sec-WebSocket-Protocol is replaced by `protocol`, or removed */                \
+    X(TEXT, protocol, "protocol")                                                                        \
+    X(BOOL, select_cellgate,                                                                             \
+      "select_cellgate")                  /* select subprotocol `cellgate` if the worker selects none */ \
+    X(BOOL, strip_origin, "strip_origin") /* the upgrade's Origin is not for the worker */               \
+    X(TEXT, execd, "execd")               /* X-EXECD-ACCESS-TOKEN from the record */                     \
+    X(TEXT, egress, "egress")             /* OPENSANDBOX-EGRESS-AUTH from the record */                  \
+    X(TEXT, access, "access")             /* X-Access-Token from the record */                           \
+    X(TEXT, location, "location")         /* redirect */                                                 \
+    X(TEXT, set_cookie, "set_cookie")     /* redirect */                                                 \
+    X(TEXT, cors_origin, "cors_origin")   /* preflight, and on answers to that origin */                 \
+    X(INT, timeout, "timeout")            /* milliseconds, `timeout tunnel` */                           \
+    X(BOOL, upgrade, "upgrade") /* the request claimed an upgrade: a refusal closes the connection */    \
+    X(INT, epoch, "epoch")                                                                               \
     X(TEXT, handover, "handover") /* relay: for its header (spoa/proto/handover.h) */
 
 #define VERDICT_TYPE_TEXT    struct slice

@@ -10,10 +10,12 @@
 #define CELLGATE_AGENT_PROFILE_HEADERS_H
 
 /* ..., SOURCE, name in docs/tokens.md: those that carry a credential, in the order in which they decide. */
-#define CREDENTIAL_HEADERS(X)                                                                                       \
-    X(secure_access, secure_accesses, "opensandbox-secure-access", SECURE_ACCESS, "OpenSandbox-Secure-Access")      \
-    X(oc_preview, oc_previews, "x-oc-preview-token", OC_PREVIEW, "X-OC-Preview-Token")                              \
-    X(daytona_preview, daytona_previews, "x-daytona-preview-token", DAYTONA_PREVIEW, "X-Daytona-Preview-Token")     \
+#define CREDENTIAL_HEADERS(X)                                                          \
+    X(secure_access, secure_accesses, "opensandbox-secure-access", SECURE_ACCESS,      \
+      "OpenSandbox-Secure-Access")                                                     \
+    X(oc_preview, oc_previews, "x-oc-preview-token", OC_PREVIEW, "X-OC-Preview-Token") \
+    X(daytona_preview, daytona_previews, "x-daytona-preview-token", DAYTONA_PREVIEW,   \
+      "X-Daytona-Preview-Token")                                                       \
     X(e2b_access, e2b_accesses, "e2b-traffic-access-token", E2B_ACCESS, "e2b-traffic-access-token")
 
 /* Those that say which sandbox is meant. */

@@ -27,7 +27,8 @@ static const struct {
 };
 
 /* What haproxy.cfg can set by name. */
-static const char *const direct_set[] = {"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", "X-Access-Token", NULL};
+static const char *const direct_set[] = {"X-EXECD-ACCESS-TOKEN", "OPENSANDBOX-EGRESS-AUTH", "X-Access-Token",
+                                         NULL};
 
 /* What the building of one route needs at hand. */
 struct build {
@@ -325,7 +326,8 @@ static bool read_need(struct route_entry *entry, struct fail *why)
 static bool read_system(struct route_entry *entry, struct fail *why)
 {
     entry->route.system = entry->system ? system_of(slice_text(entry->system)) : SYSTEM_NONE;
-    return !entry->system || entry->route.system || fail(why, "system: '%s' is none of %s", entry->system, system_words());
+    return !entry->system || entry->route.system ||
+           fail(why, "system: '%s' is none of %s", entry->system, system_words());
 }
 
 static bool read_service(struct build *b, struct fail *why)
@@ -372,8 +374,8 @@ static bool entry_build(struct build *b, const json_node *node, struct fail *why
         !patterns_read(b, entry->host_node, host_add, &entry->host, why) || !read_headers(b, why) ||
         !read_upgrade(b, why) || !read_redial(b, why) || !read_set(b, why))
         return false;
-    if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_service(b, &what) || !read_need(entry, &what) || !read_to(b, &what) ||
-        !route_check(entry, &what))
+    if (!read_ports(entry, &what) || !read_system(entry, &what) || !read_service(b, &what) ||
+        !read_need(entry, &what) || !read_to(b, &what) || !route_check(entry, &what))
         return json_fail(b->doc, node, why, "route '%s': %s", entry->route.name, what.text);
     entry_defaults(entry);
     return true;
@@ -463,7 +465,8 @@ static bool add_word(struct building *w, const json_node *node, struct slice wor
         if (!is_meant(word, &route))
             continue;
         if (w->placed[i])
-            return json_fail(w->doc, node, why, "route '%.*s' stands twice", SLICE_PRINTF(default_name(&route)));
+            return json_fail(w->doc, node, why, "route '%.*s' stands twice",
+                             SLICE_PRINTF(default_name(&route)));
         if (!add_default(w, i, &route, why))
             return false;
         known = true;
@@ -519,9 +522,10 @@ static bool add_all(struct building *w, struct fail *why)
 {
     const json_node *list = w->nodes->routes;
     if (!list && !w->systems)
-        return json_fail(w->doc, json_root(w->doc), why,
-                         "there is no route: name in `systems` those whose clients come here (%s), or write `routes`",
-                         system_words());
+        return json_fail(
+            w->doc, json_root(w->doc), why,
+            "there is no route: name in `systems` those whose clients come here (%s), or write `routes`",
+            system_words());
     if (list && !json_is_array(list))
         return json_fail(w->doc, list, why, "routes is an array");
     size_t defaults = defaults_count();
@@ -593,7 +597,8 @@ static bool add_services(struct building *w, struct fail *why)
 
 static bool routes_build(struct building *w, struct fail *why)
 {
-    return add_services(w, why) && domains_check(w->doc, w->nodes->domains, why) && add_all(w, why) && domains_served(w, why);
+    return add_services(w, why) && domains_check(w->doc, w->nodes->domains, why) && add_all(w, why) &&
+           domains_served(w, why);
 }
 
 static struct routes *routes_make(struct building *w, struct fail *why)

@@ -87,8 +87,10 @@ static bool has_star(const struct texts *origins)
 static bool check_cookie(const struct route_entry *entry, struct fail *why)
 {
     bool pages = entry->route.upgrade != ROUTE_UPGRADE;
-    if (!captures_always(&entry->host, CAPTURE_SANDBOX) || (pages && entry->path.count) || entry->header_count)
-        return fail(why, "cookie: only where host captures {sandbox}, without headers and, for pages, without path");
+    if (!captures_always(&entry->host, CAPTURE_SANDBOX) || (pages && entry->path.count) ||
+        entry->header_count)
+        return fail(
+            why, "cookie: only where host captures {sandbox}, without headers and, for pages, without path");
     if (has_star(&entry->route.origins) || has_star(&entry->route.cors))
         return fail(why, "cookie: not together with the origin '*'");
     return true;
@@ -138,8 +140,8 @@ static bool check_service(const struct route_entry *entry, struct fail *why)
     const struct route *route = &entry->route;
     if (entry->path.count == 0)
         return fail(why, "to_service: say which paths are the service's");
-    if (route->via != ROUTE_DIRECT || route->refuse == ROUTE_REFUSE_CLOSE || route->cookie || route->set_count || route->port ||
-        entry->ports)
+    if (route->via != ROUTE_DIRECT || route->refuse == ROUTE_REFUSE_CLOSE || route->cookie ||
+        route->set_count || route->port || entry->ports)
         return fail(why, "to_service: not together with via, refuse, cookie, set, port or ports");
     if (captures_of(&entry->path) & (1u << CAPTURE_TOKEN | 1u << CAPTURE_SIGNATURE))
         return fail(why, "to_service: no {token} or {signature}");
@@ -159,9 +161,12 @@ static bool check_mux(const struct route_entry *entry, struct fail *why)
     if (route->upgrade != ROUTE_UPGRADE || route->via != ROUTE_RELAY)
         return fail(why, "mux: say \"upgrade\": true and \"via\": \"relay\"");
     if (route->service || route->cookie || route->set_count || route->port || entry->ports || route->resume ||
-        route->end || route->keepalive || route->stream || route->overlap || route->hold || route->strip.count)
-        return fail(why, "mux: not together with to_service, cookie, set, port, ports, resume, end, keepalive, stream, "
-                         "overlap, hold or strip");
+        route->end || route->keepalive || route->stream || route->overlap || route->hold ||
+        route->strip.count)
+        return fail(
+            why,
+            "mux: not together with to_service, cookie, set, port, ports, resume, end, keepalive, stream, "
+            "overlap, hold or strip");
     return true;
 }
 
@@ -195,12 +200,16 @@ bool routes_check(const struct routes *routes, struct fail *why)
         const struct route_entry *entry = &routes->at[i];
         for (size_t j = 0; j < i; j++)
             if (strcmp(routes->at[j].route.name, entry->route.name) == 0)
-                return fail(why, "two routes have the name '%s' (those of `systems` have names, too: `cellgate routes`)", entry->route.name);
+                return fail(
+                    why,
+                    "two routes have the name '%s' (those of `systems` have names, too: `cellgate routes`)",
+                    entry->route.name);
         if (!entry->host.count && entry->path.count && entry->route.upgrade != ROUTE_UPGRADE)
             path_form = entry->route.name;
         if (entry->route.cookie && !has_pages(routes, entry))
-            return fail(why, "route '%s' has a cookie, and no route with a cookie serves plain requests of its host",
-                        entry->route.name);
+            return fail(
+                why, "route '%s' has a cookie, and no route with a cookie serves plain requests of its host",
+                entry->route.name);
         if (entry->route.cookie && path_form)
             return fail(why,
                         "route '%s' has a cookie and must stand before '%s', which serves pages on any host",

@@ -36,7 +36,8 @@ static uint8_t decoded_next(struct slice s, size_t *i)
 
 bool path_valid(struct slice path)
 {
-    static const bool plain[256] = {['!' ... '"'] = true, ['$'] = true, ['&' ... '~'] = true}; /* no '#', and '%' is looked at */
+    static const bool plain[256] = {
+        ['!' ... '"'] = true, ['$'] = true, ['&' ... '~'] = true}; /* no '#', and '%' is looked at */
     if (path.len == 0 || path.at[0] != '/')
         return false;
     for (size_t i = 0; i < path.len; i++)
@@ -123,8 +124,12 @@ static bool is_ambiguous(struct slice tail)
     unsigned kinds = 0;
     for (size_t i = 0; i < tail.len; i++) {
         int c = encoded_at(tail, i);
-        kinds |= tail.at[i] == '\\' ? 1 : tail.at[i] == ';' ? 2 : c == '/' ? 4 : c == '\\' ? 8
-                 : c == ';' ? 16 : 0;
+        kinds |= tail.at[i] == '\\'  ? 1
+                 : tail.at[i] == ';' ? 2
+                 : c == '/'          ? 4
+                 : c == '\\'         ? 8
+                 : c == ';'          ? 16
+                                     : 0;
     }
     return kinds & (kinds - 1);
 }

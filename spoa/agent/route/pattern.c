@@ -19,7 +19,8 @@ struct part {
 struct pattern {
     enum pattern_kind kind;
     uint8_t separator; /* 0: there is one part */
-    uint8_t start; /* of a path whose first part begins with text: its first byte, looked at before all else */
+    /* of a path whose first part begins with text: its first byte, looked at before all else */
+    uint8_t start;
     bool has_rest;
     uint8_t rest;
     struct slice fallback; /* of {name?default}; absent: none */

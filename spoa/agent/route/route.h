@@ -36,19 +36,19 @@ struct route {
     char *name;
     enum system system; /* whose entries of `tokens` are good on it; SYSTEM_NONE: nobody's */
     enum route_upgrade upgrade;
-    int via;                   /* enum route_via */
-    int protocol;              /* enum route_protocol */
-    int mux;                   /* enum route_mux; not off: the relay takes requests out of a WebSocket's messages */
+    int via;      /* enum route_via */
+    int protocol; /* enum route_protocol */
+    int mux;      /* enum route_mux; not off: the relay takes requests out of a WebSocket's messages */
     const struct service *service; /* that it leads to; NULL: to sandboxes */
-    int64_t port;              /* that is meant where none is captured; 0: none */
-    struct template *template; /* NULL: the worker gets the path unchanged */
-    unsigned need;             /* of enum need; 0: no token */
+    int64_t port;                  /* that is meant where none is captured; 0: none */
+    struct template *template;     /* NULL: the worker gets the path unchanged */
+    unsigned need;                 /* of enum need; 0: no token */
     bool by_host; /* its host is a pattern, so that the domain it is asked by is no choice of the caller's */
     bool keep_host, keep_cookies;
-    bool keep_auth;                    /* an Authorization that is no credential of ours is the application's */
-    bool cookie;                       /* a token may come as cookie, and a query token is turned into one */
+    bool keep_auth;             /* an Authorization that is no credential of ours is the application's */
+    bool cookie;                /* a token may come as cookie, and a query token is turned into one */
     struct texts origins, cors; /* exact origins, or "*"; no `origins`: the request's own host */
-    int64_t timeout;                   /* milliseconds; 0: HAProxy's */
+    int64_t timeout;            /* milliseconds; 0: HAProxy's */
     struct texts strip;         /* relay only */
     struct route_header *set;
     size_t set_count;

@@ -116,9 +116,12 @@ static void put_option(struct object *o, const struct option *option, const stru
     case OPTION_SIZE:
         if (*(const int64_t *)field) {
             const char *quote = option->type == OPTION_INT ? "" : "\"";
-            const char *unit = option->type == OPTION_DURATION ? "ms" : option->type == OPTION_SIZE ? "B" : "";
+            const char *unit = option->type == OPTION_DURATION ? "ms"
+                               : option->type == OPTION_SIZE   ? "B"
+                                                               : "";
             put_key(o, option->key);
-            o->good = o->good && json_write(o->to, "%s%lld%s%s", quote, (long long)*(const int64_t *)field, unit, quote);
+            o->good = o->good &&
+                      json_write(o->to, "%s%lld%s%s", quote, (long long)*(const int64_t *)field, unit, quote);
         }
         break;
     case OPTION_ENUM:
@@ -153,8 +156,9 @@ static bool write_route(const struct route_entry *entry, struct buffer *to)
     put_where(&o, entry);
     put_redial(&o, entry);
     for (size_t i = 1; i < count; i++)
-        if (!slice_is(slice_text(keys[i].key), "host_header") && !slice_is(slice_text(keys[i].key), "cookies") &&
-            !slice_is(slice_text(keys[i].key), "auth") && !slice_is(slice_text(keys[i].key), "system"))
+        if (!slice_is(slice_text(keys[i].key), "host_header") &&
+            !slice_is(slice_text(keys[i].key), "cookies") && !slice_is(slice_text(keys[i].key), "auth") &&
+            !slice_is(slice_text(keys[i].key), "system"))
             put_option(&o, &keys[i], entry);
     put_pair(&o, "host_header", route->keep_host ? "keep" : "worker");
     put_pair(&o, "cookies", route->keep_cookies ? "keep" : "strip");
@@ -178,7 +182,8 @@ bool routes_write(const struct routes *routes, struct buffer *to)
     before = "";
     for (size_t i = 0; good && i < routes->count; i++)
         if (routes->at[i].off) {
-            good = buffer_put(to, slice_text(before)) && json_write_text(to, slice_text(routes->at[i].route.name));
+            good = buffer_put(to, slice_text(before)) &&
+                   json_write_text(to, slice_text(routes->at[i].route.name));
             before = ", ";
         }
     return good && buffer_put(to, SLICE_LITERAL("]}\n"));

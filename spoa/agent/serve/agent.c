@@ -150,8 +150,8 @@ static bool take_over(struct agent *a, struct policy *policy, const char *what, 
         LOG_BY(line, a->options.log, LOG_INFO, "reloaded", LOG_TEXT("what", what));
         log_warnings(a, policy);
     } else {
-        LOG_BY(line, a->options.log, LOG_ERROR, "not reloaded, what was in force stays", LOG_TEXT("what", what),
-               LOG_TEXT("why", why->text));
+        LOG_BY(line, a->options.log, LOG_ERROR, "not reloaded, what was in force stays",
+               LOG_TEXT("what", what), LOG_TEXT("why", why->text));
     }
     policy_release(policy);
     return good;

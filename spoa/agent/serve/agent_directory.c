@@ -70,7 +70,8 @@ static bool on_loaded(void *context, const struct directory_load *load)
               LOG_SECONDS("seconds", load->seconds));
     if (good && load->exposed)
         log_write(a->options.log, LOG_WARN,
-                  "everybody on this machine can read the directory's file, and what its headers let in with: it should belong to the agent's account, with mode 600",
+                  "everybody on this machine can read the directory's file, and what its headers let in "
+                  "with: it should belong to the agent's account, with mode 600",
                   LOG_U64("records", load->exposed));
     if (good)
         agent_tell_over(a, "directory", load->revoked_over);
@@ -140,7 +141,8 @@ static bool on_revoked_tokens(void *context, struct slice text, bool all, struct
     metrics_add(a->directory_shard, AGENT_REVOCATIONS, METRIC_INDEX(good ? AGENT_GOOD : AGENT_BAD), 1);
     pthread_mutex_unlock(&a->lock);
     if (!good)
-        log_write(a->options.log, LOG_ERROR, "revoked tokens not taken over, those of before stay", LOG_TEXT("why", why->text));
+        log_write(a->options.log, LOG_ERROR, "revoked tokens not taken over, those of before stay",
+                  LOG_TEXT("why", why->text));
     else
         agent_tell_over(a, "directory", over);
     return good;
@@ -229,7 +231,8 @@ static void start_directory(void *context)
                                           .context = a};
     uint64_t patience = (uint64_t)s->policy->settings->agent.lookup * MILLISECOND;
     a->directory_asked = s->policy->directory->kind->ask;
-    a->directory = directory_start(s->policy->directory, &owner, patience, loop_thread_loop(a->io), a->options.log, s->why);
+    a->directory = directory_start(s->policy->directory, &owner, patience, loop_thread_loop(a->io),
+                                   a->options.log, s->why);
     if (!a->directory)
         return;
     pthread_mutex_lock(&a->lock);

@@ -62,7 +62,8 @@ bool agent_write_metrics(struct agent *a, struct buffer *to)
                 (int64_t)atomic_load_explicit(&a->subscriptions.used, memory_order_relaxed));
     metrics_set(a->shard, AGENT_LOG_DROPPED, METRIC_PLAIN, (int64_t)log_dropped(a->options.log));
     metrics_set(a->shard, AGENT_LOG_HELD_BACK, METRIC_PLAIN, (int64_t)log_held_back(a->options.log));
-    metrics_set(a->shard, AGENT_AUDIT_DROPPED, METRIC_PLAIN, a->options.audit ? (int64_t)log_dropped(a->options.audit) : 0);
+    metrics_set(a->shard, AGENT_AUDIT_DROPPED, METRIC_PLAIN,
+                a->options.audit ? (int64_t)log_dropped(a->options.audit) : 0);
     bool good = metrics_write(a->metrics, to) && process_metrics_write("agent", to);
 #define GAUGE                "", "gauge"
 #define COUNTER              "_total", "counter"

@@ -95,7 +95,8 @@ static void put_text(struct spop_actions *actions, const struct spop_variable *v
     spop_set_known_text(actions, variable, text);
 }
 
-static inline void put_TEXT(struct spop_actions *actions, const struct spop_variable *variable, struct slice text)
+static inline void put_TEXT(struct spop_actions *actions, const struct spop_variable *variable,
+                            struct slice text)
 {
     if (slice_present(text))
         put_text(actions, variable, text);

@@ -11,7 +11,7 @@ enum {
     BYTES = 8 << 20,
     QUESTION_MOST = 4096,
     ANSWER_MOST = 4096,
-    SEEN = 4096, /* questions that were asked once: what never comes again costs nothing more */
+    SEEN = 4096,   /* questions that were asked once: what never comes again costs nothing more */
     WINDOW = SEEN, /* questions after which it is judged whether looking pays */
     WORTH = 8,     /* it does when one of so many is known: to look costs about an eighth of a decision */
 };

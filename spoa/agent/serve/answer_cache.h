@@ -36,7 +36,8 @@ struct answer_question {
     struct slice id;   /* absent: it has none, which is fine */
     struct slice rest; /* the arguments but the id, packed */
     uint64_t hash;
-    bool aside; /* no answer is looked for, and none kept: its id is not where it should be, or the cache rests */
+    /* no answer is looked for, and none kept: its id is not where it should be, or the cache rests */
+    bool aside;
 };
 
 /* clock: loop_clock, or a little before. */

@@ -9,14 +9,15 @@
 
 bool audit_wanted(const struct verdict *v, int which)
 {
-    bool admitted = v->refusal == REFUSAL_NONE && (v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY ||
-                                                   v->kind == VERDICT_REDIRECT);
+    bool admitted = v->refusal == REFUSAL_NONE &&
+                    (v->kind == VERDICT_DIRECT || v->kind == VERDICT_RELAY || v->kind == VERDICT_REDIRECT);
     return admitted && (which == SETTINGS_AUDIT_ALL || (which == SETTINGS_AUDIT_UPGRADES && v->upgrade));
 }
 
 static struct slice address_text(const struct address *addr, char text[static INET6_ADDRSTRLEN])
 {
-    if (!addr->family || !inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->bytes, text, INET6_ADDRSTRLEN))
+    if (!addr->family ||
+        !inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->bytes, text, INET6_ADDRSTRLEN))
         return slice_text(NULL);
     return slice_text(text);
 }

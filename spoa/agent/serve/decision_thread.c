@@ -165,7 +165,7 @@ static void answer_first(struct decision_thread *d, const struct answer_question
 }
 
 static enum server_reply on_haproxy_message(void *context, struct slice name, struct spop_args args,
-                                    struct spop_actions *actions, const struct server_ticket *ticket)
+                                            struct spop_actions *actions, const struct server_ticket *ticket)
 {
     struct decision_thread *d = context;
     struct request request;
@@ -206,7 +206,8 @@ static enum server_reply on_haproxy_message(void *context, struct slice name, st
 }
 
 /* Whether it was answered; `known`: the last good record will do; `last`: whatever is known. */
-static bool answer_route(struct decision_thread *d, const struct pending_request *pending, bool known, bool last)
+static bool answer_route(struct decision_thread *d, const struct pending_request *pending, bool known,
+                         bool last)
 {
     struct request request;
     struct verdict verdict;
@@ -353,7 +354,8 @@ static bool admit_relay(void *context, int fd)
 static void take_snapshot(void *context)
 {
     struct decision_thread *d = context;
-    struct snapshot *next = is_stopped(d) ? NULL : atomic_exchange_explicit(&d->next, NULL, memory_order_acq_rel);
+    struct snapshot *next =
+        is_stopped(d) ? NULL : atomic_exchange_explicit(&d->next, NULL, memory_order_acq_rel);
     if (!next)
         return;
     snapshot_release(d->snapshot);
@@ -453,8 +455,8 @@ static bool prepare_pending(struct decision_thread *d)
     d->late_requests = pending_new(d->pending, &options);
     d->redials_quota.most = REQUESTS_BYTES / PENDING_UNIT;
     options.quota = &d->redials_quota;
-    d->redials =
-        pending_new(d->pending, &options); /* each has its whole time before it, those above the rest of theirs */
+    d->redials = pending_new(
+        d->pending, &options); /* each has its whole time before it, those above the rest of theirs */
     options.patience = SUBSCRIPTION_SECONDS * SECOND;
     options.most = options.most_bytes = SIZE_MAX;
     options.quota = d->options.subscriptions;

@@ -17,17 +17,18 @@
 struct decision_thread;
 
 struct decision_thread_options {
-    uint64_t waiter;               /* its bit, as of directory/cache.h */
-    int listener, relay_listener;  /* borrowed; shared by all decision threads */
+    uint64_t waiter;                            /* its bit, as of directory/cache.h */
+    int listener, relay_listener;               /* borrowed; shared by all decision threads */
     struct listener_share *share, *relay_share; /* borrowed, of these; may be NULL */
-    struct relay_user relay_user;  /* who may connect to relay_listener */
-    size_t token_cache;            /* entries */
-    struct token_store *token_store;     /* borrowed, of all decision threads; NULL: none */
-    struct pending_quota *subscriptions; /* borrowed, of all decision threads: what relays' subscriptions may take */
-    uint64_t lookup;               /* microseconds that a question waits for a look-up */
-    uint64_t host_lookup;          /* the same, of the addresses of a host outside */
-    struct renew *renew;           /* NULL: sandboxes in use are not reported */
-    const struct key *ticket_key;  /* borrowed; of what relays may ask for; NULL: nothing */
+    struct relay_user relay_user;               /* who may connect to relay_listener */
+    size_t token_cache;                         /* entries */
+    struct token_store *token_store;            /* borrowed, of all decision threads; NULL: none */
+    /* borrowed, of all decision threads: what relays' subscriptions may take */
+    struct pending_quota *subscriptions;
+    uint64_t lookup;              /* microseconds that a question waits for a look-up */
+    uint64_t host_lookup;         /* the same, of the addresses of a host outside */
+    struct renew *renew;          /* NULL: sandboxes in use are not reported */
+    const struct key *ticket_key; /* borrowed; of what relays may ask for; NULL: nothing */
     struct metrics_shard *shard;
     struct log *log;
     struct log *audit;              /* NULL: as if it were switched off */

@@ -27,7 +27,7 @@ struct host {
     struct host *next_to_ask;
     uint64_t fresh_until, good_until; /* behind `fresh` it is asked for again */
     uint64_t waiters;
-    bool asking; /* it stays until it is answered */
+    bool asking;  /* it stays until it is answered */
     size_t asker; /* the sandbox: in `asked_by` */
     enum lookup outcome;
     size_t count; /* above DNS_ADDRESSES: there are more */

@@ -252,8 +252,8 @@ static void forget(struct pending *w, struct kept *k)
     free(k);
 }
 
-static struct kept *keep_request(struct pending *w, const struct pending_request *request, struct topic *topic,
-                                 struct source *source)
+static struct kept *keep_request(struct pending *w, const struct pending_request *request,
+                                 struct topic *topic, struct source *source)
 {
     struct slice rest = request->args.reader.rest;
     size_t bytes = sizeof(struct kept) + sizeof *topic + topic->len + rest.len;

@@ -30,7 +30,8 @@ static bool check_routes_of(const struct policy *p, const json_node *entry, stru
     struct slice name;
     for (const json_node *n = names ? json_first(names) : NULL; n; n = json_next(n))
         if (json_text(n, &name) && !routes_find(p->routes, name))
-            return json_fail(p->settings->doc, n, why, "routes: there is no route '%.*s'", SLICE_PRINTF(name));
+            return json_fail(p->settings->doc, n, why, "routes: there is no route '%.*s'",
+                             SLICE_PRINTF(name));
     return true;
 }
 

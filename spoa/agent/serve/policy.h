@@ -17,8 +17,8 @@
 
 struct policy {
     atomic_uint references; /* of policy_retain and policy_release alone */
-    struct policy
-        *base; /* owns all but tokens, revoked and egress, where only these were loaded again; else NULL */
+    /* owns all but tokens, revoked and egress, where only these were loaded again; else NULL */
+    struct policy *base;
     struct settings *settings;
     struct routes *routes;
     struct tokens *tokens;

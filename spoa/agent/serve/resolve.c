@@ -188,7 +188,8 @@ static bool needs_token(const struct decide_view *view, const struct resolve_que
 }
 
 /* What let it in would let it in again, where it is now. */
-static bool stands(const struct decide_view *view, const struct resolve_question *q, const struct record *record)
+static bool stands(const struct decide_view *view, const struct resolve_question *q,
+                   const struct record *record)
 {
     const struct route *route = route_of(view, q);
     struct token_tunnel tunnel = {.key = q->key, .kid = q->kid, .needs = granted(q, route)};

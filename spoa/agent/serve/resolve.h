@@ -18,7 +18,7 @@
     X(TEXT, ticket, "ticket") /* for all of that */                                   \
     X(INT, idle, "idle")      /* a subscription: seconds since the tunnel was used */ \
     X(INT, epoch, "epoch")    /* a subscription: the one it knows */                  \
-    X(ADDRESS, addr, "addr")  /* a subscription: where the tunnel is or is about to be; 0.0.0.0: nowhere yet */
+    X(ADDRESS, addr, "addr") /* a subscription: where the tunnel is or is about to be; 0.0.0.0: nowhere yet */
 
 struct resolve_question {
 #define RESOLVE_TYPE_TEXT    struct slice

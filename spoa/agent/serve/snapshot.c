@@ -87,12 +87,14 @@ static enum lookup find_by(struct snapshot_finder *f, struct slice space, struct
     return f->found;
 }
 
-static enum lookup snapshot_find(void *directory, struct slice space, struct slice sandbox, struct record *record)
+static enum lookup snapshot_find(void *directory, struct slice space, struct slice sandbox,
+                                 struct record *record)
 {
     return find_by(directory, space, sandbox, false, record);
 }
 
-static enum lookup snapshot_find_alike(void *directory, struct slice space, struct slice sandbox, struct record *record)
+static enum lookup snapshot_find_alike(void *directory, struct slice space, struct slice sandbox,
+                                       struct record *record)
 {
     return find_by(directory, space, sandbox, true, record);
 }

@@ -18,7 +18,7 @@ struct snapshot_parts {
     struct policy *policy;       /* never NULL */
     struct records *records;     /* NULL: the directory has not been loaded yet, or is asked */
     struct directory *directory; /* NULL: there are only records */
-    struct names *resolver; /* borrowed: gets names that an asked directory's records need; may be NULL */
+    struct names *resolver;   /* borrowed: gets names that an asked directory's records need; may be NULL */
     struct host_cache *hosts; /* borrowed: of hosts outside; may be NULL */
     struct name_table *names; /* NULL: none is resolved yet */
     int64_t not_before;       /* the directory's */
@@ -37,10 +37,10 @@ void snapshot_release(struct snapshot *snapshot); /* NULL is fine */
 
 /* How a decision looks records up, and what it has found. */
 struct snapshot_finder {
-    bool last;  /* it has waited enough: the last good record will do */
-    bool wakes; /* a suspended sandbox that it needs is woken */
+    bool last;       /* it has waited enough: the last good record will do */
+    bool wakes;      /* a suspended sandbox that it needs is woken */
     uint64_t waiter; /* the bit of who asks, as of directory/cache.h */
-    size_t len; /* of the key that was asked for last */
+    size_t len;      /* of the key that was asked for last */
     uint8_t key[256];
     const struct snapshot *snapshot; /* this and what follows is its own */
     struct shared_record *held;      /* what the last look-up in a directory's cache has found */

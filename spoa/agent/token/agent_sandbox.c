@@ -23,22 +23,20 @@ enum { PAYLOAD = 1024, LABEL = 63 };
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`agent-sandbox`", .max = 16},
-    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "names the key",
-     .min = 1, .max = 128},
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "names the key", .min = 1, .max = 128},
     {"secret_file", OPTION_PATH, FIELD(secret_file), NULL,
      .help = "the router's secret, as text; white space around it does not count"},
-    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1,
-     .max = TOKEN_SECRET},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1, .max = TOKEN_SECRET},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
-     .help = "longer-lived tokens are refused; not set: any `not_before` refuses all",
-     .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
+     .help = "longer-lived tokens are refused; not set: any `not_before` refuses all", .min = OPTION_SECOND,
+     .max = 3650 * OPTION_DAY},
     {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a relayed tunnel ends with its token"},
 };
 
 #define OPTION_COUNT (sizeof(options) / sizeof(*options))
 
-static bool agent_sandbox_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                               struct fail *why)
+static bool agent_sandbox_load(const struct token_load *load, const json_node *node,
+                               struct token_entry *entry, struct fail *why)
 {
     return token_secret_load(load, node, options, OPTION_COUNT, entry, why);
 }
@@ -105,7 +103,8 @@ static enum refusal check_claims(const struct token_check *check, const struct t
     return token_check_lifetime(check, state->max_ttl, grant, reason);
 }
 
-static enum refusal agent_sandbox_check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal agent_sandbox_check(const struct token_check *check, struct grant *grant,
+                                        const char **reason)
 {
     struct slice rest = slice_from(check->credential->token, sizeof(PREFIX) - 1), payload;
     uint8_t mac[KEY_SIGNATURE], memory[PAYLOAD], signed_text[sizeof(CONTEXT) + 2 * PAYLOAD];

@@ -70,7 +70,8 @@ static enum refusal check_token(const struct token_check *check, struct token_ca
 {
     const struct token_kind *kind = kind_of(check);
     if (!kind)
-        return refuse_credential(REFUSAL_token_invalid, reason, "it has the form of no kind that is configured for it");
+        return refuse_credential(REFUSAL_token_invalid, reason,
+                                 "it has the form of no kind that is configured for it");
     enum refusal refusal = kind->check(check, grant, reason);
     grant->kind = kind->name;
     if (refusal == REFUSAL_NONE)
@@ -115,8 +116,8 @@ enum refusal token_check(const struct tokens *tokens, const struct credential *c
     return credential->source == SOURCE_NONE ? REFUSAL_NONE : check_token(&check, cache, grant, reason);
 }
 
-bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place, int64_t now,
-                   struct token_cache *cache)
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place,
+                   int64_t now, struct token_cache *cache)
 {
     struct credential credential = credential_bearer(bearer);
     struct token_check check = {.credential = &credential};
@@ -129,7 +130,8 @@ bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struc
     const struct token_kind *kind = kind_of(&check);
     if (kind == &token_kind_static)
         return true;
-    if (kind && (token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid || grant.ours))
+    if (kind && (token_check(tokens, &credential, now, cache, &grant, &reason) != REFUSAL_token_invalid ||
+                 grant.ours))
         return true;
     return jwt_is_ours(&check); /* also what an entry has signed that is good elsewhere only */
 }
@@ -163,11 +165,13 @@ enum refusal token_admits_secret(const struct grant *grant, const struct record 
     bool held = record && slice_present(record->access_sha256);
     *reason = "good";
     if (grant->without_secret)
-        return record && !held ? REFUSAL_NONE : refuse_credential(REFUSAL_token_missing, reason, "there is none");
+        return record && !held ? REFUSAL_NONE
+                               : refuse_credential(REFUSAL_token_missing, reason, "there is none");
     struct slice wanted = held ? record->access_sha256 : slice_text(none);
     if (slice_equal_constant_time(wanted, grant->secret_sha256))
         return REFUSAL_NONE;
-    return refuse_credential(REFUSAL_token_invalid, reason, "it is not the access secret of a sandbox of this name");
+    return refuse_credential(REFUSAL_token_invalid, reason,
+                             "it is not the access secret of a sandbox of this name");
 }
 
 static bool any_sandbox(const struct grant *grant)
@@ -193,9 +197,11 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
     bool owned = slice_present(org) && slice_present(grant->org) && slice_equal(org, grant->org);
     *reason = "good";
     if ((slice_present(grant->org) || any_sandbox(grant)) && !owned)
-        return refuse_credential(REFUSAL_sandbox_not_found, reason, "the sandbox is not of the token's organisation");
+        return refuse_credential(REFUSAL_sandbox_not_found, reason,
+                                 "the sandbox is not of the token's organisation");
     if (token_revoked(grant->iat, not_before))
-        return refuse_credential(REFUSAL_token_revoked, reason, "it was issued before not_before, or does not say when");
+        return refuse_credential(REFUSAL_token_revoked, reason,
+                                 "it was issued before not_before, or does not say when");
     return REFUSAL_NONE;
 }
 

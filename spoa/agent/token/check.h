@@ -36,8 +36,8 @@ bool token_is_known(const struct tokens *tokens, const struct credential *creden
                     struct token_cache *cache);
 /* Whether what stands in Authorization there is one of ours: it has the key of an entry, whatever it grants and until
  * when, or a kind listens to Authorization there that knows its credentials by no form. */
-bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place, int64_t now,
-                   struct token_cache *cache);
+bool token_is_ours(const struct tokens *tokens, struct slice bearer, const struct credential_place *place,
+                   int64_t now, struct token_cache *cache);
 /* Whether requests without a credential may be let in there. */
 bool token_is_public(const struct tokens *tokens, const struct credential_place *place);
 /* Whether its kind would take it from a cookie there, too. */
@@ -64,7 +64,8 @@ enum refusal token_admits_record(const struct grant *grant, struct slice org, in
 /* For tunnels that are open: whether the key of tunnel->key (absent: of tunnel->kid) is still one; of a secret, or of none,
  * whether an entry still grants there what it granted, and the record's secret is the same. record: NULL where its secret
  * is not known at the moment. */
-bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel, const struct record *record);
+bool token_stands(const struct tokens *tokens, const struct token_tunnel *tunnel,
+                  const struct record *record);
 /* The same: whether a token issued at iat (-1: it did not say) is refused by not_before. */
 bool token_revoked(int64_t iat, int64_t not_before);
 

@@ -16,7 +16,7 @@ const char *credential_source_text(enum credential_source source)
                                         CREDENTIAL_HEADERS(X)
 #undef X
 #define X(id, name) [SOURCE_##id] = (name),
-                                        SOURCES(X)
+                                            SOURCES(X)
 #undef X
     };
     return words[source];
@@ -155,10 +155,10 @@ static bool is_ambiguous(const struct request *request, unsigned listening)
         int64_t lines;
     } headers[] = {
 #define X(field, lines, name, id, ...) {SOURCE_BIT(id), request->lines},
-                   CREDENTIAL_HEADERS(X)
+        CREDENTIAL_HEADERS(X)
 #undef X
-                   {SOURCE_BIT(AUTHORIZATION), request->authorizations},
-                   {SOURCE_BIT(SUBPROTOCOL), request->ws_protocols}};
+            {SOURCE_BIT(AUTHORIZATION), request->authorizations},
+        {SOURCE_BIT(SUBPROTOCOL), request->ws_protocols}};
     for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
         if (headers[i].lines > 1 && headers[i].source & (listening | SOURCES_GENERAL))
             return true;
@@ -178,8 +178,7 @@ static bool is_listened_to(const struct credential_rules *rules, enum credential
 static bool choose(const struct search *search, enum credential_source source, struct slice token)
 {
     struct credential *credential = &search->carried->credential;
-    if (credential->source != SOURCE_NONE || !slice_present(token) ||
-        !is_listened_to(search->rules, source))
+    if (credential->source != SOURCE_NONE || !slice_present(token) || !is_listened_to(search->rules, source))
         return false;
     credential->source = source;
     credential->token = token;
@@ -268,7 +267,7 @@ static bool choose_file_url(const struct search *search, const char *operation,
 }
 
 enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
-                          struct writer *scratch, struct carried *carried)
+                             struct writer *scratch, struct carried *carried)
 {
     const char *operation = file_operation(request, rules->listening);
     struct slice subprotocol = {NULL, 0};

@@ -33,14 +33,14 @@
 #include "spoa/service/options.h"
 
 /* X(NAME, name), in the order in which they decide, behind those of CREDENTIAL_HEADERS */
-#define SOURCES(X)                                \
-    X(SIGNATURE, "signature")                     \
-    X(LABEL, "label")                             \
-    X(FILE_URL, "file-url")                       \
-    X(AUTHORIZATION, "authorization")             \
-    X(SUBPROTOCOL, "subprotocol")                 \
-    X(QUERY, "query")                             \
-    X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY")  \
+#define SOURCES(X)                               \
+    X(SIGNATURE, "signature")                    \
+    X(LABEL, "label")                            \
+    X(FILE_URL, "file-url")                      \
+    X(AUTHORIZATION, "authorization")            \
+    X(SUBPROTOCOL, "subprotocol")                \
+    X(QUERY, "query")                            \
+    X(DAYTONA_QUERY, "DAYTONA_SANDBOX_AUTH_KEY") \
     X(COOKIE, "cookie")
 
 enum credential_source {
@@ -49,9 +49,9 @@ enum credential_source {
     CREDENTIAL_HEADERS(X)
 #undef X
 #define X(id, name) SOURCE_##id,
-    SOURCES(X)
+        SOURCES(X)
 #undef X
-        SOURCE_COUNT /* of the built-in ones; what is beyond is an own one */
+            SOURCE_COUNT /* of the built-in ones; what is beyond is an own one */
 };
 
 /* Headers and parameters that entries of `tokens` name: source SOURCE_COUNT is the first. Their names are owned here. */
@@ -106,8 +106,8 @@ struct carried {
 /* What `Authorization: Bearer` is on the route. */
 enum bearer_use {
     BEARER_DECIDES, /* in its place in the table */
-    BEARER_LAST,    /* the application's, unless nothing else is there: then it is a credential, and a bad one */
-    BEARER_FOREIGN  /* the application's */
+    BEARER_LAST, /* the application's, unless nothing else is there: then it is a credential, and a bad one */
+    BEARER_FOREIGN /* the application's */
 };
 
 struct credential_rules {
@@ -122,7 +122,7 @@ struct credential_rules {
  * length of the protocol and twice that of the query are always enough). The slices point into request,
  * captures and scratch. */
 enum refusal credential_find(const struct request *request, const struct credential_rules *rules,
-                          struct writer *scratch, struct carried *carried);
+                             struct writer *scratch, struct carried *carried);
 
 /* The token of `Authorization: Bearer`; absent: there is none. */
 struct slice bearer_token(const struct request *request);

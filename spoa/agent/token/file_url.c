@@ -21,12 +21,10 @@ enum { HASH = 32, SIGNED = 8192 };
 
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`file-url`", .max = 16},
-    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "names the key",
-     .min = 1, .max = 128},
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "names the key", .min = 1, .max = 128},
     {"secret_file", OPTION_PATH, FIELD(secret_file), NULL,
      .help = "OpenComputer's key of sandbox tokens, as text; white space around it does not count"},
-    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1,
-     .max = TOKEN_SECRET},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1, .max = TOKEN_SECRET},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), "1d", .help = "longer-lived URLs are refused",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
 };

@@ -48,12 +48,11 @@ static const char *const algorithms[] = {"HS256", "ES256", "EdDSA",
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`jwt`", .max = 16},
     {"alg", OPTION_ENUM, FIELD(algorithm), NULL, .help = "the key's one algorithm", .names = algorithms},
-    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE, .help = "tokens with this `kid`; not set: tokens without one",
-     .max = 128, .check = check_kid},
-    {"secret_file", OPTION_PATH, FIELD(secret_file), OPTION_NONE,
-     .help = "HS256: every byte is the key"},
-    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "HS256: least bytes",
-     .min = 1, .max = KEY_FILE},
+    {"kid", OPTION_TEXT, FIELD(kid), OPTION_NONE,
+     .help = "tokens with this `kid`; not set: tokens without one", .max = 128, .check = check_kid},
+    {"secret_file", OPTION_PATH, FIELD(secret_file), OPTION_NONE, .help = "HS256: every byte is the key"},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "HS256: least bytes", .min = 1,
+     .max = KEY_FILE},
     {"public_key_file", OPTION_PATH, FIELD(public_key_file), OPTION_NONE, .help = "ES256, EdDSA: PEM or JWK"},
     {"private_key_file", OPTION_PATH, FIELD(private_key_file), OPTION_NONE,
      .help = "likewise, for `cellgate token` alone"},
@@ -64,17 +63,18 @@ static const struct option options[] = {
      .max = OPTION_HOUR},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), "1h", .help = "longer-lived tokens are refused",
      .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
-    {"bind", OPTION_BOOL, FIELD(bind), "true",
-     .help = "a relayed tunnel ends with its token"},
+    {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a relayed tunnel ends with its token"},
     {TOKEN_SCOPE_SOURCES, OPTION_TEXTS, FIELD(scope.sources), OPTION_NONE,
-     .help = "where its tokens may stand: headers, `?NAME` for query parameters, other sources; not set: `authorization`, "
+     .help = "where its tokens may stand: headers, `?NAME` for query parameters, other sources; not set: "
+             "`authorization`, "
              "`subprotocol`, `query`, `cookie`",
-     .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source, .old = TOKEN_SCOPE_SOURCES_OLD},
+     .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source,
+     .old = TOKEN_SCOPE_SOURCES_OLD},
     {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
-     .help = "its tokens are good on their routes; not set, nor `routes`: on all",
-     .max = SYSTEM_COUNT, .check = token_scope_check_system},
-    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which they are good",
-     .max = 64},
+     .help = "its tokens are good on their routes; not set, nor `routes`: on all", .max = SYSTEM_COUNT,
+     .check = token_scope_check_system},
+    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE,
+     .help = "names of routes on which they are good", .max = 64},
     {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
      .help = "domains below which they are good, or `<FORM>` for a host form's; not set: every host",
      .max = 64, .check = token_scope_check_domain},
@@ -216,8 +216,11 @@ static bool mark_key(const struct token_load *load, const struct jwt_state *stat
     if (scope.full)
         return fail(why, "routes and domains are too long");
     const struct slice parts[] = {slice_text(key_algorithm_text(key_algorithm(state->key))),
-                                  slice_text(state->kid), slice_text(state->issuer),
-                                  slice_text(state->audience), slice_text(state->cell), writer_slice(&scope)};
+                                  slice_text(state->kid),
+                                  slice_text(state->issuer),
+                                  slice_text(state->audience),
+                                  slice_text(state->cell),
+                                  writer_slice(&scope)};
     /* without a scope it is the fingerprint of builds that had none */
     size_t count = sizeof(parts) / sizeof(*parts) - !token_scope_is_bound(&state->scope);
     return token_load_key(load, state->key, "jwt", parts, count, entry->fingerprint, why);
@@ -248,8 +251,8 @@ static bool jwt_load(const struct token_load *load, const json_node *node, struc
     if (!state)
         return fail(why, "out of memory");
     bool good = options_read(load->doc, node, options, OPTION_COUNT, load->base_dir, &o, why) &&
-                load_scope(load, node, &o, state, entry, why) && load_rules(load, &o, state, why) && load_key(load, node, &o, state, why) &&
-                mark_key(load, state, entry, why);
+                load_scope(load, node, &o, state, entry, why) && load_rules(load, &o, state, why) &&
+                load_key(load, node, &o, state, why) && mark_key(load, state, entry, why);
     options_free(options, OPTION_COUNT, &o);
     if (!good) {
         jwt_release(state);

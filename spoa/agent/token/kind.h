@@ -18,7 +18,7 @@ struct token_kind;
 
 struct token_entry {
     const struct token_kind *kind;
-    struct slice kid;  /* points into state; absent: the entry has none */
+    struct slice kid; /* points into state; absent: the entry has none */
     unsigned sources; /* SOURCE_BITs that bring its credentials; unless `load` sets it, the kind's */
     uint8_t fingerprint[KEY_FINGERPRINT]; /* of its key, for kinds with one in an entry */
     void *state;
@@ -41,7 +41,7 @@ struct token_load {
     const char *cell;
     bool minting;              /* private keys are wanted */
     struct token_files *files; /* read while loading; a change of one is a reason to load again */
-    struct own_sources *own;  /* that the entries name */
+    struct own_sources *own;   /* that the entries name */
     struct token_keys *keys;   /* that the entries accept; a tunnel whose key is none of them ends */
     struct texts *warnings;
 };
@@ -82,7 +82,7 @@ enum refusal token_check_lifetime(const struct token_check *check, int64_t max_t
 /* What let an open tunnel in, of its grant, and where. */
 struct token_tunnel {
     struct slice key, kid;
-    unsigned needs;             /* that were granted */
+    unsigned needs;                /* that were granted */
     struct credential_place place; /* the route as it is now; place.route NULL: it is gone */
 };
 

@@ -84,11 +84,10 @@ static const struct option options[] = {
     {"keys", OPTION_NODE, FIELD(keys), NULL,
      .help = "the ingress's keys by id, `{\"a\": \"a.key\"}`, each in padded base64",
      .form = "an object of paths"},
-    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1,
-     .max = TOKEN_SECRET},
+    {"min_secret", OPTION_INT, FIELD(min_secret), "32", .help = "least bytes", .min = 1, .max = TOKEN_SECRET},
     {"max_ttl", OPTION_DURATION, FIELD(max_ttl), OPTION_NONE,
-     .help = "longer-lived routes are refused; not set: any `not_before` refuses all",
-     .min = OPTION_SECOND, .max = 3650 * OPTION_DAY},
+     .help = "longer-lived routes are refused; not set: any `not_before` refuses all", .min = OPTION_SECOND,
+     .max = 3650 * OPTION_DAY},
     {"bind", OPTION_BOOL, FIELD(bind), "true", .help = "a relayed tunnel ends with its route"},
 };
 
@@ -159,8 +158,8 @@ static bool load_keys(const struct token_load *load, const json_node *node, cons
     return true;
 }
 
-static bool opensandbox_route_load(const struct token_load *load, const json_node *node, struct token_entry *entry,
-                                   struct fail *why)
+static bool opensandbox_route_load(const struct token_load *load, const json_node *node,
+                                   struct token_entry *entry, struct fail *why)
 {
     struct options o = {.kind = NULL};
     struct state *state = calloc(1, sizeof(*state));
@@ -245,7 +244,8 @@ static int64_t bounded(uint64_t seconds)
     return (int64_t)(seconds < most ? seconds : most);
 }
 
-static enum refusal opensandbox_route_check(const struct token_check *check, struct grant *grant, const char **reason)
+static enum refusal opensandbox_route_check(const struct token_check *check, struct grant *grant,
+                                            const char **reason)
 {
     const struct credential *c = check->credential;
     const struct route route = {c->sandbox, c->expires, c->port};
@@ -285,8 +285,8 @@ static enum refusal opensandbox_route_check(const struct token_check *check, str
 
 /* ---- making one ---- */
 
-static bool opensandbox_route_mint(const struct token_entry *entry, const struct grant *grant, struct writer *w,
-                                   struct fail *why)
+static bool opensandbox_route_mint(const struct token_entry *entry, const struct grant *grant,
+                                   struct writer *w, struct fail *why)
 {
     const struct state *state = entry->state;
     uint8_t memory[DIGITS], digits[HEX], id = 0;

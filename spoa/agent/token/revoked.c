@@ -77,7 +77,8 @@ static size_t count_unexpired(const struct revoked *old, int64_t now)
 {
     size_t count = 0;
     for (size_t i = 0; old && i <= old->mask; i++)
-        count += atomic_load_explicit(&old->slots[i].first, memory_order_relaxed) && !is_over(&old->slots[i], now);
+        count +=
+            atomic_load_explicit(&old->slots[i].first, memory_order_relaxed) && !is_over(&old->slots[i], now);
     return count;
 }
 
@@ -152,7 +153,8 @@ struct reading {
     size_t *over;
 };
 
-static bool read_time(const struct reading *r, struct slice value, const char *what, int64_t *seconds, struct fail *why)
+static bool read_time(const struct reading *r, struct slice value, const char *what, int64_t *seconds,
+                      struct fail *why)
 {
     uint64_t number;
     if (!slice_u64(slice_trim(value), TIME_MOST, &number))
@@ -164,7 +166,8 @@ static bool read_time(const struct reading *r, struct slice value, const char *w
 /* The old one may be in use by others: it is replaced, and stays as it is. */
 static bool grow(struct reading *r, struct fail *why)
 {
-    struct revoked *old = *r->revoked, *wide = revoked_new(old, old ? revoked_count(old) + 1 : 16, r->now, why);
+    struct revoked *old = *r->revoked,
+                   *wide = revoked_new(old, old ? revoked_count(old) + 1 : 16, r->now, why);
     if (!wide && old) /* near the most that there may be */
         wide = revoked_new(old, 1, r->now, why);
     if (!wide)

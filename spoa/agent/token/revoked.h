@@ -14,7 +14,7 @@
 
 enum {
     REVOKED_MOST = 1 << 18,
-    REVOKED_GRACE = 3600, /* seconds: the most that `leeway` can be */
+    REVOKED_GRACE = 3600,     /* seconds: the most that `leeway` can be */
     REVOKED_BYTES = 32 << 20, /* of a list's text */
 };
 

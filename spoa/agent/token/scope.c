@@ -38,7 +38,8 @@ const char *token_scope_check_source(struct slice value)
     if (slice_starts(value, "?") && is_parameter(slice_from(value, 1)))
         return NULL;
     if (slice_is(value, "signature") || slice_is(value, "file-url") || own_header_defect(value))
-        return "a header's name, like X-OC-Preview-Token, that has no other meaning, \"?NAME\" for a parameter of the "
+        return "a header's name, like X-OC-Preview-Token, that has no other meaning, \"?NAME\" for a "
+               "parameter of the "
                "query, label, authorization, subprotocol, query, DAYTONA_SANDBOX_AUTH_KEY or cookie";
     return NULL;
 }
@@ -60,11 +61,13 @@ static bool own_bit(const struct token_load *load, struct slice name, unsigned *
     bool query = slice_starts(name, "?");
     size_t i = 0;
     name = slice_from(name, query);
-    while (i < own->count && !(own->at[i].query == query && (query ? slice_is(name, own->at[i].name)
-                                                                    : slice_equal_nocase(name, slice_text(own->at[i].name)))))
+    while (i < own->count &&
+           !(own->at[i].query == query && (query ? slice_is(name, own->at[i].name)
+                                                 : slice_equal_nocase(name, slice_text(own->at[i].name)))))
         i++;
     if (i == SOURCES_OWN_MOST)
-        return fail(why, "tokens: more than %d headers and parameters of your own as sources", SOURCES_OWN_MOST);
+        return fail(why, "tokens: more than %d headers and parameters of your own as sources",
+                    SOURCES_OWN_MOST);
     if (i == own->count) {
         if (!(own->at[i].name = slice_dup(name)))
             return fail(why, "out of memory");
@@ -77,7 +80,7 @@ static bool own_bit(const struct token_load *load, struct slice name, unsigned *
 }
 
 bool token_scope_sources(const struct token_load *load, const struct texts *names, unsigned *bits,
-                          struct fail *why)
+                         struct fail *why)
 {
     *bits = 0;
     for (size_t i = 0; i < names->count; i++) {
@@ -104,7 +107,8 @@ static bool add_sources(const struct token_load *load, const json_node *list, st
     return true;
 }
 
-bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own, struct fail *why)
+bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own,
+                     struct fail *why)
 {
     const struct token_load load = {.doc = doc, .own = own};
     *own = (struct own_sources){.count = 0};
@@ -129,7 +133,8 @@ static bool add_domain(struct texts *domains, struct slice name)
 }
 
 /* "<e2b>": what `domains` of the configuration has below "e2b". */
-static bool add_form(const struct token_load *load, struct texts *domains, struct slice form, struct fail *why)
+static bool add_form(const struct token_load *load, struct texts *domains, struct slice form,
+                     struct fail *why)
 {
     char name[64];
     snprintf(name, sizeof name, "%.*s", SLICE_PRINTF(form));
@@ -158,8 +163,8 @@ static bool take_domains(const struct token_load *load, const struct texts *text
     return true;
 }
 
-bool token_scope_take(const struct token_load *load, struct token_scope_options *options, struct token_scope *scope,
-                      struct fail *why)
+bool token_scope_take(const struct token_load *load, struct token_scope_options *options,
+                      struct token_scope *scope, struct fail *why)
 {
     *scope = (struct token_scope){.routes = options->routes};
     options->routes = (struct texts){NULL, 0};

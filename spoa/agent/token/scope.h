@@ -30,17 +30,17 @@ const char *token_scope_check_system(struct slice value);
 const char *token_scope_check_domain(struct slice value);
 
 /* All built-in sources of tokens and secrets. */
-#define SOURCES_BUILT_IN \
-    (((1u << SOURCE_COUNT) - 2) & ~(SOURCE_BIT(SIGNATURE) | SOURCE_BIT(FILE_URL)))
+#define SOURCES_BUILT_IN (((1u << SOURCE_COUNT) - 2) & ~(SOURCE_BIT(SIGNATURE) | SOURCE_BIT(FILE_URL)))
 
 /* The bits of names; those that are no built-in ones become own ones. False and *why: there are too many. */
 bool token_scope_sources(const struct token_load *load, const struct texts *names, unsigned *bits,
-                          struct fail *why);
+                         struct fail *why);
 /* The own ones of all entries of `tokens`, of which no key is read. False and *why, with nothing left to free. */
-bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own, struct fail *why);
+bool token_scope_own(const struct json *doc, const json_node *tokens, struct own_sources *own,
+                     struct fail *why);
 /* Takes the texts out of options; "<FORM>" becomes the form's domains. False and *why. */
-bool token_scope_take(const struct token_load *load, struct token_scope_options *options, struct token_scope *scope,
-                      struct fail *why);
+bool token_scope_take(const struct token_load *load, struct token_scope_options *options,
+                      struct token_scope *scope, struct fail *why);
 void token_scope_free(struct token_scope *scope);
 
 bool token_scope_is_bound(const struct token_scope *scope);

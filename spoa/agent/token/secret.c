@@ -21,7 +21,8 @@ static struct slice without_blanks(struct slice text)
     return text;
 }
 
-static bool judge_secret(const struct token_load *load, const char *path, size_t len, size_t least, struct fail *why)
+static bool judge_secret(const struct token_load *load, const char *path, size_t len, size_t least,
+                         struct fail *why)
 {
     if (len == 0 || len < least)
         return fail(why, "%s: the secret has %zu bytes, at least %zu are required", path, len,
@@ -135,8 +136,8 @@ bool token_secret_base64(const struct token_load *load, const char *path, size_t
     size_t len = text.len / 4 * 3;
     for (size_t i = text.len; i > 0 && text.at[i - 1] == '='; i--)
         len -= len > 0;
-    bool good =
-        (is_base64(text) || fail(why, "%s: not padded base64", path)) && judge_secret(load, path, len, least, why);
+    bool good = (is_base64(text) || fail(why, "%s: not padded base64", path)) &&
+                judge_secret(load, path, len, least, why);
     if (good && EVP_DecodeBlock(bytes, text.at, (int)text.len) < 0)
         good = fail(why, "%s: not padded base64", path);
     if (good)

@@ -23,8 +23,8 @@ struct options {
 struct state {
     unsigned needs;
     bool public, everywhere;
-    struct token_scope scope; /* without systems and routes it is good where each source belongs */
-    unsigned public_by; /* unbound: sources, for whose systems it is public */
+    struct token_scope scope;   /* without systems and routes it is good where each source belongs */
+    unsigned public_by;         /* unbound: sources, for whose systems it is public */
     unsigned own[SYSTEM_COUNT]; /* sources that this system's clients alone bring */
 };
 
@@ -49,21 +49,25 @@ static const char *check_need(struct slice value)
 static const struct option options[] = {
     {"kind", OPTION_TEXT, FIELD(kind), NULL, .help = "`static`", .max = 16},
     {TOKEN_SCOPE_SOURCES, OPTION_TEXTS, FIELD(scope.sources), OPTION_NONE,
-     .help = "where the secret may stand: headers, `?NAME` for query parameters, other sources; not set: those of systems, "
+     .help = "where the secret may stand: headers, `?NAME` for query parameters, other sources; not set: "
+             "those of systems, "
              "and all if the entry says where it is good",
-     .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source, .old = TOKEN_SCOPE_SOURCES_OLD},
+     .max = SOURCE_COUNT + SOURCES_OWN_MOST, .check = token_scope_check_source,
+     .old = TOKEN_SCOPE_SOURCES_OLD},
     {"need", OPTION_TEXTS, FIELD(need), OPTION_NONE, .help = "what it grants; not set: `http`", .max = 6,
      .check = check_need},
     {"systems", OPTION_TEXTS, FIELD(scope.systems), OPTION_NONE,
      .help = "it is good on their routes; not set, nor `routes` or `domains`: its source's system",
      .max = SYSTEM_COUNT, .check = token_scope_check_system},
-    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which it is good", .max = 64},
+    {"routes", OPTION_TEXTS, FIELD(scope.routes), OPTION_NONE, .help = "names of routes on which it is good",
+     .max = 64},
     {"domains", OPTION_TEXTS, FIELD(scope.domains), OPTION_NONE,
      .help = "domains below which it is good, or `<FORM>` for a host form's; not set: every host", .max = 64,
      .check = token_scope_check_domain},
     {"everywhere", OPTION_BOOL, FIELD(everywhere), "false", .help = "good on every route"},
     {"public", OPTION_BOOL, FIELD(public), "false",
-     .help = "sandboxes without access secret are open to everybody, for `need`; with `domains` only on routes whose `host` "
+     .help = "sandboxes without access secret are open to everybody, for `need`; with `domains` only on "
+             "routes whose `host` "
              "is a pattern"},
 };
 
@@ -103,8 +107,8 @@ static void static_release(void *pointer)
     free(state);
 }
 
-static bool fill_state(const struct token_load *load, struct options *o, unsigned sources, struct token_entry *entry,
-                       struct state *state, struct fail *why)
+static bool fill_state(const struct token_load *load, struct options *o, unsigned sources,
+                       struct token_entry *entry, struct state *state, struct fail *why)
 {
     if (!token_scope_take(load, &o->scope, &state->scope, why))
         return false;

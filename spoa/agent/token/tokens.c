@@ -43,7 +43,8 @@ bool token_load_warn(const struct token_load *load, struct fail *why, const char
 bool token_load_secret_file(const struct token_load *load, const char *path, struct fail *why)
 {
     return token_load_file(load, path, why) &&
-           (!file_is_public(path) || token_load_warn(load, why, "%s: everybody can read it: chmod 600", path));
+           (!file_is_public(path) ||
+            token_load_warn(load, why, "%s: everybody can read it: chmod 600", path));
 }
 
 /* ---- fingerprints ---- */
@@ -238,8 +239,7 @@ bool tokens_admit(const struct tokens *tokens, const struct token_tunnel *tunnel
 
 unsigned token_entry_sources(const struct token_entry *entry, const struct credential_place *place)
 {
-    return place->route && entry->kind->sources_at ? entry->kind->sources_at(entry, place)
-                                                    : entry->sources;
+    return place->route && entry->kind->sources_at ? entry->kind->sources_at(entry, place) : entry->sources;
 }
 
 bool token_entry_listens(const struct token_entry *entry, const struct credential *credential)

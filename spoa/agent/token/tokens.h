@@ -37,7 +37,8 @@ const struct token_files *tokens_files(const struct tokens *tokens);
 /* Sentences to be logged once after loading, as of a secret shorter than it should be. */
 const struct texts *tokens_warnings(const struct tokens *tokens);
 /* Of keys of the entries that have their former names. False and *why: out of memory. */
-bool tokens_warn_old(const struct json *doc, const json_node *array, struct texts *warnings, struct fail *why);
+bool tokens_warn_old(const struct json *doc, const json_node *array, struct texts *warnings,
+                     struct fail *why);
 
 /* Appends a token that grants this, made by the first entry that can; if kind or kid are present, by one of
  * these. */

@@ -443,7 +443,7 @@ static void on_tick(void *owner)
 
 /* ---- for the outside ---- */
 struct agent_client *agent_client_new(struct loop *loop, const struct net_address *agent, unsigned most,
-                              struct log *log)
+                                      struct log *log)
 {
     struct agent_client *r = calloc(1, sizeof *r);
 

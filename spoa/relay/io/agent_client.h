@@ -51,7 +51,7 @@ struct question {
 
 /* most: questions that are with the agent at a time. log may be NULL. NULL when out of memory. */
 struct agent_client *agent_client_new(struct loop *loop, const struct net_address *agent, unsigned most,
-                              struct log *log);
+                                      struct log *log);
 void agent_client_free(struct agent_client *client); /* drops all questions */
 void agent_client_ask(struct agent_client *client, struct question *question);
 /* No answer is wanted any more; a closed question is fine. */

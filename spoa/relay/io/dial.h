@@ -19,9 +19,10 @@ struct dial_options {
     uint64_t timeout;              /* microseconds, all in all */
     size_t head_max;
     struct upgrade_kept *upgrade; /* borrowed; what the worker selects is kept there */
-    const struct target *to; /* borrowed for the call */
-    int *ahead; /* a descriptor of dial_connect to the same, which is taken over and -1 then; NULL, or -1: none */
-    const char *folder;      /* of its Unix socket, which net_connect_beneath keeps to; borrowed for the call */
+    const struct target *to;      /* borrowed for the call */
+    int *
+        ahead; /* a descriptor of dial_connect to the same, which is taken over and -1 then; NULL, or -1: none */
+    const char *folder; /* of its Unix socket, which net_connect_beneath keeps to; borrowed for the call */
     struct slice probe; /* a question about the session, to this path, instead of the upgrade; or absent */
     struct slice query, fields; /* of the adapter; borrowed for the call */
     bool first;                 /* of its tunnel: a refusal's body is wanted, too */
@@ -31,7 +32,8 @@ struct dial_options {
 };
 
 /* A descriptor as of net_connect to the target; `tls` and `folder` as above. -1: errno and *why say why. */
-int dial_connect(const struct target *to, const struct net_address *tls, const char *folder, struct fail *why);
+int dial_connect(const struct target *to, const struct net_address *tls, const char *folder,
+                 struct fail *why);
 /* NULL when out of memory. */
 struct dial *dial_new(const struct dial_options *options);
 /* Sends the request now where the connection is made by now, and not with the loop's next turn. */

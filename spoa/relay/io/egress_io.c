@@ -34,8 +34,8 @@ struct egress_io {
     struct stream client, destination;
     bool connected, over;
     bool fast; /* its destination: little is read, and the rest passed on unseen */
-    bool
-        denied; /* inspected: the client is not heard any more, and gets what is still said to it until FAREWELL is over */
+    /* inspected: the client is not heard any more, and gets what is still said to it until FAREWELL is over */
+    bool denied;
     int inside; /* inspected: connected to HAProxy's listener for TLS, until the client's first bytes; -1: not */
     bool client_ended, destination_ended; /* and what they said before is on its way */
     struct handover handover;
@@ -168,8 +168,10 @@ static void pass_unseen(struct egress_io *io)
     size_t passed = 1;
     bool kept = true;
     size_t before = io->received;
-    for (int i = 0; i < UNSEEN_TIMES && kept && passed && buffer_len(&to->out) == 0 && stream_is_open(to); i++) {
-        kept = pipes_pass(&io->thread->pipes, stream_fd(from), stream_fd(to), to->out.limit, &to->out, &passed);
+    for (int i = 0; i < UNSEEN_TIMES && kept && passed && buffer_len(&to->out) == 0 && stream_is_open(to);
+         i++) {
+        kept =
+            pipes_pass(&io->thread->pipes, stream_fd(from), stream_fd(to), to->out.limit, &to->out, &passed);
         io->received += passed;
     }
     io->fast = io->received > before;

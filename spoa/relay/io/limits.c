@@ -359,11 +359,13 @@ static uint64_t smaller(uint64_t a, uint64_t b)
 /* What every tunnel may hold however short memory is can be more than there is, if one has very many. That is not held
  * against an owner who is within his share of `most`. The shares of owners that come one after another are each a part of
  * all memory, so what they fill beside that is bounded for all of them together. */
-static uint64_t rest_of_share(const struct limits *l, const struct limits_use *use, uint64_t held, uint64_t most)
+static uint64_t rest_of_share(const struct limits *l, const struct limits_use *use, uint64_t held,
+                              uint64_t most)
 {
     uint64_t owners = atomic_load_explicit(&l->owners, memory_order_relaxed), has = held_by(use->holder),
              own = owners ? most / owners : most, limit = 2 * l->memory,
-             above = atomic_load_explicit(&l->above, memory_order_relaxed) + above_least(held) - above_least(use->held);
+             above = atomic_load_explicit(&l->above, memory_order_relaxed) + above_least(held) -
+                     above_least(use->held);
 
     if (use->holder == &l->nobody || has >= own || above >= limit)
         return 0;
@@ -400,10 +402,11 @@ size_t limits_room_whole(const struct limits *l, const struct limits_use *use, u
 /* ---- giving way ---- */
 bool limits_round_begin(const struct limits *l, struct limits_round *r)
 {
-    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed),
-             held = limits_held(l), memory = l->memory, needed = held + wanted;
+    uint64_t wanted = atomic_load_explicit(&l->wanted, memory_order_relaxed), held = limits_held(l),
+             memory = l->memory, needed = held + wanted;
 
-    *r = (struct limits_round){.lacking = smaller(wanted && needed > memory ? needed - memory : 0, memory / GIVEN_PART)};
+    *r = (struct limits_round){
+        .lacking = smaller(wanted && needed > memory ? needed - memory : 0, memory / GIVEN_PART)};
     return r->lacking > 0;
 }
 

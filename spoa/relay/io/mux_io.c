@@ -5,14 +5,14 @@
 
 #include "spoa/proto/proxy_header.h"
 
-#define IN_MOST    ((size_t)64 << 10) /* bytes of an answer that are read and not looked at yet */
+#define IN_MOST    ((size_t)64 << 10)  /* bytes of an answer that are read and not looked at yet */
 #define OUT_HIGH   ((size_t)256 << 10) /* what waits for the client: from here on nothing is read */
 #define OUT_LOW    ((size_t)64 << 10)  /* and from here on again */
 #define IDLE       (60 * SECOND)       /* without a request: anybody may open a socket, whoever it is */
 #define TICK_MOST  (5 * SECOND)
 #define LARGE      ((size_t)1 << 20) /* a buffer whose memory the next answer needs: wait until it is empty */
 #define CROWDED    ((size_t)4 << 20) /* held for answers: from here on one of them is read until it is whole */
-#define LAST_WORDS (5 * SECOND) /* for each part of what is unsent to be taken */
+#define LAST_WORDS (5 * SECOND)      /* for each part of what is unsent to be taken */
 
 static const char *const ends[] = {
 #define X(name, label, text) [MUX_END_##name] = (text),
@@ -103,7 +103,8 @@ static void log_end(const struct mux_io *io, enum mux_end why)
 {
     const struct handover *h = &io->upgrade->handover;
     log_write(io->thread->log, LOG_INFO, "mux ended", LOG_SLICE("id", h->id), LOG_SLICE("route", h->route),
-              LOG_TEXT("client", io->source_text), LOG_U64("requests", io->total), LOG_U64("unanswered", io->count),
+              LOG_TEXT("client", io->source_text), LOG_U64("requests", io->total),
+              LOG_U64("unanswered", io->count),
               LOG_SECONDS("seconds", (double)(loop_clock() - io->began) / 1e6), LOG_TEXT("why", ends[why]));
 }
 
@@ -318,7 +319,8 @@ static bool put_request(struct mux_request *r, const struct mux_message *m)
     mux_message_head(m, &io->asks, &w);
     /* of a body that follows: what it has credit for, and what stands around each piece of it */
     buffer_set_limit(&r->up.out, w.len + m->body.len + (m->follows ? 8 * MUX_FRAME_UPLOAD : 0));
-    return !w.full && buffer_put(&r->up.out, writer_slice(&w)) && (!m->body.len || buffer_put(&r->up.out, m->body));
+    return !w.full && buffer_put(&r->up.out, writer_slice(&w)) &&
+           (!m->body.len || buffer_put(&r->up.out, m->body));
 }
 
 static struct mux_request *new_request(struct mux_io *io, const struct mux_message *m, uint32_t number)
@@ -684,7 +686,8 @@ void mux_io_begin(struct relay_thread *thread, int fd, struct upgrade *upgrade, 
         return;
     }
     if (!mux_read_source(io, upgrade)) {
-        log_write(thread->log, LOG_WARN, "mux refused", LOG_TEXT("why", "HAProxy does not say who the client is"));
+        log_write(thread->log, LOG_WARN, "mux refused",
+                  LOG_TEXT("why", "HAProxy does not say who the client is"));
         give_up(io, fd, REFUSAL_bad_request);
         return;
     }

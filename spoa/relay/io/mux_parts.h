@@ -89,17 +89,18 @@ struct mux_io {
     size_t count;
     size_t held, requests_held;
     bool over, full;
-    bool v1;             /* cellgate.mux.v1 */
-    uint32_t last;       /* of its requests, the highest number */
+    bool v1;       /* cellgate.mux.v1 */
+    uint32_t last; /* of its requests, the highest number */
     struct loop_timer tick, watches;
-    uint64_t watches_at;                         /* when that is due */
-    uint64_t busy; /* when it last had a request, or began */
-    uint64_t began, heard, moved, pinged;        /* pinged: 0: an answer has come */
-    uint64_t total;                              /* requests */
+    uint64_t watches_at;                  /* when that is due */
+    uint64_t busy;                        /* when it last had a request, or began */
+    uint64_t began, heard, moved, pinged; /* pinged: 0: an answer has come */
+    uint64_t total;                       /* requests */
 };
 
 /* False: there is no memory for it; the socket ends. */
-bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const char *code, const char *message, unsigned status);
+bool mux_say_error(struct mux_io *io, struct slice id, uint32_t number, const char *code, const char *message,
+                   unsigned status);
 /* In flight; NULL: none. */
 struct mux_request *mux_find(const struct mux_io *io, struct slice id, uint32_t number);
 void mux_ask(struct mux_io *io, const struct mux_message *message, uint32_t number);

@@ -125,7 +125,8 @@ static bool put_piece(struct mux_request *r, struct slice bytes)
     if (!r->v1.chunked)
         return buffer_put(out, bytes);
     int len = snprintf(size, sizeof size, "%zx\r\n", bytes.len);
-    return buffer_put(out, slice_of(size, (size_t)len)) && buffer_put(out, bytes) && buffer_put(out, SLICE_LITERAL("\r\n"));
+    return buffer_put(out, slice_of(size, (size_t)len)) && buffer_put(out, bytes) &&
+           buffer_put(out, SLICE_LITERAL("\r\n"));
 }
 
 static bool put_last(struct mux_request *r, struct slice trailers)

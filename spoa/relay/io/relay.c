@@ -13,12 +13,12 @@
 #include "spoa/service/daemon.h"
 #include "spoa/service/process_metrics.h"
 
-#define FILES_SPARE     128 /* descriptors for everything that is no tunnel */
-#define FILES_A_TUNNEL  2
-#define QUESTIONS       200000 /* of a thread */
-#define SAMPLE_SECONDS  2
-#define SAMPLES         150
-#define DRAINED_EVERY   (50 * MILLISECOND)
+#define FILES_SPARE    128 /* descriptors for everything that is no tunnel */
+#define FILES_A_TUNNEL 2
+#define QUESTIONS      200000 /* of a thread */
+#define SAMPLE_SECONDS 2
+#define SAMPLES        150
+#define DRAINED_EVERY  (50 * MILLISECOND)
 
 struct sample {
     uint64_t tunnels, redials;

@@ -347,7 +347,8 @@ void tunnel_io_soon(const struct loop_io *io)
         return;
     const struct tunnel_seat *seat = loop_io_owner(io);
     const void *at = seat->rests ? (const void *)seat->packed : seat->io;
-    size_t len = seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : seat->thread->rest.kinds[seat->kind].works.size;
+    size_t len =
+        seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : seat->thread->rest.kinds[seat->kind].works.size;
     for (size_t i = 0; i < len; i += CACHE_LINE)
         __builtin_prefetch((const uint8_t *)at + i);
 }
@@ -460,7 +461,8 @@ static int connect_ahead(void *owner, const struct answer *answer)
     if (!io || !tunnel_would_leave(&io->tunnel, answer) ||
         !is_allowed(&io->thread->settings, &answer->target, io->tunnel.outside))
         return -1;
-    return dial_connect(&answer->target, worker_tls(io), socket_folder(&io->thread->settings, &answer->target), &why);
+    return dial_connect(&answer->target, worker_tls(io),
+                        socket_folder(&io->thread->settings, &answer->target), &why);
 }
 
 static void go(void *owner, const struct answer *answer, int fd)
@@ -641,7 +643,8 @@ static void update(struct tunnel_io *io)
     tunnel_read_end(io);
     io->stats.opening = io->early.size + dial_held(io->dial);
     tunnel_stats_update(&io->stats);
-    if (io->permit == PERMIT_TAKEN && (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= permit_until(io)))
+    if (io->permit == PERMIT_TAKEN &&
+        (!forward_needs_permit(&io->tunnel.forward) || loop_clock() >= permit_until(io)))
         end_permit(io);
     if (io->tunnel.state == TUNNEL_ended) {
         tunnel_io_cut(io->seat);
@@ -685,7 +688,8 @@ void tunnel_io_due(struct tunnel_seat *seat, uint64_t then)
 /* Also one that is closing: its client may take what is left for as long as `stall`. */
 static bool may_give_way(const struct tunnel_io *io)
 {
-    return tunnel_is_open(&io->tunnel) || (io->tunnel.state == TUNNEL_closing && io->stats.use.held > LEFT_MOST);
+    return tunnel_is_open(&io->tunnel) ||
+           (io->tunnel.state == TUNNEL_closing && io->stats.use.held > LEFT_MOST);
 }
 
 void tunnel_ios_look(struct relay_thread *thread, struct limits_round *round)
@@ -779,7 +783,8 @@ struct tunnel_seat *tunnel_io_new(struct relay_thread *thread, struct upgrade *u
 
     bool room = deadlines_reserve(&thread->times.deadlines, thread->tunnels_count + 1);
 
-    if (!seat || !io || !kept || !room || !buffer_put(&kept_early, early) || !enter(thread, &upgrade->handover)) {
+    if (!seat || !io || !kept || !room || !buffer_put(&kept_early, early) ||
+        !enter(thread, &upgrade->handover)) {
         buffer_free(&kept_early);
         free(kept);
         tunnel_rest_give(&thread->rest, io, kind);

@@ -68,12 +68,12 @@ struct tunnel_io {
     bool gives_way;         /* its memory goes to those that wait */
     bool moving;            /* counted by thread.moves */
     uint64_t patient_until; /* it is not due before */
-    struct buffer early; /* from the client, before its 101 */
-    struct pipe *pipe;   /* payload of a large frame for the client is in it */
-    bool client_bounded; /* its socket has room for less than what is moved at once */
+    struct buffer early;    /* from the client, before its 101 */
+    struct pipe *pipe;      /* payload of a large frame for the client is in it */
+    bool client_bounded;    /* its socket has room for less than what is moved at once */
     struct dial *dial;
     struct ahead *ahead; /* within tunnel_io_go */
-    bool probing;                /* what is dialled is asked about the session first */
+    bool probing;        /* what is dialled is asked about the session first */
     uint64_t dialled_at;
     struct question *ask;      /* while it is open */
     struct move *move;         /* while it waits */

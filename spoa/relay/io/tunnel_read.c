@@ -43,7 +43,8 @@ static void read_raw(struct tunnel_io *io, struct slice front)
     uint8_t *at = io->thread->scratch + FORWARD_FRONT;
 
     while ((front.len || raw->len) && io->seat->sockets[WORKER].loop && io->tunnel.state != TUNNEL_ended) {
-        size_t more = raw->len < LEG_PAUSE - WS_HEAD_MAX ? raw->len : LEG_PAUSE - WS_HEAD_MAX, len = front.len;
+        size_t more = raw->len < LEG_PAUSE - WS_HEAD_MAX ? raw->len : LEG_PAUSE - WS_HEAD_MAX,
+               len = front.len;
         if (len)
             memcpy(at, front.at, len);
         pipe_read(raw, at + len, more);

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define UPGRADE_SMALL 1024 /* bytes */
+#define UPGRADE_SMALL 1024                /* bytes */
 #define REST_AFTER    (250 * MILLISECOND) /* that nothing has happened: less than twice as long */
 
 void tunnel_rest_place(struct tunnel_io *io, struct tunnel_seat *seat)

@@ -42,11 +42,13 @@ static bool begin(struct buffer *text, const char *type, struct slice id)
            (!slice_present(id) || (json_write(text, ",\"id\":") && json_write_text(text, id)));
 }
 
-bool mux_put_error(struct buffer *out, struct slice id, const char *code, const char *message, unsigned status)
+bool mux_put_error(struct buffer *out, struct slice id, const char *code, const char *message,
+                   unsigned status)
 {
     struct buffer text;
-    bool good = begin(&text, "error", id) &&
-                json_write(&text, ",\"code\":\"%s\",\"message\":\"%s\",\"status\":%u}", code, message, status);
+    bool good =
+        begin(&text, "error", id) &&
+        json_write(&text, ",\"code\":\"%s\",\"message\":\"%s\",\"status\":%u}", code, message, status);
     return finish(out, &text, good);
 }
 
@@ -80,7 +82,8 @@ static bool put_body(const struct mux_answer *a, struct buffer *text)
     return json_write(text, ",\"body\":") && buffer_put(text, body);
 }
 
-static enum mux_step broken(struct mux_answer *a, const char *code, const char *message, unsigned status, bool *fits)
+static enum mux_step broken(struct mux_answer *a, const char *code, const char *message, unsigned status,
+                            bool *fits)
 {
     *fits = !a->full && mux_put_error(a->out, a->id, code, message, status);
     return MUX_BROKEN;

@@ -39,7 +39,8 @@ void mux_answer_free(struct mux_answer *a);
 enum mux_step mux_answer_feed(struct mux_answer *a, struct slice bytes, struct buffer *out, bool *fits)
     __attribute__((warn_unused_result));
 /* The connection has ended: never MUX_MORE. */
-enum mux_step mux_answer_end(struct mux_answer *a, struct buffer *out, bool *fits) __attribute__((warn_unused_result));
+enum mux_step mux_answer_end(struct mux_answer *a, struct buffer *out, bool *fits)
+    __attribute__((warn_unused_result));
 /* Whether it is one that is collected until it is whole, and some of it is there; or an event stream. */
 bool mux_answer_gathers(const struct mux_answer *a);
 bool mux_answer_streams(const struct mux_answer *a);
@@ -47,7 +48,7 @@ bool mux_answer_streams(const struct mux_answer *a);
 size_t mux_answer_held(const struct mux_answer *a);
 
 /* An error in one frame; id: absent: of no request. False: there is no room. */
-bool mux_put_error(struct buffer *out, struct slice id, const char *code, const char *message, unsigned status)
-    __attribute__((warn_unused_result));
+bool mux_put_error(struct buffer *out, struct slice id, const char *code, const char *message,
+                   unsigned status) __attribute__((warn_unused_result));
 
 #endif

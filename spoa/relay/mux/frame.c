@@ -51,7 +51,8 @@ bool mux_frame_put_credit(struct buffer *out, uint32_t number, uint32_t bytes)
 }
 
 /* `good`: whether all of the payload found room. */
-static bool finish(struct buffer *out, enum mux_frame_type type, uint32_t number, struct buffer *payload, bool good)
+static bool finish(struct buffer *out, enum mux_frame_type type, uint32_t number, struct buffer *payload,
+                   bool good)
 {
     good = good && mux_frame_put(out, type, number, buffer_slice(payload));
     buffer_free(payload);
@@ -61,8 +62,8 @@ static bool finish(struct buffer *out, enum mux_frame_type type, uint32_t number
 bool mux_frame_put_response(struct buffer *out, uint32_t number, const struct http_head *head)
 {
     struct buffer text = buffer_with_limit(BUFFER_LIMIT_MOST);
-    bool good = json_write(&text, "{\"status\":%u,\"headers\":{", head->status) && mux_put_headers(&text, head, true) &&
-                json_write(&text, "}}");
+    bool good = json_write(&text, "{\"status\":%u,\"headers\":{", head->status) &&
+                mux_put_headers(&text, head, true) && json_write(&text, "}}");
     return finish(out, MUX_FRAME_RESPONSE, number, &text, good);
 }
 
@@ -70,13 +71,16 @@ bool mux_frame_put_end(struct buffer *out, uint32_t number, const struct http_he
 {
     struct buffer text = buffer_with_limit(BUFFER_LIMIT_MOST);
     bool good = !trailers || !trailers->count ||
-                (json_write(&text, "{\"trailers\":{") && mux_put_headers(&text, trailers, true) && json_write(&text, "}}"));
+                (json_write(&text, "{\"trailers\":{") && mux_put_headers(&text, trailers, true) &&
+                 json_write(&text, "}}"));
     return finish(out, MUX_FRAME_END, number, &text, good);
 }
 
-bool mux_frame_put_error(struct buffer *out, uint32_t number, const char *code, const char *message, unsigned status)
+bool mux_frame_put_error(struct buffer *out, uint32_t number, const char *code, const char *message,
+                         unsigned status)
 {
     struct buffer text = buffer_with_limit(1024);
-    bool good = json_write(&text, "{\"code\":\"%s\",\"message\":\"%s\",\"status\":%u}", code, message, status);
+    bool good =
+        json_write(&text, "{\"code\":\"%s\",\"message\":\"%s\",\"status\":%u}", code, message, status);
     return finish(out, MUX_FRAME_RESET, number, &text, good);
 }

@@ -214,19 +214,32 @@ static bool among(struct slice name, const char *const *names)
 /* What is about a connection, or what HAProxy itself says of a request: of neither side. */
 static bool is_left_out(struct slice name)
 {
-    static const char *const names[] = {"accept-encoding", "connection", "content-length", "expect", "forwarded",
-                                        "host", "http2-settings", "keep-alive", "proxy", "proxy-authenticate",
-                                        "proxy-authorization", "proxy-connection", "te", "trailer",
-                                        "transfer-encoding", "upgrade", NULL};
-    return among(name, names) || http_name_starts(name, "x-forwarded-") || http_name_starts(name, "x-cell-") ||
-           http_name_starts(name, "sec-websocket-");
+    static const char *const names[] = {"accept-encoding",
+                                        "connection",
+                                        "content-length",
+                                        "expect",
+                                        "forwarded",
+                                        "host",
+                                        "http2-settings",
+                                        "keep-alive",
+                                        "proxy",
+                                        "proxy-authenticate",
+                                        "proxy-authorization",
+                                        "proxy-connection",
+                                        "te",
+                                        "trailer",
+                                        "transfer-encoding",
+                                        "upgrade",
+                                        NULL};
+    return among(name, names) || http_name_starts(name, "x-forwarded-") ||
+           http_name_starts(name, "x-cell-") || http_name_starts(name, "sec-websocket-");
 }
 
 /* What is about the upgrade, and what each message says for itself. */
 static bool is_the_upgrades(struct slice name)
 {
-    static const char *const names[] = {"accept", "cache-control", "cell-resume", "content-type", "pragma",
-                                        "x-request-id", NULL};
+    static const char *const names[] = {"accept", "cache-control", "cell-resume", "content-type",
+                                        "pragma", "x-request-id",  NULL};
     return is_left_out(name) || among(name, names) || http_name_starts(name, "sec-fetch-");
 }
 
@@ -274,7 +287,9 @@ void mux_message_head(const struct mux_message *m, const struct mux_client *clie
     bool typed = false;
     writer_put(w, m->method);
     writer_text(w, " ");
-    writer_put(w, slice_sub(client->below, 0, client->below.len - (client->below.len && client->below.at[client->below.len - 1] == '/')));
+    writer_put(w, slice_sub(client->below, 0,
+                            client->below.len -
+                                (client->below.len && client->below.at[client->below.len - 1] == '/')));
     writer_put(w, m->path);
     bool foreign = bearer.len && client_has(client, SLICE_LITERAL("authorization"));
     if (foreign) { /* the header is the application's: the token goes where it may stand beside it, and the agent takes it away */

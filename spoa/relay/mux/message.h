@@ -39,8 +39,8 @@ struct mux_message {
     bool v1;
     bool follows;   /* a body */
     int64_t length; /* of that; negative: not known */
-    int64_t
-        window; /* bytes of the answer's body that the client takes without more credit; negative: not said */
+    /* bytes of the answer's body that the client takes without more credit; negative: not said */
+    int64_t window;
     const char *wrong; /* of MUX_NO_MESSAGE: which member, as a sentence for the client */
 };
 

@@ -31,10 +31,10 @@
 #define REPLAY_MAX (4 << 20) /* bytes collected, with RECORD_LEN in front of each record */
 #define INSERT_MAX (REPLAY_MAX + WS_HEAD_MAX + 1) /* and the head and tag of the message behind them */
 
-#define LATE_PAUSE  (250 * MILLISECOND)   /* of a late replay, after which its end may have come */
-#define LATE_QUIET  (2 * SECOND)          /* after which it has */
-#define LATE_MOST   (10 * SECOND)         /* since it began */
-#define CONFIRM     SECOND                /* without output: nothing of the replay is to come */
+#define LATE_PAUSE (250 * MILLISECOND) /* of a late replay, after which its end may have come */
+#define LATE_QUIET (2 * SECOND)        /* after which it has */
+#define LATE_MOST  (10 * SECOND)       /* since it began */
+#define CONFIRM    SECOND              /* without output: nothing of the replay is to come */
 
 #define TAG_OUTPUT 1
 #define TAG_ERRORS 2
@@ -45,8 +45,8 @@
 struct output_stream {
     struct delivered delivered;
     struct delivered_end asked; /* as it was when the next worker was asked */
-    struct delivered_end
-        joined;         /* as it was when the one that serves was asked, until its replay has ended */
+    /* as it was when the one that serves was asked, until its replay has ended */
+    struct delivered_end joined;
     uint64_t collected; /* bytes of its replay */
     uint64_t skip;      /* bytes of the live output that were delivered already */
     bool doubt;         /* or may have been: as long as they are the same */
@@ -539,8 +539,9 @@ static size_t to_skip(struct scrollback *s, struct output_stream *stream, struct
 }
 
 /* Live output; of a message that the client has the beginning of, the rest passes behind a tag of its own. */
-static enum adapter_verdict pass_output(struct scrollback *s, struct output_stream *stream, struct slice bytes,
-                                        const struct adapter_piece *piece, struct adapter_edit *edit)
+static enum adapter_verdict pass_output(struct scrollback *s, struct output_stream *stream,
+                                        struct slice bytes, const struct adapter_piece *piece,
+                                        struct adapter_edit *edit)
 {
     bool tagged = bytes.len < piece->bytes.len;
     bool passes = tagged && !stream->skip;

@@ -13,8 +13,8 @@
 #define MARK_BITS   61
 #define PRIME       ((UINT64_C(1) << MARK_BITS) - 1)
 #define PIECE       64 /* bytes of a tail that are looked for when the whole of it is not there */
-#define STRANGE_MOST \
-    (16 * BLOCK_LEN) /* bytes in which what was delivered may not be known again, for what is missing */
+/* bytes in which what was delivered may not be known again, for what is missing */
+#define STRANGE_MOST (16 * BLOCK_LEN)
 #define BUCKETS_BITS 12
 #define BUCKETS      (1 << BUCKETS_BITS)
 #define BUCKET_MOST  8 /* marks that are looked at for each byte of a replay, whatever the session says */

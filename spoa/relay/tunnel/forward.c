@@ -348,7 +348,8 @@ static bool pass_input(struct pass *p, const struct adapter_piece *piece, const 
 
 static void look_for_end(struct pass *p, const struct adapter_piece *piece)
 {
-    if (p->from == WORKER && piece->first && piece->last && session_end_said(p->f->end, piece->opcode, piece->bytes))
+    if (p->from == WORKER && piece->first && piece->last &&
+        session_end_said(p->f->end, piece->opcode, piece->bytes))
         p->f->end_said = true;
 }
 

@@ -14,12 +14,12 @@
 #include "spoa/relay/tunnel/leg.h"
 #include "spoa/relay/tunnel/pings.h"
 
-#define FORWARD_FRONT (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
-#define FORWARD_SHORT (2 * SECOND) /* that others have to give memory back */
-#define FORWARD_POURS  (32 << 10) /* bytes of one read, behind which a large frame is worth a pipe */
-#define FORWARD_UNSEEN (48 << 10) /* bytes of such a frame */
+#define FORWARD_FRONT       (WS_HEAD_MAX + 1) /* a head, and the tag that an adapter may put behind it */
+#define FORWARD_SHORT       (2 * SECOND)      /* that others have to give memory back */
+#define FORWARD_POURS       (32 << 10)  /* bytes of one read, behind which a large frame is worth a pipe */
+#define FORWARD_UNSEEN      (48 << 10)  /* bytes of such a frame */
 #define FORWARD_UNSEEN_MOST (256 << 10) /* at a time */
-#define READ_LEAST    4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
+#define READ_LEAST          4096 /* bytes of a side that are read however short memory is, if nothing of it is held */
 
 /* What a tagged message of the client's is, by its first byte. */
 enum forward_input { INPUT_UNTOLD, INPUT_BYTES, INPUT_OTHER };
@@ -36,8 +36,8 @@ struct forward {
     const struct adapter *adapter;
     void *adapter_state;
     struct leg legs[2];
-    bool there[2]; /* the leg has a socket */
-    bool end_said; /* the worker has said its session's end */
+    bool there[2];            /* the leg has a socket */
+    bool end_said;            /* the worker has said its session's end */
     bool stream, empty_frame; /* as the handover says */
     enum forward_mode mode;
     enum handover_end end;

@@ -2,9 +2,10 @@
 /* Back-pressure: which side is read, and how much of it. */
 #include "spoa/relay/tunnel/forward.h"
 
-#define PERMIT_PAUSE (50 * MILLISECOND) /* before it is asked again for the permit, and half of that at random */
+/* before it is asked again for the permit, and half of that at random */
+#define PERMIT_PAUSE (50 * MILLISECOND)
 #define SHORT_PAUSE  (100 * MILLISECOND) /* before it is looked again for memory, and half of that at random */
-#define KEPT_LEAST   16384            /* bytes that are kept for acknowledgement however short memory is */
+#define KEPT_LEAST   16384               /* bytes that are kept for acknowledgement however short memory is */
 
 static uint64_t least(uint64_t a, uint64_t b)
 {

@@ -30,8 +30,8 @@ void redial_renew(struct redial *redial, uint64_t budget, uint64_t now)
         redial->waiting = now;
 }
 
-bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most, uint32_t random,
-                 uint64_t now, uint64_t *at)
+bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most,
+                 uint32_t random, uint64_t now, uint64_t *at)
 {
     unsigned step = redial->attempts++;
     uint64_t end = redial->give_up + (redial->waiting ? now - redial->waiting : 0);

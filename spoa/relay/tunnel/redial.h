@@ -30,10 +30,10 @@ struct redial_history {
 };
 
 struct redial {
-    uint64_t give_up;  /* when its budget is spent */
-    uint64_t waiting;  /* since when there is no worker to dial, or nobody to ask; 0: there is */
-    unsigned attempts; /* of this search */
-    unsigned quick;    /* losses in a row by which it flapped */
+    uint64_t give_up;               /* when its budget is spent */
+    uint64_t waiting;               /* since when there is no worker to dial, or nobody to ask; 0: there is */
+    unsigned attempts;              /* of this search */
+    unsigned quick;                 /* losses in a row by which it flapped */
     struct redial_history *history; /* NULL: none */
 };
 
@@ -50,8 +50,8 @@ void redial_renew(struct redial *redial, uint64_t budget, uint64_t now);
 void redial_attempted(struct redial *redial);
 /* When the next attempt is due: at once for the first, then after the backoff, or `most` where that is less, give or take
  * a fifth (random: any 32 bits), the last one when the budget ends. False: it has ended. */
-bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most, uint32_t random,
-                 uint64_t now, uint64_t *at);
+bool redial_next(struct redial *redial, const struct redial_settings *settings, uint64_t most,
+                 uint32_t random, uint64_t now, uint64_t *at);
 /* There is no worker to dial, or nobody to ask for one: the budget stands still. */
 void redial_wait(struct redial *redial, uint64_t now);
 /* There is one again. */

@@ -9,12 +9,12 @@
 #include <stdbool.h>
 
 /* X(state, meaning) */
-#define TUNNEL_STATES(X)                                                            \
-    X(opening, "the client has no 101 yet, a worker is looked for")                 \
-    X(serving, "both legs are there; another worker may be looked for meanwhile")   \
-    X(grace, "the worker closed: is it the session's end, or is a move announced?") \
+#define TUNNEL_STATES(X)                                                             \
+    X(opening, "the client has no 101 yet, a worker is looked for")                  \
+    X(serving, "both legs are there; another worker may be looked for meanwhile")    \
+    X(grace, "the worker closed: is it the session's end, or is a move announced?")  \
     X(redialling, "no worker; the client notices nothing, and what it says is held") \
-    X(closing, "a Close was sent or passed on, its answer is awaited")              \
+    X(closing, "a Close was sent or passed on, its answer is awaited")               \
     X(ended, "nothing is left")
 
 enum tunnel_state {

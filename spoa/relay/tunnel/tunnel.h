@@ -51,7 +51,8 @@ struct tunnel_opening {
     struct slice target;             /* path and query towards the worker */
     bool client_resumes;             /* the client speaks Cell-Resume itself */
     uint64_t expires;                /* when the token that binds it does; 0: never */
-    void *state; /* zeroed memory for its adapter's state (adapter_find), the caller's, as long as there is the tunnel */
+    void *
+        state; /* zeroed memory for its adapter's state (adapter_find), the caller's, as long as there is the tunnel */
 };
 
 /* A client wants a tunnel: starts to look for a worker, or refuses as the handover says. False: out of memory; it has ended,

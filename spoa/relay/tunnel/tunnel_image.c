@@ -56,7 +56,8 @@ static void tunnel_image(struct image *image, struct tunnel *t)
     IMAGE(image, t->pending_code, UINT16_MAX);
     image_buffer(image, &t->pending_close);
     image_check(image, t->state != TUNNEL_opening && t->state != TUNNEL_ended);
-    image_check(image, t->state == TUNNEL_closing || t->forward.there[WORKER] == (t->state == TUNNEL_serving));
+    image_check(image,
+                t->state == TUNNEL_closing || t->forward.there[WORKER] == (t->state == TUNNEL_serving));
     image_check(image, t->state == TUNNEL_closing || t->forward.there[CLIENT]);
 }
 

@@ -326,7 +326,8 @@ static bool has_word(struct slice name, const char *word)
 /* A dictionary outlives the tunnel, and this may be a credential. */
 static bool may_be_secret(struct slice name)
 {
-    static const char *const words[] = {"auth", "cookie", "key", "password", "referer", "secret", "session", "token", NULL};
+    static const char *const words[] = {"auth",   "cookie",  "key",   "password", "referer",
+                                        "secret", "session", "token", NULL};
 
     for (size_t i = 0; words[i]; i++)
         if (has_word(name, words[i]))

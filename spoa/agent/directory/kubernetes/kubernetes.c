@@ -129,7 +129,8 @@ static void count(struct directory_kubernetes *d)
     const uint64_t counts[DIRECTORY_FOLLOWED] = {[DIRECTORY_WATCHES_OPEN] = open,
                                                  [DIRECTORY_WATCHES_CLOSED] = d->watch_count - open,
                                                  [DIRECTORY_OBJECTS] = kubernetes_store_count(d->all.store),
-                                                 [DIRECTORY_OBJECTS_BYTES] = kubernetes_store_bytes(d->all.store),
+                                                 [DIRECTORY_OBJECTS_BYTES] =
+                                                     kubernetes_store_bytes(d->all.store),
                                                  [DIRECTORY_LISTS_GOOD] = d->all.lists,
                                                  [DIRECTORY_LISTS_BAD] = d->all.lists_failed,
                                                  [DIRECTORY_EVENTS] = d->all.events,
@@ -229,11 +230,12 @@ static bool find_cluster(struct directory_kubernetes *d, struct fail *why)
     struct address address;
     if (!host || !port || !(address_parse(slice_text(host), &address) || hostname_valid(slice_text(host))) ||
         !slice_u64(slice_text(port), 65535, &(uint64_t){0}))
-        return fail(why, "directory.url is not set, and this is no pod: there is no KUBERNETES_SERVICE_HOST with a "
-                         "KUBERNETES_SERVICE_PORT");
+        return fail(
+            why, "directory.url is not set, and this is no pod: there is no KUBERNETES_SERVICE_HOST with a "
+                 "KUBERNETES_SERVICE_PORT");
     bool literal6 = strchr(host, ':');
-    return snprintf(d->url, sizeof d->url, "https://%s%s%s:%s", literal6 ? "[" : "", host, literal6 ? "]" : "", port) <
-               (int)sizeof d->url ||
+    return snprintf(d->url, sizeof d->url, "https://%s%s%s:%s", literal6 ? "[" : "", host,
+                    literal6 ? "]" : "", port) < (int)sizeof d->url ||
            fail(why, "KUBERNETES_SERVICE_HOST is too long");
 }
 
@@ -247,7 +249,8 @@ static bool aim(struct directory_kubernetes *d, struct fail *why)
     }
     if (!find_cluster(d, why))
         return false;
-    directory_http_target_init(&d->target, d->url, token ? token : OWN_FOLDER "token", ca ? ca : OWN_FOLDER "ca.crt");
+    directory_http_target_init(&d->target, d->url, token ? token : OWN_FOLDER "token",
+                               ca ? ca : OWN_FOLDER "ca.crt");
     return true;
 }
 
@@ -297,8 +300,8 @@ static bool set_up(struct directory_kubernetes *d, struct fail *why)
     return d->all.store || fail(why, "out of memory");
 }
 
-static void *kubernetes_start(const void *options, struct directory *directory, struct loop *loop, struct log *log,
-                              struct fail *why)
+static void *kubernetes_start(const void *options, struct directory *directory, struct loop *loop,
+                              struct log *log, struct fail *why)
 {
     struct directory_kubernetes *d = calloc(1, sizeof *d);
     if (!d) {
@@ -331,7 +334,8 @@ static const char *check_space(struct slice value)
     bool label = value.len <= KUBERNETES_LABEL_MAX && slice_find(value, '.') == value.len;
     for (size_t i = 0; i < value.len; i++)
         label = label && !(value.at[i] >= 'A' && value.at[i] <= 'Z') && value.at[i] != '_';
-    return label && (hostname_valid(value) || slice_u64(value, UINT64_MAX, &(uint64_t){0})) ? NULL : "a namespace";
+    return label && (hostname_valid(value) || slice_u64(value, UINT64_MAX, &(uint64_t){0})) ? NULL
+                                                                                            : "a namespace";
 }
 
 static const char *check_printable(struct slice value)
@@ -460,7 +464,8 @@ static const struct option table[] = {
      .type = OPTION_INT,
      .offset = offsetof(OPTIONS, max_objects),
      .fallback = "1000000",
-     .help = "objects in memory, some 250 bytes each; with more, an unknown sandbox is `directory_unavailable`",
+     .help =
+         "objects in memory, some 250 bytes each; with more, an unknown sandbox is `directory_unavailable`",
      .min = 1,
      .max = 10000000},
     DIRECTORY_CACHE_OPTIONS(OPTIONS, "10s"),

@@ -199,15 +199,17 @@ static void run_agent_sandbox(struct reading *r, struct slice addresses, struct 
 {
     struct slice key, first;
     size_t cursor = 0;
-    bool has_address = addresses.len && addresses.at[0] == '[' &&
-                       kubernetes_json_next(addresses, &cursor, &key, &first);
+    bool has_address =
+        addresses.len && addresses.at[0] == '[' && kubernetes_json_next(addresses, &cursor, &key, &first);
     struct address address;
     struct slice text;
     r->object->record.state = RECORD_WAKING;
     if (has_address && !(kubernetes_json_text(first, r->scratch, &text) && address_parse(text, &address)))
         be_odd(r, "status.podIPs is no list of addresses");
-    else if (has_address ? lead_to(r, text, 0) : kubernetes_json_is(name, "") || !name.len || lead_to_text(r, name))
-        r->object->record.state = r->object->record.worker.kind == WORKER_NONE ? RECORD_WAKING : RECORD_RUNNING;
+    else if (has_address ? lead_to(r, text, 0)
+                         : kubernetes_json_is(name, "") || !name.len || lead_to_text(r, name))
+        r->object->record.state =
+            r->object->record.worker.kind == WORKER_NONE ? RECORD_WAKING : RECORD_RUNNING;
     else
         be_odd(r, "status.serviceFQDN is no name");
 }
@@ -289,7 +291,8 @@ static void run_batch_sandbox(struct reading *r)
         return;
     if (!kubernetes_json_text(note, r->scratch, &list) || !kubernetes_json_sound(trimmed(list)) ||
         !kubernetes_json_next(trimmed(list), &cursor, &key, &first) || slice_present(key) ||
-        !kubernetes_json_text(first, r->scratch, &host) || !address_parse(host, &address) || !lead_to(r, host, 0))
+        !kubernetes_json_text(first, r->scratch, &host) || !address_parse(host, &address) ||
+        !lead_to(r, host, 0))
         be_odd(r, "annotation " ENDPOINTS_NOTE " is no list of addresses");
     else
         r->object->record.state = RECORD_RUNNING;
@@ -401,9 +404,10 @@ static bool is_unclaimed(const struct reading *r)
     return member(r->metadata[LABELS], POOL_LABEL).len;
 }
 
-enum kubernetes_reading kubernetes_object_read(enum kubernetes_sort sort, const struct kubernetes_slices *slices,
-                                               struct slice text, struct writer *scratch,
-                                               struct kubernetes_object *object, struct fail *why)
+enum kubernetes_reading kubernetes_object_read(enum kubernetes_sort sort,
+                                               const struct kubernetes_slices *slices, struct slice text,
+                                               struct writer *scratch, struct kubernetes_object *object,
+                                               struct fail *why)
 {
     struct reading r = {.slices = slices, .scratch = scratch, .object = object, .why = why};
     bool sound = take_apart(text, r.root, r.metadata);
@@ -417,7 +421,8 @@ enum kubernetes_reading kubernetes_object_read(enum kubernetes_sort sort, const 
     return !any ? KUBERNETES_NONE : r.odd ? KUBERNETES_ODD : KUBERNETES_FOUND;
 }
 
-bool kubernetes_event_read(struct slice text, enum kubernetes_event *event, struct slice *object, struct fail *why)
+bool kubernetes_event_read(struct slice text, enum kubernetes_event *event, struct slice *object,
+                           struct fail *why)
 {
     static const struct {
         const char *type;

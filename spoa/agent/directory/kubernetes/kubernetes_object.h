@@ -12,15 +12,20 @@
 #include "spoa/agent/model/record.h"
 #include "spoa/base/writer.h"
 
-enum kubernetes_sort { KUBERNETES_AGENT_SANDBOX, KUBERNETES_OPENSANDBOX, KUBERNETES_ENDPOINT_SLICES, KUBERNETES_SORTS };
+enum kubernetes_sort {
+    KUBERNETES_AGENT_SANDBOX,
+    KUBERNETES_OPENSANDBOX,
+    KUBERNETES_ENDPOINT_SLICES,
+    KUBERNETES_SORTS
+};
 
-#define KUBERNETES_VERSIONS 2
-#define KUBERNETES_NAME_MAX 253 /* of a name; a namespace has KUBERNETES_LABEL_MAX */
+#define KUBERNETES_VERSIONS  2
+#define KUBERNETES_NAME_MAX  253 /* of a name; a namespace has KUBERNETES_LABEL_MAX */
 #define KUBERNETES_LABEL_MAX 63
 
 /* What is asked for where. */
 struct kubernetes_resource {
-    const char *name;                          /* in the configuration */
+    const char *name; /* in the configuration */
     const char *group, *plural;
     const char *versions[KUBERNETES_VERSIONS]; /* the one to prefer first; NULL: there is no other */
     const char *selector;                      /* in front of the operator's; NULL: none */
@@ -48,15 +53,17 @@ struct kubernetes_object {
 };
 
 /* Slices of *object point into text and scratch. */
-enum kubernetes_reading kubernetes_object_read(enum kubernetes_sort sort, const struct kubernetes_slices *slices,
-                                               struct slice text, struct writer *scratch,
-                                               struct kubernetes_object *object, struct fail *why);
+enum kubernetes_reading kubernetes_object_read(enum kubernetes_sort sort,
+                                               const struct kubernetes_slices *slices, struct slice text,
+                                               struct writer *scratch, struct kubernetes_object *object,
+                                               struct fail *why);
 /* Its name, namespace and resourceVersion alone; of a bookmark the resourceVersion. */
 bool kubernetes_object_identify(struct slice text, struct writer *scratch, struct kubernetes_object *object);
 
 enum kubernetes_event { KUBERNETES_PUT, KUBERNETES_GONE, KUBERNETES_BOOKMARK, KUBERNETES_ERROR };
 /* Takes a watch's event apart: its sort, and the object. False and *why: it is none. */
-bool kubernetes_event_read(struct slice text, enum kubernetes_event *event, struct slice *object, struct fail *why);
+bool kubernetes_event_read(struct slice text, enum kubernetes_event *event, struct slice *object,
+                           struct fail *why);
 
 /* Of a Status, as errors are told: its code (0: it says none) and, for people, what it says, without control bytes. */
 void kubernetes_status_read(struct slice text, unsigned *code, char *message, size_t size);

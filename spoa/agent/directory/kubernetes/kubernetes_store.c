@@ -103,11 +103,13 @@ static uint64_t name_hash(const struct kubernetes_store *s, size_t source, struc
     return hash_keyed(&s->secret, names) ^ source * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-static struct entry *find_name(const struct kubernetes_store *s, size_t source, struct slice names, uint64_t hash)
+static struct entry *find_name(const struct kubernetes_store *s, size_t source, struct slice names,
+                               uint64_t hash)
 {
     for (struct hash_node *node = hash_table_find(&s->by_name, hash); node; node = hash_table_next(node)) {
         struct entry *e = of_name(node);
-        if (e->source == source && slice_equal(slice_of(e->text, (size_t)e->space_len + 1 + e->name_len), names))
+        if (e->source == source &&
+            slice_equal(slice_of(e->text, (size_t)e->space_len + 1 + e->name_len), names))
             return e;
     }
     return NULL;
@@ -188,13 +190,15 @@ static void tell_doubtful(struct kubernetes_store *s, size_t source)
 static void sweep(struct kubernetes_store *s, size_t source)
 {
     for (size_t i = s->by_name.used; i-- > 0;)
-        for (struct hash_node *node = i < s->by_name.used ? s->by_name.buckets[i] : NULL, *next; node; node = next) {
+        for (struct hash_node *node = i < s->by_name.used ? s->by_name.buckets[i] : NULL, *next; node;
+             node = next) {
             struct entry *e = of_name(node);
             next = node->next;
             if (e->source != source || e->list == s->sources[source].list)
                 continue;
             remove_entry(s, e);
-            next = i < s->by_name.used ? s->by_name.buckets[i] : NULL; /* what is left of it, from its front */
+            next =
+                i < s->by_name.used ? s->by_name.buckets[i] : NULL; /* what is left of it, from its front */
         }
 }
 
@@ -233,7 +237,8 @@ static bool lay_out(struct entry *e, const struct kubernetes_object *o, struct w
     e->record_at = (uint16_t)w->len;
     record_pack(w, &o->record);
     e->len = (uint16_t)w->len;
-    return !w->full && o->space.len <= KUBERNETES_LABEL_MAX && o->name.len <= KUBERNETES_NAME_MAX && o->key.len <= 255;
+    return !w->full && o->space.len <= KUBERNETES_LABEL_MAX && o->name.len <= KUBERNETES_NAME_MAX &&
+           o->key.len <= 255;
 }
 
 static bool insert(struct kubernetes_store *s, struct entry *e, uint64_t hash)
@@ -249,7 +254,8 @@ static bool insert(struct kubernetes_store *s, struct entry *e, uint64_t hash)
 }
 
 /* A copy in memory of its own; NULL: there is no room. */
-static struct entry *make(const struct kubernetes_store *s, const struct entry *head, const uint8_t *text, bool another)
+static struct entry *make(const struct kubernetes_store *s, const struct entry *head, const uint8_t *text,
+                          bool another)
 {
     struct entry *e = another && s->by_name.count >= s->options.most ? NULL : malloc(sizeof *e + head->len);
     if (e) {
@@ -363,8 +369,8 @@ bool kubernetes_store_whole(const struct kubernetes_store *s)
     return s->not_whole == 0;
 }
 
-bool kubernetes_store_object(const struct kubernetes_store *s, struct slice key, size_t *source, struct slice *space,
-                             struct slice *name)
+bool kubernetes_store_object(const struct kubernetes_store *s, struct slice key, size_t *source,
+                             struct slice *space, struct slice *name)
 {
     struct entry *e = next_of_key(hash_table_find(&s->by_key, hash_keyed(&s->secret, key)), key);
     if (!e || next_of_key(hash_table_next(&e->by_key), key))

@@ -23,8 +23,9 @@ struct kubernetes_store_options {
     void *context;
 };
 
-struct kubernetes_store *kubernetes_store_new(const struct kubernetes_store_options *options); /* NULL: out of memory */
-void kubernetes_store_free(struct kubernetes_store *store);                                    /* NULL is fine */
+struct kubernetes_store *kubernetes_store_new(
+    const struct kubernetes_store_options *options);        /* NULL: out of memory */
+void kubernetes_store_free(struct kubernetes_store *store); /* NULL is fine */
 
 /* From here on the objects of the source are listed, from the first one. */
 void kubernetes_store_list(struct kubernetes_store *store, size_t source);
@@ -38,17 +39,18 @@ void kubernetes_store_lose(struct kubernetes_store *store, size_t source);
  * no key is absent until the next list is whole. */
 bool kubernetes_store_put(struct kubernetes_store *store, size_t source, enum kubernetes_sort sort,
                           const struct kubernetes_object *object);
-void kubernetes_store_remove(struct kubernetes_store *store, size_t source, struct slice space, struct slice name);
+void kubernetes_store_remove(struct kubernetes_store *store, size_t source, struct slice space,
+                             struct slice name);
 
 /* FOUND: *record is valid until the store changes, and the source has told it. UNAVAILABLE: more than one sandbox is
  * called so, it may be gone, or there may be one that is not known. */
-enum lookup kubernetes_store_find(const struct kubernetes_store *store, struct slice key, struct record *record,
-                                  size_t *source);
+enum lookup kubernetes_store_find(const struct kubernetes_store *store, struct slice key,
+                                  struct record *record, size_t *source);
 /* More than one sandbox is called so. */
 bool kubernetes_store_ambiguous(const struct kubernetes_store *store, struct slice key);
 /* The object that a sandbox is. False: there is none, or more than one. */
-bool kubernetes_store_object(const struct kubernetes_store *store, struct slice key, size_t *source, struct slice *space,
-                             struct slice *name);
+bool kubernetes_store_object(const struct kubernetes_store *store, struct slice key, size_t *source,
+                             struct slice *space, struct slice *name);
 
 /* Every source has been listed, and nothing of it was lost. */
 bool kubernetes_store_whole(const struct kubernetes_store *store);

@@ -6,16 +6,16 @@
 #include "spoa/agent/directory/kubernetes/kubernetes_json.h"
 
 enum place {
-    AT_START,    /* before the document, or between two events */
-    AT_KEY,      /* before a member's key */
-    IN_KEY,      /* behind its opening quote */
+    AT_START, /* before the document, or between two events */
+    AT_KEY,   /* before a member's key */
+    IN_KEY,   /* behind its opening quote */
     AT_COLON,
     AT_VALUE,
     AT_ITEM,     /* before an element of `items` */
     IN_VALUE,    /* of a member, of an element, of an event */
     AFTER_VALUE, /* of a member */
     AFTER_ITEM,
-    AT_END       /* behind the document */
+    AT_END /* behind the document */
 };
 
 void kubernetes_stream_begin(struct kubernetes_stream *s, enum kubernetes_form form)

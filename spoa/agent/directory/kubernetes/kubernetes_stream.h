@@ -30,14 +30,15 @@ struct kubernetes_stream {
 
     /* private */
     enum kubernetes_form form;
-    int at;                       /* enum place */
-    struct buffer held;           /* of the value, or of the key */
-    char key[32];                 /* of the member; a longer one is cut, and none that anybody wants */
-    size_t nest;                  /* brackets that are open in the value: any number, they cost nothing */
-    bool string, escaped, scalar; /* within a string of the value; behind a backslash; the value has no brackets */
-    bool item;                    /* the value is an object for `object` */
-    bool first;                   /* nothing stands between the opening bracket and here */
-    bool left_out;                /* the value is too large */
+    int at;             /* enum place */
+    struct buffer held; /* of the value, or of the key */
+    char key[32];       /* of the member; a longer one is cut, and none that anybody wants */
+    size_t nest;        /* brackets that are open in the value: any number, they cost nothing */
+    bool string, escaped,
+        scalar;    /* within a string of the value; behind a backslash; the value has no brackets */
+    bool item;     /* the value is an object for `object` */
+    bool first;    /* nothing stands between the opening bracket and here */
+    bool left_out; /* the value is too large */
     struct kubernetes_abridged abridged; /* of an item that is left out */
 };
 

@@ -46,13 +46,15 @@ static void try_later(struct kubernetes_wake *w, struct kubernetes_question *q, 
 }
 
 /* False: there is nothing (any more) that can be woken. */
-static bool find_path(const struct kubernetes_wake *w, struct slice key, struct writer *path, const char **patch)
+static bool find_path(const struct kubernetes_wake *w, struct slice key, struct writer *path,
+                      const char **patch)
 {
     struct slice space, name;
     struct record record;
     size_t source;
     if (kubernetes_store_find(w->all->store, key, &record, &source) != LOOKUP_FOUND ||
-        record.state != RECORD_SUSPENDED || !kubernetes_store_object(w->all->store, key, &source, &space, &name))
+        record.state != RECORD_SUSPENDED ||
+        !kubernetes_store_object(w->all->store, key, &source, &space, &name))
         return false;
     const struct kubernetes_watch *watch = &w->watches[source];
     *patch = kubernetes_resources[watch->sort].wake[watch->version];

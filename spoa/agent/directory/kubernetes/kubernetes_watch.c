@@ -7,17 +7,18 @@
 #include "spoa/agent/directory/http_target.h"
 #include "spoa/agent/directory/kubernetes/kubernetes_json.h"
 
-#define DELAY_MIN    (100 * MILLISECOND)
-#define DELAY_MAX    (10 * SECOND)
-#define ASKED_MAX    (30 * SECOND) /* that a server may ask us to stay away */
-#define WATCH_LEAST  ((uint64_t)300)      /* seconds that a watch is asked for, and at most as many more by chance */
-#define WATCH_MORE   ((uint64_t)60)
-#define WATCH_OVER   (30 * SECOND)       /* beyond that it hangs */
-#define GOOD_AFTER   SECOND              /* a watch that lived this long was a good one */
-#define LIST_MOST    (1800 * SECOND)
-#define WHOLE_MOST   (120 * SECOND)      /* until the first byte of a list in one piece */
-#define LOG_PAUSE    SECOND
-#define TOO_LARGE    "an event of its watch is over 2 MiB"
+#define DELAY_MIN (100 * MILLISECOND)
+#define DELAY_MAX (10 * SECOND)
+#define ASKED_MAX (30 * SECOND) /* that a server may ask us to stay away */
+/* seconds that a watch is asked for, and at most as many more by chance */
+#define WATCH_LEAST ((uint64_t)300)
+#define WATCH_MORE  ((uint64_t)60)
+#define WATCH_OVER  (30 * SECOND) /* beyond that it hangs */
+#define GOOD_AFTER  SECOND        /* a watch that lived this long was a good one */
+#define LIST_MOST   (1800 * SECOND)
+#define WHOLE_MOST  (120 * SECOND) /* until the first byte of a list in one piece */
+#define LOG_PAUSE   SECOND
+#define TOO_LARGE   "an event of its watch is over 2 MiB"
 
 enum {
     PAGE = 500,
@@ -38,8 +39,9 @@ static void log_odd(struct kubernetes_watch *w, const struct kubernetes_object *
     if (w->all->logged && w->last_byte < w->all->logged + LOG_PAUSE)
         return;
     w->all->logged = w->last_byte;
-    log_write(w->all->log, LOG_WARN, "directory: an object is of no use", LOG_TEXT("resource", resource(w)->plural),
-              LOG_SLICE("namespace", o->space), LOG_SLICE("name", o->name), LOG_TEXT("why", why));
+    log_write(w->all->log, LOG_WARN, "directory: an object is of no use",
+              LOG_TEXT("resource", resource(w)->plural), LOG_SLICE("namespace", o->space),
+              LOG_SLICE("name", o->name), LOG_TEXT("why", why));
 }
 
 /* Of an object of which only its name is known. */
@@ -257,7 +259,8 @@ static void note_failure(struct kubernetes_watch *w, const char *why)
 {
     w->failing = true;
     w->all->errors++;
-    fail(&w->why, "%s%s%s: %.200s", resource(w)->plural, w->space ? " in " : "", w->space ? w->space : "", why);
+    fail(&w->why, "%s%s%s: %.200s", resource(w)->plural, w->space ? " in " : "", w->space ? w->space : "",
+         why);
     if (strcmp(w->told.text, w->why.text) == 0)
         return;
     w->told = w->why;
@@ -307,10 +310,12 @@ static void explain_status(struct kubernetes_watch *w, struct fail *why)
     if (w->status == 401)
         fail(why, "status 401: the API server refuses the token");
     else if (w->status == 403)
-        fail(why, "status 403: RBAC lacks `%s` on %s.%s%s%s", w->phase == KUBERNETES_WATCHING ? "watch" : "list",
-             resource(w)->plural, resource(w)->group, w->space ? " in " : " in all namespaces", w->space ? w->space : "");
+        fail(why, "status 403: RBAC lacks `%s` on %s.%s%s%s",
+             w->phase == KUBERNETES_WATCHING ? "watch" : "list", resource(w)->plural, resource(w)->group,
+             w->space ? " in " : " in all namespaces", w->space ? w->space : "");
     else if (w->status == 404)
-        fail(why, "status 404: the cluster does not have %s/%s", resource(w)->group, resource(w)->versions[w->version]);
+        fail(why, "status 404: the cluster does not have %s/%s", resource(w)->group,
+             resource(w)->versions[w->version]);
     else
         fail(why, "status %u %s", w->status, message);
 }
@@ -361,7 +366,8 @@ static void end_list(struct kubernetes_watch *w, const char *error, uint64_t ret
     bool whole = !error && w->status == 200 && !w->broken && kubernetes_stream_whole(&w->stream) &&
                  w->stream.has_items && w->at[0];
     if (whole && w->next[0]) {
-        bool again = strcmp(w->next, w->page) == 0 || ++w->pages >= PAGES_MOST || now > w->list_begun + LIST_MOST;
+        bool again =
+            strcmp(w->next, w->page) == 0 || ++w->pages >= PAGES_MOST || now > w->list_begun + LIST_MOST;
         memcpy(w->page, w->next, sizeof w->page);
         if (!again)
             return plan(w, now);
@@ -450,8 +456,8 @@ uint64_t kubernetes_watch_next(const struct kubernetes_watch *w)
 
 /* ---- life ---- */
 
-void kubernetes_watch_init(struct kubernetes_watch *w, struct kubernetes_watching *all, enum kubernetes_sort sort,
-                           const char *space, size_t source)
+void kubernetes_watch_init(struct kubernetes_watch *w, struct kubernetes_watching *all,
+                           enum kubernetes_sort sort, const char *space, size_t source)
 {
     *w = (struct kubernetes_watch){.all = all,
                                    .sort = sort,

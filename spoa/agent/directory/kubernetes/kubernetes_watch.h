@@ -41,7 +41,7 @@ struct kubernetes_watch {
     size_t version;    /* of the resource's */
 
     enum kubernetes_phase phase;
-    bool open;        /* the watch was answered: what changes comes by itself */
+    bool open; /* the watch was answered: what changes comes by itself */
     bool listed_once;
     bool failing;     /* the last attempt; `why` says why */
     uint64_t contact; /* when it was last open, or listed; 0: never */
@@ -68,8 +68,8 @@ enum kubernetes_step {
     KUBERNETES_END    /* it hangs: it is to be ended */
 };
 
-void kubernetes_watch_init(struct kubernetes_watch *w, struct kubernetes_watching *all, enum kubernetes_sort sort,
-                           const char *space, size_t source);
+void kubernetes_watch_init(struct kubernetes_watch *w, struct kubernetes_watching *all,
+                           enum kubernetes_sort sort, const char *space, size_t source);
 void kubernetes_watch_free(struct kubernetes_watch *w);
 
 /* What is to be done now. BEGIN: a GET for what is in `path`, which was empty; the functions below are told what becomes of it. */
