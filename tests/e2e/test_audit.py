@@ -34,14 +34,15 @@ def opened(tunnels, **claims):
     worker = tunnels.worker()
     tunnels.cell.set_sandboxes(sb={"worker": worker.url, "epoch": 1, "org": "acme"})
     bearer = tunnels.cell.bearer("sb", header={"kid": "k1"}, org="acme", **claims)
-    for _ in range(100):
+
+    def let_in():
         client = tunnels.ask("sb", "secure", headers=[bearer])
-        if worker.listener in select.select([worker.listener, client.sock], [], [], 5)[0]:
-            worker.serve()
-            tunnels.accepted(client)
-            tunnels.client = client
-            return worker, bearer
-    raise AssertionError("the directory is not read")
+        return client if worker.listener in select.select([worker.listener, client.sock], [], [], 5)[0] else None
+
+    tunnels.client = until(let_in, 10, "the directory is not read")
+    worker.serve()
+    tunnels.accepted(tunnels.client)
+    return worker, bearer
 
 
 def test_a_tunnel_has_a_line_with_who_and_what(audited):
