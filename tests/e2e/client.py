@@ -143,9 +143,11 @@ class Http2:
         self.sock.sendall(self.h2.data_to_send())
 
     def _pump(self):
-        """Takes what is there; waits for something."""
+        """Takes what is there; waits for something. Behind the end of the connection there is nothing to wait for."""
         received = self.sock.recv(1 << 18)
         if not received:
+            if self.ended:
+                raise ConnectionError("the connection ended")
             self.ended = True
         for event in self.h2.receive_data(received) if received else ():
             if isinstance(event, h2.events.RemoteSettingsChanged):
