@@ -151,7 +151,8 @@ def website(tmp_path, certificate):
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.seen = []
-    server.socket = context.wrap_socket(server.socket, server_side=True)
+    # the handshake is each connection's own: before the thread that accepts has done it, it would hear of no shutdown
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     server.folder = folder
     yield server

@@ -452,7 +452,10 @@ def called(cells, tmp_path):
 
     yield make
     for one in made:
-        one.close() if hasattr(one, "close") else one.stop(None).wait()
+        if hasattr(one, "close"):
+            one.close()
+        else:
+            assert one.stop(0).wait(20), "the server does not end"  # stop(None) waits without a bound
 
 
 def test_grpc(called):

@@ -96,7 +96,7 @@ def stage(request, cells, tmp_path_factory):
     yield cell, service, channel
     for one in channels:
         one.close()
-    server.stop(None).wait()
+    assert server.stop(0).wait(20), "the server does not end"  # stop(None) waits without a bound
 
 
 def bearer(sandbox="sb-1", **claims):
