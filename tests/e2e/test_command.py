@@ -232,15 +232,15 @@ def test_zeros_are_told_too(commands):
 
 def test_a_timeout_ends_the_command(commands):
     started = time.monotonic()
-    with commands.run("echo pid=$$.; exec sleep 100", timeout=300) as stream:
+    with commands.run("echo pid=$$.; exec sleep 100", timeout=1000) as stream:
         id, pid = stream.init(), pid_of(stream)
         assert stream.rest()[2] == 128 + signal.SIGHUP
-    assert 0.25 < time.monotonic() - started < 20 and not alive(pid)
+    assert 0.95 < time.monotonic() - started < 20 and not alive(pid)
     assert commands.state(id)["exit_code"] == 128 + signal.SIGHUP
 
 
 def test_a_timeout_ends_a_command_that_does_not_listen(commands):
-    with commands.run("trap '' HUP TERM INT; echo pid=$$.; while :; do sleep 0.1; done", timeout=100) as stream:
+    with commands.run("trap '' HUP TERM INT; echo pid=$$.; while :; do sleep 0.1; done", timeout=1000) as stream:
         stream.init()
         pid = pid_of(stream)
         assert stream.rest()[2] == 128 + signal.SIGKILL
