@@ -18,8 +18,12 @@ from cell import ROOT, end, until
 def table(path, name):
     """The rows of an X-macro."""
     text = (ROOT / path).read_text()
-    body = re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*\n)", text)[1]
-    return re.findall(r"X\((.*?)\)\s*(?:/\*.*?\*/)?\s*\\?$", body, re.M)
+    body = without_comments(re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*\n)", text)[1])
+    return re.findall(r"\bX\((.*?)\)(?= X\(| $)", re.sub(r"[\s\\]+", " ", body))
+
+
+def without_comments(text):
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
 
 
 def warnings(stderr):
@@ -86,10 +90,11 @@ def test_every_status_of_a_refusal_has_its_rule():
 
 
 def test_metadata_services_are_the_same_in_the_agent_and_in_haproxy():
-    rows = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/base/cidr.c").read_text(), re.S)[1].splitlines()
+    table = re.search(r"metadata\[\] = \{\n(.*?)\n\};", (ROOT / "spoa/base/cidr.c").read_text(), re.S)[1]
+    rows = re.findall(r"\{\{(\d), \{(.*?)\}\},\s*(\d+)\},", without_comments(table))
+    assert len(rows) == table.count("{{")
     ours = set()
-    for row in rows:
-        family, octets, bits = re.match(r"\s*\{\{(\d), \{(.*?)\}\}, (\d+)\},", row).groups()
+    for family, octets, bits in rows:
         packed, at = bytearray(4 if family == "4" else 16), 0
         for octet in octets.split(", "):
             index, _, value = octet.rpartition(" = ")
