@@ -373,7 +373,7 @@ def test_how_many_a_sandbox_may_have(sockets):
     assert [got.status for _, got in held] == [101, 101]
     assert dial(cell, f"{HOST}:{port}", caller(cell)).status == 429
     held[0][0].sock.close()
-    until(lambda: metric(cell, 'cellgate_relay_tunnels{route="egress"}') == 1)
+    until(lambda: [metric(cell, name) for name in ('cellgate_relay_tunnels{route="egress"}', "cellgate_relay_egress_connections")] == [1, 1])
     client, got = opened(cell, port)
     assert got.status == 101
 
