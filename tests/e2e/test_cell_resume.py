@@ -293,7 +293,7 @@ def test_a_session_manager_that_is_gone_is_503(host):
     other = Host()
     worker = other.worker()
     one = Caller(SH).dial(worker.port)
-    other.manager.kill()
+    other.kill()
     assert not one.wait(lambda: one.end) and one.close[0] == 1011
     assert status(one.dial, worker.port) == 503
     other.close()

@@ -420,7 +420,7 @@ def test_a_session_manager_that_is_lost_is_told(tmp_path):
     with commands.run("echo pid=$$.; exec sleep 1000") as stream:
         stream.init()
         pid = pid_of(stream)
-        os.kill(host.manager.pid, signal.SIGKILL)
+        host.kill()
         name, data = stream.event()
         assert name == "error" and data["error"]["ename"] == "SessionLost" and stream.event() is None
     os.kill(pid, signal.SIGKILL)
@@ -433,6 +433,6 @@ def test_a_killed_worker_leaves_no_foreground_command(host):
     with Commands(worker.port, "", [WORKER_BEARER]).run("echo pid=$$.; exec sleep 1000") as stream:
         stream.init()
         pid = pid_of(stream)
-        worker.process.kill()
+        worker.kill()
         until(lambda: not alive(pid), 10, "it lives on")
     worker.close()

@@ -43,6 +43,11 @@ class Host:
         self.workers.append(worker)
         return worker
 
+    def kill(self):
+        """Returns when it is gone: a process that is killed has closed its sockets before."""
+        self.manager.kill()
+        self.manager.wait(10)
+
     def close(self):
         for worker in self.workers:
             worker.close()
@@ -58,6 +63,11 @@ class Worker:
     def __init__(self, manager, *options):
         self.process, address = start(*worker_command(manager, *options))
         self.port = int(address.rsplit(":", 1)[1])
+
+    def kill(self):
+        """As Host.kill."""
+        self.process.kill()
+        self.process.wait(10)
 
     def close(self):
         killed = self.process.poll() == -signal.SIGKILL
