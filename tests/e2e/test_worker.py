@@ -852,8 +852,7 @@ def test_killed_worker_loses_nothing_in_the_session_manager(host, worker, tmp_pa
         pid, shell_pid = pid_of(ws), pid_of(sandbox_ws, b"\x00")
         ws.send(BINARY, f"echo set$((1+1)); until [ -e {go} ]; do sleep 0.01; done; echo after$((1+1))\n".encode())
         ws.until(b"set2\r\n")
-        doomed.process.kill()
-        doomed.process.wait()
+        doomed.kill()
     go.touch()
     with worker.open(path) as ws:
         ws.until(b"after2\r\n")
@@ -867,8 +866,7 @@ def test_killed_worker_hangs_up_its_terminals(host):
     doomed = host.worker()
     with doomed.open("/terminal") as ws:
         pid = pid_of(ws)
-        doomed.process.kill()
-        doomed.process.wait()
+        doomed.kill()
     until(lambda: not alive(pid))
 
 
@@ -889,8 +887,7 @@ def test_session_manager_that_is_gone_is_503(worker, host):
     lonely = Host()
     front = lonely.worker()
     with front.open("/terminal") as ws:
-        lonely.manager.kill()
-        lonely.manager.wait()
+        lonely.kill()
         assert ws.rest()[1] == (1011, "session manager lost")
     assert front.call("POST", "/pty")[0] == 503
     assert front.call("POST", "/sandboxes/sb-1/exec", {"cmd": "ls"})[0] == 503
@@ -988,8 +985,7 @@ def test_session_manager_socket_is_for_its_user_only_and_taken_once():
     assert os.stat(host.socket).st_mode & 0o777 == 0o600
     second = subprocess.run([BIN / "cell-sandboxd", "--socket", host.socket], capture_output=True, text=True, timeout=10)
     assert second.returncode == 1 and host.socket in second.stderr
-    host.manager.kill()
-    host.manager.wait()
+    host.kill()
     third = subprocess.Popen([BIN / "cell-sandboxd", "--socket", host.socket], stdout=subprocess.PIPE, text=True)
     assert third.stdout.readline() == f"listening {host.socket}\n", "what a killed one left is replaced"
     third.terminate()

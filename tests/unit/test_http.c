@@ -11,10 +11,7 @@
 #define OK   "HTTP/1.1 200 OK\r\n"
 
 /* A text that may hold NUL. */
-#define T(text)                                      \
-    {                                                \
-        (const uint8_t *)("" text), sizeof(text) - 1 \
-    }
+#define T(text) SLICE_STATIC(text)
 
 /* Gives a reader ever longer beginnings of `all`, `step` bytes more each time, each at another address and in
  * front of a guard page, until it decides. */

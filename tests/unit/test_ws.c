@@ -6,10 +6,7 @@
 
 #include "spoa/proto/ws.h"
 
-#define T(text)                                      \
-    {                                                \
-        (const uint8_t *)("" text), sizeof(text) - 1 \
-    }
+#define T(text) SLICE_STATIC(text)
 
 static const uint8_t mask[4] = {0x11, 0x22, 0x44, 0x88};
 

@@ -7,10 +7,8 @@ static const struct {
     struct slice name;
     size_t value, lines; /* offsets in struct request */
 } fields[] = {
-#define X(field, lines, name, ...)                \
-    {{(const uint8_t *)(name), sizeof(name) - 1}, \
-     offsetof(struct request, field),             \
-     offsetof(struct request, lines)},
+#define X(field, lines, name, ...) \
+    {SLICE_STATIC(name), offsetof(struct request, field), offsetof(struct request, lines)},
     REQUEST_HEADERS(X)
 #undef X
 };

@@ -8,8 +8,7 @@ static const struct argument {
     size_t offset; /* in struct request */
     struct slice name;
 } arguments[] = {
-#define X(kind, field, name, sample) \
-    {kind, offsetof(struct request, field), {(const uint8_t *)(name), sizeof(name) - 1}},
+#define X(kind, field, name, sample) {kind, offsetof(struct request, field), SLICE_STATIC(name)},
     REQUEST_ARGUMENTS(X)
 #undef X
 };
@@ -69,8 +68,7 @@ bool request_from_args(struct spop_args args, struct request *request)
 bool egress_request_from_args(struct spop_args args, bool inside, struct egress_request *request)
 {
     static const struct argument outside[] = {
-#define X(kind, field, name, sample) \
-    {kind, offsetof(struct egress_request, field), {(const uint8_t *)(name), sizeof(name) - 1}},
+#define X(kind, field, name, sample) {kind, offsetof(struct egress_request, field), SLICE_STATIC(name)},
         EGRESS_ARGUMENTS(X)};
     static const struct argument within[] = {EGRESS_INSIDE_ARGUMENTS(X)
 #undef X

@@ -353,11 +353,11 @@ static void learn(const struct upgrade_kept *kept, struct alike *alike)
 void upgrade_forget_key(struct upgrade_kept *kept)
 {
     struct slice key = kept_text(kept, KEPT_key);
-    uint8_t *at = kept->memory + (key.at - kept->memory);
 
     if (!slice_present(key))
         return;
-    memmove(at, at + key.len, upgrade_kept_size(kept) - sizeof *kept - (size_t)(at - kept->memory) - key.len);
+    size_t from = (size_t)(key.at - kept->memory), behind = from + key.len;
+    memmove(kept->memory + from, kept->memory + behind, upgrade_kept_size(kept) - sizeof *kept - behind);
     kept->len[KEPT_key] = ABSENT;
 }
 
