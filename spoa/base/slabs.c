@@ -24,6 +24,9 @@ struct slab {
     size_t touched;            /* bytes; those behind were never given out, so that they cost no memory */
 };
 
+enum { FRONT = 64 }; /* bytes in front of the first: objects of whole cache lines begin with one */
+_Static_assert(sizeof(struct slab) <= FRONT, "");
+
 struct slabs slabs_of(size_t size)
 {
     size_t rounded = (size + 7) & ~(size_t)7;
@@ -82,7 +85,7 @@ static struct slab *slab_new(struct slabs *slabs)
         munmap(memory, front);
     munmap(memory + front + SLABS_SIZE, SLABS_SIZE - front);
     struct slab *slab = (struct slab *)(void *)(memory + front);
-    slab->touched = sizeof *slab;
+    slab->touched = FRONT;
     put(slabs, slab);
     slabs->count++;
     return slab;

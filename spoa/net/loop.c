@@ -30,7 +30,6 @@ struct loop {
     struct ev_loop *ev;
     struct ready_list ready;
     void (*soon)(const struct loop_io *io);
-    struct ev_prepare turn_end;
     struct ev_async wake;
     struct ev_timer watch_again;
     pthread_mutex_t lock;
@@ -94,10 +93,8 @@ static void queue_run(struct loop *loop, struct queue *queue)
         ev_async_send(loop->ev, &loop->wake);
 }
 
-static void on_turn_end(struct ev_loop *ev, struct ev_prepare *watcher, int events)
+static void end_turn(struct loop *loop)
 {
-    (void)ev, (void)events;
-    struct loop *loop = watcher->data;
     loop->turns++;
     if (loop->deferred.first) /* only this thread fills it: most turns need no lock */
         queue_run(loop, &loop->deferred);
@@ -159,12 +156,14 @@ static void note_ready(struct loop *loop, struct loop_io *io, int events)
         loop->soon(io);
 }
 
-/* In place of libev's own: descriptors are noted first, then handled, so that memory can be on its way by then. */
+/* In place of libev's own, which calls it when a run begins and behind each wait: descriptors are noted first, then handled, so that
+ * memory can be on its way by then. */
 static void on_pending(struct ev_loop *ev)
 {
     struct loop *loop = ev_userdata(ev);
     ev_invoke_pending(ev);
     handle_ready(&loop->ready);
+    end_turn(loop);
 }
 
 /* ---- the loop ---- */
@@ -185,11 +184,9 @@ struct loop *loop_new(struct fail *why)
     ev_set_invoke_pending_cb(ev, on_pending);
     pthread_mutex_init(&loop->lock, NULL);
     loop->deferred.lock = loop->posted.lock = &loop->lock;
-    ev_prepare_init(&loop->turn_end, on_turn_end);
     ev_async_init(&loop->wake, on_wake);
     ev_init(&loop->watch_again, on_watch_again);
-    loop->turn_end.data = loop->wake.data = loop;
-    ev_prepare_start(ev, &loop->turn_end);
+    loop->wake.data = loop;
     ev_async_start(ev, &loop->wake);
     return loop;
 }

@@ -201,6 +201,45 @@ enum ws_event ws_decode(struct ws_decoder *d, struct slice *in, struct ws_piece 
     }
 }
 
+bool ws_between_messages(const struct ws_decoder *d)
+{
+    return d->state == STATE_HEAD && !d->head_len && !d->in_message;
+}
+
+/* Its head's length, and that of its payload; 0: it begins with something else than what ws_decode_whole takes. */
+static size_t whole_head(const struct ws_decoder *d, struct slice in, uint64_t *length)
+{
+    bool masked = d->sender == WS_CLIENT;
+
+    if (in.len < 2 || (in.at[0] != (0x80 | WS_TEXT) && in.at[0] != (0x80 | WS_BINARY)) ||
+        masked != (in.at[1] & 0x80) >> 7)
+        return 0;
+    *length = in.at[1] & 0x7f;
+    if (*length < 126)
+        return masked ? 6 : 2;
+    if (*length == 127 || in.len < 4)
+        return 0;
+    *length = (uint64_t)in.at[2] << 8 | in.at[3];
+    return *length < 126 ? 0 : masked ? 8 : 4;
+}
+
+bool ws_decode_whole(struct ws_decoder *d, struct slice *in, uint64_t most, struct ws_piece *piece)
+{
+    uint64_t length = 0;
+    size_t head = whole_head(d, *in, &length);
+
+    if (!head || length > most || in->len < head + length)
+        return false;
+    d->frame = (struct ws_frame){
+        .opcode = in->at[0] & 0x0f, .fin = true, .masked = d->sender == WS_CLIENT, .length = length};
+    if (d->frame.masked)
+        memcpy(d->frame.mask, in->at + head - 4, 4);
+    d->offset = length;
+    *piece = (struct ws_piece){slice_of(in->at + head, (size_t)length), 0, true};
+    *in = slice_from(*in, head + (size_t)length);
+    return true;
+}
+
 uint64_t ws_untold(const struct ws_decoder *d)
 {
     return d->state == STATE_PAYLOAD ? d->frame.length - d->offset : 0;

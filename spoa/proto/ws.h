@@ -54,13 +54,13 @@ struct ws_piece {
 };
 
 struct ws_decoder {
+    struct ws_frame frame; /* the one that is being reported */
     /* A data frame of at most so many bytes is reported in one piece only: until it is complete its payload stays
      * in the caller's input. 0: pieces as they come. */
     size_t whole;
     enum ws_sender sender;
 
-    uint16_t close_code;   /* after a Close: its code or WS_NO_CODE; after WS_BAD: what to send, 1002 */
-    struct ws_frame frame; /* the one that is being reported */
+    uint16_t close_code; /* after a Close: its code or WS_NO_CODE; after WS_BAD: what to send, 1002 */
     /* The payload of the control frame that is being reported: until the thread's next ws_decode, in memory that all
      * decoders share. Or in WS_CONTROL_MAX bytes that the caller has set this to; see ws_decode. */
     uint8_t *control;
@@ -83,6 +83,14 @@ struct ws_decoder ws_decoder_with(enum ws_sender sender, uint8_t control[static 
  * leaves none. Whatever follows a Close is dropped; WS_BAD is final. */
 enum ws_event ws_decode(struct ws_decoder *d, struct slice *in, struct ws_piece *piece)
     __attribute__((warn_unused_result));
+
+/* Between two messages: the one at the beginning of *in, if it is there whole, in one frame with a head in its shortest form, has
+ * at most `most` bytes and fewer than 64 KiB. As ws_decode would by a head and a last piece. False: nothing was done, ask
+ * ws_decode. */
+bool ws_decode_whole(struct ws_decoder *d, struct slice *in, uint64_t most, struct ws_piece *piece)
+    __attribute__((warn_unused_result));
+/* Whether a message begins with the next byte, or a control frame. */
+bool ws_between_messages(const struct ws_decoder *d);
 
 static inline struct slice ws_control_payload(const struct ws_decoder *d)
 {

@@ -148,6 +148,17 @@ void metrics_add(struct metrics_shard *shard, unsigned family, const unsigned *v
         bump(series_at(shard, family, values), by);
 }
 
+struct metrics_series metrics_series(struct metrics_shard *shard, unsigned family, const unsigned *values)
+{
+    return (struct metrics_series){shard ? series_at(shard, family, values) : NULL};
+}
+
+void metrics_series_add(struct metrics_series series, uint64_t by)
+{
+    if (series.slot)
+        bump(series.slot, by < INT64_MAX ? (int64_t)by : INT64_MAX);
+}
+
 void metrics_set(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t value)
 {
     if (shard)

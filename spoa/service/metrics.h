@@ -58,6 +58,12 @@ struct metrics_shard *metrics_shard(struct metrics *metrics);
 /* A counter does not take what is negative, and at the end of 63 bits it stays; a gauge may fall, and its shards may be
  * negative as long as the sum is not. */
 void metrics_add(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t by);
+/* One series of a counter, for who adds to it so often that looking for it counts. As of metrics_add, by the shard's thread. */
+struct metrics_series {
+    _Atomic int64_t *slot;
+};
+struct metrics_series metrics_series(struct metrics_shard *shard, unsigned family, const unsigned *values);
+void metrics_series_add(struct metrics_series series, uint64_t by);
 /* Of a gauge that only this thread keeps. */
 void metrics_set(struct metrics_shard *shard, unsigned family, const unsigned *values, int64_t value);
 void metrics_observe(struct metrics_shard *shard, unsigned family, const unsigned *values, double seconds);

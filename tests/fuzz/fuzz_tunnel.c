@@ -227,6 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!world_open_to(&w, &h, "/pty/x/ws", data[1] & 4))
         return 0;
     w.pipes = data[1] & 16;
+    w.twins = data[1] & 32;
     for (size_t i = 2; i + 1 < size && w.t.state != TUNNEL_ended; i += 2) {
         event(&w, data[i], data[i + 1]);
         check_world(&w);

@@ -52,6 +52,9 @@ struct world {
     const char *target;
     bool client_resumes;
     bool spoiled; /* by a hostile neighbour: where it says it is, it may not be */
+    bool twins;   /* what a steady tunnel does with a read is compared with what one does that is not */
+    unsigned compared, passed; /* and it need not be looked at */
+    struct buffer sent[2];     /* while it is */
 };
 
 static inline void ear_renew(struct ear *ear, enum ws_sender sender)
@@ -175,6 +178,23 @@ static inline size_t world_send(void *io, enum side to, const struct slice *runs
     return taken;
 }
 
+/* Only written down. */
+static inline size_t twin_send(void *io, enum side to, const struct slice *runs, size_t count)
+{
+    struct world *w = io;
+    size_t taken = 0;
+    for (size_t i = 0; i < count && !leg_is_unseen(runs[i]); i++) {
+        struct slice part = slice_sub(runs[i], 0, w->ears[to].room);
+        if (!buffer_put(&w->sent[to], part))
+            abort();
+        w->ears[to].room -= w->ears[to].room == SIZE_MAX ? 0 : part.len;
+        taken += part.len;
+        if (part.len < runs[i].len)
+            break;
+    }
+    return taken;
+}
+
 static inline size_t world_may_hold(void *io, bool whole, size_t grows)
 {
     (void)grows;
@@ -201,6 +221,11 @@ static struct commands world_commands;
 static const struct tunnel_host world_host = {world_send,   world_peel,     world_pipe,
                                               world_gather, world_may_hold, world_permits_replay,
                                               world_random, &world_commands};
+
+static struct commands twin_commands;
+static const struct tunnel_host twin_host = {twin_send,    world_peel,     world_pipe,
+                                             world_gather, world_may_hold, world_permits_replay,
+                                             world_random, &twin_commands};
 
 /* ---- what it commands ---- */
 static inline void world_hang_up(struct world *w)
@@ -305,10 +330,121 @@ static inline void world_obeys(struct world *w)
         w->ends = 1;
 }
 
+static inline void *adapter_state_for(const struct handover *h, bool client_resumes)
+{
+    size_t len = adapter_find((enum handover_resume)h->resume, client_resumes)->state_len;
+    return calloc(1, len ? len : 1);
+}
+
+/* ---- a steady tunnel and its twin, that is not ---- */
+static inline void twin_begin(struct world *twin, const struct world *w)
+{
+    struct tunnel_opening opening = {{&twin_host, twin, &twin->settings},
+                                     &w->handover,
+                                     slice_text(w->target),
+                                     w->client_resumes,
+                                     w->t.expires,
+                                     adapter_state_for(&w->handover, w->client_resumes)};
+    struct buffer image = buffer_with_limit(64 << 20);
+    *twin = *w;
+    twin->state = opening.state;
+    bool loaded = tunnel_save(&w->t, &image) && tunnel_load(&twin->t, &opening, buffer_slice(&image), w->now);
+    if (!loaded || twin->t.forward.steady)
+        abort();
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        twin->sent[side] = buffer_with_limit(64 << 20);
+    twin_commands = (struct commands){0}; /* of its beginning: its worker is there */
+    buffer_free(&image);
+}
+
+/* How many commands there were. */
+static inline unsigned twins_obey(void)
+{
+    unsigned count = 0;
+    for (struct command *next; (next = commands_take(&twin_commands)); count++)
+        if (next->kind == COMMAND_PART)
+            send_queue_free(&next->rest);
+    return count;
+}
+
+static inline void twin_end(struct world *twin)
+{
+    tunnel_free(&twin->t);
+    free(twin->state);
+    buffer_free(&twin->sent[CLIENT]);
+    buffer_free(&twin->sent[WORKER]);
+}
+
+static inline bool twin_reads(struct world *twin, enum side from, struct slice bytes, uint64_t now)
+{
+    uint8_t *memory = malloc(FORWARD_FRONT + bytes.len);
+    memcpy(memory + FORWARD_FRONT, bytes.at, bytes.len);
+    bool changed = tunnel_read(&twin->t, from, slice_of(memory + FORWARD_FRONT, bytes.len), now);
+    free(memory);
+    return changed;
+}
+
+/* What no decoder reads again. */
+static inline void twin_forgets_heads(struct tunnel *t)
+{
+    for (enum side side = CLIENT; side <= WORKER; side++) {
+        struct ws_decoder *in = &t->forward.legs[side].in;
+        memset(in->head + in->head_len, 0, WS_HEAD_MAX - in->head_len);
+    }
+}
+
+static inline void twins_are_alike(struct world *a, struct world *b)
+{
+    struct buffer images[2] = {buffer_with_limit(64 << 20), buffer_with_limit(64 << 20)};
+    twin_forgets_heads(&a->t);
+    twin_forgets_heads(&b->t);
+    bool saved = tunnel_save(&a->t, &images[0]);
+    if (saved != tunnel_save(&b->t, &images[1]) || a->t.state != b->t.state)
+        abort();
+    if (saved && !slice_equal(buffer_slice(&images[0]), buffer_slice(&images[1])))
+        abort();
+    for (enum side side = CLIENT; side <= WORKER; side++)
+        if (a->t.forward.legs[side].reading != b->t.forward.legs[side].reading ||
+            a->t.forward.legs[side].pours != b->t.forward.legs[side].pours ||
+            !slice_equal(buffer_slice(&a->sent[side]), buffer_slice(&b->sent[side])))
+            abort();
+    buffer_free(&images[0]);
+    buffer_free(&images[1]);
+}
+
+/* The second is not steady: it decides anew behind what it reads, and so says what the first need not look at. */
+static inline void world_compares(struct world *w, enum side from, struct slice bytes, uint64_t now)
+{
+    static struct world quick, slow;
+    twin_begin(&quick, w);
+    twin_begin(&slow, w);
+    uint64_t before = tunnel_due(&slow.t);
+    twin_reads(&slow, from, bytes, now);
+    unsigned commands = twins_obey();
+    quick.t.forward.steady = true;
+    bool changed = twin_reads(&quick, from, bytes, now);
+    if (twins_obey() != commands)
+        abort();
+    if (!changed) {
+        if (commands || tunnel_due(&slow.t) < before || !forward_is_steady(&quick.t.forward))
+            abort();
+        forward_decide(&quick.t.forward, now);
+    }
+    twins_are_alike(&quick, &slow);
+    twin_end(&quick);
+    twin_end(&slow);
+    w->compared++;
+}
+
 /* ---- events ---- */
 static inline void world_read(struct world *w, enum side from, struct slice bytes, uint64_t now)
 {
-    tunnel_read(&w->t, from, bytes, now);
+    if (w->twins && w->t.forward.steady && w->t.connector.phase == CONNECTOR_IDLE)
+        world_compares(w, from, bytes, now);
+    bool changed = tunnel_read(&w->t, from, bytes, now);
+    if (!changed && world_commands.count != world_commands.first)
+        abort();
+    w->passed += !changed;
     world_obeys(w);
 }
 
@@ -390,12 +526,6 @@ static inline struct handover world_handover(void)
     h.epoch = 1;
     h.hold = 5000;
     return h;
-}
-
-static inline void *adapter_state_for(const struct handover *h, bool client_resumes)
-{
-    size_t len = adapter_find((enum handover_resume)h->resume, client_resumes)->state_len;
-    return calloc(1, len ? len : 1);
 }
 
 static inline bool world_open_to(struct world *w, const struct handover *h, const char *target,

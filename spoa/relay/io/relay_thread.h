@@ -89,6 +89,7 @@ struct relay_thread {
     struct limits *limits;
     struct relay_metrics *metrics;
     struct metrics_shard *shard;
+    struct metrics_series sent[2]; /* bytes, to each side of its tunnels */
     struct agent_client *agent;
     struct lingering_closes lingering;
     struct relay_thread_settings settings;

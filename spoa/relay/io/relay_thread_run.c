@@ -125,6 +125,8 @@ static bool set_up(struct relay_thread *thread, const struct relay_thread_option
     if (!thread->loop)
         return false;
     thread->shard = metrics_shard(relay_metrics_metrics(o->metrics));
+    thread->sent[CLIENT] = metrics_series(thread->shard, METRIC_BYTES, METRIC_INDEX(BYTES_TO_CLIENT));
+    thread->sent[WORKER] = metrics_series(thread->shard, METRIC_BYTES, METRIC_INDEX(BYTES_TO_WORKER));
     thread->lingering = (struct lingering_closes){
         .loop = thread->loop, .shard = thread->shard, .limits = thread->limits, .most = LINGERING_MOST};
     loop_set_soon(thread->loop, tunnel_io_soon);

@@ -49,8 +49,10 @@ static size_t host_send(void *context, enum side to, const struct slice *runs, s
 
     if (io->broken[to])
         return 0;
-    return taken(io, to,
-                 leg_is_unseen(runs[0]) ? pipe_drain(io->pipe, fd, runs[0].len) : send_runs(fd, runs, count));
+    size_t sent = taken(
+        io, to, leg_is_unseen(runs[0]) ? pipe_drain(io->pipe, fd, runs[0].len) : send_runs(fd, runs, count));
+    metrics_series_add(io->thread->sent[to], sent);
+    return sent;
 }
 
 static void host_peel(void *context, uint8_t *to, size_t len)

@@ -288,19 +288,22 @@ void tunnel_io_obey(struct tunnel_io *io)
 /* ---- reading ---- */
 static void on_leg_ready(struct tunnel_io *io, enum side side, int events)
 {
+    bool done = false;
+
     if (events & LOOP_WRITE) {
         tunnel_writable(&io->tunnel, side, loop_clock());
         tunnel_io_obey(io);
     }
     if ((events & LOOP_READ) && io->seat->sockets[side].loop && io->tunnel.forward.legs[side].reading) {
-        ssize_t got = tunnel_read_some(io, side);
+        ssize_t got = tunnel_read_some(io, side, &done);
         if (got == 0)
             /* behind an error that send() has reported there is an end, too */
             tunnel_lost(&io->tunnel, side, io->broken[side] ? LOSS_reset : LOSS_eof, loop_clock());
         else if (got < 0 && !tunnel_read_nothing(got))
             tunnel_lost(&io->tunnel, side, LOSS_reset, loop_clock());
     }
-    update(io);
+    if (!done || (events & LOOP_WRITE))
+        update(io);
 }
 
 static void on_worker_ready(void *owner, int events)
@@ -341,16 +344,30 @@ static void on_client_ready(void *owner, int events)
 
 enum { CACHE_LINE = 64, PACKED_LINES = 2 /* most are shorter */ };
 
+static void fetch(const void *at, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i += CACHE_LINE)
+        __builtin_prefetch((const uint8_t *)at + i);
+}
+
+/* What most messages need of it. */
 void tunnel_io_soon(const struct loop_io *io)
 {
     if (io->ready != on_client_ready && io->ready != on_worker_ready)
         return;
     const struct tunnel_seat *seat = loop_io_owner(io);
-    const void *at = seat->rests ? (const void *)seat->packed : seat->io;
-    size_t len =
-        seat->rests ? (size_t)PACKED_LINES * CACHE_LINE : seat->thread->rest.kinds[seat->kind].works.size;
-    for (size_t i = 0; i < len; i += CACHE_LINE)
-        __builtin_prefetch((const uint8_t *)at + i);
+    if (seat->rests) {
+        fetch(seat->packed, 0, PACKED_LINES * CACHE_LINE);
+        return;
+    }
+    size_t size = seat->thread->rest.kinds[seat->kind].works.size;
+    if (size > sizeof(struct tunnel_io)) { /* its adapter looks at all that comes */
+        fetch(seat->io, 0, size);
+        return;
+    }
+    fetch(seat->io, 0, offsetof(struct tunnel_io, tunnel.forward.legs[CLIENT].partial));
+    fetch(seat->io, offsetof(struct tunnel_io, tunnel.forward.legs[WORKER]),
+          offsetof(struct tunnel_io, tunnel.forward.legs[WORKER].partial));
 }
 
 /* Bytes that were received before the tunnel could take them. */
@@ -622,9 +639,10 @@ static void lose_broken(struct tunnel_io *io, enum side side)
 {
     const struct tunnel *t = &io->tunnel;
     ssize_t got = 1;
+    bool done = false;
 
     if (io->seat->sockets[side].loop && t->forward.legs[side].reading)
-        got = tunnel_read_into_memory(io, side);
+        got = tunnel_read_into_memory(io, side, &done);
     bool waits = t->forward.legs[side].reading || (side == WORKER && t->state < TUNNEL_closing);
     if (io->seat->sockets[side].loop && got > 0 && waits)
         return;

@@ -33,12 +33,6 @@ struct tunnel_packed {
 /* What is always there of a tunnel, and what others point to. */
 struct tunnel_seat {
     struct relay_thread *thread;
-    struct tunnel_seat *next, **link;
-    struct loop_io sockets[2];
-    union {
-        struct question watch;
-        struct loop_task free_task; /* once it is gone */
-    };
     union {
         struct tunnel_io *io;         /* its work */
         struct tunnel_packed *packed; /* at rest */
@@ -47,30 +41,37 @@ struct tunnel_seat {
     uint8_t kind;             /* of rest.kinds */
     bool rests;
     bool holds; /* at rest: what it holds counts where memory is short */
+    struct loop_io sockets[2];
+    struct tunnel_seat *next, **link;
+    union {
+        struct question watch;
+        struct loop_task free_task; /* once it is gone */
+    };
 };
 
 /* What there is of it while something happens, and behind it its adapter's state. Nothing that outlasts an event points here, but
  * a dial. */
 struct tunnel_io {
-    struct tunnel tunnel;
     struct tunnel_seat *seat;
     struct relay_thread *thread;
-    struct upgrade_kept *upgrade; /* NULL: it is packed */
-    bool upgrade_small;           /* of rest.upgrades, not malloc's */
-    struct tunnel_packed *packed; /* since it rested, until its upgrade was needed; NULL else */
-    struct tunnel_stats stats;
-    struct tunnel_io *next, **link; /* of those that do not rest */
-    bool stirred;                   /* since the thread last looked for those that rest */
-    bool broken[2];                 /* found out while sending; reported to the tunnel behind its event */
-    bool entered;                   /* counted by the limits */
+    bool stirred;   /* since the thread last looked for those that rest */
+    bool little[2]; /* came with the last read: the next one is for little */
+    bool broken[2]; /* found out while sending; reported to the tunnel behind its event */
     bool accepted;
     bool gone;
-    bool gives_way;         /* its memory goes to those that wait */
-    bool moving;            /* counted by thread.moves */
-    uint64_t patient_until; /* it is not due before */
-    struct buffer early;    /* from the client, before its 101 */
-    struct pipe *pipe;      /* payload of a large frame for the client is in it */
-    bool client_bounded;    /* its socket has room for less than what is moved at once */
+    bool entered;       /* counted by the limits */
+    bool gives_way;     /* its memory goes to those that wait */
+    bool moving;        /* counted by thread.moves */
+    bool upgrade_small; /* of rest.upgrades, not malloc's */
+    struct tunnel tunnel;
+    struct tunnel_stats stats;
+    struct upgrade_kept *upgrade;   /* NULL: it is packed */
+    struct tunnel_packed *packed;   /* since it rested, until its upgrade was needed; NULL else */
+    struct tunnel_io *next, **link; /* of those that do not rest */
+    uint64_t patient_until;         /* it is not due before */
+    struct buffer early;            /* from the client, before its 101 */
+    struct pipe *pipe;              /* payload of a large frame for the client is in it */
+    bool client_bounded;            /* its socket has room for less than what is moved at once */
     struct dial *dial;
     struct ahead *ahead; /* within tunnel_io_go */
     bool probing;        /* what is dialled is asked about the session first */
@@ -126,10 +127,11 @@ struct limits_owner tunnel_io_owner(const struct handover *h);
 bool tunnel_io_may_hold(struct tunnel_io *io);
 
 /* ---- tunnel_read.c ---- */
-/* Once, what there is from that side; behind a head that was read its payload is moved at once. As recv. */
-ssize_t tunnel_read_some(struct tunnel_io *io, enum side from);
+/* Once, what there is from that side; behind a head that was read its payload is moved at once. As recv. *done, false before: as
+ * tunnel_read says, the tunnel need not be looked at. */
+ssize_t tunnel_read_some(struct tunnel_io *io, enum side from, bool *done);
 /* The same, never through a pipe. */
-ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from);
+ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from, bool *done);
 /* Of what they returned: there was nothing. */
 bool tunnel_read_nothing(ssize_t got);
 /* Behind an event: its pipe is for others if nothing is left in it. */

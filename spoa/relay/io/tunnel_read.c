@@ -10,23 +10,33 @@
  * with it, so that the relay waits for HAProxy and then moves much; else it moves the few bytes that have just come. */
 #define CLIENT_ROOM (96 << 10)
 
-ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from)
+/* So much is always read, however short memory is, and most reads bring less: then that is all there is to ask. */
+static size_t room_for(const struct tunnel_io *io, enum side from)
+{
+    const struct forward *f = &io->tunnel.forward;
+    size_t room = f->steady && io->little[from] ? READ_LEAST : forward_room(f, from);
+
+    return room < LEG_PAUSE ? room : LEG_PAUSE;
+}
+
+ssize_t tunnel_read_into_memory(struct tunnel_io *io, enum side from, bool *done)
 {
     struct relay_thread *thread = io->thread;
     struct leg *leg = &io->tunnel.forward.legs[from];
-    struct slice partial = buffer_slice(&leg->partial);
+    struct slice partial = io->tunnel.forward.steady ? slice_of(NULL, 0) : buffer_slice(&leg->partial);
     uint8_t *at = thread->scratch + FORWARD_FRONT;
-    size_t room = forward_room(&io->tunnel.forward, from);
-    ssize_t got =
-        recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room < LEG_PAUSE ? room : LEG_PAUSE, 0);
+    ssize_t got = recv(loop_io_fd(&io->seat->sockets[from]), at + partial.len, room_for(io, from), 0);
     if (got <= 0)
         return got;
-    if (partial.len)
-        memcpy(at, partial.at, partial.len);
+    io->little[from] = got < READ_LEAST;
     size_t len = partial.len + (size_t)got;
-    buffer_consume(&leg->partial, partial.len);
-    tunnel_read(&io->tunnel, from, slice_of(at, len), loop_clock());
-    tunnel_io_obey(io);
+    if (partial.len) {
+        memcpy(at, partial.at, partial.len);
+        buffer_consume(&leg->partial, partial.len);
+    }
+    *done = !tunnel_read(&io->tunnel, from, slice_of(at, len), loop_clock());
+    if (!*done)
+        tunnel_io_obey(io);
     return got;
 }
 
@@ -100,7 +110,7 @@ void tunnel_read_end(struct tunnel_io *io)
     }
 }
 
-ssize_t tunnel_read_some(struct tunnel_io *io, enum side from)
+ssize_t tunnel_read_some(struct tunnel_io *io, enum side from, bool *done)
 {
     const struct forward *f = &io->tunnel.forward;
     ssize_t got = -1, more;
@@ -108,9 +118,10 @@ ssize_t tunnel_read_some(struct tunnel_io *io, enum side from)
 
     if (most && !tunnel_read_nothing(got = move_unseen(io, most)))
         return got;
-    got = tunnel_read_into_memory(io, from);
+    got = tunnel_read_into_memory(io, from, done);
     if (got <= 0 || from == CLIENT || !io->seat->sockets[WORKER].loop || !(most = forward_unseen_most(f)))
         return got;
     more = move_unseen(io, most);
+    *done = false;
     return more > 0 || tunnel_read_nothing(more) ? got : more;
 }

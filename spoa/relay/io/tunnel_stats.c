@@ -115,20 +115,10 @@ uint64_t tunnel_stats_held(const struct tunnel_stats *s)
 
 void tunnel_stats_update(struct tunnel_stats *s)
 {
-    struct metrics_shard *shard = s->thread->shard;
-    const struct tunnel *t = s->tunnel;
     uint64_t held = tunnel_stats_held(s);
 
-    for (enum side side = CLIENT; side <= WORKER; side++) {
-        const struct leg *leg = &t->forward.legs[side];
-        uint64_t sent = leg->bytes_out - s->counted[side];
-        if (sent)
-            metrics_add(shard, METRIC_BYTES, METRIC_INDEX(side == WORKER ? BYTES_TO_WORKER : BYTES_TO_CLIENT),
-                        (int64_t)sent);
-        s->counted[side] = leg->bytes_out;
-    }
-    relay_metrics_hold(shard, s->thread->limits, (int64_t)(held - s->use.held));
-    limits_use_set(s->thread->limits, &s->use, held, forward_waits(&t->forward));
+    relay_metrics_hold(s->thread->shard, s->thread->limits, (int64_t)(held - s->use.held));
+    limits_use_set(s->thread->limits, &s->use, held, forward_waits(&s->tunnel->forward));
 }
 
 static uint64_t unacknowledged(const struct tunnel *t)

@@ -18,7 +18,6 @@ struct tunnel_stats {
     unsigned route;        /* label */
     struct limits_use use; /* of memory, as the metric knows it, too */
     size_t opening;        /* bytes beside the tunnel's own: what came before its 101, its dial */
-    uint64_t counted[2];   /* bytes sent to each side */
 };
 
 /* "t-<thread>-<number>", unique in the process. */
@@ -35,7 +34,7 @@ void tunnel_stats_declared(const struct tunnel_stats *stats, uint64_t missing);
 void tunnel_stats_unconfirmed(const struct tunnel_stats *stats, uint64_t bytes);
 /* Bytes of memory that it holds by now. */
 uint64_t tunnel_stats_held(const struct tunnel_stats *stats);
-/* Counts what was sent and what is held since the last time; after each event, and once the tunnel is freed. */
+/* Counts what it holds since the last time; after each event, and once the tunnel is freed. */
 void tunnel_stats_update(struct tunnel_stats *stats);
 /* Of one that was opened; before it is freed. */
 void tunnel_stats_ended(const struct tunnel_stats *stats);

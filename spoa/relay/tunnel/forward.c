@@ -64,14 +64,21 @@ bool forward_send_close(struct forward *f, enum side to, unsigned code, struct s
 
 /* While input goes on, a worker is asked as often as a quiet one how far it has read: the rest is what may be lost with
  * it. That it does not answer is no sign of death: its process may not read. */
+bool forward_may_ask_how_far(const struct forward *f, uint64_t now)
+{
+    const struct leg *leg = &f->legs[WORKER];
+    bool open = leg->asked > leg->read, due = now - leg->asked_at >= f->place.settings->keepalive;
+
+    return due && !open && leg->data != leg->read && !f->adapter->numbers && !f->adapter->one_leg &&
+           f->there[WORKER];
+}
+
 bool forward_ask_how_far(struct forward *f, uint64_t now)
 {
     struct leg *leg = &f->legs[WORKER];
     uint8_t payload[LEG_PING_LEN];
-    bool open = leg->asked > leg->read, due = now - leg->asked_at >= f->place.settings->keepalive;
 
-    if (f->adapter->numbers || f->adapter->one_leg || !f->there[WORKER] || leg->data == leg->read || open ||
-        !due)
+    if (!forward_may_ask_how_far(f, now))
         return true;
     leg_ping_payload(leg, payload, now);
     return forward_send_control(f, WORKER, WS_PING, slice_of(payload, sizeof payload), now);

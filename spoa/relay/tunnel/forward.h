@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * forward: the two legs of a tunnel and what goes from one to the other: frames, the relay's own Pings and Pongs, what
- * the adapter of the worker's protocol inserts or drops (forward.c), payload that nobody looks at (forward_unseen.c), and
+ * the adapter of the worker's protocol inserts or drops (forward.c), whole messages that pass as they came, which is most of what
+ * goes on (forward_whole.c), payload that nobody looks at (forward_unseen.c), and
  * which side is read, and how much (forward_flow.c). It knows nothing of searching a worker and of closing a tunnel: it
  * tells how a read ended, and the tunnel says what follows.
  */
@@ -33,20 +34,21 @@ enum forward_mode {
 
 struct forward {
     struct tunnel_place place;
-    const struct adapter *adapter;
-    void *adapter_state;
-    struct leg legs[2];
     bool there[2];            /* the leg has a socket */
+    bool steady;              /* forward_pass_whole may be asked */
     bool end_said;            /* the worker has said its session's end */
     bool stream, empty_frame; /* as the handover says */
     enum forward_mode mode;
     enum handover_end end;
-    enum forward_input input; /* the message that is coming in */
-    struct pings pings;
     uint64_t max_message; /* 0: no limit */
     uint64_t used;        /* when data last came */
-    uint64_t missing;     /* bytes, of those gaps whose size is known */
-    unsigned gaps;        /* declared: output may be missing, or be there twice */
+    struct leg legs[2];
+    const struct adapter *adapter;
+    void *adapter_state;
+    enum forward_input input; /* the message that is coming in */
+    struct pings pings;
+    uint64_t missing; /* bytes, of those gaps whose size is known */
+    unsigned gaps;    /* declared: output may be missing, or be there twice */
 
     /* ---- memory ---- */
     bool replay_short; /* its replay is permitted, but there is no memory */
@@ -84,6 +86,13 @@ static inline bool forward_hears_client(const struct forward *f)
 struct forward_end forward_read(struct forward *f, enum side from, struct slice bytes, uint64_t now);
 void forward_writable(struct forward *f, enum side to, uint64_t now);
 
+/* ---- what most reads bring: whole small messages, which nobody changes, for a side that takes them at once ---- */
+/* Whether there is nothing but these: what a read brings can begin with some. Behind every event. */
+bool forward_is_steady(const struct forward *f);
+/* Takes those off that stand in front, and passes them on as they are. False: there is no memory. */
+bool forward_pass_whole(struct forward *f, enum side from, struct slice *bytes, uint64_t now)
+    __attribute__((warn_unused_result));
+
 /* ---- what need not be looked at ----
  * The payload of large frames from the worker that nobody changes, or looks for something in. Without it in memory it
  * goes to the client as fragments, each with as many bytes as are there already; several frames go at once. */
@@ -103,7 +112,8 @@ bool forward_send_control(struct forward *f, enum side to, enum ws_opcode opcode
                           uint64_t now);
 bool forward_send_close(struct forward *f, enum side to, unsigned code, struct slice text, uint64_t now);
 bool forward_keep_alive(struct forward *f, enum side to, uint64_t now);
-/* Asks the worker how far it has read, if that is worth a Ping. */
+/* Asks the worker how far it has read, if that is worth a Ping; whether it is. */
+bool forward_may_ask_how_far(const struct forward *f, uint64_t now);
 bool forward_ask_how_far(struct forward *f, uint64_t now);
 /* Ends a message towards the client that the worker has left open; false: that is not possible. */
 bool forward_mend_message(struct forward *f, uint64_t now);

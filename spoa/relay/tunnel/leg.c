@@ -82,10 +82,25 @@ static void begin_batch(struct leg_batch *batch, const struct leg *leg)
     batch->message = leg->message_out;
 }
 
+/* Holds what was not sent, or is kept. */
+static bool hold_rest(struct leg *leg, const struct leg_batch *batch, size_t len, size_t taken)
+{
+    bool rest = taken < len;
+
+    if (!rest && !leg->out.keeps)
+        return true;
+    bool held = hold(leg, batch, rest);
+    leg->cut = !held && taken;
+    if (leg->cut)
+        send_queue_free(&leg->out);
+    else
+        send_queue_sent(&leg->out, !held ? 0 : rest ? taken : leg_batch_data(batch));
+    return held;
+}
+
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
 {
     size_t len = batch_len(batch), taken = 0;
-    bool held = true;
 
     if (len == 0 || leg->cut) {
         begin_batch(batch, leg);
@@ -97,17 +112,18 @@ bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *c
         leg->progress = now; /* if something is held from now on */
         leg->out.message = leg->out.keeps ? 0 : taken == len ? leg->message_out : batch->message;
     }
-    if (taken < len || leg->out.keeps) {
-        bool rest = taken < len;
-        held = hold(leg, batch, rest);
-        leg->cut = !held && taken;
-        if (leg->cut)
-            send_queue_free(&leg->out);
-        else
-            send_queue_sent(&leg->out, !held ? 0 : rest ? taken : leg_batch_data(batch));
-    }
+    bool held = hold_rest(leg, batch, len, taken);
     begin_batch(batch, leg);
     return held;
+}
+
+bool leg_sent_of(struct leg *leg, struct slice messages, size_t taken, uint64_t now)
+{
+    const struct leg_batch batch = {.runs = {messages}, .count = 1};
+
+    leg->bytes_out += taken;
+    leg->progress = now;
+    return taken == messages.len || hold_rest(leg, &batch, messages.len, taken);
 }
 
 void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now)

@@ -24,27 +24,29 @@ struct leg_settings {
     bool empty_frame;    /* an empty binary frame instead of a Ping; its silence is then not judged */
 };
 
+/* What every message needs of it stands in front. */
 struct leg {
-    struct ws_decoder in;
-    struct buffer partial; /* of a frame from the peer that is to go on whole */
-    struct send_queue out;
     uint64_t bytes_in, bytes_out;
     uint64_t data;        /* bytes of payload that it was given, what is held included */
-    uint64_t read;        /* of these, what the peer has certainly read */
-    uint64_t asked;       /* what it will have read when it answers the last Ping of the relay's */
-    uint64_t asked_at;    /* when that was sent */
     uint64_t message_len; /* bytes so far of the message that is coming in */
     uint64_t heard;       /* when the last byte came, or reading began again */
     uint64_t pinged;      /* a Ping of the relay's has been unanswered since; 0: none */
     uint64_t progress;    /* when the kernel last took some of what is held, or all */
-    uint32_t pings;       /* of the relay's */
-    uint32_t mark;        /* in each of them: nobody but this peer has seen it */
     uint8_t message_in;   /* opcode of the message that is coming in */
     uint8_t message_out;  /* opcode of the message towards the peer that has no end yet; 0: none */
     bool reading;
     bool pours;               /* so much at a time comes from the peer that it is worth a pipe */
     bool close_in, close_out; /* a Close came, was sent */
     bool cut;                 /* there was no memory for the rest of a frame: nothing can follow */
+
+    uint64_t read;     /* of `data`, what the peer has certainly read */
+    uint64_t asked;    /* what it will have read when it answers the last Ping of the relay's */
+    uint64_t asked_at; /* when that was sent */
+    struct ws_decoder in;
+    struct buffer partial; /* of a frame from the peer that is to go on whole */
+    struct send_queue out;
+    uint32_t pings; /* of the relay's */
+    uint32_t mark;  /* in each of them: nobody but this peer has seen it */
 };
 
 /* limit: bytes held for it. mark: unpredictable. */
@@ -76,6 +78,9 @@ size_t leg_batch_data(const struct leg_batch *batch);
 /* Sends what send takes and holds the rest; send is NULL while there is no peer. False: over the limit or out
  * of memory. The batch is empty afterwards. */
 bool leg_flush(struct leg *leg, struct leg_batch *batch, leg_send *send, void *context, uint64_t now)
+    __attribute__((warn_unused_result));
+/* The same of whole messages, to a leg that nothing waits for and that keeps nothing: send has taken so much of them. */
+bool leg_sent_of(struct leg *leg, struct slice messages, size_t taken, uint64_t now)
     __attribute__((warn_unused_result));
 /* The peer can take more of what is held. */
 void leg_writable(struct leg *leg, leg_send *send, void *context, uint64_t now);

@@ -100,8 +100,11 @@ static void decide_reading(struct tunnel *t, uint64_t now)
 {
     const bool *unattached = t->forward.place.host->commands->unattached;
 
-    if (t->state != TUNNEL_ended && !unattached[CLIENT] && !unattached[WORKER])
-        forward_decide(&t->forward, now);
+    t->forward.steady = false;
+    if (t->state == TUNNEL_ended || unattached[CLIENT] || unattached[WORKER])
+        return;
+    forward_decide(&t->forward, now);
+    t->forward.steady = forward_is_steady(&t->forward);
 }
 
 bool tunnel_set_up(struct tunnel *t, const struct tunnel_opening *o, uint64_t now)
@@ -207,18 +210,43 @@ static void acknowledge(struct tunnel *t, uint64_t now)
         tunnel_need(t, forward_acknowledge(&t->forward, now), now);
 }
 
-void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
+/* Behind whole messages: they are on their way, nothing else came, and nothing is due for it, or sooner than before. */
+static bool is_done(const struct forward *f, enum side from, struct slice rest, bool waited, uint64_t now)
+{
+    return !rest.len && !waited && send_queue_empty(&f->legs[other(from)].out) &&
+           (from == WORKER || !forward_may_ask_how_far(f, now));
+}
+
+/* Of one that is steady, which means that it serves, both sides are there and read, and nothing is held. */
+static bool read_whole(struct tunnel *t, enum side from, struct slice *bytes, uint64_t now)
+{
+    struct forward *f = &t->forward;
+    bool waited = f->legs[from].pinged;
+
+    if (!forward_pass_whole(f, from, bytes, now)) {
+        *bytes = slice_from(*bytes, bytes->len);
+        tunnel_need(t, false, now);
+        decide_reading(t, now);
+        return false;
+    }
+    return is_done(f, from, *bytes, waited, now);
+}
+
+bool tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now)
 {
     struct forward *f = &t->forward;
 
+    if (f->steady && read_whole(t, from, &bytes, now))
+        return false;
     if (t->state == TUNNEL_ended || !f->there[from] || (from == WORKER && forward_hears_client(f)))
-        return;
+        return true;
     struct forward_end end = forward_read(f, from, bytes, now);
     read_ended(t, from, &end, now);
     if (from == CLIENT && t->state == TUNNEL_serving)
         tunnel_need(t, forward_ask_how_far(f, now), now);
     acknowledge(t, now);
     decide_reading(t, now);
+    return true;
 }
 
 size_t tunnel_unseen(struct tunnel *t, size_t len, uint8_t seen[WS_HEAD_MAX], uint64_t now)

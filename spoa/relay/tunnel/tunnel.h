@@ -79,8 +79,9 @@ bool tunnel_load(struct tunnel *t, const struct tunnel_opening *opening, struct 
 
 /* Bytes from one side, at most LEG_FRAME_WHOLE of them those of leg.partial, which the caller has put in
  * front and consumed. They lie in writable memory with FORWARD_FRONT writable bytes in front of them and are
- * changed. */
-void tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now);
+ * changed. False: all went on as it came, and the caller need not look at the tunnel: there is no command, what it holds and what
+ * is read from it are as before, and nothing is due sooner. */
+bool tunnel_read(struct tunnel *t, enum side from, struct slice bytes, uint64_t now);
 /* So many bytes of the worker's, at most forward_unseen_most, are here, out of which it takes what it wants by host.peel and
  * host.pipe; the client's pipe is empty. What is left of them, behind those that it gives back in `seen`, of which it returns
  * how many there are, is to be told by tunnel_read. */
